@@ -19,7 +19,7 @@ from acapella_core import names, sheets
 TRIALS = config["trials"] or {}
 REPORTED = config["flowreports"]
 if REPORTED["samples"] or REPORTED["study"]:
-    from acapella.flowreports.program import missing as missing_program
+    from acapella.flowreports.program import why_unavailable as missing_program
 
     # A machine without DPDK still makes the rest; the plan says what it does not.
     if missing_program() is not None:

@@ -10,7 +10,7 @@ import pytest
 from acapella_p4_model import reports
 from acapella_p4_model.flow_key import Key
 
-from acapella.flowreports import sharing
+from acapella.flowreports import collisions
 
 SLOT, ALL_TAGS = 64, 128  # bits of a report's `valid`
 SLOTS = 1 << 18
@@ -38,7 +38,9 @@ def body(key: Key, epoch: int, valid: int = SLOT | ALL_TAGS) -> bytes:
 
 def shared(made: list[bytes], *, rows: int, cells: int, slots: int = SLOTS) -> list[bool]:
     """The result for these reports."""
-    return sharing.shared(np.array([list(one) for one in made], np.uint8), rows=rows, cells=cells, slots=slots).tolist()
+    return collisions.may_collide(
+        np.array([list(one) for one in made], np.uint8), rows=rows, cells=cells, slots=slots
+    ).tolist()
 
 
 @pytest.mark.parametrize(("seed", "rows", "cells"), [(1, 1, 64), (2, 4, 64), (3, 4, 256), (4, 3, 1 << 20)])
@@ -65,4 +67,4 @@ def test_where_a_key_is_not_whole_or_flows_may_be_missing_the_whole_epoch_may_co
 
 
 def test_no_reports_are_no_rows():
-    assert sharing.shared(np.zeros((0, 192), np.uint8), rows=4, cells=64, slots=SLOTS).tolist() == []
+    assert collisions.may_collide(np.zeros((0, 192), np.uint8), rows=4, cells=64, slots=SLOTS).tolist() == []

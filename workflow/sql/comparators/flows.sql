@@ -1,9 +1,9 @@
--- One row per flow of what a tool, the collector or the digest tells (table told, ports as they have them), as all of
--- them tell flows apart: no tags, ports of TCP and UDP alone.
+-- One row per flow: the records of a tool, the collector or the digest (table tool_records), with the key that all of
+-- them share: no tags, ports of TCP and UDP only.
 with
 
-told as (
-    select * from told
+tool_records as (
+    select * from tool_records
 ),
 
 final as (
@@ -16,7 +16,7 @@ final as (
         sum(packets)::ubigint as packets,
         sum(ip_bytes)::ubigint as ip_bytes,
         sum(records)::ubigint as records
-    from told
+    from tool_records
     group by all
 )
 

@@ -277,7 +277,7 @@ def incomplete(directory: Path, temporary: Path) -> list[str]:
 @pytest.mark.parametrize("name", KILLED)
 def test_what_a_killed_command_leaves_is_removed_by_its_next_run(name, before, library, tmp_path):
     kind, stage = KILLED[name]
-    if name == "flowreports" and (why := program.missing()):
+    if name == "flowreports" and (why := program.why_unavailable()):
         pytest.skip(why)
     directory, temporary = tmp_path / "killed", tmp_path / "tmp"
     shutil.copytree(before.get(name, before["digest"]), directory)

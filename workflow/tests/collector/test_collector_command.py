@@ -182,7 +182,7 @@ def lingering(monkeypatch):
 
 
 def during_run(do):
-    """Call ``do`` in a thread, then end the collector of this process by SIGTERM; return the thread and its failures."""
+    """Call ``do`` in a thread, then send SIGTERM to this process; return the thread and a list of its failures."""
     failures = []
 
     def attempt():

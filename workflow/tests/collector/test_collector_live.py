@@ -70,7 +70,7 @@ def test_new_collector_replaces_a_killed_one(run_scenario):
 def test_new_data_plane_replaces_a_killed_one(run_scenario, tmp_path):
     found = run_scenario("data_plane_killed")
     assert (found["codes"][0], found["codes"][2]) == (2, 0)
-    assert "acapella: error: the data plane was killed by SIGKILL; start it again" in found["logs"]
+    assert "acapella: error: the data plane was killed by SIGKILL; restart it" in found["logs"]
     first, second = found["sessions"]
     assert (first["retired"], first["reports_sent"], second["retired"]) == (True, None, False)
     reports = found["reports"]

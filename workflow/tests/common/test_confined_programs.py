@@ -14,7 +14,7 @@ from acapella_testing.frames.traces import busy_port, write_pcap
 
 from acapella.common import confined
 from acapella.flowreports.comparators import meters
-from acapella.p4 import running
+from acapella.p4 import run_program
 from acapella_capture import collect, scan
 from acapella_core import _native, confinement
 
@@ -92,7 +92,7 @@ def test_the_program_of_that_test_finds_what_it_may_do(program):
     assert {"outside", "network"} <= set(found(own))
 
 
-@pytest.mark.parametrize("start", [confinement.start, lambda command: running.started([], command)])
+@pytest.mark.parametrize("start", [confinement.start, lambda command: run_program.started([], command)])
 def test_a_started_program_has_limits(start):
     process = start(["/bin/sleep", "600"])
     try:
@@ -107,12 +107,12 @@ def test_a_started_program_has_limits(start):
 @needs_landlock
 @needs_seccomp
 def test_flow_meters_and_editcap_are_confined(tmp_path, monkeypatch):
-    """What ``ran`` runs, and the source of whole frames."""
+    """What ``run_tool`` runs, and the source of whole frames."""
     directory = tmp_path / "own"
     directory.mkdir()
     other = tmp_path / "made"
     script = f"grep Seccomp: /proc/self/status; echo x > {other}; echo done"
-    said, _ = meters.ran(["/bin/sh", "-c", script], directory, "tried", tmp_path)
+    said, _ = meters.run_tool(["/bin/sh", "-c", script], directory, "tried", tmp_path)
     assert said.read_text().split() == ["Seccomp:", "2", "done"]
     assert not other.exists()
     editcap = tmp_path / "editcap"
@@ -120,14 +120,14 @@ def test_flow_meters_and_editcap_are_confined(tmp_path, monkeypatch):
     editcap.chmod(0o755)
     monkeypatch.setattr(meters, "which", lambda _: str(editcap))
     capture = write_pcap(tmp_path / "port.pcap", busy_port())
-    with meters.whole_frames(capture, directory) as frames:
+    with meters.complete_frames(capture, directory) as frames:
         assert os.read(frames, 100).split() == [b"Seccomp:", b"2"]
 
 
 @pytest.mark.parametrize("name", sorted(meters.METERS))
 def test_confinement_changes_no_meter(name, tmp_path, monkeypatch):
     meter = meters.METERS[name]
-    if why := meter.missing():
+    if why := meter.why_unavailable():
         pytest.skip(why)
     capture = write_pcap(tmp_path / "port.pcap", busy_port())
     results = []
@@ -147,7 +147,7 @@ def test_confinement_changes_no_meter(name, tmp_path, monkeypatch):
 
 def test_nfpcapd_reads_no_pipe(tmp_path):
     """Why it gets a copy: one that reads pipes could get the capture as a stream."""
-    if why := meters.METERS["nfdump"].missing():
+    if why := meters.METERS["nfdump"].why_unavailable():
         pytest.skip(why)
     capture = write_pcap(tmp_path / "port.pcap", busy_port())
     (tmp_path / "flows").mkdir()
@@ -163,7 +163,7 @@ def test_nfpcapd_reads_no_pipe(tmp_path):
 def test_the_loader_of_p4_run_is_confined_unless_it_sends_to_an_interface(program):
     path, own, other = program
     for written, expected in (([own], "Seccomp: 2"), (None, "Seccomp: 0")):
-        process = running.started(written, [str(path), str(own / "found")], [str(other / "made")])
+        process = run_program.started(written, [str(path), str(own / "found")], [str(other / "made")])
         assert process.wait() == 0
         if written is None and status_of(os.getpid())["Seccomp"] != "0":
             continue

@@ -106,7 +106,7 @@ def test_a_bomb_of_reports_ends_the_collector(bomb, tmp_path, capsys):
     assert (end["end"], end["records"]) == ("decompression_limit", SMALL_FRAMES)
 
 
-@pytest.mark.skipif(program.missing() is not None, reason=f"{program.missing()}")
+@pytest.mark.skipif(program.why_unavailable() is not None, reason=f"{program.why_unavailable()}")
 def test_a_bomb_ends_the_data_plane_at_the_limit(bomb, tmp_path, capfd):
     """Both commands that decompress for it: the frames before the limit are counted, and the exit code is not 0."""
     stats = tmp_path / "stats.json"
@@ -121,7 +121,7 @@ def test_a_bomb_ends_the_data_plane_at_the_limit(bomb, tmp_path, capfd):
     assert "more than 1048576 decompressed bytes (--max-decompressed)" in capfd.readouterr().err
     assert json.loads((tmp_path / "reports" / "program.json").read_text())["in"] == SMALL_FRAMES
     tools = pq.read_table(tmp_path / "reports" / "tools.parquet", columns=["skipped"])["skipped"].to_pylist()
-    missing = [meter.missing() for meter in meters.METERS.values()]
+    missing = [meter.why_unavailable() for meter in meters.METERS.values()]
     assert tools[2:] == (missing if all(missing) else [meters.TOO_LARGE] * len(missing))  # no more than the others get
 
 

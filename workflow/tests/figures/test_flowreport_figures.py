@@ -357,7 +357,7 @@ def test_overwritten_reports_are_lost_and_counted(tmp_path, monkeypatch):
     assert rows[-1]["lost"] > 0, "no collector reads as fast as memory is copied"
     for row in rows:
         assert row["accepted"] + row["discarded"] + row["lost"] == row["offered"]
-    assert len(rows) == 1 + offered.HALVINGS + 1
+    assert len(rows) == 1 + offered.BISECTIONS + 1
     assert max(row["offered_rps"] for row in rows) == rows[-1]["offered_rps"] >= fastest["offered_rps"] / 50
 
 
@@ -373,12 +373,12 @@ def test_reports_stay_new_after_every_pass_over_the_ring(monkeypatch):
     assert row["success_share"] == row["accepted"] / row["offered"]
 
 
-@pytest.mark.skipif(program.missing() is not None, reason=f"no flow reports here: {program.missing()}")
+@pytest.mark.skipif(program.why_unavailable() is not None, reason=f"no flow reports here: {program.why_unavailable()}")
 def test_replayed_traces_lose_what_is_overwritten_before_it_is_read(tmp_path, monkeypatch):
     """A collector that looks at the ring once per RING / 2 or once per 2 RING reports, by a clock that steps."""
     monkeypatch.setattr(replay, "RING", 256)
-    monkeypatch.setattr(replay, "BATCH", 10**6)
-    trace = replay.made(tmp_path, 60e6, 1800, 0.2)
+    monkeypatch.setattr(replay, "MAX_BATCH", 10**6)
+    trace = replay.reports_of_trace(tmp_path, 60e6, 1800, 0.2)
     times = trace.times_ns.tolist()
     assert trace.bps == pytest.approx(60e6, rel=0.2) and len(times) > 2000
     for reports, loses in ((128, False), (512, True)):
@@ -393,7 +393,7 @@ def test_replayed_traces_lose_what_is_overwritten_before_it_is_read(tmp_path, mo
         assert row["accepted"] + row["discarded"] + row["lost"] == row["offered"] == len(times)
 
 
-@pytest.mark.skipif(program.missing() is not None, reason=f"no flow reports here: {program.missing()}")
+@pytest.mark.skipif(program.why_unavailable() is not None, reason=f"no flow reports here: {program.why_unavailable()}")
 def test_generated_traces_have_the_rates_of_the_papers(monkeypatch):
     monkeypatch.setattr(replay, "SPEEDS", (1000,))
     rows = replay.rows()

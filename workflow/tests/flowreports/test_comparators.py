@@ -17,7 +17,7 @@ CLIENT, SERVER = {"src": "10.0.0.1", "dst": "10.0.0.2"}, {"src": "10.0.0.2", "ds
 
 def needs(tool: str) -> None:
     """Skip, with the reason, where a tool is missing."""
-    if why := meters.METERS[tool].missing():
+    if why := meters.METERS[tool].why_unavailable():
         pytest.skip(why)
 
 
@@ -67,7 +67,7 @@ def test_only_a_meter_that_reads_files_gets_a_copy_of_at_most_half_of_the_space(
     free = SimpleNamespace(f_bavail=1, f_frsize=2 * seen[0].stat().st_size - 200)
     monkeypatch.setattr(meters.os, "statvfs", lambda _: free)
     assert compare(packed, seen[1], ["softflowd"]) == compare(seen[0], seen[1], ["softflowd"])
-    with pytest.raises(meters.CopyTooLargeError, match=r"t\.pcap\.gz: without compression it exceeds"):
+    with pytest.raises(meters.CopyTooLargeError, match=r"t\.pcap\.gz: exceeds the decompression limits"):
         compare(packed, seen[1], ["nfdump"])
 
 
@@ -113,8 +113,8 @@ def test_a_connection_of_zeek_is_two_flows(tmp_path):
     log = tmp_path / "conn.log"
     log.write_text("".join(json.dumps(row) + "\n" for row in (line, line, ping)))
     con = queries.connect()
-    make_table(con, "seen", "zeek", {"log": str(log)})
-    assert con.execute("from seen order by src").fetchall() == [
+    make_table(con, "measured", "zeek", {"log": str(log)})
+    assert con.execute("from measured order by src").fetchall() == [
         ("10.0.0.1", "10.0.0.2", 6, 5000, 80, 6, 1440, 2),
         ("10.0.0.2", "10.0.0.1", 6, 80, 5000, 4, 200, 2),
         ("fe80::1", "fe80::2", 58, 0, 0, 3, 720, 1),
@@ -125,7 +125,7 @@ def test_a_tool_that_is_missing_is_left_out_with_the_reason(seen, monkeypatch, c
     monkeypatch.setattr(meters, "which", lambda program: None)
     result = compare(*seen)
     assert [tool["tool"] for tool in result["tools"]] == ["softflowd", "nfdump", "zeek"]
-    assert "softflowd: left out: softflowd is not installed (apt-get install softflowd)" in as_text(result)
+    assert "softflowd: skipped: softflowd is not installed (apt-get install softflowd)" in as_text(result)
     assert main(["comparators", str(seen[0]), "--flows", str(seen[1]), "--tool", "nfdump"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line == "acapella: error: --tool nfdump: nfpcapd is not installed (apt-get install nfdump)"

@@ -29,7 +29,9 @@ from acapella.flowreports import program
 from acapella.flowreports.settings import Settings, Sketch
 from acapella_core.errors import UserError
 
-needs_program = pytest.mark.skipif(program.missing() is not None, reason=f"no flow reports here: {program.missing()}")
+needs_program = pytest.mark.skipif(
+    program.why_unavailable() is not None, reason=f"no flow reports here: {program.why_unavailable()}"
+)
 UNDERLAY = Path(__file__).resolve().parents[4] / "shared" / "tools" / "underlay.py"
 CORPUS = UNDERLAY.parents[1] / "corpus"
 EXACT = ("rtt_syn", "rtt_ack", "bytes", "packets", "iat", "iat_reports")
@@ -146,7 +148,7 @@ def test_every_report_is_accounted_for(busy):
 
 def counts_of_probes(directory: Path) -> dict:
     """Reports that bear the trigger of a probe, by tshark's own bytes or ours."""
-    stamps = program.stamps(directory / "reports.pcap", Settings())
+    stamps = program.report_times(directory / "reports.pcap", Settings())
     return {"reports": sum(stamps["probe"].to_pylist())}
 
 
@@ -183,16 +185,16 @@ def test_reports_dissect_cleanly_in_tshark_which_finds_the_icrc_that_they_should
 
 
 @pytest.mark.parametrize("text", ["5x16", "4x100", "4", "4x0", "1x2097152", "-1x4"])
-def test_a_sketch_that_cannot_be_is_refused(text):
-    with pytest.raises(UserError, match=re.escape(f"sketch {text}")):
+def test_invalid_sketch_size_is_an_error(text):
+    with pytest.raises(UserError, match=re.escape(f"not a sketch size: {text}")):
         Sketch.of(text)
 
 
-def test_a_directory_for_a_capture_and_a_file_for_a_directory_are_one_line_each(tmp_path, capsys):
+def test_wrong_types_of_paths_are_errors(tmp_path, capsys):
     capture = traces.write_pcap(tmp_path / "none.pcap", [])
     for words, said in (
         ([tmp_path, "-o", tmp_path / "made"], f"{tmp_path}: is a directory, not a capture"),
-        ([capture, "-o", capture], f"{capture}: is a file; name a directory with -o"),
+        ([capture, "-o", capture], f"{capture}: not a directory; name a directory with -o"),
     ):
         assert cli.main(["flowreports", *map(str, words)]) == 2
         assert capsys.readouterr().err == f"acapella: error: {said}\n"
@@ -200,8 +202,8 @@ def test_a_directory_for_a_capture_and_a_file_for_a_directory_are_one_line_each(
 
 
 @needs_program
-def test_a_capture_that_is_cut_is_reported_on_as_far_as_it_goes(busy, tmp_path):
-    """No flow meter beside it spoils that: softflowd ends with an error at what is cut."""
+def test_truncated_capture_is_reported_on_up_to_its_end(busy, tmp_path):
+    """Other flow meters do not prevent this, although softflowd fails on a truncated capture."""
     cut = tmp_path / "cut.pcap"
     cut.write_bytes((busy.parent / "busy.pcap").read_bytes()[:-5])
     assert cli.main(["flowreports", str(cut), "-o", str(tmp_path / "made")]) == 0
@@ -212,8 +214,8 @@ def test_a_capture_that_is_cut_is_reported_on_as_far_as_it_goes(busy, tmp_path):
 
 
 @needs_program
-def test_of_a_damaged_capture_the_whole_frames_before_the_damage_are_reported_on(busy, tmp_path, capsys):
-    """A record whose length cannot be behind all frames; a digest that was kept is one of a campaign that goes on."""
+def test_damaged_capture_is_reported_on_up_to_the_damage(busy, tmp_path, capsys):
+    """The damage is a record of impossible length after all frames. With an existing digest, the exit code is 0."""
     wild, acap, flows = tmp_path / "wild.pcap", str(tmp_path / "a.parquet"), str(tmp_path / "f.parquet")
     whole = (busy.parent / "busy.pcap").read_bytes()
     wild.write_bytes(whole + struct.pack("<IIII", 1, 1, 2**28, 2**28) + bytes(100))
@@ -227,7 +229,9 @@ def test_of_a_damaged_capture_the_whole_frames_before_the_damage_are_reported_on
     assert cli.main(["digest", str(wild), "-o", acap, "--flows", flows, "--engine", "native", "--damaged", "keep"]) == 0
     assert cli.main([*command, str(tmp_path / "kept"), "--acap", acap, "--flows", flows]) == 0
     said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith("acapella: warning: wild: at byte ") and said.endswith("whole frames before it")
+    assert said.startswith("acapella: warning: wild: at byte ") and said.endswith(
+        "complete frames before it are reported on"
+    )
 
 
 def loader_runs(parent: int) -> bool:

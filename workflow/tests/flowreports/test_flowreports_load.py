@@ -17,7 +17,9 @@ from acapella.cli import main as cli
 from acapella.flowreports import program
 from acapella.flowreports.settings import Sketch
 
-pytestmark = pytest.mark.skipif(program.missing() is not None, reason=f"no flow reports here: {program.missing()}")
+pytestmark = pytest.mark.skipif(
+    program.why_unavailable() is not None, reason=f"no flow reports here: {program.why_unavailable()}"
+)
 MADE_LOAD = Path(__file__).resolve().parents[3] / "p4" / "model" / "made_load.py"
 CONNECTIONS = 60_000  # of two directed flows, all within one epoch
 FLOWS = 2 * CONNECTIONS

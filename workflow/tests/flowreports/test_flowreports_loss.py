@@ -16,7 +16,9 @@ from acapella.cli import main as cli
 from acapella.common import agreement, queries
 from acapella.flowreports import program
 
-pytestmark = pytest.mark.skipif(program.missing() is not None, reason=f"no flow reports here: {program.missing()}")
+pytestmark = pytest.mark.skipif(
+    program.why_unavailable() is not None, reason=f"no flow reports here: {program.why_unavailable()}"
+)
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 MODULUS = 2**32
 

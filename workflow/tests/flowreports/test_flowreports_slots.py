@@ -10,7 +10,9 @@ from acapella.flowreports import command as flowreports
 from acapella.flowreports import program, sample
 from acapella.flowreports.settings import Settings
 
-pytestmark = pytest.mark.skipif(program.missing() is not None, reason=f"no flow reports here: {program.missing()}")
+pytestmark = pytest.mark.skipif(
+    program.why_unavailable() is not None, reason=f"no flow reports here: {program.why_unavailable()}"
+)
 SYN, ACK = 2, 16
 MS, SECOND = traces.MS, 10**9
 SLOTS = 2048
@@ -59,7 +61,7 @@ def loaded(tmp_path_factory):
     """The directory of results."""
     directory = tmp_path_factory.mktemp("slots")
     capture = traces.write_pcap(directory / "load.pcap", load())
-    source = sample.Source("load", (capture,), *flowreports.digested([capture], directory, None))
+    source = sample.Source("load", (capture,), *flowreports.run_digest([capture], directory, None))
     sample.measure(source, directory / "made", Settings(slots=SLOTS), [])
     return directory / "made"
 

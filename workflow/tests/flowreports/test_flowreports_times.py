@@ -11,7 +11,9 @@ from acapella_testing.frames.traces import START_NS, write_stamped
 from acapella.cli import main as cli
 from acapella.flowreports import program
 
-pytestmark = pytest.mark.skipif(program.missing() is not None, reason=f"no flow reports here: {program.missing()}")
+pytestmark = pytest.mark.skipif(
+    program.why_unavailable() is not None, reason=f"no flow reports here: {program.why_unavailable()}"
+)
 SECOND = 10**9
 START = START_NS + 123
 YEAR_2200 = 7_258_118_400 * SECOND

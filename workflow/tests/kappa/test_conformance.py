@@ -87,15 +87,15 @@ def errata_with(tmp_path, old: str, new: str):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ((("Local Dual-Replayer", "B"), "I", "0.312"), "the erratum is about another I"),
-        ((("Local Dual-Replayer", "mean"), "kappa", "0.9283"), "the erratum is about another kappa"),
-        ((("Local Dual-Replayer", "B"), "O", "0.01370"), "the erratum is about another O"),
-        ((("FABRIC Dedicated 40 Gbps 1", "B"), "I", "0.6968"), "the erratum is about another I"),
-        ((("FABRIC Dedicated 40 Gbps 2", "mean"), "I", "0.4996"), "the erratum is about another I"),
-        ((("FABRIC Shd. 40 Gbps Noisy", "mean"), "L", "2.04e-4"), "the erratum is about another L"),
-        ((("FABRIC Shd. 40 Gbps Noisy", "C"), "L", "2.12e-4"), "the erratum is about another L"),
+        ((("Local Dual-Replayer", "B"), "I", "0.312"), "the erratum has a different I"),
+        ((("Local Dual-Replayer", "mean"), "kappa", "0.9283"), "the erratum has a different kappa"),
+        ((("Local Dual-Replayer", "B"), "O", "0.01370"), "the erratum has a different O"),
+        ((("FABRIC Dedicated 40 Gbps 1", "B"), "I", "0.6968"), "the erratum has a different I"),
+        ((("FABRIC Dedicated 40 Gbps 2", "mean"), "I", "0.4996"), "the erratum has a different I"),
+        ((("FABRIC Shd. 40 Gbps Noisy", "mean"), "L", "2.04e-4"), "the erratum has a different L"),
+        ((("FABRIC Shd. 40 Gbps Noisy", "C"), "L", "2.12e-4"), "the erratum has a different L"),
         ((("FABRIC Shared 80 Gbps", "mean"), "L", "2.36e-5"), "the printed L is not the mean of the printed runs"),
-        # An erratum that is about another run of the environment is no excuse.
+        # An erratum for another run of the environment does not apply.
         ((("FABRIC Dedicated 40 Gbps 2", "B"), "kappa", "0.7400"), "kappa 0.74 is printed"),
     ],
 )
@@ -117,19 +117,23 @@ def test_an_erratum_that_explains_nothing_is_no_excuse(tmp_path, capsys, place, 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("explains: [L]", "explains: [L, I]", "Noisy, run mean: the erratum explains I, which is not so"),
+        ("explains: [L]", "explains: [L, I]", "Noisy, run mean: the erratum explains I, which needs no explanation"),
         ("explains: [L]", "explains: []", "Noisy, run mean: the printed L is not the mean of the printed runs"),
-        ("explains: [agrees_loosely]", "explains: []", "Gbps 2, run mean: kappa 0.7502 is printed and agrees with"),
+        (
+            "explains: [agrees_loosely]",
+            "explains: []",
+            "Gbps 2, run mean: kappa 0.7502 is printed and agrees only with",
+        ),
         (
             "explains: [agrees_loosely]",
             "explains: [disagrees]",
             "Gbps 2, run mean: the erratum explains disagrees, which is",
         ),
         ("      C: 0 0.0270 0.0101 0.172 0.9275\n", "", "Local Dual-Replayer, run C: kappa 0.9275 is printed, its"),
-        ("0.0137 0.0051 0.311", "0.0137 0.0051 0.312", "Dual-Replayer, run B: the erratum is about another I"),
+        ("0.0137 0.0051 0.311", "0.0137 0.0051 0.312", "Dual-Replayer, run B: the erratum has a different I"),
         ("{mean: 0 0 1.37e-5 0.1085 0.9458}", "{B: 0 0 0 0 1}", "Noisy, run B: the erratum has no such row"),
-        ("Gbps Noisy: [mean]", "Gbps Noisy: [B, mean]", "Noisy, run B: 0 rows of it, 1 in "),
-        ("Gbps Noisy: [mean]", "Gbps Noisy: []", "Noisy, run mean: 1 rows of it, 0 in "),
+        ("Gbps Noisy: [mean]", "Gbps Noisy: [B, mean]", "Noisy, run B: 0 rows here, 1 in "),
+        ("Gbps Noisy: [mean]", "Gbps Noisy: []", "Noisy, run mean: 1 rows here, 0 in "),
         ("0 0 1.37e-5 0.1085 0.9458", "0 0 1.37e-5", "not a file of errata"),
         ("errata:\n  -", "errat:\n  -", "not a file of errata"),
     ],
@@ -149,7 +153,7 @@ def test_an_erratum_is_stale_once_its_row_agrees(tmp_path, capsys):
     """Even where the erratum was told of the new number."""
     path = altered(tmp_path, ("FABRIC Dedicated 40 Gbps 2", "mean"), "I", "0.4996")
     errata = errata_with(tmp_path, "4.20e-4 0.4998 0.7502", "4.20e-4 0.4996 0.7502")
-    assert "the erratum explains agrees_loosely, which is not so" in refused(capsys, path, errata, tmp_path)
+    assert "the erratum explains agrees_loosely, which needs no explanation" in refused(capsys, path, errata, tmp_path)
 
 
 @pytest.mark.parametrize("at", [1, 5, 40, 41])
@@ -157,9 +161,9 @@ def test_a_lost_row_and_one_twice_fail(tmp_path, capsys, at):
     lines = PRINTED.read_text(encoding="utf-8").splitlines(keepends=True)
     path = tmp_path / "printed.csv"
     path.write_text("".join(lines[:at] + lines[at + 1 :]), encoding="utf-8")
-    assert "0 rows of it, 1 in " in refused(capsys, path, ERRATA, tmp_path)
+    assert "0 rows here, 1 in " in refused(capsys, path, ERRATA, tmp_path)
     path.write_text("".join([*lines, lines[at]]), encoding="utf-8")
-    assert "2 rows of it, 1 in " in refused(capsys, path, ERRATA, tmp_path)
+    assert "2 rows here, 1 in " in refused(capsys, path, ERRATA, tmp_path)
 
 
 @pytest.mark.parametrize("content", ["", "environment,run\na,b\n", "environment,run,U,O,L,I,kappa\na,b,0,0,0,x,1\n"])

@@ -143,7 +143,7 @@ def test_files_of_one_packet_show_a_grid_together(tmp_path, capsys, offset_ns):
     files = [write(tmp_path / f"{n}.pcap", [ns], [n]) for n, ns in enumerate(offsets)]
     fine = write(tmp_path / "fine.pcap", [ns - START_NS for ns in jittered(40, 2)])
     (text,) = texts(pair(capsys, fine, ",".join(map(str, files))), "coarse_clock")
-    assert "trial B is coarse: all its stamps lie on a grid of" in text
+    assert "trial B is coarse: all its timestamps are on a grid of" in text
 
 
 def test_one_packet_of_a_coarse_file_says_nothing(tmp_path, capsys):

@@ -104,7 +104,7 @@ def test_the_summary_says_what_takes_how_much_away(trials, capsys):
     assert main(["kappa", *map(str, trials)]) == 0
     text = capsys.readouterr().out
     assert f"B against A: kappa {found['kappa']:.4f}"[:-1] in text
-    assert f"{found['I']:.4g}" in text and "of it" in text
+    assert f"{found['I']:.4g}" in text and "of loss" in text
     assert "100 common of 100 in A and 100 in B" in text
     assert "moved       none" in text
 
@@ -180,12 +180,12 @@ def test_offloaded_checksums_may_be_left_out(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["A"], "nothing to be compared with"),
+        (["A"], "a single trial cannot be compared"),
         (["A", "missing.pcap"], "no such file"),
         (["A", "B", "-o", "A"], "one of the captures"),
         (["A", "A,"], "empty file"),
         (["A", "B", "--name", "x"], "1 names for 2"),
-        (["A", "B", "--name", "x", "x"], "of its own"),
+        (["A", "B", "--name", "x", "x"], "trial names must be unique"),
         (["A", "B", "--name", "x", "y\nB: kappa 1"], "control character"),
         (["A", "B", "--within", "-1"], "from 0 to"),
         (["A", "B", "--within", "1.5"], "a bound of --within in ns"),
@@ -195,8 +195,8 @@ def test_offloaded_checksums_may_be_left_out(tmp_path, capsys):
         (["A", "B", "--windows", "0"], "1 to 10,000"),
         (["A", "B", "--windows", "٣"], "1 to 10,000"),
         (["A", "B", "--window", "1"], None),
-        (["A", "B", "--window", "0s"], "a window lasts 1 ns or more"),
-        (["A", "B", "--window", "0"], "a window lasts 1 ns or more"),
+        (["A", "B", "--window", "0s"], "a window must be 1 ns or longer"),
+        (["A", "B", "--window", "0"], "a window must be 1 ns or longer"),
         (["A", "B", "--window", "99999999999999999999h"], "292 years"),
         (["A", "B", "--window", "9000000000s"], None),
         (["A", "B", "--memory", "99999999999999999999T"], "at most 8388607T"),
@@ -214,16 +214,19 @@ def test_offloaded_checksums_may_be_left_out(tmp_path, capsys):
         (["A", "B", "-o", "missing/ab.json"], "missing: no such directory"),
         (["A", "B", "--window", "1ns"], "too many"),
         (["A", "B", "--memory", "much"], "not a size"),
-        (["A", "B", "--region", "0:4"], "go together; write --identity regions --region OFFSET:LENGTH, in bytes"),
-        (["A", "B", "--identity", "regions"], "go together"),
+        (
+            ["A", "B", "--region", "0:4"],
+            "require each other; write --identity regions --region OFFSET:LENGTH, in bytes",
+        ),
+        (["A", "B", "--identity", "regions"], "require each other"),
         (["A", "B", "--identity", "regions", "--region", "4"], "not a region"),
         (["A", "B", "--identity", "regions", "--region", "3:²"], "not a region"),
         (["A", "B", "--identity", "regions", "--region", f"3:{10**30}"], "not a region"),
         (["A", "B", "--flow", "10.0.0.1"], "not a flow"),
         (["A", "B", "--flow", "10.0.0.1,10.0.0.2,²"], "not an IP protocol"),
         (["A", "B", "--flow", "10.0.0.1,10.0.0.2,256"], "not an IP protocol"),
-        (["A", "B", "--flow", "10.0.0.1:99999,10.0.0.2"], "no port"),
-        (["A", "B", "--flow", "10.0.0.1,fd00::1"], "one IP version"),
+        (["A", "B", "--flow", "10.0.0.1:99999,10.0.0.2"], "port 99999 is larger than 65535"),
+        (["A", "B", "--flow", "10.0.0.1,fd00::1"], "different IP versions"),
         (["A", "B", "--flow", "10.0.0.1,10.0.0.2,ospfv9"], "not an IP protocol"),
         (["A", "B", "--from", "soon"], "not a time"),
         (["A", "B", "--from", "0.0000000001s"], "whole nanoseconds"),
@@ -249,7 +252,7 @@ def test_a_time_beyond_the_trial_s_end_means_up_to_the_end(trials, capsys):
 
 def test_a_filter_that_shows_nothing_is_named(trials, capsys, program):
     assert main(["kappa", *map(str, trials), "--filter", "tcp", "--json"]) == 0
-    assert "None of the 200 frames read for it fits --filter tcp." in capsys.readouterr().err
+    assert "None of the 200 frames read matches --filter tcp." in capsys.readouterr().err
 
 
 def run(trials, *words, **options) -> subprocess.CompletedProcess:

@@ -132,7 +132,7 @@ def test_a_frame_without_a_plausible_time_takes_no_part(tmp_path, capsys, far_ns
     (text,) = (
         warning["text"] for warning in document["pairs"][0]["warnings"] if warning["code"] == "implausible_times"
     )
-    assert text.startswith("1 frame of trial B dated outside the years 1970 to 2106: they are left out")
+    assert text.startswith("1 frame of trial B dated outside the years 1970 to 2106: excluded")
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -74,7 +74,7 @@ def test_a_few_equal_stamps_are_not(tmp_path, capsys):
 def test_truncated_identity_is_named_with_the_bytes_left(tmp_path, capsys, clean):
     cut = write(tmp_path / "b.pcap", steady(100), snaplen=52)
     warning = only(pair(capsys, clean, cut), "truncated_identity")
-    assert "cut 100 packets of trial B, so" in warning["text"] and "first 38 bytes" in warning["text"]
+    assert "truncated 100 packets of trial B, so" in warning["text"] and "first 38 bytes" in warning["text"]
     assert "U too small" in warning["text"] and "U far too large" in warning["text"]
 
 
@@ -97,7 +97,7 @@ def test_a_pair_is_told_that_a_third_trial_cut_its_packets(tmp_path, capsys, cle
     cut = write(tmp_path / "c.pcap", steady(100), snaplen=52)
     found = kappa(capsys, clean, clean, cut, "--all-pairs")["pairs"]
     assert [codes(entry) for entry in found] == [["truncated_identity"]] * 3
-    assert "cut packets of another trial" in found[0]["warnings"][0]["text"]
+    assert "truncated packets of another trial" in found[0]["warnings"][0]["text"]
 
 
 def test_packets_that_differ_behind_the_cut_are_ambiguous(tmp_path, capsys):
@@ -135,7 +135,7 @@ def test_a_trial_that_lacks_most_of_the_other_is_named(tmp_path, capsys, swap, h
         lacks, holds = ("A", "B") if swap else ("B", "A")
         text = found["warnings"][0]["text"]
         assert f"trial {lacks} lacks {100 - held} packets of trial {holds}, {100 - held}.0 %" in text
-        assert "L, I and O describe the common packets alone" in text
+        assert "L, I and O describe only the common packets" in text
 
 
 @pytest.mark.parametrize(("gaps", "named"), [(90, []), (89, ["unequal_durations"])])
@@ -264,7 +264,7 @@ def test_packets_without_the_tag_are_named(tmp_path, capsys, clean):
 def test_packets_cut_to_next_to_nothing_are_named(tmp_path, capsys, clean):
     found = pair(capsys, clean, write(tmp_path / "b.pcap", steady(100), snaplen=24))
     text = next(warning["text"] for warning in found["warnings"] if warning["code"] == "without_identity")
-    assert "100 packets of trial B" in text and "(the capture cut them to next to nothing)" in text
+    assert "100 packets of trial B" in text and "(the capture truncated them to a few bytes)" in text
 
 
 @pytest.mark.parametrize("snaplen", [20, 60])
@@ -273,8 +273,8 @@ def test_a_snap_length_that_took_the_tags_off_is_named(tmp_path, capsys, snaplen
     cut = write(tmp_path / "b.pcap", steady(9), make=tagged, snaplen=snaplen)
     found = pair(capsys, whole, cut, "--identity", "tag")
     text = next(warning["text"] for warning in found["warnings"] if warning["code"] == "without_identity")
-    assert "9 packets of trial B without the identity" in text
-    assert "The capture cut 9 frames of this trial: most likely its snap length" in text
+    assert "9 packets of trial B without the requested identity" in text
+    assert "The capture truncated 9 frames of this trial: its snap length" in text
 
 
 def test_flaws_stand_with_each_pair_that_they_touch(tmp_path, capsys, clean):
@@ -306,7 +306,7 @@ def test_a_baseline_that_alone_is_unlike_the_others_is_named_and_another_trial_i
     assert [codes(entry) for entry in pairs] == [["odd_baseline"]] * 3 + [[]] * 3
     told = pairs[0]["warnings"][0]
     assert told["components"] == ["L", "I"]
-    assert "the baseline one is the odd trial: kappa with it is 0." in told["text"]
+    assert "the baseline one is an outlier: kappa with it is 0." in told["text"]
     assert "among two, three and four it is 0.99" in told["text"]
 
 
@@ -314,7 +314,7 @@ def test_without_all_pairs_nobody_can_tell_an_odd_baseline_and_the_summary_says_
     trials = [str(write(tmp_path / f"{k}.pcap", jittered(100, 400 * (k == 0), k))) for k in range(3)]
     assert [codes(entry) for entry in kappa(capsys, *trials)["pairs"]] == [[], []]
     assert main(["kappa", *trials]) == 0
-    said = "Each kappa is with A: whether A itself is the odd trial only --all-pairs shows."
+    said = "Each trial is compared with A only: use --all-pairs to see if A itself is the outlier."
     assert said in capsys.readouterr().out
     assert main(["kappa", *trials, "--all-pairs"]) == 0
     assert said not in capsys.readouterr().out

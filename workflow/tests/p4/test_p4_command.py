@@ -1,4 +1,4 @@
-"""acapella p4 run: which loader, which program, and what it gives the loader besides the user's words."""
+"""acapella p4 run: choice of loader and program, arguments of the loader, messages."""
 
 import json
 import struct
@@ -10,8 +10,7 @@ import pytest
 from acapella_testing.frames.compressed import CODECS, damaged, packed
 
 from acapella.cli.main import main
-from acapella.p4 import compiled
-from acapella.p4 import running as p4_run
+from acapella.p4 import compiled, run_program
 
 TESTS = Path(__file__).resolve().parents[3] / "p4" / "loader" / "tests"
 CAPTURE = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1) + struct.pack("<IIII", 1, 2, 60, 60) + bytes(60)
@@ -19,28 +18,28 @@ CAPTURE = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1) + struct.pa
 
 @pytest.fixture(autouse=True)
 def _interpreted(tmp_path_factory, monkeypatch):
-    """No DPDK source and an empty cache, so that no run here compiles (test_p4_compiled.py does)."""
+    """Remove DPDK's source and empty the cache, so that no test compiles a program (test_p4_compiled.py does)."""
     directory = tmp_path_factory.mktemp("none")
-    monkeypatch.delenv(compiled.VARIABLE, raising=False)
+    monkeypatch.delenv(compiled.SOURCE_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(directory))
     monkeypatch.setattr(compiled, "DEFAULT_SOURCE", directory / "absent")
 
 
 @pytest.fixture
 def loader():
-    """Skips where the loader was not built."""
-    if not (Path(sys.executable).parent / p4_run.LOADER).exists():
-        pytest.skip(f"no {p4_run.LOADER} here: make setup builds it where libdpdk-dev is installed")
+    """Skip if the loader is not built."""
+    if not (Path(sys.executable).parent / run_program.LOADER).exists():
+        pytest.skip(f"no {run_program.LOADER} here: make setup builds it where libdpdk-dev is installed")
 
 
 @pytest.fixture
 def capture(tmp_path):
-    """One frame of zeros."""
+    """Write a capture with one frame of zeros; return its path."""
     (tmp_path / "in.pcap").write_bytes(CAPTURE)
     return str(tmp_path / "in.pcap")
 
 
-def test_a_spec_runs_and_its_sidecar_names_the_reasons(loader, capture, tmp_path):
+def test_spec_file_runs_with_drop_reasons_of_its_json(loader, capture, tmp_path):
     spec = tmp_path / "forward.spec"
     spec.write_bytes((TESTS / "forward.spec").read_bytes())
     spec.with_suffix(".json").write_text(json.dumps({"reasons": {"7": "of-no-use"}}))
@@ -54,18 +53,18 @@ def test_a_spec_runs_and_its_sidecar_names_the_reasons(loader, capture, tmp_path
     assert (tmp_path / "s.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_the_outcome_is_told_and_a_capture_that_is_cut_is_named(loader, capture, tmp_path, capfd):
+def test_counters_and_truncated_captures_are_printed(loader, capture, tmp_path, capfd):
     cut = tmp_path / "cut.pcap"
     cut.write_bytes(CAPTURE + CAPTURE[24:70])
     assert main(["p4", "run", "preprocess", "--in", str(cut), "--pipeline", "interpreted"]) == 0
     said = capfd.readouterr().err
-    assert said == "p4: 1 frames, 1 sent\np4: cut.pcap: ends within a record; its 1 whole frames were read\n"
+    assert said == "p4: 1 frames, 1 sent\np4: cut.pcap: ends within a record; its 1 complete frames were read\n"
 
 
 @pytest.mark.usefixtures("loader")
 @pytest.mark.parametrize("codec", CODECS)
 def test_damaged_compression_is_an_error_and_truncated_one_a_warning(tmp_path, capfd, codec):
-    """As of `acapella digest`: the frames before the damage count, and the exit code is 1 if bytes are damaged."""
+    """As with `acapella digest`, frames before the damage are read, and the exit code is 1 if bytes are damaged."""
     broken = damaged(tmp_path / "broken.pcap", codec, CAPTURE + CAPTURE[24:] * 9, CAPTURE[24:] * 9)
     cut = tmp_path / "cut.pcap"
     cut.write_bytes(packed(tmp_path / "two", codec, CAPTURE, CAPTURE[24:] * 9).read_bytes()[:-20])
@@ -87,7 +86,7 @@ def test_damaged_compression_is_an_error_and_truncated_one_a_warning(tmp_path, c
 
 
 def test_every_program_of_the_project_runs(loader, capture, tmp_path):
-    programs = sorted(p4_run.SPECS.glob("*.spec"))
+    programs = sorted(run_program.SPECS.glob("*.spec"))
     if not programs:
         pytest.skip("no programs yet")
     for spec in programs:
@@ -95,31 +94,31 @@ def test_every_program_of_the_project_runs(loader, capture, tmp_path):
         assert json.loads((tmp_path / "s.json").read_text())["in"] == 1
 
 
-def test_the_loaders_mistakes_and_ours_exit_with_2(loader, capture, tmp_path, capfd):
+def test_usage_errors_exit_with_2(loader, capture, tmp_path, capfd):
     packed = str(tmp_path / "packed.pcap")
     Path(packed).write_bytes(pa.compress(CAPTURE, "zstd", asbytes=True))
     cases = [
-        (["nothing", "--in", capture], "nothing: no such program; there are "),
+        (["nothing", "--in", capture], "nothing: no such program; available: "),
         ([str(tmp_path / "no.spec"), "--in", capture], "no.spec: No such file"),
         ([str(TESTS / "forward.spec"), "--in", str(tmp_path / "no.pcap")], "no.pcap: No such file"),
         (
             [str(TESTS / "forward.spec"), "--in", capture, "--format", "2"],
-            "--format: forward makes no reports",
+            "--format: forward sends no reports",
         ),
         (["preprocess", "--in", capture, "--out", capture], f"--out {capture}: {capture} is read, too; name another"),
         (["preprocess", "--in", packed, "--out", packed], f"--out {packed}: {packed} is read, too; name another file"),
         (["preprocess", "--in", capture, "--burst", "x"], "--burst x: a number from 1 to 4096"),
         (["flowstats", "--in", capture, "--out", str(tmp_path / "o.pcap")], "flowstats: no queue pair"),
-        ([str(TESTS / "forward.spec"), "--in", capture, "--collector", "here"], "--collector here: is not HOST:PORT"),
+        ([str(TESTS / "forward.spec"), "--in", capture, "--collector", "here"], "--collector here: not HOST:PORT"),
         (
             [str(TESTS / "forward.spec"), "--in", capture, "--collector", "a:1", "--secret", "s", "--commands"],
-            "not with --commands",
+            "not allowed with --commands",
         ),
         (
             ["flowstats", "--in", capture, "--collector", "a:1"],
-            "--collector a:1: the collector requires a secret; name its file: --secret DIRECTORY/collector.secret",
+            "--collector a:1: the collector requires a secret; add --secret DIRECTORY/collector.secret",
         ),
-        (["flowstats", "--in", capture, "--secret", "s"], "--secret s: belongs to --collector; name both or none"),
+        (["flowstats", "--in", capture, "--secret", "s"], "--secret s: requires --collector; use both or none"),
     ]
     for words, message in cases:
         assert main(["p4", "run", *words]) == 2
@@ -127,17 +126,17 @@ def test_the_loaders_mistakes_and_ours_exit_with_2(loader, capture, tmp_path, ca
         assert message in said and said.count("\n") == 1, said
 
 
-def test_a_sidecar_that_is_none_is_told(capture, tmp_path, capsys):
+def test_invalid_json_of_a_spec_is_an_error(capture, tmp_path, capsys):
     (tmp_path / "x.spec").write_text("")
     (tmp_path / "x.json").write_text("[1, 2]")
     assert main(["p4", "run", str(tmp_path / "x.spec"), "--in", capture]) == 2
-    assert "x.json: not what p4/compile writes" in capsys.readouterr().err
+    assert "x.json: not a file of p4/compile" in capsys.readouterr().err
 
 
-def test_without_the_loader_it_says_what_to_install(capture, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(p4_run.shutil, "which", lambda *_, **__: None)
+def test_missing_loader_error_names_the_package(capture, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(run_program.shutil, "which", lambda *_, **__: None)
     assert main(["p4", "run", str(TESTS / "forward.spec"), "--in", capture]) == 2
-    assert "no acapella-p4-run here; apt-get install libdpdk-dev" in capsys.readouterr().err
+    assert "acapella-p4-run not found; apt-get install libdpdk-dev" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("loader")
@@ -151,7 +150,7 @@ def test_without_the_loader_it_says_what_to_install(capture, tmp_path, monkeypat
         ("register sample_flows_below 0 0x100000000", None),
     ],
 )
-def test_values_that_preprocess_would_take_for_others_are_refused_with_their_line(capture, tmp_path, capfd, line, said):
+def test_out_of_range_register_of_preprocess_is_an_error_with_its_line(capture, tmp_path, capfd, line, said):
     control = tmp_path / "c.txt"
     control.write_text(f"# what is edited and sampled\n{line}\n")
     code = main(["p4", "run", "preprocess", "--in", capture, "--control", str(control)])
@@ -162,14 +161,14 @@ def test_values_that_preprocess_would_take_for_others_are_refused_with_their_lin
         assert capfd.readouterr().err == f"acapella: error: {control}:2: {said}\n"
 
 
-def test_messages_name_an_output_as_it_was_asked_for(loader, capture, tmp_path, capfd):
+def test_unwritable_output_error_names_the_given_path(loader, capture, tmp_path, capfd):
     for option in ("--out", "--frames"):
         output = tmp_path / "none" / "o.pcap"
         assert main(["p4", "run", "preprocess", "--in", capture, option, str(output)]) != 0
         assert f"{output}: No such file or directory" in capfd.readouterr().err
 
 
-def test_what_is_no_capture_is_answered_by_what_the_command_takes(loader, tmp_path, capfd):
+def test_file_that_is_not_a_capture_error_lists_supported_formats(loader, tmp_path, capfd):
     (tmp_path / "letter.pcap").write_text("Dear all, this is not a capture.\n")
     assert main(["p4", "run", "preprocess", "--in", str(tmp_path / "letter.pcap")]) == 2
     assert "plain or with gzip (acapella p4 run: also zstd, lz4)\n" in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""acapella p4 run --pipeline: when a program is compiled, what is refused, and what is printed."""
+"""acapella p4 run --pipeline: when programs are compiled, what is rejected, and what is printed."""
 
 import json
 import struct
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from acapella.cli.main import main
-from acapella.p4 import compiled, running
+from acapella.p4 import compiled, run_program
 
 FORWARD = Path(__file__).resolve().parents[3] / "p4" / "loader" / "tests" / "forward.spec"
 CAPTURE = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1) + struct.pack("<IIII", 1, 2, 60, 60) + bytes(60)
@@ -17,9 +17,9 @@ CAPTURE = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1) + struct.pa
 @pytest.fixture
 def loader():
     """Path of the loader; skips if it is not built."""
-    path = Path(sys.executable).parent / running.LOADER
+    path = Path(sys.executable).parent / run_program.LOADER
     if not path.exists():
-        pytest.skip(f"no {running.LOADER} here: make setup builds it where libdpdk-dev is installed")
+        pytest.skip(f"no {run_program.LOADER} here: make setup builds it where libdpdk-dev is installed")
     return str(path)
 
 
@@ -41,20 +41,20 @@ def source():
 
 @pytest.fixture
 def no_source(monkeypatch, tmp_path):
-    """No DPDK source on this machine."""
-    monkeypatch.delenv(compiled.VARIABLE, raising=False)
+    """Make DPDK's source unavailable."""
+    monkeypatch.delenv(compiled.SOURCE_VARIABLE, raising=False)
     monkeypatch.setattr(compiled, "DEFAULT_SOURCE", tmp_path / "absent")
 
 
 @pytest.fixture
 def words(tmp_path):
-    """A run over one frame that writes statistics."""
+    """Return the arguments of a run over one frame that writes statistics."""
     (tmp_path / "in.pcap").write_bytes(CAPTURE)
     return ["p4", "run", str(FORWARD), "--in", str(tmp_path / "in.pcap"), "--stats", str(tmp_path / "s.json")]
 
 
-def made_source(directory: Path, version: str) -> Path:
-    """A directory that looks like DPDK's source."""
+def fake_source(directory: Path, version: str) -> Path:
+    """Create a directory that resembles DPDK's source."""
     (directory / "lib" / "pipeline").mkdir(parents=True)
     (directory / "VERSION").write_text(f"{version}\n")
     for name in compiled.HEADERS:
@@ -92,8 +92,8 @@ def test_interpreted_neither_compiles_nor_prints_a_reason(words, cache, tmp_path
 
 
 @pytest.mark.usefixtures("loader", "cache")
-def test_source_of_another_dpdk_version_is_refused(words, tmp_path, capfd):
-    other = made_source(tmp_path / "dpdk", "22.11.1")
+def test_source_of_another_dpdk_version_is_rejected(words, tmp_path, capfd):
+    other = fake_source(tmp_path / "dpdk", "22.11.1")
     assert main([*words, "--pipeline", "compiled", "--dpdk-source", str(other)]) == 2
     assert f"{other}: DPDK 22.11.1, but the loader is linked to " in capfd.readouterr().err
 
@@ -102,7 +102,7 @@ def test_source_of_another_dpdk_version_is_refused(words, tmp_path, capfd):
 def test_compiler_error_falls_back_and_leaves_no_library(loader, words, cache, tmp_path, capfd):
     code = tmp_path / "code.c"
     compiled.output_of([loader, "--spec", str(FORWARD), "--generate", str(code)])
-    broken = made_source(tmp_path / "dpdk", compiled.version_of(code))
+    broken = fake_source(tmp_path / "dpdk", compiled.version_of(code))
     assert main([*words, "--dpdk-source", str(broken)]) == 0
     assert "interpreted, not compiled: cc failed: " in capfd.readouterr().err
     assert list(cache.iterdir()) == []
@@ -132,7 +132,7 @@ def test_cached_library_needs_no_source(loader, words, tmp_path):
 
 @pytest.mark.usefixtures("loader")
 @pytest.mark.parametrize("what", ["cache", "library", "link", "parent"])
-def test_cache_that_other_users_can_write_is_refused(words, cache, source, what, capfd):
+def test_cache_writable_by_others_is_rejected(words, cache, source, what, capfd):
     words = [*words, "--pipeline", "compiled", "--dpdk-source", str(source)]
     assert main(words) == 0
     capfd.readouterr()

@@ -1,11 +1,11 @@
-"""A data plane and its control plane: sessions in its registers, before it begins and while it runs."""
+"""A data plane and its control plane: sessions are written to registers before the start and at run time."""
 
 import signal
 import subprocess
 import threading
 
 import pytest
-from acapella_testing.control_peers import PATIENCE_S, PATIENT, Rings, collector_at, listening
+from acapella_testing.control_peers import PATIENT, TIMEOUT_S, Rings, collector_at, listening
 
 from acapella.common.control_channel import Hello
 from acapella.p4 import control_plane, data_plane
@@ -13,7 +13,7 @@ from acapella_core.errors import UserError
 
 LOADER = """\
 #!/bin/sh
-# Keeps its control file, answers commands; ends after so many.
+# Keeps its control file, answers commands, and ends after COMMANDS of them.
 for last; do :; done
 cp "$last" "$DIRECTORY/control"
 : > "$DIRECTORY/begun"
@@ -30,7 +30,7 @@ exit "$CODE"
 
 @pytest.fixture
 def loader(tmp_path, monkeypatch):
-    """A program that does as the loader does with its control file and commands."""
+    """Write a program that handles the control file and commands like the loader."""
     path = tmp_path / "loader"
     path.write_text(LOADER)
     path.chmod(0o700)
@@ -41,17 +41,17 @@ def loader(tmp_path, monkeypatch):
 
 
 def starting(loader) -> data_plane.Start:
-    """Return what starts it."""
+    """Return a function that starts it."""
     return lambda more, **options: subprocess.Popen([str(loader), *more], **options)
 
 
 def run(loader, port: int) -> int:
-    """Run it against the collector at ``port``."""
+    """Run it with the collector at ``port``."""
     with collector_at(port) as collector:
         return data_plane.run(starting(loader), collector, Hello("flowstats", 2, "a1"), loader.parent / "stats")
 
 
-def test_the_first_session_is_in_its_control_file_and_the_end_is_told(loader):
+def test_first_session_is_in_the_control_file_and_end_is_reported(loader):
     with listening(Rings()) as (server, port):
         assert run(loader, port) == 0
     lines = (loader.parent / "control").read_text().splitlines()
@@ -61,7 +61,7 @@ def test_the_first_session_is_in_its_control_file_and_the_end_is_told(loader):
     assert server.sessions.summary()[0]["reports_sent"] == 77
 
 
-def test_its_first_epoch_is_behind_those_that_the_collector_has_had(loader):
+def test_first_epoch_follows_those_that_the_collector_received(loader):
     rings = Rings()
     rings.epoch = 2**32 - 9
     with listening(rings) as (_, port):
@@ -69,55 +69,55 @@ def test_its_first_epoch_is_behind_those_that_the_collector_has_had(loader):
     assert (loader.parent / "control").read_text().startswith(f"register epoch 0 {2**32 - 9}\n")
 
 
-def test_its_exit_code_is_ours(loader, monkeypatch):
+def test_exit_code_is_the_loaders(loader, monkeypatch):
     monkeypatch.setenv("CODE", "2")
     with listening(Rings()) as (server, port):
         assert run(loader, port) == 2
     assert server.sessions.summary()[0]["reports_sent"] is None
 
 
-def test_a_later_session_is_written_by_commands(loader, monkeypatch):
-    monkeypatch.setenv("COMMANDS", "14")  # so many take two queue pairs
+def test_later_session_is_written_by_commands(loader, monkeypatch):
+    monkeypatch.setenv("COMMANDS", "14")  # for two queue pairs
     with listening(Rings()) as (server, port):
         thread = threading.Thread(target=run, args=(loader, port))
         thread.start()
         while not (loader.parent / "begun").exists():
             thread.join(0.01)
-        server.connections[1].transport.abort()  # as the kernel does where the collector is killed
-        thread.join(PATIENCE_S)
+        server.connections[1].transport.abort()  # as the kernel does if the collector is killed
+        thread.join(TIMEOUT_S)
     later = (loader.parent / "commands").read_text().splitlines()
     assert len(later) == 14
     assert later[-1] == "register qp_number 1 103"
     assert server.sessions.summary()[1]["reports_sent"] == 77
 
 
-def test_a_register_that_is_missing_is_named_without_its_value(loader, monkeypatch, capfd):
+def test_rejected_register_is_reported_without_its_value(loader, monkeypatch, capfd):
     monkeypatch.setenv("COMMANDS", "14")
     monkeypatch.setenv("REFUSED", "qp_key")
     plane = data_plane.DataPlane(starting(loader), loader.parent)
-    session = control_plane.Session(1, 192, 0, Rings().issue(1, 192, 2))
+    session = control_plane.Session(1, 192, 0, Rings().allocate(1, 192, 2))
     plane.write(session)
-    with pytest.raises(OSError, match="does not take register qp_key 0: error 1: no such register"):
+    with pytest.raises(OSError, match="rejected register qp_key 0: error 1: no such register"):
         plane.write(session)
     plane.stop()
 
 
-def test_where_no_collector_answers_it_says_so(loader, monkeypatch):
-    monkeypatch.setattr(data_plane, "PATIENCE_S", 0.2)
+def test_unreachable_collector_is_an_error(loader, monkeypatch):
+    monkeypatch.setattr(data_plane, "SESSION_TIMEOUT_S", 0.2)
     with pytest.raises(UserError, match=r"--collector 127.0.0.1:1: no session: Connection refused"):
         run(loader, 1)
     assert not (loader.parent / "begun").exists()
 
 
-def test_a_loader_that_is_killed_is_one_line(loader):
+def test_killed_loader_is_an_error(loader):
     loader.write_text("#!/bin/sh\nkill -9 $$\n")
-    with listening(Rings()) as (_, port), pytest.raises(UserError, match="killed by SIGKILL; start it again"):
+    with listening(Rings()) as (_, port), pytest.raises(UserError, match="killed by SIGKILL; restart it"):
         run(loader, port)
 
 
-def test_it_ends_with_its_control_plane(loader, monkeypatch):
+def test_stop_terminates_the_loader(loader, monkeypatch):
     monkeypatch.setenv("COMMANDS", "100")
     plane = data_plane.DataPlane(starting(loader), loader.parent)
-    plane.write(control_plane.Session(1, 192, 0, Rings().issue(1, 192, 2)))
+    plane.write(control_plane.Session(1, 192, 0, Rings().allocate(1, 192, 2)))
     plane.stop()
     assert plane.wait() == -signal.SIGTERM

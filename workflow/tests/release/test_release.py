@@ -45,7 +45,7 @@ def finished(tmp_path_factory) -> Path:
         site = SITES[0] if name.startswith("alpha") else SITES[1]
         rows.append((f"{site}-{name}", site, name[-2:], str(capture)))
     campaign = processed(directory, rows, "--pseudonyms")
-    if program.missing() is None:
+    if program.why_unavailable() is None:
         parts = [campaign / kind / f"{rows[0][0]}.parquet" for kind in ("acap", "flows")]
         made = ["-o", campaign / "flowreports" / rows[0][0], "--acap", parts[0], "--flows", parts[1]]
         run("flowreports", rows[0][3], "--sample", rows[0][0], *made)
@@ -211,7 +211,7 @@ def test_tables_come_along_but_for_those_with_addresses(finished, public):
 
 
 def test_flow_reports_have_the_pseudonyms_of_the_captures_and_no_order_of_the_true_addresses(finished, tmp_path):
-    if (why := program.missing()) is not None:
+    if (why := program.why_unavailable()) is not None:
         pytest.skip(why)
     key, public = tmp_path / "key", tmp_path / "public"
     key.touch(mode=0o600)
@@ -281,7 +281,7 @@ def test_flows_of_each_sample_are_numbered_by_their_pseudonyms(tmp_path):
 
 def test_tables_of_flow_reports_are_those_of_their_provenance_and_never_copied(finished, tmp_path):
     assert all(release_columns.why_private(name) for name in release_flows.TABLES)
-    if (why := program.missing()) is not None:
+    if (why := program.why_unavailable()) is not None:
         pytest.skip(why)
     campaign = tmp_path / "changed"
     shutil.copytree(finished, campaign)

@@ -378,7 +378,7 @@ def test_flow_reports_are_planned_where_the_config_asks_for_them(tmp_path):
     place.configure(flowreports={"samples": "all", "study": True}, report={"papers": True})
     plan = place.succeed("--dry-run")
     jobs = ("flowreports", "flowtables", "flowreports_published", "measure_response", "measure_collector", "flowstudy")
-    if (why := program.missing()) is not None:
+    if (why := program.why_unavailable()) is not None:
         assert f"flow reports are left out: {why}" in plan
         assert not any(re.search(rf"^{job} +\d+$", plan, re.M) for job in jobs)
         return

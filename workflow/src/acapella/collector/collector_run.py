@@ -55,7 +55,9 @@ class CollectorRun:
                 ring_bytes=settings.ring_bytes,
                 max_sessions=settings.max_sessions,
             )
-            secret = control_channel.make_secret(settings.directory / output_directory.SECRET) if settings.listen else None
+            secret = (
+                control_channel.make_secret(settings.directory / output_directory.SECRET) if settings.listen else None
+            )
             control = ControlServer(sessions, secret) if secret else None
             self._stop_on_signals()
             with receiver.running():

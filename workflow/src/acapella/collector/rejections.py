@@ -64,5 +64,5 @@ def explain_table_full(counters: dict) -> str | None:
 
 
 def queue_pairs(settings: Settings) -> str:
-    """Return where the queue queue_pairs are listed."""
+    """Return where the queue pairs are listed."""
     return f"see {settings.control}" if settings.control else "with --listen, each session has new ones"

@@ -97,7 +97,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     decompression.add_options(parser)
     parser.add_argument("--until-ended", action="store_true", help="end when every data plane has ended its session")
     parser.add_argument(
-        "-o", dest="directory", metavar="DIRECTORY", required=True, help="output: flows.parquet, series.parquet, counters.json"
+        "-o",
+        dest="directory",
+        metavar="DIRECTORY",
+        required=True,
+        help="output: flows.parquet, series.parquet, counters.json",
     )
     parser.add_argument("--replace", action="store_true", help="replace existing results")
     parser.add_argument("--progress", action="store_true", help="print counters on standard error")

@@ -3,10 +3,10 @@
     acapella collector top reports
     acapella collector top reports --by rtt -n 5 --json
 
-Sends requests to the collector that writes to DIRECTORY through a socket there, which only its owner can use. `rate` is the
-rate since the previous update, by the times in the reports, or since the flow's start if that update did not show it;
---by throughput sorts by the rate since the start. Without a terminal, prints once unless --every is given. Ctrl-C ends
-it. --json prints a document per update, with all columns of schemas/tables/flow_reports.yaml.
+Sends requests to the collector that writes to DIRECTORY, through a socket there, which only its owner can use. `rate`
+is the rate since the previous update, by the times in the reports, or since the flow's start if that update did not
+show it; --by throughput sorts by the rate since the start. Without a terminal, prints once unless --every is given.
+Ctrl-C ends it. --json prints a document per update, with all columns of schemas/tables/flow_reports.yaml.
 """
 
 import argparse
@@ -55,7 +55,9 @@ def run(args: argparse.Namespace) -> None:
     pause_s = duration_ns(every) / 1e9 if every else None
     collector = connect(Path(args.directory))
     if collector is None:
-        raise UserError("no collector is running", where=args.directory, fix="query its results: acapella collector sql")
+        raise UserError(
+            "no collector is running", where=args.directory, fix="query its results: acapella collector sql"
+        )
     with collector:
         while True:
             answer = collector("top", by=args.by, count=count)

@@ -1,1 +1,1 @@
-"""Flow reports of a P4 program, compared with the digest."""
+"""Flow statistics of the P4 program, compared with exact ones."""

@@ -1,7 +1,7 @@
-"""Exact and measured flows of a sample side by side, and how well they agree.
+"""Compare exact and measured flows of a sample, and how well they agree.
 
-Works in a DuckDB connection that has the tables of `exact` and the collector's files as views ``reported_flows``,
-``reported_series`` with a row a report, and ``reported_windows`` with a row a window.
+Works in a DuckDB connection with the tables of `exact` and the collector's files as views ``reported_flows``,
+``reported_series`` (a row per report) and ``reported_windows`` (a row per window).
 """
 
 from pathlib import Path
@@ -11,8 +11,8 @@ from .settings import PROBE, Settings
 
 DEFAULT = Settings()
 
-OF_FLOWS = ("measured_keys", "measured_flows", "compared_flows")
-OVER_TIME = (
+FLOW_TABLES = ("measured_keys", "measured_flows", "compared_flows")
+TIME_TABLES = (
     *("measured_numbers", "measured_series", "measured_windows", "measured_iats"),
     *("all_series", "report_spans", "compared_windows", "reversed_spans", "window_bounds", "judged_windows"),
     *("window_reasons", "flow_reasons"),
@@ -20,8 +20,8 @@ OVER_TIME = (
 )
 
 
-def reported(con, flows: Path, series: Path | None, windows: Path | None) -> None:
-    """Make the collector's files views; without a series empty ones."""
+def create_views(con, flows: Path, series: Path | None, windows: Path | None) -> None:
+    """Create views of the collector's files; empty ones without a series."""
     con.read_parquet(str(flows)).create_view("reported_flows", replace=True)
     for name, path in {"reported_series": series, "reported_windows": windows}.items():
         if path is not None:
@@ -33,10 +33,10 @@ def reported(con, flows: Path, series: Path | None, windows: Path | None) -> Non
 
 
 def make(con, *, sample: str, window_ns: int, settings: Settings = DEFAULT) -> None:
-    """Make compared_flows, judged_windows, compared_iats, pairs and accuracy; the reports are in ``report_stamps``."""
+    """Create compared_flows, judged_windows, compared_iats, pairs and accuracy; needs the view ``report_stamps``."""
     parameters = {
         **{"of_sample": sample, "length_ns": window_ns},
         **{"probes": bool(settings.triggers & PROBE), "of_triggers": settings.triggers_name},
     }
-    for name in (*OF_FLOWS, *OVER_TIME, "pairs", "accuracy"):
+    for name in (*FLOW_TABLES, *TIME_TABLES, "pairs", "accuracy"):
         exact.create(con, name, parameters)

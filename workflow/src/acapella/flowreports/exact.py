@@ -1,6 +1,6 @@
-"""Exact flows of a sample, from its acap and flow table, as a measurement by reports without error would have them.
+"""Exact flows of a sample from its acap and flow table, as an error-free measurement by reports would give them.
 
-Temporary tables of a DuckDB connection, each a SELECT of workflow/sql/flowreports/: TABLES.
+They are temporary tables of a DuckDB connection, each a SELECT of workflow/sql/flowreports/: TABLES.
 """
 
 from pathlib import Path
@@ -15,9 +15,9 @@ TABLES = (
 
 
 def make(con, acap: Path, flows: Path, *, window_ns: int) -> None:
-    """Make the tables in ``con``; windows of time are ``window_ns`` long.
+    """Create the tables in ``con``, with time windows of ``window_ns``.
 
-    Raises UserError if a file is of another format.
+    Raises UserError if a file has another format.
     """
     from acapella.digest.acap_files import check_format  # noqa: PLC0415 (pyarrow)
 
@@ -30,6 +30,6 @@ def make(con, acap: Path, flows: Path, *, window_ns: int) -> None:
 
 
 def create(con, name: str, parameters: dict | None = None, *, table: str | None = None) -> None:
-    """Make a temporary table of a SELECT's rows, under its own name or ``table``."""
+    """Create a temporary table from a SELECT, under its name or ``table``."""
     query, bound = queries.bound(STAGE, name, parameters or {})
     con.execute(f"create or replace temp table {table or name} as {query}", bound)

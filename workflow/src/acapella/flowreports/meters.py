@@ -1,4 +1,7 @@
-"""What other flow meters see of a sample's captures, beside the collector and the digest (table III of the paper)."""
+"""Rows of flowreport_tools: what other flow meters measure of a sample, compared with the collector and the digest.
+
+Corresponds to table III of the paper.
+"""
 
 from pathlib import Path
 
@@ -7,7 +10,7 @@ from acapella.common import queries
 
 from . import comparators
 
-SEVERAL = "it reads one file, and the sample has several"
+SEVERAL_FILES = "it reads one file, but the sample has several"
 COUNTS = {  # column of flowreport_tools: key of a comparison
     "flows": "flows",
     "common_flows": "common_flows",
@@ -19,22 +22,22 @@ COUNTS = {  # column of flowreport_tools: key of a comparison
 
 
 def rows(sample: str, captures: tuple[Path, ...], digested: Path, reported: Path, limits=None) -> list[dict]:
-    """The rows of flowreport_tools: the digest's flows, the collector's, and those of each tool that is installed."""
-    told = [collector(digested, reported)]
+    """Return the rows of flowreport_tools: flows of the digest, of the collector, and of each installed tool."""
+    tools = [collector(digested, reported)]
     try:
-        told += (
+        tools += (
             comparators.compare(str(captures[0]), str(digested), limits=limits)["tools"]
             if len(captures) == 1
-            else skipped(SEVERAL)
+            else skipped(SEVERAL_FILES)
         )
     except comparators.meters.CopyTooLargeError:
-        told += skipped(comparators.meters.TOO_LARGE)
-    packets = told[0]["exact_packets"]
-    exact = {name: told[0]["exact_flows"] for name in ("flows", "common_flows", "equal_packets", "equal_bytes")}
-    exact |= {"packets": packets, "bytes": told[0]["exact_bytes"], "missed_share": 0.0 if packets else None}
-    every = [{"tool": "digest", "version": __version__, "skipped": None, **exact}]
-    every += [seen(tool, packets) for tool in told]
-    return [{"sample": sample, "place": place, **row} for place, row in enumerate(every, 1)]
+        tools += skipped(comparators.meters.TOO_LARGE)
+    packets = tools[0]["exact_packets"]
+    exact = {name: tools[0]["exact_flows"] for name in ("flows", "common_flows", "equal_packets", "equal_bytes")}
+    exact |= {"packets": packets, "bytes": tools[0]["exact_bytes"], "missed_share": 0.0 if packets else None}
+    all_rows = [{"tool": "digest", "version": __version__, "skipped": None, **exact}]
+    all_rows += [tool_row(tool, packets) for tool in tools]
+    return [{"sample": sample, "place": place, **row} for place, row in enumerate(all_rows, 1)]
 
 
 def skipped(why: str) -> list[dict]:
@@ -43,18 +46,18 @@ def skipped(why: str) -> list[dict]:
 
 
 def collector(digested: Path, reported: Path) -> dict:
-    """The collector as `acapella comparators` has a tool."""
+    """Return the collector's comparison in the format of `acapella comparators`."""
     con = queries.connect()
     comparators.make_table(con, "exact", "exact", {"flows": str(digested)})
-    comparators.make_table(con, "seen", "collector", {"log": str(reported)})
+    comparators.make_table(con, "measured", "collector", {"log": str(reported)})
     answer = con.sql(queries.text("comparators", "comparison")).to_arrow_table().to_pylist()[0]
     return {"tool": "collector", "version": __version__, "skipped": None, **answer}
 
 
-def seen(tool: dict, packets: int) -> dict:
-    """A tool's row."""
-    told = {name: tool[name] for name in ("tool", "version", "skipped")}
+def tool_row(tool: dict, packets: int) -> dict:
+    """Return the row of a tool."""
+    row = {name: tool[name] for name in ("tool", "version", "skipped")}
     if tool["skipped"]:
-        return told
+        return row
     missed = 1 - tool["packets"] / packets if packets else None
-    return {**told, **{name: tool[key] for name, key in COUNTS.items()}, "missed_share": missed}
+    return {**row, **{name: tool[key] for name, key in COUNTS.items()}, "missed_share": missed}

@@ -1,15 +1,16 @@
-"""Measure the share of reports that the collector takes when they are offered from memory at set rates.
+"""Measure the share of reports that the collector accepts when reports are offered from memory at given rates.
 
-Reports are in a ring, as an RDMA NIC would have written them, which takes no processor: at any time the ring holds as
-many as the rate implies. The collector reads what is there. If it falls behind by more than the ring, overwritten
-reports are lost and counted; so are reports that it has not read 1 % of the time after the last one was offered, which
-else a ring of half a million would hide, and reports that it discards because they are not newer than the one before of
-their flow. Each pass over the ring has later times and larger counts; writing these does not count as time.
+Reports are in a ring, as if an RDMA NIC had written them, which needs no CPU: at any time the ring contains as many
+as the rate implies, and the collector reads them. If it is behind by more than the ring, overwritten reports are lost
+and counted. Reports count as lost, too, if they are not read within 1 % of the run's time after the last one was
+offered (otherwise the ring of half a million would hide them), or if they are discarded because they are not newer
+than the previous report of their flow. Each pass over the ring has later times and larger counts; updating them does
+not count as time.
 
-After the rates that were set, the measurement halves the interval between the highest rate without loss and the lowest
-with loss, and then offers reports as fast as this machine copies them in memory: no sender is faster here (figure 7b of
-the P4/RDMA paper). Last, reports that the P4 program makes of two generated traces, of 166 and 2,989 Mbit/s, are
-offered at multiples of the traces' own rate (replay.py).
+After the given rates, the measurement halves the interval between the highest rate without loss and the lowest with
+loss, and then offers reports as fast as this machine copies them in memory: no sender on it is faster (figure 7b of the
+P4/RDMA paper). Last, reports that the P4 program generates from two synthetic traces, of 166 and 2,989 Mbit/s, are
+offered at multiples of the traces' rate (replay.py).
 """
 
 import argparse
@@ -27,17 +28,19 @@ from . import program, replay
 REPORT_BYTES, FORMAT = 64, 1
 FLOWS = 1 << 17
 RING = 1 << 19  # reports; a multiple of FLOWS, so that each pass continues the flows of the one before
-HALVINGS = 4  # of the interval in which losses begin
-STEP_NS, PACKET_BYTES, PAYLOAD_BYTES = 50, 1500, 1460  # between two reports, and what each adds to its flow
-BATCH = 1 << 16  # reports that are read at once, at the most; also at most BATCH_SHARE of those offered
-BATCH_SHARE = 0.001  # bounds by how much the last batch exceeds LATE
-LATE = 1.01  # of the time of a run: what is read later is lost
+BISECTIONS = 4  # of the interval in which losses begin
+STEP_NS, PACKET_BYTES, PAYLOAD_BYTES = 50, 1500, 1460  # time between two reports, and the bytes that each adds
+MAX_BATCH = 1 << 16  # reports read at once; also at most BATCH_SHARE of those offered
+BATCH_SHARE = 0.001  # limits how far the last batch exceeds DEADLINE
+DEADLINE = 1.01  # of the time of a run: reports read later are lost
 SECONDS = 1.0
 
 
 @dataclass
 class Run:
-    """Counts of a run: reports offered, read from the ring, and overwritten before they were read or read too late."""
+    """Counts of a run: reports offered, read from the ring, and lost (overwritten before they were read, or read too
+    late).
+    """
 
     offered: int = 0
     read: int = 0
@@ -48,29 +51,31 @@ class Run:
 def register_parser(subparsers) -> argparse.ArgumentParser:
     """Add `acapella measure-collector`."""
     parser = subparsers.add_parser(
-        "measure-collector", help="share of reports that the collector takes at set rates", description=__doc__,
+        "measure-collector", help="measure the share of reports that the collector accepts", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="JSON")
     parser.add_argument("--rates", nargs="+", type=float, default=[1, 2, 5, 10, 20, 40], metavar="N",
-                        help="million reports a second (default: 1 2 5 10 20 40)")  # fmt: skip
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="workers (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help="a run (default: %(default)s)")
+                        help="rates in million reports/s (default: 1 2 5 10 20 40)")  # fmt: skip
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="worker threads (default: %(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, metavar="S", help="duration of each run (default: %(default)s)"
+    )
     return parser
 
 
 def run(args: argparse.Namespace) -> None:
     """Measure and write the file. Raises UserError."""
     if args.seconds <= 0 or args.threads < 1 or min(args.rates) <= 0:
-        raise UserError("--rates, --threads and --seconds are to be above 0")
+        raise UserError("--rates, --threads and --seconds must be larger than 0")
     memory = ring()
     rows = []
     limit = sender_rps(memory)
     for rate in rates(args.rates, limit, rows):
         rows.append(measured(memory, rate, args.threads, args.seconds))
         print(as_text(rows[-1]), flush=True)
-    if why := program.missing():
-        print(f"no replay of traces: {why}", flush=True)
+    if reason := program.why_unavailable():
+        print(f"no replay of traces: {reason}", flush=True)
     else:
         replays = replay.rows()
         print("\n".join(f"{row['trace']} x {row['speed']:g}: {as_text(row)}" for row in replays), flush=True)
@@ -81,25 +86,25 @@ def run(args: argparse.Namespace) -> None:
 
 def as_text(row: dict) -> str:
     """Return a line about a run."""
-    share = "" if row["success_share"] is None else f"{100 * row['success_share']:.4g} % taken, "
+    share = "" if row["success_share"] is None else f"{100 * row['success_share']:.4g} % accepted, "
     return f"{row['offered_rps'] / 1e6:.3g} M/s offered: {share}{row['lost']:,} lost, {row['discarded']:,} discarded"
 
 
 def rates(given: list[float], limit: float, rows: list[dict]) -> Iterator[float]:
-    """Yield rates in reports/s: the given ones (in millions), those that narrow down where losses begin, the limit.
+    """Yield rates in reports/s: ``given`` (in millions), bisections to find where losses begin, and the limit.
 
-    ``rows`` has the runs so far. Rates above the limit are left out.
+    ``rows`` has the runs so far. Rates above the limit are omitted.
     """
     yield from (rate * 1e6 for rate in given if rate * 1e6 < limit)
-    for _ in range(HALVINGS):
-        whole = max((row["offered_rps"] for row in rows if row["accepted"] == row["offered"]), default=0)
-        failing = min((row["offered_rps"] for row in rows if row["offered_rps"] > whole), default=limit)
-        yield round((whole + failing) / 2, -3)
+    for _ in range(BISECTIONS):
+        lossless = max((row["offered_rps"] for row in rows if row["accepted"] == row["offered"]), default=0)
+        lossy = min((row["offered_rps"] for row in rows if row["offered_rps"] > lossless), default=limit)
+        yield round((lossless + lossy) / 2, -3)
     yield limit
 
 
 def ring():
-    """Return a ring of reports in the published format: FLOWS flows in turn, each report later than the one before."""
+    """Return a ring of reports in the published format, of FLOWS flows in turn, each later than the one before."""
     import numpy as np  # noqa: PLC0415 (only here)
 
     number = np.arange(RING, dtype=np.uint64)
@@ -122,7 +127,7 @@ def ring():
 
 
 def advance(reports, passes: int = 1) -> None:
-    """Rewrite reports of the ring in place, as those of a later pass; counts wrap like the program's cells."""
+    """Change reports of the ring in place to those of a later pass; counts wrap like the program's cells."""
     turns = passes * (RING // FLOWS)
     reports["stamp"] += passes * RING * STEP_NS
     reports["bytes"] += PACKET_BYTES * turns % 2**32
@@ -145,59 +150,61 @@ def sender_rps(memory) -> float:
 
 
 def measured(memory, rate: float, threads: int, seconds: float) -> dict:
-    """Return a row of the study: reports offered at ``rate`` a second for ``seconds``. Raises UserError."""
+    """Return a row of the study: reports offered at ``rate`` per second for ``seconds``. Raises UserError."""
     import numpy as np  # noqa: PLC0415 (only here)
 
     from acapella_core.collector import Collector, Options  # noqa: PLC0415 (pyarrow)
 
     memory = memory.copy()
     with Collector(options=Options(format=FORMAT, threads=threads, series_ns=None)) as collector:
-        collector.feed_reports(memory[:FLOWS].view(np.uint8))  # the flows are there before the clock runs
+        collector.feed_reports(memory[:FLOWS].view(np.uint8))  # all flows exist before the measurement
         memory["stamp"] += FLOWS * STEP_NS
         before = collector.counters()
-        got = offer(collector, memory, rate, seconds)
+        counts = offer(collector, memory, rate, seconds)
         after = collector.finish()
-    taken, older, repeated = (after[name] - before[name] for name in ("taken", "older", "repeated"))
-    if taken + older + repeated != got.read:
-        raise UserError(f"{got.read} reports were read, {taken + older + repeated} counted", fix="report this defect")
+    accepted, older, repeated = (after[name] - before[name] for name in ("taken", "older", "repeated"))
+    if accepted + older + repeated != counts.read:
+        raise UserError(
+            f"{counts.read} reports were read, {accepted + older + repeated} counted", fix="report this defect"
+        )
     return {
-        **{"offered_rps": rate, "offered": got.offered, "accepted": taken},
-        **{"discarded": older + repeated, "lost": got.lost, "seconds": got.seconds, "threads": threads},
-        **{"success_share": taken / got.offered if got.offered else None},
+        **{"offered_rps": rate, "offered": counts.offered, "accepted": accepted},
+        **{"discarded": older + repeated, "lost": counts.lost, "seconds": counts.seconds, "threads": threads},
+        **{"success_share": accepted / counts.offered if counts.offered else None},
         **{"flows": FLOWS, "report_bytes": REPORT_BYTES},
     }
 
 
 def offer(collector, memory, rate: float, seconds: float) -> Run:
-    """Read the ring while it fills at a rate; what is overwritten before it was read, or read too late, is lost."""
+    """Read the ring while it fills at a rate; reports overwritten before they are read, or read too late, are lost."""
     import numpy as np  # noqa: PLC0415 (only here)
 
-    batch = min(BATCH, max(1, int(BATCH_SHARE * rate * seconds)))
-    got, at, start = Run(), 0, time.monotonic()
+    batch = min(MAX_BATCH, max(1, int(BATCH_SHARE * rate * seconds)))
+    counts, at, start = Run(), 0, time.monotonic()
     while True:
         now = time.monotonic() - start
         written = int(rate * min(now, seconds))
         if written - at > RING:
             start += skip(memory, at, written - RING - at)
-            got.lost += written - RING - at
+            counts.lost += written - RING - at
             at = written - RING
-        if now >= seconds and (at >= written or now > LATE * seconds):
-            got.lost += written - at
+        if now >= seconds and (at >= written or now > DEADLINE * seconds):
+            counts.lost += written - at
             break
         first = at % RING
         count = min(written - at, batch, RING - first)
         if count:
             reports = memory[first : first + count]
             collector.feed_reports(reports.view(np.uint8))
-            got.read += count
+            counts.read += count
             start += skip(memory, at, count)
             at += count
-    got.offered, got.seconds = int(rate * seconds), time.monotonic() - start
-    return got
+    counts.offered, counts.seconds = int(rate * seconds), time.monotonic() - start
+    return counts
 
 
 def skip(memory, at: int, count: int) -> float:
-    """Advance reports from ``at`` on to their next pass; return how long it took, s."""
+    """Advance reports from ``at`` on to their next pass; return the time that this took, in s."""
     begin = time.monotonic()
     if count >= RING:
         advance(memory, count // RING)

@@ -1,9 +1,9 @@
-"""Put what the P4/RDMA paper printed of its measurements beside a campaign's own.
+"""Compare what the P4/RDMA paper printed of its measurements with those of a campaign.
 
 Reads workflow/conformance/flowreports_printed.csv and, of the campaign, the tables of `acapella flowtables` and
-`acapella flowstudy`; writes tables/flowreport_published as csv and parquet. A row agrees if ours is in the printed
-range; else it differs. A row of R2 agrees only if all measures that it covers have R2 in that range, of logarithms
-too, and all of them agree (docs/flowreports.md). Reasons for differences are in the table.
+`acapella flowstudy`; writes tables/flowreport_published as csv and parquet. A row agrees if the campaign's value is in
+the printed range, else it differs. A row of R2 agrees only if all measures that it covers have R2 in that range, of
+logarithms too, and all of them agree (docs/flowreports.md). Reasons for differences are in the table.
 """
 
 import argparse
@@ -26,31 +26,33 @@ ALL = "all"
 def register_parser(subparsers) -> argparse.ArgumentParser:
     """Add `acapella flowpublished`."""
     parser = subparsers.add_parser(
-        "flowpublished", help="the P4/RDMA paper's numbers beside a campaign's", description=__doc__
+        "flowpublished", help="compare a campaign with the P4/RDMA paper's numbers", description=__doc__
     )
-    parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's directory, as results/demo")
-    parser.add_argument("--flowreports", action="store_true", help="it has the tables of acapella flowtables")
-    parser.add_argument("--flowstudy", action="store_true", help="it has the tables of acapella flowstudy")
-    parser.add_argument("--printed", type=Path, default=PRINTED, metavar="CSV", help=f"default: {PRINTED.name}")
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign directory, such as results/demo")
+    parser.add_argument("--flowreports", action="store_true", help="use the tables of acapella flowtables")
+    parser.add_argument("--flowstudy", action="store_true", help="use the tables of acapella flowstudy")
+    parser.add_argument(
+        "--printed", type=Path, default=PRINTED, metavar="CSV", help=f"printed numbers (default: {PRINTED.name})"
+    )
     return parser
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the table and count the verdicts."""
-    from acapella.campaign import provenance  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
-    from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
+    """Write the table and print the number of each verdict."""
+    from acapella.campaign import provenance  # noqa: PLC0415 (pyarrow: keeps `acapella --help` fast)
+    from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps `acapella --help` fast)
 
     campaign = opened(args.campaign)
     ours = (samples_of(campaign) if args.flowreports else {}) | (study_of(campaign) if args.flowstudy else {})
-    rows = [judged(place, row, ours.get(row["name"])) for place, row in enumerate(read(args.printed), 1)]
+    rows = [table_row(place, row, ours.get(row["name"])) for place, row in enumerate(read(args.printed), 1)]
     written = tables.write_rows(rows, TABLE, lambda suffix: campaign.table(TABLE, suffix))
-    provenance.write_outputs(campaign, "flowpublished", written, pseudonyms=True)  # there are no names in it
+    provenance.write_outputs(campaign, "flowpublished", written, pseudonyms=True)  # it contains no names
     counts = {row["verdict"]: sum(other["verdict"] == row["verdict"] for other in rows) for row in rows}
     print(f"tables/{TABLE}: " + ", ".join(f"{number} {verdict}" for verdict, number in sorted(counts.items())))
 
 
 def read(path: Path) -> list[dict]:
-    """The printed numbers. Raises UserError for what is no such table."""
+    """Return the printed numbers. Raises UserError for any other table."""
     try:
         with path.open(encoding="utf-8", newline="") as stream:
             rows = list(csv.DictReader(stream))
@@ -61,14 +63,14 @@ def read(path: Path) -> list[dict]:
     raise UserError(f"not a table of {', '.join(COLUMNS)}", where=path)
 
 
-def judged(place: int, row: dict, ours: tuple | None) -> dict:
-    """Return a row of the table; ``ours`` is the number, how it is written, and optionally why it does not agree."""
-    told = {"row": place, **{name: row[name] for name in ("where", "what", "printed", "reason")}, "ours": None}
+def table_row(place: int, row: dict, ours: tuple | None) -> dict:
+    """Return a row of the table; ``ours`` is the number, its text, and optionally why it does not agree."""
+    columns = {"row": place, **{name: row[name] for name in ("where", "what", "printed", "reason")}, "ours": None}
     if ours is None or ours[0] is None:
-        return {**told, "verdict": "not measured", **({"ours": ours[1]} if ours else {})}
+        return {**columns, "verdict": "not measured", **({"ours": ours[1]} if ours else {})}
     number, text, *why = ours
     agrees = row["low"] <= number <= row["high"] and not any(why)
-    return {**told, "ours": text, "verdict": "agrees" if agrees else "differs"}
+    return {**columns, "ours": text, "verdict": "agrees" if agrees else "differs"}
 
 
 def rows_of(campaign: Campaign, name: str) -> list[dict]:
@@ -80,7 +82,7 @@ def rows_of(campaign: Campaign, name: str) -> list[dict]:
 
 
 def samples_of(campaign: Campaign) -> dict[str, tuple]:
-    """What the samples' flow reports say, by the printed row's name: (number, text)."""
+    """Return the results of the samples by the name of the printed row: (number, text)."""
     rows = agreement.own_rows(rows_of(campaign, "flowreport_accuracy"))
     accuracy = {row["measure"]: row for row in rows if row["sample"] == ALL}
     found = {name: worst_of(accuracy, measures) for name, measures in COVERED.items()}
@@ -90,21 +92,22 @@ def samples_of(campaign: Campaign) -> dict[str, tuple]:
     balance = [row for row in rows_of(campaign, "flowreport_counts") if row["stage"] == "balance"]
     lost = sum(row["value"] for row in balance if row["counter"] == "reports_not_taken")
     sent = sum(row["value"] for row in balance if row["counter"] == "reports_sent")
-    found["loss_proposed"] = (None, f"read from a file, not replayed; {lost:,} of {sent:,} reports not taken")
+    found["loss_proposed"] = (None, f"read from a file, not replayed; {lost:,} of {sent:,} reports not accepted")
     zeek = [row for row in rows_of(campaign, "flowreport_tools") if row["tool"] == "zeek"]
-    ran = [row["missed_share"] for row in zeek if row["missed_share"] is not None]
-    if ran:
-        found["loss_zeek"] = (max(ran), f"{100 * max(ran):.2f} % at the most")
+    missed_shares = [row["missed_share"] for row in zeek if row["missed_share"] is not None]
+    if missed_shares:
+        found["loss_zeek"] = (max(missed_shares), f"{100 * max(missed_shares):.2f} % at most")
     elif zeek:
         found["loss_zeek"] = (None, zeek[0]["skipped"])
     return found
 
 
 def worst_of(accuracy: dict[str, dict], measures: tuple[str, ...]) -> tuple:
-    """Return the least R2 of measures, the worst measure in words, and why the measures do not all agree, or None.
+    """Return the least R2 of measures, the worst measure as text, and why the measures do not all agree, or None.
 
-    R2 is of values and of logarithms; where it is undefined since all exact values are alike, the share of equal values
-    stands in. A measure without values does not agree; None instead of R2 if some have too few and all others agree.
+    R2 is of values and of logarithms; if it is undefined because all exact values are equal, the share of equal
+    values is used instead. A measure without values does not agree; R2 is None if some have too few and all others
+    agree.
     """
     rows = [accuracy.get(measure) for measure in measures]
     if not any(row and row["n"] + row["missing"] for row in rows):
@@ -127,7 +130,7 @@ def worst_of(accuracy: dict[str, dict], measures: tuple[str, ...]) -> tuple:
 
 
 def study_of(campaign: Campaign) -> dict[str, tuple]:
-    """What the study says."""
+    """Return the results of the study."""
     rows = [row for row in rows_of(campaign, "flowreport_offered") if row["trace"] is None]
     failing = min((row["offered_rps"] for row in rows if (row["success_share"] or 0) <= 0.9999), default=float("inf"))
     whole = [row["offered_rps"] for row in rows if row["offered_rps"] < failing]
@@ -136,5 +139,5 @@ def study_of(campaign: Campaign) -> dict[str, tuple]:
     found = {"success_rate": (best, None if best is None else f"{best / 1e6:.3g} million, {threads}")}
     beyond = [row["accepted"] / row["seconds"] for row in rows if row["lost"] and row["seconds"]]
     if beyond:
-        found["beyond"] = (min(beyond), f"{min(beyond) / 1e6:.3g} million at the least")
+        found["beyond"] = (min(beyond), f"{min(beyond) / 1e6:.3g} million or more")
     return found

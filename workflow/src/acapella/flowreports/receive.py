@@ -1,4 +1,4 @@
-"""Reports of a run into flows, by the collector."""
+"""Aggregate the reports of a run into flows, with the collector."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from .settings import Settings
 
 @dataclass(frozen=True)
 class Received:
-    """The collector's files and counters."""
+    """The collector's output files and counters."""
 
     flows: Path
     series: Path | None
@@ -20,23 +20,23 @@ class Received:
 
 
 def receive(run: Run, directory: Path, settings: Settings, *, window_ns: int | None) -> Received:
-    """Feed a run's reports to a collector; writes flows.parquet and collector.json into ``directory``.
+    """Feed a run's reports to a collector; write flows.parquet and collector.json to ``directory``.
 
-    With a length of windows series.parquet (a row a report) and windows.parquet (a row a window), too. Raises UserError
-    where the reports do not end as they should.
+    With a window length also series.parquet (a row per report) and windows.parquet (a row per window). Raises UserError
+    if the reports are incomplete.
     """
     if window_ns is None:
-        return Received(directory / "flows.parquet", None, None, collected(run, directory, settings, None, None))
+        return Received(directory / "flows.parquet", None, None, collect(run, directory, settings, None, None))
     series, windows = directory / "series.parquet", directory / "windows.parquet"
-    collected(run, directory, settings, window_ns, windows)
-    counters = collected(run, directory, settings, 0, series)
+    collect(run, directory, settings, window_ns, windows)
+    counters = collect(run, directory, settings, 0, series)
     return Received(directory / "flows.parquet", series, windows, counters)
 
 
-def collected(
+def collect(
     run: Run, directory: Path, settings: Settings, series_ns: int | None, series: Path | None
 ) -> dict[str, int]:
-    """The counters of a collector of the run's reports, whose files are in ``directory`` then."""
+    """Write the collector's files to ``directory``; return its counters."""
     from acapella_core.collector import Collector, Options, QueuePair  # noqa: PLC0415 (pyarrow)
 
     ring = settings.ring
@@ -48,5 +48,5 @@ def collected(
         collector.write_flows(directory / "flows.parquet")
         collector.write_counters(directory / "collector.json")
     if end["end"] != "clean":
-        raise UserError(f"reports end with {end['end']}", where=run.reports)
+        raise UserError(f"incomplete reports: {end['end']}", where=run.reports)
     return counters

@@ -1,11 +1,11 @@
-"""Reports of two generated traces, offered to the collector at multiples of the traces' own rate.
+"""Offer the reports of two synthetic traces to the collector, at multiples of the traces' rate.
 
-The traces have the mean rates of those that the P4/RDMA paper used (section IV-A), to some percent: 166 and 2,989
-Mbit/s. They consist of short TCP connections (p4/model/made_load.py). The P4 program makes the reports, with the
-paper's triggers. A replay at speed n takes the n-th part of the time: reports enter a ring in memory at their times, as
-an RDMA NIC would write them, and one that is overwritten before the collector has read it is lost. Each replay is made
-REPEATS times, since other programs of the machine interrupt the collector; every one counts. The gaps in the sequence
-numbers that the collector finds have to be these losses.
+The traces have approximately the mean rates of those in the P4/RDMA paper (section IV-A): 166 and 2,989 Mbit/s. They
+consist of short TCP connections (p4/model/made_load.py). The P4 program generates the reports, with the paper's
+triggers. A replay at speed n takes 1/n of the time: reports enter a ring in memory at their times, as an RDMA NIC would
+write them, and a report that is overwritten before the collector has read it is lost. Each replay is repeated REPEATS
+times, since other processes of the machine interrupt the collector; every repetition counts. The gaps in the sequence
+numbers that the collector finds must equal these losses.
 """
 
 import subprocess
@@ -23,41 +23,41 @@ from .settings import PUBLISHED, Settings
 
 TRACES_BPS = (166.17e6, 2989.26e6)  # section IV-A of the P4/RDMA paper
 SPEEDS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-BEGIN_NS, LENGTH_NS = 500_000_000, 500_000_000  # part of the generated load that is the trace: handshakes take 0.2 s
-PILOT = 20_000  # connections/s of the load from which their number is derived
-RING = 4096  # reports: less than either trace makes
+BEGIN_NS, LENGTH_NS = 500_000_000, 500_000_000  # the part of the load that is the trace: handshakes take 0.2 s
+PILOT_CONNECTIONS = 20_000  # connections/s of a pilot load, to determine bits per connection
+RING = 4096  # reports: fewer than either trace triggers
 REPEATS = 3
-BATCH = 1024  # reports that are read at once, at the most
+MAX_BATCH = 1024  # reports read at once
 FRAME_BYTES = 54  # of each frame in a generated load
 SETTINGS = Settings(triggers=PUBLISHED)
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Reports of a trace: frames one behind the other, where each begins, and its time since the trace's start."""
+    """Reports of a trace: concatenated frames, their offsets, and their times since the trace's start."""
 
     name: str
     bps: float
     seconds: float
     frames: object  # uint8
-    offsets: object  # uint64, one more than frames
+    offsets: object  # uint64, one more than there are frames
     times_ns: object  # int64
 
 
 def rows(seconds: float = LENGTH_NS / 1e9) -> list[dict]:
-    """Return the rows of flowreport_offered of both traces at all speeds. Raises UserError."""
+    """Return the rows of flowreport_offered for both traces at all speeds. Raises UserError."""
     with scratch_directory() as scratch:
-        per_connection = bits(load(scratch, PILOT, seconds)) / PILOT
-        traces = [made(scratch, bps, round(bps * seconds / per_connection), seconds) for bps in TRACES_BPS]
+        per_connection = bits(load(scratch, PILOT_CONNECTIONS, seconds)) / PILOT_CONNECTIONS
+        traces = [reports_of_trace(scratch, bps, round(bps * seconds / per_connection), seconds) for bps in TRACES_BPS]
     return [replayed(trace, speed) for trace in traces for speed in SPEEDS for _ in range(REPEATS)]
 
 
 def load(directory: Path, connections: int, seconds: float):
-    """Return the records of a pcap: the frames of a generated load after BEGIN_NS, for ``seconds``."""
+    """Return the pcap records of a generated load from BEGIN_NS on, for ``seconds``."""
     import numpy as np  # noqa: PLC0415 (only here)
 
     path = directory / "load.pcap"
-    # Connections begin during one second, of which the trace is a part.
+    # Connections begin during one second; the trace is a part of it.
     options = ["--connections", str(connections), "--seconds", "1", "--seed", "1", "-o", str(path)]
     made_load = program.ROOT / "p4" / "model" / "made_load.py"
     done = subprocess.run([sys.executable, str(made_load), *options], capture_output=True, text=True, check=False)
@@ -71,18 +71,18 @@ def load(directory: Path, connections: int, seconds: float):
 
 
 def times_of(records):
-    """Return the times of a nanosecond pcap's records, ns."""
-    words = program.words_of(records, 0, "<u4"), program.words_of(records, 4, "<u4")
+    """Return the times of records of a nanosecond pcap, in ns."""
+    words = program.field(records, 0, "<u4"), program.field(records, 4, "<u4")
     return words[0].astype("int64") * 10**9 + words[1]
 
 
 def bits(records) -> int:
-    """Return the bits on the wire of records."""
-    return 8 * int(program.words_of(records, 12, "<u4").sum(dtype="int64"))
+    """Return the bits of records on the wire."""
+    return 8 * int(program.field(records, 12, "<u4").sum(dtype="int64"))
 
 
-def made(directory: Path, bps: float, connections: int, seconds: float) -> Trace:
-    """Return the reports that the P4 program makes of a generated trace. Raises UserError."""
+def reports_of_trace(directory: Path, bps: float, connections: int, seconds: float) -> Trace:
+    """Return the reports that the P4 program sends for a generated trace. Raises UserError."""
     import numpy as np  # noqa: PLC0415 (only here)
 
     records = load(directory, connections, seconds)
@@ -120,7 +120,7 @@ def replayed(trace: Trace, speed: float, clock: Callable[[], float] = time.monot
             if written - at > RING:
                 lost += written - RING - at
                 at = written - RING
-            count = min(written - at, BATCH)
+            count = min(written - at, MAX_BATCH)
             if count:
                 offsets = trace.offsets[at : at + count + 1]
                 collector.feed_frames(trace.frames[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0])
@@ -140,7 +140,7 @@ def replayed(trace: Trace, speed: float, clock: Callable[[], float] = time.monot
 
 
 def check(counters: dict[str, int], size: int, lost: int) -> None:
-    """Raise UserError if the collector found other losses, or a report is in no count."""
+    """Raise UserError if the collector found other losses, or a report is missing from the counts."""
     read = sum(counters[name] for name in ("taken", "older", "repeated"))
     if counters["psn_gap_lost"] != lost or read + lost != size:
         text = f"{size} reports, {read} counted, {lost} lost, {counters['psn_gap_lost']} missing sequence numbers"

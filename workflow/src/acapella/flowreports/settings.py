@@ -1,4 +1,4 @@
-"""What a run of the flow-statistics program is set to, and the control file that says so to the loader."""
+"""Settings of a run of the flow statistics program, and its control file for the loader."""
 
 import re
 from dataclasses import dataclass, field
@@ -6,39 +6,39 @@ from dataclasses import dataclass, field
 from acapella_core.errors import UserError
 
 SYN, ACK, FIN, RST, NTH, TIME, FIRST, PROBE, DATA_ACK = (1 << bit for bit in range(9))
-PUBLISHED = SYN | ACK | FIN | RST  # what the paper's program reports
-EVERYTHING = PUBLISHED | TIME | FIRST | PROBE | DATA_ACK
-MOST_ROWS, MOST_CELLS, SLOTS = 4, 1 << 20, 1 << 18  # compiled in (p4/flowstats_sizes.p4)
-SKETCHES = tuple(f"sketch_{what}_{row}" for what in ("bytes", "packets") for row in range(MOST_ROWS))
+PUBLISHED = SYN | ACK | FIN | RST  # triggers of the paper's program
+ALL_TRIGGERS = PUBLISHED | TIME | FIRST | PROBE | DATA_ACK
+MAX_ROWS, MAX_CELLS, SLOTS = 4, 1 << 20, 1 << 18  # constants of p4/sizes.p4
+SKETCHES = tuple(f"sketch_{what}_{row}" for what in ("bytes", "packets") for row in range(MAX_ROWS))
 CELL_BYTES, SUMS, BANKS = 8, 2, 2
 
 
 @dataclass(frozen=True, order=True)
 class Sketch:
-    """Rows of a count-min sketch and cells of a row, a power of 2."""
+    """Size of a count-min sketch: rows, and cells per row (a power of 2)."""
 
     rows: int = 4
     cells: int = 65_536
 
     @classmethod
     def of(cls, text: str) -> "Sketch":
-        """``4x65536``. Raises UserError."""
+        """Parse ``4x65536``. Raises UserError."""
         found = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
         sketch = cls(*map(int, found.groups())) if found else None
-        if sketch is None or sketch.rows > MOST_ROWS or sketch.cells > MOST_CELLS or sketch.cells & (sketch.cells - 1):
-            fix = f"ROWSxCELLS, at most {MOST_ROWS} rows, cells a power of 2 of at most {MOST_CELLS}, as 4x65536"
-            raise UserError(f"sketch {text}", fix=fix)
+        if sketch is None or sketch.rows > MAX_ROWS or sketch.cells > MAX_CELLS or sketch.cells & (sketch.cells - 1):
+            fix = f"use ROWSxCELLS, such as 4x65536: up to {MAX_ROWS} rows, cells a power of 2 up to {MAX_CELLS}"
+            raise UserError(f"not a sketch size: {text}", fix=fix)
         return sketch
 
     @property
     def memory_bytes(self) -> int:
-        """Both sums in both banks."""
+        """Memory of both counters in both banks."""
         return self.rows * self.cells * CELL_BYTES * SUMS * BANKS
 
 
 @dataclass(frozen=True)
 class Ring:
-    """The queue pair that reports are written to: in a run over a file nobody needs to agree on it."""
+    """The queue pair for reports. In a run over a file any values work, since program and collector use the same."""
 
     number: int = 0x11
     key: int = 0xACA9E11A
@@ -49,11 +49,11 @@ class Ring:
 
 @dataclass(frozen=True)
 class Settings:
-    """A run: sketch, time between its resets, when flows are reported, and the slots of per-flow state."""
+    """Settings of a run: sketch, time between its resets, report triggers, and slots of per-flow state."""
 
     sketch: Sketch = Sketch()
     epoch_ns: int = 1_000_000_000
-    triggers: int = EVERYTHING
+    triggers: int = ALL_TRIGGERS
     interval_ns: int = 100_000_000
     every: int = 0
     slots: int = SLOTS
@@ -63,11 +63,11 @@ class Settings:
 
     @property
     def triggers_name(self) -> str:
-        """The name of the triggers in tables: published for those of the paper, else all."""
+        """The name of the triggers in tables: "published" for those of the paper, else "all"."""
         return "published" if self.triggers == PUBLISHED else "all"
 
     def control(self, reasons: dict[int, str]) -> str:
-        """The loader's control file (p4/loader/README.md)."""
+        """Return the loader's control file (p4/loader/README.md)."""
         registers = {
             "rows": self.sketch.rows,
             "cell_mask": self.sketch.cells - 1,
@@ -87,7 +87,7 @@ class Settings:
             "qp_end": self.ring.base + self.ring.slots * self.report_bytes,
             "qp_key": self.ring.key,
         }
-        if self.epoch_ns:  # a flow that was silent for an epoch has all of its reports (docs/p4.md)
+        if self.epoch_ns:  # after an idle epoch, all of a flow has been reported (docs/p4.md)
             registers["slot_timeout_ns"] = self.epoch_ns
         lines = [f"register {name} 0 {value}" for name, value in registers.items()]
         lines += [f"reason {number} {name}" for number, name in sorted(reasons.items())]

@@ -1,8 +1,9 @@
-"""Make the tables of the study of flow reports: what rate the collector takes, how soon it shows that rates change.
+"""Create the tables of the flow report study: the rate that the collector accepts, and its response to rate changes.
 
 Reads CAMPAIGN/flowstudy/: offered.json (`acapella measure-collector`), response.json (`acapella measure-response`) and
 response/ (`acapella flowreports` on its capture). Writes tables/flowreport_offered, flowreport_response and
-flowreport_response_counts as csv and parquet. Where nothing could be measured they are empty, the reason is printed.
+flowreport_response_counts as csv and parquet. If a measurement was skipped, its tables are empty and the reason is
+printed.
 """
 
 import argparse
@@ -24,53 +25,53 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     """Add `acapella flowstudy`."""
     parser = subparsers.add_parser(
         "flowstudy",
-        help="tables of the study of flow reports",
+        help="create the tables of the flow report study",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's directory, as results/demo")
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign directory, such as results/demo")
     return parser
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the tables. Raises UserError where a part of the study is missing."""
-    from acapella.campaign import provenance  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
-    from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
+    """Write the tables. Raises UserError if a part of the study is missing."""
+    from acapella.campaign import provenance  # noqa: PLC0415 (pyarrow: keeps `acapella --help` fast)
+    from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps `acapella --help` fast)
 
     campaign = opened(args.campaign)
-    made = {"flowreport_offered": offered(read(campaign, "offered", "measure-collector"))}
-    told = read(campaign, "response", "measure-response")
-    if told["skipped"]:
-        names.report(f"flowstudy: rate changes were not measured: {told['skipped']}")
-    made |= response(campaign, told)
+    rows_by_table = {"flowreport_offered": offered(read(campaign, "offered", "measure-collector"))}
+    study = read(campaign, "response", "measure-response")
+    if study["skipped"]:
+        names.report(f"flowstudy: rate changes were not measured: {study['skipped']}")
+    rows_by_table |= response(campaign, study)
     written = []
-    for name, rows in made.items():
+    for name, rows in rows_by_table.items():
         written += tables.write_rows(rows, name, lambda suffix, name=name: campaign.table(name, suffix))
         names.report(f"flowstudy: tables/{name}: {len(rows)} rows")
-    provenance.write_outputs(campaign, "flowstudy", written, pseudonyms=True)  # there are no names in them
+    provenance.write_outputs(campaign, "flowstudy", written, pseudonyms=True)  # they contain no names
 
 
 def read(campaign: Campaign, name: str, maker: str) -> dict:
-    """A file of the study. Raises UserError where it is missing or none."""
+    """Return a file of the study. Raises UserError if it is missing or invalid."""
     path = campaign.directory / DIRECTORY / f"{name}.json"
     fix = f"run: acapella {maker} -o {path}"
     try:
-        told = json.loads(require(path, fix).read_text(encoding="utf-8"))
-        if told["version"] == 1:
-            return told
+        study = json.loads(require(path, fix).read_text(encoding="utf-8"))
+        if study["version"] == 1:
+            return study
     except (ValueError, KeyError, TypeError):
         pass
-    raise UserError("not of this version's study", where=path, fix=fix)
+    raise UserError("not a study of this version", where=path, fix=fix)
 
 
-def offered(told: dict) -> list[dict]:
-    """The rows of flowreport_offered."""
-    return [{"place": place, **row} for place, row in enumerate(told["runs"], 1)]
+def offered(study: dict) -> list[dict]:
+    """Return the rows of flowreport_offered."""
+    return [{"place": place, **row} for place, row in enumerate(study["runs"], 1)]
 
 
-def response(campaign: Campaign, told: dict) -> dict[str, list[dict]]:
-    """The rows of flowreport_response and flowreport_response_counts."""
-    if told["skipped"]:
+def response(campaign: Campaign, study: dict) -> dict[str, list[dict]]:
+    """Return the rows of flowreport_response and flowreport_response_counts."""
+    if study["skipped"]:
         return {"flowreport_response": [], "flowreport_response_counts": []}
     directory = campaign.directory / DIRECTORY / "response"
     with queries.one_line(directory):
@@ -80,16 +81,16 @@ def response(campaign: Campaign, told: dict) -> dict[str, list[dict]]:
         counts = con.table("counts").to_arrow_table().to_pylist()
         window_ns = next(row["value"] for row in counts if (row["stage"], row["counter"]) == ("settings", "window_ns"))
         con.execute("create temp table named_flows (name varchar, dst_port usmallint)")
-        con.executemany("insert into named_flows values (?, ?)", [(f["name"], f["dst_port"]) for f in told["flows"]])
+        con.executemany("insert into named_flows values (?, ?)", [(f["name"], f["dst_port"]) for f in study["flows"]])
         con.execute("create temp table steps (name varchar, at_ns bigint, bps double)")
-        con.executemany("insert into steps values (?, ?, ?)", steps(told))
+        con.executemany("insert into steps values (?, ?, ?)", steps(study))
         rows = queries.select(con, STAGE, "response", {"length_ns": window_ns}).to_arrow_table().to_pylist()
-    return {"flowreport_response": rows, "flowreport_response_counts": counts + background(told, len(counts))}
+    return {"flowreport_response": rows, "flowreport_response_counts": counts + background(study, len(counts))}
 
 
-def background(told: dict, place: int) -> list[dict]:
+def background(study: dict, place: int) -> list[dict]:
     """Return the settings of the background traffic as rows of flowreport_response_counts after ``place``."""
-    settings = told.get("background", {})  # files of earlier versions have none
+    settings = study.get("background", {})  # missing in files of earlier versions
     return [
         {"place": at, "stage": "settings", "counter": name, "value": value}
         for at, (name, value) in enumerate(settings.items(), place + 1)
@@ -97,17 +98,17 @@ def background(told: dict, place: int) -> list[dict]:
 
 
 def part_of(directory: Path, part: str) -> Path:
-    """A file that `acapella flowreports` wrote of the study's capture."""
+    """Return the path of a file that `acapella flowreports` wrote for the study's capture."""
     return require(
         directory / f"{part}.parquet",
         f"run: acapella flowreports {directory}.pcap -o {directory} --window 100ms --epoch 100ms",
     )
 
 
-def steps(told: dict) -> list[tuple]:
-    """(flow, time, rate) of each change; None at the end."""
+def steps(study: dict) -> list[tuple]:
+    """Return (flow, time, rate) of each change; the rate is None at the end."""
     return [
         (flow["name"], step["at_ns"], step["rates_bps"][place] if step["rates_bps"] else None)
-        for step in told["steps"]
-        for place, flow in enumerate(told["flows"])
+        for step in study["steps"]
+        for place, flow in enumerate(study["flows"])
     ]

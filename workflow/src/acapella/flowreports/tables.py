@@ -1,15 +1,12 @@
-"""Make the tables of flow reports: what P4 program and collector measured of samples, beside their digests.
+"""Create the tables of flow reports: measurements of P4 program and collector, compared with digests.
 
-Reads CAMPAIGN/flowreports/SAMPLE/, which `acapella flowreports` writes, and makes the tables flowreport_flows,
+Reads CAMPAIGN/flowreports/SAMPLE/, written by `acapella flowreports`, and creates the tables flowreport_flows,
 flowreport_windows, flowreport_window_reasons, flowreport_flow_reasons, flowreport_accuracy, flowreport_by_report,
 flowreport_memory, flowreport_seconds, flowreport_counts and flowreport_tools as CSV and Parquet, each described in
-schemas/tables/. Sample `all` of flowreport_accuracy is of the pairs of all.
+schemas/tables/. Rows of flowreport_accuracy for sample `all` summarize the pairs of all samples.
 
-With --study also what `acapella measure-collector` and `acapella measure-response` found: flowreport_offered,
-flowreport_response, flowreport_response_counts. flowreport_published has what the P4/RDMA paper printed beside ours.
-
-CAMPAIGN/flowtables_provenance.json has their checksums. With --pseudonyms samples are called as CAMPAIGN/pseudonyms.tsv
-says.
+CAMPAIGN/flowtables_provenance.json has their checksums. With --pseudonyms, samples have the names of
+CAMPAIGN/pseudonyms.tsv.
 """
 
 import argparse
@@ -22,8 +19,8 @@ from acapella.campaign.layout import Campaign, opened, require
 from acapella.common import queries
 from acapella_core.errors import UserError
 
-STAGE = "flowreports"  # directory of the results, and of their SELECTs
-MERGED = {  # table: the file of each sample
+STAGE = "flowreports"  # directory of the results, and of the SELECTs
+MERGED = {  # table: file per sample
     "flowreport_flows": "compared_flows",
     "flowreport_windows": "judged_windows",
     "flowreport_window_reasons": "window_reasons",
@@ -33,7 +30,7 @@ MERGED = {  # table: the file of each sample
     "flowreport_counts": "counts",
     "flowreport_tools": "tools",
 }
-BY_PAIR = {"flowreport_accuracy": "accuracy", "flowreport_by_report": "by_report"}  # table: SELECT over the pairs
+BY_PAIR = {"flowreport_accuracy": "accuracy", "flowreport_by_report": "by_report"}  # table: SELECT from pairs
 TABLES = (*MERGED, *BY_PAIR)
 ALL = "all"
 
@@ -42,34 +39,34 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     """Add `acapella flowtables`."""
     parser = subparsers.add_parser(
         "flowtables",
-        help="tables of flow reports beside digests",
+        help="create the tables of flow reports",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
-    parser.add_argument("--samples", nargs="+", required=True, metavar="NAME", help="samples that were reported on")
-    parser.add_argument("--pseudonyms", action="store_true", help="hide the names of samples")
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign directory, such as results/demo")
+    parser.add_argument("--samples", nargs="+", required=True, metavar="NAME", help="samples with flow reports")
+    parser.add_argument("--pseudonyms", action="store_true", help="replace sample names by pseudonyms")
     return parser
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the tables and name them."""
+    """Write the tables and print their number."""
     campaign = opened(args.campaign)
     written = make_tables(campaign, args.samples, hide=args.pseudonyms)
     print(f"{campaign.directory / 'tables'}: {len(written)} files")
 
 
 def make_tables(campaign: Campaign, samples: list[str], *, hide: bool = False) -> list[Path]:
-    """Write tables/flowreport_*; return their paths. Earlier tables stay until all new ones are complete.
+    """Write tables/flowreport_*; return their paths. Existing tables are replaced once all new ones are complete.
 
-    Raises UserError where a sample's results are missing, or cannot be merged.
+    Raises UserError if a sample's results are missing, or cannot be merged.
     """
-    from acapella.campaign import provenance  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
-    from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
+    from acapella.campaign import provenance  # noqa: PLC0415 (pyarrow: keeps `acapella --help` fast)
+    from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps `acapella --help` fast)
 
     names = shown_names(campaign, samples, hide=hide)
     written = []
-    with queries.one_line(campaign.directory), culprit_named(campaign, samples, names):
+    with queries.one_line(campaign.directory), sample_named_on_failure(campaign, samples, names):
         con = merged(campaign, samples, names)
         with contextlib.ExitStack() as complete:
             for name in TABLES:
@@ -79,7 +76,7 @@ def make_tables(campaign: Campaign, samples: list[str], *, hide: bool = False) -
 
 
 def merged(campaign: Campaign, samples: Sequence[str], names: dict[str, str]):
-    """Return a connection with the tables of some samples, under the names that they are given."""
+    """Return a connection with the tables of samples, which have the names in ``names``."""
     con = queries.connect()
     con.execute("create temp table names (given varchar, shown varchar)")
     con.executemany("insert into names values (?, ?)", [(sample, names[sample]) for sample in samples])
@@ -91,13 +88,13 @@ def merged(campaign: Campaign, samples: Sequence[str], names: dict[str, str]):
             {"files": files},
         )
     for name, query in BY_PAIR.items():
-        of_pairs(con, campaign, name, query, samples)
+        create_from_pairs(con, campaign, name, query, samples)
     return con
 
 
 @contextlib.contextmanager
-def culprit_named(campaign: Campaign, samples: Sequence[str], names: dict[str, str]):
-    """Raise UserError with the name of the sample whose results cannot be merged or do not fit their schemas."""
+def sample_named_on_failure(campaign: Campaign, samples: Sequence[str], names: dict[str, str]):
+    """Raise UserError with the name of the sample whose results cannot be merged or do not match their schemas."""
     import duckdb  # noqa: PLC0415
     import pyarrow as pa  # noqa: PLC0415
 
@@ -112,7 +109,7 @@ def culprit_named(campaign: Campaign, samples: Sequence[str], names: dict[str, s
                     tables.check(con.table(table), table)
         except faults as error:
             return error
-        except UserError:  # a file is missing, which the merge of all did not get to
+        except UserError:  # a missing file, which the merge of all samples did not reach
             return None
         return None
 
@@ -130,14 +127,15 @@ def culprit_named(campaign: Campaign, samples: Sequence[str], names: dict[str, s
 
 
 def part_of(campaign: Campaign, sample: str, part: str) -> Path:
-    """A file that `acapella flowreports` wrote for a sample."""
+    """Return the path of a file that `acapella flowreports` wrote for a sample."""
     path = campaign.directory / STAGE / sample / f"{part}.parquet"
     return require(path, f"run: acapella flowreports ... --sample {sample} -o {path.parent}")
 
 
-def of_pairs(con, campaign: Campaign, table: str, query: str, samples: list[str]) -> None:
-    """Make a table of what a SELECT says of the pairs of each sample, and of all: that is left out of counts of pairs,
-    which add up.
+def create_from_pairs(con, campaign: Campaign, table: str, query: str, samples: list[str]) -> None:
+    """Create a table from a SELECT over the pairs of each sample and, for accuracy, of all samples together.
+
+    Other tables contain counts of pairs, which can be added, so they have no rows for all samples.
     """
     made = []
     for sample in (*samples, *([None] if table == "flowreport_accuracy" else [])):
@@ -154,10 +152,10 @@ def of_pairs(con, campaign: Campaign, table: str, query: str, samples: list[str]
 
 
 def shown_names(campaign: Campaign, samples: list[str], *, hide: bool) -> dict[str, str]:
-    """What the tables call each sample."""
+    """Return the name of each sample in the tables."""
     if not hide:
         return {sample: sample for sample in samples}
-    from acapella.campaign.trials import pseudonyms_of  # noqa: PLC0415 (only where it is asked for)
+    from acapella.campaign.trials import pseudonyms_of  # noqa: PLC0415 (only if requested)
 
     called = pseudonyms_of(campaign)
     for sample in samples:

@@ -19,7 +19,7 @@ DISTANCE_RATIO = 2
 
 
 def with_baseline_warning(pairs: list[dict], names: list[str]) -> list[dict]:
-    """Return ``pairs``; if the baseline ``names[0]`` is the outlier, add a baseline_warning to each of its pairs.
+    """Return ``pairs``; if the baseline ``names[0]`` is the outlier, add a warning to each of its pairs.
 
     ``pairs`` are those of result.py. Nothing is added for fewer than three trials, if a pair is missing, or if a kappa
     is undefined.
@@ -31,7 +31,7 @@ def with_baseline_warning(pairs: list[dict], names: list[str]) -> list[dict]:
 
 
 def baseline_warning(pairs: list[dict], names: list[str]) -> dict | None:
-    """Return the baseline_warning, or None."""
+    """Return the warning, or None."""
     with_baseline = [pair for pair in pairs if names[0] in trial_names(pair)]
     others = [pair for pair in pairs if names[0] not in trial_names(pair)]
     all_pairs = len(names) * (len(names) - 1) // 2

@@ -64,7 +64,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "fails with exit code 75 if a long block of reordered packets (about 100 bytes each) does not fit",
     )
     decompression.add_options(parser)
-    parser.add_argument("--spool", metavar="DIRECTORY", help="directory for temporary files (default: TMPDIR, else /tmp)")
+    parser.add_argument(
+        "--spool", metavar="DIRECTORY", help="directory for temporary files (default: TMPDIR, else /tmp)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON; with -o print nothing")
     parser.add_argument("-o", dest="output", metavar="FILE.json", help="write JSON to this file")
     parser.add_argument("--sha256", action="store_true", help="record the SHA-256 of every file, even if not needed")

@@ -72,7 +72,7 @@ def heading(entry: dict) -> str:
 
 
 def format_number(value: float | None) -> str:
-    """Return a format_number with four significant digits; 0 and 1 only if the value is exactly that."""
+    """Return a number with four significant digits; 0 and 1 only if the value is exactly that."""
     if value is None:
         return "undefined"
     return str(int(value)) if value in (0, 1) else f"{value:.4g}"

@@ -100,14 +100,14 @@ def different_content(pair: dict, a: dict, b: dict):
 
 
 def much_missing(pair: dict) -> dict:
-    """One trial has most of its packets in common, the other one max_by_chance."""
+    """One trial has most of its packets in common, the other one few."""
     larger_side, smaller_side = ("a", "b") if pair["n_a"] > pair["n_b"] else ("b", "a")
     packets = pair[f"n_{larger_side}"]
     missing = packets - pair["n_common"]
     text = (
-        f"trial {pair[smaller_side]} smaller_side {count(missing, 'packet')} of trial {pair[larger_side]}, "
+        f"trial {pair[smaller_side]} lacks {count(missing, 'packet')} of trial {pair[larger_side]}, "
         f"{percent(missing / packets)} of its packets: L, I and O describe only the common packets, and U alone "
-        "describes most of the traffic. U does not distinguish loss from a capture that end_of_file early or began "
+        "describes most of the traffic. U does not distinguish loss from a capture that ended early or began "
         "late."
     )
     return warning("different_content", "UOLI", text)
@@ -122,7 +122,7 @@ def unequal_durations(pair: dict, a: dict, b: dict):
     if not pair["n_common"] or untimed(a) or untimed(b) or difference <= MAX_DURATION_DIFFERENCE * duration:
         return None
     text = (
-        f"trial {longer['name']} duration {nanoseconds(duration)}, trial {shorter['name']} "
+        f"trial {longer['name']} lasts {nanoseconds(duration)}, trial {shorter['name']} "
         f"{nanoseconds(shorter['duration_ns'])}, {percent(difference / duration)} less: L divides by the longer "
         "duration and I by the sum of both, so the same differences count for less than in two trials of the shorter "
         "duration. Use --from and --to to compare the same time range of both."
@@ -155,7 +155,7 @@ def first_packet_missing(pair: dict, a: dict, b: dict):
     common = pair["integers"]["first_common"]
     if not pair["n_common"] or all(common):
         return None
-    causes = [f"{x['name']} starts with a packet that {y['name']} smaller_side"
+    causes = [f"{x['name']} starts with a packet that {y['name']} lacks"
                for x, y, there in ((a, b, common[0]), (b, a, common[1])) if not there]  # fmt: skip
     text = (
         f"{' and '.join(causes)}: times are relative to the first packet of each trial, so every latency difference "

@@ -1,8 +1,8 @@
-"""Compile P4 programs: C code from DPDK's pipeline code generator, a shared library from the C compiler, cached.
+"""Compile P4 programs: DPDK's pipeline code generator creates C code, the C compiler a shared library, which is cached.
 
-A library is code, so the cache is a private directory: $XDG_CACHE_HOME/acapella/p4, mode 0700. A directory or a library
-that other users can write is refused. The name of a library is the SHA-256 of the C code (which the program, its guards
-and DPDK's version determine), the compiler's version and its flags.
+The cache contains executable code, so it is a private directory: $XDG_CACHE_HOME/acapella/p4, mode 0700. A directory or
+library that other users can write is rejected. The name of a library is the SHA-256 of the C code (which depends on
+the program, its bounds checks and DPDK's version), the compiler's version and its flags.
 """
 
 import dataclasses
@@ -18,30 +18,30 @@ from acapella_core.files import scratch_directory
 
 from . import data_plane
 
-MODES = ("auto", "compiled", "interpreted")
-VARIABLE = "ACAPELLA_DPDK_SOURCE"
+PIPELINES = ("auto", "compiled", "interpreted")
+SOURCE_VARIABLE = "ACAPELLA_DPDK_SOURCE"
 DEFAULT_SOURCE = Path(__file__).resolve().parents[4] / "build" / "dpdk-source"  # make dpdk-source
 # Included by the generated code; Debian's libdpdk-dev does not contain them.
 HEADERS = ("rte_swx_pipeline_internal.h", "rte_swx_pipeline_spec.h")
 FLAGS = ("-O3", "-shared", "-fPIC", "-w", "-fstack-protector-strong", "-Wl,-z,relro,-z,now,-z,noexecstack")
-OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 GET_SOURCE = "run make dpdk-source, or name its directory with --dpdk-source"
 
 
 class NotCompiledError(Exception):
-    """The program cannot run compiled here; the text is the reason."""
+    """The program cannot run compiled on this machine; the message is the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline:
-    """How a program runs: its library, or None and the reason why it is interpreted ("" if that was requested)."""
+    """How a program runs: its library, or None and the reason why it is interpreted ("" if requested)."""
 
     library: Path | None
     reason: str = ""
 
 
 def choose(mode: str, loader: str, spec: Path, source: Path | None) -> Pipeline:
-    """Return the pipeline for ``spec`` in one of MODES; ``source`` is the directory of --dpdk-source.
+    """Return the pipeline for ``spec``; ``mode`` is one of PIPELINES, ``source`` the directory of --dpdk-source.
 
     Raises UserError if ``mode`` is "compiled" and the program cannot be compiled.
     """
@@ -56,11 +56,11 @@ def choose(mode: str, loader: str, spec: Path, source: Path | None) -> Pipeline:
 
 
 def find_source(source: Path | None) -> Path | None:
-    """Return the directory of DPDK's source: the option's, the environment's, that of make dpdk-source, or None."""
+    """Return DPDK's source directory: of the option, the environment, or make dpdk-source; None if there is none."""
     if source is not None:
         return source
-    if os.environ.get(VARIABLE):
-        return Path(os.environ[VARIABLE])
+    if os.environ.get(SOURCE_VARIABLE):
+        return Path(os.environ[SOURCE_VARIABLE])
     return DEFAULT_SOURCE if DEFAULT_SOURCE.is_dir() else None
 
 
@@ -71,7 +71,7 @@ def cache_directory() -> Path:
 
 
 def library_of(loader: str, spec: Path, source: Path | None) -> Path:
-    """Return the library of a program, compiled now if the cache does not contain it. Raises NotCompiledError."""
+    """Return the library of a program; compile it if the cache does not contain it. Raises NotCompiledError."""
     cache = cache_directory()
     if source is None and not any(cache.glob("*.so")):
         raise NotCompiledError(f"no DPDK source; {GET_SOURCE}")
@@ -85,24 +85,24 @@ def library_of(loader: str, spec: Path, source: Path | None) -> Path:
             if source is None:
                 raise NotCompiledError(f"not in the cache, and no DPDK source; {GET_SOURCE}")
             check_source(source, version_of(code))
-            data_plane.note(f"compiling {spec.stem}; the library is cached in {cache}")
+            data_plane.log(f"compiling {spec.stem}; the library is cached in {cache}")
             compile_library(code, words, source, library)
     check_library(library)
     return library
 
 
 def make_private(cache: Path) -> None:
-    """Make the cache directory, mode 0700. Raises NotCompiledError if other users can write it or replace it."""
+    """Create the cache directory with mode 0700. Raises NotCompiledError if other users can write or replace it."""
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
         cache.mkdir(mode=0o700, exist_ok=True)
         found = cache.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & OTHERS_WRITE:
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & WRITABLE_BY_OTHERS:
             raise NotCompiledError(f"{cache}: must be a directory that only its owner can write")
         for parent in cache.resolve().parents:
-            above = parent.stat()
-            shared = above.st_mode & OTHERS_WRITE and not above.st_mode & stat.S_ISVTX
-            if shared or above.st_uid not in (0, os.geteuid()):
+            status = parent.stat()
+            shared = status.st_mode & WRITABLE_BY_OTHERS and not status.st_mode & stat.S_ISVTX
+            if shared or status.st_uid not in (0, os.geteuid()):
                 raise NotCompiledError(f"{cache}: other users can write {parent}; set XDG_CACHE_HOME")
     except OSError as error:
         raise NotCompiledError(f"{cache}: {error.strerror}") from error
@@ -111,12 +111,12 @@ def make_private(cache: Path) -> None:
 def check_library(library: Path) -> None:
     """Raise NotCompiledError unless the library is a regular file of this user that no other user can write."""
     found = library.lstat()
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & OTHERS_WRITE:
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & WRITABLE_BY_OTHERS:
         raise NotCompiledError(f"{library}: must be a file that only its owner can write; remove it")
 
 
 def output_of(words: list[str]) -> str:
-    """Return what a command prints. Raises NotCompiledError with its last line of standard error if it fails."""
+    """Return the output of a command. Raises NotCompiledError with a line of its standard error if it fails."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
@@ -135,7 +135,7 @@ def compiler() -> list[str]:
 
 
 def version_of(code: Path) -> str:
-    """Return the version of the DPDK that the loader is linked to, from the first line of the generated code."""
+    """Return the version of the DPDK that the loader uses, from the first line of the generated code."""
     with code.open(encoding="utf-8") as lines:
         return lines.readline().strip("/* \n").removeprefix("DPDK ")
 

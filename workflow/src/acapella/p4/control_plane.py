@@ -1,10 +1,10 @@
-"""The control plane's end of the control channel: a session with the collector, in the program's registers.
+"""The control plane's side of the control channel: it writes the collector's queue pairs to the program's registers.
 
-A thread connects, proves that it has the secret, says hello, and has each session's queue pairs written. Where the
-connection ends, or the collector is silent, it connects again, after longer and longer pauses; a collector that was
-started anew has a new secret, which is read again each time, and gives new queue pairs.
-Meanwhile the program goes on reporting to the old ones: a collector that lives takes them, a new one refuses and counts
-them, and what nobody received shows as a gap in the reports' numbers.
+A thread connects, proves that it has the secret, sends hello, and has the queue pairs of each session written. If the
+connection is lost or the collector times out, it reconnects with exponential backoff. A restarted collector has a new
+secret, so the file is read again for each connection, and assigns new queue pairs. Until then the program continues to
+report to the old queue pairs: a running collector accepts these reports, a new one rejects and counts them, and
+reports that no collector received show as a gap in their sequence numbers.
 """
 
 import contextlib
@@ -34,20 +34,20 @@ from acapella.common.control_channel import (
     secret_of,
 )
 
-FIRST_PAUSE_S = 0.1  # before the second attempt; each next one is twice as long
-LONGEST_PAUSE_S = 5.0
+INITIAL_BACKOFF_S = 0.1  # doubled after each failed attempt
+MAX_BACKOFF_S = 5.0
 RECEIVE_BYTES = 65_536
 
 
 def register_commands(session: Session, slots: int = MOST_QUEUE_PAIRS) -> list[str]:
-    """The loader's commands that have a program report into a session's queue pairs.
+    """Return the loader's commands that make a program report to a session's queue pairs.
 
-    Numbers are taken away first and given last: a report between two writes finds no queue pair, which the program
-    counts, and never one that is half written. Raises ValueError where the program's mask cannot choose among them.
+    Numbers are cleared first and set last: a report in between finds no queue pair, which the program counts, and never
+    an incomplete one. Raises ValueError if the program's mask cannot select among the queue pairs.
     """
     count = len(session.queue_pairs)
     if count & (count - 1) or count > slots:
-        raise ValueError(f"{count} queue pairs are no power of two up to {slots}")
+        raise ValueError(f"{count} queue pairs: must be a power of two up to {slots}")
     lines = [f"register qp_number 0 0 {slots}", f"register qp_mask 0 {count - 1}"]
     for pair in session.queue_pairs:
         values = {
@@ -62,9 +62,9 @@ def register_commands(session: Session, slots: int = MOST_QUEUE_PAIRS) -> list[s
 
 
 class ControlPlane:
-    """Keeps a data plane in a session. ``write`` puts a session into its registers; it may raise OSError.
+    """Keeps a data plane in a session; a context manager whose end stops the thread.
 
-    ``say`` gets a line for people at every change. Use as a context: the thread ends with it.
+    ``write`` writes a session to the registers and may raise OSError. ``log`` is called with a message at every change.
     """
 
     def __init__(
@@ -73,24 +73,24 @@ class ControlPlane:
         hello: Hello,
         write: Callable[[Session], None],
         *,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         pace: Pace = PACE,
     ):
         self._collector = collector
         self._hello = hello
         self._write = write
-        self._say = say
+        self._log = log
         self._pace = pace
         self._stop = threading.Event()
         self._changed = threading.Condition()
         self._sending = threading.Lock()
-        self._taking = threading.Lock()  # while a session is written
+        self._writing = threading.Lock()  # while a session is written
         self._session: Session | None = None
         self._socket: socket.socket | None = None
-        self._thread = threading.Thread(target=self._keep, name="control plane", daemon=True)
-        self.sessions = 0  # so many were written
-        self.failure: Exception | None = None  # of ``write``: the data plane is gone
-        self.reason = "nothing answers"  # why there is no session
+        self._thread = threading.Thread(target=self._run, name="control plane", daemon=True)
+        self.sessions = 0  # number of sessions written
+        self.failure: Exception | None = None  # of ``write``: the data plane has failed
+        self.reason = "no response"  # why there is no session
 
     def __enter__(self) -> "ControlPlane":
         self._thread.start()
@@ -101,7 +101,7 @@ class ControlPlane:
         self._thread.join()
 
     def wait(self, timeout_s: float, sessions: int = 1) -> bool:
-        """Wait until so many sessions were written; whether they were."""
+        """Wait until a number of sessions was written; return whether they were."""
         with self._changed:
             return (
                 self._changed.wait_for(lambda: self.sessions >= sessions or self.failure, timeout_s)
@@ -109,44 +109,44 @@ class ControlPlane:
             )
 
     def ended(self, reports: int | None) -> None:
-        """Tell the collector that the data plane has ended after so many reports; where there is a connection."""
-        with self._taking, self._changed:
+        """Report the end of the data plane, and its number of reports, to the collector if connected."""
+        with self._writing, self._changed:
             session, connection = self._session, self._socket
         if session and connection:
             try:
                 self._send(connection, Ended(session.number, reports))
             except OSError as error:
-                self._say(f"the collector was not told of the end: {error}")
+                self._log(f"cannot report the end to the collector: {error}")
 
     def _send(self, connection: socket.socket, message: Message) -> None:
-        """Send a line, whole: two threads do."""
+        """Send a line without interleaving, since two threads send."""
         with self._sending:
             connection.sendall(encode(message))
 
-    def _keep(self) -> None:
-        """Connect again and again until there is an end."""
-        pause = FIRST_PAUSE_S
+    def _run(self) -> None:
+        """Connect repeatedly until stopped."""
+        backoff = INITIAL_BACKOFF_S
         while not self._stop.is_set():
             before = self.sessions
-            self.reason = self._converse()
+            self.reason = self._connect()
             if self._stop.is_set() or self.failure:
                 return
-            pause = FIRST_PAUSE_S if self.sessions > before else min(2 * pause, LONGEST_PAUSE_S)
+            backoff = INITIAL_BACKOFF_S if self.sessions > before else min(2 * backoff, MAX_BACKOFF_S)
             where = f"{self._collector.host}:{self._collector.port}"
-            self._say(f"no session with the collector at {where}: {self.reason}; trying again")
-            self._stop.wait(pause)
+            self._log(f"no session with the collector at {where}: {self.reason}; retrying")
+            self._stop.wait(backoff)
 
-    def _converse(self) -> str:
-        """One connection, until it ends; why it did."""
+    def _connect(self) -> str:
+        """Serve one connection until it ends; return the reason for its end."""
         try:
             secret = secret_of(self._collector.secret)
             address = (self._collector.host, self._collector.port)
             with socket.create_connection(address, timeout=self._pace.dead_s) as connection:
                 self._socket = connection
                 for line in self._lines(connection):
-                    self._heed(line, connection, secret)
+                    self._handle(line, connection, secret)
                 close(connection, self._pace.dead_s)
-            return "it closed the connection"
+            return "the collector closed the connection"
         except (OSError, Refused) as why:
             where = f"{why.filename}: " if getattr(why, "filename", None) else ""
             return where + (getattr(why, "strerror", None) or str(why) or type(why).__name__)
@@ -155,66 +155,66 @@ class ControlPlane:
                 self._socket, self._session = None, None
 
     def _lines(self, connection: socket.socket) -> Iterator[bytes]:
-        """Lines from the collector, while signs of life go out. Raises OSError where it is silent for too long."""
-        waiting, heard, said, count = b"", time.monotonic(), time.monotonic(), 0
+        """Yield lines from the collector and send keepalives. Raises OSError if the collector times out."""
+        pending, received_at, sent_at, count = b"", time.monotonic(), time.monotonic(), 0
         connection.settimeout(self._pace.alive_s / 4)
         while not self._stop.is_set():
             try:
                 received = connection.recv(RECEIVE_BYTES)
                 if not received:
                     return
-                heard = time.monotonic()
-                waiting += received
+                received_at = time.monotonic()
+                pending += received
             except TimeoutError:
                 pass
-            *whole, waiting = waiting.split(b"\n")
-            yield from whole
-            if len(waiting) > MOST_LINE_BYTES:
-                raise Refused("its line is too long")
+            *lines, pending = pending.split(b"\n")
+            yield from lines
+            if len(pending) > MOST_LINE_BYTES:
+                raise Refused("line of the collector too long")
             now = time.monotonic()
-            if now - heard > self._pace.dead_s:
-                raise OSError("it is silent")
-            if self._session and now - said >= self._pace.alive_s:
-                count, said = count + 1, now
+            if now - received_at > self._pace.dead_s:
+                raise OSError(f"no reply for {self._pace.dead_s:g} s")
+            if self._session and now - sent_at >= self._pace.alive_s:
+                count, sent_at = count + 1, now
                 self._send(connection, Alive(count))
 
-    def _heed(self, line: bytes, connection: socket.socket, secret: Secret) -> None:
-        """Do what the collector asks for."""
+    def _handle(self, line: bytes, connection: socket.socket, secret: Secret) -> None:
+        """Handle a message of the collector."""
         match decode(line):
             case Challenge() as challenge:
                 self._send(connection, secret.proof(challenge))
                 self._send(connection, self._hello)
             case Session() as session:
-                self._take(session, connection)
+                self._write_session(session, connection)
             case Error(why=why):
-                raise Refused(f"it says: {why}")
+                raise Refused(f"error from the collector: {why}")
             case Alive():
                 pass
             case _:
-                raise Refused("it says what is for the control plane to say")
+                raise Refused("the collector sent a message of control planes")
 
-    def _take(self, session: Session, connection: socket.socket) -> None:
-        """Have a session's queue pairs written, and say so."""
-        with self._taking:
+    def _write_session(self, session: Session, connection: socket.socket) -> None:
+        """Write a session's queue pairs to the registers, and confirm this to the collector."""
+        with self._writing:
             try:
                 self._write(session)
             except Exception as failure:
                 self.failure = failure
                 with self._changed:
                     self._changed.notify_all()
-                raise OSError("the data plane took no registers") from failure
+                raise OSError("cannot write the data plane's registers") from failure
             self._send(connection, Written(session.number))
             with self._changed:
                 self._session = session
                 self.sessions += 1
                 self._changed.notify_all()
-        self._say(f"session {session.number} with the collector: {len(session.queue_pairs)} queue pairs")
+        self._log(f"session {session.number} with the collector: {len(session.queue_pairs)} queue pairs")
 
 
-def close(connection: socket.socket, patience_s: float) -> None:
-    """Say that nothing more comes, and read until the other side has done so: else it may not have read the last."""
+def close(connection: socket.socket, timeout_s: float) -> None:
+    """Shut down the connection and read until the collector closes it, so that it receives the last message."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_WR)
-        connection.settimeout(patience_s)
+        connection.settimeout(timeout_s)
         while connection.recv(RECEIVE_BYTES):
             pass

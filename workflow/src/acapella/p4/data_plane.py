@@ -1,9 +1,9 @@
-"""A program of p4/loader that runs while a control plane writes its registers.
+"""A program in the loader (p4/loader), with registers that a control plane writes while it runs.
 
-The loader begins once the collector gave a session: its queue pairs are in a control file then. Later sessions are
-written by commands on its standard input, each of which it answers by a line. Epochs count from the second of the start
-(since 1970), or from the session's ``epoch`` where that is later: a data plane that is started anew goes on with
-numbers that the collector has not had, however soon that is.
+The loader starts once the collector has assigned a session; its queue pairs are in a control file. Later sessions are
+written by commands on the loader's standard input, each of which it answers with a line. Epochs are numbered by the
+second of the start (since 1970), or from the session's ``epoch`` if that is later, so that a restarted data plane never
+repeats numbers.
 """
 
 import contextlib
@@ -21,16 +21,16 @@ from acapella_core.errors import UserError
 
 from .control_plane import ControlPlane, register_commands
 
-PATIENCE_S = 60.0  # for a collector to answer
-# Starts the loader, given more words of its command line and the options of subprocess.Popen.
+SESSION_TIMEOUT_S = 60.0
+# Starts the loader with additional arguments and options of subprocess.Popen.
 Start = Callable[..., subprocess.Popen]
-END_S = 10.0  # for the loader to end after it was told to
+STOP_TIMEOUT_S = 10.0
 
 
 class DataPlane:
-    """A running loader. ``write`` puts a session into its registers, the first one before it begins.
+    """A running loader. ``write`` writes a session to its registers; the first call starts it.
 
-    ``start`` starts it. Its errors are lines on our standard error.
+    ``start`` starts the loader, which prints errors on standard error.
     """
 
     def __init__(self, start: Start, directory: Path):
@@ -40,7 +40,7 @@ class DataPlane:
         self._begun = threading.Event()
 
     def write(self, session: Session) -> None:
-        """Have the program report into a session's queue pairs. Raises OSError where it does not run, or refuses."""
+        """Make the program report to a session's queue pairs. Raises OSError if it has ended or rejects a command."""
         lines = register_commands(session)
         if self._process is None:
             lines.insert(0, f"register epoch 0 {max(int(time.time()), session.epoch)}")
@@ -48,7 +48,7 @@ class DataPlane:
             self._begin()
         else:
             for line in lines:
-                self._tell(line)
+                self._command(line)
 
     def _begin(self) -> None:
         """Start the loader."""
@@ -57,44 +57,44 @@ class DataPlane:
         self._process = self._start(more, **pipes, text=True)
         self._begun.set()
 
-    def _tell(self, line: str) -> None:
-        """One command and its answer, which is ``ok`` or says what is wrong."""
+    def _command(self, line: str) -> None:
+        """Send a command; the answer is ``ok`` or an error."""
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer.startswith("ok"):
             name = " ".join(line.split()[:3])  # the value may be a key
-            raise OSError(f"the data plane does not take {name}: {answer.strip() or 'it has ended'}")
+            raise OSError(f"the data plane rejected {name}: {answer.strip() or 'it has ended'}")
 
     def wait(self) -> int:
-        """Wait for its end; its exit code."""
+        """Wait for the loader's end; return its exit code."""
         self._begun.wait()
         return self._process.wait()
 
     def stop(self) -> None:
-        """Have it end where it still runs: it writes what it has."""
+        """Stop the loader, which then writes its outputs."""
         if self._process and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
-                self._process.wait(END_S)
+                self._process.wait(STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
 
 
-def note(text: str) -> None:
-    """A line for people, on standard error."""
+def log(text: str) -> None:
+    """Print a line on standard error."""
     names.report(f"p4: {text}")
 
 
 @contextlib.contextmanager
-def controlled(start: Start, collector: Collector, hello: Hello) -> Iterator[tuple]:
-    """A data plane and its control plane, once the collector gave a session. Raises UserError where none does."""
+def with_session(start: Start, collector: Collector, hello: Hello) -> Iterator[tuple]:
+    """Yield a data plane and its control plane once there is a session. Raises UserError if there is none."""
     with files.scratch_directory() as directory:
         data_plane = DataPlane(start, directory)
-        with ControlPlane(collector, hello, data_plane.write, say=note) as control_plane:
+        with ControlPlane(collector, hello, data_plane.write, log=log) as control_plane:
             try:
-                if not control_plane.wait(PATIENCE_S):
+                if not control_plane.wait(SESSION_TIMEOUT_S):
                     why = control_plane.failure or control_plane.reason
                     raise UserError(f"no session: {why}", where=f"--collector {collector.host}:{collector.port}")
                 yield data_plane, control_plane
@@ -103,25 +103,25 @@ def controlled(start: Start, collector: Collector, hello: Hello) -> Iterator[tup
 
 
 def run(start: Start, collector: Collector, hello: Hello, statistics: Path) -> int:
-    """Run the loader while its reports go to the collector; the loader's exit code.
+    """Run the loader while its reports go to the collector; return the loader's exit code.
 
-    At the end, by a signal too, the collector is told how many reports there were, from the file that ``--stats`` of
-    its command names. Raises UserError where no collector gives a session, or the loader is killed.
+    At the end, also after a signal, the number of reports is reported to the collector, from the file that --stats
+    of the loader's command names. Raises UserError if there is no session, or the loader is killed.
     """
-    statistics.unlink(missing_ok=True)  # of a run before: its reports are not ours
-    with controlled(start, collector, hello) as (data_plane, control_plane):
+    statistics.unlink(missing_ok=True)  # of an earlier run
+    with with_session(start, collector, hello) as (data_plane, control_plane):
         try:
             code = data_plane.wait()
         finally:
             data_plane.stop()
             control_plane.ended(reports_of(statistics))
     if code < 0:
-        raise UserError(f"the data plane was killed by {signal.Signals(-code).name}", fix="start it again")
+        raise UserError(f"the data plane was killed by {signal.Signals(-code).name}", fix="restart it")
     return code
 
 
 def reports_of(statistics: Path) -> int | None:
-    """How many reports left the program since it began; None where the file does not tell."""
+    """Return the number of reports that the program sent; None if the file does not contain it."""
     try:
         return int(json.loads(statistics.read_text(encoding="utf-8"))["reports"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,68 +1,66 @@
-"""What flowstats is set to, looked at before it runs: values that would spoil its numbers without a word."""
+"""Check the settings of flowstats before it runs: invalid values would silently corrupt its results."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from acapella.flowreports.settings import MOST_CELLS, MOST_ROWS, SKETCHES, SLOTS
+from acapella.flowreports.settings import MAX_CELLS, MAX_ROWS, SKETCHES, SLOTS
 from acapella_core.errors import UserError
 from acapella_core.p4_control import Statement, check_ranges, number, registers_of, statements
 
 DEFAULT_CELL_MASK = 65_535
 QUEUE_PAIRS = 16
-MASKS = {"cell_mask": MOST_CELLS, "slot_mask": SLOTS, "qp_mask": QUEUE_PAIRS}  # register: how many there may be
-RANGES = {"rows": (1, MOST_ROWS), "format": (1, 2)}
+MASKS = {"cell_mask": MAX_CELLS, "slot_mask": SLOTS, "qp_mask": QUEUE_PAIRS}  # register: maximum number
+RANGES = {"rows": (1, MAX_ROWS), "format": (1, 2)}
 EXAMPLE = "register qp_number 0 0x11"
 
 
-def prepared(paths: Sequence[Path], *, queue_pairs: bool) -> list[str]:
-    """Check control files; lines that they leave out: where there is an epoch, what is cleared at its end.
+def check_control_files(paths: Sequence[Path], *, queue_pairs: bool) -> list[str]:
+    """Check control files; return lines to add: at the end of an epoch, sketches must be cleared.
 
-    ``queue_pairs``: they have to set those up, because nobody else does. Raises UserError.
+    ``queue_pairs``: require the files to set up queue pairs. Raises UserError.
     """
-    said = statements(paths)
-    registers = registers_of(said)
+    control_statements = statements(paths)
+    registers = registers_of(control_statements)
     check_values(registers)
     if queue_pairs:
         check_queue_pairs(registers)
-    return clears(said, registers)
+    return epoch_clears(control_statements, registers)
 
 
 def check_values(registers: dict) -> None:
-    """Raise UserError where a register has a value that the program would take for another."""
+    """Raise UserError if a register has a value that the program would interpret as another one."""
     for (name, index), (value, where) in registers.items():
         if index == 0 and name in MASKS and (value & (value + 1) or value >= MASKS[name]):
-            fix = f"a power of two less 1, at most {MASKS[name] - 1}"
-            raise UserError(f"{name} {value} is no mask", where=where, fix=fix)
+            fix = f"use a power of two minus 1, at most {MASKS[name] - 1}"
+            raise UserError(f"{name} {value} is not a mask", where=where, fix=fix)
     check_ranges(registers, RANGES)
 
 
 def check_queue_pairs(registers: dict) -> None:
-    """Raise UserError where reports would have nowhere to go: the program drops them."""
+    """Raise UserError if reports would be dropped for lack of a queue pair."""
     mask, where = registers.get(("qp_mask", 0), (0, None))
     without = [index for index in range(mask + 1) if not registers.get(("qp_number", index), (0, ""))[0]]
     if len(without) == mask + 1:
-        fix = (
-            f"--collector HOST:PORT, or a --control FILE with lines such as {EXAMPLE} (docs/collector.md has them all)"
-        )
-        raise UserError("no queue pair, so that no report would be sent", where="flowstats", fix=fix)
+        fix = f"use --collector HOST:PORT, or a --control FILE with lines such as {EXAMPLE} (see docs/collector.md)"
+        raise UserError("no queue pair, so no report would be sent", where="flowstats", fix=fix)
     if without:
-        missing = f"no queue pair {', '.join(map(str, without))}, so that their flows' reports would not be sent"
+        missing = f"no queue pair {', '.join(map(str, without))}, so reports of some flows would not be sent"
         raise UserError(f"qp_mask {mask}: {missing}", where=where, fix=f"add: register qp_number {without[0]} NUMBER")
 
 
-def clears(said: Sequence[Statement], registers: dict) -> list[str]:
-    """`epoch-clear` of the sketch's arrays that none names. Raises UserError where one has not as many cells as a row.
+def epoch_clears(control_statements: Sequence[Statement], registers: dict) -> list[str]:
+    """Return `epoch-clear` statements for sketch arrays that have none. Raises UserError for a wrong number of cells.
 
-    Without them a bank would go on from what it counted two epochs ago.
+    Without them, a bank would continue with the counts of two epochs ago.
     """
-    if not any(statement.words[0] == "epoch" for statement in said):
+    if not any(statement.words[0] == "epoch" for statement in control_statements):
         return []
     cells = registers.get(("cell_mask", 0), (DEFAULT_CELL_MASK, ""))[0] + 1
     named = set()
-    for statement in said:
+    for statement in control_statements:
         if statement.words[0] == "epoch-clear" and len(statement.words) == 3 and statement.words[1] in SKETCHES:
             named.add(statement.words[1])
             if number(statement.words[2]) not in (None, cells):
-                what = f"{statement.words[2]} cells of {statement.words[1]}, whose rows have {cells}"
-                raise UserError(what, where=statement.where, fix=f"write {cells}, or set cell_mask")
+                problem = f"{statement.words[2]} cells of {statement.words[1]}, but its rows have {cells}"
+                raise UserError(problem, where=statement.where, fix=f"write {cells}, or set cell_mask")
     return [f"epoch-clear {name} {cells}" for name in SKETCHES if name not in named]

@@ -1,13 +1,13 @@
-"""What other flow meters see of a capture, beside the exact flows of its digest.
+"""Compare the flows that other flow meters find in a capture with the exact flows of its digest.
 
     acapella digest trace.pcap -o trace.parquet --flows trace.flows.parquet
     acapella comparators trace.pcap --flows trace.flows.parquet
 
-Runs softflowd, nfdump (its nfpcapd) and Zeek, where they are installed, over the same file, and pairs their flows with
-ours by addresses, protocol and, for TCP and UDP, ports; a flow is one direction. A tool splits a flow where it was
-idle or asked anew, so its records of one flow are added up. What it does not see (softflowd: anything behind the
-outermost IP header; both: pseudowires) shows as a difference. --json has each tool's version and own counters, and a
-reason for each that was left out.
+Runs those of softflowd, nfdump (its nfpcapd) and Zeek that are installed on the same file, and matches their flows with
+the digest's by addresses, protocol and, for TCP and UDP, ports; a flow is one direction. A tool exports several records
+for a flow that was idle or is exported periodically; they are added. Packets that a tool does not see (softflowd:
+anything inside the outermost IP header; both: pseudowires) appear as differences. --json includes each tool's version
+and counters, and a reason for each tool that was skipped.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from acapella_core.errors import UserError
 
 from . import meters
 
-SHOWN = (  # column of the text, key of a comparison
+COLUMNS = (  # title, key of a comparison
     ("flows", "flows"),
     ("packets", "packets"),
     ("bytes", "ip_bytes"),
@@ -36,29 +36,33 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     """Add `acapella comparators`."""
     parser = subparsers.add_parser(
         "comparators",
-        help="what other flow meters see of a capture",
+        help="compare other flow meters with the exact flows of a capture",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("capture", metavar="CAPTURE", help="pcap or pcapng, also compressed")
-    parser.add_argument("--flows", metavar="FLOWS.parquet", required=True, help="its flows, of acapella digest")
+    parser.add_argument("capture", metavar="CAPTURE", help="capture: pcap or pcapng, also compressed")
+    parser.add_argument("--flows", metavar="FLOWS.parquet", required=True, help="its flow table, from acapella digest")
     parser.add_argument(
-        "--tool", choices=sorted(meters.METERS), nargs="+", action="extend", help="default: those that are installed"
+        "--tool",
+        choices=sorted(meters.METERS),
+        nargs="+",
+        action="extend",
+        help="tools to run (default: all that are installed)",
     )
-    parser.add_argument("--json", action="store_true", help="JSON on standard output")
-    parser.add_argument("-o", dest="output", metavar="FILE.json", help="write the JSON there")
+    parser.add_argument("--json", action="store_true", help="print JSON; with -o print nothing")
+    parser.add_argument("-o", dest="output", metavar="FILE.json", help="write JSON to this file")
     return parser
 
 
 def confine(args: argparse.Namespace) -> None:
-    """Take rights from this process, which reads captures, and from the programs that it runs on them."""
-    from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
+    """Drop privileges of this process, which reads captures, and of the programs that it runs."""
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
 
     confine_self(args.output, starts=True)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print what each tool saw. Raises UserError."""
+    """Print the comparison. Raises UserError."""
     result = compare(args.capture, args.flows, args.tool)
     text = json.dumps(result, indent=1) + "\n"
     if args.output:
@@ -70,72 +74,73 @@ def run(args: argparse.Namespace) -> None:
 
 
 def compare(capture: str, flows: str, tools: list[str] | None = None, limits=None) -> dict:
-    """What the named tools (default: all) saw of ``capture`` beside the digest's ``flows``.
+    """Return the comparison of the named tools (default: all) with the digest's ``flows`` of ``capture``.
 
-    ``{"exact": {flows, packets, ip_bytes}, "tools": [{tool, version, skipped, own, flows, packets, ...}]}``, counts of
-    flows, IP packets and bytes by the IP headers' lengths. A tool that is not installed says so in ``skipped``, and
-    has no counts. ``limits``: on decompression. Raises UserError for a named one, and where a file or a tool's answer
-    cannot be read.
+    ``{"exact": {flows, packets, ip_bytes}, "tools": [{tool, version, skipped, own, flows, packets, ...}]}``: counts
+    of flows, IP packets, and bytes by the lengths in IP headers. A tool that is not installed has the reason in
+    ``skipped`` and no counts. ``limits``: decompression limits. Raises UserError if a named tool is not installed,
+    or if a file or the output of a tool cannot be read.
     """
     for path in (capture, flows):
         if not Path(path).is_file():
-            raise UserError("there is no such file", where=path)
+            raise UserError("no such file", where=path)
     from acapella.digest.acap_files import check_format  # noqa: PLC0415 (pyarrow)
 
     check_format(flows)
     wanted = list(dict.fromkeys(tools or meters.METERS))
     for name in wanted if tools else ():
-        if why := meters.METERS[name].missing():
-            raise UserError(why, where=f"--tool {name}")
+        if reason := meters.METERS[name].why_unavailable():
+            raise UserError(reason, where=f"--tool {name}")
     with files.scratch_directory() as directory, queries.one_line(), contextlib.closing(queries.connect()) as con:
         make_table(con, "exact", "exact", {"flows": str(Path(flows).resolve())})
-        told = [beside(con, name, Path(capture).resolve(), directory, limits) for name in wanted]
+        rows = [compare_tool(con, name, Path(capture).resolve(), directory, limits) for name in wanted]
         exact = con.execute("select count(*), sum(packets)::ubigint, sum(ip_bytes)::ubigint from exact").fetchone()
-    return {"exact": dict(zip(("flows", "packets", "ip_bytes"), exact, strict=True)), "tools": told}
+    return {"exact": dict(zip(("flows", "packets", "ip_bytes"), exact, strict=True)), "tools": rows}
 
 
 def make_table(con, name: str, select: str, parameters: dict) -> None:
-    """Make a table of flows, told apart as all of them do, of what a SELECT of workflow/sql/comparators says."""
-    con.execute(f"create or replace table told as {queries.text('comparators', select)}", parameters)
+    """Create a table of flows with the key that all tools share, from a SELECT of workflow/sql/comparators."""
+    con.execute(f"create or replace table tool_records as {queries.text('comparators', select)}", parameters)
     con.execute(f"create or replace table {name} as {queries.text('comparators', 'flows')}")
 
 
-def beside(con, name: str, capture: Path, directory: Path, limits=None) -> dict:
-    """What one tool saw, beside the table ``exact`` of the connection."""
+def compare_tool(con, name: str, capture: Path, directory: Path, limits=None) -> dict:
+    """Return the comparison of one tool with the table ``exact`` of the connection."""
     meter = meters.METERS[name]
-    if why := meter.missing():
-        return {"tool": name, "version": None, "skipped": why}
-    log, own = read(meter, capture, directory, limits)
-    make_table(con, "seen", name, {"log": str(log)})
+    if reason := meter.why_unavailable():
+        return {"tool": name, "version": None, "skipped": reason}
+    log, own = run_meter(meter, capture, directory, limits)
+    make_table(con, "measured", name, {"log": str(log)})
     answer = con.execute(queries.text("comparators", "comparison"))
     row = dict(zip((column[0] for column in answer.description), answer.fetchone(), strict=True))
     return {"tool": name, "version": meter.version(), "skipped": None, "own": own, **row}
 
 
-def read(meter: meters.Meter, capture: Path, directory: Path, limits=None) -> tuple[Path, dict]:
-    """What a meter says of a capture, or of its whole frames: softflowd fails where a capture ends within a record."""
-    own = directory / meter.program
-    own.mkdir()
-    if not meters.is_plain(capture):
-        return meters.read_whole(meter, capture, own, limits)
+def run_meter(meter: meters.Meter, capture: Path, directory: Path, limits=None) -> tuple[Path, dict]:
+    """Run a meter on a capture, or on its complete frames: softflowd fails if a capture ends within a record."""
+    output = directory / meter.program
+    output.mkdir()
+    if not meters.is_uncompressed(capture):
+        return meters.read_complete_frames(meter, capture, output, limits)
     try:
-        return meter.read(capture, own)
+        return meter.read(capture, output)
     except UserError as fault:
-        again = directory / f"{meter.program}-whole"
-        again.mkdir()
+        retry = directory / f"{meter.program}-whole"
+        retry.mkdir()
         try:
-            return meters.read_whole(meter, capture, again, limits)
+            return meters.read_complete_frames(meter, capture, retry, limits)
         except UserError:
             raise fault from None
 
 
 def as_text(result: dict) -> list[str]:
-    """A table for people: ours first, then each tool's; a line for each that was left out."""
-    lines = [" ".join(f"{title:>14}" for title in ("", *(title for title, _ in SHOWN)))]
+    """Return a table: the digest first, then each tool; a line for each skipped tool."""
+    lines = [" ".join(f"{title:>14}" for title in ("", *(title for title, _ in COLUMNS)))]
     exact = result["exact"]
-    ours = ["exact", *(exact.get(key, "") for _, key in SHOWN)]
-    seen = [[tool["tool"], *(tool[key] for _, key in SHOWN)] for tool in result["tools"] if not tool["skipped"]]
+    exact_cells = ["exact", *(exact.get(key, "") for _, key in COLUMNS)]
+    tool_rows = [[tool["tool"], *(tool[key] for _, key in COLUMNS)] for tool in result["tools"] if not tool["skipped"]]
     lines += [
-        " ".join(f"{cell:>14,}" if isinstance(cell, int) else f"{cell:>14}" for cell in row) for row in (ours, *seen)
+        " ".join(f"{cell:>14,}" if isinstance(cell, int) else f"{cell:>14}" for cell in row)
+        for row in (exact_cells, *tool_rows)
     ]
-    return lines + [f"{tool['tool']}: left out: {tool['skipped']}" for tool in result["tools"] if tool["skipped"]]
+    return lines + [f"{tool['tool']}: skipped: {tool['skipped']}" for tool in result["tools"] if tool["skipped"]]

@@ -1,6 +1,6 @@
-"""Flow meters of others, each run over a file: softflowd, nfpcapd with nfdump, Zeek.
+"""Other flow meters, each run on a file: softflowd, nfpcapd with nfdump, Zeek.
 
-Each leaves a text that the SELECT of its name in workflow/sql/comparators reads, and counters of its own.
+Each writes text that the SELECT of its name in workflow/sql/comparators reads, and has counters of its own.
 """
 
 import contextlib
@@ -16,65 +16,65 @@ from acapella.common import decompression
 from acapella_core import confinement
 from acapella_core.errors import UserError
 
-PLAIN = {  # first bytes of captures that libpcap reads itself
+UNCOMPRESSED = {  # magic numbers of captures that libpcap can read
     bytes.fromhex(magic) for magic in ("a1b2c3d4", "d4c3b2a1", "a1b23c4d", "4d3cb2a1", "0a0d0d0a")
 }
-NEVER_S = 604_800  # softflowd's longest: a flow ends with the capture, and is one record
-MOST_FLOWS = 10_000_000  # softflowd's own 8,192 would have it forget flows
+NEVER_S = 604_800  # softflowd's maximum timeout: a flow ends with the capture, and is one record
+MAX_FLOWS = 10_000_000  # with softflowd's default of 8,192, flows would be expired early
 SOFTFLOWD_TIMEOUTS = ("tcp", "tcp.rst", "tcp.fin", "udp", "icmp", "general", "maxlife", "expint")
-NFPCAPD_EXPIRE_S = 3_600  # the longest that it takes
-FILE_S = 999_999  # of nfpcapd's: as few files as can be
-COMPLAINT = re.compile(r"(?i)error|fail|cannot|exiting on|truncated")  # softflowd's first line is its greeting
+NFPCAPD_EXPIRE_S = 3_600  # its maximum
+ROTATION_S = 999_999  # of nfpcapd's files: as few files as possible
+ERROR_LINE = re.compile(r"(?i)error|fail|cannot|exiting on|truncated")  # softflowd's first line is a banner
 NFDUMP_COLUMNS = "fmt:%sa|%da|%pr|%sp|%dp|%pkt|%byt"
 
 
 STANDARD_INPUT = Path("/dev/stdin")
-TOO_LARGE = "without compression it exceeds the limits on it, or takes more than half of the space in TMPDIR"
+TOO_LARGE = "exceeds the decompression limits, or half of the free space in TMPDIR"
 
 
 class CopyTooLargeError(UserError):
-    """A capture that is too large without its compression."""
+    """A capture that is too large when decompressed."""
 
 
 @dataclass(frozen=True)
 class Meter:
-    """A flow meter: its program, the Debian package, its version's words, and what runs it over a file.
+    """A flow meter: its program, Debian package, the option that prints its version, and the function that runs it.
 
-    ``read(capture, directory, source)`` returns the file that the meter's SELECT takes, and its own counters;
-    ``capture`` may be standard input, then ``source``, if the meter ``streams``.
+    ``read(capture, directory, source)`` returns the file that the meter's SELECT reads, and the meter's counters;
+    ``capture`` may be standard input, which is then ``source``, if the meter ``streams``.
     """
 
     program: str
     package: str
-    ask: tuple[str, ...]
+    version_option: tuple[str, ...]
     read: Callable[..., tuple[Path, dict]]
     streams: bool = True
 
-    def missing(self) -> str | None:
-        """Why it cannot run; None where it can."""
+    def why_unavailable(self) -> str | None:
+        """Return why it cannot run; None if it can."""
         return None if which(self.program) else f"{self.program} is not installed ({self.package})"
 
     def version(self) -> str:
-        """The first number with dots that it says of itself."""
-        done = subprocess.run([which(self.program), *self.ask], capture_output=True, text=True, check=False)
+        """Return the version number that it prints."""
+        done = subprocess.run([which(self.program), *self.version_option], capture_output=True, text=True, check=False)
         found = re.search(r"\d+\.\d+(?:\.\d+)*", done.stdout + done.stderr)
-        return found[0] if found else "not told"
+        return found[0] if found else "unknown"
 
 
 def which(program: str) -> str | None:
-    """A program's path; softflowd is where administrators keep theirs."""
+    """Return a program's path, also from directories for administrators, where softflowd is."""
     return shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/sbin:/opt/zeek/bin")
 
 
-def is_plain(capture: Path) -> bool:
-    """Return whether libpcap reads a capture itself."""
+def is_uncompressed(capture: Path) -> bool:
+    """Return whether libpcap can read a capture."""
     with capture.open("rb") as stream:
-        return stream.read(4) in PLAIN
+        return stream.read(4) in UNCOMPRESSED
 
 
 @contextlib.contextmanager
-def whole_frames(capture: Path, directory: Path, limits=None) -> Iterator[int]:
-    """Yield a pipe from which the frames that are whole are read, without compression, and nothing is on the disk.
+def complete_frames(capture: Path, directory: Path, limits=None) -> Iterator[int]:
+    """Yield a pipe with the complete frames of a capture, decompressed; nothing is written to disk.
 
     ``limits`` on decompression (acapella_core.decompression), by default the core's. Raises UserError,
     CopyTooLargeError if the capture exceeds them.
@@ -82,7 +82,7 @@ def whole_frames(capture: Path, directory: Path, limits=None) -> Iterator[int]:
     editcap = which("editcap")
     if not editcap:
         fix = "apt-get install wireshark-common"
-        raise UserError("is compressed or cut, and editcap is missing", where=capture, fix=fix)
+        raise UserError("compressed or truncated, and editcap is missing", where=capture, fix=fix)
     command = [editcap, "-F", "nsecpcap", "-", "-"]
     with decompression.streamed([capture], [decompression.ALL], limits) as streams:
         source, _ = streams.descriptors
@@ -93,16 +93,15 @@ def whole_frames(capture: Path, directory: Path, limits=None) -> Iterator[int]:
         raise CopyTooLargeError(TOO_LARGE, where=capture, fix="raise the limits if you trust the capture")
 
 
-def read_whole(meter: Meter, capture: Path, directory: Path, limits=None) -> tuple[Path, dict]:
-    """Return what a meter finds in the whole frames of a capture. One that reads files alone gets a copy in
-    ``directory``.
+def read_complete_frames(meter: Meter, capture: Path, directory: Path, limits=None) -> tuple[Path, dict]:
+    """Run a meter on the complete frames of a capture. A meter that only reads files gets a copy in ``directory``.
 
-    nfpcapd 1.7.1 is the one: it refuses a FIFO, and a pipe as /dev/stdin, because they are no regular
-    files, and "-" because there is no file of this name.
+    This is nfpcapd 1.7.1: it rejects a FIFO and a pipe as /dev/stdin because they are not regular files, and "-"
+    because there is no file of this name.
 
-    Raises UserError, CopyTooLargeError if the copy takes more than half of the free space, too.
+    Raises UserError, and CopyTooLargeError also if the copy exceeds half of the free space.
     """
-    with whole_frames(capture, directory, limits) as frames:
+    with complete_frames(capture, directory, limits) as frames:
         if meter.streams:
             try:
                 return meter.read(STANDARD_INPUT, directory, frames)
@@ -120,40 +119,41 @@ def read_whole(meter: Meter, capture: Path, directory: Path, limits=None) -> tup
     return meter.read(copy, directory)
 
 
-def ran(
+def run_tool(
     command: Sequence[str], directory: Path, name: str, where: Path, source: int = subprocess.DEVNULL
 ) -> tuple[Path, Path]:
-    """Run a command in ``directory``, with standard input from ``source``; the files of what it said on standard output
-    and error. Raises UserError.
+    """Run a command in ``directory`` with standard input from ``source``; return the files of its output and errors.
+
+    Raises UserError.
     """
-    said, complained = directory / f"{name}.out", directory / f"{name}.err"
-    with said.open("wb") as output, complained.open("wb") as complaints:
+    output_file, error_file = directory / f"{name}.out", directory / f"{name}.err"
+    with output_file.open("wb") as output, error_file.open("wb") as errors:
         environment = {**os.environ, "TZ": "UTC", "LC_ALL": "C"}
-        streams = {"stdin": source, "stdout": output, "stderr": complaints}
+        streams = {"stdin": source, "stdout": output, "stderr": errors}
         process = confinement.start(command, [directory], **streams, cwd=directory, env=environment)
         try:
             process.wait()
-        finally:  # also if we are interrupted
+        finally:  # also after an interrupt
             process.kill()
             process.wait()
     if process.returncode:
-        lines = [line for line in complained.read_text(errors="replace").splitlines() if line.strip()]
-        why = next(filter(COMPLAINT.search, lines), lines[0] if lines else f"exit code {process.returncode}")
-        raise UserError(f"{Path(command[0]).name} cannot read it: {why}", where=where)
-    return said, complained
+        lines = [line for line in error_file.read_text(errors="replace").splitlines() if line.strip()]
+        reason = next(filter(ERROR_LINE.search, lines), lines[0] if lines else f"exit code {process.returncode}")
+        raise UserError(f"{Path(command[0]).name} cannot read it: {reason}", where=where)
+    return output_file, error_file
 
 
 def counters(text: str, patterns: dict[str, str]) -> dict[str, int]:
-    """The numbers that ``patterns`` find in what a tool said of its end, by their names; the last of each."""
+    """Return the numbers that ``patterns`` find in a tool's output, by name; the last match of each."""
     found = {name: re.findall(pattern, text) for name, pattern in patterns.items()}
     return {name: int(numbers[-1]) for name, numbers in found.items() if numbers}
 
 
 def softflowd(capture: Path, directory: Path, source: int = subprocess.DEVNULL) -> tuple[Path, dict]:
-    """Its log names every flow when it ends, and its statistics what it ignored."""
+    """Run softflowd; its log contains every flow at its end, and its statistics the ignored packets."""
     timeouts = [word for name in SOFTFLOWD_TIMEOUTS for word in ("-t", f"{name}={NEVER_S}")]
-    command = [which("softflowd"), "-D", "-r", str(capture), "-m", str(MOST_FLOWS), *timeouts]
-    said, log = ran(
+    command = [which("softflowd"), "-D", "-r", str(capture), "-m", str(MAX_FLOWS), *timeouts]
+    statistics, log = run_tool(
         [*command, "-p", str(directory / "softflowd.pid"), "-c", "none"], directory, "softflowd", capture, source
     )
     own = {
@@ -163,18 +163,18 @@ def softflowd(capture: Path, directory: Path, source: int = subprocess.DEVNULL) 
         "too_short": r"Ignored packets: .*?(\d+) too short",
         "forced_out": r"Flows expired: \d+ \((\d+) forced\)",
     }
-    return log, counters(said.read_text(errors="replace"), own)
+    return log, counters(statistics.read_text(errors="replace"), own)
 
 
 def nfdump(capture: Path, directory: Path, source: int = subprocess.DEVNULL) -> tuple[Path, dict]:
-    """nfpcapd makes files of flows, nfdump prints them."""
-    made = directory / "nfpcapd"
-    made.mkdir()
+    """Run nfpcapd, which writes flow files, and nfdump, which prints them."""
+    flow_files = directory / "nfpcapd"
+    flow_files.mkdir()
     expire = f"{NFPCAPD_EXPIRE_S},{NFPCAPD_EXPIRE_S}"
-    command = [which("nfpcapd"), "-r", str(capture), "-w", str(made), "-e", expire, "-t", str(FILE_S)]
-    _, complained = ran(command, directory, "nfpcapd", capture, source)
-    printed, _ = ran(
-        [which("nfdump"), "-R", str(made), "-q", "-N", "-6", "-o", NFDUMP_COLUMNS], directory, "nf", capture
+    command = [which("nfpcapd"), "-r", str(capture), "-w", str(flow_files), "-e", expire, "-t", str(ROTATION_S)]
+    _, log = run_tool(command, directory, "nfpcapd", capture, source)
+    printed, _ = run_tool(
+        [which("nfdump"), "-R", str(flow_files), "-q", "-N", "-6", "-o", NFDUMP_COLUMNS], directory, "nf", capture
     )
     own = {
         "processed": r"Total: Processed: (\d+)",
@@ -182,20 +182,20 @@ def nfdump(capture: Path, directory: Path, source: int = subprocess.DEVNULL) -> 
         "too_short": r"Total: .*short caplen: (\d+)",
         "unknown": r"Total: .*unknown: (\d+)",
     }
-    return printed, counters(complained.read_text(errors="replace"), own)
+    return printed, counters(log.read_text(errors="replace"), own)
 
 
 def zeek(capture: Path, directory: Path, source: int = subprocess.DEVNULL) -> tuple[Path, dict]:
-    """Its connection log alone, as the paper has every other script off; checksums are not minded, as offload does."""
+    """Run Zeek with only its connection log, as in the paper; ignore checksums because of offload."""
     command = [which("zeek"), "-b", "-C", "-r", str(capture), "base/protocols/conn", "LogAscii::use_json=T"]
-    ran(command, directory, "zeek", capture, source)
+    run_tool(command, directory, "zeek", capture, source)
     log = directory / "conn.log"
-    log.touch()  # without a connection it writes none
+    log.touch()  # not written if there is no connection
     return log, {}
 
 
 METERS = {
     "softflowd": Meter("softflowd", "apt-get install softflowd", ("-h",), softflowd),
     "nfdump": Meter("nfpcapd", "apt-get install nfdump", ("-V",), nfdump, streams=False),
-    "zeek": Meter("zeek", "none in Debian 12", ("--version",), zeek),
+    "zeek": Meter("zeek", "no Debian 12 package", ("--version",), zeek),
 }

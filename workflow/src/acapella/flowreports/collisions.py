@@ -1,33 +1,33 @@
-"""Which reports have counts that may be too large, from the reports alone.
+"""Determine which reports have counts that may be too large because of hash collisions, from the reports alone.
 
-A count-min sketch counts a flow exactly if, in one row at least, no other flow of the epoch has the same cell (Cormode
+A count-min sketch counts a flow exactly if, in at least one row, no other flow of the epoch uses the same cell (Cormode
 and Muthukrishnan 2005). Each flow is reported in each epoch in which it sends (triggers FIRST and PROBE), and a report
-has the whole key and the epoch. So the cells of all flows of an epoch are known: they are computed here as the program
-computes them (p4/controls/identity.p4, sketch.p4).
+contains the whole key and the epoch. The cells of all flows of an epoch are therefore known; they are computed here
+like in the program (p4/controls/flow/identity.p4, sketch.p4).
 
-Only a flow without a slot may be missing, if both places of its note are taken by other flows without a slot
-(p4/controls/slotless.p4). If s of n flows have no slot, their digests name 2 s places at most, and n (2 s / slots)^2
-flows are expected to have both of theirs among them. A missing flow makes a count too large only if it has the cells of
-a flow in all rows in which that flow is alone.
+Only a flow without a slot can be missing, if other flows without a slot occupy both places where it would be recorded
+(p4/controls/flow/slotless.p4). If s of n flows have no slot, their digests select at most 2 s places, and
+n (2 s / slots)^2 flows are expected to find both of theirs occupied. A missing flow makes a count too large only if it
+has the cells of a flow in all rows in which that flow is alone.
 """
 
 import numpy as np
 
-from .program import VALID, words_of
+from .program import VALID, field
 
 GOLDEN_RATIO = 0xDEADBEEF  # of rte_jhash
 CASTAGNOLI = 0x82F63B78  # polynomial of CRC-32C, reflected
-VERSION, PROTO, VLANS, LABELS = 1, 2, 8, 9  # places in a report of format 2 (schemas/report_formats.tsv)
+VERSION, PROTO, VLANS, LABELS = 1, 2, 8, 9  # byte offsets in a report of format 2 (schemas/report_formats.tsv)
 PORTS, ENDPOINTS, TAGS, EPOCH = 10, 16, 48, 72
 HAS_SLOT, HAS_ALL_TAGS = 64, 128  # bits of `valid`
-MOST_UNKNOWN = 0.01  # expected number of flows, of all epochs together, whose counts a missing flow makes too large
+MAX_UNKNOWN = 0.01  # expected number of flows, over all epochs, whose counts a missing flow makes too large
 
 
-def shared(bodies: np.ndarray, *, rows: int, cells: int, slots: int) -> np.ndarray:
-    """Return a bool per report of format 2 (a row of bytes): its flow may share its cells in all rows in its epoch."""
+def may_collide(bodies: np.ndarray, *, rows: int, cells: int, slots: int) -> np.ndarray:
+    """Return a bool per report (a row of bytes, format 2): its flow may share its cells in all rows in its epoch."""
     if not len(bodies):
         return np.zeros(0, bool)
-    epochs = words_of(bodies, EPOCH, ">u4")
+    epochs = field(bodies, EPOCH, ">u4")
     digest = digests(bodies)
     labels = packed_labels(bodies)
     first, of_report = distinct([epochs, *digest, *labels])
@@ -37,7 +37,7 @@ def shared(bodies: np.ndarray, *, rows: int, cells: int, slots: int) -> np.ndarr
         places = epochs[first].astype(np.uint64) << np.uint64(32) | cell
         _, place, counts = np.unique(places, return_inverse=True, return_counts=True)
         alone += counts[place] == 1
-    valid = words_of(bodies, VALID, ">u2")
+    valid = field(bodies, VALID, ">u2")
     without_slot = np.zeros(len(first), bool)
     without_slot[of_report[(valid & HAS_SLOT) == 0]] = True
     unknown = overloaded(epochs[first], without_slot, np.where(alone, float(cells) ** -alone, 0.0), slots)
@@ -46,7 +46,7 @@ def shared(bodies: np.ndarray, *, rows: int, cells: int, slots: int) -> np.ndarr
 
 
 def distinct(columns: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return a place of each distinct row, and for each row which of these it equals."""
+    """Return the index of each distinct row, and for each row the one of these that it equals."""
     order = np.lexsort(columns[::-1])
     new = np.ones(len(order), bool)
     new[1:] = np.any([column[order][1:] != column[order][:-1] for column in columns], axis=0)
@@ -59,13 +59,14 @@ def overloaded(epochs: np.ndarray, without_slot: np.ndarray, exposed: np.ndarray
     """Return the epochs in which a missing flow may make counts too large; the arrays have a row per epoch and flow.
 
     exposed: the probability that one missing flow makes the flow's counts too large. All other epochs together are
-    expected to have MOST_UNKNOWN such flows at most (so that with a probability of 99 % there is none: Markov).
+    expected to have MAX_UNKNOWN such flows at most (so with a probability of 99 % there is none, by Markov's
+    inequality).
     """
     found, place = np.unique(epochs, return_inverse=True)
     flows, without = np.bincount(place), np.bincount(place, without_slot)
     unknown = flows * (2 * without / slots) ** 2 * np.bincount(place, exposed)
     order = np.argsort(unknown)
-    return found[order][np.cumsum(unknown[order]) > MOST_UNKNOWN]
+    return found[order][np.cumsum(unknown[order]) > MAX_UNKNOWN]
 
 
 def digests(bodies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -84,7 +85,7 @@ def digests(bodies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def packed_labels(bodies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return three MPLS labels and their number in 64 bits, and the fourth label."""
     count = bodies[:, LABELS].astype(np.uint64)
-    one, two, three, four = (words_of(bodies, TAGS + 8 + 4 * at, ">u4") for at in range(4))
+    one, two, three, four = (field(bodies, TAGS + 8 + 4 * at, ">u4") for at in range(4))
     shift = [np.uint64(bits) for bits in (44, 24, 4)]
     packed = one.astype(np.uint64) << shift[0] | two.astype(np.uint64) << shift[1] | three.astype(np.uint64) << shift[2]
     return np.where(count, packed | count, 0).astype(np.uint64), np.where(count, four, 0).astype(np.uint32)
