@@ -127,7 +127,7 @@ def test_an_erratum_that_explains_nothing_is_no_excuse(tmp_path, capsys, place, 
         (
             "explains: [agrees_loosely]",
             "explains: [disagrees]",
-            "Gbps 2, run mean: the erratum explains disagrees, which is",
+            "Gbps 2, run mean: the erratum explains disagrees, which needs",
         ),
         ("      C: 0 0.0270 0.0101 0.172 0.9275\n", "", "Local Dual-Replayer, run C: kappa 0.9275 is printed, its"),
         ("0.0137 0.0051 0.311", "0.0137 0.0051 0.312", "Dual-Replayer, run B: the erratum has a different I"),

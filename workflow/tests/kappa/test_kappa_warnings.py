@@ -203,7 +203,7 @@ def test_a_selection_that_leaves_nothing_is_named_on_standard_error_too(tmp_path
     said = capsys.readouterr()
     (warning,) = json.loads(said.out)["pairs"][0]["warnings"]
     assert warning["code"] == "empty_trial"
-    assert f"None of the 200 frames read for it fits {' '.join(words)}." in warning["text"]
+    assert f"None of the 200 frames read matches {' '.join(words)}." in warning["text"]
     assert said.err == f"acapella: warning: {warning['text']}\n"
 
 

@@ -3,10 +3,10 @@
 A count-min sketch counts a flow exactly if, in at least one row, no other flow of the epoch uses the same cell (Cormode
 and Muthukrishnan 2005). Each flow is reported in each epoch in which it sends (triggers FIRST and PROBE), and a report
 contains the whole key and the epoch. The cells of all flows of an epoch are therefore known; they are computed here
-like in the program (p4/controls/flow/identity.p4, sketch.p4).
+like in the program (p4/controls/flowstats/identity.p4, sketch.p4).
 
 Only a flow without a slot can be missing, if other flows without a slot occupy both places where it would be recorded
-(p4/controls/flow/slotless.p4). If s of n flows have no slot, their digests select at most 2 s places, and
+(p4/controls/flowstats/slotless.p4). If s of n flows have no slot, their digests select at most 2 s places, and
 n (2 s / slots)^2 flows are expected to find both of theirs occupied. A missing flow makes a count too large only if it
 has the cells of a flow in all rows in which that flow is alone.
 """
