@@ -132,7 +132,7 @@ def test_pseudonyms_hide_filters_and_flows_which_may_hold_addresses(results, hid
     result["parameters"] |= {"filter": "ip.addr == 203.0.113.7", "flow": "203.0.113.7,203.0.113.8"}
     path.write_text(json.dumps(result), encoding="utf-8")
     given = "--filter ip.addr == 203.0.113.7 and --flow 203.0.113.7,203.0.113.8"
-    told(results, "noisy", f"None of the 9 frames read for it fits {given}.")
+    told(results, "noisy", f"None of the 9 frames read matches {given}.")
     rows = make(results, *["--pseudonyms"] * hide)
     called = dict(zip(ENVIRONMENTS, ["E0", "E1", "E2"] if hide else ENVIRONMENTS, strict=True))
     shown = json.loads((results / "consistency" / f"{called['noisy']}.json").read_text(encoding="utf-8"))
@@ -140,7 +140,7 @@ def test_pseudonyms_hide_filters_and_flows_which_may_hold_addresses(results, hid
     assert (shown["parameters"]["flow"] == "(a flow)") == hide
     text = rows["consistency_warnings"][0]["text"]
     assert (
-        text == f"None of the 9 frames read for it fits {'--filter (a filter) and --flow (a flow)' if hide else given}."
+        text == f"None of the 9 frames read matches {'--filter (a filter) and --flow (a flow)' if hide else given}."
     )
     for path in published(results):
         assert not hide or "203.0.113" not in path.read_text(encoding="utf-8"), path
