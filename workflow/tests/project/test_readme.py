@@ -1,4 +1,4 @@
-"""What the README shows is what its commands print."""
+"""Examples in README.md, results/README.md and docs/kappa.md show what their commands print."""
 
 import re
 import shlex
@@ -10,14 +10,14 @@ import duckdb
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-TEXT = (ROOT / "README.md").read_text()
+README, RESULTS, KAPPA = ((ROOT / name).read_text() for name in ("README.md", "results/README.md", "docs/kappa.md"))
 
 
 @pytest.fixture(scope="module")
 def worked_example(tmp_path_factory) -> Path:
     """A directory in which the README's digest was run."""
     directory = tmp_path_factory.mktemp("readme")
-    command = re.search(r"^    \$ acapella (digest .*)$", TEXT, re.M)[1]
+    command = re.search(r"^    \$ acapella (digest .*)$", README, re.M)[1]
     run(directory, *shlex.split(command.replace(".test/", f"{ROOT}/.test/")))
     return directory
 
@@ -29,24 +29,24 @@ def run(directory: Path, *arguments: str) -> str:
 
 
 def test_show_prints_what_is_shown(worked_example):
-    shown = re.search(r"^    \$ acapella (show \S+) \| head -4\n((?:    .*\n){4})", TEXT, re.M)
+    shown = re.search(r"^    \$ acapella (show \S+) \| head -4\n((?:    .*\n){4})", README, re.M)
     printed = run(worked_example, *shown[1].split()).splitlines()[:4]
     assert [line.removeprefix("    ").strip() for line in shown[2].splitlines()] == [line.strip() for line in printed]
 
 
 def test_the_sql_print_what_is_shown(worked_example, monkeypatch):
     monkeypatch.chdir(worked_example)
-    view, query = re.search(r"^    (create view .*\n.*;)\n    (select .*);$", TEXT, re.M).groups()
+    view, query = re.search(r"^    (create view .*\n.*;)\n    (select .*);$", RESULTS, re.M).groups()
     connection = duckdb.connect()
     connection.execute(view)
     columns = [name for name, *_ in connection.execute("describe frames").fetchall()]
     assert "app_by" in columns and not any(name.endswith("_1") for name in columns), "no column twice"
-    shown = [line.strip() for line in TEXT.splitlines() if re.match(r"    [┌│├└]", line)]
+    shown = [line.strip() for line in RESULTS.splitlines() if re.match(r"    [┌│├└]", line)]
     assert str(connection.sql(query)).split() == " ".join(shown).split()
 
 
 def test_kappa_prints_what_is_shown():
-    command, shown = re.search(r"^    \$ acapella (kappa .*)\n((?:(?:    .*)?\n)+?)\n`--json`", TEXT, re.M).groups()
+    command, shown = re.search(r"^    \$ acapella (kappa .*)\n((?:(?:    .*)?\n)+?)\n`--json`", KAPPA, re.M).groups()
     lines = [line.removeprefix("    ") for line in shown.splitlines()]
     assert lines == [line.rstrip() for line in run(ROOT, *shlex.split(command)).splitlines()]
 
