@@ -1,7 +1,7 @@
 # Acapella's commands for people: each does its own set-up, says what it does, and costs nothing when run again.
 #   make demo     set up, then capture on a testbed made of namespaces and take the captures to figures and report.html
 #   make test     set up, then C++ and Python tests
-# The rest: setup setup-fabric dpdk-source docs site lint format bench fuzz soak dist lock sbom clean help
+# The rest: setup setup-fabric programs dpdk-source docs site lint format bench fuzz soak dist lock sbom clean help
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -96,27 +96,43 @@ $(STAMPS)/capture: capture/pyproject.toml $(STAMPS)/packages
 	@$(PIP_EDITABLE) --quiet -e capture
 	@touch $@
 
-# Where DPDK is not installed everything else works; a later `make setup` builds it.
-DPDK := capture/dpdk
-$(BIN)/acapella-dpdk-capture: $(wildcard $(DPDK)/src/*.[ch] p4/loader/src/*.[ch]) $(DPDK)/Makefile capture/pyproject.toml \
-		| $(BIN)/python
-	@if missing=$$($(MAKE) -s -C $(DPDK) available); then \
-		echo "setup: acapella-dpdk-capture (C, DPDK), from $(DPDK)"; \
-		$(MAKE) -s -C $(DPDK) BUILD=$(CURDIR)/build/dpdk && cp build/dpdk/acapella-dpdk-capture $@; \
-	else \
-		echo "setup: acapella-dpdk-capture is left out: $$(tail -n 1 <<< "$$missing")"; \
-	fi
+-include workflow/setup/hardening.mk
+# The programs in C, by meson. SANITIZE=1: with ASan and UBSan, in another PROGRAMS=DIRECTORY. programs-test: their C tests,
+# or those of PROGRAM_TESTS.
+# A program whose libraries are missing is left out and everything else works; a later `make setup` builds it.
+PROGRAMS ?= build/programs
+C_PROGRAMS := capture/dpdk/acapella-dpdk-capture p4/loader/acapella-p4-run
+NEEDED_acapella-dpdk-capture := libdpdk liburing libpcap zlib
+NEEDED_acapella-p4-run := libdpdk libpcap zlib
+C_SOURCES := $(shell find capture/common capture/dpdk p4/loader -name '*.[ch]' -o -name meson.build 2> /dev/null) \
+	meson.build workflow/setup/hardening.mk $(NATIVE)/src/plausible_time.hpp capture/pyproject.toml workflow/pyproject.toml
+MESON := PATH="$(CURDIR)/$(BIN):$$PATH" meson
+, := ,
+MESON_OPTIONS = -Dc_args='$(strip $(HARDENED) $(if $(SANITIZE),-fno-sanitize-recover=all))' \
+	-Dc_link_args='$(HARDENED_LINK)' $(if $(SANITIZE),-Db_sanitize=address$(,)undefined -Doptimization=1)
 
-P4 := p4/loader
-$(BIN)/acapella-p4-run: $(wildcard $(P4)/src/*.[ch] $(DPDK)/src/fault.* $(DPDK)/src/pcap*.c $(DPDK)/src/json.* $(DPDK)/src/e*.[ch] $(DPDK)/src/f*.h) \
-		$(NATIVE)/src/plausible_time.hpp \
-		$(P4)/Makefile workflow/pyproject.toml | $(BIN)/python
-	@if missing=$$($(MAKE) -s -C $(P4) available); then \
-		echo "setup: acapella-p4-run (C, DPDK), from $(P4)"; \
-		$(MAKE) -s -C $(P4) BUILD=$(CURDIR)/build/p4 && cp build/p4/acapella-p4-run $@; \
-	else \
-		echo "setup: acapella-p4-run is left out: $$(tail -n 1 <<< "$$missing")"; \
-	fi
+# Libraries that were missing may be there now.
+C_LEFT_OUT = $(filter-out $(wildcard $(C_PROGRAMS:%=$(PROGRAMS)/%)),$(C_PROGRAMS:%=$(PROGRAMS)/%))
+.PHONY: programs programs-test configure-again
+$(PROGRAMS)/build.ninja: workflow/setup/hardening.mk $(if $(C_LEFT_OUT),configure-again)
+	@mkdir -p $(@D)
+	@$(MESON) setup $(if $(wildcard $@),--reconfigure) $(@D) . $(MESON_OPTIONS) > $(@D).log 2>&1 || { cat $(@D).log; exit 1; }
+	@touch $@
+
+programs: $(PROGRAMS)/build.ninja
+	@$(MESON) compile -C $(PROGRAMS) -j $(CORES) > $(PROGRAMS).log 2>&1 || { cat $(PROGRAMS).log; exit 1; }
+	@$(foreach program,$(notdir $(C_PROGRAMS)),\
+	missing=$$(pkg-config --print-errors --errors-to-stdout --exists $(NEEDED_$(program))) || \
+		echo "setup: $(program) is left out: $$(tail -n 1 <<< "$$missing")";)
+
+programs-test: programs
+	@$(MESON) test -C $(PROGRAMS) --verbose $(PROGRAM_TESTS)
+
+C_INSTALLED := $(addprefix $(BIN)/,$(notdir $(C_PROGRAMS)))
+$(C_INSTALLED) &: $(C_SOURCES) | $(STAMPS)/packages
+	@echo "setup: $(notdir $(C_PROGRAMS)) (C, DPDK), from capture/dpdk and p4/loader"
+	@$(MAKE) -s programs
+	@for program in $(C_PROGRAMS:%=$(PROGRAMS)/%); do [ ! -e $$program ] || install $$program $(BIN)/; done
 
 # What testbed fabric needs is large and of use on FABRIC alone: not part of setup, but tested by `make test`.
 .PHONY: setup-fabric
@@ -127,7 +143,6 @@ $(STAMPS)/fabric: capture/requirements-fabric.lock $(STAMPS)/packages
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
--include workflow/setup/hardening.mk
 # Put on FABRIC's nodes, so it brings all that it needs: libraries to link with it are in Debian's -dev packages.
 $(BIN)/acapella-anonymize: workflow/native/programs/anonymize.cpp $(STAMPS)/native
 	@core=$$(ls -t build/native/*/libcore.a | head -n 1); \
@@ -162,7 +177,6 @@ test: packages-test setup $(STAMPS)/dev $(STAMPS)/site setup-fabric $(CXX_TEST_B
 # make fuzz COVERAGE=yes: what seeds and kept inputs reach of the code
 COVERAGE ?=
 FUZZ_BUILD := $(if $(COVERAGE),build/native-coverage,$(CXX_TEST_BUILD))
-, := ,
 $(sort $(CXX_TEST_BUILD)/build.ninja $(FUZZ_BUILD)/build.ninja): $(NATIVE_BUILD_FILES) $(STAMPS)/packages | packages-test
 	@cmake -S $(NATIVE) -B $(@D) -G Ninja -DACAPELLA_COVERAGE=$(if $(findstring coverage,$(@D)),ON,OFF) -DCMAKE_CXX_COMPILER=clang++-14 -DACAPELLA_BINDINGS=OFF \
 		-DACAPELLA_TESTS=ON -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python > /dev/null
@@ -189,7 +203,7 @@ format: packages-lint setup $(STAMPS)/dev
 	$(BIN)/snakefmt Snakefile rules
 	$(BIN)/sqlfluff fix --quiet workflow/sql
 	find $(NATIVE)/src $(NATIVE)/tests $(NATIVE)/fuzz -name '*.[ch]pp' -exec clang-format-14 -i {} +
-	find $(DPDK) $(P4)/src $(P4)/tests -name '*.[ch]' -exec clang-format-14 -i {} +
+	git ls-files --cached --others --exclude-standard '*.[ch]' | xargs clang-format-14 -i
 
 fuzz: packages-test setup $(STAMPS)/dev $(FUZZ_BUILD)/build.ninja
 	@echo "fuzz: $(if $(COVERAGE),what seeds and kept inputs reach,every target for $(if $(FUZZ_RUNS),$(FUZZ_RUNS) inputs,$(FUZZ_SECONDS) s)$(,) all at once)"

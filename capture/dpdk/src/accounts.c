@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "json.h"
+#include "common/json.h"
 
 #define RESERVE 65536
 

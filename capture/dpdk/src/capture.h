@@ -6,9 +6,9 @@
 #include <signal.h>
 
 #include "acapella_p4.h"
-#include "generator.h"
-#include "output.h"
-#include "port.h"
+#include "port/generator.h"
+#include "port/port.h"
+#include "writer/output.h"
 
 #define BURST_MAX 512
 

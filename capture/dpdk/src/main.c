@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "accounts.h"
-#include "ending.h"
-#include "filter.h"
+#include "common/signals.h"
+#include "port/filter.h"
 
 #define TICK_NS 2000000
 #define DISCIPLINE_NS 100000000ULL

@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "fault.h"
-#include "format.h"
-#include "store.h"
+#include "common/fault.h"
+#include "common/format.h"
+#include "writer/store.h"
 
 #define OPTIONS_DEVICES 16
 #define OPTIONS_QUEUES 64

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "capture.h"
-#include "filter.h"
+#include "port/filter.h"
 
 #define SPINS 256    /* empty bursts before a nap */
 #define NAP_NS 20000 /* at 5 million frames a second, 100 descriptors */

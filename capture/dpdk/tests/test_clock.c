@@ -1,8 +1,8 @@
 /* The clock, against counters that run wrong and system clocks that are read with noise, slewed and set. */
 #include <math.h>
 
-#include "check.h"
-#include "clock.h"
+#include "common/check.h"
+#include "port/clock.h"
 
 #define SECOND 1000000000LL
 #define START (1700000000LL * SECOND)

@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "check.h"
-#include "output.h"
-#include "uring.h"
+#include "common/check.h"
+#include "writer/output.h"
+#include "writer/uring.h"
 
 #define FRAMES 4000
 #define LONGEST 3000

@@ -129,8 +129,7 @@ def needs_bpftrace() -> str:
         pytest.skip("not root: no bpftrace")
     if shutil.which("bpftrace") is None:
         pytest.skip("no bpftrace here; apt-get install bpftrace")
-    dpdk.built_or_skip()
-    return f"{dpdk.BUILD}{os.pathsep}{os.environ['PATH']}"
+    return f"{dpdk.built_or_skip().parent}{os.pathsep}{os.environ['PATH']}"
 
 
 def machines() -> dict[str, int]:

@@ -1,6 +1,5 @@
 """acapella-p4-run in a test: built under ASan and UBSan, run, its files read back by a parser of our own."""
 
-import fcntl
 import functools
 import gzip
 import json
@@ -10,15 +9,14 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
+from acapella_testing import c_programs
 
 from acapella.p4 import compiled
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "p4" / "loader"
 TESTS = SOURCE / "tests"
-BUILD = ROOT / "build" / "p4-tests"
-BINARY = BUILD / "acapella-p4-run"
+BINARY = c_programs.path_of("acapella-p4-run")
 FORWARD = TESTS / "forward.spec"
 REPORTS = TESTS / "reports.spec"
 SECOND = 1_000_000_000
@@ -26,24 +24,9 @@ LIMIT_S = 300  # never reached but where it hangs
 ENVIRONMENT = {**os.environ, "LSAN_OPTIONS": f"suppressions={TESTS / 'leaks.txt'}:print_suppressions=0"}
 
 
-def make(*targets: str) -> subprocess.CompletedProcess:
-    """make in p4/loader with the sanitizers; tests that run side by side build one after the other."""
-    (ROOT / "build").mkdir(exist_ok=True)
-    with (ROOT / "build" / "p4-tests.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        argv = ["make", "-C", str(SOURCE), "-j", "2", f"BUILD={BUILD}", "SANITIZE=1", *targets]
-        return subprocess.run(argv, capture_output=True, text=True, check=False, env=ENVIRONMENT)
-
-
-@functools.cache
 def built_or_skip() -> Path:
-    """The program, built once per test run if its sources changed; skips if its libraries are not installed."""
-    missing = make("available")
-    if missing.returncode != 0:
-        pytest.skip(f"the P4 loader cannot be built here: {missing.stdout.strip().splitlines()[-2:]}")
-    built = make("all")
-    assert built.returncode == 0, built.stderr
-    return BINARY
+    """Return the program, built with the sanitizers; skip the test if its libraries are not installed."""
+    return c_programs.built_or_skip("acapella-p4-run")
 
 
 @dataclass(frozen=True)

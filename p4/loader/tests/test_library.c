@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "acapella_p4.h"
-#include "check.h"
-#include "icrc.h"
+#include "common/check.h"
+#include "pipeline/icrc.h"
 
 #define FRAMES 40
 

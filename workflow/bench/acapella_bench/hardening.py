@@ -5,7 +5,7 @@ from pathlib import Path
 from . import writer
 from .programs import ROOT, Bench
 
-PROGRAMS = {"writer": ("capture/dpdk", "acapella-dpdk-capture"), "loader": ("p4/loader", "acapella-p4-run")}
+PROGRAMS = {"writer": "capture/dpdk/acapella-dpdk-capture", "loader": "p4/loader/acapella-p4-run"}
 # Compilers of distributions set some of the flags by default.
 FLAGS = {
     "hardened": [],
@@ -42,10 +42,9 @@ def run(bench: Bench) -> list[dict]:
 
 def build(bench: Bench, name: str, kind: str) -> Path:
     """Build a program with the flags of a kind; return its path."""
-    source, program = PROGRAMS[name]
-    directory = bench.directory.parent / "hardening" / kind / name
-    bench.run(["make", "-s", "-C", ROOT / source, f"BUILD={directory.resolve()}", *FLAGS[kind]])
-    return directory / program
+    directory = bench.directory.parent / "hardening" / kind
+    bench.run(["make", "-s", "-C", ROOT, "programs", f"PROGRAMS={directory.resolve()}", *FLAGS[kind]])
+    return directory / PROGRAMS[name]
 
 
 def cost_of_writer(bench: Bench, program: Path) -> float:

@@ -10,7 +10,7 @@
 
 extern "C" {
 #include "acapella_p4.h"
-#include "blocks.h"
+#include "command/blocks.h"
 }
 
 namespace {

@@ -10,8 +10,8 @@
 #include <string_view>
 
 extern "C" {
-#include "spec.h"
-#include "verify.h"
+#include "spec/spec.h"
+#include "spec/verify.h"
 }
 
 namespace {

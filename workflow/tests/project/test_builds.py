@@ -65,7 +65,9 @@ def wheels(directory: Path, age_s: int) -> dict[str, str]:
     """Build the wheels of a copy of the tree in a directory, whose sources are ``age_s`` older; their SHA-256."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in listed.split("\0"):
-        wanted = name == "Makefile" or name.startswith(("workflow/", "capture/", "schemas/", "p4/loader/"))
+        wanted = name in ("Makefile", "meson.build") or name.startswith(
+            ("workflow/", "capture/", "schemas/", "p4/loader/")
+        )
         if wanted and "/tests/" not in name and (ROOT / name).is_file():
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, directory / name, follow_symlinks=False)

@@ -1,11 +1,11 @@
 // For LD_PRELOAD: the n-th call of one kind fails, as in SQLite's fault injection
 // (sqlite.org/testing.html, 3.1 and 3.2).
 //
-// ACAPELLA_FAIL=KIND:N names the call: read, write, sync, rename or malloc, from 1 on. With ACAPELLA_FAIL_BY=kill the
-// process is killed there (SIGKILL) instead. Calls count from the first open of a path that contains ACAPELLA_FAIL_FROM
-// (malloc would fail in the interpreter's start otherwise), in the process with that environment and not in its
-// children. Of reads, those of this file count. At exit ACAPELLA_FAIL_COUNT has the number of calls of each kind, a line
-// "KIND N" each.
+// ACAPELLA_FAIL=KIND:N names the call: read, write, sync, rename or malloc, from 1 on. With
+// ACAPELLA_FAIL_BY=kill the process is killed there (SIGKILL) instead. Calls count from the first open of a
+// path that contains ACAPELLA_FAIL_FROM (malloc would fail in the interpreter's start otherwise), in the
+// process with that environment and not in its children. Of reads, those of this file count. At exit
+// ACAPELLA_FAIL_COUNT has the number of calls of each kind, a line "KIND N" each.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -171,9 +171,7 @@ ssize_t sendfile(int out, int in, off_t *offset, size_t size) {
     return real(out, in, offset, size);
 }
 
-ssize_t sendfile64(int out, int in, off_t *offset, size_t size) {
-    return sendfile(out, in, offset, size);
-}
+ssize_t sendfile64(int out, int in, off_t *offset, size_t size) { return sendfile(out, in, offset, size); }
 
 ssize_t copy_file_range(int in, off_t *in_offset, int out, off_t *out_offset, size_t size, unsigned flags) {
     REAL(ssize_t, "copy_file_range", int, off_t *, int, off_t *, size_t, unsigned)
@@ -237,9 +235,7 @@ int ftruncate(int descriptor, off_t size) {
     return real(descriptor, size);
 }
 
-int ftruncate64(int descriptor, off_t size) {
-    return ftruncate(descriptor, size);
-}
+int ftruncate64(int descriptor, off_t size) { return ftruncate(descriptor, size); }
 
 int fallocate(int descriptor, int mode, off_t offset, off_t size) {
     REAL(int, "fallocate", int, int, off_t, off_t)
@@ -315,9 +311,7 @@ extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
 
-void *malloc(size_t size) {
-    return fails(MALLOC) ? (errno = ENOMEM, NULL) : __libc_malloc(size);
-}
+void *malloc(size_t size) { return fails(MALLOC) ? (errno = ENOMEM, NULL) : __libc_malloc(size); }
 
 void *calloc(size_t count, size_t size) {
     return fails(MALLOC) ? (errno = ENOMEM, NULL) : __libc_calloc(count, size);

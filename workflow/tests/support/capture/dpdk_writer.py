@@ -1,7 +1,5 @@
 """acapella-dpdk-capture in a test: built under ASan and UBSan, run, its files read back by a parser of our own."""
 
-import fcntl
-import functools
 import json
 import os
 import random
@@ -12,47 +10,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from acapella_testing import c_programs
 
 ROOT = Path(__file__).resolve().parents[4]
 SOURCE = ROOT / "capture" / "dpdk"
-BUILD = ROOT / "build" / "dpdk-tests"
-BINARY = BUILD / "acapella-dpdk-capture"
+BINARY = c_programs.path_of("acapella-dpdk-capture")
 SECOND = 1_000_000_000
 LIMIT_S = 300  # never reached but where it hangs
 
 
-def make(*targets: str) -> subprocess.CompletedProcess:
-    """make in capture/dpdk, with the sanitizers."""
-    return made(f"BUILD={BUILD}", "SANITIZE=1", *targets)
-
-
-def made(*arguments: str) -> subprocess.CompletedProcess:
-    """make in capture/dpdk; tests that run side by side build one after the other."""
-    (ROOT / "build").mkdir(exist_ok=True)
-    with (ROOT / "build" / "dpdk.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        argv = ["make", "-C", str(SOURCE), "-j", "2", *arguments]
-        return subprocess.run(argv, capture_output=True, text=True, check=False)
-
-
-@functools.cache
 def built_or_skip() -> Path:
-    """The program, built once per test run if its sources changed; skips if its libraries are not installed."""
-    missing = make("available")
-    if missing.returncode != 0:
-        pytest.skip(f"the DPDK writer cannot be built here: {missing.stdout.strip().splitlines()[-2:]}")
-    built = make("all")
-    assert built.returncode == 0, built.stderr
-    return BINARY
+    """Return the program, built with the sanitizers; skip the test if its libraries are not installed."""
+    return c_programs.built_or_skip("acapella-dpdk-capture")
 
 
-@functools.cache
 def plain_build() -> Path:
-    """The directory of the program without sanitizers, as make setup builds it."""
-    directory = ROOT / "build" / "dpdk"
-    done = made(f"BUILD={directory}")
-    assert done.returncode == 0, done.stderr
-    return directory
+    """Return the directory of the program without sanitizers, as make setup builds it."""
+    return c_programs.built_or_skip("acapella-dpdk-capture", c_programs.PLAIN).parent
 
 
 @dataclass(frozen=True)

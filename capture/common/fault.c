@@ -1,0 +1,51 @@
+#include "common/fault.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+int fail(struct fault *fault, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(fault->text, sizeof fault->text, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+const char *advice(int error) {
+    switch (error) {
+        case ENOSPC:
+        case EDQUOT:
+            return "; free some space or write elsewhere";
+        case EFBIG:
+            return "; raise the limit on file sizes or give --rotate-bytes";
+        case EEXIST:
+            return "; remove it or write under another name";
+        case EACCES:
+        case EPERM:
+            return "; write where this user may";
+        case ENOENT:
+            return "; make the directory first";
+        case EISDIR:
+            return "; name a file";
+        case EIO:
+            return "; the device failed, see dmesg";
+        default:
+            return "";
+    }
+}
+
+const char *advice_to_read(int error) {
+    switch (error) {
+        case ENOENT:
+        case ENOTDIR:
+            return "; name a file that is there";
+        case EISDIR:
+            return "; name a file in it";
+        case EACCES:
+        case EPERM:
+            return "; name a file that this user may read, or chmod u+r";
+        default:
+            return advice(error);
+    }
+}

@@ -1,0 +1,16 @@
+#include "port/filter.h"
+
+#define LONGEST 262144
+
+int filter_compile(struct bpf_program *program, const char *text, struct fault *fault) {
+    pcap_t *ethernet = pcap_open_dead(DLT_EN10MB, LONGEST);
+    if (!ethernet) {
+        return fail(fault, "filter: out of memory");
+    }
+    int status = pcap_compile(ethernet, program, text, 1, PCAP_NETMASK_UNKNOWN);
+    if (status != 0) {
+        status = fail(fault, "--filter %s: %s; see pcap-filter(7)", text, pcap_geterr(ethernet));
+    }
+    pcap_close(ethernet);
+    return status;
+}

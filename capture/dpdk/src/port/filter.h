@@ -1,0 +1,19 @@
+/* A capture filter, pcap-filter(7), over whole Ethernet frames. */
+#ifndef ACAPELLA_FILTER_H
+#define ACAPELLA_FILTER_H
+
+#include <pcap/pcap.h>
+#include <stdbool.h>
+
+#include "common/fault.h"
+
+/* 0, or -1 with libpcap's message. */
+int filter_compile(struct bpf_program *program, const char *text, struct fault *fault);
+
+/* `have` bytes of a frame of `wire_bytes` are at `bytes`. */
+static inline bool filter_passes(const struct bpf_program *program, const unsigned char *bytes,
+                                 unsigned wire_bytes, unsigned have) {
+    return bpf_filter(program->bf_insns, bytes, wire_bytes, have) != 0;
+}
+
+#endif

@@ -1,0 +1,364 @@
+#include "port/port.h"
+
+#include <net/if.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/eal.h"
+#include "port/generator.h"
+
+#define MB (1024ULL * 1024)
+#define CACHE 256
+#define EAL_FIXED 12 /* arguments of EAL beside devices and the caller's own */
+#define EAL_MORE 64
+#define FLUSH_MAX 1000000 /* an interface at line rate would never be empty */
+#define PACKET_FRAME 2048 /* net_af_packet's own framesz */
+#define PACKET_HEAD 66    /* what tpacket_rcv() puts before a frame: header, address, alignment */
+#define ETHERNET_EXTRA (RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN)
+
+/* Frames of a queue: what the descriptors hold, bursts on their way, and the pool's caches. */
+static unsigned mbufs_of(const struct options *options) {
+    return options->depth + 2 * options->burst + 2 * CACHE;
+}
+
+static unsigned memory_mb(const struct options *options) {
+    const uint64_t frame = options->max_frame + RTE_PKTMBUF_HEADROOM + sizeof(struct rte_mbuf) + 128;
+    return options->memory_mb ? options->memory_mb
+                              : (unsigned)(options->queues * (mbufs_of(options) * frame / MB + 4) + 64 +
+                                           (2 * generator_memory(options) + options->p4_memory) / MB);
+}
+
+/* CPUs that may be used: those named, or those of the process. Returns their number. */
+static unsigned usable_cpus(const struct options *options, unsigned *cpu, unsigned most) {
+    unsigned count = 0;
+    if (options->cpus) {
+        for (char *at = options->cpus; *at && count < most; at += *at == ',') {
+            char *end = at;
+            cpu[count] = (unsigned)strtoul(at, &end, 10);
+            if (end == at || (*end && *end != ',')) {
+                return 0;
+            }
+            ++count;
+            at = end;
+        }
+        return count;
+    }
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        for (unsigned i = 0; i < CPU_SETSIZE && count < most; ++i) {
+            if (CPU_ISSET(i, &set)) {
+                cpu[count++] = i;
+            }
+        }
+    }
+    return count;
+}
+
+/* The main thread floats; each queue's thread has one CPU, and so has the generator's, the last; the first
+ * CPU is left to the main thread where there are enough. */
+static int thread_map(char *to, size_t size, const struct options *options, struct fault *fault) {
+    unsigned cpu[256];
+    const unsigned cpus = usable_cpus(options, cpu, RTE_DIM(cpu));
+    if (cpus == 0) {
+        return fail(fault, "--cpus %s: not a list of CPU numbers, as in 1,2",
+                    options->cpus ? options->cpus : "");
+    }
+    const unsigned threads = options->queues + (options->generate > 0);
+    const unsigned skip = !options->cpus && cpus > threads ? 1 : 0;
+    size_t used = (size_t)snprintf(to, size, "--lcores=0@(");
+    for (unsigned i = 0; i < cpus && used < size; ++i) {
+        used += (size_t)snprintf(to + used, size - used, "%s%u", i ? "," : "", cpu[i]);
+    }
+    used += (size_t)snprintf(to + used, size - used, ")");
+    for (unsigned i = 0; i < threads && used < size; ++i) {
+        used += (size_t)snprintf(to + used, size - used, ",%u@%u", i + 1, cpu[(i + skip) % cpus]);
+    }
+    return used < size ? 0 : fail(fault, "--cpus: too many; name fewer");
+}
+
+int port_environment(const struct options *options, struct fault *fault) {
+    /* static: EAL keeps pointers into them */
+    static char map[8192], memory[16];
+    static char *arguments[EAL_FIXED + 2 * OPTIONS_DEVICES + EAL_MORE];
+    int count = 0;
+    if (options->eal_count > EAL_MORE) {
+        return fail(fault, "EAL: more than %d arguments after --; give fewer", EAL_MORE);
+    }
+    if (thread_map(map, sizeof map, options, fault) != 0) {
+        return -1;
+    }
+    snprintf(memory, sizeof memory, "%u", memory_mb(options));
+    /* No files in /run/dpdk or on hugetlbfs that a killed capture would leave. */
+    const char *fixed[] = {PROGRAM, map, options->huge ? "--in-memory" : "--no-shconf", "--no-telemetry",
+                           "--log-level=*:warning"};
+    for (unsigned i = 0; i < RTE_DIM(fixed); ++i) {
+        arguments[count++] = (char *)(uintptr_t)fixed[i];
+    }
+    if (!options->huge) {
+        arguments[count++] = (char *)(uintptr_t) "--no-huge";
+        arguments[count++] = (char *)(uintptr_t) "-m";
+        arguments[count++] = memory;
+    }
+    arguments[count++] = (char *)(uintptr_t)(options->pci ? "-a" : "--no-pci");
+    if (options->pci) {
+        arguments[count++] = (char *)(uintptr_t)options->pci;
+    }
+    for (unsigned i = 0; i < options->vdevs; ++i) {
+        arguments[count++] = (char *)(uintptr_t) "--vdev";
+        arguments[count++] = (char *)(uintptr_t)options->vdev[i];
+    }
+    for (int i = 0; i < options->eal_count; ++i) {
+        arguments[count++] = options->eal[i];
+    }
+    rte_openlog_stream(stderr);
+    if (eal_start(count, arguments) < 0) {
+        return fail(fault,
+                    "EAL: %s; see the lines above, the device's arguments, and whether this user may use it",
+                    rte_strerror(rte_errno));
+    }
+    return 0;
+}
+
+static int find(struct port *port, const struct options *options, struct fault *fault) {
+    const char *device = options->generate ? GENERATOR_PORT : options->pci ? options->pci : options->vdev[0];
+    snprintf(port->name, sizeof port->name, "%.*s", (int)strcspn(device, ","), device);
+    if (rte_eth_dev_get_port_by_name(port->name, &port->id) != 0) {
+        return fail(fault, "%s: no such port; see the lines above and dpdk-devbind.py --status", port->name);
+    }
+    return 0;
+}
+
+/* Sockets that share an interface's frames among them: one that nobody reads loses its part. */
+static bool has_fixed_queues(const char *driver) {
+    return strcmp(driver, "net_af_packet") == 0 || strcmp(driver, "net_pcap") == 0 ||
+           strcmp(driver, "net_af_xdp") == 0;
+}
+
+static int check_queues(const struct port *port, const struct rte_eth_dev_info *info, struct fault *fault) {
+    if (port->queues > info->max_rx_queues) {
+        return fail(
+            fault,
+            "%s: has %u Rx queues and not %u; give --queues %u, or the device more (qpairs=, rx_pcap=)",
+            port->name, info->max_rx_queues, port->queues, info->max_rx_queues);
+    }
+    if (has_fixed_queues(info->driver_name) && port->queues < info->max_rx_queues) {
+        return fail(fault, "%s: frames of %u of its %u Rx queues would be lost; give --queues %u", port->name,
+                    info->max_rx_queues - port->queues, info->max_rx_queues, info->max_rx_queues);
+    }
+    return 0;
+}
+
+/* net_af_packet cuts what is longer than its ring's frames, and then tells the cut length for the whole one.
+ */
+static int check_frame_size(const struct port *port, const struct options *options, struct fault *fault) {
+    struct ifreq request;
+    if (strcmp(port->driver, "net_af_packet") != 0 || !*port->interface || options->vdevs == 0) {
+        return 0;
+    }
+    memset(&request, 0, sizeof request);
+    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", port->interface);
+    const int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const bool known = any >= 0 && ioctl(any, SIOCGIFMTU, &request) == 0;
+    if (any >= 0) {
+        close(any);
+    }
+    const char *given = strstr(options->vdev[0], "framesz=");
+    const long room = (given ? strtol(given + strlen("framesz="), NULL, 10) : PACKET_FRAME) - PACKET_HEAD;
+    if (known && request.ifr_mtu + RTE_ETHER_HDR_LEN > room) {
+        return fail(fault,
+                    "%s: frames of up to %d bytes (the MTU of %s) would be cut to %ld; add "
+                    "framesz=16384,blocksz=65536",
+                    port->name, request.ifr_mtu + RTE_ETHER_HDR_LEN, port->interface, room);
+    }
+    return 0;
+}
+
+static int configure(struct port *port, const struct options *options, struct rte_eth_dev_info *info,
+                     struct fault *fault) {
+    struct rte_eth_conf wanted;
+    memset(&wanted, 0, sizeof wanted);
+    const uint64_t hashed =
+        info->flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP);
+    if (port->queues > 1 && hashed) {
+        wanted.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+        wanted.rx_adv_conf.rss_conf.rss_hf = hashed;
+        port->rss = true;
+    }
+    wanted.rxmode.offloads = info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
+    if (options->clock != CLOCK_TSC) {
+        wanted.rxmode.offloads |= info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;
+    }
+    if (options->pci) { /* a vdev's interface keeps the MTU that it has */
+        const uint32_t mtu = options->max_frame - ETHERNET_EXTRA;
+        wanted.rxmode.mtu = mtu < info->max_mtu ? mtu : info->max_mtu;
+    }
+    int status = rte_eth_dev_configure(port->id, (uint16_t)port->queues, 0, &wanted);
+    if (status != 0) { /* some drivers want a Tx queue for each Rx queue */
+        status = rte_eth_dev_configure(port->id, (uint16_t)port->queues, (uint16_t)port->queues, &wanted);
+    }
+    if (status != 0) {
+        return fail(fault, "%s: %u Rx queues: %s; give fewer --queues", port->name, port->queues,
+                    rte_strerror(-status));
+    }
+    uint16_t receive = (uint16_t)options->depth, transmit = 64;
+    rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &receive, &transmit);
+    port->depth = receive;
+    return 0;
+}
+
+static int set_up_queues(const struct port *port, const struct options *options, struct fault *fault) {
+    const int socket = rte_eth_dev_socket_id(port->id);
+    for (unsigned queue = 0; queue < port->queues; ++queue) {
+        char name[32];
+        snprintf(name, sizeof name, "frames%u", queue);
+        struct rte_mempool *pool = rte_pktmbuf_pool_create(
+            name, mbufs_of(options), CACHE, 0, (uint16_t)(options->max_frame + RTE_PKTMBUF_HEADROOM), socket);
+        if (!pool) {
+            return fail(fault,
+                        "%s: memory of queue %u: %s; raise --memory-mb or lower --depth and --max-frame",
+                        port->name, queue, rte_strerror(rte_errno));
+        }
+        const int status = rte_eth_rx_queue_setup(port->id, (uint16_t)queue, (uint16_t)port->depth,
+                                                  (unsigned)socket, NULL, pool);
+        if (status != 0) {
+            return fail(fault, "%s: Rx queue %u: %s; see the lines above, or change --max-frame", port->name,
+                        queue, rte_strerror(-status));
+        }
+    }
+    return 0;
+}
+
+int port_open(struct port *port, const struct options *options, struct fault *fault) {
+    struct rte_eth_dev_info info;
+    port->queues = options->queues;
+    if (find(port, options, fault) != 0) {
+        return -1;
+    }
+    const int status = rte_eth_dev_info_get(port->id, &info);
+    if (status != 0) {
+        return fail(fault, "%s: does not describe itself: %s; it cannot be used", port->name,
+                    rte_strerror(-status));
+    }
+    snprintf(port->driver, sizeof port->driver, "%s", info.driver_name);
+    if (info.if_index > 0 && !if_indextoname(info.if_index, port->interface)) {
+        port->interface[0] = 0;
+    }
+    if (check_queues(port, &info, fault) != 0 || check_frame_size(port, options, fault) != 0 ||
+        configure(port, options, &info, fault) != 0 || set_up_queues(port, options, fault) != 0) {
+        return -1;
+    }
+    const bool offered = info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;
+    const bool from_file = strcmp(port->driver, "net_pcap") == 0;
+    if (options->clock != CLOCK_TSC && (offered || from_file)) {
+        port->source = from_file ? STAMP_DEVICE : STAMP_NIC;
+    } else if (options->clock == CLOCK_HARDWARE) {
+        return fail(fault, "%s: %s gives no time stamps; use --clock auto", port->name, port->driver);
+    }
+    return 0;
+}
+
+#define RATE_NS \
+    100000000 /* at least that long for a first rate: to 1 ppm, where the readings are within 100 ns */
+
+/* The system clock at a value of the TSC: of some tries the one that took the fewest ticks. */
+static void both_clocks(uint64_t *tsc, int64_t *ns) {
+    uint64_t shortest = UINT64_MAX;
+    for (int i = 0; i < 5; ++i) {
+        struct timespec now;
+        const uint64_t before = rte_rdtsc_precise();
+        clock_gettime(CLOCK_REALTIME, &now);
+        const uint64_t after = rte_rdtsc_precise();
+        if (after - before < shortest) {
+            shortest = after - before;
+            *tsc = before + (after - before) / 2;
+            *ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+        }
+    }
+}
+
+/* The counter's rate is measured: rte_get_tsc_hz is rounded to 10 MHz. */
+static int begin_clocks(struct port *port, struct fault *fault) {
+    uint64_t tsc[2] = {0}, nic[2] = {0};
+    int64_t ns[2] = {0};
+    const struct timespec pause = {0, RATE_NS};
+    bool nic_read = port->source == STAMP_NIC && rte_eth_read_clock(port->id, &nic[0]) == 0;
+    both_clocks(&tsc[0], &ns[0]);
+    nanosleep(&pause, NULL);
+    nic_read = nic_read && rte_eth_read_clock(port->id, &nic[1]) == 0 && nic[1] > nic[0];
+    both_clocks(&tsc[1], &ns[1]);
+    if (ns[1] <= ns[0]) {
+        return fail(fault, "the system clock was set back just now; try again");
+    }
+    port->tsc_hz = (double)(tsc[1] - tsc[0]) * 1e9 / (double)(ns[1] - ns[0]);
+    clock_begin(&port->tsc, port->tsc_hz, tsc[1], ns[1]);
+    if (port->source == STAMP_TSC) {
+        return 0;
+    }
+    if (nic_read) {
+        port->nic_hz = (double)(nic[1] - nic[0]) * 1e9 / (double)(ns[1] - ns[0]);
+        clock_begin(&port->nic, port->nic_hz, nic[1], ns[1]);
+    }
+    port->stamp_offset = rte_mbuf_dynfield_lookup(RTE_MBUF_DYNFIELD_TIMESTAMP_NAME, NULL);
+    const int flag = rte_mbuf_dynflag_lookup(RTE_MBUF_DYNFLAG_RX_TIMESTAMP_NAME, NULL);
+    if (port->stamp_offset < 0 || flag < 0) {
+        return fail(fault, "%s: offers time stamps and has no field for them; use --clock tsc", port->name);
+    }
+    port->stamp_flag = 1ULL << flag;
+    if (port->source == STAMP_NIC && !nic_read) {
+        return fail(fault, "%s: its clock cannot be read; use --clock tsc", port->name);
+    }
+    return 0;
+}
+
+int port_start(struct port *port, struct fault *fault) {
+    const bool clocks_first = port->source != STAMP_NIC; /* a NIC's runs once it is started */
+    if (clocks_first && begin_clocks(port, fault) != 0) {
+        return -1;
+    }
+    const int status = rte_eth_dev_start(port->id);
+    if (status != 0) {
+        return fail(fault, "%s: does not start: %s; see the lines above", port->name, rte_strerror(-status));
+    }
+    port->started = true;
+    rte_eth_promiscuous_enable(port->id); /* a driver that cannot takes every frame already */
+    return clocks_first ? 0 : begin_clocks(port, fault);
+}
+
+void port_flush(struct port *port) {
+    struct rte_mbuf *mbuf[64];
+    for (unsigned queue = 0; *port->interface && queue < port->queues; ++queue) {
+        uint64_t taken = 0;
+        uint16_t got = 0;
+        while (taken < FLUSH_MAX &&
+               (got = rte_eth_rx_burst(port->id, (uint16_t)queue, mbuf, RTE_DIM(mbuf))) > 0) {
+            rte_pktmbuf_free_bulk(mbuf, got);
+            taken += got;
+        }
+        port->flushed += taken;
+    }
+}
+
+void port_discipline(struct port *port) {
+    uint64_t counter = 0;
+    int64_t ns = 0;
+    both_clocks(&counter, &ns);
+    clock_discipline(&port->tsc, counter, ns);
+    if (port->source == STAMP_NIC && rte_eth_read_clock(port->id, &counter) == 0) {
+        clock_discipline(&port->nic, counter, (int64_t)port_now(port));
+    }
+}
+
+void port_close(struct port *port) {
+    if (port->started) {
+        rte_eth_dev_stop(port->id);
+    }
+    rte_eth_dev_close(port->id);
+}

@@ -1,0 +1,341 @@
+/* O_DIRECT through io_uring, from this queue's own ring of aligned buffers.
+ *
+ * One write is on its way at a time, of all buffers that are full by then: a file grows in order and without
+ * gaps, so that what is on the disk is whole up to its end whenever the process is killed, and the slower the
+ * disk, the larger the writes. A buffer that is not full goes after flush_ns, as far as it fills whole blocks
+ * of FILE_ALIGN. */
+#include <assert.h>
+#include <errno.h>
+#include <liburing.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "writer/store.h"
+#include "writer/uring.h"
+
+#define BATCH 16 /* buffers in one write */
+
+struct buffer {
+    uint8_t *bytes;
+    size_t used;
+    struct file *file;
+    struct mark first, last; /* of records that end in it; offset 0: none does */
+    bool full;               /* nothing more comes into it */
+    bool completes;          /* its file ends in it */
+};
+
+struct store {
+    struct store_settings settings;
+    struct io_uring ring;
+    uint8_t *memory;
+    struct buffer *buffer;
+    unsigned oldest, used; /* buffers from the oldest on, cyclic; the last of these is being filled */
+    unsigned sent;         /* of these, on their way */
+    size_t sent_bytes, sent_done;
+    struct iovec piece[BATCH];
+    uint64_t sent_ns;
+    bool failed;
+};
+
+static struct buffer *nth(struct store *store, unsigned n) {
+    return &store->buffer[(store->oldest + n) % store->settings.buffers];
+}
+
+static size_t aligned(size_t size) { return size & ~(size_t)(FILE_ALIGN - 1); }
+
+static struct store *direct_open(const struct store_settings *settings, struct fault *fault) {
+    struct store *store = calloc(1, sizeof *store);
+    struct buffer *buffers = calloc(settings->buffers, sizeof *buffers);
+    const size_t size = settings->buffers * settings->buffer_bytes;
+    if (!store || !buffers || posix_memalign((void **)&store->memory, FILE_ALIGN, size) != 0) {
+        free(store);
+        free(buffers);
+        fail(fault, "no memory for %u buffers of %zu bytes; use fewer or smaller ones", settings->buffers,
+             settings->buffer_bytes);
+        return NULL;
+    }
+    madvise(store->memory, size, MADV_HUGEPAGE); /* fewer pages to pin; an old kernel does without */
+    memset(store->memory, 0, size);              /* no page fault while frames arrive */
+    store->settings = *settings;
+    store->buffer = buffers;
+    for (unsigned i = 0; i < settings->buffers; ++i) {
+        buffers[i].bytes = store->memory + i * settings->buffer_bytes;
+    }
+    const int error = uring_open(&store->ring);
+    if (error) {
+        fail(fault, "io_uring: %s; allow it (sysctl kernel.io_uring_disabled) or use --writer buffered",
+             strerror(error));
+        free(store->memory);
+        free(buffers);
+        free(store);
+        return NULL;
+    }
+    return store;
+}
+
+static void release(struct store *store, unsigned count) {
+    for (unsigned i = 0; i < count; ++i) {
+        struct buffer *buffer = nth(store, i);
+        *buffer = (struct buffer){.bytes = buffer->bytes};
+    }
+    store->oldest = (store->oldest + count) % store->settings.buffers;
+    store->used -= count;
+}
+
+/* No write will follow: every file gets what is on the disk, and the main thread cuts it to whole records. */
+static void give_up(struct store *store, int error) {
+    struct file *file = NULL;
+    store->failed = true;
+    for (unsigned i = 0; i < store->used; ++i) {
+        struct buffer *buffer = nth(store, i);
+        if (buffer->file && buffer->file != file) {
+            file = buffer->file;
+            file->error = error;
+            file->failed = "write";
+            file_hand_over(store->settings.files, file);
+        }
+    }
+    release(store, store->used);
+    store->sent = 0;
+}
+
+static void on_disk(struct buffer *buffer) {
+    struct file *file = buffer->file;
+    file->disk_bytes += aligned(buffer->used);
+    const struct mark mark =
+        buffer->last.offset && buffer->last.offset <= file->disk_bytes ? buffer->last : buffer->first;
+    if (mark.offset && mark.offset <= file->disk_bytes) {
+        file->good = mark;
+        atomic_store_explicit(&file->safe_frames, mark.frames, memory_order_relaxed);
+    }
+}
+
+/* The last bytes of a file go over with it: the main thread writes them without O_DIRECT. */
+static bool hand_over(struct store *store, struct buffer *buffer) {
+    struct file *file = buffer->file;
+    const size_t whole = aligned(buffer->used);
+    file->rest_bytes = (uint32_t)(buffer->used - whole);
+    file->rest = malloc(file->rest_bytes + 1);
+    if (!file->rest) {
+        return false;
+    }
+    memcpy(file->rest, buffer->bytes + whole, file->rest_bytes);
+    file_hand_over(store->settings.files, file);
+    return true;
+}
+
+static void submit(struct store *store) {
+    struct iovec left[BATCH];
+    unsigned count = 0;
+    size_t skip = store->sent_done;
+    for (unsigned i = 0; i < store->sent; ++i) {
+        const struct iovec piece = store->piece[i];
+        const size_t skipped = skip < piece.iov_len ? skip : piece.iov_len;
+        skip -= skipped;
+        if (skipped < piece.iov_len) {
+            left[count++] = (struct iovec){(uint8_t *)piece.iov_base + skipped, piece.iov_len - skipped};
+        }
+    }
+    const struct file *file = nth(store, 0)->file;
+    const int error = uring_write(&store->ring, file->fd, left, count, file->disk_bytes + store->sent_done);
+    if (error) {
+        give_up(store, error);
+    }
+}
+
+/* Sends what is full, if nothing is on its way. */
+static void send_full(struct store *store, uint64_t now_ns) {
+    while (!store->failed && store->sent == 0 && store->used > 0 && nth(store, 0)->full) {
+        struct file *file = nth(store, 0)->file;
+        unsigned count = 0;
+        store->sent_bytes = store->sent_done = 0;
+        while (count < BATCH && count < store->used && nth(store, count)->full &&
+               nth(store, count)->file == file) {
+            const struct buffer *buffer = nth(store, count);
+            store->piece[count++] = (struct iovec){buffer->bytes, aligned(buffer->used)};
+            store->sent_bytes += aligned(buffer->used);
+        }
+        store->sent_ns = now_ns;
+        if (store->sent_bytes > 0) {
+            store->sent = count;
+            submit(store);
+        } else { /* a file that ends within its first FILE_ALIGN bytes of this buffer */
+            if (!hand_over(store, nth(store, 0))) {
+                give_up(store, ENOMEM);
+                return;
+            }
+            release(store, 1);
+        }
+    }
+}
+
+/* Up to a limit on file sizes the kernel cuts a write, and then calls it misaligned. */
+static int reason_of(const struct store *store, const struct file *file, int error) {
+    struct rlimit limit;
+    const bool beyond = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+                        file->disk_bytes + store->sent_bytes > limit.rlim_cur;
+    return error == EINVAL && beyond ? EFBIG : error;
+}
+
+/* What the kernel said of the write: the rest of a short one goes again, and then says why. */
+static void arrived(struct store *store, int result) {
+    if (result == -EINTR || result == -EAGAIN) {
+        submit(store);
+        return;
+    }
+    if (result > 0) {
+        const size_t before = store->sent_done;
+        store->sent_done = aligned(before + (size_t)result);
+        if (store->sent_done > before && store->sent_done < store->sent_bytes) {
+            submit(store);
+            return;
+        }
+        result = -ENOSPC; /* less than FILE_ALIGN: what fits into the last block of a full disk */
+    }
+    size_t done = store->sent_done;
+    unsigned whole = 0;
+    while (whole < store->sent && done >= store->piece[whole].iov_len) {
+        done -= store->piece[whole].iov_len;
+        on_disk(nth(store, whole++));
+    }
+    if (whole < store->sent) {
+        struct file *file = nth(store, whole)->file;
+        const int error = reason_of(store, file, result < 0 ? -result : EIO);
+        file->disk_bytes += done;
+        give_up(store, error);
+        return;
+    }
+    if (nth(store, whole - 1)->completes && !hand_over(store, nth(store, whole - 1))) {
+        give_up(store, ENOMEM);
+        return;
+    }
+    store->sent = 0;
+    release(store, whole);
+}
+
+static void progress(struct store *store, bool wait, uint64_t now_ns) {
+    int result = 0;
+    while (store->sent > 0 && uring_result(&store->ring, wait, &result)) {
+        arrived(store, result);
+        wait = false;
+    }
+    send_full(store, now_ns);
+}
+
+static int direct_room(struct store *store, size_t size) {
+    for (int again = 0; !store->failed; ++again) {
+        size_t room = (store->settings.buffers - store->used) * store->settings.buffer_bytes;
+        if (store->used > 0 && !nth(store, store->used - 1)->full) {
+            room += store->settings.buffer_bytes - nth(store, store->used - 1)->used;
+        }
+        if (room >= size || again) {
+            return room >= size;
+        }
+        progress(store, false, store->sent_ns);
+    }
+    return -1;
+}
+
+static void direct_wait(struct store *store) { progress(store, true, store->sent_ns); }
+
+/* Whoever puts has asked for room; without it the ring would run over itself. */
+static struct buffer *next_buffer(struct store *store, struct file *file) {
+    assert(store->used < store->settings.buffers);
+    struct buffer *buffer = nth(store, store->used++);
+    buffer->file = file;
+    return buffer;
+}
+
+static struct buffer *filling(struct store *store, struct file *file) {
+    struct buffer *last = store->used > 0 ? nth(store, store->used - 1) : NULL;
+    return last && !last->full ? last : next_buffer(store, file);
+}
+
+static void direct_put(struct store *store, struct file *file, const struct iovec *piece, unsigned pieces,
+                       unsigned frames) {
+    struct buffer *buffer = filling(store, file);
+    uint64_t bytes = 0;
+    for (unsigned i = 0; i < pieces; ++i) {
+        const uint8_t *from = piece[i].iov_base;
+        size_t left = piece[i].iov_len;
+        bytes += left;
+        while (left > 0) {
+            if (buffer->full) {
+                buffer = next_buffer(store, file);
+            }
+            const size_t room = store->settings.buffer_bytes - buffer->used;
+            const size_t size = left < room ? left : room;
+            memcpy(buffer->bytes + buffer->used, from, size);
+            buffer->used += size;
+            buffer->full = buffer->used == store->settings.buffer_bytes;
+            from += size;
+            left -= size;
+        }
+    }
+    atomic_store_explicit(&file->put_bytes, file->put_bytes + bytes, memory_order_relaxed);
+    atomic_store_explicit(&file->put_frames, file->put_frames + frames, memory_order_relaxed);
+    buffer->last = (struct mark){file->put_bytes, file->put_frames};
+    if (!buffer->first.offset) {
+        buffer->first = buffer->last;
+    }
+}
+
+/* Whole blocks of a buffer that fills slowly; the bytes after them move to a new one. */
+static void flush(struct store *store) {
+    struct buffer *buffer = nth(store, 0);
+    const size_t whole = aligned(buffer->used);
+    if (whole == 0 || store->used >= store->settings.buffers) {
+        return;
+    }
+    const size_t rest = buffer->used - whole;
+    buffer->full = true;
+    if (rest > 0) {
+        struct buffer *next = next_buffer(store, buffer->file);
+        memcpy(next->bytes, buffer->bytes + whole, rest);
+        next->used = rest;
+        next->last = buffer->last;
+        buffer->used = whole;
+    }
+}
+
+static int direct_burst(struct store *store, uint64_t now_ns) {
+    if (store->sent_ns == 0) {
+        store->sent_ns = now_ns;
+    }
+    progress(store, false, now_ns);
+    if (!store->failed && store->sent == 0 && store->used == 1 &&
+        now_ns - store->sent_ns >= store->settings.flush_ns) {
+        flush(store);
+        store->sent_ns = now_ns;
+        send_full(store, now_ns);
+    }
+    return store->failed ? -1 : 0;
+}
+
+static void direct_complete(struct store *store, struct file *file) {
+    if (store->failed) {
+        return;
+    }
+    struct buffer *last = store->used > 0 ? nth(store, store->used - 1) : NULL;
+    if (!last || last->file != file) {
+        last = next_buffer(store,
+                           file); /* all of it is on the disk, and nothing came after it: the ring is empty */
+    }
+    last->full = last->completes = true;
+    send_full(store, store->sent_ns);
+}
+
+static void direct_close(struct store *store) {
+    while (store->used > 0 && !store->failed) {
+        progress(store, true, store->sent_ns);
+    }
+    io_uring_queue_exit(&store->ring);
+    free(store->memory);
+    free(store->buffer);
+    free(store);
+}
+
+const struct store_kind direct_store = {"direct",   true,         direct_open,     direct_room, direct_wait,
+                                        direct_put, direct_burst, direct_complete, direct_close};

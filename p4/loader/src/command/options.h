@@ -1,0 +1,34 @@
+/* The command line. */
+#ifndef ACAPELLA_P4_OPTIONS_H
+#define ACAPELLA_P4_OPTIONS_H
+
+#include <sys/types.h>
+
+#include "acapella_p4.h"
+#include "common/format.h"
+
+struct options {
+    const char *spec;
+    const char *library;      /* compiled pipeline of the program; NULL: interpret */
+    const char *generated;    /* write the program's C code there and end; NULL: run */
+    const char *in[P4_PORTS]; /* "-": standard input */
+    int descriptor[P4_PORTS]; /* read a capture from there, not from its path; -1: from its path */
+    int end[P4_PORTS]; /* of the descriptor: a byte comes from there if the capture is whole; -1: none */
+    unsigned ins;
+    pid_t parent;    /* end with this process, which started this one; 0: with none */
+    const char *out; /* PATH.pcap or PATH.pcapng; NULL: none */
+    const struct format *format;
+    const char *control[P4_PORTS];
+    unsigned controls;
+    const char *statistics; /* NULL: none */
+    const char *registers;  /* NULL: no dump */
+    const char *frames;     /* NULL: no line for each */
+    const char *interface;  /* NULL: none */
+    bool commands, pace;
+    unsigned burst;
+};
+
+/* 0; 1 where help or version was asked for and printed; -1: see fault. */
+int p4_options_read(struct options *options, int argc, char **argv, struct fault *fault);
+
+#endif

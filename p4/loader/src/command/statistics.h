@@ -1,0 +1,20 @@
+/* What became of every frame, as JSON. */
+#ifndef ACAPELLA_P4_STATISTICS_H
+#define ACAPELLA_P4_STATISTICS_H
+
+#include "command/input.h"
+#include "command/options.h"
+#include "command/sink.h"
+
+struct statistics {
+    const struct options *options;
+    const struct p4 *p4;
+    const struct sink *sink;
+    const struct input *input;
+    const char *stopped_by; /* end, SIGTERM, ... */
+};
+
+/* For p4_write_file: a struct statistics. */
+int p4_statistics_write(FILE *to, const void *statistics);
+
+#endif

@@ -1,0 +1,24 @@
+/* From a .spec to a pipeline of DPDK, by its public configuration functions. */
+#ifndef ACAPELLA_P4_BUILD_H
+#define ACAPELLA_P4_BUILD_H
+
+#include <rte_swx_pipeline.h>
+
+#include "spec/spec.h"
+
+/* Ports of a pipeline; `in` objects are arguments[0 .. in_count), `out` those of out_arguments. */
+struct build_ports {
+    struct rte_swx_port_in_ops *in;
+    struct rte_swx_port_out_ops *out;
+    void **in_arguments, **out_arguments;
+    unsigned in_count, out_count;
+};
+
+/* Bytes that the pipeline will ask EAL for. */
+uint64_t p4_build_memory(const struct spec *spec);
+
+/* NULL: see fault. */
+struct rte_swx_pipeline *p4_build(const struct spec *spec, const struct build_ports *ports,
+                                  struct fault *fault);
+
+#endif

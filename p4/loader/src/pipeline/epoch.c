@@ -1,0 +1,221 @@
+/* The control plane's period: two banks of cells, which are read and cleared in turn.
+ *
+ * At a boundary (in packet time) the program turns to the other bank, each flow that has reported in the
+ * epoch that ended gets one more report of it by a probe, and then the cells that nothing counts into any
+ * more are cleared. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/control.h"
+
+#define PROBES_MOST (1U << 22)
+
+/* A report of format 2 (schemas/report_formats.tsv) names its triggers; else the egress header's flag says
+ * it. */
+enum { PAYLOAD = 70, VERSION = 2, TRIGGER = PAYLOAD + 4, TRIGGER_FIRST = 64 };
+
+static bool is_first(const struct p4_verdict *report) {
+    const uint8_t *egress = report->bytes - WIRE_EGRESS;
+    if (egress[31] & WIRE_FIRST) {
+        return true;
+    }
+    return report->outcome == P4_SENT && report->length > TRIGGER + 1 && report->bytes[PAYLOAD] == VERSION &&
+           report->bytes[TRIGGER + 1] & TRIGGER_FIRST;
+}
+
+static int set(struct p4 *p4, const char *name, uint32_t index, uint64_t value) {
+    return p4_spec_register(&p4->spec, name)
+               ? rte_swx_ctl_pipeline_regarray_write(p4->pipeline, name, index, value)
+               : 0;
+}
+
+/* The first epoch is the one that the register says, so that a program that is started anew need not begin
+ * with numbers that a collector has had. */
+static void begin(struct p4 *p4, uint64_t ts_ns) {
+    struct epochs *epochs = &p4->epochs;
+    uint64_t number = 0;
+    if (p4_spec_register(&p4->spec, "epoch")) {
+        rte_swx_ctl_pipeline_regarray_read(p4->pipeline, "epoch", 0, &number);
+    }
+    epochs->begun = true;
+    epochs->number = number;
+    epochs->next_ns = (ts_ns / epochs->period_ns + 1) * epochs->period_ns;
+    set(p4, "active_bank", 0, number % 2);
+}
+
+/* Cell by cell: the public functions have no other way. It is a control plane's work, so its time is counted
+ * apart.
+ */
+static void clear_bank(struct p4 *p4, uint64_t bank) {
+    const uint64_t begin_ns = p4_cpu_ns();
+    for (unsigned i = 0; i < p4->epochs.clears; ++i) {
+        const struct epoch_clear *clear = &p4->epochs.clear[i];
+        const uint32_t first = (uint32_t)bank * clear->bank;
+        for (uint32_t j = 0; j < clear->bank; ++j) {
+            rte_swx_ctl_pipeline_regarray_write(p4->pipeline, clear->name, first + j, 0);
+        }
+    }
+    p4->counts.control_ns += p4_cpu_ns() - begin_ns;
+}
+
+static int send_probes(struct p4 *p4, uint64_t ts_ns, struct fault *fault) {
+    struct epochs *epochs = &p4->epochs;
+    const unsigned count = epochs->probe_count;
+    struct probe *probes = epochs->probes;
+    /* a probe's own report is no first one of the new epoch */
+    epochs->probes = NULL;
+    epochs->probe_count = epochs->probe_room = 0;
+    int status = 0;
+    for (unsigned i = 0; status == 0 && i < count; ++i) {
+        const struct p4_frame frame = {.ts_ns = ts_ns,
+                                       .wire_bytes = probes[i].wire_bytes,
+                                       .kept_bytes = probes[i].kept_bytes,
+                                       .port = probes[i].port,
+                                       .bytes = probes[i].bytes};
+        status = p4_push(p4, &frame, true, fault);
+    }
+    if (p4_drain(p4, fault) != 0) {
+        status = -1;
+    }
+    free(probes);
+    free(epochs->probes);
+    epochs->probes = NULL;
+    epochs->probe_count = epochs->probe_room = 0;
+    return status;
+}
+
+static int flip(struct p4 *p4, uint64_t ts_ns, struct fault *fault) {
+    struct epochs *epochs = &p4->epochs;
+    const uint64_t frozen = epochs->number % 2;
+    if (p4_drain(p4, fault) != 0) {
+        return -1;
+    }
+    ++epochs->number;
+    ++p4->counts.epochs;
+    set(p4, "active_bank", 0, epochs->number % 2);
+    set(p4, "epoch", 0, epochs->number);
+    if (send_probes(p4, ts_ns, fault) != 0) {
+        return -1;
+    }
+    clear_bank(p4, frozen);
+    return 0;
+}
+
+int p4_epochs_until(struct p4 *p4, uint64_t ts_ns, struct fault *fault) {
+    struct epochs *epochs = &p4->epochs;
+    if (!epochs->period_ns) {
+        return 0;
+    }
+    epochs->last_ns = ts_ns > epochs->last_ns ? ts_ns : epochs->last_ns;
+    if (!epochs->begun) {
+        begin(p4, ts_ns);
+    }
+    if (ts_ns < epochs->next_ns) {
+        return 0;
+    }
+    const uint64_t boundary = epochs->next_ns;
+    /* epochs without a frame have nothing to report: one flip for all of them */
+    epochs->next_ns += ((ts_ns - boundary) / epochs->period_ns + 1) * epochs->period_ns;
+    return flip(p4, boundary, fault);
+}
+
+int p4_epochs_end(struct p4 *p4, struct fault *fault) {
+    const struct epochs *epochs = &p4->epochs;
+    return epochs->period_ns && epochs->begun ? flip(p4, epochs->last_ns, fault) : p4_drain(p4, fault);
+}
+
+void p4_epochs_note(struct p4 *p4, const struct slot *slot, const struct p4_verdict *report) {
+    struct epochs *epochs = &p4->epochs;
+    if (!epochs->period_ns || slot->probe || !is_first(report)) {
+        return;
+    }
+    if (epochs->probe_count == epochs->probe_room) {
+        const unsigned room = epochs->probe_room ? epochs->probe_room * 2 : 256;
+        struct probe *wider = room <= PROBES_MOST ? realloc(epochs->probes, room * sizeof *wider) : NULL;
+        if (!wider) {
+            p4->failed = true;
+            return;
+        }
+        epochs->probes = wider;
+        epochs->probe_room = room;
+    }
+    struct probe *probe = &epochs->probes[epochs->probe_count++];
+    const uint32_t kept =
+        slot->frame.kept_bytes < sizeof probe->bytes ? slot->frame.kept_bytes : sizeof probe->bytes;
+    *probe = (struct probe){slot->frame.port, slot->frame.wire_bytes, kept, {0}};
+    memcpy(probe->bytes, slot->frame.bytes, kept);
+}
+
+/* A number of ns, or one with ns, us, ms or s; 0: it is none. */
+static uint64_t duration_ns(const char *word) {
+    static const struct {
+        const char *name;
+        uint64_t ns;
+    } units[] = {{"", 1}, {"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}};
+    char *end = NULL;
+    errno = 0;
+    const unsigned long long value = *word >= '0' && *word <= '9' ? strtoull(word, &end, 10) : 0;
+    for (unsigned i = 0; end && !errno && i < sizeof units / sizeof *units; ++i) {
+        if (strcmp(end, units[i].name) == 0 && value <= INT64_MAX / units[i].ns) {
+            return value * units[i].ns;
+        }
+    }
+    return 0;
+}
+
+static int add_clear(struct p4 *p4, const char *name, const char *bank, struct fault *fault) {
+    struct epochs *epochs = &p4->epochs;
+    const struct spec_array *found = p4_spec_register(&p4->spec, name);
+    char *end = NULL;
+    const unsigned long size = *bank >= '0' && *bank <= '9' ? strtoul(bank, &end, 0) : 0;
+    if (!found) {
+        return fail(fault,
+                    "%.64s: the program has no such register; the regarray lines of the .spec name them",
+                    name);
+    }
+    if (!end || *end || size == 0 || size > found->size / 2) {
+        return fail(fault, "%.64s: a bank of %.32s cells: %s has %u, two banks of at most %u", name, bank,
+                    name, found->size, found->size / 2);
+    }
+    struct epoch_clear *wider = realloc(epochs->clear, (epochs->clears + 1) * sizeof *wider);
+    if (!wider) {
+        return fail(fault, "out of memory");
+    }
+    epochs->clear = wider;
+    wider[epochs->clears].bank = (uint32_t)size;
+    snprintf(wider[epochs->clears++].name, SPEC_NAME, "%s", name);
+    return 0;
+}
+
+/* Whether the program would learn of an epoch's end. */
+static bool has_epochs(const struct p4 *p4) {
+    return p4_spec_register(&p4->spec, "active_bank") || p4_spec_register(&p4->spec, "epoch");
+}
+
+int p4_control_epoch(struct p4 *p4, char *const word[], unsigned words, struct fault *fault) {
+    if (!has_epochs(p4)) {
+        return fail(fault,
+                    "%s: the program has no epochs (register active_bank or epoch); leave it out, or run "
+                    "flowstats",
+                    word[0]);
+    }
+    if (strcmp(word[0], "epoch-clear") == 0) {
+        return words == 3 ? add_clear(p4, word[1], word[2], fault)
+                          : fail(fault, "epoch-clear: needs REGISTER CELLS");
+    }
+    const uint64_t period_ns = words == 2 ? duration_ns(word[1]) : 0;
+    if (!period_ns) {
+        return fail(fault, "epoch: needs a duration, as in 10s or 500ms");
+    }
+    if (p4->epochs.begun) { /* the boundaries that follow are of the new period */
+        p4->epochs.next_ns = p4->epochs.last_ns + period_ns;
+    }
+    p4->epochs.period_ns = period_ns;
+    return 0;
+}
+
+void p4_epochs_free(struct p4 *p4) {
+    free(p4->epochs.clear);
+    free(p4->epochs.probes);
+}

@@ -1,0 +1,189 @@
+#include "pipeline/generate.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <rte_swx_pipeline.h>
+#include <rte_version.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "spec/guard.h"
+#include "spec/verify.h"
+
+#define HEADERS_MOST 65000 /* with p4_load's margins: an mbuf keeps the offset of its frame in 16 bits */
+
+/* The guarded instructions of a block, and where those of each line begin. */
+struct place {
+    const struct guarded *guarded;
+    unsigned at;
+};
+
+struct rewrite {
+    const struct spec *spec;
+    struct guarded *guarded;    /* of each action, then of the apply block */
+    struct place *places;       /* by line; guarded NULL: the line is no instruction */
+    unsigned blocks, last_line; /* of an instruction */
+    unsigned scratch_line;      /* of the metadata, while they still lack the field of p4_guard_prepare */
+};
+
+static const struct spec_block *block_of(const struct spec *spec, unsigned i) {
+    return i < spec->action_count ? &spec->actions[i].body : &spec->apply;
+}
+
+static unsigned last_line(const struct spec *spec) {
+    unsigned last = 0;
+    for (unsigned i = 0; i <= spec->action_count; ++i) {
+        const struct spec_block *block = block_of(spec, i);
+        for (unsigned j = 0; j < block->count; ++j) {
+            last = block->instructions[j].line > last ? block->instructions[j].line : last;
+        }
+    }
+    return last;
+}
+
+static int rewrite_make(struct rewrite *rewrite, const struct spec *spec, struct fault *fault) {
+    rewrite->guarded = calloc(spec->action_count + 1, sizeof *rewrite->guarded);
+    rewrite->last_line = last_line(spec);
+    rewrite->places = calloc(rewrite->last_line + 1, sizeof *rewrite->places);
+    if (!rewrite->guarded || !rewrite->places) {
+        return fail(fault, "%s: out of memory", spec->path);
+    }
+    for (; rewrite->blocks <= spec->action_count; ++rewrite->blocks) {
+        struct guarded *guarded = &rewrite->guarded[rewrite->blocks];
+        if (p4_guard(guarded, spec, block_of(spec, rewrite->blocks), fault) != 0) {
+            return -1;
+        }
+        for (unsigned i = guarded->count; i-- > 0;) {
+            rewrite->places[guarded->line[i]] = (struct place){guarded, i};
+        }
+    }
+    return 0;
+}
+
+static void rewrite_free(struct rewrite *rewrite) {
+    for (unsigned i = 0; i < rewrite->blocks; ++i) {
+        p4_guarded_free(&rewrite->guarded[i]);
+    }
+    free(rewrite->guarded);
+    free(rewrite->places);
+}
+
+/* DPDK copies names into the C code as they are: only characters that cannot end a name or a string there. */
+static int check_text(const struct spec *spec, unsigned line, const char *text, struct fault *fault) {
+    for (const char *at = text; *at; ++at) {
+        const bool brace = (*at == '{' || *at == '}') && (at == text || isspace((unsigned char)at[-1])) &&
+                           (!at[1] || isspace((unsigned char)at[1]));
+        if (!isalnum((unsigned char)*at) && !isspace((unsigned char)*at) && !strchr("_.<>@:", *at) &&
+            !brace) {
+            return p4_spec_fail(spec, line, fault, "character 0x%02x: not compiled; use the interpreter",
+                                (unsigned char)*at);
+        }
+    }
+    return 0;
+}
+
+static void cut_comment(char *text) {
+    for (char *at = text; *at; ++at) {
+        if (*at == '#' || *at == ';' || (*at == '/' && at[1] == '/')) {
+            *at = '\0';
+            return;
+        }
+    }
+}
+
+static int write_line(struct rewrite *rewrite, unsigned line, char *text, FILE *to, struct fault *fault) {
+    const struct spec *spec = rewrite->spec;
+    const struct place *place = line <= rewrite->last_line ? &rewrite->places[line] : NULL;
+    if (place && place->guarded) {
+        const struct guarded *guarded = place->guarded;
+        for (unsigned i = place->at; i < guarded->count && guarded->line[i] == line; ++i) {
+            if (check_text(spec, line, guarded->texts[i], fault) != 0) {
+                return -1;
+            }
+            fprintf(to, "%s\n", guarded->texts[i]);
+        }
+        return 0;
+    }
+    cut_comment(text);
+    if (check_text(spec, line, text, fault) != 0) {
+        return -1;
+    }
+    const struct spec_field *last = &spec->metadata->fields[spec->metadata->count - 1];
+    if (rewrite->scratch_line && line > rewrite->scratch_line && strchr(text, '}')) {
+        fprintf(to, "bit<%u> %s\n", last->bits, last->name);
+        rewrite->scratch_line = 0;
+    }
+    fprintf(to, "%s\n", text);
+    return 0;
+}
+
+/* The program with its guards. `added`: p4_guard_prepare added a last field to the metadata. */
+static int write_guarded(const struct spec *spec, bool added, FILE *to, struct fault *fault) {
+    struct rewrite rewrite = {.spec = spec, .scratch_line = added ? spec->metadata->line : 0};
+    FILE *from = fopen(spec->path, "r");
+    char *text = NULL;
+    size_t room = 0;
+    int status =
+        from ? rewrite_make(&rewrite, spec, fault) : fail(fault, "%s: %s", spec->path, strerror(errno));
+    for (unsigned line = 1; status == 0 && getline(&text, &room, from) >= 0; ++line) {
+        status = write_line(&rewrite, line, text, to, fault);
+    }
+    free(text);
+    rewrite_free(&rewrite);
+    if (from) {
+        fclose(from);
+    }
+    return status;
+}
+
+/* A mirrored frame is copied into an mbuf of a mempool, which the loader's frames do not have. */
+static int check_mirror(const struct spec *spec, struct fault *fault) {
+    for (unsigned i = 0; i <= spec->action_count; ++i) {
+        const struct spec_block *block = block_of(spec, i);
+        for (unsigned j = 0; j < block->count; ++j) {
+            if (strcmp(block->instructions[j].word[0], "mirror") == 0) {
+                return p4_spec_fail(spec, block->instructions[j].line, fault,
+                                    "mirror: not compiled; use the interpreter");
+            }
+        }
+    }
+    return 0;
+}
+
+static int generate(const struct spec *spec, bool added, FILE *to, struct fault *fault) {
+    FILE *guarded = tmpfile();
+    if (!guarded) {
+        return fail(fault, "%s: no temporary file: %s", spec->path, strerror(errno));
+    }
+    int status = write_guarded(spec, added, guarded, fault);
+    uint32_t line = 0;
+    const char *reason = NULL;
+    if (status == 0) {
+        rewind(guarded);
+        fprintf(to, "/* %s */\n", rte_version());
+        if (rte_swx_pipeline_codegen(guarded, to, &line, &reason) != 0) {
+            status = fail(fault, "%s: DPDK's code generator: %s (line %u)", spec->path,
+                          reason ? reason : "failed", line);
+        }
+    }
+    fclose(guarded);
+    return status;
+}
+
+int p4_generate(const char *path, FILE *to, struct fault *fault) {
+    struct spec spec;
+    struct verify_facts facts;
+    int status = -1;
+    if (p4_spec_read(&spec, path, fault) == 0 && p4_verify(&spec, &facts, fault) == 0 &&
+        check_mirror(&spec, fault) == 0) {
+        const unsigned fields = spec.metadata->count;
+        if ((uint64_t)facts.reach + facts.emitted > HEADERS_MOST) {
+            fail(fault, "%s: headers of %u bytes read and %u bytes sent: not compiled; use the interpreter",
+                 path, facts.reach, facts.emitted);
+        } else if (p4_guard_prepare(&spec, fault) == 0) {
+            status = generate(&spec, spec.metadata->count > fields, to, fault);
+        }
+    }
+    p4_spec_free(&spec);
+    return status;
+}

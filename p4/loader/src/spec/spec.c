@@ -1,0 +1,325 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "spec/reader.h"
+
+#define FILE_MAX (16U << 20)
+
+/* bit<N> or varbit<N>. */
+static int field_type(struct reader *reader, const char *word, uint32_t *bits, bool *variable) {
+    char digits[SPEC_NAME];
+    uint64_t value = 0;
+    *variable = strncmp(word, "varbit<", 7) == 0;
+    const size_t head = *variable ? 7 : 4, size = strlen(word);
+    if ((!*variable && strncmp(word, "bit<", 4) != 0) || size < head + 2 || word[size - 1] != '>') {
+        return REFUSE(reader, "%s: no type of a field; it is bit<N> or varbit<N>", word);
+    }
+    memcpy(digits, word + head, size - head - 1);
+    digits[size - head - 1] = '\0';
+    if (p4_reader_number(reader, digits, 65536, &value) != 0) {
+        return -1;
+    }
+    if (value == 0 || value % 8) {
+        return REFUSE(reader, "%s: not a multiple of 8 bits, which is all that DPDK takes", word);
+    }
+    *bits = (uint32_t)value;
+    return 0;
+}
+
+static int read_struct(struct reader *reader) {
+    struct spec *spec = reader->spec;
+    if (!LINE_IS(reader, "struct", NULL, "{")) {
+        return p4_reader_malformed(reader, "struct NAME {");
+    }
+    if (p4_spec_struct(spec, reader->word[1])) {
+        return REFUSE(reader, "struct %s: there is one of this name already", reader->word[1]);
+    }
+    if (!MORE(reader, spec->structs, spec->struct_count)) {
+        return p4_reader_memory(reader);
+    }
+    struct spec_struct *made = &spec->structs[spec->struct_count];
+    *made = (struct spec_struct){.name = reader->word[1], .line = reader->line};
+    int more;
+    while ((more = p4_reader_next_in(reader, made->name, made->line)) > 0) {
+        bool variable = false;
+        uint32_t bits = 0;
+        if (reader->words != 2) {
+            return p4_reader_malformed(reader, "bit<N> NAME");
+        }
+        if (made->variable) {
+            return REFUSE(reader, "%s: follows a varbit, which has to be the last field", reader->word[1]);
+        }
+        if (field_type(reader, reader->word[0], &bits, &variable) != 0) {
+            return -1;
+        }
+        if (!MORE(reader, made->fields, made->count)) {
+            return p4_reader_memory(reader);
+        }
+        made->fields[made->count++] = (struct spec_field){reader->word[1], bits};
+        made->variable = variable;
+        made->bits += bits;
+    }
+    ++spec->struct_count;
+    return more;
+}
+
+static int read_header(struct reader *reader) {
+    struct spec *spec = reader->spec;
+    if (!LINE_IS(reader, "header", NULL, "instanceof", NULL)) {
+        return p4_reader_malformed(reader, "header NAME instanceof STRUCT");
+    }
+    const struct spec_struct *type = p4_spec_struct(spec, reader->word[3]);
+    if (!type) {
+        return REFUSE(reader, "%s: there is no such struct above", reader->word[3]);
+    }
+    if (!MORE(reader, spec->headers, spec->header_count)) {
+        return p4_reader_memory(reader);
+    }
+    spec->headers[spec->header_count++] = (struct spec_header){reader->word[1], reader->line, type};
+    return 0;
+}
+
+static int read_metadata(struct reader *reader) {
+    if (!LINE_IS(reader, "metadata", "instanceof", NULL)) {
+        return p4_reader_malformed(reader, "metadata instanceof STRUCT");
+    }
+    if (reader->spec->metadata) {
+        return REFUSE(reader, "metadata: said already in line %u", reader->spec->metadata_line);
+    }
+    reader->spec->metadata = p4_spec_struct(reader->spec, reader->word[2]);
+    reader->spec->metadata_line = reader->line;
+    return reader->spec->metadata ? 0 : REFUSE(reader, "%s: there is no such struct above", reader->word[2]);
+}
+
+/* LABEL : WORD ..., up to the block's }. */
+static int read_block(struct reader *reader, struct spec_block *block, const char *name) {
+    const unsigned opened = reader->line;
+    int more;
+    while ((more = p4_reader_next_in(reader, name, opened)) > 0) {
+        const bool labeled = reader->words > 1 && is(reader->word[1], ":");
+        const unsigned first = labeled ? 2 : 0, words = reader->words - first;
+        size_t length = reader->words;
+        for (unsigned i = 0; i < reader->words; ++i) {
+            length += strlen(reader->word[i]);
+        }
+        if (words == 0) {
+            return REFUSE(reader, "%s: a label without an instruction", reader->word[0]);
+        }
+        if (reader->words > SPEC_WORDS || length > SPEC_INSTRUCTION) {
+            return REFUSE(reader,
+                          "an instruction of %u words and %zu characters; DPDK takes %d and %d; give it less "
+                          "at once in the .p4",
+                          reader->words, length - 1, SPEC_WORDS, SPEC_INSTRUCTION - 1);
+        }
+        if (!MORE(reader, block->instructions, block->count)) {
+            return p4_reader_memory(reader);
+        }
+        struct spec_instruction *made = &block->instructions[block->count++];
+        *made = (struct spec_instruction){.line = reader->line, .words = words};
+        made->label = labeled ? reader->word[0] : NULL;
+        for (unsigned i = 0; i < words; ++i) {
+            made->word[i] = reader->word[first + i];
+        }
+    }
+    if (more == 0 && block->count == 0) {
+        return p4_spec_fail(reader->spec, opened, reader->fault, "%s: a block without instructions", name);
+    }
+    return more;
+}
+
+static int read_action(struct reader *reader) {
+    struct spec *spec = reader->spec;
+    const bool plain = LINE_IS(reader, "action", NULL, "args", "none", "{");
+    if (!plain && !LINE_IS(reader, "action", NULL, "args", "instanceof", NULL, "{")) {
+        return p4_reader_malformed(reader,
+                                   "action NAME args none {, or: action NAME args instanceof STRUCT {");
+    }
+    if (p4_spec_action(spec, reader->word[1])) {
+        return REFUSE(reader, "action %s: there is one of this name already", reader->word[1]);
+    }
+    if (!MORE(reader, spec->actions, spec->action_count)) {
+        return p4_reader_memory(reader);
+    }
+    struct spec_action *made = &spec->actions[spec->action_count];
+    *made = (struct spec_action){.name = reader->word[1], .line = reader->line};
+    if (!plain && !(made->arguments = p4_spec_struct(spec, reader->word[4]))) {
+        return REFUSE(reader, "%s: there is no such struct above", reader->word[4]);
+    }
+    if (read_block(reader, &made->body, made->name) != 0) {
+        return -1;
+    }
+    ++spec->action_count;
+    return 0;
+}
+
+static int read_array(struct reader *reader, struct spec_array **arrays, unsigned *count, bool meter) {
+    if (meter ? !LINE_IS(reader, "metarray", NULL, "size", NULL)
+              : !LINE_IS(reader, "regarray", NULL, "size", NULL, "initval", NULL)) {
+        return p4_reader_malformed(reader, meter ? "metarray NAME size N" : "regarray NAME size N initval N");
+    }
+    struct spec_array made = {.name = reader->word[1], .line = reader->line};
+    if (p4_reader_number32(reader, reader->word[3], &made.size) != 0 ||
+        (!meter && p4_reader_number(reader, reader->word[5], UINT64_MAX, &made.initial) != 0)) {
+        return -1;
+    }
+    if (made.size == 0 || made.size > 1U << 31) {
+        return REFUSE(reader, "%s: its size has to be from 1 to 2^31", made.name);
+    }
+    if (!MORE(reader, *arrays, *count)) {
+        return p4_reader_memory(reader);
+    }
+    (*arrays)[(*count)++] = made;
+    return 0;
+}
+
+static int read_apply(struct reader *reader) {
+    struct spec *spec = reader->spec;
+    if (!LINE_IS(reader, "apply", "{")) {
+        return p4_reader_malformed(reader, "apply {");
+    }
+    if (spec->apply.count) {
+        return REFUSE(reader, "apply: there is one already in line %u", spec->apply_line);
+    }
+    spec->apply_line = reader->line;
+    return read_block(reader, &spec->apply, "apply");
+}
+
+static int read_mirroring(struct reader *reader) {
+    uint32_t slots = 0, sessions = 0;
+    if (!LINE_IS(reader, "mirroring", "slots", NULL, "sessions", NULL)) {
+        return p4_reader_malformed(reader, "mirroring slots N sessions N");
+    }
+    if (p4_reader_number32(reader, reader->word[2], &slots) != 0 ||
+        p4_reader_number32(reader, reader->word[4], &sessions) != 0) {
+        return -1;
+    }
+    if (slots == 0 || slots > 64 || sessions == 0 || sessions > 65536) {
+        return REFUSE(reader, "mirroring: from 1 to 64 slots, from 1 to 65536 sessions");
+    }
+    reader->spec->mirror_slots = slots;
+    reader->spec->mirror_sessions = sessions;
+    return 0;
+}
+
+static int read_statement(struct reader *reader) {
+    struct spec *spec = reader->spec;
+    const char *word = reader->word[0];
+    if (is(word, "struct")) {
+        return read_struct(reader);
+    } else if (is(word, "header")) {
+        return read_header(reader);
+    } else if (is(word, "metadata")) {
+        return read_metadata(reader);
+    } else if (is(word, "action")) {
+        return read_action(reader);
+    } else if (is(word, "table") || is(word, "learner")) {
+        return p4_spec_read_table(reader, is(word, "learner"));
+    } else if (is(word, "selector")) {
+        return p4_spec_read_selector(reader);
+    } else if (is(word, "regarray")) {
+        return read_array(reader, &spec->registers, &spec->register_count, false);
+    } else if (is(word, "metarray")) {
+        return read_array(reader, &spec->meters, &spec->meter_count, true);
+    } else if (is(word, "mirroring")) {
+        return read_mirroring(reader);
+    } else if (is(word, "apply")) {
+        return read_apply(reader);
+    } else if (is(word, "extobj")) {
+        return REFUSE(reader, "extobj: this loader has no extern objects; use registers, meters and hashes");
+    } else if (is(word, "rss")) {
+        return REFUSE(reader, "rss: DPDK 22.11 has none; use a hash");
+    }
+    return REFUSE(reader, "%s: no statement that this loader knows; compile with p4c-dpdk --arch pna", word);
+}
+
+/* The whole file, ended by a zero, owned by the arena. */
+static char *read_file(struct spec *spec, struct fault *fault) {
+    FILE *file = fopen(spec->path, "re");
+    if (!file) {
+        fail(fault, "%s: %s%s", spec->path, strerror(errno), advice_to_read(errno));
+        return NULL;
+    }
+    char *text = NULL;
+    size_t size = 0, room = 0;
+    for (size_t got = 1; got > 0 && size <= FILE_MAX; size += got) {
+        if (size == room) {
+            const size_t wider = room ? room * 2 : 65536;
+            char *next = p4_arena(&spec->arena, wider + 1);
+            if (next && size) {
+                memcpy(next, text, size);
+            }
+            text = next;
+            room = wider;
+        }
+        got = text ? fread(text + size, 1, room - size, file) : 0;
+    }
+    const bool failed = ferror(file);
+    const int error = errno;
+    fclose(file);
+    if (!text) {
+        fail(fault, "%s: out of memory", spec->path);
+    } else if (failed) {
+        fail(fault, "%s: %s%s", spec->path, strerror(error), advice_to_read(error));
+    } else if (size > FILE_MAX || memchr(text, 0, size)) {
+        fail(fault, "%s: %s; give the .spec of p4c-dpdk", spec->path,
+             size > FILE_MAX ? "larger than 16 MiB" : "not a text file");
+    } else {
+        return text;
+    }
+    return NULL;
+}
+
+int p4_spec_read(struct spec *spec, const char *path, struct fault *fault) {
+    *spec = (struct spec){.path = path};
+    struct reader reader = {.spec = spec, .fault = fault};
+    int found;
+    if (!(reader.next = read_file(spec, fault))) {
+        return -1;
+    }
+    while ((found = p4_reader_next(&reader)) > 0) {
+        if (read_statement(&reader) != 0) {
+            return -1;
+        }
+    }
+    if (found == 0 && !spec->apply.count) {
+        return REFUSE(&reader, "the file ends without an apply block; give the .spec of p4c-dpdk");
+    }
+    if (found == 0 && !spec->metadata) {
+        return p4_spec_fail(spec, spec->apply_line, fault,
+                            "apply: no metadata was said before; compile it again");
+    }
+    return found;
+}
+
+void p4_spec_free(struct spec *spec) { p4_arena_free(&spec->arena); }
+
+#define FIND(array, count, wanted)                  \
+    do {                                            \
+        for (unsigned i_ = 0; i_ < (count); ++i_) { \
+            if (is((array)[i_].name, (wanted))) {   \
+                return &(array)[i_];                \
+            }                                       \
+        }                                           \
+        return NULL;                                \
+    } while (0)
+
+const struct spec_struct *p4_spec_struct(const struct spec *spec, const char *name) {
+    FIND(spec->structs, spec->struct_count, name);
+}
+
+const struct spec_header *p4_spec_header(const struct spec *spec, const char *word) {
+    if (strncmp(word, "h.", 2) != 0) {
+        return NULL;
+    }
+    FIND(spec->headers, spec->header_count, word + 2);
+}
+
+const struct spec_action *p4_spec_action(const struct spec *spec, const char *name) {
+    FIND(spec->actions, spec->action_count, name);
+}
+
+const struct spec_array *p4_spec_register(const struct spec *spec, const char *name) {
+    FIND(spec->registers, spec->register_count, name);
+}

@@ -1,0 +1,49 @@
+"""The programs in C that tests run: built by `make programs`, at most once per test run, if their sources changed."""
+
+import fcntl
+import functools
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+SANITIZED = ROOT / "build" / "programs-tests"
+PLAIN = ROOT / "build" / "programs"  # also used by make setup
+DIRECTORIES = {"acapella-dpdk-capture": Path("capture/dpdk"), "acapella-p4-run": Path("p4/loader")}
+
+
+def make(target: str, build: Path, *arguments: str) -> subprocess.CompletedProcess:
+    """Run make with the programs in ``build``; tests that run at the same time build one after the other."""
+    (ROOT / "build").mkdir(exist_ok=True)
+    with (ROOT / "build" / f"{build.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        sanitize = ["SANITIZE=1"] if build == SANITIZED else []
+        argv = ["make", "-s", "-C", str(ROOT), target, f"PROGRAMS={build.relative_to(ROOT)}", *sanitize, *arguments]
+        return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
+@functools.cache
+def _built(build: Path) -> str:
+    """Build the programs in ``build``; return what make printed."""
+    done = make("programs", build)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def path_of(name: str, build: Path = SANITIZED) -> Path:
+    """Return the path of a program after it is built."""
+    return build / DIRECTORIES[name] / name
+
+
+def built_or_skip(name: str, build: Path = SANITIZED) -> Path:
+    """Build a program and return its path; skip the test if libraries of the program are not installed."""
+    left_out = [line for line in _built(build).splitlines() if f"{name} is left out" in line]
+    if left_out:
+        pytest.skip(f"cannot build here: {left_out[0]}")
+    return path_of(name, build)
+
+
+def run_tests(*names: str) -> subprocess.CompletedProcess:
+    """Run tests of the programs that are written in C, with the sanitizers."""
+    return make("programs-test", SANITIZED, f"PROGRAM_TESTS={' '.join(names)}")
