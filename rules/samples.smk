@@ -54,11 +54,11 @@ def check_names(known, place):
 def check_planned_names():
     """As `check_names`, of the samples that the local testbed is going to take, where these are known before."""
     from acapella_capture import collect
-    from acapella_capture.plan.samples import KnownLater
+    from acapella_capture.plan.samples import NotKnownInAdvance
 
     try:
         known = [line["sample"] for line in collect.planned(COLLECTED_BY)]
-    except KnownLater:
+    except NotKnownInAdvance:
         return
     check_names(known, f"of testbed {config['testbed']}")
 
@@ -99,7 +99,7 @@ else:
     from acapella_capture import precheck, settings
 
     try:
-        COLLECTED_BY = settings.settings_of({key: config[key] for key in settings.KEYS}, where=None)
+        COLLECTED_BY = settings.parse_settings({key: config[key] for key in settings.KEYS}, where=None)
         if not Path(f"{CAMPAIGN}/raw/samples.tsv").exists():  # else it is there, whatever became of keys and programs
             precheck.check(COLLECTED_BY)
         if config["testbed"] == "local":  # asks nobody, so that it is no work to look now

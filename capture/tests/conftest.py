@@ -63,11 +63,11 @@ def fabric(tmp_path) -> Iterator:
 
 
 @pytest.fixture
-def paper_tcpdump(monkeypatch) -> None:
+def fake_tcpdump(monkeypatch) -> None:
     """Replace tcpdump by the one of the paper testbed, which starts no process."""
-    from acapella_testing.capture.fake_testbed import PaperTcpdump  # noqa: PLC0415 (only if a test asks for it)
+    from acapella_testing.capture.fake_testbed import FakeTcpdump  # noqa: PLC0415 (only if a test asks for it)
 
-    monkeypatch.setitem(sampling.PROGRAMS, "tcpdump", PaperTcpdump)
+    monkeypatch.setitem(sampling.PROGRAMS, "tcpdump", FakeTcpdump)
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from acapella_capture import collect, precheck
-from acapella_capture.settings import settings_of
-from acapella_capture.testbeds.base import Want
-from acapella_capture.testbeds.fabric import requirements as needs
+from acapella_capture.settings import parse_settings
+from acapella_capture.testbeds.base import ResourceRequest
+from acapella_capture.testbeds.fabric import requirements
 from acapella_core.arguments import Parser
 from acapella_core.errors import UserError
 
@@ -97,12 +97,15 @@ def test_a_dry_run_of_what_can_be_done_tells_the_plan(tmp_path, capsys):
 
 def test_files_of_nodes_elsewhere_and_names_that_they_may_know_are_not_looked_for():
     keys = {"preprocess": ANONYMIZED | {"program": "/opt/acapella"}, "capture": {"filter": "host nowhere.example"}}
-    precheck.check(settings_of({"testbed": "fabric"} | keys))
+    precheck.check(parse_settings({"testbed": "fabric"} | keys))
 
 
 def test_the_client_that_fabric_needs_is_not_there_yet_where_it_is_not(monkeypatch):
-    monkeypatch.setattr(needs, "CLIENT", "no_such_client_of_fabric")
+    monkeypatch.setattr(requirements, "CLIENT", "no_such_client_of_fabric")
     lacking = "not there yet: FABRIC's client: make setup-fabric"
-    assert lacking in needs.described(settings_of({"testbed": "fabric"}).fabric, "STAR", 1, Want(1))
-    monkeypatch.setattr(needs, "CLIENT", "json")
-    assert lacking not in needs.described(settings_of({"testbed": "fabric"}).fabric, "STAR", 1, Want(1))
+    arguments = (parse_settings({"testbed": "fabric"}).fabric, "STAR", 1, ResourceRequest(1))
+    assert lacking in requirements.describe(*arguments)
+    monkeypatch.setattr(requirements, "CLIENT", "json")
+    assert lacking not in requirements.describe(
+        parse_settings({"testbed": "fabric"}).fabric, "STAR", 1, ResourceRequest(1)
+    )

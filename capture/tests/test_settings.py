@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from acapella_capture.plan.samples import sites_of
-from acapella_capture.settings import read_settings, settings_of
+from acapella_capture.plan.samples import sites_to_sample
+from acapella_capture.settings import parse_settings, read_settings
 from acapella_capture.testbeds.local.testbed import LocalTestbed
 from acapella_core.errors import UserError
 
 
 def test_defaults():
-    settings = settings_of({"testbed": "local"})
+    settings = parse_settings({"testbed": "local"})
     assert (settings.runs, settings.capture.snaplen, settings.capture.buffer_kib) == (1, 200, 32768)
     assert {item["kind"] for item in settings.local.traffic} == {
         "iperf3_tcp", "iperf3_udp", "http", "https", "dns", "ping", "ssh", "refused", "unreachable",
@@ -19,16 +19,16 @@ def test_defaults():
 
 
 def test_defaults_within_a_line_of_the_traffic_plan():
-    item = settings_of({"testbed": "local", "local": {"traffic": [{"kind": "dns"}]}}).local.traffic[0]
+    item = parse_settings({"testbed": "local", "local": {"traffic": [{"kind": "dns"}]}}).local.traffic[0]
     assert item["ip"] == 4 and item["span"] == "sample" and item["client"] is None
 
 
 def test_default_p4_program_is_found_from_any_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    program = Path(settings_of({"testbed": "local", "capture": {"method": "fpga"}}).capture.p4_program)
+    program = Path(parse_settings({"testbed": "local", "capture": {"method": "fpga"}}).capture.p4_program)
     assert program.is_file() and program.parts[-3:] == ("p4", "spec", "preprocess.spec")
     with pytest.raises(UserError, match=r"capture\.p4_program: no file mine\.spec"):
-        settings_of({"testbed": "local", "capture": {"method": "fpga", "p4_program": "mine.spec"}})
+        parse_settings({"testbed": "local", "capture": {"method": "fpga", "p4_program": "mine.spec"}})
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_default_p4_program_is_found_from_any_working_directory(tmp_path, monkey
 )
 def test_a_mistake_is_named_by_its_key(config, key):
     with pytest.raises(UserError) as raised:
-        settings_of({"testbed": "local"} | config)
+        parse_settings({"testbed": "local"} | config)
     assert key in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -80,10 +80,10 @@ def test_config_that_is_no_config(tmp_path, text, what):
 
 def test_a_nodes_method_comes_before_its_sites_and_that_before_the_default():
     method = {"default": "tcpdump", "site2": "dpdk", "site2-listener1": "tcpdump", "site1-listener2": "dpdk"}
-    capture = settings_of({"testbed": "local", "capture": {"method": method}}).capture
+    capture = parse_settings({"testbed": "local", "capture": {"method": method}}).capture
     nodes = [(site, f"{site}-listener{number}") for site in ("site1", "site2") for number in (1, 2)]
-    assert [capture.at(*node).method for node in nodes] == ["tcpdump", "dpdk", "tcpdump", "dpdk"]
-    assert settings_of({"testbed": "local"}).capture.at("site1", "site1-listener").method == "tcpdump"
+    assert [capture.for_node(*node).method for node in nodes] == ["tcpdump", "dpdk", "tcpdump", "dpdk"]
+    assert parse_settings({"testbed": "local"}).capture.for_node("site1", "site1-listener").method == "tcpdump"
 
 
 @pytest.mark.parametrize(
@@ -91,16 +91,16 @@ def test_a_nodes_method_comes_before_its_sites_and_that_before_the_default():
     [("site3", "did you mean site"), ("sit1-listener2", "did you mean site1"), ("X", "there are site1")],
 )
 def test_a_method_of_no_site_names_the_sites_that_there_are(name, what):
-    sites = LocalTestbed(settings_of({"testbed": "local"}).local).sites()
-    settings = settings_of({"testbed": "local", "capture": {"method": {"default": "tcpdump", name: "dpdk"}}})
+    sites = LocalTestbed(parse_settings({"testbed": "local"}).local).sites()
+    settings = parse_settings({"testbed": "local", "capture": {"method": {"default": "tcpdump", name: "dpdk"}}})
     with pytest.raises(UserError, match=f"capture.method: no site or listening node {name!r}; {what}"):
-        sites_of(settings, sites)
+        sites_to_sample(settings, sites)
     for known in ("site1", "site2-listener", "site2-listener3"):
-        settings = settings_of({"testbed": "local", "capture": {"method": {"default": "tcpdump", known: "dpdk"}}})
-        assert [site.name for site in sites_of(settings, sites)] == ["site1", "site2"]
+        settings = parse_settings({"testbed": "local", "capture": {"method": {"default": "tcpdump", known: "dpdk"}}})
+        assert [site.name for site in sites_to_sample(settings, sites)] == ["site1", "site2"]
 
 
 def test_host_that_is_not_in_the_plan():
-    settings = settings_of({"testbed": "local", "local": {"traffic": [{"kind": "dns", "server": "site9-host1"}]}})
+    settings = parse_settings({"testbed": "local", "local": {"traffic": [{"kind": "dns", "server": "site9-host1"}]}})
     with pytest.raises(UserError, match=r"local.traffic\[0\].server: no host 'site9-host1'; there are site1-host1"):
         LocalTestbed(settings.local)

@@ -22,12 +22,12 @@ from acapella_core.errors import UserError, exit_code_of
 from acapella_core.files import atomic_text
 
 from . import manifest as manifests
-from .control.coordinator import Told, collect
+from .control.coordinator import Event, collect
 from .control.outcomes import Outcome
 from .control.sampling import Failure
-from .plan.allocation import counted
-from .plan.dry_run import asked_of_fabric, dry_run, plans
-from .plan.samples import sites_of, trials
+from .plan.allocation import pluralize
+from .plan.dry_run import dry_run, fabric_summary, site_plans
+from .plan.samples import sites_to_sample, trials
 from .precheck import check
 from .settings import Settings, read_settings
 from .testbeds import files, testbed_of
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int | None:
         check(settings)
     beneath.protect(args.campaign)
     if args.list:
-        write_planned(settings, args.output)
+        write_sample_list(settings, args.output)
         return None
     if args.dry_run:
         sys.stdout.write(dry_run(settings, args.campaign.resolve().name))
@@ -86,24 +86,24 @@ def run(args: argparse.Namespace) -> int | None:
         debug = ["--debug"] if getattr(args, "debug", False) else []
         return sandbox.call(sandbox.python_argv("acapella_capture.collect", *command, *debug))
     if settings.testbed == "fabric":
-        for line in asked_of_fabric(settings):
-            names.report(line, sys.stdout)
-    taken = described(args, settings) if settings.testbed == "files" else sampled(args, settings)
+        for row in fabric_summary(settings):
+            names.report(row, sys.stdout)
+    taken = describe_files(args, settings) if settings.testbed == "files" else collect_samples(args, settings)
     failures: list[Failure] = []
-    lines = list(told(taken, failures))
+    rows = list(report_progress(taken, failures))
     if not args.only:
-        write_sheets(args.campaign / "raw", lines, failures)
+        write_sheets(args.campaign / "raw", rows, failures)
     return None
 
 
-def described(args: argparse.Namespace, settings: Settings) -> Iterator[Told]:
+def describe_files(args: argparse.Namespace, settings: Settings) -> Iterator[Event]:
     """Return the manifests of captures that others made; a process of its own gives up its rights before."""
     if getattr(args, "own_process", False):
         confinement.confine_self(args.campaign / "raw", starts=True)
     return files.describe(settings.samples, args.campaign, only=args.only, limits=limits(**settings.limits))
 
 
-def sampled(args: argparse.Namespace, settings: Settings) -> Iterable[Told]:
+def collect_samples(args: argparse.Namespace, settings: Settings) -> Iterable[Event]:
     """Return what comes of the samples of a testbed."""
     return collect(testbed_of(settings, args.campaign.resolve().name), settings, args.campaign)
 
@@ -120,23 +120,23 @@ def release_all(testbed: Testbed) -> None:
         print("given back")
 
 
-def write_sheets(raw: Path, lines: list[dict[str, Any]], failures: list[Failure]) -> None:
+def write_sheets(raw: Path, rows: list[dict[str, Any]], failures: list[Failure]) -> None:
     """raw/samples.tsv of the good samples and, where some failed, raw/failed.tsv. Raises UserError if none is good."""
     sheet, failed = raw / manifests.SHEET, raw / manifests.FAILED
     if failures:
         atomic_text(failed, manifests.sheet(map(asdict, failures), manifests.FAILED_COLUMNS))
-        names.report(f"{counted(len(failures), 'sample')} failed: {failed}")
+        names.report(f"{pluralize(len(failures), 'sample')} failed: {failed}")
     else:
         failed.unlink(missing_ok=True)
-    if failures and not lines:
+    if failures and not rows:
         sheet.unlink(missing_ok=True)
         raise UserError(f"no sample could be taken; the first: {failures[0].why}", where=failed)
-    ordered = sorted(lines, key=lambda line: ("trial" in line, line["site"], line["requested"]["start_ns"] or 0))
+    ordered = sorted(rows, key=lambda row: ("trial" in row, row["site"], row["requested"]["start_ns"] or 0))
     atomic_text(sheet, manifests.sheet(ordered))
-    print(f"{counted(len(lines), 'sample')}: {sheet}")
+    print(f"{pluralize(len(rows), 'sample')}: {sheet}")
 
 
-def write_planned(settings: Settings, output: Path | None) -> None:
+def write_sample_list(settings: Settings, output: Path | None) -> None:
     """What a collection would take, as a sheet, to a file or to standard output."""
     text = manifests.sheet(planned(settings))
     if output:
@@ -153,14 +153,16 @@ def planned(settings: Settings) -> Iterator[dict[str, Any]]:
         return
     testbed = testbed_of(settings)
     steady = [
-        shots for plan in plans(settings, testbed, sites_of(settings, testbed.sites())) for shots in plan.steady()
+        batch
+        for plan in site_plans(settings, testbed, sites_to_sample(settings, testbed.sites()))
+        for batch in plan.batches_in_advance()
     ]
-    for shots in (*steady, *trials(testbed.replays(), settings.capture.format)):
-        for shot in shots:
-            yield {"sample": shot.sample, "site": shot.site.name, "port": shot.port.name, "file": shot.file}
+    for batch in (*steady, *trials(testbed.replay_plan(), settings.capture.format)):
+        for planned in batch:
+            yield {"sample": planned.name, "site": planned.site.name, "port": planned.port.name, "file": planned.file}
 
 
-def told(taken: Iterable[Told], failures: list[Failure]) -> Iterator[dict[str, Any]]:
+def report_progress(taken: Iterable[Event], failures: list[Failure]) -> Iterator[dict[str, Any]]:
     """Say each sample as it is there, and each note once; gather those that failed."""
     known: set[str] = set()
     for manifest in taken:

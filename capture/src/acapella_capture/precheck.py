@@ -10,26 +10,26 @@ from acapella_core import p4_control
 from acapella_core.errors import UserError
 
 from .control import preprocess
-from .plan.port_selection import selection_of
-from .settings import CaptureSettings, Settings, methods
+from .plan.port_selection import find_selection
+from .settings import CaptureSettings, Settings, methods_by_name
 
 COMPILE_S = 30
 PREFIX = "tcpdump: "
 LOADER = "acapella-p4-run"
 LOAD_S = 30
-MISTAKE = 2  # the loader's exit code where what it was given is wrong
+USER_ERROR = 2  # the loader's exit code where what it was given is wrong
 NO_FRAMES = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)  # a pcap of Ethernet
 
 
 def check(settings: Settings) -> None:
     """Look whether what the config names is there. Raises UserError naming the key that is wrong."""
-    selection_of(settings.collect.port_selection)
+    find_selection(settings.collect.port_selection)
     if settings.capture.filter is not None:
         check_filter(settings.capture.filter)
     preprocess.check(settings.testbed, settings.preprocess)
     if settings.testbed != "local":  # elsewhere files are on nodes, which nobody has yet
         return
-    if "fpga" in methods(settings.capture.method).values():
+    if "fpga" in methods_by_name(settings.capture.method).values():
         check_program(settings.capture)
         check_registers(settings.capture)
     if settings.preprocess.anonymize:
@@ -45,9 +45,9 @@ def check_filter(expression: str) -> None:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=COMPILE_S, check=False)
     except (FileNotFoundError, subprocess.TimeoutExpired):  # nodes have their own
         return
-    said = [line.removeprefix(PREFIX) for line in done.stderr.splitlines() if line.startswith(PREFIX)]
-    if done.returncode != 0 and said and not said[-1].startswith("unknown host"):  # a node may know other names
-        raise UserError(f"{expression!r}: {said[-1]}", where="capture.filter", fix="see pcap-filter(7)")
+    message = [line.removeprefix(PREFIX) for line in done.stderr.splitlines() if line.startswith(PREFIX)]
+    if done.returncode != 0 and message and not message[-1].startswith("unknown host"):  # a node may know other names
+        raise UserError(f"{expression!r}: {message[-1]}", where="capture.filter", fix="see pcap-filter(7)")
 
 
 def check_program(capture: CaptureSettings) -> None:
@@ -61,10 +61,12 @@ def check_program(capture: CaptureSettings) -> None:
         done = subprocess.run(argv, input=NO_FRAMES, capture_output=True, timeout=LOAD_S, check=False)
     except subprocess.TimeoutExpired:  # a busy machine is no mistake
         return
-    if done.returncode == MISTAKE:
-        said = " ".join(done.stderr.decode(errors="replace").split()).removeprefix(f"{LOADER}: ")
-        of_control = capture.p4_control is not None and said.startswith(capture.p4_control[:200])  # it cuts names
-        raise UserError(said, where="capture.p4_control" if of_control else "capture.p4_program")
+    if done.returncode == USER_ERROR:
+        message = " ".join(done.stderr.decode(errors="replace").split()).removeprefix(f"{LOADER}: ")
+        in_control_file = capture.p4_control is not None and message.startswith(
+            capture.p4_control[:200]
+        )  # it cuts names
+        raise UserError(message, where="capture.p4_control" if in_control_file else "capture.p4_program")
 
 
 def check_registers(capture: CaptureSettings) -> None:

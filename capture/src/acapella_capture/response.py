@@ -20,8 +20,8 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_path, atomic_text
 
 from .testbeds.local import sandbox
-from .testbeds.local.network import demolish, make_namespace, no_offloads
-from .testbeds.local.processes import NAMESPACES, SPOOL, LocalJob, end_all, eventually, start, succeed
+from .testbeds.local.network import disable_offloads, make_namespace, tear_down
+from .testbeds.local.processes import NAMESPACES, SPOOL, LocalJob, run_checked, start, terminate_all, wait_until
 
 STEPS = ((40, 10), (10, 40), (60, 20), (5, 60), (30, 30))  # Mbit/s of either flow
 PORTS, BACKGROUND_PORT = (5201, 5202), 5203
@@ -67,11 +67,11 @@ def run(args: argparse.Namespace) -> int:
         write(args.output, skipped=str(missing))
         print(f"measure-response: nothing was measured: {missing}")
         return 0
-    words = ("-o", str(args.output.resolve()), "--step-s", str(args.step_s))
-    return sandbox.call(sandbox.python_argv("acapella_capture.response", *words))
+    arguments = ("-o", str(args.output.resolve()), "--step-s", str(args.step_s))
+    return sandbox.call(sandbox.python_argv("acapella_capture.response", *arguments))
 
 
-def write(output: Path, **told: Any) -> None:
+def write(output: Path, **values: Any) -> None:
     """The file, with what is the same in each."""
     flows = [{"name": f"flow {number}", "dst_port": port} for number, port in enumerate(PORTS, 1)]
     background = {
@@ -79,7 +79,7 @@ def write(output: Path, **told: Any) -> None:
         "background_stream_bps": BACKGROUND_MBPS * 10**6,
         "background_limit_bps": BACKGROUND_LIMIT_MBPS * 10**6,
     }
-    whole = {"version": 1, "skipped": None, "flows": flows, "background": background, "steps": [], **told}
+    whole = {"version": 1, "skipped": None, "flows": flows, "background": background, "steps": [], **values}
     atomic_text(output, json.dumps(whole, indent=1) + "\n")
 
 
@@ -98,16 +98,16 @@ def measure(output: Path, step_s: float) -> None:
         capture = SPOOL / "response.pcap"
         recording = start("receiver", ["tcpdump", "-i", "eth0", "-s", str(SNAPLEN), "-B", "16384", "-w", str(capture),
                                        "--time-stamp-precision=nano", "-U", "-Z", "root"])  # fmt: skip
-        if not begun([recording], "listening on"):
-            raise UserError(f"tcpdump: {recording.last_words()}")
+        if not all_printed([recording], "listening on"):
+            raise UserError(f"tcpdump: {recording.last_line()}")
         steps = traffic(step_s)
         recording.signal("INT")
         recording.wait(START_S)
         write_capture(output, capture.read_bytes())
         write(output, steps=steps, kernel_dropped=dropped(recording))
     finally:
-        end_all()
-        demolish()
+        terminate_all()
+        tear_down()
 
 
 def build() -> None:
@@ -115,7 +115,7 @@ def build() -> None:
     for node in ADDRESSES:
         make_namespace(node, ipv6=False)
     ends = [f"netns {NAMESPACES / node}" for node in ADDRESSES]
-    succeed("sender", ["ip", "-batch", "-"], stdin=f"link add eth0 {ends[0]} type veth peer name eth0 {ends[1]}\n")
+    run_checked("sender", ["ip", "-batch", "-"], stdin=f"link add eth0 {ends[0]} type veth peer name eth0 {ends[1]}\n")
     for node, address in ADDRESSES.items():
         # TCP passes segments of up to 64 KiB to the queue even without offloads; htb would send them as one burst.
         lines = (
@@ -124,8 +124,8 @@ def build() -> None:
             "link set eth0 up",
             "link set lo up",
         )
-        succeed(node, ["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
-        no_offloads(node, "eth0")
+        run_checked(node, ["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
+        disable_offloads(node, "eth0")
     tc = ["qdisc add dev eth0 root handle 1: htb default 3"]
     for number, rate in enumerate((*STEPS[0], BACKGROUND_LIMIT_MBPS), 1):
         tc.append(f"class add dev eth0 parent 1: classid 1:{number} htb {limit(rate)}")
@@ -134,16 +134,16 @@ def build() -> None:
         f"filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dport {port} 0xffff flowid 1:{number}"
         for number, port in enumerate(PORTS, 1)
     ]
-    succeed("sender", ["tc", "-batch", "-"], stdin="\n".join(tc) + "\n")
+    run_checked("sender", ["tc", "-batch", "-"], stdin="\n".join(tc) + "\n")
 
 
-def begun(jobs: list[LocalJob], said: str) -> bool:
+def all_printed(jobs: list[LocalJob], text: str) -> bool:
     """Whether all programs have said that; not waited for where one has ended."""
 
     def settled() -> bool:
-        return all(said in job.log() for job in jobs) or any(job.poll() is not None for job in jobs)
+        return all(text in job.log() for job in jobs) or any(job.poll() is not None for job in jobs)
 
-    return eventually(settled, timeout_s=START_S) and all(said in job.log() for job in jobs)
+    return wait_until(settled, timeout_s=START_S) and all(text in job.log() for job in jobs)
 
 
 def limit(rate_mbps: int) -> str:
@@ -155,8 +155,8 @@ def traffic(step_s: float) -> list[dict]:
     """Send through all steps; when each was set, and to which rates."""
     ports = (*PORTS, BACKGROUND_PORT, BACKGROUND_PORT + 1)
     servers = [start("receiver", ["iperf3", "-s", "--forceflush", "-p", str(port)]) for port in ports]
-    if not begun(servers, "listening"):
-        raise UserError(f"iperf3: {servers[0].last_words()}")
+    if not all_printed(servers, "listening"):
+        raise UserError(f"iperf3: {servers[0].last_line()}")
     seconds = str(round(step_s * len(STEPS)) + SPARE_S)
     send = ["iperf3", "-c", ADDRESSES["receiver"], "-t", seconds, "-p"]
     slow = ["-b", f"{BACKGROUND_MBPS}M"]
@@ -171,7 +171,7 @@ def traffic(step_s: float) -> list[dict]:
             f"class change dev eth0 parent 1: classid 1:{number} htb {limit(rate)}"
             for number, rate in enumerate(rates, 1)
         ]
-        succeed("sender", ["tc", "-batch", "-"], stdin="\n".join(lines) + "\n")
+        run_checked("sender", ["tc", "-batch", "-"], stdin="\n".join(lines) + "\n")
         steps.append({"at_ns": time.time_ns(), "rates_bps": [rate * 10**6 for rate in rates]})
     wait(clients, step_s)
     steps.append({"at_ns": time.time_ns(), "rates_bps": None})
@@ -183,7 +183,7 @@ def wait(clients: list[LocalJob], seconds: float) -> None:
     time.sleep(seconds)
     for client in clients:
         if client.poll() is not None:
-            raise UserError(f"iperf3 ended early: {client.last_words()}")
+            raise UserError(f"iperf3 ended early: {client.last_line()}")
 
 
 def dropped(recording: LocalJob) -> int | None:

@@ -30,13 +30,13 @@ class CaptureSettings:
     p4_program: str
     p4_control: str | None
 
-    def at(self, site: str, node: str) -> Self:
+    def for_node(self, site: str, node: str) -> Self:
         """The settings of one listening node: its own method, else its site's, else the default."""
-        by_name = methods(self.method)
+        by_name = methods_by_name(self.method)
         return replace(self, method=by_name.get(node) or by_name.get(site) or by_name["default"])
 
 
-def methods(method: str | dict[str, str]) -> dict[str, str]:
+def methods_by_name(method: str | dict[str, str]) -> dict[str, str]:
     """Capture methods by node or site, and the one of all others as `default`."""
     return {"default": method} if isinstance(method, str) else method
 
@@ -155,10 +155,10 @@ def read_settings(path: Path) -> Settings:
         raise UserError(f"not YAML: {' '.join(str(error).split())}", where=path) from error
     if not isinstance(config, dict):
         raise UserError("not a mapping of keys to values", where=path)
-    return settings_of({key: config[key] for key in KEYS if key in config}, where=path)
+    return parse_settings({key: config[key] for key in KEYS if key in config}, where=path)
 
 
-def settings_of(config: dict[str, Any], *, where: object = "config") -> Settings:
+def parse_settings(config: dict[str, Any], *, where: object = "config") -> Settings:
     """Settings from our keys of a config, defaults filled in. Raises UserError naming the key that is wrong."""
     whole = schemas.json_schema("config")
     schema = {**whole, "properties": {key: whole["properties"][key] for key in KEYS}, "required": []}
@@ -171,9 +171,9 @@ def settings_of(config: dict[str, Any], *, where: object = "config") -> Settings
     values = with_defaults(config, schema)
     if values["testbed"] == "files" and not values["samples"]:
         raise UserError("samples: a sample sheet is needed for testbed files", where=where)
-    values["capture"]["p4_program"] = found_program(values["capture"]["p4_program"])
+    values["capture"]["p4_program"] = resolve_program(values["capture"]["p4_program"])
     check_methods(values, where)
-    check_across_keys(values, where)
+    check_combinations(values, where)
     return Settings(
         testbed=values["testbed"],
         samples=Path(values["samples"]) if values["samples"] else None,
@@ -187,7 +187,7 @@ def settings_of(config: dict[str, Any], *, where: object = "config") -> Settings
     )
 
 
-def found_program(named: str) -> str:
+def resolve_program(named: str) -> str:
     """Return the path of a P4 program; the default one is in the project's tree, from any working directory."""
     default = schemas.json_schema("config")["properties"]["capture"]["properties"]["p4_program"]["default"]
     if named != default or Path(named).is_file():
@@ -198,7 +198,7 @@ def found_program(named: str) -> str:
 def check_methods(values: dict[str, Any], where: object) -> None:
     """What the schema cannot say of capture.method. Raises UserError naming the key."""
     capture = values["capture"]
-    used = sorted(set(methods(capture["method"]).values()))
+    used = sorted(set(methods_by_name(capture["method"]).values()))
     if values["testbed"] == "fabric" and {"dpdk", "fpga"} & set(used):
         raise UserError("capture.method: nobody builds the DPDK program on FABRIC's nodes; use tcpdump", where=where)
     for key in ("p4_program", "p4_control"):
@@ -217,7 +217,7 @@ def check_methods(values: dict[str, Any], where: object) -> None:
         )
 
 
-def check_across_keys(values: dict[str, Any], where: object) -> None:
+def check_combinations(values: dict[str, Any], where: object) -> None:
     """What the schema cannot say. Raises UserError naming the key."""
     if values["collect"]["mode"] == "slice" and not values["collect"]["slice"]:
         raise UserError("collect.slice: missing; mode slice needs its name", where=where)

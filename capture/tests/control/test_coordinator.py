@@ -7,24 +7,24 @@ import threading
 import time
 
 import pytest
-from acapella_testing.capture.fake_testbed import FRAME, PCAP, PaperTcpdump, PaperTestbed, StillMirror
+from acapella_testing.capture.fake_testbed import FRAME, PCAP, FakeMirror, FakeTcpdump, FakeTestbed
 
 from acapella_capture import collect
 from acapella_capture.control import coordinator
 from acapella_capture.control.gather import gather
 from acapella_capture.control.outcomes import Outcome
 from acapella_capture.control.sampling import Failure
-from acapella_capture.control.watchdog import MB, Look, Watch, clock_of, look_of, short_of
+from acapella_capture.control.watchdog import MB, NodeHistory, NodeStatus, disk_shortage, parse_clock, parse_status
 from acapella_capture.plan import samples as plan
-from acapella_capture.settings import settings_of
-from acapella_capture.testbeds.base import Refused
+from acapella_capture.settings import parse_settings
+from acapella_capture.testbeds.base import InsufficientResources
 from acapella_core.errors import UserError
 
-pytestmark = pytest.mark.usefixtures("paper_tcpdump")
+pytestmark = pytest.mark.usefixtures("fake_tcpdump")
 
 
 def settings(**keys):
-    return settings_of({"testbed": "local", "capture": {"sample_s": 0.01}, "collect": {"watch_s": 1, **keys}})
+    return parse_settings({"testbed": "local", "capture": {"sample_s": 0.01}, "collect": {"watch_s": 1, **keys}})
 
 
 def outcomes_of(campaign) -> dict[str, tuple[str, str]]:
@@ -33,7 +33,7 @@ def outcomes_of(campaign) -> dict[str, tuple[str, str]]:
 
 
 def test_each_site_has_its_outcome_and_gives_back_what_it_took(tmp_path):
-    testbed = PaperTestbed("p", sites=("good", "no_nic", "no_answer", "no_storage"))
+    testbed = FakeTestbed("p", sites=("good", "no_nic", "no_answer", "no_storage"))
     told = list(coordinator.collect(testbed, settings(), tmp_path / "c"))
     assert [item["site"] for item in told if isinstance(item, dict)] == ["good"]
     found = outcomes_of(tmp_path / "c")
@@ -46,8 +46,8 @@ def test_each_site_has_its_outcome_and_gives_back_what_it_took(tmp_path):
 
 
 def test_a_port_that_leads_to_our_own_node_is_left_out_and_takes_nobodys_turn(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "BETWEEN_S", 0.01)  # its turn is a pause as long as a sample's
-    told = list(coordinator.collect(PaperTestbed("p", "own", "q"), settings(instances=1), tmp_path / "c"))
+    monkeypatch.setattr(plan, "SAMPLE_GAP_S", 0.01)  # its turn is a pause as long as a sample's
+    told = list(coordinator.collect(FakeTestbed("p", "own", "q"), settings(instances=1), tmp_path / "c"))
     assert [item["port"] for item in told if isinstance(item, dict)] == ["p", "q"]
     assert not [item for item in told if isinstance(item, Failure)]
     left_out = "own leads to a listening node of ours and is left out"
@@ -55,7 +55,7 @@ def test_a_port_that_leads_to_our_own_node_is_left_out_and_takes_nobodys_turn(tm
 
 
 def test_a_mistake_of_ours_at_one_site_is_raised_when_the_others_are_through(tmp_path):
-    testbed = PaperTestbed("p", "q", sites=("mistake", "good"))
+    testbed = FakeTestbed("p", "q", sites=("mistake", "good"))
     told = []
     with pytest.raises(ZeroDivisionError, match="a mistake of ours"):
         told.extend(coordinator.collect(testbed, settings(), tmp_path / "c"))
@@ -69,23 +69,23 @@ def test_a_mistake_of_ours_at_one_site_is_raised_when_the_others_are_through(tmp
 
 
 def test_who_stops_early_leaves_nothing_taken_and_the_outcome_says_so(tmp_path):
-    testbed = PaperTestbed("p", "q", sites=("A", "B"))
+    testbed = FakeTestbed("p", "q", sites=("A", "B"))
     going = coordinator.collect(testbed, settings(cycles=1000), tmp_path / "c")
     with contextlib.closing(going):
         assert isinstance(next(going), dict)
     assert {what for call, what in testbed.calls if call == "release"} == {"A", "B", "all"}
     assert {outcome for outcome, _ in outcomes_of(tmp_path / "c").values()} <= {"incomplete", "failed"}
     assert {reason for _, reason in outcomes_of(tmp_path / "c").values()} == {"stopped"}
-    assert not PaperTcpdump.running
+    assert not FakeTcpdump.running
 
 
 def test_mirrors_of_a_site_start_and_stop_at_once_and_rates_are_of_all_that_time(tmp_path, monkeypatch):
     """They meet, or the barrier breaks: one after the other, each sample would last longer than the one before."""
-    testbed, asked_s = PaperTestbed("p", "q"), []
+    testbed, asked_s = FakeTestbed("p", "q"), []
     testbed.receivers = ("capture0", "capture1")
     for name in ("start", "stop"):
         meeting = threading.Barrier(2)
-        monkeypatch.setattr(StillMirror, name, lambda _, meeting=meeting: meeting.wait(300))
+        monkeypatch.setattr(FakeMirror, name, lambda _, meeting=meeting: meeting.wait(300))
     monkeypatch.setattr(testbed, "telemetry", lambda _, seconds: asked_s.append(seconds))
     told = list(coordinator.collect(testbed, settings(), tmp_path / "c"))
     spans = [item["actual"] for item in told if isinstance(item, dict)]
@@ -97,7 +97,7 @@ def test_a_lease_that_is_not_extended_and_telemetry_that_fails_end_nothing(tmp_p
     def fails(*_):
         raise UserError("502", where="orchestrator")
 
-    testbed = PaperTestbed("p", "q")
+    testbed = FakeTestbed("p", "q")
     monkeypatch.setattr(testbed, "extend", fails)
     monkeypatch.setattr(testbed, "telemetry", fails)
     list(coordinator.collect(testbed, settings(port_selection="busiest"), tmp_path / "c"))
@@ -107,7 +107,7 @@ def test_a_lease_that_is_not_extended_and_telemetry_that_fails_end_nothing(tmp_p
 
 
 def test_a_lease_is_asked_for_once_where_it_lasts(tmp_path, monkeypatch):
-    testbed, asked = PaperTestbed("p", "q", "r"), []
+    testbed, asked = FakeTestbed("p", "q", "r"), []
     monkeypatch.setattr(testbed, "extend", lambda site, until_ns: asked.append((site, until_ns)))
     before_ns = time.time_ns()
     list(coordinator.collect(testbed, settings(lease_margin_s=100), tmp_path / "c"))
@@ -116,7 +116,7 @@ def test_a_lease_is_asked_for_once_where_it_lasts(tmp_path, monkeypatch):
 
 
 def test_what_was_taken_is_gathered_at_the_end_where_that_is_asked_for(tmp_path):
-    testbed = PaperTestbed("p", "q")
+    testbed = FakeTestbed("p", "q")
     list(coordinator.collect(testbed, settings(gather="end", runs_per_cycle=2), tmp_path / "c"))
     assert len(list((tmp_path / "c" / "raw").glob("*.json"))) == 4
     assert [what for call, what in testbed.calls if call == "fetch"][-1] == "watchdog-S-listener.jsonl"
@@ -124,7 +124,7 @@ def test_what_was_taken_is_gathered_at_the_end_where_that_is_asked_for(tmp_path)
 
 def test_all_sites_failed_is_said_with_the_first_reason(tmp_path):
     lines, failures = [], []
-    taken = coordinator.collect(PaperTestbed("p", sites=("no_nic",)), settings(), tmp_path / "c")
+    taken = coordinator.collect(FakeTestbed("p", sites=("no_nic",)), settings(), tmp_path / "c")
     lines += collect.told(taken, failures)
     assert (lines, failures) == ([], [Failure("all of no_nic", "no_nic", "-", failures[0].why)])
     with pytest.raises(UserError, match=r"no sample could be taken; the first: .*NICs free"):
@@ -132,7 +132,7 @@ def test_all_sites_failed_is_said_with_the_first_reason(tmp_path):
 
 
 def test_a_file_is_deleted_on_its_node_only_when_its_checksum_agreed(tmp_path):
-    testbed = PaperTestbed("p")
+    testbed = FakeTestbed("p")
     testbed.broken_fetches = 2
     path = gather(testbed, "S-listener", "a.pcap", tmp_path, settings().collect)
     assert path.read_bytes() == PCAP + FRAME
@@ -140,7 +140,7 @@ def test_a_file_is_deleted_on_its_node_only_when_its_checksum_agreed(tmp_path):
 
 
 def test_a_file_that_never_comes_whole_stays_on_its_node(tmp_path):
-    testbed = PaperTestbed("p")
+    testbed = FakeTestbed("p")
     testbed.broken_fetches = 9
     with pytest.raises(UserError, match=r"fetched with checksum .* on S-listener it is"):
         gather(testbed, "S-listener", "a.pcap", tmp_path, settings(fetch_tries=2).collect)
@@ -149,12 +149,12 @@ def test_a_file_that_never_comes_whole_stays_on_its_node(tmp_path):
 
 
 def test_a_node_without_zstd_sends_what_it_has(tmp_path):
-    path = gather(PaperTestbed("p"), "S-listener", "a.pcap", tmp_path, settings(compress=True).collect)
+    path = gather(FakeTestbed("p"), "S-listener", "a.pcap", tmp_path, settings(compress=True).collect)
     assert path.name == "a.pcap"
 
 
 def test_release_all_names_what_was_left_and_gives_it_back(capsys):
-    testbed = PaperTestbed("p")
+    testbed = FakeTestbed("p")
     testbed.left = ("acapella-c-STAR",)
     collect.release_all(testbed)
     assert testbed.calls == [("release", "all")]
@@ -167,7 +167,7 @@ def test_release_all_names_what_was_left_and_gives_it_back(capsys):
 
 
 def test_what_the_watchdog_sees_is_in_the_manifest(tmp_path):
-    testbed = PaperTestbed("dies")
+    testbed = FakeTestbed("dies")
     testbed.seen, testbed.rate_bps = "1000000 - 61 0", 10**13  # more in 10 ms than the disk has room for
     (manifest, *_) = coordinator.collect(testbed, settings(instances=1), tmp_path / "c")
     assert manifest["ended_early"] == "the capture program ended by itself"
@@ -177,12 +177,12 @@ def test_what_the_watchdog_sees_is_in_the_manifest(tmp_path):
 
 
 def test_with_fewer_nodes_than_wanted_a_site_is_degraded_and_says_what_was_short(tmp_path, monkeypatch):
-    def allocate(site, want):
-        if want.instances > 1:
-            raise Refused("no cores", where="testbed")
+    def allocate(site, request):
+        if request.instances > 1:
+            raise InsufficientResources("no cores", where="testbed")
         return testbed.instances(site)
 
-    testbed = PaperTestbed("p", "q", "r")
+    testbed = FakeTestbed("p", "q", "r")
     monkeypatch.setattr(testbed, "allocate", allocate)
     list(coordinator.collect(testbed, settings(), tmp_path / "c"))
     assert outcomes_of(tmp_path / "c") == {"S": ("degraded", "refused 2: testbed: no cores")}
@@ -190,13 +190,13 @@ def test_with_fewer_nodes_than_wanted_a_site_is_degraded_and_says_what_was_short
 
 def test_samples_begin_in_periods_of_their_own_until_the_time_is_over(tmp_path):
     keys = settings(instances=1, samples_per_run=40, sample_period_s=0.2, total_s=0.5)
-    told = list(coordinator.collect(PaperTestbed("p"), keys, tmp_path / "c"))
+    told = list(coordinator.collect(FakeTestbed("p"), keys, tmp_path / "c"))
     starts = [item["requested"]["start_ns"] // 200_000_000 for item in told if isinstance(item, dict)]
     assert len(starts) == len(set(starts)) < 40
 
 
 def test_mirrors_stay_where_they_are_as_long_as_they_can(tmp_path):
-    testbed = PaperTestbed("p", "q")
+    testbed = FakeTestbed("p", "q")
     testbed.receivers = ("capture0", "capture1")
     told = list(coordinator.collect(testbed, settings(port_selection="busiest", cycles=5), tmp_path / "c"))
     samples = [item for item in told if isinstance(item, dict)]
@@ -207,32 +207,32 @@ def test_what_a_killed_collection_half_fetched_is_removed(tmp_path):
     half = tmp_path / "c" / "raw" / ".run1-S-p-both-1.pcap.part"
     half.parent.mkdir(parents=True)
     half.touch()
-    list(coordinator.collect(PaperTestbed("p"), settings(instances=1), tmp_path / "c"))
+    list(coordinator.collect(FakeTestbed("p"), settings(instances=1), tmp_path / "c"))
     assert not half.exists()
 
 
 def test_what_the_watchdog_reads():
-    assert look_of("1000 2048 3 7\n") == Look(1_024_000, 2048, 3, 7)
-    assert look_of("- - - -") == Look(None, None, None, None)
+    assert parse_status("1000 2048 3 7\n") == NodeStatus(1_024_000, 2048, 3, 7)
+    assert parse_status("- - - -") == NodeStatus(None, None, None, None)
     with pytest.raises(ValueError, match=r"."):
-        look_of("sh: awk: not found")
-    assert short_of(Look(10 * MB, None, None, None), 64 * MB) == "disk full: 10 MB free, 64 MB are kept free"
-    assert short_of(Look(64 * MB, None, None, None), 64 * MB) is None
-    assert short_of(Look(None, None, None, None), 64 * MB) is None
+        parse_status("sh: awk: not found")
+    assert disk_shortage(NodeStatus(10 * MB, None, None, None), 64 * MB) == "disk full: 10 MB free, 64 MB are kept free"
+    assert disk_shortage(NodeStatus(64 * MB, None, None, None), 64 * MB) is None
+    assert disk_shortage(NodeStatus(None, None, None, None), 64 * MB) is None
 
 
 def test_a_capture_grows_or_not_only_where_that_can_be_known():
-    def growing(*looks: Look) -> bool | None:
-        watch = Watch()
+    def growing(*looks: NodeStatus) -> bool | None:
+        watch = NodeHistory()
         for look in looks:
             watch.add(look)
         return watch.growing()
 
-    assert growing(Look(1, None, 0, 0)) is None
-    assert growing(Look(1, None, 0, 0), Look(1, 500, 0, 9)) is True
-    assert growing(Look(1, None, 0, 0), Look(1, 0, 0, 9)) is None  # so few may be in a buffer
-    assert growing(Look(1, None, 0, 0), Look(1, 0, 0, 90_000)) is False
-    assert growing(Look(1, None, 0, None), Look(1, 0, 0, None)) is None
+    assert growing(NodeStatus(1, None, 0, 0)) is None
+    assert growing(NodeStatus(1, None, 0, 0), NodeStatus(1, 500, 0, 9)) is True
+    assert growing(NodeStatus(1, None, 0, 0), NodeStatus(1, 0, 0, 9)) is None  # so few may be in a buffer
+    assert growing(NodeStatus(1, None, 0, 0), NodeStatus(1, 0, 0, 90_000)) is False
+    assert growing(NodeStatus(1, None, 0, None), NodeStatus(1, 0, 0, None)) is None
 
 
 CHRONY = "A9FEA97B,169.254.169.123,4,1700000000.1,0.000001234,-0.0000004,0.000012,-3.1,0.0,0.1,0.0003,0.0004,16.1,"
@@ -250,14 +250,14 @@ CHRONY = "A9FEA97B,169.254.169.123,4,1700000000.1,0.000001234,-0.0000004,0.00001
     ],
 )
 def test_the_clock_is_what_the_nodes_program_says(said, expected):
-    assert tuple(clock_of(said).values()) == expected
+    assert tuple(parse_clock(said).values()) == expected
 
 
 def test_two_processes_do_not_collect_one_campaign_at_once(tmp_path):
-    first = coordinator.collect(PaperTestbed("p"), settings(), tmp_path / "c")
+    first = coordinator.collect(FakeTestbed("p"), settings(), tmp_path / "c")
     next(first)
     with pytest.raises(UserError, match="c: another process collects this campaign; wait"):
-        list(coordinator.collect(PaperTestbed("p"), settings(), tmp_path / "c"))
-    list(coordinator.collect(PaperTestbed("p"), settings(), tmp_path / "other"))
+        list(coordinator.collect(FakeTestbed("p"), settings(), tmp_path / "c"))
+    list(coordinator.collect(FakeTestbed("p"), settings(), tmp_path / "other"))
     first.close()
-    assert list(coordinator.collect(PaperTestbed("p"), settings(), tmp_path / "c"))
+    assert list(coordinator.collect(FakeTestbed("p"), settings(), tmp_path / "c"))

@@ -4,7 +4,7 @@ import os
 import sys
 
 import pytest
-from acapella_testing.capture.fake_testbed import PaperTcpdump, PaperTestbed
+from acapella_testing.capture.fake_testbed import FakeTcpdump, FakeTestbed
 
 from acapella_capture import collect
 from acapella_capture import manifest as manifests
@@ -12,7 +12,7 @@ from acapella_capture.control import coordinator, outcomes, sampling
 from acapella_capture.control import delivery as describe
 from acapella_capture.control.outcomes import Outcome
 from acapella_capture.control.sampling import Failure
-from acapella_capture.settings import settings_of
+from acapella_capture.settings import parse_settings
 
 CONFIG = "campaign: test\ntestbed: local\ncapture: {sample_s: 0.01}\n"
 
@@ -20,11 +20,11 @@ CONFIG = "campaign: test\ntestbed: local\ncapture: {sample_s: 0.01}\n"
 @pytest.fixture
 def paper(monkeypatch):
     """collect on a testbed of such ports: a function that makes the testbed."""
-    monkeypatch.setitem(sampling.PROGRAMS, "tcpdump", PaperTcpdump)
+    monkeypatch.setitem(sampling.PROGRAMS, "tcpdump", FakeTcpdump)
     monkeypatch.setattr(collect.sandbox, "inside", lambda: True)
 
-    def make(*ports: str) -> PaperTestbed:
-        made = PaperTestbed(*ports)
+    def make(*ports: str) -> FakeTestbed:
+        made = FakeTestbed(*ports)
         monkeypatch.setattr(collect, "testbed_of", lambda *_: made)
         return made
 
@@ -66,7 +66,7 @@ def test_the_others_are_taken_and_the_failed_ones_are_written_down(paper, tmp_pa
     assert (outcome["outcome"], outcome["reason"]) == (
         "incomplete", f"4 of 6 samples failed; the first: {FAULTS['no_start']}",
     )  # fmt: skip
-    assert not PaperTcpdump.running  # also where the mirror failed behind a capture that ran
+    assert not FakeTcpdump.running  # also where the mirror failed behind a capture that ran
     assert (
         len([name for name in testbed.fetched if name.endswith(".pcap")]) == 6
     )  # what is left on a node takes its memory
@@ -120,7 +120,7 @@ def test_a_collection_without_a_failure_leaves_no_list_of_an_earlier_one(paper, 
 
 
 def test_a_failure_names_sample_site_port_and_reason(paper, tmp_path):
-    settings = settings_of({"testbed": "local", "capture": {"sample_s": 0.01}})
+    settings = parse_settings({"testbed": "local", "capture": {"sample_s": 0.01}})
     told = list(coordinator.collect(paper("no_start"), settings, tmp_path / "test"))
     found = [item for item in told if not isinstance(item, Outcome)]
     assert found == [Failure("run1-S-no_start-both-1", "S", "no_start", FAULTS["no_start"])]

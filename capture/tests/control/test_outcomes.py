@@ -29,10 +29,10 @@ def test_outcome_of_two_nodes_wanted(got, taken, failed, stopped, expected):
 def test_outcomes_grow_over_campaigns_and_a_crash_leaves_incomplete(tmp_path):
     for number, campaign in enumerate(("one", "two", "two")):
         (tmp_path / campaign).mkdir(exist_ok=True)
-        ledger = outcomes.Ledger(tmp_path / campaign, 10**18 + number * 10**10)
-        ledger.put("A", "incomplete", "did not end")
-        ledger.put("B", "incomplete", "did not end")
-        ledger.put("A", "success", "", samples=3)
+        table = outcomes.OutcomeTable(tmp_path / campaign, 10**18 + number * 10**10)
+        table.record("A", "incomplete", "did not end")
+        table.record("B", "incomplete", "did not end")
+        table.record("A", "success", "", samples=3)
     with (tmp_path / "two" / "outcomes.csv").open() as lines:
         assert [(row["site"], row["outcome"]) for row in csv.DictReader(lines)] == [
             ("A", "success"),

@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from acapella_testing.capture.fake_testbed import PCAP, PaperTestbed
+from acapella_testing.capture.fake_testbed import PCAP, FakeTestbed
 
 from acapella_capture.control import coordinator
-from acapella_capture.control.preprocess import CARRIED, NOTE, carried_program, preprocessed, vendor_lists
-from acapella_capture.settings import PreprocessSettings, settings_of
-from acapella_capture.testbeds.base import Finished
+from acapella_capture.control.preprocess import NOTE, PROGRAM, anonymizer_program, preprocess, vendor_lists
+from acapella_capture.settings import PreprocessSettings, parse_settings
+from acapella_capture.testbeds.base import CompletedProgram
 from acapella_core.errors import UserError
 
-pytestmark = pytest.mark.usefixtures("paper_tcpdump")
+pytestmark = pytest.mark.usefixtures("fake_tcpdump")
 SECRET = b"payload that may not leave"
 ADDRESS = bytes((203, 0, 113, 77))
 
@@ -30,14 +30,14 @@ def ethernet_frame() -> bytes:
     return head + frame
 
 
-class NodeTestbed(PaperTestbed):
+class NodeTestbed(FakeTestbed):
     """The node's files are in a directory, and its programs are this machine's."""
 
     def __init__(self, directory: Path):
         super().__init__("p")
         self.directory = directory
 
-    def place(self, node, file):
+    def path_on_node(self, node, file):
         path = self.directory / file
         if not path.exists():
             path.write_bytes(PCAP + ethernet_frame())
@@ -47,9 +47,9 @@ class NodeTestbed(PaperTestbed):
         if argv[0] not in ("mv", "rm", "sha256sum") and not argv[0].endswith("acapella"):
             return super().run(node, argv, timeout_s=timeout_s, stdin=stdin)
         if shutil.which(argv[0]) is None:
-            return Finished(127, "", "")
+            return CompletedProgram(127, "", "")
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout_s)
-        return Finished(done.returncode, done.stdout, done.stderr)
+        return CompletedProgram(done.returncode, done.stdout, done.stderr)
 
     def fetch(self, node, path, target):
         self.fetched.append(path)
@@ -62,7 +62,7 @@ def taken(tmp_path: Path, **preprocess) -> tuple[list, Path]:
     """What became of one sample, and the directory raw/."""
     (tmp_path / "node").mkdir()
     config = {"testbed": "local", "capture": {"sample_s": 0.01}, "collect": {"watch_s": 1}, "preprocess": preprocess}
-    done = list(coordinator.collect(NodeTestbed(tmp_path / "node"), settings_of(config), tmp_path / "c"))
+    done = list(coordinator.collect(NodeTestbed(tmp_path / "node"), parse_settings(config), tmp_path / "c"))
     return done, tmp_path / "c" / "raw"
 
 
@@ -122,9 +122,9 @@ def test_what_a_killed_program_left_does_not_stay_on_the_node(tmp_path, key):
 
 @pytest.mark.parametrize("out", ["regular", "device"])
 def test_the_program_that_is_brought_removes_what_it_could_not_finish_and_no_device(tmp_path, key, out):
-    program = Path(sys.executable).with_name(CARRIED)
+    program = Path(sys.executable).with_name(PROGRAM)
     if not program.exists():
-        pytest.skip(f"no {CARRIED} here: make setup-fabric builds it")
+        pytest.skip(f"no {PROGRAM} here: make setup-fabric builds it")
     target = tmp_path / "out.pcap"
     if out == "device":
         target.symlink_to("/dev/full")
@@ -150,16 +150,16 @@ def test_of_a_node_that_went_the_first_fault_is_told(tmp_path, key):
         def run(self, node, argv, *, timeout_s=30, stdin=""):
             if argv[0] == "rm":
                 raise UserError("node n: no answer")
-            return Finished(1, "", "acapella: error: of its own")
+            return CompletedProgram(1, "", "acapella: error: of its own")
 
     settings = PreprocessSettings(anonymize=True, key_file=str(key), macs="replace", program=None)
     with pytest.raises(UserError, match=r"not anonymized, so not fetched: .*of its own"):
-        preprocessed(Lost(tmp_path), "n", "c.pcap", settings)
+        preprocess(Lost(tmp_path), "n", "c.pcap", settings)
 
 
 def test_anonymizing_without_a_key_is_a_mistake_in_the_config():
     with pytest.raises(UserError, match=r"preprocess\.key_file: missing"):
-        settings_of({"testbed": "local", "preprocess": {"anonymize": True}})
+        parse_settings({"testbed": "local", "preprocess": {"anonymize": True}})
 
 
 class FullDisk(NodeTestbed):
@@ -169,15 +169,15 @@ class FullDisk(NodeTestbed):
         super().__init__(directory)
         self.inside, self.name = inside, name
 
-    def place(self, node, file):
+    def path_on_node(self, node, file):
         return str(self.directory / file)
 
     def run(self, node, argv, *, timeout_s=30, stdin=""):
         done = subprocess.run([*self.inside, *argv], capture_output=True, text=True, check=False, timeout=timeout_s)
-        return Finished(done.returncode, done.stdout, done.stderr)
+        return CompletedProgram(done.returncode, done.stdout, done.stderr)
 
     def put(self, node, source, file):
-        done = self.run(node, ["cp", "-p", str(source), self.place(node, file)])
+        done = self.run(node, ["cp", "-p", str(source), self.path_on_node(node, file)])
         if done.status != 0:
             raise UserError(done.stderr.strip())
 
@@ -218,25 +218,25 @@ def small_disk_or_skip(kind: str, directory: Path):
 @pytest.mark.parametrize("name", ["local", "fabric"])  # our own command, and the program that is brought
 def test_a_full_disk_keeps_the_capture_and_lets_nothing_leave(tmp_path, key, name, disk):
     settings = PreprocessSettings(anonymize=True, key_file=str(key), macs="replace", program=None)
-    if name == "fabric" and not Path(sys.executable).with_name(CARRIED).exists():
-        pytest.skip(f"no {CARRIED} here: make setup-fabric builds it")
+    if name == "fabric" and not Path(sys.executable).with_name(PROGRAM).exists():
+        pytest.skip(f"no {PROGRAM} here: make setup-fabric builds it")
     (tmp_path / "c.pcap").write_bytes(PCAP + 5000 * ethernet_frame())
     with small_disk_or_skip(disk, tmp_path / "node") as inside:
         node = FullDisk(tmp_path / "node", inside, name)
         node.put("n", tmp_path / "c.pcap", "c.pcap")
         if name == "fabric":
-            for each in (carried_program(), *vendor_lists()):
+            for each in (anonymizer_program(), *vendor_lists()):
                 node.put("n", each, each.name)
         before = node.files()
         node.fill(64 << 10)
         with pytest.raises(UserError) as failure:
-            preprocessed(node, "n", "c.pcap", settings)
+            preprocess(node, "n", "c.pcap", settings)
         said = str(failure.value)
         assert said.startswith("node n: not anonymized, so not fetched: ") and "\n" not in said
         assert "c.pcap.anonymized: " in said and "No space left on device; free some space" in said
         assert node.files() == before
-        assert node.run("n", ["cmp", str(tmp_path / "c.pcap"), node.place("n", "c.pcap")]).status == 0
+        assert node.run("n", ["cmp", str(tmp_path / "c.pcap"), node.path_on_node("n", "c.pcap")]).status == 0
         assert node.run("n", ["rm", str(node.directory / "filler")]).status == 0
-        assert preprocessed(node, "n", "c.pcap", settings) == [NOTE]  # with room it goes on from there
+        assert preprocess(node, "n", "c.pcap", settings) == [NOTE]  # with room it goes on from there
         assert node.files() == before
-        assert node.run("n", ["grep", "-c", SECRET.decode(), node.place("n", "c.pcap")]).stdout == "0\n"
+        assert node.run("n", ["grep", "-c", SECRET.decode(), node.path_on_node("n", "c.pcap")]).stdout == "0\n"

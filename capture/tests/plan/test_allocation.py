@@ -3,21 +3,21 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acapella_capture.plan.allocation import Acquired, acquire, simulated, wanted_instances
-from acapella_capture.testbeds.base import Host, Instance, Refused, Want
+from acapella_capture.plan.allocation import SiteAllocation, allocate_with_backoff, instances_needed, nodes_that_fit
+from acapella_capture.testbeds.base import Host, Instance, InsufficientResources, ResourceRequest
 
 HOSTS = (Host("a", 4, 64, 1000, 1), Host("b", 3, 64, 1000, 6))
 
 
 def test_nodes_are_placed_on_hosts_not_on_a_sites_sum():
-    assert simulated(HOSTS, Want(2)) == (2, None)
-    count, why = simulated(HOSTS, Want(4))
+    assert nodes_that_fit(HOSTS, ResourceRequest(2)) == (2, None)
+    count, why = nodes_that_fit(HOSTS, ResourceRequest(4))
     assert count == 2  # a has one NIC, b cores for one; the sum of both would do for three
     assert why == "room for 2 of 4 listening nodes: no one of 2 hosts has all that a node needs"
-    assert simulated((Host("a", 9, 99, 9999, 0),), Want(1)) == (
+    assert nodes_that_fit((Host("a", 9, 99, 9999, 0),), ResourceRequest(1)) == (
         0, "room for 0 of 1 listening node: 0 dedicated NICs free on 1 host",
     )  # fmt: skip
-    assert simulated((), Want(1))[0] == 0
+    assert nodes_that_fit((), ResourceRequest(1))[0] == 0
 
 
 @given(
@@ -25,7 +25,7 @@ def test_nodes_are_placed_on_hosts_not_on_a_sites_sum():
     wanted=st.integers(1, 12),
 )
 def test_what_is_placed_fits(hosts, wanted):
-    count, why = simulated(hosts, Want(wanted))
+    count, why = nodes_that_fit(hosts, ResourceRequest(wanted))
     assert 0 <= count <= min(wanted, sum(host.nics for host in hosts))
     assert count * 2 <= sum(host.cores for host in hosts)
     assert (why is None) == (count == wanted)
@@ -44,33 +44,33 @@ class Scarce:
     def instances(self, site):
         return ()
 
-    def allocate(self, site, want):
-        self.asked.append(want.instances)
-        if want.instances > self.gives:
-            raise Refused("no storage", where=f"site {site}")
-        return tuple(Instance(f"n{number}", site, ("r1", "r2")) for number in range(want.instances))
+    def allocate(self, site, request):
+        self.asked.append(request.instances)
+        if request.instances > self.gives:
+            raise InsufficientResources("no storage", where=f"site {site}")
+        return tuple(Instance(f"n{number}", site, ("r1", "r2")) for number in range(request.instances))
 
 
 def test_a_refusal_is_answered_with_one_node_less():
     testbed = Scarce(gives=3)
-    got = acquire(testbed, "S", Want(8))
+    got = allocate_with_backoff(testbed, "S", ResourceRequest(8))
     assert testbed.asked == [5, 4, 3]
-    assert (len(got.instances), got.wanted) == (3, 8)
-    assert got.why == "refused 4: site S: no storage"
+    assert (len(got.instances), got.requested) == (3, 8)
+    assert got.reason == "refused 4: site S: no storage"
     assert [(node.name, name) for node, name in got.receivers()][:4] == [
         ("n0", "r1"), ("n1", "r1"), ("n2", "r1"), ("n0", "r2"),
     ]  # fmt: skip
-    none = acquire(Scarce(gives=0), "S", Want(2))
-    assert none == Acquired((), 2, "refused 1: site S: no storage")
+    none = allocate_with_backoff(Scarce(gives=0), "S", ResourceRequest(2))
+    assert none == SiteAllocation((), 2, "refused 1: site S: no storage")
 
 
 def test_nodes_of_an_earlier_collection_are_taken_again_and_counted():
     testbed = Scarce(gives=9)
     testbed.instances = lambda _: (Instance("n0", "S", ("r1", "r2")),) * 2
-    assert len(acquire(testbed, "S", Want(6)).instances) == 6
+    assert len(allocate_with_backoff(testbed, "S", ResourceRequest(6)).instances) == 6
     assert testbed.asked == [6]
 
 
 def test_as_many_nodes_as_the_ports_need():
-    assert [wanted_instances(ports, 2, None) for ports in (1, 2, 3, 8)] == [1, 1, 2, 4]
-    assert wanted_instances(8, 2, 3) == 3
+    assert [instances_needed(ports, 2, None) for ports in (1, 2, 3, 8)] == [1, 1, 2, 4]
+    assert instances_needed(8, 2, 3) == 3

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acapella_capture.plan import port_selection as selection
-from acapella_capture.plan.port_selection import SELECTIONS, View, assigned, busiest, choose, rounds
+from acapella_capture.plan.port_selection import (
+    SELECTIONS,
+    SiteView,
+    assign_receivers,
+    busiest,
+    choose_ports,
+    cycles_per_round,
+)
 from acapella_capture.testbeds.base import Port, Rates
 from acapella_core.errors import UserError
 
@@ -18,8 +25,8 @@ names = st.lists(st.sampled_from([f"p{number}" for number in range(12)]), min_si
 rates_bps = st.floats(min_value=0, max_value=1e11)
 
 
-def view_of(ports, receivers, cycle=0, history=(), rates=None, **options) -> View:
-    return View(
+def view_of(ports, receivers, cycle=0, history=(), rates=None, **options) -> SiteView:
+    return SiteView(
         "S", cycle, tuple(Port(name, None) for name in ports), receivers, rates or {}, tuple(history), **options
     )
 
@@ -28,7 +35,7 @@ def run_of(select, ports, receivers, cycles, rates=None, **options) -> list[tupl
     """What is chosen in so many cycles."""
     history: list[tuple[str, ...]] = []
     for cycle in range(cycles):
-        history.append(choose(select, view_of(ports, receivers, cycle, history, rates, **options)))
+        history.append(choose_ports(select, view_of(ports, receivers, cycle, history, rates, **options)))
     return history
 
 
@@ -37,7 +44,7 @@ def test_busiest_starves_no_port_that_is_not_idle(ports, receivers, every, seed,
     rates = {name: Rates(data.draw(rates_bps), data.draw(rates_bps)) for name in ports}
     busy = [name for name in ports if rates[name].tx_bps + rates[name].rx_bps > 1000]
     # each random draw is of a port that has not been sampled since all were: a round has at most as many draws as ports
-    draws_needed = rounds(len(busy), receivers)
+    draws_needed = cycles_per_round(len(busy), receivers)
     cycles = draws_needed * every
     options = {"busiest_every": every, "seed": seed, "idle_bps": 1000}
     history = run_of(busiest, ports, receivers, 2 * cycles, rates, **options)
@@ -76,15 +83,15 @@ def test_ports_without_data_are_not_idle_and_where_all_are_idle_all_may_come():
 
 @given(ports=names, receivers=st.integers(1, 8))
 def test_all_takes_every_port_once_in_a_round(ports, receivers):
-    history = run_of(SELECTIONS["all"], ports, receivers, rounds(len(ports), receivers))
+    history = run_of(SELECTIONS["all"], ports, receivers, cycles_per_round(len(ports), receivers))
     assert [name for chosen in history for name in chosen] == ports
 
 
 @given(before=names, chosen=names, receivers=st.integers(1, 12))
 def test_no_mirror_moves_that_could_stay(before, chosen, receivers):
     keys = [f"r{number}" for number in range(receivers)]
-    first = assigned(before[:receivers], keys, {})
-    second = assigned(chosen[:receivers], keys, first)
+    first = assign_receivers(before[:receivers], keys, {})
+    second = assign_receivers(chosen[:receivers], keys, first)
     assert sorted(second.values()) == sorted(chosen[:receivers])
     assert all(second[key] == port for key, port in first.items() if port in second.values())
 
@@ -104,17 +111,17 @@ def test_a_selection_of_ones_own_comes_by_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr(
         selection, "entry_points", lambda group, name=None: [mine] if name in (None, "quietest") and group else []
     )
-    quietest = selection.selection_of("quietest")
+    quietest = selection.find_selection("quietest")
     rates = {name: Rates(rate, 0) for name, rate in (("a", 9.0), ("b", 5.0), ("c", 7.0), ("idle", 0.0))}
     assert run_of(quietest, ["a", "b", "c", "idle"], 1, 4, rates) == [("b",), ("c",), ("b",), ("c",)]
     with pytest.raises(UserError, match="no port selection 'theirs'; there are all, busiest, fixed, quietest, uplinks"):
-        selection.selection_of("theirs")
+        selection.find_selection("theirs")
 
 
 @pytest.mark.parametrize(("wrong", "why"), [(["z"], "'z' is no port"), (["x", "x"], "twice"), (["x", "y"], "2 ports")])
 def test_a_wrong_choice_is_refused(wrong, why):
     with pytest.raises(UserError, match=why):
-        choose(lambda _: wrong, view_of("xy", 1))
+        choose_ports(lambda _: wrong, view_of("xy", 1))
 
 
 def test_what_a_selection_raises_is_one_line_that_names_site_and_cycle():
@@ -122,5 +129,5 @@ def test_what_a_selection_raises_is_one_line_that_names_site_and_cycle():
         with pytest.raises(
             UserError, match=r"^collect.port_selection: site S, cycle 1: (Key|Type)Error: .+$"
         ) as raised:
-            choose(mistake, view_of("xy", 1))
+            choose_ports(mistake, view_of("xy", 1))
         assert raised.value.__cause__ is not None

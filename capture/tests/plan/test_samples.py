@@ -7,27 +7,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acapella_capture.plan.samples import SitePlan, most_bytes, next_start_ns, sites_of
-from acapella_capture.settings import settings_of
+from acapella_capture.plan.samples import SitePlan, max_sample_bytes, next_start_ns, sites_to_sample
+from acapella_capture.settings import parse_settings
 from acapella_capture.testbeds.base import Port, Site
 from acapella_core.errors import UserError
 
 
 def settings(**keys):
-    return settings_of({"testbed": "local"} | keys)
+    return parse_settings({"testbed": "local"} | keys)
 
 
 def site(name, *ports) -> Site:
     return Site(name, tuple(Port(port, 10**9) for port in ports))
 
 
-def shots(plan: SitePlan) -> list[list[tuple[str, str]]]:
-    return [[(shot.sample, shot.port.name) for shot in moment] for moment in plan.steady()]
+def batch(plan: SitePlan) -> list[list[tuple[str, str]]]:
+    return [[(planned.name, planned.port.name) for planned in moment] for moment in plan.batches_in_advance()]
 
 
 def test_a_mirror_visits_every_port_before_any_port_again():
     plan = SitePlan(settings(capture={"samples_per_port": 2}), site("S", "p", "q"), 1)
-    assert [[port for _, port in moment] for moment in shots(plan)] == [["p"], ["q"], ["p"], ["q"]]
+    assert [[port for _, port in moment] for moment in batch(plan)] == [["p"], ["q"], ["p"], ["q"]]
 
 
 def test_samples_have_their_names_once_whatever_the_receivers():
@@ -35,7 +35,7 @@ def test_samples_have_their_names_once_whatever_the_receivers():
     expected = 2 * 2 * 2 * 3 * 2  # runs, runs and samples of a cycle, ports, directions
     for receivers in (1, 2, 5):
         names = [
-            sample for moment in shots(SitePlan(keys, site("S", "p", "q", "r"), receivers)) for sample, _ in moment
+            sample for moment in batch(SitePlan(keys, site("S", "p", "q", "r"), receivers)) for sample, _ in moment
         ]
         assert len(set(names)) == len(names) == expected
 
@@ -44,7 +44,7 @@ def test_samples_have_their_names_once_whatever_the_receivers():
 def test_fewer_receivers_are_the_same_samples_in_more_cycles(ports, got):
     where = site("S", *(f"p{number}" for number in range(ports)))
     plans = [SitePlan(settings(), where, receivers) for receivers in (got, got + 1)]
-    taken = [Counter(port for moment in shots(plan) for _, port in moment) for plan in plans]
+    taken = [Counter(port for moment in batch(plan) for _, port in moment) for plan in plans]
     assert taken[0] == taken[1] == Counter(port.name for port in where.ports)
     assert plans[0].cycles >= plans[1].cycles
 
@@ -52,9 +52,9 @@ def test_fewer_receivers_are_the_same_samples_in_more_cycles(ports, got):
 def test_modes_choose_sites_and_ports():
     slices = (Port("p", None, "downlink", ("mine", "theirs")), Port("q", None, "downlink", ("theirs",)))
     sites = [Site("A", slices), site("B", "p")]
-    assert [s.name for s in sites_of(settings(), sites)] == ["A", "B"]
-    assert [s.name for s in sites_of(settings(collect={"mode": "sites", "sites": ["B"]}), sites)] == ["B"]
-    mine = sites_of(settings(collect={"mode": "slice", "slice": "mine"}), sites)
+    assert [s.name for s in sites_to_sample(settings(), sites)] == ["A", "B"]
+    assert [s.name for s in sites_to_sample(settings(collect={"mode": "sites", "sites": ["B"]}), sites)] == ["B"]
+    mine = sites_to_sample(settings(collect={"mode": "slice", "slice": "mine"}), sites)
     assert [(s.name, [port.name for port in s.ports]) for s in mine] == [("A", ["p"])]
     for collect, why in (
         ({"mode": "sites", "sites": ["C"]}, "no site 'C'; there are A, B"),
@@ -62,11 +62,11 @@ def test_modes_choose_sites_and_ports():
         ({"mode": "slice", "slice": "none"}, "slice 'none' uses no port"),
     ):
         with pytest.raises(UserError, match=why):
-            sites_of(settings(collect=collect), sites)
+            sites_to_sample(settings(collect=collect), sites)
 
 
 def ports_by_site(there, **collect) -> dict[str, list[str]]:
-    return {s.name: [port.name for port in s.ports] for s in sites_of(settings(collect=collect), there)}
+    return {s.name: [port.name for port in s.ports] for s in sites_to_sample(settings(collect=collect), there)}
 
 
 def test_uplinks_and_fixed_ports_are_those_and_sites_without_are_left_out():
@@ -86,9 +86,9 @@ def test_uplinks_and_fixed_ports_are_those_and_sites_without_are_left_out():
 
 def test_with_a_limit_of_time_alone_nobody_knows_the_cycles():
     plan = SitePlan(settings(collect={"total_s": 60}), site("S", "p"), 1)
-    assert plan.cycles is None and plan.remaining_s(0) == pytest.approx(60 + plan.sample_takes_s)
+    assert plan.cycles is None and plan.remaining_s(0) == pytest.approx(60 + plan.sample_interval_s)
     with pytest.raises(UserError, match="known only when they are taken"):
-        list(plan.steady())
+        list(plan.batches_in_advance())
 
 
 @given(now=st.integers(0, 2**62), period=st.floats(0.001, 1e5))
@@ -100,19 +100,21 @@ def test_samples_begin_on_whole_periods_of_the_clock(now, period):
 
 def test_expected_bytes_follow_the_slower_of_port_and_receiver():
     keys = settings(capture={"sample_s": 10, "snaplen": 184}, collect={"mean_frame_bytes": 1000})
-    assert most_bytes(keys, Port("p", 10**9), None) == 2 * 10**9 // 8 * 10 // 1000 * 200
-    assert most_bytes(keys, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * 200
-    assert most_bytes(keys, Port("p", None), None) is None
+    assert max_sample_bytes(keys, Port("p", 10**9), None) == 2 * 10**9 // 8 * 10 // 1000 * 200
+    assert max_sample_bytes(keys, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * 200
+    assert max_sample_bytes(keys, Port("p", None), None) is None
     half = replace(keys, capture=replace(keys.capture, one_in=2))
-    assert most_bytes(half, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * 200 // 2
+    assert max_sample_bytes(half, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * 200 // 2
     hashed = settings(capture={"sample_s": 10, "snaplen": 184, "method": "dpdk", "format": "pcapng"},
                       collect={"mean_frame_bytes": 1000})  # fmt: skip
-    assert most_bytes(hashed, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * (184 + 72)  # pcapng.c's options
+    assert max_sample_bytes(hashed, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * (
+        184 + 72
+    )  # pcapng.c's options
 
 
 def test_every_run_has_its_number_in_the_names():
     plan = SitePlan(settings(runs=2), site("S", "p", "q", "r"), 2)
-    assert [[shot.sample for shot in shots] for shots in plan.steady()] == [
+    assert [[planned.name for planned in batch] for batch in plan.batches_in_advance()] == [
         ["run1-S-p-both-1", "run1-S-q-both-1"], ["run1-S-r-both-1"],
         ["run2-S-p-both-1", "run2-S-q-both-1"], ["run2-S-r-both-1"],
     ]  # fmt: skip

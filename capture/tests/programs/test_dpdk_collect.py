@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
-from acapella_testing.capture.fake_testbed import PaperTestbed
+from acapella_testing.capture.fake_testbed import FakeTestbed
 
 from acapella_capture import manifest as manifests
 from acapella_capture.programs.dpdk import Dpdk, counts_of, device, ring_kib
 from acapella_capture.programs.tcpdump import Counts
-from acapella_capture.settings import settings_of
-from acapella_capture.testbeds.base import Finished
+from acapella_capture.settings import parse_settings
+from acapella_capture.testbeds.base import CompletedProgram
 from acapella_core.errors import UserError
 
 CONFIG = """
@@ -75,11 +75,11 @@ def test_one_collection_takes_samples_by_two_methods(caller, open_directory):
 
 def test_filter_sampling_and_snap_length_are_those_of_the_config(monkeypatch):
     monkeypatch.setattr("acapella_capture.programs.dpdk.executable", lambda: "writer")
-    testbed = PaperTestbed("p")
+    testbed = FakeTestbed("p")
     shown = {"sh": "0\n4294967295\n8192\n", "ip": "2: capture0: <UP> mtu 1500 qdisc"}
-    monkeypatch.setattr(testbed, "run", lambda node, argv: Finished(0, shown[argv[0]], ""))
+    monkeypatch.setattr(testbed, "run", lambda node, argv: CompletedProgram(0, shown[argv[0]], ""))
     keys = {"method": "dpdk", "filter": "udp", "snaplen": 96, "one_in": 5, "one_in_by": "hash"}
-    how = settings_of({"testbed": "local", "capture": keys}).capture
+    how = parse_settings({"testbed": "local", "capture": keys}).capture
     argv = Dpdk(testbed, "S-listener", "capture0", how, "s.pcap")._argv()
     given = dict(zip(argv[1::2], argv[2::2], strict=True))
     wanted = {"--filter": "udp", "--snaplen": "96", "--sample": "5", "--sample-by": "hash"}
@@ -161,14 +161,14 @@ def test_collect_takes_samples_behind_a_p4_program(caller, open_directory):
 def test_fpga_needs_its_program(method):
     capture = {"method": method, "p4_program": "no/such.spec"}
     with pytest.raises(UserError, match=r"capture\.p4_program: no file no/such\.spec; method fpga needs it"):
-        settings_of({"testbed": "local", "capture": capture})
+        parse_settings({"testbed": "local", "capture": capture})
 
 
 def test_pcapng_needs_a_program_that_writes_it_and_takes_no_hashes_out_of_a_site():
     capture = {"method": {"default": "dpdk", "site2": "tcpdump"}, "format": "pcapng"}
     with pytest.raises(UserError, match=r"capture\.format: tcpdump writes no pcapng"):
-        settings_of({"testbed": "local", "capture": capture})
+        parse_settings({"testbed": "local", "capture": capture})
     values = {"testbed": "local", "capture": {"method": "dpdk", "format": "pcapng"}}
     with pytest.raises(UserError, match=r"capture\.format: what preprocess\.anonymize makes is pcap"):
-        settings_of(values | {"preprocess": {"anonymize": True, "key_file": "/k"}})
-    assert settings_of(values).capture.format == "pcapng"
+        parse_settings(values | {"preprocess": {"anonymize": True, "key_file": "/k"}})
+    assert parse_settings(values).capture.format == "pcapng"

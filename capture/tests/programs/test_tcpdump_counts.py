@@ -8,7 +8,7 @@ import pytest
 
 from acapella_capture.programs import tcpdump
 from acapella_capture.programs.tcpdump import Counts, Tcpdump, last_counts
-from acapella_capture.settings import settings_of
+from acapella_capture.settings import parse_settings
 from acapella_capture.testbeds.local import sandbox
 from acapella_core.errors import UserError
 
@@ -36,7 +36,7 @@ def test_no_counts():
 
 
 def test_the_filter_can_never_be_read_as_an_option():
-    settings = replace(settings_of({"testbed": "local"}).capture, filter="-w/tmp/elsewhere")
+    settings = replace(parse_settings({"testbed": "local"}).capture, filter="-w/tmp/elsewhere")
     argv = Tcpdump(None, "node", "eth0", settings, "out")._argv
     assert argv[-2:] == ["--", "-w/tmp/elsewhere"]
     if shutil.which("tcpdump", path=sandbox.search_path()):
@@ -75,7 +75,7 @@ class Scripted:
 
 
 def stopped(job: Scripted) -> Counts | None:
-    program = Tcpdump(job, "node", "eth0", settings_of({"testbed": "local"}).capture, "out")
+    program = Tcpdump(job, "node", "eth0", parse_settings({"testbed": "local"}).capture, "out")
     program.start()
     return program.stop()
 

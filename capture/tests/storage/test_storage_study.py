@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
 
-from acapella_capture.storage import Skip, rates, thresholds, trace
+from acapella_capture.storage import NotMeasurable, rates, thresholds, trace
 from acapella_core.errors import UserError
 
 BINS = '[{"min": 4, "max": 7, "count": 2}, {"min": 8, "max": 15, "count": 0}, {"min": 16, "max": 31, "count": 1}]'
@@ -38,7 +38,7 @@ no JSON
 def test_intervals_are_as_bpftrace_says_them():
     sums = []
     for line in SAID.splitlines():
-        trace.take(line, sums)
+        trace.parse_line(line, sums)
     assert sums == [
         trace.Interval(1000),
         trace.Interval(2000, bytes=600, latency_ns=30, longest_ns=18, buckets=[(4, 7, 2), (16, 31, 1)]),
@@ -83,7 +83,7 @@ def test_thresholds_are_put_back_after_an_error_too(settings, memory_mb):
 
 def test_thresholds_that_may_not_be_set_are_a_reason_to_skip(settings, monkeypatch):
     monkeypatch.setattr(thresholds, "VM", thresholds.VM / "none")
-    with pytest.raises(Skip, match="dirty_bytes cannot be set"):
+    with pytest.raises(NotMeasurable, match="dirty_bytes cannot be set"):
         thresholds.put("dirty_bytes", 1)
 
 

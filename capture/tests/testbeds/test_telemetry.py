@@ -9,7 +9,7 @@ import urllib.parse
 import pytest
 
 from acapella_capture.testbeds.base import Rates
-from acapella_capture.testbeds.telemetry import Prometheus, increase, since, telemetry_of
+from acapella_capture.testbeds.telemetry import Prometheus, increase, rates_from_counters, since
 from acapella_core.errors import UserError
 
 
@@ -106,7 +106,7 @@ def test_a_counter_that_begins_anew_counts_from_zero():
 
 def test_ports_without_data_are_absent():
     idle = [(0, 7), (2, 7)]
-    found = telemetry_of("here", {"a": (idle, idle), "b": (idle, [])}, ["a", "b", "c"])
+    found = rates_from_counters("here", {"a": (idle, idle), "b": (idle, [])}, ["a", "b", "c"])
     assert found.ports == {"a": Rates(0, 0)} and found.seconds == 2
 
 

@@ -87,7 +87,7 @@ def test_control_characters_in_names_of_files_and_sites_are_escaped(tmp_path, ca
     main(["kappa", str(capture), str(capture)])
     main(["verify", str(tmp_path)])
     outcome = Outcome("mine", "", "S\x1bX", "failed", "no\x07")
-    list(collect.told([outcome, {"sample": "s", "frames_captured": 1, "notes": ["n\x1b"]}], []))
+    list(collect.report_progress([outcome, {"sample": "s", "frames_captured": 1, "notes": ["n\x1b"]}], []))
     printed = capsys.readouterr()
     lines = [*printed.out.split("\n"), *printed.err.split("\n")]
     assert all(line.isprintable() for line in lines), [line for line in lines if not line.isprintable()]

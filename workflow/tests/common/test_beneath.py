@@ -262,7 +262,7 @@ def test_a_fetched_capture_is_not_written_through_links(results, outside):
 
 def test_locks_and_incomplete_files_of_a_collection_are_no_links(results, outside):
     (results / ".collect.lock").symlink_to(outside / "profile")
-    with pytest.raises(UserError, match=r"\.collect\.lock: is a symbolic link"), coordinator.alone(results):
+    with pytest.raises(UserError, match=r"\.collect\.lock: is a symbolic link"), coordinator.campaign_lock(results):
         pass
     (results.parent / ".outcomes.csv.lock").symlink_to(outside / "profile")
     with pytest.raises(UserError, match=r"\.outcomes\.csv\.lock: is a symbolic link"):

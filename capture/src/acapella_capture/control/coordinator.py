@@ -16,36 +16,36 @@ from acapella_core import beneath
 from acapella_core.errors import UserError
 from acapella_core.files import locked
 
-from ..plan.samples import Shot, SitePlan, sites_of, trials
+from ..plan.samples import PlannedSample, SitePlan, sites_to_sample, trials
 from ..settings import CaptureSettings, Settings
-from ..testbeds.base import Site, Testbed, Want
-from .delivery import delivered
-from .outcomes import Ledger, Outcome
-from .sampling import Collection, Failure, SharedTraffic, Taking, running, stop_mirrors
+from ..testbeds.base import ResourceRequest, Site, Testbed
+from .delivery import deliver
+from .outcomes import Outcome, OutcomeTable
+from .sampling import ActiveSample, Collection, Failure, SharedTraffic, running_samples, stop_mirrors
 from .site_job import SiteJob
 
 WHOLE_FRAMES = 262144  # snap length of a trial: two trials can be compared by what was kept of each packet
-TOLD_S = 0.2  # how often sites are looked for that ended without a word
+POLL_S = 0.2  # how often sites are looked for that ended without a word
 DAY_S = 86400
 LOCK = ".collect.lock"
 
-Told = dict[str, Any] | Failure | Outcome
+Event = dict[str, Any] | Failure | Outcome
 
 
-def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[Told]:
+def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[Event]:
     """Take every sample of the plan; yield each one's manifest as soon as it is written, or why it could not be taken.
 
     At the end of a site its outcome. Raises UserError where the testbed fails, or another process collects it;
     samples already yielded stay.
     """
-    sites = sites_of(settings, testbed.sites())
-    with alone(campaign), testbed:
+    sites = sites_to_sample(settings, testbed.sites())
+    with campaign_lock(campaign), testbed:
         remove_parts(campaign / "raw")
         yield from collect_sites(testbed, settings, campaign, sites)
-        for shots in trials(testbed.replays(), settings.capture.format):
-            with contextlib.closing(take_trials(testbed, settings.capture, shots)) as takings:
-                for taking in takings:
-                    yield delivered(testbed, settings, campaign, taking)
+        for batch in trials(testbed.replay_plan(), settings.capture.format):
+            with contextlib.closing(take_trials(testbed, settings.capture, batch)) as samples:
+                for sample in samples:
+                    yield deliver(testbed, settings, campaign, sample)
 
 
 def remove_parts(raw: Path) -> None:
@@ -57,7 +57,7 @@ def remove_parts(raw: Path) -> None:
 
 
 @contextlib.contextmanager
-def alone(campaign: Path) -> Iterator[None]:
+def campaign_lock(campaign: Path) -> Iterator[None]:
     """Keep other processes from collecting this campaign meanwhile, which would write the same files. Raises UserError.
 
     The kernel lets go of the lock when its process ends, by kill -9 too.
@@ -72,11 +72,11 @@ def alone(campaign: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: Sequence[Site]) -> Iterator[Told]:
+def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: Sequence[Site]) -> Iterator[Event]:
     """All sites side by side. Whatever ends this early has every site give its resources back first."""
-    told: queue.SimpleQueue[Told] = queue.SimpleQueue()
-    ledger = Ledger(campaign, time.time_ns())
-    shared = Collection(testbed, settings, campaign, ledger, told.put, SharedTraffic(testbed))
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    outcome_table = OutcomeTable(campaign, time.time_ns())
+    shared = Collection(testbed, settings, campaign, outcome_table, events.put, SharedTraffic(testbed))
     jobs = [SiteJob(shared, site) for site in sites]
     threads = [threading.Thread(target=job.run, name=job.site.name, daemon=True) for job in jobs]
     # a client that crosses all samples also crosses the pauses between them
@@ -84,10 +84,10 @@ def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: S
         try:
             for thread in threads:
                 thread.start()
-            yield from until_done(threads, told)
+            yield from events_until_done(threads, events)
         finally:
             shared.stop.set()
-            testbed.stop_waiting()
+            testbed.interrupt_waits()
             for thread in threads:
                 if thread.ident is not None:
                     thread.join()
@@ -95,13 +95,13 @@ def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: S
         raise crash
 
 
-def until_done(threads: Sequence[threading.Thread], told: queue.SimpleQueue) -> Iterator[Told]:
+def events_until_done(threads: Sequence[threading.Thread], events: queue.SimpleQueue) -> Iterator[Event]:
     """Yield what sites tell until all of them have ended."""
     while True:
         ended = not any(thread.is_alive() for thread in threads)
         try:
             while True:
-                yield told.get(timeout=0 if ended else TOLD_S)
+                yield events.get(timeout=0 if ended else POLL_S)
         except queue.Empty:
             if ended:
                 return
@@ -113,23 +113,30 @@ def longest_s(testbed: Testbed, settings: Settings, sites: Sequence[Site]) -> fl
     return min(DAY_S, 60 + 2 * max(plan.remaining_s(0) for plan in plans))
 
 
-def take_trials(testbed: Testbed, how: CaptureSettings, shots: list[Shot]) -> Iterator[Taking]:
+def take_trials(
+    testbed: Testbed, capture_settings: CaptureSettings, batch: list[PlannedSample]
+) -> Iterator[ActiveSample]:
     """Take the trials of one environment, one after the other; where it cannot be had, all of them fail."""
-    node = testbed.allocate(shots[0].site.name, Want(instances=1))[0]
-    how = replace(how.at(node.site, node.name), filter=testbed.replays().filter, snaplen=WHOLE_FRAMES, one_in=1)
-    takings = [Taking(shot, how, node, node.receivers[0]) for shot in shots]
+    node = testbed.allocate(batch[0].site.name, ResourceRequest(instances=1))[0]
+    capture_settings = replace(
+        capture_settings.for_node(node.site, node.name),
+        filter=testbed.replay_plan().filter,
+        snaplen=WHOLE_FRAMES,
+        one_in=1,
+    )
+    samples = [ActiveSample(planned, capture_settings, node, node.receivers[0]) for planned in batch]
     with contextlib.ExitStack() as environment:
         fault = None
         try:
-            environment.enter_context(testbed.environment(shots[0].environment))
+            environment.enter_context(testbed.environment(batch[0].environment))
         except UserError as error:
             fault = str(error)
-        for taking in takings:
-            taking.fault = fault
-            with running(testbed, [taking]) as begun:
-                for trial in begun:
-                    with trial.noted():
+        for sample in samples:
+            sample.fault = fault
+            with running_samples(testbed, [sample]) as started:
+                for trial in started:
+                    with trial.recording_fault():
                         trial.replayed = testbed.replay()
-                    stop_mirrors(begun)
-                    trial.traffic = testbed.traffic_facts()
-            yield taking
+                    stop_mirrors(started)
+                    trial.traffic = testbed.traffic_report()
+            yield sample

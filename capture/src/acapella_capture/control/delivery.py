@@ -10,82 +10,82 @@ from acapella_core.errors import UserError
 from acapella_core.files import sha256_of
 
 from .. import manifest as manifests
-from ..plan.samples import Shot
+from ..plan.samples import PlannedSample
 from ..programs.tcpdump import Counts
 from ..scan import Facts, scan_apart
 from ..settings import Settings
 from ..testbeds.base import Testbed
 from .gather import gather
-from .preprocess import preprocessed
-from .sampling import Failure, Taking
-from .watchdog import clock_of
+from .preprocess import preprocess
+from .sampling import ActiveSample, Failure
+from .watchdog import parse_clock
 
-UNCOUNTED = Counts(captured=None, received=None, dropped_kernel=None, dropped_interface=None)
+NO_COUNTS = Counts(captured=None, received=None, dropped_kernel=None, dropped_interface=None)
 
 
-def delivered(testbed: Testbed, settings: Settings, campaign: Path, taking: Taking) -> dict[str, Any] | Failure:
+def deliver(testbed: Testbed, settings: Settings, campaign: Path, sample: ActiveSample) -> dict[str, Any] | Failure:
     """The manifest of a sample that is in raw/ now, or why it failed; what there is of its capture is fetched anyway.
 
     Left where it is, it would take the node's memory from the samples after it.
     """
     manifest = None
-    with taking.noted():
-        if taking.capture is not None:
-            node, file = taking.instance.name, taking.shot.file
-            taking.watch.notes += preprocessed(testbed, node, file, settings.preprocess)
+    with sample.recording_fault():
+        if sample.capture is not None:
+            node, file = sample.instance.name, sample.planned.file
+            sample.history.notes += preprocess(testbed, node, file, settings.preprocess)
             path = gather(testbed, node, file, campaign / "raw", settings.collect)
-            if not taking.fault:
-                manifest = describe(testbed, campaign, taking, path)
-    return manifest or taking.failure()
+            if not sample.fault:
+                manifest = describe(testbed, campaign, sample, path)
+    return manifest or sample.failure()
 
 
-def describe(testbed: Testbed, campaign: Path, taking: Taking, path: Path) -> dict[str, Any]:
+def describe(testbed: Testbed, campaign: Path, sample: ActiveSample, path: Path) -> dict[str, Any]:
     """Read a fetched capture and write its manifest. Raises UserError where it holds other than what was counted."""
-    shot, how, counts = taking.shot, taking.how, taking.counts or UNCOUNTED
-    facts = whole(path) if taking.ended else scan_apart(path)
+    planned, capture_settings, counts = sample.planned, sample.capture_settings, sample.counts or NO_COUNTS
+    facts = scan_truncated(path) if sample.ended_early else scan_apart(path)
     if facts.fault:
         raise UserError(facts.fault, where=path)
-    unwritten = counts.received - counts.dropped_kernel - facts.frames if taking.ended and taking.counts else 0
+    unwritten = counts.received - counts.dropped_kernel - facts.frames if sample.ended_early and sample.counts else 0
     if unwritten > 0:
-        taking.watch.notes.append(f"{shot.sample}: {unwritten} frames more were taken and could not be written")
-    elif taking.counts and facts.frames != counts.captured:
+        sample.history.notes.append(f"{planned.name}: {unwritten} frames more were taken and could not be written")
+    elif sample.counts and facts.frames != counts.captured:
         raise UserError(f"{facts.frames} read, {counts.captured} frames captured", where=path)
     manifest = manifests.empty() | {
         "campaign": campaign.resolve().name,
-        "run": shot.run,
-        "sample": shot.sample,
+        "run": planned.run,
+        "sample": planned.name,
         "testbed": testbed.name,
-        "site": shot.site.name,
-        "instance": taking.mirror.instance,
-        "port": shot.port.name,
-        "direction": shot.direction,
-        "method": how.method,
+        "site": planned.site.name,
+        "instance": sample.mirror.instance,
+        "port": planned.port.name,
+        "direction": planned.direction,
+        "method": capture_settings.method,
         "file": path.name,
         "sha256": sha256_of(path),
         "bytes": path.stat().st_size,
-        "snaplen": how.snaplen,
-        "filter": how.filter,
+        "snaplen": capture_settings.snaplen,
+        "filter": capture_settings.filter,
         "requested": {
-            "start_ns": taking.requested_ns,
+            "start_ns": sample.requested_ns,
             # a trial ends when the replay does
-            "end_ns": taking.requested_ns + round(how.sample_s * 1e9) if shot.trial is None else None,
+            "end_ns": sample.requested_ns + round(capture_settings.sample_s * 1e9) if planned.trial is None else None,
         },
-        "actual": {"start_ns": taking.start_ns, "end_ns": taking.end_ns},
+        "actual": {"start_ns": sample.start_ns, "end_ns": sample.end_ns},
         "frames_received": counts.received,
         "frames_captured": facts.frames,
         "dropped_kernel": counts.dropped_kernel,
         "dropped_interface": counts.dropped_interface,
-        "mirror": asdict(taking.mirrored),
+        "mirror": asdict(sample.mirrored),
         "clock_resolution_ns": facts.clock_resolution_ns,
-        "port_rate_bps": shot.port.rate_bps,
+        "port_rate_bps": planned.port.rate_bps,
         "notes": testbed.notes(),
-        **extra(testbed, shot, taking, facts.frames),
+        **optional_keys(testbed, planned, sample, facts.frames),
     }
     manifests.write(campaign / "raw", manifest)
     return manifest
 
 
-def whole(path: Path) -> Facts:
+def scan_truncated(path: Path) -> Facts:
     """What a capture holds that ended early, its last record cut off where it is not whole."""
     facts = scan_apart(path)
     if facts.fault and facts.whole_bytes is not None and path.suffix == ".pcap":
@@ -94,18 +94,20 @@ def whole(path: Path) -> Facts:
     return facts
 
 
-def program_facts(taking: Taking) -> dict[str, Any]:
+def p4_facts(sample: ActiveSample) -> dict[str, Any]:
     """Which P4 program the frames went through, and why it did not send some of them."""
-    control = taking.how.p4_control
+    control = sample.capture_settings.p4_control
     return {
-        "program": Path(taking.how.p4_program).name,
-        "program_sha256": sha256_of(Path(taking.how.p4_program)),
+        "program": Path(sample.capture_settings.p4_program).name,
+        "program_sha256": sha256_of(Path(sample.capture_settings.p4_program)),
         "control_sha256": sha256_of(Path(control)) if control else None,
-        "not_sent": named(taking.counts.preprocessed, Path(taking.how.p4_program)) if taking.counts else None,
+        "not_sent": name_reasons(sample.counts.preprocessed, Path(sample.capture_settings.p4_program))
+        if sample.counts
+        else None,
     }
 
 
-def named(not_sent: dict[str, int], program: Path) -> dict[str, int]:
+def name_reasons(not_sent: dict[str, int], program: Path) -> dict[str, int]:
     """``reason-1`` by the name in the .json that p4/compile puts beside a program, where the control file gave none."""
     try:
         reasons = json.loads(program.with_suffix(".json").read_text(encoding="utf-8"))["reasons"]
@@ -115,36 +117,36 @@ def named(not_sent: dict[str, int], program: Path) -> dict[str, int]:
     return {names.get(reason, reason): count for reason, count in not_sent.items()}
 
 
-def extra(testbed: Testbed, shot: Shot, taking: Taking, frames: int) -> dict[str, Any]:
+def optional_keys(testbed: Testbed, planned: PlannedSample, sample: ActiveSample, frames: int) -> dict[str, Any]:
     """Keys that not every manifest has; ``frames`` are in the capture."""
-    keys: dict[str, Any] = {"one_in": taking.how.one_in, "receiver": taking.receiver}
-    if taking.how.one_in > 1 and taking.counts:
-        keys |= {"one_in_by": taking.how.one_in_by, "sampled_out": taking.counts.sampled_out}
-    if taking.how.method == "fpga":
-        keys["p4"] = program_facts(taking)
-    if taking.traffic is not None:
-        keys["traffic"] = taking.traffic
-    notes = [*testbed.notes(), *taking.watch.notes]
-    if shot.trial is not None:
-        keys |= {"environment": shot.environment, "trial": shot.trial}
-        notes.append(testbed.replays().note)
-    if taking.replayed is not None:
-        keys["replayed_frames"] = taking.replayed
-        if (lost := taking.replayed - frames) > 0:
-            notes.append(f"{shot.sample}: {lost} of {taking.replayed} replayed frames are not in the capture")
-    if shot.cycle is not None:
-        keys["cycle"] = shot.cycle
-    if taking.congestion is not None:
-        keys["congestion"] = taking.congestion
-    if taking.watchdog is not None:
-        keys["clock"] = taking.watchdog.clock or clock_of("")
-        keys["watchdog"] = taking.watch.facts()
-    if taking.ended is not None:
-        keys["ended_early"] = taking.ended
-        notes.append(f"{shot.sample} ended early: {taking.ended}")
-    if (silent_s := taking.watch.silent_s()) is not None:
-        notes.append(f"{shot.sample}: {taking.instance.name} gave no sign of life for {silent_s} s")
-    if taking.watch.growing() is False:
-        passed = f"; does {taking.how.filter!r} let any pass?" if taking.how.filter else ""
-        notes.append(f"{shot.sample}: frames came and the capture did not grow{passed}")
+    keys: dict[str, Any] = {"one_in": sample.capture_settings.one_in, "receiver": sample.receiver}
+    if sample.capture_settings.one_in > 1 and sample.counts:
+        keys |= {"one_in_by": sample.capture_settings.one_in_by, "sampled_out": sample.counts.sampled_out}
+    if sample.capture_settings.method == "fpga":
+        keys["p4"] = p4_facts(sample)
+    if sample.traffic is not None:
+        keys["traffic"] = sample.traffic
+    notes = [*testbed.notes(), *sample.history.notes]
+    if planned.trial is not None:
+        keys |= {"environment": planned.environment, "trial": planned.trial}
+        notes.append(testbed.replay_plan().note)
+    if sample.replayed is not None:
+        keys["replayed_frames"] = sample.replayed
+        if (lost := sample.replayed - frames) > 0:
+            notes.append(f"{planned.name}: {lost} of {sample.replayed} replayed frames are not in the capture")
+    if planned.cycle is not None:
+        keys["cycle"] = planned.cycle
+    if sample.congestion is not None:
+        keys["congestion"] = sample.congestion
+    if sample.watchdog is not None:
+        keys["clock"] = sample.watchdog.clock or parse_clock("")
+        keys["watchdog"] = sample.history.as_manifest()
+    if sample.ended_early is not None:
+        keys["ended_early"] = sample.ended_early
+        notes.append(f"{planned.name} ended early: {sample.ended_early}")
+    if (silent_s := sample.history.silent_s()) is not None:
+        notes.append(f"{planned.name}: {sample.instance.name} gave no sign of life for {silent_s} s")
+    if sample.history.growing() is False:
+        passed = f"; does {sample.capture_settings.filter!r} let any pass?" if sample.capture_settings.filter else ""
+        notes.append(f"{planned.name}: frames came and the capture did not grow{passed}")
     return keys | {"notes": notes}

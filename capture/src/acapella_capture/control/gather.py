@@ -10,8 +10,8 @@ from ..settings import CollectSettings
 from ..testbeds.base import Testbed
 
 SHA256 = re.compile(r"\\?([0-9a-f]{64}) ")  # sha256sum(1); the backslash where the name has odd characters
-NO_PROGRAM = 127
-WORK_S = 3600  # for a node to compress a capture, or to read it for its checksum
+COMMAND_NOT_FOUND = 127
+TIMEOUT_S = 3600  # for a node to compress a capture, or to read it for its checksum
 
 
 def gather(testbed: Testbed, node: str, file: str, raw: Path, settings: CollectSettings) -> Path:
@@ -20,8 +20,8 @@ def gather(testbed: Testbed, node: str, file: str, raw: Path, settings: CollectS
     Raises UserError where that cannot be done or what comes has never the node's checksum; it stays on the node then.
     """
     if settings.compress:
-        file = compressed(testbed, node, file)
-    expected = checksum(testbed, node, file)
+        file = compress(testbed, node, file)
+    expected = checksum_on_node(testbed, node, file)
     target = raw / file
     fault: UserError | None = None
     for _ in range(settings.fetch_tries):
@@ -32,21 +32,21 @@ def gather(testbed: Testbed, node: str, file: str, raw: Path, settings: CollectS
             continue
         found = sha256_of(target)
         if expected is None or found == expected:
-            remove(testbed, node, file)
+            delete_on_node(testbed, node, file)
             return target
         fault = UserError(f"fetched with checksum {found[:12]}..., on {node} it is {expected[:12]}...", where=target)
         target.unlink()
     raise fault
 
 
-def compressed(testbed: Testbed, node: str, file: str) -> str:
+def compress(testbed: Testbed, node: str, file: str) -> str:
     """Compress a node's file in place with zstd; the new name, the old one where the node has no zstd.
 
     Raises UserError with what zstd said.
     """
-    path = testbed.place(node, file)
-    done = testbed.run(node, ["zstd", "-q", "-f", "--rm", path, "-o", f"{path}.zst"], timeout_s=WORK_S)
-    if done.status == NO_PROGRAM:
+    path = testbed.path_on_node(node, file)
+    done = testbed.run(node, ["zstd", "-q", "-f", "--rm", path, "-o", f"{path}.zst"], timeout_s=TIMEOUT_S)
+    if done.status == COMMAND_NOT_FOUND:
         return file
     if done.status != 0:
         said = done.stderr.strip().splitlines()
@@ -54,13 +54,13 @@ def compressed(testbed: Testbed, node: str, file: str) -> str:
     return f"{file}.zst"
 
 
-def checksum(testbed: Testbed, node: str, file: str) -> str | None:
+def checksum_on_node(testbed: Testbed, node: str, file: str) -> str | None:
     """SHA-256 of a node's file as the node reads it; None where the node cannot say."""
-    done = testbed.run(node, ["sha256sum", testbed.place(node, file)], timeout_s=WORK_S)
+    done = testbed.run(node, ["sha256sum", testbed.path_on_node(node, file)], timeout_s=TIMEOUT_S)
     found = SHA256.match(done.stdout)
     return found[1] if found and done.status == 0 else None
 
 
-def remove(testbed: Testbed, node: str, file: str) -> None:
+def delete_on_node(testbed: Testbed, node: str, file: str) -> None:
     """Delete a node's file; harmless where it is gone."""
-    testbed.run(node, ["rm", "-f", testbed.place(node, file)])
+    testbed.run(node, ["rm", "-f", testbed.path_on_node(node, file)])

@@ -41,7 +41,7 @@ COLUMNS = tuple(field.name for field in fields(Outcome))
 KEY = ("campaign", "started", "site")
 
 
-def verdict(wanted: int, got: int, taken: int, failed: int, stopped: str | None) -> tuple[Verdict, str]:
+def verdict(requested: int, got: int, taken: int, failed: int, stopped: str | None) -> tuple[Verdict, str]:
     """The outcome of a site and why; ``stopped`` is what ended it before its plan was through, else None."""
     if got == 0:
         return "failed", stopped or "no listening node"
@@ -51,12 +51,12 @@ def verdict(wanted: int, got: int, taken: int, failed: int, stopped: str | None)
         return "incomplete", stopped
     if failed:
         return "incomplete", f"{failed} of {taken + failed} samples failed"
-    if got < wanted:
-        return "degraded", f"{got} of {wanted} listening nodes"
+    if got < requested:
+        return "degraded", f"{got} of {requested} listening nodes"
     return "success", ""
 
 
-class Ledger:
+class OutcomeTable:
     """Writes both files each time that something is known; what a crash leaves says `incomplete`."""
 
     def __init__(self, campaign: Path, started_ns: int):
@@ -64,10 +64,10 @@ class Ledger:
         self.campaign = campaign.resolve()
         self.started = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         self._outcomes: dict[str, Outcome] = {}
-        self.unmerged: str | None = None  # why the table of all collections has not got them
+        self.merge_error: str | None = None  # why the table of all collections has not got them
         self._lock = threading.Lock()
 
-    def put(self, site: str, outcome: Verdict, reason: str, **counts: int) -> Outcome:
+    def record(self, site: str, outcome: Verdict, reason: str, **counts: int) -> Outcome:
         """Set a site's line."""
         line = Outcome(self.campaign.name, self.started, site, outcome, " ".join(reason.split()), **counts)
         with self._lock:
@@ -77,7 +77,7 @@ class Ledger:
             try:
                 merge(self.campaign.parent / FILE, rows)
             except (OSError, UserError) as error:
-                self.unmerged = f"no line in the table of all collections: {error}"
+                self.merge_error = f"no line in the table of all collections: {error}"
         return line
 
 

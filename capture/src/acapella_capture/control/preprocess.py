@@ -17,61 +17,61 @@ from ..settings import PreprocessSettings
 from ..testbeds.base import Testbed
 
 NOTE = "anonymized on its node, before it was fetched: headers alone, pseudonyms for addresses (docs/release.md)"
-NO_PROGRAM = 127
-WORK_S = 3600  # for a node to read and write a capture
-CARRIED = "acapella-anonymize"  # make setup-fabric
+COMMAND_NOT_FOUND = 127
+TIMEOUT_S = 3600  # for a node to read and write a capture
+PROGRAM = "acapella-anonymize"  # make setup-fabric
 KEY = "acapella-key"
 
 
-def preprocessed(testbed: Testbed, node: str, file: str, settings: PreprocessSettings) -> list[str]:
+def preprocess(testbed: Testbed, node: str, file: str, settings: PreprocessSettings) -> list[str]:
     """Anonymize a node's file in place; what is to be noted of it.
 
     Raises UserError where that cannot be done: then the capture stays on the node, as it is, and may not be fetched.
     """
     if not settings.anonymize:
         return []
-    path = testbed.place(node, file)
-    made = f"{path}.anonymized"
+    path = testbed.path_on_node(node, file)
+    output = f"{path}.anonymized"
     try:
-        if carries(testbed.name, settings):
-            run_carried(testbed, node, path, made, settings)
+        if uploads_program(testbed.name, settings):
+            run_uploaded(testbed, node, path, output, settings)
         else:
-            words = ["anonymize", path, "-o", made, "--key-file", str(settings.key_file), "--macs", settings.macs]
-            succeed(testbed, node, [program_of(testbed, settings), *words])
-        succeed(testbed, node, ["mv", "-f", made, path])
+            arguments = ["anonymize", path, "-o", output, "--key-file", str(settings.key_file), "--macs", settings.macs]
+            run_checked(testbed, node, [program_of(testbed, settings), *arguments])
+        run_checked(testbed, node, ["mv", "-f", output, path])
     except UserError:
         with contextlib.suppress(UserError):  # of a node that is out of reach: what went wrong first is told
-            testbed.run(node, ["rm", "-f", made])  # a part of it, of a program that was killed: the disk may be full
+            testbed.run(node, ["rm", "-f", output])  # a part of it, of a program that was killed: the disk may be full
         raise
     return [NOTE]
 
 
 def check(testbed: str, settings: PreprocessSettings) -> None:
     """Raises UserError where what would be brought to the nodes is not here, before anything is asked for."""
-    if settings.anonymize and carries(testbed, settings):
-        carried_program()
+    if settings.anonymize and uploads_program(testbed, settings):
+        anonymizer_program()
         read_key(str(settings.key_file))
 
 
-def carries(testbed: str, settings: PreprocessSettings) -> bool:
+def uploads_program(testbed: str, settings: PreprocessSettings) -> bool:
     """Whether program and key are brought to the nodes; then `key_file` is a file here."""
     return testbed == "fabric" and settings.program is None
 
 
-def run_carried(testbed: Testbed, node: str, path: str, made: str, settings: PreprocessSettings) -> None:
+def run_uploaded(testbed: Testbed, node: str, path: str, output: str, settings: PreprocessSettings) -> None:
     """Anonymize with a program, lists and a key that are brought there. The key does not stay."""
-    program = carried_program()
-    places = [bring(testbed, node, each, each.name) for each in (program, *vendor_lists())]
+    program = anonymizer_program()
+    places = [upload(testbed, node, each, each.name) for each in (program, *vendor_lists())]
     try:
-        key = bring(testbed, node, Path(str(settings.key_file)), KEY, again=True)
-        succeed(testbed, node, [places[0], path, made, key, settings.macs, *places[1:]])
+        key = upload(testbed, node, Path(str(settings.key_file)), KEY, again=True)
+        run_checked(testbed, node, [places[0], path, output, key, settings.macs, *places[1:]])
     finally:
-        testbed.run(node, ["rm", "-f", testbed.place(node, KEY)])
+        testbed.run(node, ["rm", "-f", testbed.path_on_node(node, KEY)])
 
 
-def bring(testbed: Testbed, node: str, source: Path, file: str, *, again: bool = False) -> str:
+def upload(testbed: Testbed, node: str, source: Path, file: str, *, again: bool = False) -> str:
     """Have a file on a node, which may have it already; its path there, by which it can be run."""
-    place = testbed.place(node, file)
+    place = testbed.path_on_node(node, file)
     place = place if "/" in place else f"./{place}"
     if again or testbed.run(node, ["test", "-f", place]).status != 0:
         try:
@@ -81,11 +81,11 @@ def bring(testbed: Testbed, node: str, source: Path, file: str, *, again: bool =
     return place
 
 
-def carried_program() -> Path:
+def anonymizer_program() -> Path:
     """The program that is brought to nodes. Raises UserError where it was not built."""
-    program = Path(sys.executable).with_name(CARRIED)
+    program = Path(sys.executable).with_name(PROGRAM)
     if not program.is_file():
-        raise UserError(f"no {CARRIED} here, which would be put on the nodes", where="preprocess",
+        raise UserError(f"no {PROGRAM} here, which would be put on the nodes", where="preprocess",
                         fix="make setup-fabric tells why")  # fmt: skip
     return program
 
@@ -97,10 +97,10 @@ def vendor_lists() -> list[Path]:
     return lists if all(path.is_file() for path in lists) else []
 
 
-def succeed(testbed: Testbed, node: str, argv: Sequence[str]) -> None:
+def run_checked(testbed: Testbed, node: str, argv: Sequence[str]) -> None:
     """Run a program on a node. Raises UserError where it fails: what it was for is not fetched then."""
-    done = testbed.run(node, argv, timeout_s=WORK_S)
-    if done.status == NO_PROGRAM:
+    done = testbed.run(node, argv, timeout_s=TIMEOUT_S)
+    if done.status == COMMAND_NOT_FOUND:
         raise UserError(f"not anonymized, so not fetched: there is no {Path(argv[0]).name} on the node",
                         where=f"node {node}")  # fmt: skip
     if done.status != 0:

@@ -8,13 +8,13 @@ from itertools import count
 
 from acapella_core.errors import UserError
 
-from ..plan.allocation import Acquired, acquire, want_of
-from ..plan.port_selection import STEADY, assigned
-from ..plan.samples import Shot, SitePlan, most_bytes, next_start_ns
+from ..plan.allocation import SiteAllocation, allocate_with_backoff, resource_request
+from ..plan.port_selection import STATIC_SELECTIONS, assign_receivers
+from ..plan.samples import PlannedSample, SitePlan, max_sample_bytes, next_start_ns
 from ..testbeds.base import Instance, Rates, Site
 from . import outcomes
-from .delivery import delivered
-from .sampling import Collection, Failure, Taking, complete_congestion, take
+from .delivery import deliver
+from .sampling import ActiveSample, Collection, Failure, complete_congestion, take_samples
 from .watchdog import Watchdog
 
 
@@ -25,46 +25,46 @@ class SiteJob:
         self.shared = shared
         self.site = site
         self.crash: Exception | None = None
-        self._want = want_of(shared.settings, site, shared.testbed.receivers_per_instance)
-        self._acquired = Acquired((), self._want.instances)
+        self._request = resource_request(shared.settings, site, shared.testbed.receivers_per_instance)
+        self._allocation = SiteAllocation((), self._request.instances)
         self._watchdogs: dict[str, Watchdog] = {}
         self._taken = self._failed = 0
         self._fault: str | None = None  # why the first sample that failed did
-        self._lost: list[str] = []  # what did not go well and did not end it
-        self._waiting: list[Taking] = []  # to be gathered at the end
-        self._promised_ns = 0
+        self._problems: list[str] = []  # what did not go well and did not end it
+        self._to_gather: list[ActiveSample] = []  # to be gathered at the end
+        self._lease_ns = 0
 
     def run(self) -> None:
         """From allocation to release, and the site's outcome, whatever happens."""
-        self._say("incomplete", "did not end")
-        why: str | None = None
+        self._record_outcome("incomplete", "did not end")
+        reason: str | None = None
         try:
-            why = self._work()
+            reason = self._collect()
         except UserError as error:
-            why = str(error)
+            reason = str(error)
         except Exception as error:  # a mistake of ours at one site: the others go on, then it is raised
             self.crash = error
-            why = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {error}"
         finally:
-            self._end(why)
+            self._finish(reason)
 
-    def _work(self) -> str | None:
+    def _collect(self) -> str | None:
         """Take the site's samples; why it ended before its plan, None where it did not."""
         testbed, site = self.shared.testbed, self.site.name
-        self._acquired = acquire(testbed, site, self._want)
-        if not self._acquired.instances:
-            return self._acquired.why
-        nodes = self._answering(self._acquired.instances)
+        self._allocation = allocate_with_backoff(testbed, site, self._request)
+        if not self._allocation.instances:
+            return self._allocation.reason
+        nodes = self._reachable(self._allocation.instances)
         if not nodes:
-            return self._lost[0]
-        self._acquired = Acquired(tuple(nodes), self._want.instances, self._acquired.why)
+            return self._problems[0]
+        self._allocation = SiteAllocation(tuple(nodes), self._request.instances, self._allocation.reason)
         try:
             return self._cycles()
         finally:
             self._gather()
             self._stop_watchdogs()
 
-    def _answering(self, instances: Sequence[Instance]) -> list[Instance]:
+    def _reachable(self, instances: Sequence[Instance]) -> list[Instance]:
         """The nodes that run a watchdog."""
         nodes = []
         for instance in instances:
@@ -72,7 +72,7 @@ class SiteJob:
             try:
                 watchdog.start()
             except UserError as error:
-                self._lost.append(str(error))
+                self._problems.append(str(error))
                 continue
             self._watchdogs[instance.name] = watchdog
             nodes.append(instance)
@@ -80,37 +80,39 @@ class SiteJob:
 
     def _cycles(self) -> str | None:
         """Go through the cycles; why it stopped, None at the end of the plan."""
-        receivers = {f"{node.name} {name}": (node, name) for node, name in self._acquired.receivers()}
+        receivers = {f"{node.name} {name}": (node, name) for node, name in self._allocation.receivers()}
         plan = SitePlan(self.shared.settings, self.site, len(receivers))
-        ends_ns = self._ends_ns()
+        deadline_ns = self._deadline_ns()
         history: list[tuple[str, ...]] = []
         names: Counter = Counter()
         placed: dict[str, str] = {}
         for cycle in count() if plan.cycles is None else range(plan.cycles):
-            chosen = self._not_ours(plan.choose(cycle, self._rates(), history))
+            chosen = self._without_listeners(plan.choose_ports(cycle, self._rates(), history))
             history.append(chosen)
-            placed = assigned(chosen, list(receivers), placed)
+            placed = assign_receivers(chosen, list(receivers), placed)
             by_port = {port: receivers[key] for key, port in placed.items()}
-            self._keep(plan, cycle)
-            for shots in plan.moments(cycle, chosen, names):
-                if time.time_ns() >= ends_ns:
+            self._extend_lease(plan, cycle)
+            for batch in plan.batches(cycle, chosen, names):
+                if time.time_ns() >= deadline_ns:
                     return None
-                self._sample(shots, by_port)
+                self._sample(batch, by_port)
                 if self.shared.stop.is_set():
                     return "stopped"
-            if not chosen and self.shared.stop.wait(plan.sample_takes_s):
+            if not chosen and self.shared.stop.wait(plan.sample_interval_s):
                 return "stopped"
-            if not chosen and time.time_ns() >= ends_ns:
+            if not chosen and time.time_ns() >= deadline_ns:
                 return None
         return None
 
-    def _not_ours(self, chosen: Sequence[str]) -> tuple[str, ...]:
+    def _without_listeners(self, chosen: Sequence[str]) -> tuple[str, ...]:
         """The chosen ports without those that lead to our own nodes, which is noted; their receivers pause."""
-        own = self.shared.testbed.own_ports(self.site.name)
-        self._lost += [f"{port} leads to a listening node of ours and is left out" for port in chosen if port in own]
+        own = self.shared.testbed.listener_ports(self.site.name)
+        self._problems += [
+            f"{port} leads to a listening node of ours and is left out" for port in chosen if port in own
+        ]
         return tuple(port for port in chosen if port not in own)
 
-    def _ends_ns(self) -> int:
+    def _deadline_ns(self) -> int:
         """When the last sample may begin."""
         total_s = self.shared.settings.collect.total_s
         return time.time_ns() + round(total_s * 1e9) if total_s is not None else 2**63
@@ -118,41 +120,45 @@ class SiteJob:
     def _rates(self) -> dict[str, Rates]:
         """Recent rates of the ports, for a selection that asks for them; empty where nobody counts."""
         collect = self.shared.settings.collect
-        if collect.port_selection in STEADY:
+        if collect.port_selection in STATIC_SELECTIONS:
             return {}
         try:
             telemetry = self.shared.testbed.telemetry(self.site.name, collect.telemetry_s)
         except UserError as error:  # no rate is known then, and no port idle
-            self._lost.append(f"no telemetry: {error}")
+            self._problems.append(f"no telemetry: {error}")
             return {}
         return dict(telemetry.ports) if telemetry else {}
 
-    def _keep(self, plan: SitePlan, cycle: int) -> None:
+    def _extend_lease(self, plan: SitePlan, cycle: int) -> None:
         """Have the lease last until everything is through; asked for again only where it does not."""
         margin_ns = round(self.shared.settings.collect.lease_margin_s * 1e9)
         needed_ns = time.time_ns() + round(plan.remaining_s(cycle) * 1e9) + margin_ns // 2
-        if needed_ns > self._promised_ns:
+        if needed_ns > self._lease_ns:
             until_ns = needed_ns + margin_ns - margin_ns // 2
             try:
                 self.shared.testbed.extend(self.site.name, until_ns)
             except UserError as error:  # it may last; the next cycle asks again
-                self._lost.append(f"lease not extended: {error}")
+                self._problems.append(f"lease not extended: {error}")
             else:
-                self._promised_ns = until_ns
+                self._lease_ns = until_ns
 
-    def _sample(self, shots: list[Shot], by_port: dict[str, tuple[Instance, str]]) -> None:
+    def _sample(self, batch: list[PlannedSample], by_port: dict[str, tuple[Instance, str]]) -> None:
         """Take the samples of one moment and, unless that is for later, gather them."""
         settings = self.shared.settings
-        takings = []
-        for shot in shots:
-            node, receiver = by_port[shot.port.name]
-            expected = most_bytes(settings, shot.port, self._capacity_bps(node, receiver))
-            how = settings.capture.at(node.site, node.name)
-            takings.append(Taking(shot, how, node, receiver, self._watchdogs[node.name], expected_bytes=expected or 0))
-        take(self.shared, takings, self._wait)
+        samples = []
+        for planned in batch:
+            node, receiver = by_port[planned.port.name]
+            expected = max_sample_bytes(settings, planned.port, self._capacity_bps(node, receiver))
+            capture_settings = settings.capture.for_node(node.site, node.name)
+            samples.append(
+                ActiveSample(
+                    planned, capture_settings, node, receiver, self._watchdogs[node.name], expected_bytes=expected or 0
+                )
+            )
+        take_samples(self.shared, samples, self._wait)
         if self.shared.stop.is_set():
             return  # cut short by who no longer wants it
-        self._waiting += takings
+        self._to_gather += samples
         if settings.collect.gather == "sample":
             self._gather()
 
@@ -169,16 +175,16 @@ class SiteJob:
 
     def _gather(self) -> None:
         """Bring what was taken, and tell of it."""
-        waiting, self._waiting = self._waiting, []
-        for taking in waiting:
+        waiting, self._to_gather = self._to_gather, []
+        for sample in waiting:
             wait_s = self.shared.settings.collect.telemetry_wait_s
-            complete_congestion(self.shared.testbed, taking, wait_s, self.shared.stop)
-            item = delivered(self.shared.testbed, self.shared.settings, self.shared.campaign, taking)
-            if isinstance(item, Failure):
+            complete_congestion(self.shared.testbed, sample, wait_s, self.shared.stop)
+            event = deliver(self.shared.testbed, self.shared.settings, self.shared.campaign, sample)
+            if isinstance(event, Failure):
                 self._failed += 1
-                self._fault = self._fault or item.why
-            self._taken += not isinstance(item, Failure)
-            self.shared.emit(item)
+                self._fault = self._fault or event.why
+            self._taken += not isinstance(event, Failure)
+            self.shared.emit(event)
 
     def _stop_watchdogs(self) -> None:
         """Bring the logs of the nodes' counters; a log that does not come is said and spoils nothing."""
@@ -187,32 +193,34 @@ class SiteJob:
             try:
                 watchdog.stop(directory / f"{name}.jsonl")
             except UserError as error:
-                self._lost.append(f"log of {name}: {error}")
+                self._problems.append(f"log of {name}: {error}")
 
-    def _end(self, why: str | None) -> None:
+    def _finish(self, reason: str | None) -> None:
         """Give the resources back and write down the outcome."""
-        if why is not None:
+        if reason is not None:
             self.shared.emit(
-                Failure(f"{'rest' if self._taken else 'all'} of {self.site.name}", self.site.name, "-", why)
+                Failure(f"{'rest' if self._taken else 'all'} of {self.site.name}", self.site.name, "-", reason)
             )
-        got = len(self._acquired.instances)
-        outcome, reason = outcomes.verdict(self._want.instances, got, self._taken, self._failed, why)
+        got = len(self._allocation.instances)
+        outcome, reason = outcomes.verdict(self._request.instances, got, self._taken, self._failed, reason)
         if outcome == "degraded":
-            reason = self._acquired.why or reason
+            reason = self._allocation.reason or reason
         try:
             self.shared.testbed.release(self.site.name)
         except UserError as error:
-            self._lost.append(f"not given back: {error}")
+            self._problems.append(f"not given back: {error}")
         fault = self._fault and f"the first: {self._fault}"
-        self._say(outcome, "; ".join(dict.fromkeys(filter(None, [reason, fault, *self._lost]))), final=True)
+        self._record_outcome(
+            outcome, "; ".join(dict.fromkeys(filter(None, [reason, fault, *self._problems]))), final=True
+        )
 
-    def _say(self, outcome: outcomes.Verdict, reason: str, *, final: bool = False) -> None:
-        line = self.shared.ledger.put(
+    def _record_outcome(self, outcome: outcomes.Verdict, reason: str, *, final: bool = False) -> None:
+        line = self.shared.outcome_table.record(
             self.site.name,
             outcome,
             reason,
-            instances_wanted=self._want.instances,
-            instances=len(self._acquired.instances),
+            instances_wanted=self._request.instances,
+            instances=len(self._allocation.instances),
             samples=self._taken,
             samples_failed=self._failed,
         )

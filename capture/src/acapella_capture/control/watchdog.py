@@ -49,7 +49,7 @@ if s=$(timedatectl show -p NTPSynchronized --value 2> /dev/null); then echo "sys
 
 
 @dataclass(frozen=True)
-class Look:
+class NodeStatus:
     """One look at a node; None where it could not say."""
 
     free_bytes: int | None
@@ -58,53 +58,53 @@ class Look:
     frames: int | None
 
 
-def look_of(printed: str) -> Look:
+def parse_status(printed: str) -> NodeStatus:
     """What the probe printed. Raises ValueError where it printed something else."""
     free, size, age, frames = (None if word == "-" else int(word) for word in printed.split())
-    return Look(None if free is None else free * 1024, size, age, frames)
+    return NodeStatus(None if free is None else free * 1024, size, age, frames)
 
 
-def clock_of(printed: str) -> dict[str, Any]:
+def parse_clock(printed: str) -> dict[str, Any]:
     """Manifest key `clock` from what the node's clock program said; all unknown where it has none."""
-    source, _, said = printed.strip().partition(" ")
-    fields = said.split(",")
+    source, _, printed = printed.strip().partition(" ")
+    fields = printed.split(",")
     with contextlib.suppress(ValueError, IndexError):
         if source == "chrony":  # chronyc(1), tracking: 5th the system clock's offset in seconds, last the leap status
             offset = round(float(fields[4]) * 1e9)
             return {"source": source, "offset_ns": offset, "synchronized": fields[-1] != "Not synchronized"}
         if source == "ptp":
-            return {"source": source, "offset_ns": round(float(said)), "synchronized": True}
-        if source == "system" and said in ("yes", "no"):
-            return {"source": source, "offset_ns": None, "synchronized": said == "yes"}
+            return {"source": source, "offset_ns": round(float(printed)), "synchronized": True}
+        if source == "system" and printed in ("yes", "no"):
+            return {"source": source, "offset_ns": None, "synchronized": printed == "yes"}
     return {"source": None, "offset_ns": None, "synchronized": None}
 
 
-def short_of(look: Look, reserve_bytes: int) -> str | None:
+def disk_shortage(status: NodeStatus, reserve_bytes: int) -> str | None:
     """Why a sample has to end for want of disk; None where it has not."""
-    if look.free_bytes is None or look.free_bytes >= reserve_bytes:
+    if status.free_bytes is None or status.free_bytes >= reserve_bytes:
         return None
-    return f"disk full: {look.free_bytes // MB} MB free, {reserve_bytes // MB} MB are kept free"
+    return f"disk full: {status.free_bytes // MB} MB free, {reserve_bytes // MB} MB are kept free"
 
 
 @dataclass
-class Watch:
+class NodeHistory:
     """What was seen while one sample was taken."""
 
-    first: Look | None = None
-    last: Look | None = None
+    first: NodeStatus | None = None
+    last: NodeStatus | None = None
     unseen: str | None = None  # why the last look failed
     notes: list[str] = field(default_factory=list)
 
-    def add(self, look: Look) -> None:
+    def add(self, status: NodeStatus) -> None:
         """Keep the first and the last look."""
-        self.first, self.last, self.unseen = self.first or look, look, None
+        self.first, self.last, self.unseen = self.first or status, status, None
 
     def silent_s(self) -> int | None:
         """Seconds since the node's last sign of life; None where it is alive, or nobody knows."""
         age = self.last.heartbeat_s if self.last else None
         return age if age is not None and age > SILENT_S else None
 
-    def facts(self) -> dict[str, Any]:
+    def as_manifest(self) -> dict[str, Any]:
         """Manifest key `watchdog`."""
         return {
             "disk_free_bytes": self.last.free_bytes if self.last else None,
@@ -134,21 +134,21 @@ class Watchdog:
         self.reserve_bytes = settings.disk_reserve_mb * MB
         self.log = f"watchdog-{instance.name}.jsonl"
         self._job: Job | None = None
-        self.clock = clock_of("")
+        self.clock = parse_clock("")
 
     def start(self) -> None:
         """Begin the node's loop and ask for its clock. Raises UserError where the node runs nothing."""
-        self.clock = clock_of(self._testbed.run(self._node, ["sh", "-c", CLOCK]).stdout)
-        argv = ["sh", "-c", LOOP, "watchdog", str(self._every_s), self._directory(), self._beat()]
+        self.clock = parse_clock(self._testbed.run(self._node, ["sh", "-c", CLOCK]).stdout)
+        argv = ["sh", "-c", LOOP, "watchdog", str(self._every_s), self._directory(), self._heartbeat()]
         self._job = self._testbed.start(self._node, argv, output=self.log)
 
-    def look(self, file: str, interface: str) -> Look:
+    def probe(self, file: str, interface: str) -> NodeStatus:
         """Look at the node while it writes a file. Raises UserError where it does not answer."""
-        place = self._testbed.place(self._node, file)
-        argv = ["sh", "-c", PROBE, "look", self._directory(), place, self._beat(), interface]
+        place = self._testbed.path_on_node(self._node, file)
+        argv = ["sh", "-c", PROBE, "probe", self._directory(), place, self._heartbeat(), interface]
         printed = self._testbed.run(self._node, argv, timeout_s=10).stdout
         try:
-            return look_of(printed)
+            return parse_status(printed)
         except ValueError as error:
             raise UserError(f"the watchdog said {printed.strip()!r}", where=f"node {self._node}") from error
 
@@ -161,8 +161,8 @@ class Watchdog:
             self._job.signal("KILL")
         self._testbed.fetch(self._node, self.log, target)
 
-    def _beat(self) -> str:
-        return self._testbed.place(self._node, f"heartbeat-{self._node}")
+    def _heartbeat(self) -> str:
+        return self._testbed.path_on_node(self._node, f"heartbeat-{self._node}")
 
     def _directory(self) -> str:
-        return str(Path(self._beat()).parent)
+        return str(Path(self._heartbeat()).parent)

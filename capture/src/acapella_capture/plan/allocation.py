@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..settings import Settings
-from ..testbeds.base import Host, Instance, Refused, Site, Testbed, Want
+from ..testbeds.base import Host, Instance, InsufficientResources, ResourceRequest, Site, Testbed
 
 NEEDS = ("nics", "cores", "ram_gb", "disk_gb")  # of a host; the scarcest first (Patchwork, section 6.2.1)
 
 
 @dataclass(frozen=True)
-class Acquired:
+class SiteAllocation:
     """What a site gave: its listening nodes, how many were wanted, and why there are fewer; none is a failure."""
 
     instances: tuple[Instance, ...]
-    wanted: int
-    why: str | None = None
+    requested: int
+    reason: str | None = None
 
     def receivers(self) -> list[tuple[Instance, str]]:
         """Every receiver with its node, the first ones of all nodes first: one node's loss costs the fewest then."""
@@ -24,71 +24,74 @@ class Acquired:
         return [(n, n.receivers[at]) for at in range(longest) for n in self.instances if at < len(n.receivers)]
 
 
-def wanted_instances(ports: int, receivers: int, most: int | None) -> int:
+def instances_needed(ports: int, receivers: int, limit: int | None) -> int:
     """Listening nodes for so many ports at once, with so many receivers each; at most `most`."""
     needed = max(1, math.ceil(ports / receivers))
-    return needed if most is None else min(needed, most)
+    return needed if limit is None else min(needed, limit)
 
 
-def want_of(settings: Settings, site: Site, receivers: int) -> Want:
+def resource_request(settings: Settings, site: Site, receivers: int) -> ResourceRequest:
     """What is asked for a site whose listening nodes have so many receivers each."""
     collect = settings.collect
-    instances = wanted_instances(len(site.ports), receivers, collect.instances)
-    return Want(instances, collect.cores, collect.ram_gb, collect.disk_gb)
+    instances = instances_needed(len(site.ports), receivers, collect.instances)
+    return ResourceRequest(instances, collect.cores, collect.ram_gb, collect.disk_gb)
 
 
-def need_of(want: Want) -> dict[str, int]:
+def node_requirements(request: ResourceRequest) -> dict[str, int]:
     """What one listening node takes of a host."""
-    return {"nics": 1, "cores": want.cores, "ram_gb": want.ram_gb, "disk_gb": want.disk_gb}
+    return {"nics": 1, "cores": request.cores, "ram_gb": request.ram_gb, "disk_gb": request.disk_gb}
 
 
-def fits(host: Host, want: Want) -> int:
+def node_capacity(host: Host, request: ResourceRequest) -> int:
     """How many of the nodes a host has room for."""
-    return min(getattr(host, key) // need for key, need in need_of(want).items() if need > 0)
+    return min(getattr(host, key) // need for key, need in node_requirements(request).items() if need > 0)
 
 
-def simulated(hosts: Sequence[Host], want: Want) -> tuple[int, str | None]:
+def nodes_that_fit(hosts: Sequence[Host], request: ResourceRequest) -> tuple[int, str | None]:
     """How many of the wanted nodes fit onto the hosts' free resources, and what is short where that is not all.
 
     All nodes are alike, so that filling one host after the other is the best there is.
     """
-    room = sum(fits(host, want) for host in hosts)
-    if room >= want.instances:
-        return want.instances, None
-    return room, f"room for {room} of {counted(want.instances, 'listening node')}: {shortage(hosts, want)}"
+    fitting = sum(node_capacity(host, request) for host in hosts)
+    if fitting >= request.instances:
+        return request.instances, None
+    return (
+        fitting,
+        f"room for {fitting} of {pluralize(request.instances, 'listening node')}: {describe_shortage(hosts, request)}",
+    )
 
 
-def shortage(hosts: Sequence[Host], want: Want) -> str:
+def describe_shortage(hosts: Sequence[Host], request: ResourceRequest) -> str:
     """What keeps another node from the hosts: the scarcest need that no host can fill once those that fit are there."""
     left = []
     for host in hosts:
-        count = fits(host, want)
-        taken = {key: getattr(host, key) - count * need for key, need in need_of(want).items()}
-        left.append(replace(host, **taken))
-    for key, need in need_of(want).items():
+        count = node_capacity(host, request)
+        used = {key: getattr(host, key) - count * need for key, need in node_requirements(request).items()}
+        left.append(replace(host, **used))
+    for key, need in node_requirements(request).items():
         if all(getattr(host, key) < need for host in left):
             what = {"nics": "dedicated NICs", "cores": "cores", "ram_gb": "GB of RAM", "disk_gb": "GB of disk"}[key]
-            return f"{sum(getattr(host, key) for host in hosts)} {what} free on {counted(len(hosts), 'host')}"
-    return f"no one of {counted(len(hosts), 'host')} has all that a node needs"
+            return f"{sum(getattr(host, key) for host in hosts)} {what} free on {pluralize(len(hosts), 'host')}"
+    return f"no one of {pluralize(len(hosts), 'host')} has all that a node needs"
 
 
-def counted(number: int, what: str) -> str:
+def pluralize(number: int, what: str) -> str:
     """A number of things, in words."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def acquire(testbed: Testbed, site: str, want: Want) -> Acquired:
+def allocate_with_backoff(testbed: Testbed, site: str, request: ResourceRequest) -> SiteAllocation:
     """Ask for what fits, and for one node and one NIC less each time the testbed refuses (Patchwork, section 6.2.1).
 
     Raises UserError where asking for less is of no use.
     """
-    there = min(want.instances, len(testbed.instances(site)))  # of an earlier collection; they are taken again
-    room, why = simulated(testbed.resources(site), replace(want, instances=want.instances - there))
-    count = there + room
+    existing = min(request.instances, len(testbed.instances(site)))  # of an earlier collection; they are taken again
+    fitting, reason = nodes_that_fit(testbed.resources(site), replace(request, instances=request.instances - existing))
+    count = existing + fitting
     while count > 0:
         try:
-            return Acquired(testbed.allocate(site, replace(want, instances=count)), want.instances, why)
-        except Refused as error:
-            why = f"refused {count}: {error}"
+            return SiteAllocation(testbed.allocate(site, replace(request, instances=count)), request.instances, reason)
+        except InsufficientResources as error:
+            reason = f"refused {count}: {error}"
             count -= 1
-    return Acquired((), want.instances, why)
+    return SiteAllocation((), request.instances, reason)

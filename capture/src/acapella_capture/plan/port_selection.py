@@ -19,7 +19,7 @@ GROUP = "acapella.port_selection"
 
 
 @dataclass(frozen=True)
-class View:
+class SiteView:
     """What is known of a site before a cycle.
 
     ``rates`` are recent ones of its ports, bit/s as the switch sees them; a port without data is absent, and all are
@@ -47,17 +47,17 @@ class View:
         return [name for name, rate in known.items() if rate is None or rate > self.idle_bps] or list(known)
 
 
-Selection = Callable[[View], Sequence[str]]
+Selection = Callable[[SiteView], Sequence[str]]
 
 
-def in_turn(view: View) -> list[str]:
+def round_robin(view: SiteView) -> list[str]:
     """All ports, idle ones too, one group after the other; the last group of a round may be smaller."""
-    group = view.cycle % rounds(len(view.ports), view.receivers)
+    group = view.cycle % cycles_per_round(len(view.ports), view.receivers)
     start = group * view.receivers
     return [port.name for port in view.ports[start : start + view.receivers]]
 
 
-def busiest(view: View) -> list[str]:
+def busiest(view: SiteView) -> list[str]:
     """Every n-th cycle the busiest ports that the last n cycles did not sample, else random ones that are not idle.
 
     Patchwork, section 6.2.2 (n is `busiest_every`). Random ones are drawn without putting back: none comes again before
@@ -71,13 +71,13 @@ def busiest(view: View) -> list[str]:
         chosen = sorted(fresh, key=lambda name: (-view.rate_bps(name), name))[: view.receivers]
     drawing = random.Random(f"{view.seed}/{view.site}/{view.cycle}")
     while len(chosen) < min(view.receivers, len(candidates)):
-        waiting = not_yet(candidates, (*view.history, tuple(chosen)))
+        waiting = not_yet_sampled(candidates, (*view.history, tuple(chosen)))
         left = [name for name in waiting if name not in chosen] or [name for name in candidates if name not in chosen]
         chosen.append(drawing.choice(sorted(left)))
     return chosen
 
 
-def not_yet(ports: Sequence[str], history: Sequence[Sequence[str]]) -> list[str]:
+def not_yet_sampled(ports: Sequence[str], history: Sequence[Sequence[str]]) -> list[str]:
     """Ports that were not sampled since all of them had been."""
     seen: set[str] = set()
     for name in (name for cycle in history for name in cycle):
@@ -87,16 +87,21 @@ def not_yet(ports: Sequence[str], history: Sequence[Sequence[str]]) -> list[str]
     return [name for name in ports if name not in seen]
 
 
-def rounds(ports: int, receivers: int) -> int:
+def cycles_per_round(ports: int, receivers: int) -> int:
     """Cycles until each of so many ports had its turn, at least one."""
     return max(1, math.ceil(ports / max(1, receivers)))
 
 
-SELECTIONS: dict[str, Selection] = {"all": in_turn, "fixed": in_turn, "uplinks": in_turn, "busiest": busiest}
-STEADY = ("all", "fixed", "uplinks")  # their ports and order are known before anything runs
+SELECTIONS: dict[str, Selection] = {
+    "all": round_robin,
+    "fixed": round_robin,
+    "uplinks": round_robin,
+    "busiest": busiest,
+}
+STATIC_SELECTIONS = ("all", "fixed", "uplinks")  # their ports and order are known before anything runs
 
 
-def selection_of(name: str) -> Selection:
+def find_selection(name: str) -> Selection:
     """A selection by its name in the config. Raises UserError where nobody provides it."""
     if name in SELECTIONS:
         return SELECTIONS[name]
@@ -110,7 +115,7 @@ def selection_of(name: str) -> Selection:
         raise UserError(f"cannot load {name!r}: {error}", where="collect.port_selection") from error
 
 
-def choose(selection: Selection, view: View) -> tuple[str, ...]:
+def choose_ports(selection: Selection, view: SiteView) -> tuple[str, ...]:
     """What a selection chooses. Raises UserError where it is not at most `receivers` of the site's ports, each once.
 
     So does what a selection raises itself: it is not ours, and `--debug` shows where it did.
@@ -135,7 +140,7 @@ def choose(selection: Selection, view: View) -> tuple[str, ...]:
     return chosen
 
 
-def assigned(chosen: Sequence[str], receivers: Sequence[str], before: Mapping[str, str]) -> dict[str, str]:
+def assign_receivers(chosen: Sequence[str], receivers: Sequence[str], before: Mapping[str, str]) -> dict[str, str]:
     """Port by receiver: a port stays where its mirror is, so that as few mirrors move as can be."""
     kept = {receiver: port for receiver, port in before.items() if port in chosen and receiver in receivers}
     free = [receiver for receiver in receivers if receiver not in kept]

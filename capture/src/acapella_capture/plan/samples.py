@@ -12,25 +12,25 @@ from dataclasses import dataclass, replace
 
 from acapella_core.errors import UserError
 
-from ..settings import CollectSettings, Settings, methods
+from ..settings import CollectSettings, Settings, methods_by_name
 from ..testbeds.base import Direction, Port, Rates, Replay, Site
-from .port_selection import STEADY, View, choose, rounds, selection_of
+from .port_selection import STATIC_SELECTIONS, SiteView, choose_ports, cycles_per_round, find_selection
 
-BETWEEN_S = 5  # between two samples at the most: end and begin a capture, fetch it
+SAMPLE_GAP_S = 5  # between two samples at the most: end and begin a capture, fetch it
 RECORD_BYTES = {"pcap": 16, "pcapng": 72}  # what stands beside a frame in a capture (pcapng: with its hash and padding)
 LISTENER = re.compile(r"-listener\d*$")  # listening nodes are named SITE-listener, SITE-listener1, ...
 
 
-class KnownLater(UserError):
+class NotKnownInAdvance(UserError):
     """What is sampled is known only when it is."""
 
 
 @dataclass(frozen=True)
-class Shot:
+class PlannedSample:
     """One sample to take; `run` and `cycle` (from 1) are None for a trial, the last two for every other sample."""
 
     run: int | None
-    sample: str
+    name: str
     site: Site
     port: Port
     direction: Direction
@@ -42,16 +42,16 @@ class Shot:
     @property
     def file(self) -> str:
         """The capture's name, on the node and, unless it is compressed there, in raw/."""
-        return f"{self.sample}.{self.format}"
+        return f"{self.name}.{self.format}"
 
 
-def sites_of(settings: Settings, sites: Sequence[Site]) -> list[Site]:
+def sites_to_sample(settings: Settings, sites: Sequence[Site]) -> list[Site]:
     """The sites of the mode, each with the ports to choose from.
 
     Raises UserError for a site that is not there, a slice that uses no port, a selection without ports.
     """
     collect = settings.collect
-    check_named(methods(settings.capture.method), sites)
+    check_method_names(methods_by_name(settings.capture.method), sites)
     if collect.mode == "sites":
         by_name = {site.name: site for site in sites}
         missing = [name for name in collect.sites if name not in by_name]
@@ -67,14 +67,14 @@ def sites_of(settings: Settings, sites: Sequence[Site]) -> list[Site]:
     if not sites:
         raise UserError("no sites", where="collect")
     if collect.port_selection == "fixed":
-        check_fixed(collect.ports or {}, sites)
-    found = [replace(site, ports=ports) for site in sites if (ports := ports_of(collect, site))]
+        check_fixed_ports(collect.ports or {}, sites)
+    found = [replace(site, ports=ports) for site in sites if (ports := candidate_ports(collect, site))]
     if not found:
         raise UserError(f"no port of any site for {collect.port_selection!r}", where="collect.port_selection")
     return found
 
 
-def check_named(by_name: Mapping[str, str], sites: Sequence[Site]) -> None:
+def check_method_names(by_name: Mapping[str, str], sites: Sequence[Site]) -> None:
     """Raises UserError where a capture method is that of a site that is not there, or of a node of no site."""
     known = [site.name for site in sites]
     for name in by_name:
@@ -85,7 +85,7 @@ def check_named(by_name: Mapping[str, str], sites: Sequence[Site]) -> None:
             raise UserError(f"no site or listening node {name!r}; {hint}", where="capture.method")
 
 
-def check_fixed(ports: Mapping[str, Sequence[str]], sites: Sequence[Site]) -> None:
+def check_fixed_ports(ports: Mapping[str, Sequence[str]], sites: Sequence[Site]) -> None:
     """Raises UserError where the ports of a fixed selection name a site or a port that is not there, or none."""
     by_name = {site.name: site for site in sites}
     if not ports:
@@ -98,7 +98,7 @@ def check_fixed(ports: Mapping[str, Sequence[str]], sites: Sequence[Site]) -> No
             raise UserError(f"no port {missing[0]!r} to mirror at site {name!r}", where="collect.ports")
 
 
-def ports_of(collect: CollectSettings, site: Site) -> tuple[Port, ...]:
+def candidate_ports(collect: CollectSettings, site: Site) -> tuple[Port, ...]:
     """The ports of a site that its selection chooses from; a site that has none is left out."""
     if collect.port_selection == "fixed":
         by_name = {port.name: port for port in site.ports}
@@ -122,16 +122,16 @@ class SitePlan:
         collect = self.settings.collect
         if collect.cycles is not None:
             return collect.cycles
-        return None if collect.total_s is not None else self.settings.runs * self._cycles_of_a_run()
+        return None if collect.total_s is not None else self.settings.runs * self._cycles_per_run()
 
     @property
-    def sample_takes_s(self) -> float:
+    def sample_interval_s(self) -> float:
         """From one sample's start to the next one's, about."""
         period = self.settings.collect.sample_period_s or 0
-        return max(period, self.settings.capture.sample_s + BETWEEN_S)
+        return max(period, self.settings.capture.sample_s + SAMPLE_GAP_S)
 
     @property
-    def samples_of_a_cycle(self) -> int:
+    def samples_per_cycle(self) -> int:
         """Of each mirrored port."""
         collect = self.settings.collect
         return collect.runs_per_cycle * collect.samples_per_run * len(self.settings.capture.directions)
@@ -140,20 +140,20 @@ class SitePlan:
         """About how long it takes from the beginning of a cycle, from 0, to the end."""
         total_s = self.settings.collect.total_s
         if self.cycles is None:
-            return total_s + self.sample_takes_s
-        left = (self.cycles - cycle) * self.samples_of_a_cycle * self.sample_takes_s
-        return left if total_s is None else min(left, total_s + self.sample_takes_s)
+            return total_s + self.sample_interval_s
+        left = (self.cycles - cycle) * self.samples_per_cycle * self.sample_interval_s
+        return left if total_s is None else min(left, total_s + self.sample_interval_s)
 
-    def _cycles_of_a_run(self) -> int:
+    def _cycles_per_run(self) -> int:
         """Cycles in which every port can have its `samples_per_port`."""
-        return self.settings.capture.samples_per_port * rounds(len(self.site.ports), self.receivers)
+        return self.settings.capture.samples_per_port * cycles_per_round(len(self.site.ports), self.receivers)
 
-    def choose(
+    def choose_ports(
         self, cycle: int, rates: Mapping[str, Rates] | None, history: Sequence[tuple[str, ...]]
     ) -> tuple[str, ...]:
         """The ports of a cycle, from 0. Raises UserError where the selection does wrong."""
         collect = self.settings.collect
-        view = View(
+        view = SiteView(
             site=self.site.name,
             cycle=cycle,
             ports=self.site.ports,
@@ -164,39 +164,41 @@ class SitePlan:
             idle_bps=collect.idle_bps,
             seed=collect.seed,
         )
-        return choose(selection_of(collect.port_selection), view)
+        return choose_ports(find_selection(collect.port_selection), view)
 
-    def moments(self, cycle: int, chosen: Sequence[str], names: Counter) -> Iterator[list[Shot]]:
+    def batches(self, cycle: int, chosen: Sequence[str], names: Counter) -> Iterator[list[PlannedSample]]:
         """Yield the shots of a cycle that are taken at once, in order of time; ``names`` counts those of a port."""
         collect, capture = self.settings.collect, self.settings.capture
         by_name = {port.name: port for port in self.site.ports}
-        first = 1 + cycle // self._cycles_of_a_run() * collect.runs_per_cycle
+        first = 1 + cycle // self._cycles_per_run() * collect.runs_per_cycle
         for run in range(first, first + collect.runs_per_cycle):
             for _ in range(collect.samples_per_run):
                 for direction in capture.directions:
-                    yield [self._shot(run, cycle, by_name[name], direction, names) for name in chosen]
+                    yield [self._sample(run, cycle, by_name[name], direction, names) for name in chosen]
 
-    def _shot(self, run: int, cycle: int, port: Port, direction: Direction, names: Counter) -> Shot:
+    def _sample(self, run: int, cycle: int, port: Port, direction: Direction, names: Counter) -> PlannedSample:
         # samples are files: FABRIC's HundredGigE0/0/0/5 is none
         series = f"run{run}-{self.site.name}-{re.sub(r'[^A-Za-z0-9._-]', '_', port.name)}-{direction}"
         names[series] += 1
         sample = f"{series}-{names[series]}"
-        return Shot(run, sample, self.site, port, direction, cycle + 1, format=self.settings.capture.format)
+        return PlannedSample(run, sample, self.site, port, direction, cycle + 1, format=self.settings.capture.format)
 
-    def steady(self) -> Iterator[list[Shot]]:
+    def batches_in_advance(self) -> Iterator[list[PlannedSample]]:
         """All shots, where the selection does not wait for what the switch counts and the number of cycles is set.
 
-        Raises KnownLater where it does, or the time alone ends them.
+        Raises NotKnownInAdvance where it does, or the time alone ends them.
         """
         kind = self.settings.collect.port_selection
-        if kind not in STEADY or self.cycles is None:
-            raise KnownLater("known only when they are taken; --dry-run tells what is known", where="the samples")
+        if kind not in STATIC_SELECTIONS or self.cycles is None:
+            raise NotKnownInAdvance(
+                "known only when they are taken; --dry-run tells what is known", where="the samples"
+            )
         names: Counter = Counter()
         for cycle in range(self.cycles):
-            yield from self.moments(cycle, self.choose(cycle, None, ()), names)
+            yield from self.batches(cycle, self.choose_ports(cycle, None, ()), names)
 
 
-def most_bytes(settings: Settings, port: Port, capacity_bps: int | None) -> int | None:
+def max_sample_bytes(settings: Settings, port: Port, capacity_bps: int | None) -> int | None:
     """What a sample of a port takes of a disk at line rate; None where neither port nor receiver has a known rate."""
     capture, mean = settings.capture, settings.collect.mean_frame_bytes
     ways = 2 if "both" in capture.directions else 1
@@ -216,13 +218,13 @@ def next_start_ns(now_ns: int, period_s: float | None, sample_s: float) -> int:
     return -(-now_ns // grid_ns) * grid_ns
 
 
-def trials(replay: Replay | None, file_format: str) -> Iterator[list[Shot]]:
+def trials(replay: Replay | None, file_format: str) -> Iterator[list[PlannedSample]]:
     """Yield the shots of each environment in which one capture is replayed, in order of time."""
     for environment in replay.environments if replay else ():
         yield [
-            Shot(
+            PlannedSample(
                 run=None,
-                sample=f"{environment}-{trial}",
+                name=f"{environment}-{trial}",
                 site=replay.site,
                 port=replay.port,
                 direction=replay.direction,

@@ -130,7 +130,7 @@ class Dpdk:
         return argv + (["--filter", settings.filter] if settings.filter else [])
 
     def _place(self, file: str) -> str:
-        return self._testbed.place(self._node, file)
+        return self._testbed.path_on_node(self._node, file)
 
     def _mtu(self) -> int:
         shown = self._testbed.run(self._node, ["ip", "-o", "link", "show", "dev", self._interface])

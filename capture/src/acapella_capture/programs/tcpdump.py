@@ -42,7 +42,7 @@ class Counts:
     preprocessed: dict[str, int] = field(default_factory=dict)
 
     @property
-    def held(self) -> int:
+    def buffered(self) -> int:
         """Frames that the kernel has and the file has not."""
         return self.received - self.dropped_kernel - self.captured
 
@@ -71,7 +71,7 @@ class Tcpdump:
     def start(self) -> None:
         """Raises UserError with tcpdump's message where it ends or does not listen in time."""
         self._job = self._testbed.start(self._node, self._argv, output=self._output)
-        if not self._until(lambda log: "listening on" in log, START_S):
+        if not self._wait_for(lambda log: "listening on" in log, START_S):
             self._job.signal("KILL")
             raise UserError(f"does not start: {self.message()}", where=self.where)
 
@@ -87,9 +87,9 @@ class Tcpdump:
         end.
         """
         drained = time.monotonic() + DRAIN_S
-        while time.monotonic() < drained and not self._empty():
+        while time.monotonic() < drained and not self._drained():
             pass
-        ran, answers = self.alive(), self._answers()
+        ran, reports = self.alive(), self._reports()
         if ran:
             self._job.signal("INT")
         status = self._job.wait(START_S)
@@ -97,7 +97,7 @@ class Tcpdump:
         if status is None:
             self._job.signal("KILL")
             raise UserError(f"does not end: {self.message()}", where=self.where)
-        if status == 0 and counts is not None and (not ran or self._answers() > answers):
+        if status == 0 and counts is not None and (not ran or self._reports() > reports):
             return counts
         if not ran or not 0 <= status < SIGNALED or WRITE_ERROR.search(self._job.log()):
             raise UserError(f"failed: {self.message()} (exit status {status})", where=self.where)
@@ -108,7 +108,7 @@ class Tcpdump:
         lines = self._job.log().strip().splitlines()
         return lines[-1] if lines else "it printed nothing"
 
-    def _empty(self) -> bool:
+    def _drained(self) -> bool:
         """Ask tcpdump for its counts: True if the kernel holds no frame, or tcpdump has ended.
 
         A request that is still pending when SIGINT arrives is answered after the socket is closed, with "pcap_stats:
@@ -116,17 +116,17 @@ class Tcpdump:
         """
         if not self.alive():
             return True
-        if self._answers() == self._requests:
+        if self._reports() == self._requests:
             self._job.signal("USR1")
             self._requests += 1
-        if not self._until(lambda log: len(STATUS.findall(log)) >= self._requests, 1):
+        if not self._wait_for(lambda log: len(STATUS.findall(log)) >= self._requests, 1):
             return self._job.poll() is not None
-        return last_counts(self._job.log()).held <= 0
+        return last_counts(self._job.log()).buffered <= 0
 
-    def _answers(self) -> int:
+    def _reports(self) -> int:
         return len(STATUS.findall(self._job.log()))
 
-    def _until(self, condition, timeout_s: float) -> bool:
+    def _wait_for(self, condition, timeout_s: float) -> bool:
         end = time.monotonic() + timeout_s
         while not condition(self._job.log()):
             if self._job.poll() is not None or time.monotonic() > end:

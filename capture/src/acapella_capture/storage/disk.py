@@ -8,21 +8,21 @@ from pathlib import Path
 
 from acapella_core.files import scratch_directory
 
-from . import Skip
+from . import NotMeasurable
 
 THROTTLE = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
 MB = 1_000_000
 
 
-def run(*words: object) -> str:
+def run(*command: object) -> str:
     """A command's output. Raises Skip with the first line of what it says where it fails."""
     try:
-        done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        raise Skip(f"no {words[0]} here") from error
+        raise NotMeasurable(f"no {command[0]} here") from error
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
-        raise Skip(said[0] if said[0].startswith(f"{words[0]}:") else f"{words[0]}: {said[0]}")
+        message = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+        raise NotMeasurable(message[0] if message[0].startswith(f"{command[0]}:") else f"{command[0]}: {message[0]}")
     return done.stdout.strip()
 
 
@@ -44,7 +44,7 @@ def directory(beside: Path, size: int, mbps: int | None) -> Iterator[Path]:
 def slowed(place: Path, size: int, mbps: int) -> Iterator[Path]:
     """ext4 on a loop device that ends with its mount, without a cache of its own below."""
     if not THROTTLE.exists():
-        raise Skip(f"a disk of {mbps} MB/s cannot be made: no {THROTTLE} (cgroup v1)")
+        raise NotMeasurable(f"a disk of {mbps} MB/s cannot be made: no {THROTTLE} (cgroup v1)")
     image, mounted = place / "image", place / "mounted"
     mounted.mkdir()
     with image.open("wb") as file:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..programs.dpdk import executable
-from . import Skip
+from . import NotMeasurable
 
 SNAPLENS = (200, 64)  # bytes kept: Table 1, Table 2
 SIZES = (1514, 1024, 512, 128)  # bytes without FCS
@@ -31,12 +31,12 @@ def sweep(directory: Path, writer: str, snaplen: int, size: int, seconds: float)
     """Yield runs of one size: without a rate limit, then at parts of what was written, until a run loses nothing."""
     first = run(directory, writer, snaplen, size, seconds, None)
     yield first
-    most = first["written"] / first["whole_ns"] * 1e9 if first["whole_ns"] else 0
+    max_bytes = first["written"] / first["whole_ns"] * 1e9 if first["whole_ns"] else 0
     lost = first["lost"]
-    for part in PARTS if most else ():
+    for part in PARTS if max_bytes else ():
         if not lost:
             return
-        row = run(directory, writer, snaplen, size, seconds, most * part)
+        row = run(directory, writer, snaplen, size, seconds, max_bytes * part)
         lost = row["lost"]
         yield row
 
@@ -49,17 +49,17 @@ def run(  # noqa: PLR0913, PLR0917 (the parameters of a run)
     Raises Skip if the writer fails, ValueError if its frames do not add up.
     """
     capture = directory / "r.pcap"
-    words = [executable(), "--generate", size, "--snaplen", snaplen, "--writer", writer, "--write", capture]
-    words += ["--duration", seconds, *cpus(), *(["--rate", f"{rate:.0f}"] if rate else [])]
+    command = [executable(), "--generate", size, "--snaplen", snaplen, "--writer", writer, "--write", capture]
+    command += ["--duration", seconds, *cpus(), *(["--rate", f"{rate:.0f}"] if rate else [])]
     try:
         done = subprocess.run(
-            [str(word) for word in words], capture_output=True, text=True, check=False, timeout=seconds + END_S
+            [str(word) for word in command], capture_output=True, text=True, check=False, timeout=seconds + END_S
         )
         if done.returncode:
-            raise Skip(f"the writer failed: {(done.stderr.strip().splitlines() or ['it said nothing'])[-1]}")
+            raise NotMeasurable(f"the writer failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
         accounts = json.loads(capture.with_suffix(".json").read_text(encoding="utf-8"))
     except subprocess.TimeoutExpired as error:
-        raise Skip(f"the writer did not end within {END_S} s") from error
+        raise NotMeasurable(f"the writer did not end within {END_S} s") from error
     finally:
         for path in directory.glob("r.*"):
             path.unlink()

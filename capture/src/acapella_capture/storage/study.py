@@ -15,13 +15,13 @@ from typing import Any
 from acapella_core.errors import UserError
 
 from ..programs.dpdk import executable
-from . import Skip, disk, rates, thresholds, trace
+from . import NotMeasurable, disk, rates, thresholds, trace
 
 CALLS = {"buffered": "writev", "direct": "io_uring"}
 CLONE_NEWNS = 0x00020000  # linux/sched.h
 SAMPLE_S = 0.02
 BEYOND = 2  # of the upper threshold: as much is written, where there is time
-ALONE_S = 10  # after which a writer ends that nobody watches any more
+ORPHAN_S = 10  # after which a writer ends that nobody watches any more
 ROOM = 1.5  # of what is written, for the disk that is made
 
 
@@ -79,14 +79,14 @@ def study(settings: Settings, beside: Path, say=print) -> dict[str, Any]:
         trace.check()
         executable()
         private_mounts()
-    except (Skip, UserError) as reason:
+    except (NotMeasurable, UserError) as reason:
         say(f"storage: skipped: {reason}")
         return {**result, "skipped": str(reason)}
     for case in cases(settings):
         try:
             result["runs"].append(measured(case, settings, beside))
-            say(f"storage: {case}: {told(result['runs'][-1])}")
-        except Skip as reason:
+            say(f"storage: {case}: {summary(result['runs'][-1])}")
+        except NotMeasurable as reason:
             result["notes"].append(f"{case}: {reason}")
             say(f"storage: {case}: skipped: {reason}")
     if settings.table_seconds:
@@ -104,12 +104,12 @@ def tables_of_rates(result: dict[str, Any], settings: Settings, beside: Path, sa
                 result["rates"].append(row)
                 kept = f"{row['snaplen']} B of {row['frame_bytes']} B, {row['writer']}"
                 say(f"storage: {kept}: {row['written']:,} of {row['offered']:,} frames written")
-    except Skip as reason:
+    except NotMeasurable as reason:
         result["notes"].append(f"tables of rates: {reason}")
         say(f"storage: tables of rates: skipped: {reason}")
 
 
-def told(run: dict[str, Any]) -> str:
+def summary(run: dict[str, Any]) -> str:
     """A run in a line."""
     waited_ms = sum(each["latency_ns"] for each in run["intervals"]) / 1e6
     calls = sum(each["calls"] for each in run["intervals"])
@@ -126,7 +126,7 @@ def private_mounts() -> None:
     """Mounts that end with this process; tracefs and debugfs, which bpftrace asks for, among them."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS) != 0:
-        raise Skip(f"no mounts of its own: {os.strerror(ctypes.get_errno())}")
+        raise NotMeasurable(f"no mounts of its own: {os.strerror(ctypes.get_errno())}")
     disk.run("mount", "--make-rprivate", "/")
     for kind, place in (("tracefs", "/sys/kernel/tracing"), ("debugfs", "/sys/kernel/debug")):
         if not any(Path(place).glob("*")):
@@ -136,10 +136,10 @@ def private_mounts() -> None:
 def measured(case: Case, settings: Settings, beside: Path) -> dict[str, Any]:
     """One run. Raises Skip where it cannot be had."""
     with thresholds.set_to(case.background_percent, case.limit_percent, settings.memory_mb) as memory:
-        most = int(memory * case.limit_percent / 100 * BEYOND)
-        with disk.directory(beside, int(most * ROOM) + 256 * thresholds.MB, case.disk_mbps) as directory:
+        max_bytes = int(memory * case.limit_percent / 100 * BEYOND)
+        with disk.directory(beside, int(max_bytes * ROOM) + 256 * thresholds.MB, case.disk_mbps) as directory:
             os.sync()  # what others have left to write is not ours
-            samples, intervals = watched(case, settings, directory, most)
+            samples, intervals = watched(case, settings, directory, max_bytes)
             accounts = json.loads((directory / "c.json").read_text(encoding="utf-8"))
     return {
         **asdict(case),
@@ -150,39 +150,39 @@ def measured(case: Case, settings: Settings, beside: Path) -> dict[str, Any]:
     }
 
 
-def watched(case: Case, settings: Settings, directory: Path, most: int) -> tuple[list, list[trace.Interval]]:
+def watched(case: Case, settings: Settings, directory: Path, max_bytes: int) -> tuple[list, list[trace.Interval]]:
     """Run the writer until ``most`` bytes are written or the time is over: samples of dirty memory, and intervals."""
-    words = [executable(), "--generate", settings.frame_bytes, "--snaplen", settings.snaplen, "--writer", case.writer]
-    words += ["--write", directory / "c.pcap", *(["--rate", settings.rate] if settings.rate else [])]
-    words += ["--duration", settings.seconds + ALONE_S]
+    command = [executable(), "--generate", settings.frame_bytes, "--snaplen", settings.snaplen, "--writer", case.writer]
+    command += ["--write", directory / "c.pcap", *(["--rate", settings.rate] if settings.rate else [])]
+    command += ["--duration", settings.seconds + ORPHAN_S]
     samples = []
     # It waits until it is watched, and keeps its number when it becomes the writer.
-    waits = subprocess.Popen(
-        ["sh", "-c", 'read -r go && exec "$@"', "sh", *map(str, words)],
+    writer = subprocess.Popen(
+        ["sh", "-c", 'read -r go && exec "$@"', "sh", *map(str, command)],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        with trace.Trace(CALLS[case.writer], waits.pid) as tracing:
-            waits.stdin.write("go\n")
-            waits.stdin.flush()
+        with trace.Trace(CALLS[case.writer], writer.pid) as tracing:
+            writer.stdin.write("go\n")
+            writer.stdin.flush()
             begin = None
-            while waits.poll() is None and (begin is None or time.monotonic() < begin + settings.seconds):
+            while writer.poll() is None and (begin is None or time.monotonic() < begin + settings.seconds):
                 samples.append((time.monotonic_ns(), thresholds.now()))
                 wrote = tracing.bytes
                 begin = begin or (time.monotonic() if wrote else None)
-                if wrote >= most:
+                if wrote >= max_bytes:
                     break
                 time.sleep(SAMPLE_S)
-            waits.send_signal(signal.SIGTERM)
-            said = waits.communicate(timeout=rates.END_S)[1]
-        if waits.returncode:
-            raise Skip(f"the writer failed: {(said.strip().splitlines() or ['it said nothing'])[-1]}")
+            writer.send_signal(signal.SIGTERM)
+            message = writer.communicate(timeout=rates.END_S)[1]
+        if writer.returncode:
+            raise NotMeasurable(f"the writer failed: {(message.strip().splitlines() or ['no message'])[-1]}")
         return samples, tracing.intervals
     except subprocess.TimeoutExpired as error:
-        raise Skip(f"the writer did not end within {rates.END_S} s") from error
+        raise NotMeasurable(f"the writer did not end within {rates.END_S} s") from error
     finally:
-        waits.kill()
-        waits.wait()
+        writer.kill()
+        writer.wait()
 
 
 def joined(interval: trace.Interval, samples: list[tuple[int, thresholds.Dirty]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import Skip
+from . import NotMeasurable
 
 VM = Path("/proc/sys/vm")
 VMSTAT = Path("/proc/vmstat")
@@ -37,7 +37,7 @@ def put(name: str, value: int) -> None:
     try:
         (VM / name).write_text(f"{value}\n", encoding="ascii")
     except OSError as error:
-        raise Skip(f"/proc/sys/vm/{name} cannot be set: {error.strerror}") from error
+        raise NotMeasurable(f"/proc/sys/vm/{name} cannot be set: {error.strerror}") from error
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from . import Skip
+from . import NotMeasurable
 
 TRACEFS = Path("/sys/kernel/tracing")
 START_S = 30  # until its probes are attached
@@ -52,7 +52,7 @@ def submit_probe() -> str:
     for name in ("io_uring_submit_req", "io_uring_submit_sqe"):
         if (TRACEFS / "events" / "io_uring" / name).exists():
             return name
-    raise Skip("the kernel has no tracepoint for what io_uring is given")
+    raise NotMeasurable("the kernel has no tracepoint for what io_uring is given")
 
 
 @dataclass
@@ -71,8 +71,8 @@ class Interval:
 
     def since(self, before: "Interval") -> "Interval":
         """What came after ``before``, where both are sums since the begin."""
-        known = {(least, most): calls for least, most, calls in before.buckets}
-        grown = [(least, most, calls - known.get((least, most), 0)) for least, most, calls in self.buckets]
+        known = {(lower, upper): calls for lower, upper, calls in before.buckets}
+        grown = [(lower, upper, calls - known.get((lower, upper), 0)) for lower, upper, calls in self.buckets]
         return Interval(
             self.at_ns,
             self.bytes - before.bytes,
@@ -85,13 +85,13 @@ class Interval:
 NAMES = {"@sum": "latency_ns", "@longest": "longest_ns", "@bytes": "bytes"}
 
 
-def take(line: str, sums: list[Interval]) -> None:
+def parse_line(line: str, sums: list[Interval]) -> None:
     """Put one line of bpftrace's JSON where it belongs, sums since the begin; what is not ours is left."""
     try:
-        said = json.loads(line)
+        record = json.loads(line)
     except json.JSONDecodeError:
         return
-    kind, data = said.get("type"), said.get("data")
+    kind, data = record.get("type"), record.get("data")
     if kind == "printf" and data.startswith("at "):
         sums.append(Interval(int(data.split()[1])))
     elif kind == "hist" and "@latency" in data and sums:
@@ -121,7 +121,7 @@ class Trace:
         while not self._attached.wait(0.05):
             if self._process.poll() is not None or time.monotonic() > end:
                 self.__exit__()
-                raise Skip(f"bpftrace: {self._reason()}")
+                raise NotMeasurable(f"bpftrace: {self._reason()}")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -152,19 +152,19 @@ class Trace:
         for line in self._process.stdout:
             if '"attached_probes"' in line:
                 self._attached.set()
-            take(line, self._sums)
+            parse_line(line, self._sums)
 
     def _listen(self) -> None:
         self._errors.extend(line.strip() for line in self._process.stderr if line.strip())
 
     def _reason(self) -> str:
-        said = [line for line in self._errors if "RLIMIT_MEMLOCK" not in line]
-        return said[-1] if said else "it does not start"
+        messages = [line for line in self._errors if "RLIMIT_MEMLOCK" not in line]
+        return messages[-1] if messages else "it does not start"
 
 
 def check() -> None:
     """Raises Skip where bpftrace cannot be used here."""
     if os.geteuid() != 0:
-        raise Skip("not root: bpftrace and the dirty thresholds are root's alone")
+        raise NotMeasurable("not root: bpftrace and the dirty thresholds are root's alone")
     if shutil.which("bpftrace") is None:
-        raise Skip("no bpftrace here; apt-get install bpftrace")
+        raise NotMeasurable("no bpftrace here; apt-get install bpftrace")

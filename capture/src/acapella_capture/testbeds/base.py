@@ -20,7 +20,7 @@ Span = Literal["run", "sample"]
 PortKind = Literal["uplink", "downlink"]
 
 
-class Refused(UserError):
+class InsufficientResources(UserError):
     """The testbed has not got that much now: ask for less. After any other UserError that is of no use."""
 
 
@@ -86,7 +86,7 @@ class Telemetry:
 
 
 @dataclass(frozen=True)
-class Want:
+class ResourceRequest:
     """What is asked of a site: so many instances, each with a NIC and this much of a host."""
 
     instances: int
@@ -105,7 +105,7 @@ class Instance:
 
 
 @dataclass(frozen=True)
-class Aim:
+class MirrorRequest:
     """A mirror that is to be: of a port, to an instance's receiver."""
 
     instance: Instance
@@ -144,7 +144,7 @@ class Replay:
 
 
 @dataclass(frozen=True)
-class Finished:
+class CompletedProgram:
     """A program that ended: its exit status and what it printed."""
 
     status: int
@@ -219,7 +219,7 @@ class Testbed(ABC):
         return None
 
     @abstractmethod
-    def allocate(self, site: str, want: Want) -> tuple[Instance, ...]:
+    def allocate(self, site: str, request: ResourceRequest) -> tuple[Instance, ...]:
         """Take instances. Those that exist, of an earlier crash too, are known by name and taken again, not made twice.
 
         Raises Refused where the site has not got that much, UserError otherwise; no new instance stays then.
@@ -233,7 +233,7 @@ class Testbed(ABC):
     def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
         """Aim a mirror at a port of the instance's site. Raises UserError for an unknown name or direction."""
 
-    def own_ports(self, site: str) -> frozenset[str]:
+    def listener_ports(self, site: str) -> frozenset[str]:
         """Ports of a site's switch that lead to what is allocated there, as far as known; none where they are no ports.
 
         Raises UserError for an unknown site.
@@ -241,7 +241,7 @@ class Testbed(ABC):
         self.site(site)
         return frozenset()
 
-    def foresee(self, aims: Sequence[Aim]) -> None:
+    def prepare_mirrors(self, requests: Sequence[MirrorRequest]) -> None:
         """Hear which mirrors are asked for next, for a testbed that moves several at once faster. Raises nothing."""
         return
 
@@ -271,19 +271,19 @@ class Testbed(ABC):
         """The names of what an earlier collection of this campaign left allocated."""
         return ()
 
-    def stop_waiting(self) -> None:
+    def interrupt_waits(self) -> None:
         """Who waits for a node or a mirror gets a UserError; from now on only what is given back is waited for."""
         return
 
     @abstractmethod
-    def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> Finished:
+    def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> CompletedProgram:
         """Run a program to its end on a node. Raises UserError for an unknown node or after `timeout_s`."""
 
     @abstractmethod
     def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
         """Start a program on a node, its standard output in the node's file `output`."""
 
-    def place(self, node: str, file: str) -> str:
+    def path_on_node(self, node: str, file: str) -> str:
         """The path of a node's file, for a program that opens it by itself. Raises UserError where none can."""
         raise UserError(f"no program opens {file!r} by itself; use capture.method tcpdump", where=f"node {node}")
 
@@ -303,11 +303,11 @@ class Testbed(ABC):
         """Send what the testbed itself sends during a run or a sample; most testbeds send nothing."""
         yield
 
-    def traffic_facts(self) -> list[dict[str, Any]] | None:
+    def traffic_report(self) -> list[dict[str, Any]] | None:
         """What became of that traffic so far, as manifest key `traffic`; None where the testbed sends nothing."""
         return None
 
-    def replays(self) -> Replay | None:
+    def replay_plan(self) -> Replay | None:
         """What it replays; None where that is nothing. Known without allocating anything."""
         return None
 

@@ -24,7 +24,7 @@ from acapella_core.files import atomic_link, sha256_of
 
 from .. import manifest as manifests
 from ..scan import scan
-from .base import Direction, Finished, Host, Instance, Job, Mirror, Port, Site, Testbed, Want
+from .base import CompletedProgram, Direction, Host, Instance, Job, Mirror, Port, ResourceRequest, Site, Testbed
 
 REQUIRED = ("site", "port", "file")
 OPTIONAL = ("sample", "start", "restriction")
@@ -348,7 +348,7 @@ class FilesTestbed(Testbed):
         self.site(site)
         return ()
 
-    def allocate(self, site: str, want: Want) -> tuple[Instance, ...]:
+    def allocate(self, site: str, request: ResourceRequest) -> tuple[Instance, ...]:
         self.site(site)
         raise self._without("node to listen on")
 
@@ -362,7 +362,7 @@ class FilesTestbed(Testbed):
     def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
         raise self._without("switch to mirror")
 
-    def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> Finished:
+    def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> CompletedProgram:
         raise self._without("node to run programs on")
 
     def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:

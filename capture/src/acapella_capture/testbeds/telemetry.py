@@ -25,10 +25,10 @@ def increase(readings: Sequence[Reading]) -> tuple[float, int] | None:
     """Seconds between the first and the last reading and the octets in between; None of fewer than two readings."""
     if len(readings) < 2 or readings[-1][0] <= readings[0][0]:
         return None
-    octets = 0
+    counted = 0
     for (_, before), (_, after) in itertools.pairwise(readings):
-        octets += after - before if after >= before else after
-    return readings[-1][0] - readings[0][0], octets
+        counted += after - before if after >= before else after
+    return readings[-1][0] - readings[0][0], counted
 
 
 def since(readings: Sequence[Reading], start: float) -> Sequence[Reading]:
@@ -37,7 +37,7 @@ def since(readings: Sequence[Reading], start: float) -> Sequence[Reading]:
     return readings[max(0, before - 1) :]
 
 
-def telemetry_of(
+def rates_from_counters(
     source: str, counters: Mapping[str, tuple[Sequence[Reading], Sequence[Reading]]], names: Iterable[str]
 ) -> Telemetry | None:
     """Rates of the named ports from their readings (octets in, octets out); None where no port has two of them."""
@@ -72,45 +72,45 @@ class Prometheus:
     def telemetry(self, seconds: float, names: Iterable[str]) -> Telemetry | None:
         """The rates over the last seconds. Raises UserError where it does not answer, or not as a Prometheus does."""
         now = time.time()
-        asked = seconds + 2 * self.every_s
-        received, sent = self._readings(IN, asked, now), self._readings(OUT, asked, now)
+        window_s = seconds + 2 * self.every_s
+        received, sent = self._readings(IN, window_s, now), self._readings(OUT, window_s, now)
         counters = {
             name: (since(received[name], now - seconds), since(sent[name], now - seconds))
             for name in received.keys() & sent.keys()
         }
-        return telemetry_of(self.source, counters, names)
+        return rates_from_counters(self.source, counters, names)
 
     def _readings(self, metric: str, seconds: float, now: float) -> dict[str, list[Reading]]:
         """All readings of a counter in the last seconds, as they were taken, by port."""
         chosen = ",".join(f"{name}={json.dumps(value)}" for name, value in sorted(self.labels.items()))
-        answer = self.ask("query", query=f"{metric}{{{chosen}}}[{round(seconds * 1000)}ms]", time=f"{now:.3f}")
+        reply = self.query("query", query=f"{metric}{{{chosen}}}[{round(seconds * 1000)}ms]", time=f"{now:.3f}")
         try:
             return {
                 series["metric"][self.label]: [(float(at), int(float(value))) for at, value in series["values"]]
-                for series in answer["result"]
+                for series in reply["result"]
                 if self.label in series["metric"]
             }
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"not what a Prometheus answers: {error!r}", where=self.url) from error
 
-    def ask(self, what: str, **form: str) -> dict:
+    def query(self, what: str, **form: str) -> dict:
         """The data of an answer to `/query`, `/query_range` and the like. Raises UserError."""
         url = f"{self.url}/{what}"
         request = urllib.request.Request(url, urllib.parse.urlencode(form).encode(), dict(self.headers()))
         try:
             with urllib.request.urlopen(request, timeout=self.timeout_s) as response:
-                answer = json.loads(response.read())
+                reply = json.loads(response.read())
         except urllib.error.HTTPError as error:
-            raise UserError(f"telemetry refused: {error.code} {said(error)}".strip(), where=url) from error
+            raise UserError(f"telemetry refused: {error.code} {error_message(error)}".strip(), where=url) from error
         except (OSError, ValueError) as error:
             why = getattr(error, "reason", error)
             raise UserError(f"no telemetry: {why}", where=url) from error
-        if not isinstance(answer, dict) or answer.get("status") != "success" or "data" not in answer:
-            raise UserError(f"telemetry refused: {answer}"[:200], where=url)
-        return answer["data"]
+        if not isinstance(reply, dict) or reply.get("status") != "success" or "data" not in reply:
+            raise UserError(f"telemetry refused: {reply}"[:200], where=url)
+        return reply["data"]
 
 
-def said(error: urllib.error.HTTPError) -> str:
+def error_message(error: urllib.error.HTTPError) -> str:
     """The message of a refusal, in one short line."""
     try:
         text = error.read().decode("utf-8", "replace")

@@ -11,9 +11,9 @@ pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not i
 from acapella_testing.capture.fabric_loopback import Loopback
 
 from acapella_capture import collect
-from acapella_capture.control.preprocess import CARRIED, NOTE
+from acapella_capture.control.preprocess import NOTE, PROGRAM
 from acapella_capture.manifest import read
-from acapella_capture.testbeds.base import Want
+from acapella_capture.testbeds.base import ResourceRequest
 from acapella_core.anonymize import make_key
 
 PORTS = ["HundredGigE0/0/0/5", "HundredGigE0/0/0/15", "TwentyFiveGigE0/0/0/12/1"]
@@ -57,8 +57,8 @@ def test_sites_are_sampled_side_by_side_and_given_back(fabric, capsys):
 
 
 def test_captures_are_anonymized_on_their_nodes_by_a_program_that_is_brought_there(fabric, tmp_path, monkeypatch):
-    if not Path(sys.executable).with_name(CARRIED).exists():
-        pytest.skip(f"no {CARRIED} here: build/anonymize.log")
+    if not Path(sys.executable).with_name(PROGRAM).exists():
+        pytest.skip(f"no {PROGRAM} here: build/anonymize.log")
     key = tmp_path / "key"
     make_key(key)
     (tmp_path / "manuf").write_text("00:00:01\tXerox\n")  # as tshark's, which is long
@@ -72,7 +72,7 @@ def test_captures_are_anonymized_on_their_nodes_by_a_program_that_is_brought_the
     assert bytes((203, 0, 113, 77)) not in octets
     home = fabric.nodes.home("UTAH-listener1")
     there = {path.name: path.read_bytes() for path in home.rglob("*") if path.is_file()}
-    assert {CARRIED, "manuf"} <= there.keys() and not [
+    assert {PROGRAM, "manuf"} <= there.keys() and not [
         name for name, found in there.items() if key.read_bytes() in found
     ]
 
@@ -100,7 +100,7 @@ def test_without_a_free_nic_a_site_fails_with_the_reason(fabric, capsys):
 
 
 def test_what_a_crash_left_is_freed_by_release_all(fabric, capsys):
-    fabric.testbed("first").allocate("STAR", Want(1))
+    fabric.testbed("first").allocate("STAR", ResourceRequest(1))
     status, _ = collected(fabric, "--release-all")
     assert status == 0 and not fabric.orchestrator.alive()
     assert "left: acapella-first-STAR" in capsys.readouterr().out

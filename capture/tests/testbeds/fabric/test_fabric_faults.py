@@ -14,8 +14,8 @@ from acapella_testing.capture.fabric_loopback import Loopback
 from acapella_testing.capture.fabric_orchestrator import TAGS
 
 from acapella_capture.programs.tcpdump import Tcpdump
-from acapella_capture.settings import settings_of
-from acapella_capture.testbeds.base import Refused, Want
+from acapella_capture.settings import parse_settings
+from acapella_capture.testbeds.base import InsufficientResources, ResourceRequest
 from acapella_capture.testbeds.fabric import credentials
 from acapella_capture.testbeds.fabric.host_keys import HostKeyChangedError, HostKeys
 from acapella_core.errors import UserError
@@ -40,7 +40,7 @@ def test_an_error_on_create_makes_no_second_slice(fabric):
     """The client sends a POST four times in all; the first one made the slice, though it was answered with 500."""
     fabric.orchestrator.faults.create_status = [500] * 4
     with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, Want(1))
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         assert fabric.orchestrator.posts(CREATE) > 1
         assert names(fabric) == ["acapella-c-STAR"]
         assert testbed.run(instance.name, ["true"]).status == 0
@@ -50,15 +50,15 @@ def test_an_error_on_create_makes_no_second_slice(fabric):
 def test_where_no_slice_came_of_it_the_error_is_told_in_one_line(fabric):
     fabric.orchestrator.faults.create_status = [503] * 4
     with fabric.testbed() as testbed, pytest.raises(UserError, match="does not take the slice") as raised:
-        testbed.allocate(SITE, Want(1))
-    assert not isinstance(raised.value, Refused) and "\n" not in str(raised.value)
+        testbed.allocate(SITE, ResourceRequest(1))
+    assert not isinstance(raised.value, InsufficientResources) and "\n" not in str(raised.value)
     assert not fabric.orchestrator.slices
 
 
 def test_a_token_that_ends_in_the_middle_is_refreshed_once(fabric):
     first = fabric.give_token(refresh_token="refresh-1")
     with fabric.testbed() as testbed:
-        testbed.allocate(SITE, Want(1))
+        testbed.allocate(SITE, ResourceRequest(1))
         assert fabric.orchestrator.refreshes == []
         fabric.orchestrator.tokens.discard(first)
         testbed.extend(SITE, time.time_ns() + 30 * 3600 * 10**9)
@@ -71,9 +71,9 @@ def test_a_token_that_ends_in_the_middle_is_refreshed_once(fabric):
 def test_a_token_about_to_end_is_refreshed_before_it_does(fabric, monkeypatch):
     first = fabric.give_token(refresh_token="refresh-1")
     with fabric.testbed() as testbed:
-        left_s = credentials.left_s
-        monkeypatch.setattr(credentials, "left_s", lambda each: 60 if each == first else left_s(each))
-        testbed.allocate(SITE, Want(1))
+        remaining_s = credentials.remaining_s
+        monkeypatch.setattr(credentials, "remaining_s", lambda each: 60 if each == first else remaining_s(each))
+        testbed.allocate(SITE, ResourceRequest(1))
         assert testbed.session.token() != first
     assert fabric.orchestrator.refreshes == ["refresh-1"]
 
@@ -103,7 +103,7 @@ def test_no_secret_in_logs_or_messages(fabric, caplog):
     caplog.set_level("DEBUG")
     secret = fabric.give_token(refresh_token="refresh-1")
     with fabric.testbed() as testbed:
-        testbed.allocate(SITE, Want(1))
+        testbed.allocate(SITE, ResourceRequest(1))
         fabric.orchestrator.tokens.clear()
         fabric.orchestrator.refreshes.append("used up")
         with pytest.raises(UserError) as raised:
@@ -113,44 +113,44 @@ def test_no_secret_in_logs_or_messages(fabric, caplog):
     assert len(caplog.records) > 20
     for text in (caplog.text, str(raised.value), repr(testbed.session.credentials)):
         assert secret not in text and "refresh-1" not in text
-    assert credentials.hidden(f"config: {{'id_token': '{secret}'}}") == "config: {'id_token': '(token)'}"
+    assert credentials.redact(f"config: {{'id_token': '{secret}'}}") == "config: {'id_token': '(token)'}"
 
 
 def test_an_allocation_that_is_refused_leaves_nothing(fabric):
     fabric.orchestrator.faults.refuse = True
     with fabric.testbed() as testbed:
-        with pytest.raises(Refused, match="Insufficient resources"):
-            testbed.allocate(SITE, Want(1))
+        with pytest.raises(InsufficientResources, match="Insufficient resources"):
+            testbed.allocate(SITE, ResourceRequest(1))
         assert [each.state for each in fabric.orchestrator.slices.values()] == ["Dead"]  # its hosts are free again
         fabric.orchestrator.faults.refuse = False
-        assert len(testbed.allocate(SITE, Want(1))) == 1
+        assert len(testbed.allocate(SITE, ResourceRequest(1))) == 1
 
 
 def test_a_slice_that_fails_for_another_reason_is_no_refusal(fabric):
     fabric.orchestrator.faults.refuse, fabric.orchestrator.faults.notice = True, "playbook failed"
     with fabric.testbed() as testbed, pytest.raises(UserError, match="StableError: playbook failed") as raised:
-        testbed.allocate(SITE, Want(1))
-    assert not isinstance(raised.value, Refused) and not names(fabric)
+        testbed.allocate(SITE, ResourceRequest(1))
+    assert not isinstance(raised.value, InsufficientResources) and not names(fabric)
 
 
 def test_more_instances_join_the_slice_or_leave_it_as_it_was(fabric):
     with fabric.testbed() as testbed:
-        (first,) = testbed.allocate(SITE, Want(1))
-        both = testbed.allocate(SITE, Want(2))
+        (first,) = testbed.allocate(SITE, ResourceRequest(1))
+        both = testbed.allocate(SITE, ResourceRequest(2))
         assert both[0] == first and len({each.name for each in both}) == 2
         fabric.orchestrator.faults.modify_fails = True
-        with pytest.raises(Refused):
-            testbed.allocate(SITE, Want(3))
+        with pytest.raises(InsufficientResources):
+            testbed.allocate(SITE, ResourceRequest(3))
         fabric.orchestrator.faults.modify_fails = False
-        assert testbed.instances(SITE) == both == testbed.allocate(SITE, Want(2))
-        assert len(testbed.allocate(SITE, Want(3))) == 3
+        assert testbed.instances(SITE) == both == testbed.allocate(SITE, ResourceRequest(2))
+        assert len(testbed.allocate(SITE, ResourceRequest(3))) == 3
         assert len(fabric.orchestrator.slices) == 1
 
 
 def test_a_slice_that_never_comes_up_is_given_back(fabric):
     fabric.orchestrator.faults.stuck = True
     with fabric.testbed(wait_timeout_s=0.3) as testbed, pytest.raises(UserError, match=r"Configuring after 0\.3 s"):
-        testbed.allocate(SITE, Want(1))
+        testbed.allocate(SITE, ResourceRequest(1))
     assert not names(fabric)
 
 
@@ -160,7 +160,7 @@ def test_who_stops_while_a_slice_comes_up_waits_for_its_end_alone(fabric):
 
     def allocate() -> None:
         try:
-            testbed.allocate(SITE, Want(1))
+            testbed.allocate(SITE, ResourceRequest(1))
         except UserError as error:
             faults.append(str(error))
 
@@ -168,7 +168,7 @@ def test_who_stops_while_a_slice_comes_up_waits_for_its_end_alone(fabric):
         waiting = threading.Thread(target=allocate)
         waiting.start()
         until(fabric.orchestrator.alive)
-        testbed.stop_waiting()
+        testbed.interrupt_waits()
         waiting.join(60)
         assert faults == ["testbed fabric: the slice is Configuring"] and not names(fabric)
 
@@ -178,14 +178,14 @@ def test_a_node_without_ssh_is_given_back(fabric):
     with fabric.testbed() as testbed:
         testbed.settings = replace(testbed.settings, wait_timeout_s=0.3)  # for SSH; the slice has its time
         with pytest.raises(UserError, match="never came up"):
-            testbed.allocate(SITE, Want(1))
+            testbed.allocate(SITE, ResourceRequest(1))
         assert not names(fabric) and testbed.instances(SITE) == ()
 
 
 def test_a_connection_lost_while_sampling_loses_no_frame(fabric, tmp_path):
-    how = settings_of({"testbed": "fabric"}).capture
+    how = parse_settings({"testbed": "fabric"}).capture
     with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, Want(1))
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         capture = Tcpdump(testbed, instance.name, instance.receivers[0], how, "s.pcap")
         capture.start()
         file = fabric.nodes.home(instance.name) / "acapella-c" / "s.pcap"
@@ -201,7 +201,7 @@ def test_a_connection_lost_while_sampling_loses_no_frame(fabric, tmp_path):
 
 def test_a_command_whose_connection_is_lost_runs_once(fabric):
     with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, Want(1))
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         directory = fabric.nodes.home(instance.name) / "acapella-c"
 
         def lose() -> None:
@@ -221,7 +221,7 @@ def test_a_command_whose_connection_is_lost_runs_once(fabric):
 
 def test_no_ssh_at_all_is_a_mistake_of_one_line(fabric):
     with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, Want(1))
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         fabric.nodes.refusing = True
         fabric.nodes.lose_connections()
         with pytest.raises(UserError, match="no answer in 3 tries") as raised:
@@ -233,7 +233,7 @@ def test_no_ssh_at_all_is_a_mistake_of_one_line(fabric):
 def test_a_broken_transfer_goes_on_where_it_was(fabric, tmp_path):
     target = tmp_path / "raw" / "a.pcap"
     with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, Want(1))
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         script = "head -c 3500000 /dev/urandom | tee a.pcap | sha256sum"
         digest = testbed.run(instance.name, ["sh", "-c", script]).stdout.split()[0]
         fabric.nodes.cut_downloads_after = 2_500_000
@@ -250,14 +250,14 @@ def test_a_broken_transfer_goes_on_where_it_was(fabric, tmp_path):
 def test_what_a_crash_left_is_found_by_name_taken_again_and_freed(fabric):
     crashed = fabric.testbed("a")
     crashed.prepare()
-    (instance,) = crashed.allocate(SITE, Want(1))
+    (instance,) = crashed.allocate(SITE, ResourceRequest(1))
     with fabric.testbed("a-b") as other:
-        other.allocate(SITE, Want(1))
+        other.allocate(SITE, ResourceRequest(1))
         assert other.leftovers() == ()
         testbed = fabric.testbed("a")
         assert testbed.leftovers() == ("acapella-a-STAR",)
         posts = fabric.orchestrator.posts(CREATE)
-        assert testbed.allocate(SITE, Want(1)) == (instance,)
+        assert testbed.allocate(SITE, ResourceRequest(1)) == (instance,)
         assert fabric.orchestrator.posts(CREATE) == posts and testbed.leftovers() == ()
         testbed.release()
         assert names(fabric) == ["acapella-a-b-STAR"]
@@ -269,7 +269,7 @@ def test_one_slice_that_cannot_be_given_back_keeps_no_other(fabric):
     testbed = fabric.testbed()
     testbed.prepare()
     for site in (SITE, "UTAH"):
-        testbed.allocate(site, Want(1))
+        testbed.allocate(site, ResourceRequest(1))
     fabric.orchestrator.faults.kept = f"acapella-c-{SITE}"
     with pytest.raises(UserError, match="cannot delete the slice"):
         testbed.release()
@@ -289,13 +289,13 @@ def test_one_slice_that_cannot_be_given_back_keeps_no_other(fabric):
 def test_a_missing_permission_is_named_before_anything_is_asked_for(fabric, lacking, named):
     fabric.orchestrator.tags = tuple(tag for tag in TAGS if tag != lacking)
     with fabric.testbed() as testbed, pytest.raises(UserError, match=re.escape(f"lacks the permission {named}")):
-        testbed.allocate(SITE, Want(1))
+        testbed.allocate(SITE, ResourceRequest(1))
     assert fabric.orchestrator.posts(CREATE) == 0
 
 
 def test_the_lease_is_extended_in_fabrics_format_and_only_if_it_ends_before(fabric):
     with fabric.testbed(lease_h=2) as testbed:
-        testbed.allocate(SITE, Want(1))
+        testbed.allocate(SITE, ResourceRequest(1))
         testbed.extend(SITE, time.time_ns() + 3600 * 10**9)
         assert fabric.orchestrator.renewals == []
         testbed.extend(SITE, time.time_ns() + 5 * 3600 * 10**9)
@@ -319,7 +319,7 @@ def test_a_node_whose_host_key_changes_within_a_slice_is_refused(fabric, tmp_pat
     """The same collection, a later one that finds the slice again, and a file that is sent or fetched."""
     keys = fabric.nodes.key, fabric.nodes.new_key()
     first = fabric.testbed()
-    (instance,) = first.allocate(SITE, Want(1))
+    (instance,) = first.allocate(SITE, ResourceRequest(1))
     assert first.run(instance.name, ["sh", "-c", "echo some > file"], timeout_s=60).status == 0
     fabric.nodes.key = keys[1]
     fabric.nodes.lose_connections()
@@ -327,7 +327,7 @@ def test_a_node_whose_host_key_changes_within_a_slice_is_refused(fabric, tmp_pat
     assert keys[1].get_base64() in message and str(tmp_path / "acapella_known_hosts") in message
     refused(first, fabric, lambda testbed: testbed.put(instance.name, tmp_path / "slice_key.pub", "sent"))
     refused(first, fabric, lambda testbed: testbed.fetch(instance.name, "file", tmp_path / "fetched"))
-    refused(fabric.testbed(), fabric, lambda testbed: testbed.allocate(SITE, Want(1)))
+    refused(fabric.testbed(), fabric, lambda testbed: testbed.allocate(SITE, ResourceRequest(1)))
     assert (tmp_path / "acapella_known_hosts").stat().st_mode & 0o777 == 0o600
     fabric.nodes.key = keys[0]
     assert first.run(instance.name, ["true"]).status == 0
@@ -360,8 +360,8 @@ def test_a_damaged_or_open_file_of_host_keys_accepts_no_key(tmp_path):
 
 def test_a_new_slice_may_have_other_host_keys(fabric):
     with fabric.testbed() as testbed:
-        testbed.allocate(SITE, Want(1))
+        testbed.allocate(SITE, ResourceRequest(1))
         testbed.release()
         fabric.nodes.key = fabric.nodes.new_key()
-        (instance,) = testbed.allocate(SITE, Want(1))
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         assert testbed.run(instance.name, ["true"]).status == 0

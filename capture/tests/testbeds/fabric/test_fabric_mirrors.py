@@ -16,7 +16,7 @@ from fabrictestbed_extensions.fablib.fablib import FablibManager
 from fabrictestbed_extensions.fablib.validator import NodeValidator
 from fim.user.topology import AdvertizedTopology
 
-from acapella_capture.testbeds.base import Aim, Host, Port, Rates, Want
+from acapella_capture.testbeds.base import Host, MirrorRequest, Port, Rates, ResourceRequest
 from acapella_capture.testbeds.fabric import mirrors, resources
 from acapella_core.errors import UserError
 
@@ -71,7 +71,7 @@ def test_resources_are_those_of_the_active_hosts_read_anew(fabric):
     before = testbed.resources(SITE)
     assert before[0] == Host("star-w1.fabric-testbed.net", 32, 128, 1000, 2)
     with testbed:
-        testbed.allocate(SITE, Want(1))
+        testbed.allocate(SITE, ResourceRequest(1))
         assert testbed.resources(SITE)[0] == Host("star-w1.fabric-testbed.net", 30, 120, 900, 1)
     assert testbed.resources(SITE) == before
     assert fabric.orchestrator.forced and all(fabric.orchestrator.forced)
@@ -104,7 +104,7 @@ def test_without_the_right_to_the_counters_uplinks_are_left_and_a_note(fabric):
 
 def test_a_mirror_moves_under_a_new_name(fabric):
     with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, Want(1))
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         first, second = instance.receivers
         testbed.mirror(instance, first, PORTS[0], "both")
         (before,) = services(fabric)
@@ -121,11 +121,11 @@ def test_a_mirror_moves_under_a_new_name(fabric):
 def test_the_port_of_a_listening_node_is_neither_busy_nor_mirrored(fabric):
     """What arrives there are our own copies: by its rate it would be the busiest port of all."""
     with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, Want(1))
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         assert testbed.telemetry(SITE, 60).ports[OWN].rx_bps > 0
         testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
         assert testbed.telemetry(SITE, 60).ports[OWN] == Rates(0, 0)
-        assert OWN in testbed.own_ports(SITE) and not testbed.own_ports(SITE) & set(PORTS)
+        assert OWN in testbed.listener_ports(SITE) and not testbed.listener_ports(SITE) & set(PORTS)
         with pytest.raises(UserError, match="leads to a listening node of ours"):
             testbed.mirror(instance, instance.receivers[1], OWN, "both")
 
@@ -133,12 +133,12 @@ def test_the_port_of_a_listening_node_is_neither_busy_nor_mirrored(fabric):
 def test_mirrors_that_change_places_move_in_one_go(fabric):
     """FABRIC mirrors a port once, so that one after the other could not."""
     with fabric.testbed() as testbed:
-        (instance,) = testbed.allocate(SITE, Want(1))
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         first, second = instance.receivers
         for ports in ((PORTS[0], PORTS[1]), (PORTS[1], PORTS[0])):
-            aims = [Aim(instance, first, ports[0], "both"), Aim(instance, second, ports[1], "rx")]
+            aims = [MirrorRequest(instance, first, ports[0], "both"), MirrorRequest(instance, second, ports[1], "rx")]
             asked = modifications(fabric)
-            testbed.foresee(aims)
+            testbed.prepare_mirrors(aims)
             for aim in aims:
                 testbed.mirror(instance, aim.receiver, aim.port, aim.direction)
             assert modifications(fabric) - asked == 1
@@ -146,17 +146,17 @@ def test_mirrors_that_change_places_move_in_one_go(fabric):
         testbed.mirror(instance, first, PORTS[0], "both")  # where the other one is: that gives way
         assert list(services(fabric).values()) == [(PORTS[0], "Both")]
         fabric.orchestrator.faults.modify_fails = True
-        testbed.foresee([Aim(instance, second, PORTS[2], "both")])  # tells nothing
+        testbed.prepare_mirrors([MirrorRequest(instance, second, PORTS[2], "both")])  # tells nothing
         with pytest.raises(UserError, match="ModifyError"):
             testbed.mirror(instance, second, PORTS[2], "both")
 
 
 def test_mirrors_that_may_not_move_stay_also_for_who_comes_after_a_crash(fabric):
     crashed = fabric.testbed(move_mirrors=False)
-    (instance,) = crashed.allocate(SITE, Want(1))
+    (instance,) = crashed.allocate(SITE, ResourceRequest(1))
     crashed.mirror(instance, instance.receivers[0], PORTS[0], "both")
     with fabric.testbed(move_mirrors=False) as testbed:
-        testbed.allocate(SITE, Want(1))
+        testbed.allocate(SITE, ResourceRequest(1))
         testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
         with pytest.raises(UserError, match=r"stays on HundredGigE0/0/0/5 \(both\): fabric\.move_mirrors is false"):
             testbed.mirror(instance, instance.receivers[0], PORTS[1], "both")
@@ -166,7 +166,7 @@ def test_mirrors_that_may_not_move_stay_also_for_who_comes_after_a_crash(fabric)
 def test_a_mirror_that_hangs_or_fails_is_told_and_the_next_one_is_made(fabric):
     with fabric.testbed() as testbed:
         patient = testbed.settings
-        (instance,) = testbed.allocate(SITE, Want(1))
+        (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         fabric.orchestrator.faults.modify_fails, fabric.orchestrator.faults.notice = True, "port is mirrored already"
         with pytest.raises(UserError, match="ModifyError: port is mirrored already"):
             testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
@@ -183,7 +183,7 @@ def test_a_mirror_that_hangs_or_fails_is_told_and_the_next_one_is_made(fabric):
 
 def test_a_followed_slice_tells_its_ports(fabric):
     with fabric.testbed("other") as other:
-        (instance,) = other.allocate(SITE, Want(1))
+        (instance,) = other.allocate(SITE, ResourceRequest(1))
         other.mirror(instance, instance.receivers[0], PORTS[0], "both")
         sites = fabric.testbed(follow="acapella-other-STAR").sites()
         used = {(site.name, port.name) for site in sites for port in site.ports if port.slices}
@@ -242,29 +242,33 @@ def test_what_we_take_to_fit_fabrics_own_validator_takes_and_no_more(tmp_path):
         def get_hosts_by_site(self, site_name):
             return {host["name"]: host for host in hosts if host["site"] == site_name}
 
-    def valid(site: str, models: list[str], want: Want) -> bool:
+    def valid(site: str, models: list[str], request: ResourceRequest) -> bool:
         made = fablib.new_slice(name=f"{site}{len(models)}")
         for number, model in enumerate(models):
-            node = made.add_node(name=f"n{number}", site=site, cores=want.cores, ram=want.ram_gb, disk=want.disk_gb)
+            node = made.add_node(
+                name=f"n{number}", site=site, cores=request.cores, ram=request.ram_gb, disk=request.disk_gb
+            )
             node.add_component(model=model, name="nic")
         return NodeValidator.validate_nodes(made.get_nodes(), Resources(), None)[0]
 
     most = {site: sum(resources.free(host, model) for host in hosts for model in nics if host["site"] == site)
             for site in sites}  # fmt: skip
     for site in sorted(sites, key=lambda each: (most[each], each))[:3]:  # the client's graphs are slow
-        chosen = resources.choose(hosts, site, nics, Want(most[site]))
-        assert chosen is not None and valid(site, chosen, Want(most[site]))
-        assert resources.choose(hosts, site, nics, Want(most[site] + 1)) is None
-        assert not valid(site, [*chosen, nics[0]], Want(1)) and not valid(site, [*chosen, nics[1]], Want(1))
-        assert resources.choose(hosts, site, nics, Want(1, cores=10**4)) is None
+        chosen = resources.choose_nics(hosts, site, nics, ResourceRequest(most[site]))
+        assert chosen is not None and valid(site, chosen, ResourceRequest(most[site]))
+        assert resources.choose_nics(hosts, site, nics, ResourceRequest(most[site] + 1)) is None
+        assert not valid(site, [*chosen, nics[0]], ResourceRequest(1)) and not valid(
+            site, [*chosen, nics[1]], ResourceRequest(1)
+        )
+        assert resources.choose_nics(hosts, site, nics, ResourceRequest(1, cores=10**4)) is None
 
 
 def test_the_plan_is_told_without_client_network_or_token(tmp_path):
     program = (
-        "import sys; from acapella_capture.settings import settings_of;"
-        "from acapella_capture.testbeds.base import Want;"
-        "from acapella_capture.testbeds.fabric import needs;"
-        "print(*needs.described(settings_of({}).fabric, 'STAR', 2, Want(2)), sep='\\n');"
+        "import sys; from acapella_capture.settings import parse_settings;"
+        "from acapella_capture.testbeds.base import ResourceRequest;"
+        "from acapella_capture.testbeds.fabric import requirements;"
+        "print(*requirements.describe(parse_settings({}).fabric, 'STAR', 2, ResourceRequest(2)), sep='\\n');"
         "assert not [name for name in sys.modules if name.startswith(('fabrictestbed', 'fim', 'paramiko', 'requests'))]"
     )
     done = subprocess.run(

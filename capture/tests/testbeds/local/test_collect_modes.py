@@ -93,19 +93,18 @@ def test_the_counters_bound_the_true_loss(samples):
 SMALL_DISK = """
 import sys
 from acapella_capture import collect
-from acapella_capture.testbeds import local
-from acapella_capture.testbeds.local import network, processes, sandbox
+from acapella_capture.testbeds.local import network, processes, sandbox, testbed
 if not sandbox.inside():
     sys.exit(sandbox.call([sys.executable, *sys.argv]))
-build, demolish = network.Network.build, local.demolish
+build, tear_down = network.Network.build, testbed.tear_down
 def on_a_small_disk(*arguments):
     build(*arguments)
     sandbox.mount("small", processes.SPOOL, "tmpfs", data="size=" + size)
 def without_it():
     if processes.SPOOL.exists():
         sandbox.unmount(processes.SPOOL)
-    demolish()
-network.Network.build, local.demolish = on_a_small_disk, without_it
+    tear_down()
+network.Network.build, testbed.tear_down = on_a_small_disk, without_it
 size = sys.argv.pop(1)
 sys.exit(collect.main())
 """

@@ -14,15 +14,15 @@ from acapella_testing.capture.local_testbed import allocate, local_testbed, open
 from acapella_testing.capture.pcap_records import frames
 
 from acapella_capture.programs.tcpdump import Counts, Tcpdump
-from acapella_capture.settings import settings_of
-from acapella_capture.testbeds.base import Instance, MirrorCounters, Refused, Want
+from acapella_capture.settings import parse_settings
+from acapella_capture.testbeds.base import Instance, InsufficientResources, MirrorCounters, ResourceRequest
 from acapella_capture.testbeds.local import snmp
 from acapella_capture.testbeds.local.counters import SOURCE, interfaces
-from acapella_capture.testbeds.local.processes import eventually
+from acapella_capture.testbeds.local.processes import wait_until
 from acapella_capture.testbeds.local.testbed import SHORT_S, LocalTestbed
 
 PING = ["ping", "-c", "2", "-i", "0.05", "-W", "5"]
-HOW = settings_of({"testbed": "local", "capture": {"snaplen": 65535}}).capture
+HOW = parse_settings({"testbed": "local", "capture": {"snaplen": 65535}}).capture
 MPLS, VLAN, IPV4, IPV6, ARP = 0x8847, 0x8100, 0x0800, 0x86DD, 0x0806
 
 
@@ -64,7 +64,7 @@ class Sampled:
 
 
 @contextlib.contextmanager
-def together(samples: list[Sampled]) -> Iterator[None]:
+def all_capturing(samples: list[Sampled]) -> Iterator[None]:
     """All of them while the block runs; they take about a second to stop, so that they do it at once."""
     with concurrent.futures.ThreadPoolExecutor() as threads:
         for sample in samples:
@@ -113,13 +113,13 @@ def stacks_of(sample: Sampled, directory: Path) -> list[list[str | int]]:
 
 def test_mirrored_frames_have_their_slices_tags_on_downlinks_and_uplinks(testbed, tmp_path):
     """A mirror for each of four hosts at one site, all at once, and one of the uplink at the other."""
-    nodes = testbed.allocate("site1", Want(2))
+    nodes = testbed.allocate("site1", ResourceRequest(2))
     receivers = [(node, receiver) for node in nodes for receiver in node.receivers]
     (far,) = testbed.instances("site2")
     ports = [f"port{host}" for host, *_ in EXPECTED.values()]
     downlinks = [Sampled(testbed, *ends, port) for ends, port in zip(receivers, ports, strict=True)]
     uplink = Sampled(testbed, far, far.receivers[0], "uplink-site1")
-    with together([*downlinks, uplink]):
+    with all_capturing([*downlinks, uplink]):
         for host in range(1, 5):
             testbed.run(f"site1-host{host}", ["ip", "neigh", "flush", "all"])
             for address in (f"10.10.2.{host}", f"fd00:10::2:{host}"):
@@ -145,8 +145,10 @@ def test_frames_reach_only_hosts_of_their_slice(testbed):
 def test_two_mirrors_of_a_node_copy_each_its_own_direction(testbed, tmp_path):
     instance = testbed.instances("site1")[0]
     first, second = instance.receivers
-    received, sent = (Sampled(testbed, instance, *aim) for aim in ((first, "port1", "rx"), (second, "port1", "tx")))
-    with together([received, sent]):
+    received, sent = (
+        Sampled(testbed, instance, *mirror) for mirror in ((first, "port1", "rx"), (second, "port1", "tx"))
+    )
+    with all_capturing([received, sent]):
         assert testbed.run("site1-host1", [*PING, "10.10.2.1"]).status == 0
     for sample, sender in ((received, "02:00:00:00:01:01"), (sent, "02:00:00:00:02:01")):
         echoes = [frame for frame in sample.frames(tmp_path) if stack(frame)[-1] == IPV4]
@@ -158,7 +160,7 @@ def test_a_moved_mirror_copies_the_old_port_no_more(testbed, tmp_path):
     instance = testbed.instances("site1")[0]
     going_on = testbed.start("site1-host1", ["ping", "-i", "0.02", "10.10.2.1"])
     with Sampled(testbed, instance, instance.receivers[0], "port1") as before:
-        assert eventually(lambda: before.mirror.counters().offered_frames >= 10)
+        assert wait_until(lambda: before.mirror.counters().offered_frames >= 10)
     with Sampled(testbed, instance, instance.receivers[0], "port2") as after:
         assert testbed.run("site1-host2", [*PING, "10.10.2.2"]).status == 0
     going_on.signal("INT")
@@ -206,12 +208,12 @@ def test_prometheus_has_the_same_counters(testbed):
     def switch() -> int:
         return interfaces(testbed.run("site1", ["cat", "/proc/thread-self/net/dev"]).stdout)["port1"][0]
 
-    assert eventually(lambda: counted() == switch() > 0, timeout_s=60, every_s=0.2)
+    assert wait_until(lambda: counted() == switch() > 0, timeout_s=60, every_s=0.2)
     assert testbed.run("site1-host1", [*PING, "-s", "3000", "10.10.2.1"]).status == 0
-    assert eventually(lambda: counted() == switch(), timeout_s=60, every_s=0.2)
+    assert wait_until(lambda: counted() == switch(), timeout_s=60, every_s=0.2)
     found = source.telemetry(5, ["port1", "none"])
     assert set(found.ports) == {"port1"} and found.source == snmp.SOURCE
-    assert eventually(lambda: testbed.telemetry("site1", SHORT_S).source == snmp.SOURCE)
+    assert wait_until(lambda: testbed.telemetry("site1", SHORT_S).source == snmp.SOURCE)
     assert testbed.telemetry("site1", 1).source == SOURCE
 
 
@@ -230,18 +232,20 @@ def test_what_a_slow_mirror_port_loses_is_counted_and_there_is_room_for_so_many_
     testbed.release()
     room = {"machines": 2, "nics": 1, "cores": 4, "ram_gb": 8, "disk_gb": 100}
     with local_testbed(switch="ovs", mirror_rate_mbps=2, resources=room, telemetry="switch", sites=1) as slow:
-        with pytest.raises(Refused, match="no host has"):
-            slow.allocate("site1", Want(3))
+        with pytest.raises(InsufficientResources, match="no host has"):
+            slow.allocate("site1", ResourceRequest(3))
         assert slow.instances("site1") == ()
-        with pytest.raises(Refused):
-            slow.allocate("site1", Want(1, cores=5))
-        (instance,) = slow.allocate("site1", Want(1, cores=4))
+        with pytest.raises(InsufficientResources):
+            slow.allocate("site1", ResourceRequest(1, cores=5))
+        (instance,) = slow.allocate("site1", ResourceRequest(1, cores=4))
         assert [(host.cores, host.nics) for host in slow.resources("site1")] == [(0, 0), (4, 1)]
         assert slow.mirror_capacity_bps(instance, "capture0") == 2_000_000
         server = slow.start("site1-host2", ["iperf3", "-s", "-1", "--forceflush"])
-        assert eventually(lambda: "listening" in server.log(), timeout_s=60)
-        samples = [Sampled(slow, instance, *aim) for aim in (("capture0", "port1", "rx"), ("capture1", "port2", "tx"))]
-        with together(samples):
+        assert wait_until(lambda: "listening" in server.log(), timeout_s=60)
+        samples = [
+            Sampled(slow, instance, *mirror) for mirror in (("capture0", "port1", "rx"), ("capture1", "port2", "tx"))
+        ]
+        with all_capturing(samples):
             before = passed(slow)
             client = ["iperf3", "-c", "10.10.1.2", "-u", "-b", "30M", "-t", "1", "-l", "500"]
             assert slow.run("site1-host1", client).status == 0

@@ -7,8 +7,8 @@ import pytest
 from acapella_testing.capture.local_testbed import allocate, allocated, local_testbed, mirror_of
 
 from acapella_capture.programs.tcpdump import Tcpdump
-from acapella_capture.settings import settings_of
-from acapella_capture.testbeds.local.processes import eventually
+from acapella_capture.settings import parse_settings
+from acapella_capture.testbeds.local import processes
 from acapella_capture.testbeds.local.sandbox import python_argv
 from acapella_core.errors import UserError
 
@@ -44,14 +44,14 @@ def test_a_mirror_copies_one_port_and_one_direction_and_counts(testbed, directio
     mirror = mirror_of(testbed, "site1", "port1", direction)
     argv = ["tcpdump", "-i", mirror.interface, "-n", "-e", "--immediate-mode", "-l", "icmp"]
     capture = testbed.start(mirror.instance, argv, output="text")
-    wait_until(lambda: "listening on" in capture.log())
+    wait_for(lambda: "listening on" in capture.log())
     testbed.run("site1-host1", ["ping", "-c", "3", "-i", "0.05", "10.10.1.2"])  # before it starts: not copied
     mirror.start()
     testbed.run("site1-host1", ["ping", "-c", "5", "-i", "0.05", "10.10.1.2"])
     mirror.stop()
     testbed.run("site1-host1", ["ping", "-c", "3", "-i", "0.05", "10.10.1.2"])  # after it ended: not copied
     counted = mirror.counters()
-    wait_until(lambda: (capture.signal("USR1") or True) and f"{5 * len(macs)} packets captured" in capture.log())
+    wait_for(lambda: (capture.signal("USR1") or True) and f"{5 * len(macs)} packets captured" in capture.log())
     capture.signal("INT")
     assert capture.wait(300) == 0
     text = testbed.run("site1-listener", ["cat", "/dev/shm/spool/site1-listener/text"]).stdout
@@ -93,20 +93,20 @@ def program(entry: Path) -> str:
         return ""
 
 
-def wait_until(condition) -> None:
-    assert eventually(condition, timeout_s=60)
+def wait_for(condition) -> None:
+    assert processes.wait_until(condition, timeout_s=60)
 
 
 def flood(testbed) -> None:
     """Some thousand frames of UDP through port1, in about a second."""
     server = testbed.start("site1-host2", ["iperf3", "-s", "-1", "--forceflush"])
-    wait_until(lambda: "listening" in server.log())
+    wait_for(lambda: "listening" in server.log())
     client = ["iperf3", "-c", "10.10.1.2", "-u", "-b", "50M", "-t", "1"]
     assert testbed.run("site1-host1", client).status == 0
 
 
 def capture_settings(**changes):
-    return settings_of({"testbed": "local", "capture": changes}).capture
+    return parse_settings({"testbed": "local", "capture": changes}).capture
 
 
 def test_capture_that_cannot_start_says_why(testbed):
@@ -169,6 +169,6 @@ def test_web_server_of_python_does_what_nginx_does(testbed):
     server = testbed.start("site2-host2", argv)  # https in the plan has made document and certificate
     for url in ("http://10.10.2.2/64", "https://[fd00:10::2:2]/64"):
         argv = ["curl", "-sk", "--max-time", "2", "-o", "/dev/null", "-w", "%{size_download}", url]
-        wait_until(lambda argv=argv: testbed.run("site1-host1", argv).stdout == "65536")
+        wait_for(lambda argv=argv: testbed.run("site1-host1", argv).stdout == "65536")
     server.signal("TERM")
     assert server.wait(300) is not None

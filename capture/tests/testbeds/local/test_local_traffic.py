@@ -9,11 +9,10 @@ from acapella_testing.capture.local_testbed import allocated, local_testbed, mir
 from acapella_testing.capture.pcap_records import contents
 
 from acapella_capture.programs.tcpdump import Tcpdump
-from acapella_capture.settings import settings_of
+from acapella_capture.settings import parse_settings
 from acapella_capture.testbeds.local import processes, replay_capture, sandbox, services
 from acapella_capture.testbeds.local.network import PATHS
-from acapella_capture.testbeds.local.processes import eventually
-from acapella_capture.testbeds.local.traffic import GIVE_UP, Traffic, resolve
+from acapella_capture.testbeds.local.traffic import MAX_SILENT_SAMPLES, Traffic, resolve
 
 REAL = shutil.which("iperf3", path=sandbox.search_path())
 
@@ -44,7 +43,7 @@ def traffic_of(testbed):
     made = []
 
     def make(*items: dict) -> Traffic:
-        plan = settings_of({"testbed": "local", "local": {"traffic": list(items)}}).local.traffic
+        plan = parse_settings({"testbed": "local", "local": {"traffic": list(items)}}).local.traffic
         traffic = Traffic(resolve(testbed.network, plan), list(PATHS))
         made.append(traffic)
         traffic.serve()
@@ -52,11 +51,11 @@ def traffic_of(testbed):
 
     yield make
     for traffic in made:
-        processes.end_together(traffic._services._running.values())
+        processes.terminate(traffic._services._running.values())
 
 
-def wait_until(condition) -> None:
-    assert eventually(condition, timeout_s=60)
+def wait_for(condition) -> None:
+    assert processes.wait_until(condition, timeout_s=60)
 
 
 def outcome(traffic: Traffic) -> list[tuple]:
@@ -67,7 +66,7 @@ def test_missing_programs_are_left_out_and_noted(testbed, monkeypatch, tmp_path)
     for name in ("ping", "dig"):
         (tmp_path / name).symlink_to(f"/usr/bin/{name}")
     monkeypatch.setenv("PATH", str(tmp_path))
-    traffic = Traffic(resolve(testbed.network, settings_of({"testbed": "local"}).local.traffic), list(PATHS))
+    traffic = Traffic(resolve(testbed.network, parse_settings({"testbed": "local"}).local.traffic), list(PATHS))
     assert {item.kind for item in traffic.items} == {"ping", "unreachable"}
     assert not any("[" in note for note in traffic.notes), "no place in a list that no configuration need have"
     assert any("https from site" in note and "left out: no curl, openssl" in note for note in traffic.notes)
@@ -78,7 +77,7 @@ def test_a_client_that_fails_is_noted(testbed):
     item = replace(testbed._items[0], address="10.10.9.9", rate_mbps=1)
     traffic = Traffic([replace(item, kind="iperf3_tcp", span="sample")], list(PATHS))
     with traffic.running("sample", 1):
-        wait_until(lambda: all(job.poll() is not None for job in processes._jobs[-1:]))
+        wait_for(lambda: all(job.poll() is not None for job in processes._jobs[-1:]))
     assert [note for note in traffic.notes if "failed: iperf3: error - unable to connect" in note]
 
 
@@ -86,18 +85,18 @@ def test_a_server_that_has_ended_is_started_again_with_the_next_sample(traffic_o
     traffic = traffic_of({"kind": "dns"})
     (server,) = traffic._services._running.values()
     server.signal("KILL")
-    wait_until(lambda: server.poll() is not None)
+    wait_for(lambda: server.poll() is not None)
     with traffic.running("sample", 1):
-        wait_until(lambda: "request ended with 0" in processes._jobs[-1].log())
+        wait_for(lambda: "request ended with 0" in processes._jobs[-1].log())
     assert outcome(traffic) == [(1, 0, None)]
 
 
 def test_a_server_that_cannot_be_started_again_fails_its_clients_only(traffic_of, broken):
     traffic = traffic_of({"kind": "dns"}, {"kind": "ping"})
-    processes.end_together(traffic._services._running.values())
+    processes.terminate(traffic._services._running.values())
     broken("dnsmasq", "echo 'dnsmasq: broken on purpose' >&2; exit 1")
     with traffic.running("sample", 1):
-        wait_until(lambda: "bytes from" in processes._jobs[-1].log())
+        wait_for(lambda: "bytes from" in processes._jobs[-1].log())
     (_, failed, why), ping = outcome(traffic)
     assert (failed, why) == (1, "dnsmasq: broken on purpose")
     assert ping == (1, 0, None)
@@ -109,7 +108,7 @@ def test_a_server_that_fails_to_listen_at_first_is_started_once_more(traffic_of,
     broken("iperf3", f'case $* in *-s*) [ -e {once} ] || {{ touch {once}; exit 1; }};; esac; exec {REAL} "$@"')
     traffic = traffic_of({"kind": "iperf3_udp"})
     with traffic.running("sample", 1):
-        wait_until(lambda: "connected to" in processes._jobs[-1].log())
+        wait_for(lambda: "connected to" in processes._jobs[-1].log())
     assert once.exists()
     assert outcome(traffic) == [(1, 0, None)]
 
@@ -118,13 +117,13 @@ def test_a_server_that_never_listens_is_not_waited_for_again_and_again(traffic_o
     monkeypatch.setattr(services, "LISTEN_S", 0.2)
     broken("iperf3", "exec sleep 60")
     traffic = traffic_of({"kind": "iperf3_tcp"}, {"kind": "ping"})
-    for _ in range(GIVE_UP + 1):
+    for _ in range(MAX_SILENT_SAMPLES + 1):
         with traffic.running("sample", 1):
             pass
     (started, failed, why), ping = outcome(traffic)
-    assert (started, failed) == (GIVE_UP, GIVE_UP)
-    assert why.startswith(f"left out: {GIVE_UP} times in a row: iperf3 does not listen on site2-host1: ")
-    assert ping == (GIVE_UP + 1, 0, None)
+    assert (started, failed) == (MAX_SILENT_SAMPLES, MAX_SILENT_SAMPLES)
+    assert why.startswith(f"left out: {MAX_SILENT_SAMPLES} times in a row: iperf3 does not listen on site2-host1: ")
+    assert ping == (MAX_SILENT_SAMPLES + 1, 0, None)
 
 
 def test_a_client_none_of_whose_requests_succeeds_has_failed(traffic_of, broken):
@@ -132,15 +131,15 @@ def test_a_client_none_of_whose_requests_succeeds_has_failed(traffic_of, broken)
     traffic = traffic_of({"kind": "dns"}, {"kind": "refused"})
     broken("dig", "echo 'dig: broken on purpose' >&2; exit 9")
     with traffic.running("sample", 1):
-        wait_until(lambda: all("request ended" in job.log() for job in processes._jobs[-2:]))
+        wait_for(lambda: all("request ended" in job.log() for job in processes._jobs[-2:]))
     assert outcome(traffic) == [(1, 1, "dig: broken on purpose"), (1, 0, None)]
     assert [note for note in traffic.notes if "dns" in note and "failed: dig: broken on purpose" in note]
 
 
 @pytest.mark.skipif(shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="no tcpreplay here")
 def test_the_capture_made_here_arrives_whole_and_the_bottleneck_is_gone_afterwards(testbed, tmp_path):
-    replay = testbed.replays()
-    how = settings_of({"testbed": "local", "capture": {"filter": replay.filter, "snaplen": 65535}}).capture
+    replay = testbed.replay_plan()
+    how = parse_settings({"testbed": "local", "capture": {"filter": replay.filter, "snaplen": 65535}}).capture
     with testbed.environment("quiet"):
         assert "tbf" in testbed.run("site1", ["tc", "qdisc"]).stdout
         mirror = mirror_of(testbed, replay.site.name, replay.port.name, replay.direction)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acapella_capture.settings import settings_of
+from acapella_capture.settings import parse_settings
 from acapella_capture.testbeds.local.testbed import LocalTestbed
 from acapella_core.errors import UserError
 
@@ -13,7 +13,7 @@ BETA = {"name": "beta", "hosts": [3], "sites": [1, 2], "encapsulation": "pseudow
 def testbed(**local) -> LocalTestbed:
     """Made, not allocated."""
     given = {"switch": "ovs", "sites": 3, "hosts_per_site": 3, "traffic": []} | local
-    return LocalTestbed(settings_of({"testbed": "local", "local": given}).local)
+    return LocalTestbed(parse_settings({"testbed": "local", "local": given}).local)
 
 
 testbed.__test__ = False
@@ -48,7 +48,7 @@ def test_a_slice_uses_the_ports_between_its_sites_and_no_others():
 def test_traffic_goes_between_hosts_of_the_same_slice(named):
     made = testbed(slices=[ALPHA, BETA], traffic=[{"kind": "ping"} | named] * 12)
     for item in made._items:
-        assert item.client != item.server and made.network.together(item.client, item.server)
+        assert item.client != item.server and made.network.connected(item.client, item.server)
         assert {role: getattr(item, role).name for role in named} == named
 
 

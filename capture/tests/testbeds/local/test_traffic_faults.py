@@ -12,7 +12,7 @@ import pytest
 
 from acapella_capture import manifest as manifests
 from acapella_capture.testbeds.local import sandbox
-from acapella_capture.testbeds.local.traffic import GIVE_UP
+from acapella_capture.testbeds.local.traffic import MAX_SILENT_SAMPLES
 
 BROKEN = "#!/bin/sh\necho 'iperf3: error - broken on purpose' >&2\nexit 1\n"
 TRAFFIC = [{"kind": "iperf3_tcp"}, {"kind": "iperf3_udp", "span": "run"}, {"kind": "ping"}]
@@ -61,7 +61,7 @@ def test_a_manifest_says_what_was_started_and_failed_and_why(collected):
     for facts, fewest, most in ((first, 1, 2), (last, 3, 6)):
         broken, ping = facts[0], facts[2]
         assert fewest <= ping["started"] <= most
-        times = min(ping["started"], GIVE_UP)  # then it is left out
+        times = min(ping["started"], MAX_SILENT_SAMPLES)  # then it is left out
         assert [(fact["started"], fact["failed"]) for fact in (broken, ping)] == [(times, times), (ping["started"], 0)]
         assert all("iperf3: error - broken on purpose" in fact["why"] for fact in facts[:2])
     assert (last[1]["started"], last[1]["failed"]) == (1, 1)

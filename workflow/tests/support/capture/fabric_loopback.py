@@ -18,7 +18,7 @@ from fabrictestbed_extensions.fablib import node
 from fabrictestbed_extensions.utils.utils import Utils
 from fim.graph.networkx_property_graph import NetworkXGraphStorage
 
-from acapella_capture.settings import FabricSettings, settings_of
+from acapella_capture.settings import FabricSettings, parse_settings
 from acapella_capture.testbeds.fabric.testbed import FabricTestbed
 
 PATCHES = ((Utils, "is_reachable"), (node.Node, "_get_ssh_connection"))
@@ -48,7 +48,7 @@ class Loopback:
         asked = (
             {"fabric_rc": str(self.directory / "fabric_rc"), "telemetry_url": self.orchestrator.url} | QUICK | changes
         )
-        return settings_of({"testbed": "fabric", "fabric": asked}).fabric
+        return parse_settings({"testbed": "fabric", "fabric": asked}).fabric
 
     def testbed(self, campaign: str = "c", *, follow: str | None = None, **changes) -> FabricTestbed:
         return FabricTestbed(self.settings(**changes), campaign, follow=follow)

@@ -6,14 +6,14 @@ from typing import ClassVar
 
 from acapella_capture.programs.tcpdump import Counts
 from acapella_capture.testbeds.base import (
-    Finished,
+    CompletedProgram,
     Host,
     Instance,
+    InsufficientResources,
     Job,
     Mirror,
     MirrorCounters,
     Port,
-    Refused,
     Site,
     Testbed,
 )
@@ -23,7 +23,7 @@ PCAP = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 200, 1)
 FRAME = struct.pack("<IIII", 1, 0, 60, 60) + bytes(60)
 
 
-class StillMirror(Mirror):
+class FakeMirror(Mirror):
     """Copies nothing, or refuses to begin."""
 
     instance, interface = "listener", "capture0"
@@ -42,7 +42,7 @@ class StillMirror(Mirror):
         return MirrorCounters(offered_frames=1, delivered_frames=1, offered_bytes=60, delivered_bytes=60)
 
 
-class PaperJob(Job):
+class FakeJob(Job):
     """The node's loop, which runs until it is told to end."""
 
     def poll(self) -> int | None:
@@ -58,7 +58,7 @@ class PaperJob(Job):
         return ""
 
 
-class PaperTestbed(Testbed):
+class FakeTestbed(Testbed):
     """Names of ports and sites say what goes wrong there. ``calls`` holds what was done, in order."""
 
     name = "local"
@@ -80,11 +80,11 @@ class PaperTestbed(Testbed):
     def resources(self, site):
         return (Host("host", 32, 128, 1000, 0 if site == "no_nic" else 1),)
 
-    def allocate(self, site, want):
+    def allocate(self, site, request):
         if site == "no_answer":
             raise UserError("the orchestrator does not answer", where="testbed")
         if site == "no_storage":
-            raise Refused("no storage", where="testbed")
+            raise InsufficientResources("no storage", where="testbed")
         return self.instances(site)
 
     def instances(self, site):
@@ -100,23 +100,23 @@ class PaperTestbed(Testbed):
     def mirror(self, instance, receiver, port, direction):
         if instance.site == "mistake":
             raise ZeroDivisionError("a mistake of ours")
-        return StillMirror(port)
+        return FakeMirror(port)
 
-    def own_ports(self, site):
+    def listener_ports(self, site):
         return frozenset(port for port in self.ports if port.startswith("own"))
 
     def run(self, node, argv, *, timeout_s=30, stdin=""):
-        if "look" in argv:
-            return Finished(0, f"{self.seen}\n", "")
+        if "probe" in argv:
+            return CompletedProgram(0, f"{self.seen}\n", "")
         if argv[0] == "sha256sum":
-            return Finished(0, f"{hashlib.sha256(PCAP + FRAME).hexdigest()}  {argv[1]}\n", "")
+            return CompletedProgram(0, f"{hashlib.sha256(PCAP + FRAME).hexdigest()}  {argv[1]}\n", "")
         self.calls.append((argv[0], argv[-1]))
-        return Finished(127 if argv[0] == "zstd" else 0, "", "")
+        return CompletedProgram(127 if argv[0] == "zstd" else 0, "", "")
 
     def start(self, node, argv, *, output=None):
-        return PaperJob()
+        return FakeJob()
 
-    def place(self, node, file):
+    def path_on_node(self, node, file):
         return f"/nowhere/{file}"
 
     def fetch(self, node, path, target):
@@ -127,7 +127,7 @@ class PaperTestbed(Testbed):
         self.broken_fetches -= 1
 
 
-class PaperTcpdump:
+class FakeTcpdump:
     """Counts one frame, or fails as the port's name in the file's says."""
 
     running: ClassVar[set[str]] = set()

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from acapella_capture.settings import settings_of
-from acapella_capture.testbeds.base import Direction, Mirror, Want
+from acapella_capture.settings import parse_settings
+from acapella_capture.testbeds.base import Direction, Mirror, ResourceRequest
 from acapella_capture.testbeds.local import sandbox
 from acapella_capture.testbeds.local.ovs import TUN
 from acapella_capture.testbeds.local.testbed import LocalTestbed
@@ -21,7 +21,7 @@ TRAFFIC = [
 
 def local_testbed(**changes) -> LocalTestbed:
     """Made, not allocated."""
-    return LocalTestbed(settings_of({"testbed": "local", "local": {"traffic": TRAFFIC} | changes}).local)
+    return LocalTestbed(parse_settings({"testbed": "local", "local": {"traffic": TRAFFIC} | changes}).local)
 
 
 @contextlib.contextmanager
@@ -34,7 +34,7 @@ def allocated(testbed: LocalTestbed) -> Iterator[LocalTestbed]:
 
 def allocate(testbed: LocalTestbed) -> None:
     for site in testbed.sites():
-        testbed.allocate(site.name, Want(1))
+        testbed.allocate(site.name, ResourceRequest(1))
 
 
 def mirror_of(testbed: LocalTestbed, site: str, port: str, direction: Direction) -> Mirror:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from acapella_capture.testbeds.base import Host, Instance, Refused, Telemetry, Testbed, Want
+from acapella_capture.testbeds.base import Host, Instance, InsufficientResources, ResourceRequest, Telemetry, Testbed
 from acapella_core.errors import UserError
 
 WITHOUT_SWITCH = ("files",)
-PATIENCE_S = 300  # for programs on a node
+SHUTDOWN_S = 300  # for programs on a node
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def switched(testbed) -> Testbed:
 @pytest.fixture
 def instance(switched) -> Iterator[Instance]:
     """An instance of the first site; it stays allocated, so that the next test takes it again."""
-    return switched.allocate(switched.sites()[0].name, Want(1))[0]
+    return switched.allocate(switched.sites()[0].name, ResourceRequest(1))[0]
 
 
 def one_line(call) -> UserError:
@@ -65,7 +65,7 @@ def test_what_is_not_there_is_a_users_mistake(testbed):
         lambda: testbed.port(site.name, "none"),
         lambda: testbed.resources("nowhere"),
         lambda: testbed.telemetry("nowhere", 1),
-        lambda: testbed.allocate("nowhere", Want(1)),
+        lambda: testbed.allocate("nowhere", ResourceRequest(1)),
         lambda: testbed.instances("nowhere"),
         lambda: testbed.extend("nowhere", time.time_ns()),
         lambda: testbed.mirror(nobody, "none", site.ports[0].name, "both"),
@@ -74,7 +74,7 @@ def test_what_is_not_there_is_a_users_mistake(testbed):
         lambda: testbed.start("nobody", ["true"]),
         lambda: testbed.fetch("nobody", "none", Path("/nonexistent/none")),
     ):
-        assert not isinstance(one_line(call), Refused)
+        assert not isinstance(one_line(call), InsufficientResources)
 
 
 def test_resources_are_whole_numbers_by_host(testbed):
@@ -106,21 +106,26 @@ def test_allocating_again_takes_the_same_instances(switched, instance):
     site = instance.site
     assert instance.site == switched.sites()[0].name and instance.receivers
     assert len(set(instance.receivers)) == len(instance.receivers)
-    assert switched.allocate(site, Want(1)) == (instance,) == switched.instances(site)
+    assert switched.allocate(site, ResourceRequest(1)) == (instance,) == switched.instances(site)
 
 
 def test_what_is_not_free_is_refused_and_changes_nothing(switched, instance):
     before = switched.instances(instance.site), switched.resources(instance.site)
-    for want in (Want(1000), Want(2, cores=10**6), Want(2, ram_gb=10**6), Want(2, disk_gb=10**9)):
-        with pytest.raises(Refused) as raised:
-            switched.allocate(instance.site, want)
+    for request in (
+        ResourceRequest(1000),
+        ResourceRequest(2, cores=10**6),
+        ResourceRequest(2, ram_gb=10**6),
+        ResourceRequest(2, disk_gb=10**9),
+    ):
+        with pytest.raises(InsufficientResources) as raised:
+            switched.allocate(instance.site, request)
         assert "\n" not in str(raised.value)
     assert (switched.instances(instance.site), switched.resources(instance.site)) == before
 
 
 def test_a_released_site_has_no_instance_and_others_keep_theirs(switched, instance):
     other = switched.sites()[1].name
-    (kept,) = switched.allocate(other, Want(1))
+    (kept,) = switched.allocate(other, ResourceRequest(1))
     for _ in range(2):
         switched.release(instance.site)
         assert switched.instances(instance.site) == ()
@@ -128,7 +133,7 @@ def test_a_released_site_has_no_instance_and_others_keep_theirs(switched, instan
     assert switched.run(kept.name, ["true"]).status == 0
     one_line(lambda: switched.run(instance.name, ["true"]))
     one_line(lambda: switched.mirror(instance, instance.receivers[0], switched.sites()[0].ports[0].name, "both"))
-    assert switched.allocate(instance.site, Want(1)) == (instance,)
+    assert switched.allocate(instance.site, ResourceRequest(1)) == (instance,)
     switched.release(other)
 
 
@@ -156,7 +161,7 @@ def test_a_mirror_moves_from_port_to_port(switched, instance):
 
 def test_a_program_runs_on_an_instance(switched, instance):
     argv = ["sh", "-c", 'cat; echo "it\'s" bad >&2; exit 3']
-    done = switched.run(instance.name, argv, stdin="given\n", timeout_s=PATIENCE_S)
+    done = switched.run(instance.name, argv, stdin="given\n", timeout_s=SHUTDOWN_S)
     assert (done.status, done.stdout, done.stderr.strip()) == (3, "given\n", "it's bad")
     one_line(lambda: switched.run(instance.name, ["sleep", "30"], timeout_s=0.3))
 
@@ -164,12 +169,12 @@ def test_a_program_runs_on_an_instance(switched, instance):
 def test_a_job_takes_signals_and_tells_its_end(switched, instance):
     script = "trap 'echo told >&2; exit 7' INT; echo ready >&2; while :; do sleep 0.05; done"
     job = switched.start(instance.name, ["sh", "-c", script])
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + SHUTDOWN_S
     while "ready" not in job.log() and time.monotonic() < end:
         time.sleep(0.02)
     assert job.poll() is None
     job.signal("INT")
-    assert job.wait(PATIENCE_S) == 7 == job.poll()
+    assert job.wait(SHUTDOWN_S) == 7 == job.poll()
     assert job.log() == "ready\ntold\n"
     job.signal("INT")  # nobody there: harmless
 
@@ -184,11 +189,11 @@ def test_fetching_gives_the_whole_file(switched, instance, tmp_path):
     script = "i=0; while [ $i -lt 4000 ]; do " + "printf '" + "".join(f"\\{n:03o}" for n in range(256)) + "'; "
     script = script.replace("\\045", "%%") + "i=$((i+1)); done"
     job = switched.start(instance.name, ["sh", "-c", script], output="a.pcap")
-    assert job.wait(PATIENCE_S) == 0
+    assert job.wait(SHUTDOWN_S) == 0
     switched.fetch(instance.name, "a.pcap", tmp_path / "raw" / "a.pcap")
     assert [path.name for path in (tmp_path / "raw").iterdir()] == ["a.pcap"]
     assert (tmp_path / "raw" / "a.pcap").read_bytes() == octets
-    there = switched.place(instance.name, "a.pcap")  # still: who fetches compares before anything is deleted
+    there = switched.path_on_node(instance.name, "a.pcap")  # still: who fetches compares before anything is deleted
     assert switched.run(instance.name, ["test", "-f", there]).status == 0
 
 
@@ -196,9 +201,9 @@ def test_a_file_that_is_put_on_a_node_is_whole_and_may_be_run(switched, instance
     (tmp_path / "told").write_text("#!/bin/sh\necho $1 $0\n")
     for _ in range(2):
         switched.put(instance.name, tmp_path / "told", "program")
-        there = switched.place(instance.name, "program")
+        there = switched.path_on_node(instance.name, "program")
         there = there if "/" in there else f"./{there}"
-        done = switched.run(instance.name, [there, "once"], timeout_s=PATIENCE_S)
+        done = switched.run(instance.name, [there, "once"], timeout_s=SHUTDOWN_S)
         assert (done.status, done.stdout) == (0, f"once {there}\n")
     shown = switched.run(instance.name, ["stat", "-c", "%a", there])
     assert shown.stdout == "700\n"

@@ -17,11 +17,11 @@ import threading
 import time
 from pathlib import Path
 
-MOST_TEXT = 1 << 20  # bytes of a program's output in a reply; of more, the end
+MAX_TEXT = 1 << 20  # bytes of a program's output in a reply; of more, the end
 BLOCK = 1 << 20
-BEGIN_S = 10
+START_S = 10
 FORGET_S = 600
-LAST_WORDS_S = 1
+LOG_DRAIN_S = 1
 CANNOT_RUN = 127  # a shell's status for a program that is not there
 
 
@@ -40,7 +40,7 @@ def read(path):
     """The end of a file's text; empty where there is none."""
     try:
         with path.open("rb") as stream:
-            stream.seek(max(0, os.fstat(stream.fileno()).st_size - MOST_TEXT))
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - MAX_TEXT))
             return stream.read().decode("utf-8", "replace")
     except OSError:
         return ""
@@ -53,25 +53,25 @@ def start(job, argv, stdin, output):
     try:
         directory.mkdir()
     except FileExistsError:
-        return begun(directory)
+        return wait_until_started(directory)
     write(directory / "stdin", stdin)
     if os.fork() == 0:
         try:
-            attend(directory, argv, DIRECTORY / output if output else directory / "out")
+            supervise(directory, argv, DIRECTORY / output if output else directory / "out")
         finally:
             os._exit(0)
-    return begun(directory)
+    return wait_until_started(directory)
 
 
-def begun(directory):
+def wait_until_started(directory):
     """Wait until the program has a process id, or has ended."""
-    end = time.time() + BEGIN_S
+    end = time.time() + START_S
     while time.time() < end and not read(directory / "pid") and not read(directory / "status"):
         time.sleep(0.01)
     return {}
 
 
-def attend(directory, argv, output):
+def supervise(directory, argv, output):
     """The program's parent: it leaves the connection, waits, and writes down the exit status."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -95,14 +95,14 @@ def attend(directory, argv, output):
         copying = threading.Thread(target=copy, args=(program.stderr.fileno(), log), daemon=True)
         copying.start()
         status = program.wait()
-        copying.join(LAST_WORDS_S)  # for ever, where something that it started still holds its standard error
+        copying.join(LOG_DRAIN_S)  # for ever, where something that it started still holds its standard error
         write(directory / "status", str(status))
 
 
 def copy(source, log):
     """What a program says, into its log."""
-    for octets in iter(lambda: os.read(source, BLOCK), b""):
-        log.write(octets)
+    for data in iter(lambda: os.read(source, BLOCK), b""):
+        log.write(data)
         log.flush()
 
 
@@ -118,7 +118,7 @@ def state(job, seconds):
     return {"status": int(status) if status else None, "out": read(directory / "out"), "log": read(directory / "log")}
 
 
-def tidy():
+def remove_old_jobs():
     """Forget programs that were run to their end long ago: nobody asks for their output again."""
     for directory in (DIRECTORY / "jobs").glob("run-*"):
         if read(directory / "status") and time.time() - directory.stat().st_mtime > FORGET_S:
@@ -127,7 +127,7 @@ def tidy():
 
 def run(job, argv, stdin, seconds):
     """Start a program and wait for its end; one that takes too long is killed."""
-    tidy()
+    remove_old_jobs()
     start(job, argv, stdin, None)
     found = state(job, seconds)
     if found.get("status") is None:
@@ -146,7 +146,7 @@ def kill(job, name):
     return {}
 
 
-def parts(path, length):
+def checksums(path, length):
     """A file's size and the sha256 of the whole and of each part."""
     whole, found = hashlib.sha256(), []
     try:
@@ -155,35 +155,35 @@ def parts(path, length):
             for offset in range(0, size, length):
                 part, left = hashlib.sha256(), min(length, size - offset)
                 while left:
-                    octets = stream.read(min(BLOCK, left))
-                    if not octets:
+                    data = stream.read(min(BLOCK, left))
+                    if not data:
                         return {"error": f"{path} became shorter"}
-                    whole.update(octets)
-                    part.update(octets)
-                    left -= len(octets)
+                    whole.update(data)
+                    part.update(data)
+                    left -= len(data)
                 found.append(part.hexdigest())
     except OSError as error:
         return {"error": f"{path}: {error.strerror}"}
-    return {"size": size, "sha256": whole.hexdigest(), "parts": found}
+    return {"size": size, "sha256": whole.hexdigest(), "checksums": found}
 
 
-def cut(path, offset, length):
+def extract_part(path, offset, length):
     """One part as a file that the user who logs in may read; its path."""
     name = DIRECTORY.parent / f".{DIRECTORY.name}.{os.getpid()}.part"
     with (DIRECTORY / path).open("rb") as stream, name.open("wb") as part:
         stream.seek(offset)
         while length:
-            octets = stream.read(min(BLOCK, length))
-            if not octets:
+            data = stream.read(min(BLOCK, length))
+            if not data:
                 break
-            part.write(octets)
-            length -= len(octets)
+            part.write(data)
+            length -= len(data)
     if os.geteuid() == 0:
         os.chown(str(name), DIRECTORY.parent.stat().st_uid, -1)
     return {"path": str(name)}
 
 
-def take(path, file):
+def accept_upload(path, file):
     """A file that was sent to the home of who logs in becomes ours, and may be run by us alone."""
     sent = DIRECTORY.parent / path
     if not sent.exists() and (DIRECTORY / file).exists():
@@ -203,17 +203,20 @@ def remove(paths):
     return {}
 
 
-def links():
+def interfaces():
     """Names of the network interfaces, by MAC address."""
     shown = subprocess.run(["ip", "-j", "link", "show"], stdout=subprocess.PIPE, check=True)
     found = json.loads(shown.stdout.decode())
-    return {"links": {link["address"].lower(): link["ifname"] for link in found if link.get("address")}}
+    return {"interfaces": {link["address"].lower(): link["ifname"] for link in found if link.get("address")}}
 
 
 def main():
     os.umask(0o077)
     DIRECTORY.mkdir(exist_ok=True)
-    commands = {each.__name__: each for each in (start, state, run, kill, parts, cut, take, remove, links)}
+    commands = {
+        each.__name__: each
+        for each in (start, state, run, kill, checksums, extract_part, accept_upload, remove, interfaces)
+    }
     try:
         reply = commands[sys.argv[2]](**json.loads(base64.b64decode(sys.argv[3]).decode()))
     except Exception as error:  # told to the one who asked; the connection itself carries no exit status

@@ -21,7 +21,7 @@ from acapella_core.files import atomic_text
 
 WHERE = "testbed fabric"
 PORTAL = "make a token at https://cm.fabric-testbed.net (JupyterHub has one in ~/.tokens.json)"
-ENOUGH_S = 1800  # a token that ends sooner is refreshed first, as FABRIC's own manager does
+REFRESH_BELOW_S = 1800  # a token that ends sooner is refreshed first, as FABRIC's own manager does
 TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]*|NB2HI4DTHIXS6[\w-]+")  # a JWT; CILogon's refresh tokens
 EXPORT = re.compile(r"^\s*export\s+FABRIC_(\w+)=(.*)$")
 DEFAULTS = {
@@ -39,18 +39,18 @@ PATHS = ("token_location", "bastion_key_location", "slice_private_key_file", "sl
 DIRECTORIES = ("~/work/fabric_config", "~/fabric_config")
 
 
-def hidden(text: object) -> str:
+def redact(text: object) -> str:
     """A text without the tokens in it."""
     return TOKEN.sub("(token)", str(text))
 
 
-class Hide(logging.Filter):
+class TokenFilter(logging.Filter):
     """Takes tokens out of what FABRIC's client logs; on a fault of its configuration it logs all of it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = hidden(record.getMessage()), None
+        record.msg, record.args = redact(record.getMessage()), None
         if record.exc_info:  # tracebacks quote requests
-            record.exc_text = hidden(logging.Formatter().formatException(record.exc_info))
+            record.exc_text = redact(logging.Formatter().formatException(record.exc_info))
         return True
 
 
@@ -121,7 +121,7 @@ def expires_s(id_token: str) -> float | None:
         return None
 
 
-def left_s(id_token: str) -> float:
+def remaining_s(id_token: str) -> float:
     """How long a token is still valid; for ever where it does not say."""
     end = expires_s(id_token)
     return float("inf") if end is None else end - time.time()
@@ -143,18 +143,18 @@ def id_token(
         except (OSError, ValueError) as error:
             raise UserError("no tokens that can be read", where=path, fix=PORTAL) from error
         current, key = tokens.get("id_token"), tokens.get("refresh_token")
-        if current and current != refused and left_s(current) > ENOUGH_S:
+        if current and current != refused and remaining_s(current) > REFRESH_BELOW_S:
             return current
         fault = "no refresh token"
         if key:
             try:
                 fresh = {name: value for name, value in refresh(key).items() if value}
             except Exception as error:  # whatever the client raises: without a refresh the old token may still do
-                fault = hidden(error).splitlines()[0][:200]
+                fault = redact(error).splitlines()[0][:200]
             else:
                 atomic_text(path, json.dumps(tokens | fresh, indent=2) + "\n")
                 return fresh["id_token"]
-        if current and current != refused and left_s(current) > 0:
+        if current and current != refused and remaining_s(current) > 0:
             return current
         raise UserError(f"the token has expired and could not be refreshed: {fault}", where=path, fix=PORTAL)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from acapella_core.errors import UserError
 
-from ..base import Aim, Instance, Mirror, MirrorCounters
+from ..base import Instance, Mirror, MirrorCounters, MirrorRequest
 from .credentials import WHERE
 from .resources import port_name
 
@@ -46,28 +46,28 @@ def check_receiver(interface: Any) -> None:
         raise UserError(f"{interface.get_name()} is of a {kind}: a mirror needs a dedicated NIC", where=WHERE)
 
 
-def clear(interface: Any) -> None:
+def remove_mirror(interface: Any) -> None:
     """Take the mirror that ends at an interface out of the slice's object."""
     before = interface.get_network()
     if before is not None:
         before.delete()
 
 
-def add(there: Any, aim: Aim, interface: str) -> None:
+def add_mirror(fabric_slice: Any, request: MirrorRequest, interface: str) -> None:
     """Put a mirror into a slice's object, to an interface (FABRIC's name) that receives none."""
-    fresh = there.get_node(aim.instance.name).get_interface(
+    fresh = fabric_slice.get_node(request.instance.name).get_interface(
         name=interface, refresh=True
     )  # it has cached its old mirror
     check_receiver(fresh)
-    there.add_port_mirror_service(
-        name=service_name(aim.instance, aim.receiver),
-        mirror_interface_name=aim.port,
+    fabric_slice.add_port_mirror_service(
+        name=service_name(request.instance, request.receiver),
+        mirror_interface_name=request.port,
         receive_interface=fresh,
-        mirror_direction=aim.direction,
+        mirror_direction=request.direction,
     )
 
 
-def aimed_at(interface: Any) -> tuple[str, str] | None:
+def mirrored_port(interface: Any) -> tuple[str, str] | None:
     """The port and direction that an interface receives by now; None where it receives none."""
     network = interface.get_network()
     service = network.get_fim() if network is not None else None

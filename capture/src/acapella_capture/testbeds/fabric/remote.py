@@ -19,14 +19,14 @@ from typing import Any
 
 from acapella_core.errors import UserError
 
-from ..base import Finished, Job
-from .session import GRAPHS, said
+from ..base import CompletedProgram, Job
+from .session import GRAPH_LOCK, format_error
 
 REPLY = re.compile(r"acapella-reply:([A-Za-z0-9+/=]+);")
-ANSWER_S = 60  # for the connection and a command that does not wait
+REPLY_S = 60  # for the connection and a command that does not wait
 SHELL = (
     'if [ "$(id -u)" = 0 ]; then as_root=; else as_root="sudo -n"; fi; '
-    '$as_root python3 -IS -c {program} "$HOME/{directory}" {command} {given}'
+    '$as_root python3 -IS -c {program} "$HOME/{directory}" {command} {arguments}'
 )
 
 
@@ -40,20 +40,20 @@ class Remote:
         self._interval_s = interval_s
         self._program = resources.files(__package__).joinpath("agent.py").read_text(encoding="utf-8")
 
-    def ask(self, node: str, command: str, *, lasts_s: float = 0, **given: Any) -> dict[str, Any]:
+    def call(self, node: str, command: str, *, duration_s: float = 0, **arguments: Any) -> dict[str, Any]:
         """Have the agent do something; again where the connection was lost. Raises UserError."""
         line = SHELL.format(
             program=shlex.quote(self._program),
             directory=self.directory,
             command=command,
-            given=base64.b64encode(json.dumps(given).encode()).decode(),
+            arguments=base64.b64encode(json.dumps(arguments).encode()).decode(),
         )
         fault = ""
         for attempt in range(self._tries):
             if attempt:
                 time.sleep(self._interval_s)
-            answered, fault = self._said(node, line, ANSWER_S + lasts_s)
-            found = REPLY.search(answered)
+            output, fault = self._execute(node, line, REPLY_S + duration_s)
+            found = REPLY.search(output)
             if found:
                 reply = json.loads(base64.b64decode(found[1]))
                 if "error" in reply:
@@ -61,41 +61,47 @@ class Remote:
                 return reply
         raise UserError(f"no answer in {self._tries} tries: {fault}", where=f"node {node}")
 
-    def _said(self, node: str, line: str, limit_s: float) -> tuple[str, str]:
+    def _execute(self, node: str, line: str, limit_s: float) -> tuple[str, str]:
         """What a command printed, and what went wrong. A connection that goes silent is closed after `limit_s`."""
-        there = self._node_of(node)
-        with GRAPHS:  # what `execute` looks up; it remembers these
-            there.get_management_ip(), there.get_reservation_state()
-        pool = there.get_fablib_manager().get_ssh_thread_pool_executor()
-        answer = pool.submit(there.execute, line, retry=1, quiet=True)
+        node_object = self._node_of(node)
+        with GRAPH_LOCK:  # what `execute` looks up; it remembers these
+            node_object.get_management_ip(), node_object.get_reservation_state()
+        pool = node_object.get_fablib_manager().get_ssh_thread_pool_executor()
+        answer = pool.submit(node_object.execute, line, retry=1, quiet=True)
         try:
             out, err = answer.result(limit_s)
         except concurrent.futures.TimeoutError:
-            there.close_ssh()
+            node_object.close_ssh()
             return "", f"silent for {limit_s:.0f} s"
         except Exception as error:  # SSHError, paramiko's own, a state of the slice
             if isinstance(error.__cause__, UserError):  # of host_keys: no try will succeed
                 raise error.__cause__ from None
-            return "", said(error)
+            return "", format_error(error)
         lines = err.strip().splitlines()
         return out, lines[-1] if lines else "the connection ended"
 
-    def run(self, node: str, argv: Sequence[str], *, timeout_s: float, stdin: str) -> Finished:
+    def run(self, node: str, argv: Sequence[str], *, timeout_s: float, stdin: str) -> CompletedProgram:
         """Run a program to its end. Raises UserError after `timeout_s`."""
-        reply = self.ask(
-            node, "run", job=f"run-{named()}", argv=list(argv), stdin=stdin, seconds=timeout_s, lasts_s=timeout_s
+        reply = self.call(
+            node,
+            "run",
+            job=f"run-{new_job_name()}",
+            argv=list(argv),
+            stdin=stdin,
+            seconds=timeout_s,
+            duration_s=timeout_s,
         )
         if reply.get("late"):
             raise UserError(f"{argv[0]} took longer than {timeout_s} s", where=f"node {node}")
-        return Finished(reply["status"], reply["out"], reply["log"])
+        return CompletedProgram(reply["status"], reply["out"], reply["log"])
 
     def put(self, node: str, source: Path, file: str) -> None:
         """Bring a file of this machine to a node's file. Not in a command: a node logs what is run as root.
 
         Raises UserError.
         """
-        self.ask(node, "links")  # so that there is a connection, and a directory
-        sent, fault = f".{self.directory}.{named()}.part", ""
+        self.call(node, "interfaces")  # so that there is a connection, and a directory
+        sent, fault = f".{self.directory}.{new_job_name()}.part", ""
         for attempt in range(self._tries):
             if attempt:
                 time.sleep(self._interval_s)
@@ -104,20 +110,20 @@ class Remote:
             except UserError:
                 raise
             except Exception as error:  # paramiko's, or the client's
-                fault = said(error)
+                fault = format_error(error)
                 continue
-            self.ask(node, "take", path=sent, file=file)
+            self.call(node, "accept_upload", path=sent, file=file)
             return
         raise UserError(f"{source.name} does not get there: {fault}", where=f"node {node}")
 
     def start(self, node: str, argv: Sequence[str], *, output: str | None) -> "RemoteJob":
         """Start a program that goes on whatever becomes of the connection."""
-        name = named()
-        self.ask(node, "start", job=name, argv=list(argv), stdin="", output=output)
+        name = new_job_name()
+        self.call(node, "start", job=name, argv=list(argv), stdin="", output=output)
         return RemoteJob(self, node, name)
 
 
-def named() -> str:
+def new_job_name() -> str:
     """A job's name, new each time."""
     return uuid.uuid4().hex
 
@@ -136,11 +142,11 @@ class RemoteJob(Job):
 
     def signal(self, name: str) -> None:
         if self._last["status"] is None:
-            self._remote.ask(self._node, "kill", job=self._name, name=name)
+            self._remote.call(self._node, "kill", job=self._name, name=name)
 
     def wait(self, timeout_s: float) -> int | None:
         if self._last["status"] is None:
-            self._last = self._remote.ask(self._node, "state", job=self._name, seconds=timeout_s, lasts_s=timeout_s)
+            self._last = self._remote.call(self._node, "state", job=self._name, seconds=timeout_s, duration_s=timeout_s)
         return self._last["status"]
 
     def log(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from acapella_core.errors import UserError
 
 from ...settings import FabricSettings
-from ..base import Want
+from ..base import ResourceRequest
 from . import credentials
 
 # Dedicated NICs with two ports each, and the rate of a port (fabrictestbed-extensions 2.0.9, Node.add_component).
@@ -29,20 +29,20 @@ def nic_tag(model: str) -> str:
     return f"Component.Smart{model}"
 
 
-def alternatives(settings: FabricSettings, want: Want) -> list[tuple[str, ...]]:
+def required_tags(settings: FabricSettings, request: ResourceRequest) -> list[tuple[str, ...]]:
     """The permission tags that a project has to have: of each tuple any one will do."""
     tags = [MIRRORING, tuple(nic_tag(model) for model in settings.nics)]
-    return tags + [(tag, NO_LIMIT) for key, tag in LIMITS.items() if getattr(want, key) > FREE[key]]
+    return tags + [(tag, NO_LIMIT) for key, tag in LIMITS.items() if getattr(request, key) > FREE[key]]
 
 
-def missing_tags(settings: FabricSettings, want: Want, tags: Collection[str]) -> list[str]:
+def missing_tags(settings: FabricSettings, request: ResourceRequest, tags: Collection[str]) -> list[str]:
     """The tags that a project lacks, each as `A` or `A or B`."""
-    return [" or ".join(names) for names in alternatives(settings, want) if not set(names) & set(tags)]
+    return [" or ".join(names) for names in required_tags(settings, request) if not set(names) & set(tags)]
 
 
-def check_tags(settings: FabricSettings, want: Want, tags: Collection[str]) -> None:
+def check_tags(settings: FabricSettings, request: ResourceRequest, tags: Collection[str]) -> None:
     """Raises UserError naming the tags that the project lacks; FABRIC's client would submit without them."""
-    lacking = missing_tags(settings, want, tags)
+    lacking = missing_tags(settings, request, tags)
     if lacking:
         raise UserError(
             f"the project lacks the permission {', '.join(lacking)}",
@@ -51,7 +51,7 @@ def check_tags(settings: FabricSettings, want: Want, tags: Collection[str]) -> N
         )
 
 
-def described(settings: FabricSettings, where: str, instances: int | None, want: Want) -> list[str]:
+def describe(settings: FabricSettings, where: str, instances: int | None, request: ResourceRequest) -> list[str]:
     """What a collection will ask for, and what it lacks here, a line each; needs no network and no token.
 
     `where` tells the sites in words; `instances` of a site at the most, None for as many as its ports need.
@@ -63,11 +63,11 @@ def described(settings: FabricSettings, where: str, instances: int | None, want:
     moved = "moved from port to port while running" if settings.move_mirrors else (
         "each stays on its first port (fabric.move_mirrors is false)"
     )  # fmt: skip
-    permissions = ", ".join(" or ".join(names) for names in alternatives(settings, want))
+    permissions = ", ".join(" or ".join(names) for names in required_tags(settings, request))
     lines = [
         f"testbed fabric, configured by {found.rc or 'the environment (no fabric_rc found)'}",
         f"sites: {where}; one slice each, acapella-<campaign>-<site>",
-        f"a slice: {nodes}, each of {want.cores} cores, {want.ram_gb} GB of memory, {want.disk_gb} GB of disk "
+        f"a slice: {nodes}, each of {request.cores} cores, {request.ram_gb} GB of memory, {request.disk_gb} GB of disk "
         f"({settings.image}) and one dedicated NIC of {PORTS_PER_NIC} ports ({', else '.join(settings.nics)})",
         f"lease: {settings.lease_h} h, extended before it ends",
         f"mirrors: {PORTS_PER_NIC} a node, {moved}",

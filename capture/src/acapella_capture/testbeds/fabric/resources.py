@@ -9,7 +9,7 @@ from typing import Any
 
 from acapella_core.errors import UserError
 
-from ..base import Host, Port, Site, Want
+from ..base import Host, Port, ResourceRequest, Site
 from .credentials import WHERE
 
 GBPS = 1_000_000_000
@@ -31,7 +31,7 @@ def rate_bps(port: str) -> int | None:
     return next((rate for prefix, rate in RATES.items() if port.startswith(prefix)), None)
 
 
-def natural(name: str) -> list[tuple[bool, int, str]]:
+def natural_key(name: str) -> list[tuple[bool, int, str]]:
     """A sort key: numbers within names by their value."""
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", name)]
 
@@ -49,22 +49,22 @@ def uplinks(links: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
 def sites_of(
     sites: Iterable[Mapping[str, Any]],
     links: Iterable[Mapping[str, Any]],
-    counted: Mapping[str, Iterable[str]],
-    used: Mapping[tuple[str, str], Sequence[str]],
+    counted_ports: Mapping[str, Iterable[str]],
+    slices_by_port: Mapping[tuple[str, str], Sequence[str]],
 ) -> tuple[Site, ...]:
     """The sites that can be used, with their ports: `counted` ports by site, `used` slices by site and port."""
-    leading = uplinks(links)
+    uplink_ports = uplinks(links)
     made = []
     for record in sites:
         name = record.get("name")
         if not name or record.get("state") not in USABLE_SITE:
             continue
-        up = leading.get(name, set())
-        down = {port_name(port) for port in counted.get(name, ())} - up
+        up = uplink_ports.get(name, set())
+        down = {port_name(port) for port in counted_ports.get(name, ())} - up
         ports = [(port, "uplink") for port in up] + [(port, "downlink") for port in down]
         made.append(Site(name, tuple(
-            Port(port, rate_bps(port), kind, tuple(used.get((name, port), ())))
-            for port, kind in sorted(ports, key=lambda each: natural(each[0]))
+            Port(port, rate_bps(port), kind, tuple(slices_by_port.get((name, port), ())))
+            for port, kind in sorted(ports, key=lambda each: natural_key(each[0]))
         )))  # fmt: skip
     return tuple(sorted(made, key=lambda site: site.name))
 
@@ -74,7 +74,7 @@ def component(model: str) -> str:
     return "Smart" + model.replace("_", "-")
 
 
-def free(record: Mapping[str, Any], model: str) -> int:
+def free_nics(record: Mapping[str, Any], model: str) -> int:
     """How many NICs of a model a host has free; `available` in these records counts what is promised already."""
     found = (record.get("components") or {}).get(component(model)) or {}
     return max(0, (found.get("capacity") or 0) - (found.get("allocated") or 0))
@@ -88,33 +88,35 @@ def hosts_of(records: Iterable[Mapping[str, Any]], site: str, nics: Sequence[str
             cores=max(0, record.get("cores_available") or 0),
             ram_gb=max(0, record.get("ram_available") or 0),
             disk_gb=max(0, record.get("disk_available") or 0),
-            nics=sum(free(record, model) for model in nics),
+            nics=sum(free_nics(record, model) for model in nics),
         )
         for record in records
         if record.get("site") == site and record.get("state") == USABLE_HOST
     )
 
 
-def choose(records: Iterable[Mapping[str, Any]], site: str, nics: Sequence[str], want: Want) -> list[str] | None:
+def choose_nics(
+    records: Iterable[Mapping[str, Any]], site: str, nics: Sequence[str], request: ResourceRequest
+) -> list[str] | None:
     """A NIC model for each instance so that all fit the hosts, the first models first; None where they do not.
 
     Totals of a site can be wrong, and no instance is shared by two hosts: hosts are filled one by one.
     """
     hosts = [
         {"cores": record.get("cores_available") or 0, "ram_gb": record.get("ram_available") or 0,
-         "disk_gb": record.get("disk_available") or 0} | {model: free(record, model) for model in nics}
+         "disk_gb": record.get("disk_available") or 0} | {model: free_nics(record, model) for model in nics}
         for record in records if record.get("site") == site and record.get("state") == USABLE_HOST
     ]  # fmt: skip
-    sizes = {"cores": want.cores, "ram_gb": want.ram_gb, "disk_gb": want.disk_gb}
+    sizes = {"cores": request.cores, "ram_gb": request.ram_gb, "disk_gb": request.disk_gb}
     chosen: list[str] = []
     for model in nics:
         for host in hosts:
-            while len(chosen) < want.instances and host[model] > 0 and all(host[k] >= n for k, n in sizes.items()):
+            while len(chosen) < request.instances and host[model] > 0 and all(host[k] >= n for k, n in sizes.items()):
                 host[model] -= 1
                 for key, number in sizes.items():
                     host[key] -= number
                 chosen.append(model)
-    return chosen if len(chosen) == want.instances else None
+    return chosen if len(chosen) == request.instances else None
 
 
 def unknown(site: str) -> UserError:

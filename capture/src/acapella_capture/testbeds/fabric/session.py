@@ -14,18 +14,21 @@ from typing import Any, TypeVar
 
 from acapella_core.errors import UserError
 
-from ..base import Refused
+from ..base import InsufficientResources
 from . import credentials
-from .credentials import WHERE, Credentials, hidden
+from .credentials import WHERE, Credentials, redact
 
 LOGGERS = ("fablib", "fabric.manager", "fabric.orchestrator", "fabric.credmgr", "paramiko")
-NO_MORE = ("insufficient resources", "not available in graph node")  # of FABRIC's broker, in notices and answers
+RESOURCE_ERRORS = (
+    "insufficient resources",
+    "not available in graph node",
+)  # of FABRIC's broker, in notices and answers
 UNAUTHORIZED = 401
 Result = TypeVar("Result")
 
 # FABRIC's information model keeps all graphs of a process in one, "for the moment not thread-safe", and sites are used
 # by a thread each: whoever looks into a slice's object or changes it holds this lock.
-GRAPHS = threading.RLock()
+GRAPH_LOCK = threading.RLock()
 
 
 def client() -> Any:
@@ -39,28 +42,28 @@ def client() -> Any:
     return fablib
 
 
-def said(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """An exception's text in one line, without tokens."""
-    return hidden(" ".join(str(error).split()) or type(error).__name__)[:400]
+    return redact(" ".join(str(error).split()) or type(error).__name__)[:400]
 
 
 @contextlib.contextmanager
-def told(doing: str, where: str = WHERE) -> Iterator[None]:
+def translated_errors(action: str, where: str = WHERE) -> Iterator[None]:
     """What FABRIC's client raises within becomes a UserError, Refused where FABRIC has not got that much."""
     try:
         yield
     except UserError:
         raise
     except Exception as error:  # it raises bare Exceptions
-        text = said(error)
-        kind = Refused if any(words in text.lower() for words in NO_MORE) else UserError
-        raise kind(f"{doing}: {text}", where=where) from error
+        text = format_error(error)
+        kind = InsufficientResources if any(words in text.lower() for words in RESOURCE_ERRORS) else UserError
+        raise kind(f"{action}: {text}", where=where) from error
 
 
 @contextlib.contextmanager
-def graphs(doing: str) -> Iterator[None]:
+def graph_access(action: str) -> Iterator[None]:
     """As `told`, with the graphs of slices to oneself."""
-    with GRAPHS, told(doing):
+    with GRAPH_LOCK, translated_errors(action):
         yield
 
 
@@ -88,10 +91,14 @@ class Session:
         """FABRIC's FablibManager with a valid token. Raises UserError where there is none."""
         with self._lock:
             lasting = self._token and self._token != self._refused
-            if self._fablib is None or not lasting or credentials.left_s(self._token) < credentials.ENOUGH_S / 2:
+            if (
+                self._fablib is None
+                or not lasting
+                or credentials.remaining_s(self._token) < credentials.REFRESH_BELOW_S / 2
+            ):
                 token = credentials.id_token(self.credentials, self._refresh, refused=self._refused)
                 if self._fablib is None or token != self._token:
-                    self._token, self._fablib = token, self._made(token)
+                    self._token, self._fablib = token, self._new_fablib(token)
             return self._fablib
 
     def token(self) -> str:
@@ -102,27 +109,27 @@ class Session:
 
     def check(self) -> None:
         """Raises UserError where there is no way to FABRIC."""
-        with told("no way to FABRIC"):
+        with translated_errors("no way to FABRIC"):
             self.fablib().get_manager()
 
-    def ask(self, doing: str, question: Callable[[Any], Result]) -> Result:
+    def call_manager(self, action: str, call: Callable[[Any], Result]) -> Result:
         """Ask FABRIC's manager something, as `use` does. Raises UserError."""
-        return self.use(doing, lambda fablib: question(fablib.get_manager()))
+        return self.call_fablib(action, lambda fablib: call(fablib.get_manager()))
 
-    def use(self, doing: str, question: Callable[[Any], Result]) -> Result:
+    def call_fablib(self, action: str, call: Callable[[Any], Result]) -> Result:
         """Have FABRIC's FablibManager do something; once more with a new token where FABRIC refuses this one.
 
         Raises UserError.
         """
-        with told(doing):
+        with translated_errors(action):
             try:
-                return question(self.fablib())
+                return call(self.fablib())
             except Exception as error:
-                if not self._is_about_the_token(error):
+                if not self._is_token_error(error):
                     raise
             with self._lock:
                 self._refused = self._token
-            return question(self.fablib())
+            return call(self.fablib())
 
     def tags(self) -> frozenset[str]:
         """The permission tags of the project, as its token tells them. Raises UserError where none can be read.
@@ -131,26 +138,28 @@ class Session:
         """
         if self._tags is None:
             token = self.token()
-            told_of = self.ask("cannot read the project's permissions", lambda manager: manager.credmgr.validate(
-                id_token=token, return_fmt="dict"))  # fmt: skip
-            projects = (told_of.get("token") or {}).get("projects") or []
+            token_data = self.call_manager(
+                "cannot read the project's permissions",
+                lambda manager: manager.credmgr.validate(id_token=token, return_fmt="dict"),
+            )
+            projects = (token_data.get("token") or {}).get("projects") or []
             ours = [project for project in projects if project.get("uuid") == self.credentials.values["project_id"]]
             if not ours:
                 raise UserError("the token is not of the project that fabric_rc names", where=WHERE)
             self._tags = frozenset(ours[0].get("tags") or [])
         return self._tags
 
-    def _is_about_the_token(self, error: Exception) -> bool:
+    def _is_token_error(self, error: Exception) -> bool:
         return getattr(error, "status_code", None) == UNAUTHORIZED or "Token expired" in str(error)
 
-    def _made(self, token: str) -> Any:
+    def _new_fablib(self, token: str) -> Any:
         self.credentials.check()
         module, values = client(), dict(self.credentials.values)
         for name in LOGGERS:
             logger = logging.getLogger(name)
-            if not any(isinstance(each, credentials.Hide) for each in logger.filters):
-                logger.addFilter(credentials.Hide())
-        with told("FABRIC's client does not start"):
+            if not any(isinstance(each, credentials.TokenFilter) for each in logger.filters):
+                logger.addFilter(credentials.TokenFilter())
+        with translated_errors("FABRIC's client does not start"):
             return module.FablibManager(
                 fabric_rc="",  # read already; the client would not expand what it names
                 id_token=token,

@@ -14,16 +14,16 @@ from typing import Any
 from acapella_core.errors import UserError
 
 from ...settings import FabricSettings
-from ..base import Refused, Want
-from .credentials import WHERE, hidden
-from .session import GRAPHS, NO_MORE, Session, graphs
+from ..base import InsufficientResources, ResourceRequest
+from .credentials import WHERE, redact
+from .session import GRAPH_LOCK, RESOURCE_ERRORS, Session, graph_access
 
 READY = ("StableOK", "ModifyOK")
 FAILED = ("StableError", "ModifyError", "AllocatedError")
 GONE = ("Closing", "Dead")
 LEASE = "%Y-%m-%d %H:%M:%S %z"  # the one format that FABRIC takes
-OWN_FAULT = "Closing reservation due to failure in slice"  # a notice that only repeats that something else failed
-LOOKS = 3  # for a slice after a failed submission
+CASCADE_NOTICE = "Closing reservation due to failure in slice"  # a notice that only repeats that something else failed
+LOOKUP_TRIES = 3  # for a slice after a failed submission
 
 
 def slice_name(campaign: str, site: str) -> str:
@@ -45,89 +45,89 @@ class Slices:
         self.campaign = campaign
         self.stopping = threading.Event()  # then nothing is waited for but the end of a slice
 
-    def records(self) -> list[Any]:
+    def list_slices(self) -> list[Any]:
         """What FABRIC lists of this campaign's slices that are not gone. Raises UserError."""
-        found = self.session.ask("cannot list slices", lambda manager: manager.list_slices(
+        found = self.session.call_manager("cannot list slices", lambda manager: manager.list_slices(
             search=f"acapella-{self.campaign}-", exclude_states=list(GONE), graph_format="NONE", limit=200,
             return_fmt="dto"))  # fmt: skip
         return [record for record in found if site_of(self.campaign, record.name) and record.state not in GONE]
 
-    def record(self, site: str) -> Any | None:
+    def find_slice(self, site: str) -> Any | None:
         """What FABRIC lists of a site's slice; None where there is none."""
         name = slice_name(self.campaign, site)
-        return next((record for record in self.records() if record.name == name), None)
+        return next((record for record in self.list_slices() if record.name == name), None)
 
     def open(self, slice_id: str) -> Any:
         """FABRIC's object of a slice as it is now. Raises UserError."""
 
         def read(fablib: Any) -> Any:
-            with GRAPHS:
+            with GRAPH_LOCK:
                 found = fablib.get_slice(slice_id=slice_id)
                 if not found.update_count:  # of a slice that is new to it, get_slice hides what goes wrong
                     found.update()
                 return found
 
-        return self.session.use("cannot read the slice", read)
+        return self.session.call_fablib("cannot read the slice", read)
 
-    def create(self, site: str, nodes: list[tuple[str, str]], want: Want) -> Any:
+    def create(self, site: str, nodes: list[tuple[str, str]], request: ResourceRequest) -> Any:
         """A new slice with these nodes, each a name and a NIC model; running when this returns.
 
         Raises Refused where FABRIC has not got that much, UserError otherwise; nothing of it stays then.
         """
         name = slice_name(self.campaign, site)
-        with graphs(f"cannot describe slice {name}"):
+        with graph_access(f"cannot describe slice {name}"):
             fablib = self.session.fablib()
             made = fablib.new_slice(name=name)
             for node, nic in nodes:
-                self._add(made, site, node, nic, want)
+                self._add(made, site, node, nic, request)
             graph, key = made.get_fim_topology().serialize(), made.get_slice_public_key().strip()
             fablib.remove_slice_from_cache(made)  # by its name, under which the next one may be another
-        slice_id = self._submitted(site, graph, key)
+        slice_id = self._submit(site, graph, key)
         try:
-            return self.stable(slice_id, self.settings.wait_timeout_s)
+            return self.wait_until_stable(slice_id, self.settings.wait_timeout_s)
         except BaseException:
-            self.delete(slice_id, wholly=True)
+            self.delete(slice_id, wait=True)
             raise
 
-    def grow(self, there: Any, site: str, nodes: list[tuple[str, str]], want: Want) -> Any:
+    def add_nodes(self, fabric_slice: Any, site: str, nodes: list[tuple[str, str]], request: ResourceRequest) -> Any:
         """Add nodes to a slice. Raises Refused or UserError; what was there stays."""
         for node, nic in nodes:
-            with graphs(f"cannot describe node {node}"):
-                self._add(there, site, node, nic, want)
+            with graph_access(f"cannot describe node {node}"):
+                self._add(fabric_slice, site, node, nic, request)
         try:
-            return self.modify(there, self.settings.wait_timeout_s)
+            return self.modify(fabric_slice, self.settings.wait_timeout_s)
         except UserError:
-            kept = self.open(there.get_slice_id())
-            with graphs("cannot take new nodes back"):
+            kept = self.open(fabric_slice.get_slice_id())
+            with graph_access("cannot take new nodes back"):
                 for node, _ in nodes:
                     if node in kept.get_fim_topology().nodes:
                         kept.get_node(node).delete()
             self.modify(kept, self.settings.wait_timeout_s)
             raise
 
-    def modify(self, there: Any, timeout_s: float, fix: str = "fabric.wait_timeout_s") -> Any:
+    def modify(self, fabric_slice: Any, timeout_s: float, fix: str = "fabric.wait_timeout_s") -> Any:
         """Submit what was changed in a slice's object; the slice as it is when that is done. Raises UserError."""
-        with graphs("cannot describe the slice"):
-            slice_id, graph = there.get_slice_id(), there.get_fim_topology().serialize()
-        self.session.ask("FABRIC does not change the slice", lambda manager: manager.modify_slice(
+        with graph_access("cannot describe the slice"):
+            slice_id, graph = fabric_slice.get_slice_id(), fabric_slice.get_fim_topology().serialize()
+        self.session.call_manager("FABRIC does not change the slice", lambda manager: manager.modify_slice(
             slice_id=slice_id, graph_model=graph))  # fmt: skip
-        return self.stable(slice_id, timeout_s, fix)
+        return self.wait_until_stable(slice_id, timeout_s, fix)
 
-    def stable(self, slice_id: str, timeout_s: float, fix: str = "fabric.wait_timeout_s") -> Any:
+    def wait_until_stable(self, slice_id: str, timeout_s: float, fix: str = "fabric.wait_timeout_s") -> Any:
         """Wait until a slice runs. Raises Refused, or UserError: failed, gone, or not within the time (then `fix`)."""
-        state = self._settled(slice_id, timeout_s, fix)
+        state = self._final_state(slice_id, timeout_s, fix)
         if state in FAILED:
             notices = self._notices(slice_id)
-            kind = Refused if any(words in notices.lower() for words in NO_MORE) else UserError
+            kind = InsufficientResources if any(words in notices.lower() for words in RESOURCE_ERRORS) else UserError
             raise kind(f"the slice is {state}: {notices or 'FABRIC does not say why'}", where=WHERE)
         return self.open(slice_id)  # which also accepts a modification
 
-    def quiet(self, slice_id: str, timeout_s: float, fix: str) -> Any:
+    def wait_until_idle(self, slice_id: str, timeout_s: float, fix: str) -> Any:
         """A slice as it is when nothing is under way any more. Raises UserError where that lasts, or it is gone."""
-        self._settled(slice_id, timeout_s, fix)
+        self._final_state(slice_id, timeout_s, fix)
         return self.open(slice_id)
 
-    def _settled(self, slice_id: str, timeout_s: float, fix: str) -> str:
+    def _final_state(self, slice_id: str, timeout_s: float, fix: str) -> str:
         """The state of a slice, READY or FAILED, when nothing is under way. Raises UserError."""
         state = self._until(slice_id, timeout_s, lambda state: state in READY + FAILED + GONE or self.stopping.is_set())
         if state in READY + FAILED:
@@ -144,10 +144,10 @@ class Slices:
         if end and datetime.datetime.strptime(end, LEASE) >= until:
             return
         # Slice.renew would floor to days, and below one day change the slice instead
-        self.session.ask("cannot renew the lease", lambda manager: manager.renew_slice(
+        self.session.call_manager("cannot renew the lease", lambda manager: manager.renew_slice(
             slice_id=slice_id, lease_end_time=until.strftime(LEASE)))  # fmt: skip
 
-    def delete(self, slice_id: str, *, wholly: bool = False) -> None:
+    def delete(self, slice_id: str, *, wait: bool = False) -> None:
         """Give a slice back; harmless where it is gone. Raises UserError where FABRIC will not take it.
 
         `wholly` waits until nothing of it is left: before that, what it had is not free for the next one.
@@ -155,32 +155,37 @@ class Slices:
         record = self._record(slice_id)
         if record is None or record.state in GONE:
             return
-        self.session.ask("cannot delete the slice", lambda manager: manager.delete_slice(slice_id=slice_id))
-        enough = ("Dead", None) if wholly else (*GONE, None)
-        self._until(slice_id, self.settings.wait_timeout_s, lambda state: state in enough)
+        self.session.call_manager("cannot delete the slice", lambda manager: manager.delete_slice(slice_id=slice_id))
+        reached = ("Dead", None) if wait else (*GONE, None)
+        self._until(slice_id, self.settings.wait_timeout_s, lambda state: state in reached)
 
-    def _add(self, there: Any, site: str, node: str, nic: str, want: Want) -> None:
-        made = there.add_node(
-            name=node, site=site, cores=want.cores, ram=want.ram_gb, disk=want.disk_gb, image=self.settings.image
+    def _add(self, fabric_slice: Any, site: str, node: str, nic: str, request: ResourceRequest) -> None:
+        made = fabric_slice.add_node(
+            name=node,
+            site=site,
+            cores=request.cores,
+            ram=request.ram_gb,
+            disk=request.disk_gb,
+            image=self.settings.image,
         )
         made.add_component(model=nic, name="nic")
 
-    def _submitted(self, site: str, graph: str, key: str) -> str:
+    def _submit(self, site: str, graph: str, key: str) -> str:
         """Ask for a slice once; its id, also where the answer was an error and the slice is there all the same.
 
         Not by Slice.submit, which goes on to wait with all graphs in its hands.
         """
         end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=self.settings.lease_h)
         try:
-            made = self.session.ask("FABRIC does not take the slice", lambda manager: manager.create_slice(
+            made = self.session.call_manager("FABRIC does not take the slice", lambda manager: manager.create_slice(
                 name=slice_name(self.campaign, site), graph_model=graph, ssh_keys=[key],
                 lifetime=self.settings.lease_h, lease_end_time=end.strftime(LEASE)))  # fmt: skip
             return made[0]["slice_id"]
         except (UserError, LookupError) as error:
-            for look in range(LOOKS):
-                if look:
+            for attempt in range(LOOKUP_TRIES):
+                if attempt:
                     time.sleep(self.settings.poll_s)
-                record = self.record(site)
+                record = self.find_slice(site)
                 if record is not None:
                     return record.slice_id
             if isinstance(error, UserError):
@@ -189,7 +194,7 @@ class Slices:
 
     def _record(self, slice_id: str) -> Any | None:
         try:
-            found = self.session.ask("cannot read the slice", lambda manager: manager.list_slices(
+            found = self.session.call_manager("cannot read the slice", lambda manager: manager.list_slices(
                 slice_id=slice_id, graph_format="NONE", return_fmt="dto"))  # fmt: skip
         except UserError as error:
             if getattr(error.__cause__, "status_code", None) == 404:
@@ -197,19 +202,19 @@ class Slices:
             raise
         return next((record for record in found if record.slice_id == slice_id), None)
 
-    def _until(self, slice_id: str, timeout_s: float, enough: Callable[[str | None], bool]) -> str | None:
+    def _until(self, slice_id: str, timeout_s: float, reached: Callable[[str | None], bool]) -> str | None:
         """Look at a slice's state until it is enough, or the time is over; the last state."""
         end = time.monotonic() + timeout_s
         while True:
             record = self._record(slice_id)
             state = record.state if record else None
-            if enough(state) or time.monotonic() > end:
+            if reached(state) or time.monotonic() > end:
                 return state
             time.sleep(self.settings.poll_s)
 
     def _notices(self, slice_id: str) -> str:
         """Why the parts of a slice failed, in one line."""
-        slivers = self.session.ask("cannot read the slice", lambda manager: manager.list_slivers(
+        slivers = self.session.call_manager("cannot read the slice", lambda manager: manager.list_slivers(
             slice_id=slice_id, return_fmt="dto"))  # fmt: skip
         texts = [" ".join(sliver.notice.split()) for sliver in slivers if sliver.notice]
-        return hidden(", ".join(dict.fromkeys(text for text in texts if text and OWN_FAULT not in text)))[:400]
+        return redact(", ".join(dict.fromkeys(text for text in texts if text and CASCADE_NOTICE not in text)))[:400]

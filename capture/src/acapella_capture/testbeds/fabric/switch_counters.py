@@ -26,7 +26,7 @@ def of(url: str, token: Callable[[], str], site: str) -> Prometheus:
 
 def ports(url: str, token: Callable[[], str]) -> dict[str, set[str]]:
     """The ports that are counted, by rack. Raises UserError where FABRIC does not tell."""
-    answer = of(url, token, "").ask("query", query=f"{IN}{{{SWITCHES}}}")
+    answer = of(url, token, "").query("query", query=f"{IN}{{{SWITCHES}}}")
     found: dict[str, set[str]] = {}
     for series in answer.get("result", ()):
         labels = series.get("metric", {})

@@ -11,14 +11,26 @@ from typing import Any, Self
 from acapella_core.errors import UserError
 
 from ...settings import FabricSettings
-from ..base import Aim, Direction, Finished, Host, Instance, Job, Mirror, Rates, Refused, Site, Telemetry, Testbed, Want
-from . import credentials, mirrors, resources
-from . import requirements as needs
-from . import switch_counters as switches
+from ..base import (
+    CompletedProgram,
+    Direction,
+    Host,
+    Instance,
+    InsufficientResources,
+    Job,
+    Mirror,
+    MirrorRequest,
+    Rates,
+    ResourceRequest,
+    Site,
+    Telemetry,
+    Testbed,
+)
+from . import credentials, mirrors, requirements, resources, switch_counters
 from .credentials import WHERE
 from .host_keys import FILE, HostKeyChangedError, HostKeys
 from .remote import Remote
-from .session import GRAPHS, Session, graphs
+from .session import GRAPH_LOCK, Session, graph_access
 from .slices import FAILED, GONE, READY, Slices, site_of, slice_name
 from .transfer import MB, Transfer
 
@@ -45,7 +57,7 @@ SET_UP_S = 300
 
 
 @dataclass
-class Taken:
+class SiteSlice:
     """A site's slice: its instances, and FABRIC's objects of its nodes and their interfaces by receiver."""
 
     slice_id: str
@@ -68,10 +80,12 @@ class FabricTestbed(Testbed):
         self._follow = follow
         self._sites: tuple[Site, ...] | None = None
         self._notes: list[str] = [NOTE]
-        self._taken: dict[str, Taken] = {}
-        self._asked: set[str] = set()  # sites whose slice was looked for
-        self._aimed: dict[tuple[str, str], tuple[str, Direction]] = {}
-        self._own: dict[str, set[str]] = {}  # switch ports that lead to our receivers, by site, as far as known
+        self._site_slices: dict[str, SiteSlice] = {}
+        self._looked_up: set[str] = set()  # sites whose slice was looked for
+        self._mirrored: dict[tuple[str, str], tuple[str, Direction]] = {}
+        self._listener_ports: dict[
+            str, set[str]
+        ] = {}  # switch ports that lead to our receivers, by site, as far as known
         directory = f"acapella-{campaign}"
         self._remote = Remote(self._node, directory, tries=settings.ssh_tries, interval_s=settings.ssh_retry_s)
         self._transfer = Transfer(self._remote, self._download, settings.part_mb * MB)
@@ -89,7 +103,7 @@ class FabricTestbed(Testbed):
         if self._sites is None:
             found = self._summary("cannot read FABRIC's sites")
             self._sites = resources.sites_of(
-                found.get("sites") or (), found.get("links") or (), self._counted(), self._used()
+                found.get("sites") or (), found.get("links") or (), self._counted_ports(), self._followed_ports()
             )
         return self._sites
 
@@ -99,31 +113,39 @@ class FabricTestbed(Testbed):
 
     def telemetry(self, site: str, seconds: float) -> Telemetry | None:
         names = [port.name for port in self.site(site).ports]
-        own = dict.fromkeys(self._own.get(site, ()), Rates(0.0, 0.0))  # nothing passes there but our own copies
+        listener_ports = dict.fromkeys(
+            self._listener_ports.get(site, ()), Rates(0.0, 0.0)
+        )  # nothing passes there but our own copies
         try:
-            found = switches.of(self.settings.telemetry_url, self.session.token, site).telemetry(seconds, names)
-            return found and replace(found, ports={**found.ports, **own})
+            found = switch_counters.of(self.settings.telemetry_url, self.session.token, site).telemetry(seconds, names)
+            return found and replace(found, ports={**found.ports, **listener_ports})
         except UserError as error:
             self._note(f"no telemetry: {error}")
             return None
 
-    def allocate(self, site: str, want: Want) -> tuple[Instance, ...]:
+    def allocate(self, site: str, request: ResourceRequest) -> tuple[Instance, ...]:
         self.site(site)
-        self._asked.add(site)
-        needs.check_tags(self.settings, want, self.session.tags())
-        there = self._there(site)
-        present = instances_in(there, site) if there else []
-        missing = want.instances - len(present)
+        self._looked_up.add(site)
+        requirements.check_tags(self.settings, request, self.session.tags())
+        fabric_slice = self._usable_slice(site)
+        present = instances_in(fabric_slice, site) if fabric_slice else []
+        missing = request.instances - len(present)
         if missing > 0:
-            chosen = resources.choose(self._hosts(site), site, self.settings.nics, replace(want, instances=missing))
+            chosen = resources.choose_nics(
+                self._hosts(site), site, self.settings.nics, replace(request, instances=missing)
+            )
             if chosen is None:
-                raise Refused(f"no hosts for {missing} instances more at {site}", where=WHERE)
-            unused = (name for number in range(1, 1 + want.instances + len(present))
+                raise InsufficientResources(f"no hosts for {missing} instances more at {site}", where=WHERE)
+            unused = (name for number in range(1, 1 + request.instances + len(present))
                       if (name := f"{site}-listener{number}") not in present)  # fmt: skip
             nodes = list(zip(unused, chosen, strict=False))
-            there = self.slices.grow(there, site, nodes, want) if there else self.slices.create(site, nodes, want)
+            fabric_slice = (
+                self.slices.add_nodes(fabric_slice, site, nodes, request)
+                if fabric_slice
+                else self.slices.create(site, nodes, request)
+            )
         try:
-            self._take(site, there)
+            self._connect(site, fabric_slice)
         except BaseException:
             if not present:  # all of it is new
                 self.release(site)
@@ -133,96 +155,102 @@ class FabricTestbed(Testbed):
     def instances(self, site: str) -> tuple[Instance, ...]:
         """Those that were taken; of an earlier crash also those that run and answer, when they are first asked for."""
         self.site(site)
-        if site not in self._taken and site not in self._asked:
-            self._asked.add(site)
+        if site not in self._site_slices and site not in self._looked_up:
+            self._looked_up.add(site)
             with contextlib.suppress(UserError):  # `allocate` tells what is wrong with it
-                record = self.slices.record(site)
+                record = self.slices.find_slice(site)
                 if record is not None and record.state in READY:
-                    self._take(site, self.slices.open(record.slice_id))
-        return self._taken[site].instances if site in self._taken else ()
+                    self._connect(site, self.slices.open(record.slice_id))
+        return self._site_slices[site].instances if site in self._site_slices else ()
 
     def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
         self.receiver(instance, receiver)
         self.port(instance.site, port)
         if direction not in ("rx", "tx", "both"):
             raise UserError(f"no direction {direction!r}; rx, tx or both", where=WHERE)
-        if port in self._own.get(instance.site, ()):
+        if port in self._listener_ports.get(instance.site, ()):
             raise UserError(f"{port} leads to a listening node of ours", where=WHERE)
-        if self._aimed.get((instance.name, receiver)) != (port, direction):
-            self._aim(instance.site, [Aim(instance, receiver, port, direction)])
+        if self._mirrored.get((instance.name, receiver)) != (port, direction):
+            self._move_mirrors(instance.site, [MirrorRequest(instance, receiver, port, direction)])
         return mirrors.FabricMirror(instance.name, receiver)
 
-    def own_ports(self, site: str) -> frozenset[str]:
+    def listener_ports(self, site: str) -> frozenset[str]:
         self.site(site)
-        return frozenset(self._own.get(site, ()))
+        return frozenset(self._listener_ports.get(site, ()))
 
-    def foresee(self, aims: Sequence[Aim]) -> None:
+    def prepare_mirrors(self, requests: Sequence[MirrorRequest]) -> None:
         """Move the mirrors of a site in one modification of its slice: one takes a minute, and may hang."""
-        for site in dict.fromkeys(aim.instance.site for aim in aims):
-            own = self._own.get(site, ())
-            ours = [aim for aim in aims if aim.instance.site == site and aim.port not in own]
+        for site in dict.fromkeys(request.instance.site for request in requests):
+            listener_ports = self._listener_ports.get(site, ())
+            ours = [
+                request for request in requests if request.instance.site == site and request.port not in listener_ports
+            ]
             with contextlib.suppress(UserError):  # each `mirror` tells what is wrong with it
-                for aim in ours:
-                    self.receiver(aim.instance, aim.receiver)
-                    self.port(site, aim.port)
-                self._aim(site, ours)
+                for request in ours:
+                    self.receiver(request.instance, request.receiver)
+                    self.port(site, request.port)
+                self._move_mirrors(site, ours)
 
-    def _aim(self, site: str, aims: Sequence[Aim]) -> None:
+    def _move_mirrors(self, site: str, requests: Sequence[MirrorRequest]) -> None:
         """Aim mirrors that are not aimed so by now. Raises UserError, with none of them moved."""
-        goals = {(aim.instance.name, aim.receiver): aim for aim in aims}
-        moving = {key: aim for key, aim in goals.items() if self._aimed.get(key) != (aim.port, aim.direction)}
+        goals = {(request.instance.name, request.receiver): request for request in requests}
+        moving = {
+            key: request
+            for key, request in goals.items()
+            if self._mirrored.get(key) != (request.port, request.direction)
+        }
         if not moving:
             return
-        taken = self._taken[site]
-        there = self.slices.quiet(taken.slice_id, self.settings.mirror_timeout_s, MIRROR_HANGS)
-        with graphs("cannot read the mirrors"):
-            ends = {key: there.get_node(key[0]).get_interface(name=interface, refresh=True)
-                    for key, interface in taken.interfaces.items()}  # fmt: skip
-            now = {key: mirrors.aimed_at(interface) for key, interface in ends.items()}
-        self._aimed.update({key: aimed for key, aimed in now.items() if aimed})  # also after a crash
-        moving = {key: aim for key, aim in moving.items() if now[key] != (aim.port, aim.direction)}
-        for (name, receiver), aimed in ((key, now[key]) for key in moving):
-            if aimed and not self.settings.move_mirrors:
-                stays = f"{receiver} of {name} stays on {aimed[0]} ({aimed[1]})"
+        site_slice = self._site_slices[site]
+        fabric_slice = self.slices.wait_until_idle(site_slice.slice_id, self.settings.mirror_timeout_s, MIRROR_HANGS)
+        with graph_access("cannot read the mirrors"):
+            ends = {key: fabric_slice.get_node(key[0]).get_interface(name=interface, refresh=True)
+                    for key, interface in site_slice.interfaces.items()}  # fmt: skip
+            now = {key: mirrors.mirrored_port(interface) for key, interface in ends.items()}
+        self._mirrored.update({key: current for key, current in now.items() if current})  # also after a crash
+        moving = {key: request for key, request in moving.items() if now[key] != (request.port, request.direction)}
+        for (name, receiver), current in ((key, now[key]) for key in moving):
+            if current and not self.settings.move_mirrors:
+                stays = f"{receiver} of {name} stays on {current[0]} ({current[1]})"
                 raise UserError(f"{stays}: fabric.move_mirrors is false", where=WHERE)
         if not moving:
             return
         # FABRIC mirrors a port once: another mirror of ours there gives way
-        ports = {aim.port for aim in moving.values()}
-        leaving = [key for key, aimed in now.items() if aimed and (key in moving or aimed[0] in ports)]
-        with graphs("cannot describe the mirrors"):
+        ports = {request.port for request in moving.values()}
+        leaving = [key for key, current in now.items() if current and (key in moving or current[0] in ports)]
+        with graph_access("cannot describe the mirrors"):
             for key in leaving:
-                self._aimed.pop(key, None)
-                mirrors.clear(ends[key])
-            for key, aim in moving.items():
-                mirrors.add(there, aim, taken.interfaces[key])
-        there = self.slices.modify(there, self.settings.mirror_timeout_s, MIRROR_HANGS)
-        self._aimed.update({key: (aim.port, aim.direction) for key, aim in moving.items()})
-        self._learn_own_ports(site, there)
+                self._mirrored.pop(key, None)
+                mirrors.remove_mirror(ends[key])
+            for key, request in moving.items():
+                mirrors.add_mirror(fabric_slice, request, site_slice.interfaces[key])
+        fabric_slice = self.slices.modify(fabric_slice, self.settings.mirror_timeout_s, MIRROR_HANGS)
+        self._mirrored.update({key: (request.port, request.direction) for key, request in moving.items()})
+        self._learn_listener_ports(site, fabric_slice)
 
-    def _learn_own_ports(self, site: str, there: Any) -> None:
+    def _learn_listener_ports(self, site: str, fabric_slice: Any) -> None:
         """Ports that lead to our receivers; FABRIC tells them once a mirror ends there."""
-        with graphs("cannot read the mirrors"):
-            ends = [there.get_node(name).get_interface(name=interface, refresh=True)
-                    for (name, _), interface in self._taken[site].interfaces.items()]  # fmt: skip
-            self._own.setdefault(site, set()).update(filter(None, map(mirrors.switch_port, ends)))
+        with graph_access("cannot read the mirrors"):
+            ends = [fabric_slice.get_node(name).get_interface(name=interface, refresh=True)
+                    for (name, _), interface in self._site_slices[site].interfaces.items()]  # fmt: skip
+            self._listener_ports.setdefault(site, set()).update(filter(None, map(mirrors.switch_port, ends)))
 
     def mirror_capacity_bps(self, instance: Instance, receiver: str) -> int | None:
         self.receiver(instance, receiver)
-        return self._taken[instance.site].rates[instance.name]
+        return self._site_slices[instance.site].rates[instance.name]
 
     def extend(self, site: str, until_ns: int) -> None:
         self.site(site)
-        if site in self._taken:
-            self.slices.extend(self._taken[site].slice_id, until_ns)
+        if site in self._site_slices:
+            self.slices.extend(self._site_slices[site].slice_id, until_ns)
 
     def release(self, site: str | None = None) -> None:
         """Delete slices; all are tried before the first failure is raised."""
         if site is not None:
             self.site(site)
-            self._asked.add(site)
+            self._looked_up.add(site)
         fault: UserError | None = None
-        for record in self.slices.records():
+        for record in self.slices.list_slices():
             where = site_of(self.campaign, record.name)
             if site in (None, where):
                 try:
@@ -230,25 +258,25 @@ class FabricTestbed(Testbed):
                     self.slices.delete(record.slice_id)
                 except UserError as error:
                     fault = fault or error
-        for name in [site] if site else list(self._taken):
+        for name in [site] if site else list(self._site_slices):
             self._forget(name)
         if fault:
             raise fault
 
     def leftovers(self) -> tuple[str, ...]:
-        ours = {slice_name(self.campaign, site) for site in self._taken}
-        return tuple(sorted(record.name for record in self.slices.records() if record.name not in ours))
+        ours = {slice_name(self.campaign, site) for site in self._site_slices}
+        return tuple(sorted(record.name for record in self.slices.list_slices() if record.name not in ours))
 
-    def stop_waiting(self) -> None:
+    def interrupt_waits(self) -> None:
         self.slices.stopping.set()
 
-    def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> Finished:
+    def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> CompletedProgram:
         return self._remote.run(node, argv, timeout_s=timeout_s, stdin=stdin)
 
     def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
         return self._remote.start(node, argv, output=output)
 
-    def place(self, node: str, file: str) -> str:
+    def path_on_node(self, node: str, file: str) -> str:
         self._node(node)
         return file  # programs run in the directory of files
 
@@ -265,98 +293,102 @@ class FabricTestbed(Testbed):
         if text not in self._notes:
             self._notes.append(text)
 
-    def _summary(self, doing: str, **only: Any) -> dict[str, Any]:
+    def _summary(self, action: str, **only: Any) -> dict[str, Any]:
         """FABRIC's resources, read anew: it keeps old ones. Not by the manager's own call, which hides a failure."""
         token = self.session.token()
-        return self.session.ask(doing, lambda manager: manager.orch.resources_summary(
+        return self.session.call_manager(action, lambda manager: manager.orch.resources_summary(
             token=manager.get_id_token() or token, level=2, force_refresh=True, **only))  # fmt: skip
 
     def _hosts(self, site: str) -> list[dict[str, Any]]:
         return self._summary("cannot read FABRIC's hosts", includes=[site]).get("hosts") or []
 
-    def _counted(self) -> dict[str, set[str]]:
+    def _counted_ports(self) -> dict[str, set[str]]:
         """The switch ports that are counted, by site in upper case as FABRIC writes it."""
         try:
-            found = switches.ports(self.settings.telemetry_url, self.session.token)
+            found = switch_counters.ports(self.settings.telemetry_url, self.session.token)
         except UserError as error:
             self._note(f"only uplinks are known, no telemetry: {error}")
             return {}
         return {rack.upper(): names for rack, names in found.items()}
 
-    def _used(self) -> dict[tuple[str, str], list[str]]:
+    def _followed_ports(self) -> dict[tuple[str, str], list[str]]:
         """Slices by site and port, of the one that is followed. Raises UserError where it is not there."""
         used: dict[tuple[str, str], list[str]] = {}
         if self._follow is None:
             return used
         found = [
-            each for each in self.session.use("cannot read slices", lambda fablib: fablib.get_slices(
+            each for each in self.session.call_fablib("cannot read slices", lambda fablib: fablib.get_slices(
                 slice_name=self._follow, user_only=False)) if each.get_name() == self._follow
         ]  # fmt: skip
         if not found:
             raise UserError(f"no slice {self._follow!r} in the project", where=WHERE)
-        with graphs("cannot read the slice"):
+        with graph_access("cannot read the slice"):
             for interface in found[0].get_interfaces():
                 port = mirrors.switch_port(interface)
                 if port:
                     used.setdefault((interface.get_site(), port), [self._follow])
         return used
 
-    def _there(self, site: str) -> Any | None:
+    def _usable_slice(self, site: str) -> Any | None:
         """The site's slice as it runs, None where there is none; one that has failed is given back."""
-        record = self.slices.record(site)
+        record = self.slices.find_slice(site)
         if record is None or record.state in GONE:
             self._forget(site)
             return None
         if record.state in FAILED and record.state != "ModifyError":  # after that, what was before still runs
-            self.slices.delete(record.slice_id, wholly=True)
+            self.slices.delete(record.slice_id, wait=True)
             self._forget(site)
             return None
         if record.state == "ModifyError":
             return self.slices.open(record.slice_id)
-        return self.slices.stable(record.slice_id, self.settings.wait_timeout_s)
+        return self.slices.wait_until_stable(record.slice_id, self.settings.wait_timeout_s)
 
-    def _take(self, site: str, there: Any) -> None:
+    def _connect(self, site: str, fabric_slice: Any) -> None:
         """Wait for each node's SSH, make its receivers ready, and remember them."""
-        known = self._taken.get(site)
-        taken = Taken(there.get_slice_id(), (), {}, {}, {})
-        if known and known.slice_id == taken.slice_id and len(known.instances) == len(instances_in(there, site)):
+        known = self._site_slices.get(site)
+        site_slice = SiteSlice(fabric_slice.get_slice_id(), (), {}, {}, {})
+        if (
+            known
+            and known.slice_id == site_slice.slice_id
+            and len(known.instances) == len(instances_in(fabric_slice, site))
+        ):
             return
-        self._taken[site] = taken
+        self._site_slices[site] = site_slice
         end = time.monotonic() + self.settings.wait_timeout_s
         try:
-            for name in instances_in(there, site):
-                with GRAPHS:
-                    taken.nodes[name] = self._host_keys.watch(there.get_node(name), taken.slice_id)
-                taken.instances += (self._made_ready(taken, name, site, end),)
+            for name in instances_in(fabric_slice, site):
+                with GRAPH_LOCK:
+                    site_slice.nodes[name] = self._host_keys.watch(fabric_slice.get_node(name), site_slice.slice_id)
+                site_slice.instances += (self._prepare_node(site_slice, name, site, end),)
         except BaseException:
-            self._taken.pop(site)
+            self._site_slices.pop(site)
             if known:
-                self._taken[site] = known
+                self._site_slices[site] = known
             raise
 
-    def _made_ready(self, taken: Taken, name: str, site: str, end: float) -> Instance:
-        node, receivers = taken.nodes[name], {}
-        links = self._links(name, end)
-        with graphs("cannot read the node's interfaces"):
+    def _prepare_node(self, site_slice: SiteSlice, name: str, site: str, end: float) -> Instance:
+        node, receivers = site_slice.nodes[name], {}
+        links = self._interfaces(name, end)
+        with graph_access("cannot read the node's interfaces"):
             found = {each.get_name(): str(each.get_mac()).lower() for each in node.get_interfaces()}
             model = node.get_components()[0].get_model()
-        for interface, mac in sorted(found.items(), key=lambda each: resources.natural(each[0])):
+        for interface, mac in sorted(found.items(), key=lambda each: resources.natural_key(each[0])):
             if mac not in links:
                 raise UserError(f"{interface} ({mac}) is no interface of the node", where=f"node {name}")
             receivers[links[mac]] = interface
-        taken.interfaces |= {(name, receiver): interface for receiver, interface in receivers.items()}
-        taken.rates[name] = needs.NICS.get(model)
+        site_slice.interfaces |= {(name, receiver): interface for receiver, interface in receivers.items()}
+        site_slice.rates[name] = requirements.NICS.get(model)
         done = self.run(name, ["sh", "-c", SET_UP, "sh", *receivers], timeout_s=SET_UP_S)
         if done.status != 0:
-            said = (done.stderr or done.stdout).strip().splitlines()
-            raise UserError(f"cannot be made ready: {said[-1] if said else done.status}", where=f"node {name}")
+            message = (done.stderr or done.stdout).strip().splitlines()
+            raise UserError(f"cannot be made ready: {message[-1] if message else done.status}", where=f"node {name}")
         return Instance(name, site, tuple(receivers))
 
-    def _links(self, name: str, end: float) -> dict[str, str]:
+    def _interfaces(self, name: str, end: float) -> dict[str, str]:
         """The node's interfaces by MAC address, as soon as SSH answers. Raises UserError where it never does."""
         while True:
             try:
-                return self._remote.ask(name, "links")["links"]
+                return self._remote.call(name, "interfaces")["interfaces"]
             except HostKeyChangedError:
                 raise
             except UserError as error:
@@ -365,26 +397,26 @@ class FabricTestbed(Testbed):
             time.sleep(self.settings.poll_s)
 
     def _node(self, name: str) -> Any:
-        for taken in list(self._taken.values()):
-            if name in taken.nodes:
-                return taken.nodes[name]
+        for site_slice in list(self._site_slices.values()):
+            if name in site_slice.nodes:
+                return site_slice.nodes[name]
         raise UserError(f"no node {name!r}", where=WHERE)
 
     def _forget(self, site: str) -> None:
         """Know no more of a site's slice, and end the connections to it."""
-        taken = self._taken.pop(site, None)
-        for name, node in taken.nodes.items() if taken else ():
+        site_slice = self._site_slices.pop(site, None)
+        for name, node in site_slice.nodes.items() if site_slice else ():
             node.close_ssh()
-            for key in [key for key in self._aimed if key[0] == name]:
-                del self._aimed[key]
+            for key in [key for key in self._mirrored if key[0] == name]:
+                del self._mirrored[key]
 
     def _download(self, node: str, path: str, local: Path) -> None:
         self._node(node).download_file(str(local), path, retry=1)
 
 
-def instances_in(there: Any, site: str) -> list[str]:
+def instances_in(fabric_slice: Any, site: str) -> list[str]:
     """The names of our nodes in a slice, by their numbers."""
-    with GRAPHS:
-        names = [str(name) for name in there.get_fim_topology().nodes]
+    with GRAPH_LOCK:
+        names = [str(name) for name in fabric_slice.get_fim_topology().nodes]
     found = [match for match in map(NODE.fullmatch, names) if match and match[1] == site]
     return [match[0] for match in sorted(found, key=lambda match: int(match[2]))]

@@ -12,7 +12,7 @@ from acapella_core import beneath
 from acapella_core.errors import UserError
 
 from .remote import Remote
-from .session import said
+from .session import format_error
 
 MB = 1_000_000
 SUMS_S = 1800  # for a node to read a file of many GB
@@ -32,22 +32,22 @@ class Transfer:
 
         What has arrived stays in `.<name>.partial` beside the target until the rest has. Raises UserError.
         """
-        told = self.remote.ask(node, "parts", path=path, length=self.part_bytes, lasts_s=SUMS_S)
+        reply = self.remote.call(node, "checksums", path=path, length=self.part_bytes, duration_s=SUMS_S)
         partial = target.with_name(f".{target.name}.partial")
         try:
             with (
                 beneath.parent(target, make=True) as directory,
                 os.fdopen(beneath.open_file(partial, os.O_RDWR | os.O_CREAT), "r+b") as stream,
             ):
-                done = whole_parts(stream, told["parts"], self.part_bytes)
+                done = whole_parts(stream, reply["checksums"], self.part_bytes)
                 local = beneath.inside(directory, target.parent) / f"{partial.name}.part"
-                stream.truncate(min(done * self.part_bytes, told["size"]))
-                for number in range(done, len(told["parts"])):
+                stream.truncate(min(done * self.part_bytes, reply["size"]))
+                for number in range(done, len(reply["checksums"])):
                     stream.seek(number * self.part_bytes)
-                    stream.write(self._part(node, path, number, told["parts"][number], local))
+                    stream.write(self._part(node, path, number, reply["checksums"][number], local))
                     stream.flush()
                 stream.seek(0)
-                if hashlib.file_digest(stream, "sha256").hexdigest() != told["sha256"]:
+                if hashlib.file_digest(stream, "sha256").hexdigest() != reply["sha256"]:
                     raise UserError(f"{path} arrived with another checksum", where=f"node {node}")
                 os.fsync(stream.fileno())
                 os.replace(partial.name, target.name, src_dir_fd=directory, dst_dir_fd=directory)
@@ -60,23 +60,23 @@ class Transfer:
         fault = ""
         local.unlink(missing_ok=True)  # the client would follow a link
         for _ in range(TRIES):
-            place = self.remote.ask(node, "cut", path=path, offset=number * self.part_bytes, length=self.part_bytes)[
-                "path"
-            ]
+            place = self.remote.call(
+                node, "extract_part", path=path, offset=number * self.part_bytes, length=self.part_bytes
+            )["path"]
             try:
                 self.download(node, place, local)
-                octets = local.read_bytes()
+                data = local.read_bytes()
             except UserError:  # of host_keys, or there is no such node
                 raise
             except Exception as error:  # paramiko's, or the client's
-                fault = said(error)
+                fault = format_error(error)
                 continue
             finally:
                 local.unlink(missing_ok=True)
                 with contextlib.suppress(UserError):  # the node may be gone; the next part overwrites it
-                    self.remote.ask(node, "remove", paths=[place])
-            if hashlib.sha256(octets).hexdigest() == expected:
-                return octets
+                    self.remote.call(node, "remove", paths=[place])
+            if hashlib.sha256(data).hexdigest() == expected:
+                return data
             fault = "another checksum"
         raise UserError(f"part {number + 1} of {path} does not arrive: {fault}", where=f"node {node}")
 

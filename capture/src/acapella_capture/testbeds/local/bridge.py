@@ -8,8 +8,8 @@ one before it, which takes every frame to the queue at once, ends the copying.
 import json
 
 from ..base import Direction, Host, Instance, MirrorCounters
-from .network import NAMESPACES, add_link, make_namespace, no_offloads, remove_namespace, sent
-from .processes import eventually, run, succeed
+from .network import NAMESPACES, add_link, disable_offloads, make_namespace, remove_namespace, sent
+from .processes import run, run_checked, wait_until
 from .switch import Link, LocalMirror, Switches
 
 MIRROR = "mirror0"
@@ -50,12 +50,12 @@ class BridgeSwitches(Switches):
             lines = [f"link add br0 mtu {self.network.mtu} type bridge stp_state 0 mcast_snooping 0"]
             lines += [f"link set {port} master br0" for port in ports]
             lines += [f"link set {device} up" for device in ("br0", *ports)]
-            succeed(site.name, ["ip", "-batch", "-"], stdin="\n".join(lines))
+            run_checked(site.name, ["ip", "-batch", "-"], stdin="\n".join(lines))
             lines = [f"qdisc add dev {port} ingress" for port in ports]
             lines += [line for port in ports for line in self.network.limit(port)]
-            succeed(site.name, ["tc", "-batch", "-"], stdin="\n".join(lines))
+            run_checked(site.name, ["tc", "-batch", "-"], stdin="\n".join(lines))
             for port in ports:
-                no_offloads(site.name, port)
+                disable_offloads(site.name, port)
 
     def hardware(self, site: str) -> tuple[Host, ...]:
         return (Host(f"{site}-rack1", cores=8, ram_gb=32, disk_gb=500, nics=1),)
@@ -83,12 +83,12 @@ class BridgeSwitches(Switches):
 def limit_mirror(site: str, device: str, rate_bps: int) -> None:
     """What a mirror port can carry; beyond that it loses frames."""
     rate = f"rate {rate_bps}bit burst {TBF_BURST_BYTES} limit {TBF_LIMIT_BYTES}"
-    succeed(site, ["tc", "qdisc", "add", "dev", device, "root", "tbf", *rate.split()])
+    run_checked(site, ["tc", "qdisc", "add", "dev", device, "root", "tbf", *rate.split()])
 
 
 def backlog(site: str, device: str) -> int:
     """Bytes that wait for what limits a device."""
-    shown = json.loads(succeed(site, ["tc", "-s", "-j", "qdisc", "show", "dev", device]))
+    shown = json.loads(run_checked(site, ["tc", "-s", "-j", "qdisc", "show", "dev", device]))
     return sum(qdisc.get("backlog", 0) for qdisc in shown)
 
 
@@ -109,7 +109,7 @@ class BridgeMirror(LocalMirror):
     def stop(self) -> None:
         """Copy no more, and wait for what a rate on the mirror port holds back."""
         self._batch(PASS)
-        eventually(lambda: backlog(self.site, MIRROR) == 0)
+        wait_until(lambda: backlog(self.site, MIRROR) == 0)
 
     def remove(self) -> None:
         """Take the filters away, and with them the counts."""
@@ -137,4 +137,4 @@ class BridgeMirror(LocalMirror):
         self._tc("-batch", "-", stdin="\n".join(lines) + "\n")
 
     def _tc(self, *words: str, stdin: str = "") -> str:
-        return succeed(self.site, ["tc", *words], stdin=stdin)
+        return run_checked(self.site, ["tc", *words], stdin=stdin)

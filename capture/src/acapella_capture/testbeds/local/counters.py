@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..base import Telemetry
-from ..telemetry import since, telemetry_of
+from ..telemetry import rates_from_counters, since
 from .processes import NAMESPACES
 
 SOURCE = "the switch's own counters, read from /proc/net/dev"
 EVERY_S = 0.5
 KEPT_S = 900
-LEAST_S = 0.5  # a rate over less says little
+MIN_INTERVAL_S = 0.5  # a rate over less says little
 CLONE_NEWNET = 0x40000000
 RX_BYTES, TX_BYTES = 0, 8  # columns of /proc/net/dev
 
@@ -30,7 +30,7 @@ class Counters:
         self._readings: deque[tuple[float, dict[str, tuple[int, int]]]] = deque(
             maxlen=round(KEPT_S / self._every_s) + 2
         )
-        self._news = threading.Condition()
+        self._new_reading = threading.Condition()
         self._wanted = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._read, daemon=True)
@@ -47,13 +47,15 @@ class Counters:
 
     def telemetry(self, seconds: float, names: Iterable[str]) -> Telemetry | None:
         """Rates up to now; None where the thread could not read."""
-        with self._news:
-            if self._on_demand and self._readings and time.monotonic() - self._readings[0][0] < LEAST_S:
-                self._news.wait_for(lambda: time.monotonic() - self._readings[0][0] >= LEAST_S, timeout=2 * LEAST_S)
+        with self._new_reading:
+            if self._on_demand and self._readings and time.monotonic() - self._readings[0][0] < MIN_INTERVAL_S:
+                self._new_reading.wait_for(
+                    lambda: time.monotonic() - self._readings[0][0] >= MIN_INTERVAL_S, timeout=2 * MIN_INTERVAL_S
+                )
             now = time.monotonic()
             if self._on_demand:
                 self._wanted.set()
-                self._news.wait_for(lambda: self._readings and self._readings[-1][0] >= now, timeout=2 * EVERY_S)
+                self._new_reading.wait_for(lambda: self._readings and self._readings[-1][0] >= now, timeout=2 * EVERY_S)
             readings = list(self._readings)
         counters = {}
         epoch = time.time() - time.monotonic()  # of the same clock as the captures' timestamps
@@ -61,7 +63,7 @@ class Counters:
             pairs = [(at + epoch, counted[name]) for at, counted in readings if name in counted]
             start = now + epoch - seconds
             counters[name] = tuple(since([(at, pair[way]) for at, pair in pairs], start) for way in (0, 1))
-        return telemetry_of(SOURCE, counters, counters)
+        return rates_from_counters(SOURCE, counters, counters)
 
     def _read(self) -> None:
         """The thread: in its own network namespace it sees the interfaces there."""
@@ -72,9 +74,9 @@ class Counters:
         table = Path(f"/proc/self/task/{threading.get_native_id()}/net/dev")
         while not self._ended:
             found = interfaces(table.read_text())
-            with self._news:
+            with self._new_reading:
                 self._readings.append((time.monotonic(), found))
-                self._news.notify_all()
+                self._new_reading.notify_all()
             self._wanted.wait(self._every_s)
             self._wanted.clear()
 

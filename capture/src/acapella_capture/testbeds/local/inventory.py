@@ -1,8 +1,8 @@
-"""What the hosts for listening nodes of a site have, and what the nodes took of it: finite, so that taking can fail."""
+"""What the hosts for listening nodes of a site have, and what the nodes took of it: finite, so that sample can fail."""
 
 from dataclasses import replace
 
-from ..base import Host, Refused, Want
+from ..base import Host, InsufficientResources, ResourceRequest
 
 
 class Inventory:
@@ -11,31 +11,36 @@ class Inventory:
     def __init__(self, site: str, hosts: tuple[Host, ...]):
         self._site = site
         self._hosts = hosts
-        self._taken: dict[str, tuple[str, Want]] = {}  # by node: its host and what it took
+        self._allocated: dict[str, tuple[str, ResourceRequest]] = {}  # by node: its host and what it took
 
     def free(self) -> tuple[Host, ...]:
         """The hosts with what is left of them."""
         return tuple(self._left(host) for host in self._hosts)
 
-    def take(self, node: str, want: Want) -> None:
+    def allocate(self, node: str, request: ResourceRequest) -> None:
         """Take a NIC and what one instance wants. Raises Refused where no host has that much left."""
         for host in self.free():
-            if host.nics and host.cores >= want.cores and host.ram_gb >= want.ram_gb and host.disk_gb >= want.disk_gb:
-                self._taken[node] = (host.name, want)
+            if (
+                host.nics
+                and host.cores >= request.cores
+                and host.ram_gb >= request.ram_gb
+                and host.disk_gb >= request.disk_gb
+            ):
+                self._allocated[node] = (host.name, request)
                 return
-        asked = f"{want.cores} cores, {want.ram_gb} GB of memory, {want.disk_gb} GB of disk and a NIC"
-        raise Refused(f"no host has {asked} left", where=f"site {self._site}")
+        needed = f"{request.cores} cores, {request.ram_gb} GB of memory, {request.disk_gb} GB of disk and a NIC"
+        raise InsufficientResources(f"no host has {needed} left", where=f"site {self._site}")
 
-    def give(self, node: str) -> None:
+    def release(self, node: str) -> None:
         """Give back what a node took; harmless where it took nothing."""
-        self._taken.pop(node, None)
+        self._allocated.pop(node, None)
 
     def _left(self, host: Host) -> Host:
-        takes = [want for name, want in self._taken.values() if name == host.name]
+        requests = [request for name, request in self._allocated.values() if name == host.name]
         return replace(
             host,
-            cores=host.cores - sum(want.cores for want in takes),
-            ram_gb=host.ram_gb - sum(want.ram_gb for want in takes),
-            disk_gb=host.disk_gb - sum(want.disk_gb for want in takes),
-            nics=host.nics - len(takes),
+            cores=host.cores - sum(request.cores for request in requests),
+            ram_gb=host.ram_gb - sum(request.ram_gb for request in requests),
+            disk_gb=host.disk_gb - sum(request.disk_gb for request in requests),
+            nics=host.nics - len(requests),
         )

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from acapella_core.errors import UserError
 
 from ..base import Port, Site
-from .processes import NAMESPACES, SPOOL, succeed
+from .processes import NAMESPACES, SPOOL, run_checked
 from .sandbox import unmount
 from .slices import Slice, host_mac
 from .switch import Link, Switches
@@ -67,8 +67,8 @@ class Network:
         """The hosts of a site, which is counted from 1."""
         found = []
         for number in range(1, self.hosts_per_site + 1):
-            of = self.slice_at(site, number)
-            mac = (of.host_mac if of else host_mac)(site, number)
+            slice_ = self.slice_at(site, number)
+            mac = (slice_.host_mac if slice_ else host_mac)(site, number)
             found.append(Host(f"site{site}-host{number}", site, number, mac))
         return found
 
@@ -78,13 +78,13 @@ class Network:
 
     def slice_at(self, site: int, host: int) -> Slice | None:
         """The slice that a site's host is in; None where there are no slices, or it is in none."""
-        return next((of for of in self.slices if site in of.sites and host in of.hosts), None)
+        return next((slice_ for slice_ in self.slices if site in slice_.sites and host in slice_.hosts), None)
 
     def slice_of(self, host: Host) -> Slice | None:
         """The same of a host."""
         return self.slice_at(host.site, host.number)
 
-    def together(self, host: Host, other: Host) -> bool:
+    def connected(self, host: Host, other: Host) -> bool:
         """Whether frames get from one host to the other."""
         return not self.slices or (self.slice_of(host) is not None and self.slice_of(host) == self.slice_of(other))
 
@@ -92,12 +92,14 @@ class Network:
         """The site as the coordinator sees it."""
         ports = []
         for host in self.hosts(number):
-            of = self.slice_of(host)
-            ports.append(Port(f"port{host.number}", self.port_rate_bps, "downlink", (of.name,) if of else ()))
+            slice_ = self.slice_of(host)
+            ports.append(Port(f"port{host.number}", self.port_rate_bps, "downlink", (slice_.name,) if slice_ else ()))
         for name in self.uplinks(number):
             other = int(name.removeprefix("uplink-site"))
             sides = [min(number, other), max(number, other)]
-            crossing = [of.name for of in self.slices if min(of.sites) <= sides[0] and max(of.sites) >= sides[1]]
+            crossing = [
+                slice_.name for slice_ in self.slices if min(slice_.sites) <= sides[0] and max(slice_.sites) >= sides[1]
+            ]
             ports.append(Port(name, self.port_rate_bps, "uplink", tuple(crossing)))
         return Site(f"site{number}", tuple(ports))
 
@@ -110,7 +112,7 @@ class Network:
             for node in (f"site{site}", *(host.name for host in self.hosts(site))):
                 make_namespace(node, ipv6=node.partition("-")[2].startswith("host"))
         links = [link_command(link) for site in numbers for link in switches.links(site)]
-        succeed("site1", ["ip", "-batch", "-"], stdin="\n".join(links))
+        run_checked("site1", ["ip", "-batch", "-"], stdin="\n".join(links))
         switches.build()
         for site in numbers:
             for host in self.hosts(site):
@@ -135,21 +137,21 @@ class Network:
             if path in DEVICES:
                 lines += [device_command(path, host), f"link set {device} up"]
             lines += addresses(host, path, device, mtus[path])
-        succeed(host.name, ["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
+        run_checked(host.name, ["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
         if "vxlan" in self.paths:
-            self.join_tunnel(host)
+            self.add_vxlan_peers(host)
         # sshd runs in a user namespace that does not own this network, and wants port 22
-        succeed(host.name, ["sh", "-c", "echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start"])
-        no_offloads(host.name, "eth0")
+        run_checked(host.name, ["sh", "-c", "echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start"])
+        disable_offloads(host.name, "eth0")
         # the rate of a port holds for what it receives too: a burst arrives no faster than the line sends it
-        succeed(host.name, ["tc", "-batch", "-"], stdin="\n".join(self.limit("eth0")))
+        run_checked(host.name, ["tc", "-batch", "-"], stdin="\n".join(self.limit("eth0")))
 
-    def join_tunnel(self, host: Host) -> None:
+    def add_vxlan_peers(self, host: Host) -> None:
         """Tell a host's end of the VXLAN where the others are; no multicast is needed."""
         others = [other for site in range(1, self.sites + 1) for other in self.hosts(site) if other != host]
         lines = [f"fdb append 00:00:00:00:00:00 dev {DEVICES['vxlan']} dst {other.address(4)}" for other in others]
-        succeed(host.name, ["bridge", "-batch", "-"], stdin="\n".join(lines) + "\n")
-        no_offloads(host.name, DEVICES["vxlan"])
+        run_checked(host.name, ["bridge", "-batch", "-"], stdin="\n".join(lines) + "\n")
+        disable_offloads(host.name, DEVICES["vxlan"])
 
 
 def device_command(path: str, host: Host) -> str:
@@ -182,14 +184,14 @@ def link_command(link: Link) -> str:
 
 def add_link(link: Link) -> None:
     """Make a link, both ends up."""
-    succeed(link.near[0], ["ip", "-batch", "-"], stdin=link_command(link))
+    run_checked(link.near[0], ["ip", "-batch", "-"], stdin=link_command(link))
     for node, name in (link.near, link.far):
-        succeed(node, ["ip", "link", "set", name, "up"])
+        run_checked(node, ["ip", "link", "set", name, "up"])
 
 
 def sent(node: str, device: str) -> tuple[int, int]:
     """Frames and bytes that an interface has sent."""
-    shown = json.loads(succeed(node, ["ip", "-s", "-j", "link", "show", "dev", device]))
+    shown = json.loads(run_checked(node, ["ip", "-s", "-j", "link", "show", "dev", device]))
     counted = shown[0]["stats64"]["tx"]
     return counted["packets"], counted["bytes"]
 
@@ -217,7 +219,7 @@ def make_namespace(node: str, *, ipv6: bool) -> None:
     if not ipv6:
         for scope in ("all", "default"):
             setting = f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"
-            succeed(node, ["sh", "-c", f"if [ -e {setting} ]; then echo 1 > {setting}; fi"])
+            run_checked(node, ["sh", "-c", f"if [ -e {setting} ]; then echo 1 > {setting}; fi"])
 
 
 def remove_namespace(node: str) -> None:
@@ -228,7 +230,7 @@ def remove_namespace(node: str) -> None:
         path.unlink()
 
 
-def demolish() -> None:
+def tear_down() -> None:
     """Let go of every namespace; with it go its interfaces, their far ends and qdiscs."""
     for path in NAMESPACES.glob("*"):
         unmount(path)
@@ -237,7 +239,7 @@ def demolish() -> None:
             shutil.rmtree(directory)
 
 
-def no_offloads(node: str, device: str) -> None:
+def disable_offloads(node: str, device: str) -> None:
     """Frames as a wire has them: no segments of 64 KiB, no checksums left to a NIC that does not exist."""
     features = ("tso", "gso", "gro", "tx", "sg")
-    succeed(node, ["ethtool", "-K", device, *(word for name in features for word in (name, "off"))])
+    run_checked(node, ["ethtool", "-K", device, *(word for name in features for word in (name, "off"))])

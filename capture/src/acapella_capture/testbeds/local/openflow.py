@@ -31,71 +31,73 @@ def edge_mac(site: int, host: int) -> str:
     return f"02:ed:9e:00:{site:02x}:{host:02x}"
 
 
-def flood_mac(of: Slice) -> str:
+def flood_mac(slice_: Slice) -> str:
     """Where a pseudowire sends what is for several hosts."""
-    return f"03:ed:9e:00:00:{of.number:02x}"
+    return f"03:ed:9e:00:00:{slice_.number:02x}"
 
 
-def edge_flows(site: int, of: Slice) -> Iterator[str]:
+def edge_flows(site: int, slice_: Slice) -> Iterator[str]:
     """Rules of a site's edge bridge for the hosts of a slice."""
-    for host in of.hosts:
+    for host in slice_.hosts:
         near, far = host, FAR_SIDE + host
-        tag = f"push_vlan:0x8100,set_field:{0x1000 | of.vlan}->vlan_vid,output:{far}"
-        arrived = f"in_port={far},dl_vlan={of.vlan}"
-        if of.encapsulation == "pseudowire":
-            yield from pseudowire_flows(site, host, of)
+        tag = f"push_vlan:0x8100,set_field:{0x1000 | slice_.vlan}->vlan_vid,output:{far}"
+        arrived = f"in_port={far},dl_vlan={slice_.vlan}"
+        if slice_.encapsulation == "pseudowire":
+            yield from pseudowire_flows(site, host, slice_)
             continue
         yield f"priority=1,in_port={near},actions={tag}"
         yield f"priority=1,{arrived},actions=pop_vlan,output:{near}"
-        if of.encapsulation != "vlan":
+        if slice_.encapsulation != "vlan":
             yield f"priority=2,{arrived},mpls,actions=pop_vlan,resubmit(,1)"
-            yield from label_flows(host, of, tag)
+            yield from label_flows(host, slice_, tag)
 
 
-def label_flows(host: int, of: Slice, tag: str) -> Iterator[str]:
+def label_flows(host: int, slice_: Slice, tag: str) -> Iterator[str]:
     """Rules for IP behind one label or two."""
     near, far = host, FAR_SIDE + host
-    twice = of.encapsulation == "mpls2"
-    outer = f"push_mpls:{MPLS},set_field:{of.transport_label}->mpls_label," if twice else ""
+    twice = slice_.encapsulation == "mpls2"
+    outer = f"push_mpls:{MPLS},set_field:{slice_.transport_label}->mpls_label," if twice else ""
     if twice:
-        yield f"table=1,in_port={far},mpls,mpls_label={of.transport_label},actions=pop_mpls:{MPLS},resubmit(,2)"
+        yield f"table=1,in_port={far},mpls,mpls_label={slice_.transport_label},actions=pop_mpls:{MPLS},resubmit(,2)"
     for ip, match in MATCHES.items():
-        label = of.service_label(ip)
+        label = slice_.service_label(ip)
         yield f"priority=2,in_port={near},{match},actions=push_mpls:{MPLS},set_field:{label}->mpls_label,{outer}{tag}"
         table = 2 if twice else 1
         yield f"table={table},in_port={far},mpls,mpls_label={label},actions=pop_mpls:{ETHERTYPES[ip]},output:{near}"
 
 
-def pseudowire_flows(site: int, host: int, of: Slice) -> Iterator[str]:
+def pseudowire_flows(site: int, host: int, slice_: Slice) -> Iterator[str]:
     """Rules for whole frames behind two labels."""
     near, far = host, FAR_SIDE + host
-    ends = [(of.host_mac(s, h), edge_mac(s, h)) for s in of.sites for h in of.hosts if (s, h) != (site, host)]
-    for destination, end in [*ends, (MULTICAST, flood_mac(of))]:
+    ends = [
+        (slice_.host_mac(s, h), edge_mac(s, h)) for s in slice_.sites for h in slice_.hosts if (s, h) != (site, host)
+    ]
+    for destination, end in [*ends, (MULTICAST, flood_mac(slice_))]:
         yield (
             f"priority=1,in_port={near},dl_dst={destination},actions="
-            f"encap(mpls),set_field:{of.service_label()}->mpls_label,"
-            f"encap(mpls),set_field:{of.transport_label}->mpls_label,"
+            f"encap(mpls),set_field:{slice_.service_label()}->mpls_label,"
+            f"encap(mpls),set_field:{slice_.transport_label}->mpls_label,"
             f"encap(ethernet),set_field:{edge_mac(site, host)}->eth_src,set_field:{end}->eth_dst,"
-            f"push_vlan:0x8100,set_field:{0x1000 | of.vlan}->vlan_vid,output:{far}"
+            f"push_vlan:0x8100,set_field:{0x1000 | slice_.vlan}->vlan_vid,output:{far}"
         )
-    yield f"in_port={far},dl_vlan={of.vlan},mpls,actions=pop_vlan,resubmit(,1)"
-    yield f"table=1,in_port={far},mpls,mpls_label={of.transport_label},actions=decap,resubmit(,2)"
+    yield f"in_port={far},dl_vlan={slice_.vlan},mpls,actions=pop_vlan,resubmit(,1)"
+    yield f"table=1,in_port={far},mpls,mpls_label={slice_.transport_label},actions=decap,resubmit(,2)"
     yield f"table=2,in_port={far},packet_type=(1,{MPLS}),actions=decap(packet_type(ns=1,type={MPLS})),resubmit(,3)"
     yield f"table=3,in_port={far},packet_type=(1,{MPLS}),actions=decap(packet_type(ns=0,type=0)),output:{near}"
 
 
-def core_flows(site: int, sites: int, of: Slice) -> Iterator[str]:
+def core_flows(site: int, sites: int, slice_: Slice) -> Iterator[str]:
     """Rules of a site's core bridge for a slice; nothing goes back where it came from, and sites are in a row."""
 
     def towards(other: int) -> int:
         return UPLINK + (site + 1 if other > site else site - 1)
 
-    mine = of.hosts if site in of.sites else ()
-    uplinks = sorted({towards(other) for other in of.sites if other != site})
-    match = f"dl_vlan={of.vlan},dl_dst="
-    mac = edge_mac if of.encapsulation == "pseudowire" else of.host_mac
-    for other in of.sites:
-        for host in of.hosts:
+    mine = slice_.hosts if site in slice_.sites else ()
+    uplinks = sorted({towards(other) for other in slice_.sites if other != site})
+    match = f"dl_vlan={slice_.vlan},dl_dst="
+    mac = edge_mac if slice_.encapsulation == "pseudowire" else slice_.host_mac
+    for other in slice_.sites:
+        for host in slice_.hosts:
             yield f"{match}{mac(other, host)},actions=output:{host if other == site else towards(other)}"
     everywhere = [*mine, *uplinks]
     if everywhere:

@@ -32,9 +32,9 @@ from acapella_core.errors import UserError
 
 from ..base import Direction, Host, Instance, MirrorCounters
 from .bridge import backlog, limit_mirror
-from .network import NAMESPACES, Network, add_link, make_namespace, no_offloads, remove_namespace
+from .network import NAMESPACES, Network, add_link, disable_offloads, make_namespace, remove_namespace
 from .openflow import CORE, EDGE, FAR_SIDE, UPLINK, core_flows, edge_flows
-from .processes import eventually, run, start, succeed
+from .processes import run, run_checked, start, wait_until
 from .sandbox import SCRATCH
 from .switch import Link, LocalMirror, Switches
 
@@ -79,20 +79,20 @@ class OvsSwitches(Switches):
             raise UserError(f"Open vSwitch needs {TUN}", where="local.switch", fix="modprobe tun, or switch: bridge")
         DIRECTORY.mkdir(exist_ok=True)
         for site in self.sites.values():
-            site.begin()
+            site.start()
         for number, site in enumerate(self.sites.values(), start=1):
             ports = [port.name for port in self.network.site(number).ports]
             hosts = [host.number for host in self.network.hosts(number)]
             devices = [*ports, *(f"{kind}{host}" for host in hosts for kind in ("host", "edge"))]
             lines = [f"link set {device} up" for device in devices]
-            succeed(site.name, ["ip", "-batch", "-"], stdin="\n".join(lines))
+            run_checked(site.name, ["ip", "-batch", "-"], stdin="\n".join(lines))
             for device in devices:
-                no_offloads(site.name, device)
-            site.answers()
+                disable_offloads(site.name, device)
+            site.wait_until_ready()
             self.configure(number, site, hosts)
             # not before, for Open vSwitch clears what it finds at its ports
             lines = [line for port in ports for line in self.network.limit(port)]
-            succeed(site.name, ["tc", "-batch", "-"], stdin="\n".join(lines))
+            run_checked(site.name, ["tc", "-batch", "-"], stdin="\n".join(lines))
 
     def configure(self, number: int, site: "Site", hosts: list[int]) -> None:
         """Bridges, ports and rules of a site."""
@@ -101,8 +101,10 @@ class OvsSwitches(Switches):
         core |= {name: UPLINK + int(name.removeprefix("uplink-site")) for name in self.network.uplinks(number)}
         site.add_bridges({EDGE: edge, CORE: core})
         slices = self.network.slices
-        site.add_flows(EDGE, [flow for of in slices if number in of.sites for flow in edge_flows(number, of)])
-        site.add_flows(CORE, [flow for of in slices for flow in core_flows(number, self.network.sites, of)])
+        site.add_flows(
+            EDGE, [flow for slice_ in slices if number in slice_.sites for flow in edge_flows(number, slice_)]
+        )
+        site.add_flows(CORE, [flow for slice_ in slices for flow in core_flows(number, self.network.sites, slice_)])
 
     def hardware(self, site: str) -> tuple[Host, ...]:
         each = dict(self.network.resources)
@@ -134,10 +136,10 @@ class OvsSwitches(Switches):
         add_link(Link((site, limit), (node, receiver), mtu))
         limit_mirror(site, limit, rate)
         # the VLAN tag goes back into the frame before it is counted
-        succeed(site, ["ethtool", "-K", limit, "txvlan", "off"])
+        run_checked(site, ["ethtool", "-K", limit, "txvlan", "off"])
         every_frame = f"filter add dev {queue} parent ffff: protocol all prio 1 u32 match u32 0 0"
         lines = [f"qdisc add dev {queue} ingress", f"{every_frame} action mirred egress mirror dev {limit}"]
-        succeed(site, ["tc", "-batch", "-"], stdin="\n".join(lines))
+        run_checked(site, ["tc", "-batch", "-"], stdin="\n".join(lines))
 
     def detach(self, site: str, number: int) -> None:
         if (NAMESPACES / site).exists():
@@ -162,12 +164,12 @@ class Site:
         self.directory = DIRECTORY / name
         self._jobs = []
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start its database and its switch."""
         shutil.rmtree(self.directory, ignore_errors=True)  # of an allocation that was released
         self.directory.mkdir()
         database = str(self.directory / "conf.db")
-        succeed(self.name, ["ovsdb-tool", "create", database, SCHEMA])
+        run_checked(self.name, ["ovsdb-tool", "create", database, SCHEMA])
         self._jobs = [
             self._daemon("ovsdb-server", f"--remote=punix:{self._socket}", database),
             self._daemon("ovs-vswitchd", f"unix:{self._socket}"),
@@ -179,11 +181,11 @@ class Site:
 
     def _daemon(self, program: str, *arguments: str):
         control = f"--unixctl={self.directory / program}.ctl"
-        said = ["--no-chdir", "--verbose=console:warn", "--verbose=syslog:off"]
+        logging = ["--no-chdir", "--verbose=console:warn", "--verbose=syslog:off"]
         # it makes its bridges' sockets there
-        return start(self.name, ["env", f"OVS_RUNDIR={self.directory}", program, *arguments, control, *said])
+        return start(self.name, ["env", f"OVS_RUNDIR={self.directory}", program, *arguments, control, *logging])
 
-    def answers(self) -> None:
+    def wait_until_ready(self) -> None:
         """Wait for it. Raises UserError with what it said where it does not come."""
 
         def up() -> bool:
@@ -191,9 +193,9 @@ class Site:
                 return True
             return self._socket.exists() and run(self.name, self._appctl("version")).status == 0
 
-        if not eventually(up, timeout_s=START_S) or any(job.poll() is not None for job in self._jobs):
+        if not wait_until(up, timeout_s=START_S) or any(job.poll() is not None for job in self._jobs):
             job = next((job for job in self._jobs if job.poll() is not None), self._jobs[-1])
-            raise UserError(f"Open vSwitch does not start: {job.last_words()}", where=f"site {self.name}")
+            raise UserError(f"Open vSwitch does not start: {job.last_line()}", where=f"site {self.name}")
 
     def add_bridges(self, bridges: dict[str, dict[str, int]]) -> None:
         """Make bridges of ports with these numbers. Raises UserError where the switch cannot use one."""
@@ -206,9 +208,9 @@ class Site:
                 words += ["--", "set", "Interface", port, f"ofport_request={number}"]
         self.vsctl("--no-wait", "init")
         self.vsctl(*words)
-        self._whole()
+        self._check_interfaces()
 
-    def _whole(self) -> None:
+    def _check_interfaces(self) -> None:
         bad = self.vsctl("--bare", "--columns=name,error", "find", "Interface", "error!=[]").split("\n")
         if bad[0]:
             raise UserError(f"Open vSwitch cannot use {' '.join(bad).strip()}", where=f"site {self.name}")
@@ -216,17 +218,17 @@ class Site:
     def add_flows(self, bridge: str, flows: Sequence[str]) -> None:
         """Add OpenFlow rules."""
         manager = f"unix:{self.directory / bridge}.mgmt"
-        succeed(self.name, ["ovs-ofctl", "-O", "OpenFlow13", "add-flows", manager, "-"], stdin="\n".join(flows))
+        run_checked(self.name, ["ovs-ofctl", "-O", "OpenFlow13", "add-flows", manager, "-"], stdin="\n".join(flows))
 
     def add_mirror_port(self, mirror: int) -> None:
         """A port for copies, and a Mirror row that copies nothing yet."""
         port = f"mirror{mirror}"
-        no_offloads(self.name, port)
+        disable_offloads(self.name, port)
         self.vsctl("add-port", CORE, port, "--", "set", "Interface", port, f"ofport_request={MIRROR_PORT + mirror}",
                    "--", "--id=@port", "get", "Port", port,
                    "--", "--id=@mirror", "create", "Mirror", f"name={port}", "output_port=@port",
                    "--", "add", "Bridge", CORE, "mirrors", "@mirror")  # fmt: skip
-        self._whole()
+        self._check_interfaces()
 
     def remove_mirror_port(self, mirror: int) -> None:
         """Take a port for copies and its Mirror row away; harmless where there is none."""
@@ -236,7 +238,7 @@ class Site:
             run(self.name, self._vsctl("remove", "Bridge", CORE, "mirrors", row))
         run(self.name, self._vsctl("--if-exists", "del-port", CORE, port))
 
-    def aim(self, mirror: int, port: str | None, direction: Direction = "both") -> None:
+    def mirror_port(self, mirror: int, port: str | None, direction: Direction = "both") -> None:
         """Copy a port's frames, or none; flows that are active already are looked at anew."""
         row = f"mirror{mirror}"
         words = ["clear", "Mirror", row, "select_src_port", "--", "clear", "Mirror", row, "select_dst_port"]
@@ -245,11 +247,11 @@ class Site:
             words += ["--", "--id=@port", "get", "Port", port]
             words += ["--", "set", "Mirror", row, *(f"select_{side}_port=@port" for side in chosen)]
         self.vsctl(*words)
-        succeed(self.name, self._appctl("revalidator/purge"))
+        run_checked(self.name, self._appctl("revalidator/purge"))
 
     def vsctl(self, *words: str) -> str:
         """Run ovs-vsctl. Raises UserError with what it said."""
-        return succeed(self.name, self._vsctl(*words))
+        return run_checked(self.name, self._vsctl(*words))
 
     def _vsctl(self, *words: str) -> list[str]:
         return ["ovs-vsctl", f"--db=unix:{self._socket}", f"--timeout={START_S}", *words]
@@ -282,15 +284,15 @@ class OvsMirror(LocalMirror):
 
     def start(self) -> None:
         self._before = self._count()
-        self.site.aim(self.output.number, self.port, self.direction)
+        self.site.mirror_port(self.output.number, self.port, self.direction)
 
     def stop(self) -> None:
         """Copy no more, and wait for what a rate on the mirror port holds back."""
-        self.site.aim(self.output.number, None)
-        eventually(self._still)
+        self.site.mirror_port(self.output.number, None)
+        wait_until(self._idle)
 
     def remove(self) -> None:
-        self.site.aim(self.output.number, None)
+        self.site.mirror_port(self.output.number, None)
 
     def counters(self) -> MirrorCounters:
         offered, delivered = (
@@ -306,12 +308,12 @@ class OvsMirror(LocalMirror):
 
     def _count(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Frames and bytes that the switch sent to its mirror port, and that were sent to the receiver."""
-        shown = json.loads(succeed(self.site.name, ["ip", "-s", "-j", "link", "show"]))
+        shown = json.loads(run_checked(self.site.name, ["ip", "-s", "-j", "link", "show"]))
         sent = {link["ifname"]: link["stats64"]["tx"] for link in shown}
         first, last = sent[f"mirror{self.output.number}"], sent[self.output.last]
         return (first["packets"], first["bytes"]), (last["packets"], last["bytes"])
 
-    def _still(self) -> bool:
+    def _idle(self) -> bool:
         """Whether nothing is on the way any more."""
         before = self._count()
         time.sleep(0.01)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from acapella_core.errors import UserError
 
-from ..base import Finished, Job
+from ..base import CompletedProgram, Job
 from .sandbox import SCRATCH
 
 NAMESPACES = SCRATCH / "net"  # one file a node, its network namespace bound there
@@ -26,7 +26,7 @@ _jobs: list["LocalJob"] = []
 _lock = threading.Lock()
 
 
-def spooled(node: str, file: str) -> Path:
+def spool_path(node: str, file: str) -> Path:
     """Where a node's file is. Raises UserError for an unknown node."""
     if not (NAMESPACES / node).exists():
         raise UserError(f"no node {node!r}", where="testbed local")
@@ -34,7 +34,7 @@ def spooled(node: str, file: str) -> Path:
     return SPOOL / node / file
 
 
-def inside(node: str, argv: Sequence[str]) -> list[str]:
+def in_namespace(node: str, argv: Sequence[str]) -> list[str]:
     """The command line that runs `argv` in the node's network namespace."""
     namespace = NAMESPACES / node
     if not namespace.exists():
@@ -47,11 +47,11 @@ def environment() -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), **ENVIRONMENT}
 
 
-def run(node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> Finished:
+def run(node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> CompletedProgram:
     """Run a program to its end; its output as text. Raises UserError after `timeout_s`."""
     try:
         done = subprocess.run(
-            inside(node, argv),
+            in_namespace(node, argv),
             input=stdin,
             capture_output=True,
             text=True,
@@ -63,10 +63,10 @@ def run(node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "
         )
     except subprocess.TimeoutExpired as error:
         raise UserError(f"{argv[0]} took longer than {timeout_s} s", where=f"node {node}") from error
-    return Finished(done.returncode, done.stdout, done.stderr)
+    return CompletedProgram(done.returncode, done.stdout, done.stderr)
 
 
-def succeed(node: str, argv: Sequence[str], *, stdin: str = "") -> str:
+def run_checked(node: str, argv: Sequence[str], *, stdin: str = "") -> str:
     """Run a program that has to succeed; its standard output. Raises UserError with what it said."""
     done = run(node, argv, stdin=stdin)
     if done.status != 0:
@@ -82,7 +82,7 @@ def start(node: str, argv: Sequence[str], *, output: str | None = None) -> "Loca
         errors = files.enter_context(log.open("wb"))
         results = files.enter_context(Path(output).open("wb")) if output else errors
         process = subprocess.Popen(
-            inside(node, argv),
+            in_namespace(node, argv),
             stdin=subprocess.DEVNULL,
             stdout=results,
             stderr=errors,
@@ -121,13 +121,13 @@ class LocalJob(Job):
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
-    def last_words(self) -> str:
+    def last_line(self) -> str:
         """The last line that it wrote, or how it ended where it wrote nothing."""
         lines = self.log().strip().splitlines()
         return lines[-1].strip() if lines else f"exit status {self.poll()}, no message"
 
 
-def end_together(jobs: Iterable[LocalJob]) -> None:
+def terminate(jobs: Iterable[LocalJob]) -> None:
     """Make programs end: all asked at once, those killed that take too long."""
     jobs = list(jobs)
     for name in ("TERM", "KILL"):
@@ -138,15 +138,15 @@ def end_together(jobs: Iterable[LocalJob]) -> None:
             return
 
 
-def end_all(node: str | None = None) -> None:
+def terminate_all(node: str | None = None) -> None:
     """End every program that was started, on one node or on any, and still runs."""
     with _lock:
         ending = [job for job in _jobs if node in (None, job.node)]
         _jobs[:] = [job for job in _jobs if job not in ending]
-    end_together(ending)
+    terminate(ending)
 
 
-def eventually(condition: Callable[[], bool], timeout_s: float = 20, every_s: float = 0.02) -> bool:
+def wait_until(condition: Callable[[], bool], timeout_s: float = 20, every_s: float = 0.02) -> bool:
     """True as soon as the condition holds, False where it does not within the time."""
     end = time.monotonic() + timeout_s
     while not condition():

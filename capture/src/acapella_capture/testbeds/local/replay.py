@@ -20,7 +20,7 @@ from ...settings import ReplaySettings
 from ..base import Replay
 from . import replay_capture, sandbox
 from .network import Network
-from .processes import SPOOL, LocalJob, end_together, eventually, run, start, succeed
+from .processes import SPOOL, LocalJob, run, run_checked, start, terminate, wait_until
 from .services import Services
 
 KEY = "local.replay.capture"
@@ -46,18 +46,18 @@ class Replayer:
         self.network = network
         self.sender, self.receiver = network.hosts(1)[0], network.hosts(2)[0]
         self.device = network.uplinks(1)[0]
-        of = network.slice_of(self.sender)
-        if not network.together(self.sender, self.receiver) or (of and of.encapsulation not in TAG_BYTES):
+        slice_ = network.slice_of(self.sender)
+        if not network.connected(self.sender, self.receiver) or (slice_ and slice_.encapsulation not in TAG_BYTES):
             what = f"{self.sender.name} and {self.receiver.name} have to be in one slice, and that no pseudowire"
             raise UserError(what, where="local.replay")  # whose frames have other Ethernet addresses
         ends = network.hosts(1)[1], network.hosts(2)[1]
-        if "loaded" in settings.environments and not network.together(*ends):
+        if "loaded" in settings.environments and not network.connected(*ends):
             raise UserError(f"{ends[0].name} and {ends[1].name} have to be in one slice", where="local.replay")
         self._rate_bps = round(settings.bottleneck_mbps * 1e6)
-        self._given: BinaryIO | None = None
+        self._source: BinaryIO | None = None
         self._load: Load | None = None
 
-    def replays(self) -> Replay:
+    def replay_plan(self) -> Replay:
         """As testbeds.base has it: recorded is what the receiver's switch port sends."""
         site = self.network.site(self.receiver.site)
         settings = self.settings
@@ -83,17 +83,17 @@ class Replayer:
             sandbox.require("iperf3", "iperf3")
         if self.settings.capture is not None:
             try:
-                self._given = Path(self.settings.capture).open("rb")  # noqa: SIM115 - `prepare` closes it
+                self._source = Path(self.settings.capture).open("rb")  # noqa: SIM115 - `prepare` closes it
             except OSError as error:
                 raise UserError(f"cannot read {self.settings.capture}: {error.strerror}", where=KEY) from error
 
     def prepare(self) -> None:
         """Make or take the capture, between the MAC addresses of this network. Raises UserError where that fails."""
-        if self._given is None:
+        if self._source is None:
             replay_capture.write(CAPTURE, SENDER_MAC, self.receiver.mac)
             return
         copied = SPOOL / "given.pcap"
-        with self._given as source, copied.open("wb") as copy:
+        with self._source as source, copied.open("wb") as copy:
             shutil.copyfileobj(source, copy)
         options = [f"--enet-smac={SENDER_MAC}", f"--enet-dmac={self.receiver.mac}"]
         done = run(self.sender.name, ["tcprewrite", *options, f"--infile={copied}", f"--outfile={CAPTURE}"])
@@ -114,7 +114,7 @@ class Replayer:
             yield
         finally:
             if self._load:
-                self._load.end()
+                self._load.stop()
                 self._load = None
             self._tc("qdisc", "del", "dev", self.device, "parent", "1:1")
 
@@ -126,7 +126,7 @@ class Replayer:
         job.wait(None)
         sent = SENT.search(job.log())
         if job.poll() != 0 or not sent:
-            raise UserError(f"tcpreplay failed: {job.last_words()}", where=f"node {self.sender.name}")
+            raise UserError(f"tcpreplay failed: {job.last_line()}", where=f"node {self.sender.name}")
         good, *bad = map(int, sent.groups())
         if any(bad):
             raise UserError(f"tcpreplay sent {good} packets, not {sum(bad)} others", where=f"node {self.sender.name}")
@@ -152,8 +152,8 @@ class Replayer:
 
     def _make_queue(self) -> None:
         """Start the load, also a second time, until the bottleneck has a queue. Raises UserError where it gets none."""
-        self._load.begin()
-        if not eventually(lambda: self._load.fault() or self._backlog() > 0, timeout_s=LOADED_S) or self._load.fault():
+        self._load.start()
+        if not wait_until(lambda: self._load.fault() or self._backlog() > 0, timeout_s=LOADED_S) or self._load.fault():
             why = self._load.fault() or f"no queue at {self.device} within {LOADED_S} s"
             raise UserError(f"the load does not run: {why}", where="environment loaded")
 
@@ -177,13 +177,13 @@ class Replayer:
 
     def _expedited(self) -> str:
         """The `tc` filter that takes expedited packets, also behind the tags of the sender's slice."""
-        of = self.network.slice_of(self.sender)
-        if of is None:
+        slice_ = self.network.slice_of(self.sender)
+        if slice_ is None:
             return f"protocol ip prio 1 u32 match ip dsfield {EXPEDITED:#x} 0xfc"
-        at = ETHERNET_BYTES + TAG_BYTES[of.encapsulation]
+        offset = ETHERNET_BYTES + TAG_BYTES[slice_.encapsulation]
         program = [  # of classic BPF, which counts from the frame's start: version 4, and the type of service
-            (LOAD_BYTE, 0, 0, at), (AND, 0, 0, 0xF0), (JUMP_EQUAL, 0, 4, 0x40),
-            (LOAD_BYTE, 0, 0, at + 1), (AND, 0, 0, 0xFC), (JUMP_EQUAL, 0, 1, EXPEDITED),
+            (LOAD_BYTE, 0, 0, offset), (AND, 0, 0, 0xF0), (JUMP_EQUAL, 0, 4, 0x40),
+            (LOAD_BYTE, 0, 0, offset + 1), (AND, 0, 0, 0xFC), (JUMP_EQUAL, 0, 1, EXPEDITED),
             (RETURN, 0, 0, 0xFFFFFFFF), (RETURN, 0, 0, 0),
         ]  # fmt: skip
         words = [f"{len(program)}", *(" ".join(map(str, step)) for step in program)]
@@ -194,7 +194,7 @@ class Replayer:
         return sum(qdisc["backlog"] for qdisc in shown if qdisc["kind"] == "bfifo")
 
     def _tc(self, *words: str, stdin: str = "") -> str:
-        return succeed(f"site{self.sender.site}", ["tc", *words], stdin=stdin)
+        return run_checked(f"site{self.sender.site}", ["tc", *words], stdin=stdin)
 
 
 class Load:
@@ -205,24 +205,24 @@ class Load:
         self._streams = streams
         self._services = Services()
         self._job: LocalJob | None = None
-        self._unheard: str | None = None
+        self._server_error: str | None = None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start server and client, again where they ran before."""
-        self.end()
-        self._unheard = self._services.iperf3({0: (self._server, PORT)}).get(0)
-        if self._unheard is None:
+        self.stop()
+        self._server_error = self._services.iperf3({0: (self._server, PORT)}).get(0)
+        if self._server_error is None:
             argv = ["iperf3", "-c", self._server.address(4), "-p", str(PORT), "-t", "0", "-P", str(self._streams)]
             self._job = start(self._client.name, argv)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stop sending."""
         if self._job:
-            end_together([self._job])
+            terminate([self._job])
         self._services.end_iperf3([0])
 
     def fault(self) -> str | None:
         """Why nothing is sent, None where something is."""
-        if self._unheard or self._job is None:
-            return self._unheard or "not started"
-        return None if self._job.poll() is None else self._job.last_words()
+        if self._server_error or self._job is None:
+            return self._server_error or "not started"
+        return None if self._job.poll() is None else self._job.last_line()

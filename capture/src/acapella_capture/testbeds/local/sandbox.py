@@ -25,7 +25,7 @@ NAMESPACES = ("--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--n
 # Our own user id with all capabilities as ambient ones, not a mapped root: a root that may not call setgroups(2)
 # cannot run tcpdump, which insists on dropping privileges.
 USER_NAMESPACE = ("--user", "--map-current-user", "--keep-caps")
-PATIENCE_S = 20  # a stopped program fetches nothing more; this is for its servers to end
+SHUTDOWN_S = 20  # a stopped program fetches nothing more; this is for its servers to end
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where ip and tc are; not on every user's path
 
 
@@ -41,15 +41,15 @@ def unshare_argv() -> list[str]:
     """
     unshare = require("unshare", "util-linux")
     choices = [USER_NAMESPACE] if os.geteuid() else [(), USER_NAMESPACE]
-    said = ""
+    message = ""
     for choice in choices:
         argv = [unshare, *choice, *NAMESPACES]
         tried = subprocess.run([*argv, "true"], capture_output=True, text=True, check=False)
         if tried.returncode == 0:
             return argv
-        said = tried.stderr.strip().splitlines()[-1] if tried.stderr.strip() else f"exit status {tried.returncode}"
+        message = tried.stderr.strip().splitlines()[-1] if tried.stderr.strip() else f"exit status {tried.returncode}"
     raise UserError(
-        f"no network namespaces here ({said})",
+        f"no network namespaces here ({message})",
         where="testbed local",
         fix="run as root, or allow user namespaces: sysctl -w user.max_user_namespaces=10000 "
         "kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 (those the kernel has)",
@@ -71,11 +71,11 @@ def search_path() -> str:
 
 def call(argv: list[str]) -> int:
     """Run a program in new namespaces; its exit status. Ctrl-C and SIGTERM stop it in order, our death at once."""
-    outer = unshare_argv()
+    unshare = unshare_argv()
     pdeath = [require("setpriv", "util-linux"), "--pdeathsig", "KILL"]
     reading, writing = os.pipe()
     env = {**os.environ, LIFELINE: str(reading), "PATH": search_path()}
-    child = subprocess.Popen([*pdeath, *outer, *argv], env=env, pass_fds=[reading], start_new_session=True)
+    child = subprocess.Popen([*pdeath, *unshare, *argv], env=env, pass_fds=[reading], start_new_session=True)
     os.close(reading)
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
@@ -84,7 +84,7 @@ def call(argv: list[str]) -> int:
         signal.signal(signal.SIGTERM, before)
         os.close(writing)
         try:
-            child.wait(PATIENCE_S)
+            child.wait(SHUTDOWN_S)
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from .network import Host
-from .processes import LocalJob, end_together, environment, eventually, start, succeed
+from .processes import LocalJob, environment, run_checked, start, terminate, wait_until
 from .sandbox import SCRATCH, mount, python_argv
 
 LISTEN_S = 15  # for servers of iperf3, all together
@@ -29,7 +29,7 @@ class Services:
         self._running: dict[tuple[str, str], LocalJob] = {}
         self._iperf3: dict[int, LocalJob] = {}
 
-    def ensure(self, service: str, host: Host, size_kib: int) -> bool:
+    def ensure_running(self, service: str, host: Host, size_kib: int) -> bool:
         """Start a service on a host unless it runs there; for the web, with a file of that size.
 
         True if it was started now. Raises UserError where what it needs cannot be made.
@@ -56,11 +56,11 @@ class Services:
 
         A server that does not listen is started once more.
         """
-        silent = self._listen(wanted)
-        silent = self._listen({number: wanted[number] for number in silent})
+        failed = self._listen(wanted)
+        failed = self._listen({number: wanted[number] for number in failed})
         return {
-            number: f"iperf3 does not listen on {wanted[number][0].name}: {job.last_words()}"
-            for number, job in silent.items()
+            number: f"iperf3 does not listen on {wanted[number][0].name}: {job.last_line()}"
+            for number, job in failed.items()
         }
 
     def _listen(self, wanted: dict[int, tuple[Host, int]]) -> dict[int, LocalJob]:
@@ -74,14 +74,14 @@ class Services:
         def waiting() -> dict[int, LocalJob]:
             return {number: job for number, job in jobs.items() if "Server listening" not in job.log()}
 
-        eventually(lambda: all(job.poll() is not None for job in waiting().values()), timeout_s=LISTEN_S)
-        silent = waiting()
-        end_together(silent.values())
-        return silent
+        wait_until(lambda: all(job.poll() is not None for job in waiting().values()), timeout_s=LISTEN_S)
+        failed = waiting()
+        terminate(failed.values())
+        return failed
 
     def end_iperf3(self, numbers: Iterable[int]) -> None:
         """End the servers of these clients."""
-        end_together([self._iperf3.pop(number) for number in numbers if number in self._iperf3])
+        terminate([self._iperf3.pop(number) for number in numbers if number in self._iperf3])
 
 
 def directory_of(service: str, host: Host | None = None) -> Path:
@@ -103,7 +103,7 @@ def certificate() -> Path | None:
         key = directory_of("tls") / "key.pem"
         options = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
         subject = ["-subj", "/CN=server.acapella.test", "-keyout", str(key), "-out", str(pem)]
-        succeed("site1", ["openssl", "req", *options, *subject])
+        run_checked("site1", ["openssl", "req", *options, *subject])
         pem.write_text(pem.read_text() + key.read_text())
     return pem if pem.exists() else None
 
@@ -135,7 +135,7 @@ def ssh_argv(host: Host) -> list[str]:
     directory = directory_of("ssh")
     if not (directory / "client").exists():
         for key in ("client", "server"):
-            succeed("site1", ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(directory / key)])
+            run_checked("site1", ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(directory / key)])
         accounts = directory / "passwd"
         accounts.write_text(f"acapella:x:1000:1000::{SCRATCH}:/bin/sh\n" + Path("/etc/passwd").read_text())
         mount(str(accounts), "/etc/passwd", bind=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..telemetry import IN, OUT, Prometheus
 from . import sandbox
-from .processes import NAMESPACES, run, start, succeed
+from .processes import NAMESPACES, run, run_checked, start
 from .sandbox import SCRATCH
 
 PROGRAMS = {
@@ -51,7 +51,7 @@ def serve(sites: list[str]) -> dict[str, Prometheus]:
     directory.mkdir()
     (NAMESPACES / OPERATOR).touch()
     sandbox.mount("/proc/self/ns/net", NAMESPACES / OPERATOR, bind=True)
-    succeed(OPERATOR, ["ip", "link", "set", "lo", "up"])
+    run_checked(OPERATOR, ["ip", "link", "set", "lo", "up"])
     agents = {site: _agent(number, site, directory) for number, site in enumerate(sites, start=1)}
     (directory / "exporter.yml").write_text(exporter_config())
     (directory / "prometheus.yml").write_text(prometheus_config(agents))
@@ -72,10 +72,10 @@ def _agent(number: int, site: str, directory: Path) -> str:
     link = (
         f"link add manage{number} netns {NAMESPACES / OPERATOR} type veth peer name manage0 netns {NAMESPACES / site}"
     )
-    succeed(site, ["ip", "-batch", "-"], stdin=link)
+    run_checked(site, ["ip", "-batch", "-"], stdin=link)
     for node, device, end in ((OPERATOR, f"manage{number}", f"169.254.{number}.1"), (site, "manage0", address)):
         lines = [f"address add {end}/30 dev {device}", f"link set {device} up", "link set lo up"]
-        succeed(node, ["ip", "-batch", "-"], stdin="\n".join(lines))
+        run_checked(node, ["ip", "-batch", "-"], stdin="\n".join(lines))
     config = directory / f"{site}.conf"
     config.write_text(f"agentAddress udp:{address}:161\nrwcommunity {COMMUNITY}\ndontLogTCPWrappersConnects yes\n")
     start(site, ["env", *paths(directory, site), "snmpd", "-f", "-Lo", "-C", "-c", str(config)])

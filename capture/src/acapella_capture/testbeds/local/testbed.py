@@ -12,13 +12,26 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_path
 
 from ...settings import LocalSettings
-from ..base import Direction, Finished, Host, Instance, Job, Mirror, Replay, Site, Span, Telemetry, Testbed, Want
+from ..base import (
+    CompletedProgram,
+    Direction,
+    Host,
+    Instance,
+    Job,
+    Mirror,
+    Replay,
+    ResourceRequest,
+    Site,
+    Span,
+    Telemetry,
+    Testbed,
+)
 from ..telemetry import Prometheus
 from . import processes, sandbox, snmp
 from .bridge import TBF_BURST_BYTES, TBF_LIMIT_BYTES, BridgeSwitches
 from .counters import Counters
 from .inventory import Inventory
-from .network import PATHS, Network, demolish, kernel_has
+from .network import PATHS, Network, kernel_has, tear_down
 from .ovs import OvsSwitches
 from .replay import Replayer
 from .slices import slices_of
@@ -63,7 +76,7 @@ class LocalTestbed(Testbed):
         self._traffic: Traffic | None = None
         self._mirrors: dict[tuple[str, str], LocalMirror] = {}  # by instance and receiver
         self._lock = threading.RLock()  # sites are used by several threads
-        self._vacate()
+        self._reset()
 
     def sites(self) -> tuple[Site, ...]:
         return tuple(self.network.site(number) for number in range(1, self.network.sites + 1))
@@ -88,7 +101,7 @@ class LocalTestbed(Testbed):
         if self._replayer:
             self._replayer.prepare()
         self._traffic = Traffic(self._items, paths)
-        self._traffic.serve()
+        self._traffic.start_servers()
 
     def resources(self, site: str) -> tuple[Host, ...]:
         self.site(site)
@@ -109,38 +122,38 @@ class LocalTestbed(Testbed):
                     return found
         return own
 
-    def allocate(self, site: str, want: Want) -> tuple[Instance, ...]:
+    def allocate(self, site: str, request: ResourceRequest) -> tuple[Instance, ...]:
         self.site(site)
         with self._lock:
-            there = self._instances[site]
-            made: list[Instance] = []
+            existing = self._instances[site]
+            added: list[Instance] = []
             try:
-                while (number := len(there) + len(made) + 1) <= want.instances:
-                    made.append(self._take(site, number, want))
+                while (number := len(existing) + len(added) + 1) <= request.instances:
+                    added.append(self._add_instance(site, number, request))
             except BaseException:
-                for number in range(len(there) + 1, len(there) + len(made) + 1):
-                    self._give(site, number)
+                for number in range(len(existing) + 1, len(existing) + len(added) + 1):
+                    self._remove_instance(site, number)
                 raise
-            self._instances[site] = (*there, *made)
-            return self._instances[site][: want.instances]
+            self._instances[site] = (*existing, *added)
+            return self._instances[site][: request.instances]
 
-    def _take(self, site: str, number: int, want: Want) -> Instance:
+    def _add_instance(self, site: str, number: int, request: ResourceRequest) -> Instance:
         """The site's n-th instance. Raises Refused where the site has no room for it."""
-        self._inventories[site].take(self._switches.node(site, number), want)
+        self._inventories[site].allocate(self._switches.node(site, number), request)
         try:
             return self._switches.attach(site, number)
         except BaseException:
-            self._give(site, number)
+            self._remove_instance(site, number)
             raise
 
-    def _give(self, site: str, number: int) -> None:
+    def _remove_instance(self, site: str, number: int) -> None:
         """Take an instance away, with its programs and mirrors."""
         node = self._switches.node(site, number)
         for key in [key for key in self._mirrors if key[0] == node]:
             self._mirrors.pop(key).remove()
-        processes.end_all(node)
+        processes.terminate_all(node)
         self._switches.detach(site, number)
-        self._inventories[site].give(node)
+        self._inventories[site].release(node)
 
     def instances(self, site: str) -> tuple[Instance, ...]:
         self.site(site)
@@ -152,18 +165,18 @@ class LocalTestbed(Testbed):
         if site is not None:
             with self._lock:
                 for number in range(len(self.instances(site)), 0, -1):
-                    self._give(site, number)
+                    self._remove_instance(site, number)
                 self._instances[site] = ()
             return
         with self._lock:
             self._mirrors, self._prometheus = {}, {}
             while self._counters:
                 self._counters.popitem()[1].stop()
-            processes.end_all()
-            demolish()
-            self._vacate()
+            processes.terminate_all()
+            tear_down()
+            self._reset()
 
-    def _vacate(self) -> None:
+    def _reset(self) -> None:
         """Nothing is allocated."""
         self._instances = dict.fromkeys((site.name for site in self.sites()), ())
         self._inventories = {
@@ -185,24 +198,24 @@ class LocalTestbed(Testbed):
         self.receiver(instance, receiver)
         return self.network.mirror_rate_bps
 
-    def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> Finished:
+    def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> CompletedProgram:
         return processes.run(node, argv, timeout_s=timeout_s, stdin=stdin)
 
     def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
-        return processes.start(node, argv, output=output and str(processes.spooled(node, output)))
+        return processes.start(node, argv, output=output and str(processes.spool_path(node, output)))
 
-    def place(self, node: str, file: str) -> str:
-        return str(processes.spooled(node, file))
+    def path_on_node(self, node: str, file: str) -> str:
+        return str(processes.spool_path(node, file))
 
     def fetch(self, node: str, path: str, target: Path) -> None:
-        source = processes.spooled(node, path)
+        source = processes.spool_path(node, path)
         if not source.is_file():
             raise UserError(f"no file {path!r}", where=f"node {node}")
         with atomic_path(target) as temporary:
             shutil.copyfile(source, temporary)
 
     def put(self, node: str, source: Path, file: str) -> None:
-        target = processes.spooled(node, file)
+        target = processes.spool_path(node, file)
         try:
             with atomic_path(target) as temporary:
                 shutil.copyfile(source, temporary)
@@ -215,11 +228,11 @@ class LocalTestbed(Testbed):
         with self._traffic.running(span, seconds):
             yield
 
-    def traffic_facts(self) -> list[dict[str, Any]] | None:
+    def traffic_report(self) -> list[dict[str, Any]] | None:
         return self._traffic.facts() if self._traffic else None
 
-    def replays(self) -> Replay | None:
-        return self._replayer.replays() if self._replayer else None
+    def replay_plan(self) -> Replay | None:
+        return self._replayer.replay_plan() if self._replayer else None
 
     @contextlib.contextmanager
     def environment(self, name: str) -> Iterator[None]:

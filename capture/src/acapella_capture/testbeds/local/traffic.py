@@ -15,7 +15,7 @@ from acapella_core.errors import UserError
 
 from ..base import Span
 from .network import Host, Network
-from .processes import LocalJob, end_together, environment, eventually, start
+from .processes import LocalJob, environment, start, terminate, wait_until
 from .sandbox import SCRATCH
 from .services import Services
 
@@ -23,13 +23,15 @@ FIRST_PORT = 5201  # of iperf3; every client gets a server of its own
 IPERF3 = ("iperf3_tcp", "iperf3_udp")
 CLOSED_PORT = 9  # discard: nothing listens there
 ANSWER_S = 30  # from the start of a service until a client is answered
-GIVE_UP = 3  # samples in a row for which a server did not listen; waiting for it again would hold up the others
+MAX_SILENT_SAMPLES = (
+    3  # samples in a row for which a server did not listen; waiting for it again would hold up the others
+)
 REQUEST = "acapella: request ended with "
 PACED = f'while :; do "$@"; echo "{REQUEST}$?" >&2; sleep "$0"; done'  # sh -c PACED SECONDS COMMAND...
 
 
 @dataclass(frozen=True)
-class Item:
+class TrafficItem:
     """One line of the traffic plan, its hosts and address resolved."""
 
     kind: str
@@ -58,7 +60,7 @@ class Item:
         return f"traffic {self.kind} from {self.client.name} to {self.server.name} ({self.address}{way})"
 
 
-def iperf3(item: Item, seconds: float, *options: str) -> list[str]:
+def iperf3(item: TrafficItem, seconds: float, *options: str) -> list[str]:
     rate_bps = int(item.rate_mbps * 1e6 / item.streams)
     burst = f"/{item.burst_frames}" if item.burst_frames > 1 else ""
     if item.span == "sample":
@@ -67,17 +69,17 @@ def iperf3(item: Item, seconds: float, *options: str) -> list[str]:
             "-P", str(item.streams), "-b", f"{rate_bps}{burst}", *options]  # fmt: skip
 
 
-def curl(item: Item, url: str, *options: str) -> list[str]:
+def curl(item: TrafficItem, url: str, *options: str) -> list[str]:
     return ["curl", "--silent", "--show-error", "--noproxy", "*", "--max-time", "5", "--output", "/dev/null",
             *options, url]  # fmt: skip
 
 
-def dig(item: Item, *options: str) -> list[str]:
+def dig(item: TrafficItem, *options: str) -> list[str]:
     record = "AAAA" if item.ip == 6 else "A"
     return ["dig", f"@{item.address}", *options, "+tries=1", "+time=2", "+short", "server.acapella.test", record]
 
 
-def ssh(item: Item) -> list[str]:
+def ssh(item: TrafficItem) -> list[str]:
     # `-F none`: the user's own configuration, keys and agent stay out of it
     options = ["-F", "none", "-i", str(SCRATCH / "ssh" / "client"), "-o", "IdentityAgent=none",
                "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
@@ -91,9 +93,9 @@ class Kind:
 
     programs: tuple[str, ...]
     service: str | None
-    request: Callable[[Item, float], list[str]]
+    request: Callable[[TrafficItem, float], list[str]]
     repeated: bool = True
-    refused: bool = False  # no request is to succeed
+    expects_failure: bool = False  # no request is to succeed
 
 
 KINDS = {
@@ -104,20 +106,20 @@ KINDS = {
     "dns": Kind(("dig", "dnsmasq"), "dns", lambda i, s: dig(i)),
     "ping": Kind(("ping",), None, lambda i, s: ["ping", "-i", f"{1 / i.per_s:.3f}", i.address], repeated=False),
     "ssh": Kind(("ssh", "sshd", "ssh-keygen"), "ssh", lambda i, s: ssh(i)),
-    "refused": Kind(("curl",), None, lambda i, s: curl(i, f"http://{i.url_host}:{CLOSED_PORT}/"), refused=True),
-    "unreachable": Kind(("dig",), None, lambda i, s: dig(i, "-p", str(CLOSED_PORT)), refused=True),
+    "refused": Kind(("curl",), None, lambda i, s: curl(i, f"http://{i.url_host}:{CLOSED_PORT}/"), expects_failure=True),
+    "unreachable": Kind(("dig",), None, lambda i, s: dig(i, "-p", str(CLOSED_PORT)), expects_failure=True),
 }
 
 
-def resolve(network: Network, plan: list[dict]) -> list[Item]:
+def resolve(network: Network, plan: list[dict]) -> list[TrafficItem]:
     """Hosts and addresses for a plan. Where it names none, pairs go round the sites, so that uplinks see traffic.
 
     Raises UserError for a host that does not exist.
     """
     items = []
     for number, entry in enumerate(plan):
-        client, server = ends(network, number, entry["client"], entry["server"])
-        if not network.together(client, server):
+        client, server = endpoints(network, number, entry["client"], entry["server"])
+        if not network.connected(client, server):
             what = f"{client.name} and {server.name} are not in one slice"
             raise UserError(what, where=f"local.traffic[{number}]")
         values = {
@@ -125,11 +127,11 @@ def resolve(network: Network, plan: list[dict]) -> list[Item]:
             for key in ("kind", "ip", "path", "streams", "rate_mbps", "burst_frames", "per_s", "size_kib", "span")
         }
         address = server.address(entry["ip"], entry["path"])
-        items.append(Item(number=number, client=client, server=server, address=address, **values))
+        items.append(TrafficItem(number=number, client=client, server=server, address=address, **values))
     return items
 
 
-def ends(network: Network, number: int, client: str | None, server: str | None) -> tuple[Host, Host]:
+def endpoints(network: Network, number: int, client: str | None, server: str | None) -> tuple[Host, Host]:
     """The hosts of a line of the plan; where it names one or none, the other is one that it can talk to."""
     sites = {site: network.hosts(site) for site in range(1, network.sites + 1)}
     named = {host.name: host for hosts in sites.values() for host in hosts}
@@ -141,8 +143,8 @@ def ends(network: Network, number: int, client: str | None, server: str | None) 
     near = sites[here][turn % network.hosts_per_site]
     far = sites[here % network.sites + 1][(turn + (network.sites == 1)) % network.hosts_per_site]
     if client is None and server is None:
-        sociable = [host for host in (near, *named.values()) if peer(network, host, far) is not None]
-        near = sociable[0] if sociable else near
+        with_peers = [host for host in (near, *named.values()) if peer(network, host, far) is not None]
+        near = with_peers[0] if with_peers else near
     elif client is None:
         near = peer(network, named[server], near) or near
     first = named[client] if client else near
@@ -151,29 +153,29 @@ def ends(network: Network, number: int, client: str | None, server: str | None) 
 
 def peer(network: Network, host: Host, preferred: Host) -> Host | None:
     """Whom a host talks to: the preferred one or, where that is in another slice, one of its own, if it has any."""
-    if host != preferred and network.together(host, preferred):
+    if host != preferred and network.connected(host, preferred):
         return preferred
     others = [other for site in range(1, network.sites + 1) for other in network.hosts(site) if other != host]
-    mine = [other for other in others if network.together(host, other)]
+    mine = [other for other in others if network.connected(host, other)]
     return next((other for other in mine if other.site != host.site), mine[0] if mine else None)
 
 
 @dataclass
-class Record:
+class ClientRecord:
     """What became of a line of the plan: see `traffic` in schemas/manifest.schema.json."""
 
     started: int = 0
     failed: int = 0
     why: str | None = None
-    unheard: int = 0  # samples in a row for which its server did not listen
+    silent_samples: int = 0  # samples in a row for which its server did not listen
 
 
 class Traffic:
     """The traffic of one allocation of the testbed."""
 
-    def __init__(self, items: list[Item], paths: Sequence[str]):
+    def __init__(self, items: list[TrafficItem], paths: Sequence[str]):
         self.notes: list[str] = []
-        self._records = {item: Record() for item in items}
+        self._records = {item: ClientRecord() for item in items}
         self.items = [item for item in items if self._has_path(item, paths) and self._has_programs(item)]
         self._services = Services()
 
@@ -185,24 +187,24 @@ class Traffic:
             for item, record in self._records.items()
         ]  # fmt: skip
 
-    def _has_path(self, item: Item, paths: Sequence[str]) -> bool:
+    def _has_path(self, item: TrafficItem, paths: Sequence[str]) -> bool:
         if item.path not in paths:
-            self._leave_out(item, f"this kernel has no {item.path} device")
+            self._exclude(item, f"this kernel has no {item.path} device")
         return item.path in paths
 
-    def _has_programs(self, item: Item) -> bool:
+    def _has_programs(self, item: TrafficItem) -> bool:
         path = environment()["PATH"]
         missing = [program for program in KINDS[item.kind].programs if shutil.which(program, path=path) is None]
         if missing:
-            self._leave_out(item, f"no {', '.join(missing)}")
+            self._exclude(item, f"no {', '.join(missing)}")
         return not missing
 
-    def _leave_out(self, item: Item, why: str) -> None:
+    def _exclude(self, item: TrafficItem, why: str) -> None:
         """Told once, as a note; the item is not among those that are started."""
         self._records[item].why = f"left out: {why}"
         self.notes.append(f"{item.label} left out: {why}")
 
-    def _fail(self, item: Item, why: str) -> None:
+    def _fail(self, item: TrafficItem, why: str) -> None:
         """Counted each time, told the first time."""
         record = self._records[item]
         if record.failed == 0:
@@ -210,31 +212,31 @@ class Traffic:
         record.failed += 1
         record.why = why
 
-    def serve(self) -> None:
+    def start_servers(self) -> None:
         """Start the servers that the plan needs and try each client once; what does not work is noted and left out."""
         working = []
         for item in self.items:
-            why = self._serving(item, asked=True)
+            why = self._ensure_service(item, asked=True)
             if why and not self._services.runs(KINDS[item.kind].service, item.server):
-                why = self._serving(item, asked=True)
+                why = self._ensure_service(item, asked=True)
             if why:
-                self._leave_out(item, why)
+                self._exclude(item, why)
             else:
                 working.append(item)
         self.items = working
 
-    def _serving(self, item: Item, *, asked: bool = False) -> str | None:
+    def _ensure_service(self, item: TrafficItem, *, asked: bool = False) -> str | None:
         """See to it that an item's service runs and, if started now or to be asked, answers; why it does not."""
         kind = KINDS[item.kind]
         if kind.service is None:
             return None
         try:
-            started = self._services.ensure(kind.service, item.server, item.size_kib)
+            started = self._services.ensure_running(kind.service, item.server, item.size_kib)
         except UserError as error:
             return str(error)
-        return self._unanswered(item) if started or asked else None
+        return self._wait_for_answer(item) if started or asked else None
 
-    def _unanswered(self, item: Item) -> str | None:
+    def _wait_for_answer(self, item: TrafficItem) -> str | None:
         """Try the client until it is answered; why not, if it is not."""
         kind = KINDS[item.kind]
         last: list[LocalJob] = []
@@ -246,16 +248,16 @@ class Traffic:
         def settled() -> bool:
             return answered() or not self._services.runs(kind.service, item.server)
 
-        if eventually(settled, timeout_s=ANSWER_S, every_s=0.1) and last[0].poll() == 0:
+        if wait_until(settled, timeout_s=ANSWER_S, every_s=0.1) and last[0].poll() == 0:
             return None
-        said = (last[0].log() + self._services.log(kind.service, item.server)).strip().splitlines()
-        return said[-1] if said else "no answer"
+        output = (last[0].log() + self._services.log(kind.service, item.server)).strip().splitlines()
+        return output[-1] if output else "no answer"
 
     @contextlib.contextmanager
     def running(self, span: Span, seconds: float) -> Iterator[None]:
         """The clients of a span; they are stopped at the end, those that had failed by then are noted."""
         items = [item for item in self.items if item.span == span]
-        served = self._served(items)
+        served = self._with_servers(items)
         jobs = [(item, self._client(item, seconds)) for item in served]
         try:
             yield
@@ -264,25 +266,25 @@ class Traffic:
                 if why:
                     self._fail(item, why)
         finally:
-            end_together([job for _, job in jobs])
+            terminate([job for _, job in jobs])
             self._services.end_iperf3([item.number for item in items])
 
-    def _served(self, items: list[Item]) -> list[Item]:
+    def _with_servers(self, items: list[TrafficItem]) -> list[TrafficItem]:
         """Those of a span's items whose servers run; a server that has ended is started once more."""
         faults = self._services.iperf3({i.number: (i.server, FIRST_PORT + i.number) for i in items if i.kind in IPERF3})
-        faults |= {item.number: why for item in items if (why := self._serving(item))}
+        faults |= {item.number: why for item in items if (why := self._ensure_service(item))}
         for item in items:
             record = self._records[item]
             record.started += 1
-            record.unheard = record.unheard + 1 if item.number in faults else 0
+            record.silent_samples = record.silent_samples + 1 if item.number in faults else 0
             if item.number in faults:
                 self._fail(item, faults[item.number])
-            if record.unheard == GIVE_UP:
+            if record.silent_samples == MAX_SILENT_SAMPLES:
                 self.items.remove(item)
-                self._leave_out(item, f"{GIVE_UP} times in a row: {faults[item.number]}")
+                self._exclude(item, f"{MAX_SILENT_SAMPLES} times in a row: {faults[item.number]}")
         return [item for item in items if item.number not in faults]
 
-    def _client(self, item: Item, seconds: float) -> LocalJob:
+    def _client(self, item: TrafficItem, seconds: float) -> LocalJob:
         kind = KINDS[item.kind]
         request = kind.request(item, seconds)
         if kind.repeated:
@@ -293,10 +295,10 @@ class Traffic:
 def failure(kind: Kind, job: LocalJob) -> str | None:
     """Why a client failed so far, None where it did not: it ended with an error, or none of its requests succeeded."""
     if not kind.repeated:
-        return job.last_words() if job.poll() not in (None, 0) else None
+        return job.last_line() if job.poll() not in (None, 0) else None
     lines = job.log().splitlines()
     statuses = [line.removeprefix(REQUEST) for line in lines if line.startswith(REQUEST)]
-    if kind.refused or not statuses or "0" in statuses:
+    if kind.expects_failure or not statuses or "0" in statuses:
         return None
-    said = [line for line in lines if line.strip() and not line.startswith(REQUEST)]
-    return said[-1].strip() if said else f"exit status {statuses[-1]}, no message"
+    output = [line for line in lines if line.strip() and not line.startswith(REQUEST)]
+    return output[-1].strip() if output else f"exit status {statuses[-1]}, no message"
