@@ -1,10 +1,9 @@
-"""Take samples from a testbed, or describe captures that exist: raw/<sample> and its manifest in a campaign's
-directory.
+"""Take samples from a testbed, or describe existing captures: writes raw/<sample> and a manifest per sample.
 
-Of each site of a testbed CAMPAIGN/outcomes.csv says what became of it; outcomes.csv beside it has all collections.
+CAMPAIGN/outcomes.csv has the outcome of every site; outcomes.csv in the directory above has those of all collections.
 
-Testbed `local` builds sites, hosts and switches out of network namespaces on this machine, sends real traffic and
-captures mirrored ports; testbed `files` takes the captures of a sample sheet (columns sample, site, port, file, start).
+Testbed `local` builds sites, hosts and switches from network namespaces on this machine, sends real traffic and
+captures mirrored ports. Testbed `files` uses the captures of a sample sheet (columns sample, site, port, file, start).
 """
 
 import argparse
@@ -38,7 +37,7 @@ PRIVATE = 0o077  # umask: files hold other people's traffic, also while they are
 
 
 def register_parser(subparsers: Any) -> argparse.ArgumentParser:
-    """The parser of `acapella collect`."""
+    """Add the parser of `acapella collect`."""
     parser = subparsers.add_parser(
         "collect", help="take samples from a testbed, or from files", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -48,7 +47,7 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `acapella collect`."""
+    """Add the arguments of `acapella collect`."""
     parser.add_argument("campaign", type=Path, metavar="CAMPAIGN", help="the campaign's directory, results/<name>")
     parser.add_argument("--config", type=Path, required=True, help="YAML with the keys testbed, samples, runs, ...")
     parser.add_argument("--only", metavar="SAMPLE", help="testbed files: this sample alone, whatever ails the others")
@@ -63,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int | None:
-    """Collect; for testbed `local`, by starting this same command inside namespaces of its own."""
+    """Run the command; testbed `local` runs it again inside its own namespaces."""
     settings = read_settings(args.config)
     if args.only and settings.testbed != "files":
         raise UserError("--only is for testbed files", where=args.config)
@@ -97,19 +96,19 @@ def run(args: argparse.Namespace) -> int | None:
 
 
 def describe_files(args: argparse.Namespace, settings: Settings) -> Iterator[Event]:
-    """Return the manifests of captures that others made; a process of its own gives up its rights before."""
+    """Yield the manifests of existing captures; a process of its own drops its privileges first."""
     if getattr(args, "own_process", False):
         confinement.confine_self(args.campaign / "raw", starts=True)
     return files.describe(settings.samples, args.campaign, only=args.only, limits=limits(**settings.limits))
 
 
 def collect_samples(args: argparse.Namespace, settings: Settings) -> Iterable[Event]:
-    """Return what comes of the samples of a testbed."""
+    """Yield the results of a collection on a testbed."""
     return collect(testbed_of(settings, args.campaign.resolve().name), settings, args.campaign)
 
 
 def release_all(testbed: Testbed) -> None:
-    """Give back what an earlier collection left. Raises UserError where that cannot be done."""
+    """Release what an earlier collection left. Raises UserError if that fails."""
     left = testbed.leftovers()
     print("\n".join(f"left: {name}" for name in left) or "nothing is left", flush=True)
     if left:
@@ -121,7 +120,7 @@ def release_all(testbed: Testbed) -> None:
 
 
 def write_sheets(raw: Path, rows: list[dict[str, Any]], failures: list[Failure]) -> None:
-    """raw/samples.tsv of the good samples and, where some failed, raw/failed.tsv. Raises UserError if none is good."""
+    """Write raw/samples.tsv and, if samples failed, raw/failed.tsv. Raises UserError if all failed."""
     sheet, failed = raw / manifests.SHEET, raw / manifests.FAILED
     if failures:
         atomic_text(failed, manifests.sheet(map(asdict, failures), manifests.FAILED_COLUMNS))
@@ -137,7 +136,7 @@ def write_sheets(raw: Path, rows: list[dict[str, Any]], failures: list[Failure])
 
 
 def write_sample_list(settings: Settings, output: Path | None) -> None:
-    """What a collection would take, as a sheet, to a file or to standard output."""
+    """Write the samples of a future collection to a file or to standard output."""
     text = manifests.sheet(planned(settings))
     if output:
         atomic_text(output, text)
@@ -146,7 +145,7 @@ def write_sample_list(settings: Settings, output: Path | None) -> None:
 
 
 def planned(settings: Settings) -> Iterator[dict[str, Any]]:
-    """What a collection would take, as lines of the sheet."""
+    """Yield the samples of a future collection as lines of the sheet."""
     if settings.testbed == "files":
         for row in files.read_sheet(settings.samples):
             yield {"sample": row.sample, "site": row.site, "port": row.port, "file": row.link}
@@ -163,7 +162,7 @@ def planned(settings: Settings) -> Iterator[dict[str, Any]]:
 
 
 def report_progress(taken: Iterable[Event], failures: list[Failure]) -> Iterator[dict[str, Any]]:
-    """Say each sample as it is there, and each note once; gather those that failed."""
+    """Print each result, and each note once. Yield manifests; append failures to a list."""
     known: set[str] = set()
     for manifest in taken:
         if isinstance(manifest, Failure):
@@ -184,7 +183,7 @@ def report_progress(taken: Iterable[Event], failures: list[Failure]) -> Iterator
 
 
 def main() -> int:
-    """The same command inside the sandbox, where the package of the command line need not be installed."""
+    """Run `acapella collect` inside the sandbox, where the package of the command line need not be installed."""
     parser = Parser(prog="acapella collect")
     add_arguments(parser)
     parser.add_argument("--debug", action="store_true")

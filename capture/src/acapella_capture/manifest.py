@@ -1,4 +1,4 @@
-"""The manifest of a sample, raw/<sample>.json: see schemas/manifest.schema.json. Unknown is null."""
+"""The manifest of a sample, raw/<sample>.json: see schemas/manifest.schema.json. Unknown values are null."""
 
 import json
 import re
@@ -23,7 +23,7 @@ FAILED_COLUMNS = ("sample", "site", "port", "why")
 
 
 def empty() -> dict[str, Any]:
-    """A manifest with every key, all unknown."""
+    """Return a manifest with all required keys, all unknown."""
     unknown = dict.fromkeys(schemas.json_schema("manifest")["required"])
     span = {"start_ns": None, "end_ns": None}
     return unknown | {
@@ -36,7 +36,7 @@ def empty() -> dict[str, Any]:
 
 
 def check(manifest: object, *, where: object) -> None:
-    """Raises UserError naming the key that the schema does not allow."""
+    """Raise UserError naming the key that violates the schema."""
     validator = jsonschema.Draft202012Validator(schemas.json_schema("manifest"))
     fault = jsonschema.exceptions.best_match(validator.iter_errors(manifest))
     if fault is not None:
@@ -44,7 +44,7 @@ def check(manifest: object, *, where: object) -> None:
 
 
 def write(directory: Path, manifest: dict[str, Any]) -> Path:
-    """Write raw/<sample>.json, whole or not at all; its path."""
+    """Write raw/<sample>.json atomically and return its path."""
     path = directory / f"{manifest['sample']}.json"
     check(manifest, where=path)
     atomic_text(path, json.dumps(manifest, indent=2) + "\n")
@@ -52,7 +52,7 @@ def write(directory: Path, manifest: dict[str, Any]) -> Path:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read a manifest. Raises UserError where it is missing or not valid."""
+    """Read a manifest. Raises UserError if it is missing or invalid."""
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -64,7 +64,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def sheet(rows: Iterable[dict[str, Any]], columns: Sequence[str] = SHEET_COLUMNS) -> str:
-    """raw/samples.tsv: one line a collected sample; or, with its columns, raw/failed.tsv."""
+    """Return raw/samples.tsv, one line per sample; or raw/failed.tsv, with its columns."""
     lines = ["\t".join(columns)]
     lines += ["\t".join(re.sub(r"[\t\r\n]+", " ", str(row[column])) for column in columns) for row in rows]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""What of a config can be known to be wrong on this machine, before a testbed is asked for anything."""
+"""Checks of a config that are possible on this machine, before a testbed is asked for resources."""
 
 import shutil
 import struct
@@ -22,7 +22,7 @@ NO_FRAMES = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)  # a pcap
 
 
 def check(settings: Settings) -> None:
-    """Look whether what the config names is there. Raises UserError naming the key that is wrong."""
+    """Check that everything the config names exists. Raises UserError naming the wrong key."""
     find_selection(settings.collect.port_selection)
     if settings.capture.filter is not None:
         check_filter(settings.capture.filter)
@@ -39,7 +39,7 @@ def check(settings: Settings) -> None:
 
 
 def check_filter(expression: str) -> None:
-    """Raises UserError where tcpdump, if it is here, cannot compile a filter for Ethernet."""
+    """Raise UserError if the local tcpdump, if any, cannot compile a filter for Ethernet."""
     argv = ["tcpdump", "-d", "-y", "EN10MB", "--", expression]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=COMPILE_S, check=False)
@@ -51,7 +51,7 @@ def check_filter(expression: str) -> None:
 
 
 def check_program(capture: CaptureSettings) -> None:
-    """Raises UserError where the loader, if it is here, takes the P4 program or its control file for a mistake."""
+    """Raise UserError if the local loader, if any, rejects the P4 program or its control file."""
     loader = shutil.which(LOADER) or shutil.which(LOADER, path=str(Path(sys.executable).parent))
     if loader is None:
         return
@@ -70,7 +70,7 @@ def check_program(capture: CaptureSettings) -> None:
 
 
 def check_registers(capture: CaptureSettings) -> None:
-    """Raises UserError where the control file of preprocess sets a register to what it cannot mean."""
+    """Raise UserError if the control file of preprocess sets a register to an invalid value."""
     if Path(capture.p4_program).stem != "preprocess" or capture.p4_control is None:
         return
     try:
@@ -80,7 +80,7 @@ def check_registers(capture: CaptureSettings) -> None:
 
 
 def check_readable(path: str, key: str) -> None:
-    """Raises UserError where a file cannot be opened."""
+    """Raise UserError if a file cannot be opened."""
     try:
         with Path(path).open("rb"):
             pass

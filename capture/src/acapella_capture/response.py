@@ -1,11 +1,12 @@
-"""Capture two iperf3 flows whose rates are changed in steps, over background traffic (P4/RDMA paper, figure 6).
+"""Capture two iperf3 flows whose rates change in steps, over background traffic (P4/RDMA paper, figure 6).
 
     acapella measure-response -o study/response.json
 
-Two network namespaces, joined by a link, are made and go with the command. Each flow has a class of its own in the
-sender's queue (tc, htb) with a token bucket of one frame, at a rate that changes; slow TCP streams and a UDP one are
-behind them. The receiver's end is captured into FILE's directory under the same name with .pcap; FILE tells which rate
-was set when. Where something is missing the file says so, the capture is empty, and the exit code is 0.
+The command creates two network namespaces, joined by a link, and removes them at the end. Each flow has a class of its
+own in the sender's queue (tc, htb) with a token bucket of one frame, at a changing rate; slow TCP streams and a UDP
+stream share a third class. The receiver's interface is captured into FILE's directory, under the same name with suffix
+.pcap; FILE lists the rates and when they were set. If a program is missing, FILE contains the reason, the capture is
+empty, and the exit code is 0.
 """
 
 import argparse
@@ -39,7 +40,7 @@ EMPTY = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, SNAPLEN, 1)  # a pcap wi
 
 
 def register_parser(subparsers: Any) -> argparse.ArgumentParser:
-    """The parser of `acapella measure-response`."""
+    """Add the parser of `acapella measure-response`."""
     parser = subparsers.add_parser(
         "measure-response", help="capture flows whose rates change", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -50,7 +51,7 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure; outside the sandbox start the same inside one."""
+    """Measure; outside the sandbox, start the same command inside one."""
     if args.step_s <= 0:
         raise UserError("--step-s is to be above 0")
     if sandbox.inside():
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def write(output: Path, **values: Any) -> None:
-    """The file, with what is the same in each."""
+    """Write the result file."""
     flows = [{"name": f"flow {number}", "dst_port": port} for number, port in enumerate(PORTS, 1)]
     background = {
         **{f"background_{kind}_streams": number for kind, number in BACKGROUND_STREAMS.items()},
@@ -84,13 +85,13 @@ def write(output: Path, **values: Any) -> None:
 
 
 def write_capture(output: Path, content: bytes) -> None:
-    """The capture, beside the file."""
+    """Write the capture beside the result file."""
     with atomic_path(output.with_suffix(".pcap")) as part:
         part.write_bytes(content)
 
 
 def measure(output: Path, step_s: float) -> None:
-    """Build the two ends, start everything, change the rates. Raises UserError where a program fails."""
+    """Build both ends, start all programs, change the rates. Raises UserError if a program fails."""
     for directory in (NAMESPACES, SPOOL):
         directory.mkdir()
     try:
@@ -111,7 +112,7 @@ def measure(output: Path, step_s: float) -> None:
 
 
 def build() -> None:
-    """Sender and receiver, a link, and a class for each flow."""
+    """Build sender and receiver, a link, and a traffic class per flow."""
     for node in ADDRESSES:
         make_namespace(node, ipv6=False)
     ends = [f"netns {NAMESPACES / node}" for node in ADDRESSES]
@@ -138,7 +139,7 @@ def build() -> None:
 
 
 def all_printed(jobs: list[LocalJob], text: str) -> bool:
-    """Whether all programs have said that; not waited for where one has ended."""
+    """Wait until all programs have printed a text; return False if one ends first."""
 
     def settled() -> bool:
         return all(text in job.log() for job in jobs) or any(job.poll() is not None for job in jobs)
@@ -147,12 +148,12 @@ def all_printed(jobs: list[LocalJob], text: str) -> bool:
 
 
 def limit(rate_mbps: int) -> str:
-    """A class's parameters."""
+    """Return the parameters of a traffic class."""
     return f"rate {rate_mbps}mbit burst {BURST_BYTES} cburst {BURST_BYTES} quantum 1514"
 
 
 def traffic(step_s: float) -> list[dict]:
-    """Send through all steps; when each was set, and to which rates."""
+    """Send through all steps; return when each was set, and to which rates."""
     ports = (*PORTS, BACKGROUND_PORT, BACKGROUND_PORT + 1)
     servers = [start("receiver", ["iperf3", "-s", "--forceflush", "-p", str(port)]) for port in ports]
     if not all_printed(servers, "listening"):
@@ -179,7 +180,7 @@ def traffic(step_s: float) -> list[dict]:
 
 
 def wait(clients: list[LocalJob], seconds: float) -> None:
-    """Let the clients send. Raises UserError where one has ended."""
+    """Let the clients send. Raises UserError if one has ended."""
     time.sleep(seconds)
     for client in clients:
         if client.poll() is not None:
@@ -187,7 +188,7 @@ def wait(clients: list[LocalJob], seconds: float) -> None:
 
 
 def dropped(recording: LocalJob) -> int | None:
-    """Frames that the kernel dropped before tcpdump had them, as it says at its end."""
+    """Return the number of frames dropped by the kernel, as tcpdump reports it at the end."""
     for line in recording.log().splitlines():
         if "dropped by kernel" in line:
             return int(line.split()[0])

@@ -1,8 +1,8 @@
-"""What a capture's own bytes say about it, read by the native core: frames, clock, snap length.
+"""Facts about a capture, read from its bytes by the native core: frames, clock, snap length.
 
     python -m acapella_capture.scan CAPTURE
 
-prints it as JSON, for `scan_apart`.
+prints them as JSON, for `scan_apart`.
 """
 
 import json
@@ -16,7 +16,7 @@ from acapella_core.errors import UserError
 
 @dataclass(frozen=True)
 class Facts:
-    """Read from a whole capture, None what it does not say; `fault` is what could not be read."""
+    """Facts about a whole capture; None if unknown. `fault` is what could not be read."""
 
     frames: int | None = None
     clock_resolution_ns: int | None = None
@@ -26,9 +26,9 @@ class Facts:
 
 
 def scan(path: Path, limits=None) -> Facts:
-    """Read a capture to its end, at most as much as the ``limits`` of acapella_core.decompression allow.
+    """Read a capture to its end, within the `limits` of acapella_core.decompression.
 
-    Raises UserError where the core was not built.
+    Raises UserError if the core was not built.
     """
     try:
         from acapella_core import _native  # noqa: PLC0415 - so that the other commands run without it
@@ -45,9 +45,9 @@ def scan(path: Path, limits=None) -> Facts:
 
 
 def scan_apart(path: Path) -> Facts:
-    """Do what `scan` does in a confined process of its own, for a process that needs the network.
+    """Run `scan` in a separate confined process, for a process that needs the network itself.
 
-    Raises UserError where it fails.
+    Raises UserError if it fails.
     """
     command = [sys.executable, "-m", __name__, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)

@@ -1,4 +1,4 @@
-"""The part of the config that collect reads; keys, types and defaults stand in schemas/config.schema.json."""
+"""The part of the config that collect uses; schemas/config.schema.json defines keys, types and defaults."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,19 +31,19 @@ class CaptureSettings:
     p4_control: str | None
 
     def for_node(self, site: str, node: str) -> Self:
-        """The settings of one listening node: its own method, else its site's, else the default."""
+        """Return the settings of a listening node: its own method, else its site's, else the default."""
         by_name = methods_by_name(self.method)
         return replace(self, method=by_name.get(node) or by_name.get(site) or by_name["default"])
 
 
 def methods_by_name(method: str | dict[str, str]) -> dict[str, str]:
-    """Capture methods by node or site, and the one of all others as `default`."""
+    """Return the capture methods by node or site; the method of all others is `default`."""
     return {"default": method} if isinstance(method, str) else method
 
 
 @dataclass(frozen=True)
 class CollectSettings:
-    """Where and when samples are taken, on what resources; see the schema for each key."""
+    """Where and when samples are taken, with which resources; see the schema for each key."""
 
     mode: str
     sites: list[str]
@@ -75,7 +75,7 @@ class CollectSettings:
 
 @dataclass(frozen=True)
 class PreprocessSettings:
-    """What is done to captures before they leave their nodes; see the schema for each key."""
+    """How captures are processed on their nodes before they are fetched; see the schema for each key."""
 
     anonymize: bool
     key_file: str | None
@@ -85,7 +85,7 @@ class PreprocessSettings:
 
 @dataclass(frozen=True)
 class ReplaySettings:
-    """One capture replayed on the local testbed; see the schema for each key."""
+    """The capture that the local testbed replays; see the schema for each key."""
 
     capture: str | None
     repeats: int
@@ -96,7 +96,7 @@ class ReplaySettings:
 
 @dataclass(frozen=True)
 class LocalSettings:
-    """The shape and the traffic of the local testbed; see the schema for each key."""
+    """Topology and traffic of the local testbed; see the schema for each key."""
 
     switch: str
     sites: int
@@ -114,7 +114,7 @@ class LocalSettings:
 
 @dataclass(frozen=True)
 class FabricSettings:
-    """What is asked of FABRIC, and how patiently; see the schema for each key."""
+    """Resources, timeouts and retries on FABRIC; see the schema for each key."""
 
     fabric_rc: str | None
     nics: list[str]
@@ -132,7 +132,7 @@ class FabricSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """What collect needs to know."""
+    """All settings of collect."""
 
     testbed: str
     samples: Path | None
@@ -146,7 +146,7 @@ class Settings:
 
 
 def read_settings(path: Path) -> Settings:
-    """Read a config file. Raises UserError naming the key that is wrong."""
+    """Read a config file. Raises UserError naming the wrong key."""
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except OSError as error:
@@ -159,7 +159,7 @@ def read_settings(path: Path) -> Settings:
 
 
 def parse_settings(config: dict[str, Any], *, where: object = "config") -> Settings:
-    """Settings from our keys of a config, defaults filled in. Raises UserError naming the key that is wrong."""
+    """Return settings from the relevant keys of a config, with defaults. Raises UserError naming the wrong key."""
     whole = schemas.json_schema("config")
     schema = {**whole, "properties": {key: whole["properties"][key] for key in KEYS}, "required": []}
     fault = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(config))
@@ -188,7 +188,7 @@ def parse_settings(config: dict[str, Any], *, where: object = "config") -> Setti
 
 
 def resolve_program(named: str) -> str:
-    """Return the path of a P4 program; the default one is in the project's tree, from any working directory."""
+    """Return the path of a P4 program; the default one is found from any working directory."""
     default = schemas.json_schema("config")["properties"]["capture"]["properties"]["p4_program"]["default"]
     if named != default or Path(named).is_file():
         return named
@@ -196,7 +196,7 @@ def resolve_program(named: str) -> str:
 
 
 def check_methods(values: dict[str, Any], where: object) -> None:
-    """What the schema cannot say of capture.method. Raises UserError naming the key."""
+    """Check capture.method beyond the schema. Raises UserError naming the wrong key."""
     capture = values["capture"]
     used = sorted(set(methods_by_name(capture["method"]).values()))
     if values["testbed"] == "fabric" and {"dpdk", "fpga"} & set(used):
@@ -218,7 +218,7 @@ def check_methods(values: dict[str, Any], where: object) -> None:
 
 
 def check_combinations(values: dict[str, Any], where: object) -> None:
-    """What the schema cannot say. Raises UserError naming the key."""
+    """Check combinations of keys that the schema cannot express. Raises UserError naming the wrong key."""
     if values["collect"]["mode"] == "slice" and not values["collect"]["slice"]:
         raise UserError("collect.slice: missing; mode slice needs its name", where=where)
     if values["preprocess"]["anonymize"] and not values["preprocess"]["key_file"]:
@@ -228,13 +228,13 @@ def check_combinations(values: dict[str, Any], where: object) -> None:
 
 
 def local_settings(values: dict[str, Any]) -> LocalSettings:
-    """Settings from the whole section `local`."""
+    """Return the settings of section `local`."""
     replay = ReplaySettings(**values["replay"]) if values["replay"] is not None else None
     return LocalSettings(**(values | {"replay": replay}))
 
 
 def with_defaults(value: Any, schema: dict) -> Any:
-    """A value with the schema's defaults where keys are absent, in nested objects and lists too."""
+    """Return a value with the schema's defaults for absent keys, also in nested objects and lists."""
     if isinstance(value, dict) and "properties" in schema:
         filled = dict(value)
         for key, part in schema["properties"].items():

@@ -125,7 +125,7 @@ def test_what_was_taken_is_gathered_at_the_end_where_that_is_asked_for(tmp_path)
 def test_all_sites_failed_is_said_with_the_first_reason(tmp_path):
     lines, failures = [], []
     taken = coordinator.collect(FakeTestbed("p", sites=("no_nic",)), settings(), tmp_path / "c")
-    lines += collect.told(taken, failures)
+    lines += collect.report_progress(taken, failures)
     assert (lines, failures) == ([], [Failure("all of no_nic", "no_nic", "-", failures[0].why)])
     with pytest.raises(UserError, match=r"no sample could be taken; the first: .*NICs free"):
         collect.write_sheets(tmp_path / "c" / "raw", lines, failures)

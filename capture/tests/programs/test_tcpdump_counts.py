@@ -18,10 +18,10 @@ LISTENING = "tcpdump: listening on capture0, link-type EN10MB (Ethernet), snapsh
 def test_counts_on_request_and_at_the_end():
     log = LISTENING + "tcpdump: 1 packet captured, 3 packets received by filter, 0 packets dropped by kernel\n"
     assert last_counts(log) == Counts(captured=1, received=3, dropped_kernel=0, dropped_interface=0)
-    assert last_counts(log).held == 2
+    assert last_counts(log).buffered == 2
     log += "7 packets captured\n9 packets received by filter\n2 packets dropped by kernel\n"
     assert last_counts(log) == Counts(captured=7, received=9, dropped_kernel=2, dropped_interface=0)
-    assert last_counts(log).held == 0
+    assert last_counts(log).buffered == 0
 
 
 def test_dropped_by_interface():

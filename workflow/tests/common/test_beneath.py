@@ -235,9 +235,9 @@ class Node:
         self.content = content
         self.sha256 = hashlib.sha256(content).hexdigest()
 
-    def ask(self, _node, command, **_more):
-        parts = {"parts": [self.sha256], "size": len(self.content), "sha256": self.sha256}
-        return {"parts": parts, "cut": {"path": "part"}, "remove": {}}[command]
+    def call(self, _node, command, **_more):
+        parts = {"checksums": [self.sha256], "size": len(self.content), "sha256": self.sha256}
+        return {"checksums": parts, "extract_part": {"path": "part"}, "remove": {}}[command]
 
     def download(self, _node, _place, local):
         local.write_bytes(self.content)

@@ -1,1 +1,1 @@
-"""Runs a collection: a thread per site, samples, their captures, manifests and outcomes."""
+"""Runs a collection: one thread per site, samples, captures, manifests and outcomes."""

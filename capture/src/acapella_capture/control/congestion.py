@@ -1,6 +1,7 @@
-"""What a switch's counters show of a mirror's load. They cannot show that no burst was lost: see docs/collect.md.
+"""Evidence of congestion at a mirror port, from the switch's counters. They cannot rule out lost bursts:
+docs/collect.md.
 
-The final verdict adds the evidence of the captured frames; `acapella analyze` computes it.
+`acapella analyze` computes the final verdict, with the evidence of the captured frames.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,10 +17,10 @@ AT_RISK, CONGESTED, UNKNOWN = "at risk", "congested", "unknown"
 
 @dataclass(frozen=True)
 class MirrorPort:
-    """The port that sends a mirror's copies to the receiver.
+    """The switch port that sends a mirror's copies to the receiver.
 
-    Rate in bit/s, the queue in bytes (None if unknown); a frame occupies its length without FCS and preamble plus
-    ``overhead_bytes`` at the port, and plus ``counter_overhead_bytes`` in the counters of the mirrored port.
+    Rate in bit/s; queue in bytes (None if unknown). A frame occupies its length without FCS and preamble plus
+    `overhead_bytes` on the line, and plus `counter_overhead_bytes` in the counters of the mirrored port.
     """
 
     capacity_bps: int | None
@@ -35,7 +36,7 @@ class MirrorPort:
 
 
 def offered_bps(rates: Rates, direction: Direction) -> float:
-    """What a mirror of that direction is to carry: Mirrored(Tx) + Mirrored(Rx) for both (Patchwork, section 6.2.2)."""
+    """Return the rate that a mirror has to carry: Mirrored(Tx) + Mirrored(Rx) for both (Patchwork, section 6.2.2)."""
     of_tx, of_rx = SHARES[direction]
     return of_tx * rates.tx_bps + of_rx * rates.rx_bps
 
@@ -44,10 +45,9 @@ Series = Sequence[tuple[float, float]]
 
 
 def mirrored(readings: Readings, direction: Direction) -> list[tuple[float, float]]:
-    """Return (time in s, octets that a mirror was to copy since the first reading), at the readings of the port.
+    """Return (time in s, bytes to be mirrored since the first reading) for each reading of the port.
 
-    The octets of a counter that starts again from 0 are counted from there. Tx and Rx are read at the same times or,
-    if they are not, at those of Tx, with Rx interpolated.
+    A counter reset to 0 counts from there. If Tx and Rx are read at different times, Rx is interpolated at those of Tx.
     """
     of_tx, of_rx = SHARES[direction]
     tx, rx = growth(readings.tx), growth(readings.rx)
@@ -57,7 +57,7 @@ def mirrored(readings: Readings, direction: Direction) -> list[tuple[float, floa
 
 
 def around(readings: Series, start_s: float, end_s: float) -> tuple[tuple[float, int], ...]:
-    """Return the readings between two times, the last one before them and the first one after them."""
+    """Return the readings between two times, with the last one before and the first one after them."""
     first = max((at for at, _ in readings if at <= start_s), default=start_s)
     last = min((at for at, _ in readings if at >= end_s), default=end_s)
     return tuple((at, octets) for at, octets in readings if first <= at <= last)
@@ -77,7 +77,7 @@ def mean_bps(readings: Series) -> float | None:
 
 
 def growth(readings: Series) -> list[tuple[float, float]]:
-    """Return the octets counted since the first reading."""
+    """Return the bytes counted since the first reading."""
     total, found = 0.0, [(at, 0.0) for at, _ in readings[:1]]
     for (_, before), (at, after) in pairwise(readings):
         total += after - before if after >= before else after
@@ -86,7 +86,7 @@ def growth(readings: Series) -> list[tuple[float, float]]:
 
 
 def interpolated(series: Series, at: float) -> float:
-    """Return the octets at a time between two readings; the first or last value outside of them."""
+    """Return the bytes at a time between two readings; outside of them, the first or last value."""
     for (start, before), (end, after) in pairwise(series):
         if start <= at <= end and end > start:
             return before + (after - before) * (at - start) / (end - start)
@@ -100,10 +100,10 @@ def peak_bps(series: Series) -> tuple[float, float] | None:
 
 
 def certain_loss(series: Series, start_s: float, end_s: float, port: MirrorPort) -> float:
-    """Return the least share of the bytes that a mirror must have lost between two times.
+    """Return the minimum share of bytes that a mirror must have lost between two times.
 
-    Octets counted by readings between the two were all offered; more than the rate carries in that time and the queue
-    holds cannot have been delivered. Without a known queue one tenth of a second at the full rate is assumed.
+    All bytes counted by readings between the two were offered. What exceeds the line rate plus the queue in that time
+    cannot have been delivered. If the queue is unknown, it is assumed to hold 0.1 s at line rate.
     """
     within = [octets for at, octets in series if start_s <= at <= end_s]
     if len(within) < 2 or not port.capacity_bps:
@@ -117,10 +117,11 @@ def certain_loss(series: Series, start_s: float, end_s: float, port: MirrorPort)
 def verdict(
     telemetry: Telemetry | None, name: str, direction: Direction, port: MirrorPort, span_ns: tuple[int, int]
 ) -> dict[str, Any]:
-    """Return manifest key `congestion` for the mirrored port ``name`` between two times (ns since 1970).
+    """Return manifest key `congestion` for the mirrored port `name` between two times (ns since 1970).
 
-    `congested`: the mean over some interval of the counters exceeds the capacity. Otherwise `at risk`, never `clear`:
-    no counter shows how uneven the traffic was within its interval. The loss is an interval of shares of the bytes.
+    `congested`: the mean rate over some interval of the counters exceeds the capacity. Otherwise `at risk`, never
+    `clear`:
+    counters do not show bursts within their interval. The loss is an interval of shares of the bytes.
     """
     start_s, end_s = span_ns[0] / 1e9, span_ns[1] / 1e9
     counted = telemetry.readings.get(name, Readings()) if telemetry else Readings()

@@ -1,4 +1,6 @@
-"""Takes the samples of a plan on any testbed: a thread a site, then the trials, each told as soon as it is done."""
+"""Takes the samples of a plan on any testbed: one thread per site, then the trials. Yields each result when it is
+ready.
+"""
 
 import contextlib
 import fcntl
@@ -33,9 +35,10 @@ Event = dict[str, Any] | Failure | Outcome
 
 
 def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[Event]:
-    """Take every sample of the plan; yield each one's manifest as soon as it is written, or why it could not be taken.
+    """Take every sample of the plan. Yield each manifest once it is written, or the reason for a failure.
 
-    At the end of a site its outcome. Raises UserError where the testbed fails, or another process collects it;
+    A site's outcome follows its samples. Raises UserError if the testbed fails or another process collects the
+    campaign;
     samples already yielded stay.
     """
     sites = sites_to_sample(settings, testbed.sites())
@@ -49,7 +52,7 @@ def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[Ev
 
 
 def remove_parts(raw: Path) -> None:
-    """Remove incomplete files of a collection that was killed as it fetched. Raises UserError if ``raw`` is a link."""
+    """Remove incomplete files of a killed collection. Raises UserError if `raw` is a symbolic link."""
     with beneath.parent(raw / LOCK) as directory:
         for entry in [] if directory is None else [*os.scandir(directory)]:
             if fnmatch.fnmatch(entry.name, ".*.part"):
@@ -58,9 +61,9 @@ def remove_parts(raw: Path) -> None:
 
 @contextlib.contextmanager
 def campaign_lock(campaign: Path) -> Iterator[None]:
-    """Keep other processes from collecting this campaign meanwhile, which would write the same files. Raises UserError.
+    """Prevent other processes from collecting this campaign. Raises UserError if one does already.
 
-    The kernel lets go of the lock when its process ends, by kill -9 too.
+    The kernel releases the lock when the process ends, even after SIGKILL.
     """
     descriptor = beneath.open_file(campaign / LOCK, os.O_RDWR | os.O_CREAT)
     try:
@@ -73,7 +76,7 @@ def campaign_lock(campaign: Path) -> Iterator[None]:
 
 
 def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: Sequence[Site]) -> Iterator[Event]:
-    """All sites side by side. Whatever ends this early has every site give its resources back first."""
+    """Collect all sites in parallel. If this ends early, every site releases its resources first."""
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     outcome_table = OutcomeTable(campaign, time.time_ns())
     shared = Collection(testbed, settings, campaign, outcome_table, events.put, SharedTraffic(testbed))
@@ -96,7 +99,7 @@ def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: S
 
 
 def events_until_done(threads: Sequence[threading.Thread], events: queue.SimpleQueue) -> Iterator[Event]:
-    """Yield what sites tell until all of them have ended."""
+    """Yield events from all sites until every site has finished."""
     while True:
         ended = not any(thread.is_alive() for thread in threads)
         try:
@@ -108,7 +111,7 @@ def events_until_done(threads: Sequence[threading.Thread], events: queue.SimpleQ
 
 
 def longest_s(testbed: Testbed, settings: Settings, sites: Sequence[Site]) -> float:
-    """How long the traffic of a whole run is to last at the most: twice the plan of the slowest site with one node."""
+    """Return the duration of the background traffic: at least twice the plan of the slowest site with one node."""
     plans = [SitePlan(settings, site, 1) for site in sites]
     return min(DAY_S, 60 + 2 * max(plan.remaining_s(0) for plan in plans))
 
@@ -116,7 +119,7 @@ def longest_s(testbed: Testbed, settings: Settings, sites: Sequence[Site]) -> fl
 def take_trials(
     testbed: Testbed, capture_settings: CaptureSettings, batch: list[PlannedSample]
 ) -> Iterator[ActiveSample]:
-    """Take the trials of one environment, one after the other; where it cannot be had, all of them fail."""
+    """Take the trials of one environment, one after the other. If it cannot be set up, all of them fail."""
     node = testbed.allocate(batch[0].site.name, ResourceRequest(instances=1))[0]
     capture_settings = replace(
         capture_settings.for_node(node.site, node.name),

@@ -1,4 +1,4 @@
-"""From a sample that was taken to its capture and manifest in raw/."""
+"""Fetches the capture of a sample into raw/ and writes its manifest."""
 
 import json
 import os
@@ -24,9 +24,9 @@ NO_COUNTS = Counts(captured=None, received=None, dropped_kernel=None, dropped_in
 
 
 def deliver(testbed: Testbed, settings: Settings, campaign: Path, sample: ActiveSample) -> dict[str, Any] | Failure:
-    """The manifest of a sample that is in raw/ now, or why it failed; what there is of its capture is fetched anyway.
+    """Fetch a sample's capture and return its manifest, or the reason for its failure. Failed captures are fetched too.
 
-    Left where it is, it would take the node's memory from the samples after it.
+    A capture left on its node would use disk space that later samples need.
     """
     manifest = None
     with sample.recording_fault():
@@ -40,7 +40,7 @@ def deliver(testbed: Testbed, settings: Settings, campaign: Path, sample: Active
 
 
 def describe(testbed: Testbed, campaign: Path, sample: ActiveSample, path: Path) -> dict[str, Any]:
-    """Read a fetched capture and write its manifest. Raises UserError where it holds other than what was counted."""
+    """Read a fetched capture and write its manifest. Raises UserError if it does not contain the counted frames."""
     planned, capture_settings, counts = sample.planned, sample.capture_settings, sample.counts or NO_COUNTS
     facts = scan_truncated(path) if sample.ended_early else scan_apart(path)
     if facts.fault:
@@ -86,7 +86,7 @@ def describe(testbed: Testbed, campaign: Path, sample: ActiveSample, path: Path)
 
 
 def scan_truncated(path: Path) -> Facts:
-    """What a capture holds that ended early, its last record cut off where it is not whole."""
+    """Return the facts of a capture that ended early; an incomplete last record is cut off."""
     facts = scan_apart(path)
     if facts.fault and facts.whole_bytes is not None and path.suffix == ".pcap":
         os.truncate(path, facts.whole_bytes)
@@ -95,7 +95,7 @@ def scan_truncated(path: Path) -> Facts:
 
 
 def p4_facts(sample: ActiveSample) -> dict[str, Any]:
-    """Which P4 program the frames went through, and why it did not send some of them."""
+    """Return manifest key `p4`: the program, its control file, and frames not sent, by reason."""
     control = sample.capture_settings.p4_control
     return {
         "program": Path(sample.capture_settings.p4_program).name,
@@ -108,7 +108,7 @@ def p4_facts(sample: ActiveSample) -> dict[str, Any]:
 
 
 def name_reasons(not_sent: dict[str, int], program: Path) -> dict[str, int]:
-    """``reason-1`` by the name in the .json that p4/compile puts beside a program, where the control file gave none."""
+    """Replace `reason-N` by the name in the .json file that p4/compile writes beside the program, if there is one."""
     try:
         reasons = json.loads(program.with_suffix(".json").read_text(encoding="utf-8"))["reasons"]
         names = {f"reason-{int(number)}": str(name) for number, name in reasons.items()}
@@ -118,7 +118,7 @@ def name_reasons(not_sent: dict[str, int], program: Path) -> dict[str, int]:
 
 
 def optional_keys(testbed: Testbed, planned: PlannedSample, sample: ActiveSample, frames: int) -> dict[str, Any]:
-    """Keys that not every manifest has; ``frames`` are in the capture."""
+    """Return the manifest keys that not every sample has; `frames` is the number of captured frames."""
     keys: dict[str, Any] = {"one_in": sample.capture_settings.one_in, "receiver": sample.receiver}
     if sample.capture_settings.one_in > 1 and sample.counts:
         keys |= {"one_in_by": sample.capture_settings.one_in_by, "sampled_out": sample.counts.sampled_out}

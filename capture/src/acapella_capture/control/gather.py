@@ -1,4 +1,4 @@
-"""Brings a node's file here: compressed there where that is asked for, compared by checksum, and only then deleted."""
+"""Fetches a file from a node: optionally compresses it there, compares checksums, and then deletes it on the node."""
 
 import re
 from pathlib import Path
@@ -15,9 +15,9 @@ TIMEOUT_S = 3600  # for a node to compress a capture, or to read it for its chec
 
 
 def gather(testbed: Testbed, node: str, file: str, raw: Path, settings: CollectSettings) -> Path:
-    """Bring a file into a directory; its path there, with `.zst` where it was compressed.
+    """Fetch a file into a directory and return its path, with suffix `.zst` if it was compressed.
 
-    Raises UserError where that cannot be done or what comes has never the node's checksum; it stays on the node then.
+    Raises UserError if that fails or the checksum never matches that of the node; the file then stays on the node.
     """
     if settings.compress:
         file = compress(testbed, node, file)
@@ -40,9 +40,9 @@ def gather(testbed: Testbed, node: str, file: str, raw: Path, settings: CollectS
 
 
 def compress(testbed: Testbed, node: str, file: str) -> str:
-    """Compress a node's file in place with zstd; the new name, the old one where the node has no zstd.
+    """Compress a node's file in place with zstd. Return the new name, or the old one if the node has no zstd.
 
-    Raises UserError with what zstd said.
+    Raises UserError with the message of zstd.
     """
     path = testbed.path_on_node(node, file)
     done = testbed.run(node, ["zstd", "-q", "-f", "--rm", path, "-o", f"{path}.zst"], timeout_s=TIMEOUT_S)
@@ -55,12 +55,12 @@ def compress(testbed: Testbed, node: str, file: str) -> str:
 
 
 def checksum_on_node(testbed: Testbed, node: str, file: str) -> str | None:
-    """SHA-256 of a node's file as the node reads it; None where the node cannot say."""
+    """Return the SHA-256 that the node computes of a file; None if it cannot."""
     done = testbed.run(node, ["sha256sum", testbed.path_on_node(node, file)], timeout_s=TIMEOUT_S)
     found = SHA256.match(done.stdout)
     return found[1] if found and done.status == 0 else None
 
 
 def delete_on_node(testbed: Testbed, node: str, file: str) -> None:
-    """Delete a node's file; harmless where it is gone."""
+    """Delete a node's file if it exists."""
     testbed.run(node, ["rm", "-f", testbed.path_on_node(node, file)])

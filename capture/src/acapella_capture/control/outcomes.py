@@ -1,6 +1,6 @@
-"""What became of each site of a collection, for this campaign and, over all of them, for Patchwork's figure 10.
+"""Outcome of every site, for the campaign and over all collections (Patchwork, figure 10).
 
-<campaign>/outcomes.csv has a line a site; outcomes.csv beside the campaigns' directories has those of every collection.
+<campaign>/outcomes.csv has a line per site; outcomes.csv in the directory above has those of every collection.
 """
 
 import csv
@@ -24,7 +24,7 @@ Verdict = Literal["success", "degraded", "failed", "incomplete"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """A line: success; degraded: fewer nodes than wanted; failed: no sample; incomplete: stopped, or samples failed."""
+    """A line: success; degraded: fewer nodes than requested; failed: no sample; incomplete: stopped, failed samples."""
 
     campaign: str
     started: str  # ISO 8601, UTC: when the collection began
@@ -42,7 +42,7 @@ KEY = ("campaign", "started", "site")
 
 
 def verdict(requested: int, got: int, taken: int, failed: int, stopped: str | None) -> tuple[Verdict, str]:
-    """The outcome of a site and why; ``stopped`` is what ended it before its plan was through, else None."""
+    """Return a site's outcome and the reason; `stopped` is why it ended before the end of its plan, else None."""
     if got == 0:
         return "failed", stopped or "no listening node"
     if taken == 0:
@@ -57,7 +57,7 @@ def verdict(requested: int, got: int, taken: int, failed: int, stopped: str | No
 
 
 class OutcomeTable:
-    """Writes both files each time that something is known; what a crash leaves says `incomplete`."""
+    """Writes both files at each change; after a crash they still contain `incomplete`."""
 
     def __init__(self, campaign: Path, started_ns: int):
         moment = datetime.datetime.fromtimestamp(started_ns / 1e9, datetime.UTC)
@@ -68,7 +68,7 @@ class OutcomeTable:
         self._lock = threading.Lock()
 
     def record(self, site: str, outcome: Verdict, reason: str, **counts: int) -> Outcome:
-        """Set a site's line."""
+        """Set the line of a site."""
         line = Outcome(self.campaign.name, self.started, site, outcome, " ".join(reason.split()), **counts)
         with self._lock:
             self._outcomes[site] = line
@@ -82,12 +82,12 @@ class OutcomeTable:
 
 
 def row(outcome: Outcome) -> dict[str, str]:
-    """An outcome as a line of the file."""
+    """Return an outcome as a line of the file."""
     return {key: str(value) for key, value in asdict(outcome).items()}
 
 
 def text(rows: Iterable[dict[str, str]]) -> str:
-    """The file's text."""
+    """Return the content of the file."""
     out = io.StringIO()
     writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -96,7 +96,7 @@ def text(rows: Iterable[dict[str, str]]) -> str:
 
 
 def read(path: Path) -> list[dict[str, str]]:
-    """The lines of a file, none where there is none. Raises UserError where it is something else."""
+    """Return the lines of a file; none if it does not exist. Raises UserError if it is not a table of outcomes."""
     if not path.exists():
         return []
     with path.open(encoding="utf-8", newline="") as lines:
@@ -107,7 +107,7 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def merge(path: Path, rows: list[dict[str, str]]) -> None:
-    """Put lines into the file of all collections, in place of earlier ones of the same collection and site."""
+    """Merge lines into the file of all collections; they replace those of the same collection and site."""
     descriptor = beneath.open_file(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT)
     with os.fdopen(descriptor, "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two campaigns at once lose no line

@@ -1,8 +1,8 @@
-"""What is done to a capture on the node that took it, before it leaves: anonymized, where that is asked for.
+"""Processing of a capture on the node that took it, before it is fetched: anonymization, if the config requests it.
 
-Nodes of testbed fabric are ours alone, for a while, and have nothing installed: the program, lists of vendors and the
-key are brought there, and the key is deleted as soon as the program has ended. Elsewhere a node has its own `acapella`
-and key. The key is in no command line and no log; where it is missing nothing is fetched.
+A node of testbed fabric is exclusively ours and has nothing installed, so the program, the vendor lists and the key are
+uploaded; the key is deleted as soon as the program has ended. On other testbeds the node has its own `acapella` and
+key. The key appears in no command line and no log. Without a key nothing is fetched.
 """
 
 import contextlib
@@ -24,9 +24,9 @@ KEY = "acapella-key"
 
 
 def preprocess(testbed: Testbed, node: str, file: str, settings: PreprocessSettings) -> list[str]:
-    """Anonymize a node's file in place; what is to be noted of it.
+    """Anonymize a node's file in place; return notes for the manifest.
 
-    Raises UserError where that cannot be done: then the capture stays on the node, as it is, and may not be fetched.
+    Raises UserError if that fails: the capture then stays on the node unchanged and must not be fetched.
     """
     if not settings.anonymize:
         return []
@@ -47,19 +47,19 @@ def preprocess(testbed: Testbed, node: str, file: str, settings: PreprocessSetti
 
 
 def check(testbed: str, settings: PreprocessSettings) -> None:
-    """Raises UserError where what would be brought to the nodes is not here, before anything is asked for."""
+    """Raise UserError if a file to be uploaded to the nodes is missing, before any resource is requested."""
     if settings.anonymize and uploads_program(testbed, settings):
         anonymizer_program()
         read_key(str(settings.key_file))
 
 
 def uploads_program(testbed: str, settings: PreprocessSettings) -> bool:
-    """Whether program and key are brought to the nodes; then `key_file` is a file here."""
+    """Return whether program and key are uploaded to the nodes; `key_file` is then a local file."""
     return testbed == "fabric" and settings.program is None
 
 
 def run_uploaded(testbed: Testbed, node: str, path: str, output: str, settings: PreprocessSettings) -> None:
-    """Anonymize with a program, lists and a key that are brought there. The key does not stay."""
+    """Anonymize with an uploaded program, vendor lists and key, and delete the key."""
     program = anonymizer_program()
     places = [upload(testbed, node, each, each.name) for each in (program, *vendor_lists())]
     try:
@@ -70,7 +70,7 @@ def run_uploaded(testbed: Testbed, node: str, path: str, output: str, settings: 
 
 
 def upload(testbed: Testbed, node: str, source: Path, file: str, *, again: bool = False) -> str:
-    """Have a file on a node, which may have it already; its path there, by which it can be run."""
+    """Upload a file to a node unless it is there already. Return its path on the node, usable as a command."""
     place = testbed.path_on_node(node, file)
     place = place if "/" in place else f"./{place}"
     if again or testbed.run(node, ["test", "-f", place]).status != 0:
@@ -82,7 +82,7 @@ def upload(testbed: Testbed, node: str, source: Path, file: str, *, again: bool 
 
 
 def anonymizer_program() -> Path:
-    """The program that is brought to nodes. Raises UserError where it was not built."""
+    """Return the path of the program to upload. Raises UserError if it was not built."""
     program = Path(sys.executable).with_name(PROGRAM)
     if not program.is_file():
         raise UserError(f"no {PROGRAM} here, which would be put on the nodes", where="preprocess",
@@ -91,14 +91,14 @@ def anonymizer_program() -> Path:
 
 
 def vendor_lists() -> list[Path]:
-    """The lists of vendors of the tshark here; none where it has none: `acapella anonymize` does without as well."""
+    """Return the vendor lists of the local tshark; none if it has none: `acapella anonymize` works without them."""
     directory = Path("/usr/share/wireshark")
     lists = [directory / name for name in ("manuf", "wka")]
     return lists if all(path.is_file() for path in lists) else []
 
 
 def run_checked(testbed: Testbed, node: str, argv: Sequence[str]) -> None:
-    """Run a program on a node. Raises UserError where it fails: what it was for is not fetched then."""
+    """Run a program on a node. Raises UserError if it fails: the capture is not fetched then."""
     done = testbed.run(node, argv, timeout_s=TIMEOUT_S)
     if done.status == COMMAND_NOT_FOUND:
         raise UserError(f"not anonymized, so not fetched: there is no {Path(argv[0]).name} on the node",
@@ -109,7 +109,7 @@ def run_checked(testbed: Testbed, node: str, argv: Sequence[str]) -> None:
 
 
 def program_of(testbed: Testbed, settings: PreprocessSettings) -> str:
-    """The program on the node; a node of the local testbed is this machine, where it is beside our Python."""
+    """Return the program's name on the node. A node of testbed local is this machine: the one beside our Python."""
     if settings.program:
         return settings.program
     return str(Path(sys.executable).with_name("acapella")) if testbed.name == "local" else "acapella"

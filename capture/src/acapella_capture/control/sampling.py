@@ -1,4 +1,4 @@
-"""Takes the samples of one moment: aims mirrors, starts captures, watches them, ends them."""
+"""Takes the samples of one batch: sets up mirrors, starts captures, monitors them, stops them."""
 
 import contextlib
 import threading
@@ -25,7 +25,7 @@ STEP_S = 0.5  # how often a stop is looked for while a sample is taken
 
 
 class SharedTraffic:
-    """What the testbed itself sends during samples, for sites that sample at their own times.
+    """The traffic of the testbed itself during samples, shared by sites that sample independently.
 
     It starts with the first sample and ends when no site is sampling.
     """
@@ -38,7 +38,7 @@ class SharedTraffic:
 
     @contextlib.contextmanager
     def __call__(self, seconds: float) -> Iterator[None]:
-        """Send while within. Raises UserError where the testbed does."""
+        """Send traffic within the context. Raises UserError if the testbed fails to."""
         with self._lock:
             if self._samples == 0:
                 self._sending.enter_context(self._testbed.traffic("sample", seconds))
@@ -54,7 +54,7 @@ class SharedTraffic:
 
 @dataclass(frozen=True)
 class Collection:
-    """What the jobs of all sites share; `emit` takes what a reader is told: manifests, failures, outcomes."""
+    """State shared by the jobs of all sites; `emit` receives events: manifests, failures, outcomes."""
 
     testbed: Testbed
     settings: Settings
@@ -67,7 +67,7 @@ class Collection:
 
 @dataclass(frozen=True)
 class Failure:
-    """A sample of the plan that could not be taken, and why; or all or the rest of a site, then its port is `-`."""
+    """A planned sample that could not be taken, and why. Port `-` stands for all or the rest of a site."""
 
     sample: str
     site: str
@@ -77,9 +77,9 @@ class Failure:
 
 @dataclass
 class ActiveSample:
-    """A sample being taken: where, its mirror, its capture, when they ran, and the first thing that went wrong.
+    """A sample in progress: its node, mirror, capture, times, and the first fault.
 
-    ``fault`` fails it; ``ended`` is why it ended before its time, with what is whole kept.
+    A `fault` fails the sample; `ended_early` is the reason why it ended before its time, with complete frames kept.
     """
 
     planned: PlannedSample
@@ -104,14 +104,14 @@ class ActiveSample:
 
     @contextlib.contextmanager
     def recording_fault(self) -> Iterator[None]:
-        """What goes wrong within fails this sample alone."""
+        """An error within the context fails this sample only."""
         try:
             yield
         except UserError as error:
             self.fault = self.fault or str(error)
 
     def failure(self) -> Failure:
-        """The record of a sample that failed."""
+        """Return the record of a failed sample."""
         return Failure(
             self.planned.name, self.planned.site.name, self.planned.port.name, self.fault or self.ended_early or ""
         )
@@ -121,9 +121,9 @@ class ActiveSample:
 def running_samples(
     testbed: Testbed, samples: Sequence[ActiveSample], wait: Callable[[], Any] = bool
 ) -> Iterator[list[ActiveSample]]:
-    """Mirrors and captures of samples taken at the same time, and at the end their counts; those that began.
+    """Run mirrors and captures of simultaneous samples; yield those that started, and read counts at the end.
 
-    ``wait`` returns at the moment when they are to begin: the mirrors are aimed by then.
+    `wait` returns when they are to begin; the mirrors are set up by then.
     """
     ready = [sample for sample in samples if not sample.fault]
     testbed.prepare_mirrors(
@@ -146,7 +146,7 @@ def running_samples(
 
 
 def for_each_node(samples: Sequence[ActiveSample], do: Callable[[ActiveSample], None]) -> None:
-    """Do something to each sample: all nodes at once, the samples of a node one after the other."""
+    """Apply a function to each sample: nodes in parallel, the samples of a node one after the other."""
     nodes: dict[str, list[ActiveSample]] = {}
     for sample in samples:
         nodes.setdefault(sample.instance.name, []).append(sample)
@@ -164,7 +164,7 @@ def for_each_node(samples: Sequence[ActiveSample], do: Callable[[ActiveSample], 
 
 
 def point_mirror(testbed: Testbed, sample: ActiveSample) -> None:
-    """Point the receiver's mirror at the port, and see that the node has room. Raises UserError where it has not."""
+    """Point the receiver's mirror at the port and check the node's disk. Raises UserError if it is short of space."""
     planned = sample.planned
     sample.mirror = testbed.mirror(sample.instance, sample.receiver, planned.port.name, planned.direction)
     if sample.watchdog is None:
@@ -182,7 +182,7 @@ def point_mirror(testbed: Testbed, sample: ActiveSample) -> None:
 
 
 def in_parallel(samples: Sequence[ActiveSample], do: Callable[[ActiveSample], None]) -> None:
-    """Do something to all samples, also to those of one node, at once."""
+    """Apply a function to all samples in parallel, including those of the same node."""
 
     def call(sample: ActiveSample) -> None:
         with sample.recording_fault():
@@ -193,13 +193,13 @@ def in_parallel(samples: Sequence[ActiveSample], do: Callable[[ActiveSample], No
 
 
 def start_mirror(sample: ActiveSample) -> None:
-    """Begin to copy."""
+    """Start mirroring."""
     sample.start_ns = time.time_ns()  # before the first frame, as `end_ns` is after the last
     sample.mirror.start()
 
 
 def start_capture(testbed: Testbed, sample: ActiveSample) -> None:
-    """Start the capture behind the mirror."""
+    """Start the capture program on the receiver."""
     mirror = sample.mirror
     program = PROGRAMS[sample.capture_settings.method]
     sample.capture = program(testbed, mirror.instance, mirror.interface, sample.capture_settings, sample.planned.file)
@@ -207,7 +207,7 @@ def start_capture(testbed: Testbed, sample: ActiveSample) -> None:
 
 
 def stop_capture(sample: ActiveSample) -> None:
-    """End the capture and keep its counts; one that had to end early may have none."""
+    """Stop the capture program and keep its counts; one that ended early may have none."""
     try:
         sample.counts = sample.capture.stop()
         if sample.counts is None:
@@ -221,18 +221,18 @@ def stop_capture(sample: ActiveSample) -> None:
 
 
 def stop_mirrors(samples: Sequence[ActiveSample]) -> None:
-    """Copy no more; all at once, for each takes a moment in which the others would go on."""
+    """Stop all mirrors in parallel: one after the other, the last ones would copy longer."""
     in_parallel([sample for sample in samples if sample.end_ns == 0], stop_mirror)
 
 
 def stop_mirror(sample: ActiveSample) -> None:
-    """Copy no more."""
+    """Stop mirroring."""
     sample.mirror.stop()
     sample.end_ns = time.time_ns()
 
 
 def probe_node(sample: ActiveSample) -> None:
-    """Have the watchdog look; a node that does not answer is noted, the sample goes on."""
+    """Query the watchdog; if the node does not reply, note it and continue the sample."""
     try:
         sample.history.add(sample.watchdog.probe(sample.planned.file, sample.receiver))
     except UserError as error:
@@ -240,7 +240,7 @@ def probe_node(sample: ActiveSample) -> None:
 
 
 def wait_while_watching(started: Sequence[ActiveSample], until_ns: int, every_s: float, stop: threading.Event) -> None:
-    """Return at that time, or when all samples have ended before, or at a stop."""
+    """Return at a given time, when all samples have ended, or when the collection stops."""
     going = list(started)
     next_ns = time.time_ns() + round(every_s * 1e9)
     while going and not stop.is_set() and (left_s := (until_ns - time.time_ns()) / 1e9) > 0:
@@ -252,7 +252,7 @@ def wait_while_watching(started: Sequence[ActiveSample], until_ns: int, every_s:
 
 
 def check_early_end(sample: ActiveSample) -> bool:
-    """Look at a sample and end it where it cannot go on."""
+    """Check a sample, and end it if it cannot continue."""
     if sample.watchdog is not None:
         probe_node(sample)
         if sample.history.unseen is None:
@@ -265,7 +265,7 @@ def check_early_end(sample: ActiveSample) -> bool:
 
 
 def take_samples(shared: Collection, samples: Sequence[ActiveSample], wait: Callable[[], Any]) -> None:
-    """Take the samples of one moment at one site; one that fails does not hold up the others."""
+    """Take the samples of one batch at one site; one that fails does not delay the others."""
     settings = shared.settings
     seconds = settings.capture.sample_s
     with running_samples(shared.testbed, samples, wait) as started:
@@ -289,7 +289,7 @@ def take_samples(shared: Collection, samples: Sequence[ActiveSample], wait: Call
 
 
 def record_congestion(testbed: Testbed, started: Sequence[ActiveSample], seconds: float) -> None:
-    """Ask the switch what passed the ports in the last seconds, and compare it with what the receivers take."""
+    """Read the port counters of the last seconds and compare them with the receivers' capacity."""
     telemetry, why = None, None
     try:
         telemetry = testbed.telemetry(started[0].planned.site.name, seconds)
@@ -303,14 +303,14 @@ def record_congestion(testbed: Testbed, started: Sequence[ActiveSample], seconds
 
 
 def congestion_of(testbed: Testbed, sample: ActiveSample, telemetry: Telemetry | None) -> dict[str, Any]:
-    """Return manifest key `congestion` of a sample that has ended. Raises UserError for an unknown receiver."""
+    """Return manifest key `congestion` of a finished sample. Raises UserError for an unknown receiver."""
     port = congestion.MirrorPort.of(testbed, testbed.mirror_capacity_bps(sample.instance, sample.receiver))
     planned, span_ns = sample.planned, (sample.start_ns, sample.end_ns)
     return congestion.verdict(telemetry, planned.port.name, planned.direction, port, span_ns)
 
 
 def complete_congestion(testbed: Testbed, sample: ActiveSample, wait_s: float, stop: threading.Event) -> None:
-    """Add the first reading after the sample, if the switch's counters had none when it ended; wait for it so long."""
+    """Wait for the first counter reading after the sample, for at most `wait_s`, and update `congestion`."""
     if sample.congestion is None or sample.congestion["capacity_bps"] is None:
         return
     until_ns = sample.end_ns + round(wait_s * 1e9)

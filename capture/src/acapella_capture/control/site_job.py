@@ -1,4 +1,4 @@
-"""One site of a collection from its resources to its outcome. Sites wait for no other; each is a thread of its own."""
+"""One site of a collection, from allocation to outcome. Each site has its own thread and does not wait for others."""
 
 import contextlib
 import time
@@ -19,7 +19,7 @@ from .watchdog import Watchdog
 
 
 class SiteJob:
-    """The samples of one site. `run` raises nothing; a fault of the program itself is kept in `crash`."""
+    """The samples of one site. `run` raises nothing; an internal error is kept in `crash`."""
 
     def __init__(self, shared: Collection, site: Site):
         self.shared = shared
@@ -35,7 +35,7 @@ class SiteJob:
         self._lease_ns = 0
 
     def run(self) -> None:
-        """From allocation to release, and the site's outcome, whatever happens."""
+        """Allocate, sample, release, and record the outcome in any case."""
         self._record_outcome("incomplete", "did not end")
         reason: str | None = None
         try:
@@ -49,7 +49,7 @@ class SiteJob:
             self._finish(reason)
 
     def _collect(self) -> str | None:
-        """Take the site's samples; why it ended before its plan, None where it did not."""
+        """Take the site's samples. Return why it ended before the end of its plan, or None."""
         testbed, site = self.shared.testbed, self.site.name
         self._allocation = allocate_with_backoff(testbed, site, self._request)
         if not self._allocation.instances:
@@ -65,7 +65,7 @@ class SiteJob:
             self._stop_watchdogs()
 
     def _reachable(self, instances: Sequence[Instance]) -> list[Instance]:
-        """The nodes that run a watchdog."""
+        """Return the nodes on which a watchdog could be started."""
         nodes = []
         for instance in instances:
             watchdog = Watchdog(self.shared.testbed, instance, self.shared.settings.collect)
@@ -79,7 +79,7 @@ class SiteJob:
         return nodes
 
     def _cycles(self) -> str | None:
-        """Go through the cycles; why it stopped, None at the end of the plan."""
+        """Run the cycles. Return why they stopped, or None at the end of the plan."""
         receivers = {f"{node.name} {name}": (node, name) for node, name in self._allocation.receivers()}
         plan = SitePlan(self.shared.settings, self.site, len(receivers))
         deadline_ns = self._deadline_ns()
@@ -105,7 +105,7 @@ class SiteJob:
         return None
 
     def _without_listeners(self, chosen: Sequence[str]) -> tuple[str, ...]:
-        """The chosen ports without those that lead to our own nodes, which is noted; their receivers pause."""
+        """Return the chosen ports except those that lead to our own nodes; their receivers pause, which is noted."""
         own = self.shared.testbed.listener_ports(self.site.name)
         self._problems += [
             f"{port} leads to a listening node of ours and is left out" for port in chosen if port in own
@@ -113,12 +113,12 @@ class SiteJob:
         return tuple(port for port in chosen if port not in own)
 
     def _deadline_ns(self) -> int:
-        """When the last sample may begin."""
+        """Return the latest start time of a sample."""
         total_s = self.shared.settings.collect.total_s
         return time.time_ns() + round(total_s * 1e9) if total_s is not None else 2**63
 
     def _rates(self) -> dict[str, Rates]:
-        """Recent rates of the ports, for a selection that asks for them; empty where nobody counts."""
+        """Return recent rates of the ports if the selection uses them; empty without telemetry."""
         collect = self.shared.settings.collect
         if collect.port_selection in STATIC_SELECTIONS:
             return {}
@@ -130,7 +130,7 @@ class SiteJob:
         return dict(telemetry.ports) if telemetry else {}
 
     def _extend_lease(self, plan: SitePlan, cycle: int) -> None:
-        """Have the lease last until everything is through; asked for again only where it does not."""
+        """Extend the lease to the end of the plan, unless it already lasts that long."""
         margin_ns = round(self.shared.settings.collect.lease_margin_s * 1e9)
         needed_ns = time.time_ns() + round(plan.remaining_s(cycle) * 1e9) + margin_ns // 2
         if needed_ns > self._lease_ns:
@@ -143,7 +143,7 @@ class SiteJob:
                 self._lease_ns = until_ns
 
     def _sample(self, batch: list[PlannedSample], by_port: dict[str, tuple[Instance, str]]) -> None:
-        """Take the samples of one moment and, unless that is for later, gather them."""
+        """Take the samples of one batch and, unless they are gathered at the end, gather them."""
         settings = self.shared.settings
         samples = []
         for planned in batch:
@@ -168,13 +168,13 @@ class SiteJob:
         return None
 
     def _wait(self) -> None:
-        """Until the next moment of the clock at which samples begin."""
+        """Wait for the next start time of samples."""
         settings = self.shared.settings
         start_ns = next_start_ns(time.time_ns(), settings.collect.sample_period_s, settings.capture.sample_s)
         self.shared.stop.wait(max(0, (start_ns - time.time_ns()) / 1e9))
 
     def _gather(self) -> None:
-        """Bring what was taken, and tell of it."""
+        """Fetch the captures taken so far and emit their results."""
         waiting, self._to_gather = self._to_gather, []
         for sample in waiting:
             wait_s = self.shared.settings.collect.telemetry_wait_s
@@ -187,7 +187,7 @@ class SiteJob:
             self.shared.emit(event)
 
     def _stop_watchdogs(self) -> None:
-        """Bring the logs of the nodes' counters; a log that does not come is said and spoils nothing."""
+        """Fetch the watchdog logs; a log that cannot be fetched is noted."""
         directory = self.shared.campaign / "logs" / "collect"
         for name, watchdog in self._watchdogs.items():
             try:
@@ -196,7 +196,7 @@ class SiteJob:
                 self._problems.append(f"log of {name}: {error}")
 
     def _finish(self, reason: str | None) -> None:
-        """Give the resources back and write down the outcome."""
+        """Release the resources and record the outcome."""
         if reason is not None:
             self.shared.emit(
                 Failure(f"{'rest' if self._taken else 'all'} of {self.site.name}", self.site.name, "-", reason)

@@ -1,7 +1,7 @@
-"""Watches a listening node: disk, heartbeat, clock, whether the capture grows; and keeps a log of its counters.
+"""Monitors a listening node: disk, heartbeat, clock, growth of the capture; logs its interface counters.
 
-On the node a shell loop writes a line of JSON every few seconds (disk, memory, load, each interface's counters) and
-renews a heartbeat file. The coordinator looks in while a sample is taken. The loop needs a POSIX shell and awk.
+A shell loop on the node writes a line of JSON every few seconds (disk, memory, load, interface counters) and renews a
+heartbeat file. The coordinator probes the node while a sample is taken. The loop needs a POSIX shell and awk.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ if s=$(timedatectl show -p NTPSynchronized --value 2> /dev/null); then echo "sys
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """One look at a node; None where it could not say."""
+    """The result of one probe; None for what is unknown."""
 
     free_bytes: int | None
     size_bytes: int | None
@@ -59,13 +59,13 @@ class NodeStatus:
 
 
 def parse_status(printed: str) -> NodeStatus:
-    """What the probe printed. Raises ValueError where it printed something else."""
+    """Parse the output of the probe. Raises ValueError if it is malformed."""
     free, size, age, frames = (None if word == "-" else int(word) for word in printed.split())
     return NodeStatus(None if free is None else free * 1024, size, age, frames)
 
 
 def parse_clock(printed: str) -> dict[str, Any]:
-    """Manifest key `clock` from what the node's clock program said; all unknown where it has none."""
+    """Return manifest key `clock` from the output of the node's clock program; all unknown without one."""
     source, _, printed = printed.strip().partition(" ")
     fields = printed.split(",")
     with contextlib.suppress(ValueError, IndexError):
@@ -80,7 +80,7 @@ def parse_clock(printed: str) -> dict[str, Any]:
 
 
 def disk_shortage(status: NodeStatus, reserve_bytes: int) -> str | None:
-    """Why a sample has to end for want of disk; None where it has not."""
+    """Return why a sample has to end for lack of disk space; None if it does not."""
     if status.free_bytes is None or status.free_bytes >= reserve_bytes:
         return None
     return f"disk full: {status.free_bytes // MB} MB free, {reserve_bytes // MB} MB are kept free"
@@ -88,7 +88,7 @@ def disk_shortage(status: NodeStatus, reserve_bytes: int) -> str | None:
 
 @dataclass
 class NodeHistory:
-    """What was seen while one sample was taken."""
+    """The first and the last probe during one sample."""
 
     first: NodeStatus | None = None
     last: NodeStatus | None = None
@@ -96,16 +96,16 @@ class NodeHistory:
     notes: list[str] = field(default_factory=list)
 
     def add(self, status: NodeStatus) -> None:
-        """Keep the first and the last look."""
+        """Keep the first and the last status."""
         self.first, self.last, self.unseen = self.first or status, status, None
 
     def silent_s(self) -> int | None:
-        """Seconds since the node's last sign of life; None where it is alive, or nobody knows."""
+        """Return the seconds since the last heartbeat if the node is silent; None if it is alive or unknown."""
         age = self.last.heartbeat_s if self.last else None
         return age if age is not None and age > SILENT_S else None
 
     def as_manifest(self) -> dict[str, Any]:
-        """Manifest key `watchdog`."""
+        """Return manifest key `watchdog`."""
         return {
             "disk_free_bytes": self.last.free_bytes if self.last else None,
             "heartbeat_s": self.last.heartbeat_s if self.last else None,
@@ -113,7 +113,7 @@ class NodeHistory:
         }
 
     def growing(self) -> bool | None:
-        """Whether the capture grew while frames came; None where none came, or too little was seen."""
+        """Return whether the capture grew while frames were received; None if none were, or too little is known."""
         if self.first is None or self.last is self.first:
             return None
         if None in (self.first.frames, self.last.frames, self.last.size_bytes):
@@ -125,7 +125,7 @@ class NodeHistory:
 
 
 class Watchdog:
-    """The watchdog of one listening node, from `start` to `stop`."""
+    """The watchdog of one listening node."""
 
     def __init__(self, testbed: Testbed, instance: Instance, settings: CollectSettings):
         self._testbed = testbed
@@ -137,13 +137,13 @@ class Watchdog:
         self.clock = parse_clock("")
 
     def start(self) -> None:
-        """Begin the node's loop and ask for its clock. Raises UserError where the node runs nothing."""
+        """Start the loop on the node and read its clock. Raises UserError if the node runs no programs."""
         self.clock = parse_clock(self._testbed.run(self._node, ["sh", "-c", CLOCK]).stdout)
         argv = ["sh", "-c", LOOP, "watchdog", str(self._every_s), self._directory(), self._heartbeat()]
         self._job = self._testbed.start(self._node, argv, output=self.log)
 
     def probe(self, file: str, interface: str) -> NodeStatus:
-        """Look at the node while it writes a file. Raises UserError where it does not answer."""
+        """Probe the node while it writes a file. Raises UserError if it does not reply."""
         place = self._testbed.path_on_node(self._node, file)
         argv = ["sh", "-c", PROBE, "probe", self._directory(), place, self._heartbeat(), interface]
         printed = self._testbed.run(self._node, argv, timeout_s=10).stdout
@@ -153,7 +153,7 @@ class Watchdog:
             raise UserError(f"the watchdog said {printed.strip()!r}", where=f"node {self._node}") from error
 
     def stop(self, target: Path) -> None:
-        """End the loop and bring its log."""
+        """Stop the loop and fetch its log."""
         if self._job is None:
             return
         self._job.signal("TERM")

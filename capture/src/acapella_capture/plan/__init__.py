@@ -1,1 +1,1 @@
-"""What is sampled when, and on what resources: nothing here takes a sample."""
+"""Plans samples and the resources they need. Nothing here takes a sample."""

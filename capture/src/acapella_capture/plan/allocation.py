@@ -1,4 +1,4 @@
-"""How many listening nodes a site can have: worked out on what its hosts have free, then asked for, with back-off."""
+"""Allocation of listening nodes: estimates how many fit onto a site and requests them, with back-off."""
 
 import math
 from collections.abc import Sequence
@@ -12,45 +12,47 @@ NEEDS = ("nics", "cores", "ram_gb", "disk_gb")  # of a host; the scarcest first 
 
 @dataclass(frozen=True)
 class SiteAllocation:
-    """What a site gave: its listening nodes, how many were wanted, and why there are fewer; none is a failure."""
+    """Result of allocating a site: the nodes, the number requested, and why some are missing."""
 
     instances: tuple[Instance, ...]
     requested: int
     reason: str | None = None
 
     def receivers(self) -> list[tuple[Instance, str]]:
-        """Every receiver with its node, the first ones of all nodes first: one node's loss costs the fewest then."""
+        """Return every receiver with its node, the first receiver of each node first, so that losing a node costs few
+        ports.
+        """
         longest = max((len(node.receivers) for node in self.instances), default=0)
         return [(n, n.receivers[at]) for at in range(longest) for n in self.instances if at < len(n.receivers)]
 
 
 def instances_needed(ports: int, receivers: int, limit: int | None) -> int:
-    """Listening nodes for so many ports at once, with so many receivers each; at most `most`."""
+    """Return the number of listening nodes for a number of ports with so many receivers per node; at most `limit`."""
     needed = max(1, math.ceil(ports / receivers))
     return needed if limit is None else min(needed, limit)
 
 
 def resource_request(settings: Settings, site: Site, receivers: int) -> ResourceRequest:
-    """What is asked for a site whose listening nodes have so many receivers each."""
+    """Return the request for a site whose listening nodes have this number of receivers each."""
     collect = settings.collect
     instances = instances_needed(len(site.ports), receivers, collect.instances)
     return ResourceRequest(instances, collect.cores, collect.ram_gb, collect.disk_gb)
 
 
 def node_requirements(request: ResourceRequest) -> dict[str, int]:
-    """What one listening node takes of a host."""
+    """Return the resources that one listening node takes from a host."""
     return {"nics": 1, "cores": request.cores, "ram_gb": request.ram_gb, "disk_gb": request.disk_gb}
 
 
 def node_capacity(host: Host, request: ResourceRequest) -> int:
-    """How many of the nodes a host has room for."""
+    """Return the number of nodes that fit onto a host."""
     return min(getattr(host, key) // need for key, need in node_requirements(request).items() if need > 0)
 
 
 def nodes_that_fit(hosts: Sequence[Host], request: ResourceRequest) -> tuple[int, str | None]:
-    """How many of the wanted nodes fit onto the hosts' free resources, and what is short where that is not all.
+    """Return how many of the requested nodes fit onto the hosts' free resources, and why if not all do.
 
-    All nodes are alike, so that filling one host after the other is the best there is.
+    All nodes are alike, so filling one host after the other is optimal.
     """
     fitting = sum(node_capacity(host, request) for host in hosts)
     if fitting >= request.instances:
@@ -62,7 +64,9 @@ def nodes_that_fit(hosts: Sequence[Host], request: ResourceRequest) -> tuple[int
 
 
 def describe_shortage(hosts: Sequence[Host], request: ResourceRequest) -> str:
-    """What keeps another node from the hosts: the scarcest need that no host can fill once those that fit are there."""
+    """Describe what prevents another node: the scarcest resource that no host has left after placing the nodes that
+    fit.
+    """
     left = []
     for host in hosts:
         count = node_capacity(host, request)
@@ -76,14 +80,14 @@ def describe_shortage(hosts: Sequence[Host], request: ResourceRequest) -> str:
 
 
 def pluralize(number: int, what: str) -> str:
-    """A number of things, in words."""
+    """Return a number with its noun: `1 host`, `2 hosts`."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def allocate_with_backoff(testbed: Testbed, site: str, request: ResourceRequest) -> SiteAllocation:
-    """Ask for what fits, and for one node and one NIC less each time the testbed refuses (Patchwork, section 6.2.1).
+    """Request the nodes that fit, and one node fewer after each refusal (Patchwork, section 6.2.1).
 
-    Raises UserError where asking for less is of no use.
+    Raises UserError if requesting fewer does not help.
     """
     existing = min(request.instances, len(testbed.instances(site)))  # of an earlier collection; they are taken again
     fitting, reason = nodes_that_fit(testbed.resources(site), replace(request, instances=request.instances - existing))

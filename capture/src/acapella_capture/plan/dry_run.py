@@ -1,4 +1,4 @@
-"""What a collection would ask for and sample, as far as it is known before: `acapella collect --dry-run`."""
+"""The plan of `acapella collect --dry-run`: resources and samples, as far as they are known without a collection."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,9 +16,9 @@ CYCLES_SHOWN = 12
 
 
 def dry_run(settings: Settings, campaign: str) -> str:
-    """The plan as text. A testbed that tells nothing without being asked with rights says so in it.
+    """Return the plan as text. If the testbed cannot be queried without credentials, the text contains the reason.
 
-    Raises UserError where the config asks for what the testbed has not.
+    Raises UserError if the config requests something that the testbed does not have.
     """
     if settings.testbed == "files":
         return f"testbed files: the captures of {settings.samples} are described where they are\n"
@@ -34,7 +34,7 @@ def dry_run(settings: Settings, campaign: str) -> str:
 
 
 def fabric_summary(settings: Settings) -> Iterator[str]:
-    """What is known of a collection on FABRIC without asking it."""
+    """Yield what a collection on FABRIC would request, without contacting FABRIC."""
     collect = settings.collect
     sites = {
         "all": "all that FABRIC has",
@@ -49,7 +49,7 @@ def fabric_summary(settings: Settings) -> Iterator[str]:
 
 
 def site_plans(settings: Settings, testbed: Testbed, sites: Sequence[Site]) -> list[SitePlan]:
-    """The plan of each site with the receivers that it would get now."""
+    """Return the plan of each site with the number of receivers that it would get now."""
     found = []
     for site in sites:
         request = resource_request(settings, site, testbed.receivers_per_instance)
@@ -59,7 +59,7 @@ def site_plans(settings: Settings, testbed: Testbed, sites: Sequence[Site]) -> l
 
 
 def plan_lines(settings: Settings, testbed: Testbed, sites: Sequence[Site]) -> Iterator[str]:
-    """The plan, line by line."""
+    """Yield the plan, line by line."""
     planned = site_plans(settings, testbed, sites)
     collect = settings.collect
     yield f"testbed {testbed.name}, mode {collect.mode}: {pluralize(len(planned), 'site')}, each on its own"
@@ -70,7 +70,7 @@ def plan_lines(settings: Settings, testbed: Testbed, sites: Sequence[Site]) -> I
 
 
 def site_lines(settings: Settings, testbed: Testbed, plan: SitePlan) -> Iterator[str]:
-    """One site's part."""
+    """Yield the plan of one site."""
     site, collect, capture = plan.site, settings.collect, settings.capture
     request = resource_request(settings, site, testbed.receivers_per_instance)
     room, why = nodes_that_fit(testbed.resources(site.name), request)
@@ -94,7 +94,7 @@ def site_lines(settings: Settings, testbed: Testbed, plan: SitePlan) -> Iterator
 
 
 def method_summary(capture: CaptureSettings, site: str) -> str:
-    """A site's capture method, and those of its nodes that have one of their own."""
+    """Return the capture method of a site and of nodes that use another one."""
     own = [
         f"{name}: {method}" for name, method in methods_by_name(capture.method).items() if name.startswith(f"{site}-")
     ]
@@ -102,7 +102,7 @@ def method_summary(capture: CaptureSettings, site: str) -> str:
 
 
 def cycle_lines(plan: SitePlan) -> Iterator[str]:
-    """Which ports in which cycle, where that does not wait for what the switch counts."""
+    """Yield the ports of each cycle if the selection does not depend on switch counters."""
     if plan.settings.collect.port_selection not in STATIC_SELECTIONS:
         yield "  which port in which cycle: chosen then, by what the switch counts"
         return
@@ -114,7 +114,7 @@ def cycle_lines(plan: SitePlan) -> Iterator[str]:
 
 
 def expected_bytes(settings: Settings, site: Site, plan: SitePlan) -> str:
-    """The bytes that all samples of a site can take at line rate."""
+    """Return the size of all samples of a site at line rate, in words."""
     sizes = [max_sample_bytes(settings, port, None) for port in site.ports]
     if None in sizes or not sizes:
         return "expected bytes: unknown, as is the rate of a port"

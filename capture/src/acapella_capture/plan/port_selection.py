@@ -1,8 +1,8 @@
-"""Which ports of a site are mirrored in a cycle: pure functions of what is known before it.
+"""Selection of the ports that are mirrored in a cycle: pure functions of what is known before the cycle.
 
-A selection is a function of a `View` that returns the names of the ports to mirror, at most as many as there are
-receivers, none twice. Those here are named in the config (`collect.port_selection`); a package of your own adds one
-under its own name by an entry point of the group `acapella.port_selection` (docs/collect.md has an example).
+A selection takes a `SiteView` and returns the names of the ports to mirror: at most one per receiver, no name twice.
+The config names a selection (`collect.port_selection`). Other packages can add selections with an entry point of group
+`acapella.port_selection`; docs/collect.md has an example.
 """
 
 import math
@@ -22,8 +22,9 @@ GROUP = "acapella.port_selection"
 class SiteView:
     """What is known of a site before a cycle.
 
-    ``rates`` are recent ones of its ports, bit/s as the switch sees them; a port without data is absent, and all are
-    where nobody counts. ``history`` holds the ports of each earlier cycle, the oldest first.
+    `rates` are recent rates of its ports as the switch counts them, bit/s. A port without data is absent; all are
+    absent
+    if the switch provides no counters. `history` holds the ports of each earlier cycle, oldest first.
     """
 
     site: str
@@ -37,12 +38,12 @@ class SiteView:
     seed: int = 1
 
     def rate_bps(self, port: str) -> float | None:
-        """Received and sent together; None where unknown."""
+        """Return the sum of received and sent rate; None if unknown."""
         rates = self.rates.get(port)
         return None if rates is None else rates.tx_bps + rates.rx_bps
 
     def non_idle(self) -> list[str]:
-        """Ports above `idle_bps`, and those of which nothing is known; where no port is, all."""
+        """Return the ports above `idle_bps` and those without data; all ports if there is none."""
         known = {port.name: self.rate_bps(port.name) for port in self.ports}
         return [name for name, rate in known.items() if rate is None or rate > self.idle_bps] or list(known)
 
@@ -51,17 +52,18 @@ Selection = Callable[[SiteView], Sequence[str]]
 
 
 def round_robin(view: SiteView) -> list[str]:
-    """All ports, idle ones too, one group after the other; the last group of a round may be smaller."""
+    """Return all ports in turn, idle ones included, one group per cycle; the last group may be smaller."""
     group = view.cycle % cycles_per_round(len(view.ports), view.receivers)
     start = group * view.receivers
     return [port.name for port in view.ports[start : start + view.receivers]]
 
 
 def busiest(view: SiteView) -> list[str]:
-    """Every n-th cycle the busiest ports that the last n cycles did not sample, else random ones that are not idle.
+    """In every n-th cycle, return the busiest ports that were not sampled in the last n cycles; else random non-idle
+    ports.
 
-    Patchwork, section 6.2.2 (n is `busiest_every`). Random ones are drawn without putting back: none comes again before
-    all that are not idle have been sampled, so none starves. The same seed draws the same.
+    Patchwork, section 6.2.2 (n is `busiest_every`). Random ports are drawn without replacement: no port is drawn again
+    before all non-idle ports have been sampled, so none starves. The same seed yields the same ports.
     """
     chosen: list[str] = []
     candidates = view.non_idle()
@@ -78,7 +80,7 @@ def busiest(view: SiteView) -> list[str]:
 
 
 def not_yet_sampled(ports: Sequence[str], history: Sequence[Sequence[str]]) -> list[str]:
-    """Ports that were not sampled since all of them had been."""
+    """Return the ports that have not been sampled since the last time that all had been."""
     seen: set[str] = set()
     for name in (name for cycle in history for name in cycle):
         seen.add(name)
@@ -88,7 +90,7 @@ def not_yet_sampled(ports: Sequence[str], history: Sequence[Sequence[str]]) -> l
 
 
 def cycles_per_round(ports: int, receivers: int) -> int:
-    """Cycles until each of so many ports had its turn, at least one."""
+    """Return the number of cycles until each port has been sampled once, at least 1."""
     return max(1, math.ceil(ports / max(1, receivers)))
 
 
@@ -102,7 +104,7 @@ STATIC_SELECTIONS = ("all", "fixed", "uplinks")  # their ports and order are kno
 
 
 def find_selection(name: str) -> Selection:
-    """A selection by its name in the config. Raises UserError where nobody provides it."""
+    """Return a selection by its name in the config. Raises UserError if no package provides it."""
     if name in SELECTIONS:
         return SELECTIONS[name]
     found = entry_points(group=GROUP, name=name)
@@ -116,9 +118,10 @@ def find_selection(name: str) -> Selection:
 
 
 def choose_ports(selection: Selection, view: SiteView) -> tuple[str, ...]:
-    """What a selection chooses. Raises UserError where it is not at most `receivers` of the site's ports, each once.
+    """Return the ports that a selection chooses. Raises UserError unless they are ports of the site, at most one per
+    receiver.
 
-    So does what a selection raises itself: it is not ours, and `--debug` shows where it did.
+    An exception of the selection also becomes a UserError; `--debug` shows its traceback.
     """
     where = f"site {view.site}, cycle {view.cycle + 1}"  # from 1, as in plans and manifests
     try:
@@ -141,7 +144,7 @@ def choose_ports(selection: Selection, view: SiteView) -> tuple[str, ...]:
 
 
 def assign_receivers(chosen: Sequence[str], receivers: Sequence[str], before: Mapping[str, str]) -> dict[str, str]:
-    """Port by receiver: a port stays where its mirror is, so that as few mirrors move as can be."""
+    """Return the port of each receiver. A port keeps its receiver if possible, so that few mirrors move."""
     kept = {receiver: port for receiver, port in before.items() if port in chosen and receiver in receivers}
     free = [receiver for receiver in receivers if receiver not in kept]
     others = [port for port in chosen if port not in kept.values()]

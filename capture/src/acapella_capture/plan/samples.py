@@ -1,7 +1,7 @@
-"""What is sampled when: sites and ports of the mode, cycles, runs, names of samples. Nothing here asks a testbed.
+"""The plan of a collection: sites and ports of the mode, cycles, runs, names of samples. Does not query a testbed.
 
-A *cycle* mirrors some ports at once, one a receiver, and takes `runs_per_cycle` runs of `samples_per_run` samples of
-each of them; then the mirrors move (Patchwork, section 6.2.2, figure 8).
+A *cycle* mirrors one port per receiver and takes `runs_per_cycle` runs of `samples_per_run` samples of each port. Then
+the mirrors move (Patchwork, section 6.2.2, figure 8).
 """
 
 import difflib
@@ -22,12 +22,12 @@ LISTENER = re.compile(r"-listener\d*$")  # listening nodes are named SITE-listen
 
 
 class NotKnownInAdvance(UserError):
-    """What is sampled is known only when it is."""
+    """The samples are only known when they are taken."""
 
 
 @dataclass(frozen=True)
 class PlannedSample:
-    """One sample to take; `run` and `cycle` (from 1) are None for a trial, the last two for every other sample."""
+    """One sample to take. Trials have no `run` and `cycle` (from 1), other samples no `environment` and `trial`."""
 
     run: int | None
     name: str
@@ -41,14 +41,14 @@ class PlannedSample:
 
     @property
     def file(self) -> str:
-        """The capture's name, on the node and, unless it is compressed there, in raw/."""
+        """The file name of the capture on the node and, unless it is compressed there, in raw/."""
         return f"{self.name}.{self.format}"
 
 
 def sites_to_sample(settings: Settings, sites: Sequence[Site]) -> list[Site]:
-    """The sites of the mode, each with the ports to choose from.
+    """Return the sites of the mode, each with its candidate ports.
 
-    Raises UserError for a site that is not there, a slice that uses no port, a selection without ports.
+    Raises UserError for an unknown site, a slice without ports, or a selection without ports.
     """
     collect = settings.collect
     check_method_names(methods_by_name(settings.capture.method), sites)
@@ -75,7 +75,7 @@ def sites_to_sample(settings: Settings, sites: Sequence[Site]) -> list[Site]:
 
 
 def check_method_names(by_name: Mapping[str, str], sites: Sequence[Site]) -> None:
-    """Raises UserError where a capture method is that of a site that is not there, or of a node of no site."""
+    """Raise UserError if capture.method names an unknown site or listening node."""
     known = [site.name for site in sites]
     for name in by_name:
         site = LISTENER.sub("", name)
@@ -86,7 +86,7 @@ def check_method_names(by_name: Mapping[str, str], sites: Sequence[Site]) -> Non
 
 
 def check_fixed_ports(ports: Mapping[str, Sequence[str]], sites: Sequence[Site]) -> None:
-    """Raises UserError where the ports of a fixed selection name a site or a port that is not there, or none."""
+    """Raise UserError if collect.ports is empty or names an unknown site or port."""
     by_name = {site.name: site for site in sites}
     if not ports:
         raise UserError("names no port", where="collect.ports")
@@ -99,7 +99,7 @@ def check_fixed_ports(ports: Mapping[str, Sequence[str]], sites: Sequence[Site])
 
 
 def candidate_ports(collect: CollectSettings, site: Site) -> tuple[Port, ...]:
-    """The ports of a site that its selection chooses from; a site that has none is left out."""
+    """Return the ports of a site that its selection chooses from; a site without any is left out."""
     if collect.port_selection == "fixed":
         by_name = {port.name: port for port in site.ports}
         return tuple(by_name[name] for name in collect.ports.get(site.name, ()))
@@ -110,7 +110,7 @@ def candidate_ports(collect: CollectSettings, site: Site) -> tuple[Port, ...]:
 
 @dataclass(frozen=True)
 class SitePlan:
-    """The cycles of one site with so many receivers; fewer receivers: the same ports, more cycles."""
+    """The cycles of one site with a number of receivers. Fewer receivers take the same samples in more cycles."""
 
     settings: Settings
     site: Site
@@ -118,7 +118,7 @@ class SitePlan:
 
     @property
     def cycles(self) -> int | None:
-        """How many cycles; None where only the time says."""
+        """The number of cycles; None if only the time limits them."""
         collect = self.settings.collect
         if collect.cycles is not None:
             return collect.cycles
@@ -126,18 +126,18 @@ class SitePlan:
 
     @property
     def sample_interval_s(self) -> float:
-        """From one sample's start to the next one's, about."""
+        """The approximate time from the start of one sample to the start of the next."""
         period = self.settings.collect.sample_period_s or 0
         return max(period, self.settings.capture.sample_s + SAMPLE_GAP_S)
 
     @property
     def samples_per_cycle(self) -> int:
-        """Of each mirrored port."""
+        """The number of samples of each mirrored port in a cycle."""
         collect = self.settings.collect
         return collect.runs_per_cycle * collect.samples_per_run * len(self.settings.capture.directions)
 
     def remaining_s(self, cycle: int) -> float:
-        """About how long it takes from the beginning of a cycle, from 0, to the end."""
+        """Return the approximate time from the start of a cycle (from 0) to the end of the plan."""
         total_s = self.settings.collect.total_s
         if self.cycles is None:
             return total_s + self.sample_interval_s
@@ -145,13 +145,13 @@ class SitePlan:
         return left if total_s is None else min(left, total_s + self.sample_interval_s)
 
     def _cycles_per_run(self) -> int:
-        """Cycles in which every port can have its `samples_per_port`."""
+        """Return the number of cycles in which every port gets its `samples_per_port`."""
         return self.settings.capture.samples_per_port * cycles_per_round(len(self.site.ports), self.receivers)
 
     def choose_ports(
         self, cycle: int, rates: Mapping[str, Rates] | None, history: Sequence[tuple[str, ...]]
     ) -> tuple[str, ...]:
-        """The ports of a cycle, from 0. Raises UserError where the selection does wrong."""
+        """Return the ports of a cycle (from 0). Raises UserError if the selection returns invalid ports."""
         collect = self.settings.collect
         view = SiteView(
             site=self.site.name,
@@ -167,7 +167,9 @@ class SitePlan:
         return choose_ports(find_selection(collect.port_selection), view)
 
     def batches(self, cycle: int, chosen: Sequence[str], names: Counter) -> Iterator[list[PlannedSample]]:
-        """Yield the shots of a cycle that are taken at once, in order of time; ``names`` counts those of a port."""
+        """Yield the samples of a cycle that are taken simultaneously, in order of time; `names` counts samples per
+        port.
+        """
         collect, capture = self.settings.collect, self.settings.capture
         by_name = {port.name: port for port in self.site.ports}
         first = 1 + cycle // self._cycles_per_run() * collect.runs_per_cycle
@@ -184,9 +186,9 @@ class SitePlan:
         return PlannedSample(run, sample, self.site, port, direction, cycle + 1, format=self.settings.capture.format)
 
     def batches_in_advance(self) -> Iterator[list[PlannedSample]]:
-        """All shots, where the selection does not wait for what the switch counts and the number of cycles is set.
+        """Yield all batches if the selection does not depend on switch counters and the number of cycles is fixed.
 
-        Raises NotKnownInAdvance where it does, or the time alone ends them.
+        Raises NotKnownInAdvance otherwise.
         """
         kind = self.settings.collect.port_selection
         if kind not in STATIC_SELECTIONS or self.cycles is None:
@@ -199,7 +201,7 @@ class SitePlan:
 
 
 def max_sample_bytes(settings: Settings, port: Port, capacity_bps: int | None) -> int | None:
-    """What a sample of a port takes of a disk at line rate; None where neither port nor receiver has a known rate."""
+    """Return the size of a sample at line rate; None if neither the port's nor the receiver's rate is known."""
     capture, mean = settings.capture, settings.collect.mean_frame_bytes
     ways = 2 if "both" in capture.directions else 1
     rates = [rate for rate in (port.rate_bps and ways * port.rate_bps, capacity_bps) if rate]
@@ -210,16 +212,16 @@ def max_sample_bytes(settings: Settings, port: Port, capacity_bps: int | None) -
 
 
 def next_start_ns(now_ns: int, period_s: float | None, sample_s: float) -> int:
-    """The next moment at which samples begin: whole periods of the clock, the same at all sites.
+    """Return the next start time of samples: a multiple of the period since 1970, the same at all sites.
 
-    Without a period whole seconds, or less where samples are shorter, so that sites drift apart little.
+    Without a period it is the next whole second, or less if samples are shorter, so that sites drift apart little.
     """
     grid_ns = round((period_s if period_s is not None else min(1.0, sample_s)) * 1e9)
     return -(-now_ns // grid_ns) * grid_ns
 
 
 def trials(replay: Replay | None, file_format: str) -> Iterator[list[PlannedSample]]:
-    """Yield the shots of each environment in which one capture is replayed, in order of time."""
+    """Yield the trials of each environment in which the capture is replayed, in order of time."""
     for environment in replay.environments if replay else ():
         yield [
             PlannedSample(

@@ -28,10 +28,10 @@ SIGNALED = 128  # and above: how a shell reports a program that a signal ended; 
 
 @dataclass(frozen=True)
 class Counts:
-    """tcpdump's own: `received` passed the filter, of these `dropped_kernel` found the buffer full.
+    """Counts of tcpdump: `received` passed the filter; `dropped_kernel` of these found the buffer full.
 
-    `sampled_out` passed it too and was not received, for it was not in the sample. `preprocessed`: frames that a P4
-    program did not let come so far, by its reasons.
+    `sampled_out` frames passed the filter and were not received because they were not in the sample. `preprocessed` are
+    frames that a P4 program did not forward, by reason.
     """
 
     captured: int
@@ -43,18 +43,18 @@ class Counts:
 
     @property
     def buffered(self) -> int:
-        """Frames that the kernel has and the file has not."""
+        """Frames that are in the kernel's buffer and not yet in the file."""
         return self.received - self.dropped_kernel - self.captured
 
 
 def last_counts(log: str) -> Counts | None:
-    """The last counts in tcpdump's messages, None where there are none."""
+    """Return the last counts in tcpdump's messages; None if there are none."""
     found = STATUS.findall(log)
     return Counts(*(int(number or 0) for number in found[-1])) if found else None
 
 
 class Tcpdump:
-    """One capture: `start` returns when frames are being taken, `stop` when all of them are written."""
+    """One capture. `start` returns when tcpdump captures, `stop` when all frames are written."""
 
     def __init__(self, testbed: Testbed, node: str, interface: str, settings: CaptureSettings, output: str):
         self.where = f"tcpdump on {node}"
@@ -69,22 +69,22 @@ class Tcpdump:
         self._requests = 0  # for its counts
 
     def start(self) -> None:
-        """Raises UserError with tcpdump's message where it ends or does not listen in time."""
+        """Start tcpdump. Raises UserError with its message if it ends or does not listen in time."""
         self._job = self._testbed.start(self._node, self._argv, output=self._output)
         if not self._wait_for(lambda log: "listening on" in log, START_S):
             self._job.signal("KILL")
             raise UserError(f"does not start: {self.message()}", where=self.where)
 
     def alive(self) -> bool:
-        """Whether it runs still."""
+        """Return whether tcpdump is still running."""
         return self._job.poll() is None
 
     def stop(self) -> Counts | None:
-        """Let tcpdump write what the kernel still holds, end it, and return its counts.
+        """Let tcpdump write what is in the kernel's buffer, stop it, and return its counts.
 
-        None if tcpdump ended on request without final counts: its capture may be complete all the same (``message`` has
-        its last words). Raises UserError if it failed before, could not write, was ended by another signal, or does not
-        end.
+        Returns None if tcpdump ended on request without final counts: its capture may still be complete (see
+        `message`).
+        Raises UserError if tcpdump failed before, could not write, was ended by another signal, or does not end.
         """
         drained = time.monotonic() + DRAIN_S
         while time.monotonic() < drained and not self._drained():
@@ -104,15 +104,16 @@ class Tcpdump:
         return None
 
     def message(self) -> str:
-        """The last line that tcpdump printed."""
+        """Return the last line that tcpdump printed."""
         lines = self._job.log().strip().splitlines()
         return lines[-1] if lines else "it printed nothing"
 
     def _drained(self) -> bool:
-        """Ask tcpdump for its counts: True if the kernel holds no frame, or tcpdump has ended.
+        """Ask tcpdump for its counts. Return True if the kernel's buffer is empty, or tcpdump has ended.
 
-        A request that is still pending when SIGINT arrives is answered after the socket is closed, with "pcap_stats:
-        Bad file descriptor"; so there is never more than one request without an answer.
+        If SIGINT arrives while a request is pending, tcpdump answers it after closing the socket, with "pcap_stats: Bad
+        file
+        descriptor". So there is never more than one pending request.
         """
         if not self.alive():
             return True

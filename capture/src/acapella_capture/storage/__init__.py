@@ -1,5 +1,5 @@
-"""What keeps a writer from the disk: latency of its writes while the page cache fills (Patchwork, appendix B)."""
+"""Latency of writes to the disk while the page cache fills (Patchwork, appendix B)."""
 
 
 class NotMeasurable(Exception):
-    """This cannot be measured here; the text says why, in one line."""
+    """The measurement is impossible on this machine; the message is the reason, in one line."""

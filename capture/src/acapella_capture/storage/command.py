@@ -1,10 +1,10 @@
-"""Measure how long the writes of a capture take while the page cache fills (Patchwork, appendix B and figure 14).
+"""Measure the latency of a capture's writes while the page cache fills (Patchwork, appendix B and figure 14).
 
-The DPDK writer writes frames of its own, once through the page cache (writev) and once past it (io_uring, O_DIRECT),
-under each pair of thresholds vm.dirty_background_ratio:vm.dirty_ratio; bpftrace takes a histogram of the calls' latency
-every 50 ms. Then the writer runs without bpftrace, with frames of several sizes and at several rates, for its loss at
-each (Patchwork, Tables 1 and 2). Needs root, bpftrace, and acapella-dpdk-capture. The thresholds are the whole
-machine's: they are put back, but what else runs meanwhile may wait. Where something is missing the file says so, and
+The DPDK writer writes generated frames, once through the page cache (writev) and once bypassing it (io_uring,
+O_DIRECT), for each pair of thresholds vm.dirty_background_ratio:vm.dirty_ratio. bpftrace records a latency histogram
+every 50 ms. Then the writer runs without bpftrace, with several frame sizes and rates, to measure its loss (Patchwork,
+Tables 1 and 2). Needs root, bpftrace, and acapella-dpdk-capture. The thresholds apply to the whole machine: they are
+restored afterwards, but other programs may be delayed meanwhile. If something is missing, FILE contains the reason and
 the exit code is 0.
 """
 
@@ -20,7 +20,7 @@ from .study import Settings, study
 
 
 def register_parser(subparsers: Any) -> argparse.ArgumentParser:
-    """The parser of `acapella measure-storage`."""
+    """Add the parser of `acapella measure-storage`."""
     parser = subparsers.add_parser(
         "measure-storage", help="latency of writes while the page cache fills", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -41,7 +41,7 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
 
 
 def pair(text: str) -> tuple[int, int]:
-    """`10:20` as percentages, the first below the second."""
+    """Parse `10:20` as two percentages, the lower one first."""
     background, _, limit = text.partition(":")
     if not (background.isdecimal() and limit.isdecimal() and 0 < int(background) < int(limit) <= 100):
         raise argparse.ArgumentTypeError(f"{text}: not two percentages, the lower one first, as 10:20")
@@ -49,7 +49,7 @@ def pair(text: str) -> tuple[int, int]:
 
 
 def speed(text: str) -> int | None:
-    """MB/s, None for `own`."""
+    """Parse a disk speed in MB/s; None for `own`."""
     if text != "own" and not (text.isdecimal() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"{text}: neither own nor a number of MB/s")
     return None if text == "own" else int(text)

@@ -1,4 +1,4 @@
-"""A disk of a set speed: a file of the real one as a loop device, slowed by the kernel (cgroup v1, blkio.throttle)."""
+"""A disk with a set speed: a file as a loop device, throttled by the kernel (cgroup v1, blkio.throttle)."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ MB = 1_000_000
 
 
 def run(*command: object) -> str:
-    """A command's output. Raises Skip with the first line of what it says where it fails."""
+    """Return a command's output. Raises NotMeasurable with the first line of its message if it fails."""
     try:
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
@@ -28,9 +28,10 @@ def run(*command: object) -> str:
 
 @contextlib.contextmanager
 def directory(beside: Path, size: int, mbps: int | None) -> Iterator[Path]:
-    """An empty directory for ``size`` bytes on the disk of ``beside``, or on one of ``mbps`` MB/s; gone afterwards.
+    """Provide an empty directory for `size` bytes on the disk of `beside`, or on a disk of `mbps` MB/s; removed at the
+    end.
 
-    Raises Skip where no such disk can be made.
+    Raises NotMeasurable if such a disk cannot be made.
     """
     with scratch_directory(beside) as place:
         if mbps is None:
@@ -42,7 +43,7 @@ def directory(beside: Path, size: int, mbps: int | None) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def slowed(place: Path, size: int, mbps: int) -> Iterator[Path]:
-    """ext4 on a loop device that ends with its mount, without a cache of its own below."""
+    """Provide ext4 on a throttled loop device with direct I/O, removed with its mount."""
     if not THROTTLE.exists():
         raise NotMeasurable(f"a disk of {mbps} MB/s cannot be made: no {THROTTLE} (cgroup v1)")
     image, mounted = place / "image", place / "mounted"

@@ -20,7 +20,7 @@ END_S = 120  # for what a run left in memory to get to the disk
 
 
 def measured(directory: Path, seconds: float) -> Iterator[dict[str, Any]]:
-    """Yield a row for each run; runs take ``seconds`` each. Raises Skip if the writer fails."""
+    """Yield a row per run of `seconds` each. Raises NotMeasurable if the writer fails."""
     for writer in WRITERS:
         for snaplen in SNAPLENS:
             for size in SIZES:
@@ -28,7 +28,7 @@ def measured(directory: Path, seconds: float) -> Iterator[dict[str, Any]]:
 
 
 def sweep(directory: Path, writer: str, snaplen: int, size: int, seconds: float) -> Iterator[dict[str, Any]]:
-    """Yield runs of one size: without a rate limit, then at parts of what was written, until a run loses nothing."""
+    """Yield runs of one size: first without a rate limit, then at fractions of that rate until a run loses nothing."""
     first = run(directory, writer, snaplen, size, seconds, None)
     yield first
     max_bytes = first["written"] / first["whole_ns"] * 1e9 if first["whole_ns"] else 0
@@ -44,9 +44,9 @@ def sweep(directory: Path, writer: str, snaplen: int, size: int, seconds: float)
 def run(  # noqa: PLR0913, PLR0917 (the parameters of a run)
     directory: Path, writer: str, snaplen: int, size: int, seconds: float, rate: float | None
 ) -> dict[str, Any]:
-    """Return the frames and times of one run at ``rate`` frames a second; None: as many as go.
+    """Return frames and times of one run at `rate` frames per second; None: no limit.
 
-    Raises Skip if the writer fails, ValueError if its frames do not add up.
+    Raises NotMeasurable if the writer fails, ValueError if its counts are inconsistent.
     """
     capture = directory / "r.pcap"
     command = [executable(), "--generate", size, "--snaplen", snaplen, "--writer", writer, "--write", capture]
@@ -71,13 +71,13 @@ def run(  # noqa: PLR0913, PLR0917 (the parameters of a run)
 
 
 def cpus() -> list[str]:
-    """The options that give writer and generator a core each, if there are two: else they take turns on one."""
+    """Return options that pin writer and generator to a core each, if there are two."""
     own = sorted(os.sched_getaffinity(0))
     return ["--cpus", f"{own[0]},{own[1]}", "--spin"] if len(own) > 1 else []
 
 
 def counted(accounts: dict[str, Any]) -> dict[str, Any]:
-    """Frames of a run: offered = written + lost. Raises ValueError if they do not add up."""
+    """Return the frames of a run: offered = written + lost. Raises ValueError if that does not hold."""
     frames, made = accounts["frames"], accounts["generator"]
     lost = made["refused"] + made["left"] + sum(frames["dropped"].values())
     if made["offered"] != frames["written"] + lost:

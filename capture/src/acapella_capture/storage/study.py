@@ -1,4 +1,4 @@
-"""Runs of the DPDK writer, with frames of its own, under one pair of thresholds after the other."""
+"""Runs of the DPDK writer, with generated frames, for each pair of thresholds."""
 
 import ctypes
 import json
@@ -27,7 +27,7 @@ ROOM = 1.5  # of what is written, for the disk that is made
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured. thresholds: percent, background and upper. rate: frames a second, None as many as go."""
+    """Parameters. thresholds: percent, background and upper. rate: frames per second, None for no limit."""
 
     thresholds: tuple[tuple[int, int], ...]
     memory_mb: int | None
@@ -41,7 +41,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Case:
-    """One run's conditions."""
+    """The conditions of one run."""
 
     background_percent: int
     limit_percent: int
@@ -54,7 +54,7 @@ class Case:
 
 
 def cases(settings: Settings) -> Iterator[Case]:
-    """All runs, in their order."""
+    """Yield all runs in their order."""
     for mbps in settings.disks_mbps:
         for background, limit in settings.thresholds:
             for writer in CALLS:
@@ -62,9 +62,9 @@ def cases(settings: Settings) -> Iterator[Case]:
 
 
 def study(settings: Settings, beside: Path, say=print) -> dict[str, Any]:
-    """Everything that was measured; ``skipped`` says why nothing was, ``notes`` why a part was not.
+    """Return all results; `skipped` is why nothing was measured, `notes` are why parts were not.
 
-    ``beside`` is a directory on the disk that is measured. The process gets mounts of its own.
+    `beside` is a directory on the disk to measure. The process gets a mount namespace of its own.
     """
     result = {
         "version": 1,
@@ -97,7 +97,7 @@ def study(settings: Settings, beside: Path, say=print) -> dict[str, Any]:
 
 
 def tables_of_rates(result: dict[str, Any], settings: Settings, beside: Path, say) -> None:
-    """Add the runs of Tables 1 and 2 to the result, under their thresholds of the whole machine's memory."""
+    """Add the runs of Tables 1 and 2 to the result, with their thresholds on the whole machine's memory."""
     try:
         with thresholds.set_to(*rates.THRESHOLDS, None), disk.directory(beside, 0, None) as directory:
             for row in rates.measured(directory, settings.table_seconds):
@@ -110,20 +110,20 @@ def tables_of_rates(result: dict[str, Any], settings: Settings, beside: Path, sa
 
 
 def summary(run: dict[str, Any]) -> str:
-    """A run in a line."""
+    """Return a run in one line."""
     waited_ms = sum(each["latency_ns"] for each in run["intervals"]) / 1e6
     calls = sum(each["calls"] for each in run["intervals"])
     return f"{calls:,} calls, {waited_ms:,.0f} ms in all, {run['written']:,} of {run['offered']:,} frames written"
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers hold for."""
+    """Return the machine that the results apply to."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {"kernel": platform.release(), "cores": os.cpu_count(), "memory_bytes": memory}
 
 
 def private_mounts() -> None:
-    """Mounts that end with this process; tracefs and debugfs, which bpftrace asks for, among them."""
+    """Create a private mount namespace with tracefs and debugfs, which bpftrace needs."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS) != 0:
         raise NotMeasurable(f"no mounts of its own: {os.strerror(ctypes.get_errno())}")
@@ -134,7 +134,7 @@ def private_mounts() -> None:
 
 
 def measured(case: Case, settings: Settings, beside: Path) -> dict[str, Any]:
-    """One run. Raises Skip where it cannot be had."""
+    """Return one run. Raises NotMeasurable if it is impossible."""
     with thresholds.set_to(case.background_percent, case.limit_percent, settings.memory_mb) as memory:
         max_bytes = int(memory * case.limit_percent / 100 * BEYOND)
         with disk.directory(beside, int(max_bytes * ROOM) + 256 * thresholds.MB, case.disk_mbps) as directory:
@@ -151,7 +151,7 @@ def measured(case: Case, settings: Settings, beside: Path) -> dict[str, Any]:
 
 
 def watched(case: Case, settings: Settings, directory: Path, max_bytes: int) -> tuple[list, list[trace.Interval]]:
-    """Run the writer until ``most`` bytes are written or the time is over: samples of dirty memory, and intervals."""
+    """Run the writer until `max_bytes` are written or the time is over; return dirty memory samples and intervals."""
     command = [executable(), "--generate", settings.frame_bytes, "--snaplen", settings.snaplen, "--writer", case.writer]
     command += ["--write", directory / "c.pcap", *(["--rate", settings.rate] if settings.rate else [])]
     command += ["--duration", settings.seconds + ORPHAN_S]
@@ -186,7 +186,7 @@ def watched(case: Case, settings: Settings, directory: Path, max_bytes: int) -> 
 
 
 def joined(interval: trace.Interval, samples: list[tuple[int, thresholds.Dirty]]) -> dict[str, Any]:
-    """An interval with the dirty memory at its end."""
+    """Return an interval with the dirty memory at its end."""
     before = [state for at_ns, state in samples if at_ns <= interval.at_ns]
     state = before[-1] if before else samples[0][1]
     return {

@@ -1,4 +1,4 @@
-"""The kernel's thresholds of dirty memory: set for a while, and put back."""
+"""The kernel's thresholds of dirty memory: set temporarily, and restored."""
 
 import contextlib
 import fcntl
@@ -17,7 +17,7 @@ NAMES = ("dirty_background", "dirty")
 
 @dataclass(frozen=True)
 class Dirty:
-    """Bytes of the whole machine; the thresholds are those that the kernel goes by now."""
+    """Bytes of the whole machine; the thresholds are those in effect."""
 
     dirty: int
     writeback: int
@@ -26,14 +26,14 @@ class Dirty:
 
 
 def now() -> Dirty:
-    """Reads /proc/vmstat."""
+    """Read /proc/vmstat."""
     pages = dict(line.split() for line in VMSTAT.read_text(encoding="ascii").splitlines())
     names = ("nr_dirty", "nr_writeback", "nr_dirty_background_threshold", "nr_dirty_threshold")
     return Dirty(*(int(pages[name]) * mmap.PAGESIZE for name in names))
 
 
 def put(name: str, value: int) -> None:
-    """Write a setting. Raises Skip where that is not allowed."""
+    """Write a setting. Raises NotMeasurable if that is not permitted."""
     try:
         (VM / name).write_text(f"{value}\n", encoding="ascii")
     except OSError as error:
@@ -42,7 +42,7 @@ def put(name: str, value: int) -> None:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """While nobody else sets them: two at once would put back what was the other's."""
+    """Prevent another process from setting the thresholds: it would restore ours."""
     with (VM / "dirty_ratio").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -50,17 +50,17 @@ def alone() -> Iterator[None]:
 
 @contextlib.contextmanager
 def set_to(background_percent: int, limit_percent: int, memory_mb: int | None) -> Iterator[int]:
-    """Set vm.dirty_background_ratio and vm.dirty_ratio, or, of ``memory_mb``, as bytes of a smaller machine.
+    """Set vm.dirty_background_ratio and vm.dirty_ratio, or, for `memory_mb`, bytes as on a machine with less memory.
 
-    Yields the memory, bytes, that the percentages are of: the free and cached memory as the kernel counts it, or
-    ``memory_mb``.
+    Yields the memory that the percentages refer to, in bytes: free and cached memory as the kernel counts it, or
+    `memory_mb`.
     """
     with alone():
         yield from kept(background_percent, limit_percent, memory_mb)
 
 
 def kept(background_percent: int, limit_percent: int, memory_mb: int | None) -> Iterator[int]:
-    """As `set_to`, where nobody else does so."""
+    """Do the work of `set_to` while holding the lock."""
     before = {f"{name}_{kind}": value_of(f"{name}_{kind}") for name in NAMES for kind in ("ratio", "bytes")}
     try:
         for name, percent in zip(NAMES, (background_percent, limit_percent), strict=True):
@@ -76,5 +76,5 @@ def kept(background_percent: int, limit_percent: int, memory_mb: int | None) -> 
 
 
 def value_of(name: str) -> int:
-    """A setting as it is."""
+    """Return the current value of a setting."""
     return int((VM / name).read_text(encoding="ascii"))

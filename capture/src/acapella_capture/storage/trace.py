@@ -1,4 +1,4 @@
-"""Latency of a process's writes by bpftrace: every 50 ms a histogram, a sum, and the bytes."""
+"""Latency of a process's writes, by bpftrace: a histogram, a sum, and the bytes, every 50 ms."""
 
 import json
 import os
@@ -38,7 +38,7 @@ SAY = 'printf("at %llu\\n", nsecs); print(@latency); print(@sum); print(@longest
 
 
 def script(call: str, pid: int) -> str:
-    """The bpftrace program for ``call`` (writev or io_uring) of a process."""
+    """Return the bpftrace program for `call` (writev or io_uring) of a process."""
     writes = " || ".join(f"args->opcode == {code}" for code in WRITES)
     probe, key, result = END[call]
     lines = [BEGIN[call].format(pid=pid, submit=submit_probe() if call == "io_uring" else "", writes=writes)]
@@ -48,7 +48,7 @@ def script(call: str, pid: int) -> str:
 
 
 def submit_probe() -> str:
-    """The tracepoint's name: another one since Linux 6.4."""
+    """Return the tracepoint's name, which changed in Linux 6.4."""
     for name in ("io_uring_submit_req", "io_uring_submit_sqe"):
         if (TRACEFS / "events" / "io_uring" / name).exists():
             return name
@@ -57,7 +57,7 @@ def submit_probe() -> str:
 
 @dataclass
 class Interval:
-    """What happened until ``at_ns`` (CLOCK_MONOTONIC). buckets: (least, most, calls), ns. longest_ns: of all so far."""
+    """Events until `at_ns` (CLOCK_MONOTONIC). buckets: (lower, upper, calls), ns. longest_ns: of all so far."""
 
     at_ns: int
     bytes: int = 0
@@ -70,7 +70,7 @@ class Interval:
         return sum(calls for _, _, calls in self.buckets)
 
     def since(self, before: "Interval") -> "Interval":
-        """What came after ``before``, where both are sums since the begin."""
+        """Return the events after `before`, both being sums since the start."""
         known = {(lower, upper): calls for lower, upper, calls in before.buckets}
         grown = [(lower, upper, calls - known.get((lower, upper), 0)) for lower, upper, calls in self.buckets]
         return Interval(
@@ -86,7 +86,7 @@ NAMES = {"@sum": "latency_ns", "@longest": "longest_ns", "@bytes": "bytes"}
 
 
 def parse_line(line: str, sums: list[Interval]) -> None:
-    """Put one line of bpftrace's JSON where it belongs, sums since the begin; what is not ours is left."""
+    """Add one line of bpftrace's JSON to the sums since the start; unknown lines are ignored."""
     try:
         record = json.loads(line)
     except json.JSONDecodeError:
@@ -103,7 +103,7 @@ def parse_line(line: str, sums: list[Interval]) -> None:
 
 
 class Trace:
-    """bpftrace at work on one process, from `with` on until its end."""
+    """A running bpftrace that observes one process within a `with` block."""
 
     def __init__(self, call: str, pid: int):
         self._sums: list[Interval] = []
@@ -125,7 +125,7 @@ class Trace:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it; its last interval, up to now, is among the intervals then."""
+        """Stop bpftrace; the intervals then include the last one, up to now."""
         if self._process.poll() is None:
             self._process.terminate()
         try:
@@ -145,7 +145,7 @@ class Trace:
 
     @property
     def intervals(self) -> list[Interval]:
-        """What happened in each interval; all of it once the trace has ended."""
+        """Events of each interval; complete once the trace has ended."""
         return [now.since(before) for before, now in pairwise([Interval(0), *self._sums])]
 
     def _read(self) -> None:
@@ -163,7 +163,7 @@ class Trace:
 
 
 def check() -> None:
-    """Raises Skip where bpftrace cannot be used here."""
+    """Raise NotMeasurable if bpftrace cannot be used on this machine."""
     if os.geteuid() != 0:
         raise NotMeasurable("not root: bpftrace and the dirty thresholds are root's alone")
     if shutil.which("bpftrace") is None:

@@ -1,11 +1,11 @@
-"""Where samples come from: every testbed implements testbeds.base.Testbed."""
+"""Sources of samples: every testbed implements testbeds.base.Testbed."""
 
 from ..settings import Settings
 from .base import Testbed
 
 
 def testbed_of(settings: Settings, campaign: str = "campaign") -> Testbed:
-    """The testbed that the config names, its module imported only then; what it takes is named after the campaign."""
+    """Return the testbed of the config; only its module is imported. Its resources are named after the campaign."""
     if settings.testbed == "files":
         from .files import FilesTestbed  # noqa: PLC0415
 

@@ -1,8 +1,8 @@
-"""What a testbed is to the coordinator: sites, ports, free resources, telemetry, allocate, mirror, run, fetch, release.
+"""The interface of testbeds: sites, ports, resources, telemetry; allocate, mirror, run, fetch, release.
 
-A *site* is a place with a switch; an *instance* is one listening node there, with a NIC whose interfaces, the
-*receivers*, each are the end of one mirror at a time; a *node* is anything that programs run on, named by a string (an
-instance, a host). The coordinator sees no more than this. Sites are used by several threads at once, one a site.
+A *site* is a place with a switch. An *instance* is a listening node there, with a NIC whose interfaces, the
+*receivers*, each receive one mirror at a time. A *node* is anything that runs programs, identified by a string (an
+instance, a host). The coordinator uses nothing else. Sites are used by several threads in parallel, one per site.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ PortKind = Literal["uplink", "downlink"]
 
 
 class InsufficientResources(UserError):
-    """The testbed has not got that much now: ask for less. After any other UserError that is of no use."""
+    """The testbed does not have that many resources now: request fewer. Other errors are not retried."""
 
 
 @dataclass(frozen=True)
 class Port:
-    """A switch port; `rate_bps` is its line rate, None where unknown.
+    """A switch port; `rate_bps` is its line rate, None if unknown.
 
     An uplink leads to other sites, a downlink to a host; `slices` are those whose frames pass it, as far as known.
     """
@@ -47,7 +47,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Host:
-    """What a machine of a site has free now; a NIC is one dedicated NIC of two ports."""
+    """The free resources of a machine of a site; a NIC is one dedicated NIC with two ports."""
 
     name: str
     cores: int
@@ -58,7 +58,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Rates:
-    """What a switch port sent and received, bit/s on average, without FCS and preamble."""
+    """Mean rates that a switch port sent and received, bit/s, without FCS and preamble."""
 
     tx_bps: float
     rx_bps: float
@@ -66,7 +66,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Readings:
-    """Octet counters of a switch port, oldest first: pairs of a time (s since 1970) and the counter's value then."""
+    """Byte counters of a switch port, oldest first: pairs of a time (s since 1970) and the counter's value."""
 
     tx: tuple[tuple[float, int], ...] = ()
     rx: tuple[tuple[float, int], ...] = ()
@@ -74,9 +74,9 @@ class Readings:
 
 @dataclass(frozen=True)
 class Telemetry:
-    """Rates of a site's ports over the last `seconds`, and the readings they come from; ports without data are absent.
+    """Rates of a site's ports over the last `seconds`, and the underlying readings; ports without data are absent.
 
-    `source` names who counted.
+    `source` names the system that counted.
     """
 
     source: str
@@ -87,7 +87,7 @@ class Telemetry:
 
 @dataclass(frozen=True)
 class ResourceRequest:
-    """What is asked of a site: so many instances, each with a NIC and this much of a host."""
+    """A request to a site: a number of instances, each with a NIC and these resources of a host."""
 
     instances: int
     cores: int = 2
@@ -97,7 +97,7 @@ class ResourceRequest:
 
 @dataclass(frozen=True)
 class Instance:
-    """A listening node that is allocated; its receivers are the interfaces of its NIC."""
+    """An allocated listening node; its receivers are the interfaces of its NIC."""
 
     name: str
     site: str
@@ -106,7 +106,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class MirrorRequest:
-    """A mirror that is to be: of a port, to an instance's receiver."""
+    """A requested mirror: from a port to a receiver of an instance."""
 
     instance: Instance
     receiver: str
@@ -116,7 +116,7 @@ class MirrorRequest:
 
 @dataclass(frozen=True)
 class MirrorCounters:
-    """What a mirror was to copy (`offered`) and what left towards the instance (`delivered`); None where nobody counts.
+    """Frames that a mirror had to copy (`offered`) and sent to the instance (`delivered`); None if not counted.
 
     Bytes are wire lengths without FCS and preamble.
     """
@@ -129,9 +129,9 @@ class MirrorCounters:
 
 @dataclass(frozen=True)
 class Replay:
-    """One capture that a testbed sends again and again, and where each of these trials is recorded.
+    """A capture that a testbed replays several times, and where each of these trials is recorded.
 
-    `filter` (pcap-filter(7)) takes the replayed frames and no others, `note` tells readers of a trial what was done.
+    `filter` (pcap-filter(7)) selects the replayed frames only; `note` describes the replay in manifests.
     """
 
     site: Site
@@ -145,7 +145,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class CompletedProgram:
-    """A program that ended: its exit status and what it printed."""
+    """A program that ended: its exit status and its output."""
 
     status: int
     stdout: str
@@ -153,29 +153,29 @@ class CompletedProgram:
 
 
 class Job(ABC):
-    """A program that runs on a node until it ends or is told to."""
+    """A program that runs on a node until it ends or is stopped."""
 
     @abstractmethod
     def poll(self) -> int | None:
-        """The exit status, None while it runs."""
+        """Return the exit status; None while it runs."""
 
     @abstractmethod
     def signal(self, name: str) -> None:
-        """Send a signal by name (`INT`, `USR1`); nothing where the program has ended."""
+        """Send a signal by name (`INT`, `USR1`); no effect if the program has ended."""
 
     @abstractmethod
     def wait(self, timeout_s: float) -> int | None:
-        """Wait for the end; the exit status, None where it still runs."""
+        """Wait for the end. Return the exit status; None if it is still running."""
 
     @abstractmethod
     def log(self) -> str:
-        """What it has written to its standard error so far."""
+        """Return its standard error so far."""
 
 
 class Mirror(ABC):
-    """One port's frames copied to a receiver, between `start` and `stop` where the switch can do that.
+    """Copies of one port's frames to a receiver, between `start` and `stop` if the switch supports that.
 
-    A receiver has one mirror: asking the testbed for the next one ends the one before.
+    A receiver has one mirror: requesting another one from the testbed ends the previous one.
     """
 
     instance: str  # its name
@@ -189,29 +189,29 @@ class Mirror(ABC):
 
     @abstractmethod
     def counters(self) -> MirrorCounters:
-        """Counts since `start`."""
+        """Return the counts since `start`."""
 
 
 class Testbed(ABC):
-    """A testbed. Use as a context: entering builds what belongs to no site alone, leaving releases everything."""
+    """A testbed. As a context, it builds shared resources at the start and releases everything at the end."""
 
     name: str
     receivers_per_instance: int = 2  # a NIC has two ports
 
     @abstractmethod
     def sites(self) -> tuple[Site, ...]:
-        """The sites with their ports; known without allocating anything."""
+        """Return the sites with their ports, known without allocating anything."""
 
     def prepare(self) -> None:
-        """Build what belongs to no site alone. Raises UserError where that cannot be had."""
+        """Build what is shared by all sites. Raises UserError if that fails."""
         return
 
     @abstractmethod
     def resources(self, site: str) -> tuple[Host, ...]:
-        """What the hosts of a site have free now. Raises UserError for an unknown site."""
+        """Return the free resources of a site's hosts. Raises UserError for an unknown site."""
 
     def telemetry(self, site: str, seconds: float) -> Telemetry | None:
-        """What the switch counted over the last `seconds`, or as much of them as there is; None where nobody counts.
+        """Return the switch's rates over the last `seconds`, or a shorter available time; None if nothing is counted.
 
         Raises UserError for an unknown site.
         """
@@ -220,21 +220,23 @@ class Testbed(ABC):
 
     @abstractmethod
     def allocate(self, site: str, request: ResourceRequest) -> tuple[Instance, ...]:
-        """Take instances. Those that exist, of an earlier crash too, are known by name and taken again, not made twice.
+        """Allocate instances. Existing ones, also those left by a crash, are found by name and reused.
 
-        Raises Refused where the site has not got that much, UserError otherwise; no new instance stays then.
+        Raises InsufficientResources if the site does not have that many, UserError for other failures; new instances
+        are then
+        released.
         """
 
     @abstractmethod
     def instances(self, site: str) -> tuple[Instance, ...]:
-        """The instances that are allocated at a site. Raises UserError for an unknown site."""
+        """Return the instances allocated at a site. Raises UserError for an unknown site."""
 
     @abstractmethod
     def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
-        """Aim a mirror at a port of the instance's site. Raises UserError for an unknown name or direction."""
+        """Point a mirror at a port of the instance's site. Raises UserError for an unknown name or direction."""
 
     def listener_ports(self, site: str) -> frozenset[str]:
-        """Ports of a site's switch that lead to what is allocated there, as far as known; none where they are no ports.
+        """Return the switch ports that lead to listening nodes, as far as known; empty if they use no switch ports.
 
         Raises UserError for an unknown site.
         """
@@ -242,7 +244,7 @@ class Testbed(ABC):
         return frozenset()
 
     def prepare_mirrors(self, requests: Sequence[MirrorRequest]) -> None:
-        """Hear which mirrors are asked for next, for a testbed that moves several at once faster. Raises nothing."""
+        """Announce the next mirrors, for a testbed that moves several at once faster. Raises nothing."""
         return
 
     # What a frame occupies beyond its length without FCS and preamble, bytes: at the mirror port (preamble 8, FCS 4 and
@@ -252,97 +254,97 @@ class Testbed(ABC):
     mirror_buffer_bytes: int | None = None  # what a mirror port queues before it drops; None if unknown
 
     def mirror_capacity_bps(self, instance: Instance, receiver: str) -> int | None:
-        """What a receiver can take, bit/s; None where unknown. Raises UserError for an unknown name."""
+        """Return the capacity of a receiver, bit/s; None if unknown. Raises UserError for an unknown name."""
         self.receiver(instance, receiver)
         return None
 
     def extend(self, site: str, until_ns: int) -> None:
-        """Keep what is allocated at a site until then (ns since 1970); nothing to do where nothing expires."""
+        """Keep the resources of a site until then (ns since 1970); no effect if nothing expires."""
         self.site(site)
 
     @abstractmethod
     def release(self, site: str | None = None) -> None:
-        """Give back everything of a site, or everything, also what an earlier collection left; harmless if nothing is.
+        """Release everything of a site, or everything, including what an earlier collection left; idempotent.
 
-        After a release of everything, `prepare` comes before the next allocation.
+        After releasing everything, `prepare` is needed before the next allocation.
         """
 
     def leftovers(self) -> tuple[str, ...]:
-        """The names of what an earlier collection of this campaign left allocated."""
+        """Return the names of resources that an earlier collection of this campaign left allocated."""
         return ()
 
     def interrupt_waits(self) -> None:
-        """Who waits for a node or a mirror gets a UserError; from now on only what is given back is waited for."""
+        """Interrupt all waits for nodes and mirrors with a UserError; from now on only releases are waited for."""
         return
 
     @abstractmethod
     def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> CompletedProgram:
-        """Run a program to its end on a node. Raises UserError for an unknown node or after `timeout_s`."""
+        """Run a program on a node to its end. Raises UserError for an unknown node or after `timeout_s`."""
 
     @abstractmethod
     def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
-        """Start a program on a node, its standard output in the node's file `output`."""
+        """Start a program on a node, with its standard output in the node's file `output`."""
 
     def path_on_node(self, node: str, file: str) -> str:
-        """The path of a node's file, for a program that opens it by itself. Raises UserError where none can."""
+        """Return the path of a node's file for programs on the node. Raises UserError if unsupported."""
         raise UserError(f"no program opens {file!r} by itself; use capture.method tcpdump", where=f"node {node}")
 
     @abstractmethod
     def fetch(self, node: str, path: str, target: Path) -> None:
-        """Bring a node's file to `target`, whole or not at all; the node's copy stays."""
+        """Copy a node's file to `target` atomically; the node keeps its copy."""
 
     def put(self, node: str, source: Path, file: str) -> None:
-        """Bring a file of this machine to a node's file, whole or not at all; it may be run, by its owner alone.
+        """Copy a local file to a node's file atomically, executable by its owner only.
 
-        Raises UserError for an unknown node, or where none takes files.
+        Raises UserError for an unknown node, or if unsupported.
         """
         raise UserError(f"takes no files, so not {source.name}", where=f"node {node}")
 
     @contextlib.contextmanager
     def traffic(self, span: Span, seconds: float) -> Iterator[None]:
-        """Send what the testbed itself sends during a run or a sample; most testbeds send nothing."""
+        """Send the testbed's own traffic during a run or a sample; most testbeds have none."""
         yield
 
     def traffic_report(self) -> list[dict[str, Any]] | None:
-        """What became of that traffic so far, as manifest key `traffic`; None where the testbed sends nothing."""
+        """Return the result of that traffic so far, as manifest key `traffic`; None if the testbed sends none."""
         return None
 
     def replay_plan(self) -> Replay | None:
-        """What it replays; None where that is nothing. Known without allocating anything."""
+        """Return the replay of the testbed; None if there is none. Known without allocating anything."""
         return None
 
     @contextlib.contextmanager
     def environment(self, name: str) -> Iterator[None]:
-        """What is to be on the way of a replay. Raises UserError where that cannot be had."""
+        """Set up the network conditions of a replay. Raises UserError if that fails."""
         yield
 
     def replay(self) -> int:
-        """Send the capture once, in the environment that holds; how many packets, when all have arrived or are lost.
+        """Send the capture once in the current environment; return the number of packets once all arrived or are lost.
 
-        Raises UserError where not all of it was sent, or the environment was not what it ought to be.
+        Raises UserError if packets were not sent, or the environment was not as specified.
         """
         raise UserError("cannot replay", where=f"testbed {self.name}")
 
     def notes(self) -> list[str]:
-        """What a reader of a sample has to know about this testbed: programs or features that were missing."""
+        """Return notes about this testbed for manifests: missing programs or features."""
         return []
 
     def site(self, name: str) -> Site:
-        """The site of that name. Raises UserError where there is none."""
+        """Return the site of that name. Raises UserError if there is none."""
         for site in self.sites():
             if site.name == name:
                 return site
         raise UserError(f"no site {name!r}", where=f"testbed {self.name}")
 
     def port(self, site: str, name: str) -> Port:
-        """A site's port by name. Raises UserError where there is none."""
+        """Return a site's port by name. Raises UserError if there is none."""
         for port in self.site(site).ports:
             if port.name == name:
                 return port
         raise UserError(f"no port {name!r} at site {site!r}", where=f"testbed {self.name}")
 
     def receiver(self, instance: Instance, name: str) -> str:
-        """The receiver's name. Raises UserError where the instance is not allocated or has none of that name."""
+        """Return the receiver's name. Raises UserError if the instance is not allocated or has no such receiver."""
         if instance not in self.instances(instance.site):
             raise UserError(f"no instance {instance.name!r}", where=f"testbed {self.name}")
         if name not in instance.receivers:

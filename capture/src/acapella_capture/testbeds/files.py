@@ -1,9 +1,9 @@
-"""Testbed `files`: captures that exist, named by a sample sheet; it has no switch and runs nothing.
+"""Testbed `files`: existing captures, named by a sample sheet. It has no switch and runs no programs.
 
-The sheet is TSV with a header line. Columns: site, port, file; optional: sample (a unique name; by default the
-file's, with the directories' before it where two files share one), start (ISO 8601, UTC where no offset is given, or
-nanoseconds since 1970), restriction (what keeps the capture from holding all traffic of its port). `file`
-may be a glob; a relative one counts from the sheet's directory.
+The sheet is TSV with a header line. Columns: site, port, file; optional: sample (a unique name; default: the file's
+name, preceded by directory names if two files share it), start (ISO 8601, UTC without an offset, or nanoseconds since
+1970), restriction (why the capture does not contain all traffic of its port). `file` may be a glob; relative paths
+start at the sheet's directory.
 """
 
 import csv
@@ -36,7 +36,7 @@ END_NS = 2**32 * 10**9 - 1  # of plausible times: the first that is none, as kNo
 
 @dataclass(frozen=True)
 class Row:
-    """A capture of the sheet; `line` counts from 1, the header's."""
+    """A capture of the sheet; `line` counts from 1, the header."""
 
     line: int
     sample: str
@@ -48,12 +48,12 @@ class Row:
 
     @property
     def link(self) -> str:
-        """Its name in raw/: the sample's, with the suffixes that say what the file is."""
+        """Its name in raw/: the sample's name with the suffixes that indicate the file type."""
         return self.sample + suffixes(self.file)
 
 
 def suffixes(file: Path) -> str:
-    """The known suffixes of a file's name: `.pcap.gz` of `a.b.pcap.gz`."""
+    """Return the known suffixes of a file's name: `.pcap.gz` of `a.b.pcap.gz`."""
     found, rest = "", file.name
     while (suffix := Path(rest).suffix).lower() in SUFFIXES:
         found, rest = suffix + found, rest[: -len(suffix)]
@@ -61,7 +61,7 @@ def suffixes(file: Path) -> str:
 
 
 class Entry(NamedTuple):
-    """A capture of the sheet before it has a name."""
+    """A capture of the sheet before it has a sample name."""
 
     line: int
     fields: dict[str, str]
@@ -71,7 +71,7 @@ class Entry(NamedTuple):
 
 
 class Faults:
-    """Problems of a sheet, gathered so that one message can name the first and count the others."""
+    """Problems of a sheet, collected so that one message can name the first and count the others."""
 
     def __init__(self, sheet: Path):
         self.sheet = sheet
@@ -81,7 +81,7 @@ class Faults:
         self._found.setdefault(line, []).append(what)
 
     def check(self) -> None:
-        """Raises UserError where there are any."""
+        """Raise UserError if there are any."""
         ordered = [(line, what) for line in sorted(self._found) for what in self._found[line]]
         if ordered:
             line, what = ordered[0]
@@ -90,10 +90,11 @@ class Faults:
 
 
 def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
-    """The captures of a sheet, globs expanded in the order of their names.
+    """Return the captures of a sheet, globs expanded in name order.
 
-    Files that are named outright are not looked at: `describe` does, so that a missing one fails alone. Raises
-    UserError naming the first line that is wrong and how many more are, or, unless it ``may_be_empty``, an empty sheet.
+    Files named without a glob are not opened here but in `describe`, so that a missing one fails alone. Raises
+    UserError
+    with the first wrong line and the number of others, or for an empty sheet unless it `may_be_empty`.
     """
     faults = Faults(sheet)
     entries: list[Entry] = []
@@ -127,7 +128,7 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
 
 
 def no_samples(sheet: str | Path) -> UserError:
-    """What is wrong with a sheet that has no line."""
+    """Return the error for a sheet without lines."""
     return UserError("no samples", where=sheet, fix="one line a capture: sample, site, port, file, start")
 
 
@@ -160,7 +161,7 @@ def read_lines(sheet: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def parse_start(text: str, line: int, faults: Faults) -> int | None:
-    """Nanoseconds since 1970 of an ISO 8601 time or an integer; None where there is none."""
+    """Return ns since 1970 from an ISO 8601 time or an integer; None if empty."""
     if not text:
         return None
     if re.fullmatch(r"\d{1,40}", text, re.ASCII):
@@ -183,7 +184,9 @@ def parse_start(text: str, line: int, faults: Faults) -> int | None:
 
 
 def parse_restriction(text: str, line: int, faults: Faults) -> tuple[tuple[str, str | None], ...]:
-    """Reason and detail of each part of ``trial; filter tcp port 443; p4 NAME; sampling 100``; details are optional."""
+    """Return reason and detail of each part of `trial; filter tcp port 443; p4 NAME; sampling 100`; details are
+    optional.
+    """
     found: dict[str, str | None] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         reason, _, detail = part.partition(" ")
@@ -202,7 +205,7 @@ def parse_restriction(text: str, line: int, faults: Faults) -> tuple[tuple[str, 
 
 
 def expand(fields: dict[str, str], line: int, sheet: Path, faults: Faults) -> list[Path]:
-    """The files that a line names."""
+    """Return the files that a line names."""
     pattern = str(sheet.parent / Path(fields["file"]).expanduser())
     if not glob.has_magic(pattern) or Path(pattern).exists():
         return [Path(pattern)]
@@ -215,7 +218,7 @@ def expand(fields: dict[str, str], line: int, sheet: Path, faults: Faults) -> li
 
 
 def sample_names(entries: Sequence[Entry], faults: Faults) -> list[str]:
-    """A name for each capture: the sheet's, or the file's, preceded by its directories' names as far as needed."""
+    """Return a name for each capture: the sheet's, or the file's, preceded by directory names if needed."""
     names = [fields["sample"] or derived(file, 0) for _, fields, file, *_ in entries]
     for directories in range(1, 64):
         often = Counter(names)
@@ -243,7 +246,7 @@ def sample_names(entries: Sequence[Entry], faults: Faults) -> list[str]:
 
 
 def derived(file: Path, directories: int) -> str:
-    """A sample name from a file's name and so many of its directories'."""
+    """Return a sample name from a file's name and a number of its directories' names."""
     return re.sub(r"[^A-Za-z0-9._-]+", "_", in_full(file, directories)).lstrip("._-") or "capture"
 
 
@@ -257,9 +260,9 @@ def in_full(file: Path, directories: int) -> str:
 
 
 def numbered(file: Path, others: Sequence[Path]) -> str | None:
-    """Return a sample name that ends with the CRC-32 of the file's name, which samples' names cannot have in full.
+    """Return a sample name that ends with the CRC-32 of the file's full name, if that is not a valid sample name.
 
-    It does not depend on which other files there are. None if the names differ in the suffix alone, or not at all.
+    It does not depend on which other files there are. None if the names only differ in the suffix, or not at all.
     """
     for directories in range(64):
         name = in_full(file, directories)
@@ -269,9 +272,9 @@ def numbered(file: Path, others: Sequence[Path]) -> str | None:
 
 
 def describe(sheet: Path, campaign: Path, *, only: str | None = None, limits=None) -> Iterator[dict[str, Any]]:
-    """Link a sheet's captures into raw/ and write their manifests; yield these.
+    """Link a sheet's captures into raw/, write their manifests, and yield these.
 
-    With `only`, that sample alone. Else all files are looked at before the first is linked. Raises UserError.
+    With `only`, that sample alone; otherwise all files are checked before the first is linked. Raises UserError.
     """
     rows = [row for row in read_sheet(sheet) if only in (None, row.sample)]
     if not rows:
@@ -291,7 +294,7 @@ def describe(sheet: Path, campaign: Path, *, only: str | None = None, limits=Non
 
 
 def unreadable(file: Path) -> str | None:
-    """Why a file cannot be read, None where it can."""
+    """Return why a file cannot be read; None if it can."""
     if set("{}") & set(str(file)):
         return "braces in a path are wildcards of Snakemake's: name a link to it"
     try:
@@ -304,7 +307,7 @@ def unreadable(file: Path) -> str | None:
 
 
 def manifest_of(row: Row, campaign: Path, limits=None) -> dict[str, Any]:
-    """What is known of a capture that somebody else took; one that cannot be read says so in its notes."""
+    """Return the manifest of an existing capture; if it cannot be read, a note contains the reason."""
     facts = scan(row.file, limits)
     return manifests.empty() | {
         "campaign": campaign.resolve().name,
@@ -330,7 +333,7 @@ def manifest_of(row: Row, campaign: Path, limits=None) -> dict[str, Any]:
 
 
 class FilesTestbed(Testbed):
-    """The sheet seen as a testbed: its sites and ports; nodes are sites, their files the samples."""
+    """The sheet as a testbed: its sites and ports. Nodes are sites, their files the samples."""
 
     name = "files"
 
@@ -357,7 +360,7 @@ class FilesTestbed(Testbed):
         return ()
 
     def release(self, site: str | None = None) -> None:
-        """Nothing to give back."""
+        """Do nothing: nothing is allocated."""
 
     def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> Mirror:
         raise self._without("switch to mirror")
@@ -381,7 +384,7 @@ class FilesTestbed(Testbed):
 
 
 def link(file: Path, target: Path) -> None:
-    """A symbolic link that replaces an earlier one at once; relative, so that both may move together."""
+    """Replace a symbolic link atomically; the target is relative, so that both can be moved together."""
     try:
         atomic_link(os.path.relpath(file.resolve(), target.parent.resolve()), target)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Rates of switch ports out of counters that somebody reads again and again: a Prometheus, or this program itself.
+"""Rates of switch ports from counters that are read periodically, by a Prometheus or by this program.
 
-Counters are those of SNMP's interfaces group (RFC 2863): octets in and out of a port, without preamble. A counter that
-goes backwards was set to zero in between; what it had counted until then is not known, and not guessed.
+Counters are those of SNMP's interfaces group (RFC 2863): bytes in and out of a port, without preamble. A counter that
+decreases was reset to zero; what it counted since the reading before is unknown and not estimated.
 """
 
 import itertools
@@ -22,7 +22,7 @@ Reading = tuple[float, int]  # when (s), and the counter then
 
 
 def increase(readings: Sequence[Reading]) -> tuple[float, int] | None:
-    """Seconds between the first and the last reading and the octets in between; None of fewer than two readings."""
+    """Return the seconds between first and last reading and the bytes in between; None for fewer than two readings."""
     if len(readings) < 2 or readings[-1][0] <= readings[0][0]:
         return None
     counted = 0
@@ -32,7 +32,7 @@ def increase(readings: Sequence[Reading]) -> tuple[float, int] | None:
 
 
 def since(readings: Sequence[Reading], start: float) -> Sequence[Reading]:
-    """The readings after a moment and the last one before it."""
+    """Return the readings after a time and the last one before it."""
     before = sum(1 for at, _ in readings if at <= start)
     return readings[max(0, before - 1) :]
 
@@ -40,7 +40,7 @@ def since(readings: Sequence[Reading], start: float) -> Sequence[Reading]:
 def rates_from_counters(
     source: str, counters: Mapping[str, tuple[Sequence[Reading], Sequence[Reading]]], names: Iterable[str]
 ) -> Telemetry | None:
-    """Rates of the named ports from their readings (octets in, octets out); None where no port has two of them."""
+    """Return rates of the named ports from their readings (bytes in, bytes out); None if no port has two."""
     ports, spans, kept = {}, [], {}
     for name in names:
         own = counters.get(name, ((), ()))
@@ -56,9 +56,11 @@ def rates_from_counters(
 class Prometheus:
     """A Prometheus that reads a switch's counters by SNMP.
 
-    `url` is that of its API, to which `/query` is added; `headers` are asked for at each request, for tokens that
-    change; `labels` are those of the site's switch. `label` holds the name of a port, `every_s` is the time between
-    two readings: twice as much more is asked for, so that the interval has a reading before its start, also a late one.
+    `url` is that of its API, to which `/query` is appended. `headers` is called for each request, because tokens
+    change.
+    `labels` select the site's switch; `label` holds the port name. `every_s` is the time between two readings: the
+    query
+    covers twice as much more, so that there is a reading before the interval even if one is late.
     """
 
     url: str
@@ -70,7 +72,7 @@ class Prometheus:
     headers: Callable[[], Mapping[str, str]] = field(default=dict)
 
     def telemetry(self, seconds: float, names: Iterable[str]) -> Telemetry | None:
-        """The rates over the last seconds. Raises UserError where it does not answer, or not as a Prometheus does."""
+        """Return the rates over the last seconds. Raises UserError unless it replies as a Prometheus does."""
         now = time.time()
         window_s = seconds + 2 * self.every_s
         received, sent = self._readings(IN, window_s, now), self._readings(OUT, window_s, now)
@@ -81,7 +83,7 @@ class Prometheus:
         return rates_from_counters(self.source, counters, names)
 
     def _readings(self, metric: str, seconds: float, now: float) -> dict[str, list[Reading]]:
-        """All readings of a counter in the last seconds, as they were taken, by port."""
+        """Return all readings of a counter in the last seconds, unmodified, by port."""
         chosen = ",".join(f"{name}={json.dumps(value)}" for name, value in sorted(self.labels.items()))
         reply = self.query("query", query=f"{metric}{{{chosen}}}[{round(seconds * 1000)}ms]", time=f"{now:.3f}")
         try:
@@ -94,7 +96,7 @@ class Prometheus:
             raise UserError(f"not what a Prometheus answers: {error!r}", where=self.url) from error
 
     def query(self, what: str, **form: str) -> dict:
-        """The data of an answer to `/query`, `/query_range` and the like. Raises UserError."""
+        """Return the data of a reply to `/query`, `/query_range` and the like. Raises UserError."""
         url = f"{self.url}/{what}"
         request = urllib.request.Request(url, urllib.parse.urlencode(form).encode(), dict(self.headers()))
         try:
@@ -111,7 +113,7 @@ class Prometheus:
 
 
 def error_message(error: urllib.error.HTTPError) -> str:
-    """The message of a refusal, in one short line."""
+    """Return the message of an HTTP error in one short line."""
     try:
         text = error.read().decode("utf-8", "replace")
         return " ".join(str(json.loads(text).get("error", text)).split())[:200]

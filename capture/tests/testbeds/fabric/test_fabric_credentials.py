@@ -84,7 +84,7 @@ class Node:
         self.directory = directory
         self.damaged = damaged  # so many of the next downloads
 
-    def ask(self, _node, command, *, lasts_s=0, **given):
+    def call(self, _node, command, *, duration_s=0, **given):
         agent.DIRECTORY = self.directory
         reply = getattr(agent, command)(**given)
         assert "error" not in reply, reply
@@ -118,9 +118,9 @@ def test_a_file_that_changes_while_it_is_fetched_is_not_taken(tmp_path, monkeypa
     (tmp_path / "node").mkdir()
     (tmp_path / "node" / "a.pcap").write_bytes(bytes(250))
     monkeypatch.setattr(agent, "DIRECTORY", None, raising=False)
-    node, told = Node(tmp_path / "node", 0), Node.ask
-    wrong = {"parts": {"sha256": "0" * 64}}
-    monkeypatch.setattr(Node, "ask", lambda *words, **given: told(*words, **given) | wrong.get(words[2], {}))
+    node, call = Node(tmp_path / "node", 0), Node.call
+    wrong = {"checksums": {"sha256": "0" * 64}}
+    monkeypatch.setattr(Node, "call", lambda *words, **given: call(*words, **given) | wrong.get(words[2], {}))
     with pytest.raises(UserError, match="arrived with another checksum"):
         Transfer(node, node.download, 100).fetch("n", "a.pcap", tmp_path / "a.pcap")
     assert not (tmp_path / "a.pcap").exists()

@@ -251,7 +251,7 @@ def test_what_we_take_to_fit_fabrics_own_validator_takes_and_no_more(tmp_path):
             node.add_component(model=model, name="nic")
         return NodeValidator.validate_nodes(made.get_nodes(), Resources(), None)[0]
 
-    most = {site: sum(resources.free(host, model) for host in hosts for model in nics if host["site"] == site)
+    most = {site: sum(resources.free_nics(host, model) for host in hosts for model in nics if host["site"] == site)
             for site in sites}  # fmt: skip
     for site in sorted(sites, key=lambda each: (most[each], each))[:3]:  # the client's graphs are slow
         chosen = resources.choose_nics(hosts, site, nics, ResourceRequest(most[site]))

@@ -202,7 +202,7 @@ def test_prometheus_has_the_same_counters(testbed):
 
     def counted() -> int:
         """What port1 has received, as Prometheus knows it."""
-        found = source.ask("query", query='ifHCInOctets{rack="site1",ifName="port1"}')["result"]
+        found = source.query("query", query='ifHCInOctets{rack="site1",ifName="port1"}')["result"]
         return int(float(found[0]["value"][1])) if found else -1
 
     def switch() -> int:

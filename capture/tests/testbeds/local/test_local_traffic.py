@@ -46,7 +46,7 @@ def traffic_of(testbed):
         plan = parse_settings({"testbed": "local", "local": {"traffic": list(items)}}).local.traffic
         traffic = Traffic(resolve(testbed.network, plan), list(PATHS))
         made.append(traffic)
-        traffic.serve()
+        traffic.start_servers()
         return traffic
 
     yield make

@@ -1,1 +1,1 @@
-"""Testbed `fabric`: slices, port mirrors and listening nodes on FABRIC."""
+"""Testbed `fabric`: slices, listening nodes and port mirrors on FABRIC."""

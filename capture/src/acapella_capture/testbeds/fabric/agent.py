@@ -1,7 +1,7 @@
-"""Runs on a listening node as root: `python3 -IS -c THIS DIRECTORY COMMAND GIVEN`; given and reply are base64 of JSON.
+"""Agent on a listening node, run as root: `python3 -IS -c THIS DIRECTORY COMMAND ARGUMENTS` (base64 of JSON).
 
-Sent as text with each command, so it has to do with Python 3.6 and its library alone. A program that is started here
-goes on when the connection ends, and a command that is sent again finds what the first one began: jobs have names.
+It is sent as text with each command and uses nothing beyond the standard library of Python 3.6. A program started here
+keeps running when the connection ends. Jobs have names, so a command that is sent again finds the job it has started.
 """
 
 import base64
@@ -30,14 +30,14 @@ def job_directory(name):
 
 
 def write(path, text):
-    """A small file, whole or not there."""
+    """Write a small file atomically."""
     part = path.with_name(path.name + ".part")
     part.write_text(text, encoding="utf-8")
     part.rename(path)
 
 
 def read(path):
-    """The end of a file's text; empty where there is none."""
+    """Return the end of a file's text; empty if there is no file."""
     try:
         with path.open("rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - MAX_TEXT))
@@ -47,7 +47,7 @@ def read(path):
 
 
 def start(job, argv, stdin, output):
-    """Start a program, once for each job's name, in a session of its own."""
+    """Start a program in a session of its own, once per job name."""
     directory = job_directory(job)
     directory.parent.mkdir(exist_ok=True)
     try:
@@ -64,7 +64,7 @@ def start(job, argv, stdin, output):
 
 
 def wait_until_started(directory):
-    """Wait until the program has a process id, or has ended."""
+    """Wait until the program has a process id or has ended."""
     end = time.time() + START_S
     while time.time() < end and not read(directory / "pid") and not read(directory / "status"):
         time.sleep(0.01)
@@ -72,7 +72,7 @@ def wait_until_started(directory):
 
 
 def supervise(directory, argv, output):
-    """The program's parent: it leaves the connection, waits, and writes down the exit status."""
+    """Run as the program's parent: detach from the connection, wait, and record the exit status."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -100,14 +100,14 @@ def supervise(directory, argv, output):
 
 
 def copy(source, log):
-    """What a program says, into its log."""
+    """Copy a program's standard error to its log."""
     for data in iter(lambda: os.read(source, BLOCK), b""):
         log.write(data)
         log.flush()
 
 
 def state(job, seconds):
-    """How a job does, waiting for its end so long, and what it wrote."""
+    """Return a job's status and output, waiting for its end for at most that many seconds."""
     directory = job_directory(job)
     if not directory.is_dir():
         return {"error": f"no job {job}"}
@@ -119,14 +119,14 @@ def state(job, seconds):
 
 
 def remove_old_jobs():
-    """Forget programs that were run to their end long ago: nobody asks for their output again."""
+    """Remove completed `run` jobs of some time ago: their output is not read again."""
     for directory in (DIRECTORY / "jobs").glob("run-*"):
         if read(directory / "status") and time.time() - directory.stat().st_mtime > FORGET_S:
             shutil.rmtree(str(directory))
 
 
 def run(job, argv, stdin, seconds):
-    """Start a program and wait for its end; one that takes too long is killed."""
+    """Run a program to its end; kill it after the timeout."""
     remove_old_jobs()
     start(job, argv, stdin, None)
     found = state(job, seconds)
@@ -137,7 +137,7 @@ def run(job, argv, stdin, seconds):
 
 
 def kill(job, name):
-    """A signal to the program and what it started; nothing where it has ended."""
+    """Send a signal to a program and its children, unless it has ended."""
     directory = job_directory(job)
     pid = read(directory / "pid")
     if pid and not read(directory / "status"):
@@ -147,7 +147,7 @@ def kill(job, name):
 
 
 def checksums(path, length):
-    """A file's size and the sha256 of the whole and of each part."""
+    """Return a file's size and the SHA-256 of the whole and of each part."""
     whole, found = hashlib.sha256(), []
     try:
         with (DIRECTORY / path).open("rb") as stream:
@@ -168,7 +168,7 @@ def checksums(path, length):
 
 
 def extract_part(path, offset, length):
-    """One part as a file that the user who logs in may read; its path."""
+    """Copy one part to a file that the login user may read; return its path."""
     name = DIRECTORY.parent / f".{DIRECTORY.name}.{os.getpid()}.part"
     with (DIRECTORY / path).open("rb") as stream, name.open("wb") as part:
         stream.seek(offset)
@@ -184,7 +184,7 @@ def extract_part(path, offset, length):
 
 
 def accept_upload(path, file):
-    """A file that was sent to the home of who logs in becomes ours, and may be run by us alone."""
+    """Move a file from the login user's home to ours, executable by its owner only."""
     sent = DIRECTORY.parent / path
     if not sent.exists() and (DIRECTORY / file).exists():
         return {}  # asked again
@@ -196,7 +196,7 @@ def accept_upload(path, file):
 
 
 def remove(paths):
-    """Delete files: ours, or parts."""
+    """Delete files of ours."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             (DIRECTORY / path).unlink()
@@ -204,7 +204,7 @@ def remove(paths):
 
 
 def interfaces():
-    """Names of the network interfaces, by MAC address."""
+    """Return the names of the network interfaces by MAC address."""
     shown = subprocess.run(["ip", "-j", "link", "show"], stdout=subprocess.PIPE, check=True)
     found = json.loads(shown.stdout.decode())
     return {"interfaces": {link["address"].lower(): link["ifname"] for link in found if link.get("address")}}

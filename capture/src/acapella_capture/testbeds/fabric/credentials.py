@@ -1,7 +1,7 @@
-"""Where FABRIC's users keep what FABRIC knows them by, and a token that is valid.
+"""Credentials of a FABRIC user, and a valid token.
 
-Sources in this order: fabric_rc, the environment (FABRIC_*), the places of a FABRIC JupyterHub. Nothing here needs
-FABRIC's client or, but for a refresh, the network; tokens and keys are never part of a message.
+Sources in this order: fabric_rc, the environment (FABRIC_*), the directories of a FABRIC JupyterHub. Needs neither
+FABRIC's client nor, except for a refresh, the network. Messages never contain tokens or keys.
 """
 
 import base64
@@ -40,12 +40,12 @@ DIRECTORIES = ("~/work/fabric_config", "~/fabric_config")
 
 
 def redact(text: object) -> str:
-    """A text without the tokens in it."""
+    """Return a text with tokens removed."""
     return TOKEN.sub("(token)", str(text))
 
 
 class TokenFilter(logging.Filter):
-    """Takes tokens out of what FABRIC's client logs; on a fault of its configuration it logs all of it."""
+    """Removes tokens from the log messages of FABRIC's client, which logs its whole configuration on some errors."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = redact(record.getMessage()), None
@@ -56,7 +56,7 @@ class TokenFilter(logging.Filter):
 
 @dataclass(frozen=True)
 class Credentials:
-    """What was found: paths, host names, the project; no secret."""
+    """Paths, host names and the project; contains no secret."""
 
     rc: Path | None
     values: Mapping[str, str]
@@ -69,14 +69,14 @@ class Credentials:
         return self.path("token_location")
 
     def missing(self) -> list[str]:
-        """What a collection would still need, a line each, with where it was looked for."""
+        """Return what a collection still needs, one line per item, with the place that was searched."""
         lines = [f"no {key}: export FABRIC_{key.upper()}=... in {self.rc or DIRECTORIES[0] + '/fabric_rc'}"
                  for key in ("project_id", "bastion_username") if not self.values.get(key)]  # fmt: skip
         lines += [f"no file {self.values[key]} ({key})" for key in PATHS if not self.path(key).is_file()]
         return lines
 
     def check(self) -> None:
-        """Raises UserError naming what is missing."""
+        """Raise UserError naming what is missing."""
         lines = self.missing()
         if lines:
             more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
@@ -84,7 +84,7 @@ class Credentials:
 
 
 def find(rc: str | None = None, environment: Mapping[str, str] = os.environ) -> Credentials:
-    """Look for fabric_rc and read it. Raises UserError where the one that the config names is not there."""
+    """Find and read fabric_rc. Raises UserError if the one that the config names does not exist."""
     named = rc or environment.get("FABRIC_RC_FILE")
     candidates = [Path(named)] if named else [Path(directory) / "fabric_rc" for directory in DIRECTORIES]
     found = next((path.expanduser() for path in candidates if path.expanduser().is_file()), None)
@@ -101,7 +101,7 @@ def find(rc: str | None = None, environment: Mapping[str, str] = os.environ) -> 
 
 
 def read_rc(path: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """The values of a fabric_rc: `export FABRIC_KEY=value` lines, or FABRIC's YAML; `$HOME` is expanded."""
+    """Return the values of a fabric_rc: `export FABRIC_KEY=value` lines, or FABRIC's YAML; `$HOME` is expanded."""
     text = path.read_text(encoding="utf-8", errors="replace")
     lines = [EXPORT.match(line) for line in text.splitlines()]
     pairs = {found[1].lower(): found[2].strip().strip("\"'") for found in lines if found}
@@ -113,7 +113,7 @@ def read_rc(path: Path, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def expires_s(id_token: str) -> float | None:
-    """When a JWT ends, seconds since 1970, by its own claim; None where it does not say."""
+    """Return the expiry time of a JWT, seconds since 1970; None if it has none."""
     try:
         payload = id_token.split(".")[1]
         return float(json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["exp"])
@@ -122,7 +122,7 @@ def expires_s(id_token: str) -> float | None:
 
 
 def remaining_s(id_token: str) -> float:
-    """How long a token is still valid; for ever where it does not say."""
+    """Return the remaining lifetime of a token in seconds; infinite if it has no expiry time."""
     end = expires_s(id_token)
     return float("inf") if end is None else end - time.time()
 
@@ -130,11 +130,13 @@ def remaining_s(id_token: str) -> float:
 def id_token(
     credentials: Credentials, refresh: Callable[[str], Mapping[str, str]], *, refused: str | None = None
 ) -> str:
-    """A valid id token; refreshed at most once, whoever asks at the same time.
+    """Return a valid id token, refreshed at most once even if several processes need it.
 
-    Processes side by side would each use up the refresh token and rewrite the file of the others, so one refreshes
-    under a lock and the next finds the file made new. `refresh` exchanges a refresh token; `refused` is a token that
-    FABRIC did not take. Raises UserError where there is no token or none can be had.
+    Concurrent processes would each use up the refresh token and overwrite each other's file. So one refreshes while
+    holding
+    a lock, and the next reads the new file. `refresh` exchanges a refresh token; `refused` is a token that FABRIC
+    rejected.
+    Raises UserError if there is no valid token.
     """
     path = credentials.tokens
     with locked(path):
@@ -161,7 +163,7 @@ def id_token(
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock beside a token file; none where there is no file, or its directory cannot be written."""
+    """Hold the lock beside a token file; do nothing if there is no file or its directory is read-only."""
     try:
         path.stat()
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

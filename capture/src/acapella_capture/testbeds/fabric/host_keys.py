@@ -1,8 +1,7 @@
-"""SSH host keys of listening nodes and of FABRIC's bastion host: the key of the first contact within a slice is the
-only one that is accepted later.
+"""SSH host keys of listening nodes and of FABRIC's bastion host: trust on first use within a slice.
 
 FABRIC publishes no host keys, and its client accepts any key at each connection. The keys are kept beside the user's
-token file, so that a later collection that finds the slice again compares them too.
+token file, so that a later collection that reuses the slice compares them too.
 """
 
 import fcntl
@@ -22,7 +21,7 @@ OTHERS = 0o077
 
 
 class HostKeyChangedError(UserError):
-    """A host answers with another host key than at the first contact within its slice."""
+    """A host presents another host key than at the first connection within its slice."""
 
 
 class HostKeys:
@@ -33,10 +32,9 @@ class HostKeys:
         self._lock = threading.Lock()
 
     def watch(self, node: Any, slice_id: str) -> Any:
-        """Have FABRIC's object of a node compare the host keys of each connection before it is used: the node's, and
-        that of the bastion host, through which it leads. Return the node.
+        """Make FABRIC's node object check the host keys of node and bastion host at each connection; return the node.
 
-        The node raises HostKeyChangedError then, and UserError if the file cannot be read or written.
+        The node then raises HostKeyChangedError, and UserError if the file cannot be read or written.
         """
         connect, place = node._get_ssh_connection, f"{slice_id}/{node.get_name()}"
 
@@ -54,7 +52,7 @@ class HostKeys:
         return node
 
     def check(self, place: str, key: Any) -> None:
-        """Keep the key of a place that is not in the file yet. Raises HostKeyChangedError if it has another one."""
+        """Store the key of a new host. Raises HostKeyChangedError if a known host has another key."""
         found = f"{key.get_name()} {key.get_base64()}"
         try:
             with self._lock, open(self._file, "a+", encoding="ascii", opener=private) as lines:
@@ -77,9 +75,9 @@ class HostKeys:
             )
 
     def _known(self, lines: TextIO) -> dict[str, str]:
-        """Return the keys by place. Raises UserError if others may have written the file, or a line is damaged.
+        """Return the keys by host. Raises UserError if others may write to the file, or a line is damaged.
 
-        Without a damaged line its node would count as one that was never met, and any key be accepted.
+        If a damaged line were ignored, its node would count as new, and any key would be accepted.
         """
         found = os.fstat(lines.fileno())
         if found.st_uid != os.geteuid() or found.st_mode & OTHERS:
@@ -95,5 +93,5 @@ class HostKeys:
 
 
 def private(path: str, flags: int) -> int:
-    """Open a file, its owner's alone and no link."""
+    """Open a file that only its owner may access and that is not a link."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)

@@ -1,8 +1,8 @@
 """Programs on listening nodes, over FABRIC's SSH.
 
-FABRIC's client tells no exit status, runs a command again when the connection is lost, and chokes on output that is
-not UTF-8. So each command goes to a program of ours on the node (agent.py): it names what it starts, answers in one
-line of base64, and when asked again it finds what it has begun.
+FABRIC's client returns no exit status, repeats a command when the connection is lost, and fails on output that is not
+UTF-8. So each command goes to an agent on the node (agent.py): it names the jobs it starts, replies in one line of
+base64, and finds the job again if the command is repeated.
 """
 
 import base64
@@ -31,7 +31,7 @@ SHELL = (
 
 
 class Remote:
-    """The nodes of a collection. `node_of` gives FABRIC's object of a node, or raises UserError."""
+    """The nodes of a collection. `node_of` returns FABRIC's object of a node, or raises UserError."""
 
     def __init__(self, node_of: Callable[[str], Any], directory: str, *, tries: int, interval_s: float):
         self.directory = directory
@@ -41,7 +41,7 @@ class Remote:
         self._program = resources.files(__package__).joinpath("agent.py").read_text(encoding="utf-8")
 
     def call(self, node: str, command: str, *, duration_s: float = 0, **arguments: Any) -> dict[str, Any]:
-        """Have the agent do something; again where the connection was lost. Raises UserError."""
+        """Call a command of the agent; retry if the connection is lost. Raises UserError."""
         line = SHELL.format(
             program=shlex.quote(self._program),
             directory=self.directory,
@@ -62,7 +62,7 @@ class Remote:
         raise UserError(f"no answer in {self._tries} tries: {fault}", where=f"node {node}")
 
     def _execute(self, node: str, line: str, limit_s: float) -> tuple[str, str]:
-        """What a command printed, and what went wrong. A connection that goes silent is closed after `limit_s`."""
+        """Return a command's output and the error. A connection that is silent for `limit_s` is closed."""
         node_object = self._node_of(node)
         with GRAPH_LOCK:  # what `execute` looks up; it remembers these
             node_object.get_management_ip(), node_object.get_reservation_state()
@@ -96,7 +96,7 @@ class Remote:
         return CompletedProgram(reply["status"], reply["out"], reply["log"])
 
     def put(self, node: str, source: Path, file: str) -> None:
-        """Bring a file of this machine to a node's file. Not in a command: a node logs what is run as root.
+        """Upload a local file to a node's file. It is not part of a command, because nodes log commands run as root.
 
         Raises UserError.
         """
@@ -117,14 +117,14 @@ class Remote:
         raise UserError(f"{source.name} does not get there: {fault}", where=f"node {node}")
 
     def start(self, node: str, argv: Sequence[str], *, output: str | None) -> "RemoteJob":
-        """Start a program that goes on whatever becomes of the connection."""
+        """Start a program that keeps running if the connection is lost."""
         name = new_job_name()
         self.call(node, "start", job=name, argv=list(argv), stdin="", output=output)
         return RemoteJob(self, node, name)
 
 
 def new_job_name() -> str:
-    """A job's name, new each time."""
+    """Return a unique job name."""
     return uuid.uuid4().hex
 
 

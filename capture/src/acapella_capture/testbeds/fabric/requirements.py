@@ -1,4 +1,4 @@
-"""What testbed fabric asks of FABRIC, told without FABRIC's client, a token or the network."""
+"""Requirements of testbed fabric, determined without FABRIC's client, a token or the network."""
 
 import importlib.util
 from collections.abc import Collection
@@ -25,23 +25,23 @@ NO_LIMIT = "VM.NoLimit"
 
 
 def nic_tag(model: str) -> str:
-    """The permission that a NIC model needs."""
+    """Return the permission tag that a NIC model needs."""
     return f"Component.Smart{model}"
 
 
 def required_tags(settings: FabricSettings, request: ResourceRequest) -> list[tuple[str, ...]]:
-    """The permission tags that a project has to have: of each tuple any one will do."""
+    """Return the permission tags that a project needs: any one of each tuple."""
     tags = [MIRRORING, tuple(nic_tag(model) for model in settings.nics)]
     return tags + [(tag, NO_LIMIT) for key, tag in LIMITS.items() if getattr(request, key) > FREE[key]]
 
 
 def missing_tags(settings: FabricSettings, request: ResourceRequest, tags: Collection[str]) -> list[str]:
-    """The tags that a project lacks, each as `A` or `A or B`."""
+    """Return the tags that a project lacks, each as `A` or `A or B`."""
     return [" or ".join(names) for names in required_tags(settings, request) if not set(names) & set(tags)]
 
 
 def check_tags(settings: FabricSettings, request: ResourceRequest, tags: Collection[str]) -> None:
-    """Raises UserError naming the tags that the project lacks; FABRIC's client would submit without them."""
+    """Raise UserError naming the tags that the project lacks; FABRIC's client would submit without them."""
     lacking = missing_tags(settings, request, tags)
     if lacking:
         raise UserError(
@@ -52,9 +52,9 @@ def check_tags(settings: FabricSettings, request: ResourceRequest, tags: Collect
 
 
 def describe(settings: FabricSettings, where: str, instances: int | None, request: ResourceRequest) -> list[str]:
-    """What a collection will ask for, and what it lacks here, a line each; needs no network and no token.
+    """Return the resources that a collection will request, and what is missing locally, one line each.
 
-    `where` tells the sites in words; `instances` of a site at the most, None for as many as its ports need.
+    `where` describes the sites; `instances` is the maximum per site, None for as many as its ports need.
     """
     found = credentials.find(settings.fabric_rc)
     nodes = (

@@ -1,6 +1,6 @@
-"""Sites, their switch ports and what their hosts have free, as FABRIC tells them.
+"""Sites, their switch ports, and the free resources of their hosts, as FABRIC reports them.
 
-Ports come from two sources: the links between sites (uplinks) and the counters of the switch (all ports that are up).
+Ports have two sources: the links between sites (uplinks) and the switch counters (all ports that are up).
 """
 
 import re
@@ -22,22 +22,22 @@ USABLE_HOST = "Active"
 
 
 def port_name(interface: str) -> str:
-    """The switch port of an interface: `HundredGigE0/0/0/15` of `HundredGigE0/0/0/15.3370`, a VLAN's sub-interface."""
+    """Return the port of an interface: `HundredGigE0/0/0/15` of `HundredGigE0/0/0/15.3370`, a VLAN sub-interface."""
     return interface.partition(".")[0]
 
 
 def rate_bps(port: str) -> int | None:
-    """A port's line rate by its name, None where the name does not say."""
+    """Return a port's line rate from its name; None if unknown."""
     return next((rate for prefix, rate in RATES.items() if port.startswith(prefix)), None)
 
 
 def natural_key(name: str) -> list[tuple[bool, int, str]]:
-    """A sort key: numbers within names by their value."""
+    """Return a sort key that compares numbers within names by value."""
     return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", name)]
 
 
 def uplinks(links: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
-    """Ports that lead to other sites, by site, of FABRIC's link records."""
+    """Return the ports that lead to other sites, by site, from FABRIC's link records."""
     found: dict[str, set[str]] = {}
     for link in links:
         for end in link.get("endpoints") or []:
@@ -52,7 +52,7 @@ def sites_of(
     counted_ports: Mapping[str, Iterable[str]],
     slices_by_port: Mapping[tuple[str, str], Sequence[str]],
 ) -> tuple[Site, ...]:
-    """The sites that can be used, with their ports: `counted` ports by site, `used` slices by site and port."""
+    """Return the usable sites with their ports, from ports with counters by site, and slices by site and port."""
     uplink_ports = uplinks(links)
     made = []
     for record in sites:
@@ -70,18 +70,18 @@ def sites_of(
 
 
 def component(model: str) -> str:
-    """A NIC model as FABRIC's resources call it: `SmartNIC-ConnectX-6` of `NIC_ConnectX_6`."""
+    """Return the name of a NIC model in FABRIC's resources: `SmartNIC-ConnectX-6` of `NIC_ConnectX_6`."""
     return "Smart" + model.replace("_", "-")
 
 
 def free_nics(record: Mapping[str, Any], model: str) -> int:
-    """How many NICs of a model a host has free; `available` in these records counts what is promised already."""
+    """Return a host's free NICs of a model; FABRIC's field `available` includes NICs that are already promised."""
     found = (record.get("components") or {}).get(component(model)) or {}
     return max(0, (found.get("capacity") or 0) - (found.get("allocated") or 0))
 
 
 def hosts_of(records: Iterable[Mapping[str, Any]], site: str, nics: Sequence[str]) -> tuple[Host, ...]:
-    """What the active hosts of a site have free; NICs of all the models that will do."""
+    """Return the free resources of a site's active hosts, with the NICs of all accepted models."""
     return tuple(
         Host(
             name=record["name"],
@@ -98,9 +98,10 @@ def hosts_of(records: Iterable[Mapping[str, Any]], site: str, nics: Sequence[str
 def choose_nics(
     records: Iterable[Mapping[str, Any]], site: str, nics: Sequence[str], request: ResourceRequest
 ) -> list[str] | None:
-    """A NIC model for each instance so that all fit the hosts, the first models first; None where they do not.
+    """Return a NIC model for each instance such that all fit onto the hosts, preferred models first; None if they do
+    not.
 
-    Totals of a site can be wrong, and no instance is shared by two hosts: hosts are filled one by one.
+    A site's totals can be wrong, and an instance cannot span two hosts, so hosts are filled one by one.
     """
     hosts = [
         {"cores": record.get("cores_available") or 0, "ram_gb": record.get("ram_available") or 0,
@@ -120,5 +121,5 @@ def choose_nics(
 
 
 def unknown(site: str) -> UserError:
-    """No such site: FABRIC's client would build a slice for it."""
+    """Return the error for an unknown site: FABRIC's client would build a slice for it."""
     return UserError(f"no site {site!r} that is in use", where=WHERE)

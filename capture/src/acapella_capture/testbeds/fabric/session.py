@@ -1,6 +1,6 @@
-"""FABRIC's client with a token that stays valid, and its many exceptions as UserError in one line.
+"""FABRIC's client with a token that stays valid; its various exceptions become a UserError in one line.
 
-The client's manager never refreshes: it is given an id token, and made anew when that ends (credentials.id_token).
+The client's manager never refreshes its id token, so a new manager is created when it expires (credentials.id_token).
 """
 
 import contextlib
@@ -32,7 +32,7 @@ GRAPH_LOCK = threading.RLock()
 
 
 def client() -> Any:
-    """The module of FABRIC's client. Raises UserError where it is not installed, or there is no home for its cache."""
+    """Return the module of FABRIC's client. Raises UserError if it is not installed, or has no home for its cache."""
     try:
         from fabrictestbed_extensions.fablib import fablib  # noqa: PLC0415
     except ImportError as error:
@@ -43,13 +43,13 @@ def client() -> Any:
 
 
 def format_error(error: BaseException) -> str:
-    """An exception's text in one line, without tokens."""
+    """Return an exception's text in one line, without tokens."""
     return redact(" ".join(str(error).split()) or type(error).__name__)[:400]
 
 
 @contextlib.contextmanager
 def translated_errors(action: str, where: str = WHERE) -> Iterator[None]:
-    """What FABRIC's client raises within becomes a UserError, Refused where FABRIC has not got that much."""
+    """Convert exceptions of FABRIC's client to UserError, or to InsufficientResources if FABRIC has too few."""
     try:
         yield
     except UserError:
@@ -62,13 +62,13 @@ def translated_errors(action: str, where: str = WHERE) -> Iterator[None]:
 
 @contextlib.contextmanager
 def graph_access(action: str) -> Iterator[None]:
-    """As `told`, with the graphs of slices to oneself."""
+    """Hold the lock of the slice graphs and translate errors."""
     with GRAPH_LOCK, translated_errors(action):
         yield
 
 
 def log_file() -> Path:
-    """The client's log in a directory of the user's own: its default is the same for all users."""
+    """Return the client's log in a private directory of the user: the default is shared by all users."""
     directory = Path(tempfile.gettempdir()) / f"acapella-fabric-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     if directory.stat().st_uid != os.getuid():
@@ -77,7 +77,7 @@ def log_file() -> Path:
 
 
 class Session:
-    """The way to FABRIC of one collection. Several threads may use it."""
+    """The connection to FABRIC of one collection. Several threads may use it."""
 
     def __init__(self, found: Credentials):
         self.credentials = found
@@ -88,7 +88,7 @@ class Session:
         self._tags: frozenset[str] | None = None
 
     def fablib(self) -> Any:
-        """FABRIC's FablibManager with a valid token. Raises UserError where there is none."""
+        """Return FABRIC's FablibManager with a valid token. Raises UserError if there is none."""
         with self._lock:
             lasting = self._token and self._token != self._refused
             if (
@@ -102,22 +102,22 @@ class Session:
             return self._fablib
 
     def token(self) -> str:
-        """A valid id token. Raises UserError where there is none."""
+        """Return a valid id token. Raises UserError if there is none."""
         with self._lock:
             self.fablib()
             return self._token
 
     def check(self) -> None:
-        """Raises UserError where there is no way to FABRIC."""
+        """Raise UserError if FABRIC cannot be used."""
         with translated_errors("no way to FABRIC"):
             self.fablib().get_manager()
 
     def call_manager(self, action: str, call: Callable[[Any], Result]) -> Result:
-        """Ask FABRIC's manager something, as `use` does. Raises UserError."""
+        """Call FABRIC's manager, as `call_fablib` does. Raises UserError."""
         return self.call_fablib(action, lambda fablib: call(fablib.get_manager()))
 
     def call_fablib(self, action: str, call: Callable[[Any], Result]) -> Result:
-        """Have FABRIC's FablibManager do something; once more with a new token where FABRIC refuses this one.
+        """Call FABRIC's FablibManager; once more with a new token if FABRIC rejects this one.
 
         Raises UserError.
         """
@@ -132,9 +132,9 @@ class Session:
             return call(self.fablib())
 
     def tags(self) -> frozenset[str]:
-        """The permission tags of the project, as its token tells them. Raises UserError where none can be read.
+        """Return the project's permission tags from its token. Raises UserError if they cannot be read.
 
-        Not by FablibManager.get_project_tags, which takes a failed question for a project without permissions.
+        FablibManager.get_project_tags is not used: on a failed request it returns an empty list.
         """
         if self._tags is None:
             token = self.token()

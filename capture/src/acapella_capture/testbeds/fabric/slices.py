@@ -1,7 +1,7 @@
-"""Slices: one a site, small, found again by a name that follows from campaign and site.
+"""Slices: a small one per site, found again by a name derived from campaign and site.
 
-FABRIC's client sends a request again on a server's error, so a slice can exist though its submission failed: we look
-for the name before we ask a second time. It finds names by their parts, so names are compared here.
+FABRIC's client repeats a request after a server error, so a slice can exist although its submission failed: look for
+the name before submitting again. FABRIC searches for parts of names, so names are compared here.
 """
 
 import datetime
@@ -31,7 +31,7 @@ def slice_name(campaign: str, site: str) -> str:
 
 
 def site_of(campaign: str, name: str) -> str | None:
-    """The site of one of the campaign's slices; None for any other slice, also of a campaign `<campaign>-more`."""
+    """Return the site of one of the campaign's slices; None for others, also of a campaign `<campaign>-more`."""
     found = re.fullmatch(rf"acapella-{re.escape(campaign)}-([^-]+)", name or "")
     return found[1] if found else None
 
@@ -46,19 +46,19 @@ class Slices:
         self.stopping = threading.Event()  # then nothing is waited for but the end of a slice
 
     def list_slices(self) -> list[Any]:
-        """What FABRIC lists of this campaign's slices that are not gone. Raises UserError."""
+        """Return FABRIC's records of this campaign's slices that still exist. Raises UserError."""
         found = self.session.call_manager("cannot list slices", lambda manager: manager.list_slices(
             search=f"acapella-{self.campaign}-", exclude_states=list(GONE), graph_format="NONE", limit=200,
             return_fmt="dto"))  # fmt: skip
         return [record for record in found if site_of(self.campaign, record.name) and record.state not in GONE]
 
     def find_slice(self, site: str) -> Any | None:
-        """What FABRIC lists of a site's slice; None where there is none."""
+        """Return FABRIC's record of a site's slice; None if there is none."""
         name = slice_name(self.campaign, site)
         return next((record for record in self.list_slices() if record.name == name), None)
 
     def open(self, slice_id: str) -> Any:
-        """FABRIC's object of a slice as it is now. Raises UserError."""
+        """Return FABRIC's object of a slice in its current state. Raises UserError."""
 
         def read(fablib: Any) -> Any:
             with GRAPH_LOCK:
@@ -70,9 +70,9 @@ class Slices:
         return self.session.call_fablib("cannot read the slice", read)
 
     def create(self, site: str, nodes: list[tuple[str, str]], request: ResourceRequest) -> Any:
-        """A new slice with these nodes, each a name and a NIC model; running when this returns.
+        """Create a slice with these nodes (name, NIC model) and wait until it is active.
 
-        Raises Refused where FABRIC has not got that much, UserError otherwise; nothing of it stays then.
+        Raises InsufficientResources if FABRIC lacks resources, UserError otherwise; the slice is then deleted.
         """
         name = slice_name(self.campaign, site)
         with graph_access(f"cannot describe slice {name}"):
@@ -90,7 +90,7 @@ class Slices:
             raise
 
     def add_nodes(self, fabric_slice: Any, site: str, nodes: list[tuple[str, str]], request: ResourceRequest) -> Any:
-        """Add nodes to a slice. Raises Refused or UserError; what was there stays."""
+        """Add nodes to a slice. Raises InsufficientResources or UserError; existing nodes stay."""
         for node, nic in nodes:
             with graph_access(f"cannot describe node {node}"):
                 self._add(fabric_slice, site, node, nic, request)
@@ -106,7 +106,7 @@ class Slices:
             raise
 
     def modify(self, fabric_slice: Any, timeout_s: float, fix: str = "fabric.wait_timeout_s") -> Any:
-        """Submit what was changed in a slice's object; the slice as it is when that is done. Raises UserError."""
+        """Submit the changes of a slice object and wait; return the new object. Raises UserError."""
         with graph_access("cannot describe the slice"):
             slice_id, graph = fabric_slice.get_slice_id(), fabric_slice.get_fim_topology().serialize()
         self.session.call_manager("FABRIC does not change the slice", lambda manager: manager.modify_slice(
@@ -114,7 +114,9 @@ class Slices:
         return self.wait_until_stable(slice_id, timeout_s, fix)
 
     def wait_until_stable(self, slice_id: str, timeout_s: float, fix: str = "fabric.wait_timeout_s") -> Any:
-        """Wait until a slice runs. Raises Refused, or UserError: failed, gone, or not within the time (then `fix`)."""
+        """Wait until a slice is active. Raises InsufficientResources, or UserError: failed, deleted, or timed out (then
+        `fix`).
+        """
         state = self._final_state(slice_id, timeout_s, fix)
         if state in FAILED:
             notices = self._notices(slice_id)
@@ -123,12 +125,12 @@ class Slices:
         return self.open(slice_id)  # which also accepts a modification
 
     def wait_until_idle(self, slice_id: str, timeout_s: float, fix: str) -> Any:
-        """A slice as it is when nothing is under way any more. Raises UserError where that lasts, or it is gone."""
+        """Return a slice once no operation is in progress. Raises UserError on a timeout, or if it was deleted."""
         self._final_state(slice_id, timeout_s, fix)
         return self.open(slice_id)
 
     def _final_state(self, slice_id: str, timeout_s: float, fix: str) -> str:
-        """The state of a slice, READY or FAILED, when nothing is under way. Raises UserError."""
+        """Return the state of a slice, READY or FAILED, once no operation is in progress. Raises UserError."""
         state = self._until(slice_id, timeout_s, lambda state: state in READY + FAILED + GONE or self.stopping.is_set())
         if state in READY + FAILED:
             return state
@@ -137,7 +139,7 @@ class Slices:
         raise UserError(f"the slice is {state} after {timeout_s:g} s", where=WHERE, fix=fix)
 
     def extend(self, slice_id: str, until_ns: int) -> None:
-        """Renew the lease, if it ends before. Raises UserError."""
+        """Renew the lease if it ends earlier. Raises UserError."""
         until = datetime.datetime.fromtimestamp(-(-until_ns // 10**9), datetime.UTC)
         record = self._record(slice_id)
         end = record and record.lease_end_time
@@ -148,9 +150,9 @@ class Slices:
             slice_id=slice_id, lease_end_time=until.strftime(LEASE)))  # fmt: skip
 
     def delete(self, slice_id: str, *, wait: bool = False) -> None:
-        """Give a slice back; harmless where it is gone. Raises UserError where FABRIC will not take it.
+        """Delete a slice if it exists. Raises UserError if FABRIC refuses.
 
-        `wholly` waits until nothing of it is left: before that, what it had is not free for the next one.
+        `wait` waits until all its resources are free for the next slice.
         """
         record = self._record(slice_id)
         if record is None or record.state in GONE:
@@ -171,9 +173,9 @@ class Slices:
         made.add_component(model=nic, name="nic")
 
     def _submit(self, site: str, graph: str, key: str) -> str:
-        """Ask for a slice once; its id, also where the answer was an error and the slice is there all the same.
+        """Submit a slice once; return its id, also if FABRIC reported an error but created the slice.
 
-        Not by Slice.submit, which goes on to wait with all graphs in its hands.
+        Slice.submit is not used: it would wait while holding all graphs.
         """
         end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=self.settings.lease_h)
         try:
@@ -203,7 +205,7 @@ class Slices:
         return next((record for record in found if record.slice_id == slice_id), None)
 
     def _until(self, slice_id: str, timeout_s: float, reached: Callable[[str | None], bool]) -> str | None:
-        """Look at a slice's state until it is enough, or the time is over; the last state."""
+        """Poll a slice's state until `reached` or the timeout; return the last state."""
         end = time.monotonic() + timeout_s
         while True:
             record = self._record(slice_id)
@@ -213,7 +215,7 @@ class Slices:
             time.sleep(self.settings.poll_s)
 
     def _notices(self, slice_id: str) -> str:
-        """Why the parts of a slice failed, in one line."""
+        """Return why parts of a slice failed, in one line."""
         slivers = self.session.call_manager("cannot read the slice", lambda manager: manager.list_slivers(
             slice_id=slice_id, return_fmt="dto"))  # fmt: skip
         texts = [" ".join(sliver.notice.split()) for sliver in slivers if sliver.notice]

@@ -1,6 +1,6 @@
-"""What FABRIC's switches count, from its Prometheus: ifHCInOctets and ifHCOutOctets of every port, each half minute.
+"""Counters of FABRIC's switches, from its Prometheus: ifHCInOctets and ifHCOutOctets of every port, every 30 s.
 
-It is not known whether every user may read them: where not, there is no telemetry, and the reason is a note.
+Not every user may have access to them. Without access there is no telemetry, and a note contains the reason.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ INTERNAL = ("Mgmt", "Bundle", "BVI", "Loopback", "Null")  # interfaces of a swit
 
 
 def of(url: str, token: Callable[[], str], site: str) -> Prometheus:
-    """The counters of a site's switch; FABRIC names racks in lower case."""
+    """Return the counters of a site's switch; FABRIC's rack names are lower case."""
     return Prometheus(
         url=url.rstrip("/"),
         labels={"rack": site.lower(), "job": "data-sw"},
@@ -25,7 +25,7 @@ def of(url: str, token: Callable[[], str], site: str) -> Prometheus:
 
 
 def ports(url: str, token: Callable[[], str]) -> dict[str, set[str]]:
-    """The ports that are counted, by rack. Raises UserError where FABRIC does not tell."""
+    """Return the ports with counters, by rack. Raises UserError if FABRIC does not provide them."""
     answer = of(url, token, "").query("query", query=f"{IN}{{{SWITCHES}}}")
     found: dict[str, set[str]] = {}
     for series in answer.get("result", ()):
@@ -36,5 +36,5 @@ def ports(url: str, token: Callable[[], str]) -> dict[str, set[str]]:
 
 
 def is_port(name: str) -> bool:
-    """Whether an ifName is a port that can be mirrored: not a VLAN's sub-interface, a bundle or a loopback."""
+    """Return whether an ifName is a port that can be mirrored, not a VLAN sub-interface, bundle or loopback."""
     return "/" in name and "." not in name and not name.startswith(INTERNAL)

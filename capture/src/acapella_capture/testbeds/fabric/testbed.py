@@ -1,4 +1,4 @@
-"""Testbed `fabric`: listening nodes in slices on FABRIC, one slice a site, and port mirrors to their NICs."""
+"""Testbed `fabric`: listening nodes in slices on FABRIC, one slice per site, and port mirrors to their NICs."""
 
 import contextlib
 import re
@@ -68,7 +68,7 @@ class SiteSlice:
 
 
 class FabricTestbed(Testbed):
-    """FABRIC, as a user of it; `follow` is a slice of the project whose ports are to be known."""
+    """FABRIC from a user's perspective; `follow` is a slice of the project whose ports are to be found."""
 
     name = "fabric"
 
@@ -153,7 +153,7 @@ class FabricTestbed(Testbed):
         return self.instances(site)
 
     def instances(self, site: str) -> tuple[Instance, ...]:
-        """Those that were taken; of an earlier crash also those that run and answer, when they are first asked for."""
+        """Return the instances; the first call also finds active ones that an earlier crash left."""
         self.site(site)
         if site not in self._site_slices and site not in self._looked_up:
             self._looked_up.add(site)
@@ -179,7 +179,7 @@ class FabricTestbed(Testbed):
         return frozenset(self._listener_ports.get(site, ()))
 
     def prepare_mirrors(self, requests: Sequence[MirrorRequest]) -> None:
-        """Move the mirrors of a site in one modification of its slice: one takes a minute, and may hang."""
+        """Move all mirrors of a site in one modification of its slice: each takes a minute and may hang."""
         for site in dict.fromkeys(request.instance.site for request in requests):
             listener_ports = self._listener_ports.get(site, ())
             ours = [
@@ -192,7 +192,7 @@ class FabricTestbed(Testbed):
                 self._move_mirrors(site, ours)
 
     def _move_mirrors(self, site: str, requests: Sequence[MirrorRequest]) -> None:
-        """Aim mirrors that are not aimed so by now. Raises UserError, with none of them moved."""
+        """Move mirrors to their ports unless they are there. Raises UserError, with none of them moved."""
         goals = {(request.instance.name, request.receiver): request for request in requests}
         moving = {
             key: request
@@ -229,7 +229,7 @@ class FabricTestbed(Testbed):
         self._learn_listener_ports(site, fabric_slice)
 
     def _learn_listener_ports(self, site: str, fabric_slice: Any) -> None:
-        """Ports that lead to our receivers; FABRIC tells them once a mirror ends there."""
+        """Record the ports that lead to our receivers; FABRIC reports them once a mirror ends there."""
         with graph_access("cannot read the mirrors"):
             ends = [fabric_slice.get_node(name).get_interface(name=interface, refresh=True)
                     for (name, _), interface in self._site_slices[site].interfaces.items()]  # fmt: skip
@@ -294,7 +294,7 @@ class FabricTestbed(Testbed):
             self._notes.append(text)
 
     def _summary(self, action: str, **only: Any) -> dict[str, Any]:
-        """FABRIC's resources, read anew: it keeps old ones. Not by the manager's own call, which hides a failure."""
+        """Read FABRIC's resources without its cache. The manager's own method hides a failure."""
         token = self.session.token()
         return self.session.call_manager(action, lambda manager: manager.orch.resources_summary(
             token=manager.get_id_token() or token, level=2, force_refresh=True, **only))  # fmt: skip
@@ -303,7 +303,7 @@ class FabricTestbed(Testbed):
         return self._summary("cannot read FABRIC's hosts", includes=[site]).get("hosts") or []
 
     def _counted_ports(self) -> dict[str, set[str]]:
-        """The switch ports that are counted, by site in upper case as FABRIC writes it."""
+        """Return the switch ports with counters, by site in upper case as FABRIC spells it."""
         try:
             found = switch_counters.ports(self.settings.telemetry_url, self.session.token)
         except UserError as error:
@@ -312,7 +312,7 @@ class FabricTestbed(Testbed):
         return {rack.upper(): names for rack, names in found.items()}
 
     def _followed_ports(self) -> dict[tuple[str, str], list[str]]:
-        """Slices by site and port, of the one that is followed. Raises UserError where it is not there."""
+        """Return slices by site and port, for the followed slice. Raises UserError if it does not exist."""
         used: dict[tuple[str, str], list[str]] = {}
         if self._follow is None:
             return used
@@ -330,7 +330,7 @@ class FabricTestbed(Testbed):
         return used
 
     def _usable_slice(self, site: str) -> Any | None:
-        """The site's slice as it runs, None where there is none; one that has failed is given back."""
+        """Return the site's active slice, None if there is none; a failed one is deleted."""
         record = self.slices.find_slice(site)
         if record is None or record.state in GONE:
             self._forget(site)
@@ -344,7 +344,7 @@ class FabricTestbed(Testbed):
         return self.slices.wait_until_stable(record.slice_id, self.settings.wait_timeout_s)
 
     def _connect(self, site: str, fabric_slice: Any) -> None:
-        """Wait for each node's SSH, make its receivers ready, and remember them."""
+        """Wait for SSH to each node, prepare its receivers, and record the slice."""
         known = self._site_slices.get(site)
         site_slice = SiteSlice(fabric_slice.get_slice_id(), (), {}, {}, {})
         if (
@@ -385,7 +385,7 @@ class FabricTestbed(Testbed):
         return Instance(name, site, tuple(receivers))
 
     def _interfaces(self, name: str, end: float) -> dict[str, str]:
-        """The node's interfaces by MAC address, as soon as SSH answers. Raises UserError where it never does."""
+        """Return the node's interfaces by MAC address once SSH works. Raises UserError on a timeout."""
         while True:
             try:
                 return self._remote.call(name, "interfaces")["interfaces"]
@@ -403,7 +403,7 @@ class FabricTestbed(Testbed):
         raise UserError(f"no node {name!r}", where=WHERE)
 
     def _forget(self, site: str) -> None:
-        """Know no more of a site's slice, and end the connections to it."""
+        """Drop what is known of a site's slice, and close the connections to it."""
         site_slice = self._site_slices.pop(site, None)
         for name, node in site_slice.nodes.items() if site_slice else ():
             node.close_ssh()
@@ -415,7 +415,7 @@ class FabricTestbed(Testbed):
 
 
 def instances_in(fabric_slice: Any, site: str) -> list[str]:
-    """The names of our nodes in a slice, by their numbers."""
+    """Return the names of our nodes in a slice, ordered by number."""
     with GRAPH_LOCK:
         names = [str(name) for name in fabric_slice.get_fim_topology().nodes]
     found = [match for match in map(NODE.fullmatch, names) if match and match[1] == site]

@@ -1,4 +1,4 @@
-"""Files from a node, in parts: a transfer that breaks goes on where it was, and each part's checksum is looked at."""
+"""Transfers files from a node in parts: an interrupted transfer resumes, and each part's checksum is verified."""
 
 import contextlib
 import hashlib
@@ -21,16 +21,16 @@ TRIES = 2  # of a part that arrives broken
 
 @dataclass(frozen=True)
 class Transfer:
-    """How files come from a node: `download(node, path, local path)` moves one, `part_bytes` is the size of a part."""
+    """File transfer from nodes: `download(node, path, local path)` copies one, in parts of `part_bytes`."""
 
     remote: Remote
     download: Callable[[str, str, Path], object]
     part_bytes: int
 
     def fetch(self, node: str, path: str, target: Path) -> None:
-        """Bring a node's file to `target`; the whole file's checksum agrees then.
+        """Copy a node's file to `target` and verify the checksum of the whole file.
 
-        What has arrived stays in `.<name>.partial` beside the target until the rest has. Raises UserError.
+        Parts received so far are kept in `.<name>.partial` beside the target. Raises UserError.
         """
         reply = self.remote.call(node, "checksums", path=path, length=self.part_bytes, duration_s=SUMS_S)
         partial = target.with_name(f".{target.name}.partial")
@@ -56,7 +56,7 @@ class Transfer:
             raise UserError(f"cannot write: {error.strerror or error}", where=target) from error
 
     def _part(self, node: str, path: str, number: int, expected: str, local: Path) -> bytes:
-        """One part's bytes, by way of a file ``local``. Raises UserError where it does not arrive as it is there."""
+        """Return the bytes of one part, downloaded to `local`. Raises UserError if its checksum does not match."""
         fault = ""
         local.unlink(missing_ok=True)  # the client would follow a link
         for _ in range(TRIES):
@@ -82,7 +82,7 @@ class Transfer:
 
 
 def whole_parts(stream: BinaryIO, sums: list[str], length: int) -> int:
-    """How many parts at the beginning of a file are as they should be."""
+    """Return the number of intact parts at the beginning of a file."""
     for number, expected in enumerate(sums):
         if hashlib.sha256(stream.read(length)).hexdigest() != expected:
             return number

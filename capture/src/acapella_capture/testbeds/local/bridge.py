@@ -1,8 +1,8 @@
-"""Kernel bridges as switches, and port mirrors of the kernel: tc's mirred action on what a port receives and sends.
+"""Kernel bridges as switches, and the kernel's port mirrors: tc's mirred action on what a port receives and sends.
 
-A mirror's counts have to outlive the copying, or those read before it ends miss the last frames. An action of its own,
-with filters that refer to it, would do, but a user namespace may not make one. So the copying filter stays, and another
-one before it, which takes every frame to the queue at once, ends the copying.
+A mirror's counters must exist after copying has ended, or the last frames would be missing from them. A separate action
+with filters that refer to it would do, but a user namespace may not create one. So the copying filter stays, and
+another one before it, which passes every frame on, ends the copying.
 """
 
 import json
@@ -24,7 +24,7 @@ RECEIVED_SHORT = 14  # the Ethernet header is already off where tc counts the by
 
 
 class BridgeSwitches(Switches):
-    """A bridge a site; one listening node with one receiver beside it."""
+    """A bridge per site, with one listening node that has one receiver."""
 
     note = "no MPLS labels and no provider's tags: the switches are kernel bridges"
     receivers = 1
@@ -81,13 +81,13 @@ class BridgeSwitches(Switches):
 
 
 def limit_mirror(site: str, device: str, rate_bps: int) -> None:
-    """What a mirror port can carry; beyond that it loses frames."""
+    """Limit the rate of a mirror port; above it the port loses frames."""
     rate = f"rate {rate_bps}bit burst {TBF_BURST_BYTES} limit {TBF_LIMIT_BYTES}"
     run_checked(site, ["tc", "qdisc", "add", "dev", device, "root", "tbf", *rate.split()])
 
 
 def backlog(site: str, device: str) -> int:
-    """Bytes that wait for what limits a device."""
+    """Return the bytes queued at a rate-limited device."""
     shown = json.loads(run_checked(site, ["tc", "-s", "-j", "qdisc", "show", "dev", device]))
     return sum(qdisc.get("backlog", 0) for qdisc in shown)
 
@@ -107,12 +107,12 @@ class BridgeMirror(LocalMirror):
         self._batch(COPY)
 
     def stop(self) -> None:
-        """Copy no more, and wait for what a rate on the mirror port holds back."""
+        """Stop copying, and wait until the mirror port's queue is empty."""
         self._batch(PASS)
         wait_until(lambda: backlog(self.site, MIRROR) == 0)
 
     def remove(self) -> None:
-        """Take the filters away, and with them the counts."""
+        """Remove the filters and their counters."""
         self._batch(CLEAR)
 
     def counters(self) -> MirrorCounters:
@@ -132,7 +132,7 @@ class BridgeMirror(LocalMirror):
         )
 
     def _batch(self, command: str) -> None:
-        """One tc command for each direction, in one go."""
+        """Run one tc command per direction in a batch."""
         lines = [command.format(port=self.port, parent=PARENTS[direction]) for direction in self.directions]
         self._tc("-batch", "-", stdin="\n".join(lines) + "\n")
 

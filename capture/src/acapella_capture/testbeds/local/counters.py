@@ -1,4 +1,4 @@
-"""Counters of a site's switch ports, read again and again out of the kernel by a thread inside the site's namespace."""
+"""Counters of a site's switch ports, read periodically by a thread inside the site's network namespace."""
 
 import ctypes
 import threading
@@ -23,7 +23,7 @@ class Counters:
     """The readings of one site, from `start` to `stop`."""
 
     def __init__(self, site: str, every_s: float | None = None):
-        """Read at fixed intervals of ``every_s``; None: each half second, and whenever somebody asks."""
+        """Read every `every_s` seconds; None: every half second, and on each request."""
         self._site = site
         self._every_s = every_s or EVERY_S
         self._on_demand = every_s is None
@@ -36,17 +36,17 @@ class Counters:
         self._thread = threading.Thread(target=self._read, daemon=True)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Read no more, and leave the namespace."""
+        """Stop reading, and leave the namespace."""
         self._ended = True
         self._wanted.set()
         self._thread.join()
 
     def telemetry(self, seconds: float, names: Iterable[str]) -> Telemetry | None:
-        """Rates up to now; None where the thread could not read."""
+        """Return the rates up to now; None if the thread could not read."""
         with self._new_reading:
             if self._on_demand and self._readings and time.monotonic() - self._readings[0][0] < MIN_INTERVAL_S:
                 self._new_reading.wait_for(
@@ -66,7 +66,7 @@ class Counters:
         return rates_from_counters(SOURCE, counters, counters)
 
     def _read(self) -> None:
-        """The thread: in its own network namespace it sees the interfaces there."""
+        """Read the interfaces of the site's network namespace, in a thread that has entered it."""
         with (NAMESPACES / self._site).open() as namespace:
             libc = ctypes.CDLL(None, use_errno=True)
             if libc.setns(namespace.fileno(), CLONE_NEWNET) != 0:
@@ -82,7 +82,7 @@ class Counters:
 
 
 def interfaces(table: str) -> dict[str, tuple[int, int]]:
-    """Octets in and out of each interface in a text like /proc/net/dev."""
+    """Return bytes in and out of each interface from the text of /proc/net/dev."""
     found = {}
     for line in table.splitlines()[2:]:
         name, _, numbers = line.partition(":")

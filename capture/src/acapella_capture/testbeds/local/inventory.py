@@ -1,4 +1,4 @@
-"""What the hosts for listening nodes of a site have, and what the nodes took of it: finite, so that sample can fail."""
+"""Free and allocated resources of a site's hosts for listening nodes; they are finite, so an allocation can fail."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ from ..base import Host, InsufficientResources, ResourceRequest
 
 
 class Inventory:
-    """The hosts of one site; a node is put on the first host that has enough left."""
+    """The hosts of one site; a node is placed on the first host with enough free resources."""
 
     def __init__(self, site: str, hosts: tuple[Host, ...]):
         self._site = site
@@ -14,11 +14,11 @@ class Inventory:
         self._allocated: dict[str, tuple[str, ResourceRequest]] = {}  # by node: its host and what it took
 
     def free(self) -> tuple[Host, ...]:
-        """The hosts with what is left of them."""
+        """Return the hosts with their free resources."""
         return tuple(self._left(host) for host in self._hosts)
 
     def allocate(self, node: str, request: ResourceRequest) -> None:
-        """Take a NIC and what one instance wants. Raises Refused where no host has that much left."""
+        """Allocate a NIC and the resources of one instance. Raises InsufficientResources if no host has them."""
         for host in self.free():
             if (
                 host.nics
@@ -32,7 +32,7 @@ class Inventory:
         raise InsufficientResources(f"no host has {needed} left", where=f"site {self._site}")
 
     def release(self, node: str) -> None:
-        """Give back what a node took; harmless where it took nothing."""
+        """Release the resources of a node, if it has any."""
         self._allocated.pop(node, None)
 
     def _left(self, host: Host) -> Host:

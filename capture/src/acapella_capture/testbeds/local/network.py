@@ -1,4 +1,4 @@
-"""Sites, hosts and links out of network namespaces; a switch a site, of which there are two kinds.
+"""Sites, hosts and links made of network namespaces, with one of two kinds of switch per site.
 
     host1   host2          host1   host2         a namespace each, interface eth0
       |       |              |       |
@@ -9,9 +9,9 @@
          |                      |
     site1-listener         site2-listener        a namespace each, interface capture0
 
-Every host has an address of each IP version on every path. Routes to the `standard` ones carry an MTU of 1500 bytes,
-those to the `jumbo` ones that of the link, so that both kinds of frames cross the same wires; `vxlan` is a tunnel
-between the hosts' standard addresses, `vlan` a tag of the host. A kernel may lack the devices of the last two.
+Every host has an address of each IP version on every path. Routes to `standard` addresses have an MTU of 1500 bytes,
+those to `jumbo` addresses that of the link, so that both kinds of frames use the same links. `vxlan` is a tunnel
+between the hosts' standard addresses, `vlan` a VLAN interface of the host. A kernel may lack these two devices.
 """
 
 import json
@@ -36,7 +36,7 @@ VXLAN_OVERHEAD = 50  # outer Ethernet, IPv4, UDP and VXLAN headers
 
 @dataclass(frozen=True)
 class Host:
-    """A host: the namespace's name, its site and its number there, both from 1, and its Ethernet address."""
+    """A host: name of its namespace, its site and its number there (both from 1), and its MAC address."""
 
     name: str
     site: int
@@ -44,7 +44,7 @@ class Host:
     mac: str
 
     def address(self, ip: int, path: str = "standard") -> str:
-        """Its address of an IP version on a path, without prefix length."""
+        """Return its address of an IP version on a path, without prefix length."""
         if ip == 4:
             return f"10.{PATHS[path]}.{self.site}.{self.number}"
         return f"fd00:{PATHS[path]}::{self.site}:{self.number}"
@@ -52,7 +52,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Network:
-    """The shape of the testbed; `build` makes it."""
+    """The topology of the testbed; `build` creates it."""
 
     sites: int
     hosts_per_site: int
@@ -64,7 +64,7 @@ class Network:
     resources: Mapping[str, int] = field(default_factory=dict)  # of each machine for listening nodes, and how many
 
     def hosts(self, site: int) -> list[Host]:
-        """The hosts of a site, which is counted from 1."""
+        """Return the hosts of a site; sites count from 1."""
         found = []
         for number in range(1, self.hosts_per_site + 1):
             slice_ = self.slice_at(site, number)
@@ -73,23 +73,23 @@ class Network:
         return found
 
     def uplinks(self, site: int) -> list[str]:
-        """The ports of a site that lead to its neighbors."""
+        """Return the ports of a site that lead to its neighbors."""
         return [f"uplink-site{other}" for other in (site - 1, site + 1) if 1 <= other <= self.sites]
 
     def slice_at(self, site: int, host: int) -> Slice | None:
-        """The slice that a site's host is in; None where there are no slices, or it is in none."""
+        """Return the slice of a site's host; None if it is in none."""
         return next((slice_ for slice_ in self.slices if site in slice_.sites and host in slice_.hosts), None)
 
     def slice_of(self, host: Host) -> Slice | None:
-        """The same of a host."""
+        """Return the slice of a host; None if it is in none."""
         return self.slice_at(host.site, host.number)
 
     def connected(self, host: Host, other: Host) -> bool:
-        """Whether frames get from one host to the other."""
+        """Return whether two hosts can exchange frames."""
         return not self.slices or (self.slice_of(host) is not None and self.slice_of(host) == self.slice_of(other))
 
     def site(self, number: int) -> Site:
-        """The site as the coordinator sees it."""
+        """Return the site as the coordinator sees it."""
         ports = []
         for host in self.hosts(number):
             slice_ = self.slice_of(host)
@@ -104,7 +104,7 @@ class Network:
         return Site(f"site{number}", tuple(ports))
 
     def build(self, switches: Switches) -> None:
-        """Make namespaces, links, switches, addresses. Raises UserError with what the kernel said."""
+        """Create namespaces, links, switches, addresses. Raises UserError with the kernel's message."""
         NAMESPACES.mkdir()
         SPOOL.mkdir()
         numbers = range(1, self.sites + 1)
@@ -119,14 +119,14 @@ class Network:
                 self.build_host(host)
 
     def limit(self, port: str) -> list[str]:
-        """Return the `tc` commands that limit what a device sends to the rate of a port."""
+        """Return the `tc` commands that limit a device to the rate of a port."""
         return [
             f"qdisc add dev {port} root handle 1: htb default 1",
             f"class add dev {port} parent 1: classid 1:1 htb rate {self.port_rate_bps}bit quantum 60000",
         ]
 
     def build_host(self, host: Host) -> None:
-        """Addresses and routes of a host."""
+        """Configure addresses and routes of a host."""
         # TCP passes segments of up to 64 KiB to the queue even without offloads: a burst faster than the line
         lines = [f"link set eth0 address {host.mac} gso_max_segs 1", "link set lo up"]
         lines.append("link set eth0 up")
@@ -147,7 +147,7 @@ class Network:
         run_checked(host.name, ["tc", "-batch", "-"], stdin="\n".join(self.limit("eth0")))
 
     def add_vxlan_peers(self, host: Host) -> None:
-        """Tell a host's end of the VXLAN where the others are; no multicast is needed."""
+        """Add the other hosts as VXLAN peers; no multicast is needed."""
         others = [other for site in range(1, self.sites + 1) for other in self.hosts(site) if other != host]
         lines = [f"fdb append 00:00:00:00:00:00 dev {DEVICES['vxlan']} dst {other.address(4)}" for other in others]
         run_checked(host.name, ["bridge", "-batch", "-"], stdin="\n".join(lines) + "\n")
@@ -155,14 +155,14 @@ class Network:
 
 
 def device_command(path: str, host: Host) -> str:
-    """The `ip` command that makes a path's device on a host."""
+    """Return the `ip` command that creates a path's device on a host."""
     if path == "vlan":
         return f"link add link eth0 name {DEVICES[path]} type vlan id {PATHS[path]}"
     return f"link add {DEVICES[path]} type vxlan id {PATHS[path]} dstport 4789 local {host.address(4)}"
 
 
 def addresses(host: Host, path: str, device: str, mtu: int) -> list[str]:
-    """The `ip` commands for a host's addresses and routes on a path."""
+    """Return the `ip` commands for a host's addresses and routes on a path."""
     lines = []
     for ip, length in ((4, 16), (6, 64)):
         address = host.address(ip, path)
@@ -174,7 +174,7 @@ def addresses(host: Host, path: str, device: str, mtu: int) -> list[str]:
 
 
 def link_command(link: Link) -> str:
-    """The `ip` command that makes a link, both ends in their namespaces."""
+    """Return the `ip` command that creates a link, both ends in their namespaces."""
     (node, name), (far_node, far_name) = link.near, link.far
     return (
         f"link add {name} mtu {link.mtu} netns {NAMESPACES / node} "
@@ -183,21 +183,21 @@ def link_command(link: Link) -> str:
 
 
 def add_link(link: Link) -> None:
-    """Make a link, both ends up."""
+    """Create a link and set both ends up."""
     run_checked(link.near[0], ["ip", "-batch", "-"], stdin=link_command(link))
     for node, name in (link.near, link.far):
         run_checked(node, ["ip", "link", "set", name, "up"])
 
 
 def sent(node: str, device: str) -> tuple[int, int]:
-    """Frames and bytes that an interface has sent."""
+    """Return the frames and bytes that an interface has sent."""
     shown = json.loads(run_checked(node, ["ip", "-s", "-j", "link", "show", "dev", device]))
     counted = shown[0]["stats64"]["tx"]
     return counted["packets"], counted["bytes"]
 
 
 def kernel_has(path: str) -> bool:
-    """Whether the kernel has the device of a path: asked by making one, in the namespace we are in."""
+    """Return whether the kernel supports the device of a path, by creating one in the current namespace."""
     if path not in DEVICES:
         return True
     subprocess.run(["ip", "link", "add", "eth0", "type", "veth"], capture_output=True, check=False)
@@ -210,7 +210,7 @@ def kernel_has(path: str) -> bool:
 
 
 def make_namespace(node: str, *, ipv6: bool) -> None:
-    """A network namespace under a name; without IPv6 where nothing but forwarded or mirrored frames may appear."""
+    """Create a named network namespace; without IPv6 if only forwarded or mirrored frames may appear in it."""
     path = NAMESPACES / node
     path.touch()
     done = subprocess.run(["unshare", f"--net={path}", "true"], capture_output=True, text=True, check=False)
@@ -223,7 +223,7 @@ def make_namespace(node: str, *, ipv6: bool) -> None:
 
 
 def remove_namespace(node: str) -> None:
-    """Let go of a node's namespace; harmless where there is none."""
+    """Remove a node's namespace, if it exists."""
     path = NAMESPACES / node
     if path.exists():
         unmount(path)
@@ -231,7 +231,7 @@ def remove_namespace(node: str) -> None:
 
 
 def tear_down() -> None:
-    """Let go of every namespace; with it go its interfaces, their far ends and qdiscs."""
+    """Remove all namespaces, and with them their interfaces, peers and qdiscs."""
     for path in NAMESPACES.glob("*"):
         unmount(path)
     for directory in (NAMESPACES, SPOOL):
@@ -240,6 +240,6 @@ def tear_down() -> None:
 
 
 def disable_offloads(node: str, device: str) -> None:
-    """Frames as a wire has them: no segments of 64 KiB, no checksums left to a NIC that does not exist."""
+    """Disable offloads, so that frames look as on a wire: no 64 KiB segments, no missing checksums."""
     features = ("tso", "gso", "gro", "tx", "sg")
     run_checked(node, ["ethtool", "-K", device, *(word for name in features for word in (name, "off"))])

@@ -1,16 +1,16 @@
-"""OpenFlow rules of a site's two bridges: `edge` tags what hosts send and untags what they get, `core` forwards.
+"""OpenFlow rules of a site's two bridges: `edge` adds and removes the slices' headers, `core` forwards.
 
-Between the switches a frame of a slice is, by the slice's encapsulation (what is behind -> is the host's own frame):
+Between the switches a frame has the encapsulation of its slice (the part after -> is the host's own frame):
 
     vlan        Ethernet / VLAN -> IP, ARP, anything
     mpls        Ethernet / VLAN / MPLS -> IP
     mpls2       Ethernet / VLAN / MPLS / MPLS -> IP
     pseudowire  Ethernet / VLAN / MPLS / MPLS -> Ethernet / IP, ARP, anything
 
-The Ethernet header that mpls and mpls2 begin with is the host's; a pseudowire has one of its own, with addresses of the
-edge bridges. What is not IP has only the VLAN in a slice of mpls or mpls2: labels do not say what follows them.
-OpenFlow can neither add nor take away the control word of a pseudowire (RFC 4448), so there is none. After each label
-or header that is taken away the rules are asked again in the next table: a frame has to be parsed anew.
+In mpls and mpls2 the Ethernet header is that of the host; a pseudowire has an outer one with addresses of the edge
+bridges. In a slice of mpls or mpls2, frames other than IP have only the VLAN tag, because labels do not identify the
+payload. OpenFlow can neither add nor remove the control word of a pseudowire (RFC 4448), so there is none. After each
+removed label or header, the frame is resubmitted to the next table, because it has to be parsed again.
 """
 
 from collections.abc import Iterator
@@ -27,17 +27,17 @@ MULTICAST = "01:00:00:00:00:00/01:00:00:00:00:00"
 
 
 def edge_mac(site: int, host: int) -> str:
-    """The edge bridge's address in front of a host, at the ends of pseudowires."""
+    """Return the address of the edge bridge's port to a host, used at the ends of pseudowires."""
     return f"02:ed:9e:00:{site:02x}:{host:02x}"
 
 
 def flood_mac(slice_: Slice) -> str:
-    """Where a pseudowire sends what is for several hosts."""
+    """Return the destination address of a pseudowire's broadcast and multicast frames."""
     return f"03:ed:9e:00:00:{slice_.number:02x}"
 
 
 def edge_flows(site: int, slice_: Slice) -> Iterator[str]:
-    """Rules of a site's edge bridge for the hosts of a slice."""
+    """Yield the rules of a site's edge bridge for the hosts of a slice."""
     for host in slice_.hosts:
         near, far = host, FAR_SIDE + host
         tag = f"push_vlan:0x8100,set_field:{0x1000 | slice_.vlan}->vlan_vid,output:{far}"
@@ -53,7 +53,7 @@ def edge_flows(site: int, slice_: Slice) -> Iterator[str]:
 
 
 def label_flows(host: int, slice_: Slice, tag: str) -> Iterator[str]:
-    """Rules for IP behind one label or two."""
+    """Yield the rules for IP with one or two labels."""
     near, far = host, FAR_SIDE + host
     twice = slice_.encapsulation == "mpls2"
     outer = f"push_mpls:{MPLS},set_field:{slice_.transport_label}->mpls_label," if twice else ""
@@ -67,7 +67,7 @@ def label_flows(host: int, slice_: Slice, tag: str) -> Iterator[str]:
 
 
 def pseudowire_flows(site: int, host: int, slice_: Slice) -> Iterator[str]:
-    """Rules for whole frames behind two labels."""
+    """Yield the rules for whole frames with two labels."""
     near, far = host, FAR_SIDE + host
     ends = [
         (slice_.host_mac(s, h), edge_mac(s, h)) for s in slice_.sites for h in slice_.hosts if (s, h) != (site, host)
@@ -87,7 +87,7 @@ def pseudowire_flows(site: int, host: int, slice_: Slice) -> Iterator[str]:
 
 
 def core_flows(site: int, sites: int, slice_: Slice) -> Iterator[str]:
-    """Rules of a site's core bridge for a slice; nothing goes back where it came from, and sites are in a row."""
+    """Yield the rules of a site's core bridge for a slice; sites form a row; no frame returns to its ingress port."""
 
     def towards(other: int) -> int:
         return UPLINK + (site + 1 if other > site else site - 1)

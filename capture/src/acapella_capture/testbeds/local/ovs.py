@@ -49,7 +49,7 @@ PACKAGE = "openvswitch-switch"
 
 
 class OvsSwitches(Switches):
-    """An Open vSwitch a site."""
+    """An Open vSwitch per site."""
 
     note = None
     receivers = RECEIVERS
@@ -95,7 +95,7 @@ class OvsSwitches(Switches):
             run_checked(site.name, ["tc", "-batch", "-"], stdin="\n".join(lines))
 
     def configure(self, number: int, site: "Site", hosts: list[int]) -> None:
-        """Bridges, ports and rules of a site."""
+        """Configure the bridges, ports and rules of a site."""
         edge = {f"host{host}": host for host in hosts} | {f"edge{host}": FAR_SIDE + host for host in hosts}
         core = {f"port{host}": host for host in hosts}
         core |= {name: UPLINK + int(name.removeprefix("uplink-site")) for name in self.network.uplinks(number)}
@@ -126,7 +126,7 @@ class OvsSwitches(Switches):
         return Instance(node, site, tuple(receivers))
 
     def _cable(self, site: str, mirror: int, node: str, receiver: str) -> None:
-        """The links from a mirror port to a receiver, the second of them with the limit if there is one."""
+        """Create the links from a mirror port to a receiver, the second one rate-limited if there is a limit."""
         rate, mtu = self.network.mirror_rate_bps, self.network.mtu + TAGS
         if not rate:
             add_link(Link((site, f"mirror{mirror}"), (node, receiver), mtu))
@@ -157,7 +157,7 @@ class OvsSwitches(Switches):
 
 
 class Site:
-    """The Open vSwitch of one site, and how to talk to it."""
+    """The Open vSwitch of one site, and its control commands."""
 
     def __init__(self, name: str):
         self.name = name
@@ -186,7 +186,7 @@ class Site:
         return start(self.name, ["env", f"OVS_RUNDIR={self.directory}", program, *arguments, control, *logging])
 
     def wait_until_ready(self) -> None:
-        """Wait for it. Raises UserError with what it said where it does not come."""
+        """Wait until it is ready. Raises UserError with its message if it does not start."""
 
         def up() -> bool:
             if any(job.poll() is not None for job in self._jobs):
@@ -198,7 +198,7 @@ class Site:
             raise UserError(f"Open vSwitch does not start: {job.last_line()}", where=f"site {self.name}")
 
     def add_bridges(self, bridges: dict[str, dict[str, int]]) -> None:
-        """Make bridges of ports with these numbers. Raises UserError where the switch cannot use one."""
+        """Create bridges with numbered ports. Raises UserError if the switch cannot use a port."""
         words = ["set", "Open_vSwitch", ".", "other_config:vlan-limit=2"]
         for bridge, ports in bridges.items():
             words += ["--", "add-br", bridge, "--", "set", "Bridge", bridge, "datapath_type=netdev"]
@@ -221,7 +221,7 @@ class Site:
         run_checked(self.name, ["ovs-ofctl", "-O", "OpenFlow13", "add-flows", manager, "-"], stdin="\n".join(flows))
 
     def add_mirror_port(self, mirror: int) -> None:
-        """A port for copies, and a Mirror row that copies nothing yet."""
+        """Add a port for copies, and a Mirror row that copies nothing yet."""
         port = f"mirror{mirror}"
         disable_offloads(self.name, port)
         self.vsctl("add-port", CORE, port, "--", "set", "Interface", port, f"ofport_request={MIRROR_PORT + mirror}",
@@ -231,7 +231,7 @@ class Site:
         self._check_interfaces()
 
     def remove_mirror_port(self, mirror: int) -> None:
-        """Take a port for copies and its Mirror row away; harmless where there is none."""
+        """Remove a port for copies and its Mirror row, if they exist."""
         port = f"mirror{mirror}"
         shown = run(self.name, self._vsctl("--bare", "--columns=_uuid", "find", "Mirror", f"name={port}"))
         if row := shown.stdout.strip():
@@ -239,7 +239,7 @@ class Site:
         run(self.name, self._vsctl("--if-exists", "del-port", CORE, port))
 
     def mirror_port(self, mirror: int, port: str | None, direction: Direction = "both") -> None:
-        """Copy a port's frames, or none; flows that are active already are looked at anew."""
+        """Mirror a port, or none; active flows are revalidated."""
         row = f"mirror{mirror}"
         words = ["clear", "Mirror", row, "select_src_port", "--", "clear", "Mirror", row, "select_dst_port"]
         if port is not None:
@@ -250,7 +250,7 @@ class Site:
         run_checked(self.name, self._appctl("revalidator/purge"))
 
     def vsctl(self, *words: str) -> str:
-        """Run ovs-vsctl. Raises UserError with what it said."""
+        """Run ovs-vsctl. Raises UserError with its message."""
         return run_checked(self.name, self._vsctl(*words))
 
     def _vsctl(self, *words: str) -> list[str]:
@@ -262,7 +262,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Output:
-    """Where a mirror's copies go: its port's number, the device that sends to the receiver, and the receiver."""
+    """Destination of a mirror's copies: number of its port, the last device before the receiver, and the receiver."""
 
     number: int
     last: str
@@ -271,7 +271,7 @@ class Output:
 
 
 class OvsMirror(LocalMirror):
-    """A Mirror row, aimed at a port between `start` and `stop`."""
+    """A Mirror row that copies a port between `start` and `stop`."""
 
     def __init__(self, site: Site, output: Output, port: str, direction: Direction):
         self.site = site
@@ -287,7 +287,7 @@ class OvsMirror(LocalMirror):
         self.site.mirror_port(self.output.number, self.port, self.direction)
 
     def stop(self) -> None:
-        """Copy no more, and wait for what a rate on the mirror port holds back."""
+        """Stop copying, and wait until the mirror port's queue is empty."""
         self.site.mirror_port(self.output.number, None)
         wait_until(self._idle)
 
@@ -307,14 +307,14 @@ class OvsMirror(LocalMirror):
         )
 
     def _count(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Frames and bytes that the switch sent to its mirror port, and that were sent to the receiver."""
+        """Return the frames and bytes sent to the mirror port, and those sent to the receiver."""
         shown = json.loads(run_checked(self.site.name, ["ip", "-s", "-j", "link", "show"]))
         sent = {link["ifname"]: link["stats64"]["tx"] for link in shown}
         first, last = sent[f"mirror{self.output.number}"], sent[self.output.last]
         return (first["packets"], first["bytes"]), (last["packets"], last["bytes"])
 
     def _idle(self) -> bool:
-        """Whether nothing is on the way any more."""
+        """Return whether no frame is in transit."""
         before = self._count()
         time.sleep(0.01)
         return backlog(self.site.name, self.output.last) == 0 and self._count() == before

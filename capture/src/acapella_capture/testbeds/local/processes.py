@@ -1,5 +1,6 @@
-"""Programs on the nodes of the local testbed: each runs in its node's network namespace, logs in the scratch
-directory."""
+"""Programs on the nodes of the local testbed: each runs in its node's network namespace and logs to the scratch
+directory.
+"""
 
 import contextlib
 import itertools
@@ -27,7 +28,7 @@ _lock = threading.Lock()
 
 
 def spool_path(node: str, file: str) -> Path:
-    """Where a node's file is. Raises UserError for an unknown node."""
+    """Return the path of a node's file. Raises UserError for an unknown node."""
     if not (NAMESPACES / node).exists():
         raise UserError(f"no node {node!r}", where="testbed local")
     (SPOOL / node).mkdir(exist_ok=True)
@@ -35,7 +36,7 @@ def spool_path(node: str, file: str) -> Path:
 
 
 def in_namespace(node: str, argv: Sequence[str]) -> list[str]:
-    """The command line that runs `argv` in the node's network namespace."""
+    """Return the command line that runs `argv` in the node's network namespace."""
     namespace = NAMESPACES / node
     if not namespace.exists():
         raise UserError(f"no node {node!r}", where="testbed local")
@@ -43,12 +44,12 @@ def in_namespace(node: str, argv: Sequence[str]) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """The environment of a node's program: our PATH, no locale, no user's home."""
+    """Return the environment of a node's program: our PATH, no locale, no user's home."""
     return {"PATH": os.environ.get("PATH", os.defpath), **ENVIRONMENT}
 
 
 def run(node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> CompletedProgram:
-    """Run a program to its end; its output as text. Raises UserError after `timeout_s`."""
+    """Run a program to its end and return its output as text. Raises UserError after `timeout_s`."""
     try:
         done = subprocess.run(
             in_namespace(node, argv),
@@ -67,7 +68,7 @@ def run(node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "
 
 
 def run_checked(node: str, argv: Sequence[str], *, stdin: str = "") -> str:
-    """Run a program that has to succeed; its standard output. Raises UserError with what it said."""
+    """Run a program and return its standard output. Raises UserError with its message if it fails."""
     done = run(node, argv, stdin=stdin)
     if done.status != 0:
         said = (done.stderr or done.stdout).strip().splitlines()
@@ -76,7 +77,7 @@ def run_checked(node: str, argv: Sequence[str], *, stdin: str = "") -> str:
 
 
 def start(node: str, argv: Sequence[str], *, output: str | None = None) -> "LocalJob":
-    """Start a program; standard output into the node's file `output`, else into the log with standard error."""
+    """Start a program; standard output goes to file `output`, by default to the log with standard error."""
     log = SPOOL / f"{next(_numbers)}.log"
     with contextlib.ExitStack() as files:
         errors = files.enter_context(log.open("wb"))
@@ -108,7 +109,7 @@ class LocalJob(Job):
         return self._process.poll()
 
     def signal(self, name: str) -> None:
-        """To the program's whole process group."""
+        """Send a signal to the program's process group."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.Signals[f"SIG{name}"])
 
@@ -122,13 +123,13 @@ class LocalJob(Job):
         return self._log.read_text(errors="replace")
 
     def last_line(self) -> str:
-        """The last line that it wrote, or how it ended where it wrote nothing."""
+        """Return the last line that it wrote, or its exit status if it wrote nothing."""
         lines = self.log().strip().splitlines()
         return lines[-1].strip() if lines else f"exit status {self.poll()}, no message"
 
 
 def terminate(jobs: Iterable[LocalJob]) -> None:
-    """Make programs end: all asked at once, those killed that take too long."""
+    """Terminate programs: SIGTERM to all at once, SIGKILL to those that take too long."""
     jobs = list(jobs)
     for name in ("TERM", "KILL"):
         for job in jobs:
@@ -139,7 +140,7 @@ def terminate(jobs: Iterable[LocalJob]) -> None:
 
 
 def terminate_all(node: str | None = None) -> None:
-    """End every program that was started, on one node or on any, and still runs."""
+    """Terminate all programs that were started, on one node or on all."""
     with _lock:
         ending = [job for job in _jobs if node in (None, job.node)]
         _jobs[:] = [job for job in _jobs if job not in ending]
@@ -147,7 +148,7 @@ def terminate_all(node: str | None = None) -> None:
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = 20, every_s: float = 0.02) -> bool:
-    """True as soon as the condition holds, False where it does not within the time."""
+    """Wait until a condition holds; return False after the timeout."""
     end = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > end:

@@ -1,8 +1,8 @@
-"""One capture replayed by tcpreplay from host1 of site1 to host1 of site2, over a bottleneck between these sites.
+"""Replay of a capture by tcpreplay from host1 of site1 to host1 of site2, over a bottleneck between these sites.
 
-The bottleneck is a token bucket (tbf) on the uplink with two queues behind it, one of them for expedited packets, which
-goes first. Where nothing else sends, both stay empty. Where TCP streams share the way, the other one is full most of
-the time: packets wait, are overtaken by expedited ones, or find no place. It is there while trials are taken only.
+The bottleneck is a token bucket (tbf) on the uplink followed by two queues, one of them for expedited packets with
+strict priority. If nothing else sends, both stay empty. If TCP streams share the path, the other queue is full most of
+the time: packets are delayed, overtaken by expedited ones, or dropped. The bottleneck only exists during trials.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ class Replayer:
         self._load: Load | None = None
 
     def replay_plan(self) -> Replay:
-        """As testbeds.base has it: recorded is what the receiver's switch port sends."""
+        """Return the replay (testbeds.base); frames are recorded as the receiver's switch port sends them."""
         site = self.network.site(self.receiver.site)
         settings = self.settings
         note = (
@@ -77,7 +77,7 @@ class Replayer:
         )
 
     def require(self) -> None:
-        """Open the capture, which the scratch file system may hide later. Raises UserError where it is missing."""
+        """Open the capture, which the scratch file system may hide later. Raises UserError if it is missing."""
         sandbox.require("tcpreplay", "tcpreplay")
         if "loaded" in self.settings.environments:
             sandbox.require("iperf3", "iperf3")
@@ -88,7 +88,7 @@ class Replayer:
                 raise UserError(f"cannot read {self.settings.capture}: {error.strerror}", where=KEY) from error
 
     def prepare(self) -> None:
-        """Make or take the capture, between the MAC addresses of this network. Raises UserError where that fails."""
+        """Create or copy the capture with the MAC addresses of this network. Raises UserError if that fails."""
         if self._source is None:
             replay_capture.write(CAPTURE, SENDER_MAC, self.receiver.mac)
             return
@@ -105,7 +105,7 @@ class Replayer:
 
     @contextlib.contextmanager
     def environment(self, name: str) -> Iterator[None]:
-        """The bottleneck is there and, in environment `loaded`, has a queue. Raises UserError where that cannot be."""
+        """Set up the bottleneck and, in environment `loaded`, fill its queue. Raises UserError if that fails."""
         self._tc("-batch", "-", stdin="\n".join(self.bottleneck()))
         try:
             if name == "loaded":
@@ -119,7 +119,7 @@ class Replayer:
             self._tc("qdisc", "del", "dev", self.device, "parent", "1:1")
 
     def play(self) -> int:
-        """As testbeds.base has it."""
+        """Send the capture once (testbeds.base)."""
         if self._load and self._load.fault():
             self._make_queue()
         job = start(self.sender.name, self.tcpreplay())
@@ -136,11 +136,10 @@ class Replayer:
         return good
 
     def tcpreplay(self) -> list[str]:
-        """The command that sends: ahead of all others where that is allowed, else with the clock always in view.
+        """Return the tcpreplay command: with real-time priority if permitted, otherwise polling the clock.
 
-        A program ahead of all others may not loop without a pause: the kernel stops it for 50 ms of each second. With
-        `--pps` tcpreplay keeps to the capture's fixed rate; without, it keeps each gap, and a late packet delays all
-        that follow.
+        A real-time program must not loop without a pause: the kernel stops it for 50 ms of each second. With `--pps`,
+        tcpreplay keeps the capture's fixed rate; without, it keeps each gap, and a late packet delays all that follow.
         """
         ahead = ["chrt", "--fifo", "50"]
         allowed = run(self.sender.name, [*ahead, "true"]).status == 0
@@ -151,14 +150,14 @@ class Replayer:
         return [*ahead, *command] if allowed else command
 
     def _make_queue(self) -> None:
-        """Start the load, also a second time, until the bottleneck has a queue. Raises UserError where it gets none."""
+        """Start or restart the load until the bottleneck has a queue. Raises UserError if it gets none."""
         self._load.start()
         if not wait_until(lambda: self._load.fault() or self._backlog() > 0, timeout_s=LOADED_S) or self._load.fault():
             why = self._load.fault() or f"no queue at {self.device} within {LOADED_S} s"
             raise UserError(f"the load does not run: {why}", where="environment loaded")
 
     def bottleneck(self) -> list[str]:
-        """`tc` commands, below the class that limits the port's rate."""
+        """Return the `tc` commands, below the class that limits the port's rate."""
         burst = 2 * (self.network.mtu + ETHERNET_BYTES)  # less, and it would pass no frame of the full size
         add = f"add dev {self.device} parent"
         return [
@@ -176,7 +175,7 @@ class Replayer:
         ]
 
     def _expedited(self) -> str:
-        """The `tc` filter that takes expedited packets, also behind the tags of the sender's slice."""
+        """Return the `tc` filter that matches expedited packets, also with the headers of the sender's slice."""
         slice_ = self.network.slice_of(self.sender)
         if slice_ is None:
             return f"protocol ip prio 1 u32 match ip dsfield {EXPEDITED:#x} 0xfc"
@@ -198,7 +197,7 @@ class Replayer:
 
 
 class Load:
-    """TCP streams of iperf3 between hosts that replay nothing, as fast as TCP will; they share the bottleneck."""
+    """iperf3 TCP streams at full speed between hosts that do not replay; they share the bottleneck."""
 
     def __init__(self, network: Network, streams: int):
         self._client, self._server = network.hosts(1)[1], network.hosts(2)[1]
@@ -208,7 +207,7 @@ class Load:
         self._server_error: str | None = None
 
     def start(self) -> None:
-        """Start server and client, again where they ran before."""
+        """Start or restart server and client."""
         self.stop()
         self._server_error = self._services.iperf3({0: (self._server, PORT)}).get(0)
         if self._server_error is None:
@@ -222,7 +221,7 @@ class Load:
         self._services.end_iperf3([0])
 
     def fault(self) -> str | None:
-        """Why nothing is sent, None where something is."""
+        """Return why nothing is sent; None if the load is running."""
         if self._server_error or self._job is None:
             return self._server_error or "not started"
         return None if self._job.poll() is None else self._job.last_line()

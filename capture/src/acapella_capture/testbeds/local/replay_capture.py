@@ -1,9 +1,9 @@
-"""The capture that trials replay where the user gives none: the same bytes each time, and no one's traffic.
+"""The default capture of trials: reproducible bytes, without anyone's traffic.
 
-UDP over IPv4 at a fixed rate, in eight flows; the last flow asks for expedited forwarding (RFC 3246), so that a switch
-with a queue for it sends its packets past others that wait. Every packet is another: a sequence number and bytes that
-look random follow the headers. The addresses are those for benchmarks of devices (RFC 2544, appendix C.2.2); no host
-has them, so that none answers.
+UDP over IPv4 at a fixed rate, in eight flows. The last flow requests expedited forwarding (RFC 3246), so that a switch
+with a queue for it sends its packets before others that wait. Every packet is different: a sequence number and
+pseudorandom bytes follow the headers. The addresses are those for benchmarks of devices (RFC 2544, appendix C.2.2); no
+host has them, so none replies.
 """
 
 import hashlib
@@ -36,9 +36,9 @@ def write(path: Path, source_mac: str, target_mac: str, packets: int = PACKETS) 
 
 
 def put_between(path: Path, source_mac: str, target_mac: str) -> None:
-    """Give each frame of a pcap of Ethernet these MAC addresses, in place; one cut before its ethertype keeps its own.
+    """Set the MAC addresses of each frame of an Ethernet pcap in place, except in frames cut before the EtherType.
 
-    tcprewrite does that too, but to frames of IPv6 it gives multicast addresses, whatever it is asked for (4.4.3).
+    tcprewrite also does that, but assigns multicast addresses to IPv6 frames regardless of its options (4.4.3).
     """
     addresses = octets_of(target_mac, source_mac)
     with path.open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as octets:
@@ -53,18 +53,18 @@ def put_between(path: Path, source_mac: str, target_mac: str) -> None:
 
 
 def octets_of(*macs: str) -> bytes:
-    """MAC addresses as they stand in a frame."""
+    """Return MAC addresses as bytes."""
     return b"".join(bytes.fromhex(mac.replace(":", "")) for mac in macs)
 
 
 def choices(packets: int) -> Iterator[tuple[int, int]]:
-    """Size of the frame and number of the flow, packet by packet."""
+    """Yield frame size and flow number of each packet."""
     for octet in hashlib.shake_256(SEED).digest(packets):
         yield FRAME_BYTES[octet % len(FRAME_BYTES)], octet // len(FRAME_BYTES) % len(FLOWS)
 
 
 def packet(number: int, frame_bytes: int, port: int, service: int) -> bytes:
-    """Ethertype, IPv4 and UDP headers with their checksums, and the content."""
+    """Return EtherType, IPv4 and UDP headers with their checksums, and the payload."""
     size = frame_bytes - HEADERS_BYTES
     content = (number.to_bytes(8, "big") + hashlib.shake_256(SEED + number.to_bytes(8, "big")).digest(size))[:size]
     udp = struct.pack("!HHHH", port, port, 8 + size, 0)
@@ -76,6 +76,6 @@ def packet(number: int, frame_bytes: int, port: int, service: int) -> bytes:
 
 
 def checksum(octets: bytes) -> int:
-    """The Internet checksum, RFC 1071: modulo 2^16 - 1 as one's complement adds."""
+    """Return the Internet checksum, RFC 1071: the one's complement sum is a remainder modulo 2^16 - 1."""
     words = octets + bytes(len(octets) % 2)
     return 0xFFFF - (int.from_bytes(words, "big") % 0xFFFF or (0xFFFF if any(words) else 0))

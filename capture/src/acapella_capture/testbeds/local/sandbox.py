@@ -1,10 +1,10 @@
-"""Everything of the local testbed lives in one tree of private namespaces that the kernel takes down as a whole.
+"""The local testbed runs in private namespaces that the kernel removes as a whole.
 
-`call` runs a program as process 1 of new PID, network and mount namespaces (inside a new user namespace where we are
-not root). When process 1 ends, for whatever reason, the kernel kills every process of the PID namespace, and with the
-last of them go the network and mount namespaces: interfaces, qdiscs, bind mounts and the scratch file system. Nothing
-has a name outside, so nothing can be left behind. Process 1 itself ends with its caller: PDEATHSIG kills it where the
-caller was killed, a closed pipe (the lifeline) interrupts it where the caller was asked to stop.
+`call` runs a program as process 1 of new PID, network and mount namespaces (inside a new user namespace if we are not
+root). When process 1 ends, for whatever reason, the kernel kills every process of the PID namespace. The network and
+mount namespaces end with the last of them: interfaces, qdiscs, bind mounts and the scratch file system. Nothing has a
+name outside, so nothing can be left behind. Process 1 itself ends with its caller: PDEATHSIG kills it if the caller
+was killed, a closed pipe (the lifeline) interrupts it if the caller was stopped.
 """
 
 import ctypes
@@ -30,14 +30,14 @@ SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where ip and tc are; not on 
 
 
 def inside() -> bool:
-    """True in a program that `call` started."""
+    """Return True in a program that `call` started."""
     return LIFELINE in os.environ
 
 
 def unshare_argv() -> list[str]:
-    """The command that opens the namespaces; in a user namespace where we are not root, or root may not.
+    """Return the command that creates the namespaces, with a user namespace if we are not root or root may not.
 
-    Raises UserError where neither works, with what to do.
+    Raises UserError with instructions if neither works.
     """
     unshare = require("unshare", "util-linux")
     choices = [USER_NAMESPACE] if os.geteuid() else [(), USER_NAMESPACE]
@@ -57,7 +57,7 @@ def unshare_argv() -> list[str]:
 
 
 def require(program: str, package: str) -> str:
-    """The path of a program. Raises UserError naming the Debian package where it is missing."""
+    """Return the path of a program. Raises UserError naming the Debian package if it is missing."""
     path = shutil.which(program, path=search_path())
     if path is None:
         raise UserError(f"{program} is missing", where="testbed local", fix=f"apt-get install {package}")
@@ -65,12 +65,14 @@ def require(program: str, package: str) -> str:
 
 
 def search_path() -> str:
-    """PATH and the directories of the system's programs."""
+    """Return PATH with the directories of system programs."""
     return os.pathsep.join([os.environ.get("PATH", os.defpath), *SBIN])
 
 
 def call(argv: list[str]) -> int:
-    """Run a program in new namespaces; its exit status. Ctrl-C and SIGTERM stop it in order, our death at once."""
+    """Run a program in new namespaces and return its exit status. Ctrl-C and SIGTERM stop it cleanly; if we are killed,
+    so is it.
+    """
     unshare = unshare_argv()
     pdeath = [require("setpriv", "util-linux"), "--pdeathsig", "KILL"]
     reading, writing = os.pipe()
@@ -91,14 +93,14 @@ def call(argv: list[str]) -> int:
 
 
 def interrupt(_number: int, _frame: object) -> None:
-    """SIGTERM is Ctrl-C from afar."""
+    """Treat SIGTERM like Ctrl-C."""
     raise KeyboardInterrupt
 
 
 def enter() -> None:
-    """Called by the program that `call` started: own scratch file system, and an end with the caller's end.
+    """Set up a program that `call` started: a scratch file system, and termination together with the caller.
 
-    Raises UserError outside, where it would change the machine's own network.
+    Raises UserError outside of the namespaces, where it would change the machine's own network.
     """
     if not inside():
         raise UserError("only inside its own namespaces", where="testbed local", fix="start it with acapella collect")
@@ -119,7 +121,7 @@ def enter() -> None:
 
 
 def mount(source: str, target: str | Path, kind: str | None = None, *, data: str = "", bind: bool = False) -> None:
-    """mount(2). Not mount(8), which refuses any user id but 0 whatever its capabilities. Raises OSError."""
+    """Call mount(2). mount(8) refuses any user id but 0 regardless of capabilities. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     flags = 4096 if bind else 0  # MS_BIND
     arguments = [os.fsencode(source), os.fsencode(target), kind and kind.encode(), ctypes.c_ulong(flags), data.encode()]
@@ -129,7 +131,7 @@ def mount(source: str, target: str | Path, kind: str | None = None, *, data: str
 
 
 def unmount(target: Path) -> None:
-    """umount2(2), at once. Raises OSError, but not where nothing is mounted."""
+    """Call umount2(2), detaching immediately. Raises OSError unless nothing is mounted."""
     libc = ctypes.CDLL(None, use_errno=True)
     detach = 2  # MNT_DETACH
     if libc.umount2(os.fsencode(target), detach) != 0 and ctypes.get_errno() != errno.EINVAL:
@@ -138,5 +140,5 @@ def unmount(target: Path) -> None:
 
 
 def python_argv(module: str, *arguments: str) -> list[str]:
-    """A module of ours as a program, with the interpreter that runs now."""
+    """Return the command that runs one of our modules with the current interpreter."""
     return [sys.executable, "-m", module, *arguments]

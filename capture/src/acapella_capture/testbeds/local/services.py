@@ -1,4 +1,4 @@
-"""The servers of the local testbed's traffic: iperf3, nginx (or Python's), dnsmasq, sshd."""
+"""Servers for the local testbed's traffic: iperf3, nginx (or Python's), dnsmasq, sshd."""
 
 import shutil
 from collections.abc import Iterable
@@ -23,16 +23,16 @@ NGINX_TLS = "listen 443 ssl; listen [::]:443 ssl; ssl_certificate {pem}; ssl_cer
 
 
 class Services:
-    """Servers, started when first needed; all end with the sandbox, those of iperf3 with their client."""
+    """Servers, started when first needed. iperf3 servers end with their client, all others with the sandbox."""
 
     def __init__(self) -> None:
         self._running: dict[tuple[str, str], LocalJob] = {}
         self._iperf3: dict[int, LocalJob] = {}
 
     def ensure_running(self, service: str, host: Host, size_kib: int) -> bool:
-        """Start a service on a host unless it runs there; for the web, with a file of that size.
+        """Start a service on a host unless it is running; the web service with a file of that size.
 
-        True if it was started now. Raises UserError where what it needs cannot be made.
+        Returns True if it was started now. Raises UserError if something it needs cannot be created.
         """
         if service == "web":
             make_document(size_kib)
@@ -43,18 +43,18 @@ class Services:
         return True
 
     def runs(self, service: str, host: Host) -> bool:
-        """Whether the service was started there and has not ended."""
+        """Return whether the service was started there and has not ended."""
         job = self._running.get((service, host.name))
         return job is not None and job.poll() is None
 
     def log(self, service: str, host: Host) -> str:
-        """What the service printed."""
+        """Return the output of the service."""
         return self._running[service, host.name].log()
 
     def iperf3(self, wanted: dict[int, tuple[Host, int]]) -> dict[int, str]:
-        """A server for each client, by its number; returns when they listen, those that do not with the reason.
+        """Start a server per client number and wait until they listen; return those that do not, with the reason.
 
-        A server that does not listen is started once more.
+        A server that does not listen is restarted once.
         """
         failed = self._listen(wanted)
         failed = self._listen({number: wanted[number] for number in failed})
@@ -64,7 +64,7 @@ class Services:
         }
 
     def _listen(self, wanted: dict[int, tuple[Host, int]]) -> dict[int, LocalJob]:
-        """Start these servers; those that ended, or do not listen in time and were made to end."""
+        """Start these servers; return those that ended, or did not listen in time and were terminated."""
         jobs = {
             number: start(host.name, ["iperf3", "-s", "-1", "-p", str(port), "--forceflush"])
             for number, (host, port) in wanted.items()
@@ -80,24 +80,24 @@ class Services:
         return failed
 
     def end_iperf3(self, numbers: Iterable[int]) -> None:
-        """End the servers of these clients."""
+        """Stop the servers of these clients."""
         terminate([self._iperf3.pop(number) for number in numbers if number in self._iperf3])
 
 
 def directory_of(service: str, host: Host | None = None) -> Path:
-    """A directory in the scratch file system, which is gone with the sandbox."""
+    """Return a directory in the scratch file system, which ends with the sandbox."""
     directory = SCRATCH / service / host.name if host else SCRATCH / service
     directory.mkdir(parents=True, exist_ok=True)
     return directory
 
 
 def make_document(size_kib: int) -> None:
-    """A file of that size for the web servers, named after it."""
+    """Create a file of that size for the web servers, named after the size."""
     (directory_of("www") / str(size_kib)).write_bytes(bytes(range(256)) * (4 * size_kib))
 
 
 def certificate() -> Path | None:
-    """A self-signed certificate and its key in one file, made on first use; None without openssl."""
+    """Return a file with a self-signed certificate and its key, created on first use; None without openssl."""
     pem = directory_of("tls") / "server.pem"
     if not pem.exists() and shutil.which("openssl", path=environment()["PATH"]):
         key = directory_of("tls") / "key.pem"
@@ -109,7 +109,7 @@ def certificate() -> Path | None:
 
 
 def web_argv(host: Host) -> list[str]:
-    """nginx where there is one, else Python's own server."""
+    """Return the command of nginx, or of Python's own server if nginx is missing."""
     pem = certificate()
     if not shutil.which("nginx", path=environment()["PATH"]):
         return python_argv(f"{__package__}.web_server", str(directory_of("www")), str(pem or ""))
@@ -120,17 +120,18 @@ def web_argv(host: Host) -> list[str]:
 
 
 def dns_argv(host: Host) -> list[str]:
-    """dnsmasq, authority for one name, asking nobody else."""
+    """Return the command of dnsmasq, authoritative for one name, without upstream servers."""
     record = f"server.acapella.test,{host.address(4)},{host.address(6)}"
     return ["dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--pid-file=",
             "--user=root", "--group=root", f"--host-record={record}", "--log-facility=-"]  # fmt: skip
 
 
 def ssh_argv(host: Host) -> list[str]:
-    """sshd with keys made now, for an account that exists in the sandbox only.
+    """Return the command of sshd with new keys, for an account that only exists in the sandbox.
 
-    As user 0, sshd would want its own account to separate privileges, a directory in /run and setgroups(2); so it runs
-    as the account it lets in, in a user namespace of its own.
+    As user 0, sshd would need its own account for privilege separation, a directory in /run and setgroups(2). So it
+    runs as
+    the account that logs in, in a user namespace of its own.
     """
     directory = directory_of("ssh")
     if not (directory / "client").exists():

@@ -1,4 +1,4 @@
-"""Slices of the local testbed on Open vSwitch: which hosts belong together, and how their frames cross the core."""
+"""Slices of the local testbed on Open vSwitch: which hosts belong together, and the encapsulation of their frames."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ VENDOR = "08:c0:eb:00"
 
 
 def host_mac(site: int, host: int, prefix: str = LOCAL) -> str:
-    """A host's Ethernet address, fixed so that a capture's structure does not vary."""
+    """Return a host's MAC address, fixed so that the structure of captures is reproducible."""
     return f"{prefix}:{site:02x}:{host:02x}"
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Hosts that see each other and no others: those of these numbers at these sites, both counted from 1.
+    """Hosts that can reach only each other: those with these numbers at these sites, both counted from 1.
 
-    `number` counts from 0; VLAN and labels follow from it, so that no two slices share them.
+    `number` counts from 0; VLAN and labels are derived from it, so that no two slices share them.
     """
 
     name: str
@@ -44,16 +44,18 @@ class Slice:
         return 16000 + self.number
 
     def host_mac(self, site: int, host: int) -> str:
-        """The Ethernet address of one of its hosts."""
+        """Return the MAC address of one of its hosts."""
         return host_mac(site, host, VENDOR if self.encapsulation == "pseudowire" else LOCAL)
 
     def service_label(self, ip: int = 0) -> int:
-        """The label of its frames (0), or of its packets of an IP version: what is behind it nothing else tells."""
+        """Return the label of its frames (0), or of its packets of an IP version: only the label identifies the
+        payload.
+        """
         return 17000 + 10 * self.number + ip
 
 
 def default_slices(sites: int, hosts_per_site: int) -> tuple[Slice, ...]:
-    """A slice for each host number, which goes through all sites; at one site alone, one for each pair of hosts."""
+    """Return a slice per host number, spanning all sites; with a single site, one per pair of hosts."""
     width = 1 if sites > 1 else 2
     groups = [tuple(range(n, min(n + width, hosts_per_site + 1))) for n in range(1, hosts_per_site + 1, width)]
     if sites == 1 and len(groups[-1]) == 1:
@@ -66,7 +68,7 @@ def default_slices(sites: int, hosts_per_site: int) -> tuple[Slice, ...]:
 
 
 def slices_of(given: Sequence[dict] | None, sites: int, hosts_per_site: int) -> tuple[Slice, ...]:
-    """The config's slices, or the default. Raises UserError naming the slice that is wrong."""
+    """Return the config's slices, or the default. Raises UserError naming the invalid slice."""
     if given is None:
         return default_slices(sites, hosts_per_site)
     made: list[Slice] = []

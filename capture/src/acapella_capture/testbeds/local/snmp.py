@@ -1,9 +1,9 @@
-"""Switch counters as FABRIC has them: an SNMP agent at each switch, an exporter and a Prometheus that ask them all.
+"""Switch counters as on FABRIC: an SNMP agent at each switch, an exporter, and a Prometheus that polls them.
 
     site1: snmpd 169.254.1.2  --- manage1     the sandbox's own namespace:
     site2: snmpd 169.254.2.2  --- manage2     prometheus-snmp-exporter, prometheus on 127.0.0.1
 
-The ports are those of a network of its own, so that nothing of it crosses a switch or needs a free port of the machine.
+It uses a management network of its own, so that none of its traffic crosses a switch or uses a port of the machine.
 """
 
 import json
@@ -34,18 +34,18 @@ CACHE_OID = "1.3.6.1.4.1.8072.1.5.3.1.2.1.3.6.1.2.1.2.2"  # NET-SNMP-AGENT-MIB n
 
 
 def installed() -> bool:
-    """Whether all its programs are there."""
+    """Return whether all its programs are installed."""
     return all(shutil.which(program, path=sandbox.search_path()) for program in PROGRAMS)
 
 
 def require() -> None:
-    """Raises UserError naming the Debian package of the first program that is missing."""
+    """Raise UserError naming the Debian package of the first missing program."""
     for program, package in PROGRAMS.items():
         sandbox.require(program, package)
 
 
 def serve(sites: list[str]) -> dict[str, Prometheus]:
-    """Start everything; what each site's counters are asked from. Readings come some seconds later."""
+    """Start all programs; return the Prometheus query of each site. The first readings take some seconds."""
     directory = SCRATCH / "snmp"
     shutil.rmtree(directory, ignore_errors=True)  # of an allocation that was released
     directory.mkdir()
@@ -67,7 +67,7 @@ def serve(sites: list[str]) -> dict[str, Prometheus]:
 
 
 def _agent(number: int, site: str, directory: Path) -> str:
-    """The SNMP agent of a site, behind a link of its own; its address."""
+    """Start the SNMP agent of a site on a link of its own; return its address."""
     address = f"169.254.{number}.2"
     link = (
         f"link add manage{number} netns {NAMESPACES / OPERATOR} type veth peer name manage0 netns {NAMESPACES / site}"
@@ -83,12 +83,12 @@ def _agent(number: int, site: str, directory: Path) -> str:
 
 
 def paths(directory: Path, site: str) -> list[str]:
-    """Variables that keep programs of net-snmp away from files of this machine."""
+    """Return variables that prevent net-snmp from using files of this machine."""
     return [f"SNMP_PERSISTENT_DIR={directory}/{site}", f"SNMPCONFPATH={directory}", "MIBS="]
 
 
 def exporter_config() -> str:
-    """What the exporter reads from an agent: JSON, which is YAML."""
+    """Return the exporter's configuration, as JSON, which is valid YAML."""
     name = {"labels": ["ifIndex"], "labelname": "ifName", "oid": NAME_OID, "type": "DisplayString"}
     metrics = [
         {"name": metric, "oid": oid, "type": "counter", "help": metric, "lookups": [name],
@@ -100,7 +100,7 @@ def exporter_config() -> str:
 
 
 def prometheus_config(agents: dict[str, str]) -> str:
-    """Which agents Prometheus asks for, through the exporter; a site is a `rack`, as on FABRIC."""
+    """Return the configuration of Prometheus, which polls the agents through the exporter; a site is a `rack`."""
     job = {
         "job_name": JOB,
         "metrics_path": "/snmp",

@@ -1,4 +1,4 @@
-"""What the local testbed asks of a kind of switch: links, ports, mirror ports for listening nodes, mirrors."""
+"""The interface of a kind of switch: links, ports, mirror ports for listening nodes, mirrors."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ class Link:
 
 
 class LocalMirror(Mirror):
-    """A mirror that can be taken away."""
+    """A mirror that can be removed."""
 
     @abstractmethod
     def remove(self) -> None:
-        """End the copying, and give the receiver free."""
+        """Stop copying, and free the receiver."""
 
 
 class Switches(ABC):
@@ -38,32 +38,32 @@ class Switches(ABC):
 
     @abstractmethod
     def programs(self) -> dict[str, str]:
-        """The programs it needs, with their Debian packages."""
+        """Return the programs it needs, with their Debian packages."""
 
     @abstractmethod
     def links(self, site: int) -> list[Link]:
-        """The links of a site to its hosts, within it, and to the next site."""
+        """Return the links of a site: to its hosts, within it, and to the next site."""
 
     @abstractmethod
     def build(self) -> None:
-        """Make the switches out of links that are there."""
+        """Build the switches on existing links."""
 
     @abstractmethod
     def hardware(self, site: str) -> tuple[Host, ...]:
-        """The machines of a site that instances are put on."""
+        """Return the machines of a site for listening nodes."""
 
     @abstractmethod
     def attach(self, site: str, number: int) -> Instance:
-        """Make a site's n-th listening node (from 1) and its mirror ports."""
+        """Create a site's n-th listening node (from 1) and its mirror ports."""
 
     @abstractmethod
     def detach(self, site: str, number: int) -> None:
-        """Take a listening node and its mirror ports away; harmless where there is none."""
+        """Remove a listening node and its mirror ports, if they exist."""
 
     @abstractmethod
     def node(self, site: str, number: int) -> str:
-        """The name of a site's n-th listening node."""
+        """Return the name of a site's n-th listening node."""
 
     @abstractmethod
     def mirror(self, instance: Instance, receiver: str, port: str, direction: Direction) -> LocalMirror:
-        """A mirror of a port that is there."""
+        """Return a mirror of an existing port."""

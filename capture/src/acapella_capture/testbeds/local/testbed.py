@@ -1,4 +1,4 @@
-"""Testbed `local`: sites out of network namespaces, switches with real port mirrors, real traffic."""
+"""Testbed `local`: sites made of network namespaces, switches with real port mirrors, real traffic."""
 
 import contextlib
 import shutil
@@ -44,7 +44,7 @@ SWITCHES = {"bridge": BridgeSwitches, "ovs": OvsSwitches}
 
 
 class LocalTestbed(Testbed):
-    """The testbed of this machine. `prepare` works inside the sandbox only: see sandbox.call."""
+    """The testbed of this machine. `prepare` only works inside the sandbox: see sandbox.call."""
 
     name = "local"
     capacity_overhead_bytes = 0  # tbf and the kernel's counters count a frame without FCS and preamble
@@ -109,9 +109,10 @@ class LocalTestbed(Testbed):
             return self._inventories[site].free()
 
     def telemetry(self, site: str, seconds: float) -> Telemetry | None:
-        """By SNMP where that is there and has readings of half the time at least, else what the switch itself counted.
+        """Return SNMP rates if their readings cover at least half the time, otherwise the switch's own counters.
 
-        Unless the config insists, short intervals are the switch's own: readings a second apart say little of two.
+        Unless the config requires SNMP, short intervals use the switch's own counters: SNMP readings are a second
+        apart.
         """
         names = [port.name for port in self.site(site).ports]
         own = self._counters[site].telemetry(seconds, names) if site in self._counters else None
@@ -138,7 +139,7 @@ class LocalTestbed(Testbed):
             return self._instances[site][: request.instances]
 
     def _add_instance(self, site: str, number: int, request: ResourceRequest) -> Instance:
-        """The site's n-th instance. Raises Refused where the site has no room for it."""
+        """Add the site's n-th instance. Raises InsufficientResources if the site has no room for it."""
         self._inventories[site].allocate(self._switches.node(site, number), request)
         try:
             return self._switches.attach(site, number)
@@ -147,7 +148,7 @@ class LocalTestbed(Testbed):
             raise
 
     def _remove_instance(self, site: str, number: int) -> None:
-        """Take an instance away, with its programs and mirrors."""
+        """Remove an instance with its programs and mirrors."""
         node = self._switches.node(site, number)
         for key in [key for key in self._mirrors if key[0] == node]:
             self._mirrors.pop(key).remove()
@@ -161,7 +162,7 @@ class LocalTestbed(Testbed):
             return self._instances[site]
 
     def release(self, site: str | None = None) -> None:
-        """Give back; after a release of everything the network is down. The end of the sandbox does the same."""
+        """Release; releasing everything removes the network, as the end of the sandbox does."""
         if site is not None:
             with self._lock:
                 for number in range(len(self.instances(site)), 0, -1):
@@ -177,7 +178,7 @@ class LocalTestbed(Testbed):
             self._reset()
 
     def _reset(self) -> None:
-        """Nothing is allocated."""
+        """Mark everything as free."""
         self._instances = dict.fromkeys((site.name for site in self.sites()), ())
         self._inventories = {
             site.name: Inventory(site.name, self._switches.hardware(site.name)) for site in self.sites()

@@ -1,8 +1,8 @@
-"""Real programs that talk to each other across the local testbed, after the plan in the config.
+"""Real programs that communicate across the local testbed, according to the traffic plan in the config.
 
-A kind of traffic is a client and, where it needs one, a server (services.py). A client of span `sample` starts and
-ends with each sample; one of span `run` starts once and crosses all of them. Programs that are missing and clients
-that fail are left out and noted, so that a sample says what its traffic was.
+A kind of traffic is a client and, if it needs one, a server (services.py). A client of span `sample` starts and ends
+with each sample; one of span `run` starts once and spans all of them. Missing programs and failed clients are left out
+and noted, so that a manifest describes the traffic of its sample.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ PACED = f'while :; do "$@"; echo "{REQUEST}$?" >&2; sleep "$0"; done'  # sh -c P
 
 @dataclass(frozen=True)
 class TrafficItem:
-    """One line of the traffic plan, its hosts and address resolved."""
+    """One line of the traffic plan, with resolved hosts and address."""
 
     kind: str
     number: int
@@ -50,12 +50,12 @@ class TrafficItem:
 
     @property
     def url_host(self) -> str:
-        """The server's address as a URL has it."""
+        """The server's address as used in a URL."""
         return f"[{self.address}]" if self.ip == 6 else self.address
 
     @property
     def label(self) -> str:
-        """How a note calls it: by what it is, since the plan may be the default, which no configuration shows."""
+        """Its description in notes: by content, because the default plan appears in no configuration."""
         way = "" if self.path == "standard" else f", {self.path}"
         return f"traffic {self.kind} from {self.client.name} to {self.server.name} ({self.address}{way})"
 
@@ -89,7 +89,7 @@ def ssh(item: TrafficItem) -> list[str]:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of traffic: the programs it needs, the service it talks to, one request, and if requests are repeated."""
+    """A kind of traffic: its programs, its service, one request, and whether requests are repeated."""
 
     programs: tuple[str, ...]
     service: str | None
@@ -112,9 +112,10 @@ KINDS = {
 
 
 def resolve(network: Network, plan: list[dict]) -> list[TrafficItem]:
-    """Hosts and addresses for a plan. Where it names none, pairs go round the sites, so that uplinks see traffic.
+    """Return the plan with hosts and addresses. Without named hosts, pairs rotate over the sites, so that uplinks carry
+    traffic.
 
-    Raises UserError for a host that does not exist.
+    Raises UserError for an unknown host.
     """
     items = []
     for number, entry in enumerate(plan):
@@ -132,7 +133,7 @@ def resolve(network: Network, plan: list[dict]) -> list[TrafficItem]:
 
 
 def endpoints(network: Network, number: int, client: str | None, server: str | None) -> tuple[Host, Host]:
-    """The hosts of a line of the plan; where it names one or none, the other is one that it can talk to."""
+    """Return client and server of a line of the plan; an unnamed end is a host that the other can reach."""
     sites = {site: network.hosts(site) for site in range(1, network.sites + 1)}
     named = {host.name: host for hosts in sites.values() for host in hosts}
     for role, name in (("client", client), ("server", server)):
@@ -152,7 +153,7 @@ def endpoints(network: Network, number: int, client: str | None, server: str | N
 
 
 def peer(network: Network, host: Host, preferred: Host) -> Host | None:
-    """Whom a host talks to: the preferred one or, where that is in another slice, one of its own, if it has any."""
+    """Return the preferred peer of a host or, if it is in another slice, one of the host's own slice, if any."""
     if host != preferred and network.connected(host, preferred):
         return preferred
     others = [other for site in range(1, network.sites + 1) for other in network.hosts(site) if other != host]
@@ -162,7 +163,7 @@ def peer(network: Network, host: Host, preferred: Host) -> Host | None:
 
 @dataclass
 class ClientRecord:
-    """What became of a line of the plan: see `traffic` in schemas/manifest.schema.json."""
+    """The result of a line of the plan: see `traffic` in schemas/manifest.schema.json."""
 
     started: int = 0
     failed: int = 0
@@ -180,7 +181,7 @@ class Traffic:
         self._services = Services()
 
     def facts(self) -> list[dict[str, Any]]:
-        """Manifest key `traffic`, as of now."""
+        """Return manifest key `traffic`, as of now."""
         return [
             {"kind": item.kind, "client": item.client.name, "server": item.server.name, "address": item.address,
              "started": record.started, "failed": record.failed, "why": record.why}
@@ -200,12 +201,12 @@ class Traffic:
         return not missing
 
     def _exclude(self, item: TrafficItem, why: str) -> None:
-        """Told once, as a note; the item is not among those that are started."""
+        """Exclude an item from the traffic, with one note."""
         self._records[item].why = f"left out: {why}"
         self.notes.append(f"{item.label} left out: {why}")
 
     def _fail(self, item: TrafficItem, why: str) -> None:
-        """Counted each time, told the first time."""
+        """Count a failure; note the first one of an item."""
         record = self._records[item]
         if record.failed == 0:
             self.notes.append(f"{item.label} failed: {why}")
@@ -213,7 +214,7 @@ class Traffic:
         record.why = why
 
     def start_servers(self) -> None:
-        """Start the servers that the plan needs and try each client once; what does not work is noted and left out."""
+        """Start the servers of the plan and try each client once; those that fail are noted and excluded."""
         working = []
         for item in self.items:
             why = self._ensure_service(item, asked=True)
@@ -226,7 +227,7 @@ class Traffic:
         self.items = working
 
     def _ensure_service(self, item: TrafficItem, *, asked: bool = False) -> str | None:
-        """See to it that an item's service runs and, if started now or to be asked, answers; why it does not."""
+        """Ensure that an item's service runs and, if it was started now or `asked`, replies. Return why not."""
         kind = KINDS[item.kind]
         if kind.service is None:
             return None
@@ -237,7 +238,7 @@ class Traffic:
         return self._wait_for_answer(item) if started or asked else None
 
     def _wait_for_answer(self, item: TrafficItem) -> str | None:
-        """Try the client until it is answered; why not, if it is not."""
+        """Retry the client until it gets a reply. Return why not, if it gets none."""
         kind = KINDS[item.kind]
         last: list[LocalJob] = []
 
@@ -255,7 +256,7 @@ class Traffic:
 
     @contextlib.contextmanager
     def running(self, span: Span, seconds: float) -> Iterator[None]:
-        """The clients of a span; they are stopped at the end, those that had failed by then are noted."""
+        """Run the clients of a span; they are stopped at the end, and failures are noted."""
         items = [item for item in self.items if item.span == span]
         served = self._with_servers(items)
         jobs = [(item, self._client(item, seconds)) for item in served]
@@ -270,7 +271,7 @@ class Traffic:
             self._services.end_iperf3([item.number for item in items])
 
     def _with_servers(self, items: list[TrafficItem]) -> list[TrafficItem]:
-        """Those of a span's items whose servers run; a server that has ended is started once more."""
+        """Return the items of a span whose servers run; a server that has ended is restarted once."""
         faults = self._services.iperf3({i.number: (i.server, FIRST_PORT + i.number) for i in items if i.kind in IPERF3})
         faults |= {item.number: why for item in items if (why := self._ensure_service(item))}
         for item in items:
@@ -293,7 +294,7 @@ class Traffic:
 
 
 def failure(kind: Kind, job: LocalJob) -> str | None:
-    """Why a client failed so far, None where it did not: it ended with an error, or none of its requests succeeded."""
+    """Return why a client failed, None if it did not: it ended with an error, or no request succeeded."""
     if not kind.repeated:
         return job.last_line() if job.poll() not in (None, 0) else None
     lines = job.log().splitlines()

@@ -1,5 +1,4 @@
-"""A small web server for the local testbed, where nginx is missing: `python -m ... DIRECTORY [PEM]`, ports 80 and
-443."""
+"""A small web server for the local testbed if nginx is missing: `python -m ... DIRECTORY [PEM]`, ports 80 and 443."""
 
 import functools
 import http.server
