@@ -29,5 +29,5 @@ rule analyze:
     message:
         "analyze {wildcards.sample}"
     shell:
-        "acapella analyze {params.campaign:q} --sample {wildcards.sample:q} -o {output.partial:q}"
+        "acapella campaign analyze {params.campaign:q} --sample {wildcards.sample:q} -o {output.partial:q}"
         " --bin-ns {params.bin_ns} --congestion {params.congestion:q} > {log:q} 2>&1"

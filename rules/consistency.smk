@@ -74,7 +74,7 @@ rule trials:
     message:
         "trials"
     shell:
-        "acapella trials {params.campaign:q} --environments {params.environments:q} {params.pseudonyms} > {log:q} 2>&1"
+        "acapella campaign trials {params.campaign:q} --environments {params.environments:q} {params.pseudonyms} > {log:q} 2>&1"
 
 
 rule conformance:
@@ -98,5 +98,5 @@ rule conformance:
     message:
         "conformance: kappa as printed, recomputed"
     shell:
-        "acapella conformance -o {params.directory:q} --printed {input.printed:q} --errata {input.errata:q}"
+        "acapella campaign conformance -o {params.directory:q} --printed {input.printed:q} --errata {input.errata:q}"
         " > {log:q} 2>&1"

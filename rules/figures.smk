@@ -52,4 +52,4 @@ rule figures:
     message:
         "figures"
     shell:
-        "acapella figures {params.campaign:q} {params.flags} --formats {params.formats} > {log:q} 2>&1"
+        "acapella campaign figures {params.campaign:q} {params.flags} --formats {params.formats} > {log:q} 2>&1"

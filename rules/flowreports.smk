@@ -43,7 +43,7 @@ rule flowreports:
     message:
         "flowreports {wildcards.sample}"
     shell:
-        "acapella flowreports -o {params.directory:q} --sample={wildcards.sample:q} --acap={input.acap:q}"
+        "acapella p4 reports -o {params.directory:q} --sample={wildcards.sample:q} --acap={input.acap:q}"
         " --flows={input.flows:q} --size {params.size} --triggers={params.triggers} {params.times} {params.limits}"
         " {params.sketches} -- {input.capture:q} > {log:q} 2>&1"
 
@@ -73,7 +73,7 @@ rule flowtables:
     message:
         "flowtables"
     shell:
-        "acapella flowtables {params.campaign:q} {params.pseudonyms} --samples {params.samples:q} > {log:q} 2>&1"
+        "acapella p4 tables {params.campaign:q} {params.pseudonyms} --samples {params.samples:q} > {log:q} 2>&1"
 
 
 rule measure_response:
@@ -94,7 +94,7 @@ rule measure_response:
     message:
         "measure-response: two iperf3 flows whose rates change, over background"
     shell:
-        "acapella measure-response -o {output.told:q} > {log:q} 2>&1"
+        "acapella measure response -o {output.told:q} > {log:q} 2>&1"
 
 
 rule response_flows:
@@ -117,7 +117,7 @@ rule response_flows:
     message:
         "flowreports of the flows whose rates change"
     shell:
-        "acapella flowreports -o {params.directory:q} --sample=response --window=100ms --epoch=100ms --interval=20ms -- {input.capture:q}"
+        "acapella p4 reports -o {params.directory:q} --sample=response --window=100ms --epoch=100ms --interval=20ms -- {input.capture:q}"
         " > {log:q} 2>&1"
 
 
@@ -142,7 +142,7 @@ rule measure_collector:
     message:
         "measure-collector: reports offered at set rates, and those of two traces"
     shell:
-        "acapella measure-collector -o {output.told:q} --threads {params.threads} --rates {params.rates} > {log:q} 2>&1"
+        "acapella measure collector -o {output.told:q} --threads {params.threads} --rates {params.rates} > {log:q} 2>&1"
 
 
 rule flowstudy:
@@ -169,7 +169,7 @@ rule flowstudy:
     message:
         "flowstudy"
     shell:
-        "acapella flowstudy {params.campaign:q} > {log:q} 2>&1"
+        "acapella p4 study {params.campaign:q} > {log:q} 2>&1"
 
 
 rule flowreports_published:
@@ -198,4 +198,4 @@ rule flowreports_published:
     message:
         "flowpublished: the paper's numbers beside ours"
     shell:
-        "acapella flowpublished {params.campaign:q} {params.flags} --printed {input.printed:q} > {log:q} 2>&1"
+        "acapella p4 published {params.campaign:q} {params.flags} --printed {input.printed:q} > {log:q} 2>&1"

@@ -29,4 +29,4 @@ rule index:
     message:
         "index"
     shell:
-        "acapella index {params.campaign:q} {params.exclude:q} {params.trials:q} --traffic {params.traffic} > {log:q} 2>&1"
+        "acapella campaign index {params.campaign:q} {params.exclude:q} {params.trials:q} --traffic {params.traffic} > {log:q} 2>&1"

@@ -32,5 +32,5 @@ rule outcomes:
     message:
         "outcomes of all collections"
     shell:
-        "(acapella outcomes {input.collections:q} -o {params.directory:q} {params.pseudonyms}"
-        " && acapella figures {params.campaign:q} --only {params.figures} --formats {params.formats}) > {log:q} 2>&1"
+        "(acapella campaign outcomes {input.collections:q} -o {params.directory:q} {params.pseudonyms}"
+        " && acapella campaign figures {params.campaign:q} --only {params.figures} --formats {params.formats}) > {log:q} 2>&1"

@@ -34,5 +34,5 @@ rule process:
     message:
         "process"
     shell:
-        "acapella process {params.campaign:q} --top {params.top} {params.pseudonyms} --threads {threads}"
+        "acapella campaign process {params.campaign:q} --top {params.top} {params.pseudonyms} --threads {threads}"
         " > {log:q} 2>&1"

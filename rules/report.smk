@@ -55,5 +55,5 @@ rule report:
     message:
         "report"
     shell:
-        "(acapella report {params.campaign:q} {params.flags} {params.papers} {params.excluded:q}"
-        " && acapella index {params.campaign:q} --views) > {log:q} 2>&1"
+        "(acapella campaign report {params.campaign:q} {params.flags} {params.papers} {params.excluded:q}"
+        " && acapella campaign index {params.campaign:q} --views) > {log:q} 2>&1"

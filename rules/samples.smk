@@ -213,7 +213,7 @@ def without_benchmark(stage):
 
 
 def remove_stale_samples():
-    """Remove what samples that left the user's sheet have in the campaign's directory; `acapella index` does so, too, but
+    """Remove what samples that left the user's sheet have in the campaign's directory; `acapella campaign index` does so, too, but
     does not run if a sample fails.
     """
     if config["testbed"] != "files":

@@ -33,7 +33,7 @@ rule measure_storage:
     message:
         "measure-storage: sets vm.dirty_* of this machine while it lasts"
     shell:
-        "acapella measure-storage -o {output.study:q} --thresholds {params.thresholds} --disk-mbps {params.disks}"
+        "acapella measure storage -o {output.study:q} --thresholds {params.thresholds} --disk-mbps {params.disks}"
         " {params.memory} {params.frames} {params.rate} --seconds {params.seconds}"
         " --table-seconds {params.table_seconds} 2>&1 | tee {log:q}"
 
@@ -58,7 +58,7 @@ rule storage_tables:
     message:
         "storage: tables"
     shell:
-        "acapella storage {params.campaign:q} > {log:q} 2>&1"
+        "acapella campaign storage {params.campaign:q} > {log:q} 2>&1"
 
 
 rule storage:
@@ -91,4 +91,4 @@ rule storage:
     message:
         "storage: figures"
     shell:
-        "acapella figures {params.campaign:q} --only {params.figures} --formats {params.formats} > {log:q} 2>&1"
+        "acapella campaign figures {params.campaign:q} --only {params.figures} --formats {params.formats} > {log:q} 2>&1"

@@ -103,7 +103,7 @@ def command_pages(parser: argparse.ArgumentParser, depth: int = 2) -> str:
 
 def commands() -> str:
     """Return docs/commands.md."""
-    from acapella.cli.main import build_parser  # noqa: PLC0415  the other pages need no native core
+    from acapella.cli.commands import build_parser  # noqa: PLC0415  the other pages need no native core
 
     parser = build_parser()
     listed = [

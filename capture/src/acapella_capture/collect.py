@@ -1,5 +1,8 @@
 """Take samples from a testbed, or describe existing captures: writes raw/<sample> and a manifest per sample.
 
+    acapella collect results/mine --config config/config.yaml --dry-run
+    acapella collect results/mine --config config/config.yaml
+
 CAMPAIGN/outcomes.csv has the outcome of every site; outcomes.csv in the directory above has those of all collections.
 
 Testbed `local` builds sites, hosts and switches from network namespaces on this machine, sends real traffic and

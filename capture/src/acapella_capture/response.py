@@ -1,6 +1,6 @@
 """Capture two iperf3 flows whose rates change in steps, over background traffic (P4/RDMA paper, figure 6).
 
-    acapella measure-response -o study/response.json
+    acapella measure response -o study/response.json
 
 The command creates two network namespaces, joined by a link, and removes them at the end. Each flow has a class of its
 own in the sender's queue (tc, htb) with a token bucket of one frame, at a changing rate; slow TCP streams and a UDP
@@ -40,9 +40,9 @@ EMPTY = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, SNAPLEN, 1)  # a pcap wi
 
 
 def register_parser(subparsers: Any) -> argparse.ArgumentParser:
-    """Add the parser of `acapella measure-response`."""
+    """Add the parser of `acapella measure response`."""
     parser = subparsers.add_parser(
-        "measure-response", help="capture flows whose rates change", description=__doc__,
+        "response", help="capture flows whose rates change", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="JSON; the capture is beside")

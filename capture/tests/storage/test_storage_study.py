@@ -100,8 +100,8 @@ def test_frames_of_a_run_add_up_or_it_is_no_run():
 
 
 def measure(directory: Path, path: str, *arguments: object) -> tuple[subprocess.CompletedProcess, dict]:
-    """`acapella measure-storage` with that PATH, and its file."""
-    argv = [sys.executable, "-m", "acapella.cli.main", "measure-storage", "-o", directory / "study.json", *arguments]
+    """`acapella measure storage` with that PATH, and its file."""
+    argv = [sys.executable, "-m", "acapella.cli.main", "measure", "storage", "-o", directory / "study.json", *arguments]
     environment = os.environ | {"PATH": path}
     done = subprocess.run(
         [str(word) for word in argv], capture_output=True, text=True, check=False, env=environment, timeout=300
@@ -118,7 +118,7 @@ def test_without_bpftrace_or_root_the_reason_is_one_line_and_in_the_file(tmp_pat
 
 
 def test_thresholds_in_the_wrong_order_are_refused():
-    argv = [sys.executable, "-m", "acapella.cli.main", "measure-storage", "-o", "none.json", "--thresholds", "20:10"]
+    argv = [sys.executable, "-m", "acapella.cli.main", "measure", "storage", "-o", "none.json", "--thresholds", "20:10"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "20:10: not two percentages, the lower one first" in done.stderr
 
@@ -162,7 +162,7 @@ def test_every_call_of_both_writers_is_in_the_histograms(tmp_path):
 
 def test_a_study_that_is_stopped_leaves_nothing(tmp_path):
     path, before = needs_bpftrace(), machines()
-    argv = [sys.executable, "-m", "acapella.cli.main", "measure-storage", "-o", str(tmp_path / "study.json")]
+    argv = [sys.executable, "-m", "acapella.cli.main", "measure", "storage", "-o", str(tmp_path / "study.json")]
     argv += ["--thresholds", "10:20", "--memory-mb", "4096", "--rate", "1000", "--seconds", "60"]
     with subprocess.Popen(argv, env=os.environ | {"PATH": path}, stdout=subprocess.PIPE, text=True) as process:
         end = time.monotonic() + 300

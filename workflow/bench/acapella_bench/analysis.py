@@ -27,10 +27,10 @@ def run(bench: Bench) -> list[dict]:
     rows = [{"measured": "frames", "value": samples * frames, "unit": "frames", "note": f"in {samples} samples"}]
     total_s = 0.0
     stages = {
-        "index": lambda: bench.measure(acapella("index", campaign, "--threads", 2), any_core=True),
+        "index": lambda: bench.measure(acapella("campaign", "index", campaign, "--threads", 2), any_core=True),
         "analyze": lambda: analyze_all(bench, campaign, names),
-        "process": lambda: bench.measure(acapella("process", campaign, "--threads", 2), any_core=True),
-        "figures": lambda: bench.measure(acapella("figures", campaign), any_core=True),
+        "process": lambda: bench.measure(acapella("campaign", "process", campaign, "--threads", 2), any_core=True),
+        "figures": lambda: bench.measure(acapella("campaign", "figures", campaign), any_core=True),
     }
     for stage, work in stages.items():
         start = time.monotonic()
@@ -45,7 +45,7 @@ def run(bench: Bench) -> list[dict]:
 def analyze_all(bench: Bench, campaign: Path, names: list[str]) -> None:
     """Every sample, two at a time, as Snakemake does on two cores."""
     with ThreadPoolExecutor(max_workers=2) as pool:
-        commands = [acapella("analyze", campaign, "--sample", name) for name in names]
+        commands = [acapella("campaign", "analyze", campaign, "--sample", name) for name in names]
         list(pool.map(lambda words: bench.measure(words, any_core=True), commands))
 
 

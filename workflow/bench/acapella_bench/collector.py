@@ -1,6 +1,6 @@
 """The collector of flow reports on one core, on the paths that users run, each beside plain Python.
 
-Options are those of `acapella collector run` unless a row names others: one thread, a series of windows of 1 s, rings
+Options are those of `acapella p4 collect` unless a row names others: one thread, a series of windows of 1 s, rings
 of 64 MiB. Rows of the series are made and discarded; "whole command" also writes them, and the flows, to Parquet.
 """
 
@@ -143,7 +143,7 @@ def plain_row(bench: Bench, case: Case, ours: dict) -> dict:
 
 
 def command_row(bench: Bench) -> dict:
-    """`acapella collector run` with its defaults, from a pcap to Parquet; start-up included."""
+    """`acapella p4 collect` with its defaults, from a pcap to Parquet; start-up included."""
     case = CASES[0]
     reports = bench.scale["collector_plain"] * 4
     path = made(bench, case, reports)
@@ -152,13 +152,13 @@ def command_row(bench: Bench) -> dict:
     registers = {"number": 0x11, "psn": 0, "key": 0x1234, "address": base, "base": base, "end": base + size}
     control.write_text("".join(f"register qp_{name} 0 {value:#x}\n" for name, value in registers.items()))
     directory = bench.directory / "collected"
-    ours = bench.measure(acapella("collector", "run", path, "--control", control, "-o", directory), keep=True)
+    ours = bench.measure(acapella("p4", "collect", path, "--control", control, "-o", directory), keep=True)
     counters = json.loads((directory / "counters.json").read_text())
     path.unlink()
     if counters["reports"]["taken"] != reports:
         raise Failed(f"collector: {counters['reports']['taken']} of {reports} reports were taken")
     return {
-        "measured": "whole command: acapella collector run CAPTURE",
+        "measured": "whole command: acapella p4 collect CAPTURE",
         "value": reports / ours.cpu_s,
         "unit": "reports/s",
         "note": f"of CPU time, start-up and both Parquet files included; {reports:,} reports of a pcap",

@@ -103,7 +103,7 @@ def judged(directory: Path, plan: Plan, manifests: list[Path]) -> list[Judged]:
     """Analyze the samples of one campaign; return those with a verdict."""
     configured = congestion_samples.settings(plan)
     for path in manifests:
-        call("analyze", directory, "--sample", path.stem)
+        call("campaign", "analyze", directory, "--sample", path.stem)
     rows = [with_truth(directory, path, configured, plan) for path in manifests]
     return [row for row in rows if row["verdict"] != "unknown"]
 

@@ -16,7 +16,7 @@ def run(bench: Bench) -> list[dict]:
     path = bench.directory / "study.json"
     words = ["-o", path, "--thresholds", *settings["thresholds"], "--disk-mbps", *settings["disks"]]
     words += ["--memory-mb", settings["memory_mb"], "--rate", settings["rate"], "--seconds", settings["run_s"]]
-    bench.measure(acapella("measure-storage", *words), any_core=True)
+    bench.measure(acapella("measure", "storage", *words), any_core=True)
     study = json.loads(path.read_text(encoding="utf-8"))
     if study["skipped"]:
         return [{"measured": "skipped", "value": study["skipped"]}]

@@ -6,7 +6,7 @@
 //   acapella-reports pcap FORMAT FLOWS REPORTS FILE                      the frames as a capture
 // The first three print CPU and wall seconds, cycles where the kernel counts them, and memory, as JSON. Each
 // report is of a flow that looks like chance; a flow's counts and times grow. Rows of the series are
-// discarded when the collector has them ready; everything else is as `acapella collector run` does it.
+// discarded when the collector has them ready; everything else is as `acapella p4 collect` does it.
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>

@@ -22,7 +22,7 @@ BLIND = {"untimed frames", "drops not counted", "receiver drops 20 %", "receiver
 
 
 def judge(simulated, directory, **limits) -> dict:
-    """Return the row of `acapella analyze`."""
+    """Return the row of `acapella campaign analyze`."""
     manifest = directory / "manifest.json"
     manifest.write_text(json.dumps(simulated.manifest))
     parameters = {**analyze.congestion_limits(), **limits}

@@ -48,11 +48,11 @@ STAGES = {
     "digest": Stage(
         ("digest", "alpha-p2.pcap.gz", "-o", "acap/x.parquet", "--flows", "flows/x.parquet"), "alpha-p2.pcap"
     ),
-    "index": Stage(("index", "."), "acap/"),
-    "analyze": Stage(("analyze", ".", "--sample", SAMPLES[0]), "acap/"),
-    "process": Stage(("process", "."), "catalog"),
+    "index": Stage(("campaign", "index", "."), "acap/"),
+    "analyze": Stage(("campaign", "analyze", ".", "--sample", SAMPLES[0]), "acap/"),
+    "process": Stage(("campaign", "process", "."), "catalog"),
     "release": Stage(("release", ".", "-o", "public", "--key", "key"), "catalog"),
-    "collector": Stage(("collector", "run", "reports.pcap", "--control", "control", "-o", "collected"), "reports.pcap"),
+    "collector": Stage(("p4", "collect", "reports.pcap", "--control", "control", "-o", "collected"), "reports.pcap"),
 }
 
 
@@ -146,7 +146,7 @@ def before(tmp_path_factory) -> dict[str, Path]:
         made[name] = campaign.parent / name
         shutil.copytree(campaign, made[name])
         if name == "analyze":
-            done(campaign, ("analyze", ".", "--sample", SAMPLES[1]))
+            done(campaign, ("campaign", "analyze", ".", "--sample", SAMPLES[1]))
         if name in ("index", "analyze", "process"):
             done(campaign, stage.words)
     return made
@@ -265,7 +265,7 @@ KILLED = {name: ("rename", stage) for name, stage in STAGES.items()} | {
     ),
     "make key": ("sync", Stage(("anonymize", "--new-key", "other-key"), "other-key")),
     "verify": ("write", Stage(("verify", "alpha-p2.pcap.gz"), "acapella-scratch")),
-    "flowreports": ("write", Stage(("flowreports", "alpha-p2.pcap.gz", "-o", "reports"), "acapella-scratch")),
+    "flowreports": ("write", Stage(("p4", "reports", "alpha-p2.pcap.gz", "-o", "reports"), "acapella-scratch")),
 }
 
 

@@ -142,7 +142,7 @@ def test_tables_on_a_full_disk_keep_the_earlier_ones_and_the_next_run_writes_all
     analyze_campaign(directory)
     tables = {path.name: path.read_bytes() for path in (directory / "tables").iterdir()}
     (directory / "tables" / "frame_sizes.csv").write_bytes(b"earlier")
-    printed, files = limited("process", "disk/made")
+    printed, files = limited("campaign", "process", "disk/made")
     (line,) = printed.splitlines()
     assert line.startswith("acapella: error: ") and "/disk/made/tables/" in line and "No space left on device" in line
     before = [f"disk/{path.relative_to(tmp_path)}" for path in directory.rglob("*") if path.is_file()]

@@ -34,7 +34,7 @@ def place(tmp_path_factory) -> Workplace:
         (place.directory / "captures" / f"{name}.pcapng").write_bytes(head + frames)
     place.sheet(*((name, *at, f"../captures/{name}.pcapng") for name, at in SAMPLES.items()))
     place.succeed("--cores", "2", "process")
-    assert cli.main(["report", str(place.campaign)]) == 0
+    assert cli.main(["campaign", "report", str(place.campaign)]) == 0
     return place
 
 

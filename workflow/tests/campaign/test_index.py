@@ -222,7 +222,7 @@ def test_views_of_a_third_party_are_made_again(directory):
         con.execute("drop view flows")
         con.execute("create view flows as select 'theirs' as src from stored.flows")
         con.execute("create view stored.more as select 'theirs' as src")
-    assert cli.main(["index", str(directory), "--views"]) == 0
+    assert cli.main(["campaign", "index", str(directory), "--views"]) == 0
     with duckdb.connect(catalog, read_only=True) as con:
         assert con.execute(query).fetchall() == before != []
         assert con.execute("select count(*) from duckdb_views() where sql like '%theirs%'").fetchone() == (0,)
@@ -234,7 +234,7 @@ def test_views_of_tables_made_later_open_anywhere_with_duckdb_1_0_0(directory, t
     before = (directory / "catalog.duckdb").stat().st_mtime_ns
     conformance.run(argparse.Namespace(output=str(directory / "tables"), **PRINTED))
     rows = pq.read_metadata(directory / "tables" / "kappa_published.parquet").num_rows
-    assert cli.main(["index", str(directory), "--views"]) == 0
+    assert cli.main(["campaign", "index", str(directory), "--views"]) == 0
     assert (directory / "catalog.duckdb").stat().st_mtime_ns == before
     assert counts_of(directory, ["kappa_published", "samples", "frames"], old_client) == {
         "kappa_published": rows,
@@ -245,7 +245,7 @@ def test_views_of_tables_made_later_open_anywhere_with_duckdb_1_0_0(directory, t
     capsys.readouterr()
     assert cli.main(["sql", str(moved), "select count(*) as n from kappa_published"]) == 0
     assert capsys.readouterr().out == f"n\n{rows}\n"
-    assert cli.main(["index", str(moved), "--views"]) == 0
+    assert cli.main(["campaign", "index", str(moved), "--views"]) == 0
     assert counts_of(moved, ["kappa_published", "frames"], old_client) == {"kappa_published": rows, "frames": 4}
     assert sorted(path.name for path in moved.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw", "tables"]
 
@@ -272,7 +272,7 @@ def test_names_in_the_collected_sheet_are_validated(directory, row, capsys):
     sheet = directory / "raw" / "samples.tsv"
     sheet.write_text(f"sample\tsite\tport\tfile\n{row}\n")
     files = sorted(directory.rglob("*"))
-    assert cli.main(["index", str(directory)]) == 2
+    assert cli.main(["campaign", "index", str(directory)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{sheet} line " in line and line.isprintable()
     assert sorted(directory.rglob("*")) == files
@@ -290,7 +290,7 @@ def test_files_are_private_while_they_are_written(directory, monkeypatch):
     monkeypatch.setattr(files, "finish", look)
     before = os.umask(0o022)
     try:
-        assert cli.main(["index", str(directory)]) == 0
+        assert cli.main(["campaign", "index", str(directory)]) == 0
         assert os.umask(0o022) == 0o022
     finally:
         os.umask(before)
@@ -331,13 +331,13 @@ def test_connections_have_one_row_a_pair_in_the_direction_of_its_first_frame(tmp
 def test_sample_without_an_acap_is_named_and_counts_in_no_table(directory, capsys):
     (directory / "acap" / "b.parquet").unlink()
     (directory / "flows" / "b.parquet").unlink()
-    assert cli.main(["index", str(directory)]) == 0
+    assert cli.main(["campaign", "index", str(directory)]) == 0
     assert "1 samples have no acap or are excluded, and count in no table: b" in capsys.readouterr().out
 
 
 def test_excluded_sample_is_in_no_table_but_samples(directory, capsys):
     add_sample(directory, "c", WEST, (40, 60), [flow(41, 42)])
-    assert cli.main(["index", str(directory), "--exclude", "a"]) == 0
+    assert cli.main(["campaign", "index", str(directory), "--exclude", "a"]) == 0
     assert "count in no table: a" in capsys.readouterr().out
     con = duckdb.connect(str(directory / "catalog.duckdb"), read_only=True)
     assert con.execute("select sample, acap is null from samples order by 1").fetchall() == [

@@ -34,7 +34,7 @@ def made(tmp_path):
 
 
 def test_misdated_samples_are_in_no_time_range_of_the_campaign_and_keep_their_own(made, capsys):
-    assert cli.main(["index", str(made)]) == 0
+    assert cli.main(["campaign", "index", str(made)]) == 0
     printed = capsys.readouterr().out
     assert "acapella: 2 samples dated more than 10 years from the median start of the campaign: d, e\n" in printed
     analyze_campaign(made)
@@ -76,7 +76,7 @@ def test_a_frame_of_the_last_second_of_pcap_ends_no_figure(tmp_path):
     add_sample(made, "a", WEST, None, [flow(3, last_s)])
     campaign = analyze_campaign(made)
     assert max(row["value"] for row in rows(campaign, "flow_times")) > 10**18
-    assert cli.main(["figures", str(made), "--only", "flow_times", "flow_sizes"]) == 0
+    assert cli.main(["campaign", "figures", str(made), "--only", "flow_times", "flow_sizes"]) == 0
 
 
 @pytest.mark.parametrize(

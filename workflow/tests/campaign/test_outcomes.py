@@ -30,7 +30,7 @@ def table(tmp_path):
     """Rows of the table, and the campaign's directory."""
     (tmp_path / "outcomes.csv").write_text(LINES)
     directory = tmp_path / "one"
-    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(directory / "tables")]) == 0
+    assert cli.main(["campaign", "outcomes", str(tmp_path / "outcomes.csv"), "-o", str(directory / "tables")]) == 0
     with (directory / "tables" / "outcomes.csv").open() as lines:
         return list(csv.DictReader(lines)), directory
 
@@ -50,7 +50,12 @@ def test_the_shares_of_a_collection_add_up_and_reasons_stand_once(table):
 
 def test_with_pseudonyms_no_reason_gives_a_site_away(tmp_path):
     (tmp_path / "outcomes.csv").write_text(LINES.replace("no NIC", "no NIC at UTAH"))
-    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(tmp_path / "tables"), "--pseudonyms"]) == 0
+    assert (
+        cli.main(
+            ["campaign", "outcomes", str(tmp_path / "outcomes.csv"), "-o", str(tmp_path / "tables"), "--pseudonyms"]
+        )
+        == 0
+    )
     published = (tmp_path / "tables" / "outcomes.csv").read_text()
     assert "failed" in published and "UTAH" not in published and "room for" not in published
     reasons = (tmp_path / "tables" / "outcome_reasons.csv").read_text()
@@ -140,7 +145,7 @@ def test_figure_of_many_reasons_counts_the_rest(tmp_path):
     lines = [f"one,2026-09-10T12:00:00.000Z,S{n},failed,cause {'x' * (n + 1)},1,0,0,0" for n in range(30)]
     (tmp_path / "outcomes.csv").write_text("\n".join([LINES.splitlines()[0], *lines]) + "\n")
     directory = tmp_path / "one"
-    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(directory / "tables")]) == 0
+    assert cli.main(["campaign", "outcomes", str(tmp_path / "outcomes.csv"), "-o", str(directory / "tables")]) == 0
     text = words(svg_of(compose.drawn("outcome_reasons", Source(Campaign(directory)))))
     assert "16 other reasons: 53.3 % (16 sites)" in text
 
@@ -160,7 +165,7 @@ def test_figure_of_many_reasons_counts_the_rest(tmp_path):
 def test_figure_of_reasons_without_any_says_why(lines, title, said, tmp_path):
     (tmp_path / "outcomes.csv").write_text("\n".join([LINES.splitlines()[0], *lines]) + "\n")
     directory = tmp_path / "one"
-    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(directory / "tables")]) == 0
+    assert cli.main(["campaign", "outcomes", str(tmp_path / "outcomes.csv"), "-o", str(directory / "tables")]) == 0
     assert reasons_of(directory) == []
     figure = compose.drawn("outcome_reasons", Source(Campaign(directory)))
     text = words(svg_of(figure))
@@ -186,7 +191,7 @@ NO_OUTCOMES = {
 def test_what_is_no_table_of_outcomes_is_said_in_one_line(tmp_path, capsys, fault):
     if NO_OUTCOMES[fault] is not None:
         (tmp_path / "outcomes.csv").write_bytes(NO_OUTCOMES[fault])
-    assert cli.main(["outcomes", str(tmp_path / "outcomes.csv"), "-o", str(tmp_path)]) == 2
+    assert cli.main(["campaign", "outcomes", str(tmp_path / "outcomes.csv"), "-o", str(tmp_path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"acapella: error: {tmp_path / 'outcomes.csv'}: ") and len(line) < 1000
 
@@ -195,7 +200,7 @@ def test_report_has_the_outcomes_and_their_reasons_if_asked(table):
     directory = write_tables(table[1], sites=1)
     pages = []
     for options in ([], ["--outcomes"]):
-        assert cli.main(["report", str(directory), *options]) == 0
+        assert cli.main(["campaign", "report", str(directory), *options]) == 0
         pages.append((directory / "report.html").read_text(encoding="utf-8"))
     for name in COLLECTIONS:
         assert [f'data-name="{name}"' in page for page in pages] == [False, True]

@@ -226,7 +226,7 @@ def test_provenance_has_the_samples_that_count_in_no_table(tmp_path, hide, expec
 def test_missing_partial_names_the_command(small, tmp_path):
     directory = shutil.copytree(small, tmp_path / "made_up")
     shutil.rmtree(directory / "partial" / "site01-p0-0001")
-    with pytest.raises(UserError, match="acapella analyze --sample site01-p0-0001"):
+    with pytest.raises(UserError, match="acapella campaign analyze --sample site01-p0-0001"):
         process.make_tables(Campaign(directory))
 
 
@@ -259,7 +259,7 @@ def test_failed_merge_names_the_sample_and_keeps_the_previous_tables(small, tmp_
     before = checksums(directory)
     sample = sorted(path.name for path in (directory / "partial").iterdir())[7]
     damage(Campaign(directory), sample)
-    assert cli.main(["process", str(directory), "--top", "3"]) == 2
+    assert cli.main(["campaign", "process", str(directory), "--top", "3"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"sample {sample} cannot be merged: " in line
     assert checksums(directory) == before
@@ -289,7 +289,7 @@ def test_a_fault_of_the_machine_names_no_sample(small, tmp_path, capsys, monkeyp
             raise fault
 
     monkeypatch.setattr(module, name, failing)
-    assert cli.main([stage, str(directory)]) == OUTSIDE
+    assert cli.main(["campaign", stage, str(directory)]) == OUTSIDE
     (line,) = capsys.readouterr().err.splitlines()
     assert str(fault) in line and "exclude" not in line and "sample" not in line
     assert checksums(directory) == before
@@ -300,7 +300,9 @@ def test_different_time_bins_are_refused(small, tmp_path):
     sample = "site01-p0-0001"
     analyze.make_partials(Campaign(directory), sample, directory / "partial" / sample, bin_ns=10**8)
     others = sum(row["frames"] > 0 and row["excluded"] is None for row in rows(directory, "capture_quality")) - 1
-    expected = rf"--bin-ns: 1000000000 in {others} \(\S+, ...\), 100000000 in 1 \({sample}\); run acapella analyze "
+    expected = (
+        rf"--bin-ns: 1000000000 in {others} \(\S+, ...\), 100000000 in 1 \({sample}\); run acapella campaign analyze "
+    )
     with pytest.raises(UserError, match=expected):
         process.make_tables(Campaign(directory))
 
@@ -312,7 +314,7 @@ def test_time_bin_must_be_positive(small, tmp_path, bin_ns):
 
 
 def test_no_catalog_and_no_acap_say_what_to_run(tmp_path):
-    with pytest.raises(UserError, match="run acapella index"):
+    with pytest.raises(UserError, match="run acapella campaign index"):
         process.make_tables(Campaign(tmp_path))
     with pytest.raises(UserError, match="run acapella digest"):
         analyze.make_partials(Campaign(tmp_path), "a", tmp_path / "partial")
@@ -393,6 +395,8 @@ def test_the_catalog_of_another_version_is_to_be_made_anew(tmp_path, capsys):
         for statement in ("drop view frames", "drop view connections", "drop view samples"):
             con.execute(statement)
         con.execute("alter table older rename to samples")
-    assert cli.main(["process", str(tmp_path)]) == 2
+    assert cli.main(["campaign", "process", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert "the catalog is of another version (" in said and said.endswith(f"; run acapella index {tmp_path}\n")
+    assert "the catalog is of another version (" in said and said.endswith(
+        f"; run acapella campaign index {tmp_path}\n"
+    )

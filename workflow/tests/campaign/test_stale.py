@@ -189,13 +189,13 @@ def test_earlier_captures_of_the_same_name_are_kept(campaign):
 
 def test_without_a_sheet_nothing_is_removed(campaign):
     before = names(campaign.directory)
-    assert cli.main(["index", str(campaign.directory)]) == 0
+    assert cli.main(["campaign", "index", str(campaign.directory)]) == 0
     assert names(campaign.directory) - before == {"catalog.duckdb"}
 
 
 def test_index_removes_what_a_new_collection_left(campaign, capsys):
     (campaign.directory / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\na\tWEST\tp1\ta.pcap\n")
-    assert cli.main(["index", str(campaign.directory)]) == 0
+    assert cli.main(["campaign", "index", str(campaign.directory)]) == 0
     assert "removed 10 files and directories of samples that are not in the sheet" in capsys.readouterr().out
     assert [path.name for path in (campaign.directory / "acap").iterdir()] == ["a.parquet"]
 

@@ -50,7 +50,7 @@ def test_thresholds_are_crossed_in_their_order(percent, crossed):
 
 def words_of(directory: Path) -> str:
     """The words of the figure, those of its drawing last."""
-    assert cli.main(["figures", str(directory), "--only", "storage_latency", "--formats", "svg"]) == 0
+    assert cli.main(["campaign", "figures", str(directory), "--only", "storage_latency", "--formats", "svg"]) == 0
     figure = drawn("storage_latency", Source(Campaign(directory)))
     svg = (directory / "figures" / "storage_latency.svg").read_text()
     text = " ".join([figure.description, *re.findall(r">([^<>]+)</text>", svg)])
@@ -187,7 +187,7 @@ def test_report_has_figure_14_and_tables_1_and_2_if_the_study_was_run(tmp_path):
         *(rate(200, 1514, 5 * 10**5, 0, 5 * 10**5), rate(64, 128, 10**6, 10**5, None)),
     ]
     campaign(directory, {**study(RUN), "rates": rates})
-    assert cli.main(["report", str(directory), "--storage"]) == 0
+    assert cli.main(["campaign", "report", str(directory), "--storage"]) == 0
     page = (directory / "report.html").read_text(encoding="utf-8")
     assert 'data-name="storage_latency"' in page and '<section id="storage">' in page
     shown = {table["name"]: table for table in report_storage.tables(Source(Campaign(directory)))}
@@ -195,14 +195,14 @@ def test_report_has_figure_14_and_tables_1_and_2_if_the_study_was_run(tmp_path):
     first, second = shown["storage_rates"]["rows"]
     assert first == ["200", "1,514", "direct", "12.11", "1", "1.00", "12.11", "100", "5", "0.67"]
     assert second == ["64", "128", "direct", "1.02", "1", "10.00", "0.46", "28", "15", "0.13"]
-    assert cli.main(["report", str(directory)]) == 0
+    assert cli.main(["campaign", "report", str(directory)]) == 0
     assert '<section id="storage">' not in (directory / "report.html").read_text(encoding="utf-8")
 
 
 def test_report_states_why_the_study_has_no_runs(tmp_path):
     directory = write_tables(tmp_path / "c", sites=1)
     campaign(directory, study(skipped="no bpftrace here"))
-    assert cli.main(["report", str(directory), "--storage"]) == 0
+    assert cli.main(["campaign", "report", str(directory), "--storage"]) == 0
     assert "No data: no bpftrace here" in (directory / "report.html").read_text(encoding="utf-8")
 
 
@@ -217,5 +217,5 @@ def test_what_was_not_measured_is_said_with_its_reason(tmp_path, capsys):
 def test_what_is_no_study_is_refused_in_one_line(tmp_path, capsys, text):
     (tmp_path / "storage").mkdir()
     (tmp_path / "storage" / "study.json").write_text(text)
-    assert cli.main(["storage", str(tmp_path)]) == 2
-    assert "not a storage study of this version; run: acapella measure-storage -o" in capsys.readouterr().err
+    assert cli.main(["campaign", "storage", str(tmp_path)]) == 2
+    assert "not a storage study of this version; run: acapella measure storage -o" in capsys.readouterr().err

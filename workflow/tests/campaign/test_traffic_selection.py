@@ -183,19 +183,19 @@ def test_samples_that_the_config_names_as_trials_do_not_count(tmp_path):
 def test_index_prints_what_it_excludes(tmp_path, capsys):
     directory = small_campaign(tmp_path, sites=3)
     kind_of = restrict(directory, MIXES["mixed"])
-    assert cli.main(["index", str(directory)]) == 0
+    assert cli.main(["campaign", "index", str(directory)]) == 0
     printed = capsys.readouterr().out
     trials = [sample for sample, kind in kind_of.items() if kind == "trial"]
     frames = sum(len(s.frames) for s in oracle(directory) if s.name in trials)
     assert f"{len(trials)} samples ({frames} frames) excluded from traffic statistics: trial, filter\n" in printed
-    assert cli.main(["index", str(directory), "--traffic", "all"]) == 0
+    assert cli.main(["campaign", "index", str(directory), "--traffic", "all"]) == 0
     assert "excluded from traffic" not in capsys.readouterr().out
 
 
 def test_catalog_gives_the_reason_of_each_excluded_sample(tmp_path, capsys):
     directory = small_campaign(tmp_path)
     kind_of = restrict(directory, ("plain", "trial", "sampling"))
-    assert cli.main(["index", str(directory), "--exclude", min(kind_of)]) == 0
+    assert cli.main(["campaign", "index", str(directory), "--exclude", min(kind_of)]) == 0
     capsys.readouterr()
     assert cli.main(["sql", str(directory), "select sample, excluded from samples", "--format", "json"]) == 0
     found = {row["sample"]: row["excluded"] for row in json.loads(capsys.readouterr().out)}

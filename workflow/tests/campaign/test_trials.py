@@ -24,7 +24,7 @@ def results(tmp_path):
 
 def make(directory, *arguments, environments=ENVIRONMENTS) -> dict[str, list[dict]]:
     """The rows of each table."""
-    assert cli.main(["trials", str(directory), *arguments, "--environments", *environments]) == 0
+    assert cli.main(["campaign", "trials", str(directory), *arguments, "--environments", *environments]) == 0
     return {name: pq.read_table(directory / "tables" / f"{name}.parquet").to_pylist() for name in TABLES}
 
 
@@ -139,9 +139,7 @@ def test_pseudonyms_hide_filters_and_flows_which_may_hold_addresses(results, hid
     assert (shown["parameters"]["filter"] == "(a filter)") == hide
     assert (shown["parameters"]["flow"] == "(a flow)") == hide
     text = rows["consistency_warnings"][0]["text"]
-    assert (
-        text == f"None of the 9 frames read matches {'--filter (a filter) and --flow (a flow)' if hide else given}."
-    )
+    assert text == f"None of the 9 frames read matches {'--filter (a filter) and --flow (a flow)' if hide else given}."
     for path in published(results):
         assert not hide or "203.0.113" not in path.read_text(encoding="utf-8"), path
     quiet = json.loads((results / "consistency" / f"{called['quiet']}.json").read_text(encoding="utf-8"))
@@ -177,7 +175,7 @@ def test_the_published_result_is_the_command_s_own_but_for_pseudonyms(results):
 
 
 def with_pseudonyms(directory) -> None:
-    """The mapping that acapella process leaves behind."""
+    """The mapping that acapella campaign process leaves behind."""
     names = [f"{environment}-{n}" for environment in ENVIRONMENTS for n in range(1, 6)]
     lines = "".join(f"S0-P0-{n:04d}\tS0\tP0\t{name}\talpha\tp1\n" for n, name in enumerate(names))
     header = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n"
@@ -211,7 +209,7 @@ def test_a_result_that_is_missing_or_none_is_told_in_one_line(content, said, tmp
     (tmp_path / "kappa").mkdir()
     if content is not None:
         (tmp_path / "kappa" / "quiet.json").write_text(content, encoding="utf-8")
-    assert cli.main(["trials", str(tmp_path), "--environments", "quiet"]) == 2
+    assert cli.main(["campaign", "trials", str(tmp_path), "--environments", "quiet"]) == 2
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
@@ -219,7 +217,7 @@ def test_a_result_that_is_missing_or_none_is_told_in_one_line(content, said, tmp
 
 def test_a_sample_without_pseudonym_is_told_in_one_line(results, capsys):
     (results / "pseudonyms.tsv").write_text("sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n", encoding="utf-8")
-    assert cli.main(["trials", str(results), "--pseudonyms", "--environments", "quiet"]) == 2
+    assert cli.main(["campaign", "trials", str(results), "--pseudonyms", "--environments", "quiet"]) == 2
     assert "sample 'quiet-1' has no pseudonym" in capsys.readouterr().err
 
 
@@ -250,7 +248,7 @@ def test_a_result_of_an_older_version_is_refused_in_one_line(results, capsys):
     told = json.loads(path.read_text(encoding="utf-8"))
     del told["pairs"][0]["spacing"]
     path.write_text(json.dumps(told), encoding="utf-8")
-    assert cli.main(["trials", str(results), "--environments", *ENVIRONMENTS]) == 2
+    assert cli.main(["campaign", "trials", str(results), "--environments", *ENVIRONMENTS]) == 2
     error = capsys.readouterr().err
     assert "has no spacing" in error and error.count("\n") == 1
 
@@ -277,7 +275,7 @@ def test_a_result_that_cannot_be_merged_is_named_with_its_samples_and_earlier_ta
         broken = json.dumps(change)
         path.write_text(broken, encoding="utf-8")
         before[path] = broken.encode()
-        assert cli.main(["trials", str(results), "--environments", *ENVIRONMENTS]) == 2
+        assert cli.main(["campaign", "trials", str(results), "--environments", *ENVIRONMENTS]) == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1, error
         assert f"{path}: environment {ENVIRONMENTS[1]} (samples " in error and " cannot be merged: " in error

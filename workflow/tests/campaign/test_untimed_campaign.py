@@ -26,8 +26,11 @@ def untimed(tmp_path_factory) -> Workplace:
     rows = ((name, site, port, f"../captures/{name}.pcapng") for name, (site, port, _) in SAMPLES.items())
     place.sheet(*rows)
     place.succeed("--cores", "2", "process")
-    assert cli.main(["figures", str(place.campaign), "--only", *OVER_TIME, "flow_sizes", "--formats", "svg"]) == 0
-    assert cli.main(["report", str(place.campaign)]) == 0
+    assert (
+        cli.main(["campaign", "figures", str(place.campaign), "--only", *OVER_TIME, "flow_sizes", "--formats", "svg"])
+        == 0
+    )
+    assert cli.main(["campaign", "report", str(place.campaign)]) == 0
     return place
 
 

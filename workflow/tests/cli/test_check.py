@@ -47,10 +47,10 @@ def directory(made, tmp_path):
 
 @pytest.fixture
 def check(capsys):
-    """Run `acapella check`; return exit code and lines."""
+    """Run `acapella campaign check`; return exit code and lines."""
 
     def run(directory):
-        code = cli.main(["check", str(directory)])
+        code = cli.main(["campaign", "check", str(directory)])
         return code, capsys.readouterr().out.splitlines()
 
     return run
@@ -320,5 +320,5 @@ def test_a_list_of_checksums_has_a_limit(released, check):
 
 
 def test_another_directory_is_refused(tmp_path, capsys):
-    assert cli.main(["check", str(tmp_path)]) == 2
+    assert cli.main(["campaign", "check", str(tmp_path)]) == 2
     assert "is neither a campaign nor a release" in capsys.readouterr().err

@@ -10,11 +10,16 @@ import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
 
 from acapella.cli import entry as start
-from acapella.cli.main import COMMANDS, main, told
+from acapella.cli.commands import COMMANDS, Group
+from acapella.cli.main import format_error, main
 from acapella_capture import collect
 from acapella_capture.control.outcomes import Outcome
 
-EVERY_STAGE = (*COMMANDS, "collect")
+EVERY_COMMAND = [
+    words
+    for name, command in COMMANDS.items()
+    for words in ([f"{name} {inner}" for inner in command.modules] if isinstance(command, Group) else [name])
+]
 
 
 def complaint(capsys, *argv: str) -> str:
@@ -27,21 +32,21 @@ def complaint(capsys, *argv: str) -> str:
     return line
 
 
-@pytest.mark.parametrize("stage", EVERY_STAGE)
-def test_an_unknown_option_is_one_line_for_every_stage(stage, capsys):
-    line = complaint(capsys, stage, *("x" for _ in range(4)), "--no\nsuch=option")
-    assert line.startswith(f"acapella: error: {stage}: ")
-    assert line.endswith(f"; acapella {stage} --help shows what there is")
+@pytest.mark.parametrize("command", EVERY_COMMAND)
+def test_an_unknown_option_is_one_line_for_every_command(command, capsys):
+    line = complaint(capsys, *command.split(), *("x" for _ in range(4)), "--no\nsuch=option")
+    assert line.startswith(f"acapella: error: {command}: ")
+    assert line.endswith(f"; acapella {command} --help shows what there is")
 
 
 @pytest.mark.parametrize(
     ("argv", "line"),
     [
-        ([], "acapella: error: the following arguments are required: STAGE; acapella --help shows what there is"),
+        ([], "acapella: error: the following arguments are required: COMMAND; acapella --help shows what there is"),
         (
             ["digst"],
-            "acapella: error: argument STAGE: 'digst' is unknown; perhaps digest is meant; acapella --help shows what "
-            "there is",
+            "acapella: error: argument COMMAND: 'digst' is unknown; perhaps digest is meant; acapella --help shows "
+            "what there is",
         ),
         (
             ["digest", "a.pcap", "--engine", "nativ"],
@@ -70,7 +75,7 @@ def test_a_mistake_in_the_command_line_is_one_line(argv, line, capsys):
 
 
 def test_control_characters_in_an_error_are_escaped(capsys):
-    assert main(["index", "/nonexistent/\x1b]0;x\x07\n"]) == 2
+    assert main(["campaign", "index", "/nonexistent/\x1b]0;x\x07\n"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.isprintable() and "\\x1b]0;x\\x07\\n" in line
 
@@ -128,7 +133,7 @@ def test_ctrl_c_while_it_is_still_being_imported_is_one_line():
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "acapella: stopped\n")
 
 
-@pytest.mark.parametrize("place", ["remove_scratch", "ended_by_signals", "run_stage"])
+@pytest.mark.parametrize("place", ["remove_scratch", "exceptions_for_signals", "run_command"])
 def test_ctrl_c_between_the_start_and_the_stage_is_one_line(place):
     """Also where the handler of the stage is set and its errors are not yet caught."""
     program = (
@@ -169,4 +174,4 @@ def test_the_command_begins_there():
     ],
 )
 def test_an_error_of_a_file_is_its_name_and_why(error, line):
-    assert told(error) == line
+    assert format_error(error) == line

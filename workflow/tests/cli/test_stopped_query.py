@@ -33,7 +33,7 @@ def test_a_command_that_is_stopped_in_a_query_ends_in_one_line(monkeypatch, caps
     faulthandler.dump_traceback_later(
         120, exit=True, file=sys.__stderr__
     )  # else a query that goes on would hang all tests
-    before = {kept: signal.getsignal(kept) for kept in (signal.SIGINT, *cli.ENDS)}
+    before = {kept: signal.getsignal(kept) for kept in (signal.SIGINT, *cli.TERMINATION)}
     try:
         ended = cli.main([])
     except SystemExit as exited:  # it came before the query had begun, or DuckDB passed it on

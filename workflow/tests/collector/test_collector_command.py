@@ -1,4 +1,4 @@
-"""acapella collector: from reports to files, and the questions that a running one answers."""
+"""acapella p4 collect, top and sql: from reports to files, and the questions that a running one answers."""
 
 import json
 import os
@@ -46,7 +46,7 @@ def capture(tmp_path) -> Path:
 
 def test_capture_of_reports_becomes_flows_series_and_counters(capture, control, tmp_path, capsys):
     out = tmp_path / "out"
-    assert main(["collector", "run", str(capture), "--control", str(control), "-o", str(out)]) == 0
+    assert main(["p4", "collect", str(capture), "--control", str(control), "-o", str(out)]) == 0
     messages = capsys.readouterr().err
     assert "30 reports, 3 flows; 1 frames rejected (1 bad_qp), 0 lost (gaps" in messages
     rows = duckdb.sql(f"select src_port, bytes, handshake_rtt_ns, reports from '{out}/flows.parquet' order by all")
@@ -75,7 +75,7 @@ def test_capture_without_accepted_report_is_an_error(capture, control, tmp_path,
     for number, (wrong, what) in enumerate(NO_REPORT.items()):
         out = tmp_path / str(number)
         control.write_text(f"{CONTROL}{wrong}\n")
-        assert main(["collector", "run", str(capture), "--control", str(control), "-o", str(out)]) == 1
+        assert main(["p4", "collect", str(capture), "--control", str(control), "-o", str(out)]) == 1
         last = capsys.readouterr().err.splitlines()[-1]
         assert last.startswith(f"collector: error: {capture}: none of 31 frames accepted, {what}")
         assert last.endswith("; the tables are empty; exit code 1")
@@ -86,7 +86,7 @@ def test_capture_of_other_frames_is_an_error_but_empty_capture_is_not(control, t
     for name, frames, code in (("other", [b"\0" * 60], 1), ("empty", [], 0)):
         (tmp_path / name).write_bytes(pcap(frames))
         words = ["--control", str(control), "-o", str(tmp_path / f"{name}.out")]
-        assert main(["collector", "run", str(tmp_path / name), *words]) == code
+        assert main(["p4", "collect", str(tmp_path / name), *words]) == code
     messages = capsys.readouterr().err.splitlines()
     assert "all are not RoCEv2 (not_roce); use a file written by acapella p4 run --out" in messages[-3]
 
@@ -97,7 +97,7 @@ def test_damaged_capture_exits_with_1_and_truncated_capture_with_0(control, tmp_
     for name, rest, code in (("cut", record[:100], 0), ("damaged", b"\xff" * 100, 1)):
         (tmp_path / name).write_bytes(good + rest)
         out = tmp_path / f"{name}.out"
-        assert main(["collector", "run", str(tmp_path / name), "--control", str(control), "-o", str(out)]) == code
+        assert main(["p4", "collect", str(tmp_path / name), "--control", str(control), "-o", str(out)]) == code
         messages = capsys.readouterr().err
         assert f"collector: {name}: " in messages and "; only the part before it was read" in messages
         assert ("exit code 1" in messages) == bool(code)
@@ -106,7 +106,7 @@ def test_damaged_capture_exits_with_1_and_truncated_capture_with_0(control, tmp_
 
 def test_full_flow_table_is_an_error(capture, control, tmp_path, capsys):
     words = ["--control", str(control), "-o", str(tmp_path / "out"), "--memory", "1"]
-    assert main(["collector", "run", str(capture), *words]) == 1
+    assert main(["p4", "collect", str(capture), *words]) == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith(
         "collector: error: 30 of 30 reports are missing from the results: the flow table was full (table_full)"
@@ -127,7 +127,7 @@ def test_other_traffic_on_an_interface_is_not_a_rejected_report():
 
 
 def test_results_are_replaced_only_with_replace(capture, control, tmp_path, capsys):
-    words = ["collector", "run", str(capture), "--control", str(control), "-o", str(tmp_path / "out"), "--no-series"]
+    words = ["p4", "collect", str(capture), "--control", str(control), "-o", str(tmp_path / "out"), "--no-series"]
     assert main(words) == 0
     assert not (tmp_path / "out" / "series.parquet").exists()
     capsys.readouterr()
@@ -139,10 +139,10 @@ def test_results_are_replaced_only_with_replace(capture, control, tmp_path, caps
 
 def test_sql_queries_results_of_a_finished_collector(capture, control, tmp_path, capsys):
     out = str(tmp_path / "out")
-    main(["collector", "run", str(capture), "--control", str(control), "-o", out])
+    main(["p4", "collect", str(capture), "--control", str(control), "-o", out])
     capsys.readouterr()
     query = "select max(bytes) as most, (select value from counters where name = 'bad_qp') as bad from flows"
-    assert main(["collector", "sql", out, query, "--format", "csv"]) == 0
+    assert main(["p4", "sql", out, query, "--format", "csv"]) == 0
     assert capsys.readouterr().out == "most,bad\n30000,1\n"
     for bad, what in {
         "select * from flow": "Table with name flow does not exist",
@@ -150,10 +150,10 @@ def test_sql_queries_results_of_a_finished_collector(capture, control, tmp_path,
         "drop table flows": "read only",
         "select 1; select 2": "one statement, please",
     }.items():
-        assert main(["collector", "sql", out, bad]) == 2
+        assert main(["p4", "sql", out, bad]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert what in line
-        assert "catalog" not in line and "acapella index" not in line
+        assert "catalog" not in line and "acapella campaign index" not in line
 
 
 def test_top_and_sql_fail_without_a_collector(tmp_path, capsys):
@@ -162,7 +162,7 @@ def test_top_and_sql_fail_without_a_collector(tmp_path, capsys):
         (["top", str(tmp_path)], "no collector is running"),
         (["top", str(tmp_path / "none")], "no such directory"),
     ):
-        assert main(["collector", *words]) == 2
+        assert main(["p4", *words]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert what in line
 
@@ -214,7 +214,7 @@ def test_running_collector_responds_to_requests_and_writes_results_on_sigterm(
     capture, control, tmp_path, lingering, capsys
 ):
     out = tmp_path / ("a" * 120)  # longer than the path of a socket may be
-    again = ["collector", "run", str(capture), "--control", str(control), "-o", str(out)]
+    again = ["p4", "collect", str(capture), "--control", str(control), "-o", str(out)]
     shown = {}
 
     def update():
@@ -225,7 +225,7 @@ def test_running_collector_responds_to_requests_and_writes_results_on_sigterm(
                     ask(**request)
         query = "select count(*) n from flows"
         for words in (["top", out, "-n", "1"], ["sql", out, query, "--format", "csv"], again[1:]):
-            command = [sys.executable, "-m", "acapella.cli.main", "collector", *map(str, words)]
+            command = [sys.executable, "-m", "acapella.cli.main", "p4", *map(str, words)]
             shown[words[0]] = subprocess.run(command, capture_output=True, text=True, check=False)
         shown["mode"] = (out / output_directory.SOCKET).stat().st_mode & 0o777
 
@@ -237,8 +237,8 @@ def test_running_collector_responds_to_requests_and_writes_results_on_sigterm(
     line = shown["top"].stdout.splitlines()[-1].split()
     assert line == ["30k", "10", "0b/s", "3.5ms", "10", "10.0.0.1:1002", "→", "10.0.0.2:80", "TCP"]
     assert shown["sql"].stdout == "n\n3\n"
-    assert shown["run"].returncode == 2
-    assert shown["run"].stderr.startswith(f"acapella: error: {out}: a collector is running in this directory")
+    assert shown["collect"].returncode == 2
+    assert shown["collect"].stderr.startswith(f"acapella: error: {out}: a collector is running in this directory")
     assert shown["mode"] == 0o600
     assert {path.name for path in out.iterdir()} == {*output_directory.RESULTS, output_directory.LOCK}
 
@@ -264,7 +264,7 @@ def test_running_collector_responds_to_requests_and_writes_results_on_sigterm(
 )
 def test_usage_error_prints_one_line_and_creates_nothing(words, what, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["collector", "run", *words, "-o", "out"]) == 2
+    assert main(["p4", "collect", *words, "-o", "out"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert what in line
     assert list(tmp_path.iterdir()) == []
@@ -315,7 +315,7 @@ def test_rates_are_relative_to_the_previous_request():
 def test_file_that_is_not_a_capture_is_an_error(control, tmp_path, capsys):
     bad = tmp_path / "bad.pcap"
     bad.write_bytes(b"no capture at all, but long enough to be looked at")
-    assert main(["collector", "run", str(bad), "--control", str(control), "-o", str(tmp_path / "out")]) == 2
+    assert main(["p4", "collect", str(bad), "--control", str(control), "-o", str(tmp_path / "out")]) == 2
     assert f"acapella: error: {bad}: " in capsys.readouterr().err.splitlines()[-1]
     assert not (tmp_path / "out").exists()
 
@@ -324,7 +324,7 @@ def test_used_port_is_an_error(capture, control, tmp_path, capsys, lingering):
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         words = ["--control", str(control), "--listen", address, "-o", str(tmp_path / "out")]
-        assert main(["collector", "run", str(capture), *words]) == 2
+        assert main(["p4", "collect", str(capture), *words]) == 2
     assert f"acapella: error: --listen {address}: cannot listen: " in capsys.readouterr().err.splitlines()[-1]
     assert not (tmp_path / "out").exists()
 
@@ -335,7 +335,7 @@ from acapella.cli.main import main
 directory, size, *words = sys.argv[1:]
 pathlib.Path(directory).mkdir()
 subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", directory], check=True)
-code = main(["collector", "run", *words, "-o", f"{directory}/out"])
+code = main(["p4", "collect", *words, "-o", f"{directory}/out"])
 shutil.copytree(f"{directory}/out", f"{directory}.kept", ignore=shutil.ignore_patterns(".*"))
 sys.exit(code)
 """

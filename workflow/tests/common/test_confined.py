@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
 
+from acapella.cli.commands import CAMPAIGN
 from acapella.cli.doctor import confinement
-from acapella.cli.main import COMMANDS, main
+from acapella.cli.main import main
 from acapella.common import confined, tshark
 from acapella.digest.command import ANSWER_S
 from acapella.kappa import selection
@@ -303,13 +304,13 @@ def test_commands_that_read_what_others_made_are_confined(tmp_path, command):
 @pytest.mark.parametrize(
     ("command", "writes"),
     [
-        (["check", "campaign"], False),
-        (["index", "campaign"], True),
-        (["analyze", "campaign", "--sample", "a"], True),
-        (["analyze", "campaign", "--sample", "a", "-o", "other/out"], False),
-        (["process", "campaign"], True),
-        (["figures", "campaign"], True),
-        (["report", "campaign"], True),
+        (["campaign", "check", "campaign"], False),
+        (["campaign", "index", "campaign"], True),
+        (["campaign", "analyze", "campaign", "--sample", "a"], True),
+        (["campaign", "analyze", "campaign", "--sample", "a", "-o", "other/out"], False),
+        (["campaign", "process", "campaign"], True),
+        (["campaign", "figures", "campaign"], True),
+        (["campaign", "report", "campaign"], True),
     ],
     ids=lambda value: "_".join(value) if isinstance(value, list) else None,
 )
@@ -318,7 +319,7 @@ def test_readers_of_a_campaign_write_in_it_alone(tmp_path, command, writes):
         (tmp_path / name).mkdir()
     code = f"""
 import os, signal
-import acapella.{COMMANDS[command[0]]} as module
+import acapella.{CAMPAIGN.modules[command[1]]} as module
 from acapella.cli import main as cli
 def refused(attempt):
     try:

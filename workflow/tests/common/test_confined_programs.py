@@ -195,9 +195,9 @@ def test_p4_run_confines_its_loader(tmp_path):
 @pytest.mark.parametrize(
     "command",
     [
-        ["flowreports", "port.pcap", "-o", "reports", "--acap", "read", "--flows", "read"],
-        ["comparators", "port.pcap", "--flows", "port.pcap", "-o", "out.json"],
-        ["collector", "run", "read", "--control", "qp.txt", "-o", "reports"],
+        ["p4", "reports", "port.pcap", "-o", "reports", "--acap", "read", "--flows", "read"],
+        ["p4", "compare", "port.pcap", "--flows", "port.pcap", "-o", "out.json"],
+        ["p4", "collect", "read", "--control", "qp.txt", "-o", "reports"],
         ["collect", "campaign", "--config", "config.yaml"],
     ],
     ids=lambda words: words[0],

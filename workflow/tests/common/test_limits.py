@@ -99,7 +99,7 @@ SMALL_FRAMES = (MIB - len(PCAP)) // 16  # empty ones, in 1 MiB
 def test_a_bomb_of_reports_ends_the_collector(bomb, tmp_path, capsys):
     control, directory = tmp_path / "qp.control", tmp_path / "reports"
     control.write_text(QUEUE_PAIR)
-    words = ["collector", "run", str(bomb), "--control", str(control), "-o", str(directory), "--max-decompressed", "1M"]
+    words = ["p4", "collect", str(bomb), "--control", str(control), "-o", str(directory), "--max-decompressed", "1M"]
     assert main(words) == DAMAGED
     assert "more than 1048576 decompressed bytes (--max-decompressed)" in capsys.readouterr().err
     (end,) = json.loads((directory / "counters.json").read_text())["captures"]
@@ -116,7 +116,7 @@ def test_a_bomb_ends_the_data_plane_at_the_limit(bomb, tmp_path, capfd):
     error = capfd.readouterr().err
     assert "more than 1048576 decompressed bytes (--max-decompressed)" in error and decompression_of_p4.RAISE in error
     assert main([*words, "--max-ratio", "0"]) == MISTAKE
-    words = ["flowreports", str(bomb), "-o", str(tmp_path / "reports"), "--max-decompressed", "1M"]
+    words = ["p4", "reports", str(bomb), "-o", str(tmp_path / "reports"), "--max-decompressed", "1M"]
     assert main(words) == DAMAGED
     assert "more than 1048576 decompressed bytes (--max-decompressed)" in capfd.readouterr().err
     assert json.loads((tmp_path / "reports" / "program.json").read_text())["in"] == SMALL_FRAMES

@@ -208,7 +208,7 @@ def test_index_finds_damage_that_left_the_modification_time(kind, tmp_path, caps
     for number, output in enumerate(sorted(directory.glob("*/*.parquet"))):
         entry = cache / f"{number:064x}_{output.parent.name}.parquet"
         keep(output, entry)
-    assert cli.main(["index", str(directory)]) == 0
+    assert cli.main(["campaign", "index", str(directory)]) == 0
     assert cli.main(["sql", str(directory), "select count(*) as n from frames"]) == 0
     assert capsys.readouterr().out.endswith("\nn\n4\n")
     link = directory / kind / "b.parquet"
@@ -216,7 +216,7 @@ def test_index_finds_damage_that_left_the_modification_time(kind, tmp_path, caps
     flip(0.1)(entry, None)
     os.utime(entry, ns=(before.st_atime_ns, before.st_mtime_ns))
     capsys.readouterr()
-    assert cli.main(["index", str(directory)]) == 2
+    assert cli.main(["campaign", "index", str(directory)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{entry}: sample b: the cache entry is damaged: " in line
     assert line.endswith("; run snakemake again, which computes the digest again")

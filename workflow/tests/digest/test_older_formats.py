@@ -40,10 +40,10 @@ def test_files_of_an_older_format_are_refused_in_one_line(old, reader, capfd):
         assert main(["show", str(acap), "--columns", "src"]) == 2
         error = capfd.readouterr().err
     elif reader == "index":
-        assert main(["index", str(old.directory)]) == 2
+        assert main(["campaign", "index", str(old.directory)]) == 2
         error = capfd.readouterr().err
     elif reader == "comparators":
-        assert main(["comparators", str(acap), "--flows", str(flows)]) == 2
+        assert main(["p4", "compare", str(acap), "--flows", str(flows)]) == 2
         error = capfd.readouterr().err
     else:
         with pytest.raises(UserError) as caught:

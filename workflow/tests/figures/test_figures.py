@@ -207,10 +207,10 @@ def test_control_characters_in_names_are_drawn_escaped(tmp_path):
 
 def test_same_tables_give_the_same_bytes_in_any_directory_order_and_process(tmp_path):
     first, second = (write_tables(tmp_path / name / "made", sites=2, ports=1, samples=2) for name in "ab")
-    assert cli.main(["figures", str(first)]) == 0
+    assert cli.main(["campaign", "figures", str(first)]) == 0
     environment = {**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
     for names in (NAMES[-1:], NAMES[:-1]):  # the last one in a process of its own, as the workflow runs them
-        command = [sys.executable, "-m", "acapella.cli.main", "figures", str(second), "--only", *names]
+        command = [sys.executable, "-m", "acapella.cli.main", "campaign", "figures", str(second), "--only", *names]
         subprocess.run(command, check=True, env=environment, capture_output=True)
     assert len(hashes(first)) == len(NAMES) * len(FORMATS)
     assert hashes(first) == hashes(second)
@@ -224,7 +224,7 @@ def hashes(directory: Path) -> dict[str, str]:
 
 def test_only_and_formats_choose_what_is_written(tmp_path):
     directory = write_tables(tmp_path / "made", sites=1)
-    assert cli.main(["figures", str(directory), "--only", "flow_sizes", "--formats", "svg", "png"]) == 0
+    assert cli.main(["campaign", "figures", str(directory), "--only", "flow_sizes", "--formats", "svg", "png"]) == 0
     assert sorted(path.name for path in (directory / "figures").iterdir()) == ["flow_sizes.png", "flow_sizes.svg"]
 
 
@@ -236,17 +236,18 @@ def test_only_and_formats_choose_what_is_written(tmp_path):
     ],
 )
 def test_unknown_names_are_told_in_one_line(arguments, said, tmp_path, capsys):
-    assert cli.main(["figures", str(tmp_path), *arguments]) == 2
+    assert cli.main(["campaign", "figures", str(tmp_path), *arguments]) == 2
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
 
 
 def test_a_missing_table_names_the_stage_to_run(tmp_path, capsys):
-    assert cli.main(["figures", str(tmp_path), "--only", "throughput"]) == 2
+    assert cli.main(["campaign", "figures", str(tmp_path), "--only", "throughput"]) == 2
     error = capsys.readouterr().err
     assert error == (
-        f"acapella: error: {tmp_path}/tables/capture_quality.parquet: no such file; run: acapella process {tmp_path}\n"
+        f"acapella: error: {tmp_path}/tables/capture_quality.parquet: no such file; "
+        f"run: acapella campaign process {tmp_path}\n"
     )
 
 
@@ -274,7 +275,7 @@ def with_column(path, name, values):
 def test_damaged_table_is_reported_in_one_line(damage, tmp_path, capsys):
     directory = write_tables(tmp_path / "made", sites=1)
     DAMAGED[damage](directory / "tables" / "header_depth.parquet")
-    assert cli.main(["figures", str(directory), "--only", "header_depth"]) == 2
+    assert cli.main(["campaign", "figures", str(directory), "--only", "header_depth"]) == 2
     error = capsys.readouterr().err
     assert "header_depth.parquet: not the table of this version: " in error
     assert error.count("\n") == 1

@@ -313,7 +313,7 @@ def test_what_is_compared_at_reports_is_drawn_as_often_as_it_was_compared(tmp_pa
 
 
 def test_the_papers_numbers_stand_beside_ours(campaign, capsys):
-    assert cli.main(["flowpublished", str(campaign), "--flowreports", "--flowstudy"]) == 0
+    assert cli.main(["p4", "published", str(campaign), "--flowreports", "--flowstudy"]) == 0
     with (campaign / "tables" / "flowreport_published.csv").open(encoding="utf-8", newline="") as stream:
         rows = {(row["where"], row["what"]): row for row in csv.DictReader(stream)}
     assert rows["figure 5", "R2 of packet counts"]["verdict"] == "agrees"
@@ -330,7 +330,7 @@ def test_the_paper_does_not_agree_where_most_round_trip_times_are_missing(tmp_pa
     """78 % of the handshakes without a report, the others exact: R2 is 1 over those that are there."""
     (tmp_path / "tables").mkdir()
     campaign = write_tables(tmp_path, samples=1, missing=0.78)
-    assert cli.main(["flowpublished", str(campaign), "--flowreports"]) == 0
+    assert cli.main(["p4", "published", str(campaign), "--flowreports"]) == 0
     with (campaign / "tables" / "flowreport_published.csv").open(encoding="utf-8", newline="") as stream:
         rows = {row["what"]: row for row in csv.DictReader(stream)}
     assert rows["R2 of handshake RTT"]["verdict"] == "differs" and "78 % missing" in rows["R2 of handshake RTT"]["ours"]
@@ -338,9 +338,9 @@ def test_the_paper_does_not_agree_where_most_round_trip_times_are_missing(tmp_pa
 
 
 def offered_runs(tmp_path, rates, seconds):
-    """Return the runs of `acapella measure-collector`."""
+    """Return the runs of `acapella measure collector`."""
     told = tmp_path / "offered.json"
-    command = ["measure-collector", "-o", str(told), "--rates", *map(str, rates), "--seconds", str(seconds)]
+    command = ["measure", "collector", "-o", str(told), "--rates", *map(str, rates), "--seconds", str(seconds)]
     assert cli.main(command) == 0
     return [row for row in json.loads(told.read_text())["runs"] if row.get("trace") is None]
 

@@ -127,7 +127,7 @@ def test_where_no_packet_is_in_common_it_says_so(campaigns, svg):
 
 def test_without_any_packet_in_common_histograms_say_why(tmp_path):
     directory = write_campaign(tmp_path, {"quiet": [{"common": 0}]})
-    assert cli.main(["trials", str(directory), "--environments", "quiet"]) == 0
+    assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet"]) == 0
     figure = compose.drawn("iat_delta", Source(Campaign(directory)))
     assert figure.empty
     assert "no run has a packet in common with its first trial" in words(svg_of(figure))
@@ -138,7 +138,7 @@ def test_the_matrix_says_which_first_trial_is_the_odd_one_and_where_nobody_can_t
     assert "odd one" not in words(svg("kappa_matrix", "one_pair"))
     runs = [{"I": 0.3, "warnings": [odd_baseline("quiet-1")]}] * 3
     directory = write_campaign(tmp_path, {"quiet": runs, "loaded": [{}] * 3}, all_pairs=True)
-    assert cli.main(["trials", str(directory), "--environments", "quiet", "loaded"]) == 0
+    assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet", "loaded"]) == 0
     text = words(svg_of(compose.drawn("kappa_matrix", Source(Campaign(directory)))))
     assert "in quiet the first trial is the odd one" in text
     assert "quiet: quiet-1 is odd" in text and "loaded: loaded-1 is odd" not in text
@@ -149,7 +149,7 @@ def test_text_in_cells_of_the_matrix_has_a_contrast_of_4_5_to_the_cell(tmp_path)
     """Colors are those of the rendered picture: the cell around each text."""
     runs = [{"I": 0.02 + 0.11 * n, "L": 0.0} for n in range(9)]
     directory = write_campaign(tmp_path, {"quiet": runs}, all_pairs=True)
-    assert cli.main(["trials", str(directory), "--environments", "quiet"]) == 0
+    assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet"]) == 0
     root = ET.fromstring(svg_of(compose.drawn("kappa_matrix", Source(Campaign(directory)))))
     fills = {}
     for mark in root.iter():
@@ -210,15 +210,18 @@ def test_components_too_small_for_a_piece_are_bars_of_their_own_with_their_value
 
 def test_figures_of_trials_are_drawn_where_they_are_asked_for(campaigns):
     directory = campaigns["one_pair"].campaign.directory
-    assert cli.main(["figures", str(directory), "--only", "kappa_matrix", "--formats", "svg"]) == 0
+    assert cli.main(["campaign", "figures", str(directory), "--only", "kappa_matrix", "--formats", "svg"]) == 0
     assert [path.name for path in (directory / "figures").iterdir()] == ["kappa_matrix.svg"]
 
 
 def test_without_the_tables_of_trials_the_stage_is_named(tmp_path, capsys):
     directory = write_campaign(tmp_path, {"quiet": [{}]})
-    assert cli.main(["figures", str(directory), "--only", "kappa_matrix"]) == 2
+    assert cli.main(["campaign", "figures", str(directory), "--only", "kappa_matrix"]) == 2
     error = capsys.readouterr().err
-    assert f"consistency_environments.csv: no such file; run: acapella trials {tmp_path} --environments ..." in error
+    assert (
+        f"consistency_environments.csv: no such file; run: acapella campaign trials {tmp_path} --environments ..."
+        in error
+    )
     assert error.count("\n") == 1
 
 
@@ -363,7 +366,7 @@ def test_a_difference_of_environments_is_stated_only_if_its_interval_excludes_ze
 def test_many_environments_have_small_panels_of_differences_and_small_matrices(tmp_path):
     environments = {f"e{n}": [{**SAME, "U": 0.01 * n}] * 2 for n in range(9 + 1)}
     write_campaign(tmp_path, environments)
-    assert cli.main(["trials", str(tmp_path), "--environments", *environments]) == 0
+    assert cli.main(["campaign", "trials", str(tmp_path), "--environments", *environments]) == 0
     source = Source(Campaign(tmp_path))
     differences, matrix = (compose.drawn(name, source) for name in ("latency_delta", "kappa_matrix"))
     assert differences.title.replace("\N{NO-BREAK SPACE}", " ").endswith(": 0 ns in each run of 10 environments")
@@ -398,7 +401,7 @@ def test_figures_use_the_names_that_the_config_gives_to_trials(tmp_path):
         for old, new in names.items():
             text = text.replace(f'"{old}"', f'"{new}"')
         path.write_text(text, encoding="utf-8")
-    assert cli.main(["trials", str(directory), "--environments", "quiet", "loaded"]) == 0
+    assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet", "loaded"]) == 0
     source = Source(Campaign(directory))
     for name in TRIALS:
         figure = compose.drawn(name, source)

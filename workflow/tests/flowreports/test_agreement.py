@@ -129,5 +129,5 @@ def test_the_bounds_are_the_same_in_docs_and_command(capsys):
         names = sorted(name for name, own in KINDS.items() if own is kind)
         assert f"{kind.name.capitalize()}s: " + ", ".join(f"`{name}`" for name in names) in document
     with pytest.raises(SystemExit):
-        cli.main(["flowreports", "--help"])
+        cli.main(["p4", "reports", "--help"])
     assert "docs/flowreports.md" in capsys.readouterr().out

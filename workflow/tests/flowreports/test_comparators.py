@@ -126,7 +126,7 @@ def test_a_tool_that_is_missing_is_left_out_with_the_reason(seen, monkeypatch, c
     result = compare(*seen)
     assert [tool["tool"] for tool in result["tools"]] == ["softflowd", "nfdump", "zeek"]
     assert "softflowd: skipped: softflowd is not installed (apt-get install softflowd)" in as_text(result)
-    assert main(["comparators", str(seen[0]), "--flows", str(seen[1]), "--tool", "nfdump"]) == 2
+    assert main(["p4", "compare", str(seen[0]), "--flows", str(seen[1]), "--tool", "nfdump"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line == "acapella: error: --tool nfdump: nfpcapd is not installed (apt-get install nfdump)"
 
@@ -135,6 +135,6 @@ def test_a_file_that_is_no_capture_is_one_line(seen, tmp_path, capsys):
     needs("softflowd")
     bad = tmp_path / "bad.pcap"
     bad.write_bytes(bytes.fromhex("a1b2c3d4") + b"nonsense")
-    assert main(["comparators", str(bad), "--flows", str(seen[1]), "--tool", "softflowd"]) == 2
+    assert main(["p4", "compare", str(bad), "--flows", str(seen[1]), "--tool", "softflowd"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"acapella: error: {bad}: softflowd cannot read it: ")

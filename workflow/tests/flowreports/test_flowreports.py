@@ -122,7 +122,7 @@ def test_a_sketch_that_is_too_small_never_counts_too_little(busy):
 def test_windows_without_a_reason_are_exact_with_a_sketch_that_is_too_small(busy, tmp_path):
     """Of its windows some are wrong, and all of these have the reason; so few flows have it that most have none."""
     capture = busy.parent / "busy.pcap"
-    assert cli.main(["flowreports", str(capture), "-o", str(tmp_path), "--epoch", "1s", "--size", "2x32"]) == 0
+    assert cli.main(["p4", "reports", str(capture), "-o", str(tmp_path), "--epoch", "1s", "--size", "2x32"]) == 0
     windows = table(tmp_path, "judged_windows")
     known = [row for row in windows if row["reason"] is None]
     shared = [row for row in windows if row["reason"] == "sketch_load"]
@@ -196,7 +196,7 @@ def test_wrong_types_of_paths_are_errors(tmp_path, capsys):
         ([tmp_path, "-o", tmp_path / "made"], f"{tmp_path}: is a directory, not a capture"),
         ([capture, "-o", capture], f"{capture}: not a directory; name a directory with -o"),
     ):
-        assert cli.main(["flowreports", *map(str, words)]) == 2
+        assert cli.main(["p4", "reports", *map(str, words)]) == 2
         assert capsys.readouterr().err == f"acapella: error: {said}\n"
     assert list(tmp_path.iterdir()) == [capture]
 
@@ -206,7 +206,7 @@ def test_truncated_capture_is_reported_on_up_to_its_end(busy, tmp_path):
     """Other flow meters do not prevent this, although softflowd fails on a truncated capture."""
     cut = tmp_path / "cut.pcap"
     cut.write_bytes((busy.parent / "busy.pcap").read_bytes()[:-5])
-    assert cli.main(["flowreports", str(cut), "-o", str(tmp_path / "made")]) == 0
+    assert cli.main(["p4", "reports", str(cut), "-o", str(tmp_path / "made")]) == 0
     seen = {row["tool"]: row for row in table(tmp_path / "made", "tools")}
     whole = {row["tool"]: row for row in table(busy, "tools")}
     assert 0 < seen["digest"]["packets"] <= whole["digest"]["packets"]
@@ -219,7 +219,7 @@ def test_damaged_capture_is_reported_on_up_to_the_damage(busy, tmp_path, capsys)
     wild, acap, flows = tmp_path / "wild.pcap", str(tmp_path / "a.parquet"), str(tmp_path / "f.parquet")
     whole = (busy.parent / "busy.pcap").read_bytes()
     wild.write_bytes(whole + struct.pack("<IIII", 1, 1, 2**28, 2**28) + bytes(100))
-    command = ["flowreports", str(wild), "--epoch", "3s", "-o"]
+    command = ["p4", "reports", str(wild), "--epoch", "3s", "-o"]
     assert cli.main([*command, str(tmp_path / "made")]) == 1
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith(f"acapella: error: wild: at byte {len(whole)}: ") and said.endswith("; exit code 1")
@@ -249,7 +249,7 @@ def loader_runs(parent: int) -> bool:
 def test_damaged_compression_is_an_error(busy, tmp_path, capsys):
     whole = (busy.parent / "busy.pcap").read_bytes()
     path = damaged(tmp_path / "wild.pcap.zst", "zstd", whole, whole)
-    assert cli.main(["flowreports", str(path), "--epoch", "3s", "-o", str(tmp_path / "made")]) == 1
+    assert cli.main(["p4", "reports", str(path), "--epoch", "3s", "-o", str(tmp_path / "made")]) == 1
     said = capsys.readouterr().err.splitlines()[-1]
     assert said.startswith(f"acapella: error: wild: at byte {len(whole)} of the decompressed data: zstd: ")
     assert said.endswith("; exit code 1")
@@ -265,7 +265,7 @@ def test_a_run_that_is_stopped_leaves_no_half_of_its_reports(busy, tmp_path, num
     header, records = (content := (busy.parent / "busy.pcap").read_bytes())[:24], content[24:]
     long.write_bytes(header + records * (2**25 // len(records)))
     (scratch := tmp_path / "tmp").mkdir()
-    command = [sys.executable, "-m", "acapella.cli.main", "flowreports", str(long), "-o", str(made)]
+    command = [sys.executable, "-m", "acapella.cli.main", "p4", "reports", str(long), "-o", str(made)]
     told = {"stderr": subprocess.PIPE, "text": True, "env": os.environ | {"TMPDIR": str(scratch)}}
     with subprocess.Popen(command, **told) as running:
         while not loader_runs(running.pid):
@@ -291,7 +291,7 @@ def test_the_papers_triggers_have_rows_of_their_own_in_the_table_of_accuracy(tmp
     """A run with both has the rows of a run with each; the paper's triggers report no flow of UDP."""
     capture = traces.write_pcap(tmp_path / "busy.pcap", traces.busy_port(), snaplen=262144)
     for name in ("all", "published", "both"):
-        words = ["flowreports", str(capture), "-o", str(tmp_path / name), "--triggers", name, "--sketch", "1x64"]
+        words = ["p4", "reports", str(capture), "-o", str(tmp_path / name), "--triggers", name, "--sketch", "1x64"]
         assert cli.main(words) == 0
     lines = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
     apart = {name: table(tmp_path / name, "accuracy") for name in ("all", "published")}
@@ -317,7 +317,7 @@ def test_the_papers_triggers_have_rows_of_their_own_in_the_table_of_accuracy(tmp
 @needs_program
 def test_no_frames_are_no_flows(tmp_path):
     capture = traces.write_pcap(tmp_path / "none.pcap", [])
-    assert cli.main(["flowreports", str(capture), "-o", str(tmp_path / "made")]) == 0
+    assert cli.main(["p4", "reports", str(capture), "-o", str(tmp_path / "made")]) == 0
     assert table(tmp_path / "made", "compared_flows") == table(tmp_path / "made", "seconds") == []
 
 
@@ -330,7 +330,7 @@ def test_the_wrapped_corpus_at_the_papers_sketch_size(tmp_path):
     spread = ["--frames", "60000", "--snaplen", "200", "--seed", "7", "--mean-gap-ns", "1200000"]
     subprocess.run([sys.executable, str(UNDERLAY), *spread, "-o", str(capture), str(CORPUS / "ndpi")], check=True)
     made = tmp_path / "made"
-    assert cli.main(["flowreports", str(capture), "-o", str(made)]) == 0
+    assert cli.main(["p4", "reports", str(capture), "-o", str(made)]) == 0
     assert json.loads((made / "program.json").read_text())["epochs"] >= 7
     found = by_measure(made)
     for measure in OF_PAPER:
@@ -378,7 +378,7 @@ def test_long_flows_at_the_papers_sketch_size_are_exact(tmp_path):
     shape = ["--profile", "iperf", "--frames", "20000", "--flows", "8", "-o", str(capture)]
     subprocess.run([native_program("acapella-generate"), *shape], check=True)
     made = tmp_path / "made"
-    words = ["flowreports", str(capture), "-o", str(made), "--epoch", "3ms", "--interval", "1ms"]
+    words = ["p4", "reports", str(capture), "-o", str(made), "--epoch", "3ms", "--interval", "1ms"]
     assert cli.main(words) == 0
     assert json.loads((made / "program.json").read_text())["epochs"] >= 6
     found = by_measure(made)

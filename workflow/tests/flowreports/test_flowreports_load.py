@@ -33,7 +33,15 @@ def loaded(tmp_path_factory):
     directory = tmp_path_factory.mktemp("loaded")
     load = ["--connections", str(CONNECTIONS), "--seconds", "10", "--seed", "3", "-o", str(directory / "load.pcap")]
     subprocess.run([sys.executable, str(MADE_LOAD), *load], check=True)
-    words = ["flowreports", str(directory / "load.pcap"), "-o", str(directory / "made"), "--epoch=40s", "--window=40s"]
+    words = [
+        "p4",
+        "reports",
+        str(directory / "load.pcap"),
+        "-o",
+        str(directory / "made"),
+        "--epoch=40s",
+        "--window=40s",
+    ]
     words += ["--triggers", "both"]
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

@@ -67,7 +67,7 @@ def measured(directory: Path, flows: list[list[bytes]]) -> tuple[list[dict], dic
         now += draw.randrange(1, traces.MS)
         frames.append((now, draw.choice(queues).pop()))
     capture = traces.write_pcap(directory / "lossy.pcap", frames, snaplen=262144)
-    assert cli.main(["flowreports", str(capture), "-o", str(directory / "made")]) == 0
+    assert cli.main(["p4", "reports", str(capture), "-o", str(directory / "made")]) == 0
     rows = pq.read_table(directory / "made" / "compared_flows.parquet").to_pylist()
     return rows, {key[2]: row for key, row in naive.flows(read_frames(capture)).items()}
 

@@ -98,9 +98,9 @@ class Conversation:
 
 
 def collected(directory: Path, frames: list, *words: str) -> tuple[list[dict], list[dict]]:
-    """Flows and series of what `acapella flowreports` makes of the frames."""
+    """Flows and series of what `acapella p4 reports` makes of the frames."""
     capture = traces.write_pcap(directory / "made.pcap", frames, snaplen=262144)
-    assert cli.main(["flowreports", str(capture), "-o", str(directory / "made"), *words]) == 0
+    assert cli.main(["p4", "reports", str(capture), "-o", str(directory / "made"), *words]) == 0
     return tuple(pq.read_table(directory / "made" / f"{name}.parquet").to_pylist() for name in ("flows", "series"))
 
 

@@ -38,7 +38,7 @@ def checked(directory, captures, *, epoch: str = "1s") -> Counter:
     for number, packets in enumerate(captures):
         frames = [(ts_ns, frame(port, at)) for at, (ts_ns, port) in enumerate(packets)]
         paths.append(write_stamped(directory / f"{number}.pcapng", frames))
-    assert cli.main(["flowreports", *map(str, paths), "-o", str(directory / "made"), "--epoch", epoch]) == 0
+    assert cli.main(["p4", "reports", *map(str, paths), "-o", str(directory / "made"), "--epoch", epoch]) == 0
     expected = Counter()
     for ts_ns, port in (packet for packets in captures for packet in packets):
         if 0 <= ts_ns < 2**32 * SECOND - 1:

@@ -32,14 +32,14 @@ def made(tmp_path):
 @pytest.mark.parametrize("value", [None, -1])
 def test_a_value_that_its_table_excludes_names_the_sample(made, capsys, value):
     """DuckDB merges it; Arrow refuses to convert it, which was a traceback."""
-    assert cli.main(["flowtables", str(made), "--samples", "a", "b", "c"]) == 0
+    assert cli.main(["p4", "tables", str(made), "--samples", "a", "b", "c"]) == 0
     earlier = {path: path.read_bytes() for path in (made / "tables").iterdir()}
     row = {"sample": "b", "place": 1, "stage": "settings", "counter": "reports", "value": value}
     types = {field.name: field.type for field in arrow_schema("flowreport_counts")} | {"value": pa.int64()}
     columns = [pa.array([row[name]], kind) for name, kind in types.items()]
     pq.write_table(pa.table(columns, names=list(types)), made / "flowreports" / "b" / "counts.parquet")
     capsys.readouterr()
-    assert cli.main(["flowtables", str(made), "--samples", "a", "b", "c"]) == 2
+    assert cli.main(["p4", "tables", str(made), "--samples", "a", "b", "c"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{made / 'flowreports' / 'b'}: sample b cannot be merged" in line
     assert {path: path.read_bytes() for path in (made / "tables").iterdir()} == earlier
@@ -56,7 +56,7 @@ def test_a_result_that_cannot_be_merged_names_its_sample_and_earlier_tables_stay
     damaged.write_bytes(damaged.read_bytes()[:-20])
     (directory / "tables").mkdir()
     (directory / "tables" / "flowreport_flows.parquet").write_bytes(b"earlier")
-    assert cli.main(["flowtables", str(directory), "--samples", "a", "b", "c"]) == 2
+    assert cli.main(["p4", "tables", str(directory), "--samples", "a", "b", "c"]) == 2
     error = capsys.readouterr().err
     assert f"{damaged.parent}: sample {broken} cannot be merged: " in error and error.count("\n") == 1
     assert [path.name for path in (directory / "tables").iterdir()] == ["flowreport_flows.parquet"]

@@ -36,7 +36,7 @@ def altered(tmp_path, place, column, text):
 
 
 def test_every_printed_kappa_agrees_or_has_an_erratum(tmp_path, capsys):
-    assert cli.main(["conformance", "-o", str(tmp_path)]) == 0
+    assert cli.main(["campaign", "conformance", "-o", str(tmp_path)]) == 0
     assert capsys.readouterr().out.endswith(": 41 printed kappas: 30 agree, 1 agree loosely, 10 disagree\n")
     table = pq.read_table(tmp_path / "kappa_published.parquet").to_pylist()
     assert [row["row"] for row in table] == list(range(1, 42))
@@ -61,7 +61,7 @@ def test_one_altered_value_changes_its_verdict_and_no_other(place, column, text,
 
 def test_a_disagreement_without_an_erratum_fails_in_one_line(tmp_path, capsys):
     path = altered(tmp_path, ("Local Single-Replayer", "B"), "kappa", "0.9853")
-    assert cli.main(["conformance", "--printed", str(path), "-o", str(tmp_path)]) == 2
+    assert cli.main(["campaign", "conformance", "--printed", str(path), "-o", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert "Local Single-Replayer, run B: kappa 0.9853 is printed, its components allow 0.985475 to 0.985525" in error
     assert error.count("\n") == 1
@@ -69,7 +69,10 @@ def test_a_disagreement_without_an_erratum_fails_in_one_line(tmp_path, capsys):
 
 def refused(capsys, printed, errata, directory) -> str:
     """The one line that the command ends with."""
-    assert cli.main(["conformance", "--printed", str(printed), "--errata", str(errata), "-o", str(directory)]) == 2
+    assert (
+        cli.main(["campaign", "conformance", "--printed", str(printed), "--errata", str(errata), "-o", str(directory)])
+        == 2
+    )
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     return error
@@ -170,7 +173,7 @@ def test_a_lost_row_and_one_twice_fail(tmp_path, capsys, at):
 def test_what_is_no_table_of_printed_numbers_is_told_in_one_line(content, tmp_path, capsys):
     path = tmp_path / "printed.csv"
     path.write_text(content, encoding="utf-8")
-    assert cli.main(["conformance", "--printed", str(path), "-o", str(tmp_path)]) == 2
+    assert cli.main(["campaign", "conformance", "--printed", str(path), "-o", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert "not a table of environment, run, U, O, L, I, kappa" in error
     assert error.count("\n") == 1

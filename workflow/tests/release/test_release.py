@@ -48,8 +48,8 @@ def finished(tmp_path_factory) -> Path:
     if program.why_unavailable() is None:
         parts = [campaign / kind / f"{rows[0][0]}.parquet" for kind in ("acap", "flows")]
         made = ["-o", campaign / "flowreports" / rows[0][0], "--acap", parts[0], "--flows", parts[1]]
-        run("flowreports", rows[0][3], "--sample", rows[0][0], *made)
-        run("flowtables", campaign, "--pseudonyms", "--samples", rows[0][0])
+        run("p4", "reports", rows[0][3], "--sample", rows[0][0], *made)
+        run("p4", "tables", campaign, "--pseudonyms", "--samples", rows[0][0])
     return campaign
 
 
@@ -104,8 +104,8 @@ def test_the_sheet_tells_that_a_capture_kept_only_a_part(finished, tmp_path):
     manifest = next((campaign / "raw").glob("*alpha-p1.json"))
     taken = {"testbed": "local", "filter": "host 10.0.0.1", "one_in": 4, "one_in_by": "hash", "sampled_out": 9}
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | taken))
-    run("index", campaign)
-    run("process", campaign)
+    run("campaign", "index", campaign)
+    run("campaign", "process", campaign)
     run("release", campaign, "-o", tmp_path / "public")
     with (tmp_path / "public" / "samples.tsv").open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines, delimiter="\t"))
@@ -332,7 +332,7 @@ def test_true_names_are_released_or_refused_if_pseudonyms_are_asked_for(finished
     for name in ("raw", "acap", "flows", "partial"):
         shutil.copytree(finished / name, campaign / name)
     shutil.copyfile(finished / "catalog.duckdb", campaign / "catalog.duckdb")
-    run("process", campaign)
+    run("campaign", "process", campaign)
     run("release", campaign, "--key-file", finished / "release.key")
     public = campaign / "release"
     assert (public / "captures" / f"{SITES[0]}-alpha-p1.pcap").is_file()

@@ -28,7 +28,7 @@ def hostile(tmp_path_factory):
     (directory / "provenance.json").write_text(json.dumps({"versions": {HOSTILE[0]: [HOSTILE[2]]}}), encoding="utf-8")
     for sample in [row["sample"] for row in Source(Campaign(directory)).quality if "/" not in row["sample"]][:3]:
         note(directory, sample, "no lldpd here, so no names of ports" * 3, f"{HOSTILE[0]} was noted")
-    assert cli.main(["report", str(directory)]) == 0
+    assert cli.main(["campaign", "report", str(directory)]) == 0
     return directory
 
 
@@ -90,11 +90,11 @@ def test_every_column_of_the_other_sections_is_visible_without_scrolling(tmp_pat
     made_flowreports.write_study(tmp_path)
     rates = [storage_study.rate(64, 128, 10**6, 10**5, None)]
     storage_study.campaign(tmp_path, storage_study.study(storage_study.RUN) | {"rates": rates})
-    assert cli.main(["trials", str(tmp_path), "--environments", *environments]) == 0
+    assert cli.main(["campaign", "trials", str(tmp_path), "--environments", *environments]) == 0
     figure = page.drawn("header_depth", Source(Campaign(tmp_path)), origin=False)
     monkeypatch.setattr(page, "drawn", lambda *_, **__: figure)
     parts = ("--trials", "--storage", "--flowreports", "--flowstudy")
-    assert cli.main(["report", str(tmp_path), *parts]) == 0
+    assert cli.main(["campaign", "report", str(tmp_path), *parts]) == 0
     opened = browser.new_page()
     opened.goto((tmp_path / "report.html").as_uri(), wait_until="domcontentloaded")
     found = {name.removeprefix("table-"): (needed, seen) for name, needed, seen in widths(opened)}
@@ -163,7 +163,7 @@ def test_a_large_table_is_linked_to_and_not_carried(tmp_path):
     path = directory / "tables" / "throughput.csv"
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     path.write_text(lines[0] + "".join(lines[1:]) * 60, encoding="utf-8")
-    assert cli.main(["report", str(directory)]) == 0
+    assert cli.main(["campaign", "report", str(directory)]) == 0
     assert '<a href="tables/throughput.csv">' in (directory / "report.html").read_text(encoding="utf-8")
 
 
@@ -171,7 +171,7 @@ def test_same_tables_give_the_same_page(tmp_path):
     pages = []
     for name in ("a", "b"):
         directory = write_tables(tmp_path / name / "made", sites=1)
-        assert cli.main(["report", str(directory)]) == 0
+        assert cli.main(["campaign", "report", str(directory)]) == 0
         pages.append((directory / "report.html").read_bytes())
     assert pages[0] == pages[1]
 
@@ -179,18 +179,19 @@ def test_same_tables_give_the_same_page(tmp_path):
 @pytest.mark.parametrize("shape", [{"names": [], "sites": 0}, {"frames": 0}])
 def test_a_campaign_without_data_has_a_report(shape, tmp_path):
     directory = write_tables(tmp_path / "made", **shape)
-    assert cli.main(["report", str(directory)]) == 0
+    assert cli.main(["campaign", "report", str(directory)]) == 0
     assert "no data" in (directory / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    ("name", "fix"), [("provenance.json", "acapella process"), ("tables/tcp_control.csv", "acapella process")]
+    ("name", "fix"),
+    [("provenance.json", "acapella campaign process"), ("tables/tcp_control.csv", "acapella campaign process")],
 )
 def test_a_missing_file_names_the_stage_to_run(name, fix, tmp_path, capsys):
     directory = write_tables(tmp_path / "made", sites=1)
     (directory / name).unlink()
     capsys.readouterr()
-    assert cli.main(["report", str(directory)]) == 2
+    assert cli.main(["campaign", "report", str(directory)]) == 2
     error = capsys.readouterr().err
     assert f"{name}: no such file; run: {fix} {directory}" in error
     assert error.count("\n") == 1

@@ -17,9 +17,9 @@ from acapella.report import trials
 def compared(tmp_path_factory):
     """A report on trials in three environments."""
     directory = write_campaign(tmp_path_factory.mktemp("report") / "compared", shapes(2))
-    assert cli.main(["trials", str(directory), "--environments", *shapes(2)]) == 0
-    assert cli.main(["conformance", "-o", str(directory / "tables")]) == 0
-    assert cli.main(["report", str(directory), "--trials", "--papers"]) == 0
+    assert cli.main(["campaign", "trials", str(directory), "--environments", *shapes(2)]) == 0
+    assert cli.main(["campaign", "conformance", "-o", str(directory / "tables")]) == 0
+    assert cli.main(["campaign", "report", str(directory), "--trials", "--papers"]) == 0
     return directory
 
 
@@ -31,7 +31,7 @@ def test_the_comparison_says_which_baseline_is_odd_and_where_nobody_can_tell(tmp
     )
     runs = [{"I": 0.3, "warnings": [odd_baseline("quiet-1")]}] * 2
     directory = write_campaign(tmp_path, {"quiet": runs, "loaded": [{}] * 2}, all_pairs=True)
-    assert cli.main(["trials", str(directory), "--environments", "quiet", "loaded"]) == 0
+    assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet", "loaded"]) == 0
     table = trials.compared(Source(Campaign(directory)))
     assert "The first trial of quiet is the odd one" in table["note"] and "does not show" not in table["note"]
     column = [heading for heading, _ in table["columns"]].index("Others")
@@ -45,7 +45,7 @@ def test_a_warning_of_several_trials_is_told_once_with_their_number(tmp_path):
 
     runs = [{"warnings": [coarse(n)]} for n in (2, 3, 10)] + [{}]
     directory = write_campaign(tmp_path, {"quiet": runs, "loaded": [{"warnings": [coarse(2)]}] * 2})
-    assert cli.main(["trials", str(directory), "--environments", "quiet", "loaded"]) == 0
+    assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet", "loaded"]) == 0
     assert trials.warnings(Source(Campaign(directory))) == [
         "quiet, 3 of 5 trials (O, L and I): the clock of trial quiet-2 is coarse: 20 packets. The others likewise; "
         "consistency_warnings.csv has the numbers of each.",
@@ -76,7 +76,7 @@ def test_numbers_of_papers_are_shown_on_request_only(compared, tmp_path):
     assert 'id="table-kappa_published"' in (compared / "report.html").read_text(encoding="utf-8")
     directory = shutil.copytree(compared, tmp_path / "copy")
     (directory / "tables" / "kappa_published.csv").unlink()
-    assert cli.main(["report", str(directory), "--trials"]) == 0
+    assert cli.main(["campaign", "report", str(directory), "--trials"]) == 0
     assert "kappa_published" not in re.sub(
         "<style>.*?</style>", "", (directory / "report.html").read_text(), flags=re.S
     )
@@ -84,7 +84,7 @@ def test_numbers_of_papers_are_shown_on_request_only(compared, tmp_path):
 
 def test_undefined_components_are_words_and_no_zero(tmp_path):
     directory = write_campaign(tmp_path, {"quiet": [{"common": 0}]})
-    assert cli.main(["trials", str(directory), "--environments", "quiet"]) == 0
+    assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet"]) == 0
     table = trials.compared(Source(Campaign(directory)))
     row = dict(zip((heading for heading, _ in table["columns"]), table["rows"][0], strict=True))
     assert (row["U"], row["O"], row["I"], row["L"], row["Kappa"]) == ("1", *["undefined"] * 3, "0")
@@ -94,14 +94,14 @@ def test_undefined_components_are_words_and_no_zero(tmp_path):
 @pytest.mark.parametrize(
     ("name", "fix"),
     [
-        ("tables/kappa_published.csv", "run: acapella conformance -o "),
-        ("tables/consistency_moves.csv", "run: acapella trials "),
-        ("consistency_provenance.json", "run: acapella trials "),
+        ("tables/kappa_published.csv", "run: acapella campaign conformance -o "),
+        ("tables/consistency_moves.csv", "run: acapella campaign trials "),
+        ("consistency_provenance.json", "run: acapella campaign trials "),
     ],
 )
 def test_a_missing_file_of_trials_names_the_stage_to_run(name, fix, compared, tmp_path, capsys):
     directory = shutil.copytree(compared, tmp_path / "copy")
     (directory / name).unlink()
     capsys.readouterr()
-    assert cli.main(["report", str(directory), "--trials", "--papers"]) == 2
+    assert cli.main(["campaign", "report", str(directory), "--trials", "--papers"]) == 2
     assert f"{name}: no such file; {fix}" in capsys.readouterr().err

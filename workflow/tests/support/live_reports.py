@@ -74,7 +74,7 @@ class Place:
 
     def collector(self, name: str, *more: str) -> subprocess.Popen:
         """A collector that receives, its results in the directory ``name``."""
-        words = ("collector", "run", "--interface", "v1", "--listen", f"127.0.0.1:{PORT}", "--queue-pairs", "2")
+        words = ("p4", "collect", "--interface", "v1", "--listen", f"127.0.0.1:{PORT}", "--queue-pairs", "2")
         process = self.start(name, *words, "-o", str(self.directory / name), *more)
         self.wait_for(name, "receiving from")
         return process

@@ -1,7 +1,7 @@
 """Evidence of congestion at a mirror port, from the switch's counters. They cannot rule out lost bursts:
 docs/collect.md.
 
-`acapella analyze` computes the final verdict, with the evidence of the captured frames.
+`acapella campaign analyze` computes the final verdict, with the evidence of the captured frames.
 """
 
 from collections.abc import Mapping, Sequence

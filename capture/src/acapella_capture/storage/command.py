@@ -20,9 +20,9 @@ from .study import Settings, study
 
 
 def register_parser(subparsers: Any) -> argparse.ArgumentParser:
-    """Add the parser of `acapella measure-storage`."""
+    """Add the parser of `acapella measure storage`."""
     parser = subparsers.add_parser(
-        "measure-storage", help="latency of writes while the page cache fills", description=__doc__,
+        "storage", help="latency of writes while the page cache fills", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="JSON; beside it is written")

@@ -84,7 +84,7 @@ nb::dict counters_dict(const Counters& counters) {
     return dict;
 }
 
-// What `acapella collector top` may order by, largest first.
+// What `acapella p4 top` may order by, largest first.
 std::uint64_t measure_of(const FlowState& state, const std::string& by) {
     if (by == "bytes") return state.bytes();
     if (by == "packets") return state.packets();

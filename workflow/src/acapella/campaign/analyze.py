@@ -1,7 +1,7 @@
 """Make the partial tables of one sample, from its acap and its flows.
 
 A partial holds counts, sums, minima and maxima, never means: partials of any samples add up exactly to the tables of a
-campaign, which `acapella process` does. Each is one SELECT of workflow/sql/analyze/, written as Parquet under its name.
+campaign (`acapella campaign process`). Each is one SELECT of workflow/sql/analyze/, written as Parquet under its name.
 """
 
 import csv
@@ -30,7 +30,7 @@ EVIDENCE = (
 
 
 def register_parser(subparsers):
-    """Add `acapella analyze`."""
+    """Add `acapella campaign analyze`."""
     parser = subparsers.add_parser("analyze", help="make the partial tables of one sample", description=__doc__)
     parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     parser.add_argument("--sample", required=True, help="name of the sample")

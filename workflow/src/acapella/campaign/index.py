@@ -15,8 +15,8 @@ Tables with list columns, such as flows.vlan, are views too: the schema `stored`
 
 Views contain the absolute path of the campaign's directory: they work from any working directory (DuckDB would look for
 a relative path in the client's, and a view cannot contain the path of its database). If you move the directory, run
-`acapella index CAMPAIGN --views`: until then other clients print "No files found that match the pattern" with the
-earlier path. `acapella sql` works without. The workflow does the same as its last step, so that the tables of all
+`acapella campaign index CAMPAIGN --views`: until then other clients print "No files found that match the pattern" with
+the earlier path. `acapella sql` works without. The workflow does the same as its last step, so that the tables of all
 stages are views. The content depends on the inputs alone, the bytes of the file do not.
 
 If raw/samples.tsv lists the samples, the files of other samples are removed first: those in acap/, flows/, partial/ and
@@ -51,7 +51,7 @@ TRAFFIC = ("unfiltered", "all")
 
 
 def register_parser(subparsers):
-    """Add `acapella index`."""
+    """Add `acapella campaign index`."""
     parser = subparsers.add_parser(
         "index", help="make a campaign's catalog", description=__doc__, formatter_class=RawDescriptionHelpFormatter
     )
@@ -139,7 +139,7 @@ def build(  # noqa: PLR0913
     """Write the catalog; return the rows of its tables and the samples that have a manifest but count in no table.
 
     ``trials``: samples that the config names as trials; ``traffic``: which samples count in traffic statistics;
-    ``tables``: published tables that get a view in addition to those of `acapella process` and those that are there.
+    ``tables``: published tables that get a view in addition to those of `campaign process` and those that are there.
     """
     listed = listed_samples(campaign)
     files = input_files(campaign, set(listed) - set(exclude))
@@ -169,7 +169,7 @@ def edited(campaign: Campaign) -> Iterator[Path]:
 
     The time stays because stages depend on the catalog, and the published tables on these stages.
     """
-    catalog = require(campaign.catalog, f"run acapella index {campaign.directory}")
+    catalog = require(campaign.catalog, f"run acapella campaign index {campaign.directory}")
     made = catalog.stat()
     with atomic_path(catalog) as temporary:
         shutil.copyfile(catalog, temporary)
@@ -458,9 +458,9 @@ def tables_there(campaign: Campaign) -> list[str]:
 
 
 def published(campaign: Campaign, tables: Sequence[str]) -> list[str]:
-    """Return the published tables that get a view: those of `acapella process`, ``tables``, and those that are there.
+    """Return the published tables that get a view: those of `campaign process`, ``tables``, and those that are there.
 
-    A table of another version, whose columns are not those of its schema, gets none: `acapella process` comes first.
+    A table of another version, whose columns are not those of its schema, gets none: `campaign process` comes first.
     """
     known = {path.stem for path in (schemas.root() / "tables").glob("*.yaml")}
     there = {path.stem for path in (campaign.directory / "tables").glob("*.parquet")}

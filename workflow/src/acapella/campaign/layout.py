@@ -15,7 +15,7 @@ class Campaign:
 
     @property
     def catalog(self) -> Path:
-        """The DuckDB catalog that `acapella index` writes."""
+        """The DuckDB catalog that `acapella campaign index` writes."""
         return self.directory / "catalog.duckdb"
 
     def manifest(self, sample: str) -> Path:
@@ -31,7 +31,7 @@ class Campaign:
         return self.directory / "flows" / f"{sample}.parquet"
 
     def partial(self, sample: str, table: str) -> Path:
-        """What `acapella analyze` made of one sample for one table."""
+        """What `acapella campaign analyze` made of one sample for one table."""
         return self.directory / "partial" / sample / f"{table}.parquet"
 
     def table(self, name: str, suffix: str) -> Path:

@@ -1,8 +1,8 @@
 """Make the table of what became of the sites of all collections (Patchwork, figure 10).
 
 Reads the outcomes.csv that `acapella collect` keeps beside the campaigns' directories and writes the tables outcomes
-and outcome_reasons (schemas/tables/) as CSV and Parquet into a directory. `acapella figures CAMPAIGN --only outcomes
-outcome_reasons` draws them.
+and outcome_reasons (schemas/tables/) as CSV and Parquet into a directory. `acapella campaign figures CAMPAIGN --only
+outcomes outcome_reasons` draws them.
 """
 
 import csv
@@ -22,7 +22,7 @@ SHOWN = 40  # characters of a value in an error
 
 
 def register_parser(subparsers):
-    """Add `acapella outcomes`."""
+    """Add `acapella campaign outcomes`."""
     parser = subparsers.add_parser("outcomes", help="what became of the sites of all collections", description=__doc__)
     parser.add_argument("collections", metavar="CSV", help="results/outcomes.csv")
     parser.add_argument("-o", "--output", required=True, metavar="DIRECTORY", help="where the table goes")

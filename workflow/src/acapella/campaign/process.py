@@ -37,7 +37,7 @@ STITCHING = ("flows", "timeline", "covered", "port_flows", "site_flows", "campai
 
 
 def register_parser(subparsers):
-    """Add `acapella process`."""
+    """Add `acapella campaign process`."""
     parser = subparsers.add_parser("process", help="merge partial tables to CSV and Parquet", description=__doc__)
     parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     parser.add_argument("--pseudonyms", action="store_true", help="hide the names of sites, ports and samples")
@@ -69,7 +69,7 @@ def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, threa
 
     from . import provenance  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
-    require(campaign.catalog, f"run acapella index {campaign.directory}")
+    require(campaign.catalog, f"run acapella campaign index {campaign.directory}")
     with queries.one_line(campaign.directory, catalog_of=campaign.directory):
         con = queries.open_catalog(campaign.directory, threads=threads)  # all that follows are temporary tables
         names = name_samples(campaign, con, hide=hide)
@@ -175,7 +175,9 @@ def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
     counted = {row[0] for row in con.execute("select directory from traffic").fetchall()}
     for name in queries.names("analyze"):
         chosen = [n.directory for n in names if name in OF_ALL_SAMPLES or n.directory in counted]
-        files = [require(campaign.partial(one, name), f"run acapella analyze --sample {one}") for one in chosen]
+        files = [
+            require(campaign.partial(one, name), f"run acapella campaign analyze --sample {one}") for one in chosen
+        ]
         create(con, "merge", "partials", {"files": [str(path) for path in files]}, table=name)
     for name in ("scopes", "totals", "shares"):
         create(con, "merge", name)
@@ -207,7 +209,7 @@ def bin_length(con) -> int:
         each = (f"{bin_ns} in {number} ({first}{', ...' if number > 1 else ''})" for bin_ns, number, first in found)
         raise UserError(
             f"samples were analyzed with different --bin-ns: {', '.join(each)}",
-            fix="run acapella analyze for them again with the same --bin-ns",
+            fix="run acapella campaign analyze for them again with the same --bin-ns",
         )
     return found[0][0] if found else analyze.BIN_NS
 

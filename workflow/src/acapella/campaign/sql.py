@@ -1,7 +1,6 @@
-"""Ask a campaign's catalog a question in SQL.
+"""Query the catalog of a campaign in SQL.
 
-    acapella sql "select site, count(*) from frames where port = 'p1' group by site"
-    acapella sql results/demo "from connections limit 5" > connections.csv
+    acapella sql results/demo "select site, count(*) from frames where port = 'p1' group by site"
     acapella sql results/demo "from frames" --format parquet > frames.parquet
 
 Tables: samples, acaps, flows, stacks. Views: frames (each frame with its flow's vlan, mpls, src, dst, ip_proto,
@@ -49,7 +48,10 @@ EXPLAIN = re.compile(r"explain(\s+analyze(?=\s)|\s*\([\w\s,]*\)|(?=\s))\s*", re.
 def register_parser(subparsers):
     """Add `acapella sql`."""
     parser = subparsers.add_parser(
-        "sql", help="ask the catalog in SQL", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        "sql",
+        help="query the catalog of a campaign in SQL",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", nargs="?", help="directory results/<campaign>")
     parser.add_argument("query", metavar="QUERY", help="one SELECT")
@@ -112,7 +114,7 @@ def only_campaign(directory: Path) -> Campaign:
         return Campaign(found[0])
     if not found:
         raise UserError(
-            "no catalog here or in results/", fix="name the campaign's directory, or run acapella index first"
+            "no catalog here or in results/", fix="name the campaign's directory, or run acapella campaign index first"
         )
     raise UserError(
         "several campaigns: " + ", ".join(path.name for path in found), fix="name one: acapella sql results/NAME QUERY"
@@ -129,7 +131,7 @@ def ask(  # noqa: PLR0913
     """
     from . import index  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
-    catalog = require(campaign.catalog, f"run acapella index {campaign.directory}").resolve()
+    catalog = require(campaign.catalog, f"run acapella campaign index {campaign.directory}").resolve()
     directory = campaign.directory.absolute()
     with contextlib.chdir(directory), queries.one_line():
         con = queries.connect(threads=threads)
@@ -161,7 +163,7 @@ def check_catalog(con, campaign: Campaign) -> None:
         raise UserError(
             f"the catalog is of an older version: its flows have no column {', '.join(sorted(missing))}",
             where=campaign.catalog,
-            fix=f"run acapella digest on the captures again, then acapella index {campaign.directory}",
+            fix=f"run acapella digest on the captures again, then acapella campaign index {campaign.directory}",
         )
 
 
@@ -181,7 +183,7 @@ def known_names(con):
         raise UserError(what, fix=f"there are {', '.join(sorted(names))}") from error
 
 
-def reading_statement(con, query: str, anew: str = "; to make the catalog anew: acapella index"):
+def reading_statement(con, query: str, anew: str = "; to make the catalog anew: acapella campaign index"):
     """The query, parsed. Raises UserError where it is not one statement that only reads; ``anew`` ends its advice.
 
     The connection needs the query's tables: DuckDB also has to bind it.

@@ -1,6 +1,6 @@
 """Make the tables of the storage study: what writes waited for while the page cache filled (Patchwork, appendix B).
 
-Reads storage/study.json of a campaign (`acapella measure-storage`), and writes tables/storage_runs, storage_growth and
+Reads storage/study.json of a campaign (`acapella measure storage`), and writes tables/storage_runs, storage_growth and
 storage_latency as csv and parquet. Where nothing could be measured the tables are empty, and the reason is printed.
 """
 
@@ -16,11 +16,11 @@ from . import layout as campaigns
 
 TABLES = ("storage_runs", "storage_growth", "storage_latency", "storage_rates")
 AVERAGE_SHARE = 0.95  # of a run's calls; the average case ends with the power of two that contains this quantile
-MAKER = "acapella measure-storage -o"
+MAKER = "acapella measure storage -o"
 
 
 def register_parser(subparsers):
-    """Add `acapella storage`."""
+    """Add `acapella campaign storage`."""
     parser = subparsers.add_parser("storage", help="tables of the storage study", description=__doc__)
     parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's directory, as results/demo")
     return parser

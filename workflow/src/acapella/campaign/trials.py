@@ -39,7 +39,7 @@ HIDDEN = {"filter": "(a filter)", "flow": "(a flow)"}  # instead of what may hol
 
 
 def register_parser(subparsers):
-    """Add `acapella trials`."""
+    """Add `acapella campaign trials`."""
     parser = subparsers.add_parser("trials", help="tables of the consistency of trials", description=__doc__)
     parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     parser.add_argument(
@@ -162,13 +162,13 @@ def shown_name(trial: str, called: dict[str, str] | None, path: Path) -> str:
         return JOINED.join(called[sample] for sample in trial.split(JOINED))
     except KeyError as missing:
         raise UserError(
-            f"sample {missing} has no pseudonym", where=path, fix="run acapella process --pseudonyms"
+            f"sample {missing} has no pseudonym", where=path, fix="run acapella campaign process --pseudonyms"
         ) from missing
 
 
 def pseudonyms_of(campaign: Campaign) -> dict[str, str]:
-    """Pseudonym by sample, as acapella process wrote them."""
-    path = require(campaign.directory / PSEUDONYMS, f"run: acapella process {campaign.directory} --pseudonyms")
+    """Pseudonym by sample, as acapella campaign process wrote them."""
+    path = require(campaign.directory / PSEUDONYMS, f"run: acapella campaign process {campaign.directory} --pseudonyms")
     with path.open(encoding="utf-8", newline="") as stream:
         rows = csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
         return {row["true_sample"]: row["sample"] for row in rows}

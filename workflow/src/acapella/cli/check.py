@@ -1,7 +1,7 @@
 """Check a third-party results directory before it is used.
 
-    acapella check results/demo        a campaign
-    acapella check demo-public         a release
+    acapella campaign check results/demo
+    acapella campaign check demo-public
 
 Verifies names (of files, and of samples and files in manifests, raw/samples.tsv and the catalog), symbolic links (only
 those that the workflow makes are allowed: captures in raw/, entries of a cache in acap/ and flows/), and the SHA-256 of
@@ -133,7 +133,7 @@ def open_at_once(path: str, flags: int) -> int:
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
-    """Add `acapella check`."""
+    """Add `acapella campaign check`."""
     parser = subparsers.add_parser(
         "check",
         help="check names, checksums and links of a third-party campaign or release",

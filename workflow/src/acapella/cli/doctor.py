@@ -1,4 +1,7 @@
-"""What this machine offers to Acapella, and what each missing piece would enable.
+"""Report which programs and kernel features this machine has, and what each missing one would enable.
+
+    acapella doctor
+    acapella doctor --json > machine.json
 
 Nothing is taken for granted from a version or a module list: what can be tried is tried. Features of tc are tried on
 a dummy interface in a network namespace of their own, which goes away with the process. Always exits 0: a missing
@@ -74,9 +77,9 @@ PROGRAMS = (
         "prometheus-snmp-exporter",
     ),
     Program("P4", "p4c", ("--version",), "P4 programs, compiled anew", "none in Debian 12", ("p4c-dpdk", "p4test")),
-    Program("flow reports", "softflowd", ("-h",), "acapella comparators", "softflowd"),
-    Program("flow reports", "nfpcapd", ("-V",), "acapella comparators", "nfdump"),
-    Program("flow reports", "zeek", ("--version",), "acapella comparators", "none in Debian 12"),
+    Program("flow reports", "softflowd", ("-h",), "acapella p4 compare", "softflowd"),
+    Program("flow reports", "nfpcapd", ("-V",), "acapella p4 compare", "nfdump"),
+    Program("flow reports", "zeek", ("--version",), "acapella p4 compare", "none in Debian 12"),
     Program("clusters", "sbatch", ("--version",), "submitting jobs to a cluster", "slurm-client"),
     Program("storage study", "bpftrace", ("--version",), "latency of writes (snakemake storage)", "bpftrace"),
     Program("report", "chromium", ("--version",), "the tests that open the report in a browser", "chromium"),
@@ -122,7 +125,7 @@ KERNEL_LINKS = (
 
 def register_parser(subparsers: argparse._SubParsersAction) -> argparse.ArgumentParser:
     """Add `doctor` to the command line."""
-    parser = subparsers.add_parser("doctor", help="what this machine offers", description=__doc__)
+    parser = subparsers.add_parser("doctor", help="report what this machine can do", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     return parser
 
@@ -207,7 +210,7 @@ def rdma(devices: Path = RDMA_DEVICES) -> Finding:
     """RDMA devices that the kernel knows, with the state of their ports."""
     names = sorted(path.name for path in devices.iterdir()) if devices.is_dir() else []
     states = [f"{path.parts[-4]} {path.read_text().strip()}" for path in sorted(devices.glob("*/ports/*/state"))]
-    enables = "acapella collector run --rdma-device (without: pcap, AF_PACKET)"
+    enables = "acapella p4 collect --rdma-device (without: pcap, AF_PACKET)"
     seen = ", ".join(states or names)[:70] or "none"
     return Finding("flow reports", "RDMA device", bool(names), seen, enables, None if names else "an RDMA-capable NIC")
 

@@ -1,19 +1,19 @@
-"""The command's entry: Ctrl-C ends it in one line from here on, also while all else is still being imported."""
+"""Entry point of the command line: handles Ctrl-C, with one line, before all other modules are imported."""
 
 import _signal  # module signal without enum: nothing is imported before the handler
 import os
 
-INTERNAL = 70  # as in acapella_core.errors, which may be what cannot be imported
+INTERNAL = 70  # as in acapella_core.errors, whose import may be the one that fails
 
 
 def stop(*_) -> None:
-    """End at once: nothing was begun yet, or all is done."""
+    """Exit at once: no command has started, or all are done."""
     os.write(2, b"acapella: stopped\n")
     os._exit(130)
 
 
 def stop_at_once() -> None:
-    """Have Ctrl-C end the program without an exception, which an import would print. Ignored, it stays ignored."""
+    """Have Ctrl-C end the program without an exception, which an import would print; if ignored, it stays ignored."""
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, stop)
 
@@ -25,7 +25,7 @@ def main() -> int:
         from .main import main as command_line  # noqa: PLC0415 - after the handler
 
         return command_line()
-    except KeyboardInterrupt:  # outside of a stage
+    except KeyboardInterrupt:  # outside of a command
         stop()
     except Exception:
         import traceback  # noqa: PLC0415 - slow to import

@@ -106,7 +106,7 @@ class CollectorRun:
                 servers.push_async_callback(control.close)
                 log(f"control channel: {host}:{port}, secret: {settings.directory / output_directory.SECRET}")
             source = settings.interface or settings.rdma_device or f"{len(settings.captures)} captures"
-            log(f"receiving from {source}; show flows: acapella collector top {settings.directory}")
+            log(f"receiving from {source}; show flows: acapella p4 top {settings.directory}")
             yield
 
     async def _wait_for_end(self, collector: core.Collector, receiver: ReceiverThread, sessions: Sessions) -> None:

@@ -101,9 +101,7 @@ def listening_socket(directory: Path) -> socket.socket:
 def connect(directory: Path) -> socket.socket | None:
     """Return a connection to the collector running in the directory; None if none is running. Raises UserError."""
     if not directory.is_dir():
-        raise UserError(
-            "no such directory", where=directory, fix="name the output directory of acapella collector run -o"
-        )
+        raise UserError("no such directory", where=directory, fix="name the output directory of acapella p4 collect -o")
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with short_path(directory) as path:

@@ -1,7 +1,7 @@
 """Receive flow reports until they end, or until Ctrl-C or kill; then write flows, series and counters.
 
-    acapella collector run reports.pcap --control flowstats.control -o reports
-    acapella collector run --interface veth1 --listen 127.0.0.1:4700 -o reports
+    acapella p4 collect reports.pcap --control flowstats.control -o reports
+    acapella p4 collect --interface veth1 --listen 127.0.0.1:4700 -o reports
 
 Like an RDMA NIC, it checks the queue pair, key, bounds, sequence number and invariant CRC of every RoCEv2 WRITE, and
 counts rejected ones by reason in counters.json. The queue pairs are those of a program's control file, or are assigned
@@ -13,21 +13,30 @@ import argparse
 import asyncio
 import contextlib
 import signal
+from pathlib import Path
 
 from . import output_directory
 from .settings import add_arguments, settings_of
 
 
-def register_parser(actions) -> None:
-    """Add `acapella collector run`."""
-    parser = actions.add_parser(
-        "run",
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella p4 collect`."""
+    parser = subparsers.add_parser(
+        "collect",
         help="receive reports; write flows, series and counters",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_arguments(parser)
-    parser.set_defaults(act=run)
+    return parser
+
+
+def confine(args: argparse.Namespace) -> None:
+    """Drop privileges of this process if it reads captures and does not listen for control planes."""
+    from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
+
+    if args.captures and not args.listen:
+        confine_self(Path(args.directory, "flows.parquet"), serves=True)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Settings of `acapella collector run`, and its command line options."""
+"""Settings of `acapella p4 collect`, and its command line options."""
 
 import argparse
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class Settings:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `acapella collector run`."""
+    """Add the options of `acapella p4 collect`."""
     source = parser.add_argument_group("source of reports")
     source.add_argument(
         "captures", metavar="CAPTURE", nargs="*", help="capture of reports: pcap or pcapng, also compressed"

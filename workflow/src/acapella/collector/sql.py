@@ -1,7 +1,7 @@
 """Query the flows of a collector in SQL, while it runs or afterwards.
 
-    acapella collector sql reports "select src, dst, bytes from flows order by bytes desc limit 5"
-    acapella collector sql reports "select window_ns, sum(bytes) from series group by all order by all" --format csv
+    acapella p4 sql reports "select src, dst, bytes from flows order by bytes desc limit 5"
+    acapella p4 sql reports "select window_ns, sum(bytes) from series group by all order by all" --format csv
 
 Tables: flows and series (schemas/tables/flow_reports.yaml, flow_report_series.yaml), counters (name, value). While the
 collector runs, they are a snapshot with the newest rows of the series; afterwards they are its output files, which any
@@ -23,18 +23,18 @@ from .request_socket import connect
 TABLES = ("flows", "series")
 
 
-def register_parser(actions) -> None:
-    """Add `acapella collector sql`."""
-    parser = actions.add_parser(
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella p4 sql`."""
+    parser = subparsers.add_parser(
         "sql",
         help="query the flows of a collector in SQL",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("directory", metavar="DIRECTORY", help="output directory of acapella collector run -o")
+    parser.add_argument("directory", metavar="DIRECTORY", help="output directory of acapella p4 collect -o")
     parser.add_argument("query", metavar="QUERY", help="a SELECT statement")
     sql.add_format(parser)
-    parser.set_defaults(act=run)
+    return parser
 
 
 def run(args: argparse.Namespace) -> None:
@@ -69,7 +69,7 @@ def final_counters(directory: Path) -> dict:
         raise UserError(
             "no collector is running here, and there are no results",
             where=directory,
-            fix="acapella collector run -o",
+            fix="acapella p4 collect -o",
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError("not counters of a collector", where=path) from error

@@ -1,7 +1,7 @@
 """Show the largest flows of a running collector, repeatedly.
 
-    acapella collector top reports
-    acapella collector top reports --by rtt -n 5 --json
+    acapella p4 top reports
+    acapella p4 top reports --by rtt -n 5 --json
 
 Sends requests to the collector that writes to DIRECTORY, through a socket there, which only its owner can use. `rate`
 is the rate since the previous update, by the times in the reports, or since the flow's start if that update did not
@@ -26,15 +26,15 @@ PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 COLUMNS = ("bytes", "packets", "rate", "RTT", "reports", "flow")
 
 
-def register_parser(actions) -> None:
-    """Add `acapella collector top`."""
-    parser = actions.add_parser(
+def register_parser(subparsers) -> argparse.ArgumentParser:
+    """Add `acapella p4 top`."""
+    parser = subparsers.add_parser(
         "top",
         help="show the largest flows of a running collector",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("directory", metavar="DIRECTORY", help="output directory of acapella collector run -o")
+    parser.add_argument("directory", metavar="DIRECTORY", help="output directory of acapella p4 collect -o")
     parser.add_argument(
         "--by",
         choices=["bytes", "packets", "throughput", "rtt", "reports", "last"],
@@ -44,7 +44,7 @@ def register_parser(actions) -> None:
     parser.add_argument("-n", dest="count", metavar="N", default="20", help="number of flows (default: 20)")
     parser.add_argument("--every", metavar="DURATION", help=f"update interval (default on a terminal: {EVERY})")
     parser.add_argument("--json", action="store_true", help="print a JSON document per update")
-    parser.set_defaults(act=run)
+    return parser
 
 
 def run(args: argparse.Namespace) -> None:
@@ -55,9 +55,7 @@ def run(args: argparse.Namespace) -> None:
     pause_s = duration_ns(every) / 1e9 if every else None
     collector = connect(Path(args.directory))
     if collector is None:
-        raise UserError(
-            "no collector is running", where=args.directory, fix="query its results: acapella collector sql"
-        )
+        raise UserError("no collector is running", where=args.directory, fix="query its results: acapella p4 sql")
     with collector:
         while True:
             answer = collector("top", by=args.by, count=count)

@@ -145,7 +145,9 @@ def one_line(where: object = None, *, catalog_of: object = None):
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         if catalog_of is not None and isinstance(error, duckdb.BinderException):
             raise UserError(
-                f"the catalog is of another version ({lines[0]})", where=where, fix=f"run acapella index {catalog_of}"
+                f"the catalog is of another version ({lines[0]})",
+                where=where,
+                fix=f"run acapella campaign index {catalog_of}",
             ) from error
         columns = next((line for line in lines if line.startswith(CANDIDATES)), None)  # that a wrong one may mean
         raise UserError(lines[0], where=where, fix=columns and f"perhaps{columns.removeprefix(CANDIDATES)}") from error

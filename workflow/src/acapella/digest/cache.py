@@ -221,7 +221,7 @@ def damaged_entries(campaign: Path, sample: str) -> dict[Path, str]:
     """Return the entries that a sample's outputs are links to and that are not intact, and why; nothing is changed.
 
     The checksum is computed of entries that may have changed since it was computed last; of the others only the inode
-    and the ends are read, because this precedes every run. `acapella index` computes the checksums of all.
+    and the ends are read, because this precedes every run. `acapella campaign index` computes the checksums of all.
     """
     faults = {}
     for kind in KINDS:

@@ -1,4 +1,7 @@
-"""One sample in, its acap and its flows out.
+"""Convert a capture to a frame table (acap) and a flow table.
+
+    acapella digest trace.pcap -o trace.acap.parquet --flows trace.flows.parquet
+    acapella digest queue0.pcap queue1.pcap -o trace.acap.parquet --engine native
 
 The acap holds one row per frame (header stack, time, lengths, flow, TCP numbers), the flow table one row per directed
 flow; schemas/tables/frames.yaml and flows.yaml describe every column. IN is a pcap or pcapng file, also compressed
@@ -82,7 +85,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     """Add `acapella digest`."""
     parser = subparsers.add_parser(
         "digest",
-        help="a sample's capture in, its acap and flows out",
+        help="convert a capture to a frame table (acap) and a flow table",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

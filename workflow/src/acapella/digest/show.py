@@ -1,5 +1,8 @@
 """Print the frames of an acap: one line each, as tshark's summary, or the named columns.
 
+    acapella show trace.acap.parquet
+    acapella show trace.acap.parquet --columns frame,protocols,src,dst,vlan,mpls
+
 By default: number, seconds since the first frame, source, destination, protocol, wire length, and what the acap knows
 of the rest: ports, TCP flags and numbers, else the headers, with the length behind the last of them. An acap holds no
 MAC addresses and no fields of ICMP or ARP, so these are named and no more; of an ICMP error, what it quotes.
@@ -7,8 +10,6 @@ MAC addresses and no fields of ICMP or ARP, so these are named and no more; of a
 With --columns, the named columns of the joined view (every column of the frame table, and of the flow table where the
 frame table has none of that name), tab-separated, in file order, without a header line; nulls are empty, lists joined
 by commas, as stacks (Ethernet/IPv4/TCP*12) and tunnels (vxlan_vni*5*4: type, id, position).
-
-  acapella show x.parquet --columns frame,protocols,src,dst,vlan,mpls
 """
 
 import argparse

@@ -19,7 +19,7 @@ FORMATS = ("svg", "pdf", "png", "html")
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
-    """Add `acapella figures` to the command line."""
+    """Add `acapella campaign figures` to the command line."""
     parser = subparsers.add_parser(
         "figures",
         help="draw a campaign's figures from its tables",
@@ -31,9 +31,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's directory, as results/demo")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these figures (default: those of samples)")
-    parser.add_argument("--trials", action="store_true", help="also the figures of trials (after acapella trials)")
-    parser.add_argument("--flowreports", action="store_true", help="also those of flow reports (acapella flowtables)")
-    parser.add_argument("--flowstudy", action="store_true", help="also those of the study of them (acapella flowstudy)")
+    parser.add_argument("--trials", action="store_true", help="also the figures of trials (campaign trials)")
+    parser.add_argument("--flowreports", action="store_true", help="also those of flow reports (acapella p4 tables)")
+    parser.add_argument("--flowstudy", action="store_true", help="also those of the study of them (acapella p4 study)")
     parser.add_argument(
         "--formats", nargs="+", metavar="FORMAT", default=list(FORMATS), help="of svg, pdf, png, html (default: all)"
     )

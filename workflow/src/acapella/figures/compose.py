@@ -63,7 +63,7 @@ def restriction_of(scope: Callable, source: Source) -> str:
         return restrictions.named(source)
     if scope is quality.scope_of_all:
         return restrictions.named(source, every=True)
-    # flow reports can be drawn without the tables of `acapella process`
+    # flow reports can be drawn without the tables of `acapella campaign process`
     processed = scope is flowreport_scope.scope and source.campaign.table("capture_quality", "parquet").is_file()
     return restrictions.named(source, every=True) if processed else ""
 

@@ -39,7 +39,7 @@ def draw(source: Source) -> Figure:
     """Throughput above, inter-arrival times below."""
     rows = source.rows(TABLE)
     if not rows:
-        raise NoData("nothing was measured (acapella measure-response)")
+        raise NoData("nothing was measured (acapella measure response)")
     flows = [name for name in dict.fromkeys(row["flow"] for row in rows) if name != BACKGROUND]
     values = [point(row) for row in rows]
     own = [value for value in values if value["flow"] != BACKGROUND]

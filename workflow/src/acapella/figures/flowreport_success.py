@@ -51,7 +51,7 @@ def draw(source: Source) -> Figure:
     """Return a point per run: above of reports made in memory, below of replayed traces."""
     rows, replays = split(source.rows(TABLE))
     if not rows:
-        raise NoData("no rate was measured (acapella measure-collector)")
+        raise NoData("no rate was measured (acapella measure collector)")
     values = [
         {
             "rate": row["offered_rps"] / 1e6,

@@ -98,4 +98,4 @@ def maker(table: str, campaign: Campaign) -> str:
     ):
         if table in made:
             return f"acapella {command}"
-    return f"acapella process {campaign.directory}"
+    return f"acapella campaign process {campaign.directory}"

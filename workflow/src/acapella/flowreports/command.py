@@ -1,6 +1,6 @@
 """Compare flow statistics of the P4 program with exact ones: run a capture through the program and a collector.
 
-    acapella flowreports trace.pcap -o reports/
+    acapella p4 reports trace.pcap -o reports/
 
 Runs p4/spec/flowstats.spec over the capture on DPDK's software pipeline, feeds its reports (reports.pcap, RoCEv2) to a
 collector (flows, series, windows.parquet), and compares the flows with those of the digest: the ten derived metrics of
@@ -31,9 +31,9 @@ UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
-    """Add `acapella flowreports`."""
+    """Add `acapella p4 reports`."""
     parser = subparsers.add_parser(
-        "flowreports",
+        "reports",
         help="compare flow statistics of the P4 program with exact ones",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -46,7 +46,7 @@ def skipped(why: str) -> list[dict]:
 
 
 def collector(digested: Path, reported: Path) -> dict:
-    """Return the collector's comparison in the format of `acapella comparators`."""
+    """Return the collector's comparison in the format of `acapella p4 compare`."""
     con = queries.connect()
     comparators.make_table(con, "exact", "exact", {"flows": str(digested)})
     comparators.make_table(con, "measured", "collector", {"log": str(reported)})

@@ -49,9 +49,9 @@ class Run:
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
-    """Add `acapella measure-collector`."""
+    """Add `acapella measure collector`."""
     parser = subparsers.add_parser(
-        "measure-collector", help="measure the share of reports that the collector accepts", description=__doc__,
+        "collector", help="measure the share of reports that the collector accepts", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="JSON")

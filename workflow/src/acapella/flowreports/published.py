@@ -1,7 +1,7 @@
 """Compare what the P4/RDMA paper printed of its measurements with those of a campaign.
 
-Reads workflow/conformance/flowreports_printed.csv and, of the campaign, the tables of `acapella flowtables` and
-`acapella flowstudy`; writes tables/flowreport_published as csv and parquet. A row agrees if the campaign's value is in
+Reads workflow/conformance/flowreports_printed.csv and, of the campaign, the tables of `acapella p4 tables` and
+`acapella p4 study`; writes tables/flowreport_published as csv and parquet. A row agrees if the campaign's value is in
 the printed range, else it differs. A row of R2 agrees only if all measures that it covers have R2 in that range, of
 logarithms too, and all of them agree (docs/flowreports.md). Reasons for differences are in the table.
 """
@@ -24,13 +24,13 @@ ALL = "all"
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
-    """Add `acapella flowpublished`."""
+    """Add `acapella p4 published`."""
     parser = subparsers.add_parser(
-        "flowpublished", help="compare a campaign with the P4/RDMA paper's numbers", description=__doc__
+        "published", help="compare a campaign with the P4/RDMA paper's numbers", description=__doc__
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign directory, such as results/demo")
-    parser.add_argument("--flowreports", action="store_true", help="use the tables of acapella flowtables")
-    parser.add_argument("--flowstudy", action="store_true", help="use the tables of acapella flowstudy")
+    parser.add_argument("--flowreports", action="store_true", help="use the tables of acapella p4 tables")
+    parser.add_argument("--flowstudy", action="store_true", help="use the tables of acapella p4 study")
     parser.add_argument(
         "--printed", type=Path, default=PRINTED, metavar="CSV", help=f"printed numbers (default: {PRINTED.name})"
     )

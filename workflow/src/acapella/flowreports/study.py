@@ -1,7 +1,7 @@
 """Create the tables of the flow report study: the rate that the collector accepts, and its response to rate changes.
 
-Reads CAMPAIGN/flowstudy/: offered.json (`acapella measure-collector`), response.json (`acapella measure-response`) and
-response/ (`acapella flowreports` on its capture). Writes tables/flowreport_offered, flowreport_response and
+Reads CAMPAIGN/flowstudy/: offered.json (`acapella measure collector`), response.json (`acapella measure response`) and
+response/ (`acapella p4 reports` on its capture). Writes tables/flowreport_offered, flowreport_response and
 flowreport_response_counts as csv and parquet. If a measurement was skipped, its tables are empty and the reason is
 printed.
 """
@@ -22,9 +22,9 @@ PARTS = ("compared_flows", "judged_windows", "window_iats", "counts")
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
-    """Add `acapella flowstudy`."""
+    """Add `acapella p4 study`."""
     parser = subparsers.add_parser(
-        "flowstudy",
+        "study",
         help="create the tables of the flow report study",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -98,10 +98,10 @@ def background(study: dict, place: int) -> list[dict]:
 
 
 def part_of(directory: Path, part: str) -> Path:
-    """Return the path of a file that `acapella flowreports` wrote for the study's capture."""
+    """Return the path of a file that `acapella p4 reports` wrote for the study's capture."""
     return require(
         directory / f"{part}.parquet",
-        f"run: acapella flowreports {directory}.pcap -o {directory} --window 100ms --epoch 100ms",
+        f"run: acapella p4 reports {directory}.pcap -o {directory} --window 100ms --epoch 100ms",
     )
 
 

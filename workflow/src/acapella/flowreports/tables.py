@@ -1,6 +1,6 @@
 """Create the tables of flow reports: measurements of P4 program and collector, compared with digests.
 
-Reads CAMPAIGN/flowreports/SAMPLE/, written by `acapella flowreports`, and creates the tables flowreport_flows,
+Reads CAMPAIGN/flowreports/SAMPLE/, written by `acapella p4 reports`, and creates the tables flowreport_flows,
 flowreport_windows, flowreport_window_reasons, flowreport_flow_reasons, flowreport_accuracy, flowreport_by_report,
 flowreport_memory, flowreport_seconds, flowreport_counts and flowreport_tools as CSV and Parquet, each described in
 schemas/tables/. Rows of flowreport_accuracy for sample `all` summarize the pairs of all samples.
@@ -36,9 +36,9 @@ ALL = "all"
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
-    """Add `acapella flowtables`."""
+    """Add `acapella p4 tables`."""
     parser = subparsers.add_parser(
-        "flowtables",
+        "tables",
         help="create the tables of flow reports",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -127,9 +127,9 @@ def sample_named_on_failure(campaign: Campaign, samples: Sequence[str], names: d
 
 
 def part_of(campaign: Campaign, sample: str, part: str) -> Path:
-    """Return the path of a file that `acapella flowreports` wrote for a sample."""
+    """Return the path of a file that `acapella p4 reports` wrote for a sample."""
     path = campaign.directory / STAGE / sample / f"{part}.parquet"
-    return require(path, f"run: acapella flowreports ... --sample {sample} -o {path.parent}")
+    return require(path, f"run: acapella p4 reports ... --sample {sample} -o {path.parent}")
 
 
 def create_from_pairs(con, campaign: Campaign, table: str, query: str, samples: list[str]) -> None:
@@ -160,5 +160,5 @@ def shown_names(campaign: Campaign, samples: list[str], *, hide: bool) -> dict[s
     called = pseudonyms_of(campaign)
     for sample in samples:
         if sample not in called:
-            raise UserError(f"sample {sample!r} has no pseudonym", fix="run acapella process --pseudonyms")
+            raise UserError(f"sample {sample!r} has no pseudonym", fix="run acapella campaign process --pseudonyms")
     return {sample: called[sample] for sample in samples}

@@ -26,7 +26,7 @@ AGREES, LOOSELY, DISAGREES = "agrees", "agrees_loosely", "disagrees"
 
 
 def register_parser(subparsers):
-    """Add `acapella conformance`."""
+    """Add `acapella campaign conformance`."""
     parser = subparsers.add_parser(
         "conformance", help="recompute every kappa that the CHOIR paper printed", description=__doc__
     )

@@ -44,9 +44,9 @@ REPORT_FORMATS = (1, 2)
 ADDRESS = re.compile(r"\[?([^\[\]]+?)\]?:([0-9]{1,5})")
 
 
-def register_parser(actions) -> argparse.ArgumentParser:
+def register_parser(subparsers) -> argparse.ArgumentParser:
     """Add `acapella p4 run`."""
-    parser = actions.add_parser(
+    parser = subparsers.add_parser(
         "run",
         help="run a P4 program over captures",
         description=__doc__,
@@ -102,7 +102,6 @@ def register_parser(actions) -> argparse.ArgumentParser:
         help=f"source of the installed DPDK (default: ${compiled.SOURCE_VARIABLE}, then build/dpdk-source)",
     )
     limits.add_options(parser)
-    parser.set_defaults(act=run)
     return parser
 
 

@@ -26,7 +26,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     """Add `acapella anonymize`."""
     parser = subparsers.add_parser(
         "anonymize",
-        help="a capture without payload and without true addresses",
+        help="copy a capture without payload and with pseudonyms for addresses",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,6 +1,7 @@
 """A campaign in, a set of files for everybody out: no payload, no true address.
 
     acapella release results/demo -o demo-public
+    acapella campaign check demo-public
 
 Every capture of the campaign is anonymized as `acapella anonymize` does it, and acaps and flows are made anew from what
 is left, by the engine of the campaign's own. Tables are released with the columns that schemas/released_columns.yaml
@@ -70,7 +71,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     """Add `acapella release`."""
     parser = subparsers.add_parser(
         "release",
-        help="a campaign without payload and without true addresses, for everybody",
+        help="copy a campaign without payload and with pseudonyms for addresses",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -211,7 +212,7 @@ def tables_hidden(campaign: Campaign) -> bool:
 
 
 def check_tables(campaign: Campaign, *, hidden: bool) -> None:
-    """Raise UserError if names are ``hidden`` and the tables of `acapella process` have true names: none could be
+    """Raise UserError if names are ``hidden`` and the tables of `campaign process` have true names: none could be
     released.
     """
     if hidden and (campaign.directory / PROVENANCES[0]).is_file() and not tables_hidden(campaign):
@@ -240,7 +241,7 @@ def samples(campaign: Campaign, *, hide: bool) -> list[Taken]:
     from acapella.common import queries  # noqa: PLC0415
     from acapella.common.pseudonyms import pseudonyms, true_names  # noqa: PLC0415
 
-    catalog = require(campaign.catalog, f"run acapella index {campaign.directory}")
+    catalog = require(campaign.catalog, f"run acapella campaign index {campaign.directory}")
     reading = queries.one_line(campaign.directory, catalog_of=campaign.directory)
     with reading, contextlib.closing(queries.open_catalog(campaign.directory)) as con:
         found = con.sql(queries.text("release", "taken"))
@@ -248,7 +249,7 @@ def samples(campaign: Campaign, *, hide: bool) -> list[Taken]:
         rows = [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
     if not rows:
         raise UserError(
-            "no sample with an acap", where=campaign.directory, fix=f"run acapella index {campaign.directory}"
+            "no sample with an acap", where=campaign.directory, fix=f"run acapella campaign index {campaign.directory}"
         )
     for row in rows:
         check_names(row, catalog)
@@ -311,7 +312,7 @@ def make_tables(campaign: Campaign, directory: Path, key: bytes, *, hidden: bool
     for name in sorted(copied | renamed):
         directory.mkdir(exist_ok=True)
         for suffix in ("csv", "parquet"):
-            source = require(campaign.table(name, suffix), f"run acapella process {campaign.directory}")
+            source = require(campaign.table(name, suffix), f"run acapella campaign process {campaign.directory}")
             if sha256_of(source) != outputs.get(f"tables/{name}.{suffix}"):
                 raise UserError("is not what its provenance says", where=source, fix="make the tables again")
         if name in copied:

@@ -13,7 +13,7 @@ from acapella.campaign import layout as campaigns
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
-    """Add `acapella report` to the command line."""
+    """Add `acapella campaign report` to the command line."""
     parser = subparsers.add_parser(
         "report",
         help="make a campaign's page of figures, tables and provenance",

@@ -42,7 +42,7 @@ def of_samples(source: Source) -> list[tuple[dict, list[str]]]:
         try:
             found[path.stem] = list(dict.fromkeys(map(str, json.loads(path.read_text(encoding="utf-8"))["notes"])))
         except (OSError, ValueError, LookupError, TypeError):
-            continue  # no manifest, which `acapella index` would have said
+            continue  # no manifest, which `acapella campaign index` would have said
     if hidden(source.campaign):  # tables have other names
         return [({}, notes) for notes in found.values() if notes]
     rows = sorted(source.quality, key=lambda row: natural(row["sample"]))

@@ -128,7 +128,7 @@ def figure_of(figure: Drawn, number: int, source: Source) -> dict:
 def csv_of(name: str, source: Source) -> dict:
     """A table's file: its name, size, and its bytes as a link where it is small."""
     content = require(
-        source.campaign.table(name, "csv"), f"run: acapella process {source.campaign.directory}"
+        source.campaign.table(name, "csv"), f"run: acapella campaign process {source.campaign.directory}"
     ).read_bytes()
     small = len(content) <= EMBEDDED_MOST
     href = f"data:text/csv;base64,{base64.b64encode(content).decode()}" if small else f"tables/{name}.csv"
@@ -137,12 +137,14 @@ def csv_of(name: str, source: Source) -> dict:
 
 def provenance_of(campaign: Campaign) -> list[dict]:
     """provenance.json as rows of (name, value) under each of its keys."""
-    return parts_of(campaign.directory / "provenance.json", f"run: acapella process {campaign.directory}")
+    return parts_of(campaign.directory / "provenance.json", f"run: acapella campaign process {campaign.directory}")
 
 
 def provenance_of_trials(campaign: Campaign) -> list[dict]:
     """The same of the trials' tables."""
-    parts = parts_of(campaign.directory / TRIALS_FILE, f"run: acapella trials {campaign.directory} --environments ...")
+    parts = parts_of(
+        campaign.directory / TRIALS_FILE, f"run: acapella campaign trials {campaign.directory} --environments ..."
+    )
     return [{**part, "label": f"Trials. {part['label']}"} for part in parts]
 
 

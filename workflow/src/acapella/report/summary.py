@@ -41,7 +41,7 @@ def testbeds(source: Source) -> list[str]:
         try:
             found.add(str(json.loads(path.read_text(encoding="utf-8"))["testbed"]))
         except (OSError, ValueError, LookupError, TypeError):
-            continue  # no manifest, which `acapella index` reports
+            continue  # no manifest, which `acapella campaign index` reports
     return sorted(found)
 
 

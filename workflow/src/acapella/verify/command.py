@@ -1,4 +1,7 @@
-"""Compare our digest of captures with tshark, frame by frame.
+"""Compare the digest of captures with tshark, frame by frame.
+
+    acapella verify trace.pcap
+    acapella verify captures/ --engine native --jobs 2
 
 Digests every FILE, lets tshark dissect the whole file itself with the preferences that every digest records, and counts
 on how many frames both agree, layer by layer: time, lengths, header tokens of the link, network and transport layers
@@ -42,7 +45,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     """Add `acapella verify`."""
     parser = subparsers.add_parser(
         "verify",
-        help="compare our digest with tshark, frame by frame",
+        help="compare the digest of captures with tshark, frame by frame",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

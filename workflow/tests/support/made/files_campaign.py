@@ -29,7 +29,7 @@ def indexed(directory: Path, rows: Sequence[Sequence], engines: dict[str, str] |
             path.parent.mkdir(exist_ok=True)
         engine = (engines or {}).get(sample, "native")
         run("digest", file, "-o", acap, "--flows", flows, "--site", site, "--port", port, "--engine", engine)
-    run("index", campaign)
+    run("campaign", "index", campaign)
     return campaign
 
 
@@ -37,6 +37,6 @@ def processed(directory: Path, rows: Sequence[Sequence], *options: str) -> Path:
     """Return such a campaign with its tables; ``options`` of process."""
     campaign = indexed(directory, rows)
     for sample, *_ in rows:
-        run("analyze", campaign, "--sample", sample)
-    run("process", campaign, *options)
+        run("campaign", "analyze", campaign, "--sample", sample)
+    run("campaign", "process", campaign, *options)
     return campaign

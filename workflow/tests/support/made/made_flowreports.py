@@ -16,7 +16,7 @@ SECOND = 10**9
 def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to it)
     directory: Path, *, samples: int = 2, flows: int = 300, wrong: float = 0.02, memory: bool = True, missing: float = 0
 ) -> Path:
-    """Write the tables of `acapella flowtables`: shares of flows that are ``wrong``, and without a reported RTT."""
+    """Write the tables of `acapella p4 tables`: shares of flows that are ``wrong``, and without a reported RTT."""
     campaign = Campaign(directory)
     draw = random.Random(samples * 1000 + flows)
     made = {
@@ -211,7 +211,7 @@ def tables_of(rows: list[dict], name: str):
 
 
 def write_study(directory: Path, *, windows: int = 120) -> Path:
-    """The tables of `acapella flowstudy`."""
+    """The tables of `acapella p4 study`."""
     campaign = Campaign(directory)
     draw = random.Random(windows)
     response = []

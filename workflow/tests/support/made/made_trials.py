@@ -45,7 +45,7 @@ def write_campaign(directory, environments: dict[str, list[dict]], **options) ->
 def source_of(directory, environments: dict[str, list[dict]], **options) -> Source:
     """The tables of such a campaign after stage trials, as figures read them."""
     directory = write_campaign(directory, environments, **options)
-    assert cli.main(["trials", str(directory), "--environments", *environments]) == 0
+    assert cli.main(["campaign", "trials", str(directory), "--environments", *environments]) == 0
     return Source(Campaign(directory))
 
 

@@ -39,7 +39,7 @@ def campaign(directory: Path, said: dict) -> Path:
     """A campaign with its storage tables."""
     (directory / "storage").mkdir(parents=True, exist_ok=True)
     (directory / "storage" / "study.json").write_text(json.dumps(said))
-    assert cli.main(["storage", str(directory)]) == 0
+    assert cli.main(["campaign", "storage", str(directory)]) == 0
     return directory
 
 

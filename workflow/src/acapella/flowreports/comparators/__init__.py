@@ -1,7 +1,7 @@
 """Compare the flows that other flow meters find in a capture with the exact flows of its digest.
 
     acapella digest trace.pcap -o trace.parquet --flows trace.flows.parquet
-    acapella comparators trace.pcap --flows trace.flows.parquet
+    acapella p4 compare trace.pcap --flows trace.flows.parquet
 
 Runs those of softflowd, nfdump (its nfpcapd) and Zeek that are installed on the same file, and matches their flows with
 the digest's by addresses, protocol and, for TCP and UDP, ports; a flow is one direction. A tool exports several records
@@ -33,9 +33,9 @@ COLUMNS = (  # title, key of a comparison
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
-    """Add `acapella comparators`."""
+    """Add `acapella p4 compare`."""
     parser = subparsers.add_parser(
-        "comparators",
+        "compare",
         help="compare other flow meters with the exact flows of a capture",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

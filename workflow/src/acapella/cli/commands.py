@@ -1,0 +1,226 @@
+"""The commands: their modules, their groups, and the names that they had before.
+
+The module of a command has `register_parser(subparsers)`, which returns its parser, `run(args)`, which returns None or
+an exit code, and perhaps `confine(args)`; its docstring is the help text, and the first indented block of it an example
+of two lines. A command without a module here is an entry point of the group `acapella.commands` in another package:
+`collect`; `measure-storage` for the command `storage` of the group `measure`.
+"""
+
+import argparse
+import importlib
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+
+from acapella import __version__
+from acapella_core import names
+from acapella_core.arguments import Parser
+from acapella_core.errors import MISTAKE
+
+DESCRIPTION = "Convert samples of network traffic to statistics and figures."
+
+
+@dataclass(frozen=True)
+class Group:
+    """Commands with a first word in common: the group's help, and the module of each command."""
+
+    help: str
+    description: str
+    modules: dict[str, str | None]
+
+
+CAMPAIGN = Group(
+    "run a single step of a campaign; check a campaign",
+    """Run a single step of a campaign (results/NAME). Snakemake runs all steps that are needed.
+
+    acapella campaign index results/demo
+    acapella campaign report results/demo
+""",
+    {
+        "index": "campaign.index",
+        "analyze": "campaign.analyze",
+        "process": "campaign.process",
+        "trials": "campaign.trials",
+        "conformance": "kappa.conformance",
+        "storage": "campaign.storage",
+        "outcomes": "campaign.outcomes",
+        "figures": "figures.command",
+        "report": "report.command",
+        "check": "cli.check",
+    },
+)
+
+P4 = Group(
+    "run P4 programs over captures; collect and compare their flow reports",
+    """Run P4 programs over captures; collect their flow reports, and compare these with the digest.
+
+    acapella p4 run flowstats --in trace.pcap --control qp.control --out reports.pcap
+    acapella p4 collect reports.pcap --control qp.control -o reports
+
+docs/p4.md describes the programs, docs/collector.md the collector, docs/flowreports.md the comparison, and
+p4/loader/README.md the language of control files.
+""",
+    {
+        "run": "p4.run_program",
+        "collect": "collector.receive",
+        "top": "collector.top",
+        "sql": "collector.sql",
+        "reports": "flowreports.command",
+        "compare": "flowreports.comparators",
+        "tables": "flowreports.tables",
+        "study": "flowreports.study",
+        "published": "flowreports.published",
+    },
+)
+
+MEASURE = Group(
+    "measure this machine: writes to disk, TCP flows, the collector",
+    """Measure this machine, for the studies of storage and of flow reports.
+
+    acapella measure storage -o storage.json
+    acapella measure collector -o offered.json
+""",
+    {"storage": None, "response": None, "collector": "flowreports.offered"},
+)
+
+# In the order in which people meet them.
+HEADINGS: dict[str, dict[str, str | Group | None]] = {
+    "Captures": {
+        "digest": "digest.command",
+        "show": "digest.show",
+        "verify": "verify.command",
+        "kappa": "kappa.command",
+    },
+    "Campaigns": {"sql": "campaign.sql", "campaign": CAMPAIGN},
+    "Testbeds": {"doctor": "cli.doctor", "collect": None},
+    "Publication": {"anonymize": "release.anonymize", "release": "release.command"},
+    "Data plane and studies": {"p4": P4, "measure": MEASURE},
+}
+COMMANDS = {name: command for commands in HEADINGS.values() for name, command in commands.items()}
+
+RENAMED = {
+    "anonymise": "anonymize",
+    **{name: f"campaign {name}" for name in CAMPAIGN.modules},
+    "collector run": "p4 collect",
+    "collector top": "p4 top",
+    "collector sql": "p4 sql",
+    "collector": "p4 collect",
+    "flowreports": "p4 reports",
+    "comparators": "p4 compare",
+    "flowtables": "p4 tables",
+    "flowstudy": "p4 study",
+    "flowpublished": "p4 published",
+    "measure-storage": "measure storage",
+    "measure-response": "measure response",
+    "measure-collector": "measure collector",
+}
+# What stands for a file or directory in a help text; a shell completes it.
+PATHS = {"ACAP", "CAMPAIGN", "CAPTURE", "CSV", "DIR", "DIRECTORY", "FILE", "FLOWS", "IN", "OUT", "PATH"}
+PATHS |= {"PROGRAM", "TRIAL", "YAML"}
+
+
+class CommandLine(Parser):
+    """The parser of the whole command line. Its help lists the commands by heading, each with its example."""
+
+    def __init__(self):
+        super().__init__(prog="acapella", usage="acapella [--version] COMMAND ...")
+        self.add_argument("--version", action="version", version=f"acapella {__version__}")
+        self.subparsers = self.add_subparsers(
+            dest="command", required=True, metavar="COMMAND", prog=self.prog, parser_class=Parser
+        )
+
+    def format_help(self) -> str:
+        """Return the commands under their headings, as far as they have been added."""
+        summaries = {action.dest: action.help for action in self.subparsers._choices_actions}
+        lines = [f"usage: {self.usage}", "", DESCRIPTION]
+        for heading, commands in HEADINGS.items():
+            lines += ["", f"{heading}:"]
+            for name in filter(summaries.get, commands):
+                lines += [f"  {name:10} {summaries[name]}"]
+                lines += [f"      {line}" for line in example(self.subparsers.choices[name].description)]
+        lines += ["", "acapella COMMAND --help describes a command."]
+        return "\n".join([*lines, "acapella --print-completion {bash,zsh,...} prints a script for a shell.", ""])
+
+
+def example(text: str | None) -> list[str]:
+    """Return the command lines of the first indented block of a help text."""
+    block = re.search(r"(^    acapella .*\n)+", text or "", re.MULTILINE)
+    return [line.strip() for line in block[0].splitlines()] if block else []
+
+
+def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Return the parser of a command line that begins with ``words``.
+
+    If they name a command, only that one is imported and added, so that it starts quickly.
+    """
+    parser = CommandLine()
+    for name in wanted(words, COMMANDS):
+        command = COMMANDS[name]
+        if isinstance(command, Group):
+            group = parser.subparsers.add_parser(
+                name,
+                help=command.help,
+                description=command.description,
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+            )
+            commands = group.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
+            for inner in wanted(words[1:], command.modules):
+                add_command(commands, f"{name}-{inner}", command.modules[inner])
+        else:
+            add_command(parser.subparsers, name, command)
+    if not words or words[0] not in COMMANDS:
+        add_completion(parser)
+    return parser
+
+
+def wanted(words: Sequence[str], commands: dict) -> Sequence[str]:
+    """Return the command that ``words`` begin with, or all commands."""
+    return words[:1] if words and words[0] in commands else [*commands]
+
+
+def add_command(subparsers, entry: str, module: str | None) -> None:
+    """Add the command of a module, or, without one, of an entry point if there is such a package."""
+    found = importlib.import_module(f"acapella.{module}") if module else entry_module(entry)
+    if found is None:
+        return
+    parser = found.register_parser(subparsers)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--debug", action="store_true", help="show a traceback on error")
+    parser.set_defaults(run=found.run, confine=getattr(found, "confine", None))
+
+
+def entry_module(name: str) -> ModuleType | None:
+    """Return the module of an entry point; None if no installed package has it."""
+    return next((entry.load() for entry in entry_points(group="acapella.commands", name=name)), None)
+
+
+def add_completion(parser: CommandLine) -> None:
+    """Add the option that prints a completion script, and have shells complete paths."""
+    import shtab  # noqa: PLC0415 - needed only here
+
+    shtab.add_argument_to(parser, "--print-completion", help="print a script that completes commands in a shell")
+    waiting: list[argparse.ArgumentParser] = [parser]
+    for each in waiting:  # grows
+        for action in each._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                waiting += action.choices.values()
+            elif action.nargs != 0 and is_path(action):
+                action.complete = shtab.FILE
+
+
+def is_path(action: argparse.Action) -> bool:
+    """Return whether the value of an argument is a file or a directory."""
+    return action.type is Path or re.split(r"[.|]", str(action.metavar))[0] in PATHS
+
+
+def refuse_earlier_name(words: Sequence[str]) -> None:
+    """End with one line if a command line begins with a name of an earlier version."""
+    for name in (" ".join(words[:2]), " ".join(words[:1])):
+        if name in RENAMED:
+            now = f"acapella {RENAMED[name]}"
+            names.report(f"acapella: error: {name!r} is now {now!r}; {now} --help describes it")
+            sys.exit(MISTAKE)

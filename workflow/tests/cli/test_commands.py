@@ -1,0 +1,107 @@
+"""Names of commands: how many there are, their examples, names of earlier versions, and completion in a shell."""
+
+import shlex
+import subprocess
+from itertools import takewhile
+
+import pytest
+
+from acapella.cli.commands import COMMANDS, HEADINGS, RENAMED, Group, build_parser, example
+from acapella.cli.main import main
+
+RESERVED = {"replay", "generate", "monitor", "transfer"}
+EVERY_COMMAND = [
+    (name, *inner)
+    for name, command in COMMANDS.items()
+    for inner in ([(each,) for each in command.modules] if isinstance(command, Group) else [()])
+]
+
+
+def parsed(line: str):
+    """Parse an example, without what a shell takes from it."""
+    words = [*takewhile(lambda word: word not in (">", "|"), shlex.split(line))]
+    assert words[0] == "acapella"
+    return build_parser(words[1:]).parse_args(words[1:])
+
+
+def test_top_level_has_at_most_16_names_with_those_reserved():
+    assert len(COMMANDS.keys() | RESERVED) <= 16
+    assert not COMMANDS.keys() & RESERVED
+
+
+def test_help_lists_every_command_with_an_example_of_two_lines(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    for name in COMMANDS:
+        (place,) = [n for n, line in enumerate(lines) if line.startswith(f"  {name} ")]
+        below = [*takewhile(lambda line: line.startswith("      "), lines[place + 1 :])]
+        assert len(below) == 2, name
+        assert any(shlex.split(line)[1] == name for line in below), name
+        assert all(callable(parsed(line).run) for line in below)
+    headings = [line.removesuffix(":") for line in lines if line.endswith(":")]
+    assert headings == [*HEADINGS]
+
+
+@pytest.mark.parametrize("words", EVERY_COMMAND, ids=" ".join)
+def test_examples_in_the_help_of_a_command_can_be_parsed(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--help"])
+    assert ended.value.code == 0
+    for line in example(capsys.readouterr().out):
+        if not line.endswith("\\"):
+            parsed(line)
+
+
+@pytest.mark.parametrize("earlier", RENAMED)
+def test_an_earlier_name_is_an_error_that_names_the_command_of_today(earlier, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([*earlier.split(), "x", "--option"])
+    (line,) = capsys.readouterr().err.splitlines()
+    now = RENAMED[earlier]
+    assert (ended.value.code, line) == (
+        2,
+        f"acapella: error: {earlier!r} is now 'acapella {now}'; acapella {now} --help describes it",
+    )
+    assert tuple(now.split()) in EVERY_COMMAND
+
+
+@pytest.fixture(scope="module")
+def completion(tmp_path_factory):
+    """Return a function: what bash completes a line to, in a directory with the file trace.pcap."""
+    folder = tmp_path_factory.mktemp("completion")
+    (folder / "trace.pcap").touch()
+    with pytest.raises(SystemExit), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("builtins.print", (folder / "script").write_text)
+        main(["--print-completion", "bash"])
+
+    def completed(*words: str) -> set[str]:
+        program = (
+            "source ./script; function=$(complete -p acapella); function=${function##*-F }; function=${function%% *};"
+            ' COMP_WORDS=(acapella "$@"); COMP_CWORD=$#; $function acapella "${@: -1}" "${@: -2:1}";'
+            ' printf "%s\\n" "${COMPREPLY[@]}"'
+        )
+        command = ["bash", "-c", program, "bash", *words]
+        shown = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+        return set(shown.split())
+
+    return completed
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["dig"], {"digest"}),
+        (["campaign", "in"], {"index"}),
+        (["p4", ""], {"run", "collect", "top", "sql", "reports", "compare", "tables", "study", "published"}),
+        (["digest", "--engine", ""], {"native", "hybrid", "tshark"}),
+        (["campaign", "index", "--vi"], {"--views"}),
+        (["digest", "tr"], {"trace.pcap"}),
+        (["digest", "trace.pcap", "--flows", "tr"], {"trace.pcap"}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bash_completes_commands_options_choices_and_files(completion, words, expected):
+    assert completion(*words) >= expected
+    if words[-1]:
+        assert all(word.startswith(words[-1]) for word in completion(*words))
