@@ -101,22 +101,29 @@ def command_pages(parser: argparse.ArgumentParser, depth: int = 2) -> str:
     return page
 
 
+def command_rows(parser: argparse.ArgumentParser, name: str) -> list[list[str]]:
+    """Return a row for a command, or for each command of a group."""
+    summaries = {action.dest: action.help for action in subcommands(parser)._choices_actions}
+    child = subcommands(parser).choices[name]
+    if subcommands(child):
+        return [row for inner in subcommands(child).choices for row in command_rows(child, inner)]
+    return [[f"[`{child.prog}`](#{anchor(child.prog)})", cell(summaries[name])]]
+
+
 def commands() -> str:
     """Return docs/commands.md."""
-    from acapella.cli.commands import build_parser  # noqa: PLC0415  the other pages need no native core
+    from acapella.cli.commands import HEADINGS, build_parser  # noqa: PLC0415  the other pages need no native core
 
     parser = build_parser()
-    listed = [
-        [f"[`acapella {action.dest}`](#{anchor(f'acapella {action.dest}')})", cell(action.help)]
-        for action in subcommands(parser)._choices_actions
-    ]
-    return (
+    page = (
         GENERATED.format(source="the help texts in the source")
         + "# Commands\n\nEvery command prints its help with `--help`. `--debug` prints a traceback after an error."
         " [Running a campaign](running.md#exit-codes) lists the exit codes.\n\n"
-        + table(["Command", "Purpose"], listed)
-        + command_pages(parser)
     )
+    for heading, names in HEADINGS.items():
+        rows = [row for name in names for row in command_rows(parser, name)]
+        page += f"**{heading}**\n\n" + table(["Command", "Purpose"], rows)
+    return page + command_pages(parser)
 
 
 # ---- configuration ---------------------------------------------------------------------------------------------------
