@@ -1,4 +1,4 @@
--- One row per application label and who decided it; flows without a label are a row of their own.
+-- One row per application label and its source; flows without a label are counted in a separate row.
 with
 
 flows as (

@@ -1,5 +1,5 @@
--- One row: whether the mirror of a sample lost frames, by the counters of the switch and by the captured frames.
--- Loss is a share of the offered bytes, as an interval. docs/collect.md has the method.
+-- One row: whether the mirror of a sample lost frames, according to the switch counters and the captured frames. Loss
+-- is an interval, as a share of the offered bytes. docs/collect.md describes the method.
 with
 
 mirror as (
@@ -26,8 +26,8 @@ runs as (
     select * from runs
 ),
 
--- Frames are lost only while the queue is full, and no faster than the lines of the mirrored port send. The queue fills
--- first, and what it then holds is sent after the last loss: both are part of the run, as are frames stamped late.
+-- Frames are lost only while the queue is full, and at most at the line rate of the mirrored port. The queue fills
+-- first, and its content is sent after the last loss: both are part of the run, as are frames with late timestamps.
 overflow as (
     select
         coalesce(sum(greatest(
@@ -72,8 +72,8 @@ evidence as (
         t.tcp_sure_bytes / nullif(t.tcp_sure_bytes + t.tcp_seen_bytes, 0) as tcp_sure_share,
         t.tcp_missing_bytes * t.tcp_wire_ratio as tcp_missing_wire_bytes,
         t.tcp_seen_bytes * t.tcp_wire_ratio as tcp_seen_wire_bytes,
-        -- Identifications skipped before the queue can have been full show what is skipped for other reasons; of k in
-        -- n frames up to k + 3 + 2 sqrt(k) are possible (95 %; the rule of three, and a Poisson distribution's).
+        -- Identifications skipped before the queue can have been full are skipped for other reasons; if k are observed
+        -- in n frames, up to k + 3 + 2 sqrt(k) are possible (95 %; the rule of three, and a Poisson distribution).
         greatest(
             0,
             i.id_full_missing_bytes
@@ -95,8 +95,8 @@ factors as (
         *,
         dropped_frames = 0 and drops_known as complete,
         1 - 1 / delivered_ratio as dropped_share,
-        -- The bytes that the port was offered in the time that fills its queue, at most. Counters of intervals inside
-        -- the sample bound what the capture lacks; without such, the traffic that they counted is taken for as uneven.
+        -- Upper bound of the bytes offered to the port in the time that fills its queue. Counters of intervals within
+        -- the sample bound the missing bytes; without them, the counted traffic is assumed to be as uneven.
         case
             when not usable or peak_bps is null or offered_high_octets is null then null
             when mean_bps > 0 and any_inside then counted_ratio
@@ -106,7 +106,7 @@ factors as (
         mean_bps * delivered_ratio >= $full_share * capacity_bps as full_throughout,
         tcp_share + id_share >= $gap_share and tcp_seen_wire_bytes + id_bytes > 0 as gaps_known,
         filling_bytes < fill_bytes as never_full,
-        -- what the queue can have held when the counters were read
+        -- upper bound of the queue's content when the counters were read
         case when filling_bytes < fill_bytes then filling_bytes else buffer_bytes end as waiting_bytes,
         tcp_sure_bytes * tcp_wire_ratio + id_lost_bytes as gap_low_bytes,
         (tcp_missing_wire_bytes + id_most_missing_bytes) / nullif(
@@ -121,7 +121,7 @@ factors as (
     from evidence
 ),
 
--- Gaps show what the mirror and the receiver lost together: without the receiver's part, as if it dropped alike.
+-- Gaps show the loss of mirror and receiver together; the receiver's part is removed, assuming that it dropped evenly.
 shares as (
     select
         *,
@@ -132,19 +132,19 @@ shares as (
         1 - (1 - tcp_sure_share) * delivered_most_ratio - $drop_margin_share * dropped_share as tcp_sign,
         1 - (1 - id_lost_bytes / (id_lost_bytes + all_bytes)) * delivered_most_ratio
         - $drop_margin_share * dropped_share as id_sign,
-        -- The port sent without a pause, so the capture does not show how much more it was offered. What the counters
-        -- counted is taken as spread evenly, with steady_factor for the excess.
+        -- The port sent without a pause, so the capture does not show the offered load. The counted traffic is assumed
+        -- to be evenly distributed, with steady_factor for the excess.
         case
             when counts_copies and full_throughout and even_octets >= (1 + $steady_excess_share) * captured_octets
                 then captured_octets + $steady_factor * (even_octets - captured_octets)
         end as steady_high_octets,
-        -- The queue does not explain what is missing: the mirror started late, stopped, or left out frames.
+        -- The queue does not explain the missing frames: the mirror started late, stopped, or omitted frames.
         never_full and coalesce(
             sample_even_octets > (1 + $steady_excess_share) * captured_octets + waiting_bytes, false
         ) as partly_copied,
-        -- A flow that shares its counter with others skips identifications without a loss: counters that agree with
-        -- the capture exclude more. Skipped identifications of a flow's own counter are missing frames, lost by the
-        -- mirror or before it.
+        -- A flow that shares its identification counter with others skips identifications without loss; switch counters
+        -- that agree with the capture exclude more loss. Identifications skipped by a flow with its own counter are
+        -- missing frames, lost by the mirror or before it.
         never_full and (
             (
                 id_own_missing >= $gap_frames
@@ -178,7 +178,7 @@ signs as (
 bounds as (
     select
         *,
-        -- the capture has each frame that the port sent, and its queue held no less than buffer_low_bytes
+        -- the capture has each frame that the port sent, and its queue holds buffer_low_bytes or more
         complete and not (never_full and (tcp_lossy or bytes_missing) or partly_copied or ids_missing) as consistent,
         coalesce(
             complete and never_full and busy_periods = 0 and not (bytes_missing or partly_copied or ids_missing)
@@ -186,7 +186,7 @@ bounds as (
         ) as calm,
         case
             when not usable then null
-            -- what is missing may be what the receiver dropped
+            -- the missing frames may be those that the receiver dropped
             when not drops_known then 0
             else greatest(
                 0,
@@ -204,8 +204,8 @@ intervals as (
             when not usable then null
             else least(
                 1,
-                -- A port that is sent to faster than its line drops frames after they were copied: the counters have
-                -- none of them.
+                -- A port that receives more than its line rate drops frames after they were copied; the counters do not
+                -- include these.
                 case
                     when partly_copied then 1 - captured_octets / sample_high_octets + margin
                     when balance_high is not null and (counts_copies or (never_full and not ids_missing))
@@ -230,7 +230,7 @@ judged as (
             when capacity_bps is null then 'unknown'
             when not usable and peak_bps is null then 'unknown'
             when not usable then case when overloaded then 'congested' else 'at risk' end
-            -- evidence of loss and a bound that excludes it contradict each other
+            -- contradiction: evidence of loss, and a bound that excludes it
             when high <= $clear_share and calm then 'clear'
             when high <= $clear_share then 'at risk'
             when tcp_lossy and busy_periods > 0 then 'congested'

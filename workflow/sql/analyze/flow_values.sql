@@ -1,5 +1,5 @@
--- One row per measure and threshold: flows whose value reaches this threshold and not the next (null: not even the
--- first). Rates are rounded to bit/s; flows of one instant have none.
+-- One row per measure and threshold: the number of flows whose value reaches this threshold but not the next one (null:
+-- not even the first). Rates are rounded to bit/s; flows without duration have no rate.
 with
 
 flows as (

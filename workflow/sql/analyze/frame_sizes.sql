@@ -1,4 +1,4 @@
--- One row per length (outer, inner) and bin, also the empty ones.
+-- One row per length (outer, inner) and bin, including empty bins.
 with
 
 frames as (

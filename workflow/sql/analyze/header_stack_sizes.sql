@@ -1,5 +1,5 @@
--- One row per header stack, cut after its innermost transport header, and length bin: what its frames carry. An ICMP
--- error that quotes a segment has neither TCP flags nor a flow of TCP.
+-- One row per header stack, up to its innermost transport header, and length bin: the content of its frames. An ICMP
+-- error that quotes a segment has neither TCP flags nor a TCP flow.
 with
 
 frames as (

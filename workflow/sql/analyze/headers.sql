@@ -1,7 +1,7 @@
--- One row per header label: frames that have it, and how often it occurs. Payload is no header: what tshark names of it
--- (text, media, images) is one occurrence of Data in a frame. guessed_frames: frames in which nothing but the payload
--- names the header: the flow is unknown data (column app of the flow table), or tshark has a heuristic dissector for
--- the header and neither port of the flow is registered for it.
+-- One row per header label: the number of frames with it, and of its occurrences. Payload is not a header: tshark's
+-- names for it (text, media, images) count as one occurrence of Data per frame. guessed_frames: frames in which only
+-- the payload indicates the header: the flow is unknown data (column app of the flow table), or tshark has a heuristic
+-- dissector for the header and neither port of the flow is registered for it.
 with
 
 frames as (

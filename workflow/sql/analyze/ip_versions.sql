@@ -1,5 +1,5 @@
--- One row per version of the innermost network header (4, 6, none), also where no frame has it. A frame in a tunnel
--- that carries no IP (ARP in VXLAN) has a flow, by the outer addresses, and counts as none.
+-- One row per version of the innermost network header (4, 6, none), even without frames. A frame in a tunnel that does
+-- not carry IP (ARP in VXLAN) has a flow by its outer addresses, and counts as none.
 with
 
 frames as (

@@ -1,4 +1,4 @@
--- One row: frames, stamps and who decided them.
+-- One row: numbers of frames, timestamps, and sources of decisions.
 with
 
 frames as (
@@ -29,7 +29,7 @@ final as (
         (count(*) filter (where ts_ns < before_ns))::ubigint as time_reversals,
         (count(*) filter (where ts_ns is null))::ubigint as untimed_frames,
         (count(*) filter (where issue not in ('no_timestamp', 'implausible_timestamp')))::ubigint as issue_frames,
-        -- of a link type for private use tshark names nothing but that
+        -- a link type for private use, of which tshark prints only the number
         (
             count(*) filter (where issue = 'unsupported_link_type' or stack in ('Data', 'USER_DLT', 'USER_DLT/Data'))
         )::ubigint as undissected_frames,

@@ -1,5 +1,5 @@
--- One row per header stack: its depth, and what stands before the innermost network header. Payload of any kind that
--- tshark names is no header and does not count in the depth.
+-- One row per header stack: its depth, and the headers before the innermost network header. Payload of any kind is not
+-- a header and does not count in the depth.
 with
 
 innermost as (

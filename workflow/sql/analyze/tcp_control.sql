@@ -1,4 +1,4 @@
--- One row: the control information of all TCP flows of the sample.
+-- One row: control information of all TCP flows of the sample.
 with
 
 flows as (

@@ -1,4 +1,4 @@
--- One row per record that nfdump prints of nfpcapd's files ($log); a flow may have several, as DNS queries do.
+-- One row per record that nfdump prints from nfpcapd's files ($log); a flow can have several, as DNS queries do.
 with
 
 lines as (

@@ -1,4 +1,5 @@
--- One row per directed flow of softflowd's log ($log): its lines have both directions, one of which may be empty.
+-- One row per directed flow in softflowd's log ($log). A line of the log has both directions, one of which may be
+-- empty.
 with
 
 lines as (

@@ -1,4 +1,4 @@
--- One row per directed flow of Zeek's conn.log as JSON ($log): its lines have both directions of a connection.
+-- One row per directed flow in Zeek's conn.log as JSON ($log). A line of the log has both directions of a connection.
 with
 
 connections as (

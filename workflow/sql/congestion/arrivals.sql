@@ -1,7 +1,7 @@
--- One row per frame with a timestamp: when the mirror port had sent it at the latest. The port sends no frame before it
--- has sent the one before. Frames whose timestamps are closer than that were stamped late, in batches: by interrupt
--- coalescing, NAPI or a poll of many frames. at_ns is the latest time that the frames behind allow; late_ns is the
--- difference from the timestamp. Without a known capacity, the timestamp itself.
+-- One row per frame with a timestamp: the latest time at which the mirror port can have sent it. The port sends frames
+-- one after the other. Frames whose timestamps are closer than that were timestamped late, in batches: by interrupt
+-- coalescing, NAPI, or polling. at_ns is the latest time that the following frames allow; late_ns is its difference
+-- from the timestamp. If the capacity is unknown, at_ns is the timestamp.
 with
 
 frames as (
@@ -19,7 +19,7 @@ sent as (
         f.ts_ns,
         m.start_ns,
         f.wire_len + m.overhead_bytes as port_bytes,
-        -- time of sending all frames up to this one without a pause
+        -- time to send all frames up to this one without a pause
         coalesce(sum((f.wire_len + m.overhead_bytes) * 8e9 / m.capacity_bps) over in_order, 0) as sending_ns
     from frames as f
     cross join mirror as m

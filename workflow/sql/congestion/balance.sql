@@ -1,7 +1,7 @@
--- One row: octets that the mirror was to copy from the first to the last captured frame, by the port's counters, and
--- those of the capture, as the counters count. Readings in between show what was offered between them. Of the two
--- intervals that hold the start and the end, the part inside has at least what was captured there and at most what they
--- counted: by even traffic, or by the loss of the intervals in between.
+-- One row: the bytes that the mirror should have copied between the first and the last captured frame, by the port's
+-- counters, and the bytes of the capture, counted in the same way. Readings in between show the load between them. For
+-- the two intervals that contain the start and the end, the part within is at least what was captured there and at most
+-- what they counted: estimated by even traffic, or by the loss of the intervals in between.
 with
 
 frames as (
@@ -29,8 +29,8 @@ intervals as (
     window in_order as (order by at_ns)
 ),
 
--- A mirror that is just being set up, and a switch that is busy, copy later than the sample's start: only from the
--- first to the last captured frame is what the counters counted known to have been copied.
+-- A new mirror session, or a busy switch, may start to copy after the sample's start: only between the first and the
+-- last captured frame is it certain that the mirror copied.
 copied as (
     select
         greatest(m.start_ns, coalesce(min(f.ts_ns), m.start_ns)) as from_ns,
@@ -54,7 +54,7 @@ overlapping as (
     where i.to_ns > i.from_ns and i.to_ns > m.start_ns and i.from_ns < m.end_ns
 ),
 
--- a queued frame may arrive after the mirror has ended
+-- a queued frame may arrive after the end of the mirror session
 arrivals as (
     select
         least(greatest(f.ts_ns, m.start_ns), m.end_ns - 1) as at_ns,
@@ -63,7 +63,7 @@ arrivals as (
     cross join mirror as m
 ),
 
--- one row per interval; frames outside of all of them only count in all
+-- one row per interval; frames outside of all intervals count only in the total
 arrived as (
     select
         o.from_ns,
@@ -91,7 +91,7 @@ within as (
         coalesce(sum(counted) filter (where inside), 0) as counted,
         coalesce(sum(captured) filter (where inside), 0) as captured,
         bool_or(inside) as any_inside,
-        -- the counters of an interval and the capture differ by what the queue held at its ends
+        -- counters of an interval and the capture differ by the queue's content at its start and end
         coalesce(
             max(counted / nullif(captured, 0)) filter (where inside and counted > captured + buffer_low_bytes), 1
         ) as ratio,
@@ -140,7 +140,7 @@ covered as (
     left join readings as r on true
 ),
 
--- the same from the start to the end of the sample, whether the mirror copied all this time or not
+-- the same between the start and the end of the sample, even if the mirror did not copy all this time
 peaks as (
     select
         sum(sample_share * counted) as sample_even_octets,

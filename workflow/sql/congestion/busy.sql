@@ -1,7 +1,7 @@
--- One row: how busy the mirror port was, as its frames arrived; none if its capacity is not known. A full queue is
--- then sent back to back: fill_bytes in their time at the port's rate, stamped late by late_ns at most. That time is
--- counted in cells of 1/32 of it, rounded up, and one more for its start. If no such time has fill_bytes, or if no
--- stretch of frames can have left as many waiting, the queue was never full, whatever the windows show.
+-- One row: how busy the mirror port was, by the arrival of its frames; no row if its capacity is unknown. The content
+-- of a full queue is sent back to back: fill_bytes in their time at the port's rate, timestamped at most late_ns late.
+-- This time is divided into 32 cells, rounded up, with one more for its start. If no such time has fill_bytes, or if no
+-- stretch of frames can have left as many waiting, the queue was never full, independent of the windows.
 with
 
 arrivals as (
@@ -53,7 +53,7 @@ sums as (
     from cells
 ),
 
--- the bytes of fill_cells cells, as a difference of two sums from the first cell on
+-- the bytes of fill_cells cells, as the difference of two cumulative sums
 fillings as (
     select max(s.bytes_until - coalesce(b.bytes_until, 0)) as most_bytes
     from (
@@ -86,7 +86,7 @@ final as (
         coalesce(f.most_bytes, 0) * 8e9 / (m.fill_cells * m.cell_ns) as window_peak_bps,
         o.occupied_bytes,
         m.late_ns,
-        -- whether each time in which the queue can have been full is in a run
+        -- whether every time at which the queue can have been full is in a run
         coalesce(
             (select any_value(w.half_ns) from windows as w) * 3 * m.capacity_bps / 8e9
             + m.late_ns * m.capacity_bps / 8e9 <= m.fill_bytes, true

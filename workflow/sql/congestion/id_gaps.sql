@@ -1,9 +1,9 @@
--- One row: frames of flows other than TCP whose IPv4 identifications count up, and identifications that these flows
--- skipped. A flow counts if it has $id_steps steps or more, at least $id_regular_share of them from 1 to $id_step; the
--- identification of others is constant (RFC 6864 allows that of atomic datagrams), random, or counts too many other
--- packets. A step beyond $id_gap in either direction begins a new range, so that one frame stands for few lost ones.
--- `after full`: between two frames of which one arrived while the queue may have been full. Skipped identifications at
--- other times are not the mirror's loss: packets lost before it, or of other flows.
+-- One row: frames of non-TCP flows whose IPv4 identifications increase, and identifications that these flows skipped. A
+-- flow is included if it has at least $id_steps steps, and at least $id_regular_share of them are from 1 to $id_step;
+-- identifications of other flows are constant (RFC 6864 allows this for atomic datagrams), random, or count too many
+-- other packets. A step beyond $id_gap in either direction begins a new range, so that one frame does not count as many
+-- lost ones. `after full`: between two frames of which one arrived while the queue may have been full. Identifications
+-- skipped at other times are not losses of the mirror: packets lost before it, or packets of other flows.
 with
 
 frames as (
@@ -56,7 +56,7 @@ placed as (
     window in_flow as (partition by flow order by frame rows unbounded preceding)
 ),
 
--- a frame beyond all before it leaves a gap; one below fills a place of an earlier gap
+-- a frame above all previous ones leaves a gap; one below fills an earlier gap
 advances as (
     select
         *,
@@ -79,7 +79,7 @@ by_flow as (
             as full_missing,
         coalesce(sum(case when ahead > 0 then ahead - 1 when ahead < 0 then -1 end) filter (where not after_full), 0)
             as other_missing,
-        -- what may be lost after the flow's last frame
+        -- frames that may be lost after the flow's last one
         coalesce(max(ahead), 1) - 1 as tail_missing,
         sum(wire_len)::double as wire_bytes,
         avg(wire_len) as mean_bytes
@@ -96,7 +96,7 @@ counting as (
     where steps >= $id_steps and regular >= $id_regular_share * steps
 ),
 
--- flows from the largest share skipped on, with the bytes of those before and their own
+-- flows by decreasing share of skipped identifications, with cumulative bytes
 ranked as (
     select
         *,
@@ -111,7 +111,7 @@ totals as (
     from frames
 ),
 
--- the share that flows with $gap_flows_share of all bytes reach: a smaller flow cannot show more
+-- the share reached by flows with $gap_flows_share of all bytes, so that a single small flow does not decide
 reached as (
     select coalesce(max(r.full_share), 0) as share_cap
     from ranked as r
@@ -134,7 +134,7 @@ final as (
         coalesce(sum(other_frames), 0)::bigint as id_other_frames,
         coalesce(sum(full_gaps), 0)::bigint as id_full_missing,
         coalesce(sum(other_gaps), 0)::bigint as id_other_missing,
-        -- of flows that have a counter of their own: most of their frames have successive identifications
+        -- flows with their own counter: most of their frames have successive identifications
         coalesce(sum(full_gaps + other_gaps) filter (where successive > steps / 2), 0)::bigint as id_own_missing,
         coalesce(sum(full_frames + other_frames) filter (where successive > steps / 2), 0)::bigint as id_own_frames,
         -- wire bytes, at the mean length of the flow's captured frames

@@ -1,6 +1,6 @@
--- One row: the mirror of a sample, by its manifest. A frame occupies overhead_bytes beyond wire_len at the mirror
--- port and counter_overhead_bytes in the counters; readings are those of the counters, [ns, octets], in order. The
--- port's queue holds from buffer_low_bytes to buffer_bytes.
+-- One row: the mirror of a sample, by its manifest. A frame occupies overhead_bytes more than wire_len at the mirror
+-- port, and counter_overhead_bytes more in the counters; readings are those of the counters, [ns, bytes], in order. The
+-- port's queue holds between buffer_low_bytes and buffer_bytes.
 with
 
 frames as (
@@ -11,7 +11,7 @@ captured as (
     select
         count(*) as frames,
         greatest($frame_bytes, coalesce(max(wire_len), 0)) as longest_bytes,
-        -- the mean length, seen from a byte, over that seen from a frame
+        -- the mean frame length weighted by bytes, over that weighted by frames
         coalesce(sum(wire_len::double * wire_len) * count(*) / nullif(sum(wire_len::double) ** 2, 0), 1) as length_ratio
     from frames
 ),
@@ -46,7 +46,7 @@ mirror as (
         c.longest_bytes + coalesce(m.congestion.capacity_overhead_bytes, 24) as longest_bytes,
         coalesce(m.congestion.buffer_bytes, $buffer_frames * c.longest_bytes) as buffer_low_bytes,
         coalesce(m.congestion.buffer_bytes, $buffer_most_frames * c.longest_bytes) as buffer_bytes,
-        -- frames that reached the receiver and are not in the capture
+        -- frames that reached the receiver but are not in the capture
         coalesce(m.dropped_kernel, 0) + coalesce(m.dropped_interface, 0)
         + greatest(0, coalesce(m.frames_captured, 0)::hugeint - c.frames) as dropped_frames
     from manifest as m
@@ -61,9 +61,9 @@ final as (
         longest_bytes,
         buffer_low_bytes,
         buffer_bytes,
-        -- Loss needs that many bytes back to back: a queue without room for the longest frame is full. fill_share is
-        -- for switches that store a frame in cells, which are longer than it. The floor keeps a queue of less than
-        -- two frames from being taken as never full.
+        -- Loss requires this number of bytes back to back: a queue without room for the longest frame is full.
+        -- fill_share accounts for switches that store frames in larger cells. The lower limit prevents a queue of less
+        -- than two frames from counting as never full.
         greatest(
             64,
             least(
@@ -76,16 +76,16 @@ final as (
         actual.end_ns,
         port_rate_bps::double as port_rate_bps,
         congestion.buffer_bytes is not null and port_rate_bps > 0 as lines_known,
-        -- The most that the mirrored port can offer. A switch may copy frames before their egress queue; then frames of
-        -- several senders arrive at the rate of all their lines, and copies of frames that the port drops arrive too.
+        -- Maximum load by the mirrored port. A switch may copy frames before their egress queue; then frames of several
+        -- senders arrive at the sum of their line rates, including copies of frames that the port drops.
         case when direction = 'rx' then port_rate_bps end::double as line_bps,
         direction = 'rx' as counts_copies,
         -- whether the capture has every frame that reached the receiver, apart from those counted as dropped
         coalesce(filter, '') = '' and coalesce(one_in, 1) = 1 and p4 is null as whole,
         dropped_kernel is not null and dropped_interface is not null as drops_known,
         dropped_frames::double as dropped_frames,
-        -- Bytes that reached the receiver, over those captured, if the frames that it dropped were as long as others;
-        -- and at most: a buffer without room drops long frames more often.
+        -- Bytes that reached the receiver over captured bytes, if dropped frames had average length; and the upper
+        -- bound, since a full buffer drops long frames more often.
         case when frames > 0 then 1 + dropped_frames / frames::double else 1 end as delivered_ratio,
         case when frames > 0 then 1 + dropped_frames / frames::double * length_ratio else 1 end as delivered_most_ratio
     from mirror

@@ -1,6 +1,6 @@
--- One row per run of busy windows that overlap or touch. Loss needs a full queue, which is then sent back to back; the
--- queue is full no earlier than fill_ns after the run's start. A run of fill_bytes or more is a busy period, unless its
--- frames came too slowly to fill the queue.
+-- One row per run of busy windows that overlap or touch. Loss requires a full queue, whose content is sent back to
+-- back; the queue cannot be full earlier than fill_ns after the run's start. A run of at least fill_bytes is a busy
+-- period, unless its frames arrived too slowly to fill the queue.
 with
 
 windows as (
@@ -24,7 +24,7 @@ islands as (
 
 runs as (
     select
-        -- the first window also covers the half before it
+        -- the first window also includes the preceding half
         min(half) - 1 as first_half,
         max(half) + 1 as end_half,
         any_value(half_ns) as half_ns,
@@ -51,9 +51,9 @@ final as (
                 s.waiting_bytes >= m.fill_bytes
                 and s.from_ns <= r.end_half * r.half_ns and s.to_ns >= r.first_half * r.half_ns
         ) as fills,
-        -- what its first and last window leave out
+        -- parts excluded by its first and last window
         r.run_bytes + (2 - $busy_share) * r.half_ns * m.capacity_bps / 8e9 as most_bytes,
-        -- first and last half are only partly in the run
+        -- only a part of the first and last half is in the run
         r.inner_halves > 0
         and r.inner_bytes * 8e9 >= $full_share * m.capacity_bps * r.inner_halves * r.half_ns as full_rate
     from runs as r

@@ -1,9 +1,9 @@
--- One row per stretch of frames that can have been one busy period of the mirror port: no pause in it is longer than
--- timestamps are late, and one frame. waiting_bytes: the most that can have waited for the port before it lost a frame.
--- Up to then it sent all that it was offered, and what it was offered took time to arrive: a flow comes over one line,
--- and so does all that the mirrored port receives. Frames that it sends come over the lines of all their senders.
--- Frames that come without a pause from the sample's start on may have been waiting before it (stretch 0), and a queue
--- whose size is not known belongs to lines that are not known.
+-- One row per stretch of frames that can have been one busy period of the mirror port: its pauses are no longer than
+-- the delay of timestamps plus one frame. waiting_bytes: the maximum that can have waited for the port before a loss.
+-- Until then it sent all frames offered, and these took time to arrive: a flow arrives over one line, and so do all
+-- frames that the mirrored port receives, but frames that it sends arrive over the lines of all their senders. Frames
+-- without a pause from the sample's start may have been waiting before it (stretch 0), and if a queue's size is
+-- unknown, so are the lines.
 with
 
 arrivals as (
@@ -68,7 +68,7 @@ final as (
     select
         min(l.at_ns) as from_ns,
         max(l.at_ns) as to_ns,
-        -- lines may send one frame more than their rate allows
+        -- a line may send one frame in excess of its rate
         max(l.sent_bytes - case when l.stretch > 0 and m.lines_known then m.capacity_bps * greatest(
             0,
             (l.flow_bytes - m.longest_bytes) / m.port_rate_bps,

@@ -1,6 +1,6 @@
--- One row: payload of TCP flows that the capture has, and payload in their sequence ranges that it never saw,
--- neither sent nor sent again. The peer's acknowledgments show that data after the last frame was sent too. A SYN,
--- or a jump that no port could have carried in the time between two frames, starts a new range.
+-- One row: captured payload of TCP flows, and payload in their sequence ranges that was never captured, not even as a
+-- retransmission. Acknowledgments of the peer show data sent after the last captured frame. A SYN, or a step that no
+-- port could have carried in the time between two frames, begins a new range.
 with
 
 frames as (
@@ -16,7 +16,7 @@ mirror as (
     from mirror
 ),
 
--- each frame that tells how far a flow was sent: its own frames, and those of its peer
+-- frames that show the sequence numbers a flow has sent: its own, and its peer's
 events as (
     select
         flow,
@@ -95,7 +95,7 @@ counted as (
     select
         b.flow,
         b.payload_bytes - f.retransmitted_bytes as seen_bytes,
-        -- the acknowledgment of a FIN is one more than that of the last byte
+        -- acknowledging a FIN adds one to the number after the last byte
         greatest(
             0, b.span_bytes - (f.fin > 0)::int - (b.payload_bytes - f.retransmitted_bytes)
         ) as missing_bytes
@@ -113,7 +113,7 @@ tcp as (
     from frames
 ),
 
--- flows from the largest share missing on, with the bytes of those before and their own
+-- flows by decreasing share of missing payload, with cumulative bytes
 ranked as (
     select
         *,
@@ -123,7 +123,7 @@ ranked as (
     from counted
 ),
 
--- the share that flows with $gap_flows_share of all bytes reach: a smaller flow cannot show more
+-- the share reached by flows with $gap_flows_share of all bytes, so that a single small flow does not decide
 reached as (
     select coalesce(max(r.missing_share), 0) as share_cap
     from ranked as r

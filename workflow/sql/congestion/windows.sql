@@ -1,7 +1,7 @@
--- One row per half of a window that has frames. Time is cut into halves of a window of $window_frames frames of
--- $frame_bytes at the mirror port's rate, and at least of as many of the capture's longest frames that one frame more
--- or less is within 1 - $busy_share of it. A window is two successive halves, and busy if its frames, and their part
--- of those that the receiver dropped, occupy at least $busy_share of it. Empty if the mirror has no known capacity.
+-- One row per half of a window with frames. Time is divided into halves of a window, which is the time of
+-- $window_frames frames of $frame_bytes at the mirror port's rate, or longer, so that one of the capture's longest
+-- frames is at most 1 - $busy_share of it. A window is two successive halves, and busy if its frames, with their share
+-- of those that the receiver dropped, occupy at least $busy_share of it. Empty if the mirror's capacity is unknown.
 with
 
 arrivals as (

@@ -1,10 +1,10 @@
--- One row per measure and triggers of reports: how well the measured values agree with the exact ones.
--- r2 is the coefficient of determination, 1 - sum((y - x)^2) / sum((y - mean y)^2) with y exact and x measured; r2_log
--- the same of logarithms, of the pairs whose values are both above 0. Errors are |x - y| / y, where y is above 0;
--- near: pairs without difference, or with an error of at most 1 %. missing_share: of the exact values that are not
--- outside, those without a measured one. covered_share: of the pairs with an interval, those whose interval has the
--- exact value; width_median and width_p99: of the intervals
--- other than from 0 to 0, which would hide the others if most flows lose nothing.
+-- One row per measure and triggers: how well the measured values agree with the exact ones. r2 is the coefficient of
+-- determination, 1 - sum((y - x)^2) / sum((y - mean y)^2) with y exact and x measured; r2_log is the same for
+-- logarithms of the pairs with both values above 0. Errors are |x - y| / y for y above 0; near: pairs without
+-- difference, or with an error of at most 1 %. missing_share: of the exact values that are not outside, the share
+-- without a measured one. covered_share: of the pairs with an interval, the share whose interval contains the exact
+-- value; width_median and width_p99: of intervals other than from 0 to 0, which would hide the others if most flows
+-- have no loss.
 with
 
 pairs as (

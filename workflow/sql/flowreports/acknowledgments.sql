@@ -1,8 +1,9 @@
--- One row per TCP packet that changes what is known of a flow's data: a segment of the flow, or an acknowledgment by
--- its reverse flow after the flow's first segment. acknowledged_bytes: steps of the highest acknowledgment number, from
--- the SYN if it was seen, else from the first acknowledgment; numbers before the SYN do not count. flight_bytes: the
--- highest sequence number (of data, SYN or FIN; before the first of these, that of the first segment) less the highest
--- acknowledgment number; null while one is not known, or the acknowledgment is ahead of what was seen.
+-- One row per TCP packet that changes the known state of a flow's data: a segment of the flow, or an acknowledgment by
+-- its reverse flow after the flow's first segment. acknowledged_bytes: sum of the increases of the highest
+-- acknowledgment number, from the SYN if it was captured, else from the first acknowledgment; numbers before the SYN
+-- are ignored. flight_bytes: the highest sequence number (of data, SYN or FIN; before the first of these, that of the
+-- first segment) minus the highest acknowledgment number; null while one of them is unknown, or if the acknowledgment
+-- exceeds the captured data.
 with
 
 segments as (

@@ -1,4 +1,4 @@
--- One row per report that was newer than those before it: the collector's number of its flow, its time, the bytes and
+-- One row per report newer than the previous one of its flow: the collector's flow number, its time, and the bytes and
 -- packets that it added. place: order of the reports.
 with
 

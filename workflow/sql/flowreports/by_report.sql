@@ -1,6 +1,6 @@
--- One row per measure and place of the exact and of the measured value, each a twentieth of a decade, of what is
--- compared at every report.
--- Pairs of a second run, with the paper's triggers, are not counted: the name all comes before published.
+-- One row per measure and bin of the exact and of the measured value (bins of a twentieth of a decade), for the
+-- measures that are compared at every report. Pairs of a second run with the paper's triggers are not counted: the name
+-- all sorts before published.
 with
 
 pairs as (

@@ -1,5 +1,5 @@
--- One row per time of reports of a TCP flow: bytes in flight and acknowledged bytes by the last of these reports, and
--- those after the flow's last packet until then.
+-- One row per report time of a TCP flow: bytes in flight and acknowledged bytes by the last report of that time, and
+-- the exact ones after the flow's last packet up to then.
 with
 
 exact as (

@@ -1,12 +1,12 @@
--- One row per flow that the digest or the collector has: exact and measured values side by side, null where a side has
--- none. The halves of a handshake stand at the flow that began it, whichever direction told them. Reports name ICMP's
--- types and identifiers, which the digest has not: no inter-arrival times of it are compared. report_reason: why
--- measured values are not of the whole flow; null if they are. Reasons: outside (the program does not see the flow),
--- extra (a flow of the collector alone), no_report (the flow has none), earlier_report (packets came after its newest
--- report). loss_reason and acknowledged_reason: why the loss or the acknowledged bytes have no measured value, or one
--- that is not of the whole flow; no_slot (the flow never had one), partly_followed (it was without one for a part of
--- its packets), no_acknowledgment (no report has one), earlier_report (there is more of it after the newest report).
--- iat_at_report_ns: the exact gap before the last packet at the time of the newest report.
+-- One row per flow of the digest or the collector: exact and measured values, null if one side has none. Both halves of
+-- a handshake are assigned to the flow that began it, independent of the direction that reported them. Reports contain
+-- ICMP types and identifiers, which the digest does not have, so inter-arrival times of ICMP are not compared.
+-- report_reason: why the measured values do not cover the whole flow; null if they do: outside (the program does not
+-- parse the flow), extra (only the collector has the flow), no_report (the flow has no report), earlier_report (packets
+-- follow its newest report). loss_reason and acknowledged_reason: why the loss or the acknowledged bytes have no
+-- measured value, or not of the whole flow: no_slot (the flow never had a slot), partly_followed (it had no slot for
+-- some of its packets), no_acknowledgment (no report has one), earlier_report (more follows its newest report).
+-- iat_at_report_ns: the exact inter-arrival time before the last packet at the time of the newest report.
 with
 
 exact as (

@@ -1,4 +1,4 @@
--- One row per report that tells an inter-arrival time: that time, and the exact one of the flow's last packet then.
+-- One row per report with an inter-arrival time: this time, and the exact one of the flow's last packet at that time.
 with
 
 packets as (

@@ -1,5 +1,5 @@
--- One row per report and the one before it of the same flow: the bytes and packets that the report added, and those of
--- the flow's packets in the time between, as throughput and average packet size (table II of the P4/RDMA paper).
+-- One row per report with a previous report of its flow: throughput and average packet size between the two (table II
+-- of the P4/RDMA paper), by the bytes and packets that the report added, and by the flow's packets in that time.
 with
 
 summed as (

@@ -1,4 +1,4 @@
--- One row per flow and window of time in which the digest or the collector has bytes of it: both, 0 where one has none.
+-- One row per flow and time window in which the digest or the collector counts bytes: both counts, 0 if there are none.
 with
 
 exact as (

@@ -1,5 +1,5 @@
--- One row per flow that a report can tell from others: what a measurement without error would say of it.
--- RTTs stand at the side that began the handshake.
+-- One row per flow that reports can distinguish: the values that an error-free measurement would have. RTTs are
+-- assigned to the side that began the handshake.
 with
 
 packets as (

@@ -1,4 +1,4 @@
--- One row per flow and window of time in which it has a packet. Windows begin at multiples of their length since 1970.
+-- One row per flow and time window with packets. Windows begin at multiples of their length since 1970.
 with
 
 packets as (

@@ -1,5 +1,5 @@
--- One row per subject and reason of compared_flows (none: without a reason), with the number of flows: report for all
--- flows, loss and acknowledged_bytes for flows that have an exact value and a report.
+-- One row per subject and reason of compared_flows (none: without a reason), with the number of flows. Subject report
+-- covers all flows; loss and acknowledged_bytes cover flows with an exact value and a report.
 with
 
 flows as (

@@ -1,4 +1,5 @@
--- One row: the most flows that have packets between two resets of the sketch, which are at multiples of the epoch.
+-- One row: the maximum number of flows with packets between two resets of the sketch, which are at multiples of the
+-- epoch.
 with
 
 packets as (

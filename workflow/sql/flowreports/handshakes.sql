@@ -1,7 +1,7 @@
--- One row per way that begins handshakes of which a half can be timed, at its client's side; of several the last one.
--- A SYN or SYN-ACK with the sequence number of the one before it is sent again, another one begins anew.
--- rtt_syn_ns: SYN to the first SYN-ACK of it; none where the SYN was sent again before.
--- rtt_ack_ns: SYN-ACK to the first ACK of it; none where the SYN-ACK was sent again before.
+-- One row per way (direction) of TCP clients with handshakes of which a half can be timed; of several handshakes, the
+-- last one. A SYN or SYN-ACK with the sequence number of the previous one is a retransmission, another number begins a
+-- new handshake. rtt_syn_ns: from the SYN to its first SYN-ACK; null if the SYN was retransmitted before. rtt_ack_ns:
+-- from the SYN-ACK to its first ACK; null if the SYN-ACK was retransmitted before.
 with
 
 packets as (
@@ -27,7 +27,7 @@ opening as (
     where tcp_flags & 6 = 2
 ),
 
--- Each first SYN or SYN-ACK, up to the next one of its way.
+-- Each new SYN or SYN-ACK, with the frame of the next one in its direction.
 begun as (
     select
         *,
@@ -36,7 +36,7 @@ begun as (
     where is_new
 ),
 
--- The packet that ends a half: the SYN-ACK of a SYN, the ACK of a SYN-ACK.
+-- The packet that completes a half: the SYN-ACK for a SYN, the ACK for a SYN-ACK.
 ended as (
     select
         begun.way,
@@ -54,7 +54,7 @@ ended as (
     group by begun.way, begun.frame
 ),
 
--- How often it was sent before that.
+-- Number of times that it was sent before completion.
 repeated as (
     select
         ended.way,

@@ -1,13 +1,13 @@
--- One row per flow and window of compared_windows, with bounds of the bytes and the reason for which the value may be
--- off by more than 10 %; null if it cannot, as far as reports show. Reasons: outside (the program does not see the
--- flow), extra (a flow of the collector alone), no_report (the flow has none), time_reversal (the file has packets of
--- the flow and window, or of windows up to it, after frames of later windows: reversed_spans), no_probe (the run has
--- no reports at resets, so that counts are lost there), sketch_load (the flow may share its cells in all rows of the
--- sketch with other flows of the epoch, so that counts may be too large), unreported (no report has packets of the
--- window), no_slot and straddle (packets of a report may be on both sides of the window's edge, of a flow without and
--- with a slot). Counts of a count-min sketch are never too small, so that bytes_high holds if counts are too large
--- (sketch_load), and bytes_low is null then. Both are null if reports do not cover what was sent in the window (the
--- other reasons but no_slot and straddle).
+-- One row per flow and window of compared_windows, with bounds of the bytes and the reason why the value may be wrong
+-- by more than 10 %; null if reports show that it is not. Reasons: outside (the program does not parse the flow), extra
+-- (only the collector has the flow), no_report (the flow has no report), time_reversal (in the file, packets of the
+-- flow and window, or of earlier windows, follow frames of later windows: reversed_spans), no_probe (the run has no
+-- reports at resets, so counts are lost there), sketch_load (the flow may share its cells with other flows of the epoch
+-- in all rows of the sketch, so counts may be too large), unreported (no report has packets of the window), no_slot and
+-- straddle (packets of a report may be on both sides of the window's edge, for a flow without and with a slot). A
+-- count-min sketch never counts too little, so bytes_high is valid even if counts are too large (sketch_load), but
+-- bytes_low is null then. Both are null if reports do not cover all packets of the window (the other reasons except
+-- no_slot and straddle).
 with
 
 windows as (

@@ -1,7 +1,7 @@
--- One row per directed flow of the digest: `key`, the flow that a report can tell it from, and `way`, the same without
--- MPLS labels, which differ per direction. Reports have ports of TCP and UDP alone; what has none counts as port 0.
--- Identifiers of tunnels are in no report: flows that differ by them alone have one key.
--- outside: the program has no header for what stands before the innermost network layer, or for so many tags.
+-- One row per directed flow of the digest: `key` identifies the flow as far as reports can distinguish flows, and `way`
+-- is the same without MPLS labels, which differ per direction. Reports have ports of TCP and UDP only; other flows have
+-- port 0. Reports do not contain tunnel identifiers: flows that differ only in these have the same key. outside: the
+-- program cannot parse the headers before the innermost network header, or has no room for as many tags.
 with
 
 flows as (

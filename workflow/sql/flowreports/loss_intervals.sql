@@ -1,7 +1,8 @@
--- One row: how many flows have an exact loss and an interval, how many have a measured loss and no interval (unbounded:
--- followed in part), in how many of the first the interval of missing bytes (from
--- the measured ones to these and uncertain_bytes) covers the exact ones, and how wide the interval is, by the exact
--- numbers that the flow occupies or misses; of intervals other than from 0 to 0.
+-- One row: the number of flows with an exact loss and an interval (flows), with a measured loss but no interval
+-- (unbounded: not followed throughout), with an interval of missing bytes that contains the exact number (covered), and
+-- with an interval of nonzero width (uncertain). The interval reaches from missing_measured_bytes to the sum of these
+-- and uncertain_bytes. Widths are relative to the sequence numbers that the flow occupies or misses, for intervals
+-- other than from 0 to 0.
 with
 
 flows as (

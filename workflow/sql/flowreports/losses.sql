@@ -1,7 +1,7 @@
--- One row per TCP flow whose packets occupy sequence numbers (data, SYN, FIN). missing_bytes: those between the lowest
--- and the highest of a connection that no packet of the capture occupies. distinct_bytes: payload without what was sent
--- again; retransmitted_bytes: the rest of the payload. Payload at the number of a FIN that was seen before counts as
--- sent again.
+-- One row per TCP flow whose packets occupy sequence numbers (data, SYN, FIN). missing_bytes: numbers between the
+-- lowest and the highest of a connection that no captured packet occupies. distinct_bytes: payload without
+-- retransmissions; retransmitted_bytes: the rest of the payload. Payload at the sequence number of an earlier FIN
+-- counts as retransmitted.
 with
 
 segments as (
@@ -47,7 +47,7 @@ fins as (
     group by key, connection, end_at - 1
 ),
 
--- Numbers of a FIN whose first payload came after it.
+-- Sequence numbers of a FIN that payload occupies later.
 past_fin as (
     select f.key
     from fins as f

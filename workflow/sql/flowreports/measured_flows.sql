@@ -1,4 +1,4 @@
--- One row per flow that the digest can tell from others, as the collector has it.
+-- One row per flow of the collector, with the keys of the digest.
 with
 
 keys as (

@@ -1,4 +1,4 @@
--- One row per report that tells an inter-arrival time; one that the control plane asked for tells an old one once more.
+-- One row per report with an inter-arrival time. Reports that the control plane requests repeat an earlier one.
 with
 
 series as (

@@ -1,5 +1,5 @@
--- One row per flow of the collector: its key as `keys` has it, and its number there. What reports tell apart by ICMP's
--- types and identifiers is one flow here.
+-- One row per flow of the collector: its key as in `keys`, and its number in the collector. Flows that differ only in
+-- ICMP types and identifiers have the same key.
 with
 
 reported as (

@@ -1,4 +1,4 @@
--- One row per flow of the collector that is one of compared_flows: its number there, and in compared_flows.
+-- One row per flow of the collector that is in compared_flows: its number in the collector, and in compared_flows.
 with
 
 keys as (

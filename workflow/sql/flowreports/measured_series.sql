@@ -1,5 +1,5 @@
--- One row per report that was newer than those before it: its flow of compared_flows, its time, the bytes, packets and
--- acknowledged bytes that it added, the bytes in flight, and the inter-arrival time. place: order of the reports.
+-- One row per report newer than the previous one of its flow: its flow in compared_flows, its time, the bytes, packets
+-- and acknowledged bytes that it added, the bytes in flight, and the inter-arrival time. place: order of the reports.
 with
 
 reported as (

@@ -1,6 +1,6 @@
--- One row per flow and window of time in which the collector has bytes of it. Windows as in exact_windows; of a row
--- that several have together each takes the same share, rounded down cumulatively. A row has no more parts than bytes:
--- where its windows are more, as of a clock that was set on by years, each byte has its own.
+-- One row per flow and time window in which the collector counts bytes. Windows as in exact_windows. A row that covers
+-- several windows is divided equally, rounded down cumulatively. It has no more parts than bytes: if it covers more
+-- windows, such as after a clock was set forward by years, each byte is a part.
 with
 
 reported as (

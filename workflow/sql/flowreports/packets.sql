@@ -1,5 +1,5 @@
--- One row per frame with a flow and a time, in file order: what the exact values are made of.
--- iat_ns: time since the flow's frame before.
+-- One row per frame with a flow and a time, in file order: the input of the exact values. iat_ns: time since the
+-- previous frame of the flow.
 with
 
 frames as (

@@ -1,9 +1,9 @@
--- One row per value that is there to be compared, exactly and as measured, under its measure's name; null where a side
--- has none. outside: the program has no headers for the flow, so that nothing is to be expected of it. triggers: the
--- packets that made a report, all or published. covered: the interval of missing or retransmitted bytes has the exact
--- number (loss and retransmitted; null elsewhere); width: its length, by the numbers that the flow occupies or misses,
--- or by its payload. Flows with a loss_reason have no measured value of the two. iat is that at the time of a flow's
--- newest report.
+-- One row per value to compare: its measure, the exact and the measured value, null if one side has none. outside: the
+-- program cannot parse the flow, so no measured value is expected. triggers: the packets that trigger a report, all or
+-- published. covered: the interval of missing or retransmitted bytes contains the exact number (only loss and
+-- retransmitted); width: its length, relative to the sequence numbers that the flow occupies or misses, or to its
+-- payload. Flows with a loss_reason have no measured value of these two. iat is the inter-arrival time at the time of a
+-- flow's newest report.
 with
 
 flows as (
@@ -31,7 +31,7 @@ acknowledgments as (
     select * from compared_acknowledgments
 ),
 
--- A missing byte is one of the numbers that the flow's data would occupy: sent once, or never seen.
+-- span_bytes: sequence numbers of the flow's data, captured or missing.
 derived as (
     select
         * exclude (uncertain_bytes),

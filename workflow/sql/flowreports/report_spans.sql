@@ -1,8 +1,8 @@
 -- One row per report that added packets to its flow: the earliest and latest time at which these can have been sent. A
--- report has the time of its flow's last packet (`last`) and the inter-arrival time before that one; the others came
--- after the report before. Flows without a slot have neither. Reports and rows of the series are matched in the order
--- of their times; if a time has more reports than rows (older ones), nothing is known beyond the time of the report.
--- shared: the flow may share its cells in all rows of the sketch, so that the bytes may be too many (sharing.py).
+-- report has the time of its flow's last packet (`last`) and the inter-arrival time before it; the other packets
+-- followed the previous report. Flows without a slot have neither. Reports and rows of the series are matched by time;
+-- if a time has more reports than rows (older ones), only the time of the report is known. shared: the flow may share
+-- its cells in all rows of the sketch, so the bytes may be too many (collisions.py).
 with
 
 stamps as (

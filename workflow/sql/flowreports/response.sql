@@ -1,6 +1,6 @@
--- One row per flow whose rate is set, or the background, and window of time: exact and measured throughput, means of
--- inter-arrival times, and the rate that was set at the middle of the window. The tables are those of one capture;
--- named_flows has the names by destination port, steps the rates from each change on.
+-- One row per flow with a set rate, or the background, and time window: exact and measured throughput, mean
+-- inter-arrival times, and the rate set at the middle of the window. The tables are those of one capture; named_flows
+-- has flow names by destination port, steps the rates from each change on.
 with
 
 flows as (
@@ -66,7 +66,7 @@ summed as (
     group by called.name, windows.window_ns
 ),
 
--- A flow's control connection goes to the same port: times are those of the connection with most bytes, in all windows.
+-- A flow's control connection uses the same port: the inter-arrival times are those of the connection with most bytes.
 sizes as (
     select
         called.name,

@@ -1,6 +1,6 @@
--- One row per flow and window in which it has a packet that is later in the file than a frame of a later window: the
--- windows that may be wrong, from_ns to until_ns at least. Reports come in the order of the file, so that they show
--- nothing of a packet's window if packets of later ones are before it. until_ns grows with from_ns.
+-- One row per flow and window in which a packet of the flow follows a frame of a later window in the file: the windows
+-- from from_ns to until_ns may be wrong. Reports are sent in file order, so they do not show a packet's window if
+-- packets of later windows precede it. until_ns increases with from_ns.
 with
 
 frames as (

@@ -1,6 +1,7 @@
--- One row per second since the sample's first frame in which IP packets or reports came: their number, reports in the
--- second of their packet. Others have no row: between two frames of a capture there may be years.
--- Reports that the control plane asked for at a reset count apart. What the last reset asks for is of the last second.
+-- One row per second since the sample's first frame with IP packets or reports: their numbers. A report counts in the
+-- second of its packet. Other seconds have no row, because years can lie between two frames of a capture. Reports that
+-- the control plane requests at a reset are counted separately (probes). Those of the last reset count in the last
+-- second.
 with
 
 packets as (

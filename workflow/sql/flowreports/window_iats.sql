@@ -1,6 +1,6 @@
--- One row per flow and window of time with inter-arrival times: the mean of the exact ones that end in it, the mean of
--- the single samples of its reports, and the mean gap since the last report (gap_measured_ns): the time between its
--- reports and those before, by the packets that they added.
+-- One row per flow and time window with inter-arrival times: the mean of the exact ones that end in it, the mean of the
+-- samples in its reports, and the mean by packet counts (gap_measured_ns): the time between its reports and the
+-- previous ones, divided by the packets that they added.
 with
 
 packets as (

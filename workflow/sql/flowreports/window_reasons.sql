@@ -1,6 +1,6 @@
--- One row per reason for which a window may be off by more than 10 %, and one for windows without a reason (none):
--- their number, how many are within 10 % of the exact value (0 where the digest has no packets of the flow), how many
--- have a bound, and how many of these are on the right side of each bound that they have.
+-- One row per reason why a window may be wrong by more than 10 %, and one for windows without a reason (none): the
+-- number of windows, how many are within 10 % of the exact value (0 if the digest has no packets of the flow), how many
+-- have a bound, and for how many of these the exact value is within their bounds.
 with
 
 windows as (

@@ -1,4 +1,4 @@
--- One row per acap: where it is, what time and how many frames it holds.
+-- One row per acap: its path, time and number of frames.
 with
 
 samples as (

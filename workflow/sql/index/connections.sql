@@ -1,6 +1,6 @@
--- One row per sample and pair of flows that are each other's peer: the view `connections`.
--- No CTE has the name of a table: DuckDB 1.0.0 takes that for a recursion in a view.
--- fwd is the direction of the pair's first frame (flows are numbered in the order of their first frames).
+-- One row per sample and pair of flows that are each other's peer: the view `connections`. fwd is the direction of the
+-- pair's first frame (flows are numbered in order of their first frames). CTEs do not have names of tables, because
+-- DuckDB 1.0.0 treats this as recursion in a view.
 with
 
 directed as (

@@ -1,4 +1,4 @@
--- One row per sample whose manifest and acap contradict each other, or that the tables could not name.
+-- One row per sample whose manifest and acap contradict each other, or that tables cannot identify.
 with
 
 manifests as (

@@ -1,4 +1,4 @@
--- One row per acap that counts: what the digest says of the whole sample, in the Parquet metadata `acapella`.
+-- One row per acap in use: properties of the whole sample, from the Parquet metadata `acapella`.
 with
 
 files as (

@@ -1,7 +1,7 @@
--- One row per frame: the view `frames`. A filter on sample, site or port opens only the files it needs, because the
--- join on the file's name turns it into a list of names before any of them is read. The columns are listed because an
--- acap of several captures has one more, `file`, which DuckDB would ask of every other acap. No CTE has the name of a
--- table: DuckDB 1.0.0 takes that for a recursion in a view.
+-- One row per frame: the view `frames`. A filter on sample, site or port opens only the files that it needs, because
+-- the join on the file's name becomes a list of names before any file is read. The columns are listed because an acap
+-- of several captures has the additional column `file`, which DuckDB would expect in every other acap. CTEs do not have
+-- names of tables, because DuckDB 1.0.0 treats this as recursion in a view.
 with
 
 digested as (

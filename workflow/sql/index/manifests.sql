@@ -1,4 +1,4 @@
--- One row per listed sample's manifest, raw/*.json: how it was taken. Column by column as schemas/manifest.schema.json.
+-- One row per listed sample's manifest, raw/*.json, with the columns of schemas/manifest.schema.json.
 with
 
 listed as (

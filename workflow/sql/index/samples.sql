@@ -1,8 +1,8 @@
--- One row per sample: its manifest, what its digest says, when the port was looked at, whether it counts in traffic
--- statistics. With $traffic 'unfiltered' only samples of the least restricted kind count that has frames: those
--- without a restriction, else those with a filter, P4 program or sampling, else trials. A sample is misdated if it
--- starts or ends more than 10 years from the median start of the samples: a clock that was not set starts in 1970 or
--- 2000. The median is of starts since 1980, if there are any.
+-- One row per sample: its manifest, its digest, when the port was observed, and whether the sample counts in traffic
+-- statistics. With $traffic 'unfiltered', only samples of the least restricted kind that has frames count: samples
+-- without a restriction, else with a filter, P4 program or sampling, else trials. A sample is misdated if it starts or
+-- ends more than 10 years from the median start of the samples: an unset clock starts in 1970 or 2000. The median is of
+-- starts since 1980, if there are any.
 with
 
 manifests as (
@@ -20,7 +20,7 @@ restrictions as (
     select * from restrictions
 ),
 
--- A program without a control file that held nothing back sent all; with one it may have cut or edited what it sent.
+-- A program without a control file that dropped no frame sent all; with a control file it may have changed frames.
 programs as (
     select
         sample,
@@ -68,7 +68,7 @@ traffic as (
         sample,
         restriction,
         restriction_detail,
-        -- an empty sample holds no traffic that could stand for that of others
+        -- an empty sample cannot represent the traffic of others
         case
             when $traffic = 'unfiltered' and rank > min(rank) filter (where frames > 0) over () then restriction
         end as excluded
@@ -91,7 +91,7 @@ described as (
         m.sha256,
         m.bytes,
         m.filter,
-        -- of a capture that exists nobody knows whether there was one, unless the sheet names it
+        -- for existing captures this is unknown, unless the sample sheet has it
         case
             when m.testbed <> 'files' or m.filter is not null then coalesce(m.filter, '') <> '' or p.filtered
             when o.filtered then true
@@ -146,7 +146,7 @@ described as (
         d.digest_port,
         m.manifest_start_ns,
         m.manifest_end_ns,
-        -- A frame stamped outside the manifest's time was seen all the same: so the time looked at includes it.
+        -- Frames with timestamps outside the manifest's time were observed, too, so the observed time includes them.
         case when m.timed then least(m.manifest_start_ns, d.first_ns) else d.first_ns end as start_ns,
         case when m.timed then greatest(m.manifest_end_ns, d.last_ns) else d.last_ns end as end_ns,
         case when m.timed then 'manifest' when d.first_ns is not null then 'frames' end as actual_by

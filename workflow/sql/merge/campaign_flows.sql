@@ -1,9 +1,9 @@
--- One row per flow of the campaign: as its largest site shows it. Site, VLAN ids, MPLS labels and tunnels change on
--- the way from site to site, so flows are matched by addresses, protocol, ports and network: the identifiers of tunnels
--- that both directions share ($networks: types of tunnels), if there are any. A flow without such an identifier can be
--- one with them if all flows with its addresses that have some have the same, and no site has flows with and without
--- them. Several flows of one site and network are different flows (slices with equal addresses): the k-th largest of a
--- site is matched with the k-th of the others.
+-- One row per flow of the campaign, as observed at its largest site. Site, VLAN ids, MPLS labels and tunnels change
+-- between sites, so flows are matched by addresses, protocol, ports and network: the tunnel identifiers that both
+-- directions share ($networks: types of tunnels), if there are any. A flow without such an identifier can match one
+-- with identifiers if all flows with its addresses that have identifiers have the same ones, and no site has flows with
+-- and without them. Several flows of one site and network are different flows (slices with the same addresses): the
+-- k-th largest of a site is matched with the k-th of the others.
 with
 
 site_flows as (

@@ -1,4 +1,4 @@
--- One row per site, port and time without interruption that its samples cover.
+-- One row per site, port and uninterrupted time that its samples cover.
 with
 
 samples as (

@@ -1,4 +1,4 @@
--- One row per scope, site, measure and threshold: how many flows reach it. Flows that were seen only in misdated
+-- One row per scope, site, measure and threshold: the number of flows that reach it. Flows observed only in misdated
 -- samples have neither duration nor rate, unless all samples are misdated.
 with
 

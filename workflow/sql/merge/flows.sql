@@ -1,5 +1,5 @@
--- One row per directed flow and sample. With pseudonyms the flow's id is made anew: the site's name is hashed into it,
--- and whoever knows the names of a testbed's sites could try them.
+-- One row per directed flow and sample. With pseudonyms, flow ids are computed again, because the site's name is part
+-- of their hash, and names of a testbed's sites could be guessed.
 with
 
 samples as (

@@ -1,5 +1,5 @@
--- One row per site, port and flow: stitched across the samples of the port. Without a time in any of them it has no
--- duration; without a time in one of them no rate, for it is not known how long that one's bytes took. The times of
+-- One row per site, port and flow, stitched across the samples of the port. Without a time in all samples it has no
+-- duration; without a time in one of them it has no rate, because the time of that sample's bytes is unknown. Times of
 -- misdated samples count only if all samples of the flow are misdated.
 with
 

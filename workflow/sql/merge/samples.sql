@@ -1,11 +1,11 @@
--- One row per digested sample, under the names that the tables are to show. directory is its true name.
+-- One row per digested sample, with the names for tables. directory is its true name.
 with
 
 samples as (
     select
         sample as directory,
         * exclude (
-            -- a filter may name addresses
+            -- a filter can contain addresses
             sample, site, port, acap, campaign, file, filter, instance, notes, digest_site, digest_port, environment
         ) replace (
             case when not $pseudonyms then restriction_detail end as restriction_detail

@@ -1,4 +1,4 @@
--- One row per site and flow: as its largest port shows it, for two mirrored ports show a frame twice.
+-- One row per site and flow, as observed at its largest port, because two mirrored ports may capture the same frame.
 with
 
 port_flows as (

@@ -1,4 +1,4 @@
--- One row per sample: the gaps of its port, times that no sample covers, before it; null where it has no time itself.
+-- One row per sample: the gaps of its port before it (times that no sample covers); null if the sample has no time.
 with
 
 samples as (

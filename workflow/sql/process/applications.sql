@@ -1,4 +1,4 @@
--- One row per site, application label and who decided it.
+-- One row per site, application label and its source.
 with
 
 applications as (

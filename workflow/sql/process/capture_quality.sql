@@ -1,4 +1,4 @@
--- One row per sample: what was lost, how coarse the clock was, how long it looked, who decided the headers.
+-- One row per sample: losses, clock resolution, observed time, and the sources of its headers.
 with
 
 samples as (
@@ -13,14 +13,14 @@ congestion as (
     select * from congestion
 ),
 
--- a sample with a wrong date would add years to the campaign
+-- a misdated sample would add years to the campaign
 campaign as (
     select max(end_ns) - min(start_ns) as campaign_ns
     from samples
     where not misdated
 ),
 
--- what each sample of a port adds to the time that the samples before it cover
+-- time that each sample of a port adds to that of the previous samples
 added as (
     select
         site,
@@ -51,9 +51,9 @@ losses as (
     select
         sample,
         case when mirror_delivered is not null then mirror_offered end::hugeint as offered,
-        -- what passed the filter and was left out of the sample was not lost
+        -- frames that passed the filter but were not sampled are not lost
         (frames + coalesce(sampled_out, 0))::hugeint as kept,
-        -- counters are not read at one instant: more delivered than offered is no negative loss
+        -- counters are not read at the same instant: more delivered than offered is not a negative loss
         case when mirror_offered < mirror_delivered then 0 else mirror_offered - mirror_delivered end::bigint
             as mirror_lost,
         dropped_interface::bigint as interface_lost,
@@ -73,7 +73,7 @@ lost as (
         + (kernel_lost is not null)::int + (file_lost is not null)::int as stages_known,
         coalesce(mirror_lost, 0) + coalesce(interface_lost, 0)
         + coalesce(kernel_lost, 0) + coalesce(file_lost, 0) as frames_lost,
-        -- a file read to its end says nothing about what never reached it
+        -- a complete file does not show frames that never reached it
         coalesce(mirror_lost, interface_lost, kernel_lost, nullif(file_lost, 0)) is not null as counted
     from losses
 ),
@@ -81,8 +81,8 @@ lost as (
 shares as (
     select
         sample,
-        -- The mirror lost of all frames, the others of those that pass the filter: what reached us is
-        -- (1 - before / offered) * (kept / (kept + behind)). One division, so that it is exact up to the end.
+        -- Losses of the mirror are a share of all frames, the others of those that pass the filter: the captured share
+        -- is (1 - before / offered) * (kept / (kept + behind)). A single division keeps it exact until the end.
         case
             when offered > 0 and kept + behind > 0
                 then (before * (kept + behind) + (offered - before) * behind) / (offered * (kept + behind))

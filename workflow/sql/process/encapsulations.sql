@@ -1,4 +1,4 @@
--- One row per site and encapsulation: what stands before the innermost network header.
+-- One row per site and encapsulation: the headers before the innermost network header.
 with
 
 site_shares as (

@@ -1,4 +1,4 @@
--- One row per site: how many different headers it shows and how deep they stack.
+-- One row per site: its number of different headers, and the depth of its header stacks.
 with
 
 headers as (
@@ -23,7 +23,7 @@ distinct_headers as (
         count(distinct headers.header) as distinct_headers
     from headers
     inner join scopes on headers.sample = scopes.sample
-    where headers.header <> 'Data' -- payload of any kind, which is no header
+    where headers.header <> 'Data' -- payload, which is not a header
     group by scopes.site
 ),
 

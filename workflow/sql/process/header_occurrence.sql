@@ -1,4 +1,4 @@
--- One row per site and header: how often it occurs.
+-- One row per site and header: its occurrences.
 with
 
 site_shares as (

@@ -1,4 +1,4 @@
--- One row per site, header stack and length bin that has frames: what these carry.
+-- One row per site, header stack and length bin with frames: the content of these frames.
 with
 
 header_stack_sizes as (

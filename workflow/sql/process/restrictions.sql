@@ -1,4 +1,4 @@
--- One row per restriction of samples: how many samples and frames have it, and whether these are excluded.
+-- One row per restriction of samples: the number of samples and frames with it, and whether these are excluded.
 with
 
 samples as (

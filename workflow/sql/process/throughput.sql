@@ -1,6 +1,6 @@
--- One row per site, port and time bin that a sample covers, silent ones included. A sample whose time no manifest gives
--- covers its first to its last frame; where that is more than $most_silent_bins bins, as with a wrong stamp, only bins
--- with frames have a row.
+-- One row per site, port and time bin that a sample covers, including idle ones. A sample without a manifest's time
+-- covers its first to its last frame; if these are more than $most_silent_bins bins, such as with a wrong timestamp,
+-- only bins with frames have a row.
 with
 
 samples as (

@@ -1,4 +1,4 @@
--- One row per site and rank up to $top: the largest stitched flows; of all sites, as the largest site shows them.
+-- One row per site and rank up to $top: the largest stitched flows; for all sites, as observed at their largest site.
 with
 
 site_flows as (

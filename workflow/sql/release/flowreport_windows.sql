@@ -1,4 +1,4 @@
--- flowreport_windows, by the flows' new numbers.
+-- flowreport_windows with the flows' new numbers.
 with
 
 windows as (

@@ -1,4 +1,4 @@
--- One row per flow of flowreport_flows: its ends' pseudonyms, and its number by the key that these make.
+-- One row per flow of flowreport_flows: pseudonyms of its endpoints, and its number in the order of the new keys.
 with
 
 flows as (

@@ -1,4 +1,4 @@
--- One row per sample with an acap: what a release needs of it, and what must not be in the release.
+-- One row per sample with an acap: the input of its release, and the values that the release must not contain.
 with
 
 samples as (

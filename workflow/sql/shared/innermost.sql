@@ -1,5 +1,6 @@
--- One row per header stack: what stands before its innermost network header, and whether a link-layer or network header
--- that is not IP follows its last IP header, as ARP in VXLAN does. What an ICMP error quotes is no header of the frame.
+-- One row per header stack: the headers before its innermost network header, and whether a link-layer or network header
+-- other than IP follows its last IP header, such as ARP in VXLAN. Headers quoted by an ICMP error are not headers of
+-- the frame.
 with
 
 frames as (

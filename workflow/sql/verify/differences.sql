@@ -1,4 +1,4 @@
--- One row per frame and layer on which both digests disagree, with both answers as text.
+-- One row per frame and layer on which the two digests disagree, with both values as text.
 with
 
 pairs as (
@@ -159,7 +159,7 @@ final as (
         c.theirs,
         e.erratum
     from compared as c
-    -- An erratum excuses the time, or what stands behind the MPLS stack, and nothing else of its frame.
+    -- An erratum explains the time, or headers after the MPLS stack, but no other difference of its frame.
     left join errata as e
         on
             c.frame = e.frame

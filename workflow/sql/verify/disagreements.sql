@@ -1,6 +1,6 @@
 -- One row per frame and layer with a disagreement that no erratum explains, for the first frames of each kind: `rank`
--- within its kind, and `frames` of the kind in all. `kind_ours` and `kind_theirs`: of header tokens, both answers; of
--- `protocols`, what both name above layer 4; else null.
+-- within its kind, and `frames` of the kind. `kind_ours` and `kind_theirs`: both values if they are header tokens; for
+-- `protocols`, the protocols above layer 4; else null.
 with
 
 differences as (

@@ -1,5 +1,5 @@
--- One row per frame on which both digests disagree, or that only one of them has. `decided`: the core named what
--- stands above layer 4, or tshark or the flow did.
+-- One row per frame on which the two digests disagree, or that only one of them has. `decided`: whether the core
+-- identified the protocols above layer 4, or tshark or the flow did.
 with
 
 ours as (
@@ -17,7 +17,7 @@ final as (
         o.l4_by = 'native' as native,
         o.app_by is not null as decided,
         o.* exclude (frame, l4_by, app_by),  -- noqa: RF02
-        -- a negative time is implausible, unless ours is not: then it is an erratum of tshark
+        -- a negative time is implausible; if only tshark's is negative, this is an erratum of tshark
         if(o.ts_ns is null and t.ts_ns < 0, null, t.ts_ns) as tshark_ts_ns,
         t.wire_len as tshark_wire_len,
         t.cap_len as tshark_cap_len,

@@ -1,7 +1,7 @@
--- One row per frame of a digest: what is compared of it, with the tokens of its protocols by layer. VLAN ids, MPLS
--- labels and tunnels are the flow's; of frames without a flow they are those of `tags`, and null where the digest took
--- over tshark's answer or the header is not whole. `pw_dst`: the address that starts the frame in the first pseudowire
--- without control word. `fcs_len`: octets of FCS that lengths of this side count and the other's do not.
+-- One row per frame of a digest: the compared values, with the tokens of its protocols by layer. VLAN ids, MPLS labels
+-- and tunnels are those of the flow; for frames without a flow they are those of `tags`, and null if the digest uses
+-- tshark's result or the header is incomplete. `pw_dst`: the address at the start of the frame in the first pseudowire
+-- without control word. `fcs_len`: bytes of FCS that lengths of this digest include and those of the other do not.
 with
 
 frames as (
