@@ -1,5 +1,5 @@
-// Flow statistics: counts every IP packet's flow, follows TCP, and turns packets that trigger a report into RDMA
-// WRITEs to the collector. Frames go nowhere: all that make no report go to the sink with the reason.
+// Flow statistics: counts packets of every IP flow, tracks TCP state, and sends reports as RDMA WRITEs to the
+// collector. Frames are not forwarded: those that trigger no report go to the sink with the reason.
 #include <core.p4>
 #include <pna.p4>
 
@@ -23,7 +23,7 @@ struct headers_t {
 }
 
 struct metadata_t {
-    // First, since DPDK's `hash` reaches 32 octets of metadata.
+    // These are first because DPDK's `hash` can only write to the first 32 bytes of metadata.
     bit<32> own_crc;
     bit<32> own_jhash;
     bit<32> peer_crc;
@@ -37,8 +37,8 @@ struct metadata_t {
     bit<32> bank;
     bit<32> rows;
     bit<32> state;
-    bit<32> waits;     // of the state, what says whether a handshake waits for this
-    bit<32> answers;   // bits that an answer adds to it
+    bit<32> waits;     // handshake bits of the state
+    bit<32> answers;   // state bits to set
     bit<32> epoch_mark;
     bit<32> pair;
     bit<32> sequence;
@@ -49,15 +49,15 @@ struct metadata_t {
     bit<16> valid;
     bit<8> reason;
     bit<8> probe;
-    bit<8> held;       // the slot is the flow's
-    bit<8> fresh;      // since this packet
+    bit<8> held;       // the flow has the slot
+    bit<8> fresh;      // the slot was allocated for this packet
     bit<8> peer_held;
-    bit<8> first;      // of the flow in this epoch
-    bit<8> opens;      // a connection
-    bit<8> vacant;     // a hole, or a slot
-    bit<8> scans;      // the holes
-    bit<8> old_fin;    // below the highest number, and not known to fill a hole
-    bit<8> found;      // the slot that has the flow's digest
+    bit<8> first;      // first packet of the flow in this epoch
+    bit<8> opens;      // the packet opens a connection
+    bit<8> vacant;     // a hole or slot is free
+    bit<8> scans;      // scan the holes
+    bit<8> old_fin;    // a FIN below the highest number that does not fill a hole
+    bit<8> found;      // a slot has the flow's digest
     bit<8> measures;
     bit<8> advances;
     bit<8> tags_whole;
@@ -65,22 +65,22 @@ struct metadata_t {
 }
 
 #include "parser.p4"
-#include "controls/identity.p4"
-#include "controls/slot.p4"
-#include "controls/sketch.p4"
-#include "controls/slotless.p4"
-#include "controls/times.p4"
-#include "controls/sequence.p4"
-#include "controls/handshake.p4"
-#include "controls/acknowledgment.p4"
-#include "controls/triggers.p4"
-#include "controls/reverse.p4"
-#include "controls/least.p4"
-#include "controls/queue_pair.p4"
-#include "controls/roce.p4"
-#include "controls/report_1.p4"
-#include "controls/report_2.p4"
-#include "controls/emit_report.p4"
+#include "controls/flowstats/identity.p4"
+#include "controls/flowstats/slot.p4"
+#include "controls/flowstats/sketch.p4"
+#include "controls/flowstats/slotless.p4"
+#include "controls/flowstats/times.p4"
+#include "controls/flowstats/sequence.p4"
+#include "controls/flowstats/handshake.p4"
+#include "controls/flowstats/acknowledgment.p4"
+#include "controls/flowstats/triggers.p4"
+#include "controls/flowstats/reverse.p4"
+#include "controls/flowstats/estimate.p4"
+#include "controls/flowstats/queue_pair.p4"
+#include "controls/flowstats/roce.p4"
+#include "controls/flowstats/report_1.p4"
+#include "controls/flowstats/report_2.p4"
+#include "controls/flowstats/emit_report.p4"
 
 control PreControl(in headers_t hdr, inout metadata_t meta, in pna_pre_input_metadata_t istd,
                    inout pna_pre_output_metadata_t ostd) {
@@ -100,7 +100,7 @@ control FlowStatistics(inout headers_t hdr, inout metadata_t meta, in pna_main_i
     Triggers() trigger;
     Reverse() reverse;
     LookUp() look_up;
-    Least() least;
+    Estimate() estimate;
     QueuePair() queue_pair;
     Roce() roce;
     PublishedReport() published_report;
@@ -165,7 +165,7 @@ control FlowStatistics(inout headers_t hdr, inout metadata_t meta, in pna_main_i
                 }
             }
             if (meta.trigger != 0) {
-                least.apply(hdr, meta);
+                estimate.apply(hdr, meta);
                 meta.layout = format.read(0);
                 meta.reason = REASON_SENT;
                 if (meta.layout == 1) {

@@ -1,10 +1,10 @@
-// Headers of flowstats.p4's own: what its hashes read, and the report as a RoCEv2 frame.
+// Headers of flowstats.p4: input of its hashes, and reports as RoCEv2 frames.
 #ifndef ACAPELLA_FLOWSTATS_HEADERS_P4
 #define ACAPELLA_FLOWSTATS_HEADERS_P4
 
 #include "headers.p4"
 
-// What digests are made of: a flow's key without labels. Never emitted.
+// Input of the digest: a flow's key without labels. Never emitted.
 header key_h {
     bit<64> src_high;
     bit<64> src_low;
@@ -19,17 +19,17 @@ header key_h {
     bit<64> vlans;
 }
 
-// What a row of the sketch hashes: its own number, 64 bits of digest of the key without labels, the labels. Never
+// Input of the hash of a sketch row: its number, the 64-bit digest of the key without labels, and the labels. Never
 // emitted.
 header row_h {
     bit<32> number;
     bit<32> crc;
     bit<32> jhash;
-    bit<64> labels;   // of 20 bits each: three, and the count of all in the lowest 4 bits
+    bit<64> labels;   // three labels of 20 bits, and the number of labels in the lowest 4 bits
     bit<32> label_4;
 }
 
-// A flow's cells of each row. Never emitted.
+// A flow's cells in each row. Never emitted.
 header cells_h {
     bit<64> bytes_0;
     bit<64> bytes_1;
@@ -41,30 +41,30 @@ header cells_h {
     bit<64> packets_3;
 }
 
-// Values of one packet that do not fit into the 256 octets of metadata. Never emitted.
+// Scratch values that do not fit into the 256 bytes of metadata. Never emitted.
 header work_h {
     bit<64> fingerprint;
     bit<64> peer_fingerprint;
     bit<64> labels;
-    bit<64> was;       // what a register held
-    bit<64> since;     // a difference of times
+    bit<64> was;       // value of a register
+    bit<64> since;     // time difference
     bit<64> sum;
     bit<64> following;
     bit<32> label_4;
-    bit<32> other;     // what a register held
+    bit<32> other;     // value of a register
     bit<32> begin;     // sequence numbers: first of the data,
-    bit<32> end;       // behind data and FIN,
-    bit<32> highest;   // behind all of before
-    bit<32> behind;    // octets from the highest back
+    bit<32> end;       // next after data and FIN,
+    bit<32> highest;   // next after all previous data
+    bit<32> behind;    // bytes backwards from the highest
     bit<32> length;
     bit<32> fill_from;
     bit<32> fill_to;
     bit<32> filled;
-    bit<32> near;      // from the highest back to the end of the data
-    bit<32> advance;   // of the highest by this packet
-    bit<32> place;     // of the slot's first hole
+    bit<32> near;      // bytes from the end of the data to the highest
+    bit<32> advance;   // increase of the highest by this packet
+    bit<32> place;     // index of the slot's first hole
     bit<32> free;
-    bit<32> lowest;    // place of the lowest hole, and where it is
+    bit<32> lowest;    // index of the lowest hole, and its bounds
     bit<32> lowest_from;
     bit<32> lowest_to;
     bit<32> open_start;  // a hole that this packet opens
@@ -72,7 +72,7 @@ header work_h {
     bit<32> base;
     bit<32> floor;
     bit<32> forgotten;
-    bit<32> fresh;     // octets below all that were seen
+    bit<32> fresh;     // bytes below all previous data
 }
 
 // InfiniBand architecture volume 1, section 9.2.
@@ -81,7 +81,7 @@ header bth_h {
     bit<8>  flags;      // solicited event, migration state, padding, version
     bit<16> partition;
     bit<32> queue_pair; // 24 bits
-    bit<32> psn;        // 24 bits; the highest asks for an acknowledgment
+    bit<32> psn;        // 24 bits; bit 31 requests an acknowledgment
 }
 
 // The same, section 9.3.3.
@@ -91,7 +91,7 @@ header reth_h {
     bit<32> length;
 }
 
-// schemas/report_formats.tsv says what the fields of the two formats mean.
+// schemas/report_formats.tsv defines the fields of both formats.
 header report_1_h {
     bit<32> src;
     bit<32> dst;

@@ -1,9 +1,9 @@
-"""Lets the temporaries of a .spec share fields of the metadata.
+"""Let temporaries of a .spec share metadata fields.
 
-p4c-dpdk gives each temporary a field of its own, and DPDK's pipeline reaches 256 octets of metadata (its operands have
-an offset of 8 bits, which wraps without a word). Temporaries that never hold a value at the same time take the same
-field here, as a compiler's registers do (liveness over the graph of jumps, then coloring in order of appearance).
-Moves from a field to itself and masks that keep all bits go.
+p4c-dpdk allocates a field for each temporary, but DPDK's pipeline can address only 256 bytes of metadata (operands have
+8-bit offsets, which wrap silently). Temporaries that are never live at the same time are assigned the same field here,
+like a compiler allocates registers (liveness over the control flow graph, then coloring in order of appearance). Moves
+from a field to itself and masks that keep all bits are removed.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-REACHED_OCTETS = 256
-HASH_REACHED_BITS = 256  # DPDK casts the offset in bits of a hash's destination to 8 bits
+METADATA_BYTES = 256
+HASH_DESTINATION_BITS = 256  # DPDK casts the bit offset of a hash's destination to 8 bits
 _TEMPORARY = re.compile(r"m\.\S*tmp\S*")
 _FIELD = re.compile(r"^\s*bit<(\d+)> (\S+)$")
 _LABEL = re.compile(r"^\s*(\w+) :\s*(.*)$")
 _JUMPS = ("jmp", "jmpeq", "jmpneq", "jmplt", "jmpgt", "jmpv", "jmpnv", "jmph", "jmpnh", "jmpa", "jmpna")
 _UPDATES = ("add", "sub", "and", "or", "xor", "shl", "shr", "ckadd", "cksub")
-_DEFINES = ("mov", "regrd")  # the first operand, and nothing but it
+_DEFINES = ("mov", "regrd")  # write only the first operand
 
 
-class Unfit(Exception):
-    """What of the .spec the pipeline would run wrongly, or this module does not understand."""
+class UnsupportedSpecError(Exception):
+    """The .spec does not fit into the pipeline, or contains an unsupported construct."""
 
 
 @dataclass
 class Instruction:
-    """A line of the apply block: its words, what it reads and writes, where it goes on."""
+    """A line of the apply block: its words, the fields that it reads and writes, its successors."""
 
     words: list[str]
     label: str | None
     reads: set[str] = field(default_factory=set)
     writes: set[str] = field(default_factory=set)
-    following: list[int] = field(default_factory=list)
-    live: set[str] = field(default_factory=set)  # behind it
+    successors: list[int] = field(default_factory=list)
+    live: set[str] = field(default_factory=set)  # after it
 
     def text(self) -> str:
         words = " ".join(self.words)
@@ -43,7 +43,7 @@ class Instruction:
 
 
 def split(lines: list[str]) -> tuple[int, int]:
-    """First line of the apply block's body, and the line that closes it."""
+    """Return the first line of the apply block's body, and the line that closes it."""
     begin = lines.index("apply {") + 1
     return begin, next(at for at in range(begin, len(lines)) if lines[at] == "}")
 
@@ -61,14 +61,14 @@ def instructions(body: list[str]) -> list[Instruction]:
     for at, one in enumerate(found):
         jumps = bool(one.words) and one.words[0] in _JUMPS
         if not (one.words and one.words[0] in ("jmp", "tx", "drop", "return")) and at + 1 < len(found):
-            one.following.append(at + 1)
+            one.successors.append(at + 1)
         if jumps:
-            one.following.append(places[one.words[1]])
+            one.successors.append(places[one.words[1]])
     return found
 
 
 def effects(one: Instruction) -> None:
-    """What it reads and writes of the temporaries; of unknown instructions both, so that they stay alone."""
+    """Set the temporaries that an instruction reads and writes. Raises UnsupportedSpecError for unknown ones."""
     if not one.words:
         return
     operation, operands = one.words[0], [word for word in one.words[1:] if _TEMPORARY.fullmatch(word)]
@@ -76,7 +76,9 @@ def effects(one: Instruction) -> None:
     if operation == "hash":
         one.writes = {one.words[2]} & set(operands)
         if set(operands) - one.writes:
-            raise Unfit(f"{' '.join(one.words)}: hash a header, whose fields stay in their order")
+            raise UnsupportedSpecError(
+                f"{' '.join(one.words)}: hashes must read a header, whose fields keep their order"
+            )
     elif operation in _DEFINES:
         one.writes = {first} & set(operands)
         one.reads = {word for word in one.words[2:] if _TEMPORARY.fullmatch(word)}
@@ -86,7 +88,7 @@ def effects(one: Instruction) -> None:
     elif operation in (*_JUMPS, "regwr", "regadd", "extract", "tx"):
         one.reads = set(operands)
     elif operands:
-        raise Unfit(f"{' '.join(one.words)}: not known here")
+        raise UnsupportedSpecError(f"{' '.join(one.words)}: unsupported instruction")
 
 
 def find_live(body: list[Instruction]) -> None:
@@ -95,7 +97,7 @@ def find_live(body: list[Instruction]) -> None:
         changed = False
         for one in reversed(body):
             live: set[str] = set()
-            for at in one.following:
+            for at in one.successors:
                 live |= body[at].live - body[at].writes | body[at].reads
             if live != one.live:
                 one.live, changed = live, True
@@ -115,7 +117,7 @@ def interferences(body: list[Instruction]) -> dict[str, set[str]]:
 
 
 def color(body: list[Instruction], widths: dict[str, int]) -> dict[str, str]:
-    """A shared field for each temporary, those joined by a move in the same one where that can be."""
+    """Return a shared field for each temporary; those joined by a move use the same field if possible."""
     found = interferences(body)
     friends: dict[str, list[str]] = defaultdict(list)
     order: dict[str, None] = {}
@@ -128,31 +130,31 @@ def color(body: list[Instruction], widths: dict[str, int]) -> dict[str, str]:
     colors: dict[str, str] = {}
     for name in order:
         width = widths[name]
-        taken = {colors[other] for other in found[name] if other in colors}
+        used = {colors[other] for other in found[name] if other in colors}
         wanted = [colors[one] for one in friends[name] if one in colors and widths[one] == width]
         wanted += [f"m.shared_{width}_{number}" for number in range(len(order))]
-        colors[name] = next(one for one in wanted if one not in taken)
+        colors[name] = next(one for one in wanted if one not in used)
     return colors
 
 
 def simplified(body: list[Instruction], widths: dict[str, int]) -> list[Instruction]:
-    """Without what does nothing; its label goes to the instruction behind it."""
+    """Remove instructions without effect; their labels move to the next instruction."""
     kept: list[Instruction] = []
     renamed: dict[str, str] = {}
-    waiting: list[str] = []
+    pending: list[str] = []
     for one in body:
         if one.label:
-            waiting.append(one.label)
+            pending.append(one.label)
         words = one.words
         idle = not words or (words[0] == "mov" and words[1] == words[2])
         if words and words[0] == "and" and words[1] in widths and re.fullmatch(r"0x[0-9A-Fa-f]+|\d+", words[2]):
             idle = idle or int(words[2], 0) == (1 << widths[words[1]]) - 1
         if idle:
             continue
-        for label in waiting[1:]:
-            renamed[label] = waiting[0]
-        one.label = waiting[0] if waiting else None
-        waiting = []
+        for label in pending[1:]:
+            renamed[label] = pending[0]
+        one.label = pending[0] if pending else None
+        pending = []
         kept.append(one)
     for one in kept:
         if one.words[0] in _JUMPS:
@@ -161,22 +163,22 @@ def simplified(body: list[Instruction], widths: dict[str, int]) -> list[Instruct
 
 
 def fields_of(lines: list[str]) -> tuple[dict[str, int], int, int]:
-    """Name and width of the metadata's fields, and the lines that they are on."""
+    """Return name and width of the metadata's fields, and the lines that define them."""
     struct = next(line.split()[-1] for line in lines if line.startswith("metadata instanceof "))
     start = lines.index(f"struct {struct} {{") + 1
     stop = lines.index("}", start)
     fields = [_FIELD.match(line) for line in lines[start:stop]]
     widths = {f"m.{one[2]}": int(one[1]) for one in fields if one}
     if len(widths) != stop - start:
-        raise Unfit("a field of the metadata is not known here")
+        raise UnsupportedSpecError("unsupported metadata field")
     return widths, start, stop
 
 
 def fitted(text: str) -> str:
-    """The .spec, folded where its metadata are more than the pipeline reaches; Unfit where that is not enough."""
+    """Fold the .spec if its metadata exceed the pipeline's limit. Raises UnsupportedSpecError if that is not enough."""
     lines = text.splitlines()
     widths, _, _ = fields_of(lines)
-    if sum(widths.values()) > REACHED_OCTETS * 8:
+    if sum(widths.values()) > METADATA_BYTES * 8:
         text = folded(text)
         widths, _, _ = fields_of(text.splitlines())
     check(widths, text)
@@ -193,7 +195,7 @@ def folded(text: str) -> str:
     before = lines[:start] + lines[stop:begin]
     elsewhere = {name for name in colors if any(re.search(re.escape(name) + r"\b", line) for line in before)}
     if elsewhere:
-        raise Unfit(f"{sorted(elsewhere)}: in an action, too")
+        raise UnsupportedSpecError(f"{sorted(elsewhere)}: used in an action")
     for one in body:
         one.words = [colors.get(word, word) for word in one.words]
     kept = {
@@ -214,13 +216,13 @@ def unused(name: str, body: list[Instruction], before: list[str]) -> bool:
 
 
 def check(widths: dict[str, int], text: str) -> None:
-    """The two limits that DPDK does not check."""
+    """Check the two limits that DPDK does not check."""
     offsets, offset = {}, 0
     for name, bits in widths.items():
         offsets[name] = offset
         offset += bits
-    if offset > REACHED_OCTETS * 8:
-        raise Unfit(f"{offset // 8} octets of metadata, of which {REACHED_OCTETS} are reached")
+    if offset > METADATA_BYTES * 8:
+        raise UnsupportedSpecError(f"{offset // 8} bytes of metadata, but only {METADATA_BYTES} are addressable")
     for name in re.findall(r"\bhash \w+ (m\.\S+)", text):
-        if offsets[name] >= HASH_REACHED_BITS:
-            raise Unfit(f"{name}: the result of a hash is not in the first 32 octets of metadata")
+        if offsets[name] >= HASH_DESTINATION_BITS:
+            raise UnsupportedSpecError(f"{name}: the result of a hash is not in the first 32 bytes of metadata")

@@ -1,9 +1,9 @@
-// Headers of frames, of the loader, and of the programs' own. Fields are whole octets of at most 64 bits, which is
-// what DPDK's software pipeline moves; an IPv6 address is therefore two halves.
+// Headers of frames, of the loader, and internal headers. DPDK's software pipeline requires fields of whole bytes and
+// at most 64 bits; an IPv6 address is therefore split into two halves.
 #ifndef ACAPELLA_HEADERS_P4
 #define ACAPELLA_HEADERS_P4
 
-// Before each frame that the loader gives to a program. At least 512 octets lie behind it: zeros after the frame.
+// Precedes each frame from the loader. At least 512 bytes follow it: the frame, padded with zeros.
 header ingress_h {
     bit<64> timestamp_ns;
     bit<32> wire_length;      // without this header
@@ -13,13 +13,13 @@ header ingress_h {
 }
 #define INGRESS_PROBE 1
 
-// Before each frame or report that a program gives back.
+// Precedes each frame or report to the loader.
 header egress_h {
     bit<64> timestamp_ns;
     bit<32> wire_length;
-    bit<32> length;    // octets behind this header that the host keeps
+    bit<32> length;    // bytes after this header that the host keeps
     bit<32> port;
-    bit<32> sequence;  // of the ingress port, from 0, of all frames received
+    bit<32> sequence;  // number of the frame in its ingress port, from 0
     bit<32> hash;
     bit<8>  kind;      // KIND_*
     bit<8>  reason;    // REASON_*
@@ -110,8 +110,8 @@ header icmp_h {
     bit<16> sequence;    // of an echo
 }
 
-// Looked at, never emitted: the first octets of what comes next, the ports of a TCP or UDP header that may be cut,
-// and what could be an Ethernet frame with and without a control word before it.
+// Lookahead headers, never emitted: the first bytes of the next header, the ports of a TCP or UDP header that may be
+// truncated, and a possible Ethernet header with and without a preceding control word.
 header peek_h {
     bit<8>  first;
     bit<8>  second;
@@ -126,26 +126,26 @@ header ports_h {
 header pseudowire_peek_h {
     bit<32> word;
     bit<64> addresses;
-    bit<16> plain_type;    // the ethertype of a frame that starts here
+    bit<16> plain_type;    // EtherType of a frame that starts here
     bit<16> plain_first;
-    bit<16> worded_type;   // the ethertype of a frame behind a control word
+    bit<16> worded_type;   // EtherType of a frame after a control word
     bit<16> worded_first;
 }
 
 // The key of the frame's flow: tags of all layers, endpoints of the innermost IP header. Valid for every frame and
-// never emitted; it is a header, and not metadata, because the pipeline reaches 256 octets of metadata, and so that
-// tables and hashes read it in one piece: all but the labels are the first 48 octets.
-// Absent values are zero; `ip_version` is zero where no IP header was whole.
+// never emitted. It is a header because the pipeline has only 256 bytes of metadata, and because tables and hashes need
+// contiguous fields: all but the labels are the first 48 bytes. Missing values are zero; `ip_version` is zero if there
+// is no complete IP header.
 header flow_h {
     bit<64> src_high;  // IPv4: zero
     bit<64> src_low;   // IPv4: the lower 32 bits
     bit<64> dst_high;
     bit<64> dst_low;
-    bit<16> src_port;  // TCP and UDP, but for fragments after the first
+    bit<16> src_port;  // TCP and UDP, except in fragments after the first
     bit<16> dst_port;
     bit<8>  ip_version;
-    bit<8>  ip_proto;  // behind the extension headers that were read
-    bit<8>  vlan_count;  // tags read, at most 8; `vlans` holds the last four
+    bit<8>  ip_proto;  // after the parsed extension headers
+    bit<8>  vlan_count;  // parsed tags, at most 8; `vlans` has the last four
     bit<8>  reserved;
     bit<64> vlans;     // ids of 16 bits each, the innermost in the lowest
     bit<32> mpls_count;
@@ -155,20 +155,21 @@ header flow_h {
     bit<32> label_4;
 }
 
-// For sampling: what is the same in both directions of a flow and wherever it is seen. Never emitted.
+// Input of the flow hash for sampling: the same in both directions and wherever the flow is captured. Never emitted.
 header sample_flow_h {
     bit<64> low_high;   // the endpoint with the lower address, then port
     bit<64> low_low;
     bit<64> high_high;
     bit<64> high_low;
-    bit<16> low_port;   // zero in every fragment, so that all of a packet share their flow's lot
+    bit<16> low_port;   // zero in every fragment, so that all fragments of a packet have the same hash
     bit<16> high_port;
     bit<8>  ip_version;
     bit<8>  ip_proto;
-    bit<16> type;       // of a frame without IP, whose endpoints are its MAC addresses
+    bit<16> type;       // EtherType of a frame without IP; its endpoints are MAC addresses
 }
 
-// And what tells the packets of a flow apart, wherever they are seen: no tags, no time to live. Never emitted.
+// Input of the packet hash for sampling: the same wherever the packet is captured, so without tags and TTL. Never
+// emitted.
 header sample_packet_h {
     bit<32> flow_hash;
     bit<32> swapped;         // 1: from the higher endpoint to the lower
@@ -179,25 +180,25 @@ header sample_packet_h {
     bit<32> word_3;
 }
 
-// An address on its way through a table, and the sums that checksums change by. Never emitted.
+// Address for a table lookup, and changes of checksums. Never emitted.
 header edit_h {
     bit<48> mac;
     bit<32> ipv4;
     bit<32> old_ipv4;
-    bit<64> high;       // of an IPv6 address
+    bit<64> high;       // halves of an IPv6 address
     bit<64> low;
     bit<64> old_high;
     bit<64> old_low;
-    bit<64> sum;        // of ~old + new over the addresses that changed, in words of 32 bits (RFC 1624)
-    bit<64> outer_sum;  // that of the outer IPv4 header
+    bit<64> sum;        // sum of ~old + new over changed addresses, in 32-bit words (RFC 1624)
+    bit<64> outer_sum;  // of the outer IPv4 header
     bit<64> inner_sum;
-    bit<64> transport_sum;  // that of the innermost IP header
+    bit<64> transport_sum;  // of the innermost IP header
     bit<64> change;
     bit<64> carry;
     bit<16> checksum;
 }
 
-// What a frame is parsed into, in the order of the wire. For the struct of each main file.
+// The parsed headers in wire order, for the header struct of each program.
 #define PARSED_HEADERS \
     ingress_h ingress; \
     egress_h egress; \
@@ -238,24 +239,24 @@ header edit_h {
     ports_h ports; \
     pseudowire_peek_h pseudowire;
 
-// What the parser leaves. It sets each of these, but the first, for every frame: the pipeline keeps the values of the
-// frame before.
-// A header is valid only where all of its octets were captured and lie inside what the lengths before it allow.
+// Output of the parser. It sets every field except the first for every frame, because the pipeline keeps the values of
+// the previous frame.
+// A header is valid only if all of its bytes were captured and are within the lengths of preceding headers.
 #define PARSED_METADATA \
-    bit<32> hash;           /* for what a hash gives: DPDK keeps 8 bits of the place of a hash's result, in bits, so \
-                               that it is right in the first 32 octets of metadata only. Not the parser's. */ \
-    bit<32> parsed;         /* octets of the frame up to the end of the last header read, TCP options included */ \
-    bit<32> end;            /* octets of the frame that may be read: captured, and inside the IP lengths */ \
+    bit<32> hash;           /* result of a hash: DPDK stores its bit offset in 8 bits, so it must be in the first 32 \
+                               bytes of metadata. Not set by the parser. */ \
+    bit<32> parsed;         /* bytes of the frame up to the end of the last parsed header, including TCP options */ \
+    bit<32> end;            /* bytes of the frame that can be parsed: captured, and within the IP lengths */ \
     bit<32> wire_end;       /* the same on the wire */ \
-    bit<32> ip_length;      /* octets of the innermost IP packet from its header on, as it says itself; what was on \
-                               the wire where it says 0 */ \
-    bit<32> payload_length; /* octets behind the TCP, UDP, ICMP or ICMPv6 header on the wire; with `transport` */ \
-    bit<8> transport;       /* 6, 17, 1, 58: that header is valid and sound; else 0 */ \
+    bit<32> ip_length;      /* length of the innermost IP packet by its header; the length on the wire if its \
+                               length field is 0 */ \
+    bit<32> payload_length; /* bytes after the TCP, UDP, ICMP or ICMPv6 header on the wire; if `transport` is set */ \
+    bit<8> transport;       /* 6, 17, 1, 58: that header is valid and consistent; else 0 */ \
     bit<8> fragment;        /* FRAGMENT_*, of the innermost IP header */ \
     bit<8> innermost;       /* INNERMOST_* */ \
-    bit<8> routed;          /* 1: a routing header with segments left, so that the destination is not the last */ \
+    bit<8> routed;          /* 1: a routing header has segments left, so the destination is not the final one */ \
     bit<8> parse_end;       /* END_* */ \
-    bit<8> next;            /* scratch of the parser, as all below */ \
+    bit<8> next;            /* scratch fields of the parser, like those below */ \
     bit<16> type; \
     bit<32> need; \
     bit<32> room; \

@@ -2,12 +2,12 @@
 // control word, up to 4 VLAN tags in it, up to 2 IP headers (the first may carry the second) with up to 4 extension
 // headers each, and TCP, UDP, ICMP or ICMPv6. The main file defines headers_t and metadata_t before it includes this.
 //
-// DPDK's `extract` takes octets whether they are there or not, and p4c-dpdk makes a variable of every condition in a
-// `select`, for which there is little room: the pipeline reaches 256 octets of metadata. So every state asks first,
-// without a condition: `room` is the upper bit of `limit - need`, 0 where there is room. Lengths are below 2^31;
-// of that on the wire, which a capture may have anything in, the lower 31 bits count.
+// DPDK's `extract` does not check bounds, and p4c-dpdk creates a variable for every condition in a `select`, but the
+// pipeline has only 256 bytes of metadata. Therefore every state first checks bounds without a condition: `room` is the
+// most significant bit of `limit - need`, which is 0 if there is room. Lengths are below 2^31; only the lower 31 bits
+// of the length on the wire are used, since a capture can contain any value.
 //
-// States that are the same but for the headers they fill are written once (parser/*.p4) and included with names.
+// States that differ only in their headers are defined once (parser/*.p4) and included with macros.
 #ifndef ACAPELLA_PARSER_P4
 #define ACAPELLA_PARSER_P4
 

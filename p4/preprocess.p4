@@ -1,5 +1,6 @@
-// Filters, samples, cuts and edits frames before they reach the host; the host gets each with its port's sequence
-// number and the time it came in, so that what is missing shows. What is not sent goes to the sink with a reason.
+// Filters, samples, truncates and edits frames before they reach the host. Each frame is sent with its ingress port's
+// sequence number and its arrival time, so that losses are detectable. Frames that are not sent go to the sink with a
+// reason.
 #include <core.p4>
 #include <pna.p4>
 
@@ -15,21 +16,21 @@ struct headers_t {
 
 struct metadata_t {
     PARSED_METADATA
-    bit<32> port;     // index of the ingress port's registers
-    bit<32> kept;     // octets that the filter leaves of the frame
+    bit<32> port;     // register index of the ingress port
+    bit<32> kept;     // bytes of the frame that the filter keeps
     bit<32> swapped;  // 1: from the higher endpoint to the lower
-    bit<32> count;    // scratch, as is the next
+    bit<32> count;    // scratch, like the next one
     bit<64> count64;
 }
 
 #include "parser.p4"
-#include "controls/stamp.p4"
-#include "controls/filter.p4"
-#include "controls/sample_key.p4"
-#include "controls/sample.p4"
-#include "controls/cut.p4"
-#include "controls/edit.p4"
-#include "controls/emit_frame.p4"
+#include "controls/preprocess/stamp.p4"
+#include "controls/preprocess/filter.p4"
+#include "controls/preprocess/sample_key.p4"
+#include "controls/preprocess/sample.p4"
+#include "controls/preprocess/cut.p4"
+#include "controls/preprocess/edit.p4"
+#include "controls/preprocess/emit_frame.p4"
 
 control PreControl(
     in headers_t hdr,

@@ -1,4 +1,4 @@
-"""Runs flowstats.p4, as committed in spec/, beside its model, and compares reports, reasons and registers."""
+"""Run flowstats.p4, as committed in spec/, and its model; compare reports, reasons and registers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BASE = {
     "report_dst_ip": 0xFFFEFDFB,
     "report_src_ip": 0xF0F1F2F3,
 }
-# Sixteen queue pairs: PSNs about to wrap, rings that a few reports fill, and one that is not set up.
+# Sixteen queue pairs: PSNs about to wrap around, rings for a few reports only, and one that is not set up.
 QUEUE_PAIRS = {
     "qp_number": [17 + pair if pair != 3 else 0 for pair in range(16)],
     "qp_psn": [0xFFFFF0 + pair for pair in range(16)],
@@ -31,12 +31,12 @@ QUEUE_PAIRS = {
     "qp_key": [5 + pair for pair in range(16)],
 }
 SECOND_NS = 10**9
-# Addresses with which the sum of an IP header's words carries twice (RFC 1071).
+# Addresses for which the checksum of an IP header has two carries (RFC 1071).
 CARRYING = {"report_dst_ip": 0xFFFFFFFF, "report_src_ip": 0x39F30000}
 
 
 def control_of(settings: dict[str, int], period_ns: int = 0) -> str:
-    """The lines that bring the program and the model to the same state."""
+    """Return control statements that set the program's registers to the model's values."""
     lines = [f"register {name} 0 {value}" for name, value in settings.items()]
     lines += [
         f"register {name} {pair} {value}" for name, values in QUEUE_PAIRS.items() for pair, value in enumerate(values)
@@ -56,22 +56,22 @@ def model_of(settings: dict[str, int]) -> Flowstats:
     return model
 
 
-def run(frames: list[Frame], control: str, directory: Path, spec: Path | None) -> running.Ran:
+def run(frames: list[Frame], control: str, directory: Path, spec: Path | None) -> running.Result:
     if not running.LOADER.exists():
-        pytest.skip("acapella-p4-run is not there: make setup builds it where libdpdk-dev, libpcap-dev are installed")
+        pytest.skip("no acapella-p4-run: make setup builds it if libdpdk-dev and libpcap-dev are installed")
     return running.run("flowstats", frames, control, directory, spec)
 
 
 def assert_same(frames: list[Frame], settings: dict[str, int], period_ns: int, directory: Path, spec: Path) -> set[str]:
-    """Runs both; the reasons and triggers that came up."""
-    ran = run(frames, control_of(settings, period_ns), directory, spec)
+    """Run both and compare; return the reasons and triggers that occurred."""
+    actual = run(frames, control_of(settings, period_ns), directory, spec)
     model = model_of(settings)
     names = json.loads((P4 / "spec" / "flowstats.json").read_text())["reasons"]
     epochs = Epochs(model, period_ns)
     expected = list(epochs.run(frames))
-    assert ran.statistics["dropped"]["untimed"] == epochs.untimed
-    outcomes = [outcome for outcome in ran.outcomes if outcome.outcome != "untimed"]
-    assert len(ran.outcomes) == len(outcomes) + epochs.untimed
+    assert actual.statistics["dropped"]["untimed"] == epochs.untimed
+    outcomes = [outcome for outcome in actual.outcomes if outcome.outcome != "untimed"]
+    assert len(actual.outcomes) == len(outcomes) + epochs.untimed
     seen = set()
     for number, (got, (now, result)) in enumerate(zip(outcomes, expected, strict=False)):
         where = f"result {number} of {len(expected)}, at {now}"
@@ -80,27 +80,27 @@ def assert_same(frames: list[Frame], settings: dict[str, int], period_ns: int, d
             assert (got.outcome, got.reason, got.length) == ("sunk", names[str(result.reason)], 0), where
             seen.add(got.reason)
             continue
-        assert got.octets is not None, f"{where}: {got.reason}"
-        assert (got.kind, got.wire_length) == ("report", len(got.octets)), where
-        assert difference(settings, result.report, got.octets[:-4]) == {}, where
+        assert got.raw is not None, f"{where}: {got.reason}"
+        assert (got.kind, got.wire_length) == ("report", len(got.raw)), where
+        assert difference(settings, result.report, got.raw[:-4]) == {}, where
         seen |= {f"trigger {bit}" for bit in range(9) if result.trigger >> bit & 1}
     assert len(outcomes) == len(expected)
-    assert_same_registers(model, ran.registers)
+    assert_same_registers(model, actual.registers)
     return seen
 
 
 def difference(settings: dict[str, int], expected: bytes, got: bytes) -> dict[str, tuple]:
-    """The fields in which two reports differ."""
+    """Return the fields in which two reports differ."""
     if expected == got:
         return {}
     number, head = settings.get("format", 2), reports.HEADER_BYTES
-    one, other = (reports.unpack(number, octets[head:]) for octets in (expected, got))
+    one, other = (reports.unpack(number, raw[head:]) for raw in (expected, got))
     fields = {name: (one[name], other[name]) for name in one if one[name] != other[name]}
     return fields | {"headers": (expected[:head].hex(), got[:head].hex())}
 
 
 def assert_same_registers(model: Flowstats, registers: dict[str, list[int]]) -> None:
-    assert set(model.one) | set(model.many) == set(registers) - {"direction"}  # p4c-dpdk's own
+    assert set(model.one) | set(model.many) == set(registers) - {"direction"}  # added by p4c-dpdk
     for name, values in registers.items():
         expected = model.many.get(name, {0: model.one.get(name, 0)})
         wrong = {at: (expected.get(at, 0), got) for at, got in enumerate(values) if expected.get(at, 0) != got}

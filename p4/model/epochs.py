@@ -1,4 +1,4 @@
-"""What the loader does with flowstats.p4 over time: epochs with two banks, and a probe for every flow seen in one."""
+"""Model of the loader's epochs: two banks, and a probe for every flow with packets in an epoch."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from acapella_p4_model.flowstats import ROWS, T_FIRST, Flowstats, Result
 from acapella_p4_model.parsing import parse
 from acapella_p4_model.running import Frame
 
-PROBE_OCTETS = 256  # of a frame, kept for its flow's probe
-NO_PLAUSIBLE_NS = 2**32 * 10**9 - 1  # the first time that no frame has, in the year 2106
+PROBE_BYTES = 256  # kept of a frame for its flow's probe
+TIME_LIMIT_NS = 2**32 * 10**9 - 1  # the first implausible time, in the year 2106
 
 
 @dataclass
 class Epochs:
-    """Frames in, results out; `period_ns` in packet time, 0: no epochs."""
+    """Yields the results of frames and probes; `period_ns` in packet time, 0: no epochs."""
 
     program: Flowstats
     period_ns: int = 0
     next_ns: int = 0
     last_ns: int = 0
     probes: list[Frame] = field(default_factory=list)
-    untimed: int = 0  # frames without a plausible time, which a program with epochs does not get
+    untimed: int = 0  # frames with implausible times, which a program with epochs does not receive
 
     def run(self, frames: Iterable[Frame]) -> Iterator[tuple[int, Result]]:
-        """Time and result of each frame and probe, in order."""
+        """Yield time and result of each frame and probe, in order."""
         begun = False
         for frame in frames:
             now = frame.timestamp_ns
-            if self.period_ns and not 0 <= now < NO_PLAUSIBLE_NS:
+            if self.period_ns and not 0 <= now < TIME_LIMIT_NS:
                 self.untimed += 1
                 continue
             self.last_ns = max(self.last_ns, now)
@@ -41,14 +41,14 @@ class Epochs:
                 self.next_ns += ((now - boundary) // self.period_ns + 1) * self.period_ns
                 yield from self._flip(boundary)
             result = self._frame(frame, now)
-            if result.trigger & T_FIRST:  # also where it could not be sent: another report may be
-                self.probes.append(Frame(frame.octets[:PROBE_OCTETS], frame.port, frame.wire))
+            if result.trigger & T_FIRST:  # even if it could not be sent, since another report may be
+                self.probes.append(Frame(frame.raw[:PROBE_BYTES], frame.port, frame.wire))
             yield now, result
         if self.period_ns and begun:
             yield from self._flip(self.last_ns)
 
     def _frame(self, frame: Frame, now: int, *, probe: bool = False) -> Result:
-        parsed = parse(frame.octets, frame.wire)
+        parsed = parse(frame.raw, frame.wire)
         return self.program.frame(parsed, timestamp_ns=now, port=frame.port, probe=probe)
 
     def _flip(self, now: int) -> Iterator[tuple[int, Result]]:

@@ -1,4 +1,4 @@
-"""What flowstats.p4 knows a flow by, and the hashes of it."""
+"""The flow key of flowstats.p4, and its hashes."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from functools import cache
 from acapella_p4_model import hashes
 from acapella_p4_model.parsing import ICMP, ICMPV6, Parsed
 
-ECHOES = (0, 8, 128, 129)  # ICMP and ICMPv6: types whose second word begins with an identifier
+ECHOES = (0, 8, 128, 129)  # ICMP and ICMPv6 types whose second word begins with an identifier
 
 
 @cache
-def _digest(octets: bytes) -> tuple[int, int]:
-    return hashes.crc32(octets), hashes.jhash(octets)
+def _digest(raw: bytes) -> tuple[int, int]:
+    return hashes.crc32(raw), hashes.jhash(raw)
 
 
 @cache
-def _row_hash(octets: bytes) -> int:
-    return hashes.jhash(octets)
+def _row_hash(raw: bytes) -> int:
+    return hashes.jhash(raw)
 
 
 @dataclass(frozen=True)
 class Key:
-    """A directed flow: tags of all layers, endpoints of the innermost IP header."""
+    """The key of a directed flow: tags of all layers, endpoints of the innermost IP header."""
 
     src: int
     dst: int
@@ -55,12 +55,12 @@ class Key:
         )
 
     def reversed(self) -> Key:
-        """The other direction as far as one packet tells it: without labels, which differ per direction."""
+        """Return the key of the other direction without labels, which differ per direction."""
         ports = (self.dst_port, self.src_port)
         return Key(self.dst, self.src, *ports, self.ip_version, self.ip_proto, self.vlan_count, self.vlans)
 
     def with_labels(self, first_three: int, fourth: int) -> Key:
-        """The key with a slot's packed labels."""
+        """Return the key with a slot's packed labels."""
         three = tuple(first_three >> shift & 0xFFFFF for shift in (44, 24, 4))
         rest = (self.vlan_count, self.vlans, first_three & 0xF, (*three, fourth))
         return Key(self.src, self.dst, self.src_port, self.dst_port, self.ip_version, self.ip_proto, *rest)
@@ -70,8 +70,8 @@ class Key:
         one, two, three, _ = self.labels
         return one << 44 | two << 24 | three << 4 | self.mpls_count
 
-    def octets(self) -> bytes:
-        """All but the labels, as the program hashes it."""
+    def raw(self) -> bytes:
+        """Return all fields except the labels, as the program hashes them."""
         return b"".join(
             (
                 self.src.to_bytes(16, "big"),
@@ -84,16 +84,16 @@ class Key:
         )
 
     def digest(self) -> tuple[int, int]:
-        """CRC and jhash of these, 32 bits each."""
-        return _digest(self.octets())
+        """Return CRC and jhash of the raw key, 32 bits each."""
+        return _digest(self.raw())
 
     def row_hash(self, row: int) -> int:
-        """Which cell of a row: jhash of the row's number before 64 bits of digest and the labels.
+        """Return the hash that selects a cell of a row: jhash of the row's number, the digest and the labels.
 
-        Rows are independent where digests differ: jhash mixes the number into every bit, which an affine hash such as
-        a CRC does not.
+        Rows are independent for different digests: jhash mixes the number into every bit, which an affine hash such
+        as a CRC does not.
         """
         crc, jhash = self.digest()
-        octets = b"".join(value.to_bytes(4, "big") for value in (row, crc, jhash))
-        octets += self.packed_labels.to_bytes(8, "big") + self.labels[3].to_bytes(4, "big")
-        return _row_hash(octets)
+        raw = b"".join(value.to_bytes(4, "big") for value in (row, crc, jhash))
+        raw += self.packed_labels.to_bytes(8, "big") + self.labels[3].to_bytes(4, "big")
+        return _row_hash(raw)

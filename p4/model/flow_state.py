@@ -245,9 +245,9 @@ class Slots:
     def _add(self, name: str, slot: int, more: int) -> None:
         self.set(name, slot, self.get(name, slot) + more & M64)
 
-    def _forget(self, slot: int, highest: int, hole: tuple[int, int], octets: int | None = None) -> None:
+    def _forget(self, slot: int, highest: int, hole: tuple[int, int], raw: int | None = None) -> None:
         """From now on data below the floor is a retransmission, or fills a hole that was forgotten."""
-        self._add("forgotten", slot, hole[1] - hole[0] if octets is None else octets)
+        self._add("forgotten", slot, hole[1] - hole[0] if raw is None else raw)
         if hole[1] > self._near("floor", S_FLOOR, slot, highest):
             self.set("floor", slot, highest + hole[1] & M32)
             self.mark(slot, S_FLOOR)
@@ -255,7 +255,7 @@ class Slots:
     def _scan(
         self, slot: int, highest: int, seen: tuple[int, int], last: int, opened: tuple[int, int] | None = None
     ) -> int:
-        """Takes what was seen out of the slot's holes; the octets that filled one.
+        """Takes what was seen out of the slot's holes; the bytes that filled one.
 
         A new hole goes to the first free place, else to that of the lowest, which is forgotten. So are holes a window
         and more below `last`, the new highest.

@@ -1,7 +1,7 @@
-"""The two hashes that a program has on DPDK's software pipeline, over octets in network order.
+"""The two hash functions of DPDK's software pipeline, over bytes in network order.
 
-`jhash` is Bob Jenkins' lookup3 (public domain, 2006) as rte_jhash calls it, `crc32` is CRC-32C (Castagnoli) as
-rte_hash_crc calls it: initial value 0 and no final inversion, so that it is linear over GF(2).
+`jhash` is Bob Jenkins' lookup3 (public domain, 2006) as called by rte_jhash, `crc32` is CRC-32C (Castagnoli) as called
+by rte_hash_crc: initial value 0 and no final inversion, so that it is linear over GF(2).
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import struct
 
 MASK = 0xFFFFFFFF
-_GOLDEN_RATIO = 0xDEADBEEF  # of rte_jhash, not of Knuth
+_GOLDEN_RATIO = 0xDEADBEEF  # rte_jhash's constant, not Knuth's
 _CASTAGNOLI = 0x82F63B78  # reflected
 
 
 def _crc_table() -> list[int]:
     table = []
-    for octet in range(256):
-        value = octet
+    for byte in range(256):
+        value = byte
         for _ in range(8):
             value = value >> 1 ^ (_CASTAGNOLI if value & 1 else 0)
         table.append(value)
@@ -26,11 +26,11 @@ def _crc_table() -> list[int]:
 _TABLE = _crc_table()
 
 
-def crc32(octets: bytes) -> int:
-    """CRC-32C of the octets, initial value 0, not inverted."""
+def crc32(raw: bytes) -> int:
+    """Return the CRC-32C, with initial value 0 and without inversion."""
     value = 0
-    for octet in octets:
-        value = value >> 8 ^ _TABLE[(value ^ octet) & 0xFF]
+    for byte in raw:
+        value = value >> 8 ^ _TABLE[(value ^ byte) & 0xFF]
     return value
 
 
@@ -53,13 +53,13 @@ def _final(a: int, b: int, c: int) -> int:
     return b
 
 
-def jhash(octets: bytes, seed: int = 0) -> int:
-    """lookup3's `hashlittle` of the octets."""
-    a = b = c = (_GOLDEN_RATIO + len(octets) + seed) & MASK
-    if not octets:
+def jhash(raw: bytes, seed: int = 0) -> int:
+    """Return lookup3's `hashlittle`."""
+    a = b = c = (_GOLDEN_RATIO + len(raw) + seed) & MASK
+    if not raw:
         return c
-    blocks = max((len(octets) - 1) // 12, 0)
-    words = struct.unpack(f"<{3 * blocks + 3}I", octets.ljust(12 * blocks + 12, b"\0"))
+    blocks = max((len(raw) - 1) // 12, 0)
+    words = struct.unpack(f"<{3 * blocks + 3}I", raw.ljust(12 * blocks + 12, b"\0"))
     for at in range(0, 3 * blocks, 3):
         a, b, c = (a + words[at]) & MASK, (b + words[at + 1]) & MASK, (c + words[at + 2]) & MASK
         a, b, c = _mixed(a, b, c)

@@ -26,8 +26,8 @@ def made_connections(seed: int, count: int, alive: int = 40) -> list[Frame]:
             now -= rnd.randrange(3_000_000_000)
         if rnd.random() < 0.005:
             connections[rnd.randrange(alive)] = _Connection(rnd)
-        octets = rnd.choice(connections).frame() if rnd.random() > 0.02 else bytes(12) + b"\x08\x06" + bytes(28)
-        frames.append(Frame(octets, timestamp_ns=now))
+        raw = rnd.choice(connections).frame() if rnd.random() > 0.02 else bytes(12) + b"\x08\x06" + bytes(28)
+        frames.append(Frame(raw, timestamp_ns=now))
     return frames
 
 
@@ -43,7 +43,7 @@ def ipv6(protocol: int, src: int, dst: int, payload: bytes) -> bytes:
 
 
 def tcp(ports: tuple[int, int], numbers: tuple[int, int], flags: int, window: int = 1000, data: int = 0) -> bytes:
-    """A segment of sequence and acknowledgment numbers, with so many octets of data."""
+    """A segment of sequence and acknowledgment numbers, with so many bytes of data."""
     seq, ack = (number & 0xFFFFFFFF for number in numbers)
     return struct.pack("!HHIIBBHHH", *ports, seq, ack, 0x50, flags, window, 0, 0) + bytes(data)
 

@@ -27,9 +27,9 @@ def made_frames(seed: int, count: int, ports: int = 1) -> list[Frame]:
     return [_made(rnd, rnd.randrange(ports)) for _ in range(count)]
 
 
-def ones_complement(octets: bytes) -> int:
-    """The 16-bit ones' complement sum (RFC 1071), not inverted; an odd octet counts with a zero behind it."""
-    padded = octets + b"\0" * (len(octets) % 2)
+def ones_complement(raw: bytes) -> int:
+    """The 16-bit ones' complement sum (RFC 1071), not inverted; an odd byte counts with a zero behind it."""
+    padded = raw + b"\0" * (len(raw) % 2)
     total = sum(struct.unpack(f"!{len(padded) // 2}H", padded))
     while total > 0xFFFF:
         total = (total & 0xFFFF) + (total >> 16)
@@ -37,24 +37,24 @@ def ones_complement(octets: bytes) -> int:
 
 
 def _made(rnd: random.Random, port: int) -> Frame:
-    octets = _ethernet(rnd, depth=0)
+    raw = _ethernet(rnd, depth=0)
     if rnd.random() < 0.2:
-        octets += rnd.randbytes(rnd.randrange(24))  # padding, or a trailer
-    wire = len(octets)
+        raw += rnd.randbytes(rnd.randrange(24))  # padding, or a trailer
+    wire = len(raw)
     kind = rnd.random()
     if kind < 0.12:
-        damaged = bytearray(octets)
+        damaged = bytearray(raw)
         for _ in range(rnd.randrange(1, 4)):
             damaged[rnd.randrange(len(damaged))] = rnd.choice((0, 255, rnd.randrange(256)))
-        octets = bytes(damaged)
+        raw = bytes(damaged)
     elif kind < 0.15:
-        octets = rnd.randbytes(rnd.randrange(1, 120))
-        wire = len(octets)
+        raw = rnd.randbytes(rnd.randrange(1, 120))
+        wire = len(raw)
     if rnd.random() < 0.25:
-        octets = octets[: rnd.randrange(1, len(octets) + 1)]
+        raw = raw[: rnd.randrange(1, len(raw) + 1)]
     if rnd.random() < 0.03:
-        wire = max(len(octets), rnd.choice((wire + 1000, 0x7FFFFFFF, 0x80000010, 0xFFFFFFFF)))
-    return Frame(octets, port, max(wire, len(octets)))
+        wire = max(len(raw), rnd.choice((wire + 1000, 0x7FFFFFFF, 0x80000010, 0xFFFFFFFF)))
+    return Frame(raw, port, max(wire, len(raw)))
 
 
 def _ethernet(rnd: random.Random, depth: int) -> bytes:
@@ -137,7 +137,7 @@ def _ipv6(rnd: random.Random, addresses: bytes, upper: tuple[int, bytes], fragme
 
 
 def _extension(rnd: random.Random, kind: int) -> tuple[int, bytes]:
-    """The second octet of an extension header, and what is behind it (RFC 8200 4, RFC 4302 2)."""
+    """The second byte of an extension header, and what is behind it (RFC 8200 4, RFC 4302 2)."""
     if kind == 44:
         return rnd.randrange(256), struct.pack("!HI", rnd.choice((0, 0, 1, 1, 6, 0x100)), rnd.randrange(1 << 32))
     if kind == 51:

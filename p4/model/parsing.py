@@ -1,4 +1,4 @@
-"""What p4/parser.p4 has to make of a frame, as a walk over its octets (docs/p4.md, "What the parser reads")."""
+"""What p4/parser.p4 has to make of a frame, as a walk over its bytes (docs/p4.md, "What the parser reads")."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ class Parsed:
         return self.parse_end != DEEP and self.flow.vlan_count <= MOST
 
 
-def parse(octets: bytes, wire_length: int | None = None) -> Parsed:
-    """Parses a frame of which `octets` were captured."""
-    walk = _Walk(octets, len(octets) if wire_length is None else wire_length)
+def parse(raw: bytes, wire_length: int | None = None) -> Parsed:
+    """Parses a frame of which `raw` were captured."""
+    walk = _Walk(raw, len(raw) if wire_length is None else wire_length)
     try:
         walk.ethernet(in_pseudowire=False)
     except End as end:
@@ -93,23 +93,23 @@ def parse(octets: bytes, wire_length: int | None = None) -> Parsed:
 class _Walk:
     """`out.parsed` is where the walk stands; `end` and `wire_end` are what it may read, and what was on the wire."""
 
-    def __init__(self, octets: bytes, wire_length: int):
-        self.octets = octets
+    def __init__(self, raw: bytes, wire_length: int):
+        self.raw = raw
         self.wire_end = wire_length & 0x7FFFFFFF
-        self.end = min(len(octets), self.wire_end)
+        self.end = min(len(raw), self.wire_end)
         self.out = Parsed()
 
     def here(self, size: int) -> bytes:
-        """The next octets, or the end of parsing where they are not all there."""
+        """The next bytes, or the end of parsing where they are not all there."""
         at = self.out.parsed
         if at + size > self.end:
             raise End(CUT)
-        return self.octets[at : at + size]
+        return self.raw[at : at + size]
 
     def take(self, size: int) -> bytes:
-        octets = self.here(size)
+        raw = self.here(size)
         self.out.parsed += size
-        return octets
+        return raw
 
     def ethernet(self, in_pseudowire: bool) -> None:
         start = self.out.parsed
@@ -161,8 +161,8 @@ class _Walk:
             raise End(OTHER)
 
     def has_control_word(self) -> bool:
-        """Octets that were not captured count as zeros, and those behind the packet's end as they are."""
-        ahead = self.octets[self.out.parsed :].ljust(20, b"\0")
+        """Bytes that were not captured count as zeros, and those behind the packet's end as they are."""
+        ahead = self.raw[self.out.parsed :].ljust(20, b"\0")
         plain = _goes_on_as_ethernet(ahead[12:])
         worded = ahead[:4] == bytes(4) and _goes_on_as_ethernet(ahead[16:])
         return worded or not plain
@@ -214,12 +214,12 @@ class _Walk:
         return header[6]
 
     def extension(self, protocol: int) -> int:
-        following, octet, third = struct.unpack("!BBH", self.here(8)[:4])
-        size = 8 * (octet + 1)
+        following, byte, third = struct.unpack("!BBH", self.here(8)[:4])
+        size = 8 * (byte + 1)
         if protocol == ROUTING and third & 0xFF:
             self.out.routed = True
         elif protocol == AUTHENTICATION:
-            size = 4 * (octet + 2)
+            size = 4 * (byte + 2)
             if size < 12:
                 raise End(BAD)
         elif protocol == FRAGMENT_HEADER:
@@ -288,9 +288,9 @@ class _Walk:
         out.transport, out.payload_length = protocol, self.wire_end - out.parsed
 
 
-def _goes_on_as_ethernet(octets: bytes) -> bool:
+def _goes_on_as_ethernet(raw: bytes) -> bool:
     """Whether these begin with an ethertype that is common, and of IP and ARP with the first field behind it."""
-    kind, following = struct.unpack("!HH", octets[:4])
+    kind, following = struct.unpack("!HH", raw[:4])
     if kind == IPV4_TYPE:
         return following >> 12 == 4
     if kind == IPV6_TYPE:

@@ -54,12 +54,12 @@ class Table:
 
 @dataclass
 class Verdict:
-    """What the host gets of a frame: `octets` cut to length, or nothing and the reason."""
+    """What the host gets of a frame: `raw` cut to length, or nothing and the reason."""
 
     reason: int
     sequence: int
     hash: int
-    octets: bytes = b""
+    raw: bytes = b""
 
 
 @dataclass
@@ -80,8 +80,8 @@ class Preprocess:
     passed: Counter = field(default_factory=Counter)
     parse_ends: Counter = field(default_factory=Counter)
 
-    def frame(self, octets: bytes, wire_length: int | None = None, port: int = 0) -> Verdict:
-        parsed = parse(octets, wire_length)
+    def frame(self, raw: bytes, wire_length: int | None = None, port: int = 0) -> Verdict:
+        parsed = parse(raw, wire_length)
         self.parse_ends[parsed.parse_end] += 1
         port %= PORTS
         verdict = Verdict(SENT, self.sequence[port], 0)
@@ -91,16 +91,16 @@ class Preprocess:
         if action == "reject":
             verdict.reason = FILTERED
             return verdict
-        flow_hash, verdict.hash = hashes(octets, parsed)
+        flow_hash, verdict.hash = hashes(raw, parsed)
         verdict.reason = self.sampled_out(flow_hash, verdict.hash, port)
         if verdict.reason != SENT:
             return verdict
-        kept = [len(octets), *(arguments if action == "accept_cut" else ())]
+        kept = [len(raw), *(arguments if action == "accept_cut" else ())]
         if self.snap:
             kept.append(self.snap)
         if self.headers_only:
             kept.append(parsed.parsed)
-        verdict.octets = self.edited(octets, parsed)[: min(kept)]
+        verdict.raw = self.edited(raw, parsed)[: min(kept)]
         return verdict
 
     def sampled_out(self, flow_hash: int, packet_hash: int, port: int) -> int:
@@ -116,8 +116,8 @@ class Preprocess:
                 return NOT_NTH
         return SENT
 
-    def edited(self, octets: bytes, parsed: Parsed) -> bytes:
-        frame = bytearray(octets)
+    def edited(self, raw: bytes, parsed: Parsed) -> bytes:
+        frame = bytearray(raw)
         if self.edit & EDIT_MACS:
             for at in parsed.ethernets:
                 for place in (at, at + 6):
@@ -180,7 +180,7 @@ def _update_transport(frame: bytearray, parsed: Parsed, changes: list[tuple[int,
         _update(frame, parsed.icmp.at + 2, changes)
 
 
-def hashes(octets: bytes, parsed: Parsed) -> tuple[int, int]:
+def hashes(raw: bytes, parsed: Parsed) -> tuple[int, int]:
     """The flow's and the packet's hash: the same in both directions, and wherever the packet is seen."""
     flow = parsed.flow
     kind = 0
@@ -192,24 +192,24 @@ def hashes(octets: bytes, parsed: Parsed) -> tuple[int, int]:
     else:
         ends = [(0, 0), (0, 0)]
         if parsed.ethernets:
-            dst, src, kind = struct.unpack("!6s6sH", octets[parsed.ethernets[-1] :][:14])
+            dst, src, kind = struct.unpack("!6s6sH", raw[parsed.ethernets[-1] :][:14])
             ends = [(int.from_bytes(src), 0), (int.from_bytes(dst), 0)]
     swapped = ends[0] > ends[1]
     (low, low_port), (high, high_port) = sorted(ends)
     key = low.to_bytes(16) + high.to_bytes(16)
     key += struct.pack("!HHBBH", low_port, high_port, flow.ip_version, flow.ip_proto, kind)
     flow_hash = jhash(key)
-    words = (flow_hash, swapped, identification(octets, parsed), parsed.ip_length, *transport_words(parsed))
+    words = (flow_hash, swapped, identification(raw, parsed), parsed.ip_length, *transport_words(parsed))
     return flow_hash, jhash(struct.pack("!7I", *words))
 
 
-def identification(octets: bytes, parsed: Parsed) -> int:
+def identification(raw: bytes, parsed: Parsed) -> int:
     if not parsed.ips:
         return 0
     ip = parsed.ips[-1]
     if ip.version == 4:
-        return int.from_bytes(octets[ip.at + 4 : ip.at + 8])
-    return int.from_bytes(octets[ip.at : ip.at + 4]) & 0xFFFFF
+        return int.from_bytes(raw[ip.at + 4 : ip.at + 8])
+    return int.from_bytes(raw[ip.at : ip.at + 4]) & 0xFFFFF
 
 
 def transport_words(parsed: Parsed) -> tuple[int, int, int]:

@@ -1,6 +1,6 @@
-"""A report as a RoCEv2 frame: RDMA WRITE of an unreliable connection, without the ICRC that the host stage appends.
+"""Reports as RoCEv2 frames: RDMA WRITE of an unreliable connection, without the ICRC that the loader appends.
 
-The payloads' layouts are those of schemas/report_formats.tsv.
+schemas/report_formats.tsv defines the layouts of the payloads.
 """
 
 from __future__ import annotations
@@ -14,53 +14,53 @@ ICRC_BYTES = 4
 HEADER_BYTES = 14 + 20 + 8 + 12 + 16
 UC_WRITE_ONLY = 0x2A  # InfiniBand architecture volume 1, section 9.2: opcode of unreliable connections
 ROCE_PORT = 4791
-FIRST_SOURCE_PORT = 0xC000  # RFC 7605: one of the dynamic ports a queue pair, so that a pair keeps one way
+FIRST_SOURCE_PORT = 0xC000  # RFC 7605: a dynamic port per queue pair, so that its packets take one path
 
 
 @cache
 def layout(number: int) -> tuple[tuple[str, int, int], ...]:
-    """Name, offset, length of each field of a format."""
+    """Return name, offset and length of each field of a format."""
     with _LAYOUTS.open(newline="") as lines:
         rows = [row for row in csv.DictReader(lines, delimiter="\t") if int(row["format"]) == number]
     return tuple((row["name"], int(row["offset"]), int(row["bytes"])) for row in rows)
 
 
 def pack(number: int, values: dict[str, int]) -> bytes:
-    """The payload of a format; fields without a value are 0, values without a field an error."""
+    """Return a payload; missing values are 0. Raises KeyError for unknown fields."""
     fields = layout(number)
     unknown = set(values) - {name for name, _, _ in fields}
     if unknown:
         raise KeyError(f"not in format {number}: {sorted(unknown)}")
-    octets = bytearray(max(offset + length for _, offset, length in fields))
+    raw = bytearray(max(offset + length for _, offset, length in fields))
     for name, offset, length in fields:
-        octets[offset : offset + length] = values.get(name, 0).to_bytes(length, "big")
-    return bytes(octets)
+        raw[offset : offset + length] = values.get(name, 0).to_bytes(length, "big")
+    return bytes(raw)
 
 
-def unpack(number: int, octets: bytes) -> dict[str, int]:
+def unpack(number: int, raw: bytes) -> dict[str, int]:
     """The fields of a payload."""
-    return {name: int.from_bytes(octets[offset : offset + length], "big") for name, offset, length in layout(number)}
+    return {name: int.from_bytes(raw[offset : offset + length], "big") for name, offset, length in layout(number)}
 
 
-def of_frame(octets: bytes) -> dict[str, int]:
+def of_frame(raw: bytes) -> dict[str, int]:
     """The fields of a whole frame, ICRC at its end, with those of its headers that change from report to report."""
-    payload = octets[HEADER_BYTES:-ICRC_BYTES]
+    payload = raw[HEADER_BYTES:-ICRC_BYTES]
     number = next(number for number in (1, 2) if layout(number)[-1][1] + layout(number)[-1][2] == len(payload))
-    bth, reth = octets[42:54], octets[54:70]
+    bth, reth = raw[42:54], raw[54:70]
     fields = {"queue_pair": bth[4:8], "psn": bth[8:12], "address": reth[:8], "key": reth[8:12], "length": reth[12:]}
     return {name: int.from_bytes(value, "big") for name, value in fields.items()} | unpack(number, payload)
 
 
-def checksum(octets: bytes) -> int:
+def checksum(raw: bytes) -> int:
     """RFC 1071."""
-    total = sum(int.from_bytes(octets[at : at + 2], "big") for at in range(0, len(octets), 2))
+    total = sum(int.from_bytes(raw[at : at + 2], "big") for at in range(0, len(raw), 2))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total ^ 0xFFFF
 
 
 def frame(settings: dict[str, int], queue_pair: dict[str, int], pair: int, payload: bytes) -> bytes:
-    """Ethernet to the end of the payload; lengths count the ICRC."""
+    """Return a frame from Ethernet to the end of the payload; lengths include the ICRC."""
     inner = 12 + 16 + len(payload) + ICRC_BYTES
     udp = b"".join(value.to_bytes(2, "big") for value in (FIRST_SOURCE_PORT + pair, ROCE_PORT, 8 + inner, 0))
     ip = bytearray(bytes.fromhex("4500 0000 0000 4000 4011 0000"))

@@ -1,4 +1,4 @@
-"""Runs a committed .spec over frames in the real loader, and reads back what came of them."""
+"""Run a committed .spec over frames in the loader, and read its outputs."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _ETHERNET = 1
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame as it comes in: the octets captured of it, and its length on the wire where that is another."""
+    """An input frame: its captured bytes, and its length on the wire if different."""
 
-    octets: bytes
+    raw: bytes
     port: int = 0
     wire_length: int | None = None
-    timestamp_ns: int | None = None  # else a microsecond after the one before
+    timestamp_ns: int | None = None  # default: a microsecond after the previous frame
 
     @property
     def wire(self) -> int:
-        return len(self.octets) if self.wire_length is None else self.wire_length
+        return len(self.raw) if self.wire_length is None else self.wire_length
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A line of `--frames`, and the octets if the frame, or a report in its place, was sent."""
+    """A line of `--frames`, and the bytes of the frame or report that was sent, if any."""
 
     timestamp_ns: int
     port: int
@@ -46,20 +46,20 @@ class Outcome:
     wire_length: int
     length: int
     hash: int
-    octets: bytes | None
+    raw: bytes | None
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What a program made of its frames."""
+class Result:
+    """The outputs of a program."""
 
     outcomes: list[Outcome]
     registers: dict[str, list[int]]
     statistics: dict
 
 
-class Refused(Exception):
-    """The loader did not run; its message."""
+class LoaderError(Exception):
+    """The loader failed; its message."""
 
 
 def compiled_pipeline(spec: Path) -> compiled.Pipeline:
@@ -80,20 +80,20 @@ def check_compiled(command: list[str], library: Path, files: Iterable[Path]) -> 
 
 def without_times(statistics: dict) -> dict:
     """Return the statistics without timings and without the kind of pipeline."""
-    left_out = {"pipeline", "pipeline_ns", "control_ns", "frames_per_second"}
-    return {name: value for name, value in statistics.items() if name not in left_out}
+    omitted = {"pipeline", "pipeline_ns", "control_ns", "frames_per_second"}
+    return {name: value for name, value in statistics.items() if name not in omitted}
 
 
 def write_pcap(path: Path, frames: Iterable[tuple[int, Frame]]) -> None:
-    """A capture of nanoseconds; `frames` with their times."""
+    """Write a nanosecond pcap; `frames` are pairs of time and frame."""
     with path.open("wb") as out:
         out.write(struct.pack("<IHHiIII", _PCAP_NS, 2, 4, 0, 0, 262144, _ETHERNET))
         for timestamp_ns, frame in frames:
-            out.write(struct.pack("<IIII", *divmod(timestamp_ns, 10**9), len(frame.octets), frame.wire) + frame.octets)
+            out.write(struct.pack("<IIII", *divmod(timestamp_ns, 10**9), len(frame.raw), frame.wire) + frame.raw)
 
 
 def read_pcap(path: Path) -> list[bytes]:
-    """The octets of each record of a pcap that `write_pcap` or the loader wrote."""
+    """Return the bytes of each record of a pcap written by `write_pcap` or the loader."""
     data = path.read_bytes()
     frames = []
     at = 24
@@ -104,13 +104,13 @@ def read_pcap(path: Path) -> list[bytes]:
     return frames
 
 
-def run(program: str, frames: list[Frame], control: str, directory: Path, spec: Path | None = None) -> Ran:
-    """Sends the frames, in the order of their times, through spec/PROGRAM.spec.
+def run(program: str, frames: list[Frame], control: str, directory: Path, spec: Path | None = None) -> Result:
+    """Run the frames, in order of their times, through spec/PROGRAM.spec.
 
-    Raises Refused where the loader ends otherwise than with 0.
+    Raises LoaderError if the loader fails.
     """
     if not LOADER.exists():
-        raise Refused(f"{LOADER.name} is not there: make setup builds it where libdpdk-dev, libpcap-dev are installed")
+        raise LoaderError(f"no {LOADER.name}: make setup builds it if libdpdk-dev and libpcap-dev are installed")
     ports: list[list[tuple[int, Frame]]] = [[] for _ in range(1 + max((frame.port for frame in frames), default=0))]
     now = 10**18
     for frame in frames:
@@ -130,7 +130,7 @@ def run(program: str, frames: list[Frame], control: str, directory: Path, spec: 
     command += ["--control", str(directory / "control.txt")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Refused(done.stderr.strip())
+        raise LoaderError(done.stderr.strip())
     library = compiled_pipeline(Path(command[2])).library
     if library:
         check_compiled(command, library, files.values())
@@ -138,12 +138,10 @@ def run(program: str, frames: list[Frame], control: str, directory: Path, spec: 
     with files["frames.tsv"].open() as lines:
         outcomes = [_outcome(row, sent) for row in csv.reader(lines, delimiter="\t") if row[0] != "time_ns"]
     registers = json.loads(files["registers.json"].read_text())
-    return Ran(outcomes, registers, json.loads(files["stats.json"].read_text()))
+    return Result(outcomes, registers, json.loads(files["stats.json"].read_text()))
 
 
 def _outcome(row: list[str], sent: Iterable[bytes]) -> Outcome:
     when, port, sequence, outcome, reason, kind, wire, length, digest = row
-    octets = next(iter(sent)) if outcome == "sent" else None
-    return Outcome(
-        int(when), int(port), int(sequence), outcome, reason, kind, int(wire), int(length), int(digest), octets
-    )
+    raw = next(iter(sent)) if outcome == "sent" else None
+    return Outcome(int(when), int(port), int(sequence), outcome, reason, kind, int(wire), int(length), int(digest), raw)

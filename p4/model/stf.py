@@ -1,18 +1,18 @@
-"""Test cases in text, like the .stf files of p4c: what is sent in, what has to come out, octet by octet.
+"""Test cases as text, like the .stf files of p4c: input frames, and the expected output, byte by byte.
 
     # a comment                            to the end of the line
-    let NAME HEX...                        $NAME stands for these octets from here on
-    register NAME INDEX VALUE ...          lines of the control file, as the loader takes them
+    let NAME HEX...                        define $NAME as these bytes
+    register NAME INDEX VALUE ...          statements of control files, as for the loader
     table NAME ...
-    packet PORT HEX... [wire N] [at NS]    a frame of which N octets were on the wire
-    expect HEX... [wire N] [sequence N]    what the last packet becomes
-    same [cut N] [sequence N]              the last packet as it is, or its first N octets
-    drop REASON                            or why it does not go out
-    report NAME=VALUE ...                  or fields of the report that goes out in its place
-    read NAME INDEX VALUE                  a register at the end
-    end                                    a case ends here: the next one starts with clean registers and tables
+    packet PORT HEX... [wire N] [at NS]    a frame of N bytes on the wire
+    expect HEX... [wire N] [sequence N]    the expected output for the last packet
+    same [cut N] [sequence N]              expect the last packet unchanged, or its first N bytes
+    drop REASON                            expect that it is dropped
+    report NAME=VALUE ...                  expect a report with these fields
+    read NAME INDEX VALUE                  expected value of a register at the end
+    end                                    end of a case: the next one starts with initial registers and tables
 
-A case is everything up to `end` or the end of the file; its name is the comment that it starts with.
+A case ends at `end` or the end of the file; its name is its first comment.
 """
 
 from __future__ import annotations
@@ -25,43 +25,43 @@ from acapella_p4_model.running import Frame, Outcome, run
 
 
 class BadCase(Exception):
-    """A line that is no statement of this language."""
+    """A line is not a valid statement."""
 
 
 @dataclass
 class Expected:
-    """What a packet has to become; `octets` None: nothing, for `reason`."""
+    """The expected outcome of a packet; `raw` None: it is dropped for `reason`."""
 
     line: int
-    octets: bytes | None
+    raw: bytes | None
     reason: str = ""
     wire_length: int | None = None
     sequence: int | None = None
-    fields: dict[str, int] | None = None  # of a report; then `octets` do not count
+    fields: dict[str, int] | None = None  # of a report, instead of `raw`
 
     def differs(self, got: Outcome) -> str | None:
-        """What is wrong with an outcome, or None."""
-        if self.octets is None:
+        """Return the difference from an outcome, or None."""
+        if self.raw is None:
             return self.drop_differs(got) if self.fields is None else self.report_differs(got)
-        if got.octets != self.octets:
-            return f"expected {self.octets.hex()}, got {got.octets.hex() if got.octets is not None else got.reason}"
+        if got.raw != self.raw:
+            return f"expected {self.raw.hex()}, got {got.raw.hex() if got.raw is not None else got.reason}"
         if self.wire_length is not None and got.wire_length != self.wire_length:
-            return f"expected {self.wire_length} octets on the wire, got {got.wire_length}"
+            return f"expected {self.wire_length} bytes on the wire, got {got.wire_length}"
         if self.sequence is not None and got.sequence != self.sequence:
             return f"expected sequence number {self.sequence}, got {got.sequence}"
         return None
 
     def drop_differs(self, got: Outcome) -> str | None:
-        if got.octets is None and got.reason == self.reason:
+        if got.raw is None and got.reason == self.reason:
             return None
         return f"expected to be dropped as {self.reason}, was {got.outcome} {got.reason}"
 
     def report_differs(self, got: Outcome) -> str | None:
-        if got.octets is None or got.kind != "report":
+        if got.raw is None or got.kind != "report":
             return f"expected a report, was {got.outcome} {got.reason}"
-        fields = reports.of_frame(got.octets)
+        fields = reports.of_frame(got.raw)
         wrong = {name: fields.get(name) for name, value in self.fields.items() if fields.get(name) != value}
-        return f"expected otherwise: {', '.join(f'{name}={value}' for name, value in wrong.items())}" if wrong else None
+        return f"unexpected values: {', '.join(f'{name}={value}' for name, value in wrong.items())}" if wrong else None
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Case:
     reads: list[tuple[int, str, int, int]] = field(default_factory=list)  # line, register, index, value
 
     def failures(self, program: str, directory: Path, spec: Path | None = None) -> list[str]:
-        """Every line that does not hold, with its place."""
+        """Return all unmet expectations, with their lines."""
         if len(self.expected) != len(self.frames):
             raise BadCase(f"{self.file}: {self.name}: {len(self.frames)} packets, {len(self.expected)} expectations")
         ran = run(program, self.frames, "\n".join(self.control) + "\n", directory, spec)
@@ -93,7 +93,7 @@ class Case:
 
 
 def read_cases(path: Path) -> list[Case]:
-    """The cases of a file. Raises BadCase with file and line."""
+    """Return the cases of a file. Raises BadCase with file and line."""
     reader = _Reader(path.name)
     for number, line in enumerate(path.read_text().splitlines(), 1):
         try:
@@ -123,19 +123,19 @@ class _Reader:
         if verb in ("register", "table"):
             case.control.append(text)
         elif verb == "let":
-            self.names[words[0]] = self.octets(words[1:]).hex()
+            self.names[words[0]] = self.raw(words[1:]).hex()
         elif verb == "packet":
             words, options = _options(words, ("wire", "at"))
-            frame = Frame(self.octets(words[1:]), int(words[0]), options.get("wire"), options.get("at"))
+            frame = Frame(self.raw(words[1:]), int(words[0]), options.get("wire"), options.get("at"))
             case.frames.append(frame)
         elif verb == "expect":
             words, options = _options(words, ("wire", "sequence"))
-            octets = self.octets(words)
-            case.expected.append(Expected(number, octets, "", options.get("wire"), options.get("sequence")))
+            raw = self.raw(words)
+            case.expected.append(Expected(number, raw, "", options.get("wire"), options.get("sequence")))
         elif verb == "same":
             _, options = _options(words, ("cut", "sequence"))
-            octets = case.frames[-1].octets[: options.get("cut")]
-            case.expected.append(Expected(number, octets, sequence=options.get("sequence")))
+            raw = case.frames[-1].raw[: options.get("cut")]
+            case.expected.append(Expected(number, raw, sequence=options.get("sequence")))
         elif verb == "drop":
             case.expected.append(Expected(number, None, words[0]))
         elif verb == "report":
@@ -146,9 +146,9 @@ class _Reader:
         elif verb == "end":
             self.open = False
         else:
-            raise ValueError("no such statement")
+            raise ValueError("unknown statement")
 
-    def octets(self, words: list[str]) -> bytes:
+    def raw(self, words: list[str]) -> bytes:
         return bytes.fromhex("".join(self.names[word[1:]] if word.startswith("$") else word for word in words))
 
 

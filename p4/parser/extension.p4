@@ -1,5 +1,5 @@
-// What the protocol number meta.next says behind NUMBER extension headers, and extension header number EXTENSION in
-// header HEADER (RFC 8200 4, RFC 4302 2).
+// States for protocol number meta.next after NUMBER extension headers, and for extension header number EXTENSION in
+// header HEADER (RFC 8200 section 4, RFC 4302 section 2).
     state AT(JOIN(upper, NUMBER)) {
         transition select(meta.next) {
             0: AT(JOIN(extension, EXTENSION));
@@ -87,7 +87,7 @@
         }
     }
 
-    // That no header follows (RFC 8200 4.7) is told by then, as the digest and tshark have it.
+    // No next header (RFC 8200 section 4.7) has been handled before, like in the digest and in tshark.
     state AT(JOIN(cut_extension, EXTENSION)) {
         meta.bits = (bit<32>)hdr.peek.first;
         transition select(meta.bits) {

@@ -1,8 +1,8 @@
-// An IP header of LEVEL outer or inner (WHICH: its number), its options or extension headers. Protocol 4 goes on at
-// CARRIED_IPV4, 41 at CARRIED_IPV6. Only where a header makes sense does the flow become that of its endpoints.
+// An IP header of LEVEL outer or inner (WHICH: its number) with its options or extension headers. Protocol 4 continues
+// at CARRIED_IPV4, 41 at CARRIED_IPV6. The flow key is set from a header only if the header is valid.
 #define AT(name) JOIN(LEVEL, name)
 
-    // Announced as IPv4: the first four bits decide.
+    // Announced as IPv4; the first four bits determine the version.
     state AT(ipv4_or_6) {
         meta.need = meta.parsed + 1;
         meta.room = meta.end - meta.need;
@@ -67,7 +67,7 @@
         }
     }
 
-    // Zero where the sender's network card was to fill it in: then all that is there is its.
+    // Zero if the sender's NIC fills it in (segmentation offload): the packet then extends to the end of the frame.
     state AT(ipv4_total_length) {
         transition select(meta.bits) {
             0: AT(ipv4_no_length);
@@ -111,7 +111,7 @@
         }
     }
 
-    // The packet ends before the frame does.
+    // The packet is shorter than the frame.
     state AT(ipv4_wire_end) {
         meta.wire_end = meta.bits;
         transition AT(ipv4_end);
@@ -202,7 +202,7 @@
         }
     }
 
-    // A jumbogram, or left to the sender's network card.
+    // A jumbogram, or filled in by the sender's NIC.
     state AT(ipv6_no_length) {
         meta.ip_length = meta.wire_end - meta.parsed;
         meta.parsed = meta.need;

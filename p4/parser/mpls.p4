@@ -1,4 +1,5 @@
-// An entry of an MPLS label stack (RFC 3032): header ENTRY, the COUNT-th, its label to LABEL, then FOLLOWING.
+// Entry number COUNT of an MPLS label stack (RFC 3032) in header ENTRY; its label goes to LABEL, the next state is
+// FOLLOWING.
     state ENTRY {
         meta.need = meta.parsed + 4;
         meta.room = meta.end - meta.need;

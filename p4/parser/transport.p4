@@ -1,5 +1,5 @@
-// TCP (RFC 9293), UDP (RFC 768), ICMP (RFC 792) and ICMPv6 (RFC 4443). Ports are known from a header's first four
-// octets on.
+// TCP (RFC 9293), UDP (RFC 768), ICMP (RFC 792) and ICMPv6 (RFC 4443). Ports are valid if the first four bytes of the
+// header were captured.
     state later_fragment {
         meta.fragment = FRAGMENT_LATER;
         meta.parse_end = END_FRAGMENT;
@@ -100,7 +100,7 @@
 
     state udp {
         pkt.extract(hdr.udp);
-        meta.bits = meta.parsed;  // where the header starts
+        meta.bits = meta.parsed;  // offset of the header
         meta.parsed = meta.need;
         meta.size = (bit<32>)hdr.udp.length;
         meta.room = meta.size - 8;
@@ -111,7 +111,7 @@
         }
     }
 
-    // The first fragment of a datagram holds less than its length field says.
+    // The first fragment of a datagram is shorter than its length field.
     state udp_length {
         meta.transport = 17;
         meta.payload_length = meta.size - 8;

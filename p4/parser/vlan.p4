@@ -1,5 +1,5 @@
-// VLAN tags behind an Ethernet header (IEEE 802.1Q, 802.1ad): LEVEL outer or inner, MPLS the state of a label stack.
-// meta.type: the type field that ends at meta.parsed.
+// VLAN tags after an Ethernet header (IEEE 802.1Q, 802.1ad): LEVEL is outer or inner, MPLS the state of a label stack.
+// meta.type: the EtherType that ends at meta.parsed.
 #define NUMBER 0
 #define TAG 1
 #define HEADER vlan_1

@@ -1,4 +1,4 @@
-// What a type field says behind NUMBER tags, and tag number TAG in header HEADER.
+// States for an EtherType after NUMBER tags, and for tag number TAG in header HEADER.
     state JOIN(LEVEL, JOIN(type, NUMBER)) {
         transition select(meta.type) {
             0x8100: JOIN(LEVEL, JOIN(tag, TAG));

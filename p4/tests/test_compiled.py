@@ -26,10 +26,10 @@ def random_frames(count: int, ports: int, seed: int) -> list[Frame]:
     start = bytes.fromhex("020000000001020000000002 0800 4500 0400 0001 0000 40 06 0000 0a000001 0a000002 1234 0050")
     frames = []
     for _ in range(count):
-        octets = bytearray(start + made.randbytes(made.choice([20, 200, 1400, 8900])))
+        raw = bytearray(start + made.randbytes(made.choice([20, 200, 1400, 8900])))
         for _ in range(made.randrange(4)):
-            octets[made.randrange(len(start))] = made.randrange(256)
-        frames.append(Frame(bytes(octets[: made.randrange(len(octets) + 1)]), made.randrange(ports), len(octets)))
+            raw[made.randrange(len(start))] = made.randrange(256)
+        frames.append(Frame(bytes(raw[: made.randrange(len(raw) + 1)]), made.randrange(ports), len(raw)))
     return frames
 
 
@@ -43,7 +43,7 @@ def test_compiled_program_gives_the_same_bytes_for_random_frames(program, ports,
 def test_largest_frame_passes_the_compiled_pipeline(tmp_path):
     frame = random.Random(1).randbytes(262144)
     ran = running.run("preprocess", [Frame(frame)], "", tmp_path)
-    assert [outcome.octets for outcome in ran.outcomes] == [frame]
+    assert [outcome.raw for outcome in ran.outcomes] == [frame]
 
 
 def test_frames_of_several_ports_keep_their_order_without_tables(p4_directory, tmp_path):

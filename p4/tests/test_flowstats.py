@@ -1,4 +1,4 @@
-"""flowstats.p4, as committed in spec/, against its model: reports, reasons and registers are equal, octet by octet."""
+"""flowstats.p4, as committed in spec/, against its model: reports, reasons and registers are equal, byte by byte."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from acapella_p4_model.comparing import BASE, CARRYING, SECOND_NS, assert_same
-from acapella_p4_model.epochs import NO_PLAUSIBLE_NS
+from acapella_p4_model.epochs import TIME_LIMIT_NS
 from acapella_p4_model.flow_state import HOLES
 from acapella_p4_model.flowstats import ROWS
 from acapella_p4_model.made_connections import START_NS, made_connections
@@ -59,7 +59,7 @@ def test_connections_give_the_reports_and_registers_of_the_model(settings, perio
 def test_every_encapsulation_cut_and_damaged_gives_what_the_model_says(small_spec, tmp_path):
     """Each 100th frame has a time that is not plausible."""
     frames = [replace(frame, timestamp_ns=START_NS + 1_000_000 * at) for at, frame in enumerate(made_frames(3, 3000))]
-    frames[50::100] = [replace(frame, timestamp_ns=NO_PLAUSIBLE_NS) for frame in frames[50::100]]
+    frames[50::100] = [replace(frame, timestamp_ns=TIME_LIMIT_NS) for frame in frames[50::100]]
     settings = BASE | {"triggers": 0x1FF, "every": 2}
     assert "no-flow" in assert_same(frames, settings, SECOND_NS, tmp_path, small_spec)
 

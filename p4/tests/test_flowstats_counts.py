@@ -18,10 +18,10 @@ KEY += (*(f"vlan_{at}" for at in range(4)), *(f"mpls_{at}" for at in range(4)))
 
 
 def exact(frames) -> Counter:
-    """Octets and packets of each flow, counted one by one."""
+    """Bytes and packets of each flow, counted one by one."""
     found: Counter = Counter()
     for frame in frames:
-        parsed = parse(frame.octets, frame.wire)
+        parsed = parse(frame.raw, frame.wire)
         if parsed.flow.ip_version == 0:
             continue
         key = Key.of(parsed)
@@ -33,12 +33,12 @@ def exact(frames) -> Counter:
     return found
 
 
-def reported(ran: running.Ran) -> Counter:
+def reported(ran: running.Result) -> Counter:
     """The same from each flow's newest report of every epoch."""
     newest: dict[tuple, dict[str, int]] = {}
     for outcome in ran.outcomes:
-        if outcome.octets:
-            report = reports.of_frame(outcome.octets)
+        if outcome.raw:
+            report = reports.of_frame(outcome.raw)
             flow = (tuple(report[name] for name in KEY), report["epoch"])
             order = (report["timestamp"], report["report_sequence"])
             if flow not in newest or order > (newest[flow]["timestamp"], newest[flow]["report_sequence"]):
@@ -50,7 +50,7 @@ def reported(ran: running.Ran) -> Counter:
     return +found
 
 
-def run(frames, settings: dict[str, int], directory, spec) -> running.Ran:
+def run(frames, settings: dict[str, int], directory, spec) -> running.Result:
     if not running.LOADER.exists():
         pytest.skip("acapella-p4-run is not there: make setup builds it where libdpdk-dev, libpcap-dev are installed")
     lines = [f"register {name} 0 {value}" for name, value in ({"qp_number": 17} | settings).items()]
@@ -121,7 +121,7 @@ def test_rows_of_the_sketch_are_independent():
 
 
 def test_rows_of_a_salted_crc_are_found_out():
-    salted = [[hashes.crc32(bytes([row]) + key.octets()) % CELLS for key in KEYS] for row in range(ROWS)]
+    salted = [[hashes.crc32(bytes([row]) + key.raw()) % CELLS for key in KEYS] for row in range(ROWS)]
     with pytest.raises(AssertionError):
         assert_independent(salted)
     together = [pairs_in_one_cell(cells) for cells in salted]

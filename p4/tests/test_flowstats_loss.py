@@ -18,7 +18,7 @@ SERVER, PORT = 0x0A000001, 443
 
 @dataclass
 class Stream:
-    """One direction of a connection as a tap sees it, and each octet that it has seen."""
+    """One direction of a connection as a tap sees it, and each byte that it has seen."""
 
     client: int
     isn: int
@@ -54,7 +54,7 @@ class Stream:
 
 
 def lossy(seed: int, streams: int, frames: int, far: int) -> tuple[list[Frame], dict[int, Stream]]:
-    """Streams with lost, late and repeated segments, which go back `far` octets at most."""
+    """Streams with lost, late and repeated segments, which go back `far` bytes at most."""
     rnd = random.Random(seed)
     made = {at: Stream(at, rnd.choice((2**32 - 3000, rnd.getrandbits(32), 2**30 - 3000))) for at in range(streams)}
     late: dict[int, list[tuple[int, int]]] = {at: [] for at in made}
@@ -88,8 +88,8 @@ def test_loss_is_within_the_interval_and_exact_while_few_holes_are_open(seed, fr
     ran = run(made, "register qp_number 0 17\nregister slot_mask 0 1023\n", tmp_path, small_spec)
     last = {}
     for outcome in ran.outcomes:
-        if outcome.octets:
-            report = reports.of_frame(outcome.octets)
+        if outcome.raw:
+            report = reports.of_frame(outcome.raw)
             last[report["src"]] = report
     exact = 0
     for client, stream in streams.items():

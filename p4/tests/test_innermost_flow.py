@@ -114,7 +114,7 @@ def test_flows_are_those_of_the_digest(frames, tmp_path, record_property):
     assert len(rows) == len(frames)
     explained, unexplained, with_flow = Counter(), [], 0
     for number, (frame, row) in enumerate(zip(frames, rows, strict=True)):
-        parsed = parse(frame.octets, frame.wire)
+        parsed = parse(frame.raw, frame.wire)
         has_ports = parsed.flow.ip_proto in (6, 17)
         mine = own(parsed, has_ports)
         core = cores(row, by_number.get(row["flow"]), parsed, has_ports)
@@ -123,7 +123,7 @@ def test_flows_are_those_of_the_digest(frames, tmp_path, record_property):
             why = explanation((row["protocols"] or "").split(":"), row["issue"], parsed)
             explained[why] += 1
             if why is None:
-                unexplained.append((number, frame.octets[:100].hex(), mine, core))
+                unexplained.append((number, frame.raw[:100].hex(), mine, core))
     record_property("frames_with_flow", with_flow)
     record_property("explained", dict(explained))
     assert unexplained == []
@@ -136,5 +136,5 @@ def test_the_program_reads_them_as_the_model_does(frames, tmp_path):
     model = Preprocess()
     outcomes = run("preprocess", frames, "", tmp_path).outcomes
     for number, (frame, got) in enumerate(zip(frames, outcomes, strict=True)):
-        verdict = model.frame(frame.octets, frame.wire)
-        assert (got.hash, got.octets) == (verdict.hash, verdict.octets), f"frame {number}: {frame.octets[:100].hex()}"
+        verdict = model.frame(frame.raw, frame.wire)
+        assert (got.hash, got.raw) == (verdict.hash, verdict.raw), f"frame {number}: {frame.raw[:100].hex()}"

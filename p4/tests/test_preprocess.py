@@ -1,4 +1,4 @@
-"""preprocess.spec in the real loader beside the model: the same frames, the same octets, counts and registers."""
+"""preprocess.spec in the real loader beside the model: the same frames, the same bytes, counts and registers."""
 
 import random
 import struct
@@ -7,7 +7,7 @@ import pytest
 from acapella_p4_model.made_frames import IPV4, IPV6, MACS, made_frames, ones_complement
 from acapella_p4_model.parsing import FIRST_FRAGMENT, ICMPV6, NOT_FRAGMENTED, Parsed, parse
 from acapella_p4_model.preprocess import EDIT_IPV4, EDIT_IPV6, EDIT_MACS, SENT, Preprocess, Rule, Table, updated
-from acapella_p4_model.running import Frame, Ran, run
+from acapella_p4_model.running import Frame, Result, run
 
 FRAMES = 2000
 REASONS = {"": SENT, "filtered": 1, "not-nth": 2, "flow-sampled": 3, "packet-sampled": 4}
@@ -72,14 +72,14 @@ def _parts(value: int, widths: tuple[int, ...]) -> list[int]:
     return parts[::-1]
 
 
-def compare(model: Preprocess, frames: list[Frame], directory, control: str | None = None) -> Ran:
+def compare(model: Preprocess, frames: list[Frame], directory, control: str | None = None) -> Result:
     """Runs both; every outcome and every register has to be the same."""
     ran = run("preprocess", frames, control_of(model) if control is None else control, directory)
     for number, (frame, got) in enumerate(zip(frames, ran.outcomes, strict=True)):
-        verdict = model.frame(frame.octets, frame.wire, frame.port)
-        expected = (verdict.reason, verdict.sequence, verdict.hash, verdict.octets if verdict.reason == SENT else None)
-        assert (REASONS[got.reason], got.sequence, got.hash, got.octets) == expected, (
-            f"frame {number}: {frame.octets.hex()} wire {frame.wire}: {parse(frame.octets, frame.wire)}"
+        verdict = model.frame(frame.raw, frame.wire, frame.port)
+        expected = (verdict.reason, verdict.sequence, verdict.hash, verdict.raw if verdict.reason == SENT else None)
+        assert (REASONS[got.reason], got.sequence, got.hash, got.raw) == expected, (
+            f"frame {number}: {frame.raw.hex()} wire {frame.wire}: {parse(frame.raw, frame.wire)}"
         )
         assert (got.port, got.wire_length) == (frame.port, max(frame.wire, got.length))
         assert got.timestamp_ns == 10**18 + 1000 * (number + 1)  # as `run` stamps them
@@ -153,7 +153,7 @@ def edits(seed: int, default: str = "keep") -> dict:
 def test_frames_pass_unchanged_where_nothing_is_set(tmp_path):
     frames = made_frames(1, FRAMES, ports=3)
     ran = compare(Preprocess(), frames, tmp_path)
-    assert [got.octets for got in ran.outcomes] == [frame.octets for frame in frames]
+    assert [got.raw for got in ran.outcomes] == [frame.raw for frame in frames]
     assert all(ran.registers["stamp_parse_ends"][:6]), "every way in which the parser ends occurs"
 
 
@@ -191,32 +191,32 @@ def test_each_kind_of_address_is_edited_alone(tmp_path):
 
 def test_right_checksums_stay_right_and_wrong_ones_wrong(tmp_path):
     """From scratch, over the whole packet: the model's own arithmetic is not asked."""
-    frames = [frame for frame in made_frames(61, FRAMES) if frame.wire == len(frame.octets)]
+    frames = [frame for frame in made_frames(61, FRAMES) if frame.wire == len(frame.raw)]
     outcomes = run("preprocess", frames, control_of(Preprocess(**edits(62, "blank"))), tmp_path).outcomes
     compared = 0
     for frame, got in zip(frames, outcomes, strict=True):
-        parsed = parse(frame.octets)
-        before, after = checksums_hold(frame.octets, parsed), checksums_hold(got.octets, parsed)
-        assert after == before, f"{frame.octets.hex()} became {got.octets.hex()}"
+        parsed = parse(frame.raw)
+        before, after = checksums_hold(frame.raw, parsed), checksums_hold(got.raw, parsed)
+        assert after == before, f"{frame.raw.hex()} became {got.raw.hex()}"
         compared += len(before)
     assert compared > FRAMES // 3
 
 
-def checksums_hold(octets: bytes, parsed: Parsed) -> list[bool]:
+def checksums_hold(raw: bytes, parsed: Parsed) -> list[bool]:
     """Of each IPv4 header, and of the transport where its packet is whole: whether its checksum is right."""
     holds = []
     for ip in parsed.ips:
-        header = octets[ip.at : ip.at + (octets[ip.at] & 15) * 4] if ip.version == 4 else b""
-        if header and len(header) == (octets[ip.at] & 15) * 4:
+        header = raw[ip.at : ip.at + (raw[ip.at] & 15) * 4] if ip.version == 4 else b""
+        if header and len(header) == (raw[ip.at] & 15) * 4:
             holds.append(ones_complement(header) == 0xFFFF)
     transport = parsed.tcp or parsed.udp or (parsed.icmp if parsed.flow.ip_proto == ICMPV6 else None)
-    whole = parsed.ips and parsed.ips[-1].at + parsed.ip_length <= len(octets)
+    whole = parsed.ips and parsed.ips[-1].at + parsed.ip_length <= len(raw)
     # A routing header's last address is not at hand here, and ICMPv6 belongs to IPv6 (RFC 4443 2.3).
     if transport and whole and parsed.fragment == NOT_FRAGMENTED and not parsed.routed:
         ip = parsed.ips[-1]
         if not (parsed.udp and parsed.udp.checksum == 0) and not (parsed.icmp and ip.version == 4):
-            ends = octets[ip.at + 12 : ip.at + 20] if ip.version == 4 else octets[ip.at + 8 : ip.at + 40]
-            packet = octets[transport.at : ip.at + parsed.ip_length]
+            ends = raw[ip.at + 12 : ip.at + 20] if ip.version == 4 else raw[ip.at + 8 : ip.at + 40]
+            packet = raw[transport.at : ip.at + parsed.ip_length]
             pseudo = ends + struct.pack("!II", len(packet), parsed.flow.ip_proto)
             holds.append(ones_complement(pseudo + packet) == 0xFFFF)
     return holds
@@ -278,11 +278,11 @@ def ipv4(src: bytes, dst: bytes, flags_offset: int, payload: int) -> bytes:
 
 def tagged(frame: Frame) -> Frame:
     """With a VLAN tag and an MPLS label more, a hop less to live, and other MAC addresses."""
-    octets = bytearray(frame.octets)
-    octets[14 + 8] -= 1
-    return Frame(b"\x02" * 12 + b"\x81\x00\x00\x64\x88\x47\x00\x01\x01\x40" + bytes(octets[14:]))
+    raw = bytearray(frame.raw)
+    raw[14 + 8] -= 1
+    return Frame(b"\x02" * 12 + b"\x81\x00\x00\x64\x88\x47\x00\x01\x01\x40" + bytes(raw[14:]))
 
 
 def test_the_first_fragment_keeps_its_ports(tmp_path):
-    parsed = parse(fragment_of(b"\x0a\0\0\1", b"\x0a\0\0\2", 0x2000).octets)
+    parsed = parse(fragment_of(b"\x0a\0\0\1", b"\x0a\0\0\2", 0x2000).raw)
     assert (parsed.fragment, parsed.flow.src_port, parsed.flow.dst_port) == (FIRST_FRAGMENT, 7, 9)

@@ -23,7 +23,7 @@ PARTS = {
 
 
 def header(name: str) -> list[tuple[str, int, int]]:
-    """Name, offset and length in octets of each field of a header in P4."""
+    """Name, offset and length in bytes of each field of a header in P4."""
     text = (P4 / "flowstats_headers.p4").read_text()
     body = re.search(rf"^header {name} {{\n(.*?)^}}", text, re.MULTILINE | re.DOTALL)[1]
     fields, offset = [], 0
@@ -33,11 +33,11 @@ def header(name: str) -> list[tuple[str, int, int]]:
     return fields
 
 
-@pytest.mark.parametrize(("number", "octets"), [(1, 64), (2, 192)])
-def test_header_has_the_layout_of_the_schema(number, octets):
+@pytest.mark.parametrize(("number", "size"), [(1, 64), (2, 192)])
+def test_header_has_the_layout_of_the_schema(number, size):
     layout = {name: (offset, length) for name, offset, length in reports.layout(number)}
     fields = header(f"report_{number}_h")
-    assert sum(length for _, _, length in fields) == octets
+    assert sum(length for _, _, length in fields) == size
     for name, offset, length in fields:
         if number == 2 and name in PARTS:
             whole, within, part = PARTS[name]
@@ -50,7 +50,7 @@ def test_header_has_the_layout_of_the_schema(number, octets):
     assert set(layout) <= named
 
 
-def test_reports_are_138_and_266_octets_with_their_icrc():
+def test_reports_are_138_and_266_bytes_with_their_icrc():
     queue_pair = dict.fromkeys(("qp_number", "qp_psn", "qp_address", "qp_key"), 1)
     settings = dict.fromkeys(("report_dst_mac", "report_src_mac", "report_dst_ip", "report_src_ip"), 1)
     lengths = [len(reports.frame(settings, queue_pair, 0, reports.pack(number, {}))) + 4 for number in (1, 2)]

@@ -12,8 +12,8 @@ import sys
 import pytest
 from acapella_p4_model.running import P4
 
-REACHED_BITS = 256 * 8  # an operand's place in its struct is 8 bits of octets, and wraps
-HASH_REACHED_BITS = 256  # a hash's result: 8 bits of bits
+REACHED_BITS = 256 * 8  # an operand's place in its struct is 8 bits of bytes, and wraps
+HASH_DESTINATION_BITS = 256  # a hash's result: 8 bits of bits
 
 
 def compile_script():
@@ -54,7 +54,7 @@ def out_of_reach(spec: str) -> list[str]:
         found += [f"{struct}.{name}" for name, (place, _) in members.items() if place >= REACHED_BITS]
     reached = metadata(spec)
     for result in re.findall(r"\bhash \w+ m\.(\w+)", spec):
-        if reached[result][0] >= HASH_REACHED_BITS:
+        if reached[result][0] >= HASH_DESTINATION_BITS:
             found.append(f"hash into m.{result}")
     return found
 
@@ -79,7 +79,7 @@ def test_there_is_a_program_and_no_spec_without_one():
 
 
 def test_a_source_that_is_included_from_an_included_one_is_a_source():
-    assert {"parser/vlan_tag.p4", "controls/level/ipv4.p4", "sizes.p4"} <= set(COMPILE.sources("preprocess"))
+    assert {"parser/vlan_tag.p4", "controls/preprocess/level/ipv4.p4", "sizes.p4"} <= set(COMPILE.sources("preprocess"))
 
 
 def inputs_of_compiling() -> str:
@@ -163,7 +163,7 @@ def test_fields_are_no_wider_than_the_pipeline_moves(program):
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_hashes_are_over_headers_which_are_in_network_order(program):
-    """Over metadata they would be over the machine's order of octets, and over what lies between the fields."""
+    """Over metadata they would be over the machine's order of bytes, and over what lies between the fields."""
     hashes = re.findall(r"\bhash (\w+) m\.\w+ +(\S+) +(\S+)", spec_of(program))
     assert hashes
     for algorithm, first, last in hashes:

@@ -1,6 +1,6 @@
-// What an ACK says of the reverse flow: the highest number, and duplicate ACKs by RFC 5681 section 2: (a) data is
-// outstanding, (b) no data in it, (c) neither SYN nor FIN, (d) the highest number once more, (e) the same window as
-// the ACK before. Where the reverse flow was not seen, (a) cannot be told and nothing is counted.
+// Acknowledgments of the reverse flow: the highest acknowledgment number, and duplicate ACKs as in RFC 5681 section 2:
+// (a) data is outstanding, (b) the ACK has no data, (c) neither SYN nor FIN, (d) it repeats the highest number, (e) its
+// window is that of the previous ACK. If the reverse flow was not observed, (a) is unknown and nothing is counted.
 control Acknowledgment(inout headers_t hdr, inout metadata_t meta) {
     apply {
         meta.state = slot_state.read(meta.peer_slot);

@@ -1,4 +1,4 @@
-// What goes back to the loader: its header, and the report where there is one.
+// Emits the loader's header, and the report if there is one.
 control EmitReport(packet_out pkt, in headers_t hdr) {
     apply {
         pkt.emit(hdr.egress);

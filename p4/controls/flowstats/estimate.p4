@@ -1,5 +1,5 @@
-// The estimate: the least of a flow's cells, of the rows in use.
-#define LEAST(N) \
+// The sketch's estimate: the minimum of a flow's cells over the rows in use.
+#define MINIMUM(N) \
     if (hdr.cells.bytes_##N < hdr.work.was) { \
         hdr.work.was = hdr.cells.bytes_##N; \
     } \
@@ -7,19 +7,19 @@
         hdr.work.sum = hdr.cells.packets_##N; \
     }
 
-control Least(inout headers_t hdr, inout metadata_t meta) {
+control Estimate(inout headers_t hdr, inout metadata_t meta) {
     apply {
         hdr.work.was = hdr.cells.bytes_0;
         hdr.work.sum = hdr.cells.packets_0;
         if (meta.rows >= 2) {
-            LEAST(1)
+            MINIMUM(1)
             if (meta.rows >= 3) {
-                LEAST(2)
+                MINIMUM(2)
                 if (meta.rows >= 4) {
-                    LEAST(3)
+                    MINIMUM(3)
                 }
             }
         }
     }
 }
-#undef LEAST
+#undef MINIMUM

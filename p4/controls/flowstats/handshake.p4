@@ -1,18 +1,18 @@
-// Both halves of the handshake's round trip: SYN to SYN-ACK, and SYN-ACK to ACK. None where it could belong to either
-// of two (Karn and Partridge 1987), or where the ACK that was meant was not seen.
+// Handshake round-trip times, in two halves: SYN to SYN-ACK, and SYN-ACK to ACK. No sample is taken if a SYN or SYN-ACK
+// was retransmitted (Karn and Partridge 1987), or if the first ACK was not observed.
 control Handshake(inout headers_t hdr, inout metadata_t meta) {
     apply {
         meta.state = slot_state.read(meta.peer_slot);
         hdr.work.other = slot_isn.read(meta.peer_slot);
         hdr.work.begin = hdr.tcp.ack - hdr.work.other;
-        hdr.work.begin = hdr.work.begin - 1;  // octets of data that are acknowledged, too
+        hdr.work.begin = hdr.work.begin - 1;  // bytes of data that are acknowledged, too
         hdr.work.highest = slot_seq_end.read(meta.peer_slot);
         meta.answers = 0;
         meta.measures = 0;
         meta.waits = meta.state & (STATE_SYN | STATE_ANSWERED | STATE_SYN_ACK);
         if (hdr.tcp.flags & TCP_SYN != 0) {
             if (meta.waits == STATE_SYN) {
-                // RFC 7413: data of the SYN may be acknowledged with it.
+                // RFC 7413: the SYN-ACK may acknowledge data of the SYN.
                 if (hdr.work.begin == 0 || hdr.tcp.ack == hdr.work.highest) {
                     meta.answers = STATE_ANSWERED | STATE_RTT_SYN;
                     meta.measures = 1;

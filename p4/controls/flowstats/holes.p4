@@ -1,11 +1,12 @@
-// What data that is not next in order does to the slot's holes: gaps and retransmissions.
+// Updates the holes of a slot for data out of order: gaps and retransmissions.
 //
-// A slot keeps the HOLES highest holes, so that both counts are exact while no more are open. A lower hole is forgotten:
-// its octets go to slot_forgotten, and data below slot_floor fills one of these or was sent again. Such data counts as
-// uncertain as long as there are forgotten octets that it may fill, then as sent again.
+// A slot stores the HOLES highest holes, so both counts are exact while no more are open. A lower hole is dropped from
+// the list: its bytes are added to slot_forgotten, and data below slot_floor either fills such a hole or is a
+// retransmission. Such data counts as uncertain while there are forgotten bytes that it can fill, then as
+// retransmitted.
 //
-// Distances are from the highest number back, so that larger is earlier. Holes a window and more behind are forgotten,
-// before numbers modulo 2^32 make them new ones.
+// Distances are backwards from the highest sequence number, so that larger is earlier. Holes at a distance of a window
+// or more are dropped, before sequence numbers wrap around (modulo 2^32) and reach them again.
 #define NO_PLACE 0xffffffff
 #define FAR 0xffffffff
 
@@ -71,8 +72,9 @@
         } \
     }
 
-// hdr.work: highest, advance; behind, near and length of the data and FIN below the highest, else 0; the hole that opens
-// above, else open_start and open_end are equal. meta.state is the slot's; meta.old_fin: a FIN is the last of the length.
+// Input in hdr.work: highest, advance; behind, near and length of the data and FIN below the highest number, else 0;
+// open_start and open_end of a hole that opens above it, else equal. meta.state: the slot's state; meta.old_fin: the
+// last number of the length is a FIN.
 control Holes(inout headers_t hdr, inout metadata_t meta) {
     apply {
         hdr.work.base = FAR;
@@ -88,7 +90,7 @@ control Holes(inout headers_t hdr, inout metadata_t meta) {
         hdr.work.forgotten = 0;
         hdr.work.filled = 0;
         hdr.work.fresh = 0;
-        hdr.work.since = 0;  // of the data, what is uncertain
+        hdr.work.since = 0;  // uncertain bytes of the data
         if (hdr.work.length != 0) {
             hdr.work.fill_from = hdr.work.base;
             if (hdr.work.behind > hdr.work.base) {
@@ -101,7 +103,7 @@ control Holes(inout headers_t hdr, inout metadata_t meta) {
                         hdr.work.other = slot_isn.read(meta.slot);
                         hdr.work.other = hdr.work.other + 1;
                         hdr.work.other = hdr.work.highest - hdr.work.other;
-                        if (hdr.work.other == hdr.work.base) {  // the SYN's number was seen
+                        if (hdr.work.other == hdr.work.base) {  // the SYN's number was observed
                             hdr.work.forgotten = hdr.work.forgotten - 1;
                         }
                     }
@@ -197,7 +199,7 @@ control Holes(inout headers_t hdr, inout metadata_t meta) {
             hdr.work.other = (bit<32>)hdr.work.since;
             hdr.work.length = hdr.work.length - hdr.work.other;
             if (meta.old_fin == 1) {
-                if (hdr.work.length != 0) {  // a FIN sent again is no payload
+                if (hdr.work.length != 0) {  // a retransmitted FIN is not payload
                     hdr.work.length = hdr.work.length - 1;
                 }
             }

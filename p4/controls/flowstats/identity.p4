@@ -1,8 +1,9 @@
-// Who: the flow's key and the reverse flow's, 64 bits of digest of each.
+// The keys of the flow and of the reverse flow, and a 64-bit digest of each.
 //
-// The digest leaves labels out, since those of the other direction cannot be known. A CRC is affine and jhash is not, so a pair of keys that collides in one need not in the other.
+// The digest excludes MPLS labels, since those of the other direction are unknown. A CRC is affine and jhash is not, so
+// keys that collide in one of them do not necessarily collide in the other.
 control Identity(inout headers_t hdr, inout metadata_t meta) {
-    // p4/compile replaces the function of results in fields named *_crc by CRC-32C; the other one is jhash.
+    // p4/compile replaces the hash function for fields named *_crc by CRC-32C; the other one is jhash.
     Hash<bit<32>>(PNA_HashAlgorithm_t.TARGET_DEFAULT) crc;
     Hash<bit<32>>(PNA_HashAlgorithm_t.TARGET_DEFAULT) jhash;
 

@@ -1,5 +1,5 @@
-// Which queue pair the flow's reports take, its next sequence number and place in the ring. A report that would go
-// over the ring's end goes to its start.
+// Selects the queue pair of the flow's reports, its next sequence number and ring address. A report that would exceed
+// the ring's end is written to its start.
 control QueuePair(inout headers_t hdr, inout metadata_t meta) {
     apply {
         meta.mask = qp_mask.read(0);

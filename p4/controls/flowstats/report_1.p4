@@ -1,4 +1,4 @@
-// The published report's 64 octets.
+// Report format 1, as published: 64 bytes.
 control PublishedReport(inout headers_t hdr, inout metadata_t meta) {
     apply {
         hdr.report_1.setValid();

@@ -1,4 +1,4 @@
-// The report of version 2, 192 octets.
+// Report format 2: 192 bytes.
 control Report(inout headers_t hdr, inout metadata_t meta) {
     apply {
         hdr.report_2.setValid();

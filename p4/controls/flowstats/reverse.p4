@@ -1,5 +1,4 @@
-// The reverse flow becomes the one that the report is of, with the labels that its slot keeps. Its cells are read by
-// LookUp after this.
+// Selects the reverse flow for the report, with the labels stored in its slot. LookUp reads its cells afterwards.
 control Reverse(inout headers_t hdr, inout metadata_t meta) {
     apply {
         if (meta.peer_held == 0) {

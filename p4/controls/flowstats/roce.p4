@@ -1,4 +1,4 @@
-// Ethernet, IPv4 and UDP before a report. Lengths count the ICRC, 4 octets that the host stage appends.
+// Ethernet, IPv4 and UDP headers of a report. Lengths include the 4 bytes of the ICRC, which the loader appends.
 control Roce(inout headers_t hdr, inout metadata_t meta) {
     apply {
         hdr.report_ethernet.setValid();
@@ -39,7 +39,7 @@ control Roce(inout headers_t hdr, inout metadata_t meta) {
         hdr.report_ipv4.checksum = (bit<16>)meta.index;
 
         hdr.report_udp.setValid();
-        meta.pair = meta.pair + 0xc000;  // a port of the dynamic ones for each pair, so that it keeps one way
+        meta.pair = meta.pair + 0xc000;  // a dynamic port per queue pair, so that its packets take one path
         hdr.report_udp.src_port = (bit<16>)meta.pair;
         hdr.report_udp.dst_port = 4791;
         meta.index = meta.report_bytes + 40;

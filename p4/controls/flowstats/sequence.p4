@@ -5,9 +5,9 @@
     slot_hole_start.write(meta.index, 0); \
     slot_hole_end.write(meta.index, 0);
 
-// SYN, FIN and sequence numbers of the flow's own slot, modulo 2^32: data in order moves the highest number, all other
-// goes to Holes. Numbers of an RST are ignored. A segment without data, SYN or FIN occupies no number (RFC 9293 section
-// 3.4): the lowest number is that of the first segment that occupies one.
+// SYN, FIN and sequence numbers of the flow, in its slot, modulo 2^32: data in order advances the highest number, other
+// data is handled by Holes. Numbers of an RST are ignored. A segment without data, SYN or FIN occupies no number (RFC
+// 9293 section 3.4): the lowest number is that of the first segment that occupies one.
 control Sequence(inout headers_t hdr, inout metadata_t meta) {
     Holes() holes;
 
@@ -25,7 +25,7 @@ control Sequence(inout headers_t hdr, inout metadata_t meta) {
                     }
                 } else {
                     meta.opens = 1;
-                    // Ports that are used again: what the other side acknowledged was of the connection before.
+                    // Reused ports: earlier acknowledgments of the other side belong to the previous connection.
                     meta.state = meta.state & ~(STATE_REPEATED | STATE_ANSWERED | STATE_SYN_ACK | STATE_RTT_SYN
                                                 | STATE_RTT_ACK | STATE_ACK | STATE_FIN | STATE_ENDED);
                     meta.state = meta.state | STATE_SYN;
@@ -107,7 +107,7 @@ control Sequence(inout headers_t hdr, inout metadata_t meta) {
                             }
                             hdr.work.near = hdr.work.behind - hdr.work.length;
                         }
-                        if (meta.scans == 0) {  // holes are looked at once in a window at least
+                        if (meta.scans == 0) {  // scan the holes at least once per window
                             hdr.work.other = hdr.work.highest ^ hdr.work.end;
                             if (hdr.work.other & 0xc0000000 != 0) {
                                 meta.scans = 1;

@@ -1,8 +1,9 @@
-// A flow's cells of the count-min sketch (hdr.row says which flow, meta.bank which bank) to hdr.cells. 64 bits do not
-// wrap: 100 Gbps fill them in 46 years.
+// Reads a flow's cells of the count-min sketch to hdr.cells; hdr.row identifies the flow, meta.bank the bank. 64-bit
+// counters do not wrap: 100 Gbit/s would take 46 years.
 //
-// Rows are independent: each hashes its number before the digest, and jhash mixes that into every bit of the result.
-// With a CRC, whose salts only move the same collisions to other cells, four rows would be worth one.
+// Rows are independent: each one hashes its number and the digest, and jhash mixes the number into every bit of the
+// result. With a CRC, the number would only move the same collisions to other cells, and four rows would be no better
+// than one.
 #define FIND(N) \
     hdr.row.number = N; \
     meta.row_hash = jhash.get_hash(hdr.row); \
@@ -40,7 +41,7 @@
 
 #define COUNTED(N) FIND(N) ADD(N)
 
-// The packet's own flow: its cells with this packet, or those of a bank that nothing counts into any more.
+// Cells of the packet's flow, including this packet; for a probe, those of the inactive bank.
 control Count(inout headers_t hdr, inout metadata_t meta) {
     Hash<bit<32>>(PNA_HashAlgorithm_t.TARGET_DEFAULT) jhash;
 
@@ -55,7 +56,7 @@ control Count(inout headers_t hdr, inout metadata_t meta) {
     }
 }
 
-// Another flow, after that; `rows` and `mask` are still there.
+// Cells of another flow; `rows` and `mask` must still be set by Count.
 control LookUp(inout headers_t hdr, inout metadata_t meta) {
     Hash<bit<32>>(PNA_HashAlgorithm_t.TARGET_DEFAULT) jhash;
 

@@ -1,10 +1,10 @@
-// The flow's slot, if it has one or can take one, and whether the reverse flow has one.
+// Finds or allocates the flow's slot, and finds the slot of the reverse flow.
 //
-// A flow can have one of four slots: of each half of its digest, the one with that number and the one beside it. It takes
-// the first that is free, else the first that is given up: its flow has ended or was idle for slot_timeout_ns, and either
-// all of it is reported, or it was not seen in this epoch, so that its probe has been. A digest is in one slot at most:
-// flows that differ in their labels alone share it one after the other. A flow without a slot is counted, and reported
-// without what only a slot knows.
+// A flow has four candidate slots: for each half of its digest, the slot with that number and the adjacent one. It uses
+// the first free one, else the first that can be evicted: the flow there has ended or was idle for slot_timeout_ns, and
+// either all of it has been reported, or it sent nothing in this epoch, so its probe is past. A digest is in one slot
+// at most: flows that differ only in their labels share it one after the other. A flow without a slot is counted, and
+// reported without the values that only slots have.
 #define OWN(HALF, FLIP) \
     if (meta.found == 0) { \
         meta.index = meta.own_##HALF ^ FLIP; \
@@ -34,7 +34,7 @@
         } \
     }
 
-#define GIVEN_UP(HALF, FLIP) \
+#define EVICT(HALF, FLIP) \
     if (hdr.work.place == 2) { \
         if (meta.found == 0) { \
             meta.slot = meta.own_##HALF ^ FLIP; \
@@ -90,16 +90,16 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         }
         if (meta.held == 0) {
             if (meta.probe == 0) {
-                hdr.work.place = 2;  // of slot_counters: no slot
+                hdr.work.place = 2;  // index of slot_counters: no slot
                 if (meta.found == 0 && meta.vacant == 1) {
                     hdr.work.place = 0;
                     meta.slot = hdr.work.free;
                 } else {
                     hdr.work.sum = slot_timeout_ns.read(0);
-                    GIVEN_UP(jhash, 0)
-                    GIVEN_UP(crc, 0)
-                    GIVEN_UP(jhash, 1)
-                    GIVEN_UP(crc, 1)
+                    EVICT(jhash, 0)
+                    EVICT(crc, 0)
+                    EVICT(jhash, 1)
+                    EVICT(crc, 1)
                 }
                 hdr.work.sum = slot_counters.read(hdr.work.place);
                 hdr.work.sum = hdr.work.sum + 1;
@@ -133,6 +133,6 @@ control Slot(inout headers_t hdr, inout metadata_t meta) {
         }
     }
 }
-#undef GIVEN_UP
+#undef EVICT
 #undef PEER
 #undef OWN

@@ -1,5 +1,6 @@
-// Whether the flow of hdr.row, which has no slot, is noted as seen in this epoch (meta.found), else whether it has a free
-// place (meta.vacant, hdr.work.free). A note is the epoch and a hash of the flow; each half of the digest names a place.
+// Looks up whether the flow of hdr.row, which has no slot, is recorded for this epoch (meta.found), else whether there
+// is a free place to record it (meta.vacant, hdr.work.free). A record is the epoch and a hash of the flow; each half of
+// the digest selects a place.
 #define PLACE(HALF) \
     if (meta.found == 0) { \
         meta.index = slot_mask.read(0); \

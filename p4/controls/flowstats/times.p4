@@ -1,5 +1,5 @@
-// Whether this is the flow's first packet of the epoch, and the time since its last. Directions are flows of their
-// own, so each has its inter-arrival time.
+// Whether this is the flow's first packet of the epoch, and its inter-arrival time. The two directions are separate
+// flows, each with its own inter-arrival time.
 control Times(inout headers_t hdr, inout metadata_t meta) {
     Slotless() slotless_flow;
 
@@ -34,7 +34,7 @@ control Times(inout headers_t hdr, inout metadata_t meta) {
                     meta.first = 1;
                     slotless.write(hdr.work.free, hdr.work.since);
                 } else {
-                    // It begins where nobody but this packet is in one of its cells; else it is not seen to begin.
+                    // It is the first if a cell contains only this packet; otherwise this cannot be determined.
                     if (hdr.cells.packets_0 == 1 || hdr.cells.packets_1 == 1 || hdr.cells.packets_2 == 1
                         || hdr.cells.packets_3 == 1) {
                         meta.first = 1;

@@ -1,4 +1,4 @@
-// Why a report is due: of the packet's own flow, else of the reverse flow.
+// Triggers of a report: of the packet's flow, and of the reverse flow.
 control Triggers(inout headers_t hdr, inout metadata_t meta) {
     apply {
         meta.trigger = 0;

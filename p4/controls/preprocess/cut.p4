@@ -1,11 +1,11 @@
-// How much of a frame the host keeps: the least of what was captured, the filter's rule, and the registers here, each
-// off while 0. The frame's length on the wire goes along unchanged.
+// Truncates frames to the minimum of the captured length, the limit of the filter's entry, and the registers below (0:
+// no limit). The frame's length on the wire is forwarded unchanged.
 #ifndef ACAPELLA_CUT_P4
 #define ACAPELLA_CUT_P4
 
 control Cut(inout headers_t hdr, inout metadata_t meta) {
-    @name("snap") Register<bit<32>, bit<32>>(1, 0) snap;                  // octets
-    @name("headers_only") Register<bit<32>, bit<32>>(1, 0) headers_only;  // 1: up to the end of the last header read
+    @name("snap") Register<bit<32>, bit<32>>(1, 0) snap;                  // bytes
+    @name("headers_only") Register<bit<32>, bit<32>>(1, 0) headers_only;  // 1: keep only the parsed headers
 
     apply {
         if (hdr.egress.length > meta.kept) {

@@ -1,12 +1,12 @@
-// Blanks and rewrites addresses. Register edit_which says which: 1 MAC, 2 IPv4, 4 IPv6, added up; the tables say how,
-// and an address that no entry matches meets a table's default.
+// Rewrites addresses. Register edit_which is a bit mask of the kinds: 1 MAC, 2 IPv4, 4 IPv6. The tables select the
+// action; addresses without a matching entry get the table's default action.
 #ifndef ACAPELLA_EDIT_P4
 #define ACAPELLA_EDIT_P4
 
-#include "controls/edit_macs.p4"
-#include "controls/edit_ipv4.p4"
-#include "controls/edit_ipv6.p4"
-#include "controls/edit_checksums.p4"
+#include "controls/preprocess/edit_macs.p4"
+#include "controls/preprocess/edit_ipv4.p4"
+#include "controls/preprocess/edit_ipv6.p4"
+#include "controls/preprocess/edit_checksums.p4"
 
 control Edit(inout headers_t hdr, inout metadata_t meta) {
     @name("which") Register<bit<32>, bit<32>>(1, 0) which;

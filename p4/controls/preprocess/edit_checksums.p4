@@ -1,5 +1,6 @@
-// Brings the checksums of IPv4, TCP, UDP and ICMPv6 along with the addresses that changed (RFC 1624, eqn. 3): a right
-// one stays right, a wrong one wrong. UDP's zero means none (RFC 768), and a UDP sum of zero is sent as ones.
+// Updates the checksums of IPv4, TCP, UDP and ICMPv6 incrementally for changed addresses (RFC 1624, eqn. 3): a correct
+// checksum remains correct, an incorrect one incorrect. In UDP, zero means no checksum, and a computed zero is sent as
+// ones (RFC 768).
 #ifndef ACAPELLA_EDIT_CHECKSUMS_P4
 #define ACAPELLA_EDIT_CHECKSUMS_P4
 
@@ -21,8 +22,8 @@ control EditChecksums(inout headers_t hdr, inout metadata_t meta) {
         hdr.edit.checksum = hdr.edit.checksum ^ 0xffff;
     }
 
-    // A table without a key is the pipeline's subroutine: written out at each place, the narrowing to 16 bits would
-    // take 16 octets of metadata each time.
+    // A table without a key serves as a subroutine: inlined, each narrowing to 16 bits would take 16 bytes of
+    // metadata.
     @name("checksum") table checksum {
         actions = {
             update;

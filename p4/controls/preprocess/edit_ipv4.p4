@@ -1,4 +1,4 @@
-// Rewrites IPv4 addresses of both levels by one table, and sums up what checksums have to change by.
+// Rewrites the addresses of both IPv4 headers with one table, and computes the change of checksums.
 #ifndef ACAPELLA_EDIT_IPV4_P4
 #define ACAPELLA_EDIT_IPV4_P4
 
@@ -10,7 +10,7 @@ control EditIpv4(inout headers_t hdr, inout metadata_t meta) {
         hdr.edit.ipv4 = 0;
     }
 
-    // The bits of `mask` stay, those of `value` are set.
+    // Keeps the bits of `mask`, and sets those of `value`.
     @name("rewrite") action rewrite(bit<32> mask, bit<32> value) {
         hdr.edit.ipv4 = hdr.edit.ipv4 & mask;
         hdr.edit.ipv4 = hdr.edit.ipv4 | value;
@@ -40,7 +40,7 @@ control EditIpv4(inout headers_t hdr, inout metadata_t meta) {
 #define IPV4 outer_ipv4
 #define WHICH INNERMOST_OUTER
 #define SUM outer_sum
-#include "controls/level/ipv4.p4"
+#include "controls/preprocess/level/ipv4.p4"
 #undef SUM
 #undef WHICH
 #undef IPV4
@@ -48,7 +48,7 @@ control EditIpv4(inout headers_t hdr, inout metadata_t meta) {
 #define IPV4 inner_ipv4
 #define WHICH INNERMOST_INNER
 #define SUM inner_sum
-#include "controls/level/ipv4.p4"
+#include "controls/preprocess/level/ipv4.p4"
 #undef SUM
 #undef WHICH
 #undef IPV4

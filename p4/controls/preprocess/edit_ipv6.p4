@@ -1,4 +1,4 @@
-// Rewrites IPv6 addresses of both levels by one table, and sums up what checksums have to change by.
+// Rewrites the addresses of both IPv6 headers with one table, and computes the change of checksums.
 #ifndef ACAPELLA_EDIT_IPV6_P4
 #define ACAPELLA_EDIT_IPV6_P4
 
@@ -11,7 +11,7 @@ control EditIpv6(inout headers_t hdr, inout metadata_t meta) {
         hdr.edit.low = 0;
     }
 
-    // The bits of the mask stay, those of the value are set.
+    // Keeps the bits of the mask, and sets those of the value.
     @name("rewrite") action rewrite(bit<64> mask_high, bit<64> mask_low, bit<64> value_high, bit<64> value_low) {
         hdr.edit.high = hdr.edit.high & mask_high;
         hdr.edit.low = hdr.edit.low & mask_low;
@@ -58,13 +58,13 @@ control EditIpv6(inout headers_t hdr, inout metadata_t meta) {
     apply {
 #define IPV6 outer_ipv6
 #define WHICH INNERMOST_OUTER
-#include "controls/level/ipv6.p4"
+#include "controls/preprocess/level/ipv6.p4"
 #undef WHICH
 #undef IPV6
 
 #define IPV6 inner_ipv6
 #define WHICH INNERMOST_INNER
-#include "controls/level/ipv6.p4"
+#include "controls/preprocess/level/ipv6.p4"
 #undef WHICH
 #undef IPV6
     }

@@ -1,4 +1,4 @@
-// Rewrites the MAC addresses of the frame, and of the one in a pseudowire, by one table.
+// Rewrites the MAC addresses of the frame, and of an Ethernet frame in a pseudowire, with one table.
 #ifndef ACAPELLA_EDIT_MACS_P4
 #define ACAPELLA_EDIT_MACS_P4
 
@@ -10,7 +10,7 @@ control EditMacs(inout headers_t hdr, inout metadata_t meta) {
         hdr.edit.mac = 0;
     }
 
-    // The bits of `mask` stay, those of `value` are set: a mask of ff:ff:ff:00:00:00 keeps the vendor.
+    // Keeps the bits of `mask`, and sets those of `value`: a mask of ff:ff:ff:00:00:00 keeps the vendor.
     @name("rewrite") action rewrite(bit<48> mask, bit<48> value) {
         hdr.edit.mac = hdr.edit.mac & mask;
         hdr.edit.mac = hdr.edit.mac | value;

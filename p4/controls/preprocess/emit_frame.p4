@@ -1,4 +1,4 @@
-// Emits what was parsed of a frame, in the order of the wire; headers that were not there are not valid.
+// Emits the parsed headers in wire order; absent headers are not valid and therefore not emitted.
 #ifndef ACAPELLA_EMIT_FRAME_P4
 #define ACAPELLA_EMIT_FRAME_P4
 

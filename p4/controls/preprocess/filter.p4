@@ -1,5 +1,5 @@
-// Lets through what a ternary table over the flow's 5-tuple accepts (OSNT's filter), whatever tags, labels and outer
-// IP headers lie before it.
+// Accepts or rejects frames by a ternary table over the flow's 5-tuple (as OSNT's filter), independent of preceding
+// tags, labels and outer IP headers.
 #ifndef ACAPELLA_FILTER_P4
 #define ACAPELLA_FILTER_P4
 
@@ -7,7 +7,7 @@ control Filter(inout headers_t hdr, inout metadata_t meta) {
     @name("accept") action accept() {
     }
 
-    // Keeps at most `length` octets of the frame.
+    // Keeps at most `length` bytes of the frame.
     @name("accept_cut") action accept_cut(bit<32> length) {
         meta.kept = length;
     }

@@ -1,14 +1,14 @@
-// Three ways of sampling, each off while its register is 0: a share of the flows and a share of the packets, by hashes
-// that are the same wherever a packet is seen, and every n-th frame of a port of those that are left.
+// Three sampling methods, each disabled while its register is 0: a share of flows and a share of packets, by hashes
+// that are the same wherever a packet is captured, and then every n-th remaining frame of a port.
 #ifndef ACAPELLA_SAMPLE_P4
 #define ACAPELLA_SAMPLE_P4
 
 control Sample(inout headers_t hdr, inout metadata_t meta) {
-    // Kept is what hashes below these: 2^32 is all.
+    // Flows and packets with hashes below these values are kept: 2^32 keeps all.
     @name("flows_below") Register<bit<64>, bit<32>>(1, 0) sample_flows_below;
     @name("packets_below") Register<bit<64>, bit<32>>(1, 0) sample_packets_below;
     @name("every") Register<bit<32>, bit<32>>(1, 0) sample_every;
-    // Frames of the port since the last that was kept; 0: the next one is.
+    // Frames of the port since the last one that was kept; 0: keep the next one.
     @name("passed") Register<bit<32>, bit<32>>(PORTS, 0) sample_passed;
 
     // jhash on DPDK's pipeline.

@@ -1,5 +1,5 @@
-// Fills hdr.sample_flow, the same for both directions of a flow, and hdr.sample_packet, both the same wherever a packet
-// is seen.
+// Sets hdr.sample_flow, which is the same for both directions of a flow, and hdr.sample_packet. Both are the same
+// wherever a packet is captured.
 #ifndef ACAPELLA_SAMPLE_KEY_P4
 #define ACAPELLA_SAMPLE_KEY_P4
 
@@ -16,7 +16,7 @@ control SampleKey(inout headers_t hdr, inout metadata_t meta) {
         hdr.sample_flow.type = 0;
     }
 
-    // Without IP the innermost MAC addresses are the endpoints.
+    // Without IP, the innermost MAC addresses are the endpoints.
     action outer_macs() {
         hdr.sample_flow.low_low = (bit<64>)hdr.ethernet.src;
         hdr.sample_flow.high_low = (bit<64>)hdr.ethernet.dst;

@@ -1,10 +1,10 @@
-// The header for the host: when and where the frame came in, and the how manieth of its port it is.
+// Sets the egress header: the frame's timestamp, ingress port, and sequence number in that port.
 #ifndef ACAPELLA_STAMP_P4
 #define ACAPELLA_STAMP_P4
 
 control Stamp(inout headers_t hdr, inout metadata_t meta) {
     @name("sequence") Register<bit<32>, bit<32>>(PORTS, 0) sequence;
-    // How the parser ended, in frames; the index is END_*.
+    // Frames by the parser's result; the index is END_*.
     @name("parse_ends") Register<bit<64>, bit<32>>(ENDS, 0) parse_ends;
 
     apply {

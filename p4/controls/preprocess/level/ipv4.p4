@@ -1,4 +1,4 @@
-// The addresses of the header IPV4 of level WHICH; what they changed by to SUM.
+// Rewrites the addresses of header IPV4 of level WHICH; adds their change to SUM.
         if (hdr.IPV4.isValid()) {
             hdr.edit.sum = 0;
             hdr.edit.ipv4 = hdr.IPV4.src;

@@ -1,5 +1,5 @@
-// The addresses of the header IPV6 of level WHICH. Behind a routing header with segments left the transport's checksum
-// is over another destination (RFC 8200 8.1), so that this one does not change it.
+// Rewrites the addresses of header IPV6 of level WHICH. After a routing header with segments left, the transport
+// checksum covers the final destination (RFC 8200 section 8.1), so changing this one does not affect it.
         if (hdr.IPV6.isValid()) {
             hdr.edit.sum = 0;
             hdr.edit.high = hdr.IPV6.src_high;
