@@ -138,7 +138,7 @@ def test_compile_without_a_compiler_says_so_in_one_line(tmp_path):
     done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == (
-        "p4/compile: p4c-dpdk is not on PATH; build it from p4lang/p4c, or run the committed .spec\n"
+        "p4/compile: p4c-dpdk is not on PATH; build it from p4lang/p4c, or use the committed .spec\n"
     )
 
 
