@@ -129,21 +129,21 @@ def ask(  # noqa: PLR0913
     None: a table if ``out`` is a terminal, else csv. ``spreadsheet``: as the option --spreadsheet. Raises UserError in
     one line: no catalog, a mistake in the SQL, a statement that writes, Parquet to a terminal.
     """
-    from . import index  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
+    from . import views  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
     catalog = require(campaign.catalog, f"run acapella campaign index {campaign.directory}").resolve()
     directory = campaign.directory.absolute()
     with contextlib.chdir(directory), queries.one_line():
         con = queries.connect(threads=threads)
-        con.execute(f"attach {index.literal(catalog)} as catalog (read_only)")
+        con.execute(f"attach {views.literal(catalog)} as catalog (read_only)")
         queries.confine(con, directory)
         check_catalog(con, campaign)
         here = Campaign(Path())  # the catalog's own views contain the path where it was made
         tables = catalog_tables(con)
-        for name in map(index.quoted, tables):
+        for name in map(views.quoted, tables):
             con.execute(f"create view {name} as from catalog.{name}")
-        index.create_views(con, here.directory)
-        index.create_table_views(con, here.directory, sorted({*index.tables_there(here)} - {*tables}))
+        views.create_views(con, here.directory)
+        views.create_table_views(con, here.directory, sorted({*views.tables_there(here)} - {*tables}))
         with known_names(con):
             statement = reading_statement(con, query)
             write_answer(con, statement, out, form, spreadsheet=spreadsheet)

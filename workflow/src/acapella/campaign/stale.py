@@ -72,7 +72,7 @@ def remove_samples(campaign: Campaign, listed: Collection[str]) -> None:
         return
     from acapella.common import queries  # noqa: PLC0415 - what follows is slow to import
 
-    from .index import edited, new_database, quoted  # noqa: PLC0415
+    from .views import edited, new_database, quoted  # noqa: PLC0415
 
     with queries.one_line(campaign.catalog), contextlib.closing(queries.open_catalog(campaign.directory)) as con:
         known = {name for (name,) in con.execute("select sample from samples").fetchall()}

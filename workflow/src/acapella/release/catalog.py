@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from acapella.campaign import index
+from acapella.campaign import views
 from acapella.common import queries
 from acapella_core.files import atomic_path
 
@@ -26,12 +26,12 @@ def write(directory: Path, tables: Sequence[str]) -> None:
     ):
         database = temporary
         database.unlink()  # DuckDB makes its own file, and takes an empty one for a broken one
-        with contextlib.closing(index.new_database(database)) as con:
-            index.store(con, "samples", queries.text("release", "samples"))
+        with contextlib.closing(views.new_database(database)) as con:
+            views.store(con, "samples", queries.text("release", "samples"))
             for name in ("flows", "stacks"):
-                index.store(con, name, queries.text("index", name))
-            index.create_views(con, Path(), searched=True)
+                views.store(con, name, queries.text("index", name))
+            views.create_views(con, Path(), searched=True)
             for name in tables:
-                source = index.literal(Path("tables") / f"{name}.parquet", pattern=True)
-                index.store(con, name, f"select * from read_parquet({source})")
+                source = views.literal(Path("tables") / f"{name}.parquet", pattern=True)
+                views.store(con, name, f"select * from read_parquet({source})")
             con.execute("checkpoint")  # closing would drop an error of it, and leave rows in a file beside the catalog

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from acapella.campaign.index import literal
+from acapella.campaign.views import literal
 from acapella.common import queries
 from acapella_core import _native
 from acapella_core.errors import UserError

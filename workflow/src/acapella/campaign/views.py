@@ -1,0 +1,186 @@
+"""Views of a catalog: frames, connections, and the published tables; tables with list columns behind views.
+
+Views contain absolute paths, so a campaign that was moved needs new ones (`acapella campaign index CAMPAIGN --views`).
+"""
+
+import contextlib
+import glob
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from acapella.common import queries
+from acapella_core import schemas
+from acapella_core.arrow_tables import arrow_schema
+from acapella_core.files import atomic_path
+
+from .layout import Campaign, require
+
+TABLES = ("manifests", "digests", "restrictions", "samples", "acaps", "flows", "stacks")
+STORAGE = "v1.0.0"  # the oldest DuckDB that opens the catalog
+VIEWS = ("frames", "connections")
+
+
+def renew_views(campaign: Campaign, tables: Sequence[str] = ()) -> list[str]:
+    """Make the views of a catalog again; return the tables that have one. The file keeps its modification time."""
+    names = published(campaign, tables)
+    with edited(campaign) as temporary:
+        add_views(campaign, temporary, names)
+    return names
+
+
+@contextlib.contextmanager
+def edited(campaign: Campaign) -> Iterator[Path]:
+    """Yield a copy of the catalog, which takes its place at the end, with its modification time.
+
+    The time stays because stages depend on the catalog, and the published tables on these stages.
+    """
+    catalog = require(campaign.catalog, f"run acapella campaign index {campaign.directory}")
+    made = catalog.stat()
+    with atomic_path(catalog) as temporary:
+        shutil.copyfile(catalog, temporary)
+        try:
+            yield temporary
+        finally:
+            temporary.with_name(temporary.name + ".wal").unlink(missing_ok=True)
+        os.utime(temporary, ns=(made.st_atime_ns, made.st_mtime_ns))
+
+
+def published(campaign: Campaign, tables: Sequence[str]) -> list[str]:
+    """Return the published tables that get a view: those of `campaign process`, ``tables``, and those that are there.
+
+    A table of another version, whose columns are not those of its schema, gets none: `campaign process` comes first.
+    """
+    known = {path.stem for path in (schemas.root() / "tables").glob("*.yaml")}
+    there = {path.stem for path in (campaign.directory / "tables").glob("*.parquet")}
+    names = {*queries.names("process"), *tables, *(there & known)}
+    return sorted(name for name in names if name not in there or fits(campaign.table(name, "parquet"), name))
+
+
+def tables_there(campaign: Campaign) -> list[str]:
+    """Return the published tables that are there, with the columns of this version."""
+    return [name for name in published(campaign, ()) if campaign.table(name, "parquet").is_file()]
+
+
+def fits(file: Path, table: str) -> bool:
+    """Return whether a Parquet file has the columns of a table's schema."""
+    import pyarrow as pa  # noqa: PLC0415 (slow to import)
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    try:
+        return pq.read_schema(file).equals(arrow_schema(table))
+    except (OSError, pa.ArrowException):
+        return False
+
+
+@contextlib.contextmanager
+def stub(file: Path, table: str):
+    """Have an empty table at ``file`` if there is none: DuckDB creates a view only if what it reads exists."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    if file.is_file():
+        yield
+        return
+    made = not file.parent.is_dir()
+    try:
+        with atomic_path(file) as temporary:
+            pq.write_table(arrow_schema(table).empty_table(), temporary)
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+        if made:
+            with contextlib.suppress(OSError):  # another stub is in it
+                file.parent.rmdir()
+
+
+def add_views(campaign: Campaign, database: Path, tables: Sequence[str], directory: Path | None = None) -> None:
+    """Create the views of a catalog over the files of ``directory`` (default: the campaign's absolute path)."""
+    root = campaign.directory.resolve() if directory is None else directory
+    with contextlib.chdir(campaign.directory), queries.one_line(campaign.directory), contextlib.ExitStack() as stubs:
+        con = stubs.enter_context(contextlib.closing(new_database(database)))
+        renew_stored_views(con)
+        create_views(con, root)
+        for table in tables:
+            stubs.enter_context(stub(root / "tables" / f"{table}.parquet", table))
+        create_table_views(con, root, tables)
+        con.execute("checkpoint")
+
+
+def renew_stored_views(con) -> None:
+    """Drop the views of a catalog, which may come from a third party; make those over the schema `stored` again."""
+    found = con.execute("select schema_name, view_name from duckdb_views() where not internal").fetchall()
+    for schema, name in found:
+        con.execute(f"drop view {quoted(schema)}.{quoted(name)}")
+    stored = con.execute("select table_name from duckdb_tables() where schema_name = 'stored' order by 1").fetchall()
+    for name in (name for (name,) in stored if name in TABLES):
+        create_stored_view(con, name)
+
+
+def create_views(con, root: Path, *, temporary: bool = False, searched: bool = False) -> None:
+    """Create the views `frames` and `connections` over the files in ``root``.
+
+    ``searched``: DuckDB's file_search_path may name the directory that a relative ``root`` is in; names of acaps are
+    then compared without directories. DuckDB binds no parameters in the definition of a view, so the paths of its
+    SELECT are replaced.
+    """
+    for name in VIEWS:
+        query = queries.text("index", name)
+        query = query.replace("'acap/*.parquet'", literal(root / "acap/*.parquet", pattern=True))
+        query = query.replace("'acap/'", literal(f"{root / 'acap'}/"))
+        if searched:
+            query = query.replace("a.filename =", "'acap/' || parse_filename(a.filename) =")
+        con.execute(f"create {'temp ' if temporary else ''}view {name} as {query}")
+
+
+def create_table_views(con, root: Path, tables: Sequence[str], *, temporary: bool = False) -> None:
+    """Create a view of each published table over the file in ``root``, which has to exist."""
+    for table in tables:
+        source = literal(root / "tables" / f"{table}.parquet", pattern=True)
+        con.execute(f"create {'temp ' if temporary else ''}view {table} as select * from read_parquet({source})")
+
+
+def store(con, name: str, query: str, bound: dict | None = None) -> None:
+    """Create a table of the catalog; if it has list columns, a view of this name over a table in the schema `stored`.
+
+    DuckDB 1.0 cannot read a list column if a row group (122,880 rows) has lists without any element. A stored list
+    begins with two nulls, that of a null is one null.
+    """
+    relation = con.sql(query, params=bound or {})
+    lists = [column for column, kind in zip(relation.columns, relation.types, strict=True) if kind.id == "list"]
+    if not lists:
+        con.execute(f"create table {name} as {query}", bound)
+        return
+    coded = ", ".join(
+        f"case when {column} is null then list_prepend(null, {column})"
+        f" else list_prepend(null, list_prepend(null, {column})) end as {column}"
+        for column in lists
+    )
+    con.execute("create schema if not exists stored")
+    con.execute(f"create table stored.{name} as select * replace ({coded}) from ({query})", bound)
+    create_stored_view(con, name)
+
+
+def create_stored_view(con, name: str) -> None:
+    """Create the view of a table in the schema `stored`, with its lists as they were."""
+    relation = con.table(f"stored.{name}")
+    lists = [column for column, kind in zip(relation.columns, relation.types, strict=True) if kind.id == "list"]
+    lists_again = ", ".join(f"case when len({column}) > 1 then {column}[3:] end as {column}" for column in lists)
+    con.execute(f"create view {name} as select * replace ({lists_again}) from stored.{name}")
+
+
+def new_database(path: Path, threads: int = 1):
+    """Return a connection to a new database file that DuckDB 1.0.0 and later can open."""
+    return queries.connect(path, threads=threads, storage_compatibility_version=STORAGE)
+
+
+def quoted(name: str) -> str:
+    """Return a name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(path: str | Path, *, pattern: bool = False) -> str:
+    """Return a path as an SQL literal; of a ``pattern``, only the file's name is one."""
+    path = Path(path) if pattern else path
+    text = f"{glob.escape(str(path.parent))}/{path.name}" if pattern else str(path)
+    return "'" + text.replace("'", "''") + "'"
