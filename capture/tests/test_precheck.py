@@ -31,8 +31,8 @@ def dry_run(directory, **keys):
     ("keys", "what"),
     [
         ({"collect": {"port_selection": "quietst"}}, "collect.port_selection: no port selection 'quietst'; there are"),
-        ({"collect": {"port_selection": "fixed"}}, "collect.ports: names no port"),
-        ({"collect": {"mode": "sites", "sites": ["site9"]}}, "collect.sites: no site 'site9'; there are site1, site2"),
+        ({"collect": {"port_selection": "fixed"}}, "collect.ports: no port specified"),
+        ({"collect": {"mode": "sites", "sites": ["site9"]}}, "collect.sites: no site 'site9'; known: site1, site2"),
         ({"collect": {"mode": "slice", "slice": "x"}}, "collect.slice: slice 'x' uses no port"),
         ({"preprocess": ANONYMIZED}, "preprocess.key_file: cannot read /nowhere/campaign.key: No such file"),
         ({"local": {"replay": {"capture": "/nowhere.pcap"}}}, "local.replay.capture: cannot read /nowhere.pcap"),
@@ -102,7 +102,7 @@ def test_files_of_nodes_elsewhere_and_names_that_they_may_know_are_not_looked_fo
 
 def test_the_client_that_fabric_needs_is_not_there_yet_where_it_is_not(monkeypatch):
     monkeypatch.setattr(requirements, "CLIENT", "no_such_client_of_fabric")
-    lacking = "not there yet: FABRIC's client: make setup-fabric"
+    lacking = "missing: FABRIC's client: make setup-fabric"
     arguments = (parse_settings({"testbed": "fabric"}).fabric, "STAR", 1, ResourceRequest(1))
     assert lacking in requirements.describe(*arguments)
     monkeypatch.setattr(requirements, "CLIENT", "json")

@@ -88,7 +88,7 @@ def test_a_nodes_method_comes_before_its_sites_and_that_before_the_default():
 
 @pytest.mark.parametrize(
     ("name", "what"),
-    [("site3", "did you mean site"), ("sit1-listener2", "did you mean site1"), ("X", "there are site1")],
+    [("site3", "did you mean site"), ("sit1-listener2", "did you mean site1"), ("X", "known: site1")],
 )
 def test_a_method_of_no_site_names_the_sites_that_there_are(name, what):
     sites = LocalTestbed(parse_settings({"testbed": "local"}).local).sites()
@@ -102,5 +102,5 @@ def test_a_method_of_no_site_names_the_sites_that_there_are(name, what):
 
 def test_host_that_is_not_in_the_plan():
     settings = parse_settings({"testbed": "local", "local": {"traffic": [{"kind": "dns", "server": "site9-host1"}]}})
-    with pytest.raises(UserError, match=r"local.traffic\[0\].server: no host 'site9-host1'; there are site1-host1"):
+    with pytest.raises(UserError, match=r"local.traffic\[0\].server: no host 'site9-host1'; known: site1-host1"):
         LocalTestbed(settings.local)

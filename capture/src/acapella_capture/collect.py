@@ -36,13 +36,13 @@ from .testbeds import files, testbed_of
 from .testbeds.base import Testbed
 from .testbeds.local import sandbox
 
-PRIVATE = 0o077  # umask: files hold other people's traffic, also while they are written
+PRIVATE = 0o077  # umask: captures are private, also while they are written
 
 
 def register_parser(subparsers: Any) -> argparse.ArgumentParser:
     """Add the parser of `acapella collect`."""
     parser = subparsers.add_parser(
-        "collect", help="take samples from a testbed, or from files", description=__doc__,
+        "collect", help="take samples from a testbed, or describe existing captures", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     add_arguments(parser)
@@ -51,26 +51,30 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `acapella collect`."""
-    parser.add_argument("campaign", type=Path, metavar="CAMPAIGN", help="the campaign's directory, results/<name>")
-    parser.add_argument("--config", type=Path, required=True, help="YAML with the keys testbed, samples, runs, ...")
-    parser.add_argument("--only", metavar="SAMPLE", help="testbed files: this sample alone, whatever ails the others")
-    parser.add_argument("--list", action="store_true", help="print the samples that would be taken, and take none")
-    parser.add_argument("--dry-run", action="store_true", help="print the plan and what it asks for, and do nothing")
+    parser.add_argument("campaign", type=Path, metavar="CAMPAIGN", help="campaign directory, results/<name>")
+    parser.add_argument("--config", type=Path, required=True, help="YAML file with keys testbed, samples, runs, ...")
+    parser.add_argument(
+        "--only", metavar="SAMPLE", help="testbed files: describe this sample only, even if others have errors"
+    )
+    parser.add_argument("--list", action="store_true", help="print the samples of a collection and exit")
+    parser.add_argument("--dry-run", action="store_true", help="print the plan and the requested resources and exit")
     parser.add_argument(
         "--release-all",
         action="store_true",
-        help="give back what an earlier collection of CAMPAIGN left",
+        help="release what an earlier collection of CAMPAIGN left and exit",
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="with --list: write them to FILE instead")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="with --list: write to FILE instead of standard output"
+    )
 
 
 def run(args: argparse.Namespace) -> int | None:
     """Run the command; testbed `local` runs it again inside its own namespaces."""
     settings = read_settings(args.config)
     if args.only and settings.testbed != "files":
-        raise UserError("--only is for testbed files", where=args.config)
+        raise UserError("--only needs testbed files", where=args.config)
     if args.output and not args.list:
-        raise UserError("-o goes with --list alone", where=args.output)
+        raise UserError("-o needs --list", where=args.output)
     if args.release_all:
         release_all(testbed_of(settings, args.campaign.resolve().name))
         return None
@@ -113,13 +117,13 @@ def collect_samples(args: argparse.Namespace, settings: Settings) -> Iterable[Ev
 def release_all(testbed: Testbed) -> None:
     """Release what an earlier collection left. Raises UserError if that fails."""
     left = testbed.leftovers()
-    print("\n".join(f"left: {name}" for name in left) or "nothing is left", flush=True)
+    print("\n".join(f"left: {name}" for name in left) or "nothing to release", flush=True)
     if left:
         testbed.release()
         still = testbed.leftovers()
         if still:
-            raise UserError(f"still there: {', '.join(still)}", where=f"testbed {testbed.name}", fix="try again later")
-        print("given back")
+            raise UserError(f"not released: {', '.join(still)}", where=f"testbed {testbed.name}", fix="try again later")
+        print("released")
 
 
 def write_sheets(raw: Path, rows: list[dict[str, Any]], failures: list[Failure]) -> None:
@@ -195,7 +199,7 @@ def main() -> int:
     os.umask(PRIVATE)
     try:
         return run(args) or 0
-    except BrokenPipeError:  # who read our output has gone: nobody is left to tell
+    except BrokenPipeError:  # the reader of our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (UserError, OSError) as error:

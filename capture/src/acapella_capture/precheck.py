@@ -17,8 +17,8 @@ COMPILE_S = 30
 PREFIX = "tcpdump: "
 LOADER = "acapella-p4-run"
 LOAD_S = 30
-USER_ERROR = 2  # the loader's exit code where what it was given is wrong
-NO_FRAMES = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)  # a pcap of Ethernet
+USER_ERROR = 2  # the loader's exit code for invalid input
+NO_FRAMES = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)  # an Ethernet pcap without frames
 
 
 def check(settings: Settings) -> None:
@@ -27,7 +27,7 @@ def check(settings: Settings) -> None:
     if settings.capture.filter is not None:
         check_filter(settings.capture.filter)
     preprocess.check(settings.testbed, settings.preprocess)
-    if settings.testbed != "local":  # elsewhere files are on nodes, which nobody has yet
+    if settings.testbed != "local":  # on other testbeds the files are on nodes that are not allocated yet
         return
     if "fpga" in methods_by_name(settings.capture.method).values():
         check_program(settings.capture)
@@ -43,10 +43,12 @@ def check_filter(expression: str) -> None:
     argv = ["tcpdump", "-d", "-y", "EN10MB", "--", expression]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=COMPILE_S, check=False)
-    except (FileNotFoundError, subprocess.TimeoutExpired):  # nodes have their own
+    except (FileNotFoundError, subprocess.TimeoutExpired):  # nodes have their own tcpdump
         return
     message = [line.removeprefix(PREFIX) for line in done.stderr.splitlines() if line.startswith(PREFIX)]
-    if done.returncode != 0 and message and not message[-1].startswith("unknown host"):  # a node may know other names
+    if (
+        done.returncode != 0 and message and not message[-1].startswith("unknown host")
+    ):  # a node may resolve other host names
         raise UserError(f"{expression!r}: {message[-1]}", where="capture.filter", fix="see pcap-filter(7)")
 
 
@@ -59,13 +61,13 @@ def check_program(capture: CaptureSettings) -> None:
     argv = [loader, "--spec", capture.p4_program, "--in", "-", *control]
     try:
         done = subprocess.run(argv, input=NO_FRAMES, capture_output=True, timeout=LOAD_S, check=False)
-    except subprocess.TimeoutExpired:  # a busy machine is no mistake
+    except subprocess.TimeoutExpired:  # a busy machine is not an error of the config
         return
     if done.returncode == USER_ERROR:
         message = " ".join(done.stderr.decode(errors="replace").split()).removeprefix(f"{LOADER}: ")
         in_control_file = capture.p4_control is not None and message.startswith(
             capture.p4_control[:200]
-        )  # it cuts names
+        )  # the loader truncates names
         raise UserError(message, where="capture.p4_control" if in_control_file else "capture.p4_program")
 
 

@@ -24,17 +24,17 @@ from .testbeds.local import sandbox
 from .testbeds.local.network import disable_offloads, make_namespace, tear_down
 from .testbeds.local.processes import NAMESPACES, SPOOL, LocalJob, run_checked, start, terminate_all, wait_until
 
-STEPS = ((40, 10), (10, 40), (60, 20), (5, 60), (30, 30))  # Mbit/s of either flow
+STEPS = ((40, 10), (10, 40), (60, 20), (5, 60), (30, 30))  # Mbit/s of both flows
 PORTS, BACKGROUND_PORT = (5201, 5202), 5203
-BACKGROUND_MBPS = 4  # of each of its streams
+BACKGROUND_MBPS = 4  # per stream
 BACKGROUND_STREAMS = {"tcp": 4, "udp": 1}
-BACKGROUND_LIMIT_MBPS = 40  # of all of them together
+BACKGROUND_LIMIT_MBPS = 40  # for all streams together
 ADDRESSES = {"sender": "10.77.0.1", "receiver": "10.77.0.2"}
 SNAPLEN = 128
 QUEUE_BYTES = 150_000
 START_S = 20  # until a program listens
-SPARE_S = 3600  # for setting rates, on a machine however busy: who sends is ended with the rest
-BURST_BYTES = 1600  # one frame: more would go out back to back, whatever the rate
+SPARE_S = 3600  # margin for setting rates on a slow machine; senders are stopped at the end
+BURST_BYTES = 1600  # one frame: a larger burst would be sent back to back
 PROGRAMS = {"iperf3": "iperf3", "tc": "iproute2", "tcpdump": "tcpdump", "ethtool": "ethtool"}
 EMPTY = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, SNAPLEN, 1)  # a pcap without frames
 
@@ -42,18 +42,27 @@ EMPTY = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, SNAPLEN, 1)  # a pcap wi
 def register_parser(subparsers: Any) -> argparse.ArgumentParser:
     """Add the parser of `acapella measure response`."""
     parser = subparsers.add_parser(
-        "response", help="capture flows whose rates change", description=__doc__,
+        "response", help="capture flows with changing rates", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="JSON; the capture is beside")
-    parser.add_argument("--step-s", type=float, default=3.0, metavar="S", help="between changes (default: %(default)s)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="result in JSON; the capture is written beside it",
+    )
+    parser.add_argument(
+        "--step-s", type=float, default=3.0, metavar="S", help="seconds between rate changes (default: %(default)s)"
+    )
     return parser
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure; outside the sandbox, start the same command inside one."""
     if args.step_s <= 0:
-        raise UserError("--step-s is to be above 0")
+        raise UserError("--step-s must be above 0")
     if sandbox.inside():
         sandbox.enter()
         measure(args.output, args.step_s)
@@ -66,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     except UserError as missing:
         write_capture(args.output, EMPTY)
         write(args.output, skipped=str(missing))
-        print(f"measure-response: nothing was measured: {missing}")
+        print(f"measure response: skipped: {missing}")
         return 0
     arguments = ("-o", str(args.output.resolve()), "--step-s", str(args.step_s))
     return sandbox.call(sandbox.python_argv("acapella_capture.response", *arguments))

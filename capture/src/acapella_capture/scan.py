@@ -22,7 +22,7 @@ class Facts:
     clock_resolution_ns: int | None = None
     snaplen: int | None = None
     fault: str | None = None
-    whole_bytes: int | None = None  # where a capture that is cut has its last whole record's end
+    whole_bytes: int | None = None  # end of the last whole record of a truncated capture
 
 
 def scan(path: Path, limits=None) -> Facts:

@@ -17,7 +17,7 @@ KEYS = ("testbed", "samples", "runs", "capture", "collect", "preprocess", "local
 class CaptureSettings:
     """How samples are taken; see the schema for each key."""
 
-    method: str | dict[str, str]  # of every node, or by node and site, with a default
+    method: str | dict[str, str]  # of all nodes, or by node and site, with a default
     format: str
     snaplen: int
     buffer_kib: int
@@ -142,7 +142,7 @@ class Settings:
     preprocess: PreprocessSettings
     local: LocalSettings
     fabric: FabricSettings
-    limits: dict[str, Any]  # on decompression, of testbed files
+    limits: dict[str, Any]  # limits on decompression for testbed files
 
 
 def read_settings(path: Path) -> Settings:
@@ -163,7 +163,9 @@ def parse_settings(config: dict[str, Any], *, where: object = "config") -> Setti
     whole = schemas.json_schema("config")
     schema = {**whole, "properties": {key: whole["properties"][key] for key in KEYS}, "required": []}
     fault = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(config))
-    while fault is not None and fault.context:  # anyOf: of equally deep complaints the one where the type was right
+    while (
+        fault is not None and fault.context
+    ):  # anyOf: among equally deep errors, prefer the alternative with the right type
         fault = max(fault.context, key=lambda inner: (len(inner.absolute_path), inner.validator != "type"))
     if fault is not None:
         meant = f" ({fault.schema['description']})" if fault.validator == "pattern" else ""
@@ -200,19 +202,17 @@ def check_methods(values: dict[str, Any], where: object) -> None:
     capture = values["capture"]
     used = sorted(set(methods_by_name(capture["method"]).values()))
     if values["testbed"] == "fabric" and {"dpdk", "fpga"} & set(used):
-        raise UserError("capture.method: nobody builds the DPDK program on FABRIC's nodes; use tcpdump", where=where)
+        raise UserError("capture.method: methods dpdk and fpga are not supported on FABRIC; use tcpdump", where=where)
     for key in ("p4_program", "p4_control"):
         if "fpga" in used and capture[key] is not None and not Path(capture[key]).is_file():
             raise UserError(f"capture.{key}: no file {capture[key]}; method fpga needs it", where=where)
     if capture["one_in"] > 1 and "tcpdump" in used:
-        raise UserError(
-            "capture.one_in: tcpdump takes every frame that passes its filter; use method dpdk or fpga", where=where
-        )
+        raise UserError("capture.one_in: not supported by method tcpdump; use dpdk or fpga", where=where)
     if capture["format"] == "pcapng" and "tcpdump" in used:
-        raise UserError("capture.format: tcpdump writes no pcapng; use method dpdk or fpga", where=where)
+        raise UserError("capture.format: pcapng is not supported by method tcpdump; use dpdk or fpga", where=where)
     if capture["format"] == "pcapng" and values["preprocess"]["anonymize"]:
         raise UserError(
-            "capture.format: what preprocess.anonymize makes is pcap; hashes of whole frames may not leave with it",
+            "capture.format: preprocess.anonymize only supports pcap, because pcapng has hashes of whole frames",
             where=where,
         )
 

@@ -50,7 +50,7 @@ def test_a_port_that_leads_to_our_own_node_is_left_out_and_takes_nobodys_turn(tm
     told = list(coordinator.collect(FakeTestbed("p", "own", "q"), settings(instances=1), tmp_path / "c"))
     assert [item["port"] for item in told if isinstance(item, dict)] == ["p", "q"]
     assert not [item for item in told if isinstance(item, Failure)]
-    left_out = "own leads to a listening node of ours and is left out"
+    left_out = "own leads to one of our listening nodes and is left out"
     assert outcomes_of(tmp_path / "c") == {"S": ("success", left_out)}
 
 
@@ -142,7 +142,7 @@ def test_a_file_is_deleted_on_its_node_only_when_its_checksum_agreed(tmp_path):
 def test_a_file_that_never_comes_whole_stays_on_its_node(tmp_path):
     testbed = FakeTestbed("p")
     testbed.broken_fetches = 9
-    with pytest.raises(UserError, match=r"fetched with checksum .* on S-listener it is"):
+    with pytest.raises(UserError, match=r"checksum .* after the transfer, .* on S-listener"):
         gather(testbed, "S-listener", "a.pcap", tmp_path, settings(fetch_tries=2).collect)
     assert [call for call, _ in testbed.calls] == ["fetch", "fetch"]
     assert not list(tmp_path.iterdir())
@@ -158,11 +158,11 @@ def test_release_all_names_what_was_left_and_gives_it_back(capsys):
     testbed.left = ("acapella-c-STAR",)
     collect.release_all(testbed)
     assert testbed.calls == [("release", "all")]
-    assert capsys.readouterr().out == "left: acapella-c-STAR\ngiven back\n"
+    assert capsys.readouterr().out == "left: acapella-c-STAR\nreleased\n"
     collect.release_all(testbed)
-    assert capsys.readouterr().out == "nothing is left\n"
+    assert capsys.readouterr().out == "nothing to release\n"
     testbed.left, testbed.release = ("acapella-c-STAR",), lambda: None
-    with pytest.raises(UserError, match="still there: acapella-c-STAR"):
+    with pytest.raises(UserError, match="not released: acapella-c-STAR"):
         collect.release_all(testbed)
 
 
@@ -170,9 +170,9 @@ def test_what_the_watchdog_sees_is_in_the_manifest(tmp_path):
     testbed = FakeTestbed("dies")
     testbed.seen, testbed.rate_bps = "1000000 - 61 0", 10**13  # more in 10 ms than the disk has room for
     (manifest, *_) = coordinator.collect(testbed, settings(instances=1), tmp_path / "c")
-    assert manifest["ended_early"] == "the capture program ended by itself"
-    assert "run1-S-dies-both-1: S-listener gave no sign of life for 61 s" in manifest["notes"]
-    needed = [re.match(r"1024 MB were free on S-listener, up to (\d+) MB expected", note) for note in manifest["notes"]]
+    assert manifest["ended_early"] == "the capture program exited unexpectedly"
+    assert "run1-S-dies-both-1: S-listener sent no heartbeat for 61 s" in manifest["notes"]
+    needed = [re.match(r"1024 MB free on S-listener, up to (\d+) MB needed", note) for note in manifest["notes"]]
     assert [int(found[1]) > 1024 for found in needed if found] == [True]
 
 

@@ -42,7 +42,7 @@ FAULTS = {
     "no_start": "tcpdump on listener: does not start: no such device",
     "no_mirror": "node site: tc failed: no such device",
     "no_stop": "tcpdump on listener: failed: no space left",
-    "no_match": "1 read, 9 frames captured",
+    "no_match": "1 frames in the file, 9 frames captured",
 }
 
 

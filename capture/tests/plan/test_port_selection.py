@@ -114,11 +114,14 @@ def test_a_selection_of_ones_own_comes_by_its_name(tmp_path, monkeypatch):
     quietest = selection.find_selection("quietest")
     rates = {name: Rates(rate, 0) for name, rate in (("a", 9.0), ("b", 5.0), ("c", 7.0), ("idle", 0.0))}
     assert run_of(quietest, ["a", "b", "c", "idle"], 1, 4, rates) == [("b",), ("c",), ("b",), ("c",)]
-    with pytest.raises(UserError, match="no port selection 'theirs'; there are all, busiest, fixed, quietest, uplinks"):
+    with pytest.raises(UserError, match="no port selection 'theirs'; known: all, busiest, fixed, quietest, uplinks"):
         selection.find_selection("theirs")
 
 
-@pytest.mark.parametrize(("wrong", "why"), [(["z"], "'z' is no port"), (["x", "x"], "twice"), (["x", "y"], "2 ports")])
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [(["z"], "'z' is not a candidate port"), (["x", "x"], "the same port twice"), (["x", "y"], "2 ports")],
+)
 def test_a_wrong_choice_is_refused(wrong, why):
     with pytest.raises(UserError, match=why):
         choose_ports(lambda _: wrong, view_of("xy", 1))

@@ -57,8 +57,8 @@ def test_modes_choose_sites_and_ports():
     mine = sites_to_sample(settings(collect={"mode": "slice", "slice": "mine"}), sites)
     assert [(s.name, [port.name for port in s.ports]) for s in mine] == [("A", ["p"])]
     for collect, why in (
-        ({"mode": "sites", "sites": ["C"]}, "no site 'C'; there are A, B"),
-        ({"mode": "sites"}, "names no site"),
+        ({"mode": "sites", "sites": ["C"]}, "no site 'C'; known: A, B"),
+        ({"mode": "sites"}, "no site specified"),
         ({"mode": "slice", "slice": "none"}, "slice 'none' uses no port"),
     ):
         with pytest.raises(UserError, match=why):
@@ -76,9 +76,9 @@ def test_uplinks_and_fixed_ports_are_those_and_sites_without_are_left_out():
     assert ports_by_site(sites, port_selection="fixed", ports={"S": ["c", "a"]}) == {"S": ["c", "a"]}
     for keys, why in (
         ({"port_selection": "fixed", "ports": {"S": ["x"]}}, "no port 'x' to mirror at site 'S'"),
-        ({"port_selection": "fixed", "ports": {"U": ["a"]}}, "no site 'U' to sample; there are S, T"),
-        ({"port_selection": "fixed"}, "collect.ports: names no port"),
-        ({"port_selection": "uplinks", "mode": "sites", "sites": ["T"]}, "no port of any site for 'uplinks'"),
+        ({"port_selection": "fixed", "ports": {"U": ["a"]}}, "no site 'U' to sample; known: S, T"),
+        ({"port_selection": "fixed"}, "collect.ports: no port specified"),
+        ({"port_selection": "uplinks", "mode": "sites", "sites": ["T"]}, "no site has ports for selection 'uplinks'"),
     ):
         with pytest.raises(UserError, match=why):
             ports_by_site(sites, **keys)

@@ -112,7 +112,7 @@ def measure(directory: Path, path: str, *arguments: object) -> tuple[subprocess.
 
 def test_without_bpftrace_or_root_the_reason_is_one_line_and_in_the_file(tmp_path):
     done, said = measure(tmp_path, str(tmp_path))
-    reason = "no bpftrace here; apt-get install bpftrace" if os.geteuid() == 0 else "not root: "
+    reason = "bpftrace is missing; apt-get install bpftrace" if os.geteuid() == 0 else "not root: "
     assert said["skipped"].startswith(reason) and said["runs"] == []
     assert done.stdout.splitlines() == [f"storage: skipped: {said['skipped']}"]
 
@@ -128,7 +128,7 @@ def needs_bpftrace() -> str:
     if os.geteuid() != 0:
         pytest.skip("not root: no bpftrace")
     if shutil.which("bpftrace") is None:
-        pytest.skip("no bpftrace here; apt-get install bpftrace")
+        pytest.skip("bpftrace is missing; apt-get install bpftrace")
     return f"{dpdk.built_or_skip().parent}{os.pathsep}{os.environ['PATH']}"
 
 

@@ -196,7 +196,7 @@ def test_empty_field(directory, key):
 @pytest.mark.parametrize("key", ["site", "port"])
 def test_a_place_that_is_called_as_the_tables_call_all_of_them(directory, key):
     fields = {"sample": "", "site": "S", "port": "p", "file": "a.pcap", "start": ""} | {key: "all"}
-    expected = f"line 2: {key} 'all': tables call the whole campaign so; choose another name"
+    expected = f"line 2: {key} 'all': reserved for the whole campaign; choose another name"
     assert complaint(directory, "\t".join(fields.values()) + "\n") == expected
 
 

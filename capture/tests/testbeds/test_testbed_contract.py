@@ -102,7 +102,7 @@ def test_a_background_job_that_is_asked_to_stop_stops_in_order(caller, open_dire
 def test_local_does_not_touch_the_machines_own_network():
     if sandbox.inside():
         pytest.skip("about what happens outside")
-    with pytest.raises(UserError, match="only inside its own namespaces"):
+    with pytest.raises(UserError, match="only available inside its own namespaces"):
         local_testbed().prepare()
 
 

@@ -117,7 +117,7 @@ def test_title_states_that_reasons_are_equally_frequent(sites, expected):
     ("site", "reason", "expected"),
     [
         ("UTAH", "0 dedicated NICs free on 3 hosts", "N dedicated NICs free on N hosts"),
-        ("UTAH", "refused 2: no NIC at UTAH; not given back: timeout after 30 s", "refused N: no NIC at SITE"),
+        ("UTAH", "refused 2: no NIC at UTAH; not released: timeout after 30 s", "refused N: no NIC at SITE"),
         ("S1", "S10 and S1-n1 have IPv4 and 1.5 GB", "S10 and SITE-n1 have IPv4 and N GB"),
         ("UTAH", "", ""),
     ],

@@ -88,7 +88,7 @@ def test_profile_fabric_tells_without_a_token_what_it_would_ask_for(tmp_path):
     )
     assert ended.returncode == 0, ended.stderr
     for said in ("sites: STAR", "2 cores", "Net.PortMirroring", "VM.NoLimitDisk", "Component.SmartNIC_ConnectX_6",
-                 "not there yet: no project_id", "no tokens that can be read"):  # fmt: skip
+                 "missing: no project_id", "cannot read the token file"):  # fmt: skip
         assert said in ended.stdout
 
 
@@ -281,7 +281,7 @@ LOCAL = {"testbed": "local", "samples": None, "local": {"replay": {"repeats": 3}
         ({"trials": {"loaded": ["loaded-1", "x"]}}, "trials.loaded[1]: 'x' is no sample of testbed local"),
         ({"exclude": ["quiet-4"]}, "exclude: 'quiet-4' is no sample of testbed local; did you mean quiet-3?"),
         ({"collect": {"mode": "slice"}}, "collect.slice: missing; mode slice needs its name"),
-        ({"collect": {"mode": "sites", "sites": ["site9"]}}, "collect.sites: no site 'site9'; there are site1, site2"),
+        ({"collect": {"mode": "sites", "sites": ["site9"]}}, "collect.sites: no site 'site9'; known: site1, site2"),
         ({"preprocess": {"anonymize": True}}, "preprocess.key_file: missing; anonymize needs a key: acapella anonym"),
     ],
 )

@@ -26,8 +26,8 @@ from .outcomes import Outcome, OutcomeTable
 from .sampling import ActiveSample, Collection, Failure, SharedTraffic, running_samples, stop_mirrors
 from .site_job import SiteJob
 
-WHOLE_FRAMES = 262144  # snap length of a trial: two trials can be compared by what was kept of each packet
-POLL_S = 0.2  # how often sites are looked for that ended without a word
+WHOLE_FRAMES = 262144  # snap length of trials, so that whole packets can be compared
+POLL_S = 0.2  # interval of checks for finished sites
 DAY_S = 86400
 LOCK = ".collect.lock"
 
@@ -68,7 +68,7 @@ def campaign_lock(campaign: Path) -> Iterator[None]:
     descriptor = beneath.open_file(campaign / LOCK, os.O_RDWR | os.O_CREAT)
     try:
         if locked(descriptor, fcntl.flock) is False:
-            fix = "wait for its end or stop it; a killed Snakemake leaves its own running"
+            fix = "wait until it ends or stop it; a killed Snakemake leaves its jobs running"
             raise UserError("another process collects this campaign", where=campaign, fix=fix)
         yield
     finally:
@@ -82,7 +82,7 @@ def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: S
     shared = Collection(testbed, settings, campaign, outcome_table, events.put, SharedTraffic(testbed))
     jobs = [SiteJob(shared, site) for site in sites]
     threads = [threading.Thread(target=job.run, name=job.site.name, daemon=True) for job in jobs]
-    # a client that crosses all samples also crosses the pauses between them
+    # clients of span `run` also send between samples
     with testbed.traffic("run", longest_s(testbed, settings, sites)):
         try:
             for thread in threads:

@@ -47,9 +47,9 @@ def describe(testbed: Testbed, campaign: Path, sample: ActiveSample, path: Path)
         raise UserError(facts.fault, where=path)
     unwritten = counts.received - counts.dropped_kernel - facts.frames if sample.ended_early and sample.counts else 0
     if unwritten > 0:
-        sample.history.notes.append(f"{planned.name}: {unwritten} frames more were taken and could not be written")
+        sample.history.notes.append(f"{planned.name}: {unwritten} more frames were received and could not be written")
     elif sample.counts and facts.frames != counts.captured:
-        raise UserError(f"{facts.frames} read, {counts.captured} frames captured", where=path)
+        raise UserError(f"{facts.frames} frames in the file, {counts.captured} frames captured", where=path)
     manifest = manifests.empty() | {
         "campaign": campaign.resolve().name,
         "run": planned.run,
@@ -67,7 +67,7 @@ def describe(testbed: Testbed, campaign: Path, sample: ActiveSample, path: Path)
         "filter": capture_settings.filter,
         "requested": {
             "start_ns": sample.requested_ns,
-            # a trial ends when the replay does
+            # a trial ends with the replay
             "end_ns": sample.requested_ns + round(capture_settings.sample_s * 1e9) if planned.trial is None else None,
         },
         "actual": {"start_ns": sample.start_ns, "end_ns": sample.end_ns},
@@ -145,8 +145,8 @@ def optional_keys(testbed: Testbed, planned: PlannedSample, sample: ActiveSample
         keys["ended_early"] = sample.ended_early
         notes.append(f"{planned.name} ended early: {sample.ended_early}")
     if (silent_s := sample.history.silent_s()) is not None:
-        notes.append(f"{planned.name}: {sample.instance.name} gave no sign of life for {silent_s} s")
+        notes.append(f"{planned.name}: {sample.instance.name} sent no heartbeat for {silent_s} s")
     if sample.history.growing() is False:
-        passed = f"; does {sample.capture_settings.filter!r} let any pass?" if sample.capture_settings.filter else ""
-        notes.append(f"{planned.name}: frames came and the capture did not grow{passed}")
+        passed = f"; check filter {sample.capture_settings.filter!r}" if sample.capture_settings.filter else ""
+        notes.append(f"{planned.name}: frames were received but the capture did not grow{passed}")
     return keys | {"notes": notes}

@@ -9,9 +9,9 @@ from acapella_core.files import sha256_of
 from ..settings import CollectSettings
 from ..testbeds.base import Testbed
 
-SHA256 = re.compile(r"\\?([0-9a-f]{64}) ")  # sha256sum(1); the backslash where the name has odd characters
+SHA256 = re.compile(r"\\?([0-9a-f]{64}) ")  # sha256sum(1) prints a backslash if the name has special characters
 COMMAND_NOT_FOUND = 127
-TIMEOUT_S = 3600  # for a node to compress a capture, or to read it for its checksum
+TIMEOUT_S = 3600  # time for a node to compress or checksum a capture
 
 
 def gather(testbed: Testbed, node: str, file: str, raw: Path, settings: CollectSettings) -> Path:
@@ -34,7 +34,7 @@ def gather(testbed: Testbed, node: str, file: str, raw: Path, settings: CollectS
         if expected is None or found == expected:
             delete_on_node(testbed, node, file)
             return target
-        fault = UserError(f"fetched with checksum {found[:12]}..., on {node} it is {expected[:12]}...", where=target)
+        fault = UserError(f"checksum {found[:12]}... after the transfer, {expected[:12]}... on {node}", where=target)
         target.unlink()
     raise fault
 

@@ -27,7 +27,7 @@ class Outcome:
     """A line: success; degraded: fewer nodes than requested; failed: no sample; incomplete: stopped, failed samples."""
 
     campaign: str
-    started: str  # ISO 8601, UTC: when the collection began
+    started: str  # start of the collection, ISO 8601, UTC
     site: str
     outcome: Verdict
     reason: str
@@ -64,7 +64,7 @@ class OutcomeTable:
         self.campaign = campaign.resolve()
         self.started = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         self._outcomes: dict[str, Outcome] = {}
-        self.merge_error: str | None = None  # why the table of all collections has not got them
+        self.merge_error: str | None = None  # why the table of all collections was not updated
         self._lock = threading.Lock()
 
     def record(self, site: str, outcome: Verdict, reason: str, **counts: int) -> Outcome:
@@ -77,7 +77,7 @@ class OutcomeTable:
             try:
                 merge(self.campaign.parent / FILE, rows)
             except (OSError, UserError) as error:
-                self.merge_error = f"no line in the table of all collections: {error}"
+                self.merge_error = f"cannot update the table of all collections: {error}"
         return line
 
 
@@ -102,7 +102,7 @@ def read(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as lines:
         reader = csv.DictReader(lines)
         if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise UserError("not a table of outcomes; move it away", where=path)
+            raise UserError("not a table of outcomes; move it elsewhere", where=path)
         return list(reader)
 
 
@@ -110,6 +110,6 @@ def merge(path: Path, rows: list[dict[str, str]]) -> None:
     """Merge lines into the file of all collections; they replace those of the same collection and site."""
     descriptor = beneath.open_file(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT)
     with os.fdopen(descriptor, "rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two campaigns at once lose no line
+        fcntl.flock(lock, fcntl.LOCK_EX)  # concurrent campaigns must not lose lines
         known = {tuple(line[key] for key in KEY): line for line in (*read(path), *rows)}
         atomic_text(path, text(known.values()))

@@ -16,10 +16,10 @@ from acapella_core.errors import UserError
 from ..settings import PreprocessSettings
 from ..testbeds.base import Testbed
 
-NOTE = "anonymized on its node, before it was fetched: headers alone, pseudonyms for addresses (docs/release.md)"
+NOTE = "anonymized on its node before it was fetched: headers only, pseudonyms for addresses (docs/release.md)"
 COMMAND_NOT_FOUND = 127
-TIMEOUT_S = 3600  # for a node to read and write a capture
-PROGRAM = "acapella-anonymize"  # make setup-fabric
+TIMEOUT_S = 3600  # time for a node to process a capture
+PROGRAM = "acapella-anonymize"  # built by make setup-fabric
 KEY = "acapella-key"
 
 
@@ -40,8 +40,8 @@ def preprocess(testbed: Testbed, node: str, file: str, settings: PreprocessSetti
             run_checked(testbed, node, [program_of(testbed, settings), *arguments])
         run_checked(testbed, node, ["mv", "-f", output, path])
     except UserError:
-        with contextlib.suppress(UserError):  # of a node that is out of reach: what went wrong first is told
-            testbed.run(node, ["rm", "-f", output])  # a part of it, of a program that was killed: the disk may be full
+        with contextlib.suppress(UserError):  # node unreachable: report the first error
+            testbed.run(node, ["rm", "-f", output])  # incomplete output of a killed program; the disk may be full
         raise
     return [NOTE]
 
@@ -85,8 +85,8 @@ def anonymizer_program() -> Path:
     """Return the path of the program to upload. Raises UserError if it was not built."""
     program = Path(sys.executable).with_name(PROGRAM)
     if not program.is_file():
-        raise UserError(f"no {PROGRAM} here, which would be put on the nodes", where="preprocess",
-                        fix="make setup-fabric tells why")  # fmt: skip
+        raise UserError(f"{PROGRAM} is missing, which is needed on the nodes", where="preprocess",
+                        fix="run make setup-fabric and read its messages")  # fmt: skip
     return program
 
 
@@ -101,7 +101,7 @@ def run_checked(testbed: Testbed, node: str, argv: Sequence[str]) -> None:
     """Run a program on a node. Raises UserError if it fails: the capture is not fetched then."""
     done = testbed.run(node, argv, timeout_s=TIMEOUT_S)
     if done.status == COMMAND_NOT_FOUND:
-        raise UserError(f"not anonymized, so not fetched: there is no {Path(argv[0]).name} on the node",
+        raise UserError(f"not anonymized, so not fetched: no {Path(argv[0]).name} on the node",
                         where=f"node {node}")  # fmt: skip
     if done.status != 0:
         lines = done.stderr.strip().splitlines()

@@ -21,7 +21,7 @@ from .outcomes import OutcomeTable
 from .watchdog import MB, NodeHistory, Watchdog, disk_shortage
 
 PROGRAMS = {"tcpdump": Tcpdump, "dpdk": Dpdk, "fpga": Fpga}  # by capture.method
-STEP_S = 0.5  # how often a stop is looked for while a sample is taken
+STEP_S = 0.5  # interval of checks for a stop during a sample
 
 
 class SharedTraffic:
@@ -99,8 +99,8 @@ class ActiveSample:
     ended_early: str | None = None
     history: NodeHistory = field(default_factory=NodeHistory)
     congestion: dict[str, Any] | None = None
-    traffic: list[dict[str, Any]] | None = None  # the testbed's, as of this sample's end
-    replayed: int | None = None  # frames, of a trial
+    traffic: list[dict[str, Any]] | None = None  # traffic of the testbed until the end of this sample
+    replayed: int | None = None  # frames replayed in a trial
 
     @contextlib.contextmanager
     def recording_fault(self) -> Iterator[None]:
@@ -171,14 +171,14 @@ def point_mirror(testbed: Testbed, sample: ActiveSample) -> None:
         return
     probe_node(sample)
     if sample.history.last is None:
-        raise UserError(f"the node does not answer: {sample.history.unseen}", where=f"node {sample.instance.name}")
+        raise UserError(f"node unreachable: {sample.history.unseen}", where=f"node {sample.instance.name}")
     short = disk_shortage(sample.history.last, sample.watchdog.reserve_bytes)
     if short:
         raise UserError(short, where=f"node {sample.instance.name}")
     free = sample.history.last.free_bytes
     if free is not None and free < sample.expected_bytes:
         need = sample.expected_bytes // MB
-        sample.history.notes.append(f"{free // MB} MB were free on {sample.instance.name}, up to {need} MB expected")
+        sample.history.notes.append(f"{free // MB} MB free on {sample.instance.name}, up to {need} MB needed")
 
 
 def in_parallel(samples: Sequence[ActiveSample], do: Callable[[ActiveSample], None]) -> None:
@@ -217,7 +217,7 @@ def stop_capture(sample: ActiveSample) -> None:
             sample.fault = sample.fault or str(error)
         else:
             sample.history.notes.append(f"counts unknown: {error}")
-    sample.mirrored = sample.mirror.counters()  # before it moves on
+    sample.mirrored = sample.mirror.counters()  # before the mirror moves
 
 
 def stop_mirrors(samples: Sequence[ActiveSample]) -> None:
@@ -258,7 +258,7 @@ def check_early_end(sample: ActiveSample) -> bool:
         if sample.history.unseen is None:
             sample.ended_early = disk_shortage(sample.history.last, sample.watchdog.reserve_bytes)
     if sample.ended_early is None and not sample.capture.alive():
-        sample.ended_early = "the capture program ended by itself"
+        sample.ended_early = "the capture program exited unexpectedly"
     if sample.ended_early:
         stop_mirrors([sample])
     return sample.ended_early is not None
@@ -273,19 +273,19 @@ def take_samples(shared: Collection, samples: Sequence[ActiveSample], wait: Call
             return
         try:
             with shared.traffic(seconds):
-                until_ns = time.time_ns() + round(seconds * 1e9)  # from when all is running, however long that took
+                until_ns = time.time_ns() + round(seconds * 1e9)  # starts when all captures run
                 wait_while_watching(started, until_ns, settings.collect.watch_s, shared.stop)
                 stop_mirrors(started)
-                # at once, and of all the time that they copied, which takes a while to begin and to end
+                # immediately, and for the whole time of copying, including start and stop
                 record_congestion(shared.testbed, started, (time.time_ns() - started[0].requested_ns) / 1e9)
         except UserError as error:
             for sample in started:
-                sample.fault = sample.fault or f"the testbed's traffic: {error}"
-        sent = shared.testbed.traffic_report()  # before the other sites' next samples start more
+                sample.fault = sample.fault or f"traffic of the testbed failed: {error}"
+        sent = shared.testbed.traffic_report()  # before samples of other sites start more traffic
         for sample in started:
             sample.traffic = sent
             if sample.watchdog is not None and sample.ended_early is None:
-                check_early_end(sample)  # before it has written the last
+                check_early_end(sample)  # while the program still runs
 
 
 def record_congestion(testbed: Testbed, started: Sequence[ActiveSample], seconds: float) -> None:
@@ -317,7 +317,7 @@ def complete_congestion(testbed: Testbed, sample: ActiveSample, wait_s: float, s
     while not congestion.covers(sample.congestion, sample.end_ns):
         try:
             telemetry = testbed.telemetry(sample.planned.site.name, (time.time_ns() - sample.start_ns) / 1e9)
-        except UserError:  # noted when the sample ended
+        except UserError:  # already noted when the sample ended
             return
         if telemetry is not None:
             sample.congestion = congestion_of(testbed, sample, telemetry)

@@ -29,9 +29,9 @@ class SiteJob:
         self._allocation = SiteAllocation((), self._request.instances)
         self._watchdogs: dict[str, Watchdog] = {}
         self._taken = self._failed = 0
-        self._fault: str | None = None  # why the first sample that failed did
-        self._problems: list[str] = []  # what did not go well and did not end it
-        self._to_gather: list[ActiveSample] = []  # to be gathered at the end
+        self._fault: str | None = None  # reason of the first failed sample
+        self._problems: list[str] = []  # problems that did not end the site
+        self._to_gather: list[ActiveSample] = []  # samples to gather at the end
         self._lease_ns = 0
 
     def run(self) -> None:
@@ -42,7 +42,7 @@ class SiteJob:
             reason = self._collect()
         except UserError as error:
             reason = str(error)
-        except Exception as error:  # a mistake of ours at one site: the others go on, then it is raised
+        except Exception as error:  # an internal error at one site: finish the others, then raise it
             self.crash = error
             reason = f"{type(error).__name__}: {error}"
         finally:
@@ -108,7 +108,7 @@ class SiteJob:
         """Return the chosen ports except those that lead to our own nodes; their receivers pause, which is noted."""
         own = self.shared.testbed.listener_ports(self.site.name)
         self._problems += [
-            f"{port} leads to a listening node of ours and is left out" for port in chosen if port in own
+            f"{port} leads to one of our listening nodes and is left out" for port in chosen if port in own
         ]
         return tuple(port for port in chosen if port not in own)
 
@@ -124,7 +124,7 @@ class SiteJob:
             return {}
         try:
             telemetry = self.shared.testbed.telemetry(self.site.name, collect.telemetry_s)
-        except UserError as error:  # no rate is known then, and no port idle
+        except UserError as error:  # no rates are known then, so no port is idle
             self._problems.append(f"no telemetry: {error}")
             return {}
         return dict(telemetry.ports) if telemetry else {}
@@ -137,7 +137,7 @@ class SiteJob:
             until_ns = needed_ns + margin_ns - margin_ns // 2
             try:
                 self.shared.testbed.extend(self.site.name, until_ns)
-            except UserError as error:  # it may last; the next cycle asks again
+            except UserError as error:  # the lease may suffice; the next cycle retries
                 self._problems.append(f"lease not extended: {error}")
             else:
                 self._lease_ns = until_ns
@@ -157,13 +157,13 @@ class SiteJob:
             )
         take_samples(self.shared, samples, self._wait)
         if self.shared.stop.is_set():
-            return  # cut short by who no longer wants it
+            return  # interrupted samples are discarded
         self._to_gather += samples
         if settings.collect.gather == "sample":
             self._gather()
 
     def _capacity_bps(self, node: Instance, receiver: str) -> int | None:
-        with contextlib.suppress(UserError):  # the sample itself says so
+        with contextlib.suppress(UserError):  # the sample reports the error
             return self.shared.testbed.mirror_capacity_bps(node, receiver)
         return None
 
@@ -208,7 +208,7 @@ class SiteJob:
         try:
             self.shared.testbed.release(self.site.name)
         except UserError as error:
-            self._problems.append(f"not given back: {error}")
+            self._problems.append(f"not released: {error}")
         fault = self._fault and f"the first: {self._fault}"
         self._record_outcome(
             outcome, "; ".join(dict.fromkeys(filter(None, [reason, fault, *self._problems]))), final=True

@@ -15,9 +15,9 @@ from ..settings import CollectSettings
 from ..testbeds.base import Instance, Job, Testbed
 
 MB = 10**6  # as in collect.disk_reserve_mb
-RECORD_BYTES = 16 + 60  # the least that a frame takes of a capture
-SILENT_S = 60  # a node whose loop gave no sign for so long hangs, or its loop was killed
-BLOCK_BYTES = 256 << 10  # the most that a capture program and its C library hold back
+RECORD_BYTES = 16 + 60  # minimum bytes of a frame in a capture
+SILENT_S = 60  # after this time without a heartbeat the node hangs, or its loop was killed
+BLOCK_BYTES = 256 << 10  # maximum buffer of a capture program and its C library
 LOOP = r"""
 every=$1 directory=$2 beat=$3
 while :; do
@@ -32,7 +32,7 @@ while :; do
   sleep "$every"
 done
 """
-# Free KiB, bytes of the capture, seconds since the heartbeat, frames that the interface received; - where unknown.
+# Prints free KiB, bytes of the capture, seconds since the heartbeat, frames received by the interface; - if unknown.
 PROBE = r"""
 free=$(df -Pk "$1" | awk 'NR == 2 { print $4 }')
 size=-; for f in "$2" "$2.part"; do [ -f "$f" ] && size=$(wc -c < "$f"); done
@@ -69,7 +69,7 @@ def parse_clock(printed: str) -> dict[str, Any]:
     source, _, printed = printed.strip().partition(" ")
     fields = printed.split(",")
     with contextlib.suppress(ValueError, IndexError):
-        if source == "chrony":  # chronyc(1), tracking: 5th the system clock's offset in seconds, last the leap status
+        if source == "chrony":  # chronyc(1), tracking: field 5 is the offset in seconds, the last one the leap status
             offset = round(float(fields[4]) * 1e9)
             return {"source": source, "offset_ns": offset, "synchronized": fields[-1] != "Not synchronized"}
         if source == "ptp":
@@ -92,7 +92,7 @@ class NodeHistory:
 
     first: NodeStatus | None = None
     last: NodeStatus | None = None
-    unseen: str | None = None  # why the last look failed
+    unseen: str | None = None  # why the last probe failed
     notes: list[str] = field(default_factory=list)
 
     def add(self, status: NodeStatus) -> None:
@@ -120,7 +120,7 @@ class NodeHistory:
             return None
         if self.last.size_bytes > (self.first.size_bytes or 0):
             return True
-        # what is written comes in blocks: few frames prove nothing
+        # writes are in blocks, so few frames prove nothing
         return None if (self.last.frames - self.first.frames) * RECORD_BYTES < BLOCK_BYTES else False
 
 
@@ -150,7 +150,9 @@ class Watchdog:
         try:
             return parse_status(printed)
         except ValueError as error:
-            raise UserError(f"the watchdog said {printed.strip()!r}", where=f"node {self._node}") from error
+            raise UserError(
+                f"unexpected output of the watchdog: {printed.strip()!r}", where=f"node {self._node}"
+            ) from error
 
     def stop(self, target: Path) -> None:
         """Stop the loop and fetch its log."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ..settings import Settings
 from ..testbeds.base import Host, Instance, InsufficientResources, ResourceRequest, Site, Testbed
 
-NEEDS = ("nics", "cores", "ram_gb", "disk_gb")  # of a host; the scarcest first (Patchwork, section 6.2.1)
+NEEDS = ("nics", "cores", "ram_gb", "disk_gb")  # resources of a host, scarcest first (Patchwork, section 6.2.1)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def allocate_with_backoff(testbed: Testbed, site: str, request: ResourceRequest)
 
     Raises UserError if requesting fewer does not help.
     """
-    existing = min(request.instances, len(testbed.instances(site)))  # of an earlier collection; they are taken again
+    existing = min(request.instances, len(testbed.instances(site)))  # left by an earlier collection, and reused
     fitting, reason = nodes_that_fit(testbed.resources(site), replace(request, instances=request.instances - existing))
     count = existing + fitting
     while count > 0:

@@ -21,15 +21,15 @@ def dry_run(settings: Settings, campaign: str) -> str:
     Raises UserError if the config requests something that the testbed does not have.
     """
     if settings.testbed == "files":
-        return f"testbed files: the captures of {settings.samples} are described where they are\n"
+        return f"testbed files: describes the captures of {settings.samples} in place\n"
     lines = list(fabric_summary(settings)) if settings.testbed == "fabric" else []
     try:
         testbed = testbed_of(settings, campaign)
         sites = testbed.sites()
     except UserError as error:
-        if settings.testbed == "local":  # all of it is known, so it is the config that is wrong
+        if settings.testbed == "local":  # everything is known locally, so the config is wrong
             raise
-        return "\n".join([*lines, f"testbed {settings.testbed}: sites and ports are not known now: {error}", ""])
+        return "\n".join([*lines, f"testbed {settings.testbed}: sites and ports are unknown: {error}", ""])
     return "\n".join([*lines, *plan_lines(settings, testbed, sites_to_sample(settings, sites)), ""])
 
 
@@ -37,9 +37,9 @@ def fabric_summary(settings: Settings) -> Iterator[str]:
     """Yield what a collection on FABRIC would request, without contacting FABRIC."""
     collect = settings.collect
     sites = {
-        "all": "all that FABRIC has",
+        "all": "all sites of FABRIC",
         "sites": ", ".join(collect.sites),
-        "slice": f"those where slice {collect.slice} has ports",
+        "slice": f"sites where slice {collect.slice} has ports",
     }
     request = ResourceRequest(collect.instances or 1, collect.cores, collect.ram_gb, collect.disk_gb)
     try:
@@ -62,7 +62,7 @@ def plan_lines(settings: Settings, testbed: Testbed, sites: Sequence[Site]) -> I
     """Yield the plan, line by line."""
     planned = site_plans(settings, testbed, sites)
     collect = settings.collect
-    yield f"testbed {testbed.name}, mode {collect.mode}: {pluralize(len(planned), 'site')}, each on its own"
+    yield f"testbed {testbed.name}, mode {collect.mode}: {pluralize(len(planned), 'site')}, independent of each other"
     for plan in planned:
         yield from site_lines(settings, testbed, plan)
     for batch in trials(testbed.replay_plan(), settings.capture.format):
@@ -77,20 +77,20 @@ def site_lines(settings: Settings, testbed: Testbed, plan: SitePlan) -> Iterator
     yield f"{site.name}:"
     yield f"  ports: {', '.join(port.name + (f' ({port.kind})' if port.kind else '') for port in site.ports)}"
     each = f"{pluralize(request.cores, 'core')}, {request.ram_gb} GB of memory, {request.disk_gb} GB of disk, 1 NIC"
-    yield f"  wants {pluralize(request.instances, 'listening node')}, each {each}"
-    yield f"  asks for {room}{'' if why is None else f': {why}'}"
+    yield f"  needs {pluralize(request.instances, 'listening node')}, each {each}"
+    yield f"  requests {room}{'' if why is None else f': {why}'}"
     if room == 0:
-        yield "  nothing will be sampled here unless that changes"
+        yield "  no sample can be taken with these resources"
         return
-    cycles = "as many cycles as there is time for" if plan.cycles is None else pluralize(plan.cycles, "cycle")
+    cycles = "as many cycles as the time allows" if plan.cycles is None else pluralize(plan.cycles, "cycle")
     every = f" every {collect.sample_period_s:g} s" if collect.sample_period_s else ""
-    yield f"  {cycles} of {pluralize(plan.samples_per_cycle, 'sample')} of {capture.sample_s:g} s{every} a port"
+    yield f"  {cycles} of {pluralize(plan.samples_per_cycle, 'sample')} of {capture.sample_s:g} s{every} per port"
     yield f"  {pluralize(plan.receivers, 'port')} at once, direction {', '.join(capture.directions)}"
     yield f"  port selection {collect.port_selection}"
     yield f"  capture method {method_summary(capture, site.name)}"
     yield from cycle_lines(plan)
     yield f"  about {plan.remaining_s(0):.0f} s; {expected_bytes(settings, site, plan)}"
-    yield f"  a lease, where there is one, is to last {plan.remaining_s(0) + collect.lease_margin_s:.0f} s"
+    yield f"  lease duration, if leases apply: {plan.remaining_s(0) + collect.lease_margin_s:.0f} s"
 
 
 def method_summary(capture: CaptureSettings, site: str) -> str:
@@ -104,21 +104,21 @@ def method_summary(capture: CaptureSettings, site: str) -> str:
 def cycle_lines(plan: SitePlan) -> Iterator[str]:
     """Yield the ports of each cycle if the selection does not depend on switch counters."""
     if plan.settings.collect.port_selection not in STATIC_SELECTIONS:
-        yield "  which port in which cycle: chosen then, by what the switch counts"
+        yield "  ports of each cycle: chosen at run time from switch counters"
         return
     shown = CYCLES_SHOWN if plan.cycles is None else min(plan.cycles, CYCLES_SHOWN)
     for cycle in range(shown):
         yield f"  cycle {cycle + 1}: {', '.join(plan.choose_ports(cycle, None, ()))}"
     if plan.cycles != shown:
-        yield "  and so on"
+        yield "  ..."
 
 
 def expected_bytes(settings: Settings, site: Site, plan: SitePlan) -> str:
     """Return the size of all samples of a site at line rate, in words."""
     sizes = [max_sample_bytes(settings, port, None) for port in site.ports]
     if None in sizes or not sizes:
-        return "expected bytes: unknown, as is the rate of a port"
+        return "expected size unknown: the rate of a port is unknown"
     cycles = plan.remaining_s(0) / (plan.sample_interval_s * plan.samples_per_cycle)
     ports = min(plan.receivers, len(site.ports))
     total = sum(sizes) / len(sizes) * ports * plan.samples_per_cycle * cycles
-    return f"expected at line rate and {settings.collect.mean_frame_bytes} bytes a frame: at most {total / 1e9:.1f} GB"
+    return f"at most {total / 1e9:.1f} GB at line rate with {settings.collect.mean_frame_bytes} bytes per frame"

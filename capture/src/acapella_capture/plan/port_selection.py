@@ -100,7 +100,7 @@ SELECTIONS: dict[str, Selection] = {
     "uplinks": round_robin,
     "busiest": busiest,
 }
-STATIC_SELECTIONS = ("all", "fixed", "uplinks")  # their ports and order are known before anything runs
+STATIC_SELECTIONS = ("all", "fixed", "uplinks")  # ports and order are known in advance
 
 
 def find_selection(name: str) -> Selection:
@@ -110,7 +110,7 @@ def find_selection(name: str) -> Selection:
     found = entry_points(group=GROUP, name=name)
     if not found:
         known = sorted({*SELECTIONS, *(entry.name for entry in entry_points(group=GROUP))})
-        raise UserError(f"no port selection {name!r}; there are {', '.join(known)}", where="collect.port_selection")
+        raise UserError(f"no port selection {name!r}; known: {', '.join(known)}", where="collect.port_selection")
     try:
         return next(iter(found)).load()
     except (ImportError, AttributeError) as error:
@@ -133,11 +133,11 @@ def choose_ports(selection: Selection, view: SiteView) -> tuple[str, ...]:
     known = {port.name for port in view.ports}
     fault = None
     if unknown := [name for name in chosen if name not in known]:
-        fault = f"{unknown[0]!r} is no port to choose from"
+        fault = f"{unknown[0]!r} is not a candidate port"
     elif len(set(chosen)) < len(chosen):
-        fault = "a port twice"
+        fault = "the same port twice"
     elif len(chosen) > view.receivers:
-        fault = f"{len(chosen)} ports, more than the receivers, {view.receivers}"
+        fault = f"{len(chosen)} ports for {view.receivers} receivers"
     if fault:
         raise UserError(f"{where}: {fault}", where="collect.port_selection")
     return chosen

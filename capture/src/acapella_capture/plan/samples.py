@@ -16,8 +16,8 @@ from ..settings import CollectSettings, Settings, methods_by_name
 from ..testbeds.base import Direction, Port, Rates, Replay, Site
 from .port_selection import STATIC_SELECTIONS, SiteView, choose_ports, cycles_per_round, find_selection
 
-SAMPLE_GAP_S = 5  # between two samples at the most: end and begin a capture, fetch it
-RECORD_BYTES = {"pcap": 16, "pcapng": 72}  # what stands beside a frame in a capture (pcapng: with its hash and padding)
+SAMPLE_GAP_S = 5  # maximum time between two samples: stop, start, and fetch a capture
+RECORD_BYTES = {"pcap": 16, "pcapng": 72}  # bytes per frame beyond its data (pcapng: with hash and padding)
 LISTENER = re.compile(r"-listener\d*$")  # listening nodes are named SITE-listener, SITE-listener1, ...
 
 
@@ -56,7 +56,7 @@ def sites_to_sample(settings: Settings, sites: Sequence[Site]) -> list[Site]:
         by_name = {site.name: site for site in sites}
         missing = [name for name in collect.sites if name not in by_name]
         if missing or not collect.sites:
-            why = f"no site {missing[0]!r}; there are {', '.join(by_name)}" if missing else "names no site"
+            why = f"no site {missing[0]!r}; known: {', '.join(by_name)}" if missing else "no site specified"
             raise UserError(why, where="collect.sites")
         sites = [by_name[name] for name in collect.sites]
     if collect.mode == "slice":
@@ -70,7 +70,7 @@ def sites_to_sample(settings: Settings, sites: Sequence[Site]) -> list[Site]:
         check_fixed_ports(collect.ports or {}, sites)
     found = [replace(site, ports=ports) for site in sites if (ports := candidate_ports(collect, site))]
     if not found:
-        raise UserError(f"no port of any site for {collect.port_selection!r}", where="collect.port_selection")
+        raise UserError(f"no site has ports for selection {collect.port_selection!r}", where="collect.port_selection")
     return found
 
 
@@ -81,7 +81,7 @@ def check_method_names(by_name: Mapping[str, str], sites: Sequence[Site]) -> Non
         site = LISTENER.sub("", name)
         if name != "default" and site not in known:
             near = difflib.get_close_matches(site, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
             raise UserError(f"no site or listening node {name!r}; {hint}", where="capture.method")
 
 
@@ -89,10 +89,10 @@ def check_fixed_ports(ports: Mapping[str, Sequence[str]], sites: Sequence[Site])
     """Raise UserError if collect.ports is empty or names an unknown site or port."""
     by_name = {site.name: site for site in sites}
     if not ports:
-        raise UserError("names no port", where="collect.ports")
+        raise UserError("no port specified", where="collect.ports")
     for name, wanted in ports.items():
         if name not in by_name:
-            raise UserError(f"no site {name!r} to sample; there are {', '.join(by_name)}", where="collect.ports")
+            raise UserError(f"no site {name!r} to sample; known: {', '.join(by_name)}", where="collect.ports")
         missing = [port for port in wanted if port not in {port.name for port in by_name[name].ports}]
         if missing:
             raise UserError(f"no port {missing[0]!r} to mirror at site {name!r}", where="collect.ports")
@@ -179,7 +179,7 @@ class SitePlan:
                     yield [self._sample(run, cycle, by_name[name], direction, names) for name in chosen]
 
     def _sample(self, run: int, cycle: int, port: Port, direction: Direction, names: Counter) -> PlannedSample:
-        # samples are files: FABRIC's HundredGigE0/0/0/5 is none
+        # samples are file names: HundredGigE0/0/0/5 of FABRIC is not valid
         series = f"run{run}-{self.site.name}-{re.sub(r'[^A-Za-z0-9._-]', '_', port.name)}-{direction}"
         names[series] += 1
         sample = f"{series}-{names[series]}"
@@ -192,9 +192,7 @@ class SitePlan:
         """
         kind = self.settings.collect.port_selection
         if kind not in STATIC_SELECTIONS or self.cycles is None:
-            raise NotKnownInAdvance(
-                "known only when they are taken; --dry-run tells what is known", where="the samples"
-            )
+            raise NotKnownInAdvance("only known when they are taken; see --dry-run", where="the samples")
         names: Counter = Counter()
         for cycle in range(self.cycles):
             yield from self.batches(cycle, self.choose_ports(cycle, None, ()), names)

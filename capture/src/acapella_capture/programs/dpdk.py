@@ -15,13 +15,13 @@ from ..testbeds.base import Job, Testbed
 from .tcpdump import Counts
 
 PROGRAM = "acapella-dpdk-capture"
-START_S = 20  # until it says that it listens
-STOP_S = 20  # until all that arrived is written
-FRAME_HEAD = 66 + 14  # what AF_PACKET's ring puts before a frame, and Ethernet's header before the MTU
+START_S = 20  # until the program listens
+STOP_S = 20  # until all received frames are written
+FRAME_HEAD = 66 + 14  # bytes before a frame in AF_PACKET's ring; Ethernet header, which the MTU excludes
 BLOCK = 65536
 LIMITS = "id -u; cut -c 23- /proc/self/uid_map | tail -n 1; ulimit -l"
-WHOLE_NAMESPACE = 2**32 - 1  # user ids in the first user namespace; in others root has no right to lock memory
-QUEUE = 512  # frames in memory of the program's own; what waits for it is in the kernel's ring
+WHOLE_NAMESPACE = 2**32 - 1  # user ids in the initial user namespace; in others, root may not lock memory
+QUEUE = 512  # frames in the program's own memory; those that wait for it are in the kernel's ring
 
 
 def executable() -> str:
@@ -141,7 +141,7 @@ class Dpdk:
 
     def _said(self) -> str:
         lines = self._job.log().strip().splitlines()
-        return lines[-1] if lines else "it printed nothing"
+        return lines[-1] if lines else "no message"
 
 
 class Fpga(Dpdk):

@@ -9,8 +9,8 @@ from acapella_core.errors import UserError
 from ..settings import CaptureSettings
 from ..testbeds.base import Job, Testbed
 
-START_S = 20  # until it says that it listens
-DRAIN_S = 10  # until it has written what the kernel holds; the kernel hands over at least once a second
+START_S = 20  # until tcpdump listens
+DRAIN_S = 10  # until the kernel's buffer is written; the kernel delivers at least once per second
 STATUS = re.compile(
     r"^(?:tcpdump: )?(\d+) packets? captured,?\s+(\d+) packets? received by filter,?\s+"
     r"(\d+) packets? dropped by kernel(?:,?\s+(\d+) packets? dropped by interface)?",
@@ -23,7 +23,7 @@ WRITE_ERROR = re.compile(
     r"File too large|Read-only file system",
     re.IGNORECASE,
 )
-SIGNALED = 128  # and above: how a shell reports a program that a signal ended; here also below 0
+SIGNALED = 128  # and above: exit status in a shell after a signal; here also negative values
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ class Tcpdump:
         self.where = f"tcpdump on {node}"
         self._testbed = testbed
         self._node = node
-        # To standard output: tcpdump gives up its privileges before it opens a file of its own.
+        # To standard output, because tcpdump drops its privileges before it opens a file.
         argv = ["tcpdump", "-i", interface, "-n", "-B", str(settings.buffer_kib), "-s", str(settings.snaplen),
                 "--time-stamp-precision=nano", "-w", "-"]  # fmt: skip
         self._argv = argv + (["--", settings.filter] if settings.filter else [])
         self._output = output
         self._job: Job | None = None
-        self._requests = 0  # for its counts
+        self._requests = 0  # requests for counts
 
     def start(self) -> None:
         """Start tcpdump. Raises UserError with its message if it ends or does not listen in time."""
@@ -106,7 +106,7 @@ class Tcpdump:
     def message(self) -> str:
         """Return the last line that tcpdump printed."""
         lines = self._job.log().strip().splitlines()
-        return lines[-1] if lines else "it printed nothing"
+        return lines[-1] if lines else "no message"
 
     def _drained(self) -> bool:
         """Ask tcpdump for its counts. Return True if the kernel's buffer is empty, or tcpdump has ended.

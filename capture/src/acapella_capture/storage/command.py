@@ -22,21 +22,41 @@ from .study import Settings, study
 def register_parser(subparsers: Any) -> argparse.ArgumentParser:
     """Add the parser of `acapella measure storage`."""
     parser = subparsers.add_parser(
-        "storage", help="latency of writes while the page cache fills", description=__doc__,
+        "storage", help="measure the latency of writes while the page cache fills", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="JSON; beside it is written")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="result in JSON; its directory is on the measured disk",
+    )
     parser.add_argument("--thresholds", nargs="+", type=pair, default=[(10, 20), (20, 50)], metavar="BACKGROUND:LIMIT",
-                        help="percent (default: 10:20 20:50)")  # fmt: skip
-    parser.add_argument("--memory-mb", type=int, metavar="MB", help="percent of that, not of the machine's free memory")
+                        help="thresholds in percent (default: 10:20 20:50)")  # fmt: skip
+    parser.add_argument(
+        "--memory-mb",
+        type=int,
+        metavar="MB",
+        help="memory that the percentages refer to (default: the machine's free memory)",
+    )
     parser.add_argument("--disk-mbps", nargs="+", type=speed, default=[None], metavar="MB/S",
-                        help="own: the disk as it is; a number: one slowed to it (default: own)")  # fmt: skip
-    parser.add_argument("--frame-bytes", type=int, default=1514, metavar="BYTES", help="default: %(default)s")
-    parser.add_argument("--snaplen", type=int, default=200, metavar="BYTES", help="default: %(default)s")
-    parser.add_argument("--rate", type=float, metavar="N", help="frames a second (default: as many as go)")
-    parser.add_argument("--seconds", type=float, default=10, metavar="S", help="longest run (default: %(default)s)")
+                        help="disk speeds; own: not throttled (default: own)")  # fmt: skip
+    parser.add_argument(
+        "--frame-bytes", type=int, default=1514, metavar="BYTES", help="frame size (default: %(default)s)"
+    )
+    parser.add_argument("--snaplen", type=int, default=200, metavar="BYTES", help="snap length (default: %(default)s)")
+    parser.add_argument("--rate", type=float, metavar="N", help="frames per second (default: unlimited)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=10,
+        metavar="S",
+        help="maximum duration of a run in seconds (default: %(default)s)",
+    )
     parser.add_argument("--table-seconds", type=float, default=1, metavar="S",
-                        help="length of each run of the tables of rates, 0: none (default: %(default)s)")  # fmt: skip
+                        help="seconds per run of the rate tables; 0: no tables (default: %(default)s)")  # fmt: skip
     return parser
 
 
@@ -44,7 +64,7 @@ def pair(text: str) -> tuple[int, int]:
     """Parse `10:20` as two percentages, the lower one first."""
     background, _, limit = text.partition(":")
     if not (background.isdecimal() and limit.isdecimal() and 0 < int(background) < int(limit) <= 100):
-        raise argparse.ArgumentTypeError(f"{text}: not two percentages, the lower one first, as 10:20")
+        raise argparse.ArgumentTypeError(f"{text}: not two percentages in ascending order, for example 10:20")
     return int(background), int(limit)
 
 
@@ -60,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
     if args.table_seconds < 0:
         raise UserError(f"--table-seconds is {args.table_seconds:g}", fix="give 0 or more seconds")
     if args.seconds <= 0 or (args.memory_mb is not None and args.memory_mb < 64):
-        raise UserError("--seconds is to be above 0, --memory-mb at least 64")
+        raise UserError("--seconds must be above 0, --memory-mb at least 64")
     settings = Settings(
         thresholds=tuple(args.thresholds),
         memory_mb=args.memory_mb,

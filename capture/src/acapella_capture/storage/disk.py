@@ -19,7 +19,7 @@ def run(*command: object) -> str:
     try:
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        raise NotMeasurable(f"no {command[0]} here") from error
+        raise NotMeasurable(f"{command[0]} is missing") from error
     if done.returncode:
         message = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
         raise NotMeasurable(message[0] if message[0].startswith(f"{command[0]}:") else f"{command[0]}: {message[0]}")
@@ -55,7 +55,7 @@ def slowed(place: Path, size: int, mbps: int) -> Iterator[Path]:
         run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,nodiscard", "-O", "^has_journal", device)
         run("mount", device, mounted)
     finally:
-        run("losetup", "--detach", device)  # at once, or when nobody has it mounted any more
+        run("losetup", "--detach", device)  # takes effect at once, or after the unmount
     number = Path(device).stat().st_rdev
     name = f"{os.major(number)}:{os.minor(number)}"
     try:

@@ -10,13 +10,13 @@ from typing import Any
 from ..programs.dpdk import executable
 from . import NotMeasurable
 
-SNAPLENS = (200, 64)  # bytes kept: Table 1, Table 2
+SNAPLENS = (200, 64)  # bytes kept per frame: Table 1, Table 2
 SIZES = (1514, 1024, 512, 128)  # bytes without FCS
 WRITERS = ("buffered", "direct")
-THRESHOLDS = (60, 80)  # vm.dirty_background_ratio and vm.dirty_ratio, percent, of both tables
-PARTS = (0.9, 0.7, 0.5, 0.25)  # of the rate that was written without a limit, until a run loses nothing
-CORES = 1  # that write
-END_S = 120  # for what a run left in memory to get to the disk
+THRESHOLDS = (60, 80)  # vm.dirty_background_ratio and vm.dirty_ratio, percent, for both tables
+PARTS = (0.9, 0.7, 0.5, 0.25)  # fractions of the rate without a limit, until a run loses nothing
+CORES = 1  # cores that write
+END_S = 120  # for flushing the page cache after a run
 
 
 def measured(directory: Path, seconds: float) -> Iterator[dict[str, Any]]:
@@ -81,7 +81,7 @@ def counted(accounts: dict[str, Any]) -> dict[str, Any]:
     frames, made = accounts["frames"], accounts["generator"]
     lost = made["refused"] + made["left"] + sum(frames["dropped"].values())
     if made["offered"] != frames["written"] + lost:
-        raise ValueError(f"offered {made['offered']} frames are not {frames['written']} written and {lost} lost")
+        raise ValueError(f"offered {made['offered']} frames differ from {frames['written']} written plus {lost} lost")
     return {
         **{"offered": made["offered"], "written": frames["written"], "lost": lost},
         **{"written_bytes": frames["written_bytes"], "offered_ns": round(made["seconds"] * 1e9)},

@@ -20,9 +20,9 @@ from . import NotMeasurable, disk, rates, thresholds, trace
 CALLS = {"buffered": "writev", "direct": "io_uring"}
 CLONE_NEWNS = 0x00020000  # linux/sched.h
 SAMPLE_S = 0.02
-BEYOND = 2  # of the upper threshold: as much is written, where there is time
-ORPHAN_S = 10  # after which a writer ends that nobody watches any more
-ROOM = 1.5  # of what is written, for the disk that is made
+BEYOND = 2  # multiple of the upper threshold to write, if there is time
+ORPHAN_S = 10  # a writer without a supervisor ends after this time
+ROOM = 1.5  # size of the temporary disk, relative to the bytes written
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Settings:
     snaplen: int
     rate: float | None
     seconds: float
-    table_seconds: float = 0  # of each run of the tables of rates; 0: no such run
+    table_seconds: float = 0  # duration of each run of the rate tables; 0: no run
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def private_mounts() -> None:
     """Create a private mount namespace with tracefs and debugfs, which bpftrace needs."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS) != 0:
-        raise NotMeasurable(f"no mounts of its own: {os.strerror(ctypes.get_errno())}")
+        raise NotMeasurable(f"no private mount namespace: {os.strerror(ctypes.get_errno())}")
     disk.run("mount", "--make-rprivate", "/")
     for kind, place in (("tracefs", "/sys/kernel/tracing"), ("debugfs", "/sys/kernel/debug")):
         if not any(Path(place).glob("*")):
@@ -138,7 +138,7 @@ def measured(case: Case, settings: Settings, beside: Path) -> dict[str, Any]:
     with thresholds.set_to(case.background_percent, case.limit_percent, settings.memory_mb) as memory:
         max_bytes = int(memory * case.limit_percent / 100 * BEYOND)
         with disk.directory(beside, int(max_bytes * ROOM) + 256 * thresholds.MB, case.disk_mbps) as directory:
-            os.sync()  # what others have left to write is not ours
+            os.sync()  # exclude data of other programs
             samples, intervals = watched(case, settings, directory, max_bytes)
             accounts = json.loads((directory / "c.json").read_text(encoding="utf-8"))
     return {
@@ -156,7 +156,7 @@ def watched(case: Case, settings: Settings, directory: Path, max_bytes: int) -> 
     command += ["--write", directory / "c.pcap", *(["--rate", settings.rate] if settings.rate else [])]
     command += ["--duration", settings.seconds + ORPHAN_S]
     samples = []
-    # It waits until it is watched, and keeps its number when it becomes the writer.
+    # The shell waits until bpftrace is attached, and keeps its process id when it becomes the writer.
     writer = subprocess.Popen(
         ["sh", "-c", 'read -r go && exec "$@"', "sh", *map(str, command)],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,

@@ -70,7 +70,7 @@ def kept(background_percent: int, limit_percent: int, memory_mb: int | None) -> 
                 put(f"{name}_ratio", percent)
         yield memory_mb * MB if memory_mb else now().limit * 100 // limit_percent
     finally:
-        for name in NAMES:  # of a pair the one that is not 0 counts
+        for name in NAMES:  # of each pair, the nonzero setting is in effect
             kind = "bytes" if before[f"{name}_bytes"] else "ratio"
             put(f"{name}_{kind}", before[f"{name}_{kind}"])
 

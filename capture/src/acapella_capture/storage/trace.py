@@ -17,7 +17,7 @@ START_S = 30  # until its probes are attached
 STOP_S = 20
 INTERVAL_MS = 50
 WRITES = (2, 5, 23)  # IORING_OP_WRITEV, _WRITE_FIXED, _WRITE (linux/io_uring.h)
-# The request's address tells a completion, which may come in any thread, from those of others.
+# The address of a request identifies its completion, which may occur in any thread.
 BEGIN = {
     "writev": "tracepoint:syscalls:sys_enter_writev /pid == {pid}/ {{ @began[tid] = nsecs; }}",
     "io_uring": "tracepoint:io_uring:{submit} /pid == {pid} && ({writes})/ {{ @began[args->req] = nsecs; }}",
@@ -33,7 +33,7 @@ MEASURE = """
   if (args->{result} > 0) {{ @bytes = sum(args->{result}); }}
 }}
 """
-# Never cleared: bpftrace reads a map some time after it was asked to, and what came until it is cleared would be lost.
+# Maps are never cleared: bpftrace reads them with a delay, and would lose events before the clear.
 SAY = 'printf("at %llu\\n", nsecs); print(@latency); print(@sum); print(@longest); print(@bytes);'
 
 
@@ -52,7 +52,7 @@ def submit_probe() -> str:
     for name in ("io_uring_submit_req", "io_uring_submit_sqe"):
         if (TRACEFS / "events" / "io_uring" / name).exists():
             return name
-    raise NotMeasurable("the kernel has no tracepoint for what io_uring is given")
+    raise NotMeasurable("the kernel has no tracepoint for io_uring submissions")
 
 
 @dataclass
@@ -165,6 +165,6 @@ class Trace:
 def check() -> None:
     """Raise NotMeasurable if bpftrace cannot be used on this machine."""
     if os.geteuid() != 0:
-        raise NotMeasurable("not root: bpftrace and the dirty thresholds are root's alone")
+        raise NotMeasurable("bpftrace and the dirty thresholds need root")
     if shutil.which("bpftrace") is None:
-        raise NotMeasurable("no bpftrace here; apt-get install bpftrace")
+        raise NotMeasurable("bpftrace is missing; apt-get install bpftrace")

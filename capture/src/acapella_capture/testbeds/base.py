@@ -178,8 +178,8 @@ class Mirror(ABC):
     A receiver has one mirror: requesting another one from the testbed ends the previous one.
     """
 
-    instance: str  # its name
-    interface: str  # the receiver
+    instance: str  # instance name
+    interface: str  # receiver name
 
     @abstractmethod
     def start(self) -> None: ...
@@ -196,7 +196,7 @@ class Testbed(ABC):
     """A testbed. As a context, it builds shared resources at the start and releases everything at the end."""
 
     name: str
-    receivers_per_instance: int = 2  # a NIC has two ports
+    receivers_per_instance: int = 2  # ports of a NIC
 
     @abstractmethod
     def sites(self) -> tuple[Site, ...]:
@@ -247,11 +247,11 @@ class Testbed(ABC):
         """Announce the next mirrors, for a testbed that moves several at once faster. Raises nothing."""
         return
 
-    # What a frame occupies beyond its length without FCS and preamble, bytes: at the mirror port (preamble 8, FCS 4 and
+    # Bytes that a frame occupies beyond its length without FCS and preamble: at the mirror port (preamble 8, FCS 4,
     # inter-frame gap 12, IEEE 802.3) and in the counters of a port (FCS, RFC 3635 section 3.2.5).
     capacity_overhead_bytes: int = 24
     counter_overhead_bytes: int = 4
-    mirror_buffer_bytes: int | None = None  # what a mirror port queues before it drops; None if unknown
+    mirror_buffer_bytes: int | None = None  # queue of a mirror port; None if unknown
 
     def mirror_capacity_bps(self, instance: Instance, receiver: str) -> int | None:
         """Return the capacity of a receiver, bit/s; None if unknown. Raises UserError for an unknown name."""
@@ -287,7 +287,7 @@ class Testbed(ABC):
 
     def path_on_node(self, node: str, file: str) -> str:
         """Return the path of a node's file for programs on the node. Raises UserError if unsupported."""
-        raise UserError(f"no program opens {file!r} by itself; use capture.method tcpdump", where=f"node {node}")
+        raise UserError(f"programs cannot open {file!r}; use capture.method tcpdump", where=f"node {node}")
 
     @abstractmethod
     def fetch(self, node: str, path: str, target: Path) -> None:
@@ -298,7 +298,7 @@ class Testbed(ABC):
 
         Raises UserError for an unknown node, or if unsupported.
         """
-        raise UserError(f"takes no files, so not {source.name}", where=f"node {node}")
+        raise UserError(f"cannot upload {source.name}: uploads are not supported", where=f"node {node}")
 
     @contextlib.contextmanager
     def traffic(self, span: Span, seconds: float) -> Iterator[None]:

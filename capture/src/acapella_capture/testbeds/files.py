@@ -30,8 +30,8 @@ REQUIRED = ("site", "port", "file")
 OPTIONAL = ("sample", "start", "restriction")
 RESTRICTIONS = ("trial", "filter", "p4", "sampling")
 SUFFIXES = (".gz", ".zst", ".lz4", ".pcap", ".pcapng", ".cap", ".ntar", ".dump")
-EVERYWHERE = "all"  # in the tables the rows of all sites together
-END_NS = 2**32 * 10**9 - 1  # of plausible times: the first that is none, as kNoPlausibleNs of the core
+EVERYWHERE = "all"  # stands for all sites in the tables
+END_NS = 2**32 * 10**9 - 1  # end of the plausible range (exclusive), as kNoPlausibleNs of the core
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
             elif not fields[key].isprintable():
                 faults.add(line, f"{key} {fields[key]!r} has a control character")
             elif key in ("site", "port") and fields[key] == EVERYWHERE:
-                faults.add(line, f"{key} {EVERYWHERE!r}: tables call the whole campaign so; choose another name")
+                faults.add(line, f"{key} {EVERYWHERE!r}: reserved for the whole campaign; choose another name")
         if fields["file"]:
             entries += [
                 Entry(line, fields, file, start_ns, restriction) for file in expand(fields, line, sheet, faults)
@@ -129,7 +129,7 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
 
 def no_samples(sheet: str | Path) -> UserError:
     """Return the error for a sheet without lines."""
-    return UserError("no samples", where=sheet, fix="one line a capture: sample, site, port, file, start")
+    return UserError("no samples", where=sheet, fix="add one line per capture: sample, site, port, file, start")
 
 
 def read_lines(sheet: Path) -> Iterator[tuple[int, dict[str, str]]]:
@@ -199,7 +199,7 @@ def parse_restriction(text: str, line: int, faults: Faults) -> tuple[tuple[str, 
             faults.add(line, f"restriction {part!r}: trial takes no value; separate restrictions with ;")
         elif reason == "sampling" and detail and not re.fullmatch(r"[1-9][0-9]{0,17}", detail):
             faults.add(line, f"restriction {part!r}: not a number of frames of which one was kept, as sampling 100")
-        elif part != "sampling 1":  # one in one keeps every frame
+        elif part != "sampling 1":  # sampling 1 keeps every frame
             found[reason] = detail or None
     return tuple(found.items())
 

@@ -18,7 +18,7 @@ from acapella_core.errors import UserError
 from .base import Rates, Readings, Telemetry
 
 IN, OUT = "ifHCInOctets", "ifHCOutOctets"
-Reading = tuple[float, int]  # when (s), and the counter then
+Reading = tuple[float, int]  # time (s) and value of the counter
 
 
 def increase(readings: Sequence[Reading]) -> tuple[float, int] | None:
@@ -93,7 +93,7 @@ class Prometheus:
                 if self.label in series["metric"]
             }
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"not what a Prometheus answers: {error!r}", where=self.url) from error
+            raise UserError(f"not a reply of Prometheus: {error!r}", where=self.url) from error
 
     def query(self, what: str, **form: str) -> dict:
         """Return the data of a reply to `/query`, `/query_range` and the like. Raises UserError."""

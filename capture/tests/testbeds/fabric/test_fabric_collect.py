@@ -42,7 +42,7 @@ def test_sites_are_sampled_side_by_side_and_given_back(fabric, capsys):
     status, campaign = collected(fabric)
     said = capsys.readouterr()
     assert status == 0, said.err
-    assert "permissions of the project: Net.PortMirroring" in said.out
+    assert "project permissions: Net.PortMirroring" in said.out
     assert "STAR: success" in said.out and "UTAH: success" in said.out
     manifests = [read(path) for path in sorted((campaign / "raw").glob("*.json"))]
     assert {(each["site"], each["port"]) for each in manifests} == {

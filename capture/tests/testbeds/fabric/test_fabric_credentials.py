@@ -107,7 +107,7 @@ def test_a_part_that_arrives_damaged_is_fetched_again_and_never_kept(tmp_path, m
         transfer.fetch("n", "a.pcap", target)
         assert target.read_bytes() == bytes(range(250))
     else:
-        with pytest.raises(UserError, match=r"part 1 of a\.pcap does not arrive: another checksum"):
+        with pytest.raises(UserError, match=r"part 1 of a\.pcap does not arrive: wrong checksum"):
             transfer.fetch("n", "a.pcap", target)
         assert not target.exists()
     assert [path.name for path in (tmp_path / "node").iterdir()] == ["a.pcap"]
@@ -121,6 +121,6 @@ def test_a_file_that_changes_while_it_is_fetched_is_not_taken(tmp_path, monkeypa
     node, call = Node(tmp_path / "node", 0), Node.call
     wrong = {"checksums": {"sha256": "0" * 64}}
     monkeypatch.setattr(Node, "call", lambda *words, **given: call(*words, **given) | wrong.get(words[2], {}))
-    with pytest.raises(UserError, match="arrived with another checksum"):
+    with pytest.raises(UserError, match="was transferred with a wrong checksum"):
         Transfer(node, node.download, 100).fetch("n", "a.pcap", tmp_path / "a.pcap")
     assert not (tmp_path / "a.pcap").exists()

@@ -354,7 +354,7 @@ def test_a_damaged_or_open_file_of_host_keys_accepts_no_key(tmp_path):
         assert file.read_text() == damaged
     file.write_text(whole)
     file.chmod(0o620)
-    with pytest.raises(UserError, match="others may read or write it"):
+    with pytest.raises(UserError, match="accessible to other users"):
         keys.check("slice/node", key)
 
 

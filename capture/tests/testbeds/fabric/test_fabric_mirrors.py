@@ -126,7 +126,7 @@ def test_the_port_of_a_listening_node_is_neither_busy_nor_mirrored(fabric):
         testbed.mirror(instance, instance.receivers[0], PORTS[0], "both")
         assert testbed.telemetry(SITE, 60).ports[OWN] == Rates(0, 0)
         assert OWN in testbed.listener_ports(SITE) and not testbed.listener_ports(SITE) & set(PORTS)
-        with pytest.raises(UserError, match="leads to a listening node of ours"):
+        with pytest.raises(UserError, match="leads to one of our listening nodes"):
             testbed.mirror(instance, instance.receivers[1], OWN, "both")
 
 
@@ -279,7 +279,7 @@ def test_the_plan_is_told_without_client_network_or_token(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    for text in ("sites: STAR", "at most 2 nodes, each of 2 cores", "of 2 ports", "Net.PortMirroring",
+    for text in ("sites: STAR", "at most 2 nodes, each with 2 cores", "of 2 ports", "Net.PortMirroring",
                  "Component.SmartNIC_ConnectX_6",
                  "VM.NoLimitDisk", "no project_id", "tokens.json"):  # fmt: skip
         assert text in done.stdout

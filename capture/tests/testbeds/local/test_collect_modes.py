@@ -138,5 +138,5 @@ def test_a_full_disk_ends_the_sample_keeps_what_is_whole_and_tells_why(anyone, t
         assert full and any("counts unknown: tcpdump on " in note for note in manifest["notes"])
         return
     unwritten = manifest["frames_received"] - manifest["dropped_kernel"] - manifest["frames_captured"]
-    assert any(f"{unwritten} frames more were taken" in note for note in manifest["notes"]) == (unwritten > 0)
+    assert any(f"{unwritten} more frames were received" in note for note in manifest["notes"]) == (unwritten > 0)
     assert full or unwritten == 0

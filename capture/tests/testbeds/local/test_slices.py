@@ -62,7 +62,7 @@ def test_traffic_goes_between_hosts_of_the_same_slice(named):
         ({"traffic": [{"kind": "ping", "client": "site1-host1", "server": "site2-host2"}]}, "are not in one slice"),
         (
             {"slices": [ALPHA | {"encapsulation": "pseudowire"}], "replay": {}},
-            "local.replay: site1-host1 and site2-host1 have to be in one slice, and that no pseudowire",
+            "local.replay: site1-host1 and site2-host1 must be in the same slice, which must not be a pseudowire",
         ),
     ],
 )

@@ -74,7 +74,7 @@ def test_each_kind_is_told_in_one_line_and_once_more_where_it_is_given_up(collec
         "traffic iperf3_tcp from site1-host1 to site2-host1 (10.10.2.1) failed: iperf3 does not listen on site2-host1: "
     )
     assert said.count(failed) == 1
-    assert said.count("left out: 3 times in a row: iperf3 does not listen") == 1
+    assert said.count("left out: 3 consecutive failures: iperf3 does not listen") == 1
     assert said.count("iperf3_udp") == 1 and "ping" not in said
 
 
@@ -83,6 +83,6 @@ def test_a_trial_without_the_load_it_is_named_after_is_none(collected):
     done, raw = collected
     assert (raw / "quiet-1.json").exists() and not (raw / "loaded-1.json").exists()
     failed = (raw / "failed.tsv").read_text().splitlines()
-    why = "environment loaded: the load does not run: iperf3 does not listen"
+    why = "environment loaded: the load is not running: iperf3 does not listen"
     assert len(failed) == 2 and failed[1].startswith(f"loaded-1\tsite2\tport1\t{why}")
     assert f"warning: loaded-1 failed: {why}" in done.stderr

@@ -17,12 +17,12 @@ import threading
 import time
 from pathlib import Path
 
-MAX_TEXT = 1 << 20  # bytes of a program's output in a reply; of more, the end
+MAX_TEXT = 1 << 20  # maximum bytes of output in a reply; only the end of a longer output is sent
 BLOCK = 1 << 20
 START_S = 10
 FORGET_S = 600
 LOG_DRAIN_S = 1
-CANNOT_RUN = 127  # a shell's status for a program that is not there
+CANNOT_RUN = 127  # exit status of a shell if the program is missing
 
 
 def job_directory(name):
@@ -78,8 +78,8 @@ def supervise(directory, argv, output):
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
     for name in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(name, signal.SIG_DFL)  # a shell's background jobs, and so theirs, would ignore SIGINT
-    # Not the log itself as standard error: on Ubuntu, AppArmor takes away from tcpdump what is not called .pcap.
+        signal.signal(name, signal.SIG_DFL)  # background jobs of a shell, and their children, would ignore SIGINT
+    # Standard error is not the log file itself: AppArmor on Ubuntu denies tcpdump files without suffix .pcap.
     with (directory / "log").open("wb") as log:
         try:
             with (directory / "stdin").open("rb") as given, output.open("wb") as out:
@@ -95,7 +95,7 @@ def supervise(directory, argv, output):
         copying = threading.Thread(target=copy, args=(program.stderr.fileno(), log), daemon=True)
         copying.start()
         status = program.wait()
-        copying.join(LOG_DRAIN_S)  # for ever, where something that it started still holds its standard error
+        copying.join(LOG_DRAIN_S)  # may never end if a child still holds standard error
         write(directory / "status", str(status))
 
 
@@ -187,7 +187,7 @@ def accept_upload(path, file):
     """Move a file from the login user's home to ours, executable by its owner only."""
     sent = DIRECTORY.parent / path
     if not sent.exists() and (DIRECTORY / file).exists():
-        return {}  # asked again
+        return {}  # the command was repeated
     if os.geteuid() == 0:
         os.chown(str(sent), 0, 0)
     sent.chmod(0o700)
@@ -219,7 +219,7 @@ def main():
     }
     try:
         reply = commands[sys.argv[2]](**json.loads(base64.b64decode(sys.argv[3]).decode()))
-    except Exception as error:  # told to the one who asked; the connection itself carries no exit status
+    except Exception as error:  # sent as the reply: the connection has no exit status
         reply = {"error": f"{type(error).__name__}: {error}"}
     print("\nacapella-reply:" + base64.b64encode(json.dumps(reply).encode()).decode() + ";", flush=True)
 

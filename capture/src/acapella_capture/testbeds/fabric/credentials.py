@@ -20,9 +20,9 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
 WHERE = "testbed fabric"
-PORTAL = "make a token at https://cm.fabric-testbed.net (JupyterHub has one in ~/.tokens.json)"
-REFRESH_BELOW_S = 1800  # a token that ends sooner is refreshed first, as FABRIC's own manager does
-TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]*|NB2HI4DTHIXS6[\w-]+")  # a JWT; CILogon's refresh tokens
+PORTAL = "create a token at https://cm.fabric-testbed.net (JupyterHub has one in ~/.tokens.json)"
+REFRESH_BELOW_S = 1800  # shorter-lived tokens are refreshed first, as FABRIC's own manager does
+TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]*|NB2HI4DTHIXS6[\w-]+")  # JWT; refresh token of CILogon
 EXPORT = re.compile(r"^\s*export\s+FABRIC_(\w+)=(.*)$")
 DEFAULTS = {
     "token_location": "~/.tokens.json",
@@ -49,7 +49,7 @@ class TokenFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = redact(record.getMessage()), None
-        if record.exc_info:  # tracebacks quote requests
+        if record.exc_info:  # tracebacks contain requests
             record.exc_text = redact(logging.Formatter().formatException(record.exc_info))
         return True
 
@@ -80,7 +80,7 @@ class Credentials:
         lines = self.missing()
         if lines:
             more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
-            raise UserError(lines[0] + more, where=WHERE, fix="docs/fabric.md tells where each comes from")
+            raise UserError(lines[0] + more, where=WHERE, fix="see docs/fabric.md")
 
 
 def find(rc: str | None = None, environment: Mapping[str, str] = os.environ) -> Credentials:
@@ -143,7 +143,7 @@ def id_token(
         try:
             tokens = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise UserError("no tokens that can be read", where=path, fix=PORTAL) from error
+            raise UserError("cannot read the token file", where=path, fix=PORTAL) from error
         current, key = tokens.get("id_token"), tokens.get("refresh_token")
         if current and current != refused and remaining_s(current) > REFRESH_BELOW_S:
             return current
@@ -151,7 +151,7 @@ def id_token(
         if key:
             try:
                 fresh = {name: value for name, value in refresh(key).items() if value}
-            except Exception as error:  # whatever the client raises: without a refresh the old token may still do
+            except Exception as error:  # any exception of the client: the old token may still be valid
                 fault = redact(error).splitlines()[0][:200]
             else:
                 atomic_text(path, json.dumps(tokens | fresh, indent=2) + "\n")

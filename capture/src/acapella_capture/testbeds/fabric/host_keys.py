@@ -15,7 +15,7 @@ from acapella_core.errors import UserError
 from acapella_core.files import PRIVATE
 
 FILE = "acapella_known_hosts"
-BASTION = "@bastion"  # in the place of a node's name, which has no @
+BASTION = "@bastion"  # instead of a node name; node names have no @
 LINE = re.compile(r"\S+ \S+ [A-Za-z0-9+/]+={0,2}\n")
 OTHERS = 0o077
 
@@ -56,7 +56,7 @@ class HostKeys:
         found = f"{key.get_name()} {key.get_base64()}"
         try:
             with self._lock, open(self._file, "a+", encoding="ascii", opener=private) as lines:
-                fcntl.flock(lines, fcntl.LOCK_EX)  # until the file is closed
+                fcntl.flock(lines, fcntl.LOCK_EX)  # released when the file is closed
                 lines.seek(0)
                 known = self._known(lines)
                 if place not in known:
@@ -65,11 +65,11 @@ class HostKeys:
                     os.fsync(lines.fileno())
                     return
         except (OSError, ValueError) as error:
-            raise UserError(f"cannot keep host keys: {error}", where=self._file) from error
+            raise UserError(f"cannot update the file of host keys: {error}", where=self._file) from error
         if known[place] != found:
             host = place.rpartition("/")[2]
             raise HostKeyChangedError(
-                f"its SSH host key has changed to {found}; nothing was sent",
+                f"SSH host key changed to {found}; connection closed",
                 where="bastion host" if host == BASTION else f"node {host}",
                 fix=f"delete the slice, or remove {place} from {self._file} if you know why the key changed",
             )
@@ -81,7 +81,7 @@ class HostKeys:
         """
         found = os.fstat(lines.fileno())
         if found.st_uid != os.geteuid() or found.st_mode & OTHERS:
-            raise UserError("others may read or write it", where=self._file, fix=f"chmod 600 {self._file}")
+            raise UserError("accessible to other users", where=self._file, fix=f"chmod 600 {self._file}")
         known = {}
         for number, line in enumerate(lines, 1):
             if not LINE.fullmatch(line):

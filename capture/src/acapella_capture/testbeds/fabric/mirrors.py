@@ -14,7 +14,7 @@ from ..base import Instance, Mirror, MirrorCounters, MirrorRequest
 from .credentials import WHERE
 from .resources import port_name
 
-DEDICATED = ("SmartNIC", "FPGA")  # FABRIC's client also takes a shared NIC as a receiver, which then gets nothing
+DEDICATED = ("SmartNIC", "FPGA")  # FABRIC's client also accepts a shared NIC as a receiver, which then gets no frames
 
 
 class FabricMirror(Mirror):
@@ -31,7 +31,7 @@ class FabricMirror(Mirror):
         """Do nothing: FABRIC copies until the mirror moves."""
 
     def counters(self) -> MirrorCounters:
-        return MirrorCounters()  # FABRIC's switches tell no user what a mirror copied
+        return MirrorCounters()  # FABRIC provides no counters of mirrors
 
 
 def service_name(instance: Instance, receiver: str) -> str:
@@ -43,7 +43,7 @@ def check_receiver(interface: Any) -> None:
     """Raise UserError if an interface belongs to a shared NIC, which cannot receive a mirror."""
     kind = str(interface.get_component().get_type())
     if kind not in DEDICATED:
-        raise UserError(f"{interface.get_name()} is of a {kind}: a mirror needs a dedicated NIC", where=WHERE)
+        raise UserError(f"{interface.get_name()} belongs to a {kind}: a mirror needs a dedicated NIC", where=WHERE)
 
 
 def remove_mirror(interface: Any) -> None:
@@ -57,7 +57,7 @@ def add_mirror(fabric_slice: Any, request: MirrorRequest, interface: str) -> Non
     """Add a mirror to a slice object, to an interface (FABRIC's name) that receives none."""
     fresh = fabric_slice.get_node(request.instance.name).get_interface(
         name=interface, refresh=True
-    )  # it has cached its old mirror
+    )  # the cached object still has the old mirror
     check_receiver(fresh)
     fabric_slice.add_port_mirror_service(
         name=service_name(request.instance, request.receiver),
@@ -82,6 +82,6 @@ def switch_port(interface: Any) -> str | None:
     """Return the switch port of an interface; None if FABRIC does not report it (yet)."""
     try:
         name = interface.get_peer_port_name()
-    except AttributeError:  # the client's own, of an interface that is in no service yet
+    except AttributeError:  # raised by the client for an interface that is in no service yet
         return None
     return port_name(name) if name else None

@@ -23,7 +23,7 @@ from ..base import CompletedProgram, Job
 from .session import GRAPH_LOCK, format_error
 
 REPLY = re.compile(r"acapella-reply:([A-Za-z0-9+/=]+);")
-REPLY_S = 60  # for the connection and a command that does not wait
+REPLY_S = 60  # for the connection and a command that returns immediately
 SHELL = (
     'if [ "$(id -u)" = 0 ]; then as_root=; else as_root="sudo -n"; fi; '
     '$as_root python3 -IS -c {program} "$HOME/{directory}" {command} {arguments}'
@@ -59,12 +59,12 @@ class Remote:
                 if "error" in reply:
                     raise UserError(" ".join(reply["error"].split()), where=f"node {node}")
                 return reply
-        raise UserError(f"no answer in {self._tries} tries: {fault}", where=f"node {node}")
+        raise UserError(f"no reply after {self._tries} attempts: {fault}", where=f"node {node}")
 
     def _execute(self, node: str, line: str, limit_s: float) -> tuple[str, str]:
         """Return a command's output and the error. A connection that is silent for `limit_s` is closed."""
         node_object = self._node_of(node)
-        with GRAPH_LOCK:  # what `execute` looks up; it remembers these
+        with GRAPH_LOCK:  # `execute` needs these values; the object caches them
             node_object.get_management_ip(), node_object.get_reservation_state()
         pool = node_object.get_fablib_manager().get_ssh_thread_pool_executor()
         answer = pool.submit(node_object.execute, line, retry=1, quiet=True)
@@ -73,8 +73,8 @@ class Remote:
         except concurrent.futures.TimeoutError:
             node_object.close_ssh()
             return "", f"silent for {limit_s:.0f} s"
-        except Exception as error:  # SSHError, paramiko's own, a state of the slice
-            if isinstance(error.__cause__, UserError):  # of host_keys: no try will succeed
+        except Exception as error:  # SSHError, an exception of paramiko, an invalid slice state
+            if isinstance(error.__cause__, UserError):  # raised by host_keys: retries cannot succeed
                 raise error.__cause__ from None
             return "", format_error(error)
         lines = err.strip().splitlines()
@@ -92,7 +92,7 @@ class Remote:
             duration_s=timeout_s,
         )
         if reply.get("late"):
-            raise UserError(f"{argv[0]} took longer than {timeout_s} s", where=f"node {node}")
+            raise UserError(f"{argv[0]} timed out after {timeout_s} s", where=f"node {node}")
         return CompletedProgram(reply["status"], reply["out"], reply["log"])
 
     def put(self, node: str, source: Path, file: str) -> None:
@@ -100,7 +100,7 @@ class Remote:
 
         Raises UserError.
         """
-        self.call(node, "interfaces")  # so that there is a connection, and a directory
+        self.call(node, "interfaces")  # ensures a connection and the directory
         sent, fault = f".{self.directory}.{new_job_name()}.part", ""
         for attempt in range(self._tries):
             if attempt:
@@ -109,12 +109,12 @@ class Remote:
                 self._node_of(node).upload_file(str(source), sent, retry=1)
             except UserError:
                 raise
-            except Exception as error:  # paramiko's, or the client's
+            except Exception as error:  # an exception of paramiko or of the client
                 fault = format_error(error)
                 continue
             self.call(node, "accept_upload", path=sent, file=file)
             return
-        raise UserError(f"{source.name} does not get there: {fault}", where=f"node {node}")
+        raise UserError(f"{source.name} cannot be uploaded: {fault}", where=f"node {node}")
 
     def start(self, node: str, argv: Sequence[str], *, output: str | None) -> "RemoteJob":
         """Start a program that keeps running if the connection is lost."""

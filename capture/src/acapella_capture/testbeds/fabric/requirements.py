@@ -18,8 +18,8 @@ NICS = {
 }
 PORTS_PER_NIC = 2
 CLIENT = "fabrictestbed_extensions"
-MIRRORING = ("Net.PortMirroring", "Net.PortMirror")  # the tag, and how some of FABRIC's notebooks call it
-FREE = {"cores": 2, "ram_gb": 10, "disk_gb": 10}  # of a node that needs no permission
+MIRRORING = ("Net.PortMirroring", "Net.PortMirror")  # the tag, and its name in some of FABRIC's notebooks
+FREE = {"cores": 2, "ram_gb": 10, "disk_gb": 10}  # maximum of a node without extra permissions
 LIMITS = {"cores": "VM.NoLimitCPU", "ram_gb": "VM.NoLimitRAM", "disk_gb": "VM.NoLimitDisk"}
 NO_LIMIT = "VM.NoLimit"
 
@@ -60,19 +60,20 @@ def describe(settings: FabricSettings, where: str, instances: int | None, reques
     nodes = (
         "as many nodes as its ports need" if instances is None else f"at most {instances} node{'s' * (instances > 1)}"
     )
-    moved = "moved from port to port while running" if settings.move_mirrors else (
-        "each stays on its first port (fabric.move_mirrors is false)"
+    moved = "moved from port to port during the collection" if settings.move_mirrors else (
+        "fixed to their first port (fabric.move_mirrors is false)"
     )  # fmt: skip
     permissions = ", ".join(" or ".join(names) for names in required_tags(settings, request))
     lines = [
         f"testbed fabric, configured by {found.rc or 'the environment (no fabric_rc found)'}",
-        f"sites: {where}; one slice each, acapella-<campaign>-<site>",
-        f"a slice: {nodes}, each of {request.cores} cores, {request.ram_gb} GB of memory, {request.disk_gb} GB of disk "
-        f"({settings.image}) and one dedicated NIC of {PORTS_PER_NIC} ports ({', else '.join(settings.nics)})",
+        f"sites: {where}; one slice per site, acapella-<campaign>-<site>",
+        f"per slice: {nodes}, each with {request.cores} cores, {request.ram_gb} GB of memory, "
+        f"{request.disk_gb} GB of disk ({settings.image}) and one dedicated NIC of {PORTS_PER_NIC} ports "
+        f"({', else '.join(settings.nics)})",
         f"lease: {settings.lease_h} h, extended before it ends",
-        f"mirrors: {PORTS_PER_NIC} a node, {moved}",
-        f"permissions of the project: {permissions}",
+        f"mirrors: {PORTS_PER_NIC} per node, {moved}",
+        f"project permissions: {permissions}",
         "other users' traffic: only with FABRIC's consent (docs/fabric.md)",
     ]
     lacking = [] if importlib.util.find_spec(CLIENT) else ["FABRIC's client: make setup-fabric"]
-    return lines + [f"not there yet: {line}" for line in (*lacking, *found.missing())]
+    return lines + [f"missing: {line}" for line in (*lacking, *found.missing())]

@@ -13,11 +13,11 @@ from ..base import Host, Port, ResourceRequest, Site
 from .credentials import WHERE
 
 GBPS = 1_000_000_000
-RATES = {  # a switch port's name begins with its rate
+RATES = {  # by prefix of the port name
     "FourHundredGig": 400 * GBPS, "TwoHundredGig": 200 * GBPS, "HundredGig": 100 * GBPS, "FiftyGig": 50 * GBPS,
     "FortyGig": 40 * GBPS, "TwentyFiveGig": 25 * GBPS, "TenGig": 10 * GBPS, "GigabitEthernet": GBPS,
 }  # fmt: skip
-USABLE_SITE = ("Active", "PartMaint")  # of the latter some hosts are in maintenance; their own state says which
+USABLE_SITE = ("Active", "PartMaint")  # in PartMaint some hosts are in maintenance, as their own state shows
 USABLE_HOST = "Active"
 
 

@@ -22,12 +22,12 @@ LOGGERS = ("fablib", "fabric.manager", "fabric.orchestrator", "fabric.credmgr", 
 RESOURCE_ERRORS = (
     "insufficient resources",
     "not available in graph node",
-)  # of FABRIC's broker, in notices and answers
+)  # messages of FABRIC's broker, in notices and replies
 UNAUTHORIZED = 401
 Result = TypeVar("Result")
 
-# FABRIC's information model keeps all graphs of a process in one, "for the moment not thread-safe", and sites are used
-# by a thread each: whoever looks into a slice's object or changes it holds this lock.
+# FABRIC's information model keeps all graphs of a process in one object, which is not thread-safe, and each site has a
+# thread. Reading or changing a slice object requires this lock.
 GRAPH_LOCK = threading.RLock()
 
 
@@ -37,7 +37,7 @@ def client() -> Any:
         from fabrictestbed_extensions.fablib import fablib  # noqa: PLC0415
     except ImportError as error:
         raise UserError(f"FABRIC's client is not installed ({error})", where=WHERE, fix="make setup-fabric") from error
-    except KeyError as error:  # it reads $HOME as it is imported
+    except KeyError as error:  # the client reads $HOME when imported
         raise UserError(f"the environment has no {error}", where=WHERE) from error
     return fablib
 
@@ -54,7 +54,7 @@ def translated_errors(action: str, where: str = WHERE) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except Exception as error:  # it raises bare Exceptions
+    except Exception as error:  # the client raises bare Exceptions
         text = format_error(error)
         kind = InsufficientResources if any(words in text.lower() for words in RESOURCE_ERRORS) else UserError
         raise kind(f"{action}: {text}", where=where) from error
@@ -72,7 +72,7 @@ def log_file() -> Path:
     directory = Path(tempfile.gettempdir()) / f"acapella-fabric-{os.getuid()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     if directory.stat().st_uid != os.getuid():
-        raise UserError("belongs to somebody else", where=directory)
+        raise UserError("belongs to another user", where=directory)
     return directory / "fablib.log"
 
 
@@ -109,7 +109,7 @@ class Session:
 
     def check(self) -> None:
         """Raise UserError if FABRIC cannot be used."""
-        with translated_errors("no way to FABRIC"):
+        with translated_errors("cannot connect to FABRIC"):
             self.fablib().get_manager()
 
     def call_manager(self, action: str, call: Callable[[Any], Result]) -> Result:
@@ -145,7 +145,7 @@ class Session:
             projects = (token_data.get("token") or {}).get("projects") or []
             ours = [project for project in projects if project.get("uuid") == self.credentials.values["project_id"]]
             if not ours:
-                raise UserError("the token is not of the project that fabric_rc names", where=WHERE)
+                raise UserError("the token does not belong to the project in fabric_rc", where=WHERE)
             self._tags = frozenset(ours[0].get("tags") or [])
         return self._tags
 
@@ -161,11 +161,11 @@ class Session:
                 logger.addFilter(credentials.TokenFilter())
         with translated_errors("FABRIC's client does not start"):
             return module.FablibManager(
-                fabric_rc="",  # read already; the client would not expand what it names
+                fabric_rc="",  # already read; the client would not expand variables
                 id_token=token,
                 log_level="INFO",
                 log_file=str(log_file()),
-                validate_config=False,  # it would make and replace the user's keys
+                validate_config=False,  # validation would create and replace the user's keys
                 **values,
             )
 
@@ -178,5 +178,5 @@ class Session:
             refresh_token=refresh_token, project_id=values["project_id"], return_fmt="dict"
         )
         if not tokens or not tokens[0].get("id_token"):
-            raise UserError("FABRIC gave no new token", where=WHERE)
+            raise UserError("FABRIC did not issue a new token", where=WHERE)
         return tokens[0]

@@ -21,9 +21,9 @@ from .session import GRAPH_LOCK, RESOURCE_ERRORS, Session, graph_access
 READY = ("StableOK", "ModifyOK")
 FAILED = ("StableError", "ModifyError", "AllocatedError")
 GONE = ("Closing", "Dead")
-LEASE = "%Y-%m-%d %H:%M:%S %z"  # the one format that FABRIC takes
-CASCADE_NOTICE = "Closing reservation due to failure in slice"  # a notice that only repeats that something else failed
-LOOKUP_TRIES = 3  # for a slice after a failed submission
+LEASE = "%Y-%m-%d %H:%M:%S %z"  # the only format that FABRIC accepts
+CASCADE_NOTICE = "Closing reservation due to failure in slice"  # a notice that only reports that another part failed
+LOOKUP_TRIES = 3  # attempts to find a slice after a failed submission
 
 
 def slice_name(campaign: str, site: str) -> str:
@@ -43,7 +43,7 @@ class Slices:
         self.session = session
         self.settings = settings
         self.campaign = campaign
-        self.stopping = threading.Event()  # then nothing is waited for but the end of a slice
+        self.stopping = threading.Event()  # if set, only the end of a slice is waited for
 
     def list_slices(self) -> list[Any]:
         """Return FABRIC's records of this campaign's slices that still exist. Raises UserError."""
@@ -63,7 +63,7 @@ class Slices:
         def read(fablib: Any) -> Any:
             with GRAPH_LOCK:
                 found = fablib.get_slice(slice_id=slice_id)
-                if not found.update_count:  # of a slice that is new to it, get_slice hides what goes wrong
+                if not found.update_count:  # for a new slice object, get_slice hides errors
                     found.update()
                 return found
 
@@ -81,7 +81,7 @@ class Slices:
             for node, nic in nodes:
                 self._add(made, site, node, nic, request)
             graph, key = made.get_fim_topology().serialize(), made.get_slice_public_key().strip()
-            fablib.remove_slice_from_cache(made)  # by its name, under which the next one may be another
+            fablib.remove_slice_from_cache(made)  # cached by name, which the next slice may reuse
         slice_id = self._submit(site, graph, key)
         try:
             return self.wait_until_stable(slice_id, self.settings.wait_timeout_s)
@@ -98,7 +98,7 @@ class Slices:
             return self.modify(fabric_slice, self.settings.wait_timeout_s)
         except UserError:
             kept = self.open(fabric_slice.get_slice_id())
-            with graph_access("cannot take new nodes back"):
+            with graph_access("cannot remove the new nodes"):
                 for node, _ in nodes:
                     if node in kept.get_fim_topology().nodes:
                         kept.get_node(node).delete()
@@ -109,7 +109,7 @@ class Slices:
         """Submit the changes of a slice object and wait; return the new object. Raises UserError."""
         with graph_access("cannot describe the slice"):
             slice_id, graph = fabric_slice.get_slice_id(), fabric_slice.get_fim_topology().serialize()
-        self.session.call_manager("FABRIC does not change the slice", lambda manager: manager.modify_slice(
+        self.session.call_manager("FABRIC rejects the modification", lambda manager: manager.modify_slice(
             slice_id=slice_id, graph_model=graph))  # fmt: skip
         return self.wait_until_stable(slice_id, timeout_s, fix)
 
@@ -121,8 +121,8 @@ class Slices:
         if state in FAILED:
             notices = self._notices(slice_id)
             kind = InsufficientResources if any(words in notices.lower() for words in RESOURCE_ERRORS) else UserError
-            raise kind(f"the slice is {state}: {notices or 'FABRIC does not say why'}", where=WHERE)
-        return self.open(slice_id)  # which also accepts a modification
+            raise kind(f"the slice is {state}: {notices or 'FABRIC reports no reason'}", where=WHERE)
+        return self.open(slice_id)  # also accepts a modification
 
     def wait_until_idle(self, slice_id: str, timeout_s: float, fix: str) -> Any:
         """Return a slice once no operation is in progress. Raises UserError on a timeout, or if it was deleted."""
@@ -145,7 +145,7 @@ class Slices:
         end = record and record.lease_end_time
         if end and datetime.datetime.strptime(end, LEASE) >= until:
             return
-        # Slice.renew would floor to days, and below one day change the slice instead
+        # Slice.renew rounds down to days, and changes the slice for less than one day
         self.session.call_manager("cannot renew the lease", lambda manager: manager.renew_slice(
             slice_id=slice_id, lease_end_time=until.strftime(LEASE)))  # fmt: skip
 
@@ -179,7 +179,7 @@ class Slices:
         """
         end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=self.settings.lease_h)
         try:
-            made = self.session.call_manager("FABRIC does not take the slice", lambda manager: manager.create_slice(
+            made = self.session.call_manager("FABRIC rejects the slice request", lambda manager: manager.create_slice(
                 name=slice_name(self.campaign, site), graph_model=graph, ssh_keys=[key],
                 lifetime=self.settings.lease_h, lease_end_time=end.strftime(LEASE)))  # fmt: skip
             return made[0]["slice_id"]
@@ -192,7 +192,7 @@ class Slices:
                     return record.slice_id
             if isinstance(error, UserError):
                 raise
-            raise UserError("FABRIC took the slice and made none", where=WHERE) from error
+            raise UserError("FABRIC accepted the slice request but did not create a slice", where=WHERE) from error
 
     def _record(self, slice_id: str) -> Any | None:
         try:

@@ -10,7 +10,7 @@ from ..telemetry import IN, Prometheus
 SOURCE = "FABRIC's metrics"
 EVERY_S = 30
 SWITCHES = 'job="data-sw"'
-INTERNAL = ("Mgmt", "Bundle", "BVI", "Loopback", "Null")  # interfaces of a switch that are no port of it
+INTERNAL = ("Mgmt", "Bundle", "BVI", "Loopback", "Null")  # interfaces of a switch that are not ports
 
 
 def of(url: str, token: Callable[[], str], site: str) -> Prometheus:

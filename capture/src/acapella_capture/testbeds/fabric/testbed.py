@@ -35,11 +35,11 @@ from .slices import FAILED, GONE, READY, Slices, site_of, slice_name
 from .transfer import MB, Transfer
 
 NODE = re.compile(r"(.+)-listener(\d+)")
-NOTE = "the switch copies before and after a sample too; what it could not copy is not counted"
-MIRROR_HANGS = "fabric.mirror_timeout_s, or fabric.move_mirrors: false where this happens again"
+NOTE = "the switch also copies before and after a sample; frames that it could not copy are not counted"
+MIRROR_HANGS = "increase fabric.mirror_timeout_s, or set fabric.move_mirrors: false if this happens again"
 SET_UP = """set -e
 for dev; do
-    ip link set dev "$dev" mtu 9216 || ip link set dev "$dev" mtu 9000 || echo "the MTU of $dev stays"
+    ip link set dev "$dev" mtu 9216 || ip link set dev "$dev" mtu 9000 || echo "the MTU of $dev is unchanged"
     ip link set dev "$dev" up
 done
 get() {
@@ -50,9 +50,9 @@ get() {
         dnf -q -y install "$1"
     fi
 }
-get zstd || echo "no zstd: captures are fetched as they are"
+get zstd || echo "no zstd: captures are fetched uncompressed"
 get tcpdump
-"""  # Ethernet's largest usual MTU, so that no mirrored jumbo frame is refused; a NIC that has less keeps FABRIC's own
+"""  # the largest common MTU, so that mirrored jumbo frames are accepted; otherwise FABRIC's default
 SET_UP_S = 300
 
 
@@ -64,7 +64,7 @@ class SiteSlice:
     instances: tuple[Instance, ...]
     nodes: dict[str, Any]
     interfaces: dict[tuple[str, str], str]  # FABRIC's name, by instance and receiver
-    rates: dict[str, int | None]  # of a receiver, by instance
+    rates: dict[str, int | None]  # receiver rate by instance
 
 
 class FabricTestbed(Testbed):
@@ -81,7 +81,7 @@ class FabricTestbed(Testbed):
         self._sites: tuple[Site, ...] | None = None
         self._notes: list[str] = [NOTE]
         self._site_slices: dict[str, SiteSlice] = {}
-        self._looked_up: set[str] = set()  # sites whose slice was looked for
+        self._looked_up: set[str] = set()  # sites whose slice was looked up
         self._mirrored: dict[tuple[str, str], tuple[str, Direction]] = {}
         self._listener_ports: dict[
             str, set[str]
@@ -92,7 +92,7 @@ class FabricTestbed(Testbed):
         self._host_keys = HostKeys(self.session.credentials.tokens.with_name(FILE))
 
     def __enter__(self) -> Self:
-        self.prepare()  # takes nothing, so there is nothing to release where it fails
+        self.prepare()  # allocates nothing, so there is nothing to release on failure
         return self
 
     def prepare(self) -> None:
@@ -115,7 +115,7 @@ class FabricTestbed(Testbed):
         names = [port.name for port in self.site(site).ports]
         listener_ports = dict.fromkeys(
             self._listener_ports.get(site, ()), Rates(0.0, 0.0)
-        )  # nothing passes there but our own copies
+        )  # they only carry our own copies
         try:
             found = switch_counters.of(self.settings.telemetry_url, self.session.token, site).telemetry(seconds, names)
             return found and replace(found, ports={**found.ports, **listener_ports})
@@ -135,7 +135,7 @@ class FabricTestbed(Testbed):
                 self._hosts(site), site, self.settings.nics, replace(request, instances=missing)
             )
             if chosen is None:
-                raise InsufficientResources(f"no hosts for {missing} instances more at {site}", where=WHERE)
+                raise InsufficientResources(f"no hosts for {missing} more instances at {site}", where=WHERE)
             unused = (name for number in range(1, 1 + request.instances + len(present))
                       if (name := f"{site}-listener{number}") not in present)  # fmt: skip
             nodes = list(zip(unused, chosen, strict=False))
@@ -147,7 +147,7 @@ class FabricTestbed(Testbed):
         try:
             self._connect(site, fabric_slice)
         except BaseException:
-            if not present:  # all of it is new
+            if not present:  # the slice is new
                 self.release(site)
             raise
         return self.instances(site)
@@ -157,7 +157,7 @@ class FabricTestbed(Testbed):
         self.site(site)
         if site not in self._site_slices and site not in self._looked_up:
             self._looked_up.add(site)
-            with contextlib.suppress(UserError):  # `allocate` tells what is wrong with it
+            with contextlib.suppress(UserError):  # `allocate` reports the error
                 record = self.slices.find_slice(site)
                 if record is not None and record.state in READY:
                     self._connect(site, self.slices.open(record.slice_id))
@@ -169,7 +169,7 @@ class FabricTestbed(Testbed):
         if direction not in ("rx", "tx", "both"):
             raise UserError(f"no direction {direction!r}; rx, tx or both", where=WHERE)
         if port in self._listener_ports.get(instance.site, ()):
-            raise UserError(f"{port} leads to a listening node of ours", where=WHERE)
+            raise UserError(f"{port} leads to one of our listening nodes", where=WHERE)
         if self._mirrored.get((instance.name, receiver)) != (port, direction):
             self._move_mirrors(instance.site, [MirrorRequest(instance, receiver, port, direction)])
         return mirrors.FabricMirror(instance.name, receiver)
@@ -185,7 +185,7 @@ class FabricTestbed(Testbed):
             ours = [
                 request for request in requests if request.instance.site == site and request.port not in listener_ports
             ]
-            with contextlib.suppress(UserError):  # each `mirror` tells what is wrong with it
+            with contextlib.suppress(UserError):  # `mirror` reports the error
                 for request in ours:
                     self.receiver(request.instance, request.receiver)
                     self.port(site, request.port)
@@ -207,7 +207,9 @@ class FabricTestbed(Testbed):
             ends = {key: fabric_slice.get_node(key[0]).get_interface(name=interface, refresh=True)
                     for key, interface in site_slice.interfaces.items()}  # fmt: skip
             now = {key: mirrors.mirrored_port(interface) for key, interface in ends.items()}
-        self._mirrored.update({key: current for key, current in now.items() if current})  # also after a crash
+        self._mirrored.update(
+            {key: current for key, current in now.items() if current}
+        )  # including mirrors left by a crash
         moving = {key: request for key, request in moving.items() if now[key] != (request.port, request.direction)}
         for (name, receiver), current in ((key, now[key]) for key in moving):
             if current and not self.settings.move_mirrors:
@@ -215,7 +217,7 @@ class FabricTestbed(Testbed):
                 raise UserError(f"{stays}: fabric.move_mirrors is false", where=WHERE)
         if not moving:
             return
-        # FABRIC mirrors a port once: another mirror of ours there gives way
+        # FABRIC mirrors a port only once: remove another mirror of ours on it
         ports = {request.port for request in moving.values()}
         leaving = [key for key, current in now.items() if current and (key in moving or current[0] in ports)]
         with graph_access("cannot describe the mirrors"):
@@ -278,7 +280,7 @@ class FabricTestbed(Testbed):
 
     def path_on_node(self, node: str, file: str) -> str:
         self._node(node)
-        return file  # programs run in the directory of files
+        return file  # programs run in the directory of the files
 
     def fetch(self, node: str, path: str, target: Path) -> None:
         self._transfer.fetch(node, path, target)
@@ -335,7 +337,9 @@ class FabricTestbed(Testbed):
         if record is None or record.state in GONE:
             self._forget(site)
             return None
-        if record.state in FAILED and record.state != "ModifyError":  # after that, what was before still runs
+        if (
+            record.state in FAILED and record.state != "ModifyError"
+        ):  # after a failed modification the previous slice keeps running
             self.slices.delete(record.slice_id, wait=True)
             self._forget(site)
             return None
@@ -374,14 +378,14 @@ class FabricTestbed(Testbed):
             model = node.get_components()[0].get_model()
         for interface, mac in sorted(found.items(), key=lambda each: resources.natural_key(each[0])):
             if mac not in links:
-                raise UserError(f"{interface} ({mac}) is no interface of the node", where=f"node {name}")
+                raise UserError(f"{interface} ({mac}) is not an interface of the node", where=f"node {name}")
             receivers[links[mac]] = interface
         site_slice.interfaces |= {(name, receiver): interface for receiver, interface in receivers.items()}
         site_slice.rates[name] = requirements.NICS.get(model)
         done = self.run(name, ["sh", "-c", SET_UP, "sh", *receivers], timeout_s=SET_UP_S)
         if done.status != 0:
             message = (done.stderr or done.stdout).strip().splitlines()
-            raise UserError(f"cannot be made ready: {message[-1] if message else done.status}", where=f"node {name}")
+            raise UserError(f"setup failed: {message[-1] if message else done.status}", where=f"node {name}")
         return Instance(name, site, tuple(receivers))
 
     def _interfaces(self, name: str, end: float) -> dict[str, str]:
@@ -393,7 +397,7 @@ class FabricTestbed(Testbed):
                 raise
             except UserError as error:
                 if time.monotonic() > end or self.slices.stopping.is_set():
-                    raise UserError(f"never came up: {error}", where=WHERE) from error
+                    raise UserError(f"not reachable by SSH: {error}", where=WHERE) from error
             time.sleep(self.settings.poll_s)
 
     def _node(self, name: str) -> Any:

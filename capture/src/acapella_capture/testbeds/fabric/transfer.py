@@ -15,8 +15,8 @@ from .remote import Remote
 from .session import format_error
 
 MB = 1_000_000
-SUMS_S = 1800  # for a node to read a file of many GB
-TRIES = 2  # of a part that arrives broken
+SUMS_S = 1800  # time for a node to read a large file
+TRIES = 2  # attempts per part
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Transfer:
                     stream.flush()
                 stream.seek(0)
                 if hashlib.file_digest(stream, "sha256").hexdigest() != reply["sha256"]:
-                    raise UserError(f"{path} arrived with another checksum", where=f"node {node}")
+                    raise UserError(f"{path} was transferred with a wrong checksum", where=f"node {node}")
                 os.fsync(stream.fileno())
                 os.replace(partial.name, target.name, src_dir_fd=directory, dst_dir_fd=directory)
                 os.fsync(directory)
@@ -58,7 +58,7 @@ class Transfer:
     def _part(self, node: str, path: str, number: int, expected: str, local: Path) -> bytes:
         """Return the bytes of one part, downloaded to `local`. Raises UserError if its checksum does not match."""
         fault = ""
-        local.unlink(missing_ok=True)  # the client would follow a link
+        local.unlink(missing_ok=True)  # the client would follow a symbolic link
         for _ in range(TRIES):
             place = self.remote.call(
                 node, "extract_part", path=path, offset=number * self.part_bytes, length=self.part_bytes
@@ -66,19 +66,19 @@ class Transfer:
             try:
                 self.download(node, place, local)
                 data = local.read_bytes()
-            except UserError:  # of host_keys, or there is no such node
+            except UserError:  # raised by host_keys, or unknown node
                 raise
-            except Exception as error:  # paramiko's, or the client's
+            except Exception as error:  # an exception of paramiko or of the client
                 fault = format_error(error)
                 continue
             finally:
                 local.unlink(missing_ok=True)
-                with contextlib.suppress(UserError):  # the node may be gone; the next part overwrites it
+                with contextlib.suppress(UserError):  # the node may be unreachable; the next part overwrites the file
                     self.remote.call(node, "remove", paths=[place])
             if hashlib.sha256(data).hexdigest() == expected:
                 return data
-            fault = "another checksum"
-        raise UserError(f"part {number + 1} of {path} does not arrive: {fault}", where=f"node {node}")
+            fault = "wrong checksum"
+        raise UserError(f"part {number + 1} of {path} could not be transferred: {fault}", where=f"node {node}")
 
 
 def whole_parts(stream: BinaryIO, sums: list[str], length: int) -> int:

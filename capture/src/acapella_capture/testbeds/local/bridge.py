@@ -19,14 +19,14 @@ EVERY_FRAME = "filter add dev {port} parent {parent} protocol all prio {prio} u3
 COPY = EVERY_FRAME.replace("{prio}", "2") + f" action mirred egress mirror dev {MIRROR}"
 PASS = EVERY_FRAME.replace("{prio}", "1") + " flowid 1:1"
 CLEAR = "filter del dev {port} parent {parent}"
-TBF_BURST_BYTES, TBF_LIMIT_BYTES = 32 << 10, 64 << 10  # of a limited mirror port
-RECEIVED_SHORT = 14  # the Ethernet header is already off where tc counts the bytes of a received frame
+TBF_BURST_BYTES, TBF_LIMIT_BYTES = 32 << 10, 64 << 10  # of a rate-limited mirror port
+RECEIVED_SHORT = 14  # tc counts the bytes of a received frame without its Ethernet header
 
 
 class BridgeSwitches(Switches):
     """A bridge per site, with one listening node that has one receiver."""
 
-    note = "no MPLS labels and no provider's tags: the switches are kernel bridges"
+    note = "no MPLS labels and no provider tags: the switches are kernel bridges"
     receivers = 1
 
     def programs(self) -> dict[str, str]:

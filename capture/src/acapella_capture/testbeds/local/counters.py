@@ -14,7 +14,7 @@ from .processes import NAMESPACES
 SOURCE = "the switch's own counters, read from /proc/net/dev"
 EVERY_S = 0.5
 KEPT_S = 900
-MIN_INTERVAL_S = 0.5  # a rate over less says little
+MIN_INTERVAL_S = 0.5  # shorter intervals give no meaningful rate
 CLONE_NEWNET = 0x40000000
 RX_BYTES, TX_BYTES = 0, 8  # columns of /proc/net/dev
 
@@ -58,7 +58,7 @@ class Counters:
                 self._new_reading.wait_for(lambda: self._readings and self._readings[-1][0] >= now, timeout=2 * EVERY_S)
             readings = list(self._readings)
         counters = {}
-        epoch = time.time() - time.monotonic()  # of the same clock as the captures' timestamps
+        epoch = time.time() - time.monotonic()  # offset to the clock of the captures' timestamps
         for name in names:
             pairs = [(at + epoch, counted[name]) for at, counted in readings if name in counted]
             start = now + epoch - seconds

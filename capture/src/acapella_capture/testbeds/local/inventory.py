@@ -11,7 +11,7 @@ class Inventory:
     def __init__(self, site: str, hosts: tuple[Host, ...]):
         self._site = site
         self._hosts = hosts
-        self._allocated: dict[str, tuple[str, ResourceRequest]] = {}  # by node: its host and what it took
+        self._allocated: dict[str, tuple[str, ResourceRequest]] = {}  # by node: its host and its resources
 
     def free(self) -> tuple[Host, ...]:
         """Return the hosts with their free resources."""

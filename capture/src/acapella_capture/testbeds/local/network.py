@@ -29,7 +29,7 @@ from .slices import Slice, host_mac
 from .switch import Link, Switches
 
 STANDARD_MTU = 1500
-PATHS = {"standard": 10, "jumbo": 20, "vxlan": 30, "vlan": 40}  # part of the addresses; VNI, VLAN id
+PATHS = {"standard": 10, "jumbo": 20, "vxlan": 30, "vlan": 40}  # second byte of the addresses; VNI, VLAN id
 DEVICES = {"vxlan": "vxlan0", "vlan": "vlan0"}
 VXLAN_OVERHEAD = 50  # outer Ethernet, IPv4, UDP and VXLAN headers
 
@@ -61,7 +61,9 @@ class Network:
     mirror_rate_bps: int | None
     paths: tuple[str, ...] = ("standard", "jumbo")
     slices: tuple[Slice, ...] = ()
-    resources: Mapping[str, int] = field(default_factory=dict)  # of each machine for listening nodes, and how many
+    resources: Mapping[str, int] = field(
+        default_factory=dict
+    )  # number of machines for listening nodes, and resources of each
 
     def hosts(self, site: int) -> list[Host]:
         """Return the hosts of a site; sites count from 1."""
@@ -127,7 +129,7 @@ class Network:
 
     def build_host(self, host: Host) -> None:
         """Configure addresses and routes of a host."""
-        # TCP passes segments of up to 64 KiB to the queue even without offloads: a burst faster than the line
+        # without offloads TCP still queues segments of up to 64 KiB, a burst above the line rate
         lines = [f"link set eth0 address {host.mac} gso_max_segs 1", "link set lo up"]
         lines.append("link set eth0 up")
         standard = min(STANDARD_MTU, self.mtu)
@@ -140,10 +142,10 @@ class Network:
         run_checked(host.name, ["ip", "-batch", "-"], stdin="\n".join(lines) + "\n")
         if "vxlan" in self.paths:
             self.add_vxlan_peers(host)
-        # sshd runs in a user namespace that does not own this network, and wants port 22
+        # sshd needs port 22 in a user namespace that does not own this network
         run_checked(host.name, ["sh", "-c", "echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start"])
         disable_offloads(host.name, "eth0")
-        # the rate of a port holds for what it receives too: a burst arrives no faster than the line sends it
+        # limit the other direction too: a burst must not arrive faster than the line rate
         run_checked(host.name, ["tc", "-batch", "-"], stdin="\n".join(self.limit("eth0")))
 
     def add_vxlan_peers(self, host: Host) -> None:

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from .slices import Slice
 
 EDGE, CORE = "edge", "core"
-FAR_SIDE = 100  # of an edge bridge: port N leads to host N, port 100 + N to the core's port N
-UPLINK = 200  # of a core bridge: port 200 + N leads to site N
+FAR_SIDE = 100  # edge bridge: port N leads to host N, port 100 + N to the core's port N
+UPLINK = 200  # core bridge: port 200 + N leads to site N
 ETHERTYPES = {4: "0x0800", 6: "0x86dd"}
 MATCHES = {4: "ip", 6: "ipv6"}
 MPLS = "0x8847"

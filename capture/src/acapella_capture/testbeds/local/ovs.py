@@ -41,9 +41,9 @@ from .switch import Link, LocalMirror, Switches
 DIRECTORY = SCRATCH / "ovs"
 SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 TUN = Path("/dev/net/tun")  # bridges of the userspace datapath are TAP devices
-START_S = 20  # until a daemon answers
-TAGS = 64  # bytes that tags, labels and a pseudowire's header may add to a frame, rounded up
-MIRROR_PORT = 300  # of the core bridge: port 300 + N has mirror N
+START_S = 20  # until a daemon replies
+TAGS = 64  # maximum bytes that tags, labels and a pseudowire header add to a frame, rounded up
+MIRROR_PORT = 300  # core bridge: port 300 + N carries mirror N
 RECEIVERS = 2  # ports of a NIC
 PACKAGE = "openvswitch-switch"
 
@@ -90,7 +90,7 @@ class OvsSwitches(Switches):
                 disable_offloads(site.name, device)
             site.wait_until_ready()
             self.configure(number, site, hosts)
-            # not before, for Open vSwitch clears what it finds at its ports
+            # must follow, because Open vSwitch clears the qdiscs of its ports
             lines = [line for port in ports for line in self.network.limit(port)]
             run_checked(site.name, ["tc", "-batch", "-"], stdin="\n".join(lines))
 
@@ -135,7 +135,7 @@ class OvsSwitches(Switches):
         add_link(Link((site, f"mirror{mirror}"), (site, queue), mtu))
         add_link(Link((site, limit), (node, receiver), mtu))
         limit_mirror(site, limit, rate)
-        # the VLAN tag goes back into the frame before it is counted
+        # puts the VLAN tag back into the frame before it is counted
         run_checked(site, ["ethtool", "-K", limit, "txvlan", "off"])
         every_frame = f"filter add dev {queue} parent ffff: protocol all prio 1 u32 match u32 0 0"
         lines = [f"qdisc add dev {queue} ingress", f"{every_frame} action mirred egress mirror dev {limit}"]
@@ -166,7 +166,7 @@ class Site:
 
     def start(self) -> None:
         """Start its database and its switch."""
-        shutil.rmtree(self.directory, ignore_errors=True)  # of an allocation that was released
+        shutil.rmtree(self.directory, ignore_errors=True)  # left by an earlier allocation
         self.directory.mkdir()
         database = str(self.directory / "conf.db")
         run_checked(self.name, ["ovsdb-tool", "create", database, SCHEMA])
@@ -182,7 +182,7 @@ class Site:
     def _daemon(self, program: str, *arguments: str):
         control = f"--unixctl={self.directory / program}.ctl"
         logging = ["--no-chdir", "--verbose=console:warn", "--verbose=syslog:off"]
-        # it makes its bridges' sockets there
+        # directory of its bridges' sockets
         return start(self.name, ["env", f"OVS_RUNDIR={self.directory}", program, *arguments, control, *logging])
 
     def wait_until_ready(self) -> None:

@@ -17,9 +17,9 @@ from acapella_core.errors import UserError
 from ..base import CompletedProgram, Job
 from .sandbox import SCRATCH
 
-NAMESPACES = SCRATCH / "net"  # one file a node, its network namespace bound there
+NAMESPACES = SCRATCH / "net"  # one file per node, to which its network namespace is bound
 SPOOL = SCRATCH / "spool"  # captures and logs until they are fetched
-END_S = 2  # for a program that was asked to end
+END_S = 2  # for a program to end after SIGTERM
 ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC", "HOME": str(SCRATCH)}
 
 _numbers = itertools.count(1)
@@ -63,7 +63,7 @@ def run(node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise UserError(f"{argv[0]} took longer than {timeout_s} s", where=f"node {node}") from error
+        raise UserError(f"{argv[0]} timed out after {timeout_s} s", where=f"node {node}") from error
     return CompletedProgram(done.returncode, done.stdout, done.stderr)
 
 
@@ -89,7 +89,7 @@ def start(node: str, argv: Sequence[str], *, output: str | None = None) -> "Loca
             stderr=errors,
             env=environment(),
             cwd=SCRATCH,
-            start_new_session=True,  # so that a shell loop and what it runs end together
+            start_new_session=True,  # so that a shell loop and its children end together
         )
     job = LocalJob(node, process, log)
     with _lock:

@@ -24,14 +24,14 @@ from .processes import SPOOL, LocalJob, run, run_checked, start, terminate, wait
 from .services import Services
 
 KEY = "local.replay.capture"
-SENDER_MAC = "02:00:00:00:fe:01"  # of no host: the replayed frames are known by it
+SENDER_MAC = "02:00:00:00:fe:01"  # used by no host: identifies replayed frames
 CAPTURE = SPOOL / "replay.pcap"
 QUEUE_BYTES = 65536
-EXPEDITED = 0xB8  # DSCP EF (RFC 3246), as it stands in IPv4's type of service
+EXPEDITED = 0xB8  # DSCP EF (RFC 3246) in the IPv4 type of service field
 ETHERNET_BYTES = 14
-TAG_BYTES = {"vlan": 4, "mpls": 8, "mpls2": 12}  # before the IP header
+TAG_BYTES = {"vlan": 4, "mpls": 8, "mpls2": 12}  # bytes before the IP header
 LOAD_BYTE, AND, JUMP_EQUAL, RETURN = 0x30, 0x54, 0x15, 0x06  # instructions of classic BPF
-PORT = 5300  # of the load
+PORT = 5300  # port of the load
 LOADED_S = 10  # until the bottleneck has a queue
 SENT = re.compile(r"Successful packets:\s+(\d+)\s+Failed packets:\s+(\d+)\s+Truncated packets:\s+(\d+)")
 
@@ -41,18 +41,20 @@ class Replayer:
 
     def __init__(self, network: Network, settings: ReplaySettings):
         if network.sites < 2:
-            raise UserError("needs two sites or more", where="local.replay", fix="local.sites: 2")
+            raise UserError("needs at least two sites", where="local.replay", fix="local.sites: 2")
         self.settings = settings
         self.network = network
         self.sender, self.receiver = network.hosts(1)[0], network.hosts(2)[0]
         self.device = network.uplinks(1)[0]
         slice_ = network.slice_of(self.sender)
         if not network.connected(self.sender, self.receiver) or (slice_ and slice_.encapsulation not in TAG_BYTES):
-            what = f"{self.sender.name} and {self.receiver.name} have to be in one slice, and that no pseudowire"
-            raise UserError(what, where="local.replay")  # whose frames have other Ethernet addresses
+            what = (
+                f"{self.sender.name} and {self.receiver.name} must be in the same slice, which must not be a pseudowire"
+            )
+            raise UserError(what, where="local.replay")  # a pseudowire's frames have other MAC addresses
         ends = network.hosts(1)[1], network.hosts(2)[1]
         if "loaded" in settings.environments and not network.connected(*ends):
-            raise UserError(f"{ends[0].name} and {ends[1].name} have to be in one slice", where="local.replay")
+            raise UserError(f"{ends[0].name} and {ends[1].name} must be in the same slice", where="local.replay")
         self._rate_bps = round(settings.bottleneck_mbps * 1e6)
         self._source: BinaryIO | None = None
         self._load: Load | None = None
@@ -129,8 +131,10 @@ class Replayer:
             raise UserError(f"tcpreplay failed: {job.last_line()}", where=f"node {self.sender.name}")
         good, *bad = map(int, sent.groups())
         if any(bad):
-            raise UserError(f"tcpreplay sent {good} packets, not {sum(bad)} others", where=f"node {self.sender.name}")
-        time.sleep(2 * 2 * QUEUE_BYTES * 8 / self._rate_bps)  # twice what both queues hold
+            raise UserError(
+                f"tcpreplay sent {good} packets and failed to send {sum(bad)}", where=f"node {self.sender.name}"
+            )
+        time.sleep(2 * 2 * QUEUE_BYTES * 8 / self._rate_bps)  # twice the duration of both queues
         if self._load and self._load.fault():
             raise UserError(f"the load ended: {self._load.fault()}", where="environment loaded")
         return good
@@ -154,11 +158,11 @@ class Replayer:
         self._load.start()
         if not wait_until(lambda: self._load.fault() or self._backlog() > 0, timeout_s=LOADED_S) or self._load.fault():
             why = self._load.fault() or f"no queue at {self.device} within {LOADED_S} s"
-            raise UserError(f"the load does not run: {why}", where="environment loaded")
+            raise UserError(f"the load is not running: {why}", where="environment loaded")
 
     def bottleneck(self) -> list[str]:
         """Return the `tc` commands, below the class that limits the port's rate."""
-        burst = 2 * (self.network.mtu + ETHERNET_BYTES)  # less, and it would pass no frame of the full size
+        burst = 2 * (self.network.mtu + ETHERNET_BYTES)  # a smaller burst would never pass a frame of maximum size
         add = f"add dev {self.device} parent"
         return [
             f"qdisc {add} 1:1 handle 10: tbf rate {self._rate_bps}bit burst {burst} limit {2 * QUEUE_BYTES}",
@@ -180,7 +184,7 @@ class Replayer:
         if slice_ is None:
             return f"protocol ip prio 1 u32 match ip dsfield {EXPEDITED:#x} 0xfc"
         offset = ETHERNET_BYTES + TAG_BYTES[slice_.encapsulation]
-        program = [  # of classic BPF, which counts from the frame's start: version 4, and the type of service
+        program = [  # classic BPF, offsets from the start of the frame: version 4, and type of service
             (LOAD_BYTE, 0, 0, offset), (AND, 0, 0, 0xF0), (JUMP_EQUAL, 0, 4, 0x40),
             (LOAD_BYTE, 0, 0, offset + 1), (AND, 0, 0, 0xFC), (JUMP_EQUAL, 0, 1, EXPEDITED),
             (RETURN, 0, 0, 0xFFFFFFFF), (RETURN, 0, 0, 0),

@@ -14,13 +14,13 @@ from pathlib import Path
 
 PACKETS = 3000
 GAP_NS = 500_000
-START_NS = 1_700_000_000_000_000_000  # of the first stamp; replaying needs the gaps alone
-FRAME_BYTES = (60, 60, 60, 60, 590, 590, 1514, 1514)  # small, middle and large, picked at random
+START_NS = 1_700_000_000_000_000_000  # timestamp of the first frame; replays only use the gaps
+FRAME_BYTES = (60, 60, 60, 60, 590, 590, 1514, 1514)  # small, medium and large, chosen pseudorandomly
 SOURCE, TARGET = bytes([198, 18, 0, 1]), bytes([198, 19, 0, 1])
 FLOWS = (*((port, 0) for port in range(5001, 5008)), (5008, 46 << 2))  # UDP port, type of service: DSCP 46 is EF
 SEED = b"acapella replay 1"
 HEADERS_BYTES = 14 + 20 + 8
-FILE_HEADER_BYTES, RECORD_HEADER_BYTES = 24, 16  # of a pcap
+FILE_HEADER_BYTES, RECORD_HEADER_BYTES = 24, 16  # sizes in a pcap file
 
 
 def write(path: Path, source_mac: str, target_mac: str, packets: int = PACKETS) -> None:
@@ -28,7 +28,7 @@ def write(path: Path, source_mac: str, target_mac: str, packets: int = PACKETS) 
     addresses = octets_of(target_mac, source_mac)
     with path.open("wb") as stream:
         stream.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1))
-        # A loop over packets, of which there are few and each once; elsewhere that is for the core.
+        # A loop over packets: there are few, and each is written once. The core handles large captures.
         for number, (size, flow) in enumerate(choices(packets)):
             frame = addresses + packet(number, size, *FLOWS[flow])
             seconds, nanoseconds = divmod(START_NS + number * GAP_NS, 10**9)
@@ -42,9 +42,11 @@ def put_between(path: Path, source_mac: str, target_mac: str) -> None:
     """
     addresses = octets_of(target_mac, source_mac)
     with path.open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as octets:
-        length = struct.Struct("<I" if octets[3] == 0xA1 else ">I")  # the magic number's first octet stands last
+        length = struct.Struct(
+            "<I" if octets[3] == 0xA1 else ">I"
+        )  # the most significant byte of the magic number is last
         at = FILE_HEADER_BYTES
-        while at + RECORD_HEADER_BYTES <= len(octets):  # as in `write`, each packet once
+        while at + RECORD_HEADER_BYTES <= len(octets):  # as in `write`, one pass over the packets
             (captured,) = length.unpack_from(octets, at + 8)
             at += RECORD_HEADER_BYTES
             if captured > len(addresses) and at + captured <= len(octets):
@@ -69,7 +71,7 @@ def packet(number: int, frame_bytes: int, port: int, service: int) -> bytes:
     content = (number.to_bytes(8, "big") + hashlib.shake_256(SEED + number.to_bytes(8, "big")).digest(size))[:size]
     udp = struct.pack("!HHHH", port, port, 8 + size, 0)
     pseudo = SOURCE + TARGET + struct.pack("!BBH", 0, 17, 8 + size)
-    udp = udp[:6] + (checksum(pseudo + udp + content) or 0xFFFF).to_bytes(2, "big")  # RFC 768: 0 means none
+    udp = udp[:6] + (checksum(pseudo + udp + content) or 0xFFFF).to_bytes(2, "big")  # RFC 768: 0 means no checksum
     ip = struct.pack("!BBHHHBBH", 0x45, service, 28 + size, number % 65536, 0x4000, 64, 17, 0) + SOURCE + TARGET
     ip = ip[:10] + checksum(ip).to_bytes(2, "big") + ip[12:]
     return b"\x08\x00" + ip + udp + content

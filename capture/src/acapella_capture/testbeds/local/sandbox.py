@@ -19,14 +19,14 @@ from pathlib import Path
 
 from acapella_core.errors import UserError
 
-SCRATCH = Path("/dev/shm")  # exists on every Linux, holds no programs, and nobody misses it inside
+SCRATCH = Path("/dev/shm")  # exists on every Linux, contains no programs, and is not needed inside
 LIFELINE = "ACAPELLA_LIFELINE"
 NAMESPACES = ("--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--net")
-# Our own user id with all capabilities as ambient ones, not a mapped root: a root that may not call setgroups(2)
-# cannot run tcpdump, which insists on dropping privileges.
+# Our own user id with all capabilities as ambient ones, not a mapped root: tcpdump insists on dropping privileges,
+# which a root without permission for setgroups(2) cannot do.
 USER_NAMESPACE = ("--user", "--map-current-user", "--keep-caps")
-SHUTDOWN_S = 20  # a stopped program fetches nothing more; this is for its servers to end
-SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where ip and tc are; not on every user's path
+SHUTDOWN_S = 20  # time for servers to end; a stopped program fetches nothing more
+SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # directories of ip and tc; not in every user's PATH
 
 
 def inside() -> bool:
@@ -49,7 +49,7 @@ def unshare_argv() -> list[str]:
             return argv
         message = tried.stderr.strip().splitlines()[-1] if tried.stderr.strip() else f"exit status {tried.returncode}"
     raise UserError(
-        f"no network namespaces here ({message})",
+        f"network namespaces are not available ({message})",
         where="testbed local",
         fix="run as root, or allow user namespaces: sysctl -w user.max_user_namespaces=10000 "
         "kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 (those the kernel has)",
@@ -103,9 +103,11 @@ def enter() -> None:
     Raises UserError outside of the namespaces, where it would change the machine's own network.
     """
     if not inside():
-        raise UserError("only inside its own namespaces", where="testbed local", fix="start it with acapella collect")
+        raise UserError(
+            "only available inside its own namespaces", where="testbed local", fix="start it with acapella collect"
+        )
     lifeline = int(os.environ[LIFELINE])
-    if not os.get_inheritable(lifeline):  # as `call` left it: we have been here before
+    if not os.get_inheritable(lifeline):  # not inheritable: already entered
         return
     os.set_inheritable(lifeline, False)
     mount("acapella", SCRATCH, "tmpfs", data="mode=700")
@@ -114,7 +116,7 @@ def enter() -> None:
 
     def watch() -> None:
         os.read(lifeline, 1)
-        # to the main thread, so that its sleep ends too; not SIGINT, which a shell's background job ignores
+        # to the main thread, to interrupt its sleep; background jobs of a shell ignore SIGINT
         signal.pthread_kill(main, signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()

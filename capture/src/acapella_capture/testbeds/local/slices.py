@@ -11,7 +11,7 @@ Encapsulation = Literal["vlan", "mpls", "mpls2", "pseudowire"]
 ENCAPSULATIONS: tuple[Encapsulation, ...] = ("vlan", "mpls", "mpls2", "pseudowire")
 FIRST_VLAN = 101
 LOCAL = "02:00:00:00"
-# Without a control word, Ethernet behind a label is known by the vendors of its addresses: ConnectX NICs, as on FABRIC.
+# Without a control word, Ethernet after a label is recognized by MAC vendor: ConnectX NICs, as on FABRIC.
 VENDOR = "08:c0:eb:00"
 
 
@@ -78,11 +78,11 @@ def slices_of(given: Sequence[dict] | None, sites: int, hosts_per_site: int) -> 
         at = tuple(entry["sites"] or range(1, sites + 1))
         made.append(Slice(entry["name"], number, entry["encapsulation"], tuple(entry["hosts"]), at))
         if [other.name for other in made].count(entry["name"]) > 1:
-            raise UserError(f"another slice is called {entry['name']!r}", where=where)
+            raise UserError(f"duplicate slice name {entry['name']!r}", where=where)
         for site, host in product(at, entry["hosts"]):
             if site > sites or host > hosts_per_site:
                 raise UserError(f"no host site{site}-host{host}", where=where)
             other = owner.setdefault((site, host), entry["name"])
             if other != entry["name"]:
-                raise UserError(f"site{site}-host{host} is in slice {other!r}", where=where)
+                raise UserError(f"site{site}-host{host} is already in slice {other!r}", where=where)
     return tuple(made)

@@ -47,7 +47,7 @@ def require() -> None:
 def serve(sites: list[str]) -> dict[str, Prometheus]:
     """Start all programs; return the Prometheus query of each site. The first readings take some seconds."""
     directory = SCRATCH / "snmp"
-    shutil.rmtree(directory, ignore_errors=True)  # of an allocation that was released
+    shutil.rmtree(directory, ignore_errors=True)  # left by an earlier allocation
     directory.mkdir()
     (NAMESPACES / OPERATOR).touch()
     sandbox.mount("/proc/self/ns/net", NAMESPACES / OPERATOR, bind=True)
@@ -60,7 +60,7 @@ def serve(sites: list[str]) -> dict[str, Prometheus]:
     start(OPERATOR, ["prometheus", f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/tsdb",
                      "--storage.tsdb.wal-segment-size=10MB", "--web.listen-address=127.0.0.1:9090"])  # fmt: skip
     for site, address in agents.items():
-        # else it reads the counters every 3 s; it may not listen yet, and slower readings are readings too
+        # by default the agent reads counters every 3 s; if it is not listening yet, readings are just less frequent
         options = ["-v2c", "-c", COMMUNITY, "-r", "10", "-t", "0.2"]
         run(site, ["env", *paths(directory, site), "snmpset", *options, address, CACHE_OID, "i", str(EVERY_S)])
     return {site: Prometheus(API, {"job": JOB, "rack": site}, SOURCE, every_s=EVERY_S, timeout_s=10) for site in agents}

@@ -30,8 +30,8 @@ class LocalMirror(Mirror):
 class Switches(ABC):
     """The switches of all sites."""
 
-    note: str | None  # for readers of a sample
-    receivers: int  # of a listening node
+    note: str | None  # note for manifests
+    receivers: int  # per listening node
 
     def __init__(self, network: "Network"):
         self.network = network

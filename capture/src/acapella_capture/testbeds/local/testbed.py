@@ -47,7 +47,7 @@ class LocalTestbed(Testbed):
     """The testbed of this machine. `prepare` only works inside the sandbox: see sandbox.call."""
 
     name = "local"
-    capacity_overhead_bytes = 0  # tbf and the kernel's counters count a frame without FCS and preamble
+    capacity_overhead_bytes = 0  # tbf and the kernel's counters exclude FCS and preamble
     counter_overhead_bytes = 0
     mirror_buffer_bytes = TBF_BURST_BYTES + TBF_LIMIT_BYTES
 
@@ -69,13 +69,13 @@ class LocalTestbed(Testbed):
         self._snmp = settings.telemetry == "snmp" or (settings.telemetry == "auto" and ovs and snmp.installed())
         self._counters_s = settings.counters_s
         self._least_s = 0 if settings.telemetry == "snmp" else SHORT_S
-        self._prometheus: dict[str, Prometheus] = {}  # by site, as the next
+        self._prometheus: dict[str, Prometheus] = {}  # by site, like _counters
         self._counters: dict[str, Counters] = {}
         self._items = resolve(self.network, settings.traffic)
         self._replayer = Replayer(self.network, settings.replay) if settings.replay else None
         self._traffic: Traffic | None = None
         self._mirrors: dict[tuple[str, str], LocalMirror] = {}  # by instance and receiver
-        self._lock = threading.RLock()  # sites are used by several threads
+        self._lock = threading.RLock()  # each site is used by its own thread
         self._reset()
 
     def sites(self) -> tuple[Site, ...]:
@@ -222,7 +222,7 @@ class LocalTestbed(Testbed):
                 shutil.copyfile(source, temporary)
             target.chmod(0o700)
         except OSError as error:
-            raise UserError(f"cannot bring it to {node}: {error.strerror}", where=source) from error
+            raise UserError(f"cannot copy it to {node}: {error.strerror}", where=source) from error
 
     @contextlib.contextmanager
     def traffic(self, span: Span, seconds: float) -> Iterator[None]:

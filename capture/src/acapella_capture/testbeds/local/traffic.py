@@ -19,13 +19,11 @@ from .processes import LocalJob, environment, start, terminate, wait_until
 from .sandbox import SCRATCH
 from .services import Services
 
-FIRST_PORT = 5201  # of iperf3; every client gets a server of its own
+FIRST_PORT = 5201  # first iperf3 port; every client has its own server
 IPERF3 = ("iperf3_tcp", "iperf3_udp")
-CLOSED_PORT = 9  # discard: nothing listens there
-ANSWER_S = 30  # from the start of a service until a client is answered
-MAX_SILENT_SAMPLES = (
-    3  # samples in a row for which a server did not listen; waiting for it again would hold up the others
-)
+CLOSED_PORT = 9  # discard: no program listens
+ANSWER_S = 30  # from the start of a service until its first reply
+MAX_SILENT_SAMPLES = 3  # consecutive samples without a listening server; waiting longer would delay other items
 REQUEST = "acapella: request ended with "
 PACED = f'while :; do "$@"; echo "{REQUEST}$?" >&2; sleep "$0"; done'  # sh -c PACED SECONDS COMMAND...
 
@@ -64,7 +62,7 @@ def iperf3(item: TrafficItem, seconds: float, *options: str) -> list[str]:
     rate_bps = int(item.rate_mbps * 1e6 / item.streams)
     burst = f"/{item.burst_frames}" if item.burst_frames > 1 else ""
     if item.span == "sample":
-        seconds *= 0.75  # so that a sample holds the end of the connection too
+        seconds *= 0.75  # so that the sample contains the end of the connection
     return ["iperf3", "-c", item.address, "-p", str(FIRST_PORT + item.number), "-t", str(max(1, int(seconds))),
             "-P", str(item.streams), "-b", f"{rate_bps}{burst}", *options]  # fmt: skip
 
@@ -80,7 +78,7 @@ def dig(item: TrafficItem, *options: str) -> list[str]:
 
 
 def ssh(item: TrafficItem) -> list[str]:
-    # `-F none`: the user's own configuration, keys and agent stay out of it
+    # ignores the user's configuration, keys and agent
     options = ["-F", "none", "-i", str(SCRATCH / "ssh" / "client"), "-o", "IdentityAgent=none",
                "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no",
                "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "ConnectTimeout=3"]  # fmt: skip
@@ -95,7 +93,7 @@ class Kind:
     service: str | None
     request: Callable[[TrafficItem, float], list[str]]
     repeated: bool = True
-    expects_failure: bool = False  # no request is to succeed
+    expects_failure: bool = False  # requests are expected to fail
 
 
 KINDS = {
@@ -139,7 +137,7 @@ def endpoints(network: Network, number: int, client: str | None, server: str | N
     for role, name in (("client", client), ("server", server)):
         if name is not None and name not in named:
             where = f"local.traffic[{number}].{role}"
-            raise UserError(f"no host {name!r}; there are {', '.join(named)}", where=where)
+            raise UserError(f"no host {name!r}; known: {', '.join(named)}", where=where)
     here, turn = number % network.sites + 1, number // network.sites
     near = sites[here][turn % network.hosts_per_site]
     far = sites[here % network.sites + 1][(turn + (network.sites == 1)) % network.hosts_per_site]
@@ -168,7 +166,7 @@ class ClientRecord:
     started: int = 0
     failed: int = 0
     why: str | None = None
-    silent_samples: int = 0  # samples in a row for which its server did not listen
+    silent_samples: int = 0  # consecutive samples without a listening server
 
 
 class Traffic:
@@ -282,7 +280,7 @@ class Traffic:
                 self._fail(item, faults[item.number])
             if record.silent_samples == MAX_SILENT_SAMPLES:
                 self.items.remove(item)
-                self._exclude(item, f"{MAX_SILENT_SAMPLES} times in a row: {faults[item.number]}")
+                self._exclude(item, f"{MAX_SILENT_SAMPLES} consecutive failures: {faults[item.number]}")
         return [item for item in items if item.number not in faults]
 
     def _client(self, item: TrafficItem, seconds: float) -> LocalJob:
