@@ -30,7 +30,7 @@ def dry_run(directory, **keys):
 @pytest.mark.parametrize(
     ("keys", "what"),
     [
-        ({"collect": {"port_selection": "quietst"}}, "collect.port_selection: no port selection 'quietst'; there are"),
+        ({"collect": {"port_selection": "quietst"}}, "collect.port_selection: no port selection 'quietst'; known:"),
         ({"collect": {"port_selection": "fixed"}}, "collect.ports: no port specified"),
         ({"collect": {"mode": "sites", "sites": ["site9"]}}, "collect.sites: no site 'site9'; known: site1, site2"),
         ({"collect": {"mode": "slice", "slice": "x"}}, "collect.slice: slice 'x' uses no port"),

@@ -87,7 +87,7 @@ def test_uplinks_and_fixed_ports_are_those_and_sites_without_are_left_out():
 def test_with_a_limit_of_time_alone_nobody_knows_the_cycles():
     plan = SitePlan(settings(collect={"total_s": 60}), site("S", "p"), 1)
     assert plan.cycles is None and plan.remaining_s(0) == pytest.approx(60 + plan.sample_interval_s)
-    with pytest.raises(UserError, match="known only when they are taken"):
+    with pytest.raises(UserError, match="only known when they are taken"):
         list(plan.batches_in_advance())
 
 

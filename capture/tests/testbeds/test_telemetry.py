@@ -84,7 +84,7 @@ def test_no_port_with_two_readings_is_no_telemetry(prometheus):
         (b"<html>", 502, "telemetry refused: 502"),
         (b"<html>", 200, "no telemetry: Expecting value"),
         ({"status": "error", "error": "bad"}, 200, "telemetry refused: {'status': 'error'"),
-        ({"status": "success", "data": {"result": [{"metric": {"ifName": "p"}}]}}, 200, "not what a Prometheus"),
+        ({"status": "success", "data": {"result": [{"metric": {"ifName": "p"}}]}}, 200, "not a reply of Prometheus"),
     ],
 )
 def test_a_refusal_is_told_in_one_line(prometheus, answer, status, complaint):

@@ -107,7 +107,7 @@ def test_a_part_that_arrives_damaged_is_fetched_again_and_never_kept(tmp_path, m
         transfer.fetch("n", "a.pcap", target)
         assert target.read_bytes() == bytes(range(250))
     else:
-        with pytest.raises(UserError, match=r"part 1 of a\.pcap does not arrive: wrong checksum"):
+        with pytest.raises(UserError, match=r"part 1 of a\.pcap could not be transferred: wrong checksum"):
             transfer.fetch("n", "a.pcap", target)
         assert not target.exists()
     assert [path.name for path in (tmp_path / "node").iterdir()] == ["a.pcap"]

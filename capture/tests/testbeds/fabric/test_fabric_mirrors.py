@@ -202,7 +202,7 @@ def test_a_shared_nic_is_no_receiver(tmp_path):
     node.add_component(model="NIC_ConnectX_6", name="nic")
     found = {each.get_name(): each for each in node.get_interfaces()}
     mirrors.check_receiver(found["node-nic-p1"])
-    with pytest.raises(UserError, match="of a SharedNIC: a mirror needs a dedicated NIC"):
+    with pytest.raises(UserError, match="belongs to a SharedNIC: a mirror needs a dedicated NIC"):
         mirrors.check_receiver(found["node-shared-p1"])
 
 

@@ -55,8 +55,8 @@ def test_traffic_goes_between_hosts_of_the_same_slice(named):
 @pytest.mark.parametrize(
     ("local", "complaint"),
     [
-        ({"slices": [ALPHA, BETA | {"name": "alpha"}]}, r"local.slices\[1\]: another slice is called 'alpha'"),
-        ({"slices": [ALPHA, BETA | {"hosts": [2]}]}, r"local.slices\[1\]: site1-host2 is in slice 'alpha'"),
+        ({"slices": [ALPHA, BETA | {"name": "alpha"}]}, r"local.slices\[1\]: duplicate slice name 'alpha'"),
+        ({"slices": [ALPHA, BETA | {"hosts": [2]}]}, r"local.slices\[1\]: site1-host2 is already in slice 'alpha'"),
         ({"slices": [ALPHA | {"hosts": [9]}]}, r"local.slices\[0\]: no host site1-host9"),
         ({"switch": "bridge", "slices": [ALPHA]}, "local.slices: kernel bridges have no slices; local.switch: ovs"),
         ({"traffic": [{"kind": "ping", "client": "site1-host1", "server": "site2-host2"}]}, "are not in one slice"),
