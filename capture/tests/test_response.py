@@ -58,4 +58,4 @@ def test_without_a_program_the_file_says_so_and_the_capture_is_empty(tmp_path, m
     told = measured(tmp_path / "response.json", 1)
     assert "acapella-no-such-program is missing" in told["skipped"] and told["steps"] == []
     assert (tmp_path / "response.pcap").read_bytes() == response.EMPTY
-    assert "nothing was measured" in capsys.readouterr().out
+    assert "measure response: skipped: " in capsys.readouterr().out
