@@ -3,10 +3,10 @@
 # One job: starting Altair takes longer than most figures. Captions for `snakemake --report` are in
 # workflow/report/<figure>.rst.
 
-from acapella.figures.registry import FLOWREPORTS as OF_FLOWREPORTS
-from acapella.figures.registry import FLOWSTUDY as OF_FLOWSTUDY
-from acapella.figures.registry import NAMES
-from acapella.figures.registry import TRIALS as OF_TRIALS
+from acapella.figures.registry import FLOWREPORT_FIGURES as OF_FLOWREPORTS
+from acapella.figures.registry import FLOWSTUDY_FIGURES as OF_FLOWSTUDY
+from acapella.figures.registry import TRAFFIC_FIGURES
+from acapella.figures.registry import TRIAL_FIGURES as OF_TRIALS
 
 # Figures that a campaign has only where its config asks for what they show, each kind with its option.
 ASKED_FOR = {
@@ -15,7 +15,7 @@ ASKED_FOR = {
     "--flowstudy": (OF_FLOWSTUDY, REPORTED["study"]),
 }
 FIGURE_FLAGS = [flag for flag, (_, wanted) in ASKED_FOR.items() if wanted]
-FIGURES = [*NAMES, *(name for names, wanted in ASKED_FOR.values() if wanted for name in names)]
+FIGURES = [*TRAFFIC_FIGURES, *(name for names, wanted in ASKED_FOR.values() if wanted for name in names)]
 
 FORMATS = config["figures"]["formats"]
 

@@ -4,7 +4,7 @@
 # Asked for by name (`snakemake outcomes`): it is about all campaigns, so no campaign's report waits for it. `collect`
 # writes the table that it reads.
 
-from acapella.figures.registry import COLLECTIONS as OF_COLLECTIONS
+from acapella.figures.registry import COLLECTION_FIGURES as OF_COLLECTIONS
 from acapella.campaign.outcomes import TABLES as OUTCOME_TABLES
 
 

@@ -3,7 +3,7 @@
 #          section on it (rules/report.smk). Made by `snakemake storage` alone, for it sets the
 #          machine's thresholds of dirty memory while it lasts. Without root or bpftrace: empty tables that say so.
 
-from acapella.figures.registry import STORAGE as OF_STORAGE
+from acapella.figures.registry import STORAGE_FIGURES as OF_STORAGE
 from acapella.campaign.storage import TABLES as STORAGE_TABLES
 
 STUDY = config["storage"]

@@ -107,9 +107,9 @@ def with_guesses(tmp_path, header: str, *, whole: bool) -> Source:
 
 def test_figures_mark_headers_that_are_always_guessed(tmp_path):
     source = with_guesses(tmp_path, "GTP", whole=True)
-    assert "GTP (heuristic)" in words(svg_of(compose.drawn("header_occurrence", source)))
+    assert "GTP (heuristic)" in words(svg_of(compose.compose_figure("header_occurrence", source)))
     frames = next(r["frames"] for r in source.rows("header_occurrence") if (r["site"], r["header"]) == ("all", "GTP"))
-    text = words(svg_of(compose.drawn("header_depth", source)))
+    text = words(svg_of(compose.compose_figure("header_depth", source)))
     assert f"Heuristic, and counted with the others: GTP ({frames:,} frames)" in text.replace("  ", " ")
 
 
@@ -117,7 +117,7 @@ def test_headers_that_some_flow_confirms_are_marked_by_share(tmp_path):
     source = with_guesses(tmp_path, "GTP", whole=False)
     frames = next(r["frames"] for r in source.rows("header_occurrence") if (r["site"], r["header"]) == ("all", "GTP"))
     share = percent((frames - 1) / frames).replace("\N{NO-BREAK SPACE}", " ")
-    assert f"GTP (heuristic in {share})" in words(svg_of(compose.drawn("header_occurrence", source)))
-    text = words(svg_of(compose.drawn("header_depth", source))).replace("  ", " ")
+    assert f"GTP (heuristic in {share})" in words(svg_of(compose.compose_figure("header_occurrence", source)))
+    text = words(svg_of(compose.compose_figure("header_depth", source))).replace("  ", " ")
     assert "recognized by payload alone" in text
     assert f"Heuristic, and counted with the others: GTP ({frames - 1:,} of {frames:,} frames)" in text

@@ -120,5 +120,5 @@ def test_bins_of_a_misdated_sample_are_left_out_also_within_the_range_of_others(
     ]
     bins = [(port, year) for port in "ab" for year in (2005, 2013, 2017)]
     rows = [{"site": "A", "port": port, "start_ns": years[year], "bin_ns": SECOND} for port, year in bins]
-    kept, _ = throughput.dated(rows, samples)
+    kept, _ = throughput.omit_misdated(rows, samples)
     assert [bins[rows.index(row)] for row in kept] == [("a", 2013), ("a", 2017)]

@@ -11,7 +11,7 @@ from acapella.campaign.layout import Campaign
 from acapella.campaign.outcomes import OUTCOMES, reason_of
 from acapella.cli import main as cli
 from acapella.figures import compose, outcome_reasons
-from acapella.figures.registry import COLLECTIONS
+from acapella.figures.registry import COLLECTION_FIGURES
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source
 
@@ -63,7 +63,7 @@ def test_with_pseudonyms_no_reason_gives_a_site_away(tmp_path):
 
 
 def test_the_figure_says_the_shares(table):
-    figure = compose.drawn("outcomes", Source(Campaign(table[1])))
+    figure = compose.compose_figure("outcomes", Source(Campaign(table[1])))
     assert (
         figure.title.replace("\N{NO-BREAK SPACE}", " ")
         == "Of all sites sampled: 20.0 % success, 20.0 % degraded, 20.0 % incomplete, 40.0 % failed"
@@ -127,7 +127,7 @@ def test_reasons_that_differ_in_numbers_and_names_are_one(site, reason, expected
 
 
 def test_figure_of_reasons_prints_shares_with_counts(table):
-    figure = compose.drawn("outcome_reasons", Source(Campaign(table[1])))
+    figure = compose.compose_figure("outcome_reasons", Source(Campaign(table[1])))
     assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == (
         "4 of 5 sites (80.0 %) were degraded, incomplete or failed; most frequent reason: no NIC (2 sites)"
     )
@@ -146,7 +146,7 @@ def test_figure_of_many_reasons_counts_the_rest(tmp_path):
     (tmp_path / "outcomes.csv").write_text("\n".join([LINES.splitlines()[0], *lines]) + "\n")
     directory = tmp_path / "one"
     assert cli.main(["campaign", "outcomes", str(tmp_path / "outcomes.csv"), "-o", str(directory / "tables")]) == 0
-    text = words(svg_of(compose.drawn("outcome_reasons", Source(Campaign(directory)))))
+    text = words(svg_of(compose.compose_figure("outcome_reasons", Source(Campaign(directory)))))
     assert "16 other reasons: 53.3 % (16 sites)" in text
 
 
@@ -167,7 +167,7 @@ def test_figure_of_reasons_without_any_says_why(lines, title, said, tmp_path):
     directory = tmp_path / "one"
     assert cli.main(["campaign", "outcomes", str(tmp_path / "outcomes.csv"), "-o", str(directory / "tables")]) == 0
     assert reasons_of(directory) == []
-    figure = compose.drawn("outcome_reasons", Source(Campaign(directory)))
+    figure = compose.compose_figure("outcome_reasons", Source(Campaign(directory)))
     text = words(svg_of(figure))
     assert figure.empty == (not lines) == ("no data" in text.lower())
     assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == title and said in text
@@ -202,6 +202,6 @@ def test_report_has_the_outcomes_and_their_reasons_if_asked(table):
     for options in ([], ["--outcomes"]):
         assert cli.main(["campaign", "report", str(directory), *options]) == 0
         pages.append((directory / "report.html").read_text(encoding="utf-8"))
-    for name in COLLECTIONS:
+    for name in COLLECTION_FIGURES:
         assert [f'data-name="{name}"' in page for page in pages] == [False, True]
     assert ['href="#collections"' in page for page in pages] == [False, True]

@@ -13,7 +13,7 @@ from acapella.campaign import storage
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
 from acapella.figures import storage_latency
-from acapella.figures.compose import drawn
+from acapella.figures.compose import compose_figure
 from acapella.figures.source import Source
 from acapella.report import storage as report_storage
 
@@ -51,7 +51,7 @@ def test_thresholds_are_crossed_in_their_order(percent, crossed):
 def words_of(directory: Path) -> str:
     """The words of the figure, those of its drawing last."""
     assert cli.main(["campaign", "figures", str(directory), "--only", "storage_latency", "--formats", "svg"]) == 0
-    figure = drawn("storage_latency", Source(Campaign(directory)))
+    figure = compose_figure("storage_latency", Source(Campaign(directory)))
     svg = (directory / "figures" / "storage_latency.svg").read_text()
     text = " ".join([figure.description, *re.findall(r">([^<>]+)</text>", svg)])
     return text.replace("\N{NO-BREAK SPACE}", " ")
@@ -111,7 +111,7 @@ def test_each_row_has_the_losses_of_its_own_runs(tmp_path):
 
 def panels_of(directory: Path) -> list[dict]:
     """The rows of panels of the figure: dirty memory, writev, io_uring."""
-    spec = drawn("storage_latency", Source(Campaign(directory))).spec
+    spec = compose_figure("storage_latency", Source(Campaign(directory))).spec
     return [row["hconcat"] for row in spec["concat"][0]["vconcat"]]
 
 

@@ -6,7 +6,7 @@ from acapella_testing.made.made_tables import write_table
 from acapella.campaign.layout import Campaign
 from acapella.common import wording
 from acapella.figures import capture_quality
-from acapella.figures.quality import losses_of
+from acapella.figures.quality import loss_summary
 from acapella.figures.source import Source
 
 
@@ -114,4 +114,4 @@ def test_losses_of_a_mirror_that_its_counters_lack_are_stated(verdicts, title, l
     write_table(tmp_path, "capture_quality", rows)
     quality = Source(Campaign(tmp_path)).quality
     assert plain(capture_quality.title(quality)) == title
-    assert plain(losses_of(quality)) == losses
+    assert plain(loss_summary(quality)) == losses

@@ -37,7 +37,7 @@ def figures(campaigns):
     """A figure of a campaign and its SVG, drawn once."""
 
     def of(name: str, campaign: str):
-        figure = compose.drawn(name, campaigns[campaign])
+        figure = compose.compose_figure(name, campaigns[campaign])
         return figure, svg_of(figure)
 
     return functools.cache(of)
@@ -67,13 +67,13 @@ def test_share_within_10_ns_is_that_of_the_bins_in_the_shaded_part(name, measure
 
 def test_smallest_bound_is_marked_if_the_config_does_not_have_10_ns(tmp_path):
     source = source_of(tmp_path, {"quiet": [{}]}, within_ns=(100, 1000))
-    text = words(svg_of(compose.drawn("iat_delta", source)))
+    text = words(svg_of(compose.compose_figure("iat_delta", source)))
     assert "within \u00b1100 ns" in text and "\u00b110 ns" not in text
 
 
 def test_empty_bins_have_no_line():
     rows = [{"bin": n, "b": 2, "share": 0.1, "lo_ns": n, "hi_ns": n} for n in (-7, 0, 1, 2, 9)]
-    points = deltas.steps(rows, 2, "tuesday", 0.01)
+    points = deltas.histogram_outline(rows, 2, "tuesday", 0.01)
     pieces = defaultdict(list)
     for point in points:
         pieces[point["piece"]].append((point["bin"], point["share"]))
@@ -92,7 +92,7 @@ def test_titles_of_differences_name_runs_if_the_numbers_are_of_runs(tmp_path):
     for name, measure in (("iat_delta", "iat"), ("latency_delta", "latency")):
         rows = [row for row in source.rows("consistency") if row["a"] == 1]
         ends = [end(rows, key=lambda row: row[f"{measure}_delta_mean_ns"]) for end in (min, max)]
-        title = compose.drawn(name, source).title
+        title = compose.compose_figure(name, source).title
         assert re.findall(r"\(run (\S+)\)", title) == [row["trial_b"] for row in ends]
 
 
@@ -145,7 +145,7 @@ def test_reordering_bounds_the_pairs_sampled_and_no_others(tmp_path):
     ]
     (pair,) = compare(files, pairs=[(0, 1)])["pairs"]
     rows = trial_tables.spacing(None, {"spacing": result.spacing(pair["spacing"]), "n_common": pair["n_common"]})
-    (text,) = reordering_spacing.key(rows, {}, {}, gray=False)
+    (text,) = reordering_spacing.notes_of(rows, {}, {}, gray=False)
     place = {packet: at for at, packet in enumerate(order)}
     apart_ms = [y - x for x, y in combinations(range(200), 2) if place[y] < place[x]]
     sampled, bound = text.replace("\N{NO-BREAK SPACE}", " ").split("of the pairs sampled, none that is ")
@@ -155,6 +155,6 @@ def test_reordering_bounds_the_pairs_sampled_and_no_others(tmp_path):
 
 def test_many_environments_of_reordering_have_small_panels_and_a_range(tmp_path):
     source = source_of(tmp_path, {f"e{n}": [{"moved": 100 * n}] for n in range(6)})
-    figure = compose.drawn("reordering_spacing", source)
+    figure = compose.compose_figure("reordering_spacing", source)
     assert len(figure.spec["concat"][0]["concat"]) == 5
     assert "no sampled pair is reversed in e0" in figure.description.replace("\N{NO-BREAK SPACE}", " ")

@@ -11,7 +11,7 @@ from acapella_testing.svg_text import words
 from acapella.campaign.layout import Campaign
 from acapella.common.wording import nanoseconds, scaled
 from acapella.figures import compose
-from acapella.figures.registry import module
+from acapella.figures.registry import figure_module
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source
 from acapella.figures.theme import text_width
@@ -20,10 +20,10 @@ from acapella.figures.theme import text_width
 @pytest.mark.parametrize(("names", "on_top"), [(["A", "B", "C"], True), ([f"S{n}" for n in range(30)], False)])
 def test_lines_of_sites_are_on_top_while_they_have_names(names, on_top, tmp_path):
     source = Source(Campaign(write_tables(tmp_path / "made", names=names)))
-    spec = module("flow_sizes").draw(source).chart.to_dict()
+    spec = figure_module("flow_sizes").draw(source).chart.to_dict()
     lines = list(dict.fromkeys(row["line"] for row in spec["data"]["values"]))
     assert (lines[0] == "all sites, stitched across samples") == on_top
-    drawn = svg_of(compose.drawn("flow_sizes", source))
+    drawn = svg_of(compose.compose_figure("flow_sizes", source))
     widths = set(re.findall(r'stroke-width="([0-9.]+)"[^>]*stroke-dasharray', drawn))
     assert "4" in widths
     assert ("1.4" if on_top else "0.9") in widths
@@ -51,7 +51,7 @@ def times(measure: str, counts: dict[int, int], flows: int) -> list[dict]:
 def test_title_states_the_medians_that_exist(rows, panels, said, tmp_path):
     write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
     write_table(tmp_path, "flow_times", rows)
-    figure = compose.drawn("flow_times", Source(Campaign(tmp_path)))
+    figure = compose.compose_figure("flow_times", Source(Campaign(tmp_path)))
     assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == said
     assert len(figure.spec["concat"][0]["vconcat"]) == panels
 
@@ -62,7 +62,7 @@ def test_labels_of_neighboring_ticks_do_not_overlap(top, tmp_path):
     spread = {10**power: top + 1 - power for power in range(3, top + 1)}
     rows = [*times("duration_ns", {10**6: 8, 10**9: 4}, 8), *times("rate_bps", spread, top)]
     write_table(tmp_path, "flow_times", rows)
-    figure = compose.drawn("flow_times", Source(Campaign(tmp_path)))
+    figure = compose.compose_figure("flow_times", Source(Campaign(tmp_path)))
     rates = figure.spec["concat"][0]["vconcat"][1]
     x = rates["encoding"]["x"]
     low, high = (math.log10(end) for end in x["scale"]["domain"])
@@ -79,14 +79,14 @@ def test_labels_of_neighboring_ticks_do_not_overlap(top, tmp_path):
 def test_flows_of_one_instant_have_no_durations_to_draw(tmp_path):
     write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
     write_table(tmp_path, "flow_times", times("duration_ns", {1: 0}, 5))
-    figure = compose.drawn("flow_times", Source(Campaign(tmp_path)))
+    figure = compose.compose_figure("flow_times", Source(Campaign(tmp_path)))
     assert figure.empty and "no flow has more than one frame" in figure.description + str(figure.spec)
 
 
 @pytest.mark.parametrize(("name", "column"), [("flow_sizes", "bytes"), ("flow_times", "value")])
 def test_lines_cross_50_percent_between_the_thresholds_of_the_title(name, column, tmp_path):
     source = Source(Campaign(write_tables(tmp_path / "made", sites=2)))
-    figure = compose.drawn(name, source)
+    figure = compose.compose_figure(name, source)
     chart = figure.spec["concat"][0]
     for panel in chart.get("vconcat", [chart]):
         assert panel["mark"]["interpolate"] == "linear", "a step has the value of one threshold up to the next one"
@@ -106,7 +106,7 @@ def test_lines_cross_50_percent_between_the_thresholds_of_the_title(name, column
 @pytest.mark.parametrize("sites", [1, 30])
 @pytest.mark.parametrize("name", ["flow_sizes", "flow_times"])
 def test_shares_have_a_tick_with_a_label_at_50_percent(name, sites, tmp_path):
-    figure = compose.drawn(name, Source(Campaign(write_tables(tmp_path / "made", sites=sites))))
+    figure = compose.compose_figure(name, Source(Campaign(write_tables(tmp_path / "made", sites=sites))))
     chart = figure.spec["concat"][0]
     panels = chart.get("vconcat", [chart])
     for panel in panels:
@@ -118,7 +118,9 @@ def test_shares_have_a_tick_with_a_label_at_50_percent(name, sites, tmp_path):
 
 
 def test_ticks_of_durations_and_rates_have_a_label_at_each_decade(tmp_path):
-    text = words(svg_of(compose.drawn("flow_times", Source(Campaign(write_tables(tmp_path / "made", sites=2))))))
+    text = words(
+        svg_of(compose.compose_figure("flow_times", Source(Campaign(write_tables(tmp_path / "made", sites=2)))))
+    )
     for label in ("1 µs", "10 µs", "100 µs", "1 ms", "10 s", "100 s", "1 k", "10 k", "100 k", "1 M", "1 G"):
         assert f" {label} " in f" {text} ", label
 
@@ -130,5 +132,7 @@ def test_ticks_of_durations_and_rates_have_a_label_at_each_decade(tmp_path):
 def test_subtitle_counts_flows_of_duration_zero(counts, flows, said, tmp_path):
     write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
     write_table(tmp_path, "flow_times", times("duration_ns", counts, flows))
-    notes = " ".join(compose.drawn("flow_times", Source(Campaign(tmp_path))).notes).replace("\N{NO-BREAK SPACE}", " ")
+    notes = " ".join(compose.compose_figure("flow_times", Source(Campaign(tmp_path))).notes).replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
     assert f"Duration 0 (one frame, or all frames of one timestamp), without a rate: {said}." in notes

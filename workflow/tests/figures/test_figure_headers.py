@@ -11,11 +11,11 @@ from acapella.figures.theme import text_width
 
 def drawn_panels(source: Source) -> list[dict]:
     """The two panels."""
-    chart = compose.drawn("header_depth", source).spec["concat"][0]
+    chart = compose.compose_figure("header_depth", source).spec["concat"][0]
     return chart.get("vconcat") or chart["hconcat"]
 
 
-@pytest.mark.parametrize("sites", [header_depth.FEW + 1, 30])
+@pytest.mark.parametrize("sites", [header_depth.MAX_BARS + 1, 30])
 def test_many_sites_have_two_panels_in_the_same_order_on_the_same_scale(sites, tmp_path):
     source = Source(Campaign(write_tables(tmp_path / "made", sites=sites)))
     panels = drawn_panels(source)
@@ -30,12 +30,12 @@ def test_many_sites_have_two_panels_in_the_same_order_on_the_same_scale(sites, t
     assert axes[0]["scale"] == axes[1]["scale"] and panels[0]["height"] == panels[1]["height"]
     whole = rows["all"]
     said = f"All sites: {whole['distinct_headers']} distinct headers, deepest stack {whole['deepest_stack']}."
-    assert said in compose.drawn("header_depth", source).description
+    assert said in compose.compose_figure("header_depth", source).description
 
 
 def test_few_sites_have_bars(tmp_path):
-    source = Source(Campaign(write_tables(tmp_path / "made", sites=header_depth.FEW)))
-    assert "hconcat" in compose.drawn("header_depth", source).spec["concat"][0]
+    source = Source(Campaign(write_tables(tmp_path / "made", sites=header_depth.MAX_BARS)))
+    assert "hconcat" in compose.compose_figure("header_depth", source).spec["concat"][0]
     panels = drawn_panels(source)
     scales = [panel["layer"][0]["encoding"]["x"]["scale"] for panel in panels]
     assert scales[0] == scales[1] and panels[0]["width"] == panels[1]["width"]
@@ -46,40 +46,40 @@ def test_payload_is_no_header_of_a_stack(tmp_path):
     rows = {row["site"]: row for row in source.rows("header_depth")}
     headers = {row["header"] for row in source.rows("header_occurrence") if row["site"] == "all"}
     assert "Data" in headers and rows["all"]["distinct_headers"] == len(headers) - 1
-    assert header_depth.PAYLOAD in compose.drawn("header_depth", source).description
+    assert header_depth.PAYLOAD in compose.compose_figure("header_depth", source).description
 
 
-@pytest.mark.parametrize(("rank", "share"), [(header_occurrence.MOST, 0.02), (3, 0.001)])
+@pytest.mark.parametrize(("rank", "share"), [(header_occurrence.MAX_HEADERS, 0.02), (3, 0.001)])
 def test_title_names_headers_alone_whose_bar_can_be_seen(rank, share, tmp_path):
     """IPv6 after the headers drawn, and IPv6 with a bar of less than a px."""
     source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
     (row,) = [row for row in source.rows("header_occurrence") if (row["site"], row["header"]) == ("all", "TCP")]
     names = ["TCP", *(f"header {n}" for n in range(1, rank)), "IPv6"]
     shares = [0.9, *(max(share, 0.5 - 0.01 * n) for n in range(1, rank)), share]
-    source.wanted = lambda _: [
+    source.required_rows = lambda _: [
         {**row, "header": name, "frame_share": one} for name, one in zip(names, shares, strict=True)
     ]
-    figure = compose.drawn("header_occurrence", source)
+    figure = compose.compose_figure("header_occurrence", source)
     assert figure.title.startswith("Of all frames: TCP in 90.0") and "IPv6" not in figure.title
 
 
 @pytest.mark.parametrize(
     ("name", "column", "share", "most"),
     [
-        ("header_occurrence", "header", "frame_share", header_occurrence.MOST),
-        ("encapsulations", "encapsulation", "share", encapsulations.MOST),
+        ("header_occurrence", "header", "frame_share", header_occurrence.MAX_HEADERS),
+        ("encapsulations", "encapsulation", "share", encapsulations.MAX_ENCAPSULATIONS),
     ],
 )
 def test_site_without_a_header_or_an_encapsulation_has_a_dot_at_0(name, column, share, most, tmp_path):
     source = Source(Campaign(write_tables(tmp_path / "made", sites=30)))
     rows = [row for row in source.rows(name) if row["site"] == "all" or row["site"][-1] != "3" or row[share] > 0.2]
-    source.wanted = lambda _: rows
+    source.required_rows = lambda _: rows
     shares = {(row["site"], row[column]): 100 * row[share] for row in rows}
     sites = {row["site"] for row in rows} - {"all"}
     whole = sorted((row for row in rows if row["site"] == "all"), key=lambda row: -row[share])
     drawn = {row[column].replace("none", encapsulations.NONE): row[column] for row in whole[:most]}
     assert any((site, value) not in shares for site in sites for value in drawn.values()), "made sites have all"
-    layers = compose.drawn(name, source).spec["concat"][0]["layer"]
+    layers = compose.compose_figure(name, source).spec["concat"][0]["layer"]
     dots = [dot for layer in layers if layer["mark"]["type"] == "circle" for dot in layer["data"]["values"]]
     assert {(dot["site"], drawn[dot[column]]): dot["share"] for dot in dots} == {
         (site, value): shares.get((site, value), 0) for site in sites for value in drawn.values()
@@ -89,7 +89,7 @@ def test_site_without_a_header_or_an_encapsulation_has_a_dot_at_0(name, column, 
 
 def test_labels_of_encapsulations_end_at_100_percent():
     name = "/".join(["Ethernet", "VLAN", "MPLS", "GTP-U", "IPv4", "UDP"] * 6)
-    label = encapsulations.fitted(name)
+    label = encapsulations.shorten_to_bars(name)
     assert text_width([label], theme.SMALL) <= encapsulations.BARS < text_width([name], theme.SMALL)
     assert label.startswith("Ethernet/VLAN") and label.endswith("IPv4/UDP")
-    assert encapsulations.fitted("Ethernet/VLAN") == "Ethernet/VLAN"
+    assert encapsulations.shorten_to_bars("Ethernet/VLAN") == "Ethernet/VLAN"

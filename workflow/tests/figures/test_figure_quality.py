@@ -8,7 +8,7 @@ from acapella_testing.svg_text import words
 
 from acapella.campaign.layout import Campaign
 from acapella.figures import capture_quality, compose
-from acapella.figures.quality import losses_of
+from acapella.figures.quality import loss_summary
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source
 
@@ -34,7 +34,7 @@ def campaigns(tmp_path_factory) -> dict[str, Source]:
     return {name: Source(Campaign(write_tables(directory / name, **shape))) for name, shape in CAMPAIGNS.items()}
 
 
-def quality_marks(figure: compose.Drawn, place: int) -> list[dict]:
+def quality_marks(figure: compose.ComposedFigure, place: int) -> list[dict]:
     """The marks of a panel of capture_quality."""
     panels = [panel for panel in figure.spec["concat"][0]["hconcat"] if "layer" in panel]
     layer = panels[place] if "data" in panels[place] else panels[place]["layer"][0]
@@ -43,7 +43,7 @@ def quality_marks(figure: compose.Drawn, place: int) -> list[dict]:
 
 @pytest.mark.parametrize("campaign", ["one_site", "three_ports", "thirty_sites"])
 def test_no_mark_of_capture_quality_covers_another_and_each_counts_its_samples(campaign, campaigns):
-    source, figure = campaigns[campaign], compose.drawn("capture_quality", campaigns[campaign])
+    source, figure = campaigns[campaign], compose.compose_figure("capture_quality", campaigns[campaign])
     for place, (column, _) in enumerate(capture_quality.PANELS):
         marks = quality_marks(figure, place)
         known = [row for row in source.quality if capture_quality.share(row, column) is not None]
@@ -60,14 +60,14 @@ def test_samples_without_loss_and_with_little_are_two_marks(tmp_path):
     rows = [{"site": "S0", "sample": f"s{n}", "frames": 10**7, **COUNTED} for n in range(3)]
     rows[2] |= {"lost_frames": 5, "loss_share": 5e-7}
     write_table(tmp_path, "capture_quality", rows)
-    marks = quality_marks(compose.drawn("capture_quality", Source(Campaign(tmp_path))), 0)
+    marks = quality_marks(compose.compose_figure("capture_quality", Source(Campaign(tmp_path))), 0)
     found = sorted((mark["samples"], mark["text"].replace("\N{NO-BREAK SPACE}", " ")) for mark in marks)
     assert found == [(1, "< 0.0001 %"), (2, "0 %")]
 
 
 def test_an_unknown_loss_is_never_drawn_as_none(campaigns):
     source = campaigns["thirty_sites"]
-    figure = compose.drawn("capture_quality", source)
+    figure = compose.compose_figure("capture_quality", source)
     drawn = quality_marks(figure, 0)
     known = [row for row in source.quality if row["lost_frames"] is not None]
     assert len(known) < len(source.quality)
@@ -97,7 +97,7 @@ def test_an_unknown_loss_is_never_drawn_as_none(campaigns):
 )
 def test_a_file_read_to_its_end_is_no_proof_that_nothing_was_lost(counters, said, tmp_path):
     write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99, **counters}])
-    assert losses_of(Source(Campaign(tmp_path)).quality).replace("\N{NO-BREAK SPACE}", " ").startswith(said)
+    assert loss_summary(Source(Campaign(tmp_path)).quality).replace("\N{NO-BREAK SPACE}", " ").startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ def test_a_file_read_to_its_end_is_no_proof_that_nothing_was_lost(counters, said
 def test_the_quality_of_captures_tells_unknown_from_none(samples, said, columns, tmp_path):
     rows = [{"site": "S0", "sample": f"s{n}", "frames": 99, **row} for n, row in enumerate(samples)]
     write_table(tmp_path, "capture_quality", rows)
-    figure = compose.drawn("capture_quality", Source(Campaign(tmp_path)))
+    figure = compose.compose_figure("capture_quality", Source(Campaign(tmp_path)))
     assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == said
     text = words(svg_of(figure))
-    assert [gap.heading[1] for gap in capture_quality.GAPS if " ".join(gap.heading) in text] == columns
+    assert [gap.heading[1] for gap in capture_quality.UNKNOWN_LOSSES if " ".join(gap.heading) in text] == columns
 
 
 def test_the_quality_says_what_was_not_read_behind_a_fault(tmp_path):

@@ -38,7 +38,7 @@ def visits(*starts_s: float, seconds: int = 20, rate: int = 10**6, port: str = "
 
 def binned(rows: list[dict], *, gapless: bool = False) -> tuple[list[dict], bool]:
     """Bins of some rows in ``WIDTH`` px, and whether gaps show."""
-    bins, gaps = throughput.binned({("S0", "p0"): rows}, WIDTH, gapless=gapless)
+    bins, gaps = throughput.bin_ports({("S0", "p0"): rows}, WIDTH, gapless=gapless)
     assert sum(row["frames"] for row in bins) == sum(row["frames"] for row in rows)
     return bins, gaps
 
@@ -70,7 +70,7 @@ def test_bins_have_the_mean_rate_of_their_rows():
 def test_samples_without_room_for_gaps_are_binned_and_the_caption_states_it(tmp_path):
     bins, gaps = binned(visits(*(n * 300 for n in range(2000))))
     assert not gaps
-    assert len(bins) <= throughput.COLUMNS_DRAWN
+    assert len(bins) <= throughput.MAX_BINS
     directory = write_tables(tmp_path / "made", sites=1)
     write_table(directory, "throughput", [{**row, "samples": 1} for row in visits(*(n * 300 for n in range(2000)))])
     said = " ".join(throughput.draw(Source(Campaign(directory))).key)
@@ -78,7 +78,7 @@ def test_samples_without_room_for_gaps_are_binned_and_the_caption_states_it(tmp_
     assert "not watched" not in said
 
 
-def short_captures(tmp_path, *samples: tuple[int, int, dict[int, int]]) -> compose.Drawn:
+def short_captures(tmp_path, *samples: tuple[int, int, dict[int, int]]) -> compose.ComposedFigure:
     """The figure of one port; samples: start and end in ms, and bytes by the second of the clock."""
     start = 1_700_000_000 * SECOND
     quality, rates = [], []
@@ -93,10 +93,10 @@ def short_captures(tmp_path, *samples: tuple[int, int, dict[int, int]]) -> compo
             rates[-1] |= {"frames": 3, "wire_bytes": size, "samples": 1, "rate_bps": 8 * SECOND * size // covered}
     write_table(tmp_path, "capture_quality", quality)
     write_table(tmp_path, "throughput", rates)
-    return compose.drawn("throughput", Source(Campaign(tmp_path)))
+    return compose.compose_figure("throughput", Source(Campaign(tmp_path)))
 
 
-def bars(figure: compose.Drawn) -> list[dict]:
+def bars(figure: compose.ComposedFigure) -> list[dict]:
     """What the panel of the only port draws."""
     return figure.spec["data"]["values"]
 
@@ -155,7 +155,7 @@ def test_time_between_two_samples_in_one_bin_is_not_counted_as_watched():
         {"site": "S0", "port": port, "start_ns": n * SECOND, "bin_ns": SECOND, "covered_ns": covered}
         for port, n, covered in (("p0", 0, SECOND // 4), ("p0", 1, 0), ("p0", 2, SECOND // 2), ("p0", 3, SECOND))
     ]
-    found = throughput.watched(rows, samples)["S0", "p0"]
+    found = throughput.observed_ports(rows, samples)["S0", "p0"]
     assert [(row["start_ns"], row["end_ns"]) for row in found] == [
         (SECOND // 2, 3 * SECOND // 4),
         (5 * SECOND // 2, 3 * SECOND),
@@ -168,7 +168,7 @@ def rates(tmp_path, *values: int):
     rows = [row for n, rate in enumerate(values) for row in visits(0, rate=rate, port=f"p{n}")]
     directory = write_tables(tmp_path / "made", sites=1)
     write_table(directory, "throughput", [{**row, "samples": 1} for row in rows])
-    figure = compose.drawn("throughput", Source(Campaign(directory)))
+    figure = compose.compose_figure("throughput", Source(Campaign(directory)))
     return figure, figure.spec["concat"][0]["layer"]
 
 
@@ -199,7 +199,7 @@ def test_ports_without_any_frame_have_an_axis(tmp_path):
 def test_gaps_of_years_are_left_out(tmp_path):
     directory = write_tables(tmp_path / "made", sites=1)
     move_back(directory, port="1", years=10)
-    figure = compose.drawn("throughput", Source(Campaign(directory)))
+    figure = compose.compose_figure("throughput", Source(Campaign(directory)))
     assert "time watched at each port, gaps left out (s)" in words(svg_of(figure))
     bins = figure.spec["concat"][0]["vconcat"][0]["data"]["values"]
     assert "a white line separates samples" in figure.description
@@ -218,6 +218,8 @@ def move_back(directory, *, port, years):
 
 def test_each_site_shows_its_busiest_port_if_a_page_cannot_hold_all(tmp_path):
     names = [f"University-of-Somew-{n:02d}" for n in range(30)]
-    figure = compose.drawn("throughput", Source(Campaign(write_tables(tmp_path / "made", names=names, ports=3))))
+    figure = compose.compose_figure(
+        "throughput", Source(Campaign(write_tables(tmp_path / "made", names=names, ports=3)))
+    )
     assert figure.title.startswith("30\N{NO-BREAK SPACE}ports")
     assert "of each site its busiest port" in figure.description

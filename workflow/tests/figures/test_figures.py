@@ -22,8 +22,8 @@ from acapella.cli import main as cli
 from acapella.common.wording import shortened
 from acapella.figures import compose, encapsulations, restrictions
 from acapella.figures.command import FORMATS
-from acapella.figures.quality import extent, losses_of
-from acapella.figures.registry import NAMES, module
+from acapella.figures.quality import loss_summary, sample_summary
+from acapella.figures.registry import TRAFFIC_FIGURES, figure_module
 from acapella.figures.save import pdf_of, save, svg_of
 from acapella.figures.source import Source
 from acapella.figures.theme import DECADES, FONT, JUMBO, LEVELS, STANDARD, WIDTH
@@ -72,7 +72,7 @@ def campaigns(tmp_path_factory) -> dict[str, Source]:
 @pytest.fixture(scope="module")
 def drawn(campaigns):
     """A figure of a campaign, composed once."""
-    return functools.cache(lambda name, campaign: compose.drawn(name, campaigns[campaign]))
+    return functools.cache(lambda name, campaign: compose.compose_figure(name, campaigns[campaign]))
 
 
 @pytest.fixture(scope="module")
@@ -82,32 +82,32 @@ def svg(drawn):
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TRAFFIC_FIGURES)
 def test_a_figure_says_what_it_shows_of_how_much_and_what_was_lost(name, campaign, campaigns, drawn, svg):
     figure, text = drawn(name, campaign), words(svg(name, campaign))
     assert not figure.empty
     assert figure.title.replace("\N{NO-BREAK SPACE}", " ")[:40] in text
-    for said in (extent(campaigns[campaign].quality), losses_of(campaigns[campaign].quality)):
+    for said in (sample_summary(campaigns[campaign].quality), loss_summary(campaigns[campaign].quality)):
         assert said.replace("\N{NO-BREAK SPACE}", " ") in text
     for unit in UNITS[name]:
         assert unit in text
-    assert f"Data: tables/{module(name).TABLE}.csv" in text
+    assert f"Data: tables/{figure_module(name).TABLE}.csv" in text
 
 
 @pytest.mark.parametrize("campaign", EMPTY)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TRAFFIC_FIGURES)
 def test_without_data_a_figure_says_why(name, campaign, drawn, svg):
     if (name, campaign) == ("capture_quality", "no_frames"):
         assert not drawn(name, campaign).empty  # samples without frames have a quality too
         return
     why = {"no_frames": "none of the 24 samples holds a frame", "no_samples": "the campaign has no samples"}[campaign]
     text = words(svg(name, campaign))
-    assert f"{module(name).SUBJECT}: no data" in text
+    assert f"{figure_module(name).SUBJECT}: no data" in text
     assert f"No data: {why}." in text
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TRAFFIC_FIGURES)
 def test_a_figure_fits_a_page_in_one_font_of_one_weight(name, campaign, svg):
     root = ET.fromstring(svg(name, campaign))
     assert 0.8 * WIDTH < float(root.get("width")) < 1.06 * WIDTH
@@ -120,15 +120,15 @@ def test_a_figure_fits_a_page_in_one_font_of_one_weight(name, campaign, svg):
 @pytest.mark.parametrize("campaign", ["one_site", "long_names", "hostile", "filtered"])
 def test_no_text_covers_another_or_leaves_the_figure(campaign, svg, browser):
     page = browser.new_page()
-    for name in NAMES:
+    for name in TRAFFIC_FIGURES:
         page.set_content(svg(name, campaign))
         assert page.evaluate(COLLISIONS) == [], name
     page.close()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TRAFFIC_FIGURES)
 def test_titles_name_the_filter_if_all_samples_are_filtered(name, drawn, svg):
-    shown = f"(samples: {shortened(f'filter {LONG_FILTER}; one frame in 1000', restrictions.LENGTH)})"
+    shown = f"(samples: {shortened(f'filter {LONG_FILTER}; one frame in 1000', restrictions.MAX_LENGTH)})"
     title = drawn(name, "filtered").title
     assert title.endswith(shown), title
     assert shown in words(svg(name, "filtered"))
@@ -145,21 +145,21 @@ def with_restrictions(tmp_path, **columns):
 def test_figures_of_traffic_state_how_much_is_excluded_and_why(tmp_path):
     source = with_restrictions(tmp_path, restriction="trial, filter", excluded="trial, filter")
     frames = [row["frames"] for row in source.quality]
-    notes = " ".join(compose.drawn("header_depth", source).notes).replace("\N{NO-BREAK SPACE}", " ")
+    notes = " ".join(compose.compose_figure("header_depth", source).notes).replace("\N{NO-BREAK SPACE}", " ")
     assert f"excluded: 2 samples, {sum(frames[:2]):,} frames (replayed trial, filter)" in notes
     assert f"2 samples (20 s each) of 1 site, {sum(frames[2:]):,} frames" in notes
-    quality = " ".join(compose.drawn("capture_quality", source).notes).replace("\N{NO-BREAK SPACE}", " ")
+    quality = " ".join(compose.compose_figure("capture_quality", source).notes).replace("\N{NO-BREAK SPACE}", " ")
     assert "excluded" not in quality
     assert f"4 samples (20 s each) of 1 site, {sum(frames):,} frames" in quality
 
 
 def test_restricted_samples_that_count_beside_others_are_stated(tmp_path):
     source = with_restrictions(tmp_path, restriction="sampling")
-    notes = " ".join(compose.drawn("header_depth", source).notes).replace("\N{NO-BREAK SPACE}", " ")
+    notes = " ".join(compose.compose_figure("header_depth", source).notes).replace("\N{NO-BREAK SPACE}", " ")
     assert f"included: 2 samples, {sum(row['frames'] for row in source.quality[:2]):,} frames (sampling)" in notes
 
 
-def site_marks(figure: compose.Drawn) -> tuple[int, list[dict]]:
+def site_marks(figure: compose.ComposedFigure) -> tuple[int, list[dict]]:
     """The place of the layer of interval lines, and the layers of marks of sites with their places."""
     layers = figure.spec["concat"][0]["layer"]
     kinds = [layer["mark"]["type"] for layer in layers]
@@ -193,7 +193,7 @@ def test_each_site_has_a_mark_that_no_line_covers_and_that_is_named(name, campai
         assert "dot: one site (the .html names the site under the pointer)" in text
 
 
-def figure_data(figure: compose.Drawn, layer: dict) -> list[dict]:
+def figure_data(figure: compose.ComposedFigure, layer: dict) -> list[dict]:
     """The values of a layer, wherever its specification keeps them."""
     data = layer["data"]
     return data["values"] if "values" in data else figure.spec["datasets"][data["name"]]
@@ -202,17 +202,20 @@ def figure_data(figure: compose.Drawn, layer: dict) -> list[dict]:
 def test_control_characters_in_names_are_drawn_escaped(tmp_path):
     """The renderer ends the process at some of them."""
     source = Source(Campaign(write_tables(tmp_path / "made", names=["W\x1b]0;x\x07\x01"], ports=1, samples=1)))
-    assert "W\\x1b]0;x\\x07\\x01" in words(svg_of(compose.drawn("capture_quality", source)))
+    assert "W\\x1b]0;x\\x07\\x01" in words(svg_of(compose.compose_figure("capture_quality", source)))
 
 
 def test_same_tables_give_the_same_bytes_in_any_directory_order_and_process(tmp_path):
     first, second = (write_tables(tmp_path / name / "made", sites=2, ports=1, samples=2) for name in "ab")
     assert cli.main(["campaign", "figures", str(first)]) == 0
     environment = {**os.environ, "PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"}
-    for names in (NAMES[-1:], NAMES[:-1]):  # the last one in a process of its own, as the workflow runs them
+    for names in (
+        TRAFFIC_FIGURES[-1:],
+        TRAFFIC_FIGURES[:-1],
+    ):  # the last one in a process of its own, as the workflow runs them
         command = [sys.executable, "-m", "acapella.cli.main", "campaign", "figures", str(second), "--only", *names]
         subprocess.run(command, check=True, env=environment, capture_output=True)
-    assert len(hashes(first)) == len(NAMES) * len(FORMATS)
+    assert len(hashes(first)) == len(TRAFFIC_FIGURES) * len(FORMATS)
     assert hashes(first) == hashes(second)
 
 
@@ -336,7 +339,9 @@ def test_a_pdf_finds_all_its_objects(svg):
 
 
 def test_names_from_outside_stay_text(campaigns, tmp_path):
-    paths = save(compose.drawn("header_depth", campaigns["hostile"]), tmp_path, "header_depth", ["svg", "html"])
+    paths = save(
+        compose.compose_figure("header_depth", campaigns["hostile"]), tmp_path, "header_depth", ["svg", "html"]
+    )
     for path in paths:
         content = path.read_text(encoding="utf-8")
         assert "alert(" in content  # the name is there,
@@ -345,7 +350,7 @@ def test_names_from_outside_stay_text(campaigns, tmp_path):
 
 
 def test_more_ports_than_a_page_holds_are_their_sites_busiest(campaigns):
-    figure = compose.drawn("throughput", campaigns["long_names"])
+    figure = compose.compose_figure("throughput", campaigns["long_names"])
     assert figure.title.startswith("30\N{NO-BREAK SPACE}ports")
     assert "of each site its busiest port" in figure.description
 
@@ -381,7 +386,7 @@ def test_the_share_of_short_frames_without_payload_is_computed_from_every_site(s
     write_table(tmp_path, "capture_quality", quality)
     rows = [sizes(site, *row) for site, own in sites.items() for row in own]
     write_table(tmp_path, "header_stack_sizes", [*rows, *({**row, "site": "all"} for row in rows)])
-    figure = compose.drawn("header_stack_sizes", Source(Campaign(tmp_path)))
+    figure = compose.compose_figure("header_stack_sizes", Source(Campaign(tmp_path)))
     assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == said
     drawn = words(svg_of(figure))
     cut = any(len(row) > 6 for own in sites.values() for row in own)
@@ -391,7 +396,7 @@ def test_the_share_of_short_frames_without_payload_is_computed_from_every_site(s
 
 def test_every_frame_of_a_length_is_in_one_part_of_its_bar(campaigns):
     source = campaigns["thirty_sites"]
-    spec = compose.drawn("header_stack_sizes", source).spec["concat"][0]["vconcat"]
+    spec = compose.compose_figure("header_stack_sizes", source).spec["concat"][0]["vconcat"]
     bars = spec[0]["layer"][0]["data"]["values"]
     rows = [row for row in source.rows("header_stack_sizes") if row["site"] == "all"]
     for name in {row["bin"] for row in rows}:
@@ -406,7 +411,7 @@ def test_every_frame_of_a_length_is_in_one_part_of_its_bar(campaigns):
 
 @pytest.mark.parametrize("campaign", ["one_site", "hostile", "thirty_sites"])
 def test_axis_of_header_shares_ends_at_100_percent(campaign, campaigns):
-    figure = compose.drawn("header_occurrence", campaigns[campaign])
+    figure = compose.compose_figure("header_occurrence", campaigns[campaign])
     layers = figure.spec["concat"][0]["layer"]
     scales = [layer["encoding"]["x"]["scale"] for layer in layers if "scale" in layer["encoding"]["x"]]
     assert scales and all(scale["domain"] == [0, 100] for scale in scales)

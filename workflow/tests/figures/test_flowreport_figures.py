@@ -23,7 +23,7 @@ from acapella.figures import (
     flowreport_scope,
     flowreport_success,
 )
-from acapella.figures.registry import FLOWREPORTS, FLOWSTUDY, module
+from acapella.figures.registry import FLOWREPORT_FIGURES, FLOWSTUDY_FIGURES, figure_module
 from acapella.figures.save import VEGA_LITE, svg_of
 from acapella.figures.source import Source
 from acapella.figures.theme import WIDTH
@@ -36,8 +36,8 @@ def test_titles_of_flow_reports_name_the_filter_if_all_samples_are_filtered(tmp_
     directory = made_tables.write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))
     write_tables(directory)
     source = Source(Campaign(directory))
-    for name in FLOWREPORTS:
-        assert compose.drawn(name, source).title.endswith(" (samples: filter tcp port 443)"), name
+    for name in FLOWREPORT_FIGURES:
+        assert compose.compose_figure(name, source).title.endswith(" (samples: filter tcp port 443)"), name
 
 
 SAID = {
@@ -84,7 +84,7 @@ SAID = {
 
 
 def test_reports_that_were_not_accepted_have_their_share_of_all():
-    text = flowreport_scope.reports(9120, 9092).replace("\N{NO-BREAK SPACE}", " ")
+    text = flowreport_scope.reports_text(9120, 9092).replace("\N{NO-BREAK SPACE}", " ")
     assert text == "9,120 reports (not accepted by the collector: 28, 0.31 %)"
 
 
@@ -96,13 +96,13 @@ def campaign(tmp_path_factory):
     return write_study(write_tables(directory))
 
 
-@pytest.mark.parametrize("name", [*FLOWREPORTS, *FLOWSTUDY])
+@pytest.mark.parametrize("name", [*FLOWREPORT_FIGURES, *FLOWSTUDY_FIGURES])
 def test_a_figure_of_flow_reports_says_what_it_shows_and_fits_a_page(name, campaign):
-    figure = compose.drawn(name, Source(Campaign(campaign)))
+    figure = compose.compose_figure(name, Source(Campaign(campaign)))
     svg = svg_of(figure)
     text = words(svg)
     assert not figure.empty
-    for said in (*SAID[name], f"Data: tables/{module(name).TABLE}.csv"):
+    for said in (*SAID[name], f"Data: tables/{figure_module(name).TABLE}.csv"):
         assert said in text
     assert "NaN" not in text
     assert 0.8 * WIDTH < float(ET.fromstring(svg).get("width")) < 1.06 * WIDTH
@@ -110,7 +110,7 @@ def test_a_figure_of_flow_reports_says_what_it_shows_and_fits_a_page(name, campa
 
 def test_one_value_alone_has_an_axis_with_labels(tmp_path):
     (tmp_path / "tables").mkdir()
-    figure = compose.drawn("flowreport_accuracy", Source(Campaign(write_tables(tmp_path, samples=1, flows=2))))
+    figure = compose.compose_figure("flowreport_accuracy", Source(Campaign(write_tables(tmp_path, samples=1, flows=2))))
     assert "Handshake: SYN to SYN-ACK" in words(svg_of(figure))
 
 
@@ -130,7 +130,7 @@ def test_title_has_where_losses_begin_in_memory_and_of_each_trace(campaign):
         pytest.approx((0.277, 2.77, 2, 6), rel=0.002),
         pytest.approx((0.498, 4.98, 1, 9), rel=0.002),
     ]
-    title = compose.drawn("flowreport_success", source).title.replace("\N{NO-BREAK SPACE}", " ")
+    title = compose.compose_figure("flowreport_success", source).title.replace("\N{NO-BREAK SPACE}", " ")
     assert title == (
         "Reports made in memory: losses begin between 10 and 20 million reports/s; "
         "replayed trace of 166 Mbit/s: losses begin between 0.277 and 2.77 million reports/s "
@@ -159,7 +159,7 @@ def test_title_has_where_losses_begin_in_memory_and_of_each_trace(campaign):
 )
 def test_counts_of_reports_fill_their_axis(counts, band):
     rows = [{"sample": "a", "whole": True, "reports": number} for number in counts]
-    values = [value | {"label": "a"} for value in flowreport_rate.steps("a", rows)]
+    values = [value | {"label": "a"} for value in flowreport_rate.distribution("a", rows)]
     figure = flowreport_rate.chart(values, ["a"]).to_dict()
     scale = figure["layer"][-1]["encoding"]["x"]["scale"]
     low, high = scale["domain"]
@@ -168,7 +168,7 @@ def test_counts_of_reports_fill_their_axis(counts, band):
         assert math.log(max(counts) / min(counts)) >= 0.9 * math.log(high / low)
     elif min(counts) != max(counts):
         assert max(counts) - min(counts) >= 0.9 * (high - low)
-    assert (len(figure["layer"]) == 2) == band == (flowreport_rate.shown(values) == "gray")
+    assert (len(figure["layer"]) == 2) == band == (flowreport_rate.paper_range_text(values) == "gray")
     vl_convert.vegalite_to_svg(figure, vl_version=VEGA_LITE)
 
 
@@ -178,7 +178,7 @@ def test_second_that_is_cut_short_may_have_the_most_reports_but_is_not_in_the_me
     assert flowreport_rate.title(rows[:3]) == "Mean: 200 reports/s; at most 900 in one second"
     title = flowreport_rate.title(rows).replace("\N{NO-BREAK SPACE}", " ")
     assert title == "Mean of a sample: 200 reports/s to 40 million reports/s; at most 40 million in one second"
-    assert [step["reports"] for step in flowreport_rate.steps("a", rows)] == [100, 100, 300, 900]
+    assert [step["reports"] for step in flowreport_rate.distribution("a", rows)] == [100, 100, 300, 900]
 
 
 def test_labels_of_wide_axes_are_short():
@@ -206,7 +206,9 @@ def test_labels_of_wide_axes_are_short():
 def test_flows_that_the_program_does_not_see_are_counted_beside_n():
     row = {"n": 2, "missing": 2, "missing_share": 0.5, "outside": 1234, "extra": 0, "r2": 1, "r2_log": 1}
     row |= {"measure": "start", "n_log": 2}
-    lines = flowreport_accuracy.told(row | {"error_median": 0, "error_p99": 0, "error_largest": 0, "near_share": 1})
+    lines = flowreport_accuracy.panel_subtitle(
+        row | {"error_median": 0, "error_p99": 0, "error_largest": 0, "near_share": 1}
+    )
     assert lines[2].split(", ", 1)[1].replace("\u00a0", " ") == "50.0 % missing, 1,234 outside"
 
 
@@ -230,7 +232,7 @@ def test_panel_has_the_verdict_and_the_criterion_of_its_kind(measure, shares, n,
         "error_p99": 0.005,
         "error_largest": 7.5,
     }
-    lines = [line.replace("\u00a0", " ") for line in flowreport_accuracy.told(row)]
+    lines = [line.replace("\u00a0", " ") for line in flowreport_accuracy.panel_subtitle(row)]
     assert (lines[0], *lines[-2:]) == (verdict, criterion, "error: p99 0.5 %, largest 750 %")
 
 
@@ -433,7 +435,9 @@ def test_largest_error_of_a_window_is_in_the_title_of_the_response(campaign):
     source = Source(Campaign(campaign))
     rows = [row for row in source.rows("flowreport_response") if row["flow"] != "background"]
     worst = max(abs(row["bps_measured"] - row["bps"]) / row["bps"] for row in rows)
-    assert compose.drawn("flowreport_response", source).title.endswith(f"largest {100 * worst:.3g}\N{NO-BREAK SPACE}%")
+    assert compose.compose_figure("flowreport_response", source).title.endswith(
+        f"largest {100 * worst:.3g}\N{NO-BREAK SPACE}%"
+    )
     behind = [row["bps"] / 1e6 for row in source.rows("flowreport_response") if row["flow"] == "background"]
     layers = flowreport_response.draw(source).chart.to_dict()["hconcat"][0]["vconcat"][0]["layer"]
     dots = [layer for layer in layers if layer["mark"]["type"] == "circle"]

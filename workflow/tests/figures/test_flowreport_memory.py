@@ -66,7 +66,7 @@ def test_runs_of_a_sketch_are_the_samples_and_missing_flows_are_in_the_share():
     """Two samples, and one in which no flow has a report."""
     own = memory_row(0, equal=300, missing=0, error=0.0) | {"error_p99": 0.0}
     none = own | {"n": 0, "equal": 0, "missing": 100, "error_p99": None, "error_largest": None}
-    (row,) = flowreport_memory.over_samples([own, own, none])
+    (row,) = flowreport_memory.combine_samples([own, own, none])
     point = flowreport_memory.point(row)
     assert (point["runs"], point["flows"], point["inexact"]) == (3, 700, 100)
     assert point["unequal"] == pytest.approx(100 / 7)

@@ -12,8 +12,8 @@ from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
 from acapella.common.wording import nanoseconds
 from acapella.figures import compose, kappa_components, kappa_matrix, kappa_timeline, theme
-from acapella.figures.kappa_components import number
-from acapella.figures.registry import TRIALS, module
+from acapella.figures.kappa_components import format_kappa
+from acapella.figures.registry import TRIAL_FIGURES, figure_module
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source
 from acapella.figures.theme import FONT, WIDTH
@@ -64,7 +64,7 @@ def figures(campaigns):
 
     def of(name: str, campaign: str):
         if (name, campaign) not in cache:
-            figure = compose.drawn(name, campaigns[campaign])
+            figure = compose.compose_figure(name, campaigns[campaign])
             cache[name, campaign] = figure, svg_of(figure)
         return cache[name, campaign]
 
@@ -78,7 +78,7 @@ def svg(figures):
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
-@pytest.mark.parametrize("name", TRIALS)
+@pytest.mark.parametrize("name", TRIAL_FIGURES)
 def test_a_figure_of_trials_says_what_it_shows_of_how_much_and_what_was_lost(name, campaign, campaigns, figures):
     figure, drawn = figures(name, campaign)
     text = words(drawn)
@@ -95,12 +95,12 @@ def test_a_figure_of_trials_says_what_it_shows_of_how_much_and_what_was_lost(nam
     assert "losses: none seen" in text
     for unit in UNITS[name]:
         assert unit in text
-    assert f"Data: tables/{module(name).TABLE}.csv" in text
+    assert f"Data: tables/{figure_module(name).TABLE}.csv" in text
     assert "NaN" not in text and "undefined (" not in text
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
-@pytest.mark.parametrize("name", TRIALS)
+@pytest.mark.parametrize("name", TRIAL_FIGURES)
 def test_a_figure_of_trials_fits_a_page_in_one_font(name, campaign, svg):
     root = ET.fromstring(svg(name, campaign))
     assert 0.8 * WIDTH < float(root.get("width")) < 1.06 * WIDTH
@@ -112,7 +112,7 @@ def test_a_figure_of_trials_fits_a_page_in_one_font(name, campaign, svg):
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 def test_no_text_of_trials_covers_another_or_leaves_the_figure(campaign, svg, browser):
     page = browser.new_page()
-    for name in TRIALS:
+    for name in TRIAL_FIGURES:
         page.set_content(svg(name, campaign))
         assert page.evaluate(COLLISIONS) == [], name
     page.close()
@@ -128,7 +128,7 @@ def test_where_no_packet_is_in_common_it_says_so(campaigns, svg):
 def test_without_any_packet_in_common_histograms_say_why(tmp_path):
     directory = write_campaign(tmp_path, {"quiet": [{"common": 0}]})
     assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet"]) == 0
-    figure = compose.drawn("iat_delta", Source(Campaign(directory)))
+    figure = compose.compose_figure("iat_delta", Source(Campaign(directory)))
     assert figure.empty
     assert "no run has a packet in common with its first trial" in words(svg_of(figure))
 
@@ -139,7 +139,7 @@ def test_the_matrix_says_which_first_trial_is_the_odd_one_and_where_nobody_can_t
     runs = [{"I": 0.3, "warnings": [odd_baseline("quiet-1")]}] * 3
     directory = write_campaign(tmp_path, {"quiet": runs, "loaded": [{}] * 3}, all_pairs=True)
     assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet", "loaded"]) == 0
-    text = words(svg_of(compose.drawn("kappa_matrix", Source(Campaign(directory)))))
+    text = words(svg_of(compose.compose_figure("kappa_matrix", Source(Campaign(directory)))))
     assert "in quiet the first trial is the odd one" in text
     assert "quiet: quiet-1 is odd" in text and "loaded: loaded-1 is odd" not in text
     assert "does not show" not in text
@@ -150,7 +150,7 @@ def test_text_in_cells_of_the_matrix_has_a_contrast_of_4_5_to_the_cell(tmp_path)
     runs = [{"I": 0.02 + 0.11 * n, "L": 0.0} for n in range(9)]
     directory = write_campaign(tmp_path, {"quiet": runs}, all_pairs=True)
     assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet"]) == 0
-    root = ET.fromstring(svg_of(compose.drawn("kappa_matrix", Source(Campaign(directory)))))
+    root = ET.fromstring(svg_of(compose.compose_figure("kappa_matrix", Source(Campaign(directory)))))
     fills = {}
     for mark in root.iter():
         if "kappa: " in mark.get("aria-label", ""):
@@ -186,7 +186,7 @@ def test_the_matrix_counts_all_pairs_and_the_others_the_runs(campaigns):
 
 
 def test_a_run_that_is_nearly_the_same_is_not_called_the_same():
-    assert [number(kappa) for kappa in (1, 1 - 1.5e-6, 0.9853, 0)] == ["1", "1 - 1.5e-06", "0.9853", "0"]
+    assert [format_kappa(kappa) for kappa in (1, 1 - 1.5e-6, 0.9853, 0)] == ["1", "1 - 1.5e-06", "0.9853", "0"]
 
 
 def test_pieces_of_a_bar_add_up_to_what_kappa_lacks(campaigns, figures):
@@ -226,7 +226,7 @@ def test_without_the_tables_of_trials_the_stage_is_named(tmp_path, capsys):
 
 
 def test_components_are_printed_with_three_digits(svg):
-    assert [kappa_components.component(value) for value in (0, 1, 0.103, 0.1, 3.3333e-6, None)] == [
+    assert [kappa_components.format_component(value) for value in (0, 1, 0.103, 0.1, 3.3333e-6, None)] == [
         *("0", "1", "0.103", "0.100", "3.33e-06", "undefined"),
     ]
     text = words(svg("kappa_components", "three_environments"))
@@ -244,7 +244,7 @@ def test_timeline_has_a_panel_for_each_run(campaign, panels, figures):
 
 def test_components_of_many_runs_are_those_with_the_least_kappa_in_order(tmp_path):
     kappas = {f"e{n}": [0.9 - 0.01 * (7 * n + run) for run in range(7)] for n in range(7)}
-    figure = compose.drawn("kappa_components", environments_campaign(tmp_path, kappas))
+    figure = compose.compose_figure("kappa_components", environments_campaign(tmp_path, kappas))
     panels = figure.spec["concat"][0]["hconcat"]
     texts = [float(row["text"]) for row in panels[0]["layer"][1]["data"]["values"]]
     every = sorted(round(kappa, 4) for runs in kappas.values() for kappa in runs)
@@ -263,7 +263,7 @@ def test_timeline_title_counts_windows_whose_printed_kappa_is_the_lowest():
 
 def test_timeline_of_many_runs_has_those_with_the_least_kappa(tmp_path):
     source = source_of(tmp_path, {f"e{n}": [{"I": 0.01 * (7 * n + run)} for run in range(7)] for n in range(7)})
-    figure = compose.drawn("kappa_timeline", source)
+    figure = compose.compose_figure("kappa_timeline", source)
     assert "the 40 runs with the least kappa in a window, of 49" in figure.description.replace(
         "\N{NO-BREAK SPACE}", " "
     )
@@ -357,7 +357,7 @@ def environments_campaign(directory, kappas: dict[str, list[float]]) -> Source:
     ],
 )
 def test_a_difference_of_environments_is_stated_only_if_its_interval_excludes_zero(kappas, said, tmp_path):
-    figure = compose.drawn("kappa_environments", environments_campaign(tmp_path, kappas))
+    figure = compose.compose_figure("kappa_environments", environments_campaign(tmp_path, kappas))
     assert figure.title.replace("\N{NO-BREAK SPACE}", " ").startswith(said)
     few = any(len(runs) < 4 for runs in kappas.values())
     assert ("too few runs" in words(svg_of(figure))) == few
@@ -368,7 +368,7 @@ def test_many_environments_have_small_panels_of_differences_and_small_matrices(t
     write_campaign(tmp_path, environments)
     assert cli.main(["campaign", "trials", str(tmp_path), "--environments", *environments]) == 0
     source = Source(Campaign(tmp_path))
-    differences, matrix = (compose.drawn(name, source) for name in ("latency_delta", "kappa_matrix"))
+    differences, matrix = (compose.compose_figure(name, source) for name in ("latency_delta", "kappa_matrix"))
     assert differences.title.replace("\N{NO-BREAK SPACE}", " ").endswith(": 0 ns in each run of 10 environments")
     drawn = differences.spec["concat"][0]
     assert (drawn["columns"], len(drawn["concat"])) == (3, 10)
@@ -387,7 +387,7 @@ def test_matrix_title_names_the_pairs_with_the_least_and_the_largest_kappa(campa
         kappa = end(row["kappa"] for row in rows)
         first, *others = [row for row in rows if row["kappa"] == kappa]
         more = f", and {len(others)} other pair{'s' * (len(others) > 1)}" if others else ""
-        assert f"{number(kappa)} ({first['trial_a']} with {first['trial_b']}{more})" in title
+        assert f"{format_kappa(kappa)} ({first['trial_a']} with {first['trial_b']}{more})" in title
 
 
 def test_figures_use_the_names_that_the_config_gives_to_trials(tmp_path):
@@ -403,11 +403,11 @@ def test_figures_use_the_names_that_the_config_gives_to_trials(tmp_path):
         path.write_text(text, encoding="utf-8")
     assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet", "loaded"]) == 0
     source = Source(Campaign(directory))
-    for name in TRIALS:
-        figure = compose.drawn(name, source)
+    for name in TRIAL_FIGURES:
+        figure = compose.compose_figure(name, source)
         text, spec = words(svg_of(figure)), json.dumps(figure.spec)
         for run in ("tuesday", "wednesday", "friday"):
             assert run in (spec if name == "kappa_environments" else text), (name, run)
         assert " (A)" not in text and "run B" not in text, name
-    assert "quiet: tuesday" in words(svg_of(compose.drawn("kappa_components", source)))
-    assert "loaded-first" in words(svg_of(compose.drawn("kappa_matrix", source)))
+    assert "quiet: tuesday" in words(svg_of(compose.compose_figure("kappa_components", source)))
+    assert "loaded-first" in words(svg_of(compose.compose_figure("kappa_matrix", source)))

@@ -13,7 +13,7 @@ from acapella_testing.svg_text import words
 
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
-from acapella.figures.registry import NAMES
+from acapella.figures.registry import TRAFFIC_FIGURES
 from acapella.figures.source import Source
 from acapella.report import page, summary
 
@@ -41,14 +41,14 @@ def opened(hostile, browser):
     page.on("dialog", lambda dialog: (heard.append(f"dialog: {dialog.message}"), dialog.dismiss()))
     page.on("request", lambda request: heard.append(request.url) if request.url.startswith("http") else None)
     page.goto((hostile / "report.html").as_uri())
-    page.wait_for_function("n => document.querySelectorAll('figure.drawn').length === n", arg=len(NAMES))
+    page.wait_for_function("n => document.querySelectorAll('figure.drawn').length === n", arg=len(TRAFFIC_FIGURES))
     yield page, heard
     page.close()
 
 
 def test_every_chart_is_drawn_and_nothing_is_said_or_fetched(opened):
     page, heard = opened
-    for name in NAMES:
+    for name in TRAFFIC_FIGURES:
         marks = page.locator(f'[data-name="{name}"] svg .role-mark').locator("path, text, line, rect")
         assert marks.count() > 3, name
     assert heard == []
@@ -91,7 +91,7 @@ def test_every_column_of_the_other_sections_is_visible_without_scrolling(tmp_pat
     rates = [storage_study.rate(64, 128, 10**6, 10**5, None)]
     storage_study.campaign(tmp_path, storage_study.study(storage_study.RUN) | {"rates": rates})
     assert cli.main(["campaign", "trials", str(tmp_path), "--environments", *environments]) == 0
-    figure = page.drawn("header_depth", Source(Campaign(tmp_path)), origin=False)
+    figure = page.compose_figure("header_depth", Source(Campaign(tmp_path)), origin=False)
     monkeypatch.setattr(page, "drawn", lambda *_, **__: figure)
     parts = ("--trials", "--storage", "--flowreports", "--flowstudy")
     assert cli.main(["campaign", "report", str(tmp_path), *parts]) == 0
@@ -131,7 +131,7 @@ def test_print_shows_each_picture_once(opened):
     page.emulate_media(media="print")
     shown = [page.locator("figure img:visible").count(), page.locator("figure .vega-embed:visible").count()]
     page.emulate_media(media="screen")
-    assert shown == [len(NAMES), 0]
+    assert shown == [len(TRAFFIC_FIGURES), 0]
 
 
 def test_without_javascript_every_picture_is_there(hostile, browser):
@@ -139,7 +139,7 @@ def test_without_javascript_every_picture_is_there(hostile, browser):
     page.goto((hostile / "report.html").as_uri())
     sizes = page.locator("figure img").evaluate_all("all => all.map(i => [i.naturalWidth, i.alt.length])")
     page.context.close()
-    assert len(sizes) == len(NAMES)
+    assert len(sizes) == len(TRAFFIC_FIGURES)
     assert all(width > 400 and alt > 40 for width, alt in sizes)
 
 
@@ -229,7 +229,7 @@ def test_each_figure_names_its_data_once(hostile):
     """In the caption, which links to the table, and not in the picture above it."""
     text = (hostile / "report.html").read_text(encoding="utf-8")
     pictures = re.findall(r'src="data:image/svg\+xml;base64,([^"]*)"', text)
-    assert len(pictures) == len(NAMES)
+    assert len(pictures) == len(TRAFFIC_FIGURES)
     assert not any("Data: tables/" in words(base64.b64decode(picture).decode()) for picture in pictures)
     assert "Data: tables/" not in text
-    assert text.count("Data: <a ") == len(NAMES) + len(re.findall(r'<p class="note">[^\n]* Data: <a ', text))
+    assert text.count("Data: <a ") == len(TRAFFIC_FIGURES) + len(re.findall(r'<p class="note">[^\n]* Data: <a ', text))

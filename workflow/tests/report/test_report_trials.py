@@ -8,7 +8,7 @@ from acapella_testing.made.made_trials import odd_baseline, shapes, write_campai
 
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
-from acapella.figures.registry import NAMES, TRIALS
+from acapella.figures.registry import TRAFFIC_FIGURES, TRIAL_FIGURES
 from acapella.figures.source import Source
 from acapella.report import trials
 
@@ -58,13 +58,15 @@ def test_the_section_on_trials_compares_environments_and_draws_its_figures(compa
     page.on("console", lambda message: heard.append(message.text))
     page.on("pageerror", lambda error: heard.append(str(error)))
     page.goto((compared / "report.html").as_uri())
-    page.wait_for_function("n => document.querySelectorAll('figure.drawn').length === n", arg=len(NAMES) + len(TRIALS))
+    page.wait_for_function(
+        "n => document.querySelectorAll('figure.drawn').length === n", arg=len(TRAFFIC_FIGURES) + len(TRIAL_FIGURES)
+    )
     rows = page.locator("[aria-labeledby='table-consistency_environments'] tbody tr").all_inner_texts()
     assert [row.split("\t")[0] for row in rows] == ["quiet", "noisy", "shared"]
     assert "0.9848" in rows[0]
     warned = page.locator("#consistency .warnings li").all_inner_texts()
     assert warned == ["noisy, runs B and C (O, L and I): the clock of trial noisy-1 is coarse."]
-    for name in TRIALS:
+    for name in TRIAL_FIGURES:
         assert page.locator(f'#consistency [data-name="{name}"] svg .role-mark').count() > 0, name
     assert page.locator("#table-kappa_published").count() == 1
     assert "Trials. Inputs" in page.locator("#provenance").inner_text()

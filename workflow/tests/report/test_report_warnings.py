@@ -77,7 +77,7 @@ def test_bounds_of_a_mirror_s_loss_are_the_same_in_figures_and_warnings():
     rows[0] |= {"mirror_loss_low": 0.30, "mirror_loss_high": 0.42}
     rows[1] |= {"mirror_loss_low": 0.05, "mirror_loss_high": 0.90}
     bounds = "at least 5.00 % to 30.0 % of bytes missing, at most 42.0 % to 90.0 % lost by the mirror"
-    assert plain(quality.bounds_of_loss(rows)) == bounds
+    assert plain(quality.mirror_loss_bounds(rows)) == bounds
     assert bounds in plain(warnings.congested(rows)) and bounds in plain(quality.mirror_loss(rows)[0])
 
 

@@ -187,7 +187,7 @@ def kind_of(name: str) -> str | None:
 def known_names() -> dict[str, Sequence[str]]:
     """Return the names that the groups of NOT_LISTED can have."""
     tables = sorted(path.stem for path in (schemas.root() / "tables").glob("*.yaml"))
-    return {"query": queries.names("analyze"), "table": tables, "figure": registry.every_name()}
+    return {"query": queries.names("analyze"), "table": tables, "figure": registry.all_figures()}
 
 
 def check(campaign: Campaign) -> Findings:

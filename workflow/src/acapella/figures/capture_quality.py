@@ -23,8 +23,8 @@ SCOPE = scope_of_all
 LABEL = 24
 MARK = 16  # px: a circle with a number, and the room for 0 beside a logarithmic axis
 DOT = 8  # px: a dot; marks of a site that would cover each other become one
-NAMED = 4  # samples that the pointer names
-LEAST, MOST = 1e-4, 100  # %: the logarithmic axes; 0 is at their left edge, ``MARK`` px from LEAST
+MAX_NAMED = 4  # samples that the pointer names
+AXIS_MIN, AXIS_MAX = 1e-4, 100  # %: the logarithmic axes; 0 is at their left edge, ``MARK`` px from AXIS_MIN
 PANELS = (
     ("loss", ("frames", "lost (%)")),
     ("stamps", ("repeated", "stamps (%)")),
@@ -33,7 +33,7 @@ PANELS = (
 )
 
 
-class Gap(NamedTuple):
+class UnknownLoss(NamedTuple):
     """Something not known of a sample's loss: its column's heading, which samples have it, what it means."""
 
     heading: tuple[str, str]
@@ -41,13 +41,13 @@ class Gap(NamedTuple):
     about: str
 
 
-GAPS = (
-    Gap(
+UNKNOWN_LOSSES = (
+    UnknownLoss(
         ("samples, loss", "unknown"),
         lambda row: row["lost_frames"] is None,
         "Loss unknown: no counter of mirror, interface or kernel.",
     ),
-    Gap(
+    UnknownLoss(
         ("samples, loss", "known in part"),
         lambda row: row["lost_frames"] is not None and row["loss_stages_known"] < STAGES,
         "Loss known in part: some of mirror, interface, kernel and file have no counter, so there may be more.",
@@ -62,20 +62,20 @@ def draw(source: Source) -> Figure:
         raise NoData("the campaign has no samples")
     labels = short_labels(sites_of(rows), LABEL)
     order = list(labels.values())
-    gaps = [gap for gap in GAPS if any(gap.holds(row) for row in rows)]
+    gaps = [gap for gap in UNKNOWN_LOSSES if any(gap.holds(row) for row in rows)]
     width = (theme.WIDTH - theme.text_width(order) - 150 - 66 * len(gaps)) // len(PANELS)
     panels = [
-        panel(marks(rows, labels, which[0], width), order, which, width, first=not place)
+        panel(panel_marks(rows, labels, which[0], width), order, which, width, first=not place)
         for place, which in enumerate(PANELS)
     ]
-    panels[1:1] = [counted(rows, labels, order, gap) for gap in gaps]
+    panels[1:1] = [gap_column(rows, labels, order, gap) for gap in gaps]
     key = (
         "Dot: one sample; circle: the number of samples whose dots would cover each other, at their mean. Shares of "
         "frames have logarithmic axes from 0.0001 %, with 0 at the left edge. Frames lost: counted as lost by mirror, "
         "interface, kernel or file, of the frames offered. Repeated stamps: frames stamped as the frame before.",
         *([" ".join(gap.about for gap in gaps)] if gaps else []),
-        clocks(rows),
-        *unread(rows),
+        clock_resolutions(rows),
+        *unread_bytes(rows),
     )
     return Figure(title(rows), alt.hconcat(*panels, spacing=14), key)
 
@@ -89,7 +89,7 @@ def share(row: dict, column: str) -> float | None:
     return row[{"loss": "loss_share", "stamps": "equal_stamps_share", "coverage": "port_coverage_share"}[column]]
 
 
-def marks(rows: list[dict], labels: dict, column: str, width: int) -> list[dict]:
+def panel_marks(rows: list[dict], labels: dict, column: str, width: int) -> list[dict]:
     """Return the marks of a panel of ``width`` px: samples of a site whose dots would cover each other are one mark."""
     places = defaultdict(list)
     for row in rows:
@@ -100,28 +100,30 @@ def marks(rows: list[dict], labels: dict, column: str, width: int) -> list[dict]
         {
             **{"site": site, "label": labels[site], "samples": len(own), "number": str(len(own)), "x": round(x, 2)},
             "text": span(percent(own[0][0]), percent(own[-1][0])),
-            "named": ", ".join(name for _, name in own[:NAMED]) + (", ..." if len(own) > NAMED else ""),
+            "named": ", ".join(name for _, name in own[:MAX_NAMED]) + (", ..." if len(own) > MAX_NAMED else ""),
         }
         for site, samples in places.items()
-        for x, own in apart(sorted(samples), column, width)
+        for x, own in group_overlapping(sorted(samples), column, width)
     ]
 
 
-def place_of(value: float, column: str, width: int) -> float:
+def axis_position(value: float, column: str, width: int) -> float:
     """Return the place of a fraction on a panel's axis, in px from its left edge."""
     if column == "coverage":
         return width * value
     if not value:
         return 0.0
-    return MARK + (width - MARK) * math.log10(max(LEAST, 100 * value) / LEAST) / math.log10(MOST / LEAST)
+    return MARK + (width - MARK) * math.log10(max(AXIS_MIN, 100 * value) / AXIS_MIN) / math.log10(AXIS_MAX / AXIS_MIN)
 
 
-def apart(samples: list[tuple[float, str]], column: str, width: int) -> list[tuple[float, list[tuple[float, str]]]]:
+def group_overlapping(
+    samples: list[tuple[float, str]], column: str, width: int
+) -> list[tuple[float, list[tuple[float, str]]]]:
     """Return groups of samples, each with its mean place in px, whose marks do not cover each other.
 
     ``samples``: sorted by value. On a logarithmic axis samples with 0 have no part in the group of others.
     """
-    groups = [(place_of(value, column, width), [(value, name)]) for value, name in samples]
+    groups = [(axis_position(value, column, width), [(value, name)]) for value, name in samples]
     while True:
         close = [n for n, (one, other) in enumerate(pairwise(groups)) if may_join(one, other, column)]
         if not close:
@@ -156,7 +158,7 @@ def title(rows: list[dict]) -> str:
     return "; ".join([text, *([] if len(known) == len(rows) else [blind]), *mirror])
 
 
-def clocks(rows: list[dict]) -> str:
+def clock_resolutions(rows: list[dict]) -> str:
     """The clock resolutions seen, finest first, with their samples."""
     seen = {}
     for row in sorted(rows, key=lambda row: row["clock_resolution_ns"] or 0):
@@ -167,7 +169,7 @@ def clocks(rows: list[dict]) -> str:
     return f"Clock resolution: {', '.join(named)}."
 
 
-def unread(rows: list[dict]) -> tuple[str, ...]:
+def unread_bytes(rows: list[dict]) -> tuple[str, ...]:
     """What files hold behind a fault that ended their reading: frames there are in no panel."""
     bad = [row for row in rows if row["file_unread_bytes"]]
     if not bad:
@@ -180,9 +182,9 @@ def panel(values, order, which, width, *, first) -> alt.LayerChart:
     """The marks of one panel over one row a site."""
     column, name = which
     shown = [0, 25, 50, 75, 100] if column == "coverage" else [0, 0.01, 1, 100]
-    ticks = {round(place_of(value / 100, column, width), 2): f"{value:g}" for value in shown}
+    ticks = {round(axis_position(value / 100, column, width), 2): f"{value:g}" for value in shown}
     axis = alt.Axis(
-        values=list(ticks), tickCount=len(ticks), labelExpr=label_of(ticks), domain=False, labelOverlap=False
+        values=list(ticks), tickCount=len(ticks), labelExpr=tick_labels(ticks), domain=False, labelOverlap=False
     )
     base = alt.Chart(alt.Data(values=values)).encode(
         x=alt.X("x:Q", title=list(name), scale=alt.Scale(domain=[0, width], nice=False), axis=axis),
@@ -205,12 +207,12 @@ def panel(values, order, which, width, *, first) -> alt.LayerChart:
     return chart.properties(width=width, height=alt.Step(theme.row_height(len(order), total=330)))
 
 
-def label_of(ticks: dict[float, str]) -> str:
+def tick_labels(ticks: dict[float, str]) -> str:
     """Return a Vega expression for the labels of ticks at these places."""
     return " : ".join(f"abs(datum.value - {place}) < 0.01 ? '{text}'" for place, text in ticks.items()) + " : ''"
 
 
-def counted(rows: list[dict], labels: dict, order: list[str], gap: Gap) -> alt.Chart:
+def gap_column(rows: list[dict], labels: dict, order: list[str], gap: UnknownLoss) -> alt.Chart:
     """A column of words: how many samples of each site have a gap in what is known of their loss."""
     values = []
     for site, label in labels.items():

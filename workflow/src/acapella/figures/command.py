@@ -13,7 +13,14 @@ from pathlib import Path
 from acapella.campaign import layout as campaigns
 from acapella_core.errors import UserError
 
-from .registry import COLLECTIONS, FLOWREPORTS, FLOWSTUDY, NAMES, STORAGE, TRIALS
+from .registry import (
+    COLLECTION_FIGURES,
+    FLOWREPORT_FIGURES,
+    FLOWSTUDY_FIGURES,
+    STORAGE_FIGURES,
+    TRAFFIC_FIGURES,
+    TRIAL_FIGURES,
+)
 
 FORMATS = ("svg", "pdf", "png", "html")
 
@@ -25,9 +32,10 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         help="draw a campaign's figures from its tables",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"figures: {', '.join(NAMES)}; of trials: {', '.join(TRIALS)}; "
-        f"of all collections: {', '.join(COLLECTIONS)}; "
-        f"of the storage study: {', '.join(STORAGE)}; of flow reports: {', '.join((*FLOWREPORTS, *FLOWSTUDY))}",
+        epilog=f"figures: {', '.join(TRAFFIC_FIGURES)}; of trials: {', '.join(TRIAL_FIGURES)}; "
+        f"of all collections: {', '.join(COLLECTION_FIGURES)}; "
+        f"of the storage study: {', '.join(STORAGE_FIGURES)}; "
+        f"of flow reports: {', '.join((*FLOWREPORT_FIGURES, *FLOWSTUDY_FIGURES))}",
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's directory, as results/demo")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these figures (default: those of samples)")
@@ -50,24 +58,35 @@ def confine(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the figures and one line for each. Raises UserError for an unknown name or a missing table."""
-    asked = {TRIALS: args.trials, FLOWREPORTS: args.flowreports, FLOWSTUDY: args.flowstudy}
-    wanted = args.only or [*NAMES, *(name for names, on in asked.items() if on for name in names)]
-    names = chosen(wanted, (*NAMES, *TRIALS, *COLLECTIONS, *STORAGE, *FLOWREPORTS, *FLOWSTUDY), "--only")
-    formats = chosen(args.formats, FORMATS, "--formats")
+    asked = {TRIAL_FIGURES: args.trials, FLOWREPORT_FIGURES: args.flowreports, FLOWSTUDY_FIGURES: args.flowstudy}
+    wanted = args.only or [*TRAFFIC_FIGURES, *(name for names, on in asked.items() if on for name in names)]
+    names = select_names(
+        wanted,
+        (
+            *TRAFFIC_FIGURES,
+            *TRIAL_FIGURES,
+            *COLLECTION_FIGURES,
+            *STORAGE_FIGURES,
+            *FLOWREPORT_FIGURES,
+            *FLOWSTUDY_FIGURES,
+        ),
+        "--only",
+    )
+    formats = select_names(args.formats, FORMATS, "--formats")
     campaign = campaigns.opened(args.campaign)
-    from .compose import drawn  # noqa: PLC0415 (Altair and vl-convert are slow to import)
+    from .compose import compose_figure  # noqa: PLC0415 (Altair and vl-convert are slow to import)
     from .save import save  # noqa: PLC0415
     from .source import Source  # noqa: PLC0415
 
     source = Source(campaign)
     for name in names:
         start = time.monotonic()
-        paths = save(drawn(name, source), campaign.directory / "figures", name, formats)
+        paths = save(compose_figure(name, source), campaign.directory / "figures", name, formats)
         seconds = time.monotonic() - start
         print(f"figures: {paths[0].with_suffix('')} ({', '.join(formats)}), {seconds:.1f} s", file=sys.stderr)
 
 
-def chosen(wanted: list[str], known: tuple[str, ...], option: str) -> list[str]:
+def select_names(wanted: list[str], known: tuple[str, ...], option: str) -> list[str]:
     """The members of ``known`` that are wanted, in the order of ``known``; UserError names one that is unknown."""
     for name in wanted:
         if name not in known:

@@ -4,13 +4,13 @@ from acapella.campaign.trial_tables import JOINED
 from acapella.common.wording import count, short_labels
 from acapella.kappa.baseline import CODE as ODD_BASELINE
 
-from .quality import losses_of
+from .quality import loss_summary
 from .source import NoData, Source
 
 BASELINE = 1  # place of the trial that the others are compared with
 
 
-def letter(place: int) -> str:
+def trial_letter(place: int) -> str:
     """A trial's letter, as in the paper: A is the baseline, B the second trial; from the 27th on a number."""
     return chr(ord("A") + place - 1) if place <= 26 else str(place)
 
@@ -50,17 +50,17 @@ def pairs(source: Source) -> list[dict]:
     return sorted(rows, key=lambda row: (place[row["environment"]], row["a"], row["b"]))
 
 
-def runs(rows: list[dict]) -> list[dict]:
+def runs_against_first(rows: list[dict]) -> list[dict]:
     """The rows about a run against its baseline."""
     return [row for row in rows if row["a"] == BASELINE]
 
 
-def odd_baselines(source: Source) -> set[str]:
+def environments_with_odd_baseline(source: Source) -> set[str]:
     """The environments whose other trials agree among themselves, and not with the first."""
     return {row["environment"] for row in source.rows("consistency_warnings") if row["code"] == ODD_BASELINE}
 
 
-def against_one(source: Source) -> list[str]:
+def environments_without_other_pairs(source: Source) -> list[str]:
     """The environments of three trials or more of which only pairs with the first were compared."""
     compared = source.rows("consistency")
     return [
@@ -72,17 +72,17 @@ def against_one(source: Source) -> list[str]:
 
 def scope(source: Source) -> tuple[str, ...]:
     """How many trials and packets were compared with the first trial, and what their captures lost."""
-    compared = runs(source.rows("consistency"))
-    return scope_of(source, compared, f"{count(len(compared), 'run')} against the first trial")
+    compared = runs_against_first(source.rows("consistency"))
+    return comparison_scope(source, compared, f"{count(len(compared), 'run')} against the first trial")
 
 
 def scope_of_pairs(source: Source) -> tuple[str, ...]:
     """The same of all pairs, whichever was the first trial."""
     pairs_ = source.rows("consistency")
-    return scope_of(source, pairs_, count(len(pairs_), "pair"))
+    return comparison_scope(source, pairs_, count(len(pairs_), "pair"))
 
 
-def scope_of(source: Source, compared: list[dict], called: str) -> tuple[str, ...]:
+def comparison_scope(source: Source, compared: list[dict], called: str) -> tuple[str, ...]:
     """Both, of the pairs ``compared``, which are ``called`` so."""
     rows = source.rows("consistency")
     names = {name for row in rows for trial in ("trial_a", "trial_b") for name in row[trial].split(JOINED)}
@@ -92,5 +92,5 @@ def scope_of(source: Source, compared: list[dict], called: str) -> tuple[str, ..
     what = f"{count(len(names), 'sample')} as {count(trials, 'trial')} of {where}"
     alone = sum(row["packets_a"] + row["packets_b"] - 2 * row["packets_common"] for row in compared)
     packets = f"{count(packets, 'packet')} in common, {alone:,} in one of two trials alone (U)"
-    captured = losses_of([row for row in source.quality if row["sample"] in names])
+    captured = loss_summary([row for row in source.quality if row["sample"] in names])
     return f"{what}; {called}", f"{packets}; capture {captured}"

@@ -20,7 +20,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class ComposedFigure:
     """A whole figure: its Vega-Lite specification, and its words for those who do not see it."""
 
     name: str
@@ -37,67 +37,67 @@ class Drawn:
         return ". ".join([self.title, *self.notes])
 
 
-def drawn(name: str, source: Source, *, origin: bool = True) -> Drawn:
+def compose_figure(name: str, source: Source, *, origin: bool = True) -> ComposedFigure:
     """Draw one figure. Raises UserError where a table that it needs is missing.
 
     ``origin``: whether the figure itself names its table, which a page with a caption does beside it.
     """
-    module = registry.module(name)
+    module = registry.figure_module(name)
     try:
         figure, empty = module.draw(source), False
     except NoData as reason:
-        figure, empty = no_data(module.SUBJECT, str(reason)), True
+        figure, empty = no_data_figure(module.SUBJECT, str(reason)), True
     scope = getattr(module, "SCOPE", quality.scope)
     notes = (*scope(source), *figure.key)
-    title = figure.title + restriction_of(scope, source)
+    title = figure.title + restriction_suffix(scope, source)
     foot = f"Data: tables/{module.TABLE}.csv ({', '.join(module.COLUMNS)})" if origin else None
-    spec = framed(figure.chart, title, notes, foot).to_dict()
+    spec = add_title(figure.chart, title, notes, foot).to_dict()
     spec["description"] = ". ".join([title, *notes])
     spec["usermeta"] = {"figure": name, "table": f"tables/{module.TABLE}.csv", "columns": list(module.COLUMNS)}
-    return Drawn(name, title, notes, module.TABLE, tuple(module.COLUMNS), empty, spec)
+    return ComposedFigure(name, title, notes, module.TABLE, tuple(module.COLUMNS), empty, spec)
 
 
-def restriction_of(scope: Callable, source: Source) -> str:
+def restriction_suffix(scope: Callable, source: Source) -> str:
     """Return what ends a figure's title if all samples are filtered or the like; empty if it is not of samples."""
     if scope is quality.scope:
-        return restrictions.named(source)
+        return restrictions.title_suffix(source)
     if scope is quality.scope_of_all:
-        return restrictions.named(source, every=True)
+        return restrictions.title_suffix(source, every=True)
     # flow reports can be drawn without the tables of `acapella campaign process`
     processed = scope is flowreport_scope.scope and source.campaign.table("capture_quality", "parquet").is_file()
-    return restrictions.named(source, every=True) if processed else ""
+    return restrictions.title_suffix(source, every=True) if processed else ""
 
 
-def framed(chart: alt.TopLevelMixin, title: str, notes: tuple[str, ...], origin: str | None) -> alt.ConcatChart:
+def add_title(chart: alt.TopLevelMixin, title: str, notes: tuple[str, ...], origin: str | None) -> alt.ConcatChart:
     """Put title and notes above a drawing and the origin of its numbers, if given, below."""
     head = alt.TitleParams(
-        text=wrapped(title, theme.TITLE), subtitle=[line for note in notes for line in wrapped(note, theme.TEXT)]
+        text=wrap_lines(title, theme.TITLE), subtitle=[line for note in notes for line in wrap_lines(note, theme.TEXT)]
     )
     whole = alt.concat(chart.properties(title=head))
     if origin is None:
         return whole.configure(**theme.config())
     foot = alt.TitleParams(
-        text=wrapped(origin, theme.SMALL), orient="bottom", fontSize=theme.SMALL, color=theme.FAINT, offset=8
+        text=wrap_lines(origin, theme.SMALL), orient="bottom", fontSize=theme.SMALL, color=theme.GRAY, offset=8
     )
     return whole.properties(title=foot).configure(**theme.config())
 
 
-def wrapped(text: str, size: int) -> list[str]:
+def wrap_lines(text: str, size: int) -> list[str]:
     """Lines of a text that fit a page at a font size."""
-    return textwrap.wrap(text, int(theme.WIDTH / (size * theme.PROSE))) or [""]
+    return textwrap.wrap(text, int(theme.WIDTH / (size * theme.MEAN_CHARACTER))) or [""]
 
 
-def no_data(subject: str, reason: str) -> Figure:
+def no_data_figure(subject: str, reason: str) -> Figure:
     """A figure that says why there is nothing to draw."""
-    return statement(f"{subject}: no data", f"No data: {reason}.")
+    return text_figure(f"{subject}: no data", f"No data: {reason}.")
 
 
-def statement(title: str, sentence: str) -> Figure:
+def text_figure(title: str, sentence: str) -> Figure:
     """A figure of a sentence instead of marks."""
-    text = [{"line": line, "place": place} for place, line in enumerate(wrapped(sentence, 12))]
+    text = [{"line": line, "place": place} for place, line in enumerate(wrap_lines(sentence, 12))]
     chart = (
         alt.Chart(alt.Data(values=text))
-        .mark_text(fontSize=12, color=theme.FAINT)
+        .mark_text(fontSize=12, color=theme.GRAY)
         .encode(text="line:N", y=alt.Y("place:O", axis=None))
         .properties(width=theme.WIDTH - 20, height=90)
         .properties(view=alt.ViewConfig(stroke=theme.GRID))

@@ -7,59 +7,63 @@ import altair as alt
 from acapella.common.wording import count, nanoseconds, percent, short_labels, span
 
 from . import theme
-from .comparison import environments, pairs, runs, trial_labels
+from .comparison import environments, pairs, runs_against_first, trial_labels
 from .compose import Figure
 from .source import NoData, Source
 
 PER_DECADE = 5
 LABEL = 40
-TRIAL = 24  # characters of a trial's name in a legend
+TRIAL_LABEL = 24  # characters of a trial's name in a legend
 PALETTE = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.SKY, theme.PURPLE, theme.BLACK)
-NAMED = len(PALETTE)  # as many runs get a color each; of more, all are gray
-MANY = "each run"
-LEAST_BINS, LEAST_SHARE = 10, 0.5  # bins of each sign, and %: the axes reach so far at least
+MAX_NAMED_RUNS = len(PALETTE)  # as many runs get a color each; of more, all are gray
+UNNAMED_RUN = "each run"
+MIN_BINS, MIN_SHARE = 10, 0.5  # bins of each sign, and %: the axes reach so far at least
 FLOOR = 0.4  # of the smallest share that is drawn: the axis begins there
-ENVIRONMENTS = 4  # that the title names; of more, the two with the smallest and the largest difference
-ROWS, ACROSS, SPACING = 8, 3, 14  # panels below each other; of more ``ACROSS`` in a row, px between them
-SMALL, LOW = 150, 90  # px: width and height of these
+MAX_NAMED_ENVIRONMENTS = 4  # that the title names; of more, the two with the smallest and the largest difference
+MAX_STACKED_PANELS, PANELS_PER_ROW, SPACING = (
+    8,
+    3,
+    14,
+)  # panels below each other; if there are more, ``PANELS_PER_ROW`` in a row, px between them
+SMALL_WIDTH, SMALL_HEIGHT = 150, 90  # px: width and height of these
 BOUND_NS = 10  # differences within it are shaded: 10 ns in the CHOIR paper (sections 6 and 7)
 SHADE = "#EAF1F6"
-STEPS = (1, 2, 3, 6)  # decades between two labels of ticks
+LABEL_STEPS = (1, 2, 3, 6)  # decades between two labels of ticks
 TICK_LABEL = theme.text_width(["\u2212100 ms"]) + 6  # px that the label of a tick needs
 
 
 def draw(source: Source, measure: str, name: str) -> Figure:
     """A panel an environment, a line a run; shares are logarithmic, so that far outliers show."""
-    compared = runs(pairs(source))
-    rows = [row for row in runs(source.rows("consistency_deltas")) if row["measure"] == measure]
+    compared = runs_against_first(pairs(source))
+    rows = [row for row in runs_against_first(source.rows("consistency_deltas")) if row["measure"] == measure]
     if not rows:
         raise NoData("no run has a packet in common with its first trial")
     bound, within = shares_within(source, measure)
     labels = short_labels(environments(source), LABEL)
-    most = max(LEAST_BINS, *(abs(row["bin"]) for row in rows))
-    least = min(LEAST_SHARE, 100 * FLOOR * min(row["share"] for row in rows))
-    trials = trial_labels(source, TRIAL)
+    most = max(MIN_BINS, *(abs(row["bin"]) for row in rows))
+    least = min(MIN_SHARE, 100 * FLOOR * min(row["share"] for row in rows))
+    trials = trial_labels(source, TRIAL_LABEL)
     drawn = {trials[row["environment"], row["b"]] for row in rows}
     shown = [env for env in labels if any(row["environment"] == env for row in rows)]
-    across = 1 if len(shown) <= ROWS else ACROSS
-    named = across == 1 and len({row["b"] for row in rows}) <= NAMED
-    width = theme.WIDTH - 100 - (theme.text_width(drawn) if named else 0) if across == 1 else SMALL
+    across = 1 if len(shown) <= MAX_STACKED_PANELS else PANELS_PER_ROW
+    named = across == 1 and len({row["b"] for row in rows}) <= MAX_NAMED_RUNS
+    width = theme.WIDTH - 100 - (theme.text_width(drawn) if named else 0) if across == 1 else SMALL_WIDTH
     panels = []
     for environment in shown:
         own = [row for row in rows if row["environment"] == environment]
         places = sorted({row["b"] for row in own})
-        values = [point for b in places for point in steps(own, b, trials[environment, b], least)]
+        values = [point for b in places for point in histogram_outline(own, b, trials[environment, b], least)]
         legend = [trials[environment, b] for b in places] if named else []
         last = across > 1 or environment == shown[-1]
         lines = panel(values, legend, (most, least, width), name, last, len(shown))
         head = f"{labels[environment]} ({count(len(places), 'run')})"
-        panels.append(marked(lines, bound, most, (head, within_text(within.get(environment, []), bound))))
+        panels.append(mark_bound(lines, bound, most, (head, within_text(within.get(environment, []), bound))))
     key = (
         f"Difference: the run's {name} minus that of the first trial. Bins are logarithmic, five a decade for each "
         "sign; the middle one holds exactly 0; a bin without packets has no line.",
         *(() if named else ("One gray line per run.",)),
         f"Shares of the packets in common, on a logarithmic axis. Shaded: within \u00b1{nanoseconds(bound)}.",
-        *missing(compared, rows, trials),
+        *runs_without_common_packets(compared, rows, trials),
     )
     chart = alt.vconcat(*panels, spacing=10) if across == 1 else alt.concat(*panels, columns=across, spacing=SPACING)
     chart = chart.resolve_scale(x="shared", y="shared", color="independent")
@@ -71,7 +75,7 @@ def shares_within(source: Source, measure: str) -> tuple[int, dict[str, list[flo
 
     The bound is 10 ns, as in the CHOIR paper, or the smallest of the table if it does not have 10 ns.
     """
-    rows = [row for row in runs(source.rows("consistency_within")) if row["measure"] == measure]
+    rows = [row for row in runs_against_first(source.rows("consistency_within")) if row["measure"] == measure]
     bounds = {row["bound_ns"] for row in rows}
     bound = BOUND_NS if BOUND_NS in bounds or not bounds else min(bounds)
     shares: dict[str, list[float]] = {}
@@ -96,42 +100,42 @@ def title(compared: list[dict], measure: str, name: str, labels: dict, trials: d
     means = {env: [row[column] for row in known if row["environment"] == env] for env in labels}
     means = {env: own for env, own in means.items() if own}
     what = f"Mean absolute difference of {name} from the first trial"
-    if len(means) > ENVIRONMENTS:
+    if len(means) > MAX_NAMED_ENVIRONMENTS:
         low, high = (end(known, key=lambda row: row[column]) for end in (min, max))
-        ends = [nanoseconds_of(row[column]) for row in (low, high)]
+        ends = [mean_text(row[column]) for row in (low, high)]
         if ends[0] == ends[1]:
             return f"{what}: {ends[0]} in each run of {count(len(means), 'environment')}"
-        low, high = (f"{end} (run {run_of(row, trials)})" for end, row in zip(ends, (low, high), strict=True))
+        low, high = (f"{end} (run {run_label(row, trials)})" for end, row in zip(ends, (low, high), strict=True))
         return f"{what}: {low} to {high}"
     found = [
-        f"{span(*(nanoseconds_of(end(own)) for end in (min, max)))} ({labels[env]}, {count(len(own), 'run')})"
+        f"{span(*(mean_text(end(own)) for end in (min, max)))} ({labels[env]}, {count(len(own), 'run')})"
         for env, own in means.items()
     ]
     return f"{what}: {', '.join(found)}"
 
 
-def run_of(row: dict, trials: dict[tuple[str, int], str]) -> str:
+def run_label(row: dict, trials: dict[tuple[str, int], str]) -> str:
     """Return the label of the run of a pair."""
     return trials[row["environment"], row["b"]]
 
 
-def nanoseconds_of(value: float) -> str:
+def mean_text(value: float) -> str:
     """A mean in words: below 10 ns with a digit behind the point."""
     return nanoseconds(round(value)) if value >= 9.95 or value == 0 else f"{value:.2g}\N{NO-BREAK SPACE}ns"
 
 
-def missing(compared: list[dict], rows: list[dict], trials: dict) -> tuple[str, ...]:
+def runs_without_common_packets(compared: list[dict], rows: list[dict], trials: dict) -> tuple[str, ...]:
     """Runs that have nothing to draw."""
     drawn = {(row["environment"], row["b"]) for row in rows}
     absent = [trials[run] for row in compared if (run := (row["environment"], row["b"])) not in drawn]
     return (f"Without a packet in common: {', '.join(absent)}.",) if absent else ()
 
 
-def steps(rows: list[dict], place: int, run: str, least: float) -> list[dict]:
+def histogram_outline(rows: list[dict], place: int, run: str, least: float) -> list[dict]:
     """The outline of a run's histogram: a piece for each block of neighboring bins that hold packets."""
     points, before = [], None
     for row in sorted((row for row in rows if row["b"] == place), key=lambda row: row["bin"]):
-        here = {"run": run, "text": percent(row["share"]), "range": between(row)}
+        here = {"run": run, "text": percent(row["share"]), "range": range_text(row)}
         low, high, share = row["bin"] - 0.5, row["bin"] + 0.5, 100 * row["share"]
         if before is None or before["bin"] + 1 != row["bin"]:
             points += [{**points[-1], "share": least}] if points else []
@@ -150,7 +154,7 @@ def ticks(most: int, width: int) -> tuple[list[float], str]:
     """
     last = (2 * most + 1) // (2 * PER_DECADE)  # the axis ends at most + 1
     room = PER_DECADE * width / (2 * (most + 1))  # px of a decade
-    step = next((step for step in STEPS if step * room >= TICK_LABEL), STEPS[-1])
+    step = next((step for step in LABEL_STEPS if step * room >= TICK_LABEL), LABEL_STEPS[-1])
     places = [PER_DECADE * power + 0.5 for power in range(1, last + 1)]
     values = [*(-place for place in reversed(places)), 0, *places]
     power = f"round((abs(datum.value) - 0.5) / {PER_DECADE})"
@@ -160,7 +164,7 @@ def ticks(most: int, width: int) -> tuple[list[float], str]:
     return values, f"datum.value == 0 ? '0' : {power} % {min(step, last)} == 0 ? {text} : ''"
 
 
-def between(row: dict) -> str:
+def range_text(row: dict) -> str:
     """What a bin holds, in words."""
     low, high = row["lo_ns"], row["hi_ns"]
     if low is None or high is None:
@@ -168,17 +172,17 @@ def between(row: dict) -> str:
     return f"{low:,} ns" if low == high else f"{low:,} to {high:,} ns"
 
 
-def powers(least: float) -> list[float]:
+def share_ticks(least: float) -> list[float]:
     """Powers of ten from a share in % to 100 %."""
     return [10.0**power for power in range(math.ceil(math.log10(least)), 3)]
 
 
-def marked(lines: alt.Chart, bound: int, most: int, head: tuple[str, str]) -> alt.LayerChart:
+def mark_bound(lines: alt.Chart, bound: int, most: int, head: tuple[str, str]) -> alt.LayerChart:
     """A panel with its heading, and the differences within the bound shaded beneath its lines."""
     at = min(most + 1, PER_DECADE * math.log10(bound) + 0.5)
     shade = alt.Chart(alt.Data(values=[{"low": -at, "high": at}])).mark_rect(color=SHADE).encode(x="low:Q", x2="high:Q")
-    edges = alt.Chart(alt.Data(values=[{"bin": -at}, {"bin": at}])).mark_rule(color=theme.FAINT, strokeDash=[3, 3])
-    small = lines.width == SMALL
+    edges = alt.Chart(alt.Data(values=[{"bin": -at}, {"bin": at}])).mark_rule(color=theme.GRAY, strokeDash=[3, 3])
+    small = lines.width == SMALL_WIDTH
     texts = {"text": head[0], "subtitle": head[1]} if small else {"text": ": ".join(part for part in head if part)}
     title = alt.TitleParams(
         **texts, fontSize=theme.TEXT, subtitleFontSize=theme.SMALL, offset=2, frame="group", color=theme.INK
@@ -191,7 +195,7 @@ def panel(values, names, limits, name, last, panels) -> alt.Chart:  # noqa: PLR0
     most, least, width = limits
     places, text = ticks(most, width)
     named = bool(names)
-    domain = names or [MANY]
+    domain = names or [UNNAMED_RUN]
     colors = list(PALETTE[: len(names)]) if named else ["#8A8A8A"]
     field = "run:N" if named else "all:N"
     legend = alt.Legend(title="run", orient="right", symbolType="stroke", symbolSize=200) if named else None
@@ -200,7 +204,7 @@ def panel(values, names, limits, name, last, panels) -> alt.Chart:  # noqa: PLR0
         tickCount=len(places),  # with fewer, Vega leaves out some of ``values``
     )
     return (
-        alt.Chart(alt.Data(values=values if named else [{**value, "all": MANY} for value in values]))
+        alt.Chart(alt.Data(values=values if named else [{**value, "all": UNNAMED_RUN} for value in values]))
         .mark_line(interpolate="linear", strokeWidth=1.4, clip=True)
         .encode(
             x=alt.X(
@@ -213,7 +217,9 @@ def panel(values, names, limits, name, last, panels) -> alt.Chart:  # noqa: PLR0
                 "share:Q",
                 title="packets (%)",
                 scale=alt.Scale(type="log", domain=[least, 100], nice=False, clamp=True),
-                axis=alt.Axis(labelExpr="format(datum.value, '~r')", values=powers(least), domain=False, minExtent=40),
+                axis=alt.Axis(
+                    labelExpr="format(datum.value, '~r')", values=share_ticks(least), domain=False, minExtent=40
+                ),
             ),
             color=alt.Color(field, sort=domain, scale=alt.Scale(domain=domain, range=colors), legend=legend),
             detail=["run:N", "piece:N"],
@@ -223,5 +229,5 @@ def panel(values, names, limits, name, last, panels) -> alt.Chart:  # noqa: PLR0
                 alt.Tooltip("text:N", title="packets in common"),
             ],
         )
-        .properties(width=width, height=LOW if width == SMALL else max(70, min(190, 420 // panels)))
+        .properties(width=width, height=SMALL_HEIGHT if width == SMALL_WIDTH else max(70, min(190, 420 // panels)))
     )

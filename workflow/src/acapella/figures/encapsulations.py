@@ -11,7 +11,7 @@ from .source import ALL, Source
 SUBJECT = "Encapsulations"
 TABLE = "encapsulations"
 COLUMNS = ("encapsulation", "share", "share_lo", "share_hi")
-MOST = 14
+MAX_ENCAPSULATIONS = 14
 TITLE_LABEL = 50  # characters of a label in the title
 BARS = theme.WIDTH - 162  # px: the width of 100 %, and of the longest label above a bar
 NONE = "none (the frame starts with IP)"
@@ -25,34 +25,35 @@ PLAIN = {
 
 def draw(source: Source) -> Figure:
     """A bar an encapsulation with its interval, the label above it; a dot for each site."""
-    rows = source.wanted(TABLE)
+    rows = source.required_rows(TABLE)
     ranked = sorted((r for r in rows if r["site"] == ALL), key=lambda r: (-r["share"], natural(r["encapsulation"])))
-    rank = {row["encapsulation"]: place for place, row in enumerate(ranked[:MOST])}
+    rank = {row["encapsulation"]: place for place, row in enumerate(ranked[:MAX_ENCAPSULATIONS])}
     several = len(source.sites) > 1
-    values = [cells(row, rank) for row in ranked[:MOST]]
+    values = [bar_values(row, rank) for row in ranked[:MAX_ENCAPSULATIONS]]
     none = {"frames": 0, "share": 0.0, "share_lo": None, "share_hi": None}
-    placed = site_dots.with_absent(rows, "encapsulation", rank, none) if several else []
-    dots = [cells(row, rank) for row in placed]
+    placed = site_dots.add_absent_sites(rows, "encapsulation", rank, none) if several else []
+    dots = [bar_values(row, rank) for row in placed]
     key = ["Bar: share of all frames"]
     if any(row["low"] is not None for row in values):
         key.append("line: its 95 % bootstrap interval over samples")
     if several:
-        key.append(site_dots.key(source.sites))
+        key.append(site_dots.legend_note(source.sites))
     if any(not dot["frames"] for dot in dots):
         key.append("at 0: none of its frames has the encapsulation")
-    if len(ranked) > MOST:
-        rest = sum(row["share"] for row in ranked[MOST:])
-        key.append(f"{count(len(ranked) - MOST, 'rarer encapsulation')} not shown, {percent(rest)} of frames together")
+    if len(ranked) > MAX_ENCAPSULATIONS:
+        rest = sum(row["share"] for row in ranked[MAX_ENCAPSULATIONS:])
+        rarer = count(len(ranked) - MAX_ENCAPSULATIONS, "rarer encapsulation")
+        key.append(f"{rarer} not shown, {percent(rest)} of frames together")
     return Figure(title(ranked), chart(values, dots, source.sites), ("; ".join(key) + ".",))
 
 
-def cells(row: dict, rank: dict) -> dict:
+def bar_values(row: dict, rank: dict) -> dict:
     """What one row puts into the drawing, shares in percent."""
     low, high = row["share_lo"], row["share_hi"]
     name = NONE if row["encapsulation"] == "none" else row["encapsulation"]
     interval = "" if low is None else f"  ({percent(low)} to {percent(high)})"
     return {
-        **{"encapsulation": name, "label": fitted(name), "place": rank[row["encapsulation"]]},
+        **{"encapsulation": name, "label": shorten_to_bars(name), "place": rank[row["encapsulation"]]},
         **{"site": row["site"], "frames": row["frames"], "samples": row["samples"]},
         **{"share": 100 * row["share"], "text": percent(row["share"]) + interval},
         "low": None if low is None else 100 * low,
@@ -60,7 +61,7 @@ def cells(row: dict, rank: dict) -> dict:
     }
 
 
-def fitted(name: str) -> str:
+def shorten_to_bars(name: str) -> str:
     """Return a label that ends at 100 %: beyond it are the numbers."""
     limit = len(name)
     while theme.text_width([shortened(name, limit)], theme.SMALL) > BARS:

@@ -5,27 +5,27 @@ import altair as alt
 from acapella.common.wording import count, nanoseconds, percent, scaled
 
 from .compose import Figure
-from .quality import time_range, timeless
+from .quality import time_range, without_times
 from .source import ALL, NoData, Source
-from .survival import JOINED, Axis, between, chart, lines_of, median_interval
+from .survival import INTERPOLATION_NOTE, ValueAxis, chart, distribution_lines, median_interval, median_text
 
 SUBJECT = "Flow durations and rates"
 TABLE = "flow_times"
 COLUMNS = ("scope", "site", "measure", "value", "ccdf")
 PANELS = {
-    "duration_ns": Axis("value", "flow duration (first to last frame)", ("ns", "µs", "ms", "s"), "at least, ns"),
-    "rate_bps": Axis("value", "flow rate (bit/s, mean on the wire)", ("", "k", "M", "G", "T"), "at least, bit/s"),
+    "duration_ns": ValueAxis("value", "flow duration (first to last frame)", ("ns", "µs", "ms", "s"), "at least, ns"),
+    "rate_bps": ValueAxis("value", "flow rate (bit/s, mean on the wire)", ("", "k", "M", "G", "T"), "at least, bit/s"),
 }
 HEIGHT = 190  # px of a panel
 
 
 def draw(source: Source) -> Figure:
     """Two log-log panels, durations and rates: share of flows of at least so much, lines as in flow_sizes."""
-    table = source.wanted(TABLE)
+    table = source.required_rows(TABLE)
     rows = [row for row in table if row["flows_ge"]]
     panels, wholes = [], {}
     for measure, axis in PANELS.items():
-        values, order = lines_of([row for row in rows if row["measure"] == measure], axis.column)
+        values, order = distribution_lines([row for row in rows if row["measure"] == measure], axis.column)
         whole = [row for row in values if row["line"] == order[0]]
         if whole:
             wholes[measure] = whole
@@ -35,8 +35,8 @@ def draw(source: Source) -> Figure:
     key = (
         *zero_durations(table),
         "Durations are of what samples saw: a lower bound if a flow was cut. A rate is bytes on the wire without "
-        f"FCS over the time observed, gaps left out. {JOINED}",
-        *(f"{said[0].upper()}{said[1:]}." for said in timeless(source)),
+        f"FCS over the time observed, gaps left out. {INTERPOLATION_NOTE}",
+        *(f"{said[0].upper()}{said[1:]}." for said in without_times(source)),
         *without_duration(source, table),
     )
     drawing = alt.vconcat(*panels, spacing=16).resolve_scale(color="shared", strokeDash="shared", strokeWidth="shared")
@@ -84,9 +84,9 @@ def title(wholes: dict[str, list[dict]]) -> str:
     if duration and duration[1] == 1:  # the lowest threshold: below it are frames of one stamp
         said.append(f"{flows - first['flows_ge']:,} of {count(flows, 'directed flow')} have a duration of 0")
     elif duration:
-        said.append(f"median duration of {count(flows, 'directed flow')} {between(duration, nanoseconds)}")
+        said.append(f"median duration of {count(flows, 'directed flow')} {median_text(duration, nanoseconds)}")
     if rate:
         of = count(wholes["rate_bps"][0]["flows"], "rate")
-        said.append(f"median of {of} {between(rate, lambda value: scaled(value, 'bit/s'))}")
+        said.append(f"median of {of} {median_text(rate, lambda value: scaled(value, 'bit/s'))}")
     text = "; ".join(said) or f"durations and rates of {count(flows, 'directed flow')}"
     return text[0].upper() + text[1:]

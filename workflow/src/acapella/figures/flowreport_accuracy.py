@@ -34,9 +34,9 @@ COLUMNS = (
     "iat_at_report_ns",
 )
 SCOPE = scope
-PANEL, HEIGHT, ACROSS = 196, 150, 3  # px of a panel, panels in a row
-MOST_TICKS = 5
-CELLS = 90  # a panel's points are drawn once for each of so many by so many places
+PANEL, HEIGHT, PANELS_PER_ROW = 196, 150, 3  # px of a panel, panels in a row
+MAX_TICKS = 5
+GRID_CELLS = 90  # a panel's points are drawn once for each of so many by so many places
 MEASURES = {  # measure: heading, axis, columns of flowreport_flows or None, their unit in that of the axis
     "rtt_syn": ("Handshake: SYN to SYN-ACK", "ms", ("rtt_syn_ns", "rtt_syn_measured_ns"), 1e-6),
     "rtt_ack": ("Handshake: SYN-ACK to ACK", "ms", ("rtt_ack_ns", "rtt_ack_measured_ns"), 1e-6),
@@ -56,7 +56,7 @@ MEASURES = {  # measure: heading, axis, columns of flowreport_flows or None, the
     "throughput": ("Throughput in windows", "Mbit/s", None, 1e-6),
     "throughput_known": ("Windows without reason code", "Mbit/s", None, 1e-6),
 }
-PLACES = 20  # a decade, of flowreport_by_report
+BINS_PER_DECADE = 20  # a decade, of flowreport_by_report
 
 
 def draw(source: Source) -> Figure:
@@ -70,7 +70,7 @@ def draw(source: Source) -> Figure:
     hidden = sum(rows[measure]["n"] - rows[measure]["n_log"] for measure in shown)
     unseen = " Outside are flows that the program does not see." if any(rows[name]["outside"] for name in shown) else ""
     key = (
-        f"Measures that differ come first, the worst of them first. Each point is {places(hidden)}; on the line both "
+        f"Measures that differ come first, the worst of them first. Each point is {point_description(hidden)}; on the line both "
         "sides are equal. R² of the values and of their logarithms. R² does not include missing values: those that the "
         "digest has and no report does. Times are relative to the first packet. Windows have the last two packets of "
         "each report at their times, and the others spread evenly since the report before. Values at reports are drawn "
@@ -79,10 +79,10 @@ def draw(source: Source) -> Figure:
         f"{unseen}",
         STATEMENT,
     )
-    return Figure(title(rows), alt.concat(*panels, columns=ACROSS, spacing=16), key)
+    return Figure(title(rows), alt.concat(*panels, columns=PANELS_PER_ROW, spacing=16), key)
 
 
-def places(hidden: int) -> str:
+def point_description(hidden: int) -> str:
     """What a point stands for."""
     zero = f" ({count(hidden, 'pair')} with a 0 not drawn)" if hidden else ""
     return f"a flow, a report, or a window of a flow{zero}, darker where there are many"
@@ -95,11 +95,11 @@ def points(source: Source, measure: str) -> list[dict]:
     """
     _, _, columns, unit = MEASURES[measure]
     if columns is None:
-        pairs = OTHER_PAIRS.get(measure, of_reports)(source, measure)
+        pairs = PAIRS_BY_MEASURE.get(measure, report_pairs)(source, measure)
     elif measure in ("start", "end"):
-        pairs = of_times(source, columns)
+        pairs = time_pairs(source, columns)
     else:
-        pairs = of_flows(source, columns)
+        pairs = flow_pairs(source, columns)
     pairs = [
         ([exact * unit, measured * unit, (measured + (width[0] if width else 0)) * unit], number)
         for exact, measured, number, *width in pairs
@@ -109,7 +109,7 @@ def points(source: Source, measure: str) -> list[dict]:
         return []
     every = [math.log10(value) for values, _ in pairs for value in values]
     low, high = min(every), max(every)
-    step = (high - low) / CELLS or 1
+    step = (high - low) / GRID_CELLS or 1
     found: dict[tuple, int] = {}
     for values, number in pairs:
         place = tuple(round((math.log10(value) - low) / step) for value in values)
@@ -121,13 +121,13 @@ def points(source: Source, measure: str) -> list[dict]:
     ]
 
 
-def of_flows(source: Source, columns: tuple[str, str]) -> list[tuple]:
+def flow_pairs(source: Source, columns: tuple[str, str]) -> list[tuple]:
     """The pairs of two columns, once each."""
     table = source.table(TABLE)
     return [(*pair, 1) for pair in zip(*(table[name].to_pylist() for name in columns), strict=True)]
 
 
-def of_times(source: Source, columns: tuple[str, str]) -> list[tuple]:
+def time_pairs(source: Source, columns: tuple[str, str]) -> list[tuple]:
     """Return the pairs of two columns of times, relative to the first packet of the flow's sample."""
     rows = source.rows(TABLE)
     first: dict[str, int] = {}
@@ -141,14 +141,14 @@ def of_times(source: Source, columns: tuple[str, str]) -> list[tuple]:
     ]
 
 
-def of_durations(source: Source, _: str) -> list[tuple]:
+def duration_pairs(source: Source, _: str) -> list[tuple]:
     """Return exact and measured durations of flows, ns."""
     names = ("start_ns", "end_ns", "start_measured_ns", "end_measured_ns")
     found = ([row[name] for name in names] for row in source.rows(TABLE))
     return [(b - a, d - c, 1) for a, b, c, d in found if None not in (a, b, c, d)]
 
 
-def of_losses(source: Source, _: str) -> list[tuple]:
+def loss_pairs(source: Source, _: str) -> list[tuple]:
     """Return exact loss, measured loss (lower bound), 1, and the width of the interval for each flow.
 
     Loss: missing bytes / bytes sent. Uncertain bytes are missing and sent again, or neither: bytes sent stay the same.
@@ -168,7 +168,7 @@ def bytes_sent(row: dict, middle: str) -> int | None:
     return None if payload is None else payload - again + missing
 
 
-def of_retransmissions(source: Source, _: str) -> list[tuple]:
+def retransmission_pairs(source: Source, _: str) -> list[tuple]:
     """Return exact and measured shares of payload that was sent again, 1, and the width of the interval."""
     found = []
     for row in source.rows(TABLE):
@@ -179,16 +179,16 @@ def of_retransmissions(source: Source, _: str) -> list[tuple]:
     return found
 
 
-def of_reports(source: Source, measure: str) -> list[tuple]:
+def report_pairs(source: Source, measure: str) -> list[tuple]:
     """What is compared at every report, ns or bit/s, and how many times."""
     return [
-        (10 ** (row["place"] / PLACES), 10 ** (row["place_measured"] / PLACES), row["pairs"])
+        (10 ** (row["place"] / BINS_PER_DECADE), 10 ** (row["place_measured"] / BINS_PER_DECADE), row["pairs"])
         for row in source.rows("flowreport_by_report")
         if row["measure"] == measure
     ]
 
 
-def of_windows(source: Source, measure: str) -> list[tuple]:
+def window_pairs(source: Source, measure: str) -> list[tuple]:
     """Return throughputs, bit/s, of windows of flows that both sides have: all, or those without a reason code."""
     both = {(row["sample"], row["flow"]) for row in source.rows(TABLE) if row["found"] == "both" and not row["outside"]}
     length_ns = window_ns(source)
@@ -199,12 +199,12 @@ def of_windows(source: Source, measure: str) -> list[tuple]:
     ]
 
 
-OTHER_PAIRS = {
-    "duration": of_durations,
-    "loss": of_losses,
-    "retransmitted": of_retransmissions,
-    "throughput": of_windows,
-    "throughput_known": of_windows,
+PAIRS_BY_MEASURE = {
+    "duration": duration_pairs,
+    "loss": loss_pairs,
+    "retransmitted": retransmission_pairs,
+    "throughput": window_pairs,
+    "throughput_known": window_pairs,
 }
 
 
@@ -246,25 +246,25 @@ def largest_error(rows: dict[str, dict]) -> list[str]:
     return [f"largest relative error: {percent(values[worst])} ({heading[0].lower()}{heading[1:]})"]
 
 
-def share_of_one(value: float) -> str:
+def format_r2(value: float) -> str:
     """Four digits, never rounded up to 1."""
     return "1" if value == 1 else f"{math.floor(value * 1e4) / 1e4:.4f}"
 
 
-def told(row: dict) -> list[str]:
+def panel_subtitle(row: dict) -> list[str]:
     """The lines under a panel's heading."""
-    both = "R² undefined" if row["r2"] is None else f"R² {share_of_one(row['r2'])}"
+    both = "R² undefined" if row["r2"] is None else f"R² {format_r2(row['r2'])}"
     if row["r2_log"] is not None:
-        both += f", log {share_of_one(row['r2_log'])}"
+        both += f", log {format_r2(row['r2_log'])}"
     parts = [
         f"n{GAP}={GAP}{row['n']:,}",
         f"{percent(row['missing_share'])} missing",
         *(f"{row[name]:,} {name}" for name in ("outside", "extra") if row[name]),
     ]
-    return [judgment(row), both, ", ".join(parts), *criterion(row)]
+    return [verdict_text(row), both, ", ".join(parts), *error_summary(row)]
 
 
-def judgment(row: dict) -> str:
+def verdict_text(row: dict) -> str:
     """Return the verdict in a few words: ``agrees``, or ``differs`` and the criteria that are not met."""
     why = disagreement(row)
     if why is None or not differs(row):
@@ -272,7 +272,7 @@ def judgment(row: dict) -> str:
     return f"differs; not met: {', '.join(faults(row)).replace('R2', 'R²')}" if row["n"] else f"differs: {why}"
 
 
-def criterion(row: dict) -> list[str]:
+def error_summary(row: dict) -> list[str]:
     """Return the share of values within the error by which the measure agrees or differs, and the largest errors.
 
     Of intervals the 99th percentile and the median of their widths.
@@ -291,10 +291,10 @@ def criterion(row: dict) -> list[str]:
     return [share, f"error: p99 {percent(row['error_p99'])}, largest {percent(row['error_largest'])}"]
 
 
-def powers(low: float, high: float) -> list[float]:
+def axis_ticks(low: float, high: float) -> list[float]:
     """Return at most MOST_TICKS powers of ten at equal distances; fewer than two: 1, 2, 5, 10, or the axis ends."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
-    step = max(1, math.ceil((last - first + 1) / MOST_TICKS))
+    step = max(1, math.ceil((last - first + 1) / MAX_TICKS))
     found = [10.0**power for power in range(first, last + 1, step)]
     if len(found) > 1:
         return found
@@ -311,7 +311,7 @@ def panel(values: list[dict], measure: str, row: dict) -> alt.LayerChart:
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
     given = dict(
         labelExpr=theme.SHORT_NUMBERS,
-        values=powers(low, high),
+        values=axis_ticks(low, high),
         labelOverlap=True,
         labelSeparation=4,
         domain=False,
@@ -344,7 +344,7 @@ def panel(values: list[dict], measure: str, row: dict) -> alt.LayerChart:
     )
     head = alt.TitleParams(
         heading,
-        subtitle=told(row),
+        subtitle=panel_subtitle(row),
         fontSize=theme.TEXT,
         subtitleFontSize=theme.SMALL,
         offset=4,

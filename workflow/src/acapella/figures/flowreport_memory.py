@@ -17,8 +17,8 @@ PANEL, HEIGHT = 222, 170
 MEASURES = {"bytes": "Flow size", "packets": "Packets"}
 UNEQUAL = "flows missing or not exact (%)"
 COLORS = (theme.VERMILION, theme.ORANGE, theme.SKY, theme.BLUE)  # of 1 to 4 rows
-LEAST = 1e-4  # %, where the axis of errors begins: a smaller one is drawn there
-LEAST_LABEL = f"datum.value < {1.001 * LEAST:g} ? '\u2264{LEAST:.4f}' : ({theme.SHORT_NUMBERS})"
+MIN_ERROR = 1e-4  # %, where the axis of errors begins: a smaller one is drawn there
+MIN_ERROR_LABEL = f"datum.value < {1.001 * MIN_ERROR:g} ? '\u2264{MIN_ERROR:.4f}' : ({theme.SHORT_NUMBERS})"
 
 
 def draw(source: Source) -> Figure:
@@ -26,7 +26,7 @@ def draw(source: Source) -> Figure:
     rows = source.rows(TABLE)
     if not rows:
         raise NoData("no other sketch was tried (config flowreports.sketches)")
-    values = [point(row) for row in over_samples(rows)]
+    values = [point(row) for row in combine_samples(rows)]
     sizes = sorted({row["rows"] for row in rows})
     panels = [
         alt.hconcat(
@@ -40,12 +40,12 @@ def draw(source: Source) -> Figure:
         "Memory: both banks of both sums, cells of 64 bits. A run is one sample with one size of the sketch; a point "
         "is a size. Upper panels: flows of all samples that the digest has and no report does, or whose number is not "
         "equal. Lower panels: relative errors of the flows that both sides have, of the sample in which the percentile "
-        f"is largest; below {LEAST:.4f} %, and 0, at the lower end.",
+        f"is largest; below {MIN_ERROR:.4f} %, and 0, at the lower end.",
     )
     return Figure(title(values), alt.hconcat(chart), key)
 
 
-def over_samples(rows: list[dict]) -> list[dict]:
+def combine_samples(rows: list[dict]) -> list[dict]:
     """Return a row for each sketch and measure: flows and samples summed, the worst errors of all samples."""
     groups: dict[tuple, list[dict]] = {}
     for row in rows:
@@ -68,7 +68,7 @@ def point(row: dict) -> dict:
         "cells": row["cells"],
         "memory": row["memory_bytes"],
         "unequal": 100 * inexact / (row["n"] + row["missing"]),
-        "error": max(LEAST, 100 * row["error_p99"]),
+        "error": max(MIN_ERROR, 100 * row["error_p99"]),
         "p99": 100 * row["error_p99"],
         "largest": 100 * row["error_largest"],
         "flows": row["n"] + row["missing"],
@@ -88,23 +88,25 @@ def title(values: list[dict]) -> str:
     exact = [v for v in sizes if unequal is None or v["memory"] > unequal["memory"]]
     if not exact:
         fault = "missing or not exact" if unequal["missing"] else "not exact"
-        return f"With {memory(unequal)}, the most that was tried, the sizes of {share(unequal)} are {fault}"
+        return (
+            f"With {memory_text(unequal)}, the most that was tried, the sizes of {inexact_share(unequal)} are {fault}"
+        )
     least = min(exact, key=lambda v: v["memory"])
     number = sum(v["runs"] for v in exact)
     runs = "the one run" if number == 1 else f"all {count(number, 'run')}"
     or_more = " or more" if any(v["memory"] > least["memory"] for v in exact) else ""
-    found = f"Every flow size is exact in {runs} with {memory(least)}{or_more}"
+    found = f"Every flow size is exact in {runs} with {memory_text(least)}{or_more}"
     if unequal is None:
         return f"{found}; less was not tried"
-    return f"{found}; with {memory(unequal)} {share(unequal)} are not exact; no sketch between was tried"
+    return f"{found}; with {memory_text(unequal)} {inexact_share(unequal)} are not exact; no sketch between was tried"
 
 
-def memory(sketch: dict) -> str:
+def memory_text(sketch: dict) -> str:
     """``262 kB of sketch (2 x 4,096 cells)``."""
     return f"{scaled(sketch['memory'], 'B')} of sketch ({sketch['rows']} x {sketch['cells']:,} cells)"
 
 
-def share(sketch: dict) -> str:
+def inexact_share(sketch: dict) -> str:
     """``12.0 % of 300 flows``."""
     return f"{percent(sketch['inexact'] / sketch['flows'])} of {count(sketch['flows'], 'flow')}"
 
@@ -116,8 +118,8 @@ def panel(values: list[dict], field: str, heading: str, sizes: list[int]) -> alt
         "rows:N", scale=alt.Scale(domain=[f"{n}" for n in sizes], range=[COLORS[n - 1] for n in sizes]), legend=legend
     )
     linear = field == "unequal"
-    scale = alt.Scale(domain=[0, 100]) if linear else alt.Scale(type="log", nice=False, domainMin=LEAST)
-    powers = {"values": [10.0**power for power in range(-4, 7)], "labelExpr": LEAST_LABEL}
+    scale = alt.Scale(domain=[0, 100]) if linear else alt.Scale(type="log", nice=False, domainMin=MIN_ERROR)
+    powers = {"values": [10.0**power for power in range(-4, 7)], "labelExpr": MIN_ERROR_LABEL}
     ticks = {"tickCount": 5} if linear else powers
     base = alt.Chart(alt.Data(values=values)).encode(
         x=alt.X(

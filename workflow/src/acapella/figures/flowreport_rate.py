@@ -14,10 +14,10 @@ TABLE = "flowreport_seconds"
 COLUMNS = ("second", "whole", "reports", "probes")
 SCOPE = scope
 COLORS = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.SKY)
-PRINTED = (39_000, 104_000)  # section IV-C: averages of four traces of a backbone
+PAPER_RANGE = (39_000, 104_000)  # section IV-C: averages of four traces of a backbone
 HEIGHT, LABEL = 230, 30
-LONG = 10**7  # from here on, numbers in the title are in millions
-WIDE = 20  # ratio of counts from which on the axis is logarithmic
+MILLIONS_FROM = 10**7  # from here on, numbers in the title are in millions
+LOG_AXIS_RATIO = 20  # ratio of counts from which on the axis is logarithmic
 SHARE = "seconds with at most x reports (%)"
 MARGIN = 0.04  # of the axis, before the least and after the largest count
 
@@ -27,7 +27,7 @@ def draw(source: Source) -> Figure:
     rows = source.rows(TABLE)
     if not rows:
         raise NoData("no sample has frames")
-    values = [step for name in dict.fromkeys(row["sample"] for row in rows) for step in steps(name, rows)]
+    values = [step for name in dict.fromkeys(row["sample"] for row in rows) for step in distribution(name, rows)]
     labels = short_labels(dict.fromkeys(value["sample"] for value in values), LABEL)
     for value in values:
         value["label"] = labels[value["sample"]]
@@ -37,12 +37,12 @@ def draw(source: Source) -> Figure:
         "left out, and reports that the control plane requests when it resets the sketch. The last second of a "
         "capture, which is cut short, is in the line and the maximum, but not in the mean. The P4/RDMA paper printed "
         "averages of "
-        f"{PRINTED[0]:,} to {PRINTED[1]:,} reports/s of traces of a backbone ({shown(values)}).",
+        f"{PAPER_RANGE[0]:,} to {PAPER_RANGE[1]:,} reports/s of traces of a backbone ({paper_range_text(values)}).",
     )
     return Figure(title(rows), alt.hconcat(chart(values, list(labels.values()))), key)
 
 
-def steps(sample: str, rows: list[dict]) -> list[dict]:
+def distribution(sample: str, rows: list[dict]) -> list[dict]:
     """The steps of one distribution, from the least second on."""
     counts = sorted(row["reports"] for row in rows if row["sample"] == sample)
     first = {"sample": sample, "reports": counts[0], "share": 0.0, "order": 0}
@@ -52,7 +52,7 @@ def steps(sample: str, rows: list[dict]) -> list[dict]:
     ]
 
 
-def mean(sample: str, rows: list[dict]) -> float:
+def mean_reports(sample: str, rows: list[dict]) -> float:
     """Return the mean of a sample's whole seconds, reports/s; of its cut second if it has no other."""
     own = [row for row in rows if row["sample"] == sample]
     counts = [row["reports"] for row in own if row["whole"]] or [row["reports"] for row in own]
@@ -61,36 +61,36 @@ def mean(sample: str, rows: list[dict]) -> float:
 
 def title(rows: list[dict]) -> str:
     """Return the mean of a sample, of several samples the range; and the most in one second of any sample."""
-    means = [mean(name, rows) for name in {row["sample"] for row in rows}]
-    range_of_means = span(f"{rate(min(means))} reports/s", f"{rate(max(means))} reports/s")
+    means = [mean_reports(name, rows) for name in {row["sample"] for row in rows}]
+    range_of_means = span(f"{format_count(min(means))} reports/s", f"{format_count(max(means))} reports/s")
     each = " of a sample" if len(means) > 1 else ""
-    return f"Mean{each}: {range_of_means}; at most {rate(max(row['reports'] for row in rows))} in one second"
+    return f"Mean{each}: {range_of_means}; at most {format_count(max(row['reports'] for row in rows))} in one second"
 
 
-def rate(number: float) -> str:
+def format_count(number: float) -> str:
     """Return a number of reports: ``1,860``, from eight digits on ``106 million``."""
-    return f"{number:,.0f}" if number < LONG else f"{digits(number / 1e6)}{GAP}million"
+    return f"{number:,.0f}" if number < MILLIONS_FROM else f"{digits(number / 1e6)}{GAP}million"
 
 
 def axis_ends(counts: list[int]) -> tuple[bool, list[float]]:
     """Return whether the axis is logarithmic, and its ends: those of the counts, and a margin."""
     low, high = min(counts), max(counts)
-    if low > 0 and high > WIDE * low:
+    if low > 0 and high > LOG_AXIS_RATIO * low:
         margin = (high / low) ** MARGIN
         return True, [low / margin, high * margin]
     margin = MARGIN * (high - low) or max(1, MARGIN * high)
     return False, [max(0, low - margin), high + margin]
 
 
-def overlap(ends: list[float]) -> list[float]:
+def visible_paper_range(ends: list[float]) -> list[float]:
     """Return the ends of the part of the paper's range that is on the axis; empty if none is."""
-    low, high = max(PRINTED[0], ends[0]), min(PRINTED[1], ends[1])
+    low, high = max(PAPER_RANGE[0], ends[0]), min(PAPER_RANGE[1], ends[1])
     return [low, high] if low < high else []
 
 
-def shown(values: list[dict]) -> str:
+def paper_range_text(values: list[dict]) -> str:
     """Return where the paper's range is drawn."""
-    return "gray" if overlap(axis_ends([value["reports"] for value in values])[1]) else "outside the axis"
+    return "gray" if visible_paper_range(axis_ends([value["reports"] for value in values])[1]) else "outside the axis"
 
 
 def chart(values: list[dict], labels: list[str]) -> alt.LayerChart:
@@ -124,7 +124,7 @@ def chart(values: list[dict], labels: list[str]) -> alt.LayerChart:
         )
     )
     width = theme.WIDTH - 70
-    within = overlap(ends)
+    within = visible_paper_range(ends)
     if not within:
         return alt.layer(lines).properties(width=width, height=HEIGHT)
     band = (

@@ -9,7 +9,7 @@ from acapella.common.wording import GAP, count, digits, listed, nanoseconds, sca
 
 from . import theme
 from .compose import Figure
-from .flowreport_scope import reports
+from .flowreport_scope import reports_text
 from .source import NoData, Source
 
 SUBJECT = "Response to rate changes"
@@ -17,7 +17,7 @@ TABLE = "flowreport_response"
 COLUMNS = ("flow", "t_ns", "set_bps", "bps", "bps_measured", "iat_ns", "iat_measured_ns", "gap_measured_ns")
 COLORS = (theme.BLUE, theme.ORANGE)
 BACKGROUND = "background"
-WIDTH, HIGH, LOW = theme.WIDTH - 180, 200, 150
+WIDTH, THROUGHPUT_HEIGHT, INTER_ARRIVAL_HEIGHT = theme.WIDTH - 180, 200, 150
 
 
 def scope(source: Source) -> tuple[str, ...]:
@@ -29,7 +29,7 @@ def scope(source: Source) -> tuple[str, ...]:
     length = min((b - a for a, b in pairwise(windows)), default=0)
     counters = counters_of(source)
     what = f"{count(len(windows), 'window')} of {nanoseconds(length)}, {count(counters['frames_in'], 'frame')}"
-    return (f"{what}, {reports(counters['reports_sent'], counters['reports_accepted'])}",)
+    return (f"{what}, {reports_text(counters['reports_sent'], counters['reports_accepted'])}",)
 
 
 SCOPE = scope
@@ -44,11 +44,13 @@ def draw(source: Source) -> Figure:
     values = [point(row) for row in rows]
     own = [value for value in values if value["flow"] != BACKGROUND]
     behind = [value for value in values if value["flow"] == BACKGROUND]
-    top = throughput(own, behind, flows).properties(width=WIDTH, height=HIGH)
-    chart = alt.vconcat(top, times(own, flows).properties(width=WIDTH, height=LOW), spacing=10)
+    top = throughput_panel(own, behind, flows).properties(width=WIDTH, height=THROUGHPUT_HEIGHT)
+    chart = alt.vconcat(
+        top, inter_arrival_panel(own, flows).properties(width=WIDTH, height=INTER_ARRIVAL_HEIGHT), spacing=10
+    )
     key = (
         "Lines and area: by reports; pale dots: exact, at the start of each window; dashed: the rate that was set. "
-        f"{background(rows, counters_of(source))} Below: the mean gap since the last report, as a line; crosses: the "
+        f"{background_note(rows, counters_of(source))} Below: the mean gap since the last report, as a line; crosses: the "
         "mean of the single samples of a window's reports (the paper's metric), between the last "
         "two packets before a report, which differs from the mean gap if packets are sent in bursts.",
     )
@@ -60,11 +62,11 @@ def counters_of(source: Source) -> dict[str, int]:
     return {row["counter"]: row["value"] for row in source.rows("flowreport_response_counts")}
 
 
-def background(rows: list[dict], counters: dict[str, int]) -> str:
+def background_note(rows: list[dict], counters: dict[str, int]) -> str:
     """Return what was sent beside the flows, and its exact mean rate while rates were set."""
     set_at = {row["t_ns"] for row in rows if row["set_bps"] is not None}
     rates = [row["bps"] for row in rows if row["flow"] == BACKGROUND and row["t_ns"] in set_at]
-    parts = [f"{listed_rates(rates)} in single windows (exact)"] if rates else []
+    parts = [f"{rate_range(rates)} in single windows (exact)"] if rates else []
     if "background_stream_bps" in counters:
         tcp, udp = (count(counters[f"background_{kind}_streams"], f"{kind.upper()} stream") for kind in ("tcp", "udp"))
         each, limit = (scaled(counters[f"background_{name}_bps"], "bit/s") for name in ("stream", "limit"))
@@ -72,7 +74,7 @@ def background(rows: list[dict], counters: dict[str, int]) -> str:
     return f"Background (all other packets, with the ACKs of both flows): {', '.join(parts) or 'none'}."
 
 
-def listed_rates(rates: list[float]) -> str:
+def rate_range(rates: list[float]) -> str:
     """``mean 22 Mbit/s, 5.1 Mbit/s to 41.9 Mbit/s``."""
     mean, *ends = (scaled(rate, "bit/s") for rate in (sum(rates) / len(rates), min(rates), max(rates)))
     return f"mean {mean}, {span(*ends)}"
@@ -124,7 +126,7 @@ def color(flows: list[str]) -> alt.Color:
     )
 
 
-def throughput(own: list[dict], behind: list[dict], flows: list[str]) -> alt.LayerChart:
+def throughput_panel(own: list[dict], behind: list[dict], flows: list[str]) -> alt.LayerChart:
     """Set, exact and measured."""
     y = {"title": "throughput (Mbit/s)", "axis": alt.Axis(domain=False, minExtent=46)}
     lines = alt.Chart(alt.Data(values=own)).encode(x=time_axis(last=False), color=color(flows), detail="flow:N")
@@ -156,7 +158,7 @@ def powers(low: float, high: float) -> list[float]:
     return [10.0**power for power in range(round(math.log10(low)), round(math.log10(high)) + 1)]
 
 
-def times(own: list[dict], flows: list[str]) -> alt.LayerChart:
+def inter_arrival_panel(own: list[dict], flows: list[str]) -> alt.LayerChart:
     """Inter-arrival times, logarithmic."""
     values = [value[name] for value in own for name in ("iat", "iat_measured", "gap_measured") if value[name]]
     low, high = (math.log10(end) for end in (min(values, default=1), max(values, default=10)))

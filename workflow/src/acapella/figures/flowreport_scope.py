@@ -5,7 +5,7 @@ from acapella.common.wording import count, percent
 from .source import Source
 
 
-def counted(source: Source, stage: str, counter: str) -> int:
+def counter_sum(source: Source, stage: str, counter: str) -> int:
     """A counter, summed over the samples; 0 where no run has it."""
     return sum(
         row["value"] for row in source.rows("flowreport_counts") if (row["stage"], row["counter"]) == (stage, counter)
@@ -15,13 +15,13 @@ def counted(source: Source, stage: str, counter: str) -> int:
 def scope(source: Source) -> tuple[str, ...]:
     """``3 samples, 24,000 frames, 9,120 reports``; the share of the reports that the collector did not accept."""
     samples = {row["sample"] for row in source.rows("flowreport_counts")}
-    sent, taken = counted(source, "balance", "reports_sent"), counted(source, "balance", "reports_accepted")
-    frames = counted(source, "balance", "frames_in")
-    parts = (count(len(samples), "sample"), count(frames, "frame"), reports(sent, taken))
+    sent, taken = counter_sum(source, "balance", "reports_sent"), counter_sum(source, "balance", "reports_accepted")
+    frames = counter_sum(source, "balance", "frames_in")
+    parts = (count(len(samples), "sample"), count(frames, "frame"), reports_text(sent, taken))
     return (", ".join(parts),)
 
 
-def reports(sent: int, accepted: int) -> str:
+def reports_text(sent: int, accepted: int) -> str:
     """``9,120 reports (not accepted by the collector: 28, 0.31 %)``: the share is of all reports."""
     lost = "none" if sent == accepted else f"{count(sent - accepted)}, {percent((sent - accepted) / sent)}"
     return f"{count(sent, 'report')} (not accepted by the collector: {lost})"

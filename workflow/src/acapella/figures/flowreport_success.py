@@ -11,7 +11,7 @@ from .source import NoData, Source
 SUBJECT = "Success against offered rate"
 TABLE = "flowreport_offered"
 COLUMNS = ("trace", "speed", "offered_rps", "offered", "lost", "success_share")
-PRINTED = 22e6  # section IV-C, reports/s with negligible losses
+PAPER_RATE = 22e6  # section IV-C, reports/s with negligible losses
 HEIGHT = 190
 RATE = "offered (million reports/s)"
 LOST = "lost (% of offered)"
@@ -21,7 +21,7 @@ IN_MEMORY, REPLAYED = "Reports made in memory", "Reports of replayed traces"  # 
 
 def scope(source: Source) -> tuple[str, ...]:
     """How much was offered, and what of it was lost: a line for each panel."""
-    made, replays = split(source.rows(TABLE))
+    made, replays = split_replays(source.rows(TABLE))
     found = []
     for rows, what, run in ((made, IN_MEMORY, "run"), (replays, REPLAYED, "replay")):
         if not rows:
@@ -41,7 +41,7 @@ def scope(source: Source) -> tuple[str, ...]:
 SCOPE = scope
 
 
-def split(rows: list[dict]) -> tuple[list[dict], list[dict]]:
+def split_replays(rows: list[dict]) -> tuple[list[dict], list[dict]]:
     """Return the runs of reports made in memory, and the replays of traces that have a report."""
     replays = [row for row in rows if row["trace"] is not None and row["offered"]]
     return [row for row in rows if row["trace"] is None], replays
@@ -49,7 +49,7 @@ def split(rows: list[dict]) -> tuple[list[dict], list[dict]]:
 
 def draw(source: Source) -> Figure:
     """Return a point per run: above of reports made in memory, below of replayed traces."""
-    rows, replays = split(source.rows(TABLE))
+    rows, replays = split_replays(source.rows(TABLE))
     if not rows:
         raise NoData("no rate was measured (acapella measure collector)")
     values = [
@@ -63,7 +63,7 @@ def draw(source: Source) -> Figure:
         for row in rows
     ]
     values.sort(key=lambda value: value["rate"])
-    every = [PRINTED / 1e6, *(value["rate"] for value in values)]
+    every = [PAPER_RATE / 1e6, *(value["rate"] for value in values)]
     domain = [min(every) / 1.2, max(every) * 1.2]
     base = alt.Chart(alt.Data(values=values)).encode(
         x=alt.X(
@@ -81,7 +81,7 @@ def draw(source: Source) -> Figure:
             alt.Tooltip("offered:Q", format=","),
         ],
     )
-    mark = alt.Chart(alt.Data(values=[{"rate": PRINTED / 1e6}])).mark_rule(color=theme.FAINT, strokeDash=[3, 3])
+    mark = alt.Chart(alt.Data(values=[{"rate": PAPER_RATE / 1e6}])).mark_rule(color=theme.GRAY, strokeDash=[3, 3])
     chart = alt.layer(
         mark.encode(x="rate:Q"),
         base.mark_line(color=theme.BLUE, strokeWidth=1.6),
@@ -92,25 +92,27 @@ def draw(source: Source) -> Figure:
         "before a worker has read it, also while other programs have the processor. The highest rate is that at which "
         "this machine copies reports in memory. Dashed: the rate that the P4/RDMA paper reached with negligible "
         "losses. Its collapse to 125,000 reports/s beyond that rate is of its NIC and cannot be reproduced here."
-        f"{' ' + OF_REPLAYS if replays else ''}",
+        f"{' ' + REPLAY_NOTE if replays else ''}",
     )
-    chart = chart.properties(width=theme.WIDTH - 70, height=HEIGHT, title=head(IN_MEMORY))
-    return Figure(title(rows, replays), alt.vconcat(chart, drops(replays), spacing=14) if replays else chart, key)
+    chart = chart.properties(width=theme.WIDTH - 70, height=HEIGHT, title=panel_title(IN_MEMORY))
+    return Figure(
+        title(rows, replays), alt.vconcat(chart, replay_panel(replays), spacing=14) if replays else chart, key
+    )
 
 
-OF_REPLAYS = (
+REPLAY_NOTE = (
     "Below: reports that the P4 program makes of generated traces with the mean rates of the paper's, replayed at "
     "multiples of their own rate. Circles are single replays, the line joins their medians. A replay at 1,000 times "
     "the rate is over in half a millisecond, so that it is rarely interrupted and may lose less than a slower one."
 )
 
 
-def head(text: str) -> alt.TitleParams:
+def panel_title(text: str) -> alt.TitleParams:
     """Return the heading of a panel."""
     return alt.TitleParams(text, fontSize=theme.TEXT, offset=4, frame="group", color=theme.INK)
 
 
-def drops(replays: list[dict]) -> alt.LayerChart:
+def replay_panel(replays: list[dict]) -> alt.LayerChart:
     """Return the share of reports lost against the replay rate, a line per trace through the medians of its replays."""
     values = [
         {
@@ -145,7 +147,7 @@ def drops(replays: list[dict]) -> alt.LayerChart:
     )
     median = base.encode(y=alt.Y("drops:Q", aggregate="median", title=LOST), tooltip=[])
     marks = alt.layer(median.mark_line(strokeWidth=1.6), base.mark_circle(size=30, opacity=0.7))
-    return marks.properties(width=theme.WIDTH - 70, height=HEIGHT, title=head(REPLAYED))
+    return marks.properties(width=theme.WIDTH - 70, height=HEIGHT, title=panel_title(REPLAYED))
 
 
 def ticks(low: float, high: float) -> list[float]:
@@ -157,11 +159,13 @@ def ticks(low: float, high: float) -> list[float]:
 def title(rows: list[dict], replays: list[dict]) -> str:
     """Return between which rates losses begin, for the reports made in memory and for each trace."""
     traces = dict.fromkeys(row["trace"] for row in replays)
-    parts = [f"replayed trace of {name}: {losses([row for row in replays if row['trace'] == name])}" for name in traces]
-    return "; ".join([f"{IN_MEMORY}: {losses(rows)}", *parts])
+    parts = [
+        f"replayed trace of {name}: {loss_onset([row for row in replays if row['trace'] == name])}" for name in traces
+    ]
+    return "; ".join([f"{IN_MEMORY}: {loss_onset(rows)}", *parts])
 
 
-def losses(rows: list[dict]) -> str:
+def loss_onset(rows: list[dict]) -> str:
     """Return between which rates losses begin."""
     lossy = [row["offered_rps"] for row in rows if row["lost"]]
     whole = [row["offered_rps"] for row in rows if not row["lost"]]

@@ -16,12 +16,12 @@ TABLE = "flows_per_sample"
 COLUMNS = ("site", "sample", "flows")
 LABEL = 24
 BINS = 24
-WIDE = 50  # the largest count over the median, from where on a linear axis would hide most samples
+LOG_AXIS_RATIO = 50  # the largest count over the median, from where on a linear axis would hide most samples
 
 
 def draw(source: Source) -> Figure:
     """Above: how many samples show how many flows. Below, where there are several: a tick a sample, a row a site."""
-    rows = source.wanted(TABLE)
+    rows = source.required_rows(TABLE)
     flows = sorted(row["flows"] for row in rows)
     edges = bin_edges(flows)
     sites = sorted({row["site"] for row in rows}, key=natural)
@@ -30,7 +30,7 @@ def draw(source: Source) -> Figure:
     left = theme.text_width(labels.values())
     x = alt.Scale(domain=[edges[0], edges[-1]], nice=False, type="symlog" if logarithmic(flows) else "linear")
     width = theme.WIDTH - left - 40
-    parts = [histogram(flows, edges, x, width), strips(values, list(labels.values()), x, edges, width)]
+    parts = [histogram(flows, edges, x, width), site_strips(values, list(labels.values()), x, edges, width)]
     key = (
         "Flows are directed: the two ways of a connection count as two. Below, one tick per sample, darker if several "
         "coincide.",
@@ -48,7 +48,7 @@ def title(flows: list[int]) -> str:
 
 def logarithmic(flows: list[int]) -> bool:
     """Whether the counts spread too far for a linear axis."""
-    return flows[-1] > WIDE * max(1, flows[(len(flows) - 1) // 2])
+    return flows[-1] > LOG_AXIS_RATIO * max(1, flows[(len(flows) - 1) // 2])
 
 
 def bin_edges(flows: list[int]) -> list[int]:
@@ -93,7 +93,7 @@ def histogram(flows: list[int], edges: list[int], x: alt.Scale, width: int) -> a
     )
 
 
-def strips(values: list[dict], labels: list[str], x: alt.Scale, edges: list[int], width: int) -> alt.Chart:
+def site_strips(values: list[dict], labels: list[str], x: alt.Scale, edges: list[int], width: int) -> alt.Chart:
     """A tick for each sample, sites in rows."""
     title = "directed flows in a sample" + (" (symmetric logarithmic axis)" if x.type == "symlog" else "")
     return (

@@ -21,10 +21,10 @@ GUTTER = 14  # px between the panels of the two lengths
 
 def draw(source: Source) -> Figure:
     """Above: the bins over all sites, both lengths side by side. Below: each site as a bar of shares."""
-    rows = [row for row in source.wanted(TABLE) if row["share"] is not None]
+    rows = [row for row in source.required_rows(TABLE) if row["share"] is not None]
     bins = sorted({(row["bin_lo"], row["bin"]) for row in rows})
     order = [label for _, label in bins]
-    whole = [cells(row) for row in rows if row["site"] == ALL]
+    whole = [bar_values(row) for row in rows if row["site"] == ALL]
     sites = sorted({row["site"] for row in rows if row["site"] != ALL}, key=natural)
     key = [f"Lengths without FCS and preamble; {MINIMUM}; frames longer than 1518 B are red to black"]
     if any(row["low"] is not None for row in whole):
@@ -33,7 +33,7 @@ def draw(source: Source) -> Figure:
     parts = []
     if len(sites) > 1:
         labels = short_labels(sites, LABEL)
-        values = [{**cells(row), "label": labels[row["site"]]} for row in rows if row["site"] != ALL]
+        values = [{**bar_values(row), "label": labels[row["site"]]} for row in rows if row["site"] != ALL]
         half = (theme.WIDTH - theme.text_width(labels.values()) - 62) // 2
         width = 2 * half + GUTTER
         parts.append(by_site(values, list(labels.values()), bins, half))
@@ -42,7 +42,7 @@ def draw(source: Source) -> Figure:
     return Figure(title(whole), chart, ("; ".join(key) + ".",))
 
 
-def cells(row: dict) -> dict:
+def bar_values(row: dict) -> dict:
     """What one row puts into the drawing, shares in percent."""
     low, high = row["share_lo"], row["share_hi"]
     return {
@@ -97,7 +97,7 @@ def by_site(values: list[dict], labels: list[str], bins: list[tuple], width: int
     order = [label for _, label in bins]
     standard = [label for low, label in bins if low <= STANDARD_MAX]
     jumbo = order[len(standard) :]
-    shades = [*theme.spread(theme.STANDARD, len(standard)), *theme.spread(theme.JUMBO, len(jumbo))]
+    shades = [*theme.pick_colors(theme.STANDARD, len(standard)), *theme.pick_colors(theme.JUMBO, len(jumbo))]
     legend = alt.Legend(
         **{"title": "length (B)", "orient": "bottom", "titleOrient": "left", "columns": 6, "offset": 4},
         **{"symbolType": "square", "symbolStrokeWidth": 0},

@@ -15,10 +15,10 @@ from .source import ALL, NoData, Source
 SUBJECT = "Headers and header stacks of each site"
 TABLE = "header_depth"
 COLUMNS = ("distinct_headers", "deepest_stack")
-EVERYTHING = "all sites"
+ALL_SITES = "all sites"
 LABEL = 24
-FEW = 12  # sites that have bars; more have points over the ranked sites
-GUESSES = 6  # headers named as heuristic
+MAX_BARS = 12  # sites that have bars; more have points over the ranked sites
+MAX_NAMED = 6  # headers named as heuristic
 HEIGHT = 160  # px of a panel of points
 PAYLOAD = "Payload (Data) is no header."
 PANELS = (
@@ -29,46 +29,48 @@ PANELS = (
 
 def draw(source: Source) -> Figure:
     """Two bars a site, or two points, in two panels of one scale; the sites in the same order in both."""
-    rows = {row["site"]: row for row in source.wanted(TABLE)}
+    rows = {row["site"]: row for row in source.required_rows(TABLE)}
     sites = sorted((site for site in rows if site != ALL), key=lambda s: (-rows[s]["distinct_headers"], natural(s)))
     if not sites:
         raise NoData(f"tables/{TABLE}.csv has no row of a site")
     labels = short_labels(sites, LABEL)
-    if len(sites) > FEW:
+    if len(sites) > MAX_BARS:
         values = [{**rows[site], "label": label} for site, label in labels.items()]
         return Figure(
-            title(sites, rows), points(values, list(labels.values())), (*key_of_points(rows), *guessed(source))
+            title(sites, rows),
+            point_panels(values, list(labels.values())),
+            (*points_notes(rows), *heuristic_note(source)),
         )
     if len(sites) > 1 and ALL in rows:
-        labels = {ALL: EVERYTHING, **labels}
+        labels = {ALL: ALL_SITES, **labels}
     values = [{**rows[site], "label": label, "whole": site == ALL} for site, label in labels.items()]
     width = (theme.WIDTH - theme.text_width(labels.values()) - 46) // 2
     panels = [panel(values, list(labels.values()), which, width, first=not n) for n, which in enumerate(PANELS)]
-    return Figure(title(sites, rows), alt.hconcat(*panels, spacing=24), (PAYLOAD, *guessed(source)))
+    return Figure(title(sites, rows), alt.hconcat(*panels, spacing=24), (PAYLOAD, *heuristic_note(source)))
 
 
-def guessed(source: Source) -> tuple[str, ...]:
+def heuristic_note(source: Source) -> tuple[str, ...]:
     """State the headers that tshark guessed from payload (table header_occurrence), most frames first."""
     rows = [row for row in source.rows("header_occurrence") if row["site"] == ALL and heuristic(row)]
     rows.sort(key=lambda row: (-row["guessed_frames"], natural(row["header"])))
     if not rows:
         return ()
-    named = [f"{row['header']} ({guesses_of(row)})" for row in rows[:GUESSES]]
-    more = f" and {len(rows) - GUESSES} more" if len(rows) > GUESSES else ""
+    named = [f"{row['header']} ({guessed_frames(row)})" for row in rows[:MAX_NAMED]]
+    more = f" and {len(rows) - MAX_NAMED} more" if len(rows) > MAX_NAMED else ""
     return (
         f"Heuristic, and counted with the others: {', '.join(named)}{more}: recognized by payload alone, in an "
         "unknown flow or on a port not registered for the header.",
     )
 
 
-def guesses_of(row: dict) -> str:
+def guessed_frames(row: dict) -> str:
     """Return the number of frames in which the header is guessed: ``2 frames``, ``2 of 3 frames``."""
     if row["guessed_frames"] == row["frames"]:
         return count(row["frames"], "frame")
     return f"{row['guessed_frames']:,} of {count(row['frames'], 'frame')}"
 
 
-def key_of_points(rows: dict) -> tuple[str, ...]:
+def points_notes(rows: dict) -> tuple[str, ...]:
     """How to read the points, and the row of the whole campaign, which is no site."""
     key = (
         f"Sites by their number of distinct headers, in the same order and on the same scale in both panels. {PAYLOAD}"
@@ -84,7 +86,7 @@ def largest(values: list[dict]) -> int:
     return max(row[column] for row in values for column, *_ in PANELS) or 1
 
 
-def points(values: list[dict], order: list[str]) -> alt.VConcatChart:
+def point_panels(values: list[dict], order: list[str]) -> alt.VConcatChart:
     """A panel for each column, one above the other: a point for each site, joined to the axis."""
     most, panels = largest(values), []
     for column, name, color in PANELS:
@@ -140,7 +142,7 @@ def panel(values, order, which, width, *, first) -> alt.LayerChart:
         ),
         tooltip=tooltip(),
     )
-    shade = alt.condition("datum.whole", alt.value(theme.FAINT), alt.value(color))
+    shade = alt.condition("datum.whole", alt.value(theme.GRAY), alt.value(color))
     bars = base.mark_bar(height={"band": 0.72}).encode(color=shade)
     text = base.mark_text(align="left", dx=4, fontSize=theme.SMALL).encode(text=alt.Text(f"{column}:Q", format=","))
     return (bars + text).properties(width=width, height=alt.Step(theme.row_height(len(values))))

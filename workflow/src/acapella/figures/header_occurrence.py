@@ -11,48 +11,50 @@ from .source import ALL, Source
 SUBJECT = "Occurrence of headers"
 TABLE = "header_occurrence"
 COLUMNS = ("frame_share", "frame_share_lo", "frame_share_hi", "occurrence_share")
-MOST = 25  # headers drawn; the table has them all
+MAX_HEADERS = 25  # headers drawn; the table has them all
 LABEL = 28
 PAYLOAD = "Data"  # label of payload
 HEURISTIC = "heuristic"
-NONE = {  # of a site without the header
+ABSENT = {  # of a site without the header
     **{"frames": 0, "occurrences": 0, "guessed_frames": 0, "frame_share": 0.0, "occurrence_share": 0.0},
     **{"frame_share_lo": None, "frame_share_hi": None},
 }
 BAND = 0.74  # of a row's height is its bar
-NAMED = ("TCP", "UDP", "VLAN", "MPLS", "IPv6")  # headers that the title names if their bars can be seen
-SEEN = 0.005  # share of frames: shorter bars are narrower than 3 px
+TITLE_HEADERS = ("TCP", "UDP", "VLAN", "MPLS", "IPv6")  # headers that the title names if their bars can be seen
+MIN_VISIBLE_SHARE = 0.005  # share of frames: shorter bars are narrower than 3 px
 
 
 def draw(source: Source) -> Figure:
     """Draw a bar for each header with its interval, and a dot for each site."""
-    rows = source.wanted(TABLE)
+    rows = source.required_rows(TABLE)
     ranked = sorted((r for r in rows if r["site"] == ALL), key=lambda r: (-r["frame_share"], natural(r["header"])))
-    marked = {row["header"]: name_of(row) for row in ranked[:MOST]}
+    marked = {row["header"]: header_label(row) for row in ranked[:MAX_HEADERS]}
     short = short_labels(marked.values(), LABEL)
     shown = {header: short[name] for header, name in marked.items()}
     several = len(source.sites) > 1
-    values = [cells(row, shown) for row in ranked[:MOST]]
-    dots = [cells(row, shown) for row in site_dots.with_absent(rows, "header", shown, NONE)] if several else []
+    values = [bar_values(row, shown) for row in ranked[:MAX_HEADERS]]
+    dots = (
+        [bar_values(row, shown) for row in site_dots.add_absent_sites(rows, "header", shown, ABSENT)] if several else []
+    )
     key = ["Bar: share of all frames that hold the header"]
     if any(row["low"] is not None for row in values):
         key.append("line: its 95 % bootstrap interval over samples")
     if several:
-        key.append(site_dots.key(source.sites))
+        key.append(site_dots.legend_note(source.sites))
     if any(not dot["frames"] for dot in dots):
         key.append("at 0: none of its frames has the header")
     if any(row["twice"] for row in values):
         key.append("in brackets: occurrences per 100 frames, if frames have the header more than once")
     if any(row["header"] == PAYLOAD for row in values):
         key.append(f"{PAYLOAD}: payload of any kind that tshark names (text, media, images), which is no header")
-    if any(heuristic(row) for row in ranked[:MOST]):
+    if any(heuristic(row) for row in ranked[:MAX_HEADERS]):
         key.append(
             f"{HEURISTIC}: recognized by payload alone, in an unknown flow or on a port not registered for the header"
         )
-    if len(ranked) > MOST:
-        key.append(f"{count(len(ranked) - MOST, 'rarer header')} not shown")
+    if len(ranked) > MAX_HEADERS:
+        key.append(f"{count(len(ranked) - MAX_HEADERS, 'rarer header')} not shown")
     return Figure(
-        title(ranked[:MOST]), chart(values, dots, list(shown.values()), source.sites), ("; ".join(key) + ".",)
+        title(ranked[:MAX_HEADERS]), chart(values, dots, list(shown.values()), source.sites), ("; ".join(key) + ".",)
     )
 
 
@@ -65,12 +67,12 @@ def heuristic(row: dict) -> str:
     return f"{HEURISTIC} in {percent(row['guessed_frames'] / row['frames'])}"
 
 
-def name_of(row: dict) -> str:
+def header_label(row: dict) -> str:
     """The header, and in which share of its frames it is heuristic."""
     return f"{row['header']} ({mark})" if (mark := heuristic(row)) else row["header"]
 
 
-def cells(row: dict, shown: dict) -> dict:
+def bar_values(row: dict, shown: dict) -> dict:
     """What one row puts into the drawing, in percent."""
     low, high = row["frame_share_lo"], row["frame_share_hi"]
     twice, text = row["occurrences"] > row["frames"], percent(row["frame_share"])
@@ -88,8 +90,8 @@ def cells(row: dict, shown: dict) -> dict:
 
 def title(ranked: list[dict]) -> str:
     """Return the shares of the headers that describe a testbed best; ``ranked``: rows that are drawn."""
-    share = {row["header"]: row["frame_share"] for row in ranked if row["frame_share"] >= SEEN}
-    named = [f"{header} in {percent(share[header])}" for header in NAMED if header in share]
+    share = {row["header"]: row["frame_share"] for row in ranked if row["frame_share"] >= MIN_VISIBLE_SHARE}
+    named = [f"{header} in {percent(share[header])}" for header in TITLE_HEADERS if header in share]
     if not named:
         return f"{ranked[0]['header']} is in {percent(ranked[0]['frame_share'])} of frames"
     return f"Of all frames: {', '.join(named)}"

@@ -24,7 +24,7 @@ ACK, NO_PAYLOAD, PAYLOAD, CUT, OTHER = (
 )
 CONTENTS = {ACK: theme.BLUE, NO_PAYLOAD: theme.SKY, PAYLOAD: theme.ORANGE, CUT: theme.PURPLE, OTHER: "#A6A6A6"}
 EMPTY = (ACK, NO_PAYLOAD)
-MOST = 10  # header stacks drawn, the most frequent ones
+MAX_STACKS = 10  # header stacks drawn, the most frequent ones
 REST = "other header stacks"
 TWO_LINES = "split(replace(datum.label, '-', '-|'), '|')"
 LABEL, SITE_LABEL = 100, 20
@@ -33,10 +33,10 @@ GUTTER = 46  # px left of the panels without names
 
 def draw(source: Source) -> Figure:
     """By length over all sites; below, of the shortest frames, each header stack and each site."""
-    rows = source.wanted(TABLE)
+    rows = source.required_rows(TABLE)
     whole = [row for row in rows if row["site"] == ALL]
     small = [row for row in rows if is_at_most(row, SMALL)]
-    contents = [name for name in CONTENTS if any(contents_of(row)[name] for row in whole)]
+    contents = [name for name in CONTENTS if any(frames_by_content(row)[name] for row in whole)]
     sites = sorted({row["site"] for row in small if row["site"] != ALL}, key=natural)
     labels = short_labels(sites, SITE_LABEL) if len(source.sites) > 1 else {}
     width = theme.WIDTH - max(GUTTER, theme.text_width(labels.values())) - 25
@@ -46,7 +46,7 @@ def draw(source: Source) -> Figure:
     if labels:
         parts.append(by_site(small, labels, contents, width))
     chart = alt.vconcat(*parts, spacing=20).resolve_scale(color="independent")
-    return Figure(title(small), chart, key(source, whole, sites))
+    return Figure(title(small), chart, notes_of(source, whole, sites))
 
 
 def is_at_most(row: dict, most: int) -> bool:
@@ -54,7 +54,7 @@ def is_at_most(row: dict, most: int) -> bool:
     return row["bin_hi"] is not None and row["bin_hi"] <= most
 
 
-def contents_of(row: dict) -> Counter:
+def frames_by_content(row: dict) -> Counter:
     """Frames of a row by what they carry."""
     tcp = row["tcp_frames"] + row["cut_tcp_frames"]
     return Counter(
@@ -68,14 +68,14 @@ def contents_of(row: dict) -> Counter:
     )
 
 
-def total(rows: list[dict]) -> Counter:
+def sum_by_content(rows: list[dict]) -> Counter:
     """The same of several rows."""
-    return sum(map(contents_of, rows), Counter())
+    return sum(map(frames_by_content, rows), Counter())
 
 
 def share_without_payload(rows: list[dict]) -> float:
     """The share of frames that are TCP segments without payload."""
-    contents = total(rows)
+    contents = sum_by_content(rows)
     return sum(contents[name] for name in EMPTY) / contents.total()
 
 
@@ -94,7 +94,7 @@ def title(small: list[dict]) -> str:
     return f"{found} ({span(percent(min(shares)), percent(max(shares)))} at {count(len(sites), 'site')})"
 
 
-def key(source: Source, whole: list[dict], sites: list[str]) -> tuple[str, ...]:
+def notes_of(source: Source, whole: list[dict], sites: list[str]) -> tuple[str, ...]:
     """The same of minimum-size frames, and what the figure leaves out."""
     smallest = [row for row in whole if is_at_most(row, SMALLEST)]
     found = [f"Lengths on the wire without FCS and preamble; {MINIMUM}; numbers above the bars: frames"]
@@ -104,7 +104,7 @@ def key(source: Source, whole: list[dict], sites: list[str]) -> tuple[str, ...]:
             f"of {count(frames, 'frame')} of at most {SMALLEST}{GAP}B, {percent(share_without_payload(smallest))} are "
             "TCP segments without payload"
         )
-    if total(whole)[CUT]:
+    if sum_by_content(whole)[CUT]:
         found.append("segments whose header is not whole do not count as segments without payload")
     missing = len(source.sites) - len(sites)
     if sites and missing:
@@ -112,9 +112,9 @@ def key(source: Source, whole: list[dict], sites: list[str]) -> tuple[str, ...]:
     return ("; ".join(found) + ".",)
 
 
-def values_of(name: str, rows: list[dict], contents: list[str]) -> list[dict]:
+def bar_parts(name: str, rows: list[dict], contents: list[str]) -> list[dict]:
     """The parts of one bar, in percent of its frames."""
-    counted = total(rows)
+    counted = sum_by_content(rows)
     return [
         {
             **{"label": name, "content": content, "order": place, "frames": counted[content]},
@@ -146,7 +146,7 @@ def by_length(rows: list[dict], contents: list[str], width: int) -> alt.LayerCha
     bins = sorted({(row["bin_lo"], row["bin"]) for row in rows})
     order = [label for _, label in bins]
     own = {label: [row for row in rows if row["bin"] == label] for label in order}
-    values = [part for label in order for part in values_of(label, own[label], contents)]
+    values = [part for label in order for part in bar_parts(label, own[label], contents)]
     totals = [{"label": label, "text": frames_text(own[label])} for label in order]
     axis = alt.Axis(labelAngle=0, ticks=False, labelExpr=TWO_LINES, labelOverlap=False)
     x = alt.X("label:N", sort=order, title="frame length (B)", axis=axis)
@@ -169,7 +169,7 @@ def by_stack(rows: list[dict], contents: list[str], width: int) -> alt.LayerChar
     for row in rows:
         frames[row["stack"]] += row["frames"]
     ranked = sorted(frames, key=lambda stack: (-frames[stack], stack))
-    shown = ranked if len(ranked) <= MOST else ranked[: MOST - 1]
+    shown = ranked if len(ranked) <= MAX_STACKS else ranked[: MAX_STACKS - 1]
     labels = short_labels(shown, LABEL)
     groups = {labels[stack]: [row for row in rows if row["stack"] == stack] for stack in shown}
     if rest := [row for row in rows if row["stack"] not in shown]:
@@ -178,7 +178,7 @@ def by_stack(rows: list[dict], contents: list[str], width: int) -> alt.LayerChar
     values = [
         {**part, "share": 100 * part["frames"] / whole, "text": percent(part["frames"] / whole)}
         for name, own in groups.items()
-        for part in values_of(name, own, contents)
+        for part in bar_parts(name, own, contents)
     ]
     captions = [
         {"label": name, "text": f"{name or 'no header'}: {percent(sum(row['frames'] for row in own) / whole)}"}
@@ -198,7 +198,7 @@ def by_site(small: list[dict], labels: dict[str, str], contents: list[str], widt
     """A bar a site, each to 100 % of its shortest frames."""
     names = list(labels.values())
     groups = {label: [row for row in small if row["site"] == site] for site, label in labels.items()}
-    values = [part for name, own in groups.items() for part in values_of(name, own, contents)]
+    values = [part for name, own in groups.items() for part in bar_parts(name, own, contents)]
     label = f"frames of at most {SMALL} B of the site (%)"
     return (
         alt.Chart(alt.Data(values=values))

@@ -7,7 +7,7 @@ import altair as alt
 from acapella.common.wording import count, listed, percent, short_labels, span
 
 from . import theme
-from .comparison import environments, pairs, runs, scope, trial_labels
+from .comparison import environments, pairs, runs_against_first, scope, trial_labels
 from .compose import Figure
 from .source import Source
 
@@ -24,44 +24,44 @@ COMPONENTS = {
 LABEL = 28
 COLUMN, BAR, SPACING = 74, 28, 8  # px: a component's column, the longest bar in it, and between columns
 X_AXIS = alt.Axis(domain=False, tickCount=4, labelFlush=False)
-NAMED = 4  # environments whose mean the title states; of more, the smallest and the largest
-LISTED = 6  # environments with runs that are not drawn: of more, their number
-MOST = 40  # runs that are drawn; of more, those with the least kappa
+MAX_NAMED = 4  # environments whose mean the title states; of more, the smallest and the largest
+MAX_LISTED = 6  # environments with runs that are not drawn: of more, their number
+MAX_RUNS = 40  # runs that are drawn; of more, those with the least kappa
 
 
 def draw(source: Source) -> Figure:
     """A bar a run, its pieces what each component takes from a kappa of 1; beside it kappa and each component."""
-    rows = runs(pairs(source))
+    rows = runs_against_first(pairs(source))
     labels = short_labels(environments(source), LABEL)
     key = ["A component's piece is its share of U² + O² + L² + I²; the pieces add up to 1 - kappa"]
     key.append("at the right each component separately and with a separate scale, because small pieces are not visible")
     shown = rows
-    if len(rows) > MOST:
+    if len(rows) > MAX_RUNS:
         ranked = sorted(rows, key=lambda row: -1 if row["kappa"] is None else row["kappa"])
-        shown = ranked[:MOST]
+        shown = ranked[:MAX_RUNS]
         key.append(
-            f"the {MOST} runs with the least kappa of {count(len(rows), 'run')}, the least first; "
-            f"{omitted(ranked[MOST:], labels)}"
+            f"the {MAX_RUNS} runs with the least kappa of {count(len(rows), 'run')}, the least first; "
+            f"{omitted_runs(ranked[MAX_RUNS:], labels)}"
         )
     trials = trial_labels(source, LABEL)
     names = [trials[row["environment"], row["b"]] for row in shown]
-    values = [piece for name, row in zip(names, shown, strict=True) for piece in pieces(name, row)]
-    words = [{"label": name, "text": told(row)} for name, row in zip(names, shown, strict=True)]
-    alone = [{"label": name, **components_of(row)} for name, row in zip(names, shown, strict=True)]
+    values = [piece for name, row in zip(names, shown, strict=True) for piece in bar_pieces(name, row)]
+    words = [{"label": name, "text": kappa_text(row)} for name, row in zip(names, shown, strict=True)]
+    alone = [{"label": name, **component_values(row)} for name, row in zip(names, shown, strict=True)]
     return Figure(title(rows, labels), chart(values, words, alone, names), ("; ".join(key) + ".",))
 
 
-def omitted(rows: list[dict], labels: dict[str, str]) -> str:
+def omitted_runs(rows: list[dict], labels: dict[str, str]) -> str:
     """Return which runs are not shown: their kappa, and their environments or the number of these."""
     numbers = Counter(labels[row["environment"]] for row in rows)
     where = count(len(numbers), "environment")
-    if len(numbers) <= LISTED:
+    if len(numbers) <= MAX_LISTED:
         where = listed([f"{label} ({runs_})" for label, runs_ in numbers.items()])
-    ends = span(*("undefined" if row["kappa"] is None else number(row["kappa"]) for row in (rows[0], rows[-1])))
+    ends = span(*("undefined" if row["kappa"] is None else format_kappa(row["kappa"]) for row in (rows[0], rows[-1])))
     return f"not shown: {count(len(rows), 'run')} of {where} with kappa {ends}"
 
 
-def pieces(name: str, row: dict) -> list[dict]:
+def bar_pieces(name: str, row: dict) -> list[dict]:
     """The parts of one bar; none where a component is undefined."""
     parts = [row[f"contribution_{component}"] for component in COMPONENTS]
     if None in parts:
@@ -80,9 +80,9 @@ def pieces(name: str, row: dict) -> list[dict]:
     return found
 
 
-def components_of(row: dict) -> dict:
+def component_values(row: dict) -> dict:
     """Each component, and the same in words."""
-    texts = {f"{name}_text": component(row[name]) for name in COMPONENTS}
+    texts = {f"{name}_text": format_component(row[name]) for name in COMPONENTS}
     return {
         **{name: row[name] for name in COMPONENTS},
         **texts,
@@ -91,23 +91,23 @@ def components_of(row: dict) -> dict:
     }
 
 
-def component(value: float | None) -> str:
+def format_component(value: float | None) -> str:
     """Three significant digits; 0 and 1 for these alone."""
     if value is None:
         return "undefined"
     return f"{value:#.3g}" if value not in (0, 1) else f"{value:.0f}"
 
 
-def told(row: dict) -> str:
+def kappa_text(row: dict) -> str:
     """Kappa in words."""
     if row["kappa"] is None:
         return "undefined"
     if not row["packets_common"]:
         return "0: no packet in common"
-    return number(row["kappa"])
+    return format_kappa(row["kappa"])
 
 
-def number(kappa: float) -> str:
+def format_kappa(kappa: float) -> str:
     """Four digits; the distance from 1 where those would be nines; 0 and 1 for these alone."""
     text = f"{kappa:.4f}"
     if text == "1.0000" and kappa < 1:
@@ -121,11 +121,11 @@ def title(rows: list[dict], labels: dict) -> str:
     for environment, label in labels.items():
         own = [row["kappa"] for row in rows if row["environment"] == environment and row["kappa"] is not None]
         means[label] = sum(own) / len(own) if own else None
-    found = [f"{'undefined' if mean is None else number(mean)} ({label})" for label, mean in means.items()]
+    found = [f"{'undefined' if mean is None else format_kappa(mean)} ({label})" for label, mean in means.items()]
     known = {label: mean for label, mean in means.items() if mean is not None}
-    if len(found) > NAMED and known:
+    if len(found) > MAX_NAMED and known:
         low, high = (pick(known, key=known.get) for pick in (min, max))
-        found = [f"{number(known[label])} ({label})" for label in (low, high)]
+        found = [f"{format_kappa(known[label])} ({label})" for label in (low, high)]
         return f"Mean kappa of {len(means)} environments: {found[0]} to {found[1]}"
     return f"Mean kappa: {', '.join(found)}"
 
@@ -134,28 +134,28 @@ def chart(values: list[dict], words: list[dict], alone: list[dict], names: list[
     """The bars with kappa at their right, and a column for each component."""
     beside = theme.text_width(word["text"] for word in words) + 10
     width = theme.WIDTH - theme.text_width(names) - 4 - beside - len(COMPONENTS) * (COLUMN + SPACING) - 20
-    panels = [stacked(values, words, names, width, beside)]
-    panels += [by_itself(alone, name, names) for name in COMPONENTS]
+    panels = [stacked_panel(values, words, names, width, beside)]
+    panels += [component_panel(alone, name, names) for name in COMPONENTS]
     return alt.hconcat(*panels, spacing=SPACING)
 
 
-def rows_of(names: list[str], *, first: bool) -> alt.Y:
+def row_axis(names: list[str], *, first: bool) -> alt.Y:
     """A row a run; its label at the left of the first panel."""
     axis = alt.Axis(ticks=False, domain=False, labelPadding=6) if first else None
     return alt.Y("label:N", sort=names, title=None, scale=alt.Scale(domain=names), axis=axis)
 
 
-def height_of(names: list[str]) -> alt.Step:
+def row_heights(names: list[str]) -> alt.Step:
     """The same for all panels."""
     return alt.Step(theme.row_height(len(names), low=14))
 
 
-def stacked(values: list[dict], words: list[dict], names: list[str], width: int, beside: int) -> alt.LayerChart:
+def stacked_panel(values: list[dict], words: list[dict], names: list[str], width: int, beside: int) -> alt.LayerChart:
     """The bars of contributions, and kappa at their right."""
     most = max((value["to"] for value in values), default=0) or 0.01
     texts, colors = zip(*COMPONENTS.values(), strict=True)
     legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0, offset=4, columns=4)
-    y = rows_of(names, first=True)
+    y = row_axis(names, first=True)
     x = alt.X("from:Q", title="1 - kappa", scale=alt.Scale(domain=[0, most], range=[0, width]), axis=X_AXIS)
     color = alt.Color("component:N", sort=texts, scale=alt.Scale(domain=texts, range=colors), legend=legend)
     bars = (
@@ -172,21 +172,21 @@ def stacked(values: list[dict], words: list[dict], names: list[str], width: int,
     )
     text = alt.Chart(alt.Data(values=words)).mark_text(align="left").encode(y=y, x=alt.value(width + 6), text="text:N")
     head = panel_title("kappa", width + 6)
-    return (bars + text).properties(width=width + beside, height=height_of(names), title=head)
+    return (bars + text).properties(width=width + beside, height=row_heights(names), title=head)
 
 
-def by_itself(alone: list[dict], name: str, names: list[str]) -> alt.LayerChart:
+def component_panel(alone: list[dict], name: str, names: list[str]) -> alt.LayerChart:
     """One component: bars from 0 to its largest, and the value in words."""
     most = max((row[name] or 0 for row in alone), default=0) or 1
     base = alt.Chart(alt.Data(values=alone)).encode(
-        y=rows_of(names, first=False),
+        y=row_axis(names, first=False),
         tooltip=[*(alt.Tooltip("environment:N"), alt.Tooltip("run:N")), alt.Tooltip(f"{name}:Q", format=".4~g")],
     )
     scale = alt.Scale(domain=[0, most], range=[0, BAR], nice=False)
     bars = base.mark_bar(height={"band": 0.75}, color=COMPONENTS[name][1])
     bars = bars.encode(x=alt.X(f"{name}:Q", scale=scale, axis=None))
     text = base.mark_text(align="left", fontSize=theme.SMALL).encode(x=alt.value(BAR + 4), text=f"{name}_text:N")
-    return (bars + text).properties(width=COLUMN, height=height_of(names), title=panel_title(name, 0))
+    return (bars + text).properties(width=COLUMN, height=row_heights(names), title=panel_title(name, 0))
 
 
 def panel_title(text: str, at: int) -> alt.TitleParams:

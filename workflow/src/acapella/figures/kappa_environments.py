@@ -8,7 +8,7 @@ from acapella.common.wording import count, listed, percent, short_labels, span
 from acapella.kappa.environments import LESS, MORE, TOO_FEW, UNDECIDED
 
 from . import theme
-from .comparison import environments, odd_baselines, pairs, runs, scope
+from .comparison import environments, environments_with_odd_baseline, pairs, runs_against_first, scope
 from .compose import Figure
 from .source import NoData, Source
 
@@ -17,8 +17,8 @@ TABLE = "consistency_comparisons"
 SCOPE = scope
 COLUMNS = ("environment_a", "environment_b", "kappa_b", "relative_difference", "relative_lo", "relative_hi", "verdict")
 LABEL = 28
-NAMED = 2  # environments that the title compares one by one; of more it gives the numbers
-COLORS = {LESS: theme.VERMILION, MORE: theme.BLUE, UNDECIDED: theme.FAINT, TOO_FEW: theme.FAINT}
+MAX_NAMED = 2  # environments that the title compares one by one; of more it gives the numbers
+COLORS = {LESS: theme.VERMILION, MORE: theme.BLUE, UNDECIDED: theme.GRAY, TOO_FEW: theme.GRAY}
 GAP = 12  # px between the panels
 WORDS = {LESS: "less", MORE: "more"}
 MINUS = "\N{MINUS SIGN}"
@@ -36,18 +36,18 @@ def draw(source: Source) -> Figure:
     names = list(labels.values())
     kappas = [
         {"label": labels[row["environment"]], "kappa": row["kappa"], "run": row["trial_b"]}
-        for row in runs(pairs(source))
+        for row in runs_against_first(pairs(source))
         if row["kappa"] is not None
     ]
     first = rows[0]["environment_a"]
-    values = [cells(row, labels) for row in rows if row["relative_difference"] is not None]
-    texts = [{"label": labels[row["environment_b"]], "text": words(row)} for row in rows]
+    values = [point_values(row, labels) for row in rows if row["relative_difference"] is not None]
+    texts = [{"label": labels[row["environment_b"]], "text": verdict_text(row)} for row in rows]
     texts.append({"label": labels[first], "text": "reference"})
     chart = panels(kappas, values, texts, names, labels[first])
-    return Figure(title(rows, labels), chart, key(source, rows, labels))
+    return Figure(title(rows, labels), chart, notes_of(source, rows, labels))
 
 
-def cells(row: dict, labels: dict[str, str]) -> dict:
+def point_values(row: dict, labels: dict[str, str]) -> dict:
     """What one row adds to the drawing, in percent."""
     low, high = row["relative_lo"], row["relative_hi"]
     return {
@@ -56,30 +56,30 @@ def cells(row: dict, labels: dict[str, str]) -> dict:
         "low": None if low is None else 100 * low,
         "high": None if high is None else 100 * high,
         "verdict": row["verdict"],
-        "text": words(row),
+        "text": verdict_text(row),
     }
 
 
-def interval(row: dict) -> str:
+def interval_text(row: dict) -> str:
     """The interval without signs, the smaller end first."""
     low, high = sorted(abs(row[end]) for end in ("relative_lo", "relative_hi"))
     return f"{percent(low)} to {percent(high)}"
 
 
-def signed(share: float) -> str:
+def signed_percent(share: float) -> str:
     """A share in percent with its sign."""
     return f"{MINUS if share < 0 else '+'}{percent(abs(share))}" if share else "0"
 
 
-def words(row: dict) -> str:
+def verdict_text(row: dict) -> str:
     """The verdict, with the numbers if there is one."""
     if row["relative_difference"] is None:
         return "no kappa above 0"
     if row["verdict"] in WORDS:
-        return f"{percent(abs(row['relative_difference']))} {WORDS[row['verdict']]} ({interval(row)})"
+        return f"{percent(abs(row['relative_difference']))} {WORDS[row['verdict']]} ({interval_text(row)})"
     if row["relative_lo"] is None:
-        return f"{row['verdict']} ({signed(row['relative_difference'])})"
-    return f"{row['verdict']} ({span(signed(row['relative_lo']), signed(row['relative_hi']))})"
+        return f"{row['verdict']} ({signed_percent(row['relative_difference'])})"
+    return f"{row['verdict']} ({span(signed_percent(row['relative_lo']), signed_percent(row['relative_hi']))})"
 
 
 def title(rows: list[dict], labels: dict[str, str]) -> str:
@@ -88,22 +88,24 @@ def title(rows: list[dict], labels: dict[str, str]) -> str:
     decided = [row for row in rows if row["verdict"] in WORDS]
     if not decided:
         others = (
-            listed([labels[row["environment_b"]] for row in rows]) if len(rows) <= NAMED else "any other environment"
+            listed([labels[row["environment_b"]] for row in rows])
+            if len(rows) <= MAX_NAMED
+            else "any other environment"
         )
         return f"No difference in consistency between {first} and {others} can be stated"
-    if len(rows) <= NAMED:
+    if len(rows) <= MAX_NAMED:
         found = [
             f"{labels[row['environment_b']]} is {percent(abs(row['relative_difference']))} {row['verdict']} than "
-            f"{first} ({interval(row)})"
+            f"{first} ({interval_text(row)})"
             for row in decided
         ]
         return "; ".join(found)
     numbers = Counter(row["verdict"] for row in rows)
     found = [f"{numbers[verdict]} {WORDS[verdict]}" for verdict in WORDS if numbers[verdict]]
-    return f"Of {count(len(rows), 'other environment')}: {listed(found)} consistent than {first} ({range_of(decided)})"
+    return f"Of {count(len(rows), 'other environment')}: {listed(found)} consistent than {first} ({difference_range(decided)})"
 
 
-def range_of(rows: list[dict]) -> str:
+def difference_range(rows: list[dict]) -> str:
     """Return the range of relative differences: ``0.21 % to 18.0 % less``, or ``11.1 % less to 5.56 % more``."""
     verdicts = {WORDS[row["verdict"]] for row in rows}
     if len(verdicts) == 1:
@@ -113,7 +115,7 @@ def range_of(rows: list[dict]) -> str:
     return span(*(f"{percent(abs(value))} {WORDS[LESS if value < 0 else MORE]}" for value in ends))
 
 
-def key(source: Source, rows: list[dict], labels: dict[str, str]) -> tuple[str, ...]:
+def notes_of(source: Source, rows: list[dict], labels: dict[str, str]) -> tuple[str, ...]:
     """What the difference is, and what the intervals do not include."""
     first = labels[rows[0]["environment_a"]]
     found = [
@@ -122,7 +124,7 @@ def key(source: Source, rows: list[dict], labels: dict[str, str]) -> tuple[str, 
     ]
     if any(row["verdict"] == TOO_FEW for row in rows):
         found.append("too few runs: all kappas of one environment may be larger than all of the other by chance")
-    if odd := [labels[name] for name in labels if name in odd_baselines(source)]:
+    if odd := [labels[name] for name in labels if name in environments_with_odd_baseline(source)]:
         found.append(f"in {listed(odd)} the first trial is the odd one, which lowers kappa of all runs")
     return ("; ".join(found) + ".",)
 
@@ -144,10 +146,10 @@ def panels(kappas: list[dict], values: list[dict], texts: list[dict], names: lis
     )
     heading = panel_title("runs (circles) and their mean (line)")
     left = (dots + means).properties(width=width, height=height, title=heading)
-    return alt.hconcat(left, differences(values, texts, y.axis(None), (width, beside), height, first), spacing=GAP)
+    return alt.hconcat(left, difference_panel(values, texts, y.axis(None), (width, beside), height, first), spacing=GAP)
 
 
-def differences(values, texts, y, widths, height, first) -> alt.LayerChart:  # noqa: PLR0913, PLR0917
+def difference_panel(values, texts, y, widths, height, first) -> alt.LayerChart:  # noqa: PLR0913, PLR0917
     """Points with intervals, and a line at 0."""
     width, beside = widths
     ends = [end for value in values for end in (value["low"], value["high"], value["difference"], 0) if end is not None]

@@ -5,9 +5,16 @@ import altair as alt
 from acapella.common.wording import count, listed, short_labels, shortened
 
 from . import theme
-from .comparison import against_one, environments, odd_baselines, pairs, scope_of_pairs, trial_names
+from .comparison import (
+    environments,
+    environments_with_odd_baseline,
+    environments_without_other_pairs,
+    pairs,
+    scope_of_pairs,
+    trial_names,
+)
 from .compose import Figure
-from .kappa_components import number
+from .kappa_components import format_kappa
 from .source import Source
 
 SUBJECT = "Kappa between all trials"
@@ -15,11 +22,11 @@ TABLE = "consistency"
 SCOPE = scope_of_pairs
 COLUMNS = ("a", "b", "kappa")
 LABEL = 26
-TRIAL = 14  # characters of a trial's name beside its row and below its column
-TEXT_CELL = 30  # px of a cell that holds kappa in figures
-TEXT_MOST = 10  # trials of which the cells hold kappa in figures
-ACROSS = 3  # panels in a row
-PANELS = 9  # of more, cells are small and without figures
+TRIAL_LABEL = 14  # characters of a trial's name beside its row and below its column
+MIN_TEXT_CELL = 30  # px of a cell that holds kappa in figures
+MAX_TEXT_TRIALS = 10  # trials of which the cells hold kappa in figures
+PANELS_PER_ROW = 3  # panels in a row
+MAX_LARGE_PANELS = 9  # of more, cells are small and without figures
 COLORS = tuple(reversed(theme.DECADES))  # of the least kappa to the largest
 CELL = (15, 40)  # px, least and most
 
@@ -31,29 +38,29 @@ def draw(source: Source) -> Figure:
     labels = short_labels(environments(source), LABEL)
     size = max(row["b"] for row in rows)
     names = trial_names(source)
-    of_panel = {env: of_environment(names, env) for env in labels}
+    of_panel = {env: environment_trials(names, env) for env in labels}
     beside = theme.text_width([text for trials in of_panel.values() for text in trials.values()]) + 10
-    across = min(ACROSS, len(labels), max(1, (theme.WIDTH - 60) // (CELL[0] * size + beside + 24)))
-    numbers = size <= TEXT_MOST and len(labels) <= PANELS
-    while numbers and across > 1 and cell_width(across, beside, size) < TEXT_CELL:
+    across = min(PANELS_PER_ROW, len(labels), max(1, (theme.WIDTH - 60) // (CELL[0] * size + beside + 24)))
+    numbers = size <= MAX_TEXT_TRIALS and len(labels) <= MAX_LARGE_PANELS
+    while numbers and across > 1 and cell_width(across, beside, size) < MIN_TEXT_CELL:
         across -= 1  # the cells have to hold kappa in figures
-    cell = cell_width(across, beside, size) if len(labels) <= PANELS else CELL[0]
+    cell = cell_width(across, beside, size) if len(labels) <= MAX_LARGE_PANELS else CELL[0]
     least = min(known, default=1)
-    odd = odd_baselines(source)
+    odd = environments_with_odd_baseline(source)
     panels = [
         panel(
             [r for r in rows if r["environment"] == name],
             of_panel[name],
-            headed(label, first_of(of_panel[name]), odd=name in odd),
+            panel_heading(label, first_trial(of_panel[name]), odd=name in odd),
             (cell, least, max(known, default=1)),
             numbers=numbers,
         )
         for name, label in labels.items()
     ]
     widths = [cell * len(of_panel[name]) + beside + 24 for name in labels]
-    lines = [alt.hconcat(*(panels[n] for n in line), spacing=24) for line in in_lines(widths)]
+    lines = [alt.hconcat(*(panels[n] for n in line), spacing=24) for line in panel_lines(widths)]
     key = ["Trials in the order of the config; the diagonal is blank: no trial is compared with itself"]
-    if against_one(source):
+    if environments_without_other_pairs(source):
         key.append(
             "empty: not compared, so whether the first trial is the odd one does not show (consistency.all_pairs: true "
             "shows it)"
@@ -62,11 +69,11 @@ def draw(source: Source) -> Figure:
         key.append("odd: the others agree among themselves, and not with this trial")
     chart = alt.vconcat(*lines, spacing=16).resolve_scale(color="shared")
     head = title(rows, names, [labels[name] for name in labels if name in odd])
-    most = max(sum(widths[n] + 6 for n in line) for line in in_lines(widths))
-    return Figure(head, pad(chart, most), ("; ".join(key) + ".",))
+    most = max(sum(widths[n] + 6 for n in line) for line in panel_lines(widths))
+    return Figure(head, pad_to_page(chart, most), ("; ".join(key) + ".",))
 
 
-def in_lines(widths: list[int]) -> list[list[int]]:
+def panel_lines(widths: list[int]) -> list[list[int]]:
     """Return the places of panels of these widths (px), line by line: as many in a line as a page holds."""
     lines, room = [], 0
     for place, width in enumerate(widths):
@@ -78,7 +85,7 @@ def in_lines(widths: list[int]) -> list[list[int]]:
     return lines
 
 
-def pad(chart: alt.VConcatChart, width: int) -> alt.TopLevelMixin:
+def pad_to_page(chart: alt.VConcatChart, width: int) -> alt.TopLevelMixin:
     """The chart, and beside it as much nothing as keeps a narrow figure a page wide."""
     rest = theme.WIDTH - 90 - width
     if rest <= 0:
@@ -92,19 +99,19 @@ def cell_width(across: int, beside: int, size: int) -> int:
     return max(CELL[0], min(CELL[1], (theme.WIDTH - 90 - (beside + 24) * across) // across // size))
 
 
-def of_environment(names: dict[tuple[str, int], str], environment: str) -> dict[int, str]:
+def environment_trials(names: dict[tuple[str, int], str], environment: str) -> dict[int, str]:
     """Return a short name for each trial of an environment, by place."""
     own = {place: name for (env, place), name in sorted(names.items()) if env == environment}
-    short = short_labels(own.values(), TRIAL)
+    short = short_labels(own.values(), TRIAL_LABEL)
     return {place: short[name] for place, name in own.items()}
 
 
-def first_of(trials: dict[int, str]) -> str:
+def first_trial(trials: dict[int, str]) -> str:
     """Return the name of the first trial."""
     return trials[min(trials)]
 
 
-def headed(label: str, first: str, *, odd: bool) -> str:
+def panel_heading(label: str, first: str, *, odd: bool) -> str:
     """What stands over a panel."""
     return f"{label}: {first} is odd" if odd else label
 
@@ -116,7 +123,7 @@ def title(rows: list[dict], names: dict[tuple[str, int], str], odd: list[str]) -
     if not known:
         return f"{what}: undefined"
     ends = [end(row["kappa"] for row in known) for end in (min, max)]
-    low, high = map(number, ends)
+    low, high = map(format_kappa, ends)
     found = f"{what}: {low}"
     if low != high:
         low, high = (f"{text} ({pairs_with(known, end, names)})" for text, end in zip((low, high), ends, strict=True))
@@ -144,15 +151,17 @@ def panel(
         {
             **{"row": trials[row[one]], "column": trials[row[other]], "kappa": row["kappa"], "text": cell_text(row)},
             **{"of": row[f"trial_{one}"], "with": row[f"trial_{other}"], "packets": row["packets_common"]},
-            "ink": ink(row["kappa"], low, high),
+            "ink": text_color(row["kappa"], low, high),
         }
         for row in rows
         for one, other in (("a", "b"), ("b", "a"))
     ]
     scale = alt.Scale(domain=[low, high], range=list(COLORS), interpolate="rgb", clamp=True)
     legend = alt.Legend(title="kappa", orient="right", gradientLength=90, tickCount=3, format=".4~f")
-    x = alt.X("column:N", sort=order, title=None, scale=alt.Scale(domain=order), axis=alt.Axis(labelAngle=-90, **QUIET))
-    y = alt.Y("row:N", sort=order, title=None, scale=alt.Scale(domain=order), axis=alt.Axis(**QUIET))
+    x = alt.X(
+        "column:N", sort=order, title=None, scale=alt.Scale(domain=order), axis=alt.Axis(labelAngle=-90, **PLAIN_AXIS)
+    )
+    y = alt.Y("row:N", sort=order, title=None, scale=alt.Scale(domain=order), axis=alt.Axis(**PLAIN_AXIS))
     base = alt.Chart(alt.Data(values=values)).encode(
         x=x,
         y=y,
@@ -163,17 +172,17 @@ def panel(
     )
     cells = base.mark_rect().encode(color=alt.Color("kappa:Q", scale=scale, legend=legend))
     layers = [cells]
-    if numbers and cell >= TEXT_CELL:
+    if numbers and cell >= MIN_TEXT_CELL:
         color = alt.condition(f"datum.ink == '{theme.BLACK}'", alt.value(theme.BLACK), alt.value(theme.WHITE))
         layers.append(base.mark_text(fontSize=theme.SMALL).encode(text="text:N", color=color))
     head = alt.TitleParams(label, fontSize=theme.TEXT, offset=4, frame="group", color=theme.INK)
     return alt.layer(*layers).properties(width=cell * size, height=max(18, cell * 3 // 4) * size, title=head)
 
 
-QUIET = {"ticks": False, "domain": False, "grid": False}
+PLAIN_AXIS = {"ticks": False, "domain": False, "grid": False}
 
 
-def ink(kappa: float | None, low: float, high: float) -> str:
+def text_color(kappa: float | None, low: float, high: float) -> str:
     """The color of the text in a cell; a cell without kappa is white."""
     return theme.BLACK if kappa is None else theme.ink_on(theme.color_at(COLORS, (kappa - low) / (high - low)))
 

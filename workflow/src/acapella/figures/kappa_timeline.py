@@ -7,9 +7,9 @@ import altair as alt
 from acapella.common.wording import count, nanoseconds, span
 
 from . import theme
-from .comparison import environments, pairs, runs, scope, trial_labels
+from .comparison import environments, pairs, runs_against_first, scope, trial_labels
 from .compose import Figure
-from .kappa_components import number
+from .kappa_components import format_kappa
 from .source import NoData, Source
 
 SUBJECT = "Kappa over time"
@@ -17,7 +17,10 @@ TABLE = "consistency_timeline"
 SCOPE = scope
 COLUMNS = ("from_ns", "to_ns", "kappa")
 LABEL = 26
-ACROSS, MOST = 4, 40  # panels in a row, and of all runs; of more runs, those with the least kappa in a window
+PANELS_PER_ROW, MAX_RUNS = (
+    4,
+    40,
+)  # panels in a row, and of all runs; of more runs, those with the least kappa in a window
 HEIGHT, SPACING = 64, 10  # px of a panel, and between two
 UNITS = ((10**10, 10**9, "s"), (10**7, 10**6, "ms"), (10**4, 10**3, "µs"), (0, 1, "ns"))
 
@@ -25,7 +28,7 @@ UNITS = ((10**10, 10**9, "s"), (10**7, 10**6, "ms"), (10**4, 10**3, "µs"), (0, 
 def draw(source: Source) -> Figure:
     """A small panel a run, all with the same axes; windows without packets are left out."""
     pairs(source)
-    rows = [row for row in runs(source.rows(TABLE)) if row["kappa"] is not None]
+    rows = [row for row in runs_against_first(source.rows(TABLE)) if row["kappa"] is not None]
     if not rows:
         raise NoData("no window of any run holds a packet")
     order, trials = environments(source), trial_labels(source, LABEL)
@@ -40,21 +43,23 @@ def draw(source: Source) -> Figure:
     key = [f"Windows of {long}", "a window's components are those of its packets"]
     key.append("the kappa of a run is not the mean of its windows")
     shown = list(of_runs)
-    if len(shown) > MOST:
-        worst = sorted(shown, key=lambda run: min(row["kappa"] for row in of_runs[run]))[:MOST]
+    if len(shown) > MAX_RUNS:
+        worst = sorted(shown, key=lambda run: min(row["kappa"] for row in of_runs[run]))[:MAX_RUNS]
         shown = [run for run in shown if run in worst]
-        key.append(f"the {MOST} runs with the least kappa in a window, of {count(len(of_runs), 'run')}")
-    across = min(ACROSS, len(shown))
+        key.append(f"the {MAX_RUNS} runs with the least kappa in a window, of {count(len(of_runs), 'run')}")
+    across = min(PANELS_PER_ROW, len(shown))
     frame = {"unit": unit, "end": end / size, "least": least, "width": (theme.WIDTH - 66) // across - SPACING}
     panels = []
     for place, run in enumerate(shown):
         edges = {"left": place % across == 0, "below": place + across >= len(shown)}
-        panels.append(panel([cells(row, size, trials[run]) for row in of_runs[run]], trials[run], frame | edges))
+        panels.append(
+            panel([window_values(row, size, trials[run]) for row in of_runs[run]], trials[run], frame | edges)
+        )
     chart = alt.concat(*panels, columns=across, spacing={"row": 26, "column": SPACING}, bounds="flush")
     return Figure(title(rows, trials), chart, ("; ".join(key) + ".",))
 
 
-def cells(row: dict, size: int, run: str) -> dict:
+def window_values(row: dict, size: int, run: str) -> dict:
     """What one window puts into the drawing: a step from its start to its end."""
     return {
         **{"x": row["from_ns"] / size, "x2": row["to_ns"] / size, "run": run, "kappa": row["kappa"]},
@@ -69,13 +74,15 @@ def title(rows: list[dict], trials: dict) -> str:
     if worst["kappa"] == 1:
         return "Kappa is 1 in every window"
     where = trials[worst["environment"], worst["b"]]
-    alike = sum(number(row["kappa"]) == number(worst["kappa"]) for row in rows) - 1  # a reader sees the same number
+    alike = (
+        sum(format_kappa(row["kappa"]) == format_kappa(worst["kappa"]) for row in rows) - 1
+    )  # a reader sees the same number
     others = f" and in {count(alike, 'other window')}" if alike else ""
-    lowest = f"Lowest window kappa: {number(worst['kappa'])} at {nanoseconds(worst['from_ns'])} ({where}){others}"
-    return "; ".join([lowest, *in_common(rows, worst)])
+    lowest = f"Lowest window kappa: {format_kappa(worst['kappa'])} at {nanoseconds(worst['from_ns'])} ({where}){others}"
+    return "; ".join([lowest, *runs_lowest_at(rows, worst)])
 
 
-def in_common(rows: list[dict], worst: dict) -> list[str]:
+def runs_lowest_at(rows: list[dict], worst: dict) -> list[str]:
     """Return how many runs have a lowest window that overlaps the lowest of all; [] if it is the run of that alone."""
     least: dict[tuple, float] = {}
     for row in rows:

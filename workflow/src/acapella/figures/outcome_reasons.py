@@ -8,7 +8,7 @@ from acapella.campaign.outcomes import SUCCESS
 from acapella.common.wording import count, percent, shortened
 
 from . import theme
-from .compose import Figure, statement
+from .compose import Figure, text_figure
 from .outcomes import COLORS, scope
 from .source import NoData, Source
 
@@ -16,7 +16,7 @@ SUBJECT = "Reasons of unsuccessful collections"
 TABLE = "outcome_reasons"
 COLUMNS = ("outcome", "reason", "sites", "reason_share", "site_share")
 SCOPE = scope
-MOST = 15  # reasons drawn, the most frequent ones
+MAX_REASONS = 15  # reasons drawn, the most frequent ones
 LABEL = 100
 UNKNOWN = "no reason given"
 
@@ -28,12 +28,12 @@ def draw(source: Source) -> Figure:
         sites = sum(row["sites_of_all"] for row in source.rows("outcomes") if row["outcome"] == SUCCESS)
         if not sites:
             raise NoData("nothing was collected from a testbed")
-        return succeeded(sites)
+        return all_succeeded(sites)
     sites = Counter()
     for row in rows:
         sites[row["reason"]] += row["sites"]
     ranked = sorted(sites, key=lambda reason: (-sites[reason], reason))
-    shown = ranked if len(ranked) <= MOST else ranked[: MOST - 1]
+    shown = ranked if len(ranked) <= MAX_REASONS else ranked[: MAX_REASONS - 1]
     names = {reason: str(place) for place, reason in enumerate(shown)}
     rest = str(len(shown))
     parts = Counter()
@@ -51,13 +51,15 @@ def draw(source: Source) -> Figure:
         }
         for (row, outcome), number in parts.items()
     ]
-    return Figure(title(rows, sites), chart(values, captions, whole), key(rows))
+    return Figure(title(rows, sites), chart(values, captions, whole), notes_of(rows))
 
 
-def succeeded(sites: int) -> Figure:
+def all_succeeded(sites: int) -> Figure:
     """Return the figure of collections in which every site was a success."""
     whole = "The site" if sites == 1 else f"All {count(sites, 'site')}"
-    return statement(f"{whole} succeeded", "No site was degraded, incomplete or failed, so there is no reason to show.")
+    return text_figure(
+        f"{whole} succeeded", "No site was degraded, incomplete or failed, so there is no reason to show."
+    )
 
 
 def caption(row: str, text: str, parts: Counter, whole: int) -> str:
@@ -84,7 +86,7 @@ def title(rows: list[dict], sites: Counter) -> str:
     return f"{found}; most frequent reason: {shortened(first[0], LABEL)} ({count(most, 'site')})"
 
 
-def key(rows: list[dict]) -> tuple[str, ...]:
+def notes_of(rows: list[dict]) -> tuple[str, ...]:
     """What a bar is a share of."""
     whole = count(rows[0]["unsuccessful_sites"], "site")
     return (f"Shares of {whole} that were not a success; N: a number; SITE: the name of the site.",)

@@ -13,7 +13,7 @@ SUBJECT = "Outcomes of collections"
 TABLE = "outcomes"
 COLUMNS = ("started", "outcome", "site_share")
 COLORS = dict(zip(OUTCOMES, (theme.BLUE, theme.SKY, theme.ORANGE, theme.VERMILION), strict=True))
-MOST = 60  # collections drawn, the latest ones
+MAX_COLLECTIONS = 60  # collections drawn, the latest ones
 
 
 def scope(source: Source) -> tuple[str, ...]:
@@ -32,12 +32,12 @@ def draw(source: Source) -> Figure:
     if not rows:
         raise NoData("nothing was collected from a testbed")
     starts = sorted({(row["started"], row["campaign"]) for row in rows})
-    shown = starts[-MOST:]
-    values = [cells(row) for row in rows if (row["started"], row["campaign"]) in shown and row["sites"]]
+    shown = starts[-MAX_COLLECTIONS:]
+    values = [bar_values(row) for row in rows if (row["started"], row["campaign"]) in shown and row["sites"]]
     key = ["degraded: on fewer listening nodes than wanted", "incomplete: stopped, crashed, or samples failed"]
     key.append("failed: no sample")
     if len(shown) < len(starts):
-        key.append(f"the latest {MOST} of {count(len(starts), 'collection')}")
+        key.append(f"the latest {MAX_COLLECTIONS} of {count(len(starts), 'collection')}")
     return Figure(title(rows), chart(values, [label(*start) for start in shown]), ("; ".join(key) + ".",))
 
 
@@ -46,7 +46,7 @@ def label(started: str, campaign: str) -> str:
     return f"{started[:16].replace('T', ' ')} {campaign}"
 
 
-def cells(row: dict) -> dict:
+def bar_values(row: dict) -> dict:
     """What one row puts into the drawing."""
     return {
         "label": label(row["started"], row["campaign"]),

@@ -13,12 +13,12 @@ import json
 
 import vl_convert
 
-from .compose import Drawn
+from .compose import ComposedFigure
 
 VEGA_LITE = "6.4"
 # Draws each chart into its place. `ast`: Vega interprets expressions instead of compiling them, so that the policy
 # need not allow eval. A chart that cannot be drawn leaves the static picture (where there is one) in place.
-START = """
+EMBED_SCRIPT = """
 for (const place of document.querySelectorAll("[data-chart]")) {
   const spec = JSON.parse(document.getElementById(place.dataset.chart).textContent);
   const options = {
@@ -50,19 +50,19 @@ def json_script(identifier: str, value: object) -> str:
     return f'<script type="application/json" id="{html.escape(identifier)}">{text}</script>'
 
 
-def policy(*scripts: str) -> str:
+def security_policy(*scripts: str) -> str:
     """The content security policy of a page that runs these scripts and fetches nothing."""
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
     return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:"
 
 
-def page(figure: Drawn) -> str:
+def figure_page(figure: ComposedFigure) -> str:
     """One figure as a page of its own."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy(vega(), START)}">
+<meta http-equiv="Content-Security-Policy" content="{security_policy(vega(), EMBED_SCRIPT)}">
 <meta name="viewport" content="width=device-width">
 <title>{html.escape(figure.title)}</title>
 <style>{STYLE}</style>
@@ -73,7 +73,7 @@ def page(figure: Drawn) -> str:
 </figure>
 {json_script("spec", figure.spec)}
 <script>{vega()}</script>
-<script>{START}</script>
+<script>{EMBED_SCRIPT}</script>
 </body>
 </html>
 """

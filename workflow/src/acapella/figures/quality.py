@@ -10,31 +10,31 @@ STAGES = 4  # mirror, interface, kernel, file
 
 def scope(source: Source) -> tuple[str, ...]:
     """What was seen and what was lost in the samples that count in traffic statistics, and how many do not."""
-    return (extent(source.traffic), *left_out(source), losses_of(source.traffic))
+    return (sample_summary(source.traffic), *restricted_samples(source), loss_summary(source.traffic))
 
 
 def scope_of_all(source: Source) -> tuple[str, ...]:
     """As scope, of all samples."""
-    return extent(source.quality), losses_of(source.quality)
+    return sample_summary(source.quality), loss_summary(source.quality)
 
 
-def left_out(source: Source) -> list[str]:
+def restricted_samples(source: Source) -> list[str]:
     """``excluded: 10 samples, 30,000 frames (replayed trial, filter)``; [] if every sample counts.
 
     ``included: ...`` for samples with a restriction that count beside samples without one.
     """
     groups = {"excluded": source.excluded}
-    if not restrictions.restricted(source):
+    if not restrictions.only_restricted(source):
         groups["included"] = [row for row in source.traffic if row["restriction"] is not None]
     return [
         f"{name}: {count(len(rows), 'sample')}, {count(sum(row['frames'] for row in rows), 'frame')} "
-        f"({restrictions.reasons(rows)})"
+        f"({restrictions.describe_all(rows)})"
         for name, rows in groups.items()
         if rows
     ]
 
 
-def extent(rows: list[dict]) -> str:
+def sample_summary(rows: list[dict]) -> str:
     """``12 samples (20 s each) of 3 sites, 24,000 frames``, of some rows of capture_quality."""
     lengths = sorted(row["duration_ns"] for row in rows if row["duration_ns"] is not None)
     each = ""
@@ -45,7 +45,7 @@ def extent(rows: list[dict]) -> str:
     return f"{count(len(rows), 'sample')}{each} of {sites}, {count(sum(row['frames'] for row in rows), 'frame')}"
 
 
-def timeless(source: Source) -> list[str]:
+def without_times(source: Source) -> list[str]:
     """What a figure over time says of samples in which no frame has a time; [] where there are none."""
     number = sum(0 < row["frames"] == row["untimed_frames"] for row in source.traffic)
     return [f"{count(number, 'sample')} without times left out"] if number else []
@@ -59,12 +59,12 @@ def time_range(rows: list[dict]) -> tuple[int, int] | None:
     return min(row["actual_start_ns"] for row in dated), max(row["actual_end_ns"] for row in dated)
 
 
-def offered(row: dict) -> int:
+def offered_frames(row: dict) -> int:
     """Frames that there were to take; those that a filter or a sampling leaves out too, where somebody counted them."""
     return max(row["mirror_offered"] or 0, row["lost_frames"] + row["frames"] + (row["sampled_out"] or 0))
 
 
-def losses_of(rows: list[dict]) -> str:
+def loss_summary(rows: list[dict]) -> str:
     """``losses: 0.03 % of offered frames; unknown in 2 of 12 samples``; unknown is never taken for 0.
 
     ``rows``: some rows of capture_quality.
@@ -76,7 +76,9 @@ def losses_of(rows: list[dict]) -> str:
     if not known:
         return "; ".join(["losses: unknown (no sample has a counter of mirror, interface or kernel)", *mirror])
     lost = sum(row["lost_frames"] for row in known)
-    share = sum((row["loss_share"] or 0) * offered(row) for row in known) / (sum(map(offered, known)) or 1)
+    share = sum((row["loss_share"] or 0) * offered_frames(row) for row in known) / (
+        sum(map(offered_frames, known)) or 1
+    )
     partly = sum(row["loss_stages_known"] < STAGES for row in known)
     text = "losses: none counted" if mirror or partly else "losses: none seen"
     if lost:
@@ -94,18 +96,18 @@ def mirror_loss(rows: list[dict]) -> list[str]:
     Only of samples whose mirror has no counters, or lacks more bytes than its counters account for: the losses of the
     others are counted.
     """
-    uncounted = [row for row in rows if undercounted(row)]
+    uncounted = [row for row in rows if mirror_undercounts(row)]
     congested = [row for row in uncounted if row["mirror_verdict"] == "congested"]
     risky = sum(row["mirror_verdict"] == "at risk" for row in uncounted)
     parts = []
     if congested:
-        parts.append(f"congested in {count(len(congested), 'sample')} ({bounds_of_loss(congested)})")
+        parts.append(f"congested in {count(len(congested), 'sample')} ({mirror_loss_bounds(congested)})")
     if risky:
         parts.append(f"at risk in {count(risky, 'sample')}")
     return [f"mirror {', '.join(parts)}"] if parts else []
 
 
-def undercounted(row: dict) -> bool:
+def mirror_undercounts(row: dict) -> bool:
     """Whether the counters of a sample's mirror are unknown, or more bytes are missing than they account for.
 
     ``mirror_loss_low`` is a share of bytes, so it is compared with the counters of bytes, else with those of frames.
@@ -119,7 +121,7 @@ def undercounted(row: dict) -> bool:
     return counted < row["mirror_loss_low"]
 
 
-def bounds_of_loss(rows: list[dict]) -> str:
+def mirror_loss_bounds(rows: list[dict]) -> str:
     """``at least 5 % to 30 % of bytes missing, at most 42 % to 90 % lost by the mirror``: ranges over samples.
 
     Missing bytes may have been lost before the mirror. No sample is the worst, because their intervals overlap.

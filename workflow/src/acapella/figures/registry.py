@@ -3,7 +3,7 @@
 import importlib
 from types import ModuleType
 
-NAMES = (
+TRAFFIC_FIGURES = (
     "header_depth",
     "header_occurrence",
     "encapsulations",
@@ -15,7 +15,7 @@ NAMES = (
     "throughput",
     "capture_quality",
 )
-TRIALS = (  # of a campaign that compares trials
+TRIAL_FIGURES = (  # of a campaign that compares trials
     "kappa_environments",
     "kappa_components",
     "kappa_timeline",
@@ -24,18 +24,28 @@ TRIALS = (  # of a campaign that compares trials
     "latency_delta",
     "reordering_spacing",
 )
-COLLECTIONS = ("outcomes", "outcome_reasons")  # of all campaigns that sampled a testbed
-STORAGE = ("storage_latency",)  # of the storage study
-FLOWREPORTS = ("flowreport_accuracy", "flowreport_memory", "flowreport_rate")  # of samples that were reported on
-FLOWSTUDY = ("flowreport_response", "flowreport_success")  # of what was measured of flow reports on this machine
+COLLECTION_FIGURES = ("outcomes", "outcome_reasons")  # of all campaigns that sampled a testbed
+STORAGE_FIGURES = ("storage_latency",)  # of the storage study
+FLOWREPORT_FIGURES = ("flowreport_accuracy", "flowreport_memory", "flowreport_rate")  # of samples that were reported on
+FLOWSTUDY_FIGURES = (
+    "flowreport_response",
+    "flowreport_success",
+)  # of what was measured of flow reports on this machine
 
 
-def every_name() -> tuple[str, ...]:
+def all_figures() -> tuple[str, ...]:
     """Return the names of all figures that a campaign can have."""
-    return (*NAMES, *TRIALS, *COLLECTIONS, *STORAGE, *FLOWREPORTS, *FLOWSTUDY)
+    return (
+        *TRAFFIC_FIGURES,
+        *TRIAL_FIGURES,
+        *COLLECTION_FIGURES,
+        *STORAGE_FIGURES,
+        *FLOWREPORT_FIGURES,
+        *FLOWSTUDY_FIGURES,
+    )
 
 
-def module(name: str) -> ModuleType:
+def figure_module(name: str) -> ModuleType:
     """The module of a figure: ``TABLE``, ``COLUMNS``, ``draw(source)``; ``SCOPE`` unless it shows traffic statistics.
 
     Imports Altair.

@@ -7,9 +7,9 @@ import altair as alt
 from acapella.common.wording import count, listed, nanoseconds, percent, short_labels
 
 from . import theme
-from .comparison import environments, runs, scope, trial_labels
-from .compose import Figure, statement
-from .deltas import MANY, NAMED, PALETTE, between, powers
+from .comparison import environments, runs_against_first, scope, trial_labels
+from .compose import Figure, text_figure
+from .deltas import MAX_NAMED_RUNS, PALETTE, UNNAMED_RUN, range_text, share_ticks
 from .source import NoData, Source
 
 SUBJECT = "Reordering by packet spacing"
@@ -18,35 +18,42 @@ SCOPE = scope
 COLUMNS = ("environment", "b", "lo_ns", "hi_ns", "pairs", "reversed_pairs", "reversed_share")
 PER_DECADE = 5
 LABEL = 40
-TRIAL = 24  # characters of a trial's name in a legend
-FEW = 100  # pairs: with fewer of them a bin is drawn as a hollow point
-NAMES = 4  # environments that a sentence names; of more it gives the number
-ACROSS, LABELS = 3, 70  # panels side by side if there are more than NAMES, and px for the labels of each
-SAMPLED = "A sampled pair: two packets in both trials, in the first one 1, 4, 16, ... or 4096 packets apart"
+TRIAL_LABEL = 24  # characters of a trial's name in a legend
+MIN_PAIRS = 100  # pairs: with fewer of them a bin is drawn as a hollow point
+MAX_NAMED = 4  # environments that a sentence names; of more it gives the number
+PANELS_PER_ROW, LABEL_WIDTH = 3, 70  # if there are more than MAX_NAMED panels; px for the labels of each
+SAMPLED_PAIR = "A sampled pair: two packets in both trials, in the first one 1, 4, 16, ... or 4096 packets apart"
 FLOOR = 0.3  # of the smallest share that is drawn: bins without a reversed pair are drawn there, as 0
 
 
 def draw(source: Source) -> Figure:
     """A panel for each environment with reversed pairs, a line a run."""
-    rows = runs(source.rows(TABLE))
+    rows = runs_against_first(source.rows(TABLE))
     if not rows:
         raise NoData("no run has two packets in common with its first trial")
-    sums = {name: totals([row for row in rows if row["environment"] == name]) for name in environments(source)}
+    sums = {name: pair_totals([row for row in rows if row["environment"] == name]) for name in environments(source)}
     sums = {name: found for name, found in sums.items() if found[0]}
     if not any(changed for _, changed in sums.values()):
         pairs = sum(pairs for pairs, _ in sums.values())
-        return statement("No sampled pair of packets arrived in the opposite order", f"{none_of(pairs)} {SAMPLED}.")
+        return text_figure(
+            "No sampled pair of packets arrived in the opposite order", f"{none_reversed(pairs)} {SAMPLED_PAIR}."
+        )
     labels = short_labels(sums, LABEL)
     shown = [name for name, (_, changed) in sums.items() if changed]
     least = 100 * FLOOR * min(row["reversed_share"] for row in rows if row["reversed_pairs"])
-    trials = trial_labels(source, TRIAL)
+    trials = trial_labels(source, TRIAL_LABEL)
     drawn = [row for row in rows if row["environment"] in shown]
-    across = 1 if len(shown) <= NAMES else ACROSS
-    limits = limits_of(drawn, least, across)
-    names = {name: runs_of(drawn, name, trials) for name in shown}
-    named = across == 1 and max(map(len, names.values())) <= NAMED  # beside small panels there is no room for a legend
+    across = 1 if len(shown) <= MAX_NAMED else PANELS_PER_ROW
+    limits = axis_limits(drawn, least, across)
+    names = {name: run_names(drawn, name, trials) for name in shown}
+    named = (
+        across == 1 and max(map(len, names.values())) <= MAX_NAMED_RUNS
+    )  # beside small panels there is no room for a legend
     beside = theme.text_width([text for own in names.values() for text in own]) if named else 0
-    size = ((theme.WIDTH - 50) // across - LABELS - beside, 90 if across > 1 else max(70, min(170, 400 // len(shown))))
+    size = (
+        (theme.WIDTH - 50) // across - LABEL_WIDTH - beside,
+        90 if across > 1 else max(70, min(170, 400 // len(shown))),
+    )
     panels = [
         panel(
             [point(row, trials[name, row["b"]], limits) for row in drawn if row["environment"] == name],
@@ -57,15 +64,15 @@ def draw(source: Source) -> Figure:
         for name in shown
     ]
     chart = alt.concat(*panels, columns=across, spacing=14).resolve_scale(x="shared", y="shared", color="independent")
-    return Figure(title(drawn, trials), chart, key(drawn, sums, labels, gray=not named))
+    return Figure(title(drawn, trials), chart, notes_of(drawn, sums, labels, gray=not named))
 
 
-def runs_of(rows: list[dict], environment: str, trials: dict[tuple[str, int], str]) -> list[str]:
+def run_names(rows: list[dict], environment: str, trials: dict[tuple[str, int], str]) -> list[str]:
     """Return the names of an environment's runs, in the order of the config."""
     return [trials[environment, b] for b in sorted({row["b"] for row in rows if row["environment"] == environment})]
 
 
-def limits_of(rows: list[dict], least: float, across: int) -> dict:
+def axis_limits(rows: list[dict], least: float, across: int) -> dict:
     """The ends of the axes: ``low`` and ``high`` in bins, ``zero``: place of equal times, ``least``, ``most`` in %."""
     bins = [row["bin"] for row in rows if row["bin"]] or [1]
     room = 2 + across * (max(bins) - min(bins)) // 13  # for the label 0 beside the next one
@@ -77,12 +84,12 @@ def limits_of(rows: list[dict], least: float, across: int) -> dict:
     }
 
 
-def totals(rows: list[dict]) -> tuple[int, int]:
+def pair_totals(rows: list[dict]) -> tuple[int, int]:
     """Pairs of packets, and those of them that are reversed."""
     return sum(row["pairs"] for row in rows), sum(row["reversed_pairs"] for row in rows)
 
 
-def none_of(pairs: int) -> str:
+def none_reversed(pairs: int) -> str:
     """Return the sentence on pairs of which none is reversed."""
     return f"None of {count(pairs, 'sampled pair')} of packets is reversed."
 
@@ -94,11 +101,11 @@ def title(drawn: list[dict], trials: dict[tuple[str, int], str]) -> str:
     """
     top = max(drawn, key=lambda row: (row["reversed_share"], row["pairs"]))
     counts = f"{top['reversed_pairs']:,} of {count(top['pairs'], 'sampled pair')}"
-    where = f"{spacing_of(top)}, run {trials[top['environment'], top['b']]}"
+    where = f"{spacing_text(top)}, run {trials[top['environment'], top['b']]}"
     return f"Largest share of reversed pairs at one spacing: {percent(top['reversed_share'])} ({counts}, {where})"
 
 
-def spacing_of(row: dict) -> str:
+def spacing_text(row: dict) -> str:
     """Return the spacings of a bin in words: ``1 µs to 1.58 µs apart``."""
     if not row["bin"]:
         return "at equal times"
@@ -107,31 +114,33 @@ def spacing_of(row: dict) -> str:
     return f"{nanoseconds(row['lo_ns'])} to {nanoseconds(row['hi_ns'] + 1)} apart"
 
 
-def key(drawn: list[dict], sums: dict[str, tuple[int, int]], labels: dict[str, str], *, gray: bool) -> tuple[str, ...]:
+def notes_of(
+    drawn: list[dict], sums: dict[str, tuple[int, int]], labels: dict[str, str], *, gray: bool
+) -> tuple[str, ...]:
     """What a sampled pair is, the largest spacing at which one is reversed, and which environments have none."""
     farthest = max((row for row in drawn if row["reversed_pairs"]), key=lambda row: row["bin"])
     bound = "reversed pairs have no bound on their spacing"
     if farthest["hi_ns"] is not None:
-        most = nanoseconds(rounded_up(farthest["hi_ns"] + 1))
+        most = nanoseconds(round_up(farthest["hi_ns"] + 1))
         bound = f"of the pairs sampled, none that is {most} or more apart is reversed"
     found = [
-        f"{SAMPLED}; spacing: the time between them there, in bins of five a decade; reversed: they arrive in the "
+        f"{SAMPLED_PAIR}; spacing: the time between them there, in bins of five a decade; reversed: they arrive in the "
         "opposite order",
         bound,
     ]
     if gray:
         found.append("one gray line per run")
-    if any(row["pairs"] < FEW for row in drawn):
-        found.append(f"hollow: fewer than {FEW} pairs")
+    if any(row["pairs"] < MIN_PAIRS for row in drawn):
+        found.append(f"hollow: fewer than {MIN_PAIRS} pairs")
     still = [labels[name] for name, (_, changed) in sums.items() if not changed]
     if still:
         found.append(
-            f"no sampled pair is reversed in {listed(still) if len(still) <= NAMES else f'{len(still)} environments'}"
+            f"no sampled pair is reversed in {listed(still) if len(still) <= MAX_NAMED else f'{len(still)} environments'}"
         )
     return ("; ".join(found) + ".",)
 
 
-def rounded_up(value: int) -> int:
+def round_up(value: int) -> int:
     """The least number of three significant digits that is not below a value."""
     step = 10 ** max(0, len(str(value)) - 3)
     return -(-value // step) * step
@@ -144,9 +153,9 @@ def point(row: dict, run: str, limits: dict) -> dict:
         "place": row["bin"] or limits["zero"],
         "share": 100 * row["reversed_share"] or limits["least"],
         "text": percent(row["reversed_share"]) if row["reversed_pairs"] else "none",
-        "range": between(row),
-        "few": row["pairs"] < FEW,
-        "all": MANY,
+        "range": range_text(row),
+        "few": row["pairs"] < MIN_PAIRS,
+        "all": UNNAMED_RUN,
     }
 
 
@@ -167,13 +176,13 @@ def panel(values: list[dict], label: str, names: list[str], limits: dict) -> alt
     """The points of one environment, a line a run; equal times have no line to the others."""
     places, text = ticks(limits, 4)
     named, least = bool(names), limits["least"]
-    domain = names or [MANY]
+    domain = names or [UNNAMED_RUN]
     colors = list(PALETTE[: len(names)]) if named else ["#8A8A8A"]
     legend = alt.Legend(title="run", orient="right", symbolType="stroke", symbolSize=200) if named else None
     field, scale = "run:N" if named else "all:N", alt.Scale(domain=domain, range=colors)
     color = alt.Color(field, sort=domain, scale=scale, legend=legend)
     zero = f"datum.value < {1.01 * least} ? '0' : format(datum.value, '~r')"
-    heights = [least, *(power for power in powers(least) if 2 * least < power <= limits["most"])]
+    heights = [least, *(power for power in share_ticks(least) if 2 * least < power <= limits["most"])]
     base = alt.Chart(alt.Data(values=values)).encode(
         x=alt.X(
             "place:Q",

@@ -7,8 +7,8 @@ import vl_convert
 
 from acapella_core.files import atomic_path
 
-from .compose import Drawn
-from .page import page
+from .compose import ComposedFigure
+from .page import figure_page
 
 VEGA_LITE = "6.4"
 PNG_SCALE = 2  # pixels per CSS pixel
@@ -16,14 +16,14 @@ RESOURCES = re.compile(rb"(?:^ +/\w+ \d+ 0 R\n){2,}", re.MULTILINE)
 CLIP = re.compile(r'(id="clip|url\(#clip)([0-9]+)')
 
 
-def save(figure: Drawn, directory: Path, name: str, formats: list[str]) -> list[Path]:
+def save(figure: ComposedFigure, directory: Path, name: str, formats: list[str]) -> list[Path]:
     """Write ``directory``/``name``.FORMAT for each format, whole or not at all; return the paths."""
     svg = svg_of(figure)
     make = {
         "svg": svg.encode,
         "pdf": lambda: pdf_of(svg),
         "png": lambda: vl_convert.svg_to_png(svg, scale=PNG_SCALE),
-        "html": lambda: page(figure).encode(),
+        "html": lambda: figure_page(figure).encode(),
     }
     paths = [directory / f"{name}.{form}" for form in formats]
     for path, form in zip(paths, formats, strict=True):
@@ -32,7 +32,7 @@ def save(figure: Drawn, directory: Path, name: str, formats: list[str]) -> list[
     return paths
 
 
-def svg_of(figure: Drawn) -> str:
+def svg_of(figure: ComposedFigure) -> str:
     """The figure as SVG.
 
     Vega numbers clip paths through the whole life of a process; here they count from 1, so that a figure's bytes do not

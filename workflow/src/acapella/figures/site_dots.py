@@ -9,15 +9,15 @@ from acapella.common.wording import short_labels
 from . import theme
 from .source import ALL
 
-FEW = 8  # as many sites have a color and a shape each; of more, all marks are the same
-PALETTE = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.BLACK, theme.SKY, theme.FAINT)
+MAX_COLORED = 8  # as many sites have a color and a shape each; of more, all marks are the same
+PALETTE = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.BLACK, theme.SKY, theme.GRAY)
 SHAPES = ("circle", "square", "triangle-up", "cross", "triangle-down", "triangle-right", "circle", "square")
 BAR = "#CDE4F3"  # sky blue so light that every mark stands out on it
 LANES = (-0.34, 0.34)  # heights of the bar from its middle: marks of neighboring sites are above and below the interval
 LABEL = 24
 
 
-def with_absent(rows: list[dict], column: str, shown: Iterable[str], none: dict) -> list[dict]:
+def add_absent_sites(rows: list[dict], column: str, shown: Iterable[str], none: dict) -> list[dict]:
     """Return the rows of sites whose ``column`` is in ``shown``; pairs without a row get one with the values ``none``.
 
     Tables have no row for what a site does not have. Without it each dot of a rare value would be above the share of
@@ -41,14 +41,14 @@ def layers(dots: list[dict], sites: list[str], bar: float, middle: float, encodi
     for lane, height in enumerate(LANES):
         own = {site for place, site in enumerate(sites) if place % len(LANES) == lane}
         values = [{**dot, "mark": labels[dot["site"]]} for dot in dots if dot["site"] in own]
-        made.append(lane_of(values, list(labels.values()), round(middle + bar * height, 2), encoding))
+        made.append(marks_of_lane(values, list(labels.values()), round(middle + bar * height, 2), encoding))
     return made
 
 
-def lane_of(values: list[dict], names: list[str], offset: float, encoding: dict) -> alt.Chart:
+def marks_of_lane(values: list[dict], names: list[str], offset: float, encoding: dict) -> alt.Chart:
     """One lane."""
     base = alt.Chart(alt.Data(values=values))
-    if len(names) > FEW:
+    if len(names) > MAX_COLORED:
         return base.mark_circle(size=13, color=theme.BLUE, opacity=0.8, yOffset=offset).encode(**encoding)
     legend = alt.Legend(title="site", orient="bottom", columns=4, offset=4, titleOrient="left", labelLimit=150)
     marks = base.mark_point(size=24, filled=True, opacity=1, stroke="white", strokeWidth=0.5, yOffset=offset)
@@ -60,8 +60,8 @@ def lane_of(values: list[dict], names: list[str], offset: float, encoding: dict)
     )
 
 
-def key(sites: list[str]) -> str:
+def legend_note(sites: list[str]) -> str:
     """How to read the marks."""
-    if len(sites) <= FEW:
+    if len(sites) <= MAX_COLORED:
         return "small mark: one site"
     return "dot: one site (the .html names the site under the pointer)"

@@ -52,7 +52,7 @@ class Source:
         return sum(row["frames"] for row in self.traffic)
 
     @functools.cached_property
-    def timed(self) -> bool:
+    def has_times(self) -> bool:
         """Whether any frame of the samples in traffic statistics has a time."""
         return any(row["frames"] > row["untimed_frames"] for row in self.traffic)
 
@@ -60,14 +60,14 @@ class Source:
         """A table as one dictionary a row; types as its schema says, null as None."""
         return self.table(name).to_pylist()
 
-    def wanted(self, name: str) -> list[dict]:
+    def required_rows(self, name: str) -> list[dict]:
         """As rows; raises NoData where no sample, no frame or no row is there."""
         if not self.quality:
             raise NoData("the campaign has no samples")
         if not self.frames:
             raise NoData(f"none of the {len(self.traffic)} samples holds a frame")
         rows = self.rows(name)
-        if not rows and not self.timed:
+        if not rows and not self.has_times:
             raise NoData("no frame has a time (the files give none)")
         if not rows:
             raise NoData(f"tables/{name}.csv has no rows")
@@ -76,7 +76,7 @@ class Source:
     @functools.cache  # noqa: B019 (a source lives as long as its command)
     def table(self, name: str) -> pa.Table:
         """Return a table as `tables.read` does; the error names the command that makes it."""
-        fix = f"run: {maker(name, self.campaign)}"
+        fix = f"run: {command_for(name, self.campaign)}"
         return tables.read(name, require(self.campaign.table(name, "parquet"), fix), fix)
 
 
@@ -85,7 +85,7 @@ def sites_of(rows: list[dict]) -> list[str]:
     return sorted({row["site"] for row in rows}, key=natural)
 
 
-def maker(table: str, campaign: Campaign) -> str:
+def command_for(table: str, campaign: Campaign) -> str:
     """The command that makes a table."""
     for made, command in (
         (TRIAL_TABLES, f"trials {campaign.directory} --environments ..."),

@@ -26,9 +26,9 @@ LINES = {  # of all three columns, as the legend names them
 }
 HEIGHT = 118  # px of a panel
 SPACING = 62  # px between two panels of a row: room for an axis
-LEAST_MS = 1.0  # the axis begins there: a shorter sum is not worth a decade
-LEAST_LABEL = f"datum.value <= {LEAST_MS} ? '\u2264{LEAST_MS:g}' : ({theme.SHORT_NUMBERS})"
-EXACT = (
+AXIS_MIN_MS = 1.0  # the axis begins there: a shorter sum is not worth a decade
+AXIS_LABEL = f"datum.value <= {AXIS_MIN_MS} ? '\u2264{AXIS_MIN_MS:g}' : ({theme.SHORT_NUMBERS})"
+EXACT_NOTE = (
     "in the title, the time for which writev held the capture up and the share of calls are exact, and the share of "
     "the summed latency is that of the upper bounds"
 )
@@ -47,7 +47,7 @@ def scope(source: Source) -> tuple[str, ...]:
     )
 
 
-def lost_of(runs: list[dict]) -> str:
+def lost_frames_text(runs: list[dict]) -> str:
     """Return the share of offered frames that each writer lost: ``frames lost: writev 35.0 %, io_uring 45.1 %``."""
     found = []
     for writer, name in NAMES.items():
@@ -81,14 +81,14 @@ def draw(source: Source) -> Figure:
     rows = []
     for place, one in enumerate(conditions, 1):
         own = {row["writer"]: points[row["run"]] for row in runs if condition(row) == one}
-        lost = lost_of([row for row in runs if condition(row) == one])
-        panels = row_of(own, one, every, frame, last=place == len(conditions))
-        rows.append(panels.properties(title=headed(f"{words_of(one)}; {lost}")))
+        lost = lost_frames_text([row for row in runs if condition(row) == one])
+        panels = panel_row(own, one, every, frame, last=place == len(conditions))
+        rows.append(panels.properties(title=row_title(f"{condition_text(one)}; {lost}")))
     chart = alt.vconcat(*rows, spacing=10).resolve_scale(color="shared")
-    return Figure(title(runs), chart, key_of(runs))
+    return Figure(title(runs), chart, notes_of(runs))
 
 
-def key_of(runs: list[dict]) -> tuple[str, ...]:
+def notes_of(runs: list[dict]) -> tuple[str, ...]:
     """How to read the panels."""
     ends = sorted({row["long_from_ns"] for row in runs if row["writer"] == "buffered" and row["calls"]})
     found = []
@@ -100,8 +100,8 @@ def key_of(runs: list[dict]) -> tuple[str, ...]:
         ]
     return (
         "Curves are sums of upper bounds since the first call: each latency counts as the upper end of its bin, a "
-        f"power of two, as in Patchwork's figure 14; sums below {LEAST_MS:g} ms are drawn at the lower end. "
-        f"{'; '.join([*found, EXACT])}.",
+        f"power of two, as in Patchwork's figure 14; sums below {AXIS_MIN_MS:g} ms are drawn at the lower end. "
+        f"{'; '.join([*found, EXACT_NOTE])}.",
         "writev and io_uring are not comparable: writev (buffered, through the page cache) blocks the capture while it "
         "lasts, while writes given to io_uring (direct, O_DIRECT) overlap each other and the capture.",
         "Dashed, from the lowest: background threshold, midpoint (from which on the kernel slows writers), limit; in "
@@ -109,7 +109,9 @@ def key_of(runs: list[dict]) -> tuple[str, ...]:
     )
 
 
-def row_of(own: dict[str, list[dict]], one: tuple, every: list[dict], frame: dict, *, last: bool) -> alt.HConcatChart:
+def panel_row(
+    own: dict[str, list[dict]], one: tuple, every: list[dict], frame: dict, *, last: bool
+) -> alt.HConcatChart:
     """Return the panels of one condition: dirty memory, and latencies of each writer that made calls."""
     buffered, direct = own.get("buffered", []), own.get("direct", [])
     marks = thresholds(one)
@@ -126,13 +128,15 @@ def row_of(own: dict[str, list[dict]], one: tuple, every: list[dict], frame: dic
     ]
     panels = [dirty_panel(buffered + direct, marks, frame, last=last)]
     if split:
-        panels.append(latency_panel(split, frame, most_ms(every, "buffered"), "writev", last=last) + crossings(reached))
+        panels.append(
+            latency_panel(split, frame, longest_ms(every, "buffered"), "writev", last=last) + crossings(reached)
+        )
     if whole:
-        panels.append(latency_panel(whole, frame, most_ms(every, "direct"), "io_uring", last=last))
+        panels.append(latency_panel(whole, frame, longest_ms(every, "direct"), "io_uring", last=last))
     return alt.hconcat(*panels, spacing=SPACING, bounds="flush")
 
 
-def headed(text: str) -> alt.TitleParams:
+def row_title(text: str) -> alt.TitleParams:
     """Return the heading of a row of panels."""
     return alt.TitleParams(text, fontSize=theme.TEXT, offset=4, anchor="start", color=theme.INK)
 
@@ -146,9 +150,9 @@ def thresholds(one: tuple) -> list[dict]:
     ]
 
 
-def most_ms(every: list[dict], writer: str) -> float:
+def longest_ms(every: list[dict], writer: str) -> float:
     """The longest sum of a writer, in ms."""
-    return max([LEAST_MS, *(each["all_ms"] for each in every if each["kind"] == writer)])
+    return max([AXIS_MIN_MS, *(each["all_ms"] for each in every if each["kind"] == writer)])
 
 
 def condition(row: dict) -> tuple:
@@ -156,7 +160,7 @@ def condition(row: dict) -> tuple:
     return (row["disk_mbps"] or 0, row["background_percent"], row["limit_percent"])
 
 
-def words_of(one: tuple) -> str:
+def condition_text(one: tuple) -> str:
     """A condition in words."""
     mbps, background, limit = one
     return f"Thresholds {background}:{limit}, {f'disk slowed to {mbps}{GAP}MB/s' if mbps else 'the disk as it is'}"
@@ -167,9 +171,9 @@ def point(row: dict, each: dict) -> dict:
     average = each["latency_upper_ns"] - each["long_upper_ns"]
     return {
         "x": each["written_percent"],
-        "all_ms": max(LEAST_MS, each["latency_upper_ns"] / 1e6),
-        "long_ms": max(LEAST_MS, each["long_upper_ns"] / 1e6),
-        "average_ms": max(LEAST_MS, average / 1e6),
+        "all_ms": max(AXIS_MIN_MS, each["latency_upper_ns"] / 1e6),
+        "long_ms": max(AXIS_MIN_MS, each["long_upper_ns"] / 1e6),
+        "average_ms": max(AXIS_MIN_MS, average / 1e6),
         "t": each["t_ns"],
         "kind": row["writer"],
         "writer": NAMES[row["writer"]],
@@ -193,7 +197,7 @@ def title(runs: list[dict]) -> str:
     if worst["long_calls"]:
         share_of_calls = percent(worst["long_calls"] / worst["calls"])
         few = f"{share_of_calls} of its calls have {percent(upper)} of the summed latency"
-    where = words_of(condition(worst))
+    where = condition_text(condition(worst))
     where = f"{where[0].lower()}{where[1:]}"
     if len(buffered) > 1:
         where += f"; the longest of {count(len(buffered), 'run')}"
@@ -202,10 +206,10 @@ def title(runs: list[dict]) -> str:
 
 def powers(most: float) -> list[float]:
     """Powers of ten from the axis's begin to its end."""
-    return [10.0**power for power in range(math.floor(math.log10(LEAST_MS)), math.floor(math.log10(most)) + 1)]
+    return [10.0**power for power in range(math.floor(math.log10(AXIS_MIN_MS)), math.floor(math.log10(most)) + 1)]
 
 
-def x_of(frame: dict, *, last: bool) -> alt.X:
+def written_axis(frame: dict, *, last: bool) -> alt.X:
     """What was written so far; the title has the size of the memory if all runs are of the same."""
     memory = scaled(frame["memory"], "B") if frame["memory"] else "memory"
     return alt.X(
@@ -218,7 +222,7 @@ def x_of(frame: dict, *, last: bool) -> alt.X:
 
 def crossings(marks: list[dict]) -> alt.Chart:
     """Where thresholds were reached."""
-    return alt.Chart(alt.Data(values=marks)).mark_rule(color=theme.FAINT, strokeDash=[3, 3]).encode(x="x:Q")
+    return alt.Chart(alt.Data(values=marks)).mark_rule(color=theme.GRAY, strokeDash=[3, 3]).encode(x="x:Q")
 
 
 def dirty_panel(values: list[dict], marks: list[dict], frame: dict, *, last: bool) -> alt.LayerChart:
@@ -234,10 +238,10 @@ def dirty_panel(values: list[dict], marks: list[dict], frame: dict, *, last: boo
     lines = (
         alt.Chart(alt.Data(values=drawn))
         .mark_line(strokeWidth=1.4, clip=True)
-        .encode(x=x_of(frame, last=last), y=y, color=color, order="t:Q", tooltip=tooltip())
+        .encode(x=written_axis(frame, last=last), y=y, color=color, order="t:Q", tooltip=tooltip())
     )
     base = alt.Chart(alt.Data(values=marks))
-    rules = base.mark_rule(color=theme.FAINT, strokeDash=[3, 3]).encode(y="at:Q")
+    rules = base.mark_rule(color=theme.GRAY, strokeDash=[3, 3]).encode(y="at:Q")
     return (rules + lines).properties(width=frame["width"], height=HEIGHT)
 
 
@@ -246,14 +250,14 @@ def latency_panel(values: list[dict], frame: dict, most: float, name: str, *, la
     y = alt.Y(
         "ms:Q",
         title=f"{name}: summed latency (ms)",
-        scale=alt.Scale(type="log", domain=[LEAST_MS, max(10 * LEAST_MS, 1.2 * most)]),
-        axis=alt.Axis(values=powers(most), domain=False, minExtent=34, labelExpr=LEAST_LABEL),
+        scale=alt.Scale(type="log", domain=[AXIS_MIN_MS, max(10 * AXIS_MIN_MS, 1.2 * most)]),
+        axis=alt.Axis(values=powers(most), domain=False, minExtent=34, labelExpr=AXIS_LABEL),
     )
     color = alt.Color("line:N", scale=alt.Scale(domain=list(LINES), range=list(LINES.values())), legend=LEGEND)
     lines = (
         alt.Chart(alt.Data(values=values))
         .mark_line(strokeWidth=1.6, interpolate="step-after", clip=True)
-        .encode(x=x_of(frame, last=last), y=y, color=color, order="t:Q", tooltip=tooltip())
+        .encode(x=written_axis(frame, last=last), y=y, color=color, order="t:Q", tooltip=tooltip())
     )
     return alt.layer(lines).properties(width=frame["width"], height=HEIGHT)
 

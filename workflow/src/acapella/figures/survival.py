@@ -19,22 +19,22 @@ from .source import ALL
 STITCHED = "stitched across samples"
 SINGLE = "single samples"
 ONE_SITE = "one site, stitched"
-EVERYTHING = "all sites, "
-JOINED = "Lines join ten thresholds a decade: exact there, interpolated between them."
-NAMED = 5  # as many sites get a color each; of more, all are gray
+ALL_SITES = "all sites, "
+INTERPOLATION_NOTE = "Lines join ten thresholds a decade: exact there, interpolated between them."
+MAX_COLORED_SITES = 5  # as many sites get a color each; of more, all are gray
 PALETTE = (theme.ORANGE, theme.SKY, theme.GREEN, theme.VERMILION, theme.PURPLE)
 LABEL = 24
-BROAD = 4  # px: the campaign's line, under those of its sites
-PERIOD = 15  # px: of the dashes of sites
+TOTAL_WIDTH = 4  # px: the campaign's line, under those of its sites
+DASH_PERIOD = 15  # px: of the dashes of sites
 GAP = 6  # px: between two labels of ticks
-HALF = 0.5  # the median: a tick between those at powers of ten
-HALF_PX = 12  # px: from 50 % to 100 % at least, so that both have a label
+MEDIAN_SHARE = 0.5  # the median: a tick between those at powers of ten
+MIN_HALVING_HEIGHT = 12  # px: from 50 % to 100 % at least, so that both have a label
 # Ticks stand at powers of ten; these labels write them as 10 B, 1 kB, 100 GB, and shares in percent.
 EXPONENT = "round(log(datum.value) / LN10)"
 SHARE = "format(100 * datum.value, '~r') + ' %'"
 
 
-class Axis(NamedTuple):
+class ValueAxis(NamedTuple):
     """What the lines are over: the column, its title, the unit at each third power of ten, the tooltip's name."""
 
     column: str
@@ -52,7 +52,7 @@ class Axis(NamedTuple):
         return f"trim(format(pow(10, {power}), ',d') + ' ' + {unit})"
 
 
-def lines_of(rows: list[dict], column: str) -> tuple[list[dict], list[str]]:
+def distribution_lines(rows: list[dict], column: str) -> tuple[list[dict], list[str]]:
     """The points of all lines, each with its line's name, in drawing order; and the names as a legend orders them.
 
     ``rows``: of a table with scope, site, ccdf and thresholds in ``column``, those of one measure that are above 0.
@@ -60,17 +60,20 @@ def lines_of(rows: list[dict], column: str) -> tuple[list[dict], list[str]]:
     sites = sorted({row["site"] for row in rows if row["scope"] == "site" and row["site"] != ALL}, key=natural)
     sites = sites if len(sites) > 1 else []
     labels = short_labels(sites, LABEL)
-    named = len(sites) <= NAMED
-    lines = [(labels[site] if named else ONE_SITE, line_of(rows, column, "site", site)) for site in sites]
-    stitched, single = (f"{EVERYTHING if sites else ''}{name}" for name in (STITCHED, SINGLE))
-    total = [(stitched, line_of(rows, column, "campaign", ALL)), (single, line_of(rows, column, "sample", ALL))]
+    named = len(sites) <= MAX_COLORED_SITES
+    lines = [(labels[site] if named else ONE_SITE, distribution_line(rows, column, "site", site)) for site in sites]
+    stitched, single = (f"{ALL_SITES if sites else ''}{name}" for name in (STITCHED, SINGLE))
+    total = [
+        (stitched, distribution_line(rows, column, "campaign", ALL)),
+        (single, distribution_line(rows, column, "sample", ALL)),
+    ]
     order = [stitched, single, *dict.fromkeys(name for name, _ in lines)]
     # What comes later lies on top: sites with a name on the broad lines of all, the gray crowd beneath them.
     lines = total + lines if named else lines + total[::-1]
     return [{**row, "line": name} for name, line in lines for row in line], order
 
 
-def line_of(rows: list[dict], column: str, scope: str, site: str) -> list[dict]:
+def distribution_line(rows: list[dict], column: str, scope: str, site: str) -> list[dict]:
     """One line's points, smallest threshold first."""
     return sorted((r for r in rows if r["scope"] == scope and r["site"] == site), key=lambda r: r[column])
 
@@ -84,16 +87,16 @@ def median_interval(line: list[dict], column: str) -> tuple[int, int] | None:
     return None if place is None else (line[max(0, place - 1)][column], line[place][column])
 
 
-def between(ends: tuple[int, int], text_of: Callable[[int], str]) -> str:
+def median_text(ends: tuple[int, int], text_of: Callable[[int], str]) -> str:
     """``between 158 B and 200 B``, or ``below 1 B`` if both ends are the first threshold."""
     low, high = map(text_of, ends)
     return f"below {high}" if low == high else f"between {low} and {high}"
 
 
-def chart(values: list[dict], order: list[str], axis: Axis, *, y_title: str, height: int) -> alt.Chart:
+def chart(values: list[dict], order: list[str], axis: ValueAxis, *, y_title: str, height: int) -> alt.Chart:
     """The lines over both logarithmic scales, from the first threshold at which one of them falls."""
     width = theme.WIDTH - 80
-    least = flat_until(values, axis.column)
+    least = first_falling(values, axis.column)
     # A float: ten times a duration of 80 years exceeds 64 bits, which the renderer's integers have.
     x = [least, float(max(10 * least, *(row[axis.column] for row in values)))]
     values = [row for row in values if row[axis.column] >= least]
@@ -106,15 +109,19 @@ def chart(values: list[dict], order: list[str], axis: Axis, *, y_title: str, hei
                 f"{axis.column}:Q",
                 title=axis.title,
                 scale=alt.Scale(type="log", domain=x, nice=False),
-                axis=alt.Axis(labelExpr=labels(axis, x, width), labelOverlap=False, domain=False, **every(powers(*x))),
+                axis=alt.Axis(
+                    labelExpr=tick_labels(axis, x, width), labelOverlap=False, domain=False, **tick_values(powers(*x))
+                ),
             ),
             y=alt.Y(
                 "ccdf:Q",
                 title=y_title,
                 scale=alt.Scale(type="log", domain=y, nice=False),
-                axis=alt.Axis(labelExpr=SHARE, domain=False, labelOverlap=False, **every([*powers(*y), HALF])),
+                axis=alt.Axis(
+                    labelExpr=SHARE, domain=False, labelOverlap=False, **tick_values([*powers(*y), MEDIAN_SHARE])
+                ),
             ),
-            **strokes(order),
+            **line_styles(order),
             detail="site:N",
             tooltip=[
                 *(alt.Tooltip("line:N", title="of"), alt.Tooltip("site:N")),
@@ -124,18 +131,20 @@ def chart(values: list[dict], order: list[str], axis: Axis, *, y_title: str, hei
                 alt.Tooltip("samples:Q", format=","),
             ],
         )
-        .properties(width=width, height=max(height, math.ceil(HALF_PX * math.log10(y[1] / y[0]) / math.log10(2))))
+        .properties(
+            width=width, height=max(height, math.ceil(MIN_HALVING_HEIGHT * math.log10(y[1] / y[0]) / math.log10(2)))
+        )
     )
 
 
-def strokes(order: list[str]) -> dict[str, alt.Color | alt.StrokeDash | alt.StrokeWidth]:
+def line_styles(order: list[str]) -> dict[str, alt.Color | alt.StrokeDash | alt.StrokeWidth]:
     """The campaign's line black and broad, the single samples' dashed, sites thin, so that each shows on another.
 
     The dashes of sites have one period, each shorter than the one before: where all coincide, each has its piece.
     """
     others = PALETTE if order[2:] != [ONE_SITE] else ("#ABABAB",)
-    widths = [BROAD, 2.6, *[1.4] * (len(order) - 2)]
-    dashes = [[1, 0], [5, 3], [1, 0], *([dash, PERIOD - dash] for dash in (12, 9, 6, 4))][: len(order)]
+    widths = [TOTAL_WIDTH, 2.6, *[1.4] * (len(order) - 2)]
+    dashes = [[1, 0], [5, 3], [1, 0], *([dash, DASH_PERIOD - dash] for dash in (12, 9, 6, 4))][: len(order)]
     if order[2:] == [ONE_SITE]:
         widths[2] = 0.9
     legend = alt.Legend(
@@ -150,7 +159,7 @@ def strokes(order: list[str]) -> dict[str, alt.Color | alt.StrokeDash | alt.Stro
     return {name: kinds[name]("line:N", sort=order, scale=scale, legend=legend) for name, scale in scales.items()}
 
 
-def flat_until(values: list[dict], column: str) -> int:
+def first_falling(values: list[dict], column: str) -> int:
     """The largest threshold to the left of which every line is flat."""
     lines = defaultdict(list)
     for row in values:
@@ -159,14 +168,14 @@ def flat_until(values: list[dict], column: str) -> int:
     return min(max(row[column] for row in rows if row["ccdf"] == most[line]) for line, rows in lines.items())
 
 
-def labels(axis: Axis, limits: list[float], width: int) -> str:
+def tick_labels(axis: ValueAxis, limits: list[float], width: int) -> str:
     """What is written at decades: at each where the widest label has room, as ``100 Mbit/s``, else at each third."""
     label = theme.text_width([f"100 {unit}" for unit in axis.units]) + GAP
     decades = math.log10(limits[1] / limits[0])
     return axis.label if width / decades >= label else f"{EXPONENT} % 3 == 0 ? {axis.label} : ''"
 
 
-def every(values: list[float]) -> dict:
+def tick_values(values: list[float]) -> dict:
     """Return the ticks of an axis; with a smaller tickCount, as its default may be, Vega leaves out some of them."""
     return {"values": values, "tickCount": len(values)}
 

@@ -15,7 +15,7 @@ TEXT = 10  # px: 7.5 pt on paper
 SMALL = 9
 TITLE = 14
 SHORT_NUMBERS = "format(datum.value, datum.value >= 1000 ? '~s' : '~g')"  # 100k, but 0.001 and not 1m
-PROSE = 0.5  # mean width of a character in a sentence, in font sizes
+MEAN_CHARACTER = 0.5  # mean width of a character in a sentence, in font sizes
 
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
     "#000000",
@@ -29,7 +29,7 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
 )
 WHITE = "#FFFFFF"
 INK = "#222222"
-FAINT = "#595959"  # 7:1 against white
+GRAY = "#595959"  # 7:1 against white
 GRID = "#E4E4E4"
 # Frame lengths, short to long: each step has its own hue and is darker than the one before, so that neighbors differ in
 # gray print too. Lengths beyond standard Ethernet's are red to black.
@@ -53,8 +53,8 @@ def config() -> dict:
             **label,
             **title,
             "gridColor": GRID,
-            "domainColor": FAINT,
-            "tickColor": FAINT,
+            "domainColor": GRAY,
+            "tickColor": GRAY,
             "tickSize": 4,
             "labelFlush": False,
         },
@@ -68,7 +68,7 @@ def config() -> dict:
             "subtitleFont": FONT,
             "subtitleFontSize": TEXT,
             "subtitleFontWeight": "normal",
-            "subtitleColor": FAINT,
+            "subtitleColor": GRAY,
             "subtitlePadding": 5,
             "anchor": "start",
             "frame": "bounds",
@@ -87,17 +87,17 @@ def row_height(rows: int, low: int = 13, high: int = 24, total: int = 360) -> in
 
 def text_width(texts, size: int = TEXT) -> int:
     """About how wide the widest of some texts is in our font, in px."""
-    return math.ceil(size * max((sum(map(character, text)) for text in texts), default=0)) + 4
+    return math.ceil(size * max((sum(map(character_width, text)) for text in texts), default=0)) + 4
 
 
-def character(letter: str) -> float:
+def character_width(letter: str) -> float:
     """Width of a character of Liberation Sans (as Arial) in font sizes, by kinds of letters."""
     if letter in " .,:;'!|/\\()[]-ijlItfr":
         return 0.3
     return 0.86 if letter in "MWmw@%…" else 0.7 if letter.isupper() else 0.56
 
 
-def spread(colors: tuple[str, ...], number: int) -> list[str]:
+def pick_colors(colors: tuple[str, ...], number: int) -> list[str]:
     """``number`` colors of an ordered scale, its ends included where there are at least two."""
     if number <= 1:
         return list(colors[-1:] * number)

@@ -11,21 +11,23 @@ from acapella.common.wording import ELLIPSIS, count, nanoseconds, natural, scale
 
 from . import theme
 from .compose import Figure
-from .quality import time_range, timeless
+from .quality import time_range, without_times
 from .source import NoData, Source
 
 SUBJECT = "Throughput over time"
 TABLE = "throughput"
 COLUMNS = ("site", "port", "start_ns", "covered_ns", "wire_bytes")
-FEW = 8  # as many ports get an axis each; more share a picture of colors
-MOST = 60  # rows of that picture; beyond them a site's busiest port stands for the site
-COLUMNS_DRAWN = 240  # bins in a row: narrower ones could not be seen
+MAX_AXES = 8  # as many ports get an axis each; more share a picture of colors
+MAX_ROWS = 60  # rows of that picture; beyond them a site's busiest port stands for the site
+MAX_BINS = 240  # bins in a row: narrower ones could not be seen
 SITE, PORT = 22, 18  # characters of a row's label; of a port's name the end tells most
-UNEVEN = 20  # the highest peak of a port over the lowest, from where on each port gets its own axis
-SCATTERED = 1000  # the campaign's length over the longest time watched at a port, from where on gaps are left out
-LEAST, GAP_PX = 2, 1  # px: width of the shortest sample, and of the shortest gap between two samples
+OWN_AXIS_RATIO = 20  # the highest peak of a port over the lowest, from where on each port gets its own axis
+UNOBSERVED_RATIO = (
+    1000  # the campaign's length over the longest time watched at a port, from where on gaps are left out
+)
+MIN_SAMPLE_PX, GAP_PX = 2, 1  # px: width of the shortest sample, and of the shortest gap between two samples
 OVERLAP = 0.4  # px that a bin lies under the next one of its sample: without it a hairline shows between them
-CROWDED = 0.1  # share of samples without room for both, from where on no gap is drawn
+MAX_CROWDED_SHARE = 0.1  # share of samples without room for both, from where on no gap is drawn
 IDLE = "#D5D5D5"  # watched, and no frame came
 UNITS = ((3 * 86400 * 10**9, 86400 * 10**9, "d"), (3 * 3600 * 10**9, 3600 * 10**9, "h"))
 UNITS += ((5 * 60 * 10**9, 60 * 10**9, "min"), (0, 10**9, "s"))
@@ -33,18 +35,18 @@ UNITS += ((5 * 60 * 10**9, 60 * 10**9, "min"), (0, 10**9, "s"))
 
 def draw(source: Source) -> Figure:
     """Bars over time for a few ports, a picture of colors for many; nothing is drawn for time that nobody watched."""
-    rows, key = dated(source.wanted(TABLE), source.traffic)
-    ports = watched(rows, source.traffic)
+    rows, key = omit_misdated(source.required_rows(TABLE), source.traffic)
+    ports = observed_ports(rows, source.traffic)
     if not ports:
         raise NoData(f"no row of tables/{TABLE}.csv covers any time")
-    if len(ports) > MOST:
-        ports = busiest_of_sites(ports)
+    if len(ports) > MAX_ROWS:
+        ports = busiest_port_of_sites(ports)
         key.append("of each site its busiest port")
     peak, bin_ns = busiest_bin(ports), max(row["bin_ns"] for rows in ports.values() for row in rows)
-    labels = labels_of(ports)
-    width = width_of(list(labels.values()))
-    gapless = scattered(ports)
-    bins, gaps = binned(ports, width, gapless=gapless)
+    labels = port_labels(ports)
+    width = drawing_width(list(labels.values()))
+    gapless = mostly_unobserved(ports)
+    bins, gaps = bin_ports(ports, width, gapless=gapless)
     length, longest = max(row["end"] for row in bins), max(row["end"] - row["start"] for row in bins)
     size, unit = next((size, unit) for least, size, unit in UNITS if length >= least)
     clock = "time watched at each port, gaps left out" if gapless else "time since the first sample"
@@ -55,20 +57,20 @@ def draw(source: Source) -> Figure:
     x = alt.X("x:Q", title=f"{clock} ({unit})", scale=domain, axis=alt.Axis(domain=False))
     key = [
         f"Mean rate on the wire (without FCS) in bins of at most {nanoseconds(longest)}",
-        *joined(longest, bin_ns),
-        *about(gaps, gapless),
+        *joined_bins_note(longest, bin_ns),
+        *gaps_note(gaps, gapless),
         *key,
     ]
-    if len(ports) <= FEW:
+    if len(ports) <= MAX_AXES:
         key.append("line at 0: time watched")
-        if uneven(values):
+        if need_own_axes(values):
             key.append("each port has its own axis")
-    key += [*untimed(source.traffic), *timeless(source)]
-    chart = (bars if len(ports) <= FEW else colors)(values, list(labels.values()), x, width)
+    key += [*frame_times_note(source.traffic), *without_times(source)]
+    chart = (bar_panels if len(ports) <= MAX_AXES else color_rows)(values, list(labels.values()), x, width)
     return Figure(title(values, peak, len(ports)), chart, ("; ".join(key) + ".",))
 
 
-def dated(rows: list[dict], samples: list[dict]) -> tuple[list[dict], list[str]]:
+def omit_misdated(rows: list[dict], samples: list[dict]) -> tuple[list[dict], list[str]]:
     """Rows of bins that samples of the port which are not misdated cover, and what the caption states of the others.
 
     All rows if no sample is misdated, or all are. ``samples``: rows of capture_quality.
@@ -88,7 +90,7 @@ def dated(rows: list[dict], samples: list[dict]) -> tuple[list[dict], list[str]]
     return [row for row in rows if covered(row)], [f"{count(misdated, 'misdated sample')} omitted"]
 
 
-def watched(rows: list[dict], samples: list[dict]) -> dict[tuple[str, str], list[dict]]:
+def observed_ports(rows: list[dict], samples: list[dict]) -> dict[tuple[str, str], list[dict]]:
     """Rows of each port with the time that its samples cover: ``start_ns`` to ``end_ns``, the ends of samples included.
 
     A sample begins and ends within a bin of the table. ``samples``: rows of capture_quality.
@@ -97,17 +99,17 @@ def watched(rows: list[dict], samples: list[dict]) -> dict[tuple[str, str], list
     for row in samples:
         if row["actual_start_ns"] is not None and row["actual_end_ns"] is not None:
             spans[row["site"], row["port"]].append((row["actual_start_ns"], row["actual_end_ns"]))
-    merged = {port: disjoint(own) for port, own in spans.items()}
+    merged = {port: merge_spans(own) for port, own in spans.items()}
     ports = defaultdict(list)
     for row in rows:
         if row["covered_ns"]:
             port = row["site"], row["port"]
-            start, end = within(row["start_ns"], row["start_ns"] + row["bin_ns"], merged.get(port, ([], [])))
+            start, end = clip_to_spans(row["start_ns"], row["start_ns"] + row["bin_ns"], merged.get(port, ([], [])))
             ports[port].append({**row, "start_ns": start, "end_ns": end})
     return ports
 
 
-def disjoint(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+def merge_spans(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
     """Starts and ends of spans in order; spans that touch are one."""
     starts, ends = [], []
     for start, end in sorted(spans):
@@ -119,26 +121,26 @@ def disjoint(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
     return starts, ends
 
 
-def within(start: int, end: int, spans: tuple[list[int], list[int]]) -> tuple[int, int]:
+def clip_to_spans(start: int, end: int, spans: tuple[list[int], list[int]]) -> tuple[int, int]:
     """From the first to the last time between ``start`` and ``end`` that is in a span; both unchanged if none is."""
     starts, ends = spans
     first, last = bisect_right(ends, start), bisect_left(starts, end) - 1
     return (max(start, starts[first]), min(end, ends[last])) if first <= last else (start, end)
 
 
-def about(gaps: bool, gapless: bool) -> list[str]:
+def gaps_note(gaps: bool, gapless: bool) -> list[str]:
     """What stands between samples."""
     if not gaps:
         return ["samples are too close together for the gaps between them to show"]
     return ["a white line separates samples"] if gapless else ["blank: not watched"]
 
 
-def width_of(labels: list[str]) -> int:
+def drawing_width(labels: list[str]) -> int:
     """Width of the drawing in px, next to the labels of its rows if it has rows."""
-    return theme.WIDTH - (80 if len(labels) <= FEW else theme.text_width(labels) + 112)
+    return theme.WIDTH - (80 if len(labels) <= MAX_AXES else theme.text_width(labels) + 112)
 
 
-def untimed(samples: list[dict]) -> list[str]:
+def frame_times_note(samples: list[dict]) -> list[str]:
     """What stands for the time of samples that have none of their own; [] where all have."""
     if not any(row["actual_by"] == "frames" for row in samples):
         return []
@@ -159,7 +161,7 @@ def busiest_bin(ports: dict) -> dict | None:
     return {**place, "rate": rate, "watched": nanoseconds(busiest["covered_ns"])}
 
 
-def joined(longest: int, bin_ns: int) -> list[str]:
+def joined_bins_note(longest: int, bin_ns: int) -> list[str]:
     """Return the width of the table's bins if the drawing joins several of them; ``longest``: drawn bin, ns."""
     if longest < 2 * bin_ns:
         return []
@@ -176,7 +178,7 @@ def title(values: list[dict], peak: dict | None, ports: int) -> str:
     return f"{count(ports, 'port')}; the highest mean rate in a bin is {rate}, at {peak['site']} {peak['port']}"
 
 
-def busiest_of_sites(ports: dict) -> dict:
+def busiest_port_of_sites(ports: dict) -> dict:
     """For each site its port with the most bytes (of equals the first)."""
     total = {key: sum(row["wire_bytes"] for row in rows) for key, rows in ports.items()}
     best = {}
@@ -185,14 +187,14 @@ def busiest_of_sites(ports: dict) -> dict:
     return {key: ports[key] for key in best.values()}
 
 
-def scattered(ports: dict) -> bool:
+def mostly_unobserved(ports: dict) -> bool:
     """Whether nearly all of the campaign's time was not watched, so that a clock would show slivers."""
     rows = [row for own in ports.values() for row in own]
     whole = max(row["end_ns"] for row in rows) - min(row["start_ns"] for row in rows)
-    return whole > SCATTERED * max(sum(row["end_ns"] - row["start_ns"] for row in own) for own in ports.values())
+    return whole > UNOBSERVED_RATIO * max(sum(row["end_ns"] - row["start_ns"] for row in own) for own in ports.values())
 
 
-def binned(ports: dict, width: int, *, gapless: bool) -> tuple[list[dict], bool]:
+def bin_ports(ports: dict, width: int, *, gapless: bool) -> tuple[list[dict], bool]:
     """Bins of each port, and whether gaps show; times in ns from 0.
 
     A bin holds rows of the table that follow one another, so few bins that each can be seen in ``width`` px. It ends
@@ -201,19 +203,19 @@ def binned(ports: dict, width: int, *, gapless: bool) -> tuple[list[dict], bool]
     """
     step = max(row["bin_ns"] for rows in ports.values() for row in rows)
     origin = min(row["start_ns"] for rows in ports.values() for row in rows)
-    runs = {key: placed(rows, origin, gapless=gapless) for key, rows in ports.items()}
+    runs = {key: contiguous_runs(rows, origin, gapless=gapless) for key, rows in ports.items()}
     length = max(end for own in runs.values() for run in own for _, end, _ in run)
-    bin_ns = step * math.ceil(length / step / COLUMNS_DRAWN)
-    least, gap = (size * length / width for size in (LEAST, GAP_PX))
+    bin_ns = step * math.ceil(length / step / MAX_BINS)
+    least, gap = (size * length / width for size in (MIN_SAMPLE_PX, GAP_PX))
     rooms = [after[0][0] - before[0][0] for own in runs.values() for before, after in pairwise(own)]
-    gaps = sum(room < least + gap for room in rooms) <= CROWDED * len(rooms)
+    gaps = sum(room < least + gap for room in rooms) <= MAX_CROWDED_SHARE * len(rooms)
     bins = []
     for key, own in runs.items():
         if not gaps:
-            bins += bins_of(key, list(chain.from_iterable(own)), 0, bin_ns)
+            bins += bin_run(key, list(chain.from_iterable(own)), 0, bin_ns)
             continue
         for run, after in zip(own, [*(each[0][0] for each in own[1:]), math.inf], strict=True):
-            made = bins_of(key, run, run[0][0], bin_ns)
+            made = bin_run(key, run, run[0][0], bin_ns)
             for each in made[:-1]:
                 each["to"] += OVERLAP * gap / GAP_PX
             wanted = min(max(made[-1]["end"], run[0][0] + least), after - gap)
@@ -222,7 +224,7 @@ def binned(ports: dict, width: int, *, gapless: bool) -> tuple[list[dict], bool]
     return sorted(bins, key=lambda row: (row["end"], natural(row["site"]), natural(row["port"]))), gaps
 
 
-def placed(rows: list[dict], origin: int, *, gapless: bool) -> list[list[tuple[int, int, dict]]]:
+def contiguous_runs(rows: list[dict], origin: int, *, gapless: bool) -> list[list[tuple[int, int, dict]]]:
     """Rows of a port as runs without a gap, each row with its start and end from 0; ``gapless``: without gaps."""
     runs, last, at = [], None, 0
     for row in sorted(rows, key=lambda row: row["start_ns"]):
@@ -234,7 +236,7 @@ def placed(rows: list[dict], origin: int, *, gapless: bool) -> list[list[tuple[i
     return runs
 
 
-def bins_of(key: tuple, run: list[tuple[int, int, dict]], begin: int, bin_ns: int) -> list[dict]:
+def bin_run(key: tuple, run: list[tuple[int, int, dict]], begin: int, bin_ns: int) -> list[dict]:
     """Rows of a run, added up in bins that are counted from ``begin``, by the middle of each row.
 
     The first and the last bin take a neighbor's rows if they are shorter than half a bin: a mean over a few
@@ -261,7 +263,7 @@ def bins_of(key: tuple, run: list[tuple[int, int, dict]], begin: int, bin_ns: in
     return bins
 
 
-def labels_of(ports: dict) -> dict:
+def port_labels(ports: dict) -> dict:
     """A row's label: site and port, long ones shortened; sites in natural order."""
     keys = sorted(ports, key=lambda key: (natural(key[0]), natural(key[1])))
     sites = short_labels(dict.fromkeys(site for site, _ in keys), SITE)
@@ -270,12 +272,12 @@ def labels_of(ports: dict) -> dict:
     return {key: name if alike[name] == 1 else f"{sites[key[0]]} {key[1]}" for key, name in names.items()}
 
 
-def uneven(values: list[dict]) -> bool:
+def need_own_axes(values: list[dict]) -> bool:
     """Whether the ports' peaks are so far apart that on one axis some would not be seen."""
     peaks = {}
     for row in values:
         peaks[row["label"]] = max(row["rate"], peaks.get(row["label"], 0))
-    return max(peaks.values()) > UNEVEN * min(peaks.values())
+    return max(peaks.values()) > OWN_AXIS_RATIO * min(peaks.values())
 
 
 TOOLTIP = (("site:N", "site"), ("port:N", "port"), ("text:N", "mean rate"), ("watched:N", "time watched"))
@@ -288,10 +290,10 @@ def tooltip(values: list[dict]) -> list[alt.Tooltip]:
     return [*(alt.Tooltip(field, title=name) for field, name in TOOLTIP), alt.Tooltip("frames:Q", format=",")]
 
 
-def bars(values: list[dict], labels: list[str], x: alt.X, width: int) -> alt.VConcatChart:
+def bar_panels(values: list[dict], labels: list[str], x: alt.X, width: int) -> alt.VConcatChart:
     """One panel a port."""
     tips = tooltip(values)
-    own = uneven(values)
+    own = need_own_axes(values)
     panels = []
     for label in labels:
         rows = [row for row in values if row["label"] == label]
@@ -318,7 +320,7 @@ def port_panel(rows: list[dict], x: alt.X, most: int, height: int, tips: list) -
     return (rects + watched).properties(height=height, title=head)
 
 
-def colors(values: list[dict], labels: list[str], x: alt.X, width: int) -> alt.LayerChart:
+def color_rows(values: list[dict], labels: list[str], x: alt.X, width: int) -> alt.LayerChart:
     """One row a port; the color of a bin is its rate, on a logarithmic scale of whole decades."""
     rates = [row["rate"] for row in values if row["rate"]] or [1]
     low, high = math.floor(math.log10(min(rates))), math.floor(math.log10(max(rates))) + 1

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from acapella.common.agreement import STATEMENT, bound, verdict
 from acapella.common.wording import count, percent, scaled
-from acapella.figures.registry import FLOWREPORTS, FLOWSTUDY
+from acapella.figures.registry import FLOWREPORT_FIGURES, FLOWSTUDY_FIGURES
 from acapella.figures.source import ALL, Source
 
 from .tables import number, table
@@ -48,7 +48,7 @@ class Parts:
     @property
     def figures(self) -> tuple[str, ...]:
         """Its figures."""
-        return (*(FLOWREPORTS if self.samples else ()), *(FLOWSTUDY if self.study else ()))
+        return (*(FLOWREPORT_FIGURES if self.samples else ()), *(FLOWSTUDY_FIGURES if self.study else ()))
 
 
 NOTHING = Parts(samples=False, study=False)

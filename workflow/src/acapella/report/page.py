@@ -12,7 +12,7 @@ from acapella.campaign.layout import Campaign, require
 from acapella.campaign.trials import PROVENANCE as TRIALS_FILE
 from acapella.figures import page as charts
 from acapella.figures import registry
-from acapella.figures.compose import Drawn, drawn
+from acapella.figures.compose import ComposedFigure, compose_figure
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source
 from acapella_core.errors import UserError
@@ -54,17 +54,19 @@ def write(  # noqa: PLR0913
     ``papers``: with tables of what the papers on these printed. ``excluded``: samples that the config leaves out.
     """
     source = Source(campaign)
-    parts = (registry.NAMES, registry.TRIALS if with_trials else (), flows.figures)
-    parts += (registry.STORAGE if with_storage else (), registry.COLLECTIONS if with_outcomes else ())
+    parts = (registry.TRAFFIC_FIGURES, registry.TRIAL_FIGURES if with_trials else (), flows.figures)
+    parts += (registry.STORAGE_FIGURES if with_storage else (), registry.COLLECTION_FIGURES if with_outcomes else ())
     names = [name for part in parts for name in part]
-    drawings = [figure_of(drawn(name, source, origin=False), number, source) for number, name in enumerate(names, 1)]
+    drawings = [
+        figure_of(compose_figure(name, source, origin=False), number, source) for number, name in enumerate(names, 1)
+    ]
     figures, of_trials, of_flows, of_storage, collections = (
         [one for one in drawings if one["name"] in part] for part in parts
     )
     page = template().render(
         name=campaign.directory.resolve().name,
         heading=summary.heading(source),
-        policy=charts.policy(charts.vega(), charts.START),
+        policy=charts.security_policy(charts.vega(), charts.EMBED_SCRIPT),
         lead=summary.lead(source),
         facts=summary.facts(source),
         warnings=warnings.of(source, excluded),
@@ -78,7 +80,7 @@ def write(  # noqa: PLR0913
         collections=collections,
         provenance=provenance_of(campaign) + (provenance_of_trials(campaign) if with_trials else []),
         vega=charts.vega(),
-        start=charts.START,
+        start=charts.EMBED_SCRIPT,
     )
     path = campaign.directory / "report.html"
     atomic_text(path, page)
@@ -110,9 +112,9 @@ def template() -> jinja2.Template:
     return environment.get_template("report.html.j2")
 
 
-def figure_of(figure: Drawn, number: int, source: Source) -> dict:
+def figure_of(figure: ComposedFigure, number: int, source: Source) -> dict:
     """One figure: a picture that any reader shows, and the specification that makes it interactive."""
-    module = registry.module(figure.name)
+    module = registry.figure_module(figure.name)
     picture = base64.b64encode(svg_of(figure).encode()).decode()
     return {
         **{"name": figure.name, "number": number, "subject": module.SUBJECT, "alt": figure.description},

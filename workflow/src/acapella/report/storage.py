@@ -5,7 +5,7 @@ from pathlib import Path
 
 from acapella.common.wording import nanoseconds, percent
 from acapella.figures.source import Source
-from acapella.figures.storage_latency import condition, words_of
+from acapella.figures.storage_latency import condition, condition_text
 
 from .tables import number, table
 
@@ -87,7 +87,7 @@ def runs(source: Source) -> dict:
     columns += [("Dirty memory, most", True), ("Highest threshold reached", False), ("Frames lost", True)]
     cells = [
         [
-            *(words_of(condition(row)), row["call"], nanoseconds(row["latency_ns"])),
+            *(condition_text(condition(row)), row["call"], nanoseconds(row["latency_ns"])),
             "" if row["longest_ns"] is None else nanoseconds(row["longest_ns"]),
             *(number(row["calls"]), number(row["long_calls"]), nanoseconds(row["long_from_ns"])),
             percent(row["long_upper_ns"] / row["latency_upper_ns"]) if row["latency_upper_ns"] else "",

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from acapella.common.wording import count, listed, nanoseconds, scaled
 from acapella.figures import restrictions
-from acapella.figures.quality import losses_of, time_range
+from acapella.figures.quality import loss_summary, time_range
 from acapella.figures.source import Source, sites_of
 
 
@@ -65,11 +65,11 @@ def facts(source: Source) -> list[tuple[str, str]]:
         ("Samples", f"{len(rows):,}"),
         ("Frames", f"{frames:,}"),
         ("Bytes on the wire", scaled(sum(row["wire_bytes"] for row in rows), "B")),
-        ("Losses", losses_of(rows).removeprefix("losses: ")),
+        ("Losses", loss_summary(rows).removeprefix("losses: ")),
     ]
     if any(row["restriction"] for row in rows):
         used = f"{len(source.traffic):,} of {count(len(rows), 'sample')}, {source.frames:,} of {count(frames, 'frame')}"
-        told.insert(3, ("In traffic statistics", used + restrictions.named(source)))
+        told.insert(3, ("In traffic statistics", used + restrictions.title_suffix(source)))
     if span := captured(source):
         first, last = span
         watched = sum(row["duration_ns"] for row in rows if row["duration_ns"] is not None)

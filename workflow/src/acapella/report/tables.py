@@ -12,7 +12,7 @@ UNKNOWN = "?"
 def of(source: Source) -> list[dict]:
     """Each table: name, title, note, columns, rows of text, and which columns hold numbers."""
     traffic = [top_flows(source), applications(source), ip_versions(source), tcp_control(source)]
-    named = restrictions.named(source)
+    named = restrictions.title_suffix(source)
     return [*({**one, "title": one["title"] + named} for one in traffic), *selection(source), quality(source)]
 
 
@@ -148,7 +148,7 @@ def selection(source: Source) -> list[dict]:
     columns += [("Bytes", True)]
     cells = [
         [
-            row["detail"] or (restrictions.reason(row["restriction"]) if row["restriction"] else "none"),
+            row["detail"] or (restrictions.describe(row["restriction"]) if row["restriction"] else "none"),
             *("excluded" if row["excluded"] else "counted", number(row["samples"]), number(row["frames"])),
             scaled(row["wire_bytes"], "B"),
         ]
@@ -176,13 +176,13 @@ def quality(source: Source) -> dict:
             UNKNOWN if row["loss_share"] is None else percent(row["loss_share"]),
             number(row["lost_frames"]),
             *(row["mirror_verdict"], interval(row["mirror_loss_low"], row["mirror_loss_high"]) or UNKNOWN),
-            restrictions.reason(row["excluded"]) if row["excluded"] else "",
+            restrictions.describe(row["excluded"]) if row["excluded"] else "",
             *(duration(row["duration_ns"], UNKNOWN), duration(row["clock_resolution_ns"], UNKNOWN)),
             *(number(row["issue_frames"]), read_of(row), f"{row['loss_stages_known']} of 4", row["method"] or UNKNOWN),
         ]
         for row in rows
     ]
-    title = f"Quality of each sample{restrictions.named(source, every=True)}"
+    title = f"Quality of each sample{restrictions.title_suffix(source, every=True)}"
     return table("capture_quality", title, note, columns, cells)
 
 

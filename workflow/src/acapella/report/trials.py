@@ -1,8 +1,15 @@
 """The report's section on trials: environments compared, what to mind, each run, moves, and the paper's own numbers."""
 
 from acapella.common.wording import count, listed, nanoseconds, natural, percent
-from acapella.figures.comparison import against_one, environments, letter, odd_baselines, pairs, runs
-from acapella.figures.kappa_components import number as kappa_words
+from acapella.figures.comparison import (
+    environments,
+    environments_with_odd_baseline,
+    environments_without_other_pairs,
+    pairs,
+    runs_against_first,
+    trial_letter,
+)
+from acapella.figures.kappa_components import format_kappa as kappa_words
 from acapella.figures.source import Source
 from acapella.kappa.warnings import TRIAL_CHECKS
 
@@ -27,7 +34,7 @@ def warnings(source: Source) -> list[str]:
     """Each warning once, with the runs that it is about; what several trials share once, with their number."""
     about: dict[tuple, dict[str, list[str]]] = {}
     for row in source.rows("consistency_warnings"):
-        run = letter(row["b"]) if row["a"] == 1 else f"{letter(row['a'])}-{letter(row['b'])}"
+        run = trial_letter(row["b"]) if row["a"] == 1 else f"{trial_letter(row['a'])}-{trial_letter(row['b'])}"
         # A check of one trial says the same of each but for its name and numbers; one of pairs may not.
         kind = (row["environment"], row["components"], row["code"] if row["code"] in OF_TRIALS else row["text"])
         about.setdefault(kind, {}).setdefault(row["text"], []).append(run)
@@ -110,12 +117,12 @@ def others(source: Source) -> str:
     said = ""
     if any(row["kappa_others"] is not None for row in source.rows("consistency_environments")):
         said += " Others: mean kappa of the pairs without the first trial."
-    if alone := against_one(source):
+    if alone := environments_without_other_pairs(source):
         said += (
             f" Of {listed(alone)} every kappa is against the first trial alone: whether that one is the odd one does "
             "not show; consistency.all_pairs: true compares each with each and would tell."
         )
-    first_is_odd = odd_baselines(source)
+    first_is_odd = environments_with_odd_baseline(source)
     if odd := [name for name in environments(source) if name in first_is_odd]:
         said += (
             f" The first trial of {listed(odd)} is the odd one: the others agree among themselves, and not with it; "
@@ -133,7 +140,7 @@ def each_pair(source: Source) -> dict:
     columns += [("Kappa as published", True), ("Trial", False), ("Against", False)]
     cells = [
         [
-            *(row["environment"], f"{letter(row['a'])}-{letter(row['b'])}", kappa(row["kappa"])),
+            *(row["environment"], f"{trial_letter(row['a'])}-{trial_letter(row['b'])}", kappa(row["kappa"])),
             *(component(row[name]) for name in COMPONENTS),
             *(time(row[f"{measure}_delta_p99_ns"]) for measure in ("iat", "latency")),
             *(number(row["packets_common"]), f"{row['packets_b']:,} / {row['packets_a']:,}"),
@@ -153,14 +160,15 @@ def moves(source: Source) -> dict:
     """The layout of the paper's Table 1."""
     order = {name: place for place, name in enumerate(environments(source))}
     rows = sorted(
-        runs(source.rows("consistency_moves")), key=lambda r: (order[r["environment"]], r["b"], r["scope"] != "packet")
+        runs_against_first(source.rows("consistency_moves")),
+        key=lambda r: (order[r["environment"]], r["b"], r["scope"] != "packet"),
     )
     columns = [("Environment", False), ("Run", False), ("Of", False), ("Moved", True), ("Mean (sigma)", True)]
     columns += [("Absolute mean (sigma)", True), ("Least", True), ("Largest", True), ("Longest", True)]
     names = {"packet": "packets", "burst": "bursts"}
     cells = [
         [
-            *(row["environment"], letter(row["b"]), names[row["scope"]], number(row["moved"])),
+            *(row["environment"], trial_letter(row["b"]), names[row["scope"]], number(row["moved"])),
             *(moment(row, "mean", "sigma"), moment(row, "abs_mean", "abs_sigma")),
             *("" if row[name] is None else f"{row[name]:,}" for name in ("min", "max")),
             number(row["longest"]) if row["scope"] == "burst" else "",

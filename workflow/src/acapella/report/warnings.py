@@ -8,7 +8,7 @@ from acapella.campaign.layout import Campaign
 from acapella.common.pseudonyms import FILE as PSEUDONYMS
 from acapella.common.wording import count, nanoseconds, percent, scaled
 from acapella.figures import restrictions
-from acapella.figures.quality import bounds_of_loss
+from acapella.figures.quality import mirror_loss_bounds
 from acapella.figures.source import Source
 from acapella_core import sheets
 
@@ -113,16 +113,16 @@ def not_counted(source: Source) -> list[str]:
         frames = sum(row["frames"] for row in rows)
         found.append(
             f"{count(len(rows), 'sample')} of {len(source.quality)} with {count(frames, 'frame')} excluded from "
-            f"traffic statistics ({restrictions.reason(reason)}): {named(rows)}. To count them: analysis.traffic: all."
+            f"traffic statistics ({restrictions.describe(reason)}): {named(rows)}. To count them: analysis.traffic: all."
         )
     return found
 
 
 def restricted(source: Source) -> str | None:
     """That no sample holds all traffic of its port."""
-    if not restrictions.restricted(source):
+    if not restrictions.only_restricted(source):
         return None
-    return f"No sample holds all traffic of its port; traffic statistics are of the others{restrictions.named(source)}."
+    return f"No sample holds all traffic of its port; traffic statistics are of the others{restrictions.title_suffix(source)}."
 
 
 def cut(rows):
@@ -232,7 +232,7 @@ def congested(rows):
         bad = sorted((r for r in open_ if r["mirror_verdict"] == verdict), key=lambda r: -r["mirror_loss_high"])
         if bad:
             found.append(
-                f"The mirror of {count(len(bad), 'sample')} of {len(rows)} {what}, {bounds_of_loss(bad)}: {named(bad)}."
+                f"The mirror of {count(len(bad), 'sample')} of {len(rows)} {what}, {mirror_loss_bounds(bad)}: {named(bad)}."
             )
     return " ".join(found) or None
 
