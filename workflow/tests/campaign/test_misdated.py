@@ -105,7 +105,7 @@ def test_title_and_figure_leave_misdated_samples_out_and_count_them(tmp_path):
     assert "1970" not in summary.heading(source)
     captured = plain(dict(summary.facts(source))["Captured"])
     assert "1970" not in captured and captured.endswith(", without 1 misdated sample)")
-    (warning,) = [plain(text) for text in warnings.of(source)]
+    (warning,) = [plain(text) for text in warnings.collect(source)]
     assert warning.startswith("1 sample of 4 dated more than 10 years from the median start of the campaign's samples")
     figure = throughput.draw(source)
     assert "1 misdated sample omitted" in plain(figure.key[0])

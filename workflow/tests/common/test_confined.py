@@ -192,7 +192,7 @@ def test_a_filter_and_a_reference_have_time_limits_too(capture, monkeypatch, tmp
     from acapella.verify import tables  # noqa: PLC0415
 
     with pytest.raises(UserError, match=r"port\.pcap: tshark printed nothing after frame 0"):
-        tables.tshark_tables(capture, tmp_path)
+        tables.write_tshark_digest(capture, tmp_path)
 
 
 def test_a_program_whose_complaints_fill_the_disk_is_ended(monkeypatch, tmp_path):

@@ -131,11 +131,11 @@ def test_tshark_gets_as_much_of_a_bomb_as_the_core(bomb, tmp_path):
     from acapella.verify import tables  # noqa: PLC0415
 
     limits, frames = decompression.limits("64K", 10), ((64 << 10) - len(PCAP)) // 16
-    made = tables.our_tables(bomb, "native", tmp_path, limits)
+    made = tables.write_our_digest(bomb, "native", tmp_path, limits)
     assert [pq.ParquetFile(path).metadata.num_rows for path in (made.frames, made.tags)] == [frames, frames]
     if shutil.which("tshark") is None:
         pytest.skip("tshark is not installed")
-    theirs = tables.tshark_tables(bomb, tmp_path, limits)
+    theirs = tables.write_tshark_digest(bomb, tmp_path, limits)
     assert pq.ParquetFile(theirs.frames).metadata.num_rows == frames
     shown, _ = selection.matching_frames("frame.number > 2", [str(bomb)], limits)
     assert len(shown[str(bomb)]) == frames - 2

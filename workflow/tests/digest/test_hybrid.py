@@ -166,7 +166,7 @@ def test_a_sample_of_a_private_link_type_is_a_warning_and_counted(program, tmp_p
     found = {row["sample"]: row["undissected_frames"] for row in rows(analyze_campaign(tmp_path), "capture_quality")}
     assert found == {"known": 0, "user": len(protocols_by_tshark(program, capture))}
     assert "3 frames (60.0 %) of a link type that is not dissected, in user: " in " ".join(
-        warnings.of(Source(Campaign(tmp_path)))
+        warnings.collect(Source(Campaign(tmp_path)))
     ).replace("\N{NO-BREAK SPACE}", " ")
 
 

@@ -15,7 +15,7 @@ import duckdb
 import pytest
 from acapella_testing.native_programs import ROOT, native_program
 
-from acapella.verify.comparison import errata
+from acapella.verify.comparison import load_errata
 
 SECOND_NS = 1_000_000_000
 FILES_A_MERGE = 400  # mergecap holds them all open
@@ -70,7 +70,7 @@ def epoch_ns(text: str) -> int:
 
 def excused(ours: Frame, theirs: Frame) -> bool:
     """Whether two frames differ in time alone, and an erratum says why tshark's is wrong."""
-    rules = " or ".join(f"({erratum['when']})" for erratum in errata() if erratum["excuses"] == "time")
+    rules = " or ".join(f"({erratum['when']})" for erratum in load_errata() if erratum["excuses"] == "time")
     query = f"select {rules} from (select $ours::bigint as ts_ns, $theirs::bigint as tshark_ts_ns)"
     with duckdb.connect() as connection:  # of its own: what is left of the shared one's result is in others' way
         (known,) = connection.execute(query, {"ours": ours[0], "theirs": theirs[0]}).fetchone()

@@ -462,7 +462,7 @@ def test_headings_of_flow_report_tables_name_what_shares_are_of(campaign):
     source = Source(Campaign(campaign))
     headings = {
         table["name"]: [heading for heading, _ in table["columns"]]
-        for table in flows.tables(source, flows.Parts(samples=True, study=True), papers=False)
+        for table in flows.tables(source, flows.FlowSections(samples=True, study=True), papers=False)
     }
     assert {"Error, p99", "Error, largest", "Width, p99", "log R²"} <= {*headings["flowreport_accuracy"]}
     assert "Share of all windows" in headings["flowreport_window_reasons"]

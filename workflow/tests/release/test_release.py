@@ -288,7 +288,7 @@ def test_tables_of_flow_reports_are_those_of_their_provenance_and_never_copied(f
     with (campaign / "tables" / "flowreport_windows.csv").open("a") as table:
         table.write("another row\n")
     with pytest.raises(UserError, match="is not what its provenance says"):
-        release.make_tables(Campaign(campaign), tmp_path / "tables", bytes(32), hidden=True)
+        release.release_tables(Campaign(campaign), tmp_path / "tables", bytes(32), hidden=True)
 
 
 def test_the_same_key_gives_the_same_bytes_and_another_does_not(finished, public, tmp_path):

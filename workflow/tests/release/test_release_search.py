@@ -119,7 +119,7 @@ def test_every_released_column_is_described_and_none_identifies():
         assert len(set(columns)) == len(columns), table
         if table not in made:
             assert not [name for name in columns if described[name] in release_columns.PRIVATE_UNITS], table
-            assert not release_columns.IDENTIFYING & set(columns), table
+            assert not release_columns.IDENTIFYING_COLUMNS & set(columns), table
             assert "sha256" not in columns and described.get("flow") != "row", table
     for table in ("top_flows", "stitched_flows", "restrictions", "flow_reports", "flow_report_series"):
         assert table not in listed
@@ -130,7 +130,7 @@ def test_released_files_have_listed_columns_only(public):
     for path in public.rglob("*.parquet"):
         table = {"acap": "frames", "flows": "flows"}.get(path.parent.name, path.stem)
         found[table] = set(pq.read_schema(path).names)
-        assert found[table] <= set(release_columns.released(table)), path
+        assert found[table] <= set(release_columns.published_columns(table)), path
         if path.parent.name == "tables":
             assert set((path.with_suffix(".csv")).read_text().splitlines()[0].split(",")) == found[table]
     assert {"frames", "flows", "capture_quality", "frame_sizes"} <= set(found)
@@ -152,11 +152,11 @@ def test_a_confined_process_makes_the_release(campaign, tmp_path):
 @pytest.mark.usefixtures("public")  # its release made the key
 def test_a_new_column_of_an_acap_or_a_table_stays_private(campaign, tmp_path, monkeypatch):
     """The list without a column stands for a version with one column more."""
-    listed = release_columns.released
+    listed = release_columns.published_columns
     fewer = {"frames": "tcp_seq", "flows": "psh", "frame_sizes": "share_lo", "metadata": "link_types"}
     monkeypatch.setattr(release_columns, "released", lambda t: tuple(c for c in listed(t) if c != fewer.get(t)))
-    monkeypatch.setattr(release, "released", release_columns.released)
-    monkeypatch.setattr(release_search, "released", release_columns.released)
+    monkeypatch.setattr(release, "released", release_columns.published_columns)
+    monkeypatch.setattr(release_search, "released", release_columns.published_columns)
     monkeypatch.setattr(release_catalog.index, "VIEWS", ())  # `frames` has tcp_seq
     assert run("release", campaign, "-o", tmp_path / "public", "--key-file", campaign / "release.key") == 0
     for directory, table in (("acap", "frames"), ("flows", "flows")):

@@ -263,11 +263,11 @@ def test_community_ids_are_those_of_the_pseudonymous_addresses(sets):
 @pytest.mark.parametrize("table", release_flows.TABLES)
 def test_tables_that_are_renamed_have_no_column_that_would_be_copied(table):
     """release_flows replaces addresses and numbers of flows only."""
-    assert not release_columns.IDENTIFYING & {column["name"] for column in schemas.table(table)["columns"]}
+    assert not release_columns.IDENTIFYING_COLUMNS & {column["name"] for column in schemas.table(table)["columns"]}
     assert release_columns.why_private(table)
 
 
-@pytest.mark.parametrize("column", sorted(release_columns.IDENTIFYING))
+@pytest.mark.parametrize("column", sorted(release_columns.IDENTIFYING_COLUMNS))
 def test_tables_with_identifiers_or_hashes_are_not_copied(monkeypatch, column):
     columns = [{"name": "site", "unit": "text"}, {"name": column, "unit": "id"}]
     monkeypatch.setattr(schemas, "table", lambda _: {"columns": columns, "key": ["site"]})

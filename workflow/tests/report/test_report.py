@@ -106,7 +106,7 @@ def test_every_column_of_the_other_sections_is_visible_without_scrolling(tmp_pat
 def test_title_names_campaign_testbed_and_time(tmp_path):
     source = quality_with(tmp_path)
     first, last = ({**source.quality[n]}["actual_start_ns"] for n in (0, -1))
-    assert summary.heading(source) == f": {summary.utc(first)} to {summary.utc(last + 20 * 10**9)[11:]} UTC"
+    assert summary.heading(source) == f": {summary.utc_text(first)} to {summary.utc_text(last + 20 * 10**9)[11:]} UTC"
     (source.campaign.directory / "raw").mkdir()
     manifest = source.campaign.directory / "raw" / "a.json"
     manifest.write_text(json.dumps({"testbed": "local"}), encoding="utf-8")
@@ -200,11 +200,11 @@ def test_a_missing_file_names_the_stage_to_run(name, fix, tmp_path, capsys):
 
 def test_captures_from_files_are_not_called_samples_of_a_testbed(tmp_path):
     source = quality_with(tmp_path)
-    assert "testbed" in summary.lead(source)
+    assert "testbed" in summary.introduction(source)
     assert "Time in samples" in dict(summary.facts(source))
     for row in source.quality:
         row["method"] = "file"
-    assert "testbed" not in summary.lead(source)
+    assert "testbed" not in summary.introduction(source)
     told = dict(summary.facts(source))
     assert "First to last frame, files added up" in told
     assert "mirrored" not in told["Sites"]

@@ -10,7 +10,9 @@ from acapella_core import schemas
 
 
 def test_important_columns_come_first(tmp_path):
-    columns = {table["name"]: [name for name, _ in table["columns"]] for table in tables.of(quality_with(tmp_path))}
+    columns = {
+        table["name"]: [name for name, _ in table["columns"]] for table in tables.report_tables(quality_with(tmp_path))
+    }
     assert columns["top_flows"][:8] == ["#", "From", "To", "Protocol", "Bytes", "Frames", "Rate", "Duration"]
     assert columns["capture_quality"][3:6] == ["Frames", "Loss", "Lost"]
     assert columns["tcp_control"][3:8] == ["Retransmitted", "Duplicate ACKs", "Handshakes", "RTT median", "RTT 99 %"]
@@ -18,7 +20,7 @@ def test_important_columns_come_first(tmp_path):
 
 def test_definition_of_duplicate_acks_stands_with_their_number(tmp_path):
     """tshark's field of the same name counts something else."""
-    (control,) = [table for table in tables.of(quality_with(tmp_path)) if table["name"] == "tcp_control"]
+    (control,) = [table for table in tables.report_tables(quality_with(tmp_path)) if table["name"] == "tcp_control"]
     texts = [control["note"]]
     for name in ("tcp_control", "flows"):
         lines = (schemas.root() / "tables" / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
@@ -31,11 +33,11 @@ def test_definition_of_duplicate_acks_stands_with_their_number(tmp_path):
 def test_tables_of_the_report_name_the_filter_of_all_samples(tmp_path):
     directory = write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))
     source = Source(Campaign(directory))
-    titles = {table["name"]: table["title"] for table in tables.of(source)}
+    titles = {table["name"]: table["title"] for table in tables.report_tables(source)}
     for name in ("top_flows", "applications", "ip_versions", "tcp_control", "capture_quality"):
         assert titles[name].endswith(" (samples: filter tcp port 443)"), titles[name]
     assert "restrictions" in titles
-    assert any("filter tcp port 443" in text for text in warnings.of(source))
+    assert any("filter tcp port 443" in text for text in warnings.collect(source))
 
 
 def test_an_unknown_loss_is_a_question_mark_in_the_table(tmp_path):
@@ -48,7 +50,7 @@ def test_an_unknown_loss_is_a_question_mark_in_the_table(tmp_path):
 def test_identifiers_of_tunnels_are_words(tmp_path):
     assert tables.tunnels("vxlan_vni*5*4/gtp_teid*7*9") == "VXLAN VNI 5, GTP TEID 7"
     assert tables.tunnels("") == ""
-    (flows,) = [table for table in tables.of(quality_with(tmp_path)) if table["name"] == "top_flows"]
+    (flows,) = [table for table in tables.report_tables(quality_with(tmp_path)) if table["name"] == "top_flows"]
     place = [name for name, _ in flows["columns"]].index("Tunnels")
     assert [row[place] for row in flows["rows"]] == [f"VXLAN VNI {rank}" for rank in range(1, 6)]
 

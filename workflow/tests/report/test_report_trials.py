@@ -24,7 +24,7 @@ def compared(tmp_path_factory):
 
 
 def test_the_comparison_says_which_baseline_is_odd_and_where_nobody_can_tell(tmp_path, compared):
-    note = trials.compared(Source(Campaign(compared)))["note"]
+    note = trials.environments_table(Source(Campaign(compared)))["note"]
     assert (
         "Of quiet, noisy and shared every kappa is against the first trial alone" in note
         and "The first trial of" not in note
@@ -32,7 +32,7 @@ def test_the_comparison_says_which_baseline_is_odd_and_where_nobody_can_tell(tmp
     runs = [{"I": 0.3, "warnings": [odd_baseline("quiet-1")]}] * 2
     directory = write_campaign(tmp_path, {"quiet": runs, "loaded": [{}] * 2}, all_pairs=True)
     assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet", "loaded"]) == 0
-    table = trials.compared(Source(Campaign(directory)))
+    table = trials.environments_table(Source(Campaign(directory)))
     assert "The first trial of quiet is the odd one" in table["note"] and "does not show" not in table["note"]
     column = [heading for heading, _ in table["columns"]].index("Others")
     assert [row[column] for row in table["rows"]] == ["0.8500", "0.9850"]
@@ -87,7 +87,7 @@ def test_numbers_of_papers_are_shown_on_request_only(compared, tmp_path):
 def test_undefined_components_are_words_and_no_zero(tmp_path):
     directory = write_campaign(tmp_path, {"quiet": [{"common": 0}]})
     assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet"]) == 0
-    table = trials.compared(Source(Campaign(directory)))
+    table = trials.environments_table(Source(Campaign(directory)))
     row = dict(zip((heading for heading, _ in table["columns"]), table["rows"][0], strict=True))
     assert (row["U"], row["O"], row["I"], row["L"], row["Kappa"]) == ("1", *["undefined"] * 3, "0")
     assert "1\N{NO-BREAK SPACE}run with undefined components" in table["note"]

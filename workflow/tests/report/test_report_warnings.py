@@ -14,7 +14,7 @@ from acapella.report import notes, summary, tables, warnings
 
 
 def test_a_flawless_campaign_has_no_warning(tmp_path):
-    assert warnings.of(quality_with(tmp_path)) == []
+    assert warnings.collect(quality_with(tmp_path)) == []
 
 
 def test_a_capture_that_counts_twice_is_warned_of(tmp_path):
@@ -27,7 +27,7 @@ def test_a_capture_that_counts_twice_is_warned_of(tmp_path):
         if sample == "a":
             once = peak, stitched["wire_bytes"]
     assert (peak, stitched["wire_bytes"]) == (2 * once[0], 2 * once[1])
-    (warning,) = [text for text in map(plain, warnings.of(Source(Campaign(tmp_path)))) if "overlap" in text]
+    (warning,) = [text for text in map(plain, warnings.collect(Source(Campaign(tmp_path)))) if "overlap" in text]
     assert warning.startswith("2 samples of 2 overlap in time with another one of their port: a, b. Frames and bytes ")
 
 
@@ -124,7 +124,7 @@ def test_bounds_of_a_mirror_s_loss_are_the_same_in_figures_and_warnings():
     ],
 )
 def test_each_flaw_is_warned_of(changes, said, tmp_path):
-    found = [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(quality_with(tmp_path, **changes))]
+    found = [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.collect(quality_with(tmp_path, **changes))]
     assert any(text.startswith(said) for text in found), found
     assert len(found) == 1
 
@@ -132,14 +132,14 @@ def test_each_flaw_is_warned_of(changes, said, tmp_path):
 def test_report_states_excluded_samples_and_frames_for_each_reason(tmp_path):
     source = quality_with(tmp_path, restriction="trial, filter", excluded="trial, filter", filtered=True)
     frames = source.quality[0]["frames"]
-    assert [plain(text) for text in warnings.of(source)] == [
+    assert [plain(text) for text in warnings.collect(source)] == [
         f"1 sample of 4 with {frames:,} frames excluded from traffic statistics (replayed trial, filter): S0-p0-0000. "
         "To count them: analysis.traffic: all."
     ]
     facts = {name: plain(value) for name, value in summary.facts(source)}
     total = sum(row["frames"] for row in source.quality)
     assert facts["In traffic statistics"] == f"3 of 4 samples, {total - frames:,} of {total:,} frames"
-    (quality,) = [table for table in tables.of(source) if table["name"] == "capture_quality"]
+    (quality,) = [table for table in tables.report_tables(source) if table["name"] == "capture_quality"]
     place = [name for name, _ in quality["columns"]].index("Excluded from statistics")
     assert [row[place] for row in quality["rows"]] == ["replayed trial, filter", "", "", ""]
 
@@ -149,7 +149,7 @@ def test_coarse_stamps_are_told_for_each_resolution(tmp_path):
     for row, step in zip(source.quality, (1000, 1_000_000, 1000, 100), strict=True):
         row["clock_resolution_ns"] = step
     names = [row["sample"] for row in source.quality]
-    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(source)] == [
+    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.collect(source)] == [
         f"1 sample with stamps no finer than 1 ms ({names[1]}), "
         f"2 samples with stamps no finer than 1 µs ({names[0]}, {names[2]}): shorter gaps between frames are not real."
     ]
@@ -161,7 +161,7 @@ def test_samples_that_failed_are_counted(tmp_path):
     raw.mkdir()
     lines = "".join(f"s{n}\tS0\tp0\ts{n}.pcap\n" for n in range(6))
     (raw / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
-    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(source)] == [
+    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.collect(source)] == [
         "2 collected samples of 6 not in this report; logs/ says why."
     ]
 
@@ -176,7 +176,7 @@ def test_excluded_samples_are_no_failures(pseudonyms, tmp_path):
     (directory / "provenance.json").write_text(json.dumps({"parameters": {"pseudonyms": pseudonyms}}), encoding="utf-8")
     said = "2 collected samples of 6 excluded by the config"
     expected = f"{said}." if pseudonyms else f"{said}: s1, s5."
-    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(source, ["s5", "s1", "other"])] == [
+    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.collect(source, ["s5", "s1", "other"])] == [
         expected
     ]
 
@@ -201,7 +201,7 @@ def warned_of_what_was_not_taken(source, *, pseudonyms: bool) -> list[str]:
         MAPPING, encoding="utf-8"
     )  # also of an earlier run, without a meaning now
     (directory / "provenance.json").write_text(json.dumps({"parameters": {"pseudonyms": pseudonyms}}), encoding="utf-8")
-    return [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.of(source)]
+    return [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.collect(source)]
 
 
 def test_samples_that_could_not_be_taken_are_named_with_their_reasons(tmp_path):

@@ -29,9 +29,9 @@ SOAK = "ACAPELLA_SOAK" in os.environ
 @pytest.fixture(scope="module", autouse=True)
 def remembered(tmp_path_factory):
     """Equal captures are digested once by each engine, and read once by tshark as the reference."""
-    ours, theirs, known = tables.our_tables, tables.tshark_tables, {}
+    ours, theirs, known = tables.write_our_digest, tables.write_tshark_digest, {}
 
-    def once(directory: Path, file: Path, make, *engine: str) -> tables.Tables:
+    def once(directory: Path, file: Path, make, *engine: str) -> tables.DigestFiles:
         key = (*engine, hashlib.sha256(file.read_bytes()).hexdigest())
         if key not in known:
             known[key] = make(file, *engine, tmp_path_factory.mktemp("digest"))
@@ -94,7 +94,7 @@ def test_service_tags_are_tsharks_headers_with_every_id(engine, tmp_path, capsys
     capture = write_pcap(tmp_path / "tags.pcap", [(START_NS, tagged(types, packet)) for types in TAGGED])
     assert main(["verify", str(capture), "--engine", engine]) == 0
     assert "unexplained on what the core decided: 0 frames" in capsys.readouterr().out
-    made = tables.our_tables(capture, engine, tmp_path)
+    made = tables.write_our_digest(capture, engine, tmp_path)
     frames, flows = pq.read_table(made.frames), pq.read_table(made.flows)
     said = list(zip(frames["protocols"].to_pylist(), frames["stack"].to_pylist(), strict=True))
     assert said == list(TAGGED.values())
@@ -121,7 +121,7 @@ def test_labels_that_tshark_was_asked_about_keep_their_order(engine, tmp_path, c
     capture = write_pcap(tmp_path / "labels.pcap", [(START_NS, frame) for frame in frames])
     assert main(["verify", str(capture), "--engine", engine]) == 0
     assert re.search(r"^mpls +3 +0 +0 ", capsys.readouterr().out, re.M)
-    made = tables.our_tables(capture, engine, tmp_path)
+    made = tables.write_our_digest(capture, engine, tmp_path)
     frames, flows = pq.read_table(made.frames), pq.read_table(made.flows)
     assert set(frames["l4_by"].to_pylist()) == {"tshark"}
     labels = dict(zip(flows["flow"].to_pylist(), flows["mpls"].to_pylist(), strict=True))
@@ -269,7 +269,7 @@ def test_outer_tags_are_compared_whatever_stands_behind_the_stack(tag, ethertype
     capture = write_pcap(tmp_path / "shown.pcap", [(START_NS, frame)])
     other = frame[:at] + bytes.fromhex(changed) + frame[at + len(changed) // 2 :]
     altered = write_pcap(tmp_path / "other.pcap", [(START_NS, other)])
-    sound = tables.our_tables
+    sound = tables.write_our_digest
     assert main(["verify", str(capture)]) == 0
     monkeypatch.setattr(
         tables, "our_tables", lambda file, engine, directory, limits=None: sound(altered, engine, directory)
@@ -423,12 +423,12 @@ def with_fcs(path: Path, fcs: bytes, kept: int | None = None) -> Path:
 @pytest.mark.parametrize("name", ["f.pcap", "f.pcapng"])
 @pytest.mark.parametrize("kept", [None, 62, 60])
 def test_lengths_leave_out_the_fcs_that_a_file_declares(tmp_path, capture, name, kept):
-    plain = tables.our_tables(capture, "native", tmp_path)
+    plain = tables.write_our_digest(capture, "native", tmp_path)
     wanted = pq.read_table(plain.frames, columns=["wire_len"])
     found = tmp_path / "found"
     found.mkdir()
     file = with_fcs(tmp_path / name, b"\xde\xad\xbe\xef", kept)
-    frames = pq.read_table(tables.our_tables(file, "native", found).frames)
+    frames = pq.read_table(tables.write_our_digest(file, "native", found).frames)
     assert frames["wire_len"] == wanted["wire_len"]
     assert frames["cap_len"].to_pylist() == [min(kept or length, length) for length in wanted["wire_len"].to_pylist()]
     for engine in ("native", "tshark"):

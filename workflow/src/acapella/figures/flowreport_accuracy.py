@@ -49,7 +49,7 @@ MEASURES = {  # measure: heading, axis, columns of flowreport_flows or None, the
     "bytes_in_flight": ("Bytes in flight at reports", "B", None, 1),
     "acknowledged_bytes": ("Acknowledged bytes at reports", "B", None, 1),
     "loss": ("Packet loss rate", "%", None, 100),
-    "retransmitted": ("Payload sent again", "%", None, 100),
+    "retransmitted": ("Retransmitted payload", "%", None, 100),
     "iat": ("Last inter-arrival time", "ms", ("iat_at_report_ns", "iat_measured_ns"), 1e-6),
     "iat_reports": ("Inter-arrival time at reports", "ms", None, 1e-6),
     "throughput_reports": ("Throughput between reports", "Mbit/s", None, 1e-6),
@@ -68,14 +68,15 @@ def draw(source: Source) -> Figure:
         raise NoData("no flow has a value on both sides that is above 0")
     panels = [panel(drawn[measure], measure, rows[measure]) for measure in shown]
     hidden = sum(rows[measure]["n"] - rows[measure]["n_log"] for measure in shown)
-    unseen = " Outside are flows that the program does not see." if any(rows[name]["outside"] for name in shown) else ""
+    unseen = " Outside: flows that the program does not see." if any(rows[name]["outside"] for name in shown) else ""
     key = (
-        f"Measures that differ come first, the worst of them first. Each point is {point_description(hidden)}; on the line both "
-        "sides are equal. R² of the values and of their logarithms. R² does not include missing values: those that the "
-        "digest has and no report does. Times are relative to the first packet. Windows have the last two packets of "
-        "each report at their times, and the others spread evenly since the report before. Values at reports are drawn "
-        "to 6 %. Packet loss and payload sent again: a point is the lower bound, and a vertical line reaches to the "
-        "upper bound; if it crosses the diagonal, the interval contains the exact value."
+        f"Measures that differ come first, the worst first. Each point is {point_description(hidden)}; on the "
+        "diagonal, measured and exact values are equal. R² is computed from the values and from their logarithms, "
+        "without missing values (those that the digest has but no report has). Times are relative to the first packet. "
+        "In windows, the last two packets of each report count at their own times, and the others are spread evenly "
+        "over the time since the previous report. Values at reports are drawn with a resolution of 6 %. Packet loss and retransmitted "
+        "payload: a point is the lower bound, and a vertical line reaches to the upper bound; if the line crosses the "
+        "diagonal, the interval contains the exact value."
         f"{unseen}",
         STATEMENT,
     )
@@ -85,7 +86,7 @@ def draw(source: Source) -> Figure:
 def point_description(hidden: int) -> str:
     """What a point stands for."""
     zero = f" ({count(hidden, 'pair')} with a 0 not drawn)" if hidden else ""
-    return f"a flow, a report, or a window of a flow{zero}, darker where there are many"
+    return f"a flow, a report, or a window of a flow{zero}, darker if there are many"
 
 
 def points(source: Source, measure: str) -> list[dict]:
@@ -218,7 +219,7 @@ def title(rows: dict[str, dict]) -> str:
     """Return how many measures agree with the digest, by the bounds of agreement, and the worst that differs."""
     known = {name: row for name, row in rows.items() if row["n"] + row["missing"]}
     if not known:
-        return "Flow reports beside the digest"
+        return "Flow reports compared with the digest"
     differing = [name for name, row in known.items() if differs(row)]
     few = sum(disagreement(row) is not None for row in known.values()) - len(differing)
     said = [f"{len(known) - len(differing) - few} of {count(len(known), 'measure')} agree with the digest"]

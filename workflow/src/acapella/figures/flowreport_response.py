@@ -49,10 +49,10 @@ def draw(source: Source) -> Figure:
         top, inter_arrival_panel(own, flows).properties(width=WIDTH, height=INTER_ARRIVAL_HEIGHT), spacing=10
     )
     key = (
-        "Lines and area: by reports; pale dots: exact, at the start of each window; dashed: the rate that was set. "
-        f"{background_note(rows, counters_of(source))} Below: the mean gap since the last report, as a line; crosses: the "
-        "mean of the single samples of a window's reports (the paper's metric), between the last "
-        "two packets before a report, which differs from the mean gap if packets are sent in bursts.",
+        "Lines and area: from reports; pale dots: exact, at the start of each window; dashed: the rate that was set. "
+        f"{background_note(rows, counters_of(source))} Bottom: the line is the mean gap since the previous report; a "
+        "cross is the mean over the reports of a window of the time between the last two packets before each report (the "
+        "paper's metric), which differs from the mean gap if packets are sent in bursts.",
     )
     return Figure(title(rows, flows), alt.hconcat(chart.resolve_scale(x="shared", color="shared")), key)
 

@@ -102,7 +102,8 @@ def title(rows: list[dict], labels: dict[str, str]) -> str:
         return "; ".join(found)
     numbers = Counter(row["verdict"] for row in rows)
     found = [f"{numbers[verdict]} {WORDS[verdict]}" for verdict in WORDS if numbers[verdict]]
-    return f"Of {count(len(rows), 'other environment')}: {listed(found)} consistent than {first} ({difference_range(decided)})"
+    others = count(len(rows), "other environment")
+    return f"Of {others}: {listed(found)} consistent than {first} ({difference_range(decided)})"
 
 
 def difference_range(rows: list[dict]) -> str:

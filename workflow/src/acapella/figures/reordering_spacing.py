@@ -134,9 +134,8 @@ def notes_of(
         found.append(f"hollow: fewer than {MIN_PAIRS} pairs")
     still = [labels[name] for name, (_, changed) in sums.items() if not changed]
     if still:
-        found.append(
-            f"no sampled pair is reversed in {listed(still) if len(still) <= MAX_NAMED else f'{len(still)} environments'}"
-        )
+        where = listed(still) if len(still) <= MAX_NAMED else f"{len(still)} environments"
+        found.append(f"no sampled pair is reversed in {where}")
     return ("; ".join(found) + ".",)
 
 

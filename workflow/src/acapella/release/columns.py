@@ -9,29 +9,34 @@ import yaml
 from acapella_core import schemas
 from acapella_core.files import atomic_path
 
-LIST = "released_columns.yaml"
+COLUMN_LIST = "released_columns.yaml"
 PRIVATE_UNITS = {"address", "pcap-filter"}  # the expression of a filter may contain addresses
-IDENTIFYING = {"flow_id", "peer_flow_id", "community_id", "tunnels"}  # columns: hashes of addresses, tunnel identifiers
+IDENTIFYING_COLUMNS = {
+    "flow_id",
+    "peer_flow_id",
+    "community_id",
+    "tunnels",
+}  # columns: hashes of addresses, tunnel identifiers
 METADATA = "metadata"  # in the list, in place of a table: keys of the metadata of acaps and flow tables
 
 
 @functools.cache
-def released(table: str) -> tuple[str, ...]:
+def published_columns(table: str) -> tuple[str, ...]:
     """Return the columns of a table that are published; none if the table is not listed."""
-    listed = yaml.safe_load((schemas.root() / LIST).read_text(encoding="utf-8"))
+    listed = yaml.safe_load((schemas.root() / COLUMN_LIST).read_text(encoding="utf-8"))
     return tuple(listed.get(table, ()))
 
 
 def why_private(table: str) -> str:
     """Return the reason for which a table cannot be copied to a release; empty if its published columns can."""
     columns = {column["name"]: column["unit"] for column in schemas.table(table)["columns"]}
-    private = [name for name, unit in columns.items() if unit in PRIVATE_UNITS or name in IDENTIFYING]
+    private = [name for name, unit in columns.items() if unit in PRIVATE_UNITS or name in IDENTIFYING_COLUMNS]
     if columns.get("flow") == "row":  # numbers of flows are in the order of addresses
         private.append("flow")
     if private:
         named = f"column{'s' * (len(private) > 1)} {', '.join(private)}"
         return f"has addresses or filters, or what depends on them: {named}"
-    missing = sorted(set(schemas.table(table)["key"]) - set(released(table)))
+    missing = sorted(set(schemas.table(table)["key"]) - set(published_columns(table)))
     return f"columns of its key are not published: {', '.join(missing)}" if missing else ""
 
 
@@ -42,10 +47,12 @@ def drop_private(path: Path, table: str) -> None:
     from acapella.digest.acap_files import KEY, metadata_of  # noqa: PLC0415
 
     names, metadata = pq.read_schema(path).names, metadata_of(path)
-    kept = [name for name in names if name in released(table)]
-    if kept == names and set(metadata) <= set(released(METADATA)):
+    kept = [name for name in names if name in published_columns(table)]
+    if kept == names and set(metadata) <= set(published_columns(METADATA)):
         return
-    shown = json.dumps({key: value for key, value in metadata.items() if key in released(METADATA)}, sort_keys=True)
+    shown = json.dumps(
+        {key: value for key, value in metadata.items() if key in published_columns(METADATA)}, sort_keys=True
+    )
     with pq.ParquetFile(path) as source, atomic_path(path) as temporary:
         schema = source.schema_arrow.empty_table().select(kept).schema.remove_metadata()
         with pq.ParquetWriter(temporary, schema, compression="zstd") as sink:

@@ -38,25 +38,36 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_text, held_directory, remove_held, sha256_of, sync
 
 from .anonymize import add_macs
-from .columns import drop_private, released, why_private
+from .columns import drop_private, published_columns, why_private
 
-KEY = "release.key"
-MAP = "release-pseudonyms.tsv"
-SUMS = "SHA256SUMS"
-PROVENANCES = ("provenance.json", "consistency_provenance.json")  # of process, of trials
-PROVENANCES += tuple(f"{stage}_provenance.json" for stage in ("flowtables", "flowstudy", "flowpublished"))
-PRINTED = {"kappa_published"}  # tables of what papers printed, which have nothing of the campaign
+KEY_FILE = "release.key"
+NAMES_FILE = "release-pseudonyms.tsv"
+CHECKSUM_FILE = "SHA256SUMS"
+PROVENANCE_FILES = ("provenance.json", "consistency_provenance.json")  # of process, of trials
+PROVENANCE_FILES += tuple(f"{stage}_provenance.json" for stage in ("flowtables", "flowstudy", "flowpublished"))
+PAPER_TABLES = {"kappa_published"}  # tables of what papers printed, which have nothing of the campaign
 TRUE_NAMES = "true names of sites, ports or samples"
-HIDE = "snakemake --config pseudonyms=True"
-MAKE_HIDDEN = f"; to make them with pseudonyms: {HIDE}; then release again"
+PSEUDONYMS_COMMAND = "snakemake --config pseudonyms=True"
+PSEUDONYMS_FIX = f"; to make them with pseudonyms: {PSEUDONYMS_COMMAND}; then release again"
 PUBLIC_FILE, PUBLIC_DIRECTORY = 0o644, 0o755
-SHEET = ("sample", "site", "port", "direction", "method", "frames", "bytes", "snaplen", "cut_frames", "dropped_kernel")
-CHECKSUMS = ("sha256", "acap_sha256", "flows_sha256", "manifest_sha256")  # of files that stay behind
-SHEET += ("filtered", "one_in", "sampled_out", "restriction", "excluded")
+SHEET_COLUMNS = (
+    "sample",
+    "site",
+    "port",
+    "direction",
+    "method",
+    "frames",
+    "bytes",
+    "snaplen",
+    "cut_frames",
+    "dropped_kernel",
+)
+CHECKSUM_COLUMNS = ("sha256", "acap_sha256", "flows_sha256", "manifest_sha256")  # of files that stay behind
+SHEET_COLUMNS += ("filtered", "one_in", "sampled_out", "restriction", "excluded")
 
 
 @dataclass(frozen=True)
-class Taken:
+class ReleaseSample:
     """A sample of the campaign, and what it is called in the release."""
 
     sample: str
@@ -77,14 +88,14 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     parser.add_argument("-o", dest="output", metavar="DIR", help="the directory to make (default: CAMPAIGN/release)")
-    parser.add_argument("--key-file", metavar="FILE", help=f"the campaign's key (default: CAMPAIGN/{KEY})")
+    parser.add_argument("--key-file", metavar="FILE", help=f"the campaign's key (default: CAMPAIGN/{KEY_FILE})")
     parser.add_argument(
         "--pseudonyms",
         nargs="?",
         const="",
         metavar="FILE",
         help="hide the names of sites, ports and samples; write pseudonyms and true names to FILE "
-        f"(default: CAMPAIGN/{MAP})",
+        f"(default: CAMPAIGN/{NAMES_FILE})",
     )
     parser.add_argument(
         "--engine",
@@ -100,33 +111,33 @@ def confine(args: argparse.Namespace) -> None:
     """Take rights from this process, which reads captures and a campaign."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
-    confine_self(*places(args), starts=True)
+    confine_self(*output_paths(args), starts=True)
 
 
-def places(args: argparse.Namespace) -> tuple[Path, Path, Path | None]:
+def output_paths(args: argparse.Namespace) -> tuple[Path, Path, Path | None]:
     """Return what is written: the release, the key, and the map of names if there is one."""
     directory = Path(args.campaign)
     target = Path(args.output) if args.output else directory / "release"
-    key_file = Path(args.key_file) if args.key_file else directory / KEY
-    return target, key_file, None if args.pseudonyms is None else Path(args.pseudonyms or directory / MAP)
+    key_file = Path(args.key_file) if args.key_file else directory / KEY_FILE
+    return target, key_file, None if args.pseudonyms is None else Path(args.pseudonyms or directory / NAMES_FILE)
 
 
 def run(args: argparse.Namespace) -> None:
     """Make the set and say where it is."""
     campaign = opened(args.campaign)
-    target, key_file, map_file = places(args)
-    check_places(campaign, target, key_file, map_file)
-    counts = make(campaign, target, key_file, map_file, args)
+    target, key_file, map_file = output_paths(args)
+    check_paths(campaign, target, key_file, map_file)
+    counts = make_release(campaign, target, key_file, map_file, args)
     print(
         f"{target}: {counts['samples']} samples, {counts['frames']} frames, {counts['tables']} tables; key: {key_file}"
         + (f"; names: {map_file}" if map_file else "")
     )
     for reason, tables in by_reason(counts["left_out"]).items():
-        fix = MAKE_HIDDEN if reason == TRUE_NAMES else ""
+        fix = PSEUDONYMS_FIX if reason == TRUE_NAMES else ""
         print(f"table{'s' if len(tables) > 1 else ''} {', '.join(tables)} left out: {reason}{fix}")
 
 
-def check_places(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None) -> None:
+def check_paths(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None) -> None:
     """Raise UserError if the set would take something's place or contain the key or the map of names."""
     if map_file is not None:
         check_map(map_file, target, key_file)
@@ -154,7 +165,9 @@ def check_map(map_file: Path, target: Path, key_file: Path) -> None:
         raise UserError("is there already and is no map of names", where=map_file, fix="name another file")
 
 
-def make(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None, args: argparse.Namespace) -> dict:
+def make_release(
+    campaign: Campaign, target: Path, key_file: Path, map_file: Path | None, args: argparse.Namespace
+) -> dict:
     """Make the set, whole or not at all; counts of what is in it. Raises UserError."""
     from acapella_core import anonymize as core  # noqa: PLC0415
 
@@ -163,7 +176,7 @@ def make(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None
 
     hidden = map_file is not None or tables_hidden(campaign)
     check_tables(campaign, hidden=hidden)
-    taken = samples(campaign, hide=hidden)
+    taken = release_samples(campaign, hide=hidden)
     if not key_file.exists() and not args.key_file:
         core.make_key(key_file)
     key = core.read_key(key_file)
@@ -172,14 +185,14 @@ def make(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None
     except OSError as error:
         raise UserError(f"cannot write: {error.strerror}", where=target) from error
     try:
-        done = [one_sample(part, one, key, args) for one in taken]
-        tables = make_tables(campaign, part / "tables", key, hidden=hidden)
+        done = [release_sample(part, one, key, args) for one in taken]
+        tables = release_tables(campaign, part / "tables", key, hidden=hidden)
         left_out = missing_tables(campaign, tables, hidden=hidden)
         readme = release_readme.text(done, tables, by_reason(left_out), hidden=hidden, macs=args.macs)
         write_texts(part, taken, done, readme)
         release_catalog.write(part, tables)
-        search(campaign, part, taken, done, hidden=hidden)
-        write_sums(part)
+        search_release(campaign, part, taken, done, hidden=hidden)
+        write_checksums(part)
         if map_file:
             called = [Name(one.sample, one.name, one.site, one.port) for one in taken]
             write_mapping(map_file, [one.about for one in taken], called)
@@ -190,15 +203,17 @@ def make(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None
     return {"samples": len(taken), "frames": frames, "tables": len(tables), "left_out": left_out}
 
 
-def search(campaign: Campaign, part: Path, taken: list[Taken], done: list[dict], *, hidden: bool) -> None:
+def search_release(
+    campaign: Campaign, part: Path, taken: list[ReleaseSample], done: list[dict], *, hidden: bool
+) -> None:
     """Raise UserError if the set in ``part`` contains what must not leave; what there is is not published."""
     from . import search as release_search  # noqa: PLC0415
 
     captures = [
-        release_search.Released(one.sample, one.capture, one.name, counts["replaced"], counts["limits"])
+        release_search.ReleasedCapture(one.sample, one.capture, one.name, counts["replaced"], counts["limits"])
         for one, counts in zip(taken, done, strict=True)
     ]
-    checksums = {one.about[key] for one in taken for key in CHECKSUMS} - {None}
+    checksums = {one.about[key] for one in taken for key in CHECKSUM_COLUMNS} - {None}
     checksums |= {sha256_of(one.capture) for one in taken}
     true = {one.about[key] for one in taken for key in ("sample", "site", "port", "environment")} if hidden else set()
     shown = {each for one in taken for each in (one.name, one.site, one.port)}
@@ -208,18 +223,18 @@ def search(campaign: Campaign, part: Path, taken: list[Taken], done: list[dict],
 
 def tables_hidden(campaign: Campaign) -> bool:
     """Whether the tables were made with pseudonyms."""
-    return with_pseudonyms(provenance(campaign, PROVENANCES[0]))
+    return with_pseudonyms(provenance(campaign, PROVENANCE_FILES[0]))
 
 
 def check_tables(campaign: Campaign, *, hidden: bool) -> None:
     """Raise UserError if names are ``hidden`` and the tables of `campaign process` have true names: none could be
     released.
     """
-    if hidden and (campaign.directory / PROVENANCES[0]).is_file() and not tables_hidden(campaign):
+    if hidden and (campaign.directory / PROVENANCE_FILES[0]).is_file() and not tables_hidden(campaign):
         raise UserError(
             f"the tables have {TRUE_NAMES}, so that none could be released with --pseudonyms",
             where=campaign.directory / "tables",
-            fix=f"run {HIDE}, then release again",
+            fix=f"run {PSEUDONYMS_COMMAND}, then release again",
         )
 
 
@@ -236,7 +251,7 @@ def provenance(campaign: Campaign, name: str) -> dict:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def samples(campaign: Campaign, *, hide: bool) -> list[Taken]:
+def release_samples(campaign: Campaign, *, hide: bool) -> list[ReleaseSample]:
     """The samples that count in the campaign, by name. Raises UserError where a capture is missing."""
     from acapella.common import queries  # noqa: PLC0415
     from acapella.common.pseudonyms import pseudonyms, true_names  # noqa: PLC0415
@@ -257,7 +272,7 @@ def samples(campaign: Campaign, *, hide: bool) -> list[Taken]:
     taken = []
     for row, name in zip(rows, called, strict=True):
         file = require(campaign.directory / "raw" / row["file"], "the captures have to be there to be anonymized")
-        taken.append(Taken(row["sample"], name.sample, name.site, name.port, file, row))
+        taken.append(ReleaseSample(row["sample"], name.sample, name.site, name.port, file, row))
     return sorted(taken, key=lambda one: one.name)
 
 
@@ -265,14 +280,14 @@ def check_names(row: dict, catalog: Path) -> None:
     """Raise UserError if a name of the catalog could leave its directory, or the lines of samples.tsv."""
     names.sample(row["sample"], catalog)
     names.file(row["file"], catalog)
-    for key in CHECKSUMS:
+    for key in CHECKSUM_COLUMNS:
         if row[key] is not None and not re.fullmatch("[0-9a-f]{64}", row[key]):
             raise UserError(f"{key} {row[key]!r} is not a SHA-256", where=f"{catalog}: sample {row['sample']}")
-    for column in (name for name in SHEET if isinstance(row.get(name), str)):
+    for column in (name for name in SHEET_COLUMNS if isinstance(row.get(name), str)):
         names.label(row[column], catalog)
 
 
-def one_sample(part: Path, taken: Taken, key: bytes, args: argparse.Namespace) -> dict:
+def release_sample(part: Path, taken: ReleaseSample, key: bytes, args: argparse.Namespace) -> dict:
     """Anonymize one capture and digest what is left; what was done."""
     from acapella.digest.command import Options, digest  # noqa: PLC0415
 
@@ -299,7 +314,7 @@ def one_sample(part: Path, taken: Taken, key: bytes, args: argparse.Namespace) -
     return counts | {"engine": engine, "limits": limits}
 
 
-def make_tables(campaign: Campaign, directory: Path, key: bytes, *, hidden: bool) -> list[str]:
+def release_tables(campaign: Campaign, directory: Path, key: bytes, *, hidden: bool) -> list[str]:
     """Copy the tables that tell no address and, where names are hidden, no name; of flow reports make those that do
     with pseudonyms. The names of all that are there.
     """
@@ -334,19 +349,19 @@ def copy_table(campaign: Campaign, name: str, directory: Path) -> None:
     from acapella.common import queries, tables  # noqa: PLC0415
     from acapella_core import schemas  # noqa: PLC0415
 
-    if {column["name"] for column in schemas.table(name)["columns"]} <= set(released(name)):
+    if {column["name"] for column in schemas.table(name)["columns"]} <= set(published_columns(name)):
         for suffix in ("csv", "parquet"):
             shutil.copyfile(campaign.table(name, suffix), directory / f"{name}.{suffix}")
         return
     with queries.one_line(campaign.directory), contextlib.closing(queries.connect()) as con:
         rows = con.read_parquet(str(campaign.table(name, "parquet")))
-        tables.write(rows, name, lambda suffix: directory / f"{name}.{suffix}", columns=released(name))
+        tables.write(rows, name, lambda suffix: directory / f"{name}.{suffix}", columns=published_columns(name))
 
 
 def recorded_outputs(campaign: Campaign, *, hidden: bool) -> dict[str, str]:
     """Return the checksums by path of what the stages made; if names are ``hidden``, of what has pseudonyms."""
     outputs = {}
-    for one in (provenance(campaign, name) for name in PROVENANCES):
+    for one in (provenance(campaign, name) for name in PROVENANCE_FILES):
         if with_pseudonyms(one) or not hidden:
             outputs |= one.get("outputs", {})
     return outputs
@@ -357,7 +372,7 @@ def missing_tables(campaign: Campaign, made: list[str], *, hidden: bool) -> dict
     recorded = recorded_outputs(campaign, hidden=False)
     allowed = recorded_outputs(campaign, hidden=hidden)
     reasons = {}
-    there = {path.stem for path in (campaign.directory / "tables").glob("*.parquet")} - PRINTED
+    there = {path.stem for path in (campaign.directory / "tables").glob("*.parquet")} - PAPER_TABLES
     for name in sorted((there & known_tables()) - set(made)):
         path = f"tables/{name}.parquet"
         if path not in recorded:
@@ -377,25 +392,25 @@ def by_reason(left_out: dict[str, str]) -> dict[str, list[str]]:
     return names
 
 
-def write_texts(part: Path, taken: list[Taken], done: list[dict], readme: str) -> None:
+def write_texts(part: Path, taken: list[ReleaseSample], done: list[dict], readme: str) -> None:
     """Write samples.tsv and README.md."""
     rows = [sheet_row(one, counts) for one, counts in zip(taken, done, strict=True)]
-    lines = ["\t".join(SHEET), *("\t".join(row) for row in rows)]
+    lines = ["\t".join(SHEET_COLUMNS), *("\t".join(row) for row in rows)]
     atomic_text(part / "samples.tsv", "\n".join(lines) + "\n")
     atomic_text(part / "README.md", readme)
 
 
-def write_sums(part: Path) -> None:
+def write_checksums(part: Path) -> None:
     """Write the checksums of all files."""
     files = sorted(path for path in part.rglob("*") if path.is_file())
     sums = [f"{sha256_of(path)}  {path.relative_to(part).as_posix()}" for path in files]
-    atomic_text(part / SUMS, "\n".join(sums) + "\n")
+    atomic_text(part / CHECKSUM_FILE, "\n".join(sums) + "\n")
 
 
-def sheet_row(taken: Taken, counts: dict) -> list[str]:
+def sheet_row(taken: ReleaseSample, counts: dict) -> list[str]:
     """A line of samples.tsv; nothing stands for what is not known."""
     known = {
-        **{name: taken.about[name] for name in SHEET if name in taken.about},
+        **{name: taken.about[name] for name in SHEET_COLUMNS if name in taken.about},
         "sample": taken.name,
         "site": taken.site,
         "port": taken.port,
@@ -403,7 +418,7 @@ def sheet_row(taken: Taken, counts: dict) -> list[str]:
         "bytes": counts["wire_bytes"],
         "cut_frames": counts["cut_frames"],
     }
-    return ["" if known[name] is None else str(known[name]) for name in SHEET]
+    return ["" if known[name] is None else str(known[name]) for name in SHEET_COLUMNS]
 
 
 def publish(part: Path, target: Path) -> None:

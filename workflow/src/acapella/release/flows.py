@@ -9,11 +9,11 @@ from acapella.campaign.layout import Campaign
 from acapella.common import queries, tables
 from acapella_core import anonymize
 
-from .columns import released
+from .columns import published_columns
 
 FLOWS = "flowreport_flows"
-BY_FLOW = ("flowreport_windows",)  # tables that tell flows by the numbers of FLOWS
-TABLES = (FLOWS, *BY_FLOW)
+TABLES_BY_FLOW = ("flowreport_windows",)  # tables that tell flows by the numbers of FLOWS
+TABLES = (FLOWS, *TABLES_BY_FLOW)
 
 
 def write(campaign: Campaign, directory: Path, key: bytes) -> None:
@@ -26,7 +26,9 @@ def write(campaign: Campaign, directory: Path, key: bytes) -> None:
         con.execute(f"create temp table renamed as {queries.text('release', 'renamed_flows')}")
         for name in TABLES:
             made = con.sql(queries.text("release", name))
-            tables.write(made, name, lambda suffix, name=name: directory / f"{name}.{suffix}", columns=released(name))
+            tables.write(
+                made, name, lambda suffix, name=name: directory / f"{name}.{suffix}", columns=published_columns(name)
+            )
 
 
 def add_pseudonyms(con, key: bytes) -> None:

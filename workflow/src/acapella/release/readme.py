@@ -89,12 +89,12 @@ def text(done: list[dict], tables: list[str], left_out: dict[str, list[str]], *,
         macs=MACS[macs],
         names=NAMES[hidden],
         sheet=SHEET,
-        left_out=missing(left_out),
+        left_out=missing_tables_text(left_out),
         table_line=f"| tables/ | {about} |\n" if tables else "",
     )
 
 
-def missing(left_out: dict[str, list[str]]) -> str:
+def missing_tables_text(left_out: dict[str, list[str]]) -> str:
     """Return the section on tables that are not released; empty if there are none."""
     if not left_out:
         return ""

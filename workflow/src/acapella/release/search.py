@@ -21,7 +21,7 @@ from acapella_core import _native
 from acapella_core.errors import UserError
 
 from . import readme as release_readme
-from .columns import METADATA, released
+from .columns import METADATA, published_columns
 
 # What may be an address or a checksum, wherever it begins. DuckDB, which has no look-around, evaluates ANY.
 HEX, BASE64 = "[0-9A-Fa-f]{64}", "[A-Za-z0-9+/_-]{43}"
@@ -29,9 +29,9 @@ MAC = "[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}"
 PLAIN_MAC = r"[0-9A-Fa-f]{4}\.?[0-9A-Fa-f]{4}\.?[0-9A-Fa-f]{4}"
 IPV6 = "[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:]*:[0-9A-Fa-f.:]*"
 IPV4 = r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}"
-ANY = "|".join((HEX, BASE64, MAC, PLAIN_MAC, IPV6, IPV4))
+ANY_WORD = "|".join((HEX, BASE64, MAC, PLAIN_MAC, IPV6, IPV4))
 DIGIT = "[0-9A-Fa-f]"
-WORDS_OF = tuple(
+WORD_PATTERNS = tuple(
     re.compile(pattern)
     for pattern in (
         f"(?=({HEX}))",
@@ -42,21 +42,32 @@ WORDS_OF = tuple(
         f"(?=(?<![0-9])({IPV4})(?![0-9]))",
     )
 )
-SHORTEST = 3  # characters of names that are looked for in every text
-WINDOW = 16  # bytes of payload that are recognized, as in the core
-NAMED = ("site", "sample", "environment", "environment_a", "environment_b", "trial_a", "trial_b", "largest_site")
-NAMED += ("port", "largest_port")
-HASHES = ("flow_id", "peer_flow_id", "community_id")
+MIN_NAME_LENGTH = 3  # characters of names that are looked for in every text
+PAYLOAD_WINDOW = 16  # bytes of payload that are recognized, as in the core
+NAME_COLUMNS = ("site", "sample", "environment", "environment_a", "environment_b", "trial_a", "trial_b", "largest_site")
+NAME_COLUMNS += ("port", "largest_port")
+HASH_COLUMNS = ("flow_id", "peer_flow_id", "community_id")
 # Columns that are not compared with payload: their values are hashes, addresses, names that the owner publishes, or
 # words of Acapella and tshark, which anybody's payload may contain.
-WORDS = {*NAMED, *HASHES, "src", "dst", "tunnels", "stack", "stacks", "protocols", "header"}
-WORDS |= {"deepest_example", "encapsulation", "app", "acap", "what", "where", "printed", "ours", "reason", "metadata"}
+UNSEARCHED_COLUMNS = {*NAME_COLUMNS, *HASH_COLUMNS, "src", "dst", "tunnels", "stack", "stacks", "protocols", "header"}
+UNSEARCHED_COLUMNS |= {
+    "deepest_example",
+    "encapsulation",
+    "app",
+    "acap",
+    "what",
+    "where",
+    "printed",
+    "ours",
+    "reason",
+    "metadata",
+}
 # A name is looked for in every text if it is no short number and no plain word, which prose may contain.
 DISTINCTIVE = re.compile("(?=.*[^a-z])(?=.*[A-Za-z]).{3,}")
 
 
 @dataclass(frozen=True)
-class Released:
+class ReleasedCapture:
     """A capture of a release: its sample, the true file, its name in the release, the addresses replaced in it, and the
     limits of decompression.
     """
@@ -78,7 +89,11 @@ class Text:
 
 
 def check(
-    part: Path, captures: Sequence[Released], flows: Sequence[Path], checksums: frozenset[str], names: frozenset[str]
+    part: Path,
+    captures: Sequence[ReleasedCapture],
+    flows: Sequence[Path],
+    checksums: frozenset[str],
+    names: frozenset[str],
 ) -> None:
     """Search the release in ``part``; ``flows`` are the campaign's flow tables.
 
@@ -96,7 +111,7 @@ def check(
         for text in texts_of(con, part):
             check_words(text, search, checksums)
             check_names(text, names, distinctive)
-            if text.column not in WORDS:
+            if text.column not in UNSEARCHED_COLUMNS:
                 contents += [value.encode() for value in text.values]
         check_hashes(con, part, flows)
     check_bytes(part, checksums)
@@ -142,10 +157,10 @@ def columns_of(path: Path) -> list[str]:
 def check_columns(part: Path) -> None:
     """Raise UserError if a file has a column, or metadata with a key, that is not published."""
     for path in [*files_of(part, "*.parquet"), *files_of(part, "*.csv")]:
-        private = sorted(set(columns_of(path)) - set(released(table_of(part, path))))
+        private = sorted(set(columns_of(path)) - set(published_columns(table_of(part, path))))
         if private:
             refuse(f"column {private[0]}, which is not to be published", path.relative_to(part))
-        private = sorted(set(metadata_of(path)) - set(released(METADATA)))
+        private = sorted(set(metadata_of(path)) - set(published_columns(METADATA)))
         if private:
             refuse(f"metadata {private[0]}, which is not to be published", path.relative_to(part))
 
@@ -192,7 +207,7 @@ def sheet_texts(path: Path, where: str) -> Iterator[Text]:
     yield Text(where, "metadata", lines)
     head, *rows = (line.split("\t") for line in lines)
     for place, name in enumerate(head):
-        if name in NAMED:
+        if name in NAME_COLUMNS:
             yield Text(where, name, [row[place] for row in rows if place < len(row)])
 
 
@@ -222,14 +237,14 @@ def columns(con, source: str, where: str) -> Iterator[Text]:
         if "BLOB" in kind:
             refuse(f"bytes in column {name}, which cannot be searched", where)
         if "VARCHAR" in kind:
-            least = 0 if name in NAMED else 1 << 30 if name in WORDS else SHORTEST
+            least = 0 if name in NAME_COLUMNS else 1 << 30 if name in UNSEARCHED_COLUMNS else MIN_NAME_LENGTH
             parts.append(
                 f"""select '{name}' as name, value from (select distinct "{name}"::varchar as value from {source}) """
                 f"where length(value) >= {least} or regexp_matches(value, $word)"
             )
     if not parts:
         return
-    rows = con.execute(" union all ".join(parts), {"word": ANY})
+    rows = con.execute(" union all ".join(parts), {"word": ANY_WORD})
     while batch := rows.fetchmany(1 << 16):
         for name, pairs in itertools.groupby(sorted(batch), key=operator.itemgetter(0)):
             yield Text(where, name, [value for _, value in pairs])
@@ -244,15 +259,15 @@ def csv_source(path: Path) -> str:
 
 def check_words(text: Text, search: _native.LeakSearch, checksums: frozenset[str]) -> None:
     """Raise UserError if a text contains an original address, or a checksum of what is not published."""
-    words = [word for value in text.values for pattern in WORDS_OF for word in pattern.findall(value)]
+    words = [word for value in text.values for pattern in WORD_PATTERNS for word in pattern.findall(value)]
     for word in search.addresses(words):
         refuse(f"the original address {word}", text.where)
-    known = {word.lower() for word in words} & (checksums | {word.lower() for word in encoded(checksums)})
+    known = {word.lower() for word in words} & (checksums | {word.lower() for word in base64_forms(checksums)})
     if known:
         refuse(f"the checksum of a file that is not published: {min(known)}", text.where)
 
 
-def encoded(checksums: frozenset[str]) -> set[str]:
+def base64_forms(checksums: frozenset[str]) -> set[str]:
     """Return checksums in base64 and in its form for URLs, without padding."""
     ways = (base64.b64encode, base64.urlsafe_b64encode)
     return {way(bytes.fromhex(each)).decode().rstrip("=") for each in checksums for way in ways}
@@ -262,11 +277,11 @@ def check_names(text: Text, names: frozenset[str], distinctive: frozenset[str]) 
     """Raise UserError if a value of a column with names, or a part of it between plus signs, is a true name, or if
     another text contains a distinctive one as a word.
     """
-    if text.column in NAMED:
+    if text.column in NAME_COLUMNS:
         for value in text.values:
             if found := names & {value, *value.split("+")}:
                 refuse(f"the true name {min(found)}", text.where)
-    elif text.column is None or text.column == "metadata" or text.column not in WORDS:
+    elif text.column is None or text.column == "metadata" or text.column not in UNSEARCHED_COLUMNS:
         every = "\n".join(text.values)
         for name in distinctive:
             if name in every and re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", every):
@@ -278,7 +293,9 @@ def check_hashes(con, part: Path, flows: Sequence[Path]) -> None:
     sources = [", ".join(literal(path) for path in paths) for paths in (files_of(part / "flows"), flows)]
     if not all(sources):
         return
-    every, original = (f"(select unnest([{', '.join(HASHES)}]) as hash from read_parquet([{s}]))" for s in sources)
+    every, original = (
+        f"(select unnest([{', '.join(HASH_COLUMNS)}]) as hash from read_parquet([{s}]))" for s in sources
+    )
     found = con.execute(f"select hash from {every} where hash in (from {original}) limit 1").fetchone()
     if found:
         refuse(f"the hash of an original flow: {found[0]}", "flows")
@@ -287,17 +304,17 @@ def check_hashes(con, part: Path, flows: Sequence[Path]) -> None:
 def check_bytes(part: Path, checksums: frozenset[str]) -> None:
     """Raise UserError if a file contains a checksum as bytes or as text, compressed values excepted."""
     forms = [form for each in checksums for form in (each.encode(), each.upper().encode(), bytes.fromhex(each))]
-    search = _native.Windows([*forms, *(each.encode() for each in encoded(checksums))], whole=False)
+    search = _native.Windows([*forms, *(each.encode() for each in base64_forms(checksums))], whole=False)
     for path in files_of(part):
         with path.open("rb") as stream:
             before = b""
             while block := stream.read(1 << 24):
                 if search.find(before + block) is not None:
                     refuse("the checksum of a file that is not published", path.relative_to(part))
-                before = block[-WINDOW:]
+                before = block[-PAYLOAD_WINDOW:]
 
 
-def check_captures(part: Path, captures: Sequence[Released], search: _native.LeakSearch, contents: list) -> None:
+def check_captures(part: Path, captures: Sequence[ReleasedCapture], search: _native.LeakSearch, contents: list) -> None:
     """Raise UserError if a capture has more of its original than headers with pseudonyms, or a text has payload."""
     from acapella.common import vendors  # noqa: PLC0415
 
@@ -305,13 +322,13 @@ def check_captures(part: Path, captures: Sequence[Released], search: _native.Lea
     texts = _native.Windows(contents, whole=True)
     for one in captures:
         public = part / "captures" / f"{one.name}.pcap"
-        with one_line(part, one.sample):
+        with core_errors(part, one.sample):
             found = search.find(str(one.original), str(public), known.core if known else None, texts, one.limits)
         if found:
             frame, offset, what = found
             refuse(f"{what}: sample {one.sample}, frame {frame}, byte {offset}", public.relative_to(part))
     for one in captures:
-        with one_line(part, one.sample):
+        with core_errors(part, one.sample):
             found = search.find_unexplained(str(one.original), one.limits)
         if found:
             frame, offset, what = found
@@ -319,7 +336,7 @@ def check_captures(part: Path, captures: Sequence[Released], search: _native.Lea
 
 
 @contextlib.contextmanager
-def one_line(part: Path, sample: str) -> Iterator[None]:
+def core_errors(part: Path, sample: str) -> Iterator[None]:
     """Turn an error of the core into a UserError without the temporary path of the release."""
     try:
         yield

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
     path, figures = write(
         campaign,
         with_trials=args.trials,
-        flows=flows.Parts(args.flowreports, args.flowstudy),
+        flows=flows.FlowSections(args.flowreports, args.flowstudy),
         with_storage=args.storage,
         with_outcomes=args.outcomes,
         papers=args.papers,

@@ -30,13 +30,13 @@ MEASURES = {
     "throughput": "Throughput in windows",
     "throughput_known": "Throughput in windows without reason code",
 }
-SUBJECTS = {"report": "All flows", "loss": "Loss", "acknowledged_bytes": "Acknowledged bytes"}
-WIDTH = "_ppm"  # end of the names of counters that are widths of intervals
-SAMPLES = 100  # samples whose rows are shown beside those of all
+REASON_SUBJECTS = {"report": "All flows", "loss": "Loss", "acknowledged_bytes": "Acknowledged bytes"}
+WIDTH_SUFFIX = "_ppm"  # end of the names of counters that are widths of intervals
+MAX_SAMPLES = 100  # samples whose rows are shown beside those of all
 
 
 @dataclass(frozen=True)
-class Parts:
+class FlowSections:
     """Which parts of the section a campaign has."""
 
     samples: bool
@@ -51,16 +51,16 @@ class Parts:
         return (*(FLOWREPORT_FIGURES if self.samples else ()), *(FLOWSTUDY_FIGURES if self.study else ()))
 
 
-NOTHING = Parts(samples=False, study=False)
+NO_SECTIONS = FlowSections(samples=False, study=False)
 
 
-def tables(source: Source, parts: Parts, *, papers: bool) -> list[dict]:
+def tables(source: Source, parts: FlowSections, *, papers: bool) -> list[dict]:
     """Return the tables of the section; with ``papers``, also the numbers that the P4/RDMA paper printed."""
     if not parts:
         return []
     return [
         *([accuracy(source), flow_reasons(source)] if parts.samples else []),
-        *([reasons(source), tools(source), counts(source)] if parts.samples else []),
+        *([window_reasons(source), tools(source), counts(source)] if parts.samples else []),
         *([published(source)] if papers else []),
     ]
 
@@ -70,7 +70,7 @@ def accuracy(source: Source) -> dict:
     rows = source.rows("flowreport_accuracy")
     names = [ALL, *sorted({row["sample"] for row in rows} - {ALL})]
     names = names if len(names) > 2 else names[:1]  # of one sample `all` says the same
-    order = {name: place for place, name in enumerate(names[: SAMPLES + 1])}
+    order = {name: place for place, name in enumerate(names[: MAX_SAMPLES + 1])}
     shown = [row for row in rows if row["sample"] in order]
     shown.sort(key=lambda row: (order[row["sample"]], row["triggers"], list(MEASURES).index(row["measure"])))
     columns = [
@@ -91,13 +91,13 @@ def accuracy(source: Source) -> dict:
     cells = [
         [
             *(row["sample"], row["triggers"], MEASURES[row["measure"]], verdict(row)),
-            *(share(row["r2"]), share(row["r2_log"])),
+            *(r2_text(row["r2"]), r2_text(row["r2_log"])),
             number(row["n"]),
-            *(shares(row[name]) for name in ("equal_share", "near_share")),
+            *(percent_or_empty(row[name]) for name in ("equal_share", "near_share")),
             missing(row),
             *(number(row[name]) for name in ("outside", "extra")),
-            *(shares(row[name]) for name in ("error_median", "error_p99", "error_largest")),
-            *(shares(row[name]) for name in ("covered_share", "width_median", "width_p99")),
+            *(percent_or_empty(row[name]) for name in ("error_median", "error_p99", "error_largest")),
+            *(percent_or_empty(row[name]) for name in ("covered_share", "width_median", "width_p99")),
             bound(row["measure"]),
         ]
         for row in shown
@@ -120,12 +120,12 @@ def missing(row: dict) -> str:
     return f"{found} ({percent(row['missing_share'])})" if row["missing"] else found
 
 
-def shares(value: float | None) -> str:
+def percent_or_empty(value: float | None) -> str:
     """Return a share in percent; empty if there is none."""
     return "" if value is None else percent(value)
 
 
-def share(value: float | None) -> str:
+def r2_text(value: float | None) -> str:
     """Six digits; 1 for that alone."""
     if value is None:
         return "undefined"
@@ -133,7 +133,7 @@ def share(value: float | None) -> str:
     return "1" if value == 1 else "0.999999+" if text == "1.000000" else text
 
 
-def reasons(source: Source) -> dict:
+def window_reasons(source: Source) -> dict:
     """Return the windows of throughput by the reason for which they may be off by more than 10 %."""
     found: dict[str, list[int]] = {}
     for row in source.rows("flowreport_window_reasons"):
@@ -174,7 +174,7 @@ def flow_reasons(source: Source) -> dict:
         totals[row["subject"]] = totals.get(row["subject"], 0) + row["flows"]
     rows = sorted(found.items(), key=lambda item: (list(totals).index(item[0][0]), item[0][1] != "none", -item[1]))
     cells = [
-        [SUBJECTS[subject], reason, number(flows), percent(flows / totals[subject])]
+        [REASON_SUBJECTS[subject], reason, number(flows), percent(flows / totals[subject])]
         for (subject, reason), flows in rows
     ]
     columns = [("Values of", False), ("Reason", False), ("Flows", True), ("Share of these flows", True)]
@@ -219,7 +219,7 @@ def counts(source: Source) -> dict:
     for row in sorted(source.rows("flowreport_counts"), key=lambda row: row["place"]):
         if row["stage"] != "settings":
             key = (row["stage"], row["counter"])
-            found[key] = combined(row["counter"])(found.get(key, 0), row["value"])
+            found[key] = sum_or_max(row["counter"])(found.get(key, 0), row["value"])
     rows = [(*key, value) for key, value in found.items() if value or key[0] == "balance"]
     samples = len({row["sample"] for row in source.rows("flowreport_counts")})
     columns = [("Stage", False), ("Counter", False), ("Value", True)]
@@ -233,9 +233,9 @@ def counts(source: Source) -> dict:
     return table("flowreport_counts", "Where every frame and report went", note, columns, cells)
 
 
-def combined(counter: str) -> Callable[[int, int], int]:
+def sum_or_max(counter: str) -> Callable[[int, int], int]:
     """Return how a counter of two samples becomes one: widths are no numbers of anything, and have no sum."""
-    return max if counter.endswith(WIDTH) else operator.add
+    return max if counter.endswith(WIDTH_SUFFIX) else operator.add
 
 
 def published(source: Source) -> dict:

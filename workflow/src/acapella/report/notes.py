@@ -6,36 +6,36 @@ from acapella.common.wording import count, natural
 from acapella.figures.source import Source
 
 from .tables import UNKNOWN, number, table
-from .warnings import hidden, shortened
+from .warnings import has_pseudonyms, shorten_list
 
-NOTES = 200  # shown, those of the largest losses first
+MAX_NOTES = 200  # shown, those of the largest losses first
 COLUMNS = [("Samples", False), ("Number", True), ("Lost frames", True), ("Note", False)]
 
 
 def tables(source: Source) -> list[dict]:
     """A table with a row a note, or none where nothing is noted."""
-    noted = of_samples(source)
+    noted = sample_notes(source)
     if not noted:
         return []
     about = "From the samples' manifests, raw/SAMPLE.json. Lost: by the captures of all of these samples, as above."
-    if hidden(source.campaign):
+    if has_pseudonyms(source.campaign):
         about = f"{count(len(noted), 'sample')} of {len(source.quality)} with notes in raw/; these may tell true names."
         return [{**table("notes", "Notes on samples", about, [], []), "csv": None}]
     groups: dict[str, list[dict]] = {}
     for row, notes in noted:
         for note in notes:
             groups.setdefault(note, []).append(row)
-    order = sorted(groups.items(), key=lambda each: (-(lost(each[1]) or 0), -len(each[1]), natural(each[0])))
-    if len(order) > NOTES:
-        about += f" {NOTES} of {len(order):,} notes."
+    order = sorted(groups.items(), key=lambda each: (-(lost_frames(each[1]) or 0), -len(each[1]), natural(each[0])))
+    if len(order) > MAX_NOTES:
+        about += f" {MAX_NOTES} of {len(order):,} notes."
     cells = [
-        [shortened([row["sample"] for row in rows]), number(len(rows)), told(rows), note]
-        for note, rows in order[:NOTES]
+        [shorten_list([row["sample"] for row in rows]), number(len(rows)), lost_frames_text(rows), note]
+        for note, rows in order[:MAX_NOTES]
     ]
     return [{**table("notes", "Notes on samples", about, COLUMNS, cells), "csv": None}]
 
 
-def of_samples(source: Source) -> list[tuple[dict, list[str]]]:
+def sample_notes(source: Source) -> list[tuple[dict, list[str]]]:
     """The samples of the tables whose manifest notes something, in natural order."""
     found = {}
     for path in (source.campaign.directory / "raw").glob("*.json"):
@@ -43,20 +43,20 @@ def of_samples(source: Source) -> list[tuple[dict, list[str]]]:
             found[path.stem] = list(dict.fromkeys(map(str, json.loads(path.read_text(encoding="utf-8"))["notes"])))
         except (OSError, ValueError, LookupError, TypeError):
             continue  # no manifest, which `acapella campaign index` would have said
-    if hidden(source.campaign):  # tables have other names
+    if has_pseudonyms(source.campaign):  # tables have other names
         return [({}, notes) for notes in found.values() if notes]
     rows = sorted(source.quality, key=lambda row: natural(row["sample"]))
     return [(row, found[row["sample"]]) for row in rows if found.get(row["sample"])]
 
 
-def lost(rows: list[dict]) -> int | None:
+def lost_frames(rows: list[dict]) -> int | None:
     """Frames that samples lost; None where nobody counted in any of them."""
     known = [row["lost_frames"] for row in rows if row["lost_frames"] is not None]
     return sum(known) if known else None
 
 
-def told(rows: list[dict]) -> str:
+def lost_frames_text(rows: list[dict]) -> str:
     """The same in words; a sum of some samples alone says so."""
     unknown = sum(row["lost_frames"] is None for row in rows)
-    total = lost(rows)
+    total = lost_frames(rows)
     return UNKNOWN if total is None else f"{number(total)}{f', {unknown} unknown' if unknown else ''}"

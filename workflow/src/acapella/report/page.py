@@ -21,7 +21,7 @@ from acapella_core.files import atomic_text
 from . import flows as flow_section
 from . import notes, storage, summary, tables, trials, warnings
 
-EMBEDDED_MOST = 256 * 1024  # bytes of a CSV that the page carries; a larger one is linked to alone
+MAX_EMBEDDED = 256 * 1024  # bytes of a CSV that the page carries; a larger one is linked to alone
 
 PROVENANCE = {  # the parts of provenance.json as the page orders and calls them; others follow under their own names
     "versions": "Versions of the programs",
@@ -41,7 +41,7 @@ def write(  # noqa: PLR0913
     campaign: Campaign,
     *,
     with_trials: bool = False,
-    flows: flow_section.Parts = flow_section.NOTHING,
+    flows: flow_section.FlowSections = flow_section.NO_SECTIONS,
     with_storage: bool = False,
     with_outcomes: bool = False,
     papers: bool = False,
@@ -58,7 +58,8 @@ def write(  # noqa: PLR0913
     parts += (registry.STORAGE_FIGURES if with_storage else (), registry.COLLECTION_FIGURES if with_outcomes else ())
     names = [name for part in parts for name in part]
     drawings = [
-        figure_of(compose_figure(name, source, origin=False), number, source) for number, name in enumerate(names, 1)
+        figure_values(compose_figure(name, source, origin=False), number, source)
+        for number, name in enumerate(names, 1)
     ]
     figures, of_trials, of_flows, of_storage, collections = (
         [one for one in drawings if one["name"] in part] for part in parts
@@ -67,16 +68,18 @@ def write(  # noqa: PLR0913
         name=campaign.directory.resolve().name,
         heading=summary.heading(source),
         policy=charts.security_policy(charts.vega(), charts.EMBED_SCRIPT),
-        lead=summary.lead(source),
+        lead=summary.introduction(source),
         facts=summary.facts(source),
-        warnings=warnings.of(source, excluded),
+        warnings=warnings.collect(source, excluded),
         figures=figures,
-        tables=with_files(tables.of(source), source) + notes.tables(source),
+        tables=add_csv_links(tables.report_tables(source), source) + notes.tables(source),
         trials=trial_section(source, of_trials, papers=papers) if with_trials else None,
-        flows={"figures": of_flows, "tables": with_files(flow_section.tables(source, flows, papers=papers), source)}
+        flows={"figures": of_flows, "tables": add_csv_links(flow_section.tables(source, flows, papers=papers), source)}
         if flows
         else None,
-        storage={"figures": of_storage, "tables": with_files(storage.tables(source), source)} if with_storage else None,
+        storage={"figures": of_storage, "tables": add_csv_links(storage.tables(source), source)}
+        if with_storage
+        else None,
         collections=collections,
         provenance=provenance_of(campaign) + (provenance_of_trials(campaign) if with_trials else []),
         vega=charts.vega(),
@@ -87,16 +90,16 @@ def write(  # noqa: PLR0913
     return path, len(drawings)
 
 
-def with_files(shown: list[dict], source: Source) -> list[dict]:
+def add_csv_links(shown: list[dict], source: Source) -> list[dict]:
     """The tables, each with its file."""
-    return [{**table, "csv": csv_of(table["name"], source)} for table in shown]
+    return [{**table, "csv": csv_link(table["name"], source)} for table in shown]
 
 
 def trial_section(source: Source, figures: list[dict], *, papers: bool) -> dict:
     """What the template needs of the trials."""
     return {
         **{"warnings": trials.warnings(source), "figures": figures},
-        "tables": with_files(trials.tables(source, papers=papers), source),
+        "tables": add_csv_links(trials.tables(source, papers=papers), source),
     }
 
 
@@ -112,7 +115,7 @@ def template() -> jinja2.Template:
     return environment.get_template("report.html.j2")
 
 
-def figure_of(figure: ComposedFigure, number: int, source: Source) -> dict:
+def figure_values(figure: ComposedFigure, number: int, source: Source) -> dict:
     """One figure: a picture that any reader shows, and the specification that makes it interactive."""
     module = registry.figure_module(figure.name)
     picture = base64.b64encode(svg_of(figure).encode()).decode()
@@ -121,36 +124,36 @@ def figure_of(figure: ComposedFigure, number: int, source: Source) -> dict:
         "about": module.__doc__.splitlines()[0],
         "picture": f"data:image/svg+xml;base64,{picture}",
         "spec": charts.json_script(f"spec-{figure.name}", figure.spec),
-        "csv": csv_of(figure.table, source),
+        "csv": csv_link(figure.table, source),
         "columns": ", ".join(figure.columns),
     }
 
 
 @functools.cache
-def csv_of(name: str, source: Source) -> dict:
+def csv_link(name: str, source: Source) -> dict:
     """A table's file: its name, size, and its bytes as a link where it is small."""
     content = require(
         source.campaign.table(name, "csv"), f"run: acapella campaign process {source.campaign.directory}"
     ).read_bytes()
-    small = len(content) <= EMBEDDED_MOST
+    small = len(content) <= MAX_EMBEDDED
     href = f"data:text/csv;base64,{base64.b64encode(content).decode()}" if small else f"tables/{name}.csv"
     return {"file": f"{name}.csv", "href": href, "embedded": small, "kb": f"{len(content) / 1000:.1f}"}
 
 
 def provenance_of(campaign: Campaign) -> list[dict]:
     """provenance.json as rows of (name, value) under each of its keys."""
-    return parts_of(campaign.directory / "provenance.json", f"run: acapella campaign process {campaign.directory}")
+    return provenance_parts(campaign.directory / "provenance.json", f"run: acapella campaign process {campaign.directory}")
 
 
 def provenance_of_trials(campaign: Campaign) -> list[dict]:
     """The same of the trials' tables."""
-    parts = parts_of(
+    parts = provenance_parts(
         campaign.directory / TRIALS_FILE, f"run: acapella campaign trials {campaign.directory} --environments ..."
     )
     return [{**part, "label": f"Trials. {part['label']}"} for part in parts]
 
 
-def parts_of(path: Path, fix: str) -> list[dict]:
+def provenance_parts(path: Path, fix: str) -> list[dict]:
     """The keys of a provenance file, each with its rows. Raises UserError where it is missing or no JSON."""
     try:
         told = json.loads(require(path, fix).read_text(encoding="utf-8"))
@@ -158,17 +161,17 @@ def parts_of(path: Path, fix: str) -> list[dict]:
         raise UserError(f"no JSON: {error}", where=path, fix=fix) from error
     places = {key: place for place, key in enumerate(PROVENANCE)}
     keys = sorted(told, key=lambda key: (places.get(key, len(places)), key))
-    return [{"key": key, "label": PROVENANCE.get(key, key), "rows": list(flat("", told[key]))} for key in keys]
+    return [{"key": key, "label": PROVENANCE.get(key, key), "rows": list(flatten("", told[key]))} for key in keys]
 
 
-def flat(name: str, value: object):
+def flatten(name: str, value: object):
     """Leaves of a JSON value with their dotted names."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
-            yield from flat(f"{name}.{key}" if name else key, inner)
+            yield from flatten(f"{name}.{key}" if name else key, inner)
     elif isinstance(value, list) and any(isinstance(inner, dict | list) for inner in value):
         for place, inner in enumerate(value):
-            yield from flat(f"{name}[{place}]", inner)
+            yield from flatten(f"{name}[{place}]", inner)
     else:
         text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         yield name, "none" if value is None or text in ("", "{}") else text

@@ -10,7 +10,9 @@ from acapella.figures.storage_latency import condition, condition_text
 from .tables import number, table
 
 PAPER = Path(__file__).resolve().parents[3] / "conformance" / "patchwork_writer.csv"
-TOLERATED = 0.01  # the share of frames lost up to which a rate counts as sustained: the paper's tables are below it
+MAX_LOSS_SHARE = (
+    0.01  # the share of frames lost up to which a rate counts as sustained: the paper's tables are below it
+)
 
 
 def tables(source: Source) -> list[dict]:
@@ -23,24 +25,24 @@ def rates(source: Source) -> dict:
     found: dict[tuple, list[dict]] = {}
     for row in source.rows("storage_rates"):
         found.setdefault((-row["snaplen"], row["writer"], -row["frame_bytes"]), []).append(row)
-    printed = printed_rows()
+    printed = paper_rows()
     columns = [("Kept (B)", True), ("Frame size (B)", True), ("Writer", False), ("Rate (Gbit/s)", True)]
     columns += [("Cores", True), ("Loss (%)", True), ("Written without a limit (Gbit/s)", True)]
     columns += [("Paper: rate (Gbit/s)", True), ("Paper: cores", True), ("Paper: loss (%)", True)]
     cells = []
     for key in sorted(found):
-        best, unlimited = sustained(found[key]), [row for row in found[key] if row["wanted_fps"] is None]
+        best, unlimited = sustained_run(found[key]), [row for row in found[key] if row["wanted_fps"] is None]
         paper = printed.get((best["snaplen"], best["frame_bytes"]), {})
         cells.append(
             [
                 *(number(best["snaplen"]), number(best["frame_bytes"]), best["writer"], gigabits(best)),
-                *(number(best["cores"]), share(best), written(unlimited)),
+                *(number(best["cores"]), loss_percent(best), written_rate(unlimited)),
                 *(paper.get(name, "") for name in ("rate_gbps", "cores", "loss_percent")),
             ]
         )
     note = (
         "The DPDK writer with frames of its own, on one core. Rate: the highest that lost at most "
-        f"{percent(TOLERATED)} of the frames, or else the one with the least loss; without a limit: the frames "
+        f"{percent(MAX_LOSS_SHARE)} of the frames, or else the one with the least loss; without a limit: the frames "
         "written of as many as the generator makes. Rates are without FCS, preamble and gap. Paper: Tables 1 and 2, "
         "from a 100 Gbit/s NIC, on several cores."
     )
@@ -49,10 +51,10 @@ def rates(source: Source) -> dict:
     )
 
 
-def sustained(runs_: list[dict]) -> dict:
+def sustained_run(runs_: list[dict]) -> dict:
     """The run with the highest rate that loses at most TOLERATED; if there is none, the one with the least loss."""
     known = [row for row in runs_ if row["lost_share"] is not None]
-    kept = [row for row in known if row["lost_share"] <= TOLERATED]
+    kept = [row for row in known if row["lost_share"] <= MAX_LOSS_SHARE]
     if kept:
         return max(kept, key=lambda row: row["rate_bps"])
     return min(known, key=lambda row: row["lost_share"]) if known else runs_[0]
@@ -63,18 +65,18 @@ def gigabits(row: dict) -> str:
     return "" if row["rate_bps"] is None else f"{row['rate_bps'] / 1e9:.2f}"
 
 
-def written(unlimited: list[dict]) -> str:
+def written_rate(unlimited: list[dict]) -> str:
     """The rate of the written frames of the run without a limit, in Gbit/s."""
     row = next((row for row in unlimited if row["whole_ns"]), None)
     return f"{8 * row['frame_bytes'] * row['written'] / row['whole_ns']:.2f}" if row else ""
 
 
-def share(row: dict) -> str:
+def loss_percent(row: dict) -> str:
     """Lost frames in percent, without the sign."""
     return "" if row["lost_share"] is None else f"{100 * row['lost_share']:.2f}"
 
 
-def printed_rows() -> dict[tuple[int, int], dict[str, str]]:
+def paper_rows() -> dict[tuple[int, int], dict[str, str]]:
     """The paper's rows by bytes kept and frame size."""
     with PAPER.open(encoding="utf-8", newline="") as stream:
         return {(int(row["snaplen"]), int(row["frame_bytes"])): row for row in csv.DictReader(stream)}

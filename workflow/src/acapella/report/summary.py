@@ -14,7 +14,7 @@ def from_files(source: Source) -> bool:
     return bool(source.quality) and all(row["method"] == "file" for row in source.quality)
 
 
-def lead(source: Source) -> str:
+def introduction(source: Source) -> str:
     """What the page is about, in a sentence."""
     what = "Traffic of captures from files," if from_files(source) else "Traffic of a testbed, sampled,"
     return f"{what} digested and summed up by Acapella."
@@ -28,8 +28,8 @@ def heading(source: Source) -> str:
     parts = []
     if names := testbeds(source):
         parts.append(f"testbed {listed(names)}" if names != ["files"] else "captures from files")
-    if span := captured(source):
-        first, last = (utc(stamp) for stamp in span)
+    if span := capture_span(source):
+        first, last = (utc_text(stamp) for stamp in span)
         parts.append(f"{first}{f' to {last.removeprefix(first[:11])}' if last != first else ''} UTC")
     return f": {', '.join(parts)}" if parts else ""
 
@@ -45,7 +45,7 @@ def testbeds(source: Source) -> list[str]:
     return sorted(found)
 
 
-def captured(source: Source) -> tuple[int, int] | None:
+def capture_span(source: Source) -> tuple[int, int] | None:
     """Start of the first and end of the last sample, in ns since 1970 (UTC), without misdated samples.
 
     None if no sample has a time.
@@ -70,12 +70,12 @@ def facts(source: Source) -> list[tuple[str, str]]:
     if any(row["restriction"] for row in rows):
         used = f"{len(source.traffic):,} of {count(len(rows), 'sample')}, {source.frames:,} of {count(frames, 'frame')}"
         told.insert(3, ("In traffic statistics", used + restrictions.title_suffix(source)))
-    if span := captured(source):
+    if span := capture_span(source):
         first, last = span
         watched = sum(row["duration_ns"] for row in rows if row["duration_ns"] is not None)
         misdated = sum(bool(row["misdated"]) for row in rows)
         without = f", without {count(misdated, 'misdated sample')}" if misdated else ""
-        told.append(("Captured", f"{utc(first)} to {utc(last)} UTC ({nanoseconds(last - first)}{without})"))
+        told.append(("Captured", f"{utc_text(first)} to {utc_text(last)} UTC ({nanoseconds(last - first)}{without})"))
         # A file alone tells when its frames were, not for how long somebody listened.
         told.append(("First to last frame, files added up" if files else "Time in samples", nanoseconds(watched)))
     snaplens = sorted({row["snaplen"] for row in rows if row["snaplen"] is not None})
@@ -84,6 +84,6 @@ def facts(source: Source) -> list[tuple[str, str]]:
     return told
 
 
-def utc(stamp_ns: int) -> str:
+def utc_text(stamp_ns: int) -> str:
     """A time of day to the second."""
     return datetime.fromtimestamp(stamp_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S")

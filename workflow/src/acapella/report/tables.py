@@ -4,16 +4,16 @@ from acapella.common.wording import nanoseconds, natural, percent, scaled
 from acapella.figures import restrictions
 from acapella.figures.source import ALL, Source
 
-FLOWS = 20  # top flows shown
-SAMPLES = 400  # samples shown, the lossiest first where there are more
+MAX_FLOWS = 20  # top flows shown
+MAX_SAMPLES = 400  # samples shown, the lossiest first where there are more
 UNKNOWN = "?"
 
 
-def of(source: Source) -> list[dict]:
+def report_tables(source: Source) -> list[dict]:
     """Each table: name, title, note, columns, rows of text, and which columns hold numbers."""
     traffic = [top_flows(source), applications(source), ip_versions(source), tcp_control(source)]
     named = restrictions.title_suffix(source)
-    return [*({**one, "title": one["title"] + named} for one in traffic), *selection(source), quality(source)]
+    return [*({**one, "title": one["title"] + named} for one in traffic), *restrictions_table(source), quality(source)]
 
 
 def number(value: int | None) -> str:
@@ -28,7 +28,9 @@ def table(name: str, title: str, note: str, columns: list[tuple[str, bool]], row
 
 def top_flows(source: Source) -> dict:
     """The largest flows of the campaign."""
-    rows = sorted((row for row in source.rows("top_flows") if row["site"] == ALL), key=lambda row: row["rank"])[:FLOWS]
+    rows = sorted((row for row in source.rows("top_flows") if row["site"] == ALL), key=lambda row: row["rank"])[
+        :MAX_FLOWS
+    ]
     columns = [("#", True), ("From", False), ("To", False), ("Protocol", False), ("Bytes", True), ("Frames", True)]
     columns += [("Rate", True), ("Duration", True), ("Application", False), ("Seen at", False), ("VLAN", False)]
     columns += [("MPLS", False), ("Tunnels", False)]
@@ -139,7 +141,7 @@ def tcp_control(source: Source) -> dict:
     return table("tcp_control", "TCP control", note, columns, cells)
 
 
-def selection(source: Source) -> list[dict]:
+def restrictions_table(source: Source) -> list[dict]:
     """Samples by restriction, and whether they count in traffic statistics; [] if no sample has a restriction."""
     if not any(row["restriction"] for row in source.quality):
         return []
@@ -164,9 +166,9 @@ def quality(source: Source) -> dict:
     note = "Lost: of all stages with counters (mirror, interface, kernel, file); ? is unknown, never 0."
     note += " Mirror: whether it lost frames, by the switch's counters and the captured frames. Mirror loss: the least"
     note += " share of bytes missing, lost by the mirror or in the switch before it, to the most that the mirror lost."
-    if len(rows) > SAMPLES:
-        rows = sorted(rows, key=lambda row: -(row["loss_share"] or 0))[:SAMPLES]
-        note += f" The {SAMPLES} samples with the largest loss, of {len(source.quality):,}; the table has them all."
+    if len(rows) > MAX_SAMPLES:
+        rows = sorted(rows, key=lambda row: -(row["loss_share"] or 0))[:MAX_SAMPLES]
+        note += f" The {MAX_SAMPLES} samples with the largest loss, of {len(source.quality):,}; the table has them all."
     columns = [("Sample", False), ("Site", False), ("Port", False), ("Frames", True), ("Loss", True), ("Lost", True)]
     columns += [("Mirror", False), ("Mirror loss", True), ("Excluded from statistics", False), ("Duration", True)]
     columns += [("Clock", True), ("Malformed", True), ("File", False), ("Stages known", True), ("Method", False)]
@@ -178,7 +180,12 @@ def quality(source: Source) -> dict:
             *(row["mirror_verdict"], interval(row["mirror_loss_low"], row["mirror_loss_high"]) or UNKNOWN),
             restrictions.describe(row["excluded"]) if row["excluded"] else "",
             *(duration(row["duration_ns"], UNKNOWN), duration(row["clock_resolution_ns"], UNKNOWN)),
-            *(number(row["issue_frames"]), read_of(row), f"{row['loss_stages_known']} of 4", row["method"] or UNKNOWN),
+            *(
+                number(row["issue_frames"]),
+                file_state(row),
+                f"{row['loss_stages_known']} of 4",
+                row["method"] or UNKNOWN,
+            ),
         ]
         for row in rows
     ]
@@ -186,7 +193,7 @@ def quality(source: Source) -> dict:
     return table("capture_quality", title, note, columns, cells)
 
 
-def read_of(row: dict) -> str:
+def file_state(row: dict) -> str:
     """How the reading of the file ended, and what was not read where something was not."""
     ended = row["file_issue"] or "whole"
     return f"{ended}, {scaled(row['file_unread_bytes'], 'B')} not read" if row["file_unread_bytes"] else ended

@@ -16,9 +16,9 @@ from acapella.kappa.warnings import TRIAL_CHECKS
 from .tables import UNKNOWN, number, table
 
 COMPONENTS = ("U", "O", "I", "L")  # in the order of the paper's Table 2
-PAIRS = 400  # rows shown of a table of pairs
+MAX_PAIRS = 400  # rows shown of a table of pairs
 UNDEFINED = "undefined"
-OF_TRIALS = {check.__name__ for check in TRIAL_CHECKS}  # codes of warnings about one trial
+TRIAL_CODES = {check.__name__ for check in TRIAL_CHECKS}  # codes of warnings about one trial
 VERDICTS = {"agrees": "agrees", "agrees_loosely": "agrees loosely", "disagrees": "disagrees"}
 
 
@@ -27,7 +27,12 @@ def tables(source: Source, *, papers: bool) -> list[dict]:
 
     ``papers``: the last one has the numbers that the CHOIR paper printed.
     """
-    return [compared(source), each_pair(source), moves(source), *([published(source)] if papers else [])]
+    return [
+        environments_table(source),
+        pairs_table(source),
+        moves_table(source),
+        *([published_table(source)] if papers else []),
+    ]
 
 
 def warnings(source: Source) -> list[str]:
@@ -36,53 +41,53 @@ def warnings(source: Source) -> list[str]:
     for row in source.rows("consistency_warnings"):
         run = trial_letter(row["b"]) if row["a"] == 1 else f"{trial_letter(row['a'])}-{trial_letter(row['b'])}"
         # A check of one trial says the same of each but for its name and numbers; one of pairs may not.
-        kind = (row["environment"], row["components"], row["code"] if row["code"] in OF_TRIALS else row["text"])
+        kind = (row["environment"], row["components"], row["code"] if row["code"] in TRIAL_CODES else row["text"])
         about.setdefault(kind, {}).setdefault(row["text"], []).append(run)
     order = {name: place for place, name in enumerate(environments(source))}
     trials = {row["environment"]: row["trials"] for row in source.rows("consistency_environments")}
     found = sorted(about.items(), key=lambda item: (order[item[0][0]], min(item[1])))
-    return [warned(*kind[:2], texts, trials[kind[0]]) for kind, texts in found]
+    return [warning_text(*kind[:2], texts, trials[kind[0]]) for kind, texts in found]
 
 
-def warned(environment: str, touched: str, texts: dict[str, list[str]], trials: int) -> str:
+def warning_text(environment: str, touched: str, texts: dict[str, list[str]], trials: int) -> str:
     """A warning in words. ``texts``: the runs by what is said of them; several where it is about several trials."""
     text = min(texts, key=natural)
     if len(texts) == 1:
-        return f"{environment}, {of_runs(texts[text])} ({listed(list(touched))}): {text}"
+        return f"{environment}, {runs_text(texts[text])} ({listed(list(touched))}): {text}"
     return (
         f"{environment}, {len(texts)} of {trials} trials ({listed(list(touched))}): {text} The others likewise; "
         "consistency_warnings.csv has the numbers of each."
     )
 
 
-def of_runs(names: list[str]) -> str:
+def runs_text(names: list[str]) -> str:
     """``run B``, ``runs B and C``, ``12 runs``."""
     if len(names) > 6:
         return count(len(names), "pair")
     return f"run{'s' * (len(names) > 1)} {listed(names)}"
 
 
-def component(value: float | None) -> str:
+def component_text(value: float | None) -> str:
     """Three significant digits."""
     return UNDEFINED if value is None else f"{value:.3g}"
 
 
-def kappa(value: float | None) -> str:
+def kappa_text(value: float | None) -> str:
     """Four digits, or how far from 1."""
     return UNDEFINED if value is None else kappa_words(value)
 
 
-def share(value: float | None) -> str:
+def share_text(value: float | None) -> str:
     """In percent."""
     return UNDEFINED if value is None else percent(value)
 
 
-def time(value: float | None) -> str:
+def time_text(value: float | None) -> str:
     """A difference in ns, in words."""
     return UNDEFINED if value is None else nanoseconds(round(value))
 
 
-def compared(source: Source) -> dict:
+def environments_table(source: Source) -> dict:
     """The layout of the paper's Table 2."""
     rows = sorted(source.rows("consistency_environments"), key=lambda row: row["place"])
     bounds = sorted({row["within_ns"] for row in rows})
@@ -93,11 +98,15 @@ def compared(source: Source) -> dict:
     cells = [
         [
             row["environment"],
-            *(kappa(row[name]) for name in ("kappa", "kappa_min", "kappa_max")),
-            "" if row["kappa_others"] is None else kappa(row["kappa_others"]),
-            *(component(row[name]) for name in COMPONENTS),
+            *(kappa_text(row[name]) for name in ("kappa", "kappa_min", "kappa_max")),
+            "" if row["kappa_others"] is None else kappa_text(row["kappa_others"]),
+            *(component_text(row[name]) for name in COMPONENTS),
             *(number(row["runs"]), number(row["packets_common"])),
-            *(share(row["iat_within_share"]), time(row["iat_delta_mean_ns"]), time(row["latency_delta_mean_ns"])),
+            *(
+                share_text(row["iat_within_share"]),
+                time_text(row["iat_delta_mean_ns"]),
+                time_text(row["latency_delta_mean_ns"]),
+            ),
         ]
         for row in rows
     ]
@@ -106,13 +115,13 @@ def compared(source: Source) -> dict:
         "Means over the runs, each against the first trial of its environment, as in Table 2 of the CHOIR paper. In "
         "common: packets, summed over the runs. Off by: the mean absolute difference."
     )
-    note += others(source)
+    note += baseline_note(source)
     if undefined:
         note += f" {count(undefined, 'run')} with undefined components; a mean is over the others."
     return table("consistency_environments", "Environments compared", note, columns, cells)
 
 
-def others(source: Source) -> str:
+def baseline_note(source: Source) -> str:
     """What kappas against the first trial tell of that one itself."""
     said = ""
     if any(row["kappa_others"] is not None for row in source.rows("consistency_environments")):
@@ -131,7 +140,7 @@ def others(source: Source) -> str:
     return said
 
 
-def each_pair(source: Source) -> dict:
+def pairs_table(source: Source) -> dict:
     """Every pair that was compared."""
     rows = pairs(source)
     columns = [("Environment", False), ("Pair", False), ("Kappa", True), *((name, True) for name in COMPONENTS)]
@@ -140,23 +149,23 @@ def each_pair(source: Source) -> dict:
     columns += [("Kappa as published", True), ("Trial", False), ("Against", False)]
     cells = [
         [
-            *(row["environment"], f"{trial_letter(row['a'])}-{trial_letter(row['b'])}", kappa(row["kappa"])),
-            *(component(row[name]) for name in COMPONENTS),
-            *(time(row[f"{measure}_delta_p99_ns"]) for measure in ("iat", "latency")),
+            *(row["environment"], f"{trial_letter(row['a'])}-{trial_letter(row['b'])}", kappa_text(row["kappa"])),
+            *(component_text(row[name]) for name in COMPONENTS),
+            *(time_text(row[f"{measure}_delta_p99_ns"]) for measure in ("iat", "latency")),
             *(number(row["packets_common"]), f"{row['packets_b']:,} / {row['packets_a']:,}"),
-            *(component(row[name]) for name in ("O_published", "O_kendall", "L_offset_removed")),
-            *(kappa(row["kappa_published"]), row["trial_b"], row["trial_a"]),
+            *(component_text(row[name]) for name in ("O_published", "O_kendall", "L_offset_removed")),
+            *(kappa_text(row["kappa_published"]), row["trial_b"], row["trial_a"]),
         ]
-        for row in rows[:PAIRS]
+        for row in rows[:MAX_PAIRS]
     ]
     note = (
         "Packets: of the trial / of the one that it is compared with. O as published is what the paper printed, twice "
         "the mean distance of the moved packets over N + 1; O is its equation 2. 99 %: of absolute differences."
     )
-    return table("consistency", "Each pair of trials", note + cut(rows), columns, cells)
+    return table("consistency", "Each pair of trials", note + truncation_note(rows), columns, cells)
 
 
-def moves(source: Source) -> dict:
+def moves_table(source: Source) -> dict:
     """The layout of the paper's Table 1."""
     order = {name: place for place, name in enumerate(environments(source))}
     rows = sorted(
@@ -169,30 +178,30 @@ def moves(source: Source) -> dict:
     cells = [
         [
             *(row["environment"], trial_letter(row["b"]), names[row["scope"]], number(row["moved"])),
-            *(moment(row, "mean", "sigma"), moment(row, "abs_mean", "abs_sigma")),
+            *(mean_and_sigma(row, "mean", "sigma"), mean_and_sigma(row, "abs_mean", "abs_sigma")),
             *("" if row[name] is None else f"{row[name]:,}" for name in ("min", "max")),
             number(row["longest"]) if row["scope"] == "burst" else "",
         ]
-        for row in rows[:PAIRS]
+        for row in rows[:MAX_PAIRS]
     ]
     note = (
         "How many places packets moved against the first trial, as in Table 1 of the CHOIR paper; bursts are packets "
         "that moved together, the longest in packets."
     )
-    return table("consistency_moves", "Moves", note + cut(rows), columns, cells)
+    return table("consistency_moves", "Moves", note + truncation_note(rows), columns, cells)
 
 
-def moment(row: dict, mean: str, sigma: str) -> str:
+def mean_and_sigma(row: dict, mean: str, sigma: str) -> str:
     """``1,790.54 (8,111.16)``; empty where nothing moved."""
     return "" if row[mean] is None else f"{row[mean]:,.2f} ({row[sigma]:,.2f})"
 
 
-def cut(rows: list[dict]) -> str:
+def truncation_note(rows: list[dict]) -> str:
     """That not all rows are shown."""
-    return f" The first {PAIRS} rows of {len(rows):,}; the table has them all." if len(rows) > PAIRS else ""
+    return f" The first {MAX_PAIRS} rows of {len(rows):,}; the table has them all." if len(rows) > MAX_PAIRS else ""
 
 
-def published(source: Source) -> dict:
+def published_table(source: Source) -> dict:
     """The paper's numbers, recomputed."""
     rows = sorted(source.rows("kappa_published"), key=lambda row: row["row"])
     columns = [("Environment", False), ("Run", False), *((name, True) for name in COMPONENTS), ("Kappa printed", True)]

@@ -1,4 +1,4 @@
-"""What a reader has to know before trusting a number: losses, coarse clocks, cut files, samples that failed."""
+"""Warnings of the report: losses, coarse clocks, damaged files, and samples that are missing or excluded."""
 
 import json
 from collections import Counter, defaultdict
@@ -12,20 +12,20 @@ from acapella.figures.quality import mirror_loss_bounds
 from acapella.figures.source import Source
 from acapella_core import sheets
 
-COARSE_NS = 1000  # from here on, frames of a 10 Gbit/s link share stamps (67 ns for the smallest)
-NAMED = 8  # samples named in a warning; more are counted
+COARSE_NS = 1000  # at this resolution, frames of a 10 Gbit/s link share timestamps (67 ns apart at least)
+MAX_NAMED = 8  # samples listed by name in a warning; others are counted
 
 
-def of(source: Source, excluded: Sequence[str] = ()) -> list[str]:
-    """One sentence each, the gravest first; [] where nothing is wrong. ``excluded``: left out by the config."""
+def collect(source: Source, excluded: Sequence[str] = ()) -> list[str]:
+    """Return one sentence per warning, the most severe first. ``excluded``: samples that the config excludes."""
     rows = source.quality
     found = [
-        not_taken(source),
-        failed(source, excluded),
-        left_out(source, excluded),
-        *not_counted(source),
+        not_collected(source),
+        missing_samples(source, excluded),
+        excluded_by_config(source, excluded),
+        *excluded_from_statistics(source),
         restricted(source),
-        *(check(rows) for check in (cut, empty)),
+        *(check(rows) for check in (damaged_files, empty)),
         *(check(source.traffic) for check in (sampled, filtered, repeated, overlapping)),
         *(check(rows) for check in (lossy, unknown, congested)),
         *(check(rows) for check in (untimed, implausible, misdated, coarse, reversed_, malformed, undissected)),
@@ -33,42 +33,48 @@ def of(source: Source, excluded: Sequence[str] = ()) -> list[str]:
     return [text for text in [*found, unsure(rows), undecided(rows), ambiguous(rows)] if text]
 
 
-def named(rows: list[dict]) -> str:
-    """The samples, the first few by name."""
-    return shortened([row["sample"] for row in rows])
+def sample_names(rows: list[dict]) -> str:
+    """Return the names of the first samples, and the number of the others."""
+    return shorten_list([row["sample"] for row in rows])
 
 
-def shortened(names: list[str], separator: str = ", ") -> str:
-    """The first few of a list; the others are counted."""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return separator.join(names[:NAMED]) + more
+def shorten_list(names: list[str], separator: str = ", ") -> str:
+    """Return the first elements of a list, and the number of the others."""
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return separator.join(names[:MAX_NAMED]) + more
 
 
-def not_taken(source: Source) -> str | None:
-    """Samples of the plan that collect could not take, from raw/failed.tsv; with pseudonyms only their places."""
+def not_collected(source: Source) -> str | None:
+    """Return the warning about planned samples that were not collected (raw/failed.tsv).
+
+    If the tables have pseudonyms, it only names sites and ports.
+    """
     raw = source.campaign.directory / "raw"
     rows = sheets.read(raw / "failed.tsv", sheets.FAILED)
     if not rows:
         return None
     planned = len(rows) + len(sheets.read(raw / "samples.tsv"))
-    said = f"{count(len(rows), 'sample')} of {planned} could not be taken, and no number here knows of them: "
-    if hidden(source.campaign):
-        return f"{said}{shortened(places(rows, source.campaign))}. raw/failed.tsv says why."
-    return said + shortened([f"{row['sample']} ({row['why'].rstrip('.')})" for row in rows], "; ") + "."
+    text = f"{count(len(rows), 'sample')} of {planned} were not collected and are not included in any number: "
+    if has_pseudonyms(source.campaign):
+        return f"{text}{shorten_list(failed_places(rows, source.campaign))}. raw/failed.tsv lists the reasons."
+    return text + shorten_list([f"{row['sample']} ({row['why'].rstrip('.')})" for row in rows], "; ") + "."
 
 
-def hidden(campaign: Campaign) -> bool:
-    """Whether the tables have pseudonyms, as their provenance says."""
+def has_pseudonyms(campaign: Campaign) -> bool:
+    """Return whether the tables have pseudonyms, according to their provenance."""
     path = campaign.directory / "provenance.json"
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # the page says what is wrong with it
+        provenance = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # reported elsewhere on the page
         return True
-    return bool(told.get("parameters", {}).get("pseudonyms"))
+    return bool(provenance.get("parameters", {}).get("pseudonyms"))
 
 
-def places(rows: list[dict], campaign: Campaign) -> list[str]:
-    """Pseudonyms of sites and ports; a reason could name the true ones. A place of no good sample has no pseudonym."""
+def failed_places(rows: list[dict], campaign: Campaign) -> list[str]:
+    """Return the pseudonyms of sites and ports of samples that were not collected.
+
+    Sites and ports without any collected sample have no pseudonym. Reasons are omitted: they may contain true names.
+    """
     mapping = sheets.read(campaign.directory / PSEUDONYMS, {})
     sites = {row["true_site"]: row["site"] for row in mapping}
     ports = {(row["true_site"], row["true_port"]): row["port"] for row in mapping}
@@ -80,31 +86,34 @@ def places(rows: list[dict], campaign: Campaign) -> list[str]:
 
 
 def collected(source: Source) -> list[str]:
-    """The true names of the samples that collect has taken."""
+    """Return the true names of the collected samples."""
     return [row["sample"] for row in sheets.read(source.campaign.directory / "raw" / "samples.tsv")]
 
 
-def failed(source: Source, excluded: Sequence[str]) -> str | None:
-    """Collected samples that no table knows; their names would give pseudonyms away, so they are only counted."""
+def missing_samples(source: Source, excluded: Sequence[str]) -> str | None:
+    """Return the warning about collected samples that are in no table.
+
+    It has only their number: names would reveal pseudonyms.
+    """
     taken = collected(source)
     missing = len(set(taken) - set(excluded)) - len(source.quality)
     if missing <= 0:
         return None
-    return f"{count(missing, 'collected sample')} of {len(taken)} not in this report; logs/ says why."
+    return f"{count(missing, 'collected sample')} of {len(taken)} not in this report; see logs/ for the reasons."
 
 
-def left_out(source: Source, excluded: Sequence[str]) -> str | None:
-    """Collected samples that the config excludes, by name unless the tables have pseudonyms."""
+def excluded_by_config(source: Source, excluded: Sequence[str]) -> str | None:
+    """Return the warning about collected samples that the config excludes; names only without pseudonyms."""
     taken = collected(source)
     out = [name for name in taken if name in excluded]
     if not out:
         return None
-    said = f"{count(len(out), 'collected sample')} of {len(taken)} excluded by the config"
-    return f"{said}." if hidden(source.campaign) else f"{said}: {shortened(out)}."
+    text = f"{count(len(out), 'collected sample')} of {len(taken)} excluded by the config"
+    return f"{text}." if has_pseudonyms(source.campaign) else f"{text}: {shorten_list(out)}."
 
 
-def not_counted(source: Source) -> list[str]:
-    """Samples that are excluded from traffic statistics, a sentence for each reason."""
+def excluded_from_statistics(source: Source) -> list[str]:
+    """Return one sentence for each reason for which samples are excluded from traffic statistics."""
     groups = defaultdict(list)
     for row in source.excluded:
         groups[row["excluded"]].append(row)
@@ -113,55 +122,58 @@ def not_counted(source: Source) -> list[str]:
         frames = sum(row["frames"] for row in rows)
         found.append(
             f"{count(len(rows), 'sample')} of {len(source.quality)} with {count(frames, 'frame')} excluded from "
-            f"traffic statistics ({restrictions.describe(reason)}): {named(rows)}. To count them: analysis.traffic: all."
+            f"traffic statistics ({restrictions.describe(reason)}): {sample_names(rows)}. "
+            "To include them, set analysis.traffic: all."
         )
     return found
 
 
 def restricted(source: Source) -> str | None:
-    """That no sample holds all traffic of its port."""
+    """Return the warning that no sample contains all traffic of its port."""
     if not restrictions.only_restricted(source):
         return None
-    return f"No sample holds all traffic of its port; traffic statistics are of the others{restrictions.title_suffix(source)}."
+    samples = restrictions.title_suffix(source)
+    return f"No sample contains all traffic of its port; traffic statistics cover restricted samples{samples}."
 
 
-def cut(rows):
-    """Files that end in the middle of a record."""
+def damaged_files(rows):
+    """Return the warning about files that could not be read to the end."""
     bad = [row for row in rows if row["file_issue"]]
     if not bad:
         return None
     unread = sum(row["file_unread_bytes"] or 0 for row in bad)
-    behind = f"; {scaled(unread, 'B')} behind the fault were not read" if unread else ""
+    skipped = f"; {scaled(unread, 'B')} after it were not read" if unread else ""
     return (
-        f"{count(len(bad), 'file')} could not be read to the end (every whole record before the fault is "
-        f"kept{behind}): {named(bad)}."
+        f"{count(len(bad), 'file')} could not be read to the end (all complete records before the error "
+        f"are kept{skipped}): {sample_names(bad)}."
     )
 
 
 def empty(rows):
-    """Samples without a frame."""
+    """Return the warning about samples without frames."""
     bad = [row for row in rows if not row["frames"]]
-    return f"{count(len(bad), 'sample')} without a frame: {named(bad)}." if bad else None
+    return f"{count(len(bad), 'sample')} without frames: {sample_names(bad)}." if bad else None
 
 
 def sampled(rows):
-    """Samples of which the capture program kept one frame in so many."""
+    """Return the warning about samples of which the capture program kept one in N frames."""
     bad = [row for row in rows if (row["one_in"] or 1) > 1]
     if not bad:
         return None
     each = " or ".join(f"{number:,}" for number in sorted({row["one_in"] for row in bad}))
     return (
-        f"In {count(len(bad), 'sample')} of {len(rows)} is one frame in {each} of those that came, and all counts, "
-        f"bytes and rates are of these: {named(bad)}."
+        f"{count(len(bad), 'sample')} of {len(rows)} only contain one of {each} received frames, and all counts, "
+        f"bytes and rates cover only these frames: {sample_names(bad)}."
     )
 
 
 def filtered(rows):
-    """Samples that hold what a filter or a P4 program passes."""
+    """Return the warning about samples that only contain what a filter or a P4 program passes."""
     bad = [row for row in rows if row["filtered"]]
     if not bad:
         return None
-    return f"In {count(len(bad), 'sample')} of {len(rows)} is only what a filter or a P4 program passes: {named(bad)}."
+    number = count(len(bad), "sample")
+    return f"{number} of {len(rows)} only contain what a filter or a P4 program passes: {sample_names(bad)}."
 
 
 def repeated(rows):
@@ -171,8 +183,8 @@ def repeated(rows):
     if not bad:
         return None
     return (
-        f"{count(len(bad), 'sample')} of {len(rows)} have the same capture as another one (SHA-256), and its frames "
-        f"count in each: {named(bad)}. Exclude all but one (exclude in the config)."
+        f"{count(len(bad), 'sample')} of {len(rows)} have the same capture as another sample (SHA-256), so its frames "
+        f"count several times: {sample_names(bad)}. Exclude all but one of them (exclude in the config)."
     )
 
 
@@ -191,13 +203,13 @@ def overlapping(rows):
     if not bad:
         return None
     return (
-        f"{count(len(bad), 'sample')} of {len(rows)} overlap in time with another one of their port: {named(bad)}. "
-        "Frames and bytes of all are added up, so that a frame in two of them counts twice, also in rates."
+        f"{count(len(bad), 'sample')} of {len(rows)} overlap in time with another sample of their port: "
+        f"{sample_names(bad)}. A frame in two of them counts twice in frames, bytes and rates."
     )
 
 
 def overlaps(rows: list[dict]) -> set[str]:
-    """Return the names of samples that start before an earlier one of the same port ends, and of these."""
+    """Return the names of samples of one port that overlap in time with another one."""
     found, last = set(), None
     for row in sorted(rows, key=lambda row: (row["actual_start_ns"], row["actual_end_ns"])):
         if last and row["actual_start_ns"] < last["actual_end_ns"]:
@@ -208,45 +220,44 @@ def overlaps(rows: list[dict]) -> set[str]:
 
 
 def lossy(rows):
-    """Samples that lost frames."""
+    """Return the warning about samples that lost frames."""
     bad = sorted((row for row in rows if row["loss_share"]), key=lambda row: -row["loss_share"])
     if not bad:
         return None
     worst = percent(bad[0]["loss_share"])
-    return (
-        f"{count(len(bad), 'sample')} of {len(rows)} lost frames, the worst {worst} of what was offered: {named(bad)}."
-    )
+    lost = f"{count(len(bad), 'sample')} of {len(rows)} lost frames"
+    return f"{lost}, up to {worst} of those offered: {sample_names(bad)}."
 
 
 def unknown(rows):
-    """Samples about whose loss nothing is known."""
+    """Return the warning about samples without any counter of losses."""
     bad = [row for row in rows if row["lost_frames"] is None]
-    return f"The loss of {count(len(bad), 'sample')} of {len(rows)} is unknown: nobody counted." if bad else None
+    return f"The loss of {count(len(bad), 'sample')} of {len(rows)} is unknown: there are no counters." if bad else None
 
 
 def congested(rows):
-    """Samples whose mirror lost frames or may have, where the switch did not count what it dropped."""
+    """Return the warning about mirrors that lost frames, or may have, without counters of the switch."""
     open_ = [row for row in rows if row["mirror_delivered"] is None]
     found = []
     for verdict, what in (("congested", "was congested"), ("at risk", "may have lost frames in bursts")):
         bad = sorted((r for r in open_ if r["mirror_verdict"] == verdict), key=lambda r: -r["mirror_loss_high"])
         if bad:
-            found.append(
-                f"The mirror of {count(len(bad), 'sample')} of {len(rows)} {what}, {mirror_loss_bounds(bad)}: {named(bad)}."
-            )
+            number, bounds = count(len(bad), "sample"), mirror_loss_bounds(bad)
+            found.append(f"The mirror of {number} of {len(rows)} {what}, {bounds}: {sample_names(bad)}.")
     return " ".join(found) or None
 
 
 def untimed(rows):
-    """Frames to which their file gives no time."""
+    """Return the warning about frames without a timestamp in their file."""
     without = {row["sample"]: row["untimed_frames"] - (row["implausible_frames"] or 0) for row in rows}
     bad = [row for row in rows if without[row["sample"]]]
     if not bad:
         return None
     total, frames = sum(without.values()), sum(row["frames"] for row in rows)
     return (
-        f"{count(total, 'frame')} ({percent(total / frames)}) without a time in their file, in {named(bad)}: they "
-        "count in sizes, headers and flows, and have no part in durations, rates, throughput and handshake times."
+        f"{count(total, 'frame')} ({percent(total / frames)}) without a timestamp in their file, in "
+        f"{sample_names(bad)}: included in sizes, headers and flows, but not in durations, rates, throughput and "
+        "handshake times."
     )
 
 
@@ -257,8 +268,9 @@ def implausible(rows):
         return None
     total, frames = sum(row["implausible_frames"] for row in bad), sum(row["frames"] for row in rows)
     return (
-        f"{count(total, 'frame')} ({percent(total / frames)}) dated outside the years 1970 to 2106, in {named(bad)}: "
-        "they count in sizes, headers and flows, and are left out of durations, rates, throughput and handshake times."
+        f"{count(total, 'frame')} ({percent(total / frames)}) dated outside the years 1970 to 2106, in "
+        f"{sample_names(bad)}: included in sizes, headers and flows, but not in durations, rates, throughput and "
+        "handshake times."
     )
 
 
@@ -269,46 +281,47 @@ def misdated(rows):
         return None
     return (
         f"{count(len(bad), 'sample')} of {len(rows)} dated more than 10 years from the median start of the campaign's "
-        f"samples, maybe by a clock that was not set: {named(bad)}. Title, length and coverage of the campaign are of "
-        "the others."
+        f"samples, maybe by a clock that was not set: {sample_names(bad)}. Title, duration and coverage of the "
+        "campaign are those of the other samples."
     )
 
 
 def coarse(rows):
-    """Clocks too coarse for gaps between frames."""
+    """Return the warning about clocks that are too coarse for gaps between frames."""
     bad = [row for row in rows if row["clock_resolution_ns"] is not None and row["clock_resolution_ns"] >= COARSE_NS]
     if not bad:
         return None
     groups = defaultdict(list)
     for row in sorted(bad, key=lambda row: -row["clock_resolution_ns"]):
         groups[nanoseconds(row["clock_resolution_ns"])].append(row)
-    told = [
-        f"{count(len(own), 'sample')} with stamps no finer than {step} ({named(own)})" for step, own in groups.items()
+    parts = [
+        f"{count(len(own), 'sample')} with a timestamp resolution of {step} ({sample_names(own)})"
+        for step, own in groups.items()
     ]
-    return f"{', '.join(told)}: shorter gaps between frames are not real."
+    return f"{', '.join(parts)}: shorter gaps between frames are not measured."
 
 
 def reversed_(rows):
-    """Time that goes backwards."""
+    """Return the warning about timestamps that decrease within a file."""
     bad = [row for row in rows if row["time_reversals"]]
     total = sum(row["time_reversals"] for row in bad)
     if not bad:
         return None
     return (
-        f"{count(total, 'frame')} stamped earlier than the frame before, in {named(bad)}: capture queues or merged "
-        "files were written out of order, or a clock was set back; frames are read in the file's order, so "
-        "retransmissions, duplicate ACKs and handshake times may be off there. To mend it, sort the capture with "
-        "Wireshark's reordercap and digest the sorted file."
+        f"{count(total, 'frame')} with an earlier timestamp than the previous frame, in {sample_names(bad)}: capture "
+        "queues or merged files were written out of order, or a clock was set back. Frames are read in the order of "
+        "the file, so retransmissions, duplicate ACKs and handshake times may be wrong. To fix this, sort the capture "
+        "with Wireshark's reordercap and digest the sorted file."
     )
 
 
 def malformed(rows):
-    """Frames with an issue."""
+    """Return the warning about malformed and truncated frames."""
     total, frames = sum(row["issue_frames"] for row in rows), sum(row["frames"] for row in rows)
     if not total:
         return None
     share = percent(total / frames)
-    return f"{count(total, 'frame')} ({share}) malformed or cut; they are kept, with the headers that were whole."
+    return f"{count(total, 'frame')} ({share}) malformed or truncated; their complete headers are kept."
 
 
 def undissected(rows):
@@ -318,28 +331,28 @@ def undissected(rows):
         return None
     total, frames = sum(row["undissected_frames"] for row in bad), sum(row["frames"] for row in rows)
     return (
-        f"{count(total, 'frame')} ({percent(total / frames)}) of a link type that is not dissected, in {named(bad)}: "
-        "they count in sizes and rates, and have no headers and flows."
+        f"{count(total, 'frame')} ({percent(total / frames)}) of a link type that is not dissected, in "
+        f"{sample_names(bad)}: included in sizes and rates, without headers and flows."
     )
 
 
 def unsure(rows):
-    """Frames whose lower layers nobody decided with certainty."""
+    """Return the warning about frames whose layers 2 to 4 the core could not determine with certainty."""
     total = sum(row["l4_unsure_frames"] for row in rows)
-    return (
-        f"{count(total, 'frame')} whose headers the core could not tell for certain (engine native)." if total else None
-    )
+    if not total:
+        return None
+    return f"{count(total, 'frame')} whose headers the core could not determine with certainty (engine native)."
 
 
 def undecided(rows):
-    """Frames whose application nobody decided."""
+    """Return the warning about frames whose payload was not dissected."""
     total = sum(row["app_undecided_frames"] for row in rows)
-    return f"{count(total, 'frame')} with payload that no engine looked into (engine native)." if total else None
+    return f"{count(total, 'frame')} with payload that was not dissected (engine native)." if total else None
 
 
 def ambiguous(rows):
-    """Flows whose other direction is not known."""
+    """Return the warning about flows whose opposite direction is ambiguous."""
     total = sum(row["peers_ambiguous"] for row in rows)
-    return (
-        f"{count(total, 'flow')} with several candidates for the other direction, and none chosen." if total else None
-    )
+    if not total:
+        return None
+    return f"{count(total, 'flow')} with several candidates for the opposite direction; none was chosen."

@@ -11,7 +11,7 @@ SUFFIXES = tuple(kind + packed for kind in (".pcap", ".pcapng", ".cap") for pack
 OTHER_SUFFIX = "no suffix of a capture; name the file itself to compare it"
 
 
-def find(paths: list[str]) -> tuple[dict[Path, bool], list[str]]:
+def find_captures(paths: list[str]) -> tuple[dict[Path, bool], list[str]]:
     """Return the captures in order, and a line for each file that is skipped.
 
     Captures are the files that ``paths`` name (true) and those with a capture's suffix below the directories that they
@@ -21,7 +21,7 @@ def find(paths: list[str]) -> tuple[dict[Path, bool], list[str]]:
     skipped: dict[Path, str] = {}
     for path in map(Path, paths):
         if path.is_dir():
-            for file, reason in sorted(below(path).items()):
+            for file, reason in sorted(files_below(path).items()):
                 if reason:
                     skipped[file] = reason
                 else:
@@ -38,7 +38,7 @@ def find(paths: list[str]) -> tuple[dict[Path, bool], list[str]]:
     return found, left_out
 
 
-def below(directory: Path) -> dict[Path, str]:
+def files_below(directory: Path) -> dict[Path, str]:
     """Return every file below a directory with the reason why it is skipped; empty for a capture."""
     reasons: dict[Path, str] = {}
 

@@ -36,7 +36,7 @@ from acapella_core.errors import DAMAGED, UserError
 from acapella_core.files import scratch_directory
 
 from . import captures
-from .results import FIRST, Result, print_result
+from .results import DEFAULT_EXAMPLES, Result, print_result
 
 PROGRESS_S = 1.0  # between two lines of --progress
 
@@ -51,7 +51,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     parser.add_argument("paths", metavar="FILE|DIR", nargs="+", help="captures, or directories of captures")
     parser.add_argument("--engine", choices=("hybrid", "native", "tshark"), default="hybrid", help="of our digest")
-    parser.add_argument("--first", type=int, default=FIRST, metavar="N", help=f"frames to name of each kind ({FIRST})")
+    parser.add_argument(
+        "--first",
+        type=int,
+        default=DEFAULT_EXAMPLES,
+        metavar="N",
+        help=f"frames to name of each kind ({DEFAULT_EXAMPLES})",
+    )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="files compared at the same time (default: 1)")
     parser.add_argument("--progress", action="store_true", help="files and frames on standard error")
     decompression.add_options(parser)
@@ -69,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     """Compare, print, and return the exit code."""
     if args.jobs < 1:
         raise UserError("--jobs takes a number from 1 on", where=args.jobs)
-    files, skipped = captures.find(args.paths)
+    files, skipped = captures.find_captures(args.paths)
     first = max(args.first, 0)
     limits = decompression.limits_of(args)
     results = compare_all(list(files), args.engine, first, args.jobs, progress=args.progress, limits=limits)
@@ -107,20 +113,20 @@ def compare_all(  # noqa: PLR0913 - independent choices
     return [future.result() for future in futures]
 
 
-def compare(file: Path, engine: str, first: int = FIRST, threads: int = 1, limits=None) -> Result:
+def compare(file: Path, engine: str, first: int = DEFAULT_EXAMPLES, threads: int = 1, limits=None) -> Result:
     """Compare one file; the result names the ``first`` frames of each kind."""
     from . import comparison, tables  # noqa: PLC0415 - pyarrow and DuckDB are slow to import
 
     result, ours = Result(), None
     with scratch_directory() as directory:
         try:
-            ours = tables.our_tables(file, engine, directory, limits)
-            theirs = tables.tshark_tables(file, directory, limits)
+            ours = tables.write_our_digest(file, engine, directory, limits)
+            theirs = tables.write_tshark_digest(file, directory, limits)
         except UserError as error:
-            frames = f"{tables.frames_of(ours):,} frames" if ours else "frames"
+            frames = f"{tables.count_frames(ours):,} frames" if ours else "frames"
             result.not_compared.append(f"{error}; none of its {frames} is compared")
             return result
-        with comparison.opened(threads) as database:
+        with comparison.open_database(threads) as database:
             comparison.Comparison(database, ours, theirs, file, first).add_to(result)
     result.files = 1
     if theirs.blocks_not_frames:

@@ -12,8 +12,8 @@ import yaml
 from acapella.common import queries
 from acapella_core import schemas
 
-from .results import ABOVE, UNCOMPARED, Kind, Places, Result
-from .tables import Tables
+from .results import ABOVE, UNCOMPARED, DisagreementKind, FrameExamples, Result
+from .tables import DigestFiles
 
 LAYERS = (
     "frames",
@@ -47,7 +47,7 @@ OUTER_LABELS_AGREE = f"mpls[1:{OUTER_LABELS}] is not distinct from tshark_mpls[1
 LAYER_OF = {"2": "link", "glue": "link", "3": "network", "4": "transport", "tunnel": "transport"}
 
 
-def opened(threads: int) -> contextlib.closing:
+def open_database(threads: int) -> contextlib.closing:
     """Return a database that is closed at the end of the block."""
     return contextlib.closing(queries.connect(threads=threads))
 
@@ -55,7 +55,7 @@ def opened(threads: int) -> contextlib.closing:
 class Comparison:
     """One file's frames side by side; ``first``: how many frames of each kind are named."""
 
-    def __init__(self, database, ours: Tables, theirs: Tables, file: Path, first: int):
+    def __init__(self, database, ours: DigestFiles, theirs: DigestFiles, file: Path, first: int):
         self._file, self._first = file, first
         self._database = database
         self._load_tokens([ours.frames, theirs.frames])
@@ -87,7 +87,7 @@ class Comparison:
             "(frame ubigint, excuses varchar, erratum varchar, outer_vlans_agree boolean, outer_labels_agree boolean, "
             "primary key (frame, excuses))"
         )
-        for erratum in errata():
+        for erratum in load_errata():
             found = self._database.table("pairs").filter(EXCUSED_IF[erratum["excuses"]]).filter(erratum["when"])
             ids = f"frame, {OUTER_VLANS_AGREE} as outer_vlans_agree, {OUTER_LABELS_AGREE} as outer_labels_agree"
             named = found.project(ids).select(
@@ -121,19 +121,19 @@ class Comparison:
         result.faults += self._faults()
         result.disagreements = self._disagreements()
         for layer in UNCOMPARED:
-            left = f"ours inner join theirs using (frame) where not ({self._told(layer)})"
-            self._name(result.left_out.setdefault(layer, Places()), left)
+            left = f"ours inner join theirs using (frame) where not ({self._compared_if(layer)})"
+            self._add_examples(result.left_out.setdefault(layer, FrameExamples()), left)
         for (name,) in self._database.execute("select distinct erratum from errata").fetchall():
-            places = result.errata.setdefault(name, Places())
-            self._name(places, "errata where erratum = $name", {"name": name})
+            places = result.errata.setdefault(name, FrameExamples())
+            self._add_examples(places, "errata where erratum = $name", {"name": name})
 
-    def _name(self, places: Places, rows: str, bound: dict | None = None) -> None:
+    def _add_examples(self, places: FrameExamples, rows: str, bound: dict | None = None) -> None:
         """Add some rows' frames to ``places``."""
         places.frames += self._count(f"select count(*) from {rows}", bound)
         query = f"select frame from {rows} order by frame limit {self._first:d}"
         places.first += [f"{self._file}:{frame}" for (frame,) in self._database.execute(query, bound).fetchall()]
 
-    def _told(self, layer: str) -> str:
+    def _compared_if(self, layer: str) -> str:
         """The condition under which a layer is compared on a frame that both have."""
         if layer in ABOVE:
             return "ours.app_by is not null"
@@ -147,7 +147,9 @@ class Comparison:
         """Frames on which a layer was compared."""
         if layer == "frames":
             return self._count("select count(*) from ours full outer join theirs using (frame)")
-        return self._count(f"select count(*) from ours inner join theirs using (frame) where {self._told(layer)}")
+        return self._count(
+            f"select count(*) from ours inner join theirs using (frame) where {self._compared_if(layer)}"
+        )
 
     def _faults(self) -> int:
         """Frames with a difference that the digest answers for and nothing explains."""
@@ -161,19 +163,19 @@ class Comparison:
     def _count(self, sql: str, parameters: dict | None = None) -> int:
         return self._database.execute(sql, parameters).fetchone()[0]
 
-    def _disagreements(self) -> dict[Kind, Places]:
+    def _disagreements(self) -> dict[DisagreementKind, FrameExamples]:
         """Return every kind of disagreement that no erratum explains, with its first frames and both answers."""
-        found: dict[Kind, Places] = {}
+        found: dict[DisagreementKind, FrameExamples] = {}
         query, named = queries.bound("verify", "disagreements", {"first": self._first})
         rows = self._database.execute(query, named).fetchall()
         for layer, kind_ours, kind_theirs, rank, frames, frame, ours, theirs in rows:
-            places = found.setdefault(Kind(layer, kind_ours, kind_theirs), Places(frames))
+            places = found.setdefault(DisagreementKind(layer, kind_ours, kind_theirs), FrameExamples(frames))
             if rank <= self._first:
                 places.first.append(f"{self._file}: frame {frame}, {layer}: ours {ours!r}, tshark {theirs!r}")
         return found
 
 
-def errata() -> list[dict]:
+def load_errata() -> list[dict]:
     """Where tshark errs, from schemas/tshark_errata.yaml: name, clause, about, excuses, when."""
     return yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text(encoding="utf-8"))
 

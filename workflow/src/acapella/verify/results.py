@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from acapella_core import names
 
-FIRST = 10  # frames named of each kind
+DEFAULT_EXAMPLES = 10  # frames named of each kind
 # In the order in which disagreements are printed: layers 2 to 4, then the record of a frame, then what is above.
 LOWER = ("link", "network", "transport", "addresses", "ports", "vlan", "mpls", "tunnels", "tcp")
 RECORD = ("frames", "time", "lengths")
@@ -22,14 +22,14 @@ UNCOMPARED = {  # layers that are not compared on every frame, and why
 
 
 @dataclass
-class Tally:
+class LayerCounts:
     """Frames of one layer."""
 
     agree: int = 0
     errata: int = 0
     differ: int = 0
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: "LayerCounts") -> None:
         """Add another file's frames."""
         self.agree += other.agree
         self.errata += other.errata
@@ -37,13 +37,13 @@ class Tally:
 
 
 @dataclass
-class Places:
+class FrameExamples:
     """Some frames: how many, and a description of the first of them."""
 
     frames: int = 0
     first: list[str] = field(default_factory=list)
 
-    def add(self, other: "Places", first: int) -> None:
+    def add(self, other: "FrameExamples", first: int) -> None:
         """Add another file's frames; ``first``: how many are described in all."""
         self.frames += other.frames
         self.first += other.first[: max(first - len(self.first), 0)]
@@ -53,7 +53,7 @@ class Places:
         return f"{self.frames:,} frames" + (f" ({', '.join(self.first)}{more})" if self.first else "")
 
 
-class Kind(NamedTuple):
+class DisagreementKind(NamedTuple):
     """A kind of disagreement: the layer and, of header tokens, both answers (of `protocols`, what is above layer 4)."""
 
     layer: str
@@ -72,17 +72,17 @@ class Result:
     frames: int = 0
     native: int = 0
     files: int = 0
-    tallies: dict[str, Tally] = field(default_factory=dict)
-    disagreements: dict[Kind, Places] = field(default_factory=dict)  # that no erratum explains
-    left_out: dict[str, Places] = field(default_factory=dict)  # by layer: not compared there
-    errata: dict[str, Places] = field(default_factory=dict)
+    tallies: dict[str, LayerCounts] = field(default_factory=dict)
+    disagreements: dict[DisagreementKind, FrameExamples] = field(default_factory=dict)  # that no erratum explains
+    left_out: dict[str, FrameExamples] = field(default_factory=dict)  # by layer: not compared there
+    errata: dict[str, FrameExamples] = field(default_factory=dict)
     faults: int = 0  # frames with an unexplained disagreement of what the core decided, or with no partner
     notes: list[str] = field(default_factory=list)
     not_compared: list[str] = field(default_factory=list)
 
-    def tally(self, layer: str) -> Tally:
+    def tally(self, layer: str) -> LayerCounts:
         """The counts of a layer."""
-        return self.tallies.setdefault(layer, Tally())
+        return self.tallies.setdefault(layer, LayerCounts())
 
     def add(self, other: "Result", first: int) -> None:
         """Add the counts of the files that follow; ``first``: how many frames are named of each kind."""
@@ -97,7 +97,7 @@ class Result:
         for name in ("disagreements", "left_out", "errata"):
             mine = getattr(self, name)
             for key, places in getattr(other, name).items():
-                mine.setdefault(key, Places()).add(places, first)
+                mine.setdefault(key, FrameExamples()).add(places, first)
 
 
 def print_result(result: Result, skipped: list[str]) -> None:
@@ -125,7 +125,7 @@ def print_result(result: Result, skipped: list[str]) -> None:
     print(f"unexplained on what the core decided: {result.faults:,} frames")
 
 
-def print_left_out(left_out: dict[str, Places]) -> None:
+def print_left_out(left_out: dict[str, FrameExamples]) -> None:
     """Print the frames not compared on some layers; layers with the same frames, for the same reason, share a line."""
     layers: dict[tuple[str, str], list[str]] = {}
     for layer, why in UNCOMPARED.items():
@@ -144,7 +144,7 @@ def print_disagreements(result: Result) -> None:
     """Print each kind of disagreement with its first frames: layers 2 to 4 first, what is above them last."""
     for line in result.notes:
         names.report(line, sys.stdout)
-    for kind in sorted(result.disagreements, key=Kind.order):
+    for kind in sorted(result.disagreements, key=DisagreementKind.order):
         places = result.disagreements[kind]
         answers = "" if kind.ours is None and kind.theirs is None else f", ours {kind.ours!r}, tshark {kind.theirs!r}"
         above = " above layer 4" if kind.layer == "protocols" and answers else ""

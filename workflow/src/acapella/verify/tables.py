@@ -29,7 +29,7 @@ TAGS = pa.schema(
 
 
 @dataclass(frozen=True)
-class Tables:
+class DigestFiles:
     """The two files of a digest, and its VLAN ids and MPLS labels frame by frame."""
 
     frames: Path
@@ -39,9 +39,9 @@ class Tables:
     fcs_len: int = 0  # octets of FCS, which these lengths leave out and tshark's do not
 
 
-def our_tables(file: Path, engine: str, directory: Path, limits=None) -> Tables:
+def write_our_digest(file: Path, engine: str, directory: Path, limits=None) -> DigestFiles:
     """Our digest of ``file``. Raises UserError where it is no capture."""
-    tables = Tables(directory / "ours.parquet", directory / "ours.flows.parquet", directory / "ours.tags.parquet")
+    tables = DigestFiles(directory / "ours.parquet", directory / "ours.flows.parquet", directory / "ours.tags.parquet")
     metadata = digest.digest([str(file)], str(tables.frames), str(tables.flows), digest.Options(engine, limits=limits))
     known = vendors.find()
     limits = limits or _native.DecompressionLimits()
@@ -52,14 +52,16 @@ def our_tables(file: Path, engine: str, directory: Path, limits=None) -> Tables:
     return replace(tables, fcs_len=metadata["fcs_len"])
 
 
-def frames_of(tables: Tables) -> int:
+def count_frames(tables: DigestFiles) -> int:
     """Return the number of frames in a digest."""
     return pq.read_metadata(tables.frames).num_rows
 
 
-def tshark_tables(file: Path, directory: Path, limits=None) -> Tables:
+def write_tshark_digest(file: Path, directory: Path, limits=None) -> DigestFiles:
     """Return what tshark finds in ``file``, decompressed within ``limits``. Raises UserError where it cannot."""
-    tables = Tables(directory / "tshark.parquet", directory / "tshark.flows.parquet", directory / "tshark.tags.parquet")
+    tables = DigestFiles(
+        directory / "tshark.parquet", directory / "tshark.flows.parquet", directory / "tshark.tags.parquet"
+    )
     with (
         tshark.find().start(file, _native.REFERENCE_FIELDS, limits=limits) as run,
         frame_writer(tables.frames) as frames,
