@@ -63,7 +63,7 @@ def test_report_names_the_samples_with_implausible_times(place):
     page = (place.campaign / "report.html").read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
     total = len(FRAMES) + len(FRAMES) // 2
     assert f"{total} frames (50.0 %) dated outside the years 1970 to 2106, in all, half: " in page
-    assert "without a time in their file" not in page
+    assert "without a timestamp in their file" not in page
 
 
 def test_failed_merge_leaves_the_previous_tables_and_the_next_run_makes_new_ones(place, tmp_path):

@@ -81,7 +81,7 @@ def test_the_figure_of_flow_sizes_is_drawn(untimed):
 
 def test_the_report_says_that_there_are_no_times(untimed):
     page = (untimed.campaign / "report.html").read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
-    assert f"{3 * len(FRAMES)} frames (100 %) without a time in their file, in first, second, third: " in page
+    assert f"{3 * len(FRAMES)} frames (100 %) without a timestamp in their file, in first, second, third: " in page
     assert not re.search(r"\b(NaN|None|1970)\b", re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S))
 
 

@@ -77,7 +77,8 @@ def test_the_section_on_trials_compares_environments_and_draws_its_figures(compa
 def test_numbers_of_papers_are_shown_on_request_only(compared, tmp_path):
     assert 'id="table-kappa_published"' in (compared / "report.html").read_text(encoding="utf-8")
     directory = shutil.copytree(compared, tmp_path / "copy")
-    (directory / "tables" / "kappa_published.csv").unlink()
+    for suffix in ("csv", "parquet"):
+        (directory / "tables" / f"kappa_published.{suffix}").unlink()
     assert cli.main(["campaign", "report", str(directory), "--trials"]) == 0
     assert "kappa_published" not in re.sub(
         "<style>.*?</style>", "", (directory / "report.html").read_text(), flags=re.S
@@ -96,8 +97,9 @@ def test_undefined_components_are_words_and_no_zero(tmp_path):
 @pytest.mark.parametrize(
     ("name", "fix"),
     [
-        ("tables/kappa_published.csv", "run: acapella campaign conformance -o "),
+        ("tables/kappa_published.csv", "run: acapella conformance -o "),
         ("tables/consistency_moves.csv", "run: acapella campaign trials "),
+        ("tables/consistency_moves.parquet", "run: acapella campaign trials "),
         ("consistency_provenance.json", "run: acapella campaign trials "),
     ],
 )

@@ -28,7 +28,7 @@ def test_a_capture_that_counts_twice_is_warned_of(tmp_path):
             once = peak, stitched["wire_bytes"]
     assert (peak, stitched["wire_bytes"]) == (2 * once[0], 2 * once[1])
     (warning,) = [text for text in map(plain, warnings.collect(Source(Campaign(tmp_path)))) if "overlap" in text]
-    assert warning.startswith("2 samples of 2 overlap in time with another one of their port: a, b. Frames and bytes ")
+    assert warning.startswith("2 samples of 2 overlap in time with another sample of their port: a, b. A frame in ")
 
 
 SAMPLE = {"site": "S", "port": "p", "direction": "both", "frames": 1, "sha256": None}
@@ -64,7 +64,7 @@ def test_samples_with_the_same_capture_are_named():
     same = {"sha256": "1"}
     rows = made(a=(0, 9, same), b=(0, 9, same | {"port": "q"}), c=(0, 9, {"sha256": "2"}), d=(0, 9, {}), e=(0, 9, {}))
     assert plain(warnings.repeated(rows)).startswith(
-        "2 samples of 5 have the same capture as another one (SHA-256), and"
+        "2 samples of 5 have the same capture as another sample (SHA-256), so"
     )
     assert ": a, b. Exclude all but one" in warnings.repeated(rows)
     assert warnings.repeated(rows[2:]) is None
@@ -84,9 +84,9 @@ def test_bounds_of_a_mirror_s_loss_are_the_same_in_figures_and_warnings():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"one_in": 4, "sampled_out": 9}, "In 1 sample of 4 is one frame in 4 of those that came, and all counts"),
-        ({"filtered": True}, "In 1 sample of 4 is only what a filter or a P4 program passes: S0-p0-0000."),
-        ({"lost_frames": 5, "loss_share": 0.02}, "1 sample of 4 lost frames, the worst 2.00 %"),
+        ({"one_in": 4, "sampled_out": 9}, "One in 4 received frames kept in 1 sample of 4; counts"),
+        ({"filtered": True}, "Only frames passed by a filter or a P4 program kept in 1 sample of 4: S0-p0-0000."),
+        ({"lost_frames": 5, "loss_share": 0.02}, "1 sample of 4 lost frames, up to 2.00 % of those offered"),
         (
             {"lost_frames": None, "loss_share": None, "dropped_kernel": None, "loss_stages_known": 0},
             "The loss of 1 sample of 4 is unknown",
@@ -104,21 +104,21 @@ def test_bounds_of_a_mirror_s_loss_are_the_same_in_figures_and_warnings():
             {"mirror_verdict": "at risk", "mirror_loss_low": 0, "mirror_loss_high": 0.02, "mirror_delivered": None},
             "The mirror of 1 sample of 4 may have lost frames in bursts, at least 0 % of bytes missing, at most 2.00 %",
         ),
-        ({"clock_resolution_ns": 1_000_000}, "1 sample with stamps no finer than 1 ms (S0-p0-0000): shorter"),
+        ({"clock_resolution_ns": 1_000_000}, "1 sample with a timestamp resolution of 1 ms (S0-p0-0000): shorter"),
         (
             {"file_issue": "cut_record"},
-            "1 file could not be read to the end (every whole record before the fault is kept)",
+            "1 file could not be read to the end (all complete records before the error are kept)",
         ),
         (
             {"file_issue": "bad_caplen", "file_unread_bytes": 2_300_000},
-            "1 file could not be read to the end (every whole record before the fault is kept; 2.3 MB behind the ",
+            "1 file could not be read to the end (all complete records before the error are kept; 2.3 MB after it ",
         ),
         ({"untimed_frames": 3}, "3 frames ("),
-        ({"time_reversals": 3}, "3 frames stamped earlier"),
+        ({"time_reversals": 3}, "3 frames with an earlier timestamp"),
         ({"issue_frames": 7}, "7 frames ("),
         ({"undissected_frames": 7}, "7 frames ("),
-        ({"frames": 0}, "1 sample without a frame: S0-p0-0000"),
-        ({"app_undecided_frames": 9}, "9 frames with payload that no engine looked into"),
+        ({"frames": 0}, "1 sample without frames: S0-p0-0000"),
+        ({"app_undecided_frames": 9}, "9 frames with payload that was not dissected"),
         ({"l4_unsure_frames": 2}, "2 frames whose headers"),
         ({"peers_ambiguous": 2}, "2 flows with several candidates"),
     ],
@@ -134,7 +134,7 @@ def test_report_states_excluded_samples_and_frames_for_each_reason(tmp_path):
     frames = source.quality[0]["frames"]
     assert [plain(text) for text in warnings.collect(source)] == [
         f"1 sample of 4 with {frames:,} frames excluded from traffic statistics (replayed trial, filter): S0-p0-0000. "
-        "To count them: analysis.traffic: all."
+        "To include them, set analysis.traffic: all."
     ]
     facts = {name: plain(value) for name, value in summary.facts(source)}
     total = sum(row["frames"] for row in source.quality)
@@ -150,8 +150,9 @@ def test_coarse_stamps_are_told_for_each_resolution(tmp_path):
         row["clock_resolution_ns"] = step
     names = [row["sample"] for row in source.quality]
     assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.collect(source)] == [
-        f"1 sample with stamps no finer than 1 ms ({names[1]}), "
-        f"2 samples with stamps no finer than 1 µs ({names[0]}, {names[2]}): shorter gaps between frames are not real."
+        f"1 sample with a timestamp resolution of 1 ms ({names[1]}), "
+        f"2 samples with a timestamp resolution of 1 µs ({names[0]}, {names[2]}): "
+        "shorter gaps between frames are not measured."
     ]
 
 
@@ -162,7 +163,7 @@ def test_samples_that_failed_are_counted(tmp_path):
     lines = "".join(f"s{n}\tS0\tp0\ts{n}.pcap\n" for n in range(6))
     (raw / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
     assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.collect(source)] == [
-        "2 collected samples of 6 not in this report; logs/ says why."
+        "2 collected samples of 6 not in this report; see logs/ for the reasons."
     ]
 
 
@@ -206,7 +207,7 @@ def warned_of_what_was_not_taken(source, *, pseudonyms: bool) -> list[str]:
 
 def test_samples_that_could_not_be_taken_are_named_with_their_reasons(tmp_path):
     assert warned_of_what_was_not_taken(quality_with(tmp_path), pseudonyms=False) == [
-        "3 samples of 7 could not be taken, and no number here knows of them: "
+        "3 samples of 7 were not collected and are not included in any number: "
         'star-p1-0001 (tcpdump on STAR-1: failed: "no" space); star-p1-0002 (tcpdump on STAR-1: failed); '
         "utah-p9-0001 (no port p9)."
     ]
@@ -214,8 +215,8 @@ def test_samples_that_could_not_be_taken_are_named_with_their_reasons(tmp_path):
 
 def test_samples_that_could_not_be_taken_do_not_give_pseudonyms_away(tmp_path):
     assert warned_of_what_was_not_taken(quality_with(tmp_path), pseudonyms=True) == [
-        "3 samples of 7 could not be taken, and no number here knows of them: "
-        "S0 P0 (2 samples), another site another port. raw/failed.tsv says why."
+        "3 samples of 7 were not collected and are not included in any number: "
+        "S0 P0 (2 samples), another site another port. raw/failed.tsv lists the reasons."
     ]
 
 

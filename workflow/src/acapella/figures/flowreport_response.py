@@ -51,8 +51,8 @@ def draw(source: Source) -> Figure:
     key = (
         "Lines and area: from reports; pale dots: exact, at the start of each window; dashed: the rate that was set. "
         f"{background_note(rows, counters_of(source))} Bottom: the line is the mean gap since the previous report; a "
-        "cross is the mean over the reports of a window of the time between the last two packets before each report (the "
-        "paper's metric), which differs from the mean gap if packets are sent in bursts.",
+        "cross is the mean over the reports of a window of the time between the last two packets before each report "
+        "(the paper's metric), which differs from the mean gap if packets are sent in bursts.",
     )
     return Figure(title(rows, flows), alt.hconcat(chart.resolve_scale(x="shared", color="shared")), key)
 

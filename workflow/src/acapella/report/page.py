@@ -14,7 +14,7 @@ from acapella.figures import page as charts
 from acapella.figures import registry
 from acapella.figures.compose import ComposedFigure, compose_figure
 from acapella.figures.save import svg_of
-from acapella.figures.source import Source
+from acapella.figures.source import Source, command_for
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
@@ -132,9 +132,7 @@ def figure_values(figure: ComposedFigure, number: int, source: Source) -> dict:
 @functools.cache
 def csv_link(name: str, source: Source) -> dict:
     """A table's file: its name, size, and its bytes as a link where it is small."""
-    content = require(
-        source.campaign.table(name, "csv"), f"run: acapella campaign process {source.campaign.directory}"
-    ).read_bytes()
+    content = require(source.campaign.table(name, "csv"), f"run: {command_for(name, source.campaign)}").read_bytes()
     small = len(content) <= MAX_EMBEDDED
     href = f"data:text/csv;base64,{base64.b64encode(content).decode()}" if small else f"tables/{name}.csv"
     return {"file": f"{name}.csv", "href": href, "embedded": small, "kb": f"{len(content) / 1000:.1f}"}

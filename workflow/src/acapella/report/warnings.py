@@ -161,9 +161,10 @@ def sampled(rows):
     if not bad:
         return None
     each = " or ".join(f"{number:,}" for number in sorted({row["one_in"] for row in bad}))
+    samples = f"{count(len(bad), 'sample')} of {len(rows)}"
     return (
-        f"{count(len(bad), 'sample')} of {len(rows)} only contain one of {each} received frames, and all counts, "
-        f"bytes and rates cover only these frames: {sample_names(bad)}."
+        f"One in {each} received frames kept in {samples}; counts, bytes and rates cover only these frames: "
+        f"{sample_names(bad)}."
     )
 
 
@@ -173,7 +174,7 @@ def filtered(rows):
     if not bad:
         return None
     number = count(len(bad), "sample")
-    return f"{number} of {len(rows)} only contain what a filter or a P4 program passes: {sample_names(bad)}."
+    return f"Only frames passed by a filter or a P4 program kept in {number} of {len(rows)}: {sample_names(bad)}."
 
 
 def repeated(rows):
