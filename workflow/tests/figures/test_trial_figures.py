@@ -219,7 +219,7 @@ def test_without_the_tables_of_trials_the_stage_is_named(tmp_path, capsys):
     assert cli.main(["campaign", "figures", str(directory), "--only", "kappa_matrix"]) == 2
     error = capsys.readouterr().err
     assert (
-        f"consistency_environments.csv: no such file; run: acapella campaign trials {tmp_path} --environments ..."
+        f"consistency_environments.parquet: no such file; run: acapella campaign trials {tmp_path} --environments ..."
         in error
     )
     assert error.count("\n") == 1

@@ -154,9 +154,11 @@ def test_a_new_column_of_an_acap_or_a_table_stays_private(campaign, tmp_path, mo
     """The list without a column stands for a version with one column more."""
     listed = release_columns.published_columns
     fewer = {"frames": "tcp_seq", "flows": "psh", "frame_sizes": "share_lo", "metadata": "link_types"}
-    monkeypatch.setattr(release_columns, "released", lambda t: tuple(c for c in listed(t) if c != fewer.get(t)))
-    monkeypatch.setattr(release, "released", release_columns.published_columns)
-    monkeypatch.setattr(release_search, "released", release_columns.published_columns)
+    monkeypatch.setattr(
+        release_columns, "published_columns", lambda t: tuple(c for c in listed(t) if c != fewer.get(t))
+    )
+    monkeypatch.setattr(release, "published_columns", release_columns.published_columns)
+    monkeypatch.setattr(release_search, "published_columns", release_columns.published_columns)
     monkeypatch.setattr(release_catalog.index, "VIEWS", ())  # `frames` has tcp_seq
     assert run("release", campaign, "-o", tmp_path / "public", "--key-file", campaign / "release.key") == 0
     for directory, table in (("acap", "frames"), ("flows", "flows")):

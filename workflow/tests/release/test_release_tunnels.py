@@ -271,7 +271,7 @@ def test_tables_that_are_renamed_have_no_column_that_would_be_copied(table):
 def test_tables_with_identifiers_or_hashes_are_not_copied(monkeypatch, column):
     columns = [{"name": "site", "unit": "text"}, {"name": column, "unit": "id"}]
     monkeypatch.setattr(schemas, "table", lambda _: {"columns": columns, "key": ["site"]})
-    monkeypatch.setattr(release_columns, "released", lambda _: ("site", column))
+    monkeypatch.setattr(release_columns, "published_columns", lambda _: ("site", column))
     assert release_columns.why_private("any")
     del columns[1]
     assert not release_columns.why_private("any")

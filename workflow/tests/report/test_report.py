@@ -92,7 +92,7 @@ def test_every_column_of_the_other_sections_is_visible_without_scrolling(tmp_pat
     storage_study.campaign(tmp_path, storage_study.study(storage_study.RUN) | {"rates": rates})
     assert cli.main(["campaign", "trials", str(tmp_path), "--environments", *environments]) == 0
     figure = page.compose_figure("header_depth", Source(Campaign(tmp_path)), origin=False)
-    monkeypatch.setattr(page, "drawn", lambda *_, **__: figure)
+    monkeypatch.setattr(page, "compose_figure", lambda *_, **__: figure)
     parts = ("--trials", "--storage", "--flowreports", "--flowstudy")
     assert cli.main(["campaign", "report", str(tmp_path), *parts]) == 0
     opened = browser.new_page()

@@ -97,7 +97,7 @@ def test_undefined_components_are_words_and_no_zero(tmp_path):
 @pytest.mark.parametrize(
     ("name", "fix"),
     [
-        ("tables/kappa_published.csv", "run: acapella conformance -o "),
+        ("tables/kappa_published.csv", "run: acapella campaign conformance -o "),
         ("tables/consistency_moves.csv", "run: acapella campaign trials "),
         ("tables/consistency_moves.parquet", "run: acapella campaign trials "),
         ("consistency_provenance.json", "run: acapella campaign trials "),

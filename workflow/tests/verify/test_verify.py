@@ -40,9 +40,9 @@ def remembered(tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            tables, "our_tables", lambda file, engine, directory, limits=None: once(directory, file, ours, engine)
+            tables, "write_our_digest", lambda file, engine, directory, limits=None: once(directory, file, ours, engine)
         )
-        patch.setattr(tables, "tshark_tables", lambda file, directory, *_: once(directory, file, theirs))
+        patch.setattr(tables, "write_tshark_digest", lambda file, directory, *_: once(directory, file, theirs))
         yield
 
 
@@ -272,7 +272,7 @@ def test_outer_tags_are_compared_whatever_stands_behind_the_stack(tag, ethertype
     sound = tables.write_our_digest
     assert main(["verify", str(capture)]) == 0
     monkeypatch.setattr(
-        tables, "our_tables", lambda file, engine, directory, limits=None: sound(altered, engine, directory)
+        tables, "write_our_digest", lambda file, engine, directory, limits=None: sound(altered, engine, directory)
     )
     result = compare(capture, "native")
     assert places_of(result) == [(1, layer)]

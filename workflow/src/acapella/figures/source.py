@@ -86,15 +86,18 @@ def sites_of(rows: list[dict]) -> list[str]:
 
 
 def command_for(table: str, campaign: Campaign) -> str:
-    """The command that makes a table."""
+    """Return the command that makes a table."""
     for made, command in (
-        (TRIAL_TABLES, f"trials {campaign.directory} --environments ..."),
-        (OUTCOME_TABLES, f"outcomes {campaign.directory.parent / 'outcomes.csv'} -o {campaign.directory / 'tables'}"),
-        (STORAGE_TABLES, f"storage {campaign.directory}"),
-        (FLOW_TABLES, f"flowtables {campaign.directory} --samples ..."),
-        (STUDY_TABLES, f"flowstudy {campaign.directory}"),
-        (("flowreport_published",), f"flowpublished {campaign.directory} --flowreports"),
-        (("kappa_published",), f"conformance -o {campaign.directory / 'tables'}"),
+        (TRIAL_TABLES, f"campaign trials {campaign.directory} --environments ..."),
+        (
+            OUTCOME_TABLES,
+            f"campaign outcomes {campaign.directory.parent / 'outcomes.csv'} -o {campaign.directory / 'tables'}",
+        ),
+        (STORAGE_TABLES, f"campaign storage {campaign.directory}"),
+        (FLOW_TABLES, f"p4 tables {campaign.directory} --samples ..."),
+        (STUDY_TABLES, f"p4 study {campaign.directory}"),
+        (("flowreport_published",), f"p4 published {campaign.directory} --flowreports"),
+        (("kappa_published",), f"campaign conformance -o {campaign.directory / 'tables'}"),
     ):
         if table in made:
             return f"acapella {command}"

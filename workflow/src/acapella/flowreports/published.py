@@ -77,7 +77,7 @@ def rows_of(campaign: Campaign, name: str) -> list[dict]:
     """Return the rows of a table of the campaign."""
     from acapella.common import tables  # noqa: PLC0415 (pyarrow)
 
-    fix = f"run: acapella {'flowstudy' if name == 'flowreport_offered' else 'flowtables'} {campaign.directory}"
+    fix = f"run: acapella p4 {'study' if name == 'flowreport_offered' else 'tables'} {campaign.directory}"
     return tables.read(name, require(campaign.table(name, "parquet"), fix), fix).to_pylist()
 
 

@@ -140,7 +140,9 @@ def csv_link(name: str, source: Source) -> dict:
 
 def provenance_of(campaign: Campaign) -> list[dict]:
     """provenance.json as rows of (name, value) under each of its keys."""
-    return provenance_parts(campaign.directory / "provenance.json", f"run: acapella campaign process {campaign.directory}")
+    return provenance_parts(
+        campaign.directory / "provenance.json", f"run: acapella campaign process {campaign.directory}"
+    )
 
 
 def provenance_of_trials(campaign: Campaign) -> list[dict]:
