@@ -1,4 +1,4 @@
-# Acapella's commands for people: each does its own set-up, says what it does, and costs nothing when run again.
+# Acapella's commands for people: each installs what it needs, prints what it does, and does nothing if run again.
 #   make demo     set up, then capture on a testbed made of namespaces and take the captures to figures and report.html
 #   make test     set up, then C++ and Python tests
 # The rest: setup setup-fabric programs dpdk-source docs site lint format bench fuzz soak dist lock sbom clean help
