@@ -1,5 +1,5 @@
 # Acapella's commands for people: each installs what it needs, prints what it does, and does nothing if run again.
-#   make demo     set up, then capture on a testbed made of namespaces and take the captures to figures and report.html
+#   make demo     set up, then capture on a testbed of network namespaces and create figures and report.html
 #   make test     set up, then C++ and Python tests
 # The rest: setup setup-fabric programs dpdk-source docs site lint format bench fuzz soak dist lock sbom clean help
 
@@ -39,7 +39,7 @@ DEBIAN_PACKAGES := $(if $(filter no,$(PACKAGES)),true,workflow/setup/debian-pack
 
 packages packages-test packages-lint packages-bench: | ours
 
-# Another user's environment cannot be mended, only complained about by pip, at length.
+# pip reports the directories of another user with long messages; report them in one line instead.
 .PHONY: ours
 ours:
 	@for place in . $(wildcard $(VENV)); do \
@@ -79,8 +79,8 @@ $(STAMPS)/dev: workflow/requirements-dev.lock workflow/tests/support/pyproject.t
 
 PIP_EDITABLE = $(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation
 
-# The native build finds ninja and nanobind in the virtual environment. Only with --verbose does pip pass on what ninja
-# says.
+# The native build finds ninja and nanobind in the virtual environment. pip prints the output of ninja only with
+# --verbose.
 $(STAMPS)/native: $(NATIVE_SOURCES) $(NATIVE_BUILD_FILES) $(STAMPS)/packages
 	@echo "setup: native core (C++20), built and installed from $(NATIVE); this takes minutes the first time"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" workflow/setup/with-progress build/native.log $(PIP_EDITABLE) --verbose -e $(NATIVE)
@@ -99,7 +99,7 @@ $(STAMPS)/capture: capture/pyproject.toml $(STAMPS)/packages
 -include workflow/setup/hardening.mk
 # The programs in C, by meson. SANITIZE=1: with ASan and UBSan, in another PROGRAMS=DIRECTORY. programs-test: their C tests,
 # or those of PROGRAM_TESTS.
-# A program whose libraries are missing is left out and everything else works; a later `make setup` builds it.
+# A program whose libraries are missing is skipped and everything else works; a later `make setup` builds it.
 PROGRAMS ?= build/programs
 C_PROGRAMS := capture/dpdk/acapella-dpdk-capture p4/loader/acapella-p4-run
 NEEDED_acapella-dpdk-capture := libdpdk liburing libpcap zlib
@@ -123,7 +123,7 @@ programs: $(PROGRAMS)/build.ninja
 	@$(MESON) compile -C $(PROGRAMS) -j $(CORES) > $(PROGRAMS).log 2>&1 || { cat $(PROGRAMS).log; exit 1; }
 	@$(foreach program,$(notdir $(C_PROGRAMS)),\
 	missing=$$(pkg-config --print-errors --errors-to-stdout --exists $(NEEDED_$(program))) || \
-		echo "setup: $(program) is left out: $$(tail -n 1 <<< "$$missing")";)
+		echo "setup: $(program) is not built: $$(tail -n 1 <<< "$$missing")";)
 
 programs-test: programs
 	@$(MESON) test -C $(PROGRAMS) --verbose $(PROGRAM_TESTS)
@@ -150,7 +150,7 @@ $(BIN)/acapella-anonymize: workflow/native/programs/anonymize.cpp $(STAMPS)/nati
 			-o $@ 2> build/anonymize.log; then \
 		echo "setup: acapella-anonymize, for captures to be anonymized on FABRIC's nodes"; \
 	else \
-		echo "setup: acapella-anonymize is left out, so nothing is anonymized on FABRIC's nodes: build/anonymize.log"; \
+		echo "setup: acapella-anonymize is not built, so nothing can be anonymized on FABRIC's nodes: build/anonymize.log"; \
 	fi
 
 # ---- the two commands ---------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ site: packages $(STAMPS)/site
 .PHONY: dist lock sbom clean help
 UV_COMPILE = build/uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-header
-# uv resolves for every platform at once; it is needed here alone, so it gets an environment of its own.
+# uv resolves for every platform at once. Only this target needs it, so it has a separate environment.
 lock: packages
 	@$(PYTHON) -m venv build/uv
 	@build/uv/bin/python -m pip install --quiet --disable-pip-version-check uv

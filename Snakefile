@@ -20,7 +20,7 @@ from acapella_core import beneath
 from acapella_core.errors import UserError
 from acapella_core.files import temporary_directory
 
-# A --configfile takes the place of config/config.yaml: what stands in one never mixes with the other.
+# With --configfile, config/config.yaml is not read, so the keys of both are never mixed.
 if not workflow.overwrite_configfiles:
     try:
         configuration.check_file(Path("config/config.yaml"))
@@ -30,15 +30,15 @@ if not workflow.overwrite_configfiles:
     configfile: "config/config.yaml"
 
 
-# What is made of captures holds other people's traffic: also logs, benchmarks and directories are their owner's alone.
+# Results contain other people's traffic, so only the owner may access them, including logs, benchmarks and directories.
 os.umask(0o077)
 
-# A job's shell finds `acapella` beside the Python that runs Snakemake, whether or not .venv is activated.
+# A job's shell finds `acapella` in the directory of the Python that runs Snakemake, even if .venv is not activated.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
 try:
     config.update(configuration.checked(config))
-    temporary_directory()  # Snakemake names it to every job, and would go on to another one in silence.
+    temporary_directory()  # Snakemake passes it to every job, and would silently use another one.
 except UserError as error:
     sys.exit(str(error))
 

@@ -35,13 +35,18 @@ def http(version: int, port: int, segments: int) -> list[Packet]:
         return back / TCP(sport=80, dport=port, flags=flags, seq=seq, ack=ack) / Raw(data)
 
     request, block = b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n" + b"a" * 1381
-    asked, said = 101 + len(request), 501
+    acked, sent = 101 + len(request), 501
     frames = [client("S", 100, 0), server("SA", 500, 101), client("A", 101, 501), client("PA", 101, 501, request)]
     for number in range(segments):
-        frames.append(server("PA", said, asked, block if number == 0 else b"a" * 1400))
-        said += 1400
-        frames.append(client("A", asked, said))
-    return [*frames, server("FA", said, asked), client("FA", asked, said + 1), server("A", said + 1, asked + 1)]
+        frames.append(server("PA", sent, acked, block if number == 0 else b"a" * 1400))
+        sent += 1400
+        frames.append(client("A", acked, sent))
+    return [
+        *frames,
+        server("FA", sent, acked),
+        client("FA", acked, sent + 1),
+        server("A", sent + 1, acked + 1),
+    ]
 
 
 def small_talk(count: int) -> list[Packet]:
