@@ -7,11 +7,9 @@ decreases was reset to zero; what it counted since the reading before is unknown
 import itertools
 import json
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from acapella_core.errors import UserError
 
@@ -97,25 +95,31 @@ class Prometheus:
 
     def query(self, what: str, **form: str) -> dict:
         """Return the data of a reply to `/query`, `/query_range` and the like. Raises UserError."""
+        import requests  # noqa: PLC0415 - slow to import, and many collections query nothing
+
         url = f"{self.url}/{what}"
-        request = urllib.request.Request(url, urllib.parse.urlencode(form).encode(), dict(self.headers()))
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout_s) as response:
-                reply = json.loads(response.read())
-        except urllib.error.HTTPError as error:
-            raise UserError(f"telemetry refused: {error.code} {error_message(error)}".strip(), where=url) from error
-        except (OSError, ValueError) as error:
-            why = getattr(error, "reason", error)
-            raise UserError(f"no telemetry: {why}", where=url) from error
+            response = requests.post(url, form, headers=dict(self.headers()), auth=unchanged, timeout=self.timeout_s)
+            if not response.ok:
+                why = f"{response.status_code} {error_message(response)}"
+                raise UserError(f"telemetry refused: {why}".strip(), where=url)
+            reply = response.json()
+        except requests.RequestException as error:  # invalid JSON included
+            cause = getattr(error.args[0] if error.args else None, "reason", error)  # of urllib3
+            raise UserError(f"no telemetry: {' '.join(str(cause).split())}", where=url) from error
         if not isinstance(reply, dict) or reply.get("status") != "success" or "data" not in reply:
             raise UserError(f"telemetry refused: {reply}"[:200], where=url)
         return reply["data"]
 
 
-def error_message(error: urllib.error.HTTPError) -> str:
+def unchanged(request: Any) -> Any:
+    """Return a request as it is: without `auth`, requests replaces our token by credentials in ~/.netrc."""
+    return request
+
+
+def error_message(response: Any) -> str:
     """Return the message of an HTTP error in one short line."""
     try:
-        text = error.read().decode("utf-8", "replace")
-        return " ".join(str(json.loads(text).get("error", text)).split())[:200]
-    except (OSError, ValueError, AttributeError):
-        return error.reason or ""
+        return " ".join(str(response.json().get("error", response.text)).split())[:200]
+    except (ValueError, AttributeError):
+        return response.reason or ""
