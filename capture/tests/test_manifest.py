@@ -14,7 +14,7 @@ KNOWN = {
 }  # fmt: skip
 
 
-def test_unknown_is_null_and_survives(tmp_path):
+def test_unknown_values_are_null_and_round_trip(tmp_path):
     manifest = manifests.empty() | KNOWN
     path = manifests.write(tmp_path, manifest)
     assert path.name == "s.json"
@@ -51,7 +51,7 @@ def test_unknown_is_null_and_survives(tmp_path):
         ("extra", 1),
     ],
 )
-def test_a_wrong_value_is_neither_written_nor_read(tmp_path, key, value):
+def test_invalid_value_is_rejected_when_writing_and_reading(tmp_path, key, value):
     manifest = manifests.empty() | KNOWN | {key: value}
     with pytest.raises(UserError, match=key):
         manifests.write(tmp_path, manifest)
@@ -61,7 +61,7 @@ def test_a_wrong_value_is_neither_written_nor_read(tmp_path, key, value):
         manifests.read(tmp_path / "s.json")
 
 
-def test_file_that_is_no_manifest(tmp_path):
+def test_invalid_or_missing_manifest_is_an_error(tmp_path):
     (tmp_path / "s.json").write_text("{")
     with pytest.raises(UserError, match="not JSON"):
         manifests.read(tmp_path / "s.json")

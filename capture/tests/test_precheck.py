@@ -48,14 +48,14 @@ def dry_run(directory, **keys):
         ),
     ],
 )
-def test_a_dry_run_refuses_what_a_collection_would_refuse(tmp_path, keys, what):
+def test_dry_run_reports_the_config_errors_of_a_collection(tmp_path, keys, what):
     with pytest.raises(UserError) as raised:
         dry_run(tmp_path, **keys)
     assert str(raised.value).startswith(what)
     assert "\n" not in str(raised.value)
 
 
-def test_a_dry_run_refuses_a_value_that_preprocess_would_take_for_another(tmp_path, capsys):
+def test_dry_run_rejects_an_ambiguous_register_value(tmp_path, capsys):
     spec = Path(__file__).resolve().parents[2] / "p4" / "spec" / "preprocess.spec"
     control = tmp_path / "control.txt"
     control.write_text("# half of the flows\nregister sample_flows_below 0 4294967297\n")
@@ -69,7 +69,7 @@ def test_a_dry_run_refuses_a_value_that_preprocess_would_take_for_another(tmp_pa
     capsys.readouterr()
 
 
-def test_a_dry_run_refuses_a_control_file_that_its_program_cannot_take(tmp_path, capsys):
+def test_dry_run_rejects_a_control_file_that_does_not_match_its_program(tmp_path, capsys):
     if not (Path(sys.executable).parent / precheck.LOADER).exists():
         pytest.skip(f"no {precheck.LOADER} here: make setup builds it where libdpdk-dev is installed")
     spec = Path(__file__).resolve().parents[2] / "p4" / "loader" / "tests" / "forward.spec"
@@ -89,18 +89,18 @@ def test_a_dry_run_refuses_a_control_file_that_its_program_cannot_take(tmp_path,
     capsys.readouterr()
 
 
-def test_a_dry_run_of_what_can_be_done_tells_the_plan(tmp_path, capsys):
+def test_dry_run_prints_the_plan_of_a_valid_config(tmp_path, capsys):
     keys = {"capture": {"filter": "vlan and tcp"}, "collect": {"port_selection": "busiest"}}
     assert dry_run(tmp_path, **keys) is None
     assert "port selection busiest" in capsys.readouterr().out
 
 
-def test_files_of_nodes_elsewhere_and_names_that_they_may_know_are_not_looked_for():
+def test_precheck_ignores_files_and_host_names_of_remote_nodes():
     keys = {"preprocess": ANONYMIZED | {"program": "/opt/acapella"}, "capture": {"filter": "host nowhere.example"}}
     precheck.check(parse_settings({"testbed": "fabric"} | keys))
 
 
-def test_the_client_that_fabric_needs_is_not_there_yet_where_it_is_not(monkeypatch):
+def test_missing_fabric_client_is_listed(monkeypatch):
     monkeypatch.setattr(requirements, "CLIENT", "no_such_client_of_fabric")
     lacking = "missing: FABRIC's client: make setup-fabric"
     arguments = (parse_settings({"testbed": "fabric"}).fabric, "STAR", 1, ResourceRequest(1))

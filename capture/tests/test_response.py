@@ -53,7 +53,7 @@ def gaps_of(capture, port):
     return [after - before for before, after in pairwise(stamps)]
 
 
-def test_without_a_program_the_file_says_so_and_the_capture_is_empty(tmp_path, monkeypatch, capsys):
+def test_missing_program_is_recorded_and_the_capture_is_empty(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(response, "PROGRAMS", {"acapella-no-such-program": "nothing"})
     told = measured(tmp_path / "response.json", 1)
     assert "acapella-no-such-program is missing" in told["skipped"] and told["steps"] == []

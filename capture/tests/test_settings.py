@@ -18,7 +18,7 @@ def test_defaults():
     }  # fmt: skip
 
 
-def test_defaults_within_a_line_of_the_traffic_plan():
+def test_defaults_apply_within_a_line_of_the_traffic_plan():
     item = parse_settings({"testbed": "local", "local": {"traffic": [{"kind": "dns"}]}}).local.traffic[0]
     assert item["ip"] == 4 and item["span"] == "sample" and item["client"] is None
 
@@ -58,7 +58,7 @@ def test_default_p4_program_is_found_from_any_working_directory(tmp_path, monkey
         ({"capture": {"filter": " -r/etc/passwd"}}, "capture.filter"),
     ],
 )
-def test_a_mistake_is_named_by_its_key(config, key):
+def test_config_error_names_its_key(config, key):
     with pytest.raises(UserError) as raised:
         parse_settings({"testbed": "local"} | config)
     assert key in str(raised.value)
@@ -68,7 +68,7 @@ def test_a_mistake_is_named_by_its_key(config, key):
 @pytest.mark.parametrize(
     ("text", "what"), [("a: [", "not YAML"), ("- a\n", "not a mapping"), (None, "cannot read: No such file")]
 )
-def test_config_that_is_no_config(tmp_path, text, what):
+def test_invalid_config_file_is_an_error(tmp_path, text, what):
     path = tmp_path / "config.yaml"
     if text is not None:
         path.write_text(text)
@@ -78,7 +78,7 @@ def test_config_that_is_no_config(tmp_path, text, what):
     assert "\n" not in str(raised.value)
 
 
-def test_a_nodes_method_comes_before_its_sites_and_that_before_the_default():
+def test_method_of_a_node_overrides_its_site_and_the_default():
     method = {"default": "tcpdump", "site2": "dpdk", "site2-listener1": "tcpdump", "site1-listener2": "dpdk"}
     capture = parse_settings({"testbed": "local", "capture": {"method": method}}).capture
     nodes = [(site, f"{site}-listener{number}") for site in ("site1", "site2") for number in (1, 2)]
@@ -90,7 +90,7 @@ def test_a_nodes_method_comes_before_its_sites_and_that_before_the_default():
     ("name", "what"),
     [("site3", "did you mean site"), ("sit1-listener2", "did you mean site1"), ("X", "known: site1")],
 )
-def test_a_method_of_no_site_names_the_sites_that_there_are(name, what):
+def test_method_of_an_unknown_site_suggests_known_sites(name, what):
     sites = LocalTestbed(parse_settings({"testbed": "local"}).local).sites()
     settings = parse_settings({"testbed": "local", "capture": {"method": {"default": "tcpdump", name: "dpdk"}}})
     with pytest.raises(UserError, match=f"capture.method: no site or listening node {name!r}; {what}"):
@@ -100,7 +100,7 @@ def test_a_method_of_no_site_names_the_sites_that_there_are(name, what):
         assert [site.name for site in sites_to_sample(settings, sites)] == ["site1", "site2"]
 
 
-def test_host_that_is_not_in_the_plan():
+def test_unknown_host_in_the_traffic_plan_is_an_error():
     settings = parse_settings({"testbed": "local", "local": {"traffic": [{"kind": "dns", "server": "site9-host1"}]}})
     with pytest.raises(UserError, match=r"local.traffic\[0\].server: no host 'site9-host1'; known: site1-host1"):
         LocalTestbed(settings.local)

@@ -25,7 +25,7 @@ def verdict_of(telemetry, direction="both", capacity_bps=100_000_000, span_s=(10
     return congestion.verdict(telemetry, "p", direction, port, (span_s[0] * S, span_s[1] * S))
 
 
-def test_a_mean_below_the_capacity_never_makes_a_mirror_clear():
+def test_verdict_is_at_risk_if_the_mean_is_below_capacity():
     telemetry = counted([1e6] * 4, [1e3] * 4)
     for direction, offered in (("rx", 1e3), ("tx", 1e6), ("both", 1.001e6)):
         found = verdict_of(telemetry, direction)
@@ -33,13 +33,13 @@ def test_a_mean_below_the_capacity_never_makes_a_mirror_clear():
         assert found["loss"] == {"low": 0, "high": 1}
 
 
-def test_the_shortest_interval_of_the_counters_decides_not_the_mean():
+def test_verdict_uses_the_peak_interval_instead_of_the_mean():
     found = verdict_of(counted([10e6, 90e6, 10e6, 10e6], [10e6, 60e6, 10e6, 10e6]))
     assert (found["verdict"], found["peak_bps"], found["peak_seconds"]) == ("congested", 150e6, 1)
     assert found["offered_bps"] == 52.5e6 and found["loss"]["low"] == 0
 
 
-def test_what_the_rate_cannot_carry_is_lost_at_least():
+def test_minimum_loss_is_what_exceeds_the_line_rate():
     found = verdict_of(counted([90e6] * 4, [60e6] * 4))
     assert found["verdict"] == "congested"
     assert found["loss"]["low"] == pytest.approx(1 / 3)
@@ -51,13 +51,13 @@ def test_what_the_rate_cannot_carry_is_lost_at_least():
     assert within["loss"]["low"] == 0 and [at for at, _ in within["readings"]] == [n * S for n in range(100, 105)]
 
 
-def test_readings_are_those_around_the_sample():
+def test_readings_cover_the_sample():
     found = verdict_of(counted([8e6] * 9, [0] * 9), span_s=(102, 104))
     assert found["readings"] == [[n * S, (n - 102) * 10**6] for n in range(102, 105)]
     assert congestion.covers(found, 104 * S) and not congestion.covers(found, 105 * S)
 
 
-def test_without_counters_or_capacity_the_verdict_is_unknown():
+def test_verdict_is_unknown_without_counters_or_capacity():
     telemetry = counted([1e6], [1e6])
     for found in (
         verdict_of(None),

@@ -32,7 +32,7 @@ def outcomes_of(campaign) -> dict[str, tuple[str, str]]:
         return {row["site"]: (row["outcome"], row["reason"]) for row in csv.DictReader(lines)}
 
 
-def test_each_site_has_its_outcome_and_gives_back_what_it_took(tmp_path):
+def test_every_site_records_its_outcome_and_releases_its_resources(tmp_path):
     testbed = FakeTestbed("p", sites=("good", "no_nic", "no_answer", "no_storage"))
     told = list(coordinator.collect(testbed, settings(), tmp_path / "c"))
     assert [item["site"] for item in told if isinstance(item, dict)] == ["good"]
@@ -45,7 +45,7 @@ def test_each_site_has_its_outcome_and_gives_back_what_it_took(tmp_path):
     assert sum(isinstance(item, Outcome) for item in told) == 4
 
 
-def test_a_port_that_leads_to_our_own_node_is_left_out_and_takes_nobodys_turn(tmp_path, monkeypatch):
+def test_port_of_a_listening_node_is_skipped_without_delaying_others(tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "SAMPLE_GAP_S", 0.01)  # its turn is a pause as long as a sample's
     told = list(coordinator.collect(FakeTestbed("p", "own", "q"), settings(instances=1), tmp_path / "c"))
     assert [item["port"] for item in told if isinstance(item, dict)] == ["p", "q"]
@@ -54,7 +54,7 @@ def test_a_port_that_leads_to_our_own_node_is_left_out_and_takes_nobodys_turn(tm
     assert outcomes_of(tmp_path / "c") == {"S": ("success", left_out)}
 
 
-def test_a_mistake_of_ours_at_one_site_is_raised_when_the_others_are_through(tmp_path):
+def test_internal_error_at_one_site_is_raised_after_the_other_sites_finish(tmp_path):
     testbed = FakeTestbed("p", "q", sites=("mistake", "good"))
     told = []
     with pytest.raises(ZeroDivisionError, match="a mistake of ours"):
@@ -68,7 +68,7 @@ def test_a_mistake_of_ours_at_one_site_is_raised_when_the_others_are_through(tmp
     assert ("release", "mistake") in testbed.calls
 
 
-def test_who_stops_early_leaves_nothing_taken_and_the_outcome_says_so(tmp_path):
+def test_interrupted_collection_releases_all_sites_and_records_stopped(tmp_path):
     testbed = FakeTestbed("p", "q", sites=("A", "B"))
     going = coordinator.collect(testbed, settings(cycles=1000), tmp_path / "c")
     with contextlib.closing(going):
@@ -79,7 +79,7 @@ def test_who_stops_early_leaves_nothing_taken_and_the_outcome_says_so(tmp_path):
     assert not FakeTcpdump.running
 
 
-def test_mirrors_of_a_site_start_and_stop_at_once_and_rates_are_of_all_that_time(tmp_path, monkeypatch):
+def test_mirrors_of_a_site_start_and_stop_in_parallel_within_the_telemetry_interval(tmp_path, monkeypatch):
     """They meet, or the barrier breaks: one after the other, each sample would last longer than the one before."""
     testbed, asked_s = FakeTestbed("p", "q"), []
     testbed.receivers = ("capture0", "capture1")
@@ -93,7 +93,7 @@ def test_mirrors_of_a_site_start_and_stop_at_once_and_rates_are_of_all_that_time
     assert all((span["end_ns"] - span["start_ns"]) / 1e9 < asked_s[0] for span in spans)
 
 
-def test_a_lease_that_is_not_extended_and_telemetry_that_fails_end_nothing(tmp_path, monkeypatch):
+def test_failed_lease_extension_and_telemetry_do_not_end_a_site(tmp_path, monkeypatch):
     def fails(*_):
         raise UserError("502", where="orchestrator")
 
@@ -106,7 +106,7 @@ def test_a_lease_that_is_not_extended_and_telemetry_that_fails_end_nothing(tmp_p
     assert len(list((tmp_path / "c" / "raw").glob("*.json"))) == 2
 
 
-def test_a_lease_is_asked_for_once_where_it_lasts(tmp_path, monkeypatch):
+def test_lease_is_extended_only_once_if_it_lasts(tmp_path, monkeypatch):
     testbed, asked = FakeTestbed("p", "q", "r"), []
     monkeypatch.setattr(testbed, "extend", lambda site, until_ns: asked.append((site, until_ns)))
     before_ns = time.time_ns()
@@ -115,14 +115,14 @@ def test_a_lease_is_asked_for_once_where_it_lasts(tmp_path, monkeypatch):
     assert asked[0][1] - before_ns > 100 * 10**9
 
 
-def test_what_was_taken_is_gathered_at_the_end_where_that_is_asked_for(tmp_path):
+def test_gather_end_fetches_captures_after_the_last_sample(tmp_path):
     testbed = FakeTestbed("p", "q")
     list(coordinator.collect(testbed, settings(gather="end", runs_per_cycle=2), tmp_path / "c"))
     assert len(list((tmp_path / "c" / "raw").glob("*.json"))) == 4
     assert [what for call, what in testbed.calls if call == "fetch"][-1] == "watchdog-S-listener.jsonl"
 
 
-def test_all_sites_failed_is_said_with_the_first_reason(tmp_path):
+def test_error_contains_the_first_reason_if_all_sites_fail(tmp_path):
     lines, failures = [], []
     taken = coordinator.collect(FakeTestbed("p", sites=("no_nic",)), settings(), tmp_path / "c")
     lines += collect.report_progress(taken, failures)
@@ -131,7 +131,7 @@ def test_all_sites_failed_is_said_with_the_first_reason(tmp_path):
         collect.write_sheets(tmp_path / "c" / "raw", lines, failures)
 
 
-def test_a_file_is_deleted_on_its_node_only_when_its_checksum_agreed(tmp_path):
+def test_node_keeps_a_file_until_its_checksum_matches(tmp_path):
     testbed = FakeTestbed("p")
     testbed.broken_fetches = 2
     path = gather(testbed, "S-listener", "a.pcap", tmp_path, settings().collect)
@@ -139,7 +139,7 @@ def test_a_file_is_deleted_on_its_node_only_when_its_checksum_agreed(tmp_path):
     assert [call for call, _ in testbed.calls] == ["fetch", "fetch", "fetch", "rm"]
 
 
-def test_a_file_that_never_comes_whole_stays_on_its_node(tmp_path):
+def test_node_keeps_a_file_whose_checksum_never_matches(tmp_path):
     testbed = FakeTestbed("p")
     testbed.broken_fetches = 9
     with pytest.raises(UserError, match=r"checksum .* after the transfer, .* on S-listener"):
@@ -148,12 +148,12 @@ def test_a_file_that_never_comes_whole_stays_on_its_node(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_node_without_zstd_sends_what_it_has(tmp_path):
+def test_capture_is_fetched_uncompressed_without_zstd(tmp_path):
     path = gather(FakeTestbed("p"), "S-listener", "a.pcap", tmp_path, settings(compress=True).collect)
     assert path.name == "a.pcap"
 
 
-def test_release_all_names_what_was_left_and_gives_it_back(capsys):
+def test_release_all_lists_and_releases_leftovers(capsys):
     testbed = FakeTestbed("p")
     testbed.left = ("acapella-c-STAR",)
     collect.release_all(testbed)
@@ -166,7 +166,7 @@ def test_release_all_names_what_was_left_and_gives_it_back(capsys):
         collect.release_all(testbed)
 
 
-def test_what_the_watchdog_sees_is_in_the_manifest(tmp_path):
+def test_manifest_contains_watchdog_findings(tmp_path):
     testbed = FakeTestbed("dies")
     testbed.seen, testbed.rate_bps = "1000000 - 61 0", 10**13  # more in 10 ms than the disk has room for
     (manifest, *_) = coordinator.collect(testbed, settings(instances=1), tmp_path / "c")
@@ -176,7 +176,7 @@ def test_what_the_watchdog_sees_is_in_the_manifest(tmp_path):
     assert [int(found[1]) > 1024 for found in needed if found] == [True]
 
 
-def test_with_fewer_nodes_than_wanted_a_site_is_degraded_and_says_what_was_short(tmp_path, monkeypatch):
+def test_site_with_fewer_nodes_is_degraded_and_names_the_shortage(tmp_path, monkeypatch):
     def allocate(site, request):
         if request.instances > 1:
             raise InsufficientResources("no cores", where="testbed")
@@ -188,14 +188,14 @@ def test_with_fewer_nodes_than_wanted_a_site_is_degraded_and_says_what_was_short
     assert outcomes_of(tmp_path / "c") == {"S": ("degraded", "refused 2: testbed: no cores")}
 
 
-def test_samples_begin_in_periods_of_their_own_until_the_time_is_over(tmp_path):
+def test_samples_start_in_separate_periods_until_the_time_limit(tmp_path):
     keys = settings(instances=1, samples_per_run=40, sample_period_s=0.2, total_s=0.5)
     told = list(coordinator.collect(FakeTestbed("p"), keys, tmp_path / "c"))
     starts = [item["requested"]["start_ns"] // 200_000_000 for item in told if isinstance(item, dict)]
     assert len(starts) == len(set(starts)) < 40
 
 
-def test_mirrors_stay_where_they_are_as_long_as_they_can(tmp_path):
+def test_mirrors_keep_their_ports_if_possible(tmp_path):
     testbed = FakeTestbed("p", "q")
     testbed.receivers = ("capture0", "capture1")
     told = list(coordinator.collect(testbed, settings(port_selection="busiest", cycles=5), tmp_path / "c"))
@@ -203,7 +203,7 @@ def test_mirrors_stay_where_they_are_as_long_as_they_can(tmp_path):
     assert len(samples) == 10 and len({(each["port"], each["receiver"]) for each in samples}) == 2
 
 
-def test_what_a_killed_collection_half_fetched_is_removed(tmp_path):
+def test_incomplete_files_of_a_killed_collection_are_removed(tmp_path):
     half = tmp_path / "c" / "raw" / ".run1-S-p-both-1.pcap.part"
     half.parent.mkdir(parents=True)
     half.touch()
@@ -211,7 +211,7 @@ def test_what_a_killed_collection_half_fetched_is_removed(tmp_path):
     assert not half.exists()
 
 
-def test_what_the_watchdog_reads():
+def test_watchdog_parses_the_status_and_detects_a_full_disk():
     assert parse_status("1000 2048 3 7\n") == NodeStatus(1_024_000, 2048, 3, 7)
     assert parse_status("- - - -") == NodeStatus(None, None, None, None)
     with pytest.raises(ValueError, match=r"."):
@@ -221,7 +221,7 @@ def test_what_the_watchdog_reads():
     assert disk_shortage(NodeStatus(None, None, None, None), 64 * MB) is None
 
 
-def test_a_capture_grows_or_not_only_where_that_can_be_known():
+def test_growth_is_unknown_without_enough_frames():
     def growing(*looks: NodeStatus) -> bool | None:
         watch = NodeHistory()
         for look in looks:
@@ -249,11 +249,11 @@ CHRONY = "A9FEA97B,169.254.169.123,4,1700000000.1,0.000001234,-0.0000004,0.00001
         ("", (None, None, None)),
     ],
 )
-def test_the_clock_is_what_the_nodes_program_says(said, expected):
+def test_clock_is_parsed_from_chrony_ptp_and_timedatectl(said, expected):
     assert tuple(parse_clock(said).values()) == expected
 
 
-def test_two_processes_do_not_collect_one_campaign_at_once(tmp_path):
+def test_second_process_cannot_collect_the_same_campaign(tmp_path):
     first = coordinator.collect(FakeTestbed("p"), settings(), tmp_path / "c")
     next(first)
     with pytest.raises(UserError, match="c: another process collects this campaign; wait"):

@@ -3,13 +3,13 @@
 from acapella_capture.control.delivery import name_reasons
 
 
-def test_reasons_have_the_names_of_the_programs_sidecar(tmp_path):
+def test_reasons_are_named_by_the_json_file_of_the_program(tmp_path):
     (tmp_path / "p.json").write_text('{"reasons": {"1": "filtered", "3": "flow-sampled"}}')
     told = {"reason-1": 140, "reason-9": 2, "no-arp": 5}
     assert name_reasons(told, tmp_path / "p.spec") == {"filtered": 140, "reason-9": 2, "no-arp": 5}
 
 
-def test_without_a_sidecar_they_stay_numbers(tmp_path):
+def test_reasons_stay_numbers_without_the_json_file(tmp_path):
     assert name_reasons({"reason-1": 1}, tmp_path / "p.spec") == {"reason-1": 1}
     (tmp_path / "p.json").write_text("[]")
     assert name_reasons({"reason-1": 1}, tmp_path / "p.spec") == {"reason-1": 1}

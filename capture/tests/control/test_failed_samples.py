@@ -46,7 +46,7 @@ FAULTS = {
 }
 
 
-def test_the_others_are_taken_and_the_failed_ones_are_written_down(paper, tmp_path, monkeypatch, capsys):
+def test_failed_samples_are_listed_and_the_others_taken(paper, tmp_path, monkeypatch, capsys):
     testbed = paper("first", *FAULTS, "last")
     assert run(tmp_path, monkeypatch) == 0
     raw = tmp_path / "test" / "raw"
@@ -72,7 +72,7 @@ def test_the_others_are_taken_and_the_failed_ones_are_written_down(paper, tmp_pa
     )  # what is left on a node takes its memory
 
 
-def test_a_capture_without_counts_is_kept(paper, tmp_path, monkeypatch):
+def test_capture_without_counts_is_kept(paper, tmp_path, monkeypatch):
     paper("no_counts")
     assert run(tmp_path, monkeypatch) == 0
     (path,) = (tmp_path / "test" / "raw").glob("*.json")
@@ -82,7 +82,7 @@ def test_a_capture_without_counts_is_kept(paper, tmp_path, monkeypatch):
     assert any("counts unknown: tcpdump on listener: pcap_stats: failed" in note for note in manifest["notes"])
 
 
-def test_a_cut_capture_without_counts_fails_and_stays_as_it_is(paper, tmp_path, monkeypatch):
+def test_truncated_capture_without_counts_fails_and_is_kept_unchanged(paper, tmp_path, monkeypatch):
     fetched, sizes = describe.gather, []
 
     def cut(*arguments):
@@ -99,7 +99,7 @@ def test_a_cut_capture_without_counts_fails_and_stays_as_it_is(paper, tmp_path, 
     assert [path.stat().st_size for path in raw.glob("*.pcap")] == sizes
 
 
-def test_where_no_sample_is_good_it_ends_with_2_and_no_sheet(paper, tmp_path, monkeypatch, capsys):
+def test_exit_code_is_2_and_no_sheet_is_written_if_all_samples_fail(paper, tmp_path, monkeypatch, capsys):
     paper("no_start", "no_stop")
     assert run(tmp_path, monkeypatch) == 2
     raw = tmp_path / "test" / "raw"
@@ -108,7 +108,7 @@ def test_where_no_sample_is_good_it_ends_with_2_and_no_sheet(paper, tmp_path, mo
     assert "no sample could be taken; the first: tcpdump on listener: does not start" in capsys.readouterr().err
 
 
-def test_a_collection_without_a_failure_leaves_no_list_of_an_earlier_one(paper, tmp_path, monkeypatch):
+def test_successful_collection_removes_an_earlier_list_of_failures(paper, tmp_path, monkeypatch):
     paper("first", "no_stop")
     assert run(tmp_path, monkeypatch) == 0
     paper("first")
@@ -119,7 +119,7 @@ def test_a_collection_without_a_failure_leaves_no_list_of_an_earlier_one(paper, 
     assert manifests.read(next((tmp_path / "test" / "raw").glob("*.json")))["frames_captured"] == 1
 
 
-def test_a_failure_names_sample_site_port_and_reason(paper, tmp_path):
+def test_failure_names_sample_site_port_and_reason(paper, tmp_path):
     settings = parse_settings({"testbed": "local", "capture": {"sample_s": 0.01}})
     told = list(coordinator.collect(paper("no_start"), settings, tmp_path / "test"))
     found = [item for item in told if not isinstance(item, Outcome)]

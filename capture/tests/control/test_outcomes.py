@@ -20,13 +20,13 @@ from acapella_capture.control import outcomes
         (1, 8, 1, None, "incomplete"),
     ],
 )
-def test_outcome_of_two_nodes_wanted(got, taken, failed, stopped, expected):
+def test_outcome_of_a_site_that_requested_two_nodes(got, taken, failed, stopped, expected):
     outcome, reason = outcomes.verdict(2, got, taken, failed, stopped)
     assert outcome == expected
     assert bool(reason) == (expected != "success")
 
 
-def test_outcomes_grow_over_campaigns_and_a_crash_leaves_incomplete(tmp_path):
+def test_outcomes_accumulate_over_campaigns_and_stay_incomplete_after_a_crash(tmp_path):
     for number, campaign in enumerate(("one", "two", "two")):
         (tmp_path / campaign).mkdir(exist_ok=True)
         table = outcomes.OutcomeTable(tmp_path / campaign, 10**18 + number * 10**10)
@@ -46,7 +46,7 @@ def test_outcomes_grow_over_campaigns_and_a_crash_leaves_incomplete(tmp_path):
     assert {row["samples"] for row in rows if row["site"] == "A"} == {"3"}
 
 
-def test_two_campaigns_at_once_lose_no_line(tmp_path, monkeypatch):
+def test_concurrent_campaigns_keep_all_outcome_lines(tmp_path, monkeypatch):
     """Each takes its time between reading the table of all collections and writing it."""
     read = outcomes.read
     monkeypatch.setattr(outcomes, "read", lambda path: (read(path), time.sleep(0.2))[0])

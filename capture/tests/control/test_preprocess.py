@@ -79,7 +79,7 @@ def captured(raw: Path) -> bytes:
     return b"".join(path.read_bytes() for path in raw.glob("*.pcap"))
 
 
-def test_what_is_fetched_is_anonymized(tmp_path, key):
+def test_fetched_captures_are_anonymized(tmp_path, key):
     (manifest, *_), raw = taken(tmp_path, anonymize=True, key_file=str(key), macs="blank")
     assert manifest["frames_captured"] == 1
     assert NOTE in manifest["notes"]
@@ -89,7 +89,7 @@ def test_what_is_fetched_is_anonymized(tmp_path, key):
     assert captured(raw)[40:52].hex() == 2 * "020000000000"
 
 
-def test_without_it_captures_are_fetched_as_they_are(tmp_path):
+def test_captures_are_fetched_unchanged_without_anonymization(tmp_path):
     (manifest, *_), raw = taken(tmp_path)
     assert NOTE not in manifest["notes"]
     assert SECRET in captured(raw)
@@ -102,14 +102,14 @@ def test_without_it_captures_are_fetched_as_they_are(tmp_path):
         ({"key_file": "/nowhere/key"}, "cannot read the key"),
     ],
 )
-def test_what_cannot_be_anonymized_is_not_fetched(tmp_path, key, change, says):
+def test_capture_is_not_fetched_if_anonymization_fails(tmp_path, key, change, says):
     (failure, *_), raw = taken(tmp_path, **{"anonymize": True, "key_file": str(key), **change})
     assert says in failure.why
     assert "not fetched" in failure.why
     assert not captured(raw)
 
 
-def test_what_a_killed_program_left_does_not_stay_on_the_node(tmp_path, key):
+def test_incomplete_output_of_a_killed_program_is_removed_from_the_node(tmp_path, key):
     program = tmp_path / "acapella"
     program.write_text('#!/bin/sh\necho part > "$4"\nkill -9 $$\n')
     program.chmod(0o755)
@@ -121,7 +121,7 @@ def test_what_a_killed_program_left_does_not_stay_on_the_node(tmp_path, key):
 
 
 @pytest.mark.parametrize("out", ["regular", "device"])
-def test_the_program_that_is_brought_removes_what_it_could_not_finish_and_no_device(tmp_path, key, out):
+def test_uploaded_program_removes_incomplete_output_but_no_device(tmp_path, key, out):
     program = Path(sys.executable).with_name(PROGRAM)
     if not program.exists():
         pytest.skip(f"no {PROGRAM} here: make setup-fabric builds it")
@@ -138,14 +138,14 @@ def test_the_program_that_is_brought_removes_what_it_could_not_finish_and_no_dev
     assert out == "device" or not target.exists()
 
 
-def test_a_key_that_others_may_read_is_refused_on_the_node(tmp_path, key):
+def test_key_readable_by_others_is_rejected_on_the_node(tmp_path, key):
     key.chmod(0o644)
     (failure, *_), raw = taken(tmp_path, anonymize=True, key_file=str(key))
     assert "others may read" in failure.why
     assert not captured(raw)
 
 
-def test_of_a_node_that_went_the_first_fault_is_told(tmp_path, key):
+def test_first_error_is_reported_for_an_unreachable_node(tmp_path, key):
     class Lost(NodeTestbed):
         def run(self, node, argv, *, timeout_s=30, stdin=""):
             if argv[0] == "rm":
@@ -157,7 +157,7 @@ def test_of_a_node_that_went_the_first_fault_is_told(tmp_path, key):
         preprocess(Lost(tmp_path), "n", "c.pcap", settings)
 
 
-def test_anonymizing_without_a_key_is_a_mistake_in_the_config():
+def test_anonymize_without_a_key_is_a_config_error():
     with pytest.raises(UserError, match=r"preprocess\.key_file: missing"):
         parse_settings({"testbed": "local", "preprocess": {"anonymize": True}})
 
@@ -216,7 +216,7 @@ def small_disk_or_skip(kind: str, directory: Path):
 
 @pytest.mark.parametrize("disk", ["tmpfs", "ext4"])
 @pytest.mark.parametrize("name", ["local", "fabric"])  # our own command, and the program that is brought
-def test_a_full_disk_keeps_the_capture_and_lets_nothing_leave(tmp_path, key, name, disk):
+def test_full_disk_keeps_the_capture_on_the_node(tmp_path, key, name, disk):
     settings = PreprocessSettings(anonymize=True, key_file=str(key), macs="replace", program=None)
     if name == "fabric" and not Path(sys.executable).with_name(PROGRAM).exists():
         pytest.skip(f"no {PROGRAM} here: make setup-fabric builds it")

@@ -9,7 +9,7 @@ from acapella_capture.testbeds.base import Host, Instance, InsufficientResources
 HOSTS = (Host("a", 4, 64, 1000, 1), Host("b", 3, 64, 1000, 6))
 
 
-def test_nodes_are_placed_on_hosts_not_on_a_sites_sum():
+def test_nodes_are_placed_per_host_not_by_the_sum_of_a_site():
     assert nodes_that_fit(HOSTS, ResourceRequest(2)) == (2, None)
     count, why = nodes_that_fit(HOSTS, ResourceRequest(4))
     assert count == 2  # a has one NIC, b cores for one; the sum of both would do for three
@@ -24,7 +24,7 @@ def test_nodes_are_placed_on_hosts_not_on_a_sites_sum():
     hosts=st.lists(st.builds(Host, st.just("h"), *[st.integers(0, n) for n in (64, 256, 3000, 6)]), max_size=5),
     wanted=st.integers(1, 12),
 )
-def test_what_is_placed_fits(hosts, wanted):
+def test_placed_nodes_fit_onto_the_hosts(hosts, wanted):
     count, why = nodes_that_fit(hosts, ResourceRequest(wanted))
     assert 0 <= count <= min(wanted, sum(host.nics for host in hosts))
     assert count * 2 <= sum(host.cores for host in hosts)
@@ -51,7 +51,7 @@ class Scarce:
         return tuple(Instance(f"n{number}", site, ("r1", "r2")) for number in range(request.instances))
 
 
-def test_a_refusal_is_answered_with_one_node_less():
+def test_allocation_retries_with_one_node_fewer():
     testbed = Scarce(gives=3)
     got = allocate_with_backoff(testbed, "S", ResourceRequest(8))
     assert testbed.asked == [5, 4, 3]
@@ -64,13 +64,13 @@ def test_a_refusal_is_answered_with_one_node_less():
     assert none == SiteAllocation((), 2, "refused 1: site S: no storage")
 
 
-def test_nodes_of_an_earlier_collection_are_taken_again_and_counted():
+def test_nodes_of_an_earlier_collection_are_reused_and_counted():
     testbed = Scarce(gives=9)
     testbed.instances = lambda _: (Instance("n0", "S", ("r1", "r2")),) * 2
     assert len(allocate_with_backoff(testbed, "S", ResourceRequest(6)).instances) == 6
     assert testbed.asked == [6]
 
 
-def test_as_many_nodes_as_the_ports_need():
+def test_number_of_nodes_follows_the_number_of_ports():
     assert [instances_needed(ports, 2, None) for ports in (1, 2, 3, 8)] == [1, 1, 2, 4]
     assert instances_needed(8, 2, 3) == 3

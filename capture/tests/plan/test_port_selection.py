@@ -40,7 +40,7 @@ def run_of(select, ports, receivers, cycles, rates=None, **options) -> list[tupl
 
 
 @given(ports=names, receivers=st.integers(1, 8), every=st.integers(2, 6), seed=st.integers(), data=st.data())
-def test_busiest_starves_no_port_that_is_not_idle(ports, receivers, every, seed, data):
+def test_busiest_samples_every_non_idle_port(ports, receivers, every, seed, data):
     rates = {name: Rates(data.draw(rates_bps), data.draw(rates_bps)) for name in ports}
     busy = [name for name in ports if rates[name].tx_bps + rates[name].rx_bps > 1000]
     # each random draw is of a port that has not been sampled since all were: a round has at most as many draws as ports
@@ -55,14 +55,14 @@ def test_busiest_starves_no_port_that_is_not_idle(ports, receivers, every, seed,
 
 
 @given(ports=names, receivers=st.integers(1, 8), seed=st.integers())
-def test_the_same_seed_chooses_the_same(ports, receivers, seed):
+def test_same_seed_selects_the_same_ports(ports, receivers, seed):
     rates = {name: Rates(1e6, number * 1e6) for number, name in enumerate(ports)}
     assert run_of(busiest, ports, receivers, 9, rates, seed=seed) == run_of(
         busiest, ports, receivers, 9, rates, seed=seed
     )
 
 
-def test_every_nth_cycle_takes_the_busiest_that_the_last_n_did_not_sample():
+def test_every_nth_cycle_takes_the_busiest_port_not_sampled_in_the_last_n():
     ports = ["a", "b", "c", "d", "e", "f"]
     rates = {name: Rates(10.0 ** (10 - number), 0) for number, name in enumerate(ports)}
     history = run_of(busiest, ports, 1, 40, rates, busiest_every=4)
@@ -71,24 +71,24 @@ def test_every_nth_cycle_takes_the_busiest_that_the_last_n_did_not_sample():
         assert history[cycle] == (next(name for name in ports if name not in recent),)
 
 
-def test_tx_and_rx_count_together_and_the_name_decides_a_tie():
+def test_busiest_adds_tx_and_rx_and_breaks_ties_by_name():
     rates = {"a": Rates(5, 0), "b": Rates(3, 3), "c": Rates(0, 6)}
     assert busiest(view_of("abc", 2, cycle=1, rates=rates, busiest_every=2)) == ["b", "c"]
 
 
-def test_ports_without_data_are_not_idle_and_where_all_are_idle_all_may_come():
+def test_ports_without_data_are_not_idle_and_all_are_candidates_if_all_are_idle():
     assert view_of("ab", 1, rates={"a": Rates(0, 0)}).non_idle() == ["b"]
     assert view_of("ab", 1, rates={"a": Rates(0, 0), "b": Rates(0, 0)}).non_idle() == ["a", "b"]
 
 
 @given(ports=names, receivers=st.integers(1, 8))
-def test_all_takes_every_port_once_in_a_round(ports, receivers):
+def test_all_takes_every_port_once_per_round(ports, receivers):
     history = run_of(SELECTIONS["all"], ports, receivers, cycles_per_round(len(ports), receivers))
     assert [name for chosen in history for name in chosen] == ports
 
 
 @given(before=names, chosen=names, receivers=st.integers(1, 12))
-def test_no_mirror_moves_that_could_stay(before, chosen, receivers):
+def test_mirrors_move_only_if_necessary(before, chosen, receivers):
     keys = [f"r{number}" for number in range(receivers)]
     first = assign_receivers(before[:receivers], keys, {})
     second = assign_receivers(chosen[:receivers], keys, first)
@@ -103,7 +103,7 @@ def documented(directory: Path) -> None:
     (directory / "my_selection.py").write_text(textwrap.dedent(text[start:end]))
 
 
-def test_a_selection_of_ones_own_comes_by_its_name(tmp_path, monkeypatch):
+def test_documented_custom_selection_is_found_by_name(tmp_path, monkeypatch):
     """The documented one."""
     documented(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -122,12 +122,12 @@ def test_a_selection_of_ones_own_comes_by_its_name(tmp_path, monkeypatch):
     ("wrong", "why"),
     [(["z"], "'z' is not a candidate port"), (["x", "x"], "the same port twice"), (["x", "y"], "2 ports")],
 )
-def test_a_wrong_choice_is_refused(wrong, why):
+def test_invalid_selection_result_is_an_error(wrong, why):
     with pytest.raises(UserError, match=why):
         choose_ports(lambda _: wrong, view_of("xy", 1))
 
 
-def test_what_a_selection_raises_is_one_line_that_names_site_and_cycle():
+def test_exception_of_a_selection_names_site_and_cycle_in_one_line():
     for mistake in (lambda view: view.rates["none"], lambda _: None):
         with pytest.raises(
             UserError, match=r"^collect.port_selection: site S, cycle 1: (Key|Type)Error: .+$"

@@ -25,12 +25,12 @@ def batch(plan: SitePlan) -> list[list[tuple[str, str]]]:
     return [[(planned.name, planned.port.name) for planned in moment] for moment in plan.batches_in_advance()]
 
 
-def test_a_mirror_visits_every_port_before_any_port_again():
+def test_every_port_is_sampled_before_any_port_repeats():
     plan = SitePlan(settings(capture={"samples_per_port": 2}), site("S", "p", "q"), 1)
     assert [[port for _, port in moment] for moment in batch(plan)] == [["p"], ["q"], ["p"], ["q"]]
 
 
-def test_samples_have_their_names_once_whatever_the_receivers():
+def test_sample_names_are_unique_for_any_number_of_receivers():
     keys = settings(runs=2, capture={"directions": ["rx", "tx"]}, collect={"samples_per_run": 2, "runs_per_cycle": 2})
     expected = 2 * 2 * 2 * 3 * 2  # runs, runs and samples of a cycle, ports, directions
     for receivers in (1, 2, 5):
@@ -41,7 +41,7 @@ def test_samples_have_their_names_once_whatever_the_receivers():
 
 
 @given(ports=st.integers(1, 9), got=st.integers(1, 9))
-def test_fewer_receivers_are_the_same_samples_in_more_cycles(ports, got):
+def test_fewer_receivers_take_the_same_samples_in_more_cycles(ports, got):
     where = site("S", *(f"p{number}" for number in range(ports)))
     plans = [SitePlan(settings(), where, receivers) for receivers in (got, got + 1)]
     taken = [Counter(port for moment in batch(plan) for _, port in moment) for plan in plans]
@@ -69,7 +69,7 @@ def ports_by_site(there, **collect) -> dict[str, list[str]]:
     return {s.name: [port.name for port in s.ports] for s in sites_to_sample(settings(collect=collect), there)}
 
 
-def test_uplinks_and_fixed_ports_are_those_and_sites_without_are_left_out():
+def test_uplinks_and_fixed_selections_skip_sites_without_ports():
     ports = (Port("a", None, "downlink"), Port("b", None, "uplink"), Port("c", None))
     sites = [Site("S", ports), Site("T", ports[:1])]
     assert ports_by_site(sites, port_selection="uplinks") == {"S": ["b"]}
@@ -84,7 +84,7 @@ def test_uplinks_and_fixed_ports_are_those_and_sites_without_are_left_out():
             ports_by_site(sites, **keys)
 
 
-def test_with_a_limit_of_time_alone_nobody_knows_the_cycles():
+def test_number_of_cycles_is_unknown_with_a_time_limit_only():
     plan = SitePlan(settings(collect={"total_s": 60}), site("S", "p"), 1)
     assert plan.cycles is None and plan.remaining_s(0) == pytest.approx(60 + plan.sample_interval_s)
     with pytest.raises(UserError, match="only known when they are taken"):
@@ -92,13 +92,13 @@ def test_with_a_limit_of_time_alone_nobody_knows_the_cycles():
 
 
 @given(now=st.integers(0, 2**62), period=st.floats(0.001, 1e5))
-def test_samples_begin_on_whole_periods_of_the_clock(now, period):
+def test_samples_start_at_multiples_of_the_period(now, period):
     start = next_start_ns(now, period, 1)
     assert start % round(period * 1e9) == 0
     assert 0 <= start - now < round(period * 1e9)
 
 
-def test_expected_bytes_follow_the_slower_of_port_and_receiver():
+def test_expected_bytes_are_limited_by_the_slower_of_port_and_receiver():
     keys = settings(capture={"sample_s": 10, "snaplen": 184}, collect={"mean_frame_bytes": 1000})
     assert max_sample_bytes(keys, Port("p", 10**9), None) == 2 * 10**9 // 8 * 10 // 1000 * 200
     assert max_sample_bytes(keys, Port("p", 10**9), 10**9) == 10**9 // 8 * 10 // 1000 * 200
@@ -112,7 +112,7 @@ def test_expected_bytes_follow_the_slower_of_port_and_receiver():
     )  # pcapng.c's options
 
 
-def test_every_run_has_its_number_in_the_names():
+def test_sample_names_contain_the_run_number():
     plan = SitePlan(settings(runs=2), site("S", "p", "q", "r"), 2)
     assert [[planned.name for planned in batch] for batch in plan.batches_in_advance()] == [
         ["run1-S-p-both-1", "run1-S-q-both-1"], ["run1-S-r-both-1"],

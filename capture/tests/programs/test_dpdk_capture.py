@@ -42,7 +42,7 @@ def test_snap_length_keeps_original_length_and_hash(tmp_path, writer):
     assert run.counts["truncated"] == sum(frame.wire > 96 for frame in FRAMES)
 
 
-def test_pcapng_has_no_hash_where_none_is_wanted(tmp_path):
+def test_pcapng_has_no_hash_unless_requested(tmp_path):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES[:10]), "--no-hash", name="c.pcapng")
     assert run.status == 0, run.said
     written = dpdk.read_pcapng(tmp_path / "c.pcapng")
@@ -50,14 +50,14 @@ def test_pcapng_has_no_hash_where_none_is_wanted(tmp_path):
     assert {frame.hash for frame in written.frames} == {None}
 
 
-def test_a_hash_in_pcap_is_refused(tmp_path):
+def test_hash_in_pcap_is_rejected(tmp_path):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES[:10]), "--hash")
     assert run.status == 2
     assert run.said == "acapella-dpdk-capture: error: --hash: pcap has no place for a frame's hash; write .pcapng\n"
 
 
 @pytest.mark.parametrize("text", ["udp", "tcp dst port 443", "greater 1000", "net 10.0.1.0/24 and not port 53"])
-def test_filter_takes_what_tcpdump_takes(tmp_path, text):
+def test_filter_accepts_the_same_frames_as_tcpdump(tmp_path, text):
     if shutil.which("tcpdump") is None:
         pytest.skip("no tcpdump here")
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--filter", text, "--snaplen", 64)
@@ -72,14 +72,14 @@ def test_filter_takes_what_tcpdump_takes(tmp_path, text):
     assert run.counts["filtered"] == len(FRAMES) - len(kept)
 
 
-def test_a_wrong_filter_is_one_line(tmp_path):
+def test_invalid_filter_is_an_error_in_one_line(tmp_path):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES[:10]), "--filter", "no such thing")
     assert run.status == 2 and run.said.count("\n") == 1
     assert run.said.startswith("acapella-dpdk-capture: error: --filter no such thing: ")
     assert [path.name for path in tmp_path.iterdir()] == ["input0.pcap"]
 
 
-def test_one_in_n_counts_frames_that_pass_the_filter(tmp_path):
+def test_sampling_counts_frames_that_pass_the_filter(tmp_path):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--filter", "greater 500", "--sample", 7)
     assert run.status == 0, run.said
     passed = [frame for frame in FRAMES if frame.wire >= 500]
@@ -87,7 +87,7 @@ def test_one_in_n_counts_frames_that_pass_the_filter(tmp_path):
     assert run.counts["sampled_out"] == len(passed) - len(passed[::7])
 
 
-def test_sampling_by_hash_keeps_the_same_frames_whatever_came_before(tmp_path):
+def test_sampling_by_hash_does_not_depend_on_earlier_frames(tmp_path):
     """A frame is kept for what it holds: where its CRC32 is a multiple of n."""
     kept = [frame for frame in FRAMES if zlib.crc32(frame.data) % 5 == 0]
     later = [frame for frame in FRAMES[3:] if frame in kept]
@@ -102,7 +102,7 @@ def test_sampling_by_hash_keeps_the_same_frames_whatever_came_before(tmp_path):
 
 @pytest.mark.parametrize("writer", ["direct", "buffered"])
 @pytest.mark.parametrize("name", ["c.pcap", "c.pcapng"])
-def test_rotation_by_size_loses_nothing_and_exceeds_nothing(tmp_path, name, writer):
+def test_rotation_by_size_keeps_all_frames_within_the_limit(tmp_path, name, writer):
     run = dpdk.capture(
         tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--rotate-bytes", "1M", "--writer", writer, name=name
     )
@@ -117,7 +117,7 @@ def test_rotation_by_size_loses_nothing_and_exceeds_nothing(tmp_path, name, writ
     assert [(frame.ts_ns, frame.data) for frame in frames] == [(frame.ts_ns, frame.data) for frame in FRAMES]
 
 
-def test_rotation_by_time_follows_the_stamps(tmp_path):
+def test_rotation_by_time_follows_the_timestamps(tmp_path):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--rotate-seconds", "0.5")
     assert run.status == 0, run.said
     parts = [dpdk.read_pcap(path)[0] for path in run.files()]
@@ -126,7 +126,7 @@ def test_rotation_by_time_follows_the_stamps(tmp_path):
         assert part[-1].ts_ns < part[0].ts_ns + dpdk.SECOND // 2 <= following[0].ts_ns
 
 
-def test_interface_statistics_agree_with_the_accounts(tmp_path):
+def test_interface_statistics_match_the_counts(tmp_path):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--filter", "udp", "--sample", 3, name="c.pcapng")
     assert run.status == 0, run.said
     written = dpdk.read_pcapng(tmp_path / "c.pcapng")
@@ -158,7 +158,7 @@ def test_tshark_reads_every_frame_of_pcapng(tmp_path):
     ]
 
 
-def test_a_queue_a_file(tmp_path):
+def test_each_queue_writes_its_own_file(tmp_path):
     parts = [FRAMES[i::3] for i in range(3)]
     for number, part in enumerate(parts):
         (tmp_path / f"in{number}.pcap").write_bytes(dpdk.pcap_bytes(part))
@@ -172,7 +172,7 @@ def test_a_queue_a_file(tmp_path):
     assert [queue["written"] for queue in run.accounts["queues"]] == [len(part) for part in parts]
 
 
-def test_frames_larger_than_a_buffer_come_whole(tmp_path):
+def test_frames_larger_than_a_buffer_are_complete(tmp_path):
     large = dpdk.some_frames(50, seed=5, sizes=(9000, 16000))
     run = dpdk.capture(
         tmp_path, *dpdk.from_file(tmp_path, large), "--max-frame", 2048, "--filter", "ip", name="c.pcapng"
@@ -182,20 +182,20 @@ def test_frames_larger_than_a_buffer_come_whole(tmp_path):
     assert [(frame.data, frame.hash) for frame in written] == [(frame.data, dpdk.crc32(frame.data)) for frame in large]
 
 
-def test_it_stops_after_so_many_frames(tmp_path):
+def test_capture_stops_after_the_requested_number_of_frames(tmp_path):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--frames", 1000)
     assert (run.status, run.accounts["stopped_by"]) == (0, "frames"), run.said
     assert dpdk.read_pcap(tmp_path / "c.pcap")[0] == FRAMES[:1000]
 
 
-def test_nothing_received_is_a_whole_file(tmp_path):
+def test_capture_without_frames_is_a_valid_file(tmp_path):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, []), "--filter", "udp", name="c.pcapng")
     assert run.status == 0, run.said
     written = dpdk.read_pcapng(tmp_path / "c.pcapng")
     assert written.frames == [] and len(written.statistics) == 1 and written.left == 0
 
 
-def test_a_capture_is_never_overwritten(tmp_path):
+def test_existing_capture_is_not_overwritten(tmp_path):
     (tmp_path / "c.pcap").write_text("somebody's")
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES[:10]))
     assert run.status == 1 and "c.pcap: exists; remove it or write under another name" in run.said

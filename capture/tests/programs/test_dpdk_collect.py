@@ -25,7 +25,7 @@ local:
 """
 
 
-def test_collect_takes_what_the_mirrors_deliver(caller, open_directory):
+def test_collect_captures_all_mirrored_frames(caller, open_directory):
     dpdk.built_or_skip()
     plain = dpdk.plain_build()
     plain_caller = replace(caller, environment={**caller.environment, "PATH": f"{plain}:{os.environ['PATH']}"})
@@ -60,7 +60,7 @@ local:
 """
 
 
-def test_one_collection_takes_samples_by_two_methods(caller, open_directory):
+def test_collection_uses_two_capture_methods(caller, open_directory):
     dpdk.built_or_skip()
     path = f"{dpdk.plain_build()}:{os.environ['PATH']}"
     (open_directory / "config.yaml").write_text(MIXED)
@@ -73,7 +73,7 @@ def test_one_collection_takes_samples_by_two_methods(caller, open_directory):
     assert all(sample["frames_captured"] > 0 for sample in samples)
 
 
-def test_filter_sampling_and_snap_length_are_those_of_the_config(monkeypatch):
+def test_command_line_has_filter_sampling_and_snap_length_of_the_config(monkeypatch):
     monkeypatch.setattr("acapella_capture.programs.dpdk.executable", lambda: "writer")
     testbed = FakeTestbed("p")
     shown = {"sh": "0\n4294967295\n8192\n", "ip": "2: capture0: <UP> mtu 1500 qdisc"}
@@ -86,7 +86,7 @@ def test_filter_sampling_and_snap_length_are_those_of_the_config(monkeypatch):
     assert wanted.items() <= given.items() and given["--write"] == "/nowhere/s.pcap"
 
 
-def test_loss_that_af_packet_does_not_tell_is_counted():
+def test_drops_not_reported_by_af_packet_are_counted():
     accounts = {
         "frames": {"written": 7, "received": 24, "sampled_out": 4, "dropped": {"writer_full": 2, "write_error": 1}},
         "p4": None,
@@ -96,7 +96,7 @@ def test_loss_that_af_packet_does_not_tell_is_counted():
 
 
 @pytest.mark.parametrize(("mtu", "frame"), [(1500, 2048), (1968, 2048), (1969, 4096), (9000, 16384)])
-def test_the_ring_takes_whole_frames(mtu, frame):
+def test_ring_fits_whole_frames(mtu, frame):
     text, size = device("eth1", mtu, 32768)
     assert size == frame
     values = dict(pair.split("=") for pair in text.split(",")[1:])
@@ -112,7 +112,7 @@ def test_the_ring_takes_whole_frames(mtu, frame):
         ("0\n1\n100000\n", 32768),
     ],
 )
-def test_the_ring_is_no_larger_than_what_may_be_locked(limits, kib):
+def test_ring_is_limited_by_lockable_memory(limits, kib):
     assert ring_kib(32768, limits) == kib
 
 
@@ -133,7 +133,7 @@ local:
 """
 
 
-def test_collect_takes_samples_behind_a_p4_program(caller, open_directory):
+def test_collect_takes_samples_after_a_p4_program(caller, open_directory):
     dpdk.built_or_skip()
     program, control = dpdk.ROOT / "p4" / "loader" / "tests" / "forward.spec", open_directory / "control"
     control.write_text("table exact add match 0x0806 action drop_for 3\nreason 3 no-arp\n")
@@ -158,13 +158,13 @@ def test_collect_takes_samples_behind_a_p4_program(caller, open_directory):
 
 
 @pytest.mark.parametrize("method", ["fpga", {"default": "tcpdump", "site2": "fpga"}])
-def test_fpga_needs_its_program(method):
+def test_method_fpga_needs_its_program(method):
     capture = {"method": method, "p4_program": "no/such.spec"}
     with pytest.raises(UserError, match=r"capture\.p4_program: no file no/such\.spec; method fpga needs it"):
         parse_settings({"testbed": "local", "capture": capture})
 
 
-def test_pcapng_needs_a_program_that_writes_it_and_takes_no_hashes_out_of_a_site():
+def test_pcapng_needs_method_dpdk_and_no_anonymization():
     capture = {"method": {"default": "dpdk", "site2": "tcpdump"}, "format": "pcapng"}
     with pytest.raises(UserError, match=r"capture\.format: tcpdump writes no pcapng"):
         parse_settings({"testbed": "local", "capture": capture})

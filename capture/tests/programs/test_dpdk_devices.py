@@ -89,7 +89,7 @@ def take(inside, directory: Path, frames: list[dpdk.Frame], device: str, *argume
 AF_PACKET = "net_af_packet0,iface=in0,blocksz=65536,framesz=2048,framecnt=8192"
 
 
-def test_af_packet_takes_every_frame_of_an_interface(tmp_path, inside):
+def test_af_packet_captures_every_frame_of_an_interface(tmp_path, inside):
     before = time.time_ns()
     run = take(inside, tmp_path, FRAMES, AF_PACKET)
     assert run.status == 0, run.said
@@ -113,7 +113,7 @@ def test_several_queues_share_an_interface_by_flow(tmp_path, inside):
     assert run.counts["written"] == len(FRAMES)
 
 
-def test_a_vlan_tag_is_where_it_was(tmp_path, inside):
+def test_vlan_tag_is_restored_in_place(tmp_path, inside):
     tag = struct.pack("!HH", 0x8100, 0x2007)
     tagged = [
         dpdk.Frame(frame.ts_ns, frame.wire, (frame.data[:12] + tag + frame.data[12:])[: frame.wire])
@@ -124,7 +124,7 @@ def test_a_vlan_tag_is_where_it_was(tmp_path, inside):
     assert [frame.data for frame in dpdk.read_pcap(tmp_path / "c.pcap")[0]] == [frame.data for frame in tagged]
 
 
-def test_frames_that_af_packet_would_cut_unseen_are_refused(tmp_path, inside):
+def test_frame_size_that_would_truncate_frames_is_rejected(tmp_path, inside):
     subprocess.run([*inside, "ip", "link", "set", "in0", "mtu", "9000"], check=True)
     try:
         run = dpdk.capture(tmp_path, "--vdev", AF_PACKET, "--duration", 1, prefix=inside)
@@ -137,7 +137,7 @@ def test_frames_that_af_packet_would_cut_unseen_are_refused(tmp_path, inside):
         subprocess.run([*inside, "ip", "link", "set", "in0", "mtu", "1500"], check=True)
 
 
-def test_af_xdp_takes_every_frame_or_tells_how_many_it_lost(tmp_path, inside):
+def test_af_xdp_captures_every_frame_or_counts_its_losses(tmp_path, inside):
     argv = ["--vdev", "net_af_xdp0,iface=in0,start_queue=0,queue_count=1,force_copy=1", "--stop-when-idle", "0.1"]
     tried = dpdk.capture(tmp_path, *argv, name="c.pcap", prefix=inside)
     if tried.status != 0:
@@ -154,14 +154,14 @@ def test_af_xdp_takes_every_frame_or_tells_how_many_it_lost(tmp_path, inside):
 
 
 @pytest.mark.parametrize("device", ["net_ring0", "net_null0,no-rx=1"])
-def test_devices_that_nothing_comes_from(tmp_path, device):
+def test_devices_without_traffic(tmp_path, device):
     process = dpdk.start(tmp_path, "--vdev", device, "--queues", 1)
     run = dpdk.stop(process, tmp_path, signal.SIGTERM)
     assert (run.status, run.counts["received"]) == (0, 0), run.said
     assert dpdk.read_pcap(tmp_path / "c.pcap") == ([], 0)
 
 
-def test_more_queues_than_cpus_on_one_device(tmp_path):
+def test_one_device_with_more_queues_than_cpus(tmp_path):
     arguments = ["--vdev", "net_null0,size=100", "--queues", 4, "--duration", "0.3", "--sample", 1000]
     run = dpdk.capture(tmp_path, *arguments)
     assert run.status == 0, run.said
@@ -171,7 +171,7 @@ def test_more_queues_than_cpus_on_one_device(tmp_path):
     ]
 
 
-def test_a_sink_counts_and_writes_nothing(tmp_path):
+def test_sink_counts_frames_and_writes_no_file(tmp_path):
     arguments = ["--vdev", "net_null0,size=64", "--frames", 100000, "--writer", "sink"]
     run = dpdk.capture(tmp_path, *arguments)
     assert run.status == 0, run.said
@@ -179,7 +179,7 @@ def test_a_sink_counts_and_writes_nothing(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
 
 
-def test_hugepages(tmp_path):
+def test_capture_runs_with_hugepages(tmp_path):
     free = sum(int(path.read_text()) for path in Path("/sys/kernel/mm/hugepages").glob("*/free_hugepages"))
     if free < 64:
         pytest.skip(f"{free} free hugepages here, 64 are needed: sysctl vm.nr_hugepages=64")

@@ -36,7 +36,7 @@ def wait_for_bytes(path: Path, size: int) -> None:
 
 
 @pytest.mark.parametrize(("writer", "number"), [("direct", signal.SIGTERM), ("buffered", signal.SIGINT)])
-def test_a_signal_ends_it_whole(tmp_path, writer, number):
+def test_signal_ends_the_capture_with_complete_files(tmp_path, writer, number):
     process = dpdk.start(tmp_path, *ENDLESS, "--writer", writer, name="c.pcapng")
     wait_for_bytes(tmp_path / "c.pcapng.part", 1 << 20)
     run = dpdk.stop(process, tmp_path, number)
@@ -49,7 +49,7 @@ def test_a_signal_ends_it_whole(tmp_path, writer, number):
 
 @pytest.mark.parametrize("name", ["c.pcap", "c.pcapng"])
 @pytest.mark.parametrize("writer", ["direct", "buffered"])
-def test_killed_in_the_middle_it_leaves_whole_records(tmp_path, writer, name):
+def test_killed_capture_contains_whole_records(tmp_path, writer, name):
     process = dpdk.start(tmp_path, *ENDLESS, "--writer", writer, name=name)
     part = tmp_path / f"{name}.part"
     wait_for_bytes(part, 2 << 20)
@@ -70,7 +70,7 @@ def test_killed_in_the_middle_it_leaves_whole_records(tmp_path, writer, name):
         assert len(numbers) == len(frames)
 
 
-def test_stamps_are_the_system_clocks_and_differ_within_a_burst(tmp_path):
+def test_timestamps_are_of_the_system_clock_and_differ_within_a_burst(tmp_path):
     before = time.time_ns()
     run = dpdk.capture(tmp_path, "--vdev", "net_null0,size=64", "--frames", 20000, "--when-full", "wait")
     after = time.time_ns()
@@ -103,7 +103,7 @@ def small_disk_or_skip(kind: str, directory: Path, size: str) -> tuple[str, ...]
 @pytest.mark.parametrize("name", ["c.pcap", "c.pcapng"])
 @pytest.mark.parametrize("writer", ["direct", "buffered"])
 @pytest.mark.parametrize("disk", ["tmpfs", "ext4"])
-def test_a_full_disk_ends_it_with_what_is_whole(tmp_path, disk, writer, name):
+def test_full_disk_ends_the_capture_with_whole_records(tmp_path, disk, writer, name):
     directory, left = tmp_path / "disk", tmp_path / "left"
     directory.mkdir()
     left.mkdir()
@@ -138,7 +138,7 @@ def test_a_full_disk_ends_it_with_what_is_whole(tmp_path, disk, writer, name):
 
 
 @pytest.mark.parametrize("writer", ["direct", "buffered"])
-def test_a_limit_on_file_size_is_a_write_error(tmp_path, writer):
+def test_file_size_limit_is_a_write_error(tmp_path, writer):
     if shutil.which("prlimit") is None:
         pytest.skip("no prlimit here")
     arguments = [*dpdk.from_file(tmp_path, FRAMES), "--writer", writer, "--preallocate", 0]
@@ -167,7 +167,7 @@ def test_a_limit_on_file_size_is_a_write_error(tmp_path, writer):
         (["--vdev", "net_null0", "--write", "c.pcap", "surplus"], 2, "surplus: not an option"),
     ],
 )
-def test_mistakes_are_one_line_and_leave_nothing(tmp_path, arguments, status, said):
+def test_usage_errors_are_one_line_and_create_no_file(tmp_path, arguments, status, said):
     done = subprocess.run(
         dpdk.command(*arguments), capture_output=True, text=True, check=False, cwd=tmp_path, timeout=dpdk.LIMIT_S
     )
@@ -177,7 +177,7 @@ def test_mistakes_are_one_line_and_leave_nothing(tmp_path, arguments, status, sa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_writers_under_a_kernel_that_writes_less_is_interrupted_and_refuses(tmp_path):
+def test_writers_handle_short_interrupted_and_failed_writes(tmp_path):
     done = c_programs.run_tests("clock", "output")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "test_output: ok" in done.stdout and "test_clock: ok" in done.stdout
@@ -224,7 +224,7 @@ def with_fault(directory: Path, preload: Path, call: str) -> tuple[dpdk.Run, int
 
 
 @pytest.mark.parametrize("kind", CHOSEN)
-def test_a_failed_call_leaves_whole_files_and_one_line(tmp_path, preload, kind):
+def test_failed_system_call_leaves_whole_files_and_one_line(tmp_path, preload, kind):
     """As SQLite does it: the n-th write, fsync, rename or malloc fails. Writes of io_uring and libc are not calls."""
     whole, total = with_fault(tmp_path / "whole", preload, f"{kind}:0")
     assert whole.status == 0 and total > 0, whole.said

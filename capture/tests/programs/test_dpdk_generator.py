@@ -28,7 +28,7 @@ def numbers(frames: list[dpdk.Frame]) -> list[int]:
 
 
 @pytest.mark.parametrize(("size", "snaplen"), [(60, 64), (1514, 200)])
-def test_frames_that_are_written_are_those_that_were_not_refused(tmp_path, size, snaplen):
+def test_written_frames_are_those_not_refused(tmp_path, size, snaplen):
     run = generate(tmp_path, size, "--snaplen", snaplen, "--frames", 20000, "--when-full", "wait", "--depth", 64)
     frames, rest = dpdk.read_pcap(tmp_path / "c.pcap")
     made = run.accounts["generator"]
@@ -39,14 +39,14 @@ def test_frames_that_are_written_are_those_that_were_not_refused(tmp_path, size,
     assert all(a < b for a, b in itertools.pairwise(seen)) and seen[-1] < made["offered"]
 
 
-def test_a_full_ring_refuses(tmp_path):
+def test_full_ring_refuses_frames(tmp_path):
     arguments = ["--depth", 64, "--frames", 20000, "--writer", "buffered", "--when-full", "wait"]
     run = generate(tmp_path, 9000, *arguments)  # as many as go: a thread that only counts outruns one that writes
     made = run.accounts["generator"]
     assert made["refused"] > 0 and made["behind"] == 0
 
 
-def test_a_slow_generator_gives_no_more_than_its_rate(tmp_path):
+def test_generator_does_not_exceed_its_rate(tmp_path):
     run = generate(tmp_path, 128, "--rate", 20000, "--frames", 2000, "--writer", "sink")
     made = run.accounts["generator"]
     due = made["rate"] * made["seconds"]
@@ -54,7 +54,7 @@ def test_a_slow_generator_gives_no_more_than_its_rate(tmp_path):
     assert made["rate"] == 20000 and run.accounts["device"]["driver"] == "net_ring"
 
 
-def test_what_was_offered_before_the_end_is_taken(tmp_path):
+def test_frames_offered_before_the_end_are_written(tmp_path):
     run = generate(tmp_path, 60, "--rate", 20000, "--duration", "0.3", "--writer", "sink")
     assert run.accounts["generator"]["left"] == 0
 
@@ -88,6 +88,6 @@ def test_generated_frames_are_whole_packets(tmp_path):
         (["--generate", "64", "--rate", "fast"], "not a number of frames a second above 0"),
     ],
 )
-def test_mistakes_of_the_command_line(tmp_path, arguments, said):
+def test_invalid_generator_options_are_errors(tmp_path, arguments, said):
     run = dpdk.capture(tmp_path, *arguments)
     assert run.status == 2 and said in run.said, run.said

@@ -28,7 +28,7 @@ def some_traffic(count: int) -> list[dpdk.Frame]:
     ]
 
 
-def test_what_the_program_sends_is_written_and_the_rest_counted(tmp_path):
+def test_frames_sent_by_the_program_are_written_and_others_counted(tmp_path):
     frames = some_traffic(1000)
     (tmp_path / "in.pcap").write_bytes(dpdk.pcap_bytes(frames))
     (tmp_path / "control").write_text(CONTROL)
@@ -55,7 +55,7 @@ def test_what_the_program_sends_is_written_and_the_rest_counted(tmp_path):
         (("--p4", PROGRAM, "--p4-control", "control"), "control:2: "),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(tmp_path, monkeypatch, arguments, said):
+def test_impossible_options_are_rejected_in_one_line(tmp_path, monkeypatch, arguments, said):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "control").write_text("# of no such table\ntable other add match 1 action keep 1\n")
     (tmp_path / "in.pcap").write_bytes(dpdk.pcap_bytes(dpdk.some_frames(5)))

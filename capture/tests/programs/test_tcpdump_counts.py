@@ -15,7 +15,7 @@ from acapella_core.errors import UserError
 LISTENING = "tcpdump: listening on capture0, link-type EN10MB (Ethernet), snapshot length 200 bytes\n"
 
 
-def test_counts_on_request_and_at_the_end():
+def test_counts_are_parsed_on_request_and_at_the_end():
     log = LISTENING + "tcpdump: 1 packet captured, 3 packets received by filter, 0 packets dropped by kernel\n"
     assert last_counts(log) == Counts(captured=1, received=3, dropped_kernel=0, dropped_interface=0)
     assert last_counts(log).buffered == 2
@@ -24,18 +24,18 @@ def test_counts_on_request_and_at_the_end():
     assert last_counts(log).buffered == 0
 
 
-def test_dropped_by_interface():
+def test_drops_of_the_interface_are_parsed():
     log = (
         "1 packet captured\n1 packet received by filter\n0 packets dropped by kernel\n5 packets dropped by interface\n"
     )
     assert last_counts(log).dropped_interface == 5
 
 
-def test_no_counts():
+def test_log_without_counts_yields_none():
     assert last_counts(LISTENING) is None
 
 
-def test_the_filter_can_never_be_read_as_an_option():
+def test_filter_is_never_parsed_as_an_option():
     settings = replace(parse_settings({"testbed": "local"}).capture, filter="-w/tmp/elsewhere")
     argv = Tcpdump(None, "node", "eth0", settings, "out")._argv
     assert argv[-2:] == ["--", "-w/tmp/elsewhere"]
@@ -86,7 +86,7 @@ def test_final_counts_are_returned():
     assert job.signals == ["USR1", "INT"]
 
 
-def test_no_second_request_while_one_is_unanswered(monkeypatch):
+def test_no_second_request_while_one_is_pending(monkeypatch):
     monkeypatch.setattr(tcpdump, "DRAIN_S", 2.5)
     job = Scripted({"INT": STATUS.format(7) + FINAL.format(9)})
     assert stopped(job).captured == 9
@@ -94,7 +94,7 @@ def test_no_second_request_while_one_is_unanswered(monkeypatch):
 
 
 @pytest.mark.parametrize(("printed", "status"), [(PCAP_STATS, 0), (PCAP_STATS, 1), ("", 0), (FINAL.format(9), 1)])
-def test_counts_are_unknown_if_tcpdump_ends_without_final_ones(printed, status):
+def test_counts_are_unknown_if_tcpdump_ends_without_final_counts(printed, status):
     assert stopped(Scripted({"USR1": STATUS.format(7), "INT": printed}, status)) is None
 
 
@@ -102,12 +102,12 @@ FULL = "tcpdump: Unable to write output: No space left on device\n"
 
 
 @pytest.mark.parametrize(("printed", "status"), [(FULL, 1), (FULL, 0), (PCAP_STATS, -11), ("", -9), ("", 137)])
-def test_a_tcpdump_that_cannot_write_or_is_killed_fails(printed, status):
+def test_capture_fails_if_tcpdump_cannot_write_or_is_killed(printed, status):
     with pytest.raises(UserError, match=rf"^tcpdump on node: failed: .* \(exit status {status}\)$"):
         stopped(Scripted({"USR1": STATUS.format(7), "INT": printed}, status))
 
 
-def test_a_tcpdump_that_ended_before_the_first_request_gets_no_signal():
+def test_no_signal_is_sent_to_a_tcpdump_that_has_ended():
     job = Scripted({"": ""}, ended=True)
     job._log += FINAL.format(9)
     assert stopped(job).captured == 9
@@ -119,7 +119,7 @@ def test_a_tcpdump_that_ended_before_the_first_request_gets_no_signal():
         assert failed.signals == job.signals == []
 
 
-def test_a_tcpdump_that_does_not_end_fails():
+def test_capture_fails_if_tcpdump_does_not_end():
     job = Scripted({"USR1": STATUS.format(7)}, status=None)
     with pytest.raises(UserError, match="does not end"):
         stopped(job)

@@ -35,7 +35,7 @@ no JSON
 """
 
 
-def test_intervals_are_as_bpftrace_says_them():
+def test_intervals_match_the_output_of_bpftrace():
     sums = []
     for line in SAID.splitlines():
         trace.parse_line(line, sums)
@@ -69,7 +69,7 @@ def settings(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("memory_mb", [None, 100])
-def test_thresholds_are_put_back_after_an_error_too(settings, memory_mb):
+def test_thresholds_are_restored_after_an_error(settings, memory_mb):
     before = settings()
     with pytest.raises(RuntimeError), thresholds.set_to(10, 20, memory_mb) as memory:
         now = settings()
@@ -81,13 +81,13 @@ def test_thresholds_are_put_back_after_an_error_too(settings, memory_mb):
     assert settings() == before
 
 
-def test_thresholds_that_may_not_be_set_are_a_reason_to_skip(settings, monkeypatch):
+def test_measurement_is_skipped_if_thresholds_cannot_be_set(settings, monkeypatch):
     monkeypatch.setattr(thresholds, "VM", thresholds.VM / "none")
     with pytest.raises(NotMeasurable, match="dirty_bytes cannot be set"):
         thresholds.put("dirty_bytes", 1)
 
 
-def test_frames_of_a_run_add_up_or_it_is_no_run():
+def test_inconsistent_frame_counts_are_an_error():
     accounts = {
         "generator": {"offered": 100, "refused": 30, "left": 1, "seconds": 0.5},
         "frames": {"written": 60, "written_bytes": 6000, "dropped": {"writer_full": 9}},
@@ -110,14 +110,14 @@ def measure(directory: Path, path: str, *arguments: object) -> tuple[subprocess.
     return done, json.loads((directory / "study.json").read_text())
 
 
-def test_without_bpftrace_or_root_the_reason_is_one_line_and_in_the_file(tmp_path):
+def test_missing_bpftrace_or_root_is_recorded_in_one_line(tmp_path):
     done, said = measure(tmp_path, str(tmp_path))
     reason = "bpftrace is missing; apt-get install bpftrace" if os.geteuid() == 0 else "not root: "
     assert said["skipped"].startswith(reason) and said["runs"] == []
     assert done.stdout.splitlines() == [f"storage: skipped: {said['skipped']}"]
 
 
-def test_thresholds_in_the_wrong_order_are_refused():
+def test_thresholds_in_descending_order_are_rejected():
     argv = [sys.executable, "-m", "acapella.cli.main", "measure", "storage", "-o", "none.json", "--thresholds", "20:10"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "20:10: not two percentages in ascending order" in done.stderr
@@ -139,7 +139,7 @@ def machines() -> dict[str, int]:
         return {name: thresholds.value_of(name) for name in names}
 
 
-def test_every_call_of_both_writers_is_in_the_histograms(tmp_path):
+def test_histograms_contain_every_call_of_both_writers(tmp_path):
     path, before = needs_bpftrace(), machines()
     arguments = ["--thresholds", "10:20", "--memory-mb", 64, "--rate", 50000, "--seconds", 0.5, "--table-seconds", 0]
     _, said = measure(tmp_path, path, *arguments)
@@ -160,7 +160,7 @@ def test_every_call_of_both_writers_is_in_the_histograms(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["study.json"]
 
 
-def test_a_study_that_is_stopped_leaves_nothing(tmp_path):
+def test_interrupted_study_leaves_nothing(tmp_path):
     path, before = needs_bpftrace(), machines()
     argv = [sys.executable, "-m", "acapella.cli.main", "measure", "storage", "-o", str(tmp_path / "study.json")]
     argv += ["--thresholds", "10:20", "--memory-mb", "4096", "--rate", "1000", "--seconds", "60"]
@@ -178,7 +178,7 @@ def test_a_study_that_is_stopped_leaves_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_rates_go_down_until_a_run_loses_nothing(tmp_path, monkeypatch):
+def test_rates_decrease_until_a_run_loses_nothing(tmp_path, monkeypatch):
     asked = []
 
     def run(*arguments):
@@ -192,7 +192,7 @@ def test_rates_go_down_until_a_run_loses_nothing(tmp_path, monkeypatch):
     assert asked == [None, 900, 700, 500]
 
 
-def test_a_run_of_the_tables_accounts_for_every_frame_and_leaves_no_file(tmp_path):
+def test_table_run_accounts_for_every_frame_and_leaves_no_file(tmp_path):
     try:
         rates.executable()
     except UserError as reason:

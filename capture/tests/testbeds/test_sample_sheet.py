@@ -60,7 +60,7 @@ def test_manifest_and_link_for_each_capture(directory):
     assert manifests.read(raw / "first.json") == found[0]
 
 
-def test_a_second_time_gives_the_same_bytes(directory):
+def test_repeated_description_yields_the_same_bytes(directory):
     path = sheet(directory, "\tRUTG\tp1\t*.pcap\t\n")
     list(files.describe(path, directory / "campaign"))
     before = (directory / "campaign" / "raw" / "a.json").read_bytes()
@@ -68,17 +68,17 @@ def test_a_second_time_gives_the_same_bytes(directory):
     assert (directory / "campaign" / "raw" / "a.json").read_bytes() == before
 
 
-def test_a_glob_gives_a_sample_a_file_in_order_of_names(directory):
+def test_glob_yields_a_sample_per_file_in_name_order(directory):
     rows = files.read_sheet(sheet(directory, "\tRUTG\tp1\t*.pcap*\t\n"))
     assert [(row.sample, row.line) for row in rows] == [("a", 2), ("b", 2)]
 
 
-def test_relative_names_count_from_the_directory_of_the_sheet(directory, monkeypatch):
+def test_relative_paths_start_at_the_sheets_directory(directory, monkeypatch):
     monkeypatch.chdir("/")
     assert files.read_sheet(sheet(directory, "\tS\tp\ta.pcap\t\n"))[0].file == directory / "a.pcap"
 
 
-def test_files_of_one_name_are_told_apart_by_their_directories(directory):
+def test_files_with_the_same_name_get_directory_names(directory):
     for name in ("x/y", "z/y"):
         (directory / name).mkdir(parents=True)
         (directory / name / "a.pcap").write_bytes(name.encode())
@@ -86,7 +86,7 @@ def test_files_of_one_name_are_told_apart_by_their_directories(directory):
     assert [row.sample for row in rows] == ["x-y-a", "z-y-a"]
 
 
-def test_a_name_is_made_of_what_a_file_name_may_hold(directory):
+def test_sample_name_has_only_characters_valid_in_file_names(directory):
     (directory / "Test 1 (ü).cap").write_bytes(b"")
     rows = files.read_sheet(sheet(directory, "\tS\tp\tTest 1 (ü).cap\t\n"))
     assert rows[0].sample == "Test_1_"
@@ -107,22 +107,22 @@ def test_start_is_iso_8601_or_nanoseconds(directory, text, start_ns):
     assert files.read_sheet(sheet(directory, f"\tS\tp\ta.pcap\t{text}\n"))[0].start_ns == start_ns
 
 
-def test_missing_file(directory):
+def test_missing_file_is_an_error(directory):
     assert complaint(directory, "\tS\tp\tnone.pcap\t\n") == f"line 2: {directory}/none.pcap: no such file"
 
 
-def test_directory_in_the_place_of_a_file(directory):
+def test_directory_instead_of_a_file_is_an_error(directory):
     (directory / "d").mkdir()
     assert complaint(directory, "\tS\tp\td\t\n") == f"line 2: {directory}/d: is not a file"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_unreadable_file(directory):
+def test_unreadable_file_is_an_error(directory):
     (directory / "a.pcap").chmod(0)
     assert complaint(directory, "\tS\tp\ta.pcap\t\n") == f"line 2: {directory}/a.pcap: cannot read: Permission denied"
 
 
-def test_unreadable_file_as_the_kernel_says_it(directory, monkeypatch):
+def test_unreadable_file_error_contains_the_reason_of_the_kernel(directory, monkeypatch):
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
@@ -130,28 +130,28 @@ def test_unreadable_file_as_the_kernel_says_it(directory, monkeypatch):
     assert files.unreadable(directory / "a.pcap") == "cannot read: Permission denied"
 
 
-def test_glob_without_a_match(directory):
+def test_glob_without_a_match_is_an_error(directory):
     assert complaint(directory, "\tS\tp\t*.cap\t\n") == "line 2: no file matches *.cap"
 
 
-def test_one_name_for_a_glob_of_several(directory):
+def test_one_sample_name_for_several_files_is_an_error(directory):
     expected = "line 2: 2 files match *.pcap*, one sample name 'x'"
     assert complaint(directory, "x\tS\tp\t*.pcap*\t\n").startswith(expected)
 
 
-def test_sample_named_twice(directory):
+def test_duplicate_sample_name_is_an_error(directory):
     rows = "x\tS\tp\ta.pcap\t\nx\tS\tp\tb.pcapng.gz\t\n"
     assert complaint(directory, rows) == "line 3: sample 'x' is in line 2 already"
 
 
 @pytest.mark.parametrize("rows", ["\tS\tp\ta.pcap*\t\n", "\tS\tp\ta.pcap\t\n\tS\tp\ta.pcapn*\t\n"])
-def test_two_files_of_one_name_are_both_named(directory, rows):
+def test_error_names_both_files_with_the_same_sample_name(directory, rows):
     (directory / "a.pcapng").write_bytes((directory / "a.pcap").read_bytes())
     said = complaint(directory, rows)
     assert f"{directory}/a.pcap and {directory}/a.pcapng would have one name; fill in the column sample" in said
 
 
-def test_files_that_differ_in_characters_not_allowed_have_names_of_their_own(directory):
+def test_files_that_differ_in_invalid_characters_get_unique_names(directory):
     capture = (directory / "a.pcap").read_bytes()
     for name in ("東京 1.pcapng", "大阪 1.pcapng", "東京.pcap", "x/東京/b.pcap", "x/大阪/b.pcap"):
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
@@ -168,7 +168,7 @@ def test_files_that_differ_in_characters_not_allowed_have_names_of_their_own(dir
     }
 
 
-def test_name_from_a_file_that_is_too_long_names_the_file(directory):
+def test_error_of_a_too_long_name_names_the_file(directory):
     for part in "mn":
         path = directory / (part * 200) / ("k" * 200) / "a.pcap"
         path.parent.mkdir(parents=True)
@@ -177,30 +177,30 @@ def test_name_from_a_file_that_is_too_long_names_the_file(directory):
     assert "/a.pcap: only letters, digits" in said and f" of {directory}/mmm" in said
 
 
-def test_file_listed_twice_even_by_another_name(directory):
+def test_file_listed_twice_is_an_error(directory):
     (directory / "c.pcap").symlink_to("a.pcap")
     rows = "x\tS\tp\ta.pcap\t\ny\tS\tp\tc.pcap\t\n"
     assert complaint(directory, rows) == f"line 3: {directory}/c.pcap is in line 2 already"
 
 
-def test_name_that_is_no_file_name(directory):
+def test_sample_name_invalid_as_a_file_name_is_an_error(directory):
     assert complaint(directory, "../x\tS\tp\ta.pcap\t\n").startswith("line 2: sample '../x': only letters, digits")
 
 
 @pytest.mark.parametrize("key", ["site", "port", "file"])
-def test_empty_field(directory, key):
+def test_empty_required_field_is_an_error(directory, key):
     fields = {"sample": "", "site": "S", "port": "p", "file": "a.pcap", "start": ""} | {key: ""}
     assert complaint(directory, "\t".join(fields.values()) + "\n") == f"line 2: no {key}"
 
 
 @pytest.mark.parametrize("key", ["site", "port"])
-def test_a_place_that_is_called_as_the_tables_call_all_of_them(directory, key):
+def test_reserved_site_or_port_name_is_an_error(directory, key):
     fields = {"sample": "", "site": "S", "port": "p", "file": "a.pcap", "start": ""} | {key: "all"}
     expected = f"line 2: {key} 'all': reserved for the whole campaign; choose another name"
     assert complaint(directory, "\t".join(fields.values()) + "\n") == expected
 
 
-def test_control_characters_in_a_restriction_are_refused(directory):
+def test_control_characters_in_a_restriction_are_rejected(directory):
     text = WITH_RESTRICTION + "S\tp\ta.pcap\tfilter tcp\x1b[2J\n"
     (directory / "sheet.tsv").write_text(text)
     with pytest.raises(UserError, match=r"line 2: restriction .* has a control character"):
@@ -208,12 +208,12 @@ def test_control_characters_in_a_restriction_are_refused(directory):
 
 
 @pytest.mark.parametrize("row", ["a\tR\x1b[31m\tp\ta.pcap\t", "a\tR\tp\u202e\ta.pcap\t", "a\tR\tp\ta\x07.pcap\t"])
-def test_control_characters_are_refused_and_shown_escaped(directory, row):
+def test_control_characters_are_rejected_and_escaped_in_the_error(directory, row):
     found = complaint(directory, row + "\n")
     assert found.startswith("line 2: ") and "has a control character" in found and found.isprintable()
 
 
-def test_a_path_with_braces_is_a_fault_of_that_file_alone(directory):
+def test_path_with_braces_only_fails_that_file(directory):
     (directory / "{b}.pcap").write_bytes(FRAMES)
     path = sheet(directory, "a\tR\tp\ta.pcap\t\nb\tR\tp\t{b}.pcap\t\n")
     assert [m["sample"] for m in files.describe(path, directory / "campaign", only="a")] == ["a"]
@@ -222,7 +222,7 @@ def test_a_path_with_braces_is_a_fault_of_that_file_alone(directory):
 
 
 @pytest.mark.parametrize("key", ["site", "port", "campaign"])
-def test_a_manifest_with_control_characters_is_refused(directory, key):
+def test_manifest_with_control_characters_is_rejected(directory, key):
     (manifest,) = files.describe(sheet(directory, "a\tR\tp\ta.pcap\t\n"), directory / "campaign")
     with pytest.raises(UserError, match=key):
         manifests.check(manifest | {key: "a\x1b[31m"}, where="here")
@@ -250,7 +250,7 @@ WITH_RESTRICTION = "site\tport\tfile\trestriction\n"
         ("sampling 1", None),
     ],
 )
-def test_restrictions_of_the_sheet_are_in_the_manifest(directory, text, restrictions):
+def test_manifest_contains_restrictions_of_the_sheet(directory, text, restrictions):
     (manifest,) = files.describe(sheet(directory, f"S\tp\ta.pcap\t{text}\n", WITH_RESTRICTION), directory / "campaign")
     found = manifest.get("restrictions")
     assert (found and [(each["reason"], each["detail"]) for each in found]) == restrictions
@@ -266,11 +266,11 @@ def test_restrictions_of_the_sheet_are_in_the_manifest(directory, text, restrict
         ("sampling 1/10", "line 2: restriction 'sampling 1/10': not a number of frames"),
     ],
 )
-def test_wrong_restrictions_are_named_with_their_line(directory, text, expected):
+def test_invalid_restriction_error_names_the_line(directory, text, expected):
     assert complaint(directory, f"S\tp\ta.pcap\t{text}\n", WITH_RESTRICTION).startswith(expected)
 
 
-def test_start_that_is_no_time(directory):
+def test_invalid_start_is_an_error(directory):
     expected = "line 2: start 'noon' is neither ISO 8601 nor nanoseconds since 1970"
     assert complaint(directory, "\tS\tp\ta.pcap\tnoon\n") == expected
 
@@ -279,7 +279,7 @@ def test_start_that_is_no_time(directory):
     "start",
     ["2500-01-01T00:00:00Z", "1969-12-31T23:59:59.999999999Z", "4294967295999999999", "9223372036854775808", "9" * 20],
 )
-def test_start_out_of_the_range_of_timestamps(directory, start):
+def test_start_out_of_range_is_an_error(directory, start):
     assert (
         complaint(directory, f"\tS\tp\ta.pcap\t{start}\n")
         == f"line 2: start '{start}' is not within the years 1970 to 2106"
@@ -289,46 +289,46 @@ def test_start_out_of_the_range_of_timestamps(directory, start):
 @pytest.mark.parametrize(
     ("start", "start_ns"), [("1970-01-01T00:00:00Z", 0), ("2106-02-07T06:28:15.999999998Z", 2**32 * 10**9 - 2)]
 )
-def test_first_and_last_start_are_kept(directory, start, start_ns):
+def test_first_and_last_valid_start_are_accepted(directory, start, start_ns):
     (row,) = files.read_sheet(sheet(directory, f"\tS\tp\ta.pcap\t{start}\n"))
     assert row.start_ns == start_ns
 
 
-def test_missing_column(directory):
+def test_missing_column_is_an_error(directory):
     assert complaint(directory, "S\ta.pcap\n", "site\tfile\n").startswith("line 1: no column port")
     for header in ("site    port    file\n", "site,port,file\n", "sample\tsite port file\n"):
         assert complaint(directory, "S p a.pcap\n", header).startswith("line 1: no tabs between the columns; tab-sep")
 
 
-def test_unknown_column(directory):
+def test_unknown_column_is_an_error(directory):
     assert complaint(directory, "", "site\tport\tfile\tcolor\n").startswith("line 1: unknown column 'color'")
 
 
-def test_too_many_fields(directory):
+def test_too_many_fields_are_an_error(directory):
     assert complaint(directory, "\tS\tp\ta.pcap\t\tmore\n") == "line 2: 6 fields, 5 columns"
 
 
-def test_sheet_without_samples(directory):
+def test_sheet_without_samples_is_an_error(directory):
     assert complaint(directory, "\n# nothing yet\n").startswith(": no samples")
 
 
-def test_sheet_that_is_not_text(directory):
+def test_binary_sheet_is_an_error(directory):
     (directory / "samples.tsv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match="not a sample sheet"):
         files.read_sheet(directory / "samples.tsv")
 
 
-def test_sheet_that_is_not_there(directory):
+def test_missing_sheet_is_an_error(directory):
     with pytest.raises(UserError, match="cannot read the sample sheet: No such file"):
         files.read_sheet(directory / "samples.tsv")
 
 
-def test_first_problem_is_named_and_the_others_counted(directory):
+def test_error_names_the_first_problem_and_counts_others(directory):
     rows = "\tS\tp\tnone.pcap\t\n\tS\tp\tgone.pcap\t\n\tS\tp\talso.pcap\t\n"
     assert complaint(directory, rows) == f"line 2: {directory}/none.pcap: no such file (and 2 more)"
 
 
-def test_a_broken_sample_fails_alone(directory):
+def test_broken_sample_fails_alone(directory):
     """As a workflow calls it, one sample at a time: the missing file stops its own sample only."""
     path = sheet(directory, "good\tS\tp\ta.pcap\t\nbad\tS\tp\tnone.pcap\t\n")
     assert [manifest["sample"] for manifest in files.describe(path, directory / "campaign", only="good")] == ["good"]
@@ -336,12 +336,12 @@ def test_a_broken_sample_fails_alone(directory):
         list(files.describe(path, directory / "campaign", only="bad"))
 
 
-def test_unknown_sample(directory):
+def test_unknown_sample_is_an_error(directory):
     with pytest.raises(UserError, match="no sample 'other'"):
         list(files.describe(sheet(directory, "\tS\tp\ta.pcap\t\n"), directory / "campaign", only="other"))
 
 
-def test_command_writes_the_list_of_samples(directory, capsys):
+def test_list_option_writes_the_samples(directory, capsys):
     path = sheet(directory, "\tS\tp\t*.pcap*\t\n")
     config = directory / "config.json"  # JSON is YAML
     config.write_text(json.dumps({"campaign": "c", "testbed": "files", "samples": str(path)}))
@@ -368,7 +368,7 @@ def collect_arguments(campaign, config):
     return parser.parse_args([str(campaign), "--config", str(config)])
 
 
-def test_a_cut_capture_is_described_with_a_note(directory):
+def test_truncated_capture_is_described_with_a_note(directory):
     (directory / "a.pcap").write_bytes(FRAMES[:-1])
     manifest = next(files.describe(sheet(directory, "\tS\tp\ta.pcap\t\n"), directory / "campaign"))
     assert manifest["frames_captured"] == 1

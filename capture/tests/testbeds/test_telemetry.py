@@ -58,7 +58,7 @@ def matrix(query: str) -> dict:
     return {"status": "success", "data": {"resultType": "matrix", "result": series}}
 
 
-def test_rates_are_those_of_the_named_ports_that_have_readings(prometheus):
+def test_rates_are_of_named_ports_with_readings(prometheus):
     url, asked = prometheus(matrix)
     labels = {"rack": "star", "job": 'a "b"'}
     source = Prometheus(url, labels, "SNMP", headers=lambda: {"Authorization": "fabric-token x"})
@@ -72,7 +72,7 @@ def test_rates_are_those_of_the_named_ports_that_have_readings(prometheus):
     assert asked[1][2]["query"].startswith("ifHCOutOctets{")
 
 
-def test_no_port_with_two_readings_is_no_telemetry(prometheus):
+def test_no_telemetry_without_two_readings(prometheus):
     url, _ = prometheus({"status": "success", "data": {"result": []}})
     assert Prometheus(url, {}, "SNMP").telemetry(30, ["p1"]) is None
 
@@ -87,19 +87,19 @@ def test_no_port_with_two_readings_is_no_telemetry(prometheus):
         ({"status": "success", "data": {"result": [{"metric": {"ifName": "p"}}]}}, 200, "not a reply of Prometheus"),
     ],
 )
-def test_a_refusal_is_told_in_one_line(prometheus, answer, status, complaint):
+def test_error_reply_is_reported_in_one_line(prometheus, answer, status, complaint):
     url, _ = prometheus(answer, status)
     with pytest.raises(UserError, match=complaint) as raised:
         Prometheus(url, {}, "SNMP").telemetry(30, ["p1"])
     assert "\n" not in str(raised.value)
 
 
-def test_nobody_there_is_told(prometheus):
+def test_unreachable_prometheus_is_an_error(prometheus):
     with pytest.raises(UserError, match="no telemetry: "):
         Prometheus("http://127.0.0.1:9", {}, "SNMP").telemetry(30, ["p1"])
 
 
-def test_a_counter_that_begins_anew_counts_from_zero():
+def test_reset_counter_counts_from_zero():
     assert increase([(0, 100), (10, 300), (20, 50), (30, 60)]) == (30, 260)
     assert increase([(0, 100)]) is None and increase([]) is None and increase([(1, 5), (1, 6)]) is None
 
@@ -110,7 +110,7 @@ def test_ports_without_data_are_absent():
     assert found.ports == {"a": Rates(0, 0)} and found.seconds == 2
 
 
-def test_the_interval_begins_with_the_last_reading_before_it():
+def test_interval_starts_with_the_last_reading_before_it():
     readings = [(0, 1), (10, 2), (20, 3)]
     assert since(readings, 12) == [(10, 2), (20, 3)]
     assert since(readings, 10) == [(10, 2), (20, 3)]

@@ -42,7 +42,7 @@ def testbed(request, tmp_path_factory):
         yield made
 
 
-def test_files_are_linked_under_the_samples_name(tmp_path):
+def test_captures_are_linked_by_sample_name(tmp_path):
     files_testbed(tmp_path).fetch("X", "a", tmp_path / "raw" / "a.pcap")
     assert [path.name for path in (tmp_path / "raw").iterdir()] == ["a.pcap"]
     assert (tmp_path / "raw" / "a.pcap").read_bytes() == PCAP + b"a"
@@ -88,7 +88,7 @@ else:
 
 
 @pytest.mark.skipif(sandbox.inside(), reason="starts what is running now")
-def test_a_background_job_that_is_asked_to_stop_stops_in_order(caller, open_directory):
+def test_background_job_stops_cleanly_on_sigterm(caller, open_directory):
     """Not by running out of patience, which kills what is inside."""
     program = open_directory / "background.py"
     program.write_text(STOPPED_IN_ORDER)
@@ -99,14 +99,14 @@ def test_a_background_job_that_is_asked_to_stop_stops_in_order(caller, open_dire
         assert process.stdout.read() == "stopped in order\n"
 
 
-def test_local_does_not_touch_the_machines_own_network():
+def test_local_testbed_requires_its_own_namespaces():
     if sandbox.inside():
         pytest.skip("about what happens outside")
     with pytest.raises(UserError, match="only available inside its own namespaces"):
         local_testbed().prepare()
 
 
-def test_no_namespaces_says_what_to_do(monkeypatch):
+def test_error_without_namespaces_names_a_fix(monkeypatch):
     """As on a machine where neither root nor a user may unshare: `unshare` there fails and says why."""
     denied = subprocess.CompletedProcess([], 1, "", "unshare: unshare failed: Operation not permitted\n")
     monkeypatch.setattr(sandbox.subprocess, "run", lambda *_, **__: denied)

@@ -1,4 +1,4 @@
-"""Capture with acapella-dpdk-capture (capture/dpdk) on a node: its command line, and the accounts it leaves."""
+"""Capture with acapella-dpdk-capture (capture/dpdk) on a node: its command line, and its counts."""
 
 import json
 import re
@@ -20,16 +20,16 @@ STOP_S = 20  # until all received frames are written
 FRAME_HEAD = 66 + 14  # bytes before a frame in AF_PACKET's ring; Ethernet header, which the MTU excludes
 BLOCK = 65536
 LIMITS = "id -u; cut -c 23- /proc/self/uid_map | tail -n 1; ulimit -l"
-WHOLE_NAMESPACE = 2**32 - 1  # user ids in the initial user namespace; in others, root may not lock memory
+INITIAL_USER_IDS = 2**32 - 1  # user ids in the initial user namespace; in others, root may not lock memory
 QUEUE = 512  # frames in the program's own memory; those that wait for it are in the kernel's ring
 
 
 def executable() -> str:
-    """The program's path. Raises UserError where it was not built."""
+    """Return the program's path. Raises UserError if it was not built."""
     found = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
     if found is None:
         raise UserError(
-            f"no {PROGRAM} here",
+            f"{PROGRAM} is missing",
             where="capture.method dpdk",
             fix="apt-get install libdpdk-dev liburing-dev libpcap-dev, then make setup; or use method tcpdump",
         )
@@ -37,7 +37,7 @@ def executable() -> str:
 
 
 def device(interface: str, mtu: int, buffer_kib: int) -> tuple[str, int]:
-    """The net_af_packet device whose ring takes whole frames of an interface, and the size of its frames."""
+    """Return the net_af_packet device whose ring fits whole frames of an interface, and its frame size."""
     frame = 2048
     while frame < mtu + FRAME_HEAD:
         frame *= 2
@@ -46,20 +46,23 @@ def device(interface: str, mtu: int, buffer_kib: int) -> tuple[str, int]:
 
 
 def ring_kib(buffer_kib: int, limits: str) -> int:
-    """The ring that a node's limits allow: net_af_packet locks it, and one as large to send from, in memory.
+    """Return the ring size that a node's limits allow: net_af_packet locks it, and a transmit ring of the same size, in
+    memory.
 
-    `limits` is what LIMITS prints: the user, the user namespace, the limit on locked memory in KiB.
+    `limits` is the output of LIMITS: the user, the user namespace, the limit on locked memory in KiB.
     """
     user, outside, locked = limits.split()
-    if locked == "unlimited" or (user == "0" and outside == str(WHOLE_NAMESPACE)):
+    if locked == "unlimited" or (user == "0" and outside == str(INITIAL_USER_IDS)):
         return buffer_kib
     return min(buffer_kib, int(locked) // 2)
 
 
 def counts_of(accounts: dict[str, Any]) -> Counts:
-    """Its accounts in tcpdump's terms.
+    """Return its counts in tcpdump's terms.
 
-    net_af_packet does not tell what its ring had no room for: that is what the interface has and the program has not.
+    net_af_packet does not count frames that its ring had no room for: they are the difference between the interface's
+    and
+    the program's count.
     """
     frames, interface = accounts["frames"], accounts["interface"]
     lost = max(0, interface["rx_packets"] - frames["received"])
@@ -75,7 +78,7 @@ def counts_of(accounts: dict[str, Any]) -> Counts:
 
 
 def not_sent(p4: dict[str, Any] | None) -> dict[str, int]:
-    """Frames that the P4 program did not send on, by reason; those that it lost without one too."""
+    """Return the frames that the P4 program did not send, by reason, including those lost without one."""
     if p4 is None:
         return {}
     lost = {name: p4[name] for name in ("dropped", "wrong_port", "headerless") if p4[name]}
@@ -83,7 +86,7 @@ def not_sent(p4: dict[str, Any] | None) -> dict[str, int]:
 
 
 class Dpdk:
-    """One capture: `start` returns when frames are being taken, `stop` when all of them are written."""
+    """One capture. `start` returns when the program captures, `stop` when all frames are written."""
 
     def __init__(self, testbed: Testbed, node: str, interface: str, settings: CaptureSettings, output: str):
         self.where = f"{PROGRAM} on {node}"
@@ -95,27 +98,27 @@ class Dpdk:
         self._job: Job | None = None
 
     def start(self) -> None:
-        """Raises UserError with the program's message where it ends or does not listen in time."""
+        """Start the program. Raises UserError with its message if it ends or does not listen in time."""
         self._job = self._testbed.start(self._node, self._argv())
         end = time.monotonic() + START_S
         while "listening on" not in self._job.log():
             if self._job.poll() is not None or time.monotonic() > end:
                 self._job.signal("KILL")
-                raise UserError(f"does not start: {self._said()}", where=self.where)
+                raise UserError(f"does not start: {self._last_line()}", where=self.where)
             time.sleep(0.02)
 
     def alive(self) -> bool:
-        """Whether it runs still."""
+        """Return whether the program is still running."""
         return self._job.poll() is None
 
     def stop(self) -> Counts:
-        """End it; it takes what has arrived, and tells what became of every frame. Raises UserError if it failed."""
+        """Stop the program, which writes all received frames, and return its counts. Raises UserError if it failed."""
         self._job.signal("INT")
         status = self._job.wait(STOP_S)
         if status != 0:
             self._job.signal("KILL")
-            raise UserError(f"failed: {self._said()}", where=self.where)
-        path = self._place(Path(self._output).with_suffix(".json").name)
+            raise UserError(f"failed: {self._last_line()}", where=self.where)
+        path = self._path(Path(self._output).with_suffix(".json").name)
         read = self._testbed.run(self._node, ["cat", path])
         self._testbed.run(self._node, ["rm", "-f", path])
         return counts_of(json.loads(read.stdout))
@@ -125,11 +128,11 @@ class Dpdk:
         limits = self._testbed.run(self._node, ["sh", "-c", LIMITS]).stdout
         vdev, frame = device(self._interface, self._mtu(), ring_kib(settings.buffer_kib, limits))
         argv = [executable(), "--vdev", vdev, "--max-frame", str(frame), "--depth", str(QUEUE), "--buffers", "8",
-                "--write", self._place(self._output), "--snaplen", str(settings.snaplen),
+                "--write", self._path(self._output), "--snaplen", str(settings.snaplen),
                 "--sample", str(settings.one_in), "--sample-by", settings.one_in_by]  # fmt: skip
         return argv + (["--filter", settings.filter] if settings.filter else [])
 
-    def _place(self, file: str) -> str:
+    def _path(self, file: str) -> str:
         return self._testbed.path_on_node(self._node, file)
 
     def _mtu(self) -> int:
@@ -139,13 +142,13 @@ class Dpdk:
             raise UserError(f"no interface {self._interface}: {shown.stderr.strip()}", where=self.where)
         return int(found[1])
 
-    def _said(self) -> str:
+    def _last_line(self) -> str:
         lines = self._job.log().strip().splitlines()
         return lines[-1] if lines else "no message"
 
 
 class Fpga(Dpdk):
-    """The same behind a P4 program, which DPDK's software pipeline runs where there is no NIC to run it."""
+    """A capture after a P4 program, which DPDK's software pipeline runs if there is no NIC to run it."""
 
     def _argv(self) -> list[str]:
         settings = self._settings

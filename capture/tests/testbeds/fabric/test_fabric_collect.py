@@ -38,7 +38,7 @@ def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
         return collect.main(), campaign
 
 
-def test_sites_are_sampled_side_by_side_and_given_back(fabric, capsys):
+def test_sites_are_sampled_in_parallel_and_released(fabric, capsys):
     status, campaign = collected(fabric)
     said = capsys.readouterr()
     assert status == 0, said.err
@@ -56,7 +56,7 @@ def test_sites_are_sampled_side_by_side_and_given_back(fabric, capsys):
     assert len(fabric.orchestrator.slices) == 2 and not fabric.orchestrator.alive()
 
 
-def test_captures_are_anonymized_on_their_nodes_by_a_program_that_is_brought_there(fabric, tmp_path, monkeypatch):
+def test_captures_are_anonymized_on_nodes_by_an_uploaded_program(fabric, tmp_path, monkeypatch):
     if not Path(sys.executable).with_name(PROGRAM).exists():
         pytest.skip(f"no {PROGRAM} here: build/anonymize.log")
     key = tmp_path / "key"
@@ -77,20 +77,20 @@ def test_captures_are_anonymized_on_their_nodes_by_a_program_that_is_brought_the
     ]
 
 
-def test_what_would_be_brought_to_nodes_has_to_be_here(fabric, tmp_path, capsys):
+def test_collection_fails_early_if_a_file_to_upload_is_missing(fabric, tmp_path, capsys):
     status, _ = collected(fabric, preprocess={"anonymize": True, "key_file": str(tmp_path / "none")})
     assert status == 2 and "cannot read the key" in capsys.readouterr().err
     assert not fabric.orchestrator.slices
 
 
-def test_the_plan_asks_for_nothing(fabric, capsys):
+def test_dry_run_requests_nothing(fabric, capsys):
     status, campaign = collected(fabric, "--dry-run")
     assert status == 0 and not campaign.exists()
     assert f"ports: {PORTS[0]} (downlink)" in capsys.readouterr().out
     assert not any(method != "GET" for method, path in fabric.orchestrator.requests if path.startswith("/slices"))
 
 
-def test_without_a_free_nic_a_site_fails_with_the_reason(fabric, capsys):
+def test_site_without_a_free_nic_fails_with_the_reason(fabric, capsys):
     for host in fabric.orchestrator.sites["STAR"]:
         host["nics"] = {}
     status, _ = collected(fabric, collect={"sites": ["STAR"], "ports": {"STAR": PORTS}})
@@ -99,7 +99,7 @@ def test_without_a_free_nic_a_site_fails_with_the_reason(fabric, capsys):
     assert not fabric.orchestrator.slices
 
 
-def test_what_a_crash_left_is_freed_by_release_all(fabric, capsys):
+def test_release_all_deletes_slices_left_by_a_crash(fabric, capsys):
     fabric.testbed("first").allocate("STAR", ResourceRequest(1))
     status, _ = collected(fabric, "--release-all")
     assert status == 0 and not fabric.orchestrator.alive()

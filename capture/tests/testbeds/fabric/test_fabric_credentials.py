@@ -17,7 +17,7 @@ def home(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_places_of_a_jupyterhub_are_found(home):
+def test_credentials_of_a_jupyterhub_are_found(home):
     directory = home / "work" / "fabric_config"
     directory.mkdir(parents=True)
     (directory / "fabric_rc").write_text(
@@ -35,24 +35,24 @@ def test_the_places_of_a_jupyterhub_are_found(home):
     ]  # fmt: skip
 
 
-def test_fabrics_yaml_is_read_too(home):
+def test_fabric_rc_in_yaml_is_read(home):
     (home / "rc.yml").write_text("runtime:\n  project_id: p-2\n  bastion_username: 'me'\nlogging:\n  level: x\n")
     found = credentials.find(str(home / "rc.yml"), {"HOME": str(home)})
     assert (found.values["project_id"], found.values["bastion_username"]) == ("p-2", "me")
 
 
-def test_a_named_rc_has_to_be_there(home):
+def test_missing_fabric_rc_named_in_the_config_is_an_error(home):
     with pytest.raises(UserError, match=r"nowhere/fabric_rc: no such file"):
         credentials.find(str(home / "nowhere" / "fabric_rc"), {})
 
 
-def test_what_is_missing_is_named_in_one_line(home):
+def test_missing_credentials_are_named_in_one_line(home):
     with pytest.raises(UserError, match=r"no project_id: export FABRIC_PROJECT_ID=.*and 5 more") as raised:
         credentials.find(environment={}).check()
     assert "\n" not in str(raised.value)
 
 
-def test_tokens_that_cannot_be_read_are_a_mistake_and_leave_no_lock(home):
+def test_unreadable_tokens_are_an_error_and_leave_no_lock(home):
     found = credentials.find(environment={})
     for text in (None, "not JSON", json.dumps({"refresh_token": None})):
         if text is not None:
@@ -62,7 +62,7 @@ def test_tokens_that_cannot_be_read_are_a_mistake_and_leave_no_lock(home):
         assert text is not None or not list(home.iterdir())
 
 
-def test_a_fault_of_the_refresh_is_told_without_the_token(home):
+def test_error_of_a_token_refresh_does_not_contain_the_token(home):
     found = credentials.find(environment={})
     found.tokens.write_text(json.dumps({"refresh_token": "NB2HI4DTHIXS6secret"}))
 
@@ -73,7 +73,7 @@ def test_a_fault_of_the_refresh_is_told_without_the_token(home):
         credentials.id_token(found, fails)
 
 
-def test_the_nodes_program_is_written_for_the_python_of_old_images():
+def test_agent_is_valid_python_3_6():
     ast.parse(inspect.getsource(agent), feature_version=(3, 6))
 
 
@@ -97,7 +97,7 @@ class Node:
 
 
 @pytest.mark.parametrize(("damaged", "arrives"), [(1, True), (2, False)])
-def test_a_part_that_arrives_damaged_is_fetched_again_and_never_kept(tmp_path, monkeypatch, damaged, arrives):
+def test_damaged_part_is_fetched_again_and_never_kept(tmp_path, monkeypatch, damaged, arrives):
     (tmp_path / "node").mkdir()
     (tmp_path / "node" / "a.pcap").write_bytes(bytes(range(250)))
     monkeypatch.setattr(agent, "DIRECTORY", None, raising=False)
@@ -113,7 +113,7 @@ def test_a_part_that_arrives_damaged_is_fetched_again_and_never_kept(tmp_path, m
     assert [path.name for path in (tmp_path / "node").iterdir()] == ["a.pcap"]
 
 
-def test_a_file_that_changes_while_it_is_fetched_is_not_taken(tmp_path, monkeypatch):
+def test_file_that_changes_during_the_transfer_is_rejected(tmp_path, monkeypatch):
     """Each part as it was when its checksum was told, and the whole another file's."""
     (tmp_path / "node").mkdir()
     (tmp_path / "node" / "a.pcap").write_bytes(bytes(250))

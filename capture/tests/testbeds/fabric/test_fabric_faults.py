@@ -36,7 +36,7 @@ def until(condition) -> None:
         time.sleep(0.02)
 
 
-def test_an_error_on_create_makes_no_second_slice(fabric):
+def test_error_on_create_does_not_create_a_second_slice(fabric):
     """The client sends a POST four times in all; the first one made the slice, though it was answered with 500."""
     fabric.orchestrator.faults.create_status = [500] * 4
     with fabric.testbed() as testbed:
@@ -47,7 +47,7 @@ def test_an_error_on_create_makes_no_second_slice(fabric):
     assert len(fabric.orchestrator.slices) == 1 and not names(fabric)
 
 
-def test_where_no_slice_came_of_it_the_error_is_told_in_one_line(fabric):
+def test_failed_slice_request_is_an_error_in_one_line(fabric):
     fabric.orchestrator.faults.create_status = [503] * 4
     with fabric.testbed() as testbed, pytest.raises(UserError, match="rejects the slice request") as raised:
         testbed.allocate(SITE, ResourceRequest(1))
@@ -55,7 +55,7 @@ def test_where_no_slice_came_of_it_the_error_is_told_in_one_line(fabric):
     assert not fabric.orchestrator.slices
 
 
-def test_a_token_that_ends_in_the_middle_is_refreshed_once(fabric):
+def test_token_that_expires_during_a_collection_is_refreshed_once(fabric):
     first = fabric.give_token(refresh_token="refresh-1")
     with fabric.testbed() as testbed:
         testbed.allocate(SITE, ResourceRequest(1))
@@ -68,7 +68,7 @@ def test_a_token_that_ends_in_the_middle_is_refreshed_once(fabric):
     assert not names(fabric)
 
 
-def test_a_token_about_to_end_is_refreshed_before_it_does(fabric, monkeypatch):
+def test_token_is_refreshed_before_it_expires(fabric, monkeypatch):
     first = fabric.give_token(refresh_token="refresh-1")
     with fabric.testbed() as testbed:
         remaining_s = credentials.remaining_s
@@ -78,7 +78,7 @@ def test_a_token_about_to_end_is_refreshed_before_it_does(fabric, monkeypatch):
     assert fabric.orchestrator.refreshes == ["refresh-1"]
 
 
-def test_those_side_by_side_refresh_one_token_once(fabric):
+def test_concurrent_processes_refresh_a_token_once(fabric):
     """Each refresh token is good for one time: a second refresh with the old one would fail."""
     fabric.give_token(600, refresh_token="refresh-1")
     testbeds = [fabric.testbed(f"c{number}") for number in range(4)]
@@ -92,14 +92,14 @@ def test_those_side_by_side_refresh_one_token_once(fabric):
     assert fabric.tokens.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_token_that_has_ended_says_where_to_get_another(fabric):
+def test_error_of_an_expired_token_names_the_portal(fabric):
     fabric.give_token(-10)
     with pytest.raises(UserError, match=r"expired.*cm\.fabric-testbed\.net") as raised:
         fabric.testbed().prepare()
     assert "\n" not in str(raised.value)
 
 
-def test_no_secret_in_logs_or_messages(fabric, caplog):
+def test_logs_and_messages_contain_no_secret(fabric, caplog):
     caplog.set_level("DEBUG")
     secret = fabric.give_token(refresh_token="refresh-1")
     with fabric.testbed() as testbed:
@@ -116,7 +116,7 @@ def test_no_secret_in_logs_or_messages(fabric, caplog):
     assert credentials.redact(f"config: {{'id_token': '{secret}'}}") == "config: {'id_token': '(token)'}"
 
 
-def test_an_allocation_that_is_refused_leaves_nothing(fabric):
+def test_refused_allocation_leaves_no_slice(fabric):
     fabric.orchestrator.faults.refuse = True
     with fabric.testbed() as testbed:
         with pytest.raises(InsufficientResources, match="Insufficient resources"):
@@ -126,14 +126,14 @@ def test_an_allocation_that_is_refused_leaves_nothing(fabric):
         assert len(testbed.allocate(SITE, ResourceRequest(1))) == 1
 
 
-def test_a_slice_that_fails_for_another_reason_is_no_refusal(fabric):
+def test_other_slice_failures_are_not_insufficient_resources(fabric):
     fabric.orchestrator.faults.refuse, fabric.orchestrator.faults.notice = True, "playbook failed"
     with fabric.testbed() as testbed, pytest.raises(UserError, match="StableError: playbook failed") as raised:
         testbed.allocate(SITE, ResourceRequest(1))
     assert not isinstance(raised.value, InsufficientResources) and not names(fabric)
 
 
-def test_more_instances_join_the_slice_or_leave_it_as_it_was(fabric):
+def test_added_instances_join_the_slice_or_leave_it_unchanged(fabric):
     with fabric.testbed() as testbed:
         (first,) = testbed.allocate(SITE, ResourceRequest(1))
         both = testbed.allocate(SITE, ResourceRequest(2))
@@ -147,14 +147,14 @@ def test_more_instances_join_the_slice_or_leave_it_as_it_was(fabric):
         assert len(fabric.orchestrator.slices) == 1
 
 
-def test_a_slice_that_never_comes_up_is_given_back(fabric):
+def test_slice_that_times_out_is_deleted(fabric):
     fabric.orchestrator.faults.stuck = True
     with fabric.testbed(wait_timeout_s=0.3) as testbed, pytest.raises(UserError, match=r"Configuring after 0\.3 s"):
         testbed.allocate(SITE, ResourceRequest(1))
     assert not names(fabric)
 
 
-def test_who_stops_while_a_slice_comes_up_waits_for_its_end_alone(fabric):
+def test_interrupt_during_allocation_only_waits_for_the_release(fabric):
     """Else Ctrl-C would wait for as long as FABRIC takes."""
     fabric.orchestrator.faults.stuck, faults = True, []
 
@@ -173,7 +173,7 @@ def test_who_stops_while_a_slice_comes_up_waits_for_its_end_alone(fabric):
         assert faults == ["testbed fabric: the slice is Configuring"] and not names(fabric)
 
 
-def test_a_node_without_ssh_is_given_back(fabric):
+def test_node_without_ssh_is_released(fabric):
     fabric.nodes.refusing = True
     with fabric.testbed() as testbed:
         testbed.settings = replace(testbed.settings, wait_timeout_s=0.3)  # for SSH; the slice has its time
@@ -182,7 +182,7 @@ def test_a_node_without_ssh_is_given_back(fabric):
         assert not names(fabric) and testbed.instances(SITE) == ()
 
 
-def test_a_connection_lost_while_sampling_loses_no_frame(fabric, tmp_path):
+def test_lost_connection_during_a_sample_loses_no_frame(fabric, tmp_path):
     how = parse_settings({"testbed": "fabric"}).capture
     with fabric.testbed() as testbed:
         (instance,) = testbed.allocate(SITE, ResourceRequest(1))
@@ -199,7 +199,7 @@ def test_a_connection_lost_while_sampling_loses_no_frame(fabric, tmp_path):
     assert (tmp_path / "raw" / "s.pcap").stat().st_size == 24 + counts.captured * (16 + 64)
 
 
-def test_a_command_whose_connection_is_lost_runs_once(fabric):
+def test_command_runs_once_if_its_connection_is_lost(fabric):
     with fabric.testbed() as testbed:
         (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         directory = fabric.nodes.home(instance.name) / "acapella-c"
@@ -219,7 +219,7 @@ def test_a_command_whose_connection_is_lost_runs_once(fabric):
         assert len(fabric.nodes.commands) - asked > 1
 
 
-def test_no_ssh_at_all_is_a_mistake_of_one_line(fabric):
+def test_missing_ssh_is_an_error_in_one_line(fabric):
     with fabric.testbed() as testbed:
         (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         fabric.nodes.refusing = True
@@ -230,7 +230,7 @@ def test_no_ssh_at_all_is_a_mistake_of_one_line(fabric):
         fabric.nodes.refusing = False
 
 
-def test_a_broken_transfer_goes_on_where_it_was(fabric, tmp_path):
+def test_interrupted_transfer_resumes(fabric, tmp_path):
     target = tmp_path / "raw" / "a.pcap"
     with fabric.testbed() as testbed:
         (instance,) = testbed.allocate(SITE, ResourceRequest(1))
@@ -247,7 +247,7 @@ def test_a_broken_transfer_goes_on_where_it_was(fabric, tmp_path):
         assert [path.name for path in target.parent.iterdir()] == ["a.pcap"]
 
 
-def test_what_a_crash_left_is_found_by_name_taken_again_and_freed(fabric):
+def test_slice_left_by_a_crash_is_found_reused_and_deleted(fabric):
     crashed = fabric.testbed("a")
     crashed.prepare()
     (instance,) = crashed.allocate(SITE, ResourceRequest(1))
@@ -265,7 +265,7 @@ def test_what_a_crash_left_is_found_by_name_taken_again_and_freed(fabric):
     fabric.testbed("a").slices.delete("no such id")
 
 
-def test_one_slice_that_cannot_be_given_back_keeps_no_other(fabric):
+def test_other_slices_are_deleted_if_one_cannot_be(fabric):
     testbed = fabric.testbed()
     testbed.prepare()
     for site in (SITE, "UTAH"):
@@ -286,14 +286,14 @@ def test_one_slice_that_cannot_be_given_back_keeps_no_other(fabric):
         ("VM.NoLimit", "VM.NoLimitDisk or VM.NoLimit"),
     ],
 )
-def test_a_missing_permission_is_named_before_anything_is_asked_for(fabric, lacking, named):
+def test_missing_permission_is_named_before_any_request(fabric, lacking, named):
     fabric.orchestrator.tags = tuple(tag for tag in TAGS if tag != lacking)
     with fabric.testbed() as testbed, pytest.raises(UserError, match=re.escape(f"lacks the permission {named}")):
         testbed.allocate(SITE, ResourceRequest(1))
     assert fabric.orchestrator.posts(CREATE) == 0
 
 
-def test_the_lease_is_extended_in_fabrics_format_and_only_if_it_ends_before(fabric):
+def test_lease_is_extended_only_if_it_ends_earlier(fabric):
     with fabric.testbed(lease_h=2) as testbed:
         testbed.allocate(SITE, ResourceRequest(1))
         testbed.extend(SITE, time.time_ns() + 3600 * 10**9)
@@ -315,7 +315,7 @@ def refused(testbed, fabric: Loopback, action, host: str = "node STAR-listener1"
     return str(raised.value)
 
 
-def test_a_node_whose_host_key_changes_within_a_slice_is_refused(fabric, tmp_path):
+def test_changed_host_key_within_a_slice_is_rejected(fabric, tmp_path):
     """The same collection, a later one that finds the slice again, and a file that is sent or fetched."""
     keys = fabric.nodes.key, fabric.nodes.new_key()
     first = fabric.testbed()
@@ -342,7 +342,7 @@ def test_a_node_whose_host_key_changes_within_a_slice_is_refused(fabric, tmp_pat
     first.release()
 
 
-def test_a_damaged_or_open_file_of_host_keys_accepts_no_key(tmp_path):
+def test_damaged_or_public_host_key_file_is_rejected(tmp_path):
     file, key = tmp_path / "known", pytest.importorskip("paramiko").ECDSAKey.generate()
     keys = HostKeys(file)
     keys.check("slice/node", key)
@@ -358,7 +358,7 @@ def test_a_damaged_or_open_file_of_host_keys_accepts_no_key(tmp_path):
         keys.check("slice/node", key)
 
 
-def test_a_new_slice_may_have_other_host_keys(fabric):
+def test_new_slice_may_have_other_host_keys(fabric):
     with fabric.testbed() as testbed:
         testbed.allocate(SITE, ResourceRequest(1))
         testbed.release()

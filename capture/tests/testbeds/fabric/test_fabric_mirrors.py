@@ -36,7 +36,7 @@ def modifications(fabric: Loopback) -> int:
     return sum(method == "PUT" for method, _ in fabric.orchestrator.requests)
 
 
-def test_two_things_in_fabrics_client_are_replaced_and_no_more(fabric):
+def test_exactly_two_functions_of_fabrics_client_are_replaced(fabric):
     """Every class and function of the client is looked at: those that come from elsewhere are listed."""
     replaced = set()
     for name, module in sorted(sys.modules.items()):
@@ -64,7 +64,7 @@ def test_ports_come_from_links_and_counters(fabric):
     assert "MAINT" not in {site.name for site in fabric.testbed().sites()}
 
 
-def test_resources_are_those_of_the_active_hosts_read_anew(fabric):
+def test_resources_are_read_from_active_hosts_without_cache(fabric):
     fabric.orchestrator.sites["WASH"][0] = {"cores": 4, "ram": 8, "disk": 9, "nics": {}, "state": "Maint"}
     testbed = fabric.testbed()
     assert testbed.resources("WASH") == ()
@@ -77,7 +77,7 @@ def test_resources_are_those_of_the_active_hosts_read_anew(fabric):
     assert fabric.orchestrator.forced and all(fabric.orchestrator.forced)
 
 
-def test_resources_that_cannot_be_read_are_not_taken_for_none(fabric):
+def test_unreadable_resources_are_an_error(fabric):
     testbed = fabric.testbed()
     testbed.sites()
     fabric.orchestrator.faults.no_summary = True
@@ -85,7 +85,7 @@ def test_resources_that_cannot_be_read_are_not_taken_for_none(fabric):
         testbed.resources(SITE)
 
 
-def test_rates_of_ports_are_the_switchs_counters(fabric):
+def test_port_rates_come_from_switch_counters(fabric):
     found = fabric.testbed().telemetry(SITE, 60)
     assert found.source == "FABRIC's metrics" and found.seconds > 50
     assert set(found.ports) == {*PORTS, OWN}
@@ -94,7 +94,7 @@ def test_rates_of_ports_are_the_switchs_counters(fabric):
     )
 
 
-def test_without_the_right_to_the_counters_uplinks_are_left_and_a_note(fabric):
+def test_only_uplinks_are_known_without_access_to_counters(fabric):
     fabric.orchestrator.faults.metrics_status = 403
     testbed = fabric.testbed()
     assert {port.kind for site in testbed.sites() for port in site.ports} == {"uplink"}
@@ -102,7 +102,7 @@ def test_without_the_right_to_the_counters_uplinks_are_left_and_a_note(fabric):
     assert any("no telemetry" in note and "403" in note for note in testbed.notes())
 
 
-def test_a_mirror_moves_under_a_new_name(fabric):
+def test_moved_mirror_gets_a_new_name(fabric):
     with fabric.testbed() as testbed:
         (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         first, second = instance.receivers
@@ -118,7 +118,7 @@ def test_a_mirror_moves_under_a_new_name(fabric):
         assert testbed.mirror_capacity_bps(instance, first) == 100 * 10**9
 
 
-def test_the_port_of_a_listening_node_is_neither_busy_nor_mirrored(fabric):
+def test_port_of_a_listening_node_is_neither_busy_nor_mirrored(fabric):
     """What arrives there are our own copies: by its rate it would be the busiest port of all."""
     with fabric.testbed() as testbed:
         (instance,) = testbed.allocate(SITE, ResourceRequest(1))
@@ -130,7 +130,7 @@ def test_the_port_of_a_listening_node_is_neither_busy_nor_mirrored(fabric):
             testbed.mirror(instance, instance.receivers[1], OWN, "both")
 
 
-def test_mirrors_that_change_places_move_in_one_go(fabric):
+def test_swapped_mirrors_move_in_one_modification(fabric):
     """FABRIC mirrors a port once, so that one after the other could not."""
     with fabric.testbed() as testbed:
         (instance,) = testbed.allocate(SITE, ResourceRequest(1))
@@ -151,7 +151,7 @@ def test_mirrors_that_change_places_move_in_one_go(fabric):
             testbed.mirror(instance, second, PORTS[2], "both")
 
 
-def test_mirrors_that_may_not_move_stay_also_for_who_comes_after_a_crash(fabric):
+def test_fixed_mirrors_stay_after_a_crash(fabric):
     crashed = fabric.testbed(move_mirrors=False)
     (instance,) = crashed.allocate(SITE, ResourceRequest(1))
     crashed.mirror(instance, instance.receivers[0], PORTS[0], "both")
@@ -163,7 +163,7 @@ def test_mirrors_that_may_not_move_stay_also_for_who_comes_after_a_crash(fabric)
         assert modifications(fabric) == 1
 
 
-def test_a_mirror_that_hangs_or_fails_is_told_and_the_next_one_is_made(fabric):
+def test_failed_mirror_is_reported_and_the_next_one_created(fabric):
     with fabric.testbed() as testbed:
         patient = testbed.settings
         (instance,) = testbed.allocate(SITE, ResourceRequest(1))
@@ -181,7 +181,7 @@ def test_a_mirror_that_hangs_or_fails_is_told_and_the_next_one_is_made(fabric):
         assert list(services(fabric).values()) == [(PORTS[1], "Both")]
 
 
-def test_a_followed_slice_tells_its_ports(fabric):
+def test_ports_of_a_followed_slice_are_found(fabric):
     with fabric.testbed("other") as other:
         (instance,) = other.allocate(SITE, ResourceRequest(1))
         other.mirror(instance, instance.receivers[0], PORTS[0], "both")
@@ -192,7 +192,7 @@ def test_a_followed_slice_tells_its_ports(fabric):
             fabric.testbed(follow="acapella-other").sites()
 
 
-def test_a_shared_nic_is_no_receiver(tmp_path):
+def test_shared_nic_cannot_receive_a_mirror(tmp_path):
     """FABRIC's client takes it, and only afterwards nothing arrives."""
     fablib = FablibManager(
         offline=True, no_ssh=True, project_id="x", bastion_username="x", log_file=str(tmp_path / "l")
@@ -227,7 +227,7 @@ def advertised() -> list[dict]:
 
 
 @pytest.mark.skipif(not CORPUS.exists(), reason="no ../shared/corpus/fim beside the project")
-def test_what_we_take_to_fit_fabrics_own_validator_takes_and_no_more(tmp_path):
+def test_placement_agrees_with_fabrics_validator(tmp_path):
     hosts, nics = advertised(), ["NIC_ConnectX_6", "NIC_ConnectX_5"]
     sites = {host["site"] for host in hosts}
     assert len(sites) >= 9
@@ -263,7 +263,7 @@ def test_what_we_take_to_fit_fabrics_own_validator_takes_and_no_more(tmp_path):
         assert resources.choose_nics(hosts, site, nics, ResourceRequest(1, cores=10**4)) is None
 
 
-def test_the_plan_is_told_without_client_network_or_token(tmp_path):
+def test_dry_run_needs_no_client_network_or_token(tmp_path):
     program = (
         "import sys; from acapella_capture.settings import parse_settings;"
         "from acapella_capture.testbeds.base import ResourceRequest;"

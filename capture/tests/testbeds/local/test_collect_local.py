@@ -63,7 +63,7 @@ def frames_by_filter(capture: Path, filters: list[str]) -> list[int]:
     return [int(cell) for cell in row.split("|")[2:-1:2]]
 
 
-def test_every_site_and_port_has_a_sample_and_the_sheet_lists_it(campaign):
+def test_sheet_lists_a_sample_of_every_site_and_port(campaign):
     with (campaign / "raw" / "samples.tsv").open() as sheet:
         rows = list(csv.DictReader(sheet, delimiter="\t"))
     ports = {(row["site"], row["port"]) for row in rows}
@@ -92,7 +92,7 @@ def test_every_kind_of_traffic_crosses_the_uplink(campaign):
     assert [what for what, frames in zip(expected, counts, strict=True) if frames == 0] == []
 
 
-def test_traffic_on_a_path_is_there_or_noted(campaign):
+def test_traffic_of_a_path_is_captured_or_noted_as_missing(campaign):
     manifest = next(manifest for manifest in manifests_of(campaign) if manifest["port"] == "uplink-site2")
     seen = frames_by_filter(campaign / "raw" / manifest["file"], ["vxlan", "vlan"])
     for path, frames in zip(("vxlan", "vlan"), seen, strict=True):
@@ -117,7 +117,7 @@ def test_counts_agree_from_switch_to_file(campaign):
         assert [int(printed[1]), int(printed[2])] == [manifest["frames_captured"], mirror["delivered_bytes"]]
 
 
-def test_manifests_tell_the_truth_about_the_files(campaign):
+def test_manifests_match_their_files(campaign):
     for manifest in manifests_of(campaign):
         capture = campaign / "raw" / manifest["file"]
         assert manifest["sha256"] == sha256_of(capture)
@@ -128,7 +128,7 @@ def test_manifests_tell_the_truth_about_the_files(campaign):
         assert manifest["requested"]["end_ns"] - manifest["requested"]["start_ns"] == 3 * 10**9
 
 
-def test_two_ends_of_a_link_see_the_same_frames_of_a_connection(campaign):
+def test_both_ends_of_a_link_capture_the_same_connection(campaign):
     """A sample of the one end overlaps one of the other: a TCP connection that began and ended within is in both."""
     found = {"uplink-site1": set(), "uplink-site2": set()}
     for manifest in manifests_of(campaign):
@@ -145,13 +145,13 @@ def test_two_ends_of_a_link_see_the_same_frames_of_a_connection(campaign):
 ROUNDS = CONFIG.format(sites=1, s=1, n=50)
 
 
-def test_nothing_is_left_after_being_asked_to_stop(caller, open_directory):
+def test_interrupted_collection_leaves_nothing(caller, open_directory):
     """By Ctrl-C as a user, by SIGTERM as root; the other way round in test_collect_replays.py."""
     number = signal.SIGINT if caller.prefix else signal.SIGTERM
     assert ends_without_leftovers(caller, open_directory / "asked", ROUNDS, number) == 130
 
 
-def test_nothing_is_left_after_being_killed(caller, open_directory):
+def test_killed_collection_leaves_nothing(caller, open_directory):
     killed = ends_without_leftovers(caller, open_directory / "killed", ROUNDS, signal.SIGKILL)
     assert killed == -signal.SIGKILL
     with (open_directory / "killed" / "outcomes.csv").open() as lines:

@@ -42,7 +42,7 @@ def samples(campaign) -> list[dict]:
     return sorted(found, key=lambda manifest: manifest["requested"]["start_ns"])
 
 
-def test_a_cycle_keeps_its_port_and_samples_begin_on_the_period(samples):
+def test_cycle_keeps_its_port_and_samples_start_on_the_period(samples):
     assert [manifest["cycle"] for manifest in samples] == [1, 1, 2, 2]
     assert {manifest["site"] for manifest in samples} == {"site1"}
     by_cycle = [{manifest["port"] for manifest in samples if manifest["cycle"] == cycle} for cycle in (1, 2)]
@@ -52,7 +52,7 @@ def test_a_cycle_keeps_its_port_and_samples_begin_on_the_period(samples):
 
 
 @pytest.mark.skipif(shutil.which("zstd") is None, reason="no zstd here")
-def test_captures_come_compressed_with_the_checksum_of_what_is_stored(campaign, samples):
+def test_compressed_captures_have_the_checksum_of_the_stored_file(campaign, samples):
     for manifest in samples:
         path = campaign / "raw" / manifest["file"]
         assert path.suffixes[-2:] == [".pcap", ".zst"]
@@ -62,7 +62,7 @@ def test_captures_come_compressed_with_the_checksum_of_what_is_stored(campaign, 
         assert len(records(plain)) == manifest["frames_captured"]
 
 
-def test_counters_clock_and_disk_are_with_the_samples(campaign, samples):
+def test_manifest_contains_counters_clock_and_disk(campaign, samples):
     for manifest in samples:
         assert manifest["watchdog"]["disk_free_bytes"] > 0
         assert set(manifest["clock"]) == {"source", "offset_ns", "synchronized"}
@@ -75,7 +75,7 @@ def test_counters_clock_and_disk_are_with_the_samples(campaign, samples):
     assert [row["outcome"] for row in outcomes.read(campaign / "outcomes.csv")] == ["success"]
 
 
-def test_the_counters_bound_the_true_loss(samples):
+def test_loss_interval_from_counters_contains_the_true_loss(samples):
     """What the switch's counters show of the port against what its mirror offered and delivered."""
     for manifest in samples:
         mirror, found = manifest["mirror"], manifest["congestion"]
@@ -120,7 +120,7 @@ collect: {{mode: sites, sites: [site1], instances: 1, port_selection: fixed, por
 @pytest.mark.parametrize(
     ("size", "reserve", "full"), [("32m", 24, False), ("2m", 1, True)], ids=["nearly full", "full"]
 )
-def test_a_full_disk_ends_the_sample_keeps_what_is_whole_and_tells_why(anyone, tmp_path, size, reserve, full):
+def test_full_disk_ends_a_sample_with_whole_frames_and_the_reason(anyone, tmp_path, size, reserve, full):
     """At 5 MB/s the watchdog has five of its seconds to see that less than 24 MB are left, or not half a one."""
     (tmp_path / "config.yaml").write_text(FILLING.format(stream=STREAM, reserve=reserve))
     (tmp_path / "small.py").write_text(SMALL_DISK)

@@ -14,7 +14,7 @@ capture: {sample_s: 1, samples_per_port: 50}
 """
 
 
-def test_nothing_is_left_of_open_vswitch_and_prometheus(caller, open_directory):
+def test_interrupted_collection_with_open_vswitch_leaves_nothing(caller, open_directory):
     open_vswitch_or_skip()
     number, status = (signal.SIGTERM, 130) if caller.prefix else (signal.SIGKILL, -signal.SIGKILL)
     assert ends_without_leftovers(caller, open_directory / "ovs", CONFIG, number) == status

@@ -50,7 +50,7 @@ def trials(environment: str) -> list[str]:
     return [f"{environment}-{number}" for number in range(1, TRIALS + 1)]
 
 
-def test_trials_are_samples_of_the_campaign_known_before_it_runs(raw, caller):
+def test_trials_are_listed_as_samples_in_advance(raw, caller):
     with (raw / "samples.tsv").open() as sheet:
         rows = list(csv.DictReader(sheet, delimiter="\t"))
     assert [row["sample"] for row in rows if not row["sample"].startswith("run")] == trials("quiet") + trials("loaded")
@@ -58,7 +58,7 @@ def test_trials_are_samples_of_the_campaign_known_before_it_runs(raw, caller):
     assert listed.stdout == (raw / "samples.tsv").read_text()
 
 
-def test_the_manifest_tells_a_trial_from_other_samples(raw):
+def test_manifest_identifies_trials(raw):
     for path in raw.glob("*.json"):
         manifest = manifests.read(path)
         keys = [manifest.get(key) for key in ("run", "environment", "trial")]
@@ -72,7 +72,7 @@ def test_the_manifest_tells_a_trial_from_other_samples(raw):
         assert any("replayed by tcpreplay from site1-host1 to site2-host1" in note for note in manifest["notes"])
 
 
-def test_the_manifest_counts_what_was_sent_and_what_of_it_did_not_arrive(raw, given):
+def test_manifest_counts_replayed_and_lost_frames(raw, given):
     sent = len(contents(given))
     for trial in trials("quiet") + trials("loaded"):
         manifest = manifests.read(raw / f"{trial}.json")
@@ -83,13 +83,13 @@ def test_the_manifest_counts_what_was_sent_and_what_of_it_did_not_arrive(raw, gi
     assert all("replayed_frames" not in manifests.read(path) for path in raw.glob("run*.json"))
 
 
-def test_every_quiet_trial_holds_what_was_given_in_its_order(raw, given):
+def test_quiet_trials_contain_the_capture_in_order(raw, given):
     expected = contents(given)
     for trial in trials("quiet"):
         assert contents(raw / f"{trial}.pcap") == expected
 
 
-def test_a_loaded_path_loses_or_reorders_and_adds_nothing(raw, given):
+def test_loaded_trials_lose_or_reorder_frames_and_add_none(raw, given):
     expected = contents(given)
     found = [contents(raw / f"{trial}.pcap") for trial in trials("loaded")]
     for packets in found:
@@ -100,12 +100,12 @@ def test_a_loaded_path_loses_or_reorders_and_adds_nothing(raw, given):
     assert any(overtaken)
 
 
-def test_replayed_frames_go_from_the_sender_to_the_receiver(raw):
+def test_replayed_frames_have_the_macs_of_sender_and_receiver(raw):
     for path in [*raw.glob("quiet-*.pcap"), *raw.glob("loaded-*.pcap")]:
         assert {frame[:12] for _, frame in frames(path)} == {bytes.fromhex("020000000201 02000000fe01")}
 
 
-def test_trials_are_taken_after_all_other_samples_one_after_the_other(raw):
+def test_trials_run_one_by_one_after_all_other_samples(raw):
     spans = {path.stem: manifests.read(path)["actual"] for path in raw.glob("*.json")}
     order = trials("quiet") + trials("loaded")
     last = max(span["end_ns"] for sample, span in spans.items() if sample not in order)
@@ -114,7 +114,7 @@ def test_trials_are_taken_after_all_other_samples_one_after_the_other(raw):
         last = spans[sample]["end_ns"]
 
 
-def test_nothing_is_left_of_a_replay_under_load(caller, open_directory):
+def test_interrupted_replay_under_load_leaves_nothing(caller, open_directory):
     """A signal comes while the second trial under load is on its way; the other one in test_collect_local.py."""
     number = signal.SIGTERM if caller.prefix else signal.SIGINT
     config = config_of({"repeats": 50, "environments": ["loaded"]})
@@ -129,7 +129,7 @@ def test_nothing_is_left_of_a_replay_under_load(caller, open_directory):
         (b"no capture", "local.replay.capture: tcprewrite cannot use {}: Unable to open input pcap file"),
     ],
 )
-def test_a_capture_that_cannot_be_replayed_stops_before_anything_is_taken(caller, open_directory, content, complaint):
+def test_invalid_capture_to_replay_fails_before_any_sample(caller, open_directory, content, complaint):
     wrong = open_directory / "wrong.pcap"
     if content is not None:
         wrong.write_bytes(content)

@@ -111,7 +111,7 @@ def stacks_of(sample: Sampled, directory: Path) -> list[list[str | int]]:
     return [stack(frame) for frame in found]
 
 
-def test_mirrored_frames_have_their_slices_tags_on_downlinks_and_uplinks(testbed, tmp_path):
+def test_mirrored_frames_have_the_encapsulation_of_their_slice(testbed, tmp_path):
     """A mirror for each of four hosts at one site, all at once, and one of the uplink at the other."""
     nodes = testbed.allocate("site1", ResourceRequest(2))
     receivers = [(node, receiver) for node in nodes for receiver in node.receivers]
@@ -142,7 +142,7 @@ def test_frames_reach_only_hosts_of_their_slice(testbed):
         assert testbed.run("site1-host1", [*once, address]).status != 0
 
 
-def test_two_mirrors_of_a_node_copy_each_its_own_direction(testbed, tmp_path):
+def test_two_mirrors_of_a_node_copy_one_direction_each(testbed, tmp_path):
     instance = testbed.instances("site1")[0]
     first, second = instance.receivers
     received, sent = (
@@ -155,7 +155,7 @@ def test_two_mirrors_of_a_node_copy_each_its_own_direction(testbed, tmp_path):
         assert len(echoes) == 2 and {frame[6:12].hex(":") for frame in echoes} == {sender}
 
 
-def test_a_moved_mirror_copies_the_old_port_no_more(testbed, tmp_path):
+def test_moved_mirror_stops_copying_the_old_port(testbed, tmp_path):
     """Also of flows that are active: a ping goes on throughout."""
     instance = testbed.instances("site1")[0]
     going_on = testbed.start("site1-host1", ["ping", "-i", "0.02", "10.10.2.1"])
@@ -189,7 +189,7 @@ def adds_up(testbed: LocalTestbed) -> bool:
     return [after[way] - before[way] for way in (0, 1)] == pytest.approx(counted, abs=1)
 
 
-def test_rates_add_up_to_what_the_port_counted(testbed):
+def test_rates_add_up_to_the_port_counters(testbed):
     """Hosts say something unasked now and then, which falls between two readings."""
     assert any(adds_up(testbed) for _ in range(5))
 
@@ -224,7 +224,7 @@ def passed(testbed: LocalTestbed) -> tuple[int, int]:
     return counted["port1"]["rx"]["packets"], counted["port2"]["tx"]["packets"]
 
 
-def test_what_a_slow_mirror_port_loses_is_counted_and_there_is_room_for_so_many_nodes(testbed, tmp_path):
+def test_drops_of_a_slow_mirror_port_are_counted_and_nodes_are_limited(testbed, tmp_path):
     """Offered is what the switch sent to its mirror port, delivered what the rate behind it let through.
 
     Last, because another testbed takes the place of the module's.

@@ -20,7 +20,7 @@ def testbed():
         yield made
 
 
-def test_a_program_runs_on_its_node(testbed):
+def test_program_runs_on_its_node(testbed):
     shown = testbed.run("site2-host1", ["ip", "-br", "address", "show", "eth0"])
     assert shown.status == 0 and "10.10.2.1/16" in shown.stdout and "fd00:20::2:1/64" in shown.stdout
     failed = testbed.run("site1-host1", ["sh", "-c", "cat; echo bad >&2; exit 3"], stdin="given")
@@ -38,7 +38,7 @@ def test_hosts_of_different_sites_reach_each_other(testbed, mtu):
 
 
 @pytest.mark.parametrize(("direction", "macs"), [("rx", {"01"}), ("tx", {"02"}), ("both", {"01", "02"})])
-def test_a_mirror_copies_one_port_and_one_direction_and_counts(testbed, direction, macs):
+def test_mirror_copies_and_counts_one_port_and_direction(testbed, direction, macs):
     """host1 pings host2 of its own site; port1 receives requests and sends replies."""
     testbed.run("site1-host1", ["ping", "-c", "1", "10.10.1.2"])
     mirror = mirror_of(testbed, "site1", "port1", direction)
@@ -62,7 +62,7 @@ def test_a_mirror_copies_one_port_and_one_direction_and_counts(testbed, directio
     assert mirror.counters() == counted
 
 
-def test_the_next_mirror_of_a_site_ends_the_one_before(testbed):
+def test_next_mirror_of_a_site_ends_the_previous_one(testbed):
     mirror_of(testbed, "site1", "port1", "both").start()
     after = mirror_of(testbed, "site1", "port2", "both")
     after.start()
@@ -73,7 +73,7 @@ def test_the_next_mirror_of_a_site_ends_the_one_before(testbed):
     assert after.counters().offered_frames < 4
 
 
-def test_what_is_released_is_gone_and_can_be_allocated_again(testbed):
+def test_released_site_is_removed_and_can_be_allocated_again(testbed):
     """Last of those that need the module's testbed, which is allocated anew at the end."""
     testbed.release()
     testbed.release()
@@ -109,13 +109,13 @@ def capture_settings(**changes):
     return parse_settings({"testbed": "local", "capture": changes}).capture
 
 
-def test_capture_that_cannot_start_says_why(testbed):
+def test_capture_that_cannot_start_reports_why(testbed):
     capture = Tcpdump(testbed, "site1-listener", "capture0", capture_settings(filter="no such filter"), "x.pcap")
     with pytest.raises(UserError, match=r"^tcpdump on site1-listener: does not start: tcpdump: .*syntax error"):
         capture.start()
 
 
-def test_capture_that_is_killed_says_so(testbed):
+def test_killed_capture_is_reported(testbed):
     capture = Tcpdump(testbed, "site1-listener", "capture0", capture_settings(), "x.pcap")
     capture.start()
     assert testbed.run("site1", ["pkill", "-KILL", "-x", "tcpdump"]).status == 0
@@ -139,7 +139,7 @@ def test_kernel_drops_are_counted(testbed):
     assert counts.received == mirror.counters().delivered_frames
 
 
-def test_what_a_slow_mirror_port_drops_is_counted(testbed):
+def test_drops_of_a_slow_mirror_port_are_counted(testbed):
     """Offered is what the switch was to copy, delivered what the rate of the mirror port let through."""
     testbed.release()
     slow = local_testbed(mirror_rate_mbps=1)
@@ -162,7 +162,7 @@ def test_what_a_slow_mirror_port_drops_is_counted(testbed):
     assert counted.offered_frames == counted.delivered_frames + dropped
 
 
-def test_web_server_of_python_does_what_nginx_does(testbed):
+def test_python_web_server_serves_the_same_as_nginx(testbed):
     """Where nginx is missing: both IP versions, with and without TLS."""
     scratch = "/dev/shm"
     argv = python_argv("acapella_capture.testbeds.local.web_server", f"{scratch}/www", f"{scratch}/tls/server.pem")

@@ -62,7 +62,7 @@ def outcome(traffic: Traffic) -> list[tuple]:
     return [(fact["started"], fact["failed"], fact["why"]) for fact in traffic.facts()]
 
 
-def test_missing_programs_are_left_out_and_noted(testbed, monkeypatch, tmp_path):
+def test_items_with_missing_programs_are_excluded_and_noted(testbed, monkeypatch, tmp_path):
     for name in ("ping", "dig"):
         (tmp_path / name).symlink_to(f"/usr/bin/{name}")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -72,7 +72,7 @@ def test_missing_programs_are_left_out_and_noted(testbed, monkeypatch, tmp_path)
     assert any("https from site" in note and "left out: no curl, openssl" in note for note in traffic.notes)
 
 
-def test_a_client_that_fails_is_noted(testbed):
+def test_failed_client_is_noted(testbed):
     """Nobody answers pings of an address that no host has."""
     item = replace(testbed._items[0], address="10.10.9.9", rate_mbps=1)
     traffic = Traffic([replace(item, kind="iperf3_tcp", span="sample")], list(PATHS))
@@ -81,7 +81,7 @@ def test_a_client_that_fails_is_noted(testbed):
     assert [note for note in traffic.notes if "failed: iperf3: error - unable to connect" in note]
 
 
-def test_a_server_that_has_ended_is_started_again_with_the_next_sample(traffic_of):
+def test_ended_server_is_restarted_with_the_next_sample(traffic_of):
     traffic = traffic_of({"kind": "dns"})
     (server,) = traffic._services._running.values()
     server.signal("KILL")
@@ -91,7 +91,7 @@ def test_a_server_that_has_ended_is_started_again_with_the_next_sample(traffic_o
     assert outcome(traffic) == [(1, 0, None)]
 
 
-def test_a_server_that_cannot_be_started_again_fails_its_clients_only(traffic_of, broken):
+def test_server_that_cannot_restart_only_fails_its_clients(traffic_of, broken):
     traffic = traffic_of({"kind": "dns"}, {"kind": "ping"})
     processes.terminate(traffic._services._running.values())
     broken("dnsmasq", "echo 'dnsmasq: broken on purpose' >&2; exit 1")
@@ -103,7 +103,7 @@ def test_a_server_that_cannot_be_started_again_fails_its_clients_only(traffic_of
 
 
 @pytest.mark.skipif(REAL is None, reason="no iperf3 here")
-def test_a_server_that_fails_to_listen_at_first_is_started_once_more(traffic_of, broken, tmp_path):
+def test_server_that_fails_to_listen_is_restarted_once(traffic_of, broken, tmp_path):
     once = tmp_path / "once"
     broken("iperf3", f'case $* in *-s*) [ -e {once} ] || {{ touch {once}; exit 1; }};; esac; exec {REAL} "$@"')
     traffic = traffic_of({"kind": "iperf3_udp"})
@@ -113,7 +113,7 @@ def test_a_server_that_fails_to_listen_at_first_is_started_once_more(traffic_of,
     assert outcome(traffic) == [(1, 0, None)]
 
 
-def test_a_server_that_never_listens_is_not_waited_for_again_and_again(traffic_of, broken, monkeypatch):
+def test_server_that_never_listens_is_given_up(traffic_of, broken, monkeypatch):
     monkeypatch.setattr(services, "LISTEN_S", 0.2)
     broken("iperf3", "exec sleep 60")
     traffic = traffic_of({"kind": "iperf3_tcp"}, {"kind": "ping"})
@@ -128,7 +128,7 @@ def test_a_server_that_never_listens_is_not_waited_for_again_and_again(traffic_o
     assert ping == (MAX_SILENT_SAMPLES + 1, 0, None)
 
 
-def test_a_client_none_of_whose_requests_succeeds_has_failed(traffic_of, broken):
+def test_client_without_successful_requests_has_failed(traffic_of, broken):
     """But not one whose requests are to be refused."""
     traffic = traffic_of({"kind": "dns"}, {"kind": "refused"})
     broken("dig", "echo 'dig: broken on purpose' >&2; exit 9")
@@ -139,7 +139,7 @@ def test_a_client_none_of_whose_requests_succeeds_has_failed(traffic_of, broken)
 
 
 @pytest.mark.skipif(shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="no tcpreplay here")
-def test_the_capture_made_here_arrives_whole_and_the_bottleneck_is_gone_afterwards(testbed, tmp_path):
+def test_default_capture_arrives_complete_and_the_bottleneck_is_removed(testbed, tmp_path):
     replay = testbed.replay_plan()
     how = parse_settings({"testbed": "local", "capture": {"filter": replay.filter, "snaplen": 65535}}).capture
     with testbed.environment("quiet"):

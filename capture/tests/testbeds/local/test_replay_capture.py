@@ -30,23 +30,23 @@ def ones_complement_sum(octets: bytes) -> int:
     return total
 
 
-def test_it_is_the_same_each_time(capture, tmp_path):
+def test_default_capture_is_reproducible(capture, tmp_path):
     replay_capture.write(tmp_path / "again", "02:00:00:00:fe:01", "02:00:00:00:02:01")
     assert (tmp_path / "again").read_bytes() == capture.read_bytes()
 
 
-def test_every_packet_is_another_also_in_its_first_bytes(capture):
+def test_packets_differ_in_their_first_bytes(capture):
     packets = contents(capture)
     assert len(set(packets)) == len(packets) == replay_capture.PACKETS
     assert len({packet[: 60 - 12] for packet in packets}) == len(packets)
 
 
-def test_packets_follow_each_other_at_a_fixed_rate(capture):
+def test_packets_have_a_fixed_rate(capture):
     stamps = [stamp for stamp, _ in frames(capture)]
     assert {after - before for before, after in itertools.pairwise(stamps)} == {replay_capture.GAP_NS}
 
 
-def test_addresses_lengths_and_checksums_are_right(capture):
+def test_addresses_lengths_and_checksums_are_valid(capture):
     sizes, services = set(), set()
     for _, frame in frames(capture):
         assert frame[:14] == bytes.fromhex("020000000201 02000000fe01 0800")
@@ -63,12 +63,12 @@ def test_addresses_lengths_and_checksums_are_right(capture):
 
 
 @pytest.mark.parametrize(("octets", "expected"), [(b"", 0xFFFF), (b"\xff\xff", 0), (b"\x00\x01\xf2", 0x0DFE)])
-def test_checksum(octets, expected):
+def test_internet_checksum_matches_known_values(octets, expected):
     assert replay_capture.checksum(octets) == expected
 
 
 @pytest.mark.parametrize(("order", "magic"), [("<", 0xA1B2C3D4), (">", 0xA1B23C4D)])
-def test_every_frame_gets_the_addresses_and_keeps_all_else(tmp_path, order, magic):
+def test_only_the_mac_addresses_of_frames_are_replaced(tmp_path, order, magic):
     kept = [b"\x08\x00" + b"four" * 20, b"\x86\xdd" + b"six" * 30, b"\x81\x00\x00\x05\x86\xdd" + bytes(60)]
     old = bytes.fromhex("3333000000773333000000aa")
     records = [old + rest for rest in kept] + [b"short", b""]

@@ -23,7 +23,7 @@ def slices(made: LocalTestbed, site: str) -> dict[str, tuple[str, ...]]:
     return {port.name: port.slices for port in made.site(site).ports}
 
 
-def test_each_host_number_has_a_slice_of_its_own_where_there_are_several_sites():
+def test_default_slices_with_several_sites_have_one_host_number_each():
     found = slices(testbed(), "site2")
     every = ("slice1", "slice2", "slice3")
     hosts = {f"port{number}": (name,) for number, name in enumerate(every, start=1)}
@@ -32,12 +32,12 @@ def test_each_host_number_has_a_slice_of_its_own_where_there_are_several_sites()
     assert kinds == ["vlan", "mpls", "mpls2", "pseudowire", "vlan"]
 
 
-def test_at_one_site_alone_hosts_share_slices_by_two_or_three():
+def test_default_slices_at_one_site_have_two_or_three_hosts():
     assert [of.hosts for of in testbed(sites=1, hosts_per_site=5).network.slices] == [(1, 2), (3, 4, 5)]
     assert [of.hosts for of in testbed(sites=1, hosts_per_site=2).network.slices] == [(1, 2)]
 
 
-def test_a_slice_uses_the_ports_between_its_sites_and_no_others():
+def test_slice_uses_only_ports_between_its_sites():
     made = testbed(slices=[ALPHA, BETA])
     assert slices(made, "site2")["uplink-site1"] == ("alpha", "beta")
     assert slices(made, "site2")["uplink-site3"] == ("alpha",)
@@ -66,7 +66,7 @@ def test_traffic_goes_between_hosts_of_the_same_slice(named):
         ),
     ],
 )
-def test_what_cannot_be_is_told_in_one_line(local, complaint):
+def test_invalid_slices_are_errors_in_one_line(local, complaint):
     with pytest.raises(UserError, match=complaint) as raised:
         testbed(**local)
     assert "\n" not in str(raised.value)

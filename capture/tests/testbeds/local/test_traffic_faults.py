@@ -54,7 +54,7 @@ def test_every_sample_is_taken(collected):
     assert sum(manifest["frames_captured"] for manifest in of_runs(collected[1])) > 0
 
 
-def test_a_manifest_says_what_was_started_and_failed_and_why(collected):
+def test_manifest_lists_started_and_failed_clients_with_reasons(collected):
     first, *_, last = [manifest["traffic"] for manifest in of_runs(collected[1])]
     assert [fact["kind"] for fact in first] == [item["kind"] for item in TRAFFIC]
     # traffic of a sample is shared by the sites that sample at that moment, so it starts once a sample or less often
@@ -68,7 +68,7 @@ def test_a_manifest_says_what_was_started_and_failed_and_why(collected):
     assert last[2]["why"] is None
 
 
-def test_each_kind_is_told_in_one_line_and_once_more_where_it_is_given_up(collected):
+def test_each_failing_kind_is_noted_once_and_when_given_up(collected):
     said = collected[0].stdout
     failed = (
         "traffic iperf3_tcp from site1-host1 to site2-host1 (10.10.2.1) failed: iperf3 does not listen on site2-host1: "
@@ -79,7 +79,7 @@ def test_each_kind_is_told_in_one_line_and_once_more_where_it_is_given_up(collec
 
 
 @pytest.mark.skipif(shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="no tcpreplay here")
-def test_a_trial_without_the_load_it_is_named_after_is_none(collected):
+def test_loaded_trial_without_load_fails(collected):
     done, raw = collected
     assert (raw / "quiet-1.json").exists() and not (raw / "loaded-1.json").exists()
     failed = (raw / "failed.tsv").read_text().splitlines()

@@ -57,7 +57,7 @@ def test_sites_with_a_switch_have_a_downlink(switched):
     assert all(any(port.kind == "downlink" for port in site.ports) for site in switched.sites())
 
 
-def test_what_is_not_there_is_a_users_mistake(testbed):
+def test_unknown_names_are_user_errors(testbed):
     site = testbed.sites()[0]
     nobody = Instance("nobody", site.name, ("none",))
     for call in (
@@ -87,7 +87,7 @@ def test_resources_are_whole_numbers_by_host(testbed):
             assert all(type(number) is int and number >= 0 for number in numbers), host
 
 
-def test_telemetry_knows_rates_of_the_sites_own_ports_or_is_none(testbed):
+def test_telemetry_has_rates_of_known_ports_or_is_none(testbed):
     site = testbed.sites()[0]
     found = testbed.telemetry(site.name, 1)
     if found is None:
@@ -98,18 +98,18 @@ def test_telemetry_knows_rates_of_the_sites_own_ports_or_is_none(testbed):
     assert all(rates.tx_bps >= 0 and rates.rx_bps >= 0 for rates in found.ports.values())
 
 
-def test_nothing_is_left_over_at_first(testbed):
+def test_there_are_no_leftovers_at_first(testbed):
     assert testbed.leftovers() == ()
 
 
-def test_allocating_again_takes_the_same_instances(switched, instance):
+def test_repeated_allocation_returns_the_same_instances(switched, instance):
     site = instance.site
     assert instance.site == switched.sites()[0].name and instance.receivers
     assert len(set(instance.receivers)) == len(instance.receivers)
     assert switched.allocate(site, ResourceRequest(1)) == (instance,) == switched.instances(site)
 
 
-def test_what_is_not_free_is_refused_and_changes_nothing(switched, instance):
+def test_excessive_request_is_refused_and_changes_nothing(switched, instance):
     before = switched.instances(instance.site), switched.resources(instance.site)
     for request in (
         ResourceRequest(1000),
@@ -123,7 +123,7 @@ def test_what_is_not_free_is_refused_and_changes_nothing(switched, instance):
     assert (switched.instances(instance.site), switched.resources(instance.site)) == before
 
 
-def test_a_released_site_has_no_instance_and_others_keep_theirs(switched, instance):
+def test_releasing_a_site_keeps_instances_of_other_sites(switched, instance):
     other = switched.sites()[1].name
     (kept,) = switched.allocate(other, ResourceRequest(1))
     for _ in range(2):
@@ -137,7 +137,7 @@ def test_a_released_site_has_no_instance_and_others_keep_theirs(switched, instan
     switched.release(other)
 
 
-def test_a_mirror_needs_a_receiver_a_port_and_a_direction_that_are_there(switched, instance):
+def test_mirror_needs_a_known_receiver_port_and_direction(switched, instance):
     receiver, port = instance.receivers[0], switched.sites()[0].ports[0].name
     one_line(lambda: switched.mirror(instance, "none", port, "both"))
     one_line(lambda: switched.mirror(instance, receiver, "none", "both"))
@@ -147,7 +147,7 @@ def test_a_mirror_needs_a_receiver_a_port_and_a_direction_that_are_there(switche
     assert capacity is None or (type(capacity) is int and capacity > 0)
 
 
-def test_a_mirror_moves_from_port_to_port(switched, instance):
+def test_mirror_moves_between_ports(switched, instance):
     receiver, ports = instance.receivers[0], switched.sites()[0].ports
     for port, direction in ((ports[0], "rx"), (ports[-1], "tx"), (ports[0], "both")):
         mirror = switched.mirror(instance, receiver, port.name, direction)
@@ -159,14 +159,14 @@ def test_a_mirror_moves_from_port_to_port(switched, instance):
         assert frames == (None, None) or frames[0] >= frames[1] >= 0
 
 
-def test_a_program_runs_on_an_instance(switched, instance):
+def test_program_runs_on_an_instance(switched, instance):
     argv = ["sh", "-c", 'cat; echo "it\'s" bad >&2; exit 3']
     done = switched.run(instance.name, argv, stdin="given\n", timeout_s=SHUTDOWN_S)
     assert (done.status, done.stdout, done.stderr.strip()) == (3, "given\n", "it's bad")
     one_line(lambda: switched.run(instance.name, ["sleep", "30"], timeout_s=0.3))
 
 
-def test_a_job_takes_signals_and_tells_its_end(switched, instance):
+def test_job_receives_signals_and_reports_its_exit_status(switched, instance):
     script = "trap 'echo told >&2; exit 7' INT; echo ready >&2; while :; do sleep 0.05; done"
     job = switched.start(instance.name, ["sh", "-c", script])
     end = time.monotonic() + SHUTDOWN_S
@@ -179,12 +179,12 @@ def test_a_job_takes_signals_and_tells_its_end(switched, instance):
     job.signal("INT")  # nobody there: harmless
 
 
-def test_fetching_what_is_not_there_makes_nothing(switched, instance, tmp_path):
+def test_fetching_a_missing_file_creates_nothing(switched, instance, tmp_path):
     one_line(lambda: switched.fetch(instance.name, "none", tmp_path / "raw" / "none.pcap"))
     assert not (tmp_path / "raw").exists() or list((tmp_path / "raw").iterdir()) == []
 
 
-def test_fetching_gives_the_whole_file(switched, instance, tmp_path):
+def test_fetched_file_is_complete(switched, instance, tmp_path):
     octets = bytes(range(256)) * 4000
     script = "i=0; while [ $i -lt 4000 ]; do " + "printf '" + "".join(f"\\{n:03o}" for n in range(256)) + "'; "
     script = script.replace("\\045", "%%") + "i=$((i+1)); done"
@@ -197,7 +197,7 @@ def test_fetching_gives_the_whole_file(switched, instance, tmp_path):
     assert switched.run(instance.name, ["test", "-f", there]).status == 0
 
 
-def test_a_file_that_is_put_on_a_node_is_whole_and_may_be_run(switched, instance, tmp_path):
+def test_uploaded_file_is_complete_and_executable(switched, instance, tmp_path):
     (tmp_path / "told").write_text("#!/bin/sh\necho $1 $0\n")
     for _ in range(2):
         switched.put(instance.name, tmp_path / "told", "program")
@@ -211,12 +211,12 @@ def test_a_file_that_is_put_on_a_node_is_whole_and_may_be_run(switched, instance
     one_line(lambda: switched.put(instance.name, tmp_path / "none", "program"))
 
 
-def test_a_lease_can_be_extended(switched, instance):
+def test_lease_can_be_extended(switched, instance):
     switched.extend(instance.site, time.time_ns() + 3600 * 10**9)
     assert switched.instances(instance.site) == (instance,)
 
 
-def test_traffic_of_either_span_can_be_asked_for(testbed):
+def test_traffic_of_both_spans_runs(testbed):
     with testbed.traffic("run", 1), testbed.traffic("sample", 0.1):
         pass
     assert all(isinstance(note, str) and "\n" not in note for note in testbed.notes())
