@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 int fail(struct fault *fault, const char *format, ...) {
     va_list arguments;
@@ -10,6 +11,16 @@ int fail(struct fault *fault, const char *format, ...) {
     vsnprintf(fault->text, sizeof fault->text, format, arguments);
     va_end(arguments);
     return -1;
+}
+
+bool machine_failed(const struct fault *fault) {
+    static const int errors[] = {EDQUOT, EFBIG, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS};
+    for (unsigned i = 0; i < sizeof errors / sizeof *errors; ++i) {
+        if (strstr(fault->text, strerror(errors[i]))) {
+            return true;
+        }
+    }
+    return false;
 }
 
 const char *advice(int error) {

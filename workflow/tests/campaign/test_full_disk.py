@@ -6,11 +6,13 @@ import sys
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.frames.traces import busy_port, write_pcap
+from acapella_testing.frames.traces import START_NS, busy_port, write_pcap
 from acapella_testing.made.tiny import add_sample, flow
 from acapella_testing.stages import analyze_campaign
 from acapella_testing.workflow_run import Workplace
 
+from acapella.cli.main import main
+from acapella.flowreports import program
 from acapella_core.errors import OUTSIDE
 
 PROBE = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"]
@@ -149,3 +151,26 @@ def test_tables_on_a_full_disk_keep_the_earlier_ones_and_the_next_run_writes_all
     assert sorted(files) == sorted([*before, "disk/filler"])
     kept = tmp_path / "kept" / "made" / "tables"
     assert {path.name: path.read_bytes() for path in kept.iterdir()} == tables
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("anonymize", "made/s.pcap", "-o", "disk/s.pcap", "--key-file", "key"),
+        ("kappa", "made/s.pcap", "made/s.pcap", "--memory", "1M", "--spool", "disk", "-o", "k.json"),
+        ("p4", "run", "preprocess", "--in", "made/s.pcap", "--out", "disk/out.pcap"),
+        ("p4", "reports", "made/s.pcap", "-o", "disk/reports"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_a_full_disk_is_the_machines_fault_for_every_command(tmp_path, limited, words):
+    if words[0] == "p4" and (reason := program.why_unavailable()):
+        pytest.skip(reason)
+    (tmp_path / "made").mkdir()
+    frames = [(START_NS + at * 1000, frame) for at, (_, frame) in enumerate(busy_port() * 40)]
+    write_pcap(tmp_path / "made" / "s.pcap", frames)
+    assert main(["anonymize", "--new-key", str(tmp_path / "key")]) == 0
+    printed, files = limited(*words)
+    (line,) = printed.splitlines()
+    assert line.startswith(("acapella: error: ", "acapella-p4-run: ")) and "No space left on device" in line
+    assert not {*files} - {"disk/filler", "disk/made/s.pcap", "disk/reports/control.txt"}

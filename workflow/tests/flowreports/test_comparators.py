@@ -1,5 +1,6 @@
 """What other flow meters see of a capture, beside the flows of its digest."""
 
+import gzip
 import json
 from types import SimpleNamespace
 
@@ -49,8 +50,6 @@ def test_a_meter_sees_what_is_in_plain_frames_and_nothing_behind_labels(tool, se
 
 
 def test_a_compressed_capture_is_the_same(seen, tmp_path):
-    import gzip  # noqa: PLC0415
-
     needs("softflowd")
     packed = tmp_path / "t.pcap.gz"
     packed.write_bytes(gzip.compress(seen[0].read_bytes()))
@@ -58,8 +57,6 @@ def test_a_compressed_capture_is_the_same(seen, tmp_path):
 
 
 def test_only_a_meter_that_reads_files_gets_a_copy_of_at_most_half_of_the_space(seen, tmp_path, monkeypatch):
-    import gzip  # noqa: PLC0415
-
     needs("softflowd")
     needs("nfdump")
     packed = tmp_path / "t.pcap.gz"
@@ -138,3 +135,24 @@ def test_a_file_that_is_no_capture_is_one_line(seen, tmp_path, capsys):
     assert main(["p4", "compare", str(bad), "--flows", str(seen[1]), "--tool", "softflowd"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"acapella: error: {bad}: softflowd cannot read it: ")
+
+
+def test_damaged_capture_is_an_error_with_the_counts_of_whole_frames(seen, tmp_path, capsys):
+    needs("softflowd")
+    content = bytearray(gzip.compress(seen[0].read_bytes()))
+    damaged = tmp_path / "damaged.pcap.gz"
+    content[-5] ^= 0xFF  # the checksum, after all data
+    damaged.write_bytes(content)
+    assert main(["p4", "compare", str(damaged), "--flows", str(seen[1]), "--tool", "softflowd"]) == 1
+    printed = capsys.readouterr()
+    assert printed.err.startswith(f"acapella: error: {damaged}: at byte ") and printed.err.count("\n") == 1
+    assert "softflowd" in printed.out
+
+
+def test_flow_table_without_flows_is_compared(seen, tmp_path, capsys):
+    needs("softflowd")
+    empty = write_pcap(tmp_path / "empty.pcap", [])
+    flows = tmp_path / "empty.flows.parquet"
+    assert main(["digest", str(empty), "-o", str(tmp_path / "e.parquet"), "--flows", str(flows)]) == 0
+    assert main(["p4", "compare", str(seen[0]), "--flows", str(flows), "--tool", "softflowd"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:4] == ["exact", "0", "0", "0"]

@@ -1,5 +1,6 @@
 """Which files `acapella verify` compares, which it skips and lists, and how it runs several at a time."""
 
+import gzip
 import os
 import re
 
@@ -44,6 +45,16 @@ def test_no_frame_of_a_damaged_capture_is_compared(capture, capsys):
     assert line.startswith(f"not compared: {damaged}: ") and line.endswith(f"; none of its {whole} frames is compared")
     assert main(["verify", str(capture)]) == 0
     assert alone.out.replace("1 files (1 not compared)", "1 files") == capsys.readouterr().out
+
+
+def test_no_frame_of_a_damaged_compressed_capture_is_compared(capture, capsys):
+    damaged = capture.with_name("damaged.pcap.gz")
+    content = bytearray(gzip.compress(capture.read_bytes()))
+    content[-5] ^= 0xFF  # the checksum, after all data
+    damaged.write_bytes(content)
+    assert main(["verify", str(capture), str(damaged)]) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("not compared: ")]
+    assert line.startswith(f"not compared: {damaged}: at byte ") and "frames is compared" in line
 
 
 @pytest.mark.parametrize(("path", "said"), [("nowhere.pcap", "no such file"), (".", "there is no capture")])

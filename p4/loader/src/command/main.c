@@ -20,11 +20,12 @@
 
 #define LONGEST_WAIT_NS 100000000
 
-enum exit_status { EXIT_WHOLE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+/* EXIT_OUTSIDE is EX_TEMPFAIL of sysexits.h: the machine lacks space or memory, or a disk fails. */
+enum exit_status { EXIT_WHOLE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_OUTSIDE = 75 };
 
 static int complain(const struct fault *fault, int status) {
     fprintf(stderr, PROGRAM ": %s\n", fault->text);
-    return status;
+    return machine_failed(fault) ? EXIT_OUTSIDE : status;
 }
 
 /* A CPU that this process may use: EAL takes the first of all otherwise, and fails where it is not ours. */

@@ -54,7 +54,7 @@ def exit_code_of(error: BaseException) -> int:
         seen.append(error)
         if getattr(error, "outside", False) or isinstance(error, MemoryError):
             return OUTSIDE
-        if isinstance(error, OSError) and error.errno in MACHINE:
+        if getattr(error, "errno", None) in MACHINE:
             return OUTSIDE
         # DuckDB's, which is imported only where it is needed; it has no numbers of system calls.
         if type(error).__name__ == "OutOfMemoryException" or (

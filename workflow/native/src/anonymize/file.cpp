@@ -17,7 +17,7 @@ constexpr std::uint16_t kEthernet = 1;
 constexpr std::array<std::byte, 16> kNoPseudoHeader{};
 
 void check(bool written, const input::PcapWriter& writer) {
-    if (!written) throw WriteError("cannot write: " + writer.error());
+    if (!written) throw WriteError("cannot write: " + writer.error(), writer.error_number());
 }
 
 void count(FileCounts& counts, const Record& record, Bytes kept) {

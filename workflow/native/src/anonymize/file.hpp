@@ -23,9 +23,15 @@ class AnonymizeError : public std::runtime_error {
 };
 
 // The output's fault, whose name only the caller knows.
+// `number` is errno after a failed system call.
 class WriteError : public AnonymizeError {
   public:
-    using AnonymizeError::AnonymizeError;
+    WriteError(const std::string& text, int number) : AnonymizeError(text), number_(number) {}
+
+    [[nodiscard]] int number() const { return number_; }
+
+  private:
+    int number_;
 };
 
 struct FileCounts {

@@ -14,6 +14,7 @@
 #include "anonymize/address_map.hpp"
 #include "anonymize/file.hpp"
 #include "anonymize/leaks.hpp"
+#include "bindings/errors.hpp"
 #include "bindings/file_facts.hpp"
 #include "dissect/vendors.hpp"
 #include "tunnels.hpp"
@@ -247,7 +248,7 @@ std::optional<std::size_t> find_window(const Windows& windows, const nb::bytes& 
 
 void bind_anonymize(nb::module_& module) {
     const nb::exception<AnonymizeError> base(module, "AnonymizeError", PyExc_ValueError);
-    nb::exception<WriteError>(module, "WriteError", base);
+    register_numbered<WriteError>(nb::exception<WriteError>(module, "WriteError", base));
     module.def("anonymize_file", &anonymize_capture, nb::arg("path"), nb::arg("descriptor"), nb::arg("key"),
                nb::arg("macs"), nb::arg("vendors").none(), nb::arg("limits") = input::DecompressionLimits(),
                "See acapella_core.anonymize");

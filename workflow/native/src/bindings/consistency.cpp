@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "bindings/errors.hpp"
 #include "consistency/compare.hpp"
 
 namespace nb = nanobind;
@@ -312,7 +313,7 @@ nb::dict compare(const Files& files, const std::vector<std::pair<std::size_t, st
 
 void bind_consistency(nb::module_& module) {
     nb::exception<TrialError>(module, "TrialError", PyExc_ValueError);
-    nb::exception<SpoolError>(module, "SpoolError", PyExc_OSError);
+    register_numbered<SpoolError>(nb::exception<SpoolError>(module, "SpoolError", PyExc_OSError));
     module.def("compare_trials", &compare, nb::arg("files"), nb::arg("pairs"), nb::arg("options"),
                "See acapella_core.consistency");
 }

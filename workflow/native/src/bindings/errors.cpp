@@ -30,22 +30,11 @@ std::terminate_handler previous = nullptr;
     ::_exit(2);
 }
 
-// InputError with the errno of the core, which decides the exit code (acapella_core.errors).
-void translate(const std::exception_ptr& current, void* type) {
-    try {
-        std::rethrow_exception(current);
-    } catch (const input::InputError& error) {
-        const nb::object raised = nb::borrow(static_cast<PyObject*>(type))(error.what());
-        if (error.number() != 0) raised.attr("errno") = error.number();
-        PyErr_SetObject(static_cast<PyObject*>(type), raised.ptr());
-    }
-}
-
 }  // namespace
 
 void bind_errors(nb::module_& module) {
-    const nb::exception<input::InputError> type(module, "InputError", PyExc_OSError);
-    nb::register_exception_translator(translate, type.ptr());
+    register_numbered<input::InputError>(
+        nb::exception<input::InputError>(module, "InputError", PyExc_OSError));
     nb::exception<MemoryLimitError>(module, "MemoryLimitError", PyExc_MemoryError);
     previous = std::set_terminate(terminate);
 }

@@ -14,7 +14,8 @@ namespace acapella::consistency {
 namespace {
 
 [[noreturn]] void fail(const std::string& what, const std::string& where) {
-    throw SpoolError(where + ": " + what + ": " + std::strerror(errno));
+    const int number = errno;
+    throw SpoolError(where + ": " + what + ": " + std::strerror(number), number);
 }
 
 int open_nameless(const std::string& directory) {

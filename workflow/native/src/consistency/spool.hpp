@@ -13,9 +13,15 @@
 namespace acapella::consistency {
 
 // A spool file that could not be made, written or read; the text is one line.
+// `number` is errno after a failed system call.
 class SpoolError : public std::runtime_error {
   public:
-    using std::runtime_error::runtime_error;
+    SpoolError(const std::string& text, int number) : std::runtime_error(text), number_(number) {}
+
+    [[nodiscard]] int number() const { return number_; }
+
+  private:
+    int number_;
 };
 
 // Memory from the kernel that grows without being copied.

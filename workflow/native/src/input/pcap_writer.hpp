@@ -20,6 +20,7 @@ class PcapWriter {
     bool flush() { return sink_.flush(); }
 
     [[nodiscard]] std::uint64_t ts_out_of_range() const { return ts_out_of_range_; }
+    [[nodiscard]] int error_number() const { return sink_.error_number(); }
     [[nodiscard]] std::string error() const { return sink_.error(); }
 
   private:

@@ -74,8 +74,9 @@ def add_format(parser: argparse.ArgumentParser) -> None:
 
 def checked_spreadsheet(args: argparse.Namespace) -> bool:
     """Return whether cells are neutralized. Raises UserError if the format has no cells for spreadsheets."""
-    if args.spreadsheet and args.format not in ("csv", "tsv"):
-        raise UserError("--spreadsheet is for --format csv and --format tsv", where=f"--format {args.format}")
+    form = args.format or ("table" if sys.stdout.isatty() else "csv")
+    if args.spreadsheet and form not in ("csv", "tsv"):
+        raise UserError("--spreadsheet is for --format csv and --format tsv", where=f"--format {form}")
     return args.spreadsheet
 
 

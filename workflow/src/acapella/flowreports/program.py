@@ -11,7 +11,7 @@ from pathlib import Path
 
 from acapella.common import decompression
 from acapella_core import confinement
-from acapella_core.errors import UserError
+from acapella_core.errors import OUTSIDE, UserError
 from acapella_core.files import atomic_text
 
 from .settings import PROBE, Settings
@@ -78,7 +78,7 @@ def run(
     with decompression.streamed(captures, undamaged, limits) as streams:
         code, messages = run_loader([*command, *streams.arguments], (reports, counters), streams.descriptors)
     if code != 0:
-        raise UserError(" ".join(messages.split()) or f"{LOADER} ended with {code}")
+        raise UserError(" ".join(messages.split()) or f"{LOADER} ended with {code}", outside=code == OUTSIDE)
     statistics = json.loads(counters.read_text(encoding="utf-8"))
     check(statistics, captures[0])
     return Run(reports, statistics)

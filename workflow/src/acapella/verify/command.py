@@ -32,7 +32,7 @@ from functools import partial
 from pathlib import Path
 
 from acapella_core import decompression
-from acapella_core.errors import DAMAGED, UserError
+from acapella_core.errors import DAMAGED, OUTSIDE, UserError, exit_code_of
 from acapella_core.files import scratch_directory
 
 from . import captures
@@ -121,8 +121,12 @@ def compare(file: Path, engine: str, first: int = DEFAULT_EXAMPLES, threads: int
     with scratch_directory() as directory:
         try:
             ours = tables.write_our_digest(file, engine, directory, limits)
+            if ours.fault:
+                raise UserError(ours.fault, where=file)
             theirs = tables.write_tshark_digest(file, directory, limits)
         except UserError as error:
+            if exit_code_of(error) == OUTSIDE:
+                raise
             frames = f"{tables.count_frames(ours):,} frames" if ours else "frames"
             result.not_compared.append(f"{error}; none of its {frames} is compared")
             return result

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from acapella.common import tshark, vendors
+from acapella.common.faults import DAMAGING, describe_fault
 from acapella.digest import command as digest
 from acapella.digest.acap_files import BATCH_ROWS, FLOW_BATCH_ROWS, flow_writer, frame_writer
 from acapella_core import _native
@@ -37,10 +38,11 @@ class DigestFiles:
     tags: Path
     blocks_not_frames: int = 0  # tshark numbers them, these tables do not
     fcs_len: int = 0  # octets of FCS, which these lengths leave out and tshark's do not
+    fault: str | None = None  # if the capture is damaged: where and how
 
 
 def write_our_digest(file: Path, engine: str, directory: Path, limits=None) -> DigestFiles:
-    """Our digest of ``file``. Raises UserError where it is no capture."""
+    """Return our digest of ``file``. Raises UserError if it is not a capture."""
     tables = DigestFiles(directory / "ours.parquet", directory / "ours.flows.parquet", directory / "ours.tags.parquet")
     metadata = digest.digest([str(file)], str(tables.frames), str(tables.flows), digest.Options(engine, limits=limits))
     known = vendors.find()
@@ -49,7 +51,8 @@ def write_our_digest(file: Path, engine: str, directory: Path, limits=None) -> D
     with pq.ParquetWriter(tables.tags, TAGS) as writer:
         while (batch := tags.next_frames()) is not None:
             writer.write_batch(pa.record_batch(batch))
-    return replace(tables, fcs_len=metadata["fcs_len"])
+    fault = describe_fault(metadata) if metadata["file_issue"] in DAMAGING else None
+    return replace(tables, fcs_len=metadata["fcs_len"], fault=fault)
 
 
 def count_frames(tables: DigestFiles) -> int:

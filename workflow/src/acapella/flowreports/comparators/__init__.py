@@ -13,11 +13,13 @@ and counters, and a reason for each tool that was skipped.
 import argparse
 import contextlib
 import json
+import sys
 from pathlib import Path
 
 from acapella.common import queries
-from acapella_core import files
-from acapella_core.errors import UserError
+from acapella.common.faults import DAMAGING, describe_fault
+from acapella_core import _native, files
+from acapella_core.errors import DAMAGED, UserError
 
 from . import meters
 
@@ -61,8 +63,8 @@ def confine(args: argparse.Namespace) -> None:
     confine_self(args.output, starts=True)
 
 
-def run(args: argparse.Namespace) -> None:
-    """Print the comparison. Raises UserError."""
+def run(args: argparse.Namespace) -> int:
+    """Print the comparison; return DAMAGED if the capture is damaged, else 0. Raises UserError."""
     result = compare(args.capture, args.flows, args.tool)
     text = json.dumps(result, indent=1) + "\n"
     if args.output:
@@ -71,15 +73,19 @@ def run(args: argparse.Namespace) -> None:
         print("\n".join(as_text(result)))
     elif not args.output:
         print(text, end="")
+    if result["damaged"]:
+        fault = f"acapella: error: {args.capture}: {result['damaged']}"
+        print(f"{fault}; the tools counted whole frames before it; repair the capture (editcap)", file=sys.stderr)
+    return DAMAGED if result["damaged"] else 0
 
 
 def compare(capture: str, flows: str, tools: list[str] | None = None, limits=None) -> dict:
     """Return the comparison of the named tools (default: all) with the digest's ``flows`` of ``capture``.
 
-    ``{"exact": {flows, packets, ip_bytes}, "tools": [{tool, version, skipped, own, flows, packets, ...}]}``: counts
-    of flows, IP packets, and bytes by the lengths in IP headers. A tool that is not installed has the reason in
-    ``skipped`` and no counts. ``limits``: decompression limits. Raises UserError if a named tool is not installed,
-    or if a file or the output of a tool cannot be read.
+    ``{"exact": {flows, packets, ip_bytes}, "tools": [{tool, version, skipped, own, flows, packets, ...}], "damaged"}``:
+    counts of flows, IP packets, and bytes by the lengths in IP headers. A tool that is not installed has the reason in
+    ``skipped`` and no counts. ``damaged``: where and how the capture is damaged, else None. ``limits``: decompression
+    limits. Raises UserError if a named tool is not installed, or if a file or the output of a tool cannot be read.
     """
     for path in (capture, flows):
         if not Path(path).is_file():
@@ -94,8 +100,20 @@ def compare(capture: str, flows: str, tools: list[str] | None = None, limits=Non
     with files.scratch_directory() as directory, queries.one_line(), contextlib.closing(queries.connect()) as con:
         make_table(con, "exact", "exact", {"flows": str(Path(flows).resolve())})
         rows = [compare_tool(con, name, Path(capture).resolve(), directory, limits) for name in wanted]
-        exact = con.execute("select count(*), sum(packets)::ubigint, sum(ip_bytes)::ubigint from exact").fetchone()
-    return {"exact": dict(zip(("flows", "packets", "ip_bytes"), exact, strict=True)), "tools": rows}
+        exact = con.execute(
+            "select count(*), coalesce(sum(packets), 0)::ubigint, coalesce(sum(ip_bytes), 0)::ubigint from exact"
+        ).fetchone()
+    totals = dict(zip(("flows", "packets", "ip_bytes"), exact, strict=True))
+    return {"exact": totals, "tools": rows, "damaged": damage_of(capture, limits)}
+
+
+def damage_of(capture: str, limits=None) -> str | None:
+    """Return where and how a capture is damaged; None if it is not, or if it is not a capture."""
+    try:
+        facts = _native.scan_capture(str(capture), limits or _native.DecompressionLimits())
+    except _native.InputError:
+        return None
+    return describe_fault(facts) if facts["file_issue"] in DAMAGING else None
 
 
 def make_table(con, name: str, select: str, parameters: dict) -> None:
