@@ -16,7 +16,7 @@ rule flowreports:
         flows="<campaign>/flows/{sample}.parquet",
         program=ROOT / "p4/spec/flowstats.spec",
         sql=[
-            *sorted((ROOT / "workflow/sql/flowreports").glob("*.sql")),
+            *sorted((ROOT / "workflow/sql/flowreports").rglob("*.sql")),
             *sorted((ROOT / "workflow/sql/comparators").glob("*.sql")),
         ],
     output:
@@ -52,7 +52,7 @@ rule flowtables:
     input:
         parts=of_reported_samples("<campaign>/flowreports/{sample}/{part}.parquet", [*FLOW_PARTS, "memory"]),
         names=rules.process.output.provenance,
-        sql=sorted((ROOT / "workflow/sql/flowreports").glob("*.sql")),
+        sql=sorted((ROOT / "workflow/sql/flowreports").rglob("*.sql")),
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in FLOW_TABLES],
     output:
         csv=update(expand("<campaign>/tables/{table}.csv", table=FLOW_TABLES)),
@@ -101,7 +101,7 @@ rule response_flows:
     input:
         capture=rules.measure_response.output.capture,
         program=ROOT / "p4/spec/flowstats.spec",
-        sql=sorted((ROOT / "workflow/sql/flowreports").glob("*.sql")),
+        sql=sorted((ROOT / "workflow/sql/flowreports").rglob("*.sql")),
     output:
         parts=[f"<campaign>/flowstudy/response/{part}.parquet" for part in FLOW_PARTS],
     log:
@@ -150,7 +150,7 @@ rule flowstudy:
         response=rules.measure_response.output.told,
         flows=rules.response_flows.output.parts,
         offered=rules.measure_collector.output.told,
-        sql=sorted((ROOT / "workflow/sql/flowreports").glob("*.sql")),
+        sql=sorted((ROOT / "workflow/sql/flowreports").rglob("*.sql")),
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in FLOWSTUDY_TABLES],
     output:
         csv=update(expand("<campaign>/tables/{table}.csv", table=FLOWSTUDY_TABLES)),

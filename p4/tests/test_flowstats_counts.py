@@ -61,7 +61,7 @@ def run(frames, settings: dict[str, int], directory, spec) -> running.Result:
 
 
 @pytest.mark.parametrize("slots", [1, 16, 1024])
-def test_reports_add_up_exactly_over_epochs_where_the_sketch_is_large(slots, small_spec, tmp_path):
+def test_reports_sum_exactly_over_epochs_with_a_large_sketch(slots, small_spec, tmp_path):
     frames = sorted(made_connections(11, 1500), key=lambda frame: frame.timestamp_ns)
     settings = {"cell_mask": 0xFFF, "slot_mask": slots - 1, "slot_timeout_ns": 5 * SECOND_NS}
     ran = run(frames, settings, tmp_path, small_spec)
@@ -71,7 +71,7 @@ def test_reports_add_up_exactly_over_epochs_where_the_sketch_is_large(slots, sma
     assert reported(ran) == exact(frames)
 
 
-def test_a_sketch_that_is_too_small_never_counts_too_few(small_spec, tmp_path):
+def test_small_sketch_never_counts_too_few(small_spec, tmp_path):
     frames = sorted(made_connections(23, 600, alive=12), key=lambda frame: frame.timestamp_ns)
     ran = run(frames, {"cell_mask": 0xF, "rows": 2, "slot_mask": 0x3FF}, tmp_path, small_spec)
     assert ran.registers["slot_counters"][2] == 0  # without a slot, a flow in full cells is not seen to begin
@@ -120,7 +120,7 @@ def test_rows_of_the_sketch_are_independent():
     assert_independent([[key.row_hash(row) % CELLS for key in KEYS] for row in range(ROWS)])
 
 
-def test_rows_of_a_salted_crc_are_found_out():
+def test_dependent_rows_of_a_salted_crc_are_detected():
     salted = [[hashes.crc32(bytes([row]) + key.raw()) % CELLS for key in KEYS] for row in range(ROWS)]
     with pytest.raises(AssertionError):
         assert_independent(salted)

@@ -88,7 +88,7 @@ def test_load_has_no_undefined_bytes(tmp_path):
         assert not frames[:, between].any()
 
 
-def test_undersized_sketch_reports_all_flows_with_no_packet_too_few_and_no_other_flow(tmp_path):
+def test_undersized_sketch_reports_all_flows_and_no_packet_too_few(tmp_path):
     payloads, counters = run(tmp_path, SLOTS, cells=1024)
     exact, reported = packets(tmp_path, payloads)
     assert counters[4] == 0  # packets of flows that were not seen to begin
@@ -113,6 +113,6 @@ def test_missing_round_trips_are_found_with_too_few_slots(tmp_path):
     assert min(missing(tmp_path, SLOTS // 64)) > MOST_MISSING
 
 
-def test_few_round_trips_are_missing_with_the_triggers_of_the_paper_alone(tmp_path):
+def test_few_round_trips_are_missing_with_the_papers_triggers(tmp_path):
     """SYN, pure ACK, FIN, RST: no report of a flow's first packet, and no probes."""
     assert max(missing(tmp_path, SLOTS, triggers=15)) <= MOST_MISSING

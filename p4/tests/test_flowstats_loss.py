@@ -130,7 +130,7 @@ def wild(seed: int, count: int) -> list[Frame]:
 
 
 @pytest.mark.parametrize("seed", [5, 6])
-def test_numbers_that_jump_leave_the_registers_of_the_model(seed, small_spec, tmp_path: Path):
+def test_registers_match_the_model_after_sequence_number_jumps(seed, small_spec, tmp_path: Path):
     settings = BASE | {"slot_mask": 0x3FF, "triggers": 0x1FF, "every": 1, "cell_mask": 0x7FF}
     assert "trigger 4" in assert_same(wild(seed, 4000), settings, 0, tmp_path, small_spec)
     made, _ = lossy(seed, 5, 3000, 2000)

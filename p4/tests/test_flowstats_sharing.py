@@ -44,7 +44,7 @@ def shared(made: list[bytes], *, rows: int, cells: int, slots: int = SLOTS) -> l
 
 
 @pytest.mark.parametrize(("seed", "rows", "cells"), [(1, 1, 64), (2, 4, 64), (3, 4, 256), (4, 3, 1 << 20)])
-def test_a_report_may_count_too_much_if_its_flow_shares_its_cells_in_all_rows(seed, rows, cells):
+def test_report_may_count_too_much_if_its_flow_shares_all_cells(seed, rows, cells):
     draw = random.Random(seed)
     keys = [random_key(draw) for _ in range(150)]
     sent = [(draw.choice(keys), draw.randrange(5, 8)) for _ in range(600)]
@@ -55,7 +55,7 @@ def test_a_report_may_count_too_much_if_its_flow_shares_its_cells_in_all_rows(se
     assert any(expected) == (cells < 1 << 20) and not all(expected)
 
 
-def test_where_a_key_is_not_whole_or_flows_may_be_missing_the_whole_epoch_may_count_too_much():
+def test_incomplete_keys_or_missing_flows_affect_the_whole_epoch():
     draw = random.Random(9)
     keys = [random_key(draw) for _ in range(60)]
     made = [body(key, epoch) for epoch in (1, 2, 3) for key in keys]
@@ -66,5 +66,5 @@ def test_where_a_key_is_not_whole_or_flows_may_be_missing_the_whole_epoch_may_co
     assert shared(made, rows=1, cells=1 << 20, slots=16) == [True] * 120 + [False] * 60
 
 
-def test_no_reports_are_no_rows():
+def test_no_reports_give_no_rows():
     assert collisions.may_collide(np.zeros((0, 192), np.uint8), rows=4, cells=64, slots=SLOTS).tolist() == []

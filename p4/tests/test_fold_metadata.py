@@ -76,20 +76,20 @@ def executed(spec: str) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_folded_program_does_what_it_did(seed):
+def test_folded_program_is_equivalent(seed):
     spec = made_spec(seed)
     folded = fold_metadata.folded(spec)
     assert executed(folded) == executed(spec)
     assert not any(name in folded for name in TEMPORARIES)
 
 
-def test_committed_programs_stay_inside_what_the_pipeline_reaches():
+def test_committed_programs_fit_into_the_pipelines_metadata():
     for path in sorted((P4 / "spec").glob("*.spec")):
         text = path.read_text()
         assert fold_metadata.fitted(text) == text
 
 
-def test_a_hash_whose_result_is_out_of_reach_is_refused():
+def test_hash_result_beyond_32_bytes_is_an_error():
     fields = "\n".join(f"\tbit<32> local_metadata_{at}" for at in range(9))
     body = "\thash jhash m.local_metadata_8  h.key.a h.key.b\n\ttx m.local_metadata_0"
     spec = f"struct metadata_t {{\n{fields}\n}}\nmetadata instanceof metadata_t\n\napply {{\n{body}\n}}\n"
@@ -98,7 +98,7 @@ def test_a_hash_whose_result_is_out_of_reach_is_refused():
     assert fold_metadata.fitted(spec.replace("m.local_metadata_8 ", "m.local_metadata_7 "))
 
 
-def test_more_metadata_than_the_pipeline_reaches_are_refused():
+def test_too_much_metadata_is_an_error():
     fields = "\n".join(f"\tbit<64> local_metadata_{at}" for at in range(33))
     struct = f"struct metadata_t {{\n{fields}\n}}\nmetadata instanceof metadata_t"
     with pytest.raises(fold_metadata.UnsupportedSpecError, match="264 bytes"):

@@ -104,7 +104,7 @@ def explanation(protocols: list[str], issue: str | None, parsed: Parsed) -> str 
     return None
 
 
-def test_flows_are_those_of_the_digest(frames, tmp_path, record_property):
+def test_flows_match_the_digest(frames, tmp_path, record_property):
     capture = tmp_path / "frames.pcap"
     write_pcap(capture, ((10**18 + number, frame) for number, frame in enumerate(frames)))
     acap, flows = str(tmp_path / "acap.parquet"), str(tmp_path / "flows.parquet")
@@ -131,7 +131,7 @@ def test_flows_are_those_of_the_digest(frames, tmp_path, record_property):
     assert 0 < explained.total() < 0.05 * with_flow, explained
 
 
-def test_the_program_reads_them_as_the_model_does(frames, tmp_path):
+def test_program_parses_captures_like_the_model(frames, tmp_path):
     """The packet's hash is over the flow's key and the transport's fields: with it they are the same."""
     model = Preprocess()
     outcomes = run("preprocess", frames, "", tmp_path).outcomes

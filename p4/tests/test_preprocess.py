@@ -150,7 +150,7 @@ def edits(seed: int, default: str = "keep") -> dict:
     return {"edit": EDIT_MACS | EDIT_IPV4 | EDIT_IPV6, **tables}
 
 
-def test_frames_pass_unchanged_where_nothing_is_set(tmp_path):
+def test_frames_pass_unchanged_by_default(tmp_path):
     frames = made_frames(1, FRAMES, ports=3)
     ran = compare(Preprocess(), frames, tmp_path)
     assert [got.raw for got in ran.outcomes] == [frame.raw for frame in frames]
@@ -158,24 +158,24 @@ def test_frames_pass_unchanged_where_nothing_is_set(tmp_path):
 
 
 @pytest.mark.parametrize("seed", [11, 12])
-def test_filter_samples_every_nth_and_cuts_as_the_model(tmp_path, seed):
+def test_filter_sampling_and_truncation_match_the_model(tmp_path, seed):
     model = Preprocess(filter=some_filter(seed), every=3, snap=90)
     ran = compare(model, made_frames(seed, FRAMES, ports=2), tmp_path)
     assert {got.reason for got in ran.outcomes} == {"", "filtered", "not-nth"}
 
 
-def test_flows_and_packets_are_sampled_as_in_the_model(tmp_path):
+def test_flow_and_packet_sampling_match_the_model(tmp_path):
     model = Preprocess(flows_below=3 * HALF // 2, packets_below=HALF, headers_only=1)
     ran = compare(model, made_frames(21, FRAMES, ports=2), tmp_path)
     assert {got.reason for got in ran.outcomes} == {"", "flow-sampled", "packet-sampled"}
 
 
 @pytest.mark.parametrize(("seed", "default"), [(31, "keep"), (32, "blank")])
-def test_addresses_are_rewritten_as_in_the_model(tmp_path, seed, default):
+def test_address_rewriting_matches_the_model(tmp_path, seed, default):
     compare(Preprocess(**edits(seed, default)), made_frames(seed, FRAMES), tmp_path)
 
 
-def test_everything_at_once_as_in_the_model(tmp_path):
+def test_all_features_together_match_the_model(tmp_path):
     model = Preprocess(
         filter=some_filter(41), every=2, flows_below=7 * HALF // 4, packets_below=7 * HALF // 4, snap=150
     )
@@ -184,12 +184,12 @@ def test_everything_at_once_as_in_the_model(tmp_path):
     compare(model, made_frames(43, FRAMES, ports=3), tmp_path)
 
 
-def test_each_kind_of_address_is_edited_alone(tmp_path):
+def test_each_kind_of_address_is_edited_separately(tmp_path):
     for which in (EDIT_MACS, EDIT_IPV4, EDIT_IPV6):
         compare(Preprocess(**{**edits(51, "blank"), "edit": which}), made_frames(51 + which, 400), tmp_path)
 
 
-def test_right_checksums_stay_right_and_wrong_ones_wrong(tmp_path):
+def test_correct_checksums_stay_correct_and_wrong_ones_wrong(tmp_path):
     """From scratch, over the whole packet: the model's own arithmetic is not asked."""
     frames = [frame for frame in made_frames(61, FRAMES) if frame.wire == len(frame.raw)]
     outcomes = run("preprocess", frames, control_of(Preprocess(**edits(62, "blank"))), tmp_path).outcomes
@@ -222,7 +222,7 @@ def checksums_hold(raw: bytes, parsed: Parsed) -> list[bool]:
     return holds
 
 
-def test_the_incremental_checksum_is_that_of_the_changed_header():
+def test_incremental_checksum_equals_recomputed_checksum():
     rnd = random.Random(5)
     for _ in range(2000):
         words = [rnd.choice((0, 0xFFFF, rnd.randrange(65536))) for _ in range(9)]
@@ -233,7 +233,7 @@ def test_the_incremental_checksum_is_that_of_the_changed_header():
         assert got == scratch or {got, scratch} == {0, 0xFFFF}  # both zeros of ones' complement
 
 
-def test_both_directions_and_all_fragments_of_a_flow_share_its_lot(tmp_path):
+def test_directions_and_fragments_of_a_flow_are_sampled_together(tmp_path):
     frames = []
     for last in range(200):
         one, other = bytes([10, 1, 0, last]), bytes([10, 2, last, 9])
@@ -249,7 +249,7 @@ def test_both_directions_and_all_fragments_of_a_flow_share_its_lot(tmp_path):
 
 
 @pytest.mark.parametrize("share", [1 / 16, 1 / 2])
-def test_packets_are_sampled_at_the_share_that_was_asked_for(tmp_path, share):
+def test_packets_are_sampled_at_the_requested_share(tmp_path, share):
     frames = [tcp(b"\x0a\0\0\1", b"\x0a\0\0\2", 5201, 40000, seq=1448 * number) for number in range(4000)]
     ran = run("preprocess", frames, f"register sample_packets_below 0 {int(share * 2**32)}\n", tmp_path)
     kept = ran.statistics["out"]

@@ -58,7 +58,7 @@ def test_reports_are_138_and_266_bytes_with_their_icrc():
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_wireshark_takes_reports_for_rdma_writes_without_complaint(number, small_spec, tmp_path):
+def test_wireshark_dissects_reports_as_rdma_writes(number, small_spec, tmp_path):
     if not running.LOADER.exists() or not shutil.which("tshark"):
         pytest.skip("acapella-p4-run or tshark is not there: make setup")
     control = f"register qp_number 0 0x123456\nregister format 0 {number}\nregister report_dst_ip 0 0x7f000001\n"

@@ -65,7 +65,7 @@ def lines_of(program: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_spec_is_made_of_these_sources(program):
+def test_spec_json_has_the_checksums_of_the_sources(program):
     sidecar = json.loads((P4 / "spec" / f"{program}.json").read_text())
     now = {name: hashlib.sha256((P4 / name).read_bytes()).hexdigest() for name in COMPILE.sources(program)}
     assert sidecar["sources"] == now, "stale: run p4/compile where p4c-dpdk is"
@@ -74,11 +74,11 @@ def test_spec_is_made_of_these_sources(program):
     assert sidecar["reasons"] == COMPILE.reasons(program)
 
 
-def test_there_is_a_program_and_no_spec_without_one():
+def test_every_spec_has_a_program():
     assert {path.stem for path in (P4 / "spec").iterdir()} == set(PROGRAMS) >= {"preprocess"}
 
 
-def test_a_source_that_is_included_from_an_included_one_is_a_source():
+def test_nested_includes_are_sources():
     assert {"parser/vlan_tag.p4", "controls/preprocess/level/ipv4.p4", "sizes.p4"} <= set(COMPILE.sources("preprocess"))
 
 
@@ -92,7 +92,7 @@ def inputs_of_compiling() -> str:
     return digest.hexdigest()
 
 
-def test_compiling_again_gives_what_is_committed():
+def test_compiling_reproduces_the_committed_spec():
     """Each program takes the compiler ten seconds of CPU and more: once for the same inputs is enough."""
     if not shutil.which("p4c-dpdk"):
         pytest.skip("no p4c-dpdk on PATH, so that the committed .spec files are not compiled again")
@@ -101,8 +101,8 @@ def test_compiling_again_gives_what_is_committed():
         return
     runs = [subprocess.Popen([P4 / "compile", "--check", program], stderr=subprocess.PIPE, text=True)
             for program in PROGRAMS]  # fmt: skip
-    said = [run.communicate()[1] for run in runs]
-    assert [run.returncode for run in runs] == [0] * len(PROGRAMS), said
+    message = [run.communicate()[1] for run in runs]
+    assert [run.returncode for run in runs] == [0] * len(PROGRAMS), message
     known.parent.mkdir(parents=True, exist_ok=True)
     known.write_text(inputs)
 
@@ -117,7 +117,7 @@ def test_p4test_accepts_program_with_generic_pna(program):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_sources_name_no_hash_and_no_architecture_of_one_target(program):
+def test_sources_are_independent_of_a_target(program):
     text = "".join(lines_of(program).values())
     assert set(re.findall(r"PNA_HashAlgorithm_t\.(\w+)", text)) == {"TARGET_DEFAULT"}
     assert set(re.findall(r"#include\s+<([^>]+)>", text)) == {"core.p4", "pna.p4"}
@@ -133,7 +133,7 @@ def test_results_named_crc_are_crc32_and_all_others_jhash():
     assert all((algorithm == "crc32") == field.endswith("_crc") for algorithm, field in hashes)
 
 
-def test_compile_without_a_compiler_says_so_in_one_line(tmp_path):
+def test_compile_without_a_compiler_is_a_one_line_error(tmp_path):
     command = [sys.executable, P4 / "compile"]
     done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
     assert done.returncode == 2
@@ -143,11 +143,11 @@ def test_compile_without_a_compiler_says_so_in_one_line(tmp_path):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_every_operand_is_where_dpdk_looks_for_it(program):
+def test_every_operand_is_addressable_by_dpdk(program):
     assert out_of_reach(spec_of(program)) == []
 
 
-def test_operands_out_of_reach_are_seen():
+def test_unaddressable_operands_are_detected():
     spec = spec_of("preprocess")
     start = re.search(r"^struct metadata_t \{\n", spec, re.MULTILINE).end()
     wider = spec[:start] + "".join(f"\tbit<64> filler_{number}\n" for number in range(20)) + spec[start:]
@@ -156,13 +156,13 @@ def test_operands_out_of_reach_are_seen():
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_fields_are_no_wider_than_the_pipeline_moves(program):
+def test_fields_are_at_most_64_bits_wide(program):
     spec = re.sub(r"varbit<\d+>", "", spec_of(program))
     assert max(int(width) for width in re.findall(r"bit<(\d+)>", spec)) <= 64
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_hashes_are_over_headers_which_are_in_network_order(program):
+def test_hashes_read_headers_in_network_order(program):
     """Over metadata they would be over the machine's order of bytes, and over what lies between the fields."""
     hashes = re.findall(r"\bhash (\w+) m\.\w+ +(\S+) +(\S+)", spec_of(program))
     assert hashes
@@ -172,13 +172,13 @@ def test_hashes_are_over_headers_which_are_in_network_order(program):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_nothing_is_dropped_but_sent_to_a_port_with_a_reason(program):
+def test_packets_are_sent_to_the_sink_instead_of_dropped(program):
     assert not re.search(r"\bdrop\b", spec_of(program))
     assert [name for name, text in lines_of(program).items() if "drop_packet" in text] == []
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_sources_keep_clear_of_what_p4c_dpdk_compiles_wrongly(program):
+def test_sources_avoid_constructs_that_p4c_dpdk_miscompiles(program):
     for name, text in lines_of(program).items():
         assert "const entries" not in text, f"{name}: p4c-dpdk leaves them out"
         assert "TOEPLITZ" not in text, name

@@ -409,7 +409,7 @@ def test_the_spill_directory_is_private_and_removed(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "mistake", ["selec 1", "select nope from flows", "select 1; select 2", "", "from nowhere", "select 1 +"]
 )
-def test_mistakes_are_one_line(campaign, ask, mistake):
+def test_usage_error_prints_one_line(campaign, ask, mistake):
     code, out, err = ask(campaign, mistake)
     assert (code, out) == (2, "")
     assert err.count("\n") == 1

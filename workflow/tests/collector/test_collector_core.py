@@ -146,7 +146,7 @@ def collected(tmp_path, frames, options) -> tuple[dict, list[dict], list[dict]]:
 
 @pytest.mark.parametrize("series_ns", [SECOND, 0])
 @pytest.mark.parametrize("number", [1, 2])
-def test_core_says_what_the_plain_collector_says(tmp_path, number, series_ns):
+def test_core_matches_the_plain_collector(tmp_path, number, series_ns):
     for seed in range(3):
         frames = traffic(number, seed)
         model = plain(number, frames, series_ns)
@@ -165,7 +165,7 @@ def test_core_says_what_the_plain_collector_says(tmp_path, number, series_ns):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_the_newest_epoch_is_of_any_flow_and_of_accepted_reports_alone(threads):
+def test_newest_epoch_is_of_accepted_reports_of_any_flow(threads):
     def of(epoch: int, host: int, **given) -> bytes:
         payload = report(2, src=bytes((10, 0, 0, host)), dst=b"\x0a\0\0\2", trigger=2, epoch=epoch)
         return frame(payload, address=BASE, **given)
@@ -193,10 +193,10 @@ YEAR = 365 * 86_400 * SECOND
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_report_makes_four_rows_at_most_however_long_its_flow_was_silent(tmp_path, threads):
+def test_report_adds_at_most_four_rows_after_any_idle_time(tmp_path, threads):
     """Windows of a nanosecond, years between reports: the even share is one row, and no byte is lost."""
     valid = VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"]
-    told = [
+    reported = [
         {"timestamp": YEAR, "start": 7, "last": YEAR - 9, "iat": 1000, "bytes": 1003, "packets": 10},
         {"timestamp": 3 * YEAR, "start": 7, "last": 3 * YEAR - 5, "iat": YEAR, "bytes": 2009, "packets": 20},
         {"timestamp": 2**64 - 1, "start": 7, "last": 2**64 - 5, "iat": 6, "bytes": 2**63, "packets": 2**40},
@@ -208,7 +208,7 @@ def test_a_report_makes_four_rows_at_most_however_long_its_flow_was_silent(tmp_p
             address=BASE,
         )
         for n in range(3)
-        for at, one in enumerate(told)
+        for at, one in enumerate(reported)
     ]
     _, flows, series = collected(tmp_path, frames, Options(series_ns=1, threads=threads))
     of_first = [row for row in series if row["flow"] == 0]
@@ -222,7 +222,7 @@ def test_a_report_makes_four_rows_at_most_however_long_its_flow_was_silent(tmp_p
         (3 * YEAR - 5, 1, 100, 1),
         (3 * YEAR, 1, 0, 0),
     ]
-    assert len(series) <= 3 * 4 * len(told)
+    assert len(series) <= 3 * 4 * len(reported)
     assert all(summed(series, name) == {flow["flow"]: flow[name] for flow in flows} for name in SUMMED)
 
 
@@ -252,7 +252,7 @@ def hostile(random_: random.Random, n: int, most: int) -> dict:
     }
 
 
-def test_times_and_sizes_that_cannot_be_are_taken_as_the_plain_collector_takes_them(tmp_path):
+def test_impossible_times_and_sizes_match_the_plain_collector(tmp_path):
     """Windows of a ns and somewhat more: what is placed, what is spread, and where both meet the windows' edges."""
     for seed in range(150):
         random_ = random.Random(seed)
@@ -266,16 +266,16 @@ def test_times_and_sizes_that_cannot_be_are_taken_as_the_plain_collector_takes_t
         assert series == model.series, seed
 
 
-def test_where_the_bytes_of_a_report_go(tmp_path):
+def test_bytes_of_a_report_are_assigned_to_windows(tmp_path):
     """The last of ten packets is where the report says, the one before an inter-arrival time earlier, others evenly."""
     valid = VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"]
-    told = [
+    reported = [
         {"timestamp": 2 * SECOND, "last": 2 * SECOND, "bytes": 40, "packets": 1, "trigger": 64},
         {"timestamp": 9 * SECOND, "last": 15 * SECOND // 2, "iat": 2 * SECOND, "bytes": 1041, "packets": 11},
     ]
     frames = [
         frame(report(2, dst=b"\x0a\0\0\2", valid=valid, report_sequence=at, **one), psn=at, address=BASE)
-        for at, one in enumerate(told)
+        for at, one in enumerate(reported)
     ]
     _, _, series = collected(tmp_path, frames, Options(series_ns=SECOND))
     found = [
@@ -291,7 +291,7 @@ def test_where_the_bytes_of_a_report_go(tmp_path):
     ]
 
 
-def test_an_inter_arrival_time_back_to_the_report_before_is_no_time_beyond_it(tmp_path):
+def test_inter_arrival_time_is_limited_to_the_previous_report(tmp_path):
     """One of three packets was at the end, one where counting began, and what is between these two is there, too."""
     valid = VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"]
     for iat, found in (
@@ -299,8 +299,8 @@ def test_an_inter_arrival_time_back_to_the_report_before_is_no_time_beyond_it(tm
         (11, [(20, 30, 3)]),
         (9, [(10, 10, 1), (11, 10, 1), (20, 10, 1)]),
     ):
-        told = {"timestamp": 20, "last": 20, "start": 10, "iat": iat, "bytes": 30, "packets": 3}
-        data = report(2, dst=b"\x0a\0\0\2", valid=valid, **told)
+        reported = {"timestamp": 20, "last": 20, "start": 10, "iat": iat, "bytes": 30, "packets": 3}
+        data = report(2, dst=b"\x0a\0\0\2", valid=valid, **reported)
         _, _, series = collected(tmp_path, [frame(data, psn=0, address=BASE)], Options(series_ns=1))
         assert [(row["window_ns"], row["bytes"], row["packets"]) for row in series] == found, iat
 
@@ -331,7 +331,7 @@ def test_any_number_of_threads_writes_the_same_bytes(tmp_path):
     assert all(files == written[0] for files in written)
 
 
-def test_a_capture_gives_what_its_frames_in_memory_give(tmp_path):
+def test_capture_and_frames_in_memory_give_the_same_result(tmp_path):
     frames = traffic(2, 4)
     (tmp_path / "reports.pcap").write_bytes(pcap(frames))
     with Collector(pairs(), Options(), series=tmp_path / "s.parquet") as collector:

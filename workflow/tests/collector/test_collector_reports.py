@@ -39,7 +39,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("reason", BAD)
-def test_a_bad_report_is_counted_by_its_reason_and_written_nowhere(reason):
+def test_invalid_report_is_counted_by_reason_and_discarded(reason):
     assert counters(BAD[reason]) == {"frames": 1, reason: 1}
 
 
@@ -51,14 +51,14 @@ def test_a_cut_frame_is_truncated(tmp_path):
     assert (found["truncated"], found["accepted"], found["flows"]) == (1, 0, 0)
 
 
-def test_random_bytes_are_counted_and_written_nowhere():
+def test_random_bytes_are_counted_and_discarded():
     noise = np.random.default_rng(1)
     frames = [noise.bytes(int(length)) for length in noise.integers(0, 400, 3000)]
     found = counters(*frames)
     assert found["frames"] == found["not_roce"] + found.get("bad_length", 0) == 3000
 
 
-def test_numbers_that_come_twice_or_late_are_told_apart():
+def test_duplicate_and_reordered_sequence_numbers_are_distinguished():
     frames = [frame(GOOD, psn=psn, address=BASE) for psn in (2**24 - 1, 0, 4, 4, 2, 2)]
     found = counters(*frames)
     assert {name: found[name] for name in ("accepted", "psn_gap_lost", "psn_duplicate", "psn_reordered")} == {
@@ -78,7 +78,7 @@ def test_columns_are_those_of_the_schemas():
     assert rows.to_pylist()[0] | {"bytes": 100, "packets": 1, "first_ns": 5, "src": "10.0.0.1"} == rows.to_pylist()[0]
 
 
-def test_the_layouts_have_no_holes():
+def test_report_layouts_have_no_gaps():
     for number, rows in LAYOUTS.items():
         end = 0
         for row in rows:
@@ -88,7 +88,7 @@ def test_the_layouts_have_no_holes():
 
 
 @pytest.mark.parametrize("vlans", [(), (7,)])
-def test_scapy_has_the_same_icrc(vlans):
+def test_icrc_matches_scapy(vlans):
     packets = pytest.importorskip("scapy.layers.l2", reason="scapy is not installed")
     pytest.importorskip("scapy.contrib.roce", reason="this scapy has no RoCE")
     data = frame(GOOD, psn=77, address=BASE, vlans=vlans)
@@ -109,17 +109,17 @@ def test_tshark_dissects_reports_cleanly_and_shows_the_same_icrc(tmp_path, numbe
     names = ("bth.opcode", "bth.psn", "reth.r_key", "reth.dmalen", "invariant.crc")
     fields = [*(f"-einfiniband.{name}" for name in names), "-e_ws.malformed", "-e_ws.expert.message"]
     command = ["tshark", "-nr", tmp_path / "r.pcap", "-Tfields", *fields]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    reported = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     # tshark 4.0 shows the ICRC of each frame and judges none; as a number it is that of the bytes in their order.
     crcs = [f"0x{data[-4:].hex()}" for data in (*good, spoilt)]
     expected = [f"42\t{n}\t4660\t{BYTES[number]}\t{crc}\t\t" for n, crc in enumerate(crcs)]
-    assert [line.replace("0x00001234", "4660") for line in told] == expected
+    assert [line.replace("0x00001234", "4660") for line in reported] == expected
     assert counters(*good, spoilt, number=number) | {"accepted": 6, "bad_icrc": 1} == counters(
         *good, spoilt, number=number
     )
 
 
-def test_flows_are_seen_while_others_are_fed():
+def test_snapshots_are_consistent_while_reports_are_fed():
     reports = b"".join(
         report(2, src=bytes((10, 0, n % 100, 1)), dst=b"\x0a\0\0\2", report_sequence=n, timestamp=n, bytes=n)
         for n in range(1, 2000)
@@ -144,7 +144,7 @@ def test_flows_are_seen_while_others_are_fed():
     assert last["bytes"] == sorted(last["bytes"], reverse=True) == [1999, 1998, 1997]
 
 
-def test_a_collector_that_cannot_be_says_why():
+def test_invalid_options_are_errors():
     with pytest.raises(UserError, match="queue pair 0"):
         Collector([QueuePair(0, 1, 1, 1)])
     with pytest.raises(UserError, match="24 bits"):
@@ -153,7 +153,7 @@ def test_a_collector_that_cannot_be_says_why():
         Collector(options=Options(format=3))
 
 
-def test_without_an_rdma_device_there_is_one_line():
+def test_missing_rdma_device_is_an_error():
     if core.rdma_devices():
         pytest.skip("this machine has an RDMA device")
     with Collector() as collector, pytest.raises(UserError, match=r"no RDMA device on this machine|libibverbs") as said:

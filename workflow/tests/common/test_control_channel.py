@@ -107,8 +107,8 @@ def spoiled(**parts) -> dict:
         b'{"hello": {"program": "p", "format": 2, "instance": ""}}',
         b'{"ended": {"session": 1, "reports": -1}}',
         *(
-            json.dumps(told).encode()
-            for told in (
+            json.dumps(reported).encode()
+            for reported in (
                 {**SESSION, "epoch": 1 << 32},
                 {**SESSION, "epoch": None},
                 {**SESSION, "queue_pairs": []},
@@ -126,19 +126,19 @@ def spoiled(**parts) -> dict:
     ],
     ids=itertools.count(),
 )
-def test_anything_else_is_refused_in_few_words(line):
+def test_invalid_messages_are_refused(line):
     with pytest.raises(Refused) as refused:
         decode(line)
     assert len(str(refused.value)) < 100
     assert "\n" not in str(refused.value)
 
 
-def test_a_key_is_in_no_text():
+def test_keys_are_not_in_messages():
     assert "99" not in repr(QueuePair(**PAIR)) + repr(Session(1, 192, 5, (QueuePair(**PAIR),)))
     assert SECRET.value not in repr(SECRET)
 
 
-def test_a_new_session_takes_the_old_numbers_away_once_it_is_written():
+def test_written_session_retires_the_previous_one():
     rings = Rings()
     sessions = Sessions(rings, queue_pairs=1, ring_bytes=500)
     first = sessions.begin(HELLO)
@@ -153,7 +153,7 @@ def test_a_new_session_takes_the_old_numbers_away_once_it_is_written():
     assert "key" not in json.dumps(sessions.summary())
 
 
-def test_queue_pairs_that_no_register_has_go_with_the_connection():
+def test_unwritten_queue_pairs_are_retired_with_the_connection():
     rings = Rings()
     sessions = Sessions(rings, queue_pairs=2, ring_bytes=500)
     sessions.begin(HELLO)
@@ -161,7 +161,7 @@ def test_queue_pairs_that_no_register_has_go_with_the_connection():
     assert rings.retired == [100, 101]
 
 
-def test_a_new_data_plane_counts_in_epochs_behind_all_that_were_reported():
+def test_epochs_of_a_new_data_plane_follow_all_reported_ones():
     rings = Rings()
     sessions = Sessions(rings, queue_pairs=1, ring_bytes=500, max_sessions=2)
     rings.epoch = 7
@@ -173,7 +173,7 @@ def test_a_new_data_plane_counts_in_epochs_behind_all_that_were_reported():
     assert sessions.begin(Hello("flowstats", 2, "c1")).epoch == 9
 
 
-def test_another_data_plane_waits_until_there_is_room():
+def test_data_plane_beyond_the_maximum_is_refused():
     sessions = Sessions(Rings(), queue_pairs=1, ring_bytes=500)
     sessions.begin(HELLO)
     with pytest.raises(Refused, match="busy: 1 other data plane connected"):
@@ -181,11 +181,11 @@ def test_another_data_plane_waits_until_there_is_room():
     assert sessions.begin(HELLO).number == 2  # the same one may come again before its old connection is noticed
 
 
-def test_a_ring_holds_whole_reports():
+def test_ring_size_is_a_multiple_of_the_report_size():
     assert (ring_size(1000, 192), ring_size(1, 192), ring_size(128, 64)) == (960, 192, 128)
 
 
-def test_commands_give_numbers_last_and_take_them_away_first():
+def test_register_commands_clear_numbers_first_and_set_them_last():
     pairs = tuple(QueuePair(i, 20 + i, 30 + i, 4096 * i, 384, 5) for i in range(2))
     lines = register_commands(Session(1, 192, 5, pairs))
     assert lines[:2] == ["register qp_number 0 0 16", "register qp_mask 0 1"]
@@ -196,7 +196,7 @@ def test_commands_give_numbers_last_and_take_them_away_first():
         register_commands(Session(1, 192, 5, (*pairs, QueuePair(2, 9, 9, 0, 192, 0))))
 
 
-def test_hostile_lines_get_a_line_each_and_stop_nothing(capsys):
+def test_hostile_lines_are_answered_and_do_not_stop_the_server(capsys):
     with listening(Rings()) as (server, port):
         bad = Client(port)
         for line in (b"{}\n", b"x" * 50_000 + b"\n", b"[" * 9000 + b"\n", encode(channel.Alive(1))):
@@ -218,7 +218,7 @@ def test_hostile_lines_get_a_line_each_and_stop_nothing(capsys):
     assert "2147483648" not in capsys.readouterr().err  # the key
 
 
-def test_who_says_nothing_is_let_go():
+def test_silent_connection_is_closed():
     with listening(Rings(), SOON_SILENT) as (server, port):
         silent = Client(port)
         assert silent.hear() == {}
@@ -226,7 +226,7 @@ def test_who_says_nothing_is_let_go():
         assert server.counts["silent"] == 1
 
 
-def test_only_loopback_unless_asked():
+def test_other_addresses_than_loopback_require_listen_anywhere():
     server = ControlServer(Sessions(Rings(), queue_pairs=1, ring_bytes=500), SECRET)
     with pytest.raises(UserError, match="sends keys unencrypted"):
         asyncio.run(server.start("0.0.0.0", 0))
@@ -244,7 +244,7 @@ def data_plane(port, said, instance="a1", secret=SECRET):
         yield plane, written
 
 
-def test_a_collector_that_was_started_anew_is_noticed():
+def test_restarted_collector_is_detected():
     said = []
     with contextlib.ExitStack() as stack:
         with listening(Rings()) as (_, port):
@@ -266,7 +266,7 @@ def test_a_collector_that_was_started_anew_is_noticed():
     assert any("no session with the collector" in line for line in said)
 
 
-def test_a_data_plane_that_was_started_anew_gets_new_queue_pairs():
+def test_restarted_data_plane_gets_new_queue_pairs():
     rings, said = Rings(), []
     with listening(rings) as (server, port):
         with data_plane(port, said) as (plane, _):
@@ -283,7 +283,7 @@ def test_a_data_plane_that_was_started_anew_gets_new_queue_pairs():
     ]
 
 
-def test_a_collector_that_says_nonsense_is_left():
+def test_invalid_collector_message_closes_the_connection():
     said = []
     with contextlib.ExitStack() as stack:
         impostor = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -322,7 +322,7 @@ def test_registers_that_cannot_be_written_end_the_control_plane():
         encode(channel.Alive(1)),
     ],
 )
-def test_without_the_secret_there_is_one_error_and_no_session(first):
+def test_connection_without_the_secret_gets_an_error_and_no_session(first):
     with listening(Rings()) as (server, port):
         stranger = Client(port, secret=None)
         stranger.say(first + encode(HELLO))
@@ -337,7 +337,7 @@ def test_without_the_secret_there_is_one_error_and_no_session(first):
         owner.close()
 
 
-def test_the_secret_is_not_sent_and_what_is_sent_cannot_be_used_again():
+def test_secret_is_not_sent_and_proofs_cannot_be_replayed():
     """What goes both ways is recorded between the control plane and the collector."""
     said, sent = [], {}
     with contextlib.ExitStack() as stack:
@@ -384,7 +384,7 @@ print(link.makefile().read())
 """
 
 
-def test_another_user_can_neither_read_the_secret_nor_take_the_session():
+def test_other_users_can_neither_read_the_secret_nor_take_a_session():
     python = shutil.which("python3", path="/usr/bin:/bin")  # of the system: a user's own may be in a private directory
     if os.geteuid() != 0 or python is None:
         pytest.skip("needs root, to be another user, and Debian's python3")
@@ -396,11 +396,11 @@ def test_another_user_can_neither_read_the_secret_nor_take_the_session():
         done = subprocess.run(command, user=65534, capture_output=True, text=True, check=True)
         assert server.sessions.summary() == []
     number, answer = done.stdout.split("\n", 1)
-    told = [set(json.loads(line)) for line in answer.split("\n") if line]
-    assert number == str(errno.EACCES) and told == [{"challenge"}, {"error"}]
+    reported = [set(json.loads(line)) for line in answer.split("\n") if line]
+    assert number == str(errno.EACCES) and reported == [{"challenge"}, {"error"}]
 
 
-def test_silent_connections_of_others_do_not_keep_a_data_plane_out():
+def test_silent_connections_do_not_block_a_data_plane():
     """More than the collector holds, opened before and after the data plane's, without a word."""
     said = []
     with contextlib.ExitStack() as stack:
@@ -416,7 +416,7 @@ def test_silent_connections_of_others_do_not_keep_a_data_plane_out():
         assert server.counts["crowded_out"] >= 20
 
 
-def test_a_connection_has_little_time_to_send_the_secret():
+def test_proof_of_the_secret_has_a_timeout():
     soon = channel.Pace(alive_s=0.02, dead_s=TIMEOUT_S, secret_s=0.2)
     with listening(Rings(), soon) as (server, port):
         slow = Client(port, secret=None)
@@ -426,7 +426,7 @@ def test_a_connection_has_little_time_to_send_the_secret():
         assert server.counts["silent"] == 1
 
 
-def test_a_control_plane_uses_no_secret_that_others_can_read(tmp_path):
+def test_secret_readable_by_others_is_rejected(tmp_path):
     path = tmp_path / "collector.secret"
     secret = channel.make_secret(path)
     assert (channel.secret_of(path), path.stat().st_mode & 0o777) == (secret, 0o600)

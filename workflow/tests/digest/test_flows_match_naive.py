@@ -280,7 +280,7 @@ FLAG_CHOICES = ["A", "A", "A", "A", "PA", "S", "SA", "FA", "R", "RA", "AU", "AE"
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_talk(tmp_path, seed):
+def test_random_conversations(tmp_path, seed):
     """Few flows, few sequence numbers around the wrap, few windows: everything that can coincide does."""
     draw = random.Random(seed)
     frames, now = [], START

@@ -144,7 +144,7 @@ def test_a_flow_table_of_another_acap_is_refused(campaign, capsys):
         (["acap/t.parquet", "--flows", "acap/u.parquet"], "acap/u.parquet: is an acap, and no flow table"),
     ],
 )
-def test_mistakes_are_one_line(campaign, capsys, monkeypatch, words, message):
+def test_usage_error_prints_one_line(campaign, capsys, monkeypatch, words, message):
     monkeypatch.chdir(campaign)
     shutil.copy("acap/t.parquet", "acap/u.parquet")
     assert main(["show", *words]) == 2

@@ -47,7 +47,7 @@ def damaged(rows: list[dict], share: float, factor: float) -> list[dict]:
 
 
 @pytest.mark.parametrize("measure", agreement.MEASURES)
-def test_a_measure_that_is_0_nearly_everywhere_does_not_agree(measure):
+def test_measure_that_is_mostly_zero_does_not_agree(measure):
     """R2 is 1 with a single value above 0."""
     rows = [row | {"exact": 0.0, "measured": 0.0} for row in pairs_of(measure)]
     for above, expected in ((0, "too few values: 0 above 0"), (9, "too few values: 9 above 0"), (10, None)):
@@ -68,7 +68,7 @@ def test_every_measure_has_a_kind():
 
 
 @pytest.mark.parametrize("measure", agreement.MEASURES)
-def test_a_measure_without_error_agrees(measure):
+def test_measure_without_error_agrees(measure):
     assert verdict(pairs_of(measure)) is None
 
 
@@ -117,12 +117,12 @@ def test_wide_intervals_of_the_few_flows_with_loss_do_not_agree(measure):
 
 
 @pytest.mark.parametrize("measure", [name for name, kind in KINDS.items() if kind is COUNT])
-def test_a_count_has_to_be_equal(measure):
+def test_counts_must_be_equal(measure):
     """One in a hundred is 0.5 % too large, which is within 1 %."""
     assert verdict(damaged(pairs_of(measure), 0.01, 1.005)) == "99 % equal"
 
 
-def test_the_bounds_are_the_same_in_docs_and_command(capsys):
+def test_bounds_in_docs_and_command_are_the_same(capsys):
     document = " ".join((ROOT / "docs" / "flowreports.md").read_text(encoding="utf-8").split())
     assert agreement.STATEMENT in document
     for kind in (COUNT, TIME, RATE):

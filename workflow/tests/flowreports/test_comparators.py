@@ -37,7 +37,7 @@ def seen(tmp_path_factory):
 
 
 @pytest.mark.parametrize("tool", ["softflowd", "nfdump"])
-def test_a_meter_sees_what_is_in_plain_frames_and_nothing_behind_labels(tool, seen):
+def test_meter_finds_flows_of_plain_frames_but_not_of_labeled_ones(tool, seen):
     needs(tool)
     result = compare(*seen, [tool])
     (found,) = result["tools"]
@@ -49,7 +49,9 @@ def test_a_meter_sees_what_is_in_plain_frames_and_nothing_behind_labels(tool, se
     assert {"softflowd": found["own"].get("ignored"), "nfdump": found["own"].get("unknown")}[tool] is not None
 
 
-def test_a_compressed_capture_is_the_same(seen, tmp_path):
+def test_compressed_capture_gives_the_same_flows(seen, tmp_path):
+    import gzip  # noqa: PLC0415
+
     needs("softflowd")
     packed = tmp_path / "t.pcap.gz"
     packed.write_bytes(gzip.compress(seen[0].read_bytes()))
@@ -68,7 +70,7 @@ def test_only_a_meter_that_reads_files_gets_a_copy_of_at_most_half_of_the_space(
         compare(packed, seen[1], ["nfdump"])
 
 
-def test_without_a_meter_nothing_is_decompressed(seen, tmp_path, monkeypatch):
+def test_nothing_is_decompressed_without_a_meter(seen, tmp_path, monkeypatch):
     """Limits and a damaged capture do not matter then."""
     damaged = tmp_path / "t.pcap.gz"
     damaged.write_bytes(b"\x1f\x8b" + bytes(9))
@@ -77,7 +79,7 @@ def test_without_a_meter_nothing_is_decompressed(seen, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("tool", ["softflowd", "nfdump"])
-def test_of_a_capture_that_is_cut_the_whole_frames_count(tool, seen, tmp_path):
+def test_meter_reads_complete_frames_of_a_truncated_capture(tool, seen, tmp_path):
     needs(tool)
     cut = tmp_path / "cut.pcap"
     cut.write_bytes(seen[0].read_bytes()[:-5])  # within the last frame, which is behind labels
@@ -85,7 +87,7 @@ def test_of_a_capture_that_is_cut_the_whole_frames_count(tool, seen, tmp_path):
     assert {**found, "own": None} == {**whole, "own": None}
 
 
-def test_what_is_no_capture_is_told_in_the_tool_s_own_words_of_the_fault(seen, tmp_path):
+def test_invalid_capture_error_has_the_tools_message(seen, tmp_path):
     needs("softflowd")
     bad = tmp_path / "bad.pcap"
     bad.write_bytes(seen[0].read_bytes()[:10])
@@ -94,7 +96,7 @@ def test_what_is_no_capture_is_told_in_the_tool_s_own_words_of_the_fault(seen, t
     assert "bad.pcap" in str(error.value) and "starting data collection" not in str(error.value)
 
 
-def test_a_connection_of_zeek_is_two_flows(tmp_path):
+def test_connection_of_zeek_is_two_flows(tmp_path):
     line = {
         "id.orig_h": "10.0.0.1",
         "id.orig_p": 5000,
@@ -118,7 +120,7 @@ def test_a_connection_of_zeek_is_two_flows(tmp_path):
     ]
 
 
-def test_a_tool_that_is_missing_is_left_out_with_the_reason(seen, monkeypatch, capsys):
+def test_missing_tool_is_skipped_with_a_reason(seen, monkeypatch, capsys):
     monkeypatch.setattr(meters, "which", lambda program: None)
     result = compare(*seen)
     assert [tool["tool"] for tool in result["tools"]] == ["softflowd", "nfdump", "zeek"]
@@ -128,7 +130,7 @@ def test_a_tool_that_is_missing_is_left_out_with_the_reason(seen, monkeypatch, c
     assert line == "acapella: error: --tool nfdump: nfpcapd is not installed (apt-get install nfdump)"
 
 
-def test_a_file_that_is_no_capture_is_one_line(seen, tmp_path, capsys):
+def test_invalid_capture_is_a_one_line_error(seen, tmp_path, capsys):
     needs("softflowd")
     bad = tmp_path / "bad.pcap"
     bad.write_bytes(bytes.fromhex("a1b2c3d4") + b"nonsense")

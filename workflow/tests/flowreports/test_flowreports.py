@@ -72,7 +72,7 @@ def busy(tmp_path_factory):
 
 
 @needs_program
-def test_with_room_in_the_sketch_every_value_is_exact(busy):
+def test_values_are_exact_with_a_large_sketch(busy):
     found = by_measure(busy)
     for measure in EXACT:
         row = found[measure]
@@ -85,7 +85,7 @@ def test_with_room_in_the_sketch_every_value_is_exact(busy):
 
 
 @needs_program
-def test_what_is_compared_at_reports_is_counted_by_places(busy):
+def test_measures_per_report_are_counted_by_bins(busy):
     pairs = [row for row in table(busy, "pairs") if row["exact"] and row["measured"]]
     expected = collections.Counter(
         (row["measure"], *(round(20 * math.log10(row[name])) for name in ("exact", "measured")))
@@ -100,7 +100,7 @@ def test_what_is_compared_at_reports_is_counted_by_places(busy):
 
 
 @needs_program
-def test_the_sketch_was_reset_and_no_byte_was_lost(busy):
+def test_no_byte_is_lost_at_resets_of_the_sketch(busy):
     program_told = json.loads((busy / "program.json").read_text())
     assert program_told["epochs"] >= 6
     assert program_told["probes"] > 0
@@ -109,7 +109,7 @@ def test_the_sketch_was_reset_and_no_byte_was_lost(busy):
 
 
 @needs_program
-def test_a_sketch_that_is_too_small_never_counts_too_little(busy):
+def test_small_sketch_never_counts_too_little(busy):
     rows = {(row["rows"], row["cells"], row["measure"]): row for row in table(busy, "memory")}
     assert {key[:2] for key in rows} == {(1, 8), (4, 65536), (4, 1 << 20)}
     small, large = rows[1, 8, "bytes"], rows[4, 1 << 20, "bytes"]
@@ -119,7 +119,7 @@ def test_a_sketch_that_is_too_small_never_counts_too_little(busy):
 
 
 @needs_program
-def test_windows_without_a_reason_are_exact_with_a_sketch_that_is_too_small(busy, tmp_path):
+def test_windows_without_a_reason_are_exact_with_a_small_sketch(busy, tmp_path):
     """Of its windows some are wrong, and all of these have the reason; so few flows have it that most have none."""
     capture = busy.parent / "busy.pcap"
     assert cli.main(["p4", "reports", str(capture), "-o", str(tmp_path), "--epoch", "1s", "--size", "2x32"]) == 0
@@ -169,7 +169,7 @@ def test_lost_reports_are_counted(busy, tmp_path):
 
 
 @needs_program
-def test_reports_dissect_cleanly_in_tshark_which_finds_the_icrc_that_they_should_have(busy):
+def test_tshark_dissects_reports_and_their_icrc(busy):
     """tshark 4.0 shows the ICRC and does not judge it: it is held against one computed here with zlib."""
     if shutil.which("tshark") is None:
         pytest.skip("no tshark on this machine")
@@ -260,7 +260,7 @@ def test_damaged_compression_is_an_error(busy, tmp_path, capsys):
 
 @needs_program
 @pytest.mark.parametrize(("number", "times"), [(signal.SIGTERM, 1), (signal.SIGINT, 1), (signal.SIGINT, 2)])
-def test_a_run_that_is_stopped_leaves_no_half_of_its_reports(busy, tmp_path, number, times):
+def test_stopped_run_leaves_no_incomplete_reports(busy, tmp_path, number, times):
     long, made = tmp_path / "long.pcap", tmp_path / "made"
     header, records = (content := (busy.parent / "busy.pcap").read_bytes())[:24], content[24:]
     long.write_bytes(header + records * (2**25 // len(records)))
@@ -279,7 +279,7 @@ def test_a_run_that_is_stopped_leaves_no_half_of_its_reports(busy, tmp_path, num
 
 
 @needs_program
-def test_what_a_run_leaves_is_private(busy):
+def test_outputs_are_private(busy):
     assert (busy / "control.txt").is_file()
     assert {path.name: oct(path.stat().st_mode & 0o777) for path in busy.iterdir()} == {
         path.name: "0o600" for path in busy.iterdir()
@@ -287,7 +287,7 @@ def test_what_a_run_leaves_is_private(busy):
 
 
 @needs_program
-def test_the_papers_triggers_have_rows_of_their_own_in_the_table_of_accuracy(tmp_path, capsys):
+def test_accuracy_has_rows_for_the_papers_triggers(tmp_path, capsys):
     """A run with both has the rows of a run with each; the paper's triggers report no flow of UDP."""
     capture = traces.write_pcap(tmp_path / "busy.pcap", traces.busy_port(), snaplen=262144)
     for name in ("all", "published", "both"):
@@ -315,14 +315,14 @@ def test_the_papers_triggers_have_rows_of_their_own_in_the_table_of_accuracy(tmp
 
 
 @needs_program
-def test_no_frames_are_no_flows(tmp_path):
+def test_empty_capture_has_no_flows(tmp_path):
     capture = traces.write_pcap(tmp_path / "none.pcap", [])
     assert cli.main(["p4", "reports", str(capture), "-o", str(tmp_path / "made")]) == 0
     assert table(tmp_path / "made", "compared_flows") == table(tmp_path / "made", "seconds") == []
 
 
 @needs_program
-def test_the_wrapped_corpus_at_the_papers_sketch_size(tmp_path):
+def test_wrapped_corpus_agrees_at_the_papers_sketch_size(tmp_path):
     """R2 above 0.99 on values and on logarithms, over at least six resets of 10 s."""
     if not CORPUS.is_dir():
         pytest.skip(f"no corpus at {CORPUS}")

@@ -115,7 +115,7 @@ def made_accuracy(tmp_path, change):
     return con, found
 
 
-def test_windows_that_are_one_row_take_a_share_each_however_many_they_are():
+def test_windows_in_one_row_get_equal_shares():
     con = queries.connect()
     told = {"flow": [0, 0, 1, 1], "window_ns": [0, 100, 50, 200], "windows": [1, 3, 7, 10**15], "bytes": [5, 10, 3, 2]}
     con.register("reported_windows", pa.table(told))
@@ -133,7 +133,7 @@ def test_windows_that_are_one_row_take_a_share_each_however_many_they_are():
     assert found == expected | years
 
 
-def test_no_error_is_an_r2_of_one(tmp_path):
+def test_r2_is_one_without_error(tmp_path):
     con, found = made_accuracy(tmp_path, lambda row: row)
     assert all(row["n"] for row in found.values())
     assert set(found) == set(agreement.MEASURES)
@@ -182,7 +182,7 @@ def test_wrong_values_missing_flows_and_others(tmp_path):
     assert "missing" in agreement.disagreement(got)
 
 
-def test_a_measure_with_most_values_missing_never_agrees():
+def test_measure_with_most_values_missing_does_not_agree():
     """R2 is 1 over the 22 % of handshakes that were reported."""
     row = {"n": 22, "missing": 78, "missing_share": 0.78, "equal": 22, "r2": 1.0, "r2_log": 1.0}
     row |= {"measure": "rtt_syn", "near_share": 1.0, "n_log": 22}
@@ -190,7 +190,7 @@ def test_a_measure_with_most_values_missing_never_agrees():
     assert agreement.disagreement(row | {"missing": 1, "missing_share": 1 / 23}) is None
 
 
-def test_a_flow_in_a_tunnel_that_the_program_does_not_read_counts_apart(tmp_path):
+def test_flow_in_an_unsupported_tunnel_is_outside(tmp_path):
     _, found = made_accuracy(tmp_path, lambda row: None if row["outside"] else row)
     assert (found["bytes"]["missing"], found["bytes"]["outside"]) == (0, 1)
 

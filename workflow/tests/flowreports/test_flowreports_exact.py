@@ -71,7 +71,7 @@ def test_every_encapsulation(tmp_path):
     assert [row["outside"] for key, row in found.items() if key[2:] == ("10.0.0.1", "10.0.0.2", 17, 1, 2)] == [True]
 
 
-def test_a_syn_sent_twice_gives_no_first_half(tmp_path):
+def test_retransmitted_syn_gives_no_rtt_syn(tmp_path):
     c = traces.Connection("vlan", traces.START_NS).send(0, "S")
     c.seq[0] -= 1
     c.handshake()
@@ -79,7 +79,7 @@ def test_a_syn_sent_twice_gives_no_first_half(tmp_path):
     assert (row["rtt_syn_ns"], row["rtt_ack_ns"]) == (None, 5 * traces.MS)
 
 
-def test_a_syn_ack_sent_twice_gives_no_second_half(tmp_path):
+def test_retransmitted_syn_ack_gives_no_rtt_ack(tmp_path):
     c = traces.Connection("mpls", traces.START_NS).send(0, "S").send(1, "SA")
     c.seq[1] -= 1
     c.send(1, "SA").send(0, "A")
@@ -88,7 +88,7 @@ def test_a_syn_ack_sent_twice_gives_no_second_half(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_talk(tmp_path, seed):
+def test_random_conversations(tmp_path, seed):
     """Few flows and few sequence numbers, so that handshakes meet, repeat and end in the middle."""
     draw = random.Random(seed)
     connections = [traces.Connection("vlan", traces.START_NS, vlan=draw.choice([1, 2])) for _ in range(2)]
@@ -105,7 +105,7 @@ def test_random_talk(tmp_path, seed):
     check(tmp_path, trace)
 
 
-def test_years_without_a_frame_are_no_rows_of_seconds():
+def test_years_without_frames_have_no_rows_in_seconds():
     con = queries.connect()
     year = 365 * 86_400 * 1_000_000_000
     con.execute("create table packets as select unnest([5, 2000000005, $year]) as ts_ns", {"year": year})

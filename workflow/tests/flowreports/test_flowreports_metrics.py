@@ -144,7 +144,7 @@ def test_loss_in_three_numbers_across_the_wrap_of_sequence_numbers(tmp_path):
     assert_same(made, *collected(tmp_path, made.frames))
 
 
-def test_ports_that_are_used_again_begin_anew(tmp_path):
+def test_reused_ports_begin_a_new_connection(tmp_path):
     made = Conversation(traces.START_NS)
     for client, server in ((1_000_000, 5_000), (900_000_000, 77_777_777), (0xF0000000, 100)):
         made.now += 1000 * MS

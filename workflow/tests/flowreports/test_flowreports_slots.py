@@ -66,7 +66,7 @@ def loaded(tmp_path_factory):
     return directory / "made"
 
 
-def test_flows_that_lost_their_slot_are_marked_and_counted(loaded):
+def test_flows_with_evicted_slots_are_marked_and_counted(loaded):
     flows = pq.read_table(loaded / "compared_flows.parquet").to_pylist()
     reasons = [row["loss_reason"] for row in flows]
     rows = pq.read_table(loaded / "flow_reasons.parquet").to_pylist()
@@ -75,7 +75,7 @@ def test_flows_that_lost_their_slot_are_marked_and_counted(loaded):
     assert counted["partly_followed"] > LONG / 3 and counted["no_slot"] > SHORT / 3
 
 
-def test_each_interval_of_a_loss_that_is_not_marked_contains_the_exact_one(loaded):
+def test_unmarked_loss_intervals_contain_the_exact_loss(loaded):
     """Without the marks most would not: what filled the hole after the pause came to another slot or to none."""
     flows = pq.read_table(loaded / "compared_flows.parquet").to_pylist()
     wrong = 0
@@ -90,7 +90,7 @@ def test_each_interval_of_a_loss_that_is_not_marked_contains_the_exact_one(loade
     assert wrong > LONG / 3
 
 
-def test_slots_of_flows_that_were_silent_for_an_epoch_are_free_for_new_ones(loaded):
+def test_slots_of_flows_idle_for_an_epoch_are_reused(loaded):
     rows = {row["measure"]: row for row in pq.read_table(loaded / "accuracy.parquet").to_pylist()}
     for measure in ("rtt_syn", "rtt_ack"):
         assert rows[measure]["n"] + rows[measure]["missing"] == CONNECTIONS

@@ -22,7 +22,7 @@ class FixedRate:
 @pytest.mark.parametrize(
     ("rate", "least", "most"), [(0.99e6, 0, 0), (1.03e6, 0.01, 0.03), (1.4e6, 0.385, 0.4), (3e6, 1.98, 2)]
 )
-def test_reports_that_are_still_in_the_ring_after_the_run_are_lost(rate, least, most, monkeypatch):
+def test_reports_left_in_the_ring_after_the_run_are_lost(rate, least, most, monkeypatch):
     """The ring holds more than half a second of reports at these rates."""
     collector = FixedRate()
     monkeypatch.setattr(offered.time, "monotonic", collector.monotonic)

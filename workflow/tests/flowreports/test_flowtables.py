@@ -30,7 +30,7 @@ def made(tmp_path):
 
 
 @pytest.mark.parametrize("value", [None, -1])
-def test_a_value_that_its_table_excludes_names_the_sample(made, capsys, value):
+def test_invalid_value_error_names_the_sample(made, capsys, value):
     """DuckDB merges it; Arrow refuses to convert it, which was a traceback."""
     assert cli.main(["p4", "tables", str(made), "--samples", "a", "b", "c"]) == 0
     earlier = {path: path.read_bytes() for path in (made / "tables").iterdir()}
@@ -46,7 +46,7 @@ def test_a_value_that_its_table_excludes_names_the_sample(made, capsys, value):
 
 
 @pytest.mark.parametrize("broken", ["a", "b", "c"])
-def test_a_result_that_cannot_be_merged_names_its_sample_and_earlier_tables_stay(tmp_path, capsys, broken):
+def test_failed_merge_names_the_sample_and_keeps_earlier_tables(tmp_path, capsys, broken):
     directory = tmp_path / "made"
     for sample in "abc":
         part = directory / "flowreports" / sample / "compared_flows.parquet"

@@ -53,13 +53,13 @@ def test_every_printed_kappa_agrees_or_has_an_erratum(tmp_path, capsys):
         (("FABRIC Dedicated 40 Gbps 2", "mean"), "I", "0.4996", ("agrees_loosely", "agrees")),
     ],
 )
-def test_one_altered_value_changes_its_verdict_and_no_other(place, column, text, verdict, tmp_path):
+def test_altered_value_changes_only_its_own_verdict(place, column, text, verdict, tmp_path):
     first, second = verdicts(), verdicts(altered(tmp_path, place, column, text))
     assert (first[place]["verdict"], second[place]["verdict"]) == verdict
     assert {key for key in first if first[key]["verdict"] != second[key]["verdict"]} == {place}
 
 
-def test_a_disagreement_without_an_erratum_fails_in_one_line(tmp_path, capsys):
+def test_disagreement_without_erratum_is_an_error(tmp_path, capsys):
     path = altered(tmp_path, ("Local Single-Replayer", "B"), "kappa", "0.9853")
     assert cli.main(["campaign", "conformance", "--printed", str(path), "-o", str(tmp_path)]) == 2
     error = capsys.readouterr().err
@@ -88,7 +88,7 @@ def errata_with(tmp_path, old: str, new: str):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ((("Local Dual-Replayer", "B"), "I", "0.312"), "the erratum has a different I"),
         ((("Local Dual-Replayer", "mean"), "kappa", "0.9283"), "the erratum has a different kappa"),
@@ -102,15 +102,15 @@ def errata_with(tmp_path, old: str, new: str):
         ((("FABRIC Dedicated 40 Gbps 2", "B"), "kappa", "0.7400"), "kappa 0.74 is printed"),
     ],
 )
-def test_an_altered_number_fails_whatever_errata_its_row_has(tmp_path, capsys, change, said):
-    assert said in refused(capsys, altered(tmp_path, *change), ERRATA, tmp_path)
+def test_altered_number_fails_despite_errata_of_its_row(tmp_path, capsys, change, message):
+    assert message in refused(capsys, altered(tmp_path, *change), ERRATA, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("place", "kappa"),
     [(("FABRIC Shd. 40 Gbps Noisy", "C"), "0.7576"), (("FABRIC Ded. 80 Gbps Noisy", "mean"), "0.9458")],
 )
-def test_an_erratum_that_explains_nothing_is_no_excuse(tmp_path, capsys, place, kappa):
+def test_erratum_without_explanation_does_not_excuse_a_row(tmp_path, capsys, place, kappa):
     """Even where it is about the new number."""
     errata = errata_with(tmp_path, f" {kappa}", " 0.7400")
     error = refused(capsys, altered(tmp_path, place, "kappa", "0.7400"), errata, tmp_path)
@@ -118,7 +118,7 @@ def test_an_erratum_that_explains_nothing_is_no_excuse(tmp_path, capsys, place, 
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("explains: [L]", "explains: [L, I]", "Noisy, run mean: the erratum explains I, which needs no explanation"),
         ("explains: [L]", "explains: []", "Noisy, run mean: the printed L is not the mean of the printed runs"),
@@ -141,26 +141,26 @@ def test_an_erratum_that_explains_nothing_is_no_excuse(tmp_path, capsys, place, 
         ("errata:\n  -", "errat:\n  -", "not a file of errata"),
     ],
 )
-def test_errata_that_do_not_apply_fail(tmp_path, capsys, old, new, said):
-    assert said in refused(capsys, PRINTED, errata_with(tmp_path, old, new), tmp_path)
+def test_errata_that_do_not_apply_fail(tmp_path, capsys, old, new, message):
+    assert message in refused(capsys, PRINTED, errata_with(tmp_path, old, new), tmp_path)
 
 
-def test_a_note_stands_beside_the_rows_that_it_is_about_alone():
+def test_note_of_an_erratum_is_only_in_its_rows():
     rows = verdicts()
     noted = {run for environment, run in rows if "40 Gbps 2" in environment and rows[environment, run]["erratum"]}
     assert noted == {"mean"}
     assert "L is printed" not in rows["FABRIC Shd. 40 Gbps Noisy", "B"]["erratum"]
 
 
-def test_an_erratum_is_stale_once_its_row_agrees(tmp_path, capsys):
-    """Even where the erratum was told of the new number."""
+def test_erratum_for_an_agreeing_row_is_an_error(tmp_path, capsys):
+    """Even where the erratum was reported of the new number."""
     path = altered(tmp_path, ("FABRIC Dedicated 40 Gbps 2", "mean"), "I", "0.4996")
     errata = errata_with(tmp_path, "4.20e-4 0.4998 0.7502", "4.20e-4 0.4996 0.7502")
     assert "the erratum explains agrees_loosely, which needs no explanation" in refused(capsys, path, errata, tmp_path)
 
 
 @pytest.mark.parametrize("at", [1, 5, 40, 41])
-def test_a_lost_row_and_one_twice_fail(tmp_path, capsys, at):
+def test_missing_and_duplicate_rows_are_errors(tmp_path, capsys, at):
     lines = PRINTED.read_text(encoding="utf-8").splitlines(keepends=True)
     path = tmp_path / "printed.csv"
     path.write_text("".join(lines[:at] + lines[at + 1 :]), encoding="utf-8")
@@ -170,7 +170,7 @@ def test_a_lost_row_and_one_twice_fail(tmp_path, capsys, at):
 
 
 @pytest.mark.parametrize("content", ["", "environment,run\na,b\n", "environment,run,U,O,L,I,kappa\na,b,0,0,0,x,1\n"])
-def test_what_is_no_table_of_printed_numbers_is_told_in_one_line(content, tmp_path, capsys):
+def test_invalid_table_of_printed_numbers_is_an_error(content, tmp_path, capsys):
     path = tmp_path / "printed.csv"
     path.write_text(content, encoding="utf-8")
     assert cli.main(["campaign", "conformance", "--printed", str(path), "-o", str(tmp_path)]) == 2
@@ -179,31 +179,31 @@ def test_what_is_no_table_of_printed_numbers_is_told_in_one_line(content, tmp_pa
     assert error.count("\n") == 1
 
 
-def test_a_printed_number_stands_for_all_that_round_to_it():
+def test_printed_number_covers_all_numbers_that_round_to_it():
     number = Printed.of("2.60e-6")
     assert [float(end) for end in (number.low, number.value, number.high)] == [2.595e-6, 2.6e-6, 2.605e-6]
     assert Printed.of("0") == Printed(0, 0, 0)
 
 
-def test_means_that_are_not_the_mean_of_their_runs_are_named():
+def test_printed_means_that_differ_from_their_runs_are_listed():
     rows = verdicts()
     assert {key: row["unlike_runs"] for key, row in rows.items() if row["unlike_runs"]} == {
         ("FABRIC Shd. 40 Gbps Noisy", "mean"): "L"
     }
 
 
-def test_the_first_dedicated_test_asks_for_other_gaps():
+def test_first_dedicated_test_implies_another_i():
     implied = [verdicts()["FABRIC Dedicated 40 Gbps 1", run]["I_implied"] for run in "BCDE"]
     assert [round(value, 4) for value in implied] == [0.6968, 0.3536, 0.3650, 0.6436]
 
 
-def test_recomputation_is_equation_5_and_lies_in_its_interval():
+def test_recomputed_kappa_is_equation_5_within_its_interval():
     for row in verdicts().values():
         assert row["kappa_recomputed"] == pytest.approx(1 - math.hypot(*(row[name] for name in COMPONENTS)) / 2)
         assert row["kappa_lo"] <= row["kappa_recomputed"] <= row["kappa_hi"]
 
 
-def test_verdicts_are_those_of_an_independent_recomputation():
+def test_verdicts_match_an_independent_recomputation():
     if not FACTS.is_file():
         pytest.skip(f"no facts: {FACTS} is not there")
     called = {"ok": "agrees", "ok_loose": "agrees_loosely", "DISAGREE": "disagrees"}

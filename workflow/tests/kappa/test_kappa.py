@@ -25,7 +25,7 @@ def test_a_trial_against_itself_is_consistent(tmp_path, capsys, packets):
     assert found["warnings"] == []
 
 
-def test_one_drop_of_ten_is_the_paper_s_example(tmp_path, capsys):
+def test_one_lost_packet_of_ten_is_the_papers_example(tmp_path, capsys):
     a = write(tmp_path / "a.pcap", steady(10))
     b = write(tmp_path / "b.pcap", steady(10)[:4] + steady(10)[5:], [0, 1, 2, 3, 5, 6, 7, 8, 9])
     found = pair(capsys, a, b)
@@ -35,7 +35,7 @@ def test_one_drop_of_ten_is_the_paper_s_example(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("n", [2, 3, 7, 10, 101])
-def test_a_reversal_moves_as_far_as_the_definition_says(tmp_path, capsys, n):
+def test_reversed_trial_has_the_defined_moves(tmp_path, capsys, n):
     a = write(tmp_path / "a.pcap", steady(n))
     b = write(tmp_path / "b.pcap", steady(n), range(n - 1, -1, -1))
     found = pair(capsys, a, b)
@@ -47,7 +47,7 @@ def test_a_reversal_moves_as_far_as_the_definition_says(tmp_path, capsys, n):
 
 
 @pytest.mark.parametrize(("times", "by"), [(1, 2), (2, 1), (3, 1), (7, 5)])
-def test_a_stretched_trial_has_the_i_of_its_factor(tmp_path, capsys, times, by):
+def test_stretched_trial_has_the_i_of_its_factor(tmp_path, capsys, times, by):
     offsets = [n * n * 331 * by for n in range(40)]
     a = write(tmp_path / "a.pcap", offsets)
     b = write(tmp_path / "b.pcap", [ns * times // by for ns in offsets])
@@ -78,7 +78,7 @@ def test_components_are_symmetric_and_the_move_table_is_not(tmp_path, capsys):
     assert there["moves"]["min"] == -back["moves"]["max"] != back["moves"]["min"]
 
 
-def test_every_permutation_up_to_7_as_a_window_of_its_own(tmp_path, capsys):
+def test_every_permutation_up_to_7_in_its_own_window(tmp_path, capsys):
     """A window's order is that of its own packets, so one pair of trials holds all 5,913 of them."""
     from acapella_testing.oracles import naive_kappa  # noqa: PLC0415 - scapy is slow to import
 
@@ -123,7 +123,7 @@ def test_several_files_of_a_trial_are_one_trial_in_any_order(tmp_path, capsys, f
         assert pair(capsys, a, ",".join(order)) == whole
 
 
-def test_a_file_twice_in_a_trial_is_refused(tmp_path, capsys):
+def test_file_listed_twice_in_a_trial_is_an_error(tmp_path, capsys):
     from acapella.cli.main import main  # noqa: PLC0415
 
     a = write(tmp_path / "a.pcap", steady(3))
@@ -189,7 +189,7 @@ def test_compressed_and_pcapng_trials_are_read_alike(tmp_path, capsys):
     assert pair(capsys, a, other) == plain
 
 
-def test_the_first_trial_is_the_baseline_unless_all_pairs_are_asked_for(tmp_path, capsys):
+def test_first_trial_is_the_baseline_without_all_pairs(tmp_path, capsys):
     trials = [write(tmp_path / f"{n}.pcap", [ns + n * (ns % 7) for ns in steady(9)]) for n in range(4)]
     found = kappa(capsys, *trials)
     assert [(p["a"], p["b"]) for p in found["pairs"]] == [("A", "B"), ("A", "C"), ("A", "D")]
@@ -206,7 +206,7 @@ def test_two_passes_under_little_memory_give_the_same_bytes(tmp_path, capsys):
     assert kappa(capsys, a, b, "--memory", "4K") == kappa(capsys, a, b)
 
 
-def test_bursts_that_moved_as_one_are_one_burst(tmp_path, capsys):
+def test_packets_that_moved_together_form_one_burst(tmp_path, capsys):
     order = [*range(10), *range(15, 20), *range(10, 15), *range(20, 30)]
     a = write(tmp_path / "a.pcap", steady(30))
     found = pair(capsys, a, write(tmp_path / "b.pcap", steady(30), order))
@@ -214,7 +214,7 @@ def test_bursts_that_moved_as_one_are_one_burst(tmp_path, capsys):
     assert abs(found["bursts"]["mean"]) == 5
 
 
-def test_windows_say_when_it_broke(tmp_path, capsys):
+def test_windows_show_when_packets_were_affected(tmp_path, capsys):
     offsets = steady(1_000)
     late = [ns + (ns % 97) * 5 if 400 <= n < 420 else ns for n, ns in enumerate(offsets)]
     a, b = write(tmp_path / "a.pcap", offsets), write(tmp_path / "b.pcap", late)
@@ -227,7 +227,7 @@ def test_windows_say_when_it_broke(tmp_path, capsys):
     assert timeline[0]["from_ns"] == 0 and timeline[-1]["to_ns"] >= offsets[-1]
 
 
-def test_mean_of_windows_by_packets_is_l(tmp_path, capsys):
+def test_mean_of_window_l_weighted_by_packets_is_l(tmp_path, capsys):
     a = write(tmp_path / "a.pcap", steady(200))
     b = write(tmp_path / "b.pcap", [ns + ns * ns % 613 for ns in steady(200)])
     found = pair(capsys, a, b)
@@ -235,7 +235,7 @@ def test_mean_of_windows_by_packets_is_l(tmp_path, capsys):
     assert mean == pytest.approx(found["L"], rel=1e-12)
 
 
-def test_stamps_far_from_each_other_do_not_overflow(tmp_path, capsys):
+def test_distant_timestamps_do_not_overflow(tmp_path, capsys):
     a = write(tmp_path / "a.pcap", [-START_NS, 0, 2_500_000_000 * 10**9 - START_NS])
     b = write(tmp_path / "b.pcap", [-START_NS, 1, 2_500_000_000 * 10**9 - START_NS])
     found = pair(capsys, a, b)
@@ -243,7 +243,7 @@ def test_stamps_far_from_each_other_do_not_overflow(tmp_path, capsys):
     assert found["I"] == float(Fraction(2, 5_000_000_000 * 10**9))
 
 
-def test_the_schema_refuses_a_result_without_a_component(tmp_path, capsys):
+def test_schema_rejects_a_result_without_a_component(tmp_path, capsys):
     import jsonschema  # noqa: PLC0415
 
     from acapella_core.schemas import json_schema  # noqa: PLC0415

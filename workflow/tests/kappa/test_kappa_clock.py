@@ -48,7 +48,7 @@ def texts(entry: dict, code: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("grid", "named", "said"),
+    ("grid", "named", "message"),
     [
         ((1000, 0), "coarse_clock", "multiples of 1 µs"),
         ((1000, 123), "coarse_clock", "on a grid of 1 µs"),
@@ -62,23 +62,23 @@ def texts(entry: dict, code: str) -> list[str]:
         ((1, 0), None, None),
     ],
 )
-def test_a_grid_is_named_whatever_its_offset(tmp_path, capsys, grid, named, said):
+def test_coarse_grid_is_reported_for_any_offset(tmp_path, capsys, grid, named, message):
     a, b = (write(tmp_path / f"{k}.pcap", on_grid(jittered(400, k), *grid)) for k in range(2))
     found = pair(capsys, a, b)
     assert codes(found) == [named] * 2 * bool(named)
     if named:
-        assert [f"in {name}.pcap" in text and said in text for name, text in enumerate(texts(found, named))] == [
+        assert [f"in {name}.pcap" in text and message in text for name, text in enumerate(texts(found, named))] == [
             True
         ] * 2
 
 
 @pytest.mark.parametrize(("bound", "named"), [("7", ["coarse_within"] * 2), ("8", []), ("0", ["coarse_within"] * 2)])
-def test_the_smallest_bound_decides(tmp_path, capsys, bound, named):
+def test_smallest_bound_determines_the_warning(tmp_path, capsys, bound, named):
     a, b = (write(tmp_path / f"{k}.pcap", on_grid(jittered(400, k), 8, 3)) for k in range(2))
     assert codes(pair(capsys, a, b, "--within", bound, "1000")) == named
 
 
-def test_a_fine_clock_is_fine_enough_for_equal_gaps(tmp_path, capsys):
+def test_equal_gaps_of_a_fine_clock_are_not_a_grid(tmp_path, capsys):
     a, b = (write(tmp_path / f"{k}.pcap", on_grid(jittered(400, k), 1, 0)) for k in range(2))
     assert codes(pair(capsys, a, b, "--within", "0")) == []
 
@@ -88,7 +88,7 @@ def test_a_fine_clock_is_fine_enough_for_equal_gaps(tmp_path, capsys):
     [(0x80 | 10, "coarse_clock", 976_562), (0x80 | 20, "coarse_within", 953), (6, "coarse_clock", 1000),
      (7, "coarse_within", 100), (0x80 | 27, None, 7), (9, None, 1), (12, None, 1), (0x80 | 40, None, 1)],
 )  # fmt: skip
-def test_a_declared_unit_counts(tmp_path, capsys, resolution, named, grid):
+def test_declared_resolution_of_an_interface_is_used(tmp_path, capsys, resolution, named, grid):
     per_second = 2 ** (resolution & 127) if resolution & 128 else 10**resolution
     trials = []
     for run in range(2):
@@ -101,7 +101,7 @@ def test_a_declared_unit_counts(tmp_path, capsys, resolution, named, grid):
 
 
 @pytest.mark.parametrize(("interfaces", "named"), [((0, 1), True), ((0, 0), False)])
-def test_the_coarsest_interface_that_took_part_counts(tmp_path, capsys, interfaces, named):
+def test_coarsest_interface_with_packets_is_reported(tmp_path, capsys, interfaces, named):
     times = jittered(100, 1)
     stamps = [(which, ns // 1000 if which else ns) for which, ns in zip(interfaces * 50, times, strict=True)]
     both = write_ng(tmp_path / "b.pcapng", stamps, [9, 6])
@@ -110,26 +110,26 @@ def test_the_coarsest_interface_that_took_part_counts(tmp_path, capsys, interfac
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 17, 100])
-def test_an_even_period_is_no_grid(tmp_path, capsys, count):
+def test_constant_period_is_not_a_grid(tmp_path, capsys, count):
     a, b = (write(tmp_path / f"{name}.pcap", steady(count, 10_000)) for name in "ab")
     assert codes(pair(capsys, a, b)) == []
 
 
-def test_a_period_with_losses_is_no_clocks_tick(tmp_path, capsys):
+def test_constant_period_with_losses_is_not_a_grid(tmp_path, capsys):
     numbers = [n for n in range(200) if n % 7]
     a, b = (write(tmp_path / f"{name}.pcap", [n * 1_237 for n in numbers]) for name in "ab")
     assert codes(pair(capsys, a, b)) == []
 
 
 @pytest.mark.parametrize(("gaps", "named"), [(15, False), (16, True)])
-def test_so_many_gaps_show_a_grid(tmp_path, capsys, gaps, named):
+def test_minimum_number_of_gaps_shows_a_grid(tmp_path, capsys, gaps, named):
     offsets = [n * 20_000 + n % 2 * 1_000 for n in range(gaps + 1)]
     a, b = (write(tmp_path / f"{name}.pcap", offsets) for name in "ab")
     assert codes(pair(capsys, a, b)) == ["coarse_clock"] * 2 * named
 
 
 @pytest.mark.parametrize(("changes", "named"), [(3, False), (4, True)])
-def test_so_many_changes_of_the_gap_show_a_grid(tmp_path, capsys, changes, named):
+def test_minimum_number_of_gap_changes_shows_a_grid(tmp_path, capsys, changes, named):
     offsets = [0]
     for n in range(40):
         offsets.append(offsets[-1] + (20_000 if min(n, changes) % 2 else 21_000))
@@ -146,28 +146,28 @@ def test_files_of_one_packet_show_a_grid_together(tmp_path, capsys, offset_ns):
     assert "trial B is coarse: all its timestamps are on a grid of" in text
 
 
-def test_one_packet_of_a_coarse_file_says_nothing(tmp_path, capsys):
+def test_single_packet_of_a_coarse_file_is_not_reported(tmp_path, capsys):
     one = write_ng(tmp_path / "one.pcapng", [(0, START_NS // 1000)], [6])
     assert codes(pair(capsys, one, one)) == []
 
 
 @pytest.mark.parametrize("far_ns", [LAST_NS + 1, 2**63 - 1, 2**64 - 1])
-def test_a_file_of_implausible_times_alone_is_refused_in_one_line(tmp_path, capsys, far_ns):
+def test_file_with_only_implausible_times_is_an_error(tmp_path, capsys, far_ns):
     far = write_ng(tmp_path / "far.pcapng", [(0, far_ns), (0, far_ns)], [9])
     assert main(["kappa", str(far), str(far)]) == 2
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.count("\n") == 1
-    assert "far.pcapng: its 2 frames are dated outside the years 1970 to 2106" in said.err
+    message = capsys.readouterr()
+    assert message.out == "" and message.err.count("\n") == 1
+    assert "far.pcapng: its 2 frames are dated outside the years 1970 to 2106" in message.err
 
 
-def test_the_last_plausible_time_is_a_time(tmp_path, capsys):
+def test_last_plausible_time_is_accepted(tmp_path, capsys):
     far = write_ng(tmp_path / "far.pcapng", [(0, LAST_NS - 9), (0, LAST_NS - 5), (0, LAST_NS + 5)], [9])
     assert pair(capsys, far, far, "--to", "6ns")["n_common"] == 2
     last = write_ng(tmp_path / "last.pcapng", [(0, LAST_NS - 9), (0, LAST_NS)], [9])
     assert pair(capsys, last, last)["duration_a_ns"] == 9
 
 
-def test_a_pcap_of_microseconds_says_what_it_said(tmp_path, capsys):
+def test_warning_for_a_microsecond_pcap_is_unchanged(tmp_path, capsys):
     stamps = [ns // 1000 * 1000 for ns in jittered(50, 1)]
     a = write_pcap(tmp_path / "a.pcap", [(ns, packet(n)) for n, ns in enumerate(stamps)])
     text, _ = texts(pair(capsys, a, a), "coarse_clock")

@@ -29,7 +29,7 @@ def trials(tmp_path):
     return write(tmp_path / "a.pcap", steady(100), make=make), write(tmp_path / "b.pcap", late, make=make)
 
 
-def test_a_display_filter_selects_what_tshark_shows(trials, capsys, program):
+def test_display_filter_selects_the_frames_of_tshark(trials, capsys, program):
     result = kappa(capsys, *trials, "--filter", "ipv6")
     assert [t["packets"] for t in result["trials"]] == [34, 34]
     assert [t["files"][0]["frames"] for t in result["trials"]] == [100, 100]
@@ -37,10 +37,10 @@ def test_a_display_filter_selects_what_tshark_shows(trials, capsys, program):
     assert (result["parameters"]["filter"], result["parameters"]["tshark"]) == ("ipv6", program.version)
 
 
-def test_a_filter_that_tshark_does_not_take_is_one_line(trials, capsys, program):
+def test_invalid_display_filter_is_an_error(trials, capsys, program):
     assert main(["kappa", *map(str, trials), "--filter", "no such field =="]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("acapella: error: --filter 'no such field ==': ") and said.count("\n") == 1
+    message = capsys.readouterr().err
+    assert message.startswith("acapella: error: --filter 'no such field ==': ") and message.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,11 @@ def test_a_filter_that_tshark_does_not_take_is_one_line(trials, capsys, program)
         ("10.0.0.1,10.0.0.2,tcp", 0),
     ],
 )
-def test_a_flow_selects_one_direction_by_its_innermost_ends(trials, capsys, flow, packets):
+def test_flow_selects_one_direction_by_innermost_addresses(trials, capsys, flow, packets):
     assert [t["packets"] for t in kappa(capsys, *trials, "--flow", flow)["trials"]] == [packets, packets]
 
 
-def test_a_relative_time_range_counts_from_each_trial_s_first_packet(tmp_path, capsys):
+def test_relative_time_range_starts_at_each_trials_first_packet(tmp_path, capsys):
     a = write(tmp_path / "a.pcap", steady(100, 1_000_003))
     b = write_pcap(tmp_path / "b.pcap", [(START_NS + 7 * 10**9 + n * 1_000_003, packet(n)) for n in range(100)])
     found = kappa(capsys, a, b, "--from", "10ms", "--to", "0.02s")
@@ -68,7 +68,7 @@ def test_a_relative_time_range_counts_from_each_trial_s_first_packet(tmp_path, c
     assert found["pairs"][0]["kappa"] == 1
 
 
-def test_an_absolute_time_range_is_the_same_for_all(tmp_path, capsys):
+def test_absolute_time_range_is_the_same_for_all_trials(tmp_path, capsys):
     a, b = (write(tmp_path / f"{k}.pcap", [ns + k for ns in steady(10, 10**8 + 1)]) for k in range(2))
     begin = "2023-11-14T22:13:20.223456790Z"  # START_NS + 100,000,001 ns: the second packet of A, to the nanosecond
     assert selection.iso_time_ns(begin) == START_NS + 10**8 + 1
@@ -76,7 +76,7 @@ def test_an_absolute_time_range_is_the_same_for_all(tmp_path, capsys):
     assert [t["packets"] for t in found["trials"]] == [2, 2]
 
 
-def test_output_is_written_privately_and_as_it_would_be_printed(trials, tmp_path, capsys):
+def test_output_file_is_private_and_equals_printed_json(trials, tmp_path, capsys):
     assert main(["kappa", *map(str, trials), "--json"]) == 0
     printed = capsys.readouterr().out
     target = tmp_path / "ab.json"
@@ -99,7 +99,7 @@ def test_the_sha256_of_a_file_is_recorded_on_demand(trials, capsys):
     assert [t["files"][0]["sha256"] for t in hashed["trials"]] == [sha256_of(path) for path in trials]
 
 
-def test_the_summary_says_what_takes_how_much_away(trials, capsys):
+def test_summary_shows_the_contribution_of_each_component(trials, capsys):
     found = pair(capsys, *trials)
     assert main(["kappa", *map(str, trials)]) == 0
     text = capsys.readouterr().out
@@ -109,7 +109,7 @@ def test_the_summary_says_what_takes_how_much_away(trials, capsys):
     assert "moved       none" in text
 
 
-def test_the_summary_of_three_trials_has_a_line_or_a_cell_for_each_pair(trials, tmp_path, capsys):
+def test_summary_of_three_trials_has_each_pair(trials, tmp_path, capsys):
     assert main(["kappa", *map(str, trials), str(trials[1])]) == 0
     assert capsys.readouterr().out.count("against A") == 4
     assert main(["kappa", *map(str, trials), str(trials[1]), "--all-pairs"]) == 0
@@ -137,19 +137,19 @@ def test_trailer_tags_of_either_layout_as_identities(tmp_path, capsys, layouts):
     assert (found["n_common"], found["moves"]["count"], found["ambiguous_a"]) == (9, 1, 0)
 
 
-def test_damaged_bytes_are_told_and_exit_1(trials, tmp_path, capsys):
+def test_damaged_bytes_are_reported_with_exit_code_1(trials, tmp_path, capsys):
     packed = bytearray(gzip.compress(trials[1].read_bytes()))
     packed[-6] ^= 0xFF  # its checksum
     damaged = tmp_path / "c.pcap.gz"
     damaged.write_bytes(packed)
     assert main(["kappa", str(trials[0]), str(damaged), "--json"]) == 1
-    said = capsys.readouterr()
-    found = json.loads(said.out)["pairs"][0]
+    message = capsys.readouterr()
+    found = json.loads(message.out)["pairs"][0]
     assert [warning["code"] for warning in found["warnings"]] == ["cut_file"]
-    assert said.err.startswith("acapella: error: ") and "c.pcap.gz: damaged" in said.err
+    assert message.err.startswith("acapella: error: ") and "c.pcap.gz: damaged" in message.err
 
 
-def test_a_record_that_cannot_be_is_damage_unless_what_is_before_it_is_kept(trials, tmp_path, capsys):
+def test_impossible_record_is_damage_unless_damaged_keep(trials, tmp_path, capsys):
     wild = tmp_path / "c.pcap"
     wild.write_bytes(trials[1].read_bytes() + struct.pack("<IIII", 1, 1, 2**28, 2**28) + bytes(100))
     command = ["kappa", str(trials[0]), str(wild), "--json"]
@@ -165,12 +165,12 @@ def test_a_record_that_cannot_be_is_damage_unless_what_is_before_it_is_kept(tria
 def test_progress_goes_to_standard_error(trials, capsys, monkeypatch):
     monkeypatch.setattr("acapella.kappa.command.PROGRESS_INTERVAL_S", 0)
     assert main(["kappa", *map(str, trials), "--json", "--progress"]) == 0
-    said = capsys.readouterr()
-    json.loads(said.out)
-    assert "MB read" in said.err
+    message = capsys.readouterr()
+    json.loads(message.out)
+    assert "MB read" in message.err
 
 
-def test_offloaded_checksums_may_be_left_out(tmp_path, capsys):
+def test_offloaded_checksums_can_be_ignored(tmp_path, capsys):
     a = write(tmp_path / "a.pcap", steady(9), make=lambda n: packet(n, checksum=0x1234))
     b = write(tmp_path / "b.pcap", steady(9), make=lambda n: packet(n, checksum=0x4321))
     assert pair(capsys, a, b)["n_common"] == 0
@@ -178,7 +178,7 @@ def test_offloaded_checksums_may_be_left_out(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["A"], "a single trial cannot be compared"),
         (["A", "missing.pcap"], "no such file"),
@@ -235,22 +235,22 @@ def test_offloaded_checksums_may_be_left_out(tmp_path, capsys):
         (["A", "B", "--from", "2026-13-01T00:00:00Z"], "not a time"),
     ],
 )
-def test_mistakes_are_one_line(trials, capsys, words, said):
+def test_usage_error_prints_one_line(trials, capsys, words, message):
     paths = {"A": str(trials[0]), "B": str(trials[1]), "A,": f"{trials[0]},"}
     code = main(["kappa", *(paths.get(word, word) for word in words)])
     shown = capsys.readouterr().err
-    if said is None:
+    if message is None:
         assert code == 0
     else:
         assert (code, shown.count("\n")) == (2, 1)
-        assert said in shown
+        assert message in shown
 
 
-def test_a_time_beyond_the_trial_s_end_means_up_to_the_end(trials, capsys):
+def test_time_after_the_trials_end_selects_up_to_the_end(trials, capsys):
     assert pair(capsys, *trials, "--to", "9000000000") == pair(capsys, *trials)
 
 
-def test_a_filter_that_shows_nothing_is_named(trials, capsys, program):
+def test_filter_without_matches_is_named(trials, capsys, program):
     assert main(["kappa", *map(str, trials), "--filter", "tcp", "--json"]) == 0
     assert "None of the 200 frames read matches --filter tcp." in capsys.readouterr().err
 
@@ -262,14 +262,14 @@ def run(trials, *words, **options) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.parametrize("words", [[], ["--json"]])
-def test_a_full_disk_behind_standard_output_is_named(trials, words):
+def test_full_disk_at_standard_output_is_an_error(trials, words):
     with Path("/dev/full").open("w") as full:
         done = run(trials, *words, stdout=full)
     assert done.returncode == 75
     assert done.stderr == "acapella: error: standard output: cannot write: No space left on device\n"
 
 
-def test_a_temporary_file_that_cannot_be_written_names_its_directory(tmp_path):
+def test_unwritable_temporary_file_error_names_its_directory(tmp_path):
     trials = [write(tmp_path / f"{name}.pcap", steady(5_000)) for name in "ab"]
     done = run(
         trials,
@@ -284,24 +284,24 @@ def test_a_temporary_file_that_cannot_be_written_names_its_directory(tmp_path):
     )
 
 
-def test_a_file_that_is_no_capture_is_refused_by_name(trials, tmp_path, capsys):
+def test_file_that_is_not_a_capture_error_names_the_file(trials, tmp_path, capsys):
     other = tmp_path / "note.txt"
     other.write_text("this is no capture at all")
     assert main(["kappa", str(trials[0]), str(other)]) == 2
     assert "note.txt" in capsys.readouterr().err
 
 
-def test_a_name_with_a_comma_is_one_file(trials, capsys):
+def test_name_with_a_comma_is_a_single_file(trials, capsys):
     odd = trials[0].with_name("b,c.pcap")
     odd.write_bytes(trials[1].read_bytes())
     assert pair(capsys, trials[0], odd)["n_common"] == 100
 
 
-def test_a_file_without_any_time_is_refused(trials, tmp_path, capsys):
+def test_file_without_times_is_an_error(trials, tmp_path, capsys):
     """Its stamps would all be 0, and kappa with itself and its like a perfect 1."""
     untimed = write_untimed(tmp_path / "untimed.pcapng", [bytes(60), bytes(61)])
     assert main(["kappa", str(untimed), str(untimed)]) == 2
-    said = f"acapella: error: {untimed}: its 2 frames have no time, and trials are compared by their times; take "
-    assert capsys.readouterr().err.startswith(said)
+    message = f"acapella: error: {untimed}: its 2 frames have no time, and trials are compared by their times; take "
+    assert capsys.readouterr().err.startswith(message)
     assert main(["kappa", f"{trials[0]},{untimed}", str(trials[1])]) == 2
     assert "untimed.pcapng: its 2 frames have no time" in capsys.readouterr().err

@@ -76,7 +76,7 @@ def serious(entry: dict) -> list[str]:
     return [code for code in codes(entry) if code != "ambiguous_occurrences"]
 
 
-def test_a_router_between_the_captures_changes_nothing(tmp_path, capsys, frames):
+def test_router_between_captures_does_not_change_kappa(tmp_path, capsys, frames):
     offsets = times(len(frames))
     found = pair(
         capsys,
@@ -87,7 +87,7 @@ def test_a_router_between_the_captures_changes_nothing(tmp_path, capsys, frames)
 
 
 @pytest.mark.parametrize("kind", ["vlan", "mpls", "pw", "pw2"])
-def test_an_underlay_around_one_trial_changes_nothing(tmp_path, capsys, frames, underlay, kind):
+def test_underlay_of_one_trial_does_not_change_kappa(tmp_path, capsys, frames, underlay, kind):
     offsets = times(len(frames))
     wrapped = [underlay.encapsulate(kind, 321, (17, 600_001), frame) for frame in frames]
     found = pair(
@@ -98,7 +98,7 @@ def test_an_underlay_around_one_trial_changes_nothing(tmp_path, capsys, frames, 
     assert (found["kappa"], found["n_common"], serious(found)) == (1, len(frames), [])
 
 
-def test_what_was_lost_and_delayed_is_the_known_value(tmp_path, capsys, frames, underlay):
+def test_known_loss_and_delay_give_the_expected_kappa(tmp_path, capsys, frames, underlay):
     """Every tenth packet lost, the rest one hop further and 1 us late but for the first."""
     offsets = times(len(frames))
     left = [n for n in range(len(frames)) if n % 10 != 9]

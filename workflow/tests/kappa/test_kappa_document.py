@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs" / "kappa.md").read_text()
 
 
-def test_the_smallest_ambiguous_trial_and_the_maxima_are_what_the_search_prints(capsys):
+def test_document_has_the_results_of_the_search(capsys):
     naive_kappa.main()
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 12
@@ -26,18 +26,18 @@ def test_no_smaller_trial_is_ambiguous():
     assert all(len(set(naive_kappa.readings_of_equation_2(r).values())) == 1 for r in [(0,), (0, 1), (1, 0)])
 
 
-def test_every_warning_has_its_row():
+def test_every_warning_has_a_row_in_the_document():
     codes = [check.__name__ for check in [*warnings.PAIR_CHECKS, *warnings.TRIAL_CHECKS]] + [baseline.CODE]
     for code in codes:
         assert f"| `{code}` |" in TEXT
 
 
-def test_the_committed_trials_are_what_the_script_makes(tmp_path):
+def test_committed_trials_match_the_script(tmp_path):
     subprocess.run([sys.executable, str(ROOT / ".test" / "make_trials.py"), str(tmp_path)], check=True)
     made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert made == {path.name: path.read_bytes() for path in (ROOT / ".test" / "trials").iterdir()}
 
 
-def test_the_paper_s_table_1_gives_the_o_that_it_printed():
+def test_table_1_of_the_paper_gives_its_printed_o():
     assert "mean|d| = 7240.23 for N = 1,055,648, which is 0.0137" in TEXT
     assert round(2 * 7240.23 / (1_055_648 + 1), 4) == 0.0137

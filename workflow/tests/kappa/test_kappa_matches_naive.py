@@ -118,7 +118,7 @@ def test_random_trials_that_differ_by_seconds(tmp_path, capsys, a, b, windows):
 
 @pytest.mark.parametrize("far_ns", [7_258_118_400 * 10**9, -631_152_000 * 10**9], ids=["2200", "1950"])
 @pytest.mark.parametrize("place", [0, 99])
-def test_a_frame_without_a_plausible_time_takes_no_part(tmp_path, capsys, far_ns, place):
+def test_frame_with_implausible_time_is_excluded(tmp_path, capsys, far_ns, place):
     """Kappa is that of the trial without the frame; with the broken stamp, L and I were nearly 0."""
     offsets = [ns + ns % 577 for ns in steady(100)]
     stamps = [(START_NS + ns, packet(number)) for number, ns in enumerate(offsets)]
@@ -137,7 +137,7 @@ def test_a_frame_without_a_plausible_time_takes_no_part(tmp_path, capsys, far_ns
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(trials(), trials(), st.integers(20, 70))
-def test_random_trials_cut_short(tmp_path, capsys, a, b, snaplen):
+def test_random_truncated_trials(tmp_path, capsys, a, b, snaplen):
     paths = [
         write_pcap(tmp_path / "a.pcap", stamped(a), snaplen),
         write_pcap(tmp_path / "b.pcap", stamped(b), 262144),
@@ -160,7 +160,7 @@ def test_random_trials_of_several_files(tmp_path, capsys, a, b, files):
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(trials(), st.lists(st.sampled_from(["plain", "vlan", "qinq", "mpls", "pw", "pw2"]), min_size=60, max_size=60))
-def test_a_trial_inside_an_underlay_is_the_same_trial(tmp_path, capsys, a, kinds):
+def test_trial_in_an_underlay_equals_the_plain_trial(tmp_path, capsys, a, kinds):
     from scapy.layers.inet import IP, UDP  # noqa: PLC0415
     from scapy.packet import Raw  # noqa: PLC0415
 

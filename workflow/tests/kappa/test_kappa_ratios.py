@@ -29,7 +29,7 @@ def test_o_published_may_exceed_1_and_is_not_clamped():
     assert ratios.ordering_published(9, 1, 10) == Fraction(18, 11)
 
 
-def test_a_numerator_of_0_gives_0_whatever_it_is_divided_by():
+def test_zero_numerator_gives_zero_for_any_denominator():
     assert [ratios.ratio(0, 0), ratios.ratio(0, 7), ratios.ratio(1, 0)] == [0, 0, None]
     assert ratios.ordering_published(0, 0, 5) == 0
     assert ratios.ordering_kendall(0, 1) == 0
@@ -48,17 +48,17 @@ def test_two_empty_trials_have_no_kappa():
     assert ratios.kappa(0, 0, 0, (Fraction(0), None, None, None)) is None
 
 
-def test_kappa_is_1_for_no_inconsistency_and_0_for_all_of_it():
+def test_kappa_ranges_from_0_to_1():
     assert ratios.kappa(1, 1, 1, (Fraction(0),) * 4) == 1
     assert ratios.kappa(1, 1, 1, (Fraction(1),) * 4) == 0
 
 
-def test_kappa_as_the_paper_computes_it_from_its_first_run():
+def test_kappa_of_the_papers_first_run():
     parts = tuple(map(Fraction, ("0", "0", "2.62e-6", "0.0290")))
     assert round(ratios.kappa(1, 1, 1, parts), 4) == 0.9855
 
 
-def test_contributions_add_up_to_what_kappa_lacks():
+def test_contributions_sum_to_1_minus_kappa():
     parts = tuple(map(Fraction, ("0.1", "0.2", "0.3", "0.4")))
     shares = ratios.contribution(parts)
     assert math.isclose(sum(shares.values()), 1 - ratios.kappa(1, 1, 1, parts), rel_tol=1e-15)
@@ -78,7 +78,7 @@ def test_sums_beyond_double_precision_stay_exact():
     assert ratios.latency(large + 1, 1, large) - 1 == Fraction(1, large)
 
 
-def test_schema_gives_every_number_of_a_pair_a_meaning():
+def test_schema_describes_every_number_of_a_pair():
     pair = json_schema("kappa")["$defs"]["pair"]
     assert set(pair["required"]) == set(pair["properties"])
     json.dumps(pair)

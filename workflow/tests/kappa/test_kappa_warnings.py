@@ -27,12 +27,12 @@ def clean(tmp_path):
     return write(tmp_path / "clean.pcap", steady(100))
 
 
-def test_clean_trials_have_none(tmp_path, capsys, clean):
+def test_clean_trials_have_no_warning(tmp_path, capsys, clean):
     other = write(tmp_path / "b.pcap", [ns + ns % 13 for ns in steady(100)], [*range(50), 51, 50, *range(52, 100)])
     assert pair(capsys, clean, other)["warnings"] == []
 
 
-def test_a_microsecond_grid_is_named(tmp_path, capsys, clean):
+def test_microsecond_grid_is_reported(tmp_path, capsys, clean):
     coarse = write_pcap(
         tmp_path / "b.pcap",
         [((START_NS + ns) // 1000 * 1000, packet(n)) for n, ns in enumerate(steady(100))],
@@ -42,7 +42,7 @@ def test_a_microsecond_grid_is_named(tmp_path, capsys, clean):
     assert "trial B" in warning["text"] and "b.pcap are multiples of 1 µs" in warning["text"]
 
 
-def test_one_coarse_file_of_a_trial_is_named(tmp_path, capsys, clean):
+def test_single_coarse_file_of_a_trial_is_reported(tmp_path, capsys, clean):
     fine = write(tmp_path / "fine.pcap", steady(100)[::2], range(0, 100, 2))
     stamps = [(START_NS + ns) // 1000 * 1000 for ns in steady(100)[1::2]]
     coarse = write_pcap(tmp_path / "coarse.pcap", [(ns, packet(2 * n + 1)) for n, ns in enumerate(stamps)])
@@ -50,28 +50,28 @@ def test_one_coarse_file_of_a_trial_is_named(tmp_path, capsys, clean):
     assert "coarse.pcap" in warning["text"] and "fine.pcap" not in warning["text"]
 
 
-def test_many_equal_stamps_are_named(tmp_path, capsys, clean):
+def test_many_equal_timestamps_are_reported(tmp_path, capsys, clean):
     equal = [ns // (4 * 1_237) * 4 * 1_237 for ns in steady(100)]
     warning = only(pair(capsys, clean, write(tmp_path / "b.pcap", equal)), "coarse_clock")
     assert "75 packets (75.8 %)" in warning["text"]
 
 
 @pytest.mark.parametrize(("packets", "named"), [(101, ["coarse_clock"]), (102, [])])
-def test_one_equal_stamp_in_a_hundred_gaps_is_named_and_in_101_not(tmp_path, capsys, packets, named):
+def test_equal_timestamps_are_reported_from_one_percent_of_gaps(tmp_path, capsys, packets, named):
     offsets = steady(packets)
     offsets[50] = offsets[49]
     a = write(tmp_path / "a.pcap", steady(packets))
     assert codes(pair(capsys, a, write(tmp_path / "b.pcap", offsets))) == named
 
 
-def test_a_few_equal_stamps_are_not(tmp_path, capsys):
+def test_few_equal_timestamps_are_not_reported(tmp_path, capsys):
     offsets = steady(1_000)
     offsets[500] = offsets[499]
     a = write(tmp_path / "a.pcap", steady(1_000))
     assert pair(capsys, a, write(tmp_path / "b.pcap", offsets))["warnings"] == []
 
 
-def test_truncated_identity_is_named_with_the_bytes_left(tmp_path, capsys, clean):
+def test_truncated_identity_is_reported_with_remaining_bytes(tmp_path, capsys, clean):
     cut = write(tmp_path / "b.pcap", steady(100), snaplen=52)
     warning = only(pair(capsys, clean, cut), "truncated_identity")
     assert "truncated 100 packets of trial B, so" in warning["text"] and "first 38 bytes" in warning["text"]
@@ -86,21 +86,21 @@ def in_vxlan(number: int) -> bytes:
     return packet(0)[:14] + header + bytes([192, 0, 2, 1, 192, 0, 2, 2]) + udp
 
 
-def test_a_cut_that_took_the_inner_header_makes_u_as_large_as_the_warning_says(tmp_path, capsys):
+def test_truncated_inner_header_increases_u_as_warned(tmp_path, capsys):
     whole = write(tmp_path / "a.pcap", steady(9), make=in_vxlan)
     found = pair(capsys, whole, write(tmp_path / "b.pcap", steady(9), make=in_vxlan, snaplen=60))
     assert found["U"] == 1
     assert codes(found) == ["different_content", "truncated_identity"]
 
 
-def test_a_pair_is_told_that_a_third_trial_cut_its_packets(tmp_path, capsys, clean):
+def test_pair_is_warned_of_truncation_in_a_third_trial(tmp_path, capsys, clean):
     cut = write(tmp_path / "c.pcap", steady(100), snaplen=52)
     found = kappa(capsys, clean, clean, cut, "--all-pairs")["pairs"]
     assert [codes(entry) for entry in found] == [["truncated_identity"]] * 3
     assert "truncated packets of another trial" in found[0]["warnings"][0]["text"]
 
 
-def test_packets_that_differ_behind_the_cut_are_ambiguous(tmp_path, capsys):
+def test_packets_that_differ_after_the_truncation_are_ambiguous(tmp_path, capsys):
     cut = [write(tmp_path / f"{k}.pcap", steady(9), snaplen=42) for k in range(2)]
     found = pair(capsys, cut[0], cut[0])
     assert codes(found) == ["ambiguous_occurrences", "truncated_identity"]
@@ -108,7 +108,7 @@ def test_packets_that_differ_behind_the_cut_are_ambiguous(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("common", [0, 3])
-def test_trials_of_different_content_are_named(tmp_path, capsys, clean, common):
+def test_trials_with_different_content_are_reported(tmp_path, capsys, clean, common):
     numbers = [0, *range(1_000, 1_098), 1]
     numbers[:common] = range(common)
     if not common:
@@ -119,14 +119,14 @@ def test_trials_of_different_content_are_named(tmp_path, capsys, clean, common):
 
 
 @pytest.mark.parametrize(("common", "named"), [(49, ["different_content"]), (50, [])])
-def test_half_of_the_packets_in_common_is_the_least_that_is_not_named(tmp_path, capsys, clean, common, named):
+def test_less_than_half_of_packets_in_common_is_reported(tmp_path, capsys, clean, common, named):
     numbers = [*range(common), *range(1_000, 1_100 - common)]
     assert codes(pair(capsys, clean, write(tmp_path / "b.pcap", steady(100), numbers))) == named
 
 
 @pytest.mark.parametrize("swap", [False, True])
 @pytest.mark.parametrize(("held", "named"), [(10, True), (49, True), (50, False)])
-def test_a_trial_that_lacks_most_of_the_other_is_named(tmp_path, capsys, swap, held, named):
+def test_trial_that_lacks_most_packets_is_reported(tmp_path, capsys, swap, held, named):
     clean, few = write(tmp_path / "a.pcap", steady(100)), write(tmp_path / "b.pcap", steady(100)[:held])
     found = pair(capsys, *((few, clean) if swap else (clean, few)))
     assert (found["L"], found["I"]) == (0, 0)
@@ -139,7 +139,7 @@ def test_a_trial_that_lacks_most_of_the_other_is_named(tmp_path, capsys, swap, h
 
 
 @pytest.mark.parametrize(("gaps", "named"), [(90, []), (89, ["unequal_durations"])])
-def test_a_trial_shorter_by_more_than_a_tenth_is_named(tmp_path, capsys, gaps, named):
+def test_trial_shorter_by_more_than_ten_percent_is_reported(tmp_path, capsys, gaps, named):
     a = write(tmp_path / "a.pcap", steady(101))
     b = write(tmp_path / "b.pcap", steady(gaps + 1))
     there, back = pair(capsys, a, b), pair(capsys, b, a)
@@ -154,7 +154,7 @@ HOUR_NS = 3_600 * 10**9 + 7
 
 @pytest.mark.parametrize("stray", ["common", "of its own"])
 @pytest.mark.parametrize(("in_a", "in_b"), [(True, True), (True, False), (False, True)])
-def test_a_stray_packet_an_hour_later_is_named(tmp_path, capsys, stray, in_a, in_b):
+def test_stray_packet_an_hour_later_is_reported(tmp_path, capsys, stray, in_a, in_b):
     """It lifts kappa to all but 1: what the jitter is divided by is the pause."""
     trials = []
     for name, late in (("A", in_a), ("B", in_b)):
@@ -169,7 +169,7 @@ def test_a_stray_packet_an_hour_later_is_named(tmp_path, capsys, stray, in_a, in
         assert (f"of trial {name}" in named["dominant_gap"]) == late
 
 
-def test_a_gap_in_front_of_a_common_packet_of_one_trial_is_named_there(tmp_path, capsys, clean):
+def test_gap_before_a_common_packet_is_reported_for_its_trial(tmp_path, capsys, clean):
     offsets = [ns + (300_000 if n >= 50 else 0) for n, ns in LATE]
     found = pair(capsys, clean, write(tmp_path / "b.pcap", offsets))
     text = next(warning["text"] for warning in found["warnings"] if warning["code"] == "dominant_gap")
@@ -177,7 +177,7 @@ def test_a_gap_in_front_of_a_common_packet_of_one_trial_is_named_there(tmp_path,
 
 
 @pytest.mark.parametrize(("share", "named"), [(0.5, []), (0.53, ["dominant_gap"])])
-def test_a_gap_beyond_half_of_a_trial_is_named_to_a_window(tmp_path, capsys, share, named):
+def test_gap_longer_than_half_of_a_trial_is_reported(tmp_path, capsys, share, named):
     head = 1_001_003
     pause = round(share / (1 - share) * head)
     offsets = [n * head // 50 for n in range(26)] + [pause + n * head // 50 for n in range(26, 51)]
@@ -186,33 +186,33 @@ def test_a_gap_beyond_half_of_a_trial_is_named_to_a_window(tmp_path, capsys, sha
     assert codes(pair(capsys, a, b)) == named
 
 
-def test_three_packets_have_a_gap_that_is_not_the_trial(tmp_path, capsys):
+def test_gap_in_a_trial_of_three_packets_is_reported(tmp_path, capsys):
     """The least that may have a pause in it."""
     a, b = (write(tmp_path / f"{k}.pcap", [0, 1_237, 1_237 + 1_234_567 + k]) for k in range(2))
     assert codes(pair(capsys, a, b)) == ["dominant_gap"]
 
 
-def test_the_only_gap_of_two_packets_is_the_trial(tmp_path, capsys):
+def test_gap_of_a_trial_of_two_packets_is_not_reported(tmp_path, capsys):
     a, b = (write(tmp_path / f"{name}.pcap", [0, 1_234_567 + k]) for k, name in enumerate("ab"))
     assert pair(capsys, a, b)["warnings"] == []
 
 
 @pytest.mark.parametrize("words", [["--flow", "10.9.9.9,10.0.0.2"], ["--from", "5s"]])
-def test_a_selection_that_leaves_nothing_is_named_on_standard_error_too(tmp_path, capsys, clean, words):
+def test_empty_selection_is_reported_on_standard_error_too(tmp_path, capsys, clean, words):
     assert main(["kappa", str(clean), str(clean), "--json", *words]) == 0
-    said = capsys.readouterr()
-    (warning,) = json.loads(said.out)["pairs"][0]["warnings"]
+    message = capsys.readouterr()
+    (warning,) = json.loads(message.out)["pairs"][0]["warnings"]
     assert warning["code"] == "empty_trial"
     assert f"None of the 200 frames read matches {' '.join(words)}." in warning["text"]
-    assert said.err == f"acapella: warning: {warning['text']}\n"
+    assert message.err == f"acapella: warning: {warning['text']}\n"
 
 
-def test_a_trial_that_is_empty_by_itself_blames_no_selection(tmp_path, capsys, clean):
+def test_empty_trial_is_not_attributed_to_a_selection(tmp_path, capsys, clean):
     (empty,) = pair(capsys, clean, write(tmp_path / "b.pcap", []), "--to", "1s")["warnings"]
     assert "--to" not in empty["text"]
 
 
-def test_a_first_packet_that_the_other_trial_lacks_is_named(tmp_path, capsys, clean):
+def test_missing_first_packet_is_reported(tmp_path, capsys, clean):
     late = write(tmp_path / "b.pcap", steady(100)[1:], range(1, 100))
     found = pair(capsys, clean, late)
     warning = only(found, "first_packet_missing")
@@ -222,24 +222,24 @@ def test_a_first_packet_that_the_other_trial_lacks_is_named(tmp_path, capsys, cl
     assert found["I"] == float(Fraction(1, 99 + 98)) and "its whole gap counts as a difference in I" in warning["text"]
 
 
-def test_equal_packets_are_named_as_ambiguous(tmp_path, capsys, clean):
+def test_equal_packets_are_reported_as_ambiguous(tmp_path, capsys, clean):
     twice = write(tmp_path / "b.pcap", [*steady(100), 100 * 1_237], [*range(100), 42])
     warning = only(pair(capsys, clean, twice), "ambiguous_occurrences")
     assert "0 packets of A and 2 of B" in warning["text"]
 
 
-def test_a_cut_file_is_named(tmp_path, capsys, clean):
+def test_truncated_file_is_reported(tmp_path, capsys, clean):
     cut = tmp_path / "b.pcap"
     cut.write_bytes(clean.read_bytes()[:-10])
     warning = only(pair(capsys, clean, cut), "cut_file")
     assert "b.pcap (cut in the middle of a record)" in warning["text"]
     assert warning["components"] == ["U", "L", "I"]
     assert main(["kappa", str(clean), str(cut)]) == 0
-    said = capsys.readouterr()
-    assert said.out.splitlines()[1].endswith("b.pcap (cut in the middle of a record)") and said.err == ""
+    message = capsys.readouterr()
+    assert message.out.splitlines()[1].endswith("b.pcap (cut in the middle of a record)") and message.err == ""
 
 
-def test_time_that_goes_backwards_in_a_file_is_named(tmp_path, capsys, clean):
+def test_decreasing_time_in_a_file_is_reported(tmp_path, capsys, clean):
     offsets = steady(100)
     offsets[50], offsets[51] = offsets[51], offsets[50]
     numbers = [*range(50), 51, 50, *range(52, 100)]
@@ -247,28 +247,28 @@ def test_time_that_goes_backwards_in_a_file_is_named(tmp_path, capsys, clean):
     assert "1 packet of trial B" in warning["text"]
 
 
-def test_frames_without_a_time_are_named(tmp_path, capsys, clean):
+def test_frames_without_a_time_are_reported(tmp_path, capsys, clean):
     untimed = write_pcap(tmp_path / "b.pcap", [(0, packet(1_000)), *((START_NS + ns, packet(n)) for n, ns in LATE)])
     found = pair(capsys, clean, untimed)
     assert codes(found) == ["first_packet_missing", "untimed_frames"]
     assert found["I"] > 0.99  # one gap of fifty years, whatever the network did
 
 
-def test_packets_without_the_tag_are_named(tmp_path, capsys, clean):
+def test_packets_without_the_tag_are_reported(tmp_path, capsys, clean):
     found = pair(capsys, clean, clean, "--identity", "tag")
     assert "without_identity" in codes(found)
     text = next(warning["text"] for warning in found["warnings"] if warning["code"] == "without_identity")
     assert "(no tag was captured)" in text and "cut" not in text  # there never was one
 
 
-def test_packets_cut_to_next_to_nothing_are_named(tmp_path, capsys, clean):
+def test_packets_truncated_to_a_few_bytes_are_reported(tmp_path, capsys, clean):
     found = pair(capsys, clean, write(tmp_path / "b.pcap", steady(100), snaplen=24))
     text = next(warning["text"] for warning in found["warnings"] if warning["code"] == "without_identity")
     assert "100 packets of trial B" in text and "(the capture truncated them to a few bytes)" in text
 
 
 @pytest.mark.parametrize("snaplen", [20, 60])
-def test_a_snap_length_that_took_the_tags_off_is_named(tmp_path, capsys, snaplen):
+def test_snap_length_that_removed_tags_is_reported(tmp_path, capsys, snaplen):
     whole = write(tmp_path / "a.pcap", steady(9), make=tagged)
     cut = write(tmp_path / "b.pcap", steady(9), make=tagged, snaplen=snaplen)
     found = pair(capsys, whole, cut, "--identity", "tag")
@@ -277,7 +277,7 @@ def test_a_snap_length_that_took_the_tags_off_is_named(tmp_path, capsys, snaplen
     assert "The capture truncated 9 frames of this trial: its snap length" in text
 
 
-def test_flaws_stand_with_each_pair_that_they_touch(tmp_path, capsys, clean):
+def test_warnings_are_in_each_affected_pair(tmp_path, capsys, clean):
     cut = tmp_path / "c.pcap"
     cut.write_bytes(clean.read_bytes()[:-10])
     other = write(tmp_path / "b.pcap", [ns + ns % 3 for ns in steady(100)])
@@ -285,7 +285,7 @@ def test_flaws_stand_with_each_pair_that_they_touch(tmp_path, capsys, clean):
     assert [codes(entry) for entry in found] == [[], ["cut_file"], ["cut_file"]]
 
 
-def test_the_schema_knows_every_code():
+def test_schema_lists_every_warning_code():
     checks = [*warnings.PAIR_CHECKS, *warnings.TRIAL_CHECKS]
     known = json_schema("kappa")["$defs"]["warning"]["properties"]["code"]["enum"]
     assert sorted([*(check.__name__ for check in checks), baseline.CODE]) == sorted(known)
@@ -297,27 +297,27 @@ def jittered(count: int, odd_by: int, run: int) -> list[int]:
 
 
 @pytest.mark.parametrize("odd", [0, 1, None])
-def test_a_baseline_that_alone_is_unlike_the_others_is_named_and_another_trial_is_not(tmp_path, capsys, odd):
+def test_only_an_outlier_baseline_is_reported(tmp_path, capsys, odd):
     trials = [write(tmp_path / f"{k}.pcap", jittered(100, 400 * (k == odd), k)) for k in range(4)]
     pairs = kappa(capsys, *trials, "--all-pairs", "--name", "one", "two", "three", "four")["pairs"]
     if odd != 0:
         assert [codes(entry) for entry in pairs] == [[]] * 6
         return
     assert [codes(entry) for entry in pairs] == [["odd_baseline"]] * 3 + [[]] * 3
-    told = pairs[0]["warnings"][0]
-    assert told["components"] == ["L", "I"]
-    assert "the baseline one is an outlier: kappa with it is 0." in told["text"]
-    assert "among two, three and four it is 0.99" in told["text"]
+    reported = pairs[0]["warnings"][0]
+    assert reported["components"] == ["L", "I"]
+    assert "the baseline one is an outlier: kappa with it is 0." in reported["text"]
+    assert "among two, three and four it is 0.99" in reported["text"]
 
 
-def test_without_all_pairs_nobody_can_tell_an_odd_baseline_and_the_summary_says_so(tmp_path, capsys):
+def test_summary_without_all_pairs_cannot_identify_an_outlier(tmp_path, capsys):
     trials = [str(write(tmp_path / f"{k}.pcap", jittered(100, 400 * (k == 0), k))) for k in range(3)]
     assert [codes(entry) for entry in kappa(capsys, *trials)["pairs"]] == [[], []]
     assert main(["kappa", *trials]) == 0
-    said = "Each trial is compared with A only: use --all-pairs to see if A itself is the outlier."
-    assert said in capsys.readouterr().out
+    message = "Each trial is compared with A only: use --all-pairs to see if A itself is the outlier."
+    assert message in capsys.readouterr().out
     assert main(["kappa", *trials, "--all-pairs"]) == 0
-    assert said not in capsys.readouterr().out
+    assert message not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_without_all_pairs_nobody_can_tell_an_odd_baseline_and_the_summary_says_
         ((1.0, 1.0, 1.0), False),
     ],
 )
-def test_odd_is_who_is_twice_as_far_from_each_as_they_are_from_each_other(kappas, odd):
+def test_outlier_is_twice_as_far_from_the_others(kappas, odd):
     ends = (("A", "B"), ("A", "C"), ("B", "C"))
     pairs = [
         {"a": a, "b": b, "kappa": value, "warnings": [], "U": 0.0, "O": 0.0, "L": 0.0, "I": value and 2 - 2 * value}

@@ -27,7 +27,7 @@ def inverse(ranks: tuple) -> tuple:
 
 
 @pytest.mark.parametrize("size", range(8))
-def test_every_permutation_moves_what_the_definition_says(size):
+def test_every_permutation_has_the_defined_moves(size):
     for ranks in itertools.permutations(range(size)):
         definition = by_definition(ranks)
         assert {b for _, b in definition} == naive_kappa.kept(list(ranks))
@@ -42,7 +42,7 @@ def test_moved_distance_and_inversions_are_symmetric(size):
         assert naive_kappa.inversions(list(ranks)) == naive_kappa.inversions(list(inverse(ranks)))
 
 
-def test_the_move_table_belongs_to_the_ordered_pair():
+def test_move_table_depends_on_the_order_of_the_pair():
     unlike = [
         ranks
         for ranks in itertools.permutations(range(4))

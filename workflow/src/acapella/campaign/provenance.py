@@ -26,7 +26,8 @@ def write(campaign: Campaign, con, *, names, outputs: list[Path], parameters: di
         "tshark_preferences": distinct(con, "tshark_preferences"),
         "vendors": distinct(con, "vendors"),
         "queries": {
-            f"{path.parent.name}/{path.name}": sha256_of(path) for path in sorted(queries.DIRECTORY.glob("*/*.sql"))
+            path.relative_to(queries.DIRECTORY).as_posix(): sha256_of(path)
+            for path in sorted(queries.DIRECTORY.rglob("*.sql"))
         },
         "inputs": inputs(con, names, hidden=parameters["pseudonyms"]),
         "excluded": excluded(con),

@@ -21,8 +21,8 @@ _connections = weakref.WeakSet()
 
 @functools.cache
 def text(stage: str, name: str) -> str:
-    """The SELECT of workflow/sql/``stage``/``name``.sql."""
-    path = DIRECTORY / stage / f"{name}.sql"
+    """Return the SELECT ``name``.sql of workflow/sql/``stage`` or a directory in it."""
+    path = next((DIRECTORY / stage).rglob(f"{name}.sql"), DIRECTORY / stage / f"{name}.sql")
     if not path.is_file():
         raise UserError("the query is missing", where=path, fix="install acapella from its source tree (make setup)")
     return path.read_text(encoding="utf-8")

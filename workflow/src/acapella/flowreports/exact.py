@@ -1,6 +1,6 @@
 """Exact flows of a sample from its acap and flow table, as an error-free measurement by reports would give them.
 
-They are temporary tables of a DuckDB connection, each a SELECT of workflow/sql/flowreports/: TABLES.
+They are temporary tables of a DuckDB connection, each a SELECT of workflow/sql/flowreports/exact/: TABLES.
 """
 
 from pathlib import Path

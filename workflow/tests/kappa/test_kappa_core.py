@@ -36,7 +36,7 @@ def kappa(pair: dict) -> float | None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_every_number_is_the_slow_versions(tmp_path, seed):
+def test_core_matches_the_naive_computation(tmp_path, seed):
     rng = random.Random(seed)
     first = sent(rng.randrange(1, 120), rng, kinds=None if seed % 2 else 30)
     files = [[write_pcap(tmp_path / "a.pcap", first)], [write_pcap(tmp_path / "b.pcap", disturbed(first, rng))]]
@@ -61,7 +61,7 @@ def test_every_number_is_the_slow_versions(tmp_path, seed):
         assert {name: found[name] for name in expected} == pytest.approx(expected)
 
 
-def test_windows_add_up_to_the_whole(tmp_path):
+def test_windows_sum_to_the_whole_trial(tmp_path):
     rng = random.Random(5)
     first = sent(300, rng)
     pair = comparison(tmp_path, first, disturbed(first, rng), windows=9)
@@ -81,7 +81,7 @@ def filled(spacing: dict) -> dict[int, tuple[int, int]]:
 
 @pytest.mark.parametrize("memory_bytes", [1 << 30, 0])
 @pytest.mark.parametrize("seed", range(6))
-def test_reversed_pairs_by_spacing_are_those_of_every_pair(tmp_path, seed, memory_bytes):
+def test_reversed_pairs_by_spacing_match_all_pairs(tmp_path, seed, memory_bytes):
     rng = random.Random(seed)
     first = sent(rng.randrange(1, 400), rng, kinds=None if seed % 2 else 30)
     files = [[write_pcap(tmp_path / "a.pcap", first)], [write_pcap(tmp_path / "b.pcap", disturbed(first, rng))]]
@@ -91,7 +91,7 @@ def test_reversed_pairs_by_spacing_are_those_of_every_pair(tmp_path, seed, memor
     assert tuple(pair["spacing"]["distances"]) == naive_kappa.DISTANCES
 
 
-def test_a_trial_in_the_opposite_order_reverses_every_pair(tmp_path):
+def test_opposite_order_reverses_every_pair(tmp_path):
     packets = [(BASE_NS + 300 * n, plain(n)) for n in range(5000)]
     opposite = [(BASE_NS + 300 * n, plain(4999 - n)) for n in range(5000)]
     spacing = comparison(tmp_path, packets, opposite)["spacing"]
@@ -118,13 +118,13 @@ def test_a_trial_with_itself_is_consistent(tmp_path, count):
     assert kappa(comparison(tmp_path, packets, packets)) == 1
 
 
-def test_one_drop_of_ten(tmp_path):
+def test_one_lost_packet_of_ten(tmp_path):
     packets = [(BASE_NS + 1000 * n, plain(n)) for n in range(10)]
     assert exact(comparison(tmp_path, packets, packets[:4] + packets[5:]))["U"] == Fraction(1, 19)
 
 
 @pytest.mark.parametrize("count", [2, 3, 10, 1001])
-def test_a_reversal(tmp_path, count):
+def test_reversed_trial_in_the_core(tmp_path, count):
     stamps = [BASE_NS + 1000 * n for n in range(count)]
     ahead = [(ts_ns, plain(n)) for n, ts_ns in enumerate(stamps)]
     back = [(ts_ns, plain(count - 1 - n)) for n, ts_ns in enumerate(stamps)]
@@ -149,7 +149,7 @@ def test_all_but_the_first_delayed(tmp_path):
     assert exact(pair)["I"] == Fraction(delay, pair["duration_a_ns"] + pair["duration_b_ns"])
 
 
-def test_any_order_of_a_trials_files(tmp_path):
+def test_order_of_a_trials_files_does_not_matter(tmp_path):
     rng = random.Random(8)
     first = sent(200, rng)
     second = disturbed(first, rng)
@@ -158,7 +158,7 @@ def test_any_order_of_a_trials_files(tmp_path):
     assert pair_of(a, shards) == pair_of(a, shards[::-1]) == pair_of(a, [shards[1], shards[0], shards[2]])
 
 
-def test_any_cut_points(tmp_path):
+def test_split_points_between_files_do_not_matter(tmp_path):
     rng = random.Random(9)
     first = [(ts_ns + n, frame) for n, (ts_ns, frame) in enumerate(sent(120, rng))]  # no two at one time
     a, whole = write_pcap(tmp_path / "a.pcap", first), write_pcap(tmp_path / "whole.pcap", first)
@@ -172,7 +172,7 @@ def test_any_cut_points(tmp_path):
         assert pair_of(a, parts) == pair_of(a, whole)
 
 
-def test_reversed_stamps_in_a_file_are_sorted_and_counted(tmp_path):
+def test_decreasing_timestamps_are_sorted_and_counted(tmp_path):
     packets = [(BASE_NS + 1000 * n, plain(n)) for n in range(6)]
     swapped = [packets[n] for n in (0, 2, 1, 3, 5, 4)]
     files = [[write_pcap(tmp_path / "a.pcap", packets)], [write_pcap(tmp_path / "b.pcap", swapped)]]
@@ -190,20 +190,20 @@ def test_empty_trials(tmp_path, n_a, n_b):
     assert kappa(pair) == (None if n_a + n_b == 0 else 0)
 
 
-def test_equal_stamps_and_the_clocks_grid_are_told(tmp_path):
+def test_equal_timestamps_and_clock_grid_are_reported(tmp_path):
     packets = [(BASE_NS + 5000 * (n // 2), plain(n)) for n in range(10)]
     trial = compare([[write_pcap(tmp_path / "a.pcap", packets)]], pairs=[])["trials"][0]
     assert (trial["equal_stamps"], trial["resolution_ns"]) == (5, 1000)
 
 
-def test_a_file_that_ends_inside_a_packet_keeps_the_others(tmp_path):
+def test_truncated_file_keeps_its_complete_packets(tmp_path):
     path = write_pcap(tmp_path / "a.pcap", sent(10, random.Random(1)))
     path.write_bytes(path.read_bytes()[:-5])
     trial = compare([[path]], pairs=[])["trials"][0]
     assert (trial["packets"], trial["files"][0]["end"]) == (9, "cut_record")
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path):
+def test_unreadable_file_error_names_the_file(tmp_path):
     text = tmp_path / "note.txt"
     text.write_text("no capture")
     with pytest.raises(UserError, match=r"note\.txt"):
@@ -212,7 +212,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         compare([[tmp_path / "gone.pcap"]], pairs=[])
 
 
-def test_the_same_file_twice_in_a_trial_is_refused(tmp_path):
+def test_core_rejects_a_file_listed_twice(tmp_path):
     path = write_pcap(tmp_path / "a.pcap", sent(3, random.Random(1)))
     copy = tmp_path / "copy.pcap"
     copy.write_bytes(path.read_bytes())

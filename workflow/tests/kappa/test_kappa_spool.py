@@ -12,7 +12,7 @@ from acapella_core.errors import UserError
 
 @pytest.mark.parametrize("memory_bytes", [1, 20_000, 400_000])
 @pytest.mark.parametrize("kinds", [None, 40, 1])
-def test_the_result_is_the_same_to_the_last_bit(tmp_path, kinds, memory_bytes):
+def test_result_with_spooling_is_identical(tmp_path, kinds, memory_bytes):
     rng = random.Random(str(kinds))
     first = sent(4000, rng, kinds)
     second = disturbed(first, rng)
@@ -29,14 +29,14 @@ def test_the_result_is_the_same_to_the_last_bit(tmp_path, kinds, memory_bytes):
     assert not list(spool.iterdir())
 
 
-def test_without_its_directory_the_user_is_told(tmp_path):
+def test_missing_spool_directory_is_an_error(tmp_path):
     packets = sent(40_000, random.Random(1))
     path = write_pcap(tmp_path / "a.pcap", packets)
     with pytest.raises(UserError, match="gone"):
         compare([[path], [path]], pairs=[(0, 1)], memory_bytes=1, spool=tmp_path / "gone")
 
 
-def test_trials_of_a_pair_are_taken_from_any_files(tmp_path):
+def test_any_trials_can_form_a_pair(tmp_path):
     packets = sent(50, random.Random(2))
     path = write_pcap(tmp_path / "a.pcap", packets)
     descriptors = len(list(Path("/proc/self/fd").iterdir()))

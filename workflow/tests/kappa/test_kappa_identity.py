@@ -67,7 +67,7 @@ def gre(packet: bytes) -> bytes:
         pytest.param(ethernet(ipv4(udp(1), ident=9)) + b"fcs!", id="trailer"),
     ],
 )
-def test_a_hop_does_not_make_another_packet(tmp_path, other):
+def test_changes_by_a_hop_keep_the_identity(tmp_path, other):
     assert common(tmp_path, ethernet(ipv4(udp(1), ident=9)), other)
 
 
@@ -82,7 +82,7 @@ def test_a_hop_does_not_make_another_packet(tmp_path, other):
         pytest.param(ethernet(ipv4(udp(1), ident=9, fragment=5)), id="fragment"),
     ],
 )
-def test_another_packet_is_not_taken_for_it(tmp_path, other):
+def test_different_packets_have_different_identities(tmp_path, other):
     assert not common(tmp_path, ethernet(ipv4(udp(1), ident=9)), other)
 
 
@@ -94,19 +94,19 @@ def test_ipv6(tmp_path):
 
 
 @pytest.mark.parametrize("wrap", [ipv4, ipv6])
-def test_the_layer_4_checksum_may_be_left_out(tmp_path, wrap):
+def test_layer_4_checksum_can_be_ignored(tmp_path, wrap):
     a, b = (ethernet(wrap(udp(1, checksum=checksum))) for checksum in (1, 2))
     assert not common(tmp_path, a, b)
     assert common(tmp_path, a, b, l4_checksum=False)
     assert not common(tmp_path, a, ethernet(wrap(udp(2, checksum=2))), l4_checksum=False)
 
 
-def test_a_later_fragment_has_no_checksum_to_leave_out(tmp_path):
+def test_later_fragment_has_no_checksum_to_ignore(tmp_path):
     a, b = (ethernet(ipv4(udp(1, checksum=checksum), fragment=5)) for checksum in (1, 2))
     assert not common(tmp_path, a, b, l4_checksum=False)
 
 
-def test_without_ip_the_ethertype_and_what_follows_count(tmp_path):
+def test_frames_without_ip_are_identified_from_the_ethertype_on(tmp_path):
     arp = ethernet(bytes(range(28)), 0x0806)
     assert common(tmp_path, arp, b"\7" * 12 + arp[12:])
     assert common(tmp_path, arp, ethernet(bytes(range(28)), 0x0806, tags=VLAN))
@@ -145,7 +145,7 @@ SNAP = bytes.fromhex("aaaa03 000000 88b5") + bytes(range(50))
         pytest.param(isl, id="isl"),
     ],
 )
-def test_a_frame_with_a_length_is_known_by_it_and_what_it_covers(tmp_path, data, wrap):
+def test_frame_with_a_length_field_is_identified_by_it_and_its_payload(tmp_path, data, wrap):
     frame = ethernet(data, len(data))
     assert common(tmp_path, frame, wrap(frame))
     assert common(tmp_path, frame, wrap(frame), snaplens=(50, 65535))
@@ -156,7 +156,7 @@ def test_a_frame_with_a_length_is_known_by_it_and_what_it_covers(tmp_path, data,
 
 
 @pytest.mark.parametrize("snaplens", [(65535, 60), (60, 50), (50, 65535), (42, 65535)])
-def test_the_shorter_cut_holds_for_all(tmp_path, snaplens):
+def test_shortest_truncation_applies_to_all_trials(tmp_path, snaplens):
     a = [(BASE_NS + n, plain(n)) for n in range(20)]
     files = [[write_pcap(tmp_path / f"{k}.pcap", a, snaplen=snaplen)] for k, snaplen in enumerate(snaplens)]
     result = compare(files, pairs=[(0, 1)])
@@ -172,7 +172,7 @@ def with_options(payload: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("packet", "least"), [(ipv4, 28), (with_options, 68), (ipv6, 48)])
-def test_a_packet_of_which_too_little_was_captured_takes_no_part(tmp_path, packet, least):
+def test_packets_truncated_to_a_few_bytes_are_excluded(tmp_path, packet, least):
     """Otherwise one such packet would have all others cut to as little, and a reversal would be taken for order."""
     frames = [(BASE_NS + n, ethernet(packet(udp(n, size=60, checksum=n)))) for n in range(10)]
     backwards = [(ts_ns, frame) for (ts_ns, _), (_, frame) in zip(frames, reversed(frames), strict=True)]
@@ -187,7 +187,7 @@ def test_a_packet_of_which_too_little_was_captured_takes_no_part(tmp_path, packe
         assert (pair["n_common"], pair["order"]["moved"]) == (9 + taken, 8 + taken)
 
 
-def test_a_cut_that_shows_late_holds_from_the_start(tmp_path):
+def test_truncation_found_late_applies_from_the_start(tmp_path):
     packets = [(BASE_NS + n, plain(n)) for n in range(3000)]
     whole = write_pcap(tmp_path / "whole.pcap", packets[:2000])
     late = write_pcap(tmp_path / "late.pcap", packets[2000:], snaplen=45)
@@ -221,7 +221,7 @@ def test_choirs_trailer(tmp_path, layout):
 
 
 @pytest.mark.parametrize("layouts", [("v1", "v1"), ("v2", "v2"), ("v1", "v2"), ("v2", "v1")])
-def test_a_tag_is_time_node_and_port_in_either_layout(tmp_path, layouts):
+def test_tag_consists_of_time_node_and_port_in_both_layouts(tmp_path, layouts):
     first, second = layouts
     a = ethernet(ipv4(udp(1)))
     tag = trailer(5, first)
@@ -247,7 +247,7 @@ def test_the_whole_frame(tmp_path):
     assert not common(tmp_path, plain(1), b"\7" * 14 + plain(1)[14:], kind="frame")
 
 
-def test_a_rule_that_contradicts_itself_is_refused(tmp_path):
+def test_inconsistent_identity_rule_is_rejected(tmp_path):
     path = write_pcap(tmp_path / "a.pcap", [])
     for rule in ({"kind": "color"}, {"kind": "regions"}, {"regions": ((0, 1),)}, {"tag": "v9"}):
         with pytest.raises(UserError):
@@ -275,7 +275,7 @@ def test_selections(tmp_path):
         chosen(path, frames={})
 
 
-def test_random_packets_are_told_apart(tmp_path):
+def test_random_packets_have_different_identities(tmp_path):
     packets = sent(20_000, random.Random(3))
     trial = compare([[write_pcap(tmp_path / "a.pcap", packets)]], pairs=[])["trials"][0]
     assert (trial["packets"], trial["ambiguous"]) == (20_000, 0)
