@@ -1,4 +1,4 @@
-"""What flowstats.p4 keeps of a flow in its slot: times, handshake, sequence numbers, acknowledgments."""
+"""Model of a slot of flowstats.p4: times, handshake, sequence numbers, acknowledgments."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from acapella_p4_model.flow_key import Key
 M32, M64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
 FIN, SYN, RST, ACK = 1, 2, 4, 16
 
-HOLES = 8  # open holes that a slot keeps
+HOLES = 8  # open holes per slot
 WINDOW = 1 << 30  # RFC 7323 section 2.3: no window is larger
 
-# Bits of slot_state: which of a slot's values hold. SYN: isn and syn_time; REPEATED, ANSWERED, SYN_ACK are that SYN's.
-# BASE, FLOOR: slot_base and slot_floor are less than a window behind. FIN: one was sent. ENDED: it was acknowledged, or
-# an RST came. PENDING: an acknowledgment that no report has had.
+# Bits of slot_state: which values of a slot are valid. SYN: isn and syn_time; REPEATED, ANSWERED, SYN_ACK refer to that
+# SYN. BASE, FLOOR: slot_base and slot_floor are less than a window from the highest number. FIN: one was sent. ENDED:
+# it was acknowledged, or an RST was sent. PENDING: an acknowledgment has not been reported.
 (
     S_IAT,
     S_SEQ,
@@ -65,7 +65,7 @@ SLOT_REGISTERS = (
     "slot_forgotten",
     "slot_uncertain",
 )
-# What a flow that takes a slot starts from 0; the others count only where slot_state says that they hold.
+# Values that are reset when a flow allocates a slot; the others are valid only if slot_state has their bit.
 ZEROED = (
     "slot_state",
     "slot_unreported",
@@ -78,21 +78,21 @@ ZEROED = (
 
 
 class Sparse(dict):
-    """A register array of zeros, of which only what was written is kept."""
+    """A register array of zeros that stores only written entries."""
 
     def __missing__(self, index: int) -> int:
         return 0
 
 
 def signed(value: int, bits: int) -> int:
-    """The two's complement of `value` modulo 2^bits."""
+    """Return `value` modulo 2^bits as a signed number (two's complement)."""
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
 @dataclass
 class Packet:
-    """What the steps of one packet share."""
+    """Values shared by the steps of one packet."""
 
     key: Key
     now: int
@@ -100,23 +100,23 @@ class Packet:
     payload: int
     port: int
     probe: bool
-    tcp: SimpleNamespace | None  # flags, seq, ack, window: where the header is whole
+    tcp: SimpleNamespace | None  # flags, seq, ack, window: if the header is complete
     tags_whole: bool
     slot: int = 0
-    held: bool = False  # the slot is this flow's
-    new: bool = False  # since this packet
-    first: bool = False  # of the flow in this epoch
-    advances: bool = False  # its ACK is above all before it
+    held: bool = False  # the flow has the slot
+    new: bool = False  # the slot was allocated for this packet
+    first: bool = False  # first packet of the flow in this epoch
+    advances: bool = False  # its ACK is above all previous ones
     peer: int = 0
     peer_held: bool = False
-    cells: list[tuple[int, int]] = field(default_factory=list)  # of the flow's rows: bytes, packets
+    cells: list[tuple[int, int]] = field(default_factory=list)  # bytes and packets of each row
 
     def has(self, flags: int) -> bool:
         return self.tcp is not None and self.tcp.flags & flags != 0
 
 
 class Slots:
-    """The registers of all slots, and what a packet does to its flow's and to the reverse flow's."""
+    """The registers of all slots, and their updates for the flow and the reverse flow of a packet."""
 
     def __init__(self) -> None:
         self.registers = {name: Sparse() for name in SLOT_REGISTERS}
@@ -128,7 +128,7 @@ class Slots:
         self.registers["slot_" + name][slot] = value
 
     def mark(self, slot: int, on: int, off: int = 0) -> None:
-        """Sets and clears bits of the state."""
+        """Set and clear bits of the state."""
         self.set("state", slot, self.get("state", slot) & ~off | on)
 
     def follow_times(self, packet: Packet) -> None:
@@ -139,7 +139,7 @@ class Slots:
             if gap >= 0:
                 self.set("iat", slot, gap)
                 self.mark(slot, S_IAT)
-            else:  # time went back: there is no such inter-arrival time
+            else:  # time went backwards: no inter-arrival time
                 self.mark(slot, 0, S_IAT)
         self.set("last", slot, packet.now)
 
@@ -162,7 +162,7 @@ class Slots:
                     self.mark(slot, S_ENDED)
 
     def _follow_syn(self, packet: Packet) -> bool:
-        """True where this SYN opens a connection; one like the SYN before it is a retransmission."""
+        """Return whether this SYN opens a connection; one with the number of the previous SYN is a retransmission."""
         slot, state = packet.slot, self.get("state", packet.slot)
         if state & S_SYN and self.get("isn", slot) == packet.tcp.seq:
             if not state & S_ANSWERED:
@@ -171,7 +171,7 @@ class Slots:
         self.mark(
             slot,
             S_SYN | (S_SYN_ACK if packet.has(ACK) else 0),
-            # ports may be used again
+            # reused ports
             S_REPEATED | S_ANSWERED | S_SYN_ACK | S_RTT_SYN | S_RTT_ACK | S_ACK | S_FIN | S_ENDED,
         )
         self.set("isn", slot, packet.tcp.seq)
@@ -199,9 +199,9 @@ class Slots:
             self._follow_holes(slot, begin, end, fin)
 
     def _follow_holes(self, slot: int, begin: int, end: int, fin: int) -> None:
-        """Gaps and retransmissions, exact while HOLES holes are open at most.
+        """Update gaps and retransmissions, which are exact while at most HOLES holes are open.
 
-        Numbers are counted from the highest so far, which is 0: what came before is negative.
+        Numbers are relative to the highest so far, so earlier ones are negative.
         """
         highest = self.get("seq_end", slot)
         first, last = signed(begin - highest, 32), max(signed(end - highest, 32), 0)
@@ -216,19 +216,19 @@ class Slots:
         self.set("seq_end", slot, highest + last & M32)
 
     def _near(self, name: str, bit: int, slot: int, highest: int) -> int:
-        """A number of the slot counted from the highest; far below all others where it is not near."""
+        """Return a number of the slot relative to the highest; far below all others if it is not valid."""
         near = self.get("state", slot) & bit
         return -(highest - self.get(name, slot) & M32) if near else -(1 << 32)
 
     def _follow_old_data(self, slot: int, highest: int, seen: tuple[int, int], last: int, *, fin: bool) -> None:
-        """Data below the highest number; fin: the last of these numbers is a FIN's."""
+        """Handle data below the highest number; fin: the last of these numbers is a FIN."""
         first, stop = seen
         base, floor = (self._near(*of, slot, highest) for of in (("base", S_BASE), ("floor", S_FLOOR)))
         new = max(min(stop, base) - first, 0)
-        if new:  # below all that was seen
+        if new:  # below all previous data
             self.set("base", slot, highest + first & M32)
             at_syn = self.get("state", slot) & S_SYN and self.get("isn", slot) + 1 & M32 == highest + base & M32
-            missing = base - stop - (1 if at_syn else 0)  # the SYN's number was seen
+            missing = base - stop - (1 if at_syn else 0)  # the SYN's number was observed
             if missing > 0:
                 self._add("gap", slot, missing)
                 self._forget(slot, highest, (stop, base), missing)
@@ -245,9 +245,9 @@ class Slots:
     def _add(self, name: str, slot: int, more: int) -> None:
         self.set(name, slot, self.get(name, slot) + more & M64)
 
-    def _forget(self, slot: int, highest: int, hole: tuple[int, int], raw: int | None = None) -> None:
-        """From now on data below the floor is a retransmission, or fills a hole that was forgotten."""
-        self._add("forgotten", slot, hole[1] - hole[0] if raw is None else raw)
+    def _forget(self, slot: int, highest: int, hole: tuple[int, int], count: int | None = None) -> None:
+        """Drop a hole: from now on, data below the floor is a retransmission, or fills a dropped hole."""
+        self._add("forgotten", slot, hole[1] - hole[0] if count is None else count)
         if hole[1] > self._near("floor", S_FLOOR, slot, highest):
             self.set("floor", slot, highest + hole[1] & M32)
             self.mark(slot, S_FLOOR)
@@ -255,10 +255,10 @@ class Slots:
     def _scan(
         self, slot: int, highest: int, seen: tuple[int, int], last: int, opened: tuple[int, int] | None = None
     ) -> int:
-        """Takes what was seen out of the slot's holes; the bytes that filled one.
+        """Remove received data from the slot's holes; return the number of bytes that filled one.
 
-        A new hole goes to the first free place, else to that of the lowest, which is forgotten. So are holes a window
-        and more below `last`, the new highest.
+        A new hole uses the first free place, else that of the lowest hole, which is dropped. So are holes a window
+        or more below `last`, the new highest number.
         """
         places = range(HOLES * slot, HOLES * slot + HOLES)
         filled, holes = 0, {}
@@ -293,7 +293,7 @@ class Slots:
         return filled
 
     def _holes(self, slot: int, highest: int) -> list[tuple[int, int]]:
-        """The slot's holes, counted from the highest number; free places have equal ends."""
+        """Return the slot's holes relative to the highest number; free places have equal ends."""
         ends = [self.registers[f"slot_hole_{end}"] for end in ("start", "end")]
         places = range(HOLES * slot, HOLES * slot + HOLES)
         return [tuple(-(highest - end[place] & M32) for end in ends) for place in places]
@@ -302,16 +302,16 @@ class Slots:
         for end, number in zip(("start", "end"), hole, strict=True):
             self.registers[f"slot_hole_{end}"][place] = highest + number & M32
 
-    # What a packet says of the other direction
+    # Updates of the reverse flow
 
     def _follow_handshake(self, packet: Packet) -> None:
-        """Both halves of the round trip, where one SYN and one SYN-ACK could be meant (Karn 1987)."""
+        """Take both halves of the handshake round-trip time if SYN and SYN-ACK were not retransmitted (Karn 1987)."""
         peer, state = packet.peer, self.get("state", packet.peer)
         if not state & S_SYN or state & S_ANSWERED or bool(state & S_SYN_ACK) == packet.has(SYN):
             return
         beyond = signed(packet.tcp.ack - self.get("isn", peer) - 1, 32)
         if packet.has(SYN):
-            if beyond and packet.tcp.ack != self.get("seq_end", peer):  # RFC 7413: data of the SYN may be in it
+            if beyond and packet.tcp.ack != self.get("seq_end", peer):  # RFC 7413: data of the SYN may be acknowledged
                 return
         elif beyond < 0:
             return
@@ -327,7 +327,7 @@ class Slots:
             self.mark(slot, bit)
 
     def _follow_acknowledgment(self, packet: Packet) -> None:
-        """RFC 5681 section 2, (a) to (e), of the peer's data."""
+        """Count duplicate ACKs of the peer's data (RFC 5681 section 2, (a) to (e))."""
         peer, state, number = packet.peer, self.get("state", packet.peer), packet.tcp.ack
         bare = packet.payload == 0 and not packet.has(SYN | FIN)
         if state & S_ACK:

@@ -1,8 +1,8 @@
-"""What flowstats.p4 has to do, written from its contract and not from its source: flow keys, a count-min sketch in two
-banks, slots of per-flow state, triggers and reports.
+"""Model of flowstats.p4, written from its specification and not from its source.
 
-`Flowstats.frame` takes one frame as the loader gives it and returns what the program has to return. Registers are
-lists by name, as the control file and the loader's dump know them.
+It has flow keys, a count-min sketch in two banks, slots of per-flow state, triggers and reports. `Flowstats.frame`
+takes a frame from the loader and returns the program's output. Registers are lists by name, as in control files and in
+the loader's dump.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ M16 = 0xFFFF
 # Triggers: bits of the register `triggers` and of a report's field `trigger`.
 (T_SYN, T_ACK, T_FIN, T_RST, T_NTH, T_TIME, T_FIRST, T_PROBE, T_DATA_ACK) = (1 << bit for bit in range(9))
 
-# Why a frame makes no report.
+# Reasons for which a frame triggers no report.
 NO_TRIGGER, NO_FLOW, REVERSE_UNKNOWN, NO_QUEUE_PAIR, NOT_IN_FORMAT = 32, 33, 34, 35, 36
 
 ROWS = 4
 QUEUE_PAIRS = 16
 
-# Registers of one value each, with what they start with.
+# Registers of one entry, with their initial values.
 SETTINGS = {
     "rows": ROWS,
     "cell_mask": M16,
@@ -70,7 +70,7 @@ QUEUE_PAIR_REGISTERS = ("qp_number", "qp_psn", "qp_address", "qp_base", "qp_end"
 
 @dataclass
 class Result:
-    """What the program gives back for a frame: a report, or a reason."""
+    """The output for a frame: a report, or a reason."""
 
     reason: int
     report: bytes | None = None  # Ethernet to the end of the payload, without ICRC
@@ -81,7 +81,7 @@ class Result:
 
 @dataclass
 class Subject:
-    """The flow that a report is of."""
+    """The flow that a report describes."""
 
     key: Key
     slot: int
@@ -104,7 +104,7 @@ class Flowstats:
         self.many = {name: Sparse() for name in names} | self.slots.registers
 
     def frame(self, parsed: Parsed, *, timestamp_ns: int, port: int, probe: bool = False) -> Result:
-        """One frame; `parsed` is what the parser's model makes of it."""
+        """Process one frame; `parsed` is the result of the parser's model."""
         sequence = self.many["port_sequence"][port & 0xFF]
         if not probe:
             self.many["port_sequence"][port & 0xFF] = sequence + 1 & M32
@@ -135,12 +135,12 @@ class Flowstats:
     # Slots
 
     def _candidates(self, key: Key) -> list[int]:
-        """The slots that a flow can have: of each hash two that lie side by side."""
+        """Return the candidate slots of a flow: two adjacent ones for each hash."""
         crc, jhash = key.digest()
         return [(number ^ flip) & self.one["slot_mask"] for flip in (0, 1) for number in (jhash, crc)]
 
     def _slot_with(self, key: Key) -> int | None:
-        """The slot that has the key's digest, whatever its labels."""
+        """Return the slot with the key's digest, for any labels."""
         crc, jhash = key.digest()
         owners = self.slots.registers["slot_fingerprint"]
         return next((slot for slot in self._candidates(key) if owners[slot] == crc << 32 | jhash), None)
@@ -160,10 +160,10 @@ class Flowstats:
         packet.peer = peer or 0
 
     def _take_slot(self, packet: Packet, same: int | None) -> None:
-        """A free slot, else one that is given up; where the same digest has one with other labels, only that."""
+        """Return a free slot, else one that can be evicted; if the digest has one with other labels, only that one."""
         counters, candidates = self.many["slot_counters"], self._candidates(packet.key) if same is None else [same]
         free = next((slot for slot in candidates if self.slots.get("fingerprint", slot) == 0), None)
-        slot = next((one for one in candidates if self._given_up(one, packet.now)), None) if free is None else free
+        slot = next((one for one in candidates if self._evictable(one, packet.now)), None) if free is None else free
         if slot is None:
             counters[2] += 1
             return
@@ -180,10 +180,10 @@ class Flowstats:
         for name in ZEROED:
             self.many[name][slot] = 0
 
-    def _given_up(self, slot: int, now: int) -> bool:
-        """Whether a slot's flow has ended or was idle for long, and all of it is reported.
+    def _evictable(self, slot: int, now: int) -> bool:
+        """Return whether a slot can be evicted: its flow ended or was idle, and all of it has been reported.
 
-        A flow that was not seen in this epoch has had its probe.
+        The probe of a flow without packets in this epoch is past.
         """
         state = self.slots.get("state", slot)
         idle = signed(now - self.slots.get("last", slot), 64) >= self.one["slot_timeout_ns"]
@@ -191,17 +191,17 @@ class Flowstats:
         return (bool(state & S_ENDED) or idle) and (reported or self.slots.get("epoch", slot) != self._epoch_mark())
 
     def _epoch_mark(self) -> int:
-        """What slot_epoch says of a flow seen in this epoch; 0: in none."""
+        """Return the value of slot_epoch for a flow with packets in this epoch; 0 means none."""
         return self.one["epoch"] + 1 & M32
 
     def _epoch(self, packet: Packet) -> int:
-        """Which epoch a report counts in: a probe asks for the one that has ended."""
+        """Return the epoch of a report: for a probe, the one that has ended."""
         return self.one["epoch"] - packet.probe & M32
 
     # The sketch
 
     def cells(self, key: Key, *, ended: bool = False, add: tuple[int, int] = (0, 0)) -> list[tuple[int, int]]:
-        """A flow's cells, bytes and packets of each row in use, after `add` was added to them."""
+        """Add `add` to a flow's cells; return bytes and packets of each row in use."""
         mask, bank = self.one["cell_mask"], self.one["active_bank"] ^ ended
         cells = []
         for row in range(min(self.one["rows"], ROWS)):
@@ -225,15 +225,16 @@ class Flowstats:
             packet.first = self._begins_without_slot(packet)
 
     def _slotless(self, key: Key) -> tuple[list[int], int]:
-        """Places where a flow without a slot is noted in this epoch, and the note."""
+        """Return the places where a flow without a slot is recorded in this epoch, and the record."""
         rows = min(self.one["rows"], ROWS)
         places = [half & self.one["slot_mask"] for half in key.digest()]
         return places, self._epoch_mark() << 32 | key.row_hash(rows - 1)
 
     def _begins_without_slot(self, packet: Packet) -> bool:
-        """Whether no packet of the flow was seen in this epoch.
+        """Return whether this is the first packet of the flow in this epoch.
 
-        It is noted if a place of it is free in this epoch; else it begins with a cell that only this packet is in.
+        The flow is recorded if one of its places is free; otherwise the packet is the first if it is the only one in
+        a cell.
         """
         places, note = self._slotless(packet.key)
         notes = self.many["slotless"]
@@ -314,7 +315,7 @@ class Flowstats:
         self.many["qp_address"][pair] = following
 
     def _held_values(self, subject: Subject) -> dict[str, int]:
-        """A slot's values, 0 where they do not hold."""
+        """Return a slot's values, 0 if they are not valid."""
         bits = {
             "iat": S_IAT,
             "rtt_syn": S_RTT_SYN,

@@ -16,7 +16,7 @@ START_NS = 1_700_000_000_000_000_000
 
 
 def made_connections(seed: int, count: int, alive: int = 40) -> list[Frame]:
-    """`count` frames of `alive` connections at a time, each of which may end and be another one's place."""
+    """Return `count` frames of `alive` simultaneous connections; another one begins when one ends."""
     rnd = random.Random(seed)
     connections = [_Connection(rnd) for _ in range(alive)]
     now, frames = START_NS, []
@@ -32,7 +32,7 @@ def made_connections(seed: int, count: int, alive: int = 40) -> list[Frame]:
 
 
 def ipv4(protocol: int, src: int, dst: int, payload: bytes) -> bytes:
-    """A packet without checksum."""
+    """Return a packet without checksum."""
     head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(payload), 0, 0, 64, protocol, 0)
     return head + src.to_bytes(4, "big") + dst.to_bytes(4, "big") + payload
 
@@ -43,7 +43,7 @@ def ipv6(protocol: int, src: int, dst: int, payload: bytes) -> bytes:
 
 
 def tcp(ports: tuple[int, int], numbers: tuple[int, int], flags: int, window: int = 1000, data: int = 0) -> bytes:
-    """A segment of sequence and acknowledgment numbers, with so many bytes of data."""
+    """Return a segment with sequence and acknowledgment number and a number of data bytes."""
     seq, ack = (number & 0xFFFFFFFF for number in numbers)
     return struct.pack("!HHIIBBHHH", *ports, seq, ack, 0x50, flags, window, 0, 0) + bytes(data)
 
@@ -53,7 +53,7 @@ def udp(ports: tuple[int, int], data: int = 0) -> bytes:
 
 
 def ethernet(packet: bytes, vlans: tuple[int, ...] = (), labels: tuple[int, ...] = ()) -> bytes:
-    """An IP packet behind VLAN tags and labels."""
+    """Return a frame with VLAN tags, labels and an IP packet."""
     head = bytes(12) + b"".join(struct.pack("!HH", 0x8100, one) for one in vlans)
     if labels:
         entries = [label << 12 | (at == len(labels) - 1) << 8 | 64 for at, label in enumerate(labels)]
@@ -62,14 +62,14 @@ def ethernet(packet: bytes, vlans: tuple[int, ...] = (), labels: tuple[int, ...]
 
 
 class _Connection:
-    """Two ends, 0 and 1, and where each is in its data."""
+    """A connection of the ends 0 and 1, with their sequence numbers."""
 
     def __init__(self, rnd: random.Random):
         self.rnd = rnd
         self.version = rnd.choice((4, 4, 6))
         self.ends = [rnd.getrandbits(32 if self.version == 4 else 128) for _ in range(2)]
         self.ports = [rnd.randrange(65536), rnd.choice((80, 443, rnd.randrange(65536)))]
-        if rnd.random() < 0.05:  # to itself: its own reverse flow
+        if rnd.random() < 0.05:  # to itself: the flow is its own reverse flow
             self.ends[1], self.ports[1] = self.ends[0], self.ports[0]
         self.vlans = tuple(rnd.randrange(4096) for _ in range(rnd.choice((0, 0, 0, 1, 2, 3, 4))))
         self.labels = [tuple(rnd.randrange(1 << 20) for _ in range(rnd.choice((0, 0, 1, 2, 4)))) for _ in range(2)]

@@ -1,6 +1,6 @@
 """Random frames in every encapsulation that the parser knows, and some that it does not: whole, cut, damaged.
 
-Checksums are right where nothing was damaged afterwards. Addresses come from small pools, so that tables match and
+Checksums are correct unless a frame was damaged afterwards. Addresses come from small pools, so that tables match and
 flows repeat. The same seed gives the same frames.
 """
 
@@ -22,13 +22,13 @@ PORTS = (0, 53, 443, 5201, 40000, 65535)
 
 
 def made_frames(seed: int, count: int, ports: int = 1) -> list[Frame]:
-    """`count` frames on `ports` ports."""
+    """Return `count` frames on `ports` ports."""
     rnd = random.Random(seed)
     return [_made(rnd, rnd.randrange(ports)) for _ in range(count)]
 
 
 def ones_complement(raw: bytes) -> int:
-    """The 16-bit ones' complement sum (RFC 1071), not inverted; an odd byte counts with a zero behind it."""
+    """Return the 16-bit ones' complement sum (RFC 1071), not inverted; an odd byte is padded with zero."""
     padded = raw + b"\0" * (len(raw) % 2)
     total = sum(struct.unpack(f"!{len(padded) // 2}H", padded))
     while total > 0xFFFF:
@@ -66,7 +66,7 @@ def _ethernet(rnd: random.Random, depth: int) -> bytes:
 
 
 def _behind_type(rnd: random.Random, depth: int) -> bytes:
-    """A type field and what it announces."""
+    """Return an EtherType and its payload."""
     choice = rnd.random()
     if choice < 0.35:
         return b"\x08\x00" + _ip(rnd, 4, 0)
@@ -137,7 +137,7 @@ def _ipv6(rnd: random.Random, addresses: bytes, upper: tuple[int, bytes], fragme
 
 
 def _extension(rnd: random.Random, kind: int) -> tuple[int, bytes]:
-    """The second byte of an extension header, and what is behind it (RFC 8200 4, RFC 4302 2)."""
+    """Return an extension header from its second byte on (RFC 8200 section 4, RFC 4302 section 2)."""
     if kind == 44:
         return rnd.randrange(256), struct.pack("!HI", rnd.choice((0, 0, 1, 1, 6, 0x100)), rnd.randrange(1 << 32))
     if kind == 51:
@@ -149,7 +149,7 @@ def _extension(rnd: random.Random, kind: int) -> tuple[int, bytes]:
 
 
 def _upper(rnd: random.Random, version: int, ends: tuple[bytes, bytes], depth: int) -> tuple[int, bytes]:
-    """Protocol number and packet; checksums over a pseudo-header of both ends (RFC 9293 3.1, RFC 8200 8.1)."""
+    """Return protocol number and packet; checksums include a pseudo-header (RFC 9293 3.1, RFC 8200 8.1)."""
     kind = rnd.choice(("tcp", "tcp", "udp", "udp", "icmp", "4", "6", "other") if depth < 2 else ("tcp", "udp", "icmp"))
     data = rnd.randbytes(rnd.choice((0, 1, 7, 40, 200)))
     makers = {"tcp": _tcp, "udp": _udp, "icmp": _icmp if version == 4 else _icmpv6}

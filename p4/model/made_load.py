@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A capture of many short TCP connections that begin evenly over a time: the load that a data plane's slots see.
+"""Write a capture of many short TCP connections that begin evenly over a time, as a load for a data plane's slots.
 
     p4/model/made_load.py --connections 150000 --seconds 30 --seed 1 -o load.pcap
 
@@ -50,7 +50,7 @@ PCAP_HEADER = np.array([0xA1B23C4D, 0x00040002, 0, 0, 65535, 1], "<u4").tobytes(
 
 
 def _checksum(frames: np.ndarray) -> np.ndarray:
-    """RFC 1071, of the IPv4 headers."""
+    """Return the checksums of the IPv4 headers (RFC 1071)."""
     total = sum(frames[name].astype(np.uint64) for name in ("version", "length", "protocol"))
     for name in ("src", "dst"):
         total += (frames[name] >> 16).astype(np.uint64) + (frames[name] & 0xFFFF)
@@ -60,7 +60,7 @@ def _checksum(frames: np.ndarray) -> np.ndarray:
 
 
 class _Load:
-    """Frames of all connections, one step after the other."""
+    """Frames of all connections, generated step by step."""
 
     def __init__(self, connections: int, seconds: int, seed: int):
         self.random = np.random.default_rng(seed)
@@ -71,7 +71,7 @@ class _Load:
         self.parts: list[np.ndarray] = []
 
     def send(self, who: np.ndarray, way: int, flags: int, data: int = 0, *, back: bool = True, again: bool = False):  # noqa: PLR0913
-        """A segment of the connections `who`, after a round trip to its side, or 10 us after the one before."""
+        """Add a segment of the connections `who`, after a round trip to its side, or 10 us after the previous one."""
         self.now[who] += self.half[way][who] if back else 10_000
         frames = np.zeros(int(who.sum()), RECORD)
         numbers = np.flatnonzero(who)
@@ -93,7 +93,7 @@ class _Load:
         self.parts.append(frames)
 
     def frames(self) -> np.ndarray:
-        """All frames in the order of their times: a row of bytes each, laid out as RECORD."""
+        """Return all frames in order of their times, a row of bytes each with the layout RECORD."""
         everyone, draw = np.ones(self.count, bool), self.random.random(self.count)
         self.send(everyone, 0, SYN, back=False)
         self.send(everyone, 1, SYN | ACK)
@@ -112,14 +112,14 @@ class _Load:
         self.send(closes, 1, FIN | ACK)
         self.send(closes, 0, ACK)
         self.send((draw >= 0.8) & (draw < 0.9), 0, RST | ACK, back=False)
-        # As bytes: numpy copies the fields of a record, and leaves the bytes between them undefined.
+        # As bytes, because NumPy copies only the fields of a record and leaves padding undefined.
         rows = np.concatenate([part.view(np.uint8).reshape(-1, RECORD.itemsize) for part in self.parts])
         frames = rows.view(RECORD)[:, 0]
         return rows[np.argsort(frames["seconds"].astype(np.int64) * 10**9 + frames["ns"], kind="stable")]
 
 
 def write_load(path: Path, connections: int, seconds: int = 30, seed: int = 1) -> int:
-    """Write the capture; the number of frames."""
+    """Write the capture; return the number of frames."""
     frames = _Load(connections, seconds, seed).frames()
     with path.open("wb") as out:
         out.write(PCAP_HEADER)

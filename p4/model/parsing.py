@@ -1,4 +1,4 @@
-"""What p4/parser.p4 has to make of a frame, as a walk over its bytes (docs/p4.md, "What the parser reads")."""
+"""Model of p4/parser.p4: a walk over a frame's bytes (docs/p4.md, "What the parser reads")."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOT_FRAGMENTED, FIRST_FRAGMENT, LATER_FRAGMENT = range(3)
 VLAN_TYPES = (0x8100, 0x88A8, 0x9100)
 MPLS_TYPES = (0x8847, 0x8848)
 IPV4_TYPE, IPV6_TYPE, ARP_TYPE = 0x0800, 0x86DD, 0x0806
-# Ethertypes that tell an Ethernet frame in a pseudowire without looking at what follows them.
+# EtherTypes that identify an Ethernet frame in a pseudowire without checking its payload.
 TELLING_TYPES = (*VLAN_TYPES, *MPLS_TYPES, 0x8809, 0x8863, 0x8864, 0x888E, 0x88CC, 0x88F7)
 MANAGEMENT_LABELS = (13, 14)
 
@@ -24,7 +24,7 @@ MOST = 4  # tags, labels and extension headers in a row
 
 
 class End(Exception):
-    """The parser stops, and why."""
+    """The parser stops; the reason."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Flow:
 
 @dataclass
 class Ip:
-    """An IP header that made sense, by its place in the frame."""
+    """A valid IP header and its offset in the frame."""
 
     version: int
     at: int
@@ -58,7 +58,7 @@ class Ip:
 
 @dataclass
 class Parsed:
-    """What the parser leaves. Offsets and `parsed` count from the frame's start."""
+    """The parser's output. Offsets and `parsed` are relative to the frame's start."""
 
     flow: Flow = field(default_factory=Flow)
     parsed: int = 0
@@ -69,14 +69,14 @@ class Parsed:
     routed: bool = False
     parse_end: int = WHOLE
     ethernets: list[int] = field(default_factory=list)  # offsets
-    ips: list[Ip] = field(default_factory=list)  # the last one is the flow's
-    tcp: SimpleNamespace | None = None  # also where its own length is bad: see transport
+    ips: list[Ip] = field(default_factory=list)  # the last one is in the flow key
+    tcp: SimpleNamespace | None = None  # even if its length is invalid: see transport
     udp: SimpleNamespace | None = None
     icmp: SimpleNamespace | None = None
 
     @property
     def tags_whole(self) -> bool:
-        """Whether the flow holds all tags and labels of the frame, as far as they were captured."""
+        """Return whether the flow key has all captured tags and labels of the frame."""
         return self.parse_end != DEEP and self.flow.vlan_count <= MOST
 
 
@@ -91,7 +91,7 @@ def parse(raw: bytes, wire_length: int | None = None) -> Parsed:
 
 
 class _Walk:
-    """`out.parsed` is where the walk stands; `end` and `wire_end` are what it may read, and what was on the wire."""
+    """The walk: `out.parsed` is its position, `end` and `wire_end` the limits of captured and wire bytes."""
 
     def __init__(self, raw: bytes, wire_length: int):
         self.raw = raw
@@ -100,7 +100,7 @@ class _Walk:
         self.out = Parsed()
 
     def here(self, size: int) -> bytes:
-        """The next bytes, or the end of parsing where they are not all there."""
+        """Return the next bytes, or stop if they are incomplete."""
         at = self.out.parsed
         if at + size > self.end:
             raise End(CUT)
@@ -161,7 +161,10 @@ class _Walk:
             raise End(OTHER)
 
     def has_control_word(self) -> bool:
-        """Bytes that were not captured count as zeros, and those behind the packet's end as they are."""
+        """Return whether a control word comes next.
+
+        Bytes that were not captured count as zeros; bytes after the packet's end are used as they are.
+        """
         ahead = self.raw[self.out.parsed :].ljust(20, b"\0")
         plain = _goes_on_as_ethernet(ahead[12:])
         worded = ahead[:4] == bytes(4) and _goes_on_as_ethernet(ahead[16:])
@@ -175,7 +178,7 @@ class _Walk:
         self.upper(protocol, depth)
 
     def becomes(self, version: int, length: int, src: bytes, dst: bytes, protocol: int) -> None:
-        """The flow is from now on that of the IP packet that starts here; what it says of its length is a bound."""
+        """Set the flow key from the IP packet that starts here, and limit the walk to its length."""
         out, flow = self.out, self.out.flow
         out.ips.append(Ip(version, out.parsed))
         out.ip_length, out.fragment, out.routed = length, NOT_FRAGMENTED, False
@@ -196,7 +199,7 @@ class _Walk:
         try:
             self.take(size)
         except End:
-            self.out.parsed += 20  # the header itself was there, but not all of its options
+            self.out.parsed += 20  # the header is complete, but not its options
             raise
         if offset & 0x1FFF:
             self.out.fragment = LATER_FRAGMENT
@@ -225,7 +228,7 @@ class _Walk:
         elif protocol == FRAGMENT_HEADER:
             size = 8
             self.out.fragment = LATER_FRAGMENT if third >> 3 else FIRST_FRAGMENT
-        if following == NO_NEXT_HEADER:  # told even where the header is cut
+        if following == NO_NEXT_HEADER:  # even if the header is truncated
             self.out.flow.ip_proto = following
         self.take(size)
         self.out.flow.ip_proto = following
@@ -289,7 +292,7 @@ class _Walk:
 
 
 def _goes_on_as_ethernet(raw: bytes) -> bool:
-    """Whether these begin with an ethertype that is common, and of IP and ARP with the first field behind it."""
+    """Return whether these bytes begin with a common EtherType; for IP and ARP also check the first field after it."""
     kind, following = struct.unpack("!HH", raw[:4])
     if kind == IPV4_TYPE:
         return following >> 12 == 4

@@ -1,4 +1,4 @@
-"""What p4/preprocess.p4 has to do with a frame, from its description in docs/p4.md and not from its source."""
+"""Model of p4/preprocess.p4, written from its description in docs/p4.md and not from its source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PORTS = 256
 
 @dataclass
 class Rule:
-    """An entry of a ternary table: field name to (value, mask); the lowest priority that matches wins."""
+    """An entry of a ternary table: (value, mask) by field name; of matching entries, the lowest priority applies."""
 
     match: dict[str, tuple[int, int]]
     action: str
@@ -30,7 +30,7 @@ class Rule:
 
 @dataclass
 class Table:
-    """Rules in order of priority, and what becomes of the rest."""
+    """Address rules in order of priority, and the default action."""
 
     default: tuple[str, tuple[int, ...]]
     rules: list[Rule] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Table:
         return self.default
 
     def rewritten(self, address: int) -> int:
-        """What an address becomes: kept, blank, or masked and set."""
+        """Return the rewritten address: unchanged, blank, or masked and set."""
         action, arguments = self.look_up({"address": address})
         if action == "keep":
             return address
@@ -54,7 +54,7 @@ class Table:
 
 @dataclass
 class Verdict:
-    """What the host gets of a frame: `raw` cut to length, or nothing and the reason."""
+    """The output for a frame: `raw` truncated to its length, or None and the reason."""
 
     reason: int
     sequence: int
@@ -64,7 +64,7 @@ class Verdict:
 
 @dataclass
 class Preprocess:
-    """The program's settings, by the names of its registers and tables, and its state."""
+    """The program's settings and state, by the names of its registers and tables."""
 
     flows_below: int = 0
     packets_below: int = 0
@@ -142,7 +142,7 @@ class Preprocess:
 
 
 def _rewrite(frame: bytearray, at: int, size: int, rewritten: Callable[[int], int]) -> list[tuple[int, int]]:
-    """Rewrites an address in place; the 16-bit words that it was and is, if it is another now."""
+    """Rewrite an address in place; return its old and new 16-bit words if it changed."""
     before = bytes(frame[at : at + size])
     after = rewritten(int.from_bytes(before)).to_bytes(size)
     frame[at : at + size] = after
@@ -181,7 +181,7 @@ def _update_transport(frame: bytearray, parsed: Parsed, changes: list[tuple[int,
 
 
 def hashes(raw: bytes, parsed: Parsed) -> tuple[int, int]:
-    """The flow's and the packet's hash: the same in both directions, and wherever the packet is seen."""
+    """Return the hashes of flow and packet, which are the same in both directions and wherever it is captured."""
     flow = parsed.flow
     kind = 0
     if flow.ip_version:

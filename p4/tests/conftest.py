@@ -1,4 +1,4 @@
-"""What the tests of the P4 programs share: the package of the models, which lies beside them."""
+"""Fixtures of the tests of the P4 programs, and the package of the models."""
 
 import importlib.util
 import os
@@ -31,7 +31,7 @@ def p4_directory() -> Path:
 
 @pytest.fixture(scope="session")
 def corpus() -> Path:
-    """The directory of public captures beside the project; tests that need it skip with a reason where it is absent."""
+    """Return the directory of public captures next to the project; skip if it does not exist."""
     directory = Path(os.environ.get("ACAPELLA_CORPUS", P4.parents[1] / "shared" / "corpus"))
     if not directory.is_dir():
         pytest.skip(f"no corpus: {directory} is not there (set ACAPELLA_CORPUS)")

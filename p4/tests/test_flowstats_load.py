@@ -48,9 +48,9 @@ def run(directory: Path, slots: int, *, cells: int = 2**17, triggers: int = 495)
     return payloads, json.loads((directory / "registers").read_text())["slot_counters"]
 
 
-def values(payloads: np.ndarray, offset: int, raw: int) -> np.ndarray:
+def values(payloads: np.ndarray, offset: int, size: int) -> np.ndarray:
     """A field of all reports."""
-    return payloads[:, offset : offset + raw].copy().view(f">u{raw}")[:, 0].astype(np.int64)
+    return payloads[:, offset : offset + size].copy().view(f">u{size}")[:, 0].astype(np.int64)
 
 
 def missing(directory: Path, slots: int, *, triggers: int = 495) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Which reports may count too much, beside the model's own cells, counted one by one."""
+"""Reports that may count too much, compared with the model's cells, counted individually."""
 
 from __future__ import annotations
 

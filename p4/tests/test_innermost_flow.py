@@ -1,4 +1,4 @@
-"""The flows that the parser finds in real captures beside the native digest: every difference is explained."""
+"""The flows that the parser finds in real captures, compared with the native digest; every difference is explained."""
 
 import ipaddress
 import struct
@@ -77,7 +77,7 @@ def own(parsed: Parsed, protocol_has_ports: bool) -> dict | None:
 
 
 def cores(row: dict, flow: dict | None, parsed: Parsed, protocol_has_ports: bool) -> dict | None:
-    """The same of the digest; of what the parser does not say (SCTP's ports, say) nothing."""
+    """Return the same values of the digest, without those that the parser does not have (such as SCTP's ports)."""
     if flow is None:
         return None
     tcp = parsed.transport == 6

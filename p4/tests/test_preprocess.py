@@ -1,4 +1,4 @@
-"""preprocess.spec in the real loader beside the model: the same frames, the same bytes, counts and registers."""
+"""preprocess.spec in the loader, compared with the model: the same frames give the same bytes, counts and registers."""
 
 import random
 import struct

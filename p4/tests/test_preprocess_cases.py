@@ -1,4 +1,4 @@
-"""The cases of preprocess.stf: what becomes of single packets, byte by byte."""
+"""The cases of preprocess.stf: the output for single packets, byte by byte."""
 
 from pathlib import Path
 

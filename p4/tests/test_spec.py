@@ -1,4 +1,4 @@
-"""The committed .spec files: made of the sources beside them, without what p4c-dpdk and DPDK get wrong in silence."""
+"""The committed .spec files match their sources, and avoid constructs that p4c-dpdk and DPDK handle wrongly."""
 
 import hashlib
 import importlib.machinery
@@ -48,7 +48,7 @@ def metadata(spec: str) -> dict[str, tuple[int, int]]:
 
 
 def out_of_reach(spec: str) -> list[str]:
-    """Operands that DPDK would look for in another place, and say nothing."""
+    """Return operands whose offsets DPDK would truncate without an error."""
     found = []
     for struct, members in fields(spec).items():
         found += [f"{struct}.{name}" for name, (place, _) in members.items() if place >= REACHED_BITS]

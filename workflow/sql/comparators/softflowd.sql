@@ -17,38 +17,38 @@ lines as (
     )
 ),
 
-told as (
+directions as (
     select
         regexp_extract(
             line,
             '^(?:EXPIRED:|ACTIVE) seq:\d+ \[([^\]]+)\]:(\d+) <> \[([^\]]+)\]:(\d+) proto:(\d+) '
             || 'octets>:(\d+) packets>:(\d+) octets<:(\d+) packets<:(\d+) ',
             ['a', 'a_port', 'b', 'b_port', 'ip_proto', 'a_bytes', 'a_packets', 'b_bytes', 'b_packets']
-        ) as said
+        ) as parsed
     from lines
     where line like 'EXPIRED: %' or line like 'ACTIVE %'
 ),
 
 directed as (
     select
-        said.a as src,
-        said.b as dst,
-        said.ip_proto,
-        said.a_port as src_port,
-        said.b_port as dst_port,
-        said.a_packets as packets,
-        said.a_bytes as ip_bytes
-    from told
+        parsed.a as src,
+        parsed.b as dst,
+        parsed.ip_proto,
+        parsed.a_port as src_port,
+        parsed.b_port as dst_port,
+        parsed.a_packets as packets,
+        parsed.a_bytes as ip_bytes
+    from directions
     union all by name
     select
-        said.b as src,
-        said.a as dst,
-        said.ip_proto,
-        said.b_port as src_port,
-        said.a_port as dst_port,
-        said.b_packets as packets,
-        said.b_bytes as ip_bytes
-    from told
+        parsed.b as src,
+        parsed.a as dst,
+        parsed.ip_proto,
+        parsed.b_port as src_port,
+        parsed.a_port as dst_port,
+        parsed.b_packets as packets,
+        parsed.b_bytes as ip_bytes
+    from directions
 ),
 
 final as (

@@ -20,7 +20,7 @@ tokens as (
     select * from tokens
 ),
 
-said as (
+decoded as (
     select
         f.*,
         f.flow is not null as has_flow,
@@ -58,7 +58,7 @@ final as (
         f.tcp_flags,
         f.tcp_seq,
         f.tcp_ack
-    from said as f
+    from decoded as f
     inner join tokens as t on f.protocols::varchar = t.protocols
     left join flows as w on f.flow = w.flow
     left join tags as g on f.frame = g.frame

@@ -47,7 +47,7 @@ placed as (
     where flows.key is not null and not flows.outside
 ),
 
-told as (
+spans as (
     select
         placed.flow,
         placed.ts_ns,
@@ -69,7 +69,7 @@ final as (
         bytes_measured * 8e9 / span_ns as bps_measured,
         case when packets > 0 then bytes / packets end as packet_size,
         case when packets_measured > 0 then bytes_measured / packets_measured end as packet_size_measured
-    from told
+    from spans
     where span_ns > 0
 )
 

@@ -6,7 +6,7 @@ flows as (
     select * from compared_flows
 ),
 
-told as (
+reasons as (
     select
         'report' as subject,
         report_reason as reason
@@ -32,7 +32,7 @@ final as (
         coalesce(reason, 'none') as reason,
         count(*)::ubigint as flows,
         count(*) / sum(count(*)) over (partition by subject) as share
-    from told
+    from reasons
     group by subject, coalesce(reason, 'none')
 )
 

@@ -28,7 +28,7 @@ sent as (
     group by 1
 ),
 
-told as (
+reported as (
     select
         greatest(
             0, least((reports.ts_ns - ends.first_ns) // 1000000000, (ends.last_ns - ends.first_ns) // 1000000000)
@@ -45,7 +45,7 @@ numbered as (
     from sent
     union
     select second
-    from told
+    from reported
 ),
 
 final as (
@@ -54,12 +54,12 @@ final as (
         $of_sample as sample,  -- noqa: RF02
         numbered.second < (ends.last_ns - ends.first_ns) // 1000000000 as whole,
         coalesce(sent.packets, 0)::ubigint as packets,
-        coalesce(told.reports, 0)::ubigint as reports,
-        coalesce(told.probes, 0)::ubigint as probes
+        coalesce(reported.reports, 0)::ubigint as reports,
+        coalesce(reported.probes, 0)::ubigint as probes
     from numbered
     cross join ends
     left join sent on numbered.second = sent.second
-    left join told on numbered.second = told.second
+    left join reported on numbered.second = reported.second
 )
 
 select * from final

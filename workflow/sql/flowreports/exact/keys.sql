@@ -1,5 +1,5 @@
--- One row per directed flow of the digest: `key` identifies the flow as far as reports can distinguish flows, and `way`
--- is the same without MPLS labels, which differ per direction. Reports have ports of TCP and UDP only; other flows have
+-- One row per directed flow of the digest: `key` identifies the flow by the fields that reports contain, and `way` is
+-- the same without MPLS labels, which differ per direction. Reports have ports of TCP and UDP only; other flows have
 -- port 0. Reports do not contain tunnel identifiers: flows that differ only in these have the same key. outside: the
 -- program cannot parse the headers before the innermost network header, or has no room for as many tags.
 with

@@ -135,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
         from . import summary  # noqa: PLC0415 - keeps startup fast
 
         to_standard_output(summary.text(result))
-    else:  # the JSON contains these warnings, but nobody would notice them there
+    else:  # the warnings in the JSON are easily missed
         for line in nothing_selected(result):
             names.report(f"acapella: warning: {line}")
         if not args.output:

@@ -10,7 +10,7 @@ from acapella import __version__
 
 from . import baseline, ratios, warnings
 
-# Keys of the core's pair with an entry of their own; all others are copied to "integers".
+# Keys of the core's pair that are converted separately; all others are copied to "integers".
 SEPARATE_KEYS = ("a", "b", "windows", "histograms", "spacing")
 
 

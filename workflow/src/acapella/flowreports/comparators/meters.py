@@ -1,6 +1,6 @@
 """Other flow meters, each run on a file: softflowd, nfpcapd with nfdump, Zeek.
 
-Each writes text that the SELECT of its name in workflow/sql/comparators reads, and has counters of its own.
+Each writes text that the SELECT of its name in workflow/sql/comparators reads, and counters.
 """
 
 import contextlib
