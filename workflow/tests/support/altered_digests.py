@@ -17,7 +17,7 @@ def tamper(monkeypatch, change, flows: bool = False) -> None:
         pq.write_table(change(table).cast(table.schema), path)
         return made
 
-    monkeypatch.setattr(tables, "our_tables", altered)
+    monkeypatch.setattr(tables, "write_our_digest", altered)
 
 
 def replaced(name: str, value, row: int = 0):
