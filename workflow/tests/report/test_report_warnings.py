@@ -42,6 +42,30 @@ def made(**spans: tuple) -> list[dict]:
     ]
 
 
+YEAR_NS = 31_557_600 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("years", "expected"),
+    [
+        ([0, 0.5, 1.2, 2.1], None),
+        ([5, 0, 5.1, 5.2], "5 years between b and a; 1 sample of 4 on one side: b."),
+        ([0, 0.1, 3, 3.1, 3.2, None], "2.9 years between b and c; 2 samples of 6 on one side: a, b."),
+    ],
+)
+def test_samples_dated_over_a_year_from_the_others_are_named(years, expected):
+    spans = {
+        name: (year and int(year * YEAR_NS), year, {"misdated": False})
+        for name, year in zip("abcdef", years, strict=False)
+    }
+    warning = warnings.far_apart(made(**spans))
+    if expected is None:
+        assert warning is None
+    else:
+        days, _, rest = expected.partition(" years")
+        assert plain(warning).startswith(f"No sample starts in the {float(days) * 365.25:,.0f} d{rest}")
+
+
 @pytest.mark.parametrize(
     ("spans", "found"),
     [

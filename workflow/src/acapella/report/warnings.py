@@ -3,6 +3,7 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import pairwise
 
 from acapella.campaign.layout import Campaign
 from acapella.common.pseudonyms import FILE as PSEUDONYMS
@@ -12,6 +13,7 @@ from acapella.figures.quality import mirror_loss_bounds
 from acapella.figures.source import Source
 from acapella_core import sheets
 
+YEAR_NS = 31_557_600_000_000_000
 COARSE_NS = 1000  # at this resolution, frames of a 10 Gbit/s link share timestamps (67 ns apart at least)
 MAX_NAMED = 8  # samples listed by name in a warning; others are counted
 
@@ -28,7 +30,10 @@ def collect(source: Source, excluded: Sequence[str] = ()) -> list[str]:
         *(check(rows) for check in (damaged_files, empty)),
         *(check(source.traffic) for check in (sampled, filtered, repeated, overlapping)),
         *(check(rows) for check in (lossy, unknown, congested)),
-        *(check(rows) for check in (untimed, implausible, misdated, coarse, reversed_, malformed, undissected)),
+        *(
+            check(rows)
+            for check in (untimed, implausible, misdated, far_apart, coarse, reversed_, malformed, undissected)
+        ),
     ]
     return [text for text in [*found, unsure(rows), undecided(rows), ambiguous(rows)] if text]
 
@@ -284,6 +289,23 @@ def misdated(rows):
         f"{count(len(bad), 'sample')} of {len(rows)} dated more than 10 years from the median start of the campaign's "
         f"samples, maybe by a clock that was not set: {sample_names(bad)}. Title, duration and coverage of the "
         "campaign are those of the other samples."
+    )
+
+
+def far_apart(rows):
+    """Return the warning about the longest time without a sample, if it is over a year; else None."""
+    dated = [row for row in rows if row["actual_start_ns"] is not None and not row["misdated"]]
+    dated.sort(key=lambda row: row["actual_start_ns"])
+    starts = [row["actual_start_ns"] for row in dated]
+    gaps = [(after - before, at) for at, (before, after) in enumerate(pairwise(starts))]
+    longest, at = max(gaps, default=(0, 0))
+    if longest <= YEAR_NS:
+        return None
+    fewer = min(dated[: at + 1], dated[at + 1 :], key=len)
+    return (
+        f"No sample starts in the {nanoseconds(longest)} between {dated[at]['sample']} and "
+        f"{dated[at + 1]['sample']}; {count(len(fewer), 'sample')} of {len(rows)} on one side: {sample_names(fewer)}. If a clock "
+        "was wrong, exclude these samples: they extend the duration of the campaign."
     )
 
 
