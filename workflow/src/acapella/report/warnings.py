@@ -304,8 +304,8 @@ def far_apart(rows):
     fewer = min(dated[: at + 1], dated[at + 1 :], key=len)
     return (
         f"No sample starts in the {nanoseconds(longest)} between {dated[at]['sample']} and "
-        f"{dated[at + 1]['sample']}; {count(len(fewer), 'sample')} of {len(rows)} on one side: {sample_names(fewer)}. If a clock "
-        "was wrong, exclude these samples: they extend the duration of the campaign."
+        f"{dated[at + 1]['sample']}; {count(len(fewer), 'sample')} of {len(rows)} on one side: {sample_names(fewer)}. "
+        "If a clock was wrong, exclude these samples: they extend the duration of the campaign."
     )
 
 
