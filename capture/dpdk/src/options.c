@@ -1,16 +1,17 @@
 #include "options.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "common/command_line.h"
 
 #define FRAME 9216
 #define FRAME_OF_XDP 3456 /* AF_XDP: a frame and its headroom within a page */
 
 enum {
-    VDEV = 256,
+    VDEV = OPTION_OWN,
     PCI,
     WRITE,
     ACCOUNTS,
@@ -45,92 +46,92 @@ enum {
     SPIN,
     GENERATE,
     RATE,
-    VERSION,
-    HELP,
 };
 
-static const struct option names[] = {
-    {"vdev", required_argument, NULL, VDEV},
-    {"pci", required_argument, NULL, PCI},
-    {"write", required_argument, NULL, WRITE},
-    {"accounts", required_argument, NULL, ACCOUNTS},
-    {"format", required_argument, NULL, FORMAT},
-    {"writer", required_argument, NULL, WRITER},
-    {"queues", required_argument, NULL, QUEUES},
-    {"depth", required_argument, NULL, DEPTH},
-    {"burst", required_argument, NULL, BURST},
-    {"snaplen", required_argument, NULL, SNAPLEN},
-    {"max-frame", required_argument, NULL, MAX_FRAME},
-    {"filter", required_argument, NULL, FILTER},
-    {"p4", required_argument, NULL, P4},
-    {"p4-control", required_argument, NULL, P4_CONTROL},
-    {"sample", required_argument, NULL, SAMPLE},
-    {"sample-by", required_argument, NULL, SAMPLE_BY},
-    {"hash", no_argument, NULL, HASH},
-    {"no-hash", no_argument, NULL, NO_HASH},
-    {"clock", required_argument, NULL, CLOCK},
-    {"rotate-bytes", required_argument, NULL, ROTATE_BYTES},
-    {"rotate-seconds", required_argument, NULL, ROTATE_SECONDS},
-    {"preallocate", required_argument, NULL, PREALLOCATE},
-    {"buffers", required_argument, NULL, BUFFERS},
-    {"buffer-bytes", required_argument, NULL, BUFFER_BYTES},
-    {"flush-seconds", required_argument, NULL, FLUSH_SECONDS},
-    {"when-full", required_argument, NULL, WHEN_FULL},
-    {"frames", required_argument, NULL, FRAMES},
-    {"duration", required_argument, NULL, DURATION},
-    {"stop-when-idle", required_argument, NULL, IDLE},
-    {"huge", no_argument, NULL, HUGE},
-    {"memory-mb", required_argument, NULL, MEMORY_MB},
-    {"cpus", required_argument, NULL, CPUS},
-    {"spin", no_argument, NULL, SPIN},
-    {"generate", required_argument, NULL, GENERATE},
-    {"rate", required_argument, NULL, RATE},
-    {"version", no_argument, NULL, VERSION},
-    {"help", no_argument, NULL, HELP},
-    {NULL, 0, NULL, 0},
+/* Groups of the help, in its order. */
+enum { PORT = 1, SELECTION, OUTPUT, DISK, END, RESOURCES };
+
+static const struct argp_option known[] = {
+    {NULL, 0, NULL, 0, "Port (one of --vdev, --pci and --generate is required):", PORT},
+    {"vdev", VDEV, "DRIVER,ARGUMENTS", 0,
+     "Create a virtual device, as EAL's --vdev does; the first one is captured from", PORT},
+    {"pci", PCI, "ADDRESS", 0, "Capture from a NIC that is bound to a DPDK driver", PORT},
+    {"generate", GENERATE, "BYTES", 0,
+     "Generate frames of this length in a thread of the program, to measure what a disk can write", PORT},
+    {"rate", RATE, "N", 0, "Generate N frames per second, as in 5e6 (default: no limit)", PORT},
+    {"queues", QUEUES, "N", 0, "Set the number of Rx queues; each has its own thread and files (default: 1)",
+     PORT},
+    {"depth", DEPTH, "N", 0, "Set the number of descriptors of an Rx queue (default: 4096)", PORT},
+    {"burst", BURST, "N", 0, "Set the number of frames received at once (default: 128)", PORT},
+    {"max-frame", MAX_FRAME, "BYTES", 0,
+     "Set the maximum frame length (default: 9216; AF_XDP: 3456)", PORT},
+    {"clock", CLOCK, "auto|hardware|tsc", 0,
+     "Set the source of timestamps: the device, or the TSC of the CPU (default: auto, the device if it has "
+     "timestamps)",
+     PORT},
+    {NULL, 0, NULL, 0, "Selection of frames:", SELECTION},
+    {"snaplen", SNAPLEN, "BYTES", 0, "Truncate frames to this length; 0: keep whole frames (default: 0)",
+     SELECTION},
+    {"filter", FILTER, "TEXT", 0, "Keep frames that match a pcap-filter(7) (default: all)", SELECTION},
+    {"p4", P4, "FILE.spec", 0,
+     "Process every frame with a P4 program before the filter; needs --queues 1 (default: none)", SELECTION},
+    {"p4-control", P4_CONTROL, "FILE", 0,
+     "Read tables and registers of the P4 program from a control file (default: none)", SELECTION},
+    {"sample", SAMPLE, "N", 0, "Keep one in N of the frames that pass the filter (default: 1)", SELECTION},
+    {"sample-by", SAMPLE_BY, "count|hash", 0,
+     "Keep every N-th frame, or frames whose CRC32 is a multiple of N, which are the same at every port "
+     "(default: count)",
+     SELECTION},
+    {NULL, 0, NULL, 0, "Files:", OUTPUT},
+    {"write", WRITE, "PATH", 0, "Write frames to PATH.pcap or PATH.pcapng (required)", OUTPUT},
+    {"format", FORMAT, "pcap|pcapng", 0, "Check the format of --write (default: by the suffix)", OUTPUT},
+    {"hash", HASH, NULL, 0, "Write the CRC32 of each whole frame to pcapng (epb_hash; the default)", OUTPUT},
+    {"no-hash", NO_HASH, NULL, 0, "Write pcapng without the CRC32 of frames", OUTPUT},
+    {"accounts", ACCOUNTS, "PATH", 0,
+     "Write the frame counts, JSON, to PATH (default: the capture's name with .json)", OUTPUT},
+    {"rotate-bytes", ROTATE_BYTES, "SIZE", 0, "Begin a new file before one exceeds SIZE (default: never)",
+     OUTPUT},
+    {"rotate-seconds", ROTATE_SECONDS, "SECONDS", 0,
+     "Begin a new file before one spans more than SECONDS (default: never)", OUTPUT},
+    {NULL, 0, NULL, 0, "Writing to the disk:", DISK},
+    {"writer", WRITER, "direct|buffered|sink", 0,
+     "Write with O_DIRECT and io_uring, with writev, or discard frames (default: direct; buffered if the "
+     "file "
+     "system has no O_DIRECT)",
+     DISK},
+    {"buffers", BUFFERS, "N", 0, "Set the number of buffers of a queue, for writer direct (default: 32)",
+     DISK},
+    {"buffer-bytes", BUFFER_BYTES, "SIZE", 0, "Set the size of a buffer (default: 1M)", DISK},
+    {"flush-seconds", FLUSH_SECONDS, "SECONDS", 0,
+     "Write blocks of 4 KiB after this time at the latest (default: 1)", DISK},
+    {"when-full", WHEN_FULL, "drop|wait", 0,
+     "If no buffer is free, drop and count frames, or leave them to the NIC (default: drop)", DISK},
+    {"preallocate", PREALLOCATE, "SIZE", 0,
+     "Allocate SIZE of a file before it is written; 0: nothing (default: 64M)", DISK},
+    {NULL, 0, NULL, 0, "End of the capture (default: SIGTERM or SIGINT):", END},
+    {"frames", FRAMES, "N", 0, "Stop after N received frames", END},
+    {"duration", DURATION, "SECONDS", 0, "Stop after SECONDS", END},
+    {"stop-when-idle", IDLE, "SECONDS", 0, "Stop after SECONDS without a frame", END},
+    {NULL, 0, NULL, 0, "CPU and memory:", RESOURCES},
+    {"huge", HUGE, NULL, 0, "Use hugepages (default: normal pages)", RESOURCES},
+    {"memory-mb", MEMORY_MB, "N", 0,
+     "Set the memory of EAL, in MB (default: as needed for queues, depth and max-frame)", RESOURCES},
+    {"cpus", CPUS, "LIST", 0,
+     "Set the CPUs of the queues' threads, as in 1,2 (default: all that the process may use)", RESOURCES},
+    {"spin", SPIN, NULL, 0, "Poll without sleeping between bursts (default: sleep)", RESOURCES},
+    COMMON_OPTIONS,
+    {NULL, 0, NULL, 0, NULL, 0},
 };
 
-static const char usage[] =
-    "usage: " PROGRAM
-    " (--vdev DRIVER,ARGUMENTS | --pci ADDRESS | --generate BYTES) --write PATH.pcap|PATH.pcapng [OPTIONS] "
-    "[-- EAL]\n"
-    "Writes the frames of a DPDK port to files, and PATH.json with what became of every frame.\n"
-    "  --vdev TEXT            a virtual device, as for EAL; the first one is captured from\n"
-    "  --pci ADDRESS          a NIC bound to a DPDK driver\n"
-    "  --generate BYTES       no device: frames of its own, from a thread of its own, to see what a disk "
-    "takes\n"
-    "  --rate N               of these, a second, as in 5e6 (as many as go)\n"
-    "  --queues N             Rx queues, each with a thread and files of its own (1)\n"
-    "  --depth N              descriptors of an Rx queue (4096)\n"
-    "  --burst N              frames taken at once (128)\n"
-    "  --max-frame BYTES      room for a frame in one buffer (9216; AF_XDP 3456)\n"
-    "  --snaplen BYTES        bytes kept of a frame, 0: all (0)\n"
-    "  --filter TEXT          pcap-filter(7)\n"
-    "  --p4 FILE.spec         a P4 program that every frame goes through before the filter: one queue\n"
-    "  --p4-control FILE      its tables and registers\n"
-    "  --sample N             one frame in N of those that pass the filter (1)\n"
-    "  --sample-by count|hash each N-th one, or those whose CRC32 is a multiple of N: the same everywhere "
-    "(count)\n"
-    "  --no-hash              pcapng without epb_hash, the CRC32 of each whole frame; pcap has no place for "
-    "it\n"
-    "  --clock auto|hardware|tsc   stamps of the device where it gives them, else of the TSC (auto)\n"
-    "  --format pcap|pcapng   else by the name's end\n"
-    "  --accounts PATH        the counts, JSON (the capture's name with .json)\n"
-    "  --writer direct|buffered|sink   O_DIRECT and io_uring, writev, or nothing kept (direct, else "
-    "buffered)\n"
-    "  --buffers N, --buffer-bytes SIZE   ring of a queue's direct writer (32 of 1M)\n"
-    "  --flush-seconds S      longest wait of whole blocks for the disk (1)\n"
-    "  --when-full drop|wait  where no buffer is free: count the frame as dropped, or leave frames to the "
-    "NIC (drop)\n"
-    "  --preallocate SIZE     allocated ahead of the writer, 0: nothing (64M)\n"
-    "  --rotate-bytes SIZE, --rotate-seconds S   begin a new file before it is larger, or spans longer\n"
-    "  --frames N, --duration S, --stop-when-idle S   end after N received, after S, after S without a "
-    "frame\n"
-    "  --huge                 use hugepages\n"
-    "  --memory-mb N          EAL's memory (what queues, depth and max-frame need)\n"
-    "  --cpus LIST            CPUs of the queues' threads, in turn (all that the process may use)\n"
-    "  --spin                 never sleep between bursts\n"
-    "SIZE takes K, M, G. SIGTERM and SIGINT end a capture; what was received until then is written.\n";
+static const char usage[] = "--write PATH [-- EAL_ARGUMENT...]";
+static const char documentation[] =
+    "Write the frames of a DPDK port to capture files, and the number of frames by outcome to PATH.json."
+    "\v"
+    "SIZE is in bytes, or with K, M or G in KiB, MiB or GiB. SIGTERM, SIGINT and SIGHUP stop a capture; "
+    "frames "
+    "received until then are written.";
+
+const char *argp_program_version = PROGRAM " " ACAPELLA_VERSION;
 
 static int size_of(uint64_t *to, const char *text, const char *name, uint64_t least, uint64_t most,
                    struct fault *fault) {
@@ -316,10 +317,10 @@ static int check(struct options *options, struct fault *fault) {
         return fail(fault, "the port: give one of --vdev, --pci and --generate; see --help");
     }
     if (options->rate > 0 && options->generate == 0) {
-        return fail(fault, "--rate: is that of --generate; a device has its own");
+        return fail(fault, "--rate: applies to --generate only; leave it out");
     }
     if (!options->write) {
-        return fail(fault, "--write: missing; name the capture, PATH.pcap or PATH.pcapng");
+        return fail(fault, "--write: missing; give PATH.pcap or PATH.pcapng");
     }
     if (!ends_in(options->write, ".pcap") && !ends_in(options->write, ".pcapng")) {
         return fail(fault, "--write %s: the name has to end in .pcap or .pcapng", options->write);
@@ -353,6 +354,26 @@ static int check(struct options *options, struct fault *fault) {
     return 0;
 }
 
+/* For argp. */
+static error_t parse(int key, char *text, struct argp_state *state) {
+    struct command_line *line = state->input;
+    struct options *options = line->options;
+    if (key >= OPTION_OWN && key <= RATE) {
+        return read_one(options, key, text, line->fault) == 0 ? 0 : EINVAL;
+    }
+    if (key != ARGP_KEY_ARG) {
+        return command_line_default(key, state);
+    }
+    if (!state->quoted) {
+        fail(line->fault, "%s: not an option; arguments of EAL come after --", text);
+        return EINVAL;
+    }
+    options->eal = &state->argv[state->next - 1];
+    options->eal_count = state->argc - state->next + 1;
+    state->next = state->argc;
+    return 0;
+}
+
 int options_read(struct options *options, int argc, char **argv, struct fault *fault) {
     *options = (struct options){
         .writer = &direct_store,
@@ -365,23 +386,7 @@ int options_read(struct options *options, int argc, char **argv, struct fault *f
         .buffer_bytes = 1ULL << 20,
         .flush_s = 1,
     };
-    opterr = 0;
-    for (int code; (code = getopt_long(argc, argv, "+", names, NULL)) != -1;) {
-        if (code == HELP || code == VERSION) {
-            fputs(code == HELP ? usage : PROGRAM " " ACAPELLA_VERSION "\n", stdout);
-            return 1;
-        }
-        if (code == '?') {
-            return fail(fault, "%s: unknown, or without its value; see --help", argv[optind - 1]);
-        }
-        if (read_one(options, code, optarg, fault) != 0) {
-            return -1;
-        }
-    }
-    if (optind < argc && strcmp(argv[optind - 1], "--") != 0) {
-        return fail(fault, "%s: not an option; EAL's own come after --", argv[optind]);
-    }
-    options->eal = argv + optind;
-    options->eal_count = argc - optind;
-    return check(options, fault);
+    const struct argp argp = {known, parse, usage, documentation, NULL, NULL, NULL};
+    const int status = command_line_read(&argp, argc, argv, options, fault);
+    return status != 0 ? status : check(options, fault);
 }

@@ -1,14 +1,16 @@
 #include "command/options.h"
 
-#include <getopt.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/command_line.h"
+
 enum {
-    SPEC = 256,
+    SPEC = OPTION_OWN,
     IN,
     DESCRIPTOR,
     PARENT,
@@ -23,60 +25,58 @@ enum {
     BURST,
     LIBRARY,
     GENERATE,
-    VERSION,
-    HELP
 };
 
 #define BURST_MOST 4096
 
-static const struct option names[] = {
-    {"spec", required_argument, NULL, SPEC},
-    {"in", required_argument, NULL, IN},
-    {"descriptor", required_argument, NULL, DESCRIPTOR},
-    {"parent", required_argument, NULL, PARENT},
-    {"out", required_argument, NULL, OUT},
-    {"control", required_argument, NULL, CONTROL},
-    {"stats", required_argument, NULL, STATS},
-    {"dump-registers", required_argument, NULL, REGISTERS},
-    {"frames", required_argument, NULL, FRAMES},
-    {"out-interface", required_argument, NULL, INTERFACE},
-    {"commands", no_argument, NULL, COMMANDS},
-    {"pace", no_argument, NULL, PACE},
-    {"burst", required_argument, NULL, BURST},
-    {"version", no_argument, NULL, VERSION},
-    {"library", required_argument, NULL, LIBRARY},
-    {"generate", required_argument, NULL, GENERATE},
-    {"help", no_argument, NULL, HELP},
-    {NULL, 0, NULL, 0},
+/* Groups of the help, in its order. */
+enum { PROGRAM_GROUP = 1, INPUT, OUTPUT };
+
+static const struct argp_option known[] = {
+    {NULL, 0, NULL, 0, "Program:", PROGRAM_GROUP},
+    {"spec", SPEC, "PATH", 0, "Run the program of this .spec (required)", PROGRAM_GROUP},
+    {"control", CONTROL, "PATH", 0,
+     "Read tables, registers, names of drop reasons and epochs from a control file; may be repeated "
+     "(default: none)",
+     PROGRAM_GROUP},
+    {"commands", COMMANDS, NULL, 0,
+     "Execute control statements from standard input while frames are processed, and print a line for each",
+     PROGRAM_GROUP},
+    {"generate", GENERATE, "PATH", 0,
+     "Write the C code of the program, from DPDK's pipeline code generator, to PATH and exit", PROGRAM_GROUP},
+    {"library", LIBRARY, "PATH", 0,
+     "Run a shared library that was compiled from this C code (default: interpret the .spec)", PROGRAM_GROUP},
+    {NULL, 0, NULL, 0, "Input:", INPUT},
+    {"in", IN, "PATH", 0,
+     "Read frames from a pcap or pcapng, also with gzip, or - for standard input; may be repeated: the first "
+     "is port 0, and frames of all ports enter by time (required)",
+     INPUT},
+    {"descriptor", DESCRIPTOR, "N[:END]", 0,
+     "Read the last --in from open descriptor N; its path is used in messages and checks. END is a "
+     "descriptor from which one byte is read after a capture that is complete",
+     INPUT},
+    {"pace", PACE, NULL, 0, "Keep the times between frames of the captures (default: as fast as possible)",
+     INPUT},
+    {"burst", BURST, "N", 0, "Read N frames at once, 1 to 4096 (default: 32)", INPUT},
+    {"parent", PARENT, "PID", 0, "Exit when PID exits, which has to be the parent process", INPUT},
+    {NULL, 0, NULL, 0, "Output (default: none):", OUTPUT},
+    {"out", OUT, "PATH", 0, "Write frames that the program sends to PATH.pcap (ns) or PATH.pcapng", OUTPUT},
+    {"out-interface", INTERFACE, "NAME", 0, "Send these frames on a network interface; needs CAP_NET_RAW",
+     OUTPUT},
+    {"stats", STATS, "PATH", 0, "Write the number of frames by outcome, JSON", OUTPUT},
+    {"frames", FRAMES, "PATH", 0,
+     "Write a line per frame: time in ns, port, number on this port, outcome, reason, lengths in bytes, hash",
+     OUTPUT},
+    {"dump-registers", REGISTERS, "PATH", 0, "Write all registers after the last frame, JSON", OUTPUT},
+    COMMON_OPTIONS,
+    {NULL, 0, NULL, 0, NULL, 0},
 };
 
-static const char usage[] =
-    "usage: " PROGRAM
-    " --spec PROGRAM.spec --in CAPTURE [--in CAPTURE ...] [OPTIONS]\n"
-    "Runs a P4 program, compiled by p4c-dpdk, over captures, on DPDK's software pipeline.\n"
-    "  --spec PATH            the program\n"
-    "  --in PATH              pcap or pcapng, also with gzip, - for standard input; the first is port 0, the "
-    "next 1, ...:\n"
-    "                         their frames enter in the order of their times\n"
-    "  --descriptor N[:END]   read the last --in from this open descriptor; its PATH is for messages and "
-    "checks.\n"
-    "                         END is another one: a byte has to come from there after the last of the "
-    "capture\n"
-    "  --parent PID           end as soon as this process ends, which has to be the parent\n"
-    "  --out PATH             what the program sends: PATH.pcap (ns) or PATH.pcapng\n"
-    "  --out-interface NAME   the same, as frames on an interface (needs CAP_NET_RAW)\n"
-    "  --control PATH         tables, registers, names of drop reasons, epochs; may be given several times\n"
-    "  --commands             the same statements on standard input while it runs, each answered by a line\n"
-    "  --stats PATH           what became of every frame, JSON\n"
-    "  --frames PATH          what became of each frame, a line each: time, port, its number there, outcome, "
-    "reason,\n"
-    "                         lengths, hash\n"
-    "  --dump-registers PATH  all registers at the end, JSON\n"
-    "  --pace                 frames enter at the distances in time that they have in the captures\n"
-    "  --burst N              frames read at once (32)\n"
-    "  --generate PATH        write the program's C code, by DPDK's pipeline code generator, and exit\n"
-    "  --library PATH         run this shared library, compiled from that C code, instead of the "
-    "interpreter\n";
+static const char usage[] = "--spec PROGRAM.spec --in CAPTURE";
+static const char documentation[] =
+    "Run a P4 program, compiled by p4c-dpdk, over captures, on DPDK's software pipeline.";
+
+const char *argp_program_version = PROGRAM " " ACAPELLA_VERSION;
 
 static bool ends_in(const char *text, const char *end) {
     const size_t size = strlen(text), least = strlen(end);
@@ -91,83 +91,83 @@ static int add(const char *to[], unsigned *count, const char *value, const char 
     return 0;
 }
 
-static int read_descriptor(struct options *options, struct fault *fault) {
+static int read_descriptor(struct options *options, const char *text, struct fault *fault) {
     char *rest = NULL;
-    const unsigned long value = strtoul(optarg, &rest, 10);
+    const unsigned long value = strtoul(text, &rest, 10);
     const bool ends = *rest == ':' && rest[1] >= '0' && rest[1] <= '9';
     const unsigned long end = ends ? strtoul(rest + 1, &rest, 10) : 0;
-    if (!options->ins || *optarg < '0' || *optarg > '9' || *rest || value > INT_MAX || end > INT_MAX) {
-        return fail(fault, "--descriptor %s: N or N:END, after the --in that it belongs to", optarg);
+    if (!options->ins || *text < '0' || *text > '9' || *rest || value > INT_MAX || end > INT_MAX) {
+        return fail(fault, "--descriptor %s: N or N:END, after the --in that it belongs to", text);
     }
     options->descriptor[options->ins - 1] = (int)value;
     options->end[options->ins - 1] = ends ? (int)end : -1;
     return 0;
 }
 
-static int read_parent(struct options *options, struct fault *fault) {
+static int read_parent(struct options *options, const char *text, struct fault *fault) {
     char *rest = NULL;
-    const unsigned long value = strtoul(optarg, &rest, 10);
-    if (*optarg < '1' || *optarg > '9' || *rest || value > INT_MAX) {
-        return fail(fault, "--parent %s: not the id of a process", optarg);
+    const unsigned long value = strtoul(text, &rest, 10);
+    if (*text < '1' || *text > '9' || *rest || value > INT_MAX) {
+        return fail(fault, "--parent %s: not the id of a process", text);
     }
     options->parent = (pid_t)value;
     return 0;
 }
 
-static int read_burst(struct options *options, struct fault *fault) {
+static int read_burst(struct options *options, const char *text, struct fault *fault) {
     char *end = NULL;
-    const unsigned long value = strtoul(optarg, &end, 10);
-    if (*optarg < '0' || *optarg > '9' || *end || value == 0 || value > BURST_MOST) {
-        return fail(fault, "--burst %s: a number from 1 to %d", optarg, BURST_MOST);
+    const unsigned long value = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || value == 0 || value > BURST_MOST) {
+        return fail(fault, "--burst %s: a number from 1 to %d", text, BURST_MOST);
     }
     options->burst = (unsigned)value;
     return 0;
 }
 
-static int read_one(struct options *options, int code, struct fault *fault) {
+static int read_one(struct options *options, int code, const char *text, struct fault *fault) {
     switch (code) {
         case SPEC:
-            options->spec = optarg;
+            options->spec = text;
             return 0;
         case IN:
             options->descriptor[options->ins % P4_PORTS] = -1;
             options->end[options->ins % P4_PORTS] = -1;
-            return add(options->in, &options->ins, optarg, "--in", fault);
+            return add(options->in, &options->ins, text, "--in", fault);
         case DESCRIPTOR:
-            return read_descriptor(options, fault);
+            return read_descriptor(options, text, fault);
         case PARENT:
-            return read_parent(options, fault);
+            return read_parent(options, text, fault);
         case OUT:
-            options->out = optarg;
+            options->out = text;
             return 0;
         case CONTROL:
-            return add(options->control, &options->controls, optarg, "--control", fault);
+            return add(options->control, &options->controls, text, "--control", fault);
         case STATS:
-            options->statistics = optarg;
+            options->statistics = text;
             return 0;
         case REGISTERS:
-            options->registers = optarg;
+            options->registers = text;
             return 0;
         case FRAMES:
-            options->frames = optarg;
+            options->frames = text;
             return 0;
         case INTERFACE:
-            options->interface = optarg;
+            options->interface = text;
             return 0;
         case COMMANDS:
             options->commands = true;
             return 0;
         case LIBRARY:
-            options->library = optarg;
+            options->library = text;
             return 0;
         case GENERATE:
-            options->generated = optarg;
+            options->generated = text;
             return 0;
         case PACE:
             options->pace = true;
             return 0;
         default:
-            return read_burst(options, fault);
+            return read_burst(options, text, fault);
     }
 }
 
@@ -265,20 +265,22 @@ static int check(struct options *options, struct fault *fault) {
     return check_outputs(options, fault);
 }
 
+/* For argp. */
+static error_t parse(int key, char *text, struct argp_state *state) {
+    struct command_line *line = state->input;
+    if (key >= OPTION_OWN && key <= GENERATE) {
+        return read_one(line->options, key, text, line->fault) == 0 ? 0 : EINVAL;
+    }
+    if (key == ARGP_KEY_ARG) {
+        fail(line->fault, "%s: not an option; see --help", text);
+        return EINVAL;
+    }
+    return command_line_default(key, state);
+}
+
 int p4_options_read(struct options *options, int argc, char **argv, struct fault *fault) {
     *options = (struct options){.burst = 32};
-    opterr = 0;
-    for (int code; (code = getopt_long(argc, argv, "+", names, NULL)) != -1;) {
-        if (code == HELP || code == VERSION) {
-            fputs(code == HELP ? usage : PROGRAM " " ACAPELLA_VERSION "\n", stdout);
-            return 1;
-        }
-        if (code == '?') {
-            return fail(fault, "%s: unknown, or without its value; see --help", argv[optind - 1]);
-        }
-        if (read_one(options, code, fault) != 0) {
-            return -1;
-        }
-    }
-    return optind < argc ? fail(fault, "%s: not an option; see --help", argv[optind]) : check(options, fault);
+    const struct argp argp = {known, parse, usage, documentation, NULL, NULL, NULL};
+    const int status = command_line_read(&argp, argc, argv, options, fault);
+    return status != 0 ? status : check(options, fault);
 }
