@@ -1,4 +1,4 @@
-"""Ways to run `acapella collect` in a test: as root or not, and what of it is left afterwards."""
+"""Fixtures of the tests of capture: callers of `acapella collect`, programs, a FABRIC on loopback."""
 
 import os
 import signal
@@ -22,14 +22,14 @@ collect_ignore = (
 
 
 def pytest_configure():
-    """Programs that tests start take SIGINT as usual, also where the tests run in a shell's background job."""
+    """Restore the default handling of SIGINT if the tests run as a background job of a shell."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(params=["root", "user"], scope="module")
 def caller(request) -> Iterator[Caller]:
-    """Who runs collect: root, or somebody with a user namespace of their own."""
+    """Return who runs collect: root, or a user with a user namespace."""
     if request.param == "user":
         with readable_directory() as directory:
             yield ordinary_user(directory)
@@ -41,13 +41,13 @@ def caller(request) -> Iterator[Caller]:
 
 @pytest.fixture(scope="module")
 def anyone() -> Caller:
-    """Whoever runs the tests runs collect."""
+    """Run collect as the user who runs the tests."""
     return namespaces_or_skip(Caller())
 
 
 @pytest.fixture(scope="session")
 def dpdk_programs() -> None:
-    """Build capture/dpdk; tests that need it skip with a reason if that is impossible."""
+    """Build capture/dpdk; tests that need it are skipped with a reason if that is impossible."""
     from acapella_testing.capture.dpdk_writer import built_or_skip  # noqa: PLC0415 (only if a test asks for it)
 
     built_or_skip()
@@ -55,7 +55,7 @@ def dpdk_programs() -> None:
 
 @pytest.fixture
 def fabric(tmp_path) -> Iterator:
-    """FABRIC on this machine: an orchestrator and nodes that FABRIC's client talks to."""
+    """Provide a FABRIC on this machine: an orchestrator and nodes that FABRIC's client talks to."""
     from acapella_testing.capture.fabric_loopback import loopback_fabric  # noqa: PLC0415 (FABRIC's client may be missing)
 
     with loopback_fabric(tmp_path) as made:
@@ -64,7 +64,7 @@ def fabric(tmp_path) -> Iterator:
 
 @pytest.fixture
 def fake_tcpdump(monkeypatch) -> None:
-    """Replace tcpdump by the one of the paper testbed, which starts no process."""
+    """Replace tcpdump by that of the fake testbed, which starts no process."""
     from acapella_testing.capture.fake_testbed import FakeTcpdump  # noqa: PLC0415 (only if a test asks for it)
 
     monkeypatch.setitem(sampling.PROGRAMS, "tcpdump", FakeTcpdump)
@@ -72,6 +72,6 @@ def fake_tcpdump(monkeypatch) -> None:
 
 @pytest.fixture(scope="module")
 def open_directory(caller) -> Iterator[Path]:
-    """A directory that the caller may write to, whoever it is."""
+    """Provide a directory that the caller may write to."""
     with readable_directory(0o777) as directory:
         yield directory

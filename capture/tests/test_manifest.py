@@ -1,4 +1,4 @@
-"""Manifests are checked against their schema when they are written and when they are read."""
+"""Manifests are validated against their schema when written and when read."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is wrong in a config is said before a testbed is built or asked: by a dry run as by a collection."""
+"""Config errors are reported before a testbed is built or queried, by a dry run as by a collection."""
 
 import shutil
 import sys
@@ -19,7 +19,7 @@ needs_tcpdump = pytest.mark.skipif(shutil.which("tcpdump") is None, reason="no t
 
 
 def dry_run(directory, **keys):
-    """`acapella collect --dry-run` of testbed local with these keys."""
+    """Run `acapella collect --dry-run` for testbed local with these keys."""
     path = directory / "config.yaml"
     path.write_text(yaml.safe_dump({"testbed": "local"} | keys))
     parser = Parser()

@@ -1,4 +1,4 @@
-"""The study of rate changes: what it captures, and what it says where it cannot."""
+"""The study of rate changes: its capture, and its file if a program is missing."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ from acapella_core.errors import UserError
 
 
 def measured(output, step_s):
-    """Run the command; the file that it writes."""
+    """Run the command and return the file that it writes."""
     assert response.run(argparse.Namespace(output=output, step_s=step_s)) == 0
     return json.loads(output.read_text())
 

@@ -1,4 +1,4 @@
-"""The config keys of collect: defaults come from the schema, mistakes are named by their key."""
+"""Config keys of collect: defaults come from the schema, errors name their key."""
 
 from pathlib import Path
 

@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int | None:
 
 
 def describe_files(args: argparse.Namespace, settings: Settings) -> Iterator[Event]:
-    """Yield the manifests of existing captures; a process of its own drops its privileges first."""
+    """Yield the manifests of existing captures; a separate process drops its privileges first."""
     if getattr(args, "own_process", False):
         confinement.confine_self(args.campaign / "raw", starts=True)
     return files.describe(settings.samples, args.campaign, only=args.only, limits=limits(**settings.limits))

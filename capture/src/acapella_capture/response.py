@@ -51,7 +51,7 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
         type=Path,
         required=True,
         metavar="FILE",
-        help="result in JSON; the capture is written beside it",
+        help="result in JSON; the capture is in the same directory",
     )
     parser.add_argument(
         "--step-s", type=float, default=3.0, metavar="S", help="seconds between rate changes (default: %(default)s)"
@@ -94,7 +94,7 @@ def write(output: Path, **values: Any) -> None:
 
 
 def write_capture(output: Path, content: bytes) -> None:
-    """Write the capture beside the result file."""
+    """Write the capture to the directory of the result file."""
     with atomic_path(output.with_suffix(".pcap")) as part:
         part.write_bytes(content)
 

@@ -1,4 +1,4 @@
-"""The verdict on a mirror's congestion, from readings of the switch's counters."""
+"""Verdicts on mirror congestion from readings of the switch's counters."""
 
 import itertools
 
@@ -14,8 +14,8 @@ def counted(tx: list[float], rx: list[float], every_s: float = 1.0) -> Telemetry
     """Return readings of port p, the first at 100 s, with these rates in between (bit/s)."""
 
     def readings(rates: list[float]) -> tuple[tuple[float, int], ...]:
-        octets = [0, *itertools.accumulate(round(rate * every_s / 8) for rate in rates)]
-        return tuple((100 + n * every_s, total) for n, total in enumerate(octets))
+        data = [0, *itertools.accumulate(round(rate * every_s / 8) for rate in rates)]
+        return tuple((100 + n * every_s, total) for n, total in enumerate(data))
 
     return Telemetry("switch", len(tx) * every_s, {}, {"p": Readings(tx=readings(tx), rx=readings(rx))})
 
@@ -43,7 +43,7 @@ def test_minimum_loss_is_what_exceeds_the_line_rate():
     found = verdict_of(counted([90e6] * 4, [60e6] * 4))
     assert found["verdict"] == "congested"
     assert found["loss"]["low"] == pytest.approx(1 / 3)
-    # by readings inside the sample alone: 100.5 to 103.5 s have those of 101, 102 and 103 s
+    # only readings within the sample count: 101, 102 and 103 s are within 100.5 to 103.5 s
     within = congestion.verdict(
         counted([90e6] * 4, [60e6] * 4), "p", "both", congestion.MirrorPort(100_000_000, buffer_bytes=0),
         (100 * S + S // 2, 103 * S + S // 2),

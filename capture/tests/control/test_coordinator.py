@@ -1,4 +1,6 @@
-"""Sites are independent: one that fails spoils no other, each gives back what it took, captures come whole or stay."""
+"""Sites are independent: a failed site does not affect the others, each releases its resources, captures are complete
+or stay on the node.
+"""
 
 import contextlib
 import csv
@@ -46,11 +48,11 @@ def test_every_site_records_its_outcome_and_releases_its_resources(tmp_path):
 
 
 def test_port_of_a_listening_node_is_skipped_without_delaying_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(plan, "SAMPLE_GAP_S", 0.01)  # its turn is a pause as long as a sample's
+    monkeypatch.setattr(plan, "SAMPLE_GAP_S", 0.01)  # skipped ports pause for one sample interval
     told = list(coordinator.collect(FakeTestbed("p", "own", "q"), settings(instances=1), tmp_path / "c"))
     assert [item["port"] for item in told if isinstance(item, dict)] == ["p", "q"]
     assert not [item for item in told if isinstance(item, Failure)]
-    left_out = "own leads to one of our listening nodes and is left out"
+    left_out = "own leads to one of our listening nodes and is skipped"
     assert outcomes_of(tmp_path / "c") == {"S": ("success", left_out)}
 
 
@@ -80,7 +82,7 @@ def test_interrupted_collection_releases_all_sites_and_records_stopped(tmp_path)
 
 
 def test_mirrors_of_a_site_start_and_stop_in_parallel_within_the_telemetry_interval(tmp_path, monkeypatch):
-    """They meet, or the barrier breaks: one after the other, each sample would last longer than the one before."""
+    """Both mirrors wait at a barrier, which breaks if they start or stop one after the other."""
     testbed, asked_s = FakeTestbed("p", "q"), []
     testbed.receivers = ("capture0", "capture1")
     for name in ("start", "stop"):
@@ -168,7 +170,7 @@ def test_release_all_lists_and_releases_leftovers(capsys):
 
 def test_manifest_contains_watchdog_findings(tmp_path):
     testbed = FakeTestbed("dies")
-    testbed.seen, testbed.rate_bps = "1000000 - 61 0", 10**13  # more in 10 ms than the disk has room for
+    testbed.seen, testbed.rate_bps = "1000000 - 61 0", 10**13  # more in 10 ms than fits onto the disk
     (manifest, *_) = coordinator.collect(testbed, settings(instances=1), tmp_path / "c")
     assert manifest["ended_early"] == "the capture program exited unexpectedly"
     assert "run1-S-dies-both-1: S-listener sent no heartbeat for 61 s" in manifest["notes"]
@@ -230,7 +232,7 @@ def test_growth_is_unknown_without_enough_frames():
 
     assert growing(NodeStatus(1, None, 0, 0)) is None
     assert growing(NodeStatus(1, None, 0, 0), NodeStatus(1, 500, 0, 9)) is True
-    assert growing(NodeStatus(1, None, 0, 0), NodeStatus(1, 0, 0, 9)) is None  # so few may be in a buffer
+    assert growing(NodeStatus(1, None, 0, 0), NodeStatus(1, 0, 0, 9)) is None  # so few frames may be in a buffer
     assert growing(NodeStatus(1, None, 0, 0), NodeStatus(1, 0, 0, 90_000)) is False
     assert growing(NodeStatus(1, None, 0, None), NodeStatus(1, 0, 0, None)) is None
 

@@ -1,4 +1,4 @@
-"""What a P4 program did not send on is told by the names that stand beside the program."""
+"""Names of the reasons for which a P4 program did not send frames."""
 
 from acapella_capture.control.delivery import name_reasons
 

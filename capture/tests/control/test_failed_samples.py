@@ -1,4 +1,4 @@
-"""A sample that cannot be taken fails alone: the others are taken, and it is written down with the reason."""
+"""A failed sample does not affect the others and is recorded with its reason."""
 
 import os
 import sys
@@ -19,7 +19,7 @@ CONFIG = "campaign: test\ntestbed: local\ncapture: {sample_s: 0.01}\n"
 
 @pytest.fixture
 def paper(monkeypatch):
-    """collect on a testbed of such ports: a function that makes the testbed."""
+    """Return a function that makes the fake testbed of collect, with ports of these names."""
     monkeypatch.setitem(sampling.PROGRAMS, "tcpdump", FakeTcpdump)
     monkeypatch.setattr(collect.sandbox, "inside", lambda: True)
 
@@ -32,7 +32,7 @@ def paper(monkeypatch):
 
 
 def run(directory, monkeypatch) -> int:
-    """acapella collect into directory/test; its exit code."""
+    """Run acapella collect into directory/test and return its exit code."""
     (directory / "config.yaml").write_text(CONFIG)
     monkeypatch.setattr(sys, "argv", ["collect", str(directory / "test"), "--config", str(directory / "config.yaml")])
     return collect.main()
@@ -66,10 +66,10 @@ def test_failed_samples_are_listed_and_the_others_taken(paper, tmp_path, monkeyp
     assert (outcome["outcome"], outcome["reason"]) == (
         "incomplete", f"4 of 6 samples failed; the first: {FAULTS['no_start']}",
     )  # fmt: skip
-    assert not FakeTcpdump.running  # also where the mirror failed behind a capture that ran
+    assert not FakeTcpdump.running  # even if the mirror failed after the capture started
     assert (
         len([name for name in testbed.fetched if name.endswith(".pcap")]) == 6
-    )  # what is left on a node takes its memory
+    )  # captures left on a node use its disk
 
 
 def test_capture_without_counts_is_kept(paper, tmp_path, monkeypatch):

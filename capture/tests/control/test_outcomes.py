@@ -47,7 +47,7 @@ def test_outcomes_accumulate_over_campaigns_and_stay_incomplete_after_a_crash(tm
 
 
 def test_concurrent_campaigns_keep_all_outcome_lines(tmp_path, monkeypatch):
-    """Each takes its time between reading the table of all collections and writing it."""
+    """Each one pauses between reading and writing the table of all collections."""
     read = outcomes.read
     monkeypatch.setattr(outcomes, "read", lambda path: (read(path), time.sleep(0.2))[0])
     rows = [{key: f"{key}{number}" for key in outcomes.COLUMNS} for number in range(2)]

@@ -1,4 +1,4 @@
-"""Captures anonymized on their node: what is fetched is the anonymized one, or nothing."""
+"""Anonymization of captures on their nodes: only anonymized captures are fetched."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ ADDRESS = bytes((203, 0, 113, 77))
 
 
 def ethernet_frame() -> bytes:
-    """UDP in IPv4 in Ethernet, in a record of a pcap."""
+    """Return a pcap record with UDP in IPv4 in Ethernet."""
     data = bytes.fromhex("c3500009") + (8 + len(SECRET)).to_bytes(2) + bytes(2) + SECRET
     ip = bytes.fromhex("4500") + (20 + len(data)).to_bytes(2) + bytes.fromhex("0001000040110000") + 2 * ADDRESS
     frame = bytes.fromhex("020000000001020000000002") + b"\x08\0" + ip + data
@@ -31,7 +31,7 @@ def ethernet_frame() -> bytes:
 
 
 class NodeTestbed(FakeTestbed):
-    """The node's files are in a directory, and its programs are this machine's."""
+    """A node whose files are in a local directory and whose programs are those of this machine."""
 
     def __init__(self, directory: Path):
         super().__init__("p")
@@ -59,7 +59,7 @@ class NodeTestbed(FakeTestbed):
 
 
 def taken(tmp_path: Path, **preprocess) -> tuple[list, Path]:
-    """What became of one sample, and the directory raw/."""
+    """Return the result of one sample, and the directory raw/."""
     (tmp_path / "node").mkdir()
     config = {"testbed": "local", "capture": {"sample_s": 0.01}, "collect": {"watch_s": 1}, "preprocess": preprocess}
     done = list(coordinator.collect(NodeTestbed(tmp_path / "node"), parse_settings(config), tmp_path / "c"))
@@ -75,7 +75,7 @@ def key(tmp_path) -> Path:
 
 
 def captured(raw: Path) -> bytes:
-    """All captures there."""
+    """Return all captures in raw/."""
     return b"".join(path.read_bytes() for path in raw.glob("*.pcap"))
 
 
@@ -131,7 +131,7 @@ def test_uploaded_program_removes_incomplete_output_but_no_device(tmp_path, key,
     (tmp_path / "in.pcap").write_bytes(PCAP + 5000 * ethernet_frame())
     limit = ["prlimit", "--fsize=8192"] if out == "regular" else []
     command = [*limit, program, tmp_path / "in.pcap", target, key, "replace"]
-    # Python ignores SIGXFSZ, and so does what it starts
+    # Python and its child processes ignore SIGXFSZ
     done = subprocess.run(command, capture_output=True, text=True, check=False, restore_signals=False)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and f"{target}: cannot write: " in done.stderr
     assert target.is_symlink() == (out == "device") and Path("/dev/full").is_char_device()
@@ -163,7 +163,7 @@ def test_anonymize_without_a_key_is_a_config_error():
 
 
 class FullDisk(NodeTestbed):
-    """A node whose files are on a file system of its own, of which hardly anything is free."""
+    """A node with a file system of its own that is almost full."""
 
     def __init__(self, directory: Path, inside: list[str], name: str):
         super().__init__(directory)
@@ -182,7 +182,7 @@ class FullDisk(NodeTestbed):
             raise UserError(done.stderr.strip())
 
     def fill(self, free_bytes: int) -> None:
-        """Leave so much free."""
+        """Fill the disk except for this much."""
         room = int(self.run("", ["df", "--output=avail", "-B1", str(self.directory)]).stdout.split()[-1])
         script = f"head -c {room - free_bytes} /dev/zero > {self.directory}/filler"
         assert self.run("", ["sh", "-c", script]).status == 0
@@ -193,7 +193,7 @@ class FullDisk(NodeTestbed):
 
 @contextlib.contextmanager
 def small_disk_or_skip(kind: str, directory: Path):
-    """The words that run a command where a file system of 24 MB is in ``directory``."""
+    """Return a command prefix that mounts a file system of 24 MB at `directory`."""
     if os.geteuid() != 0:
         pytest.skip("not root: no file systems of our own")
     directory.mkdir()
@@ -211,11 +211,11 @@ def small_disk_or_skip(kind: str, directory: Path):
             pytest.skip(f"no {kind} of our own here: {holder.stderr.read().decode().strip()}")
         yield ["nsenter", f"--target={holder.pid}", "--mount"]
     finally:
-        holder.communicate()  # the end of its input ends it
+        holder.communicate()  # ends with its input
 
 
 @pytest.mark.parametrize("disk", ["tmpfs", "ext4"])
-@pytest.mark.parametrize("name", ["local", "fabric"])  # our own command, and the program that is brought
+@pytest.mark.parametrize("name", ["local", "fabric"])  # our own command, and the uploaded program
 def test_full_disk_keeps_the_capture_on_the_node(tmp_path, key, name, disk):
     settings = PreprocessSettings(anonymize=True, key_file=str(key), macs="replace", program=None)
     if name == "fabric" and not Path(sys.executable).with_name(PROGRAM).exists():
@@ -237,6 +237,6 @@ def test_full_disk_keeps_the_capture_on_the_node(tmp_path, key, name, disk):
         assert node.files() == before
         assert node.run("n", ["cmp", str(tmp_path / "c.pcap"), node.path_on_node("n", "c.pcap")]).status == 0
         assert node.run("n", ["rm", str(node.directory / "filler")]).status == 0
-        assert preprocess(node, "n", "c.pcap", settings) == [NOTE]  # with room it goes on from there
+        assert preprocess(node, "n", "c.pcap", settings) == [NOTE]  # succeeds once there is space
         assert node.files() == before
         assert node.run("n", ["grep", "-c", SECRET.decode(), node.path_on_node("n", "c.pcap")]).stdout == "0\n"

@@ -1,4 +1,4 @@
-"""Port selections are pure: what they choose depends on the view alone, and no port that is not idle starves."""
+"""Port selections are pure functions of the view and starve no port that is not idle."""
 
 import textwrap
 from importlib.metadata import EntryPoint
@@ -32,7 +32,7 @@ def view_of(ports, receivers, cycle=0, history=(), rates=None, **options) -> Sit
 
 
 def run_of(select, ports, receivers, cycles, rates=None, **options) -> list[tuple[str, ...]]:
-    """What is chosen in so many cycles."""
+    """Return the choices of several cycles."""
     history: list[tuple[str, ...]] = []
     for cycle in range(cycles):
         history.append(choose_ports(select, view_of(ports, receivers, cycle, history, rates, **options)))
@@ -43,7 +43,7 @@ def run_of(select, ports, receivers, cycles, rates=None, **options) -> list[tupl
 def test_busiest_samples_every_non_idle_port(ports, receivers, every, seed, data):
     rates = {name: Rates(data.draw(rates_bps), data.draw(rates_bps)) for name in ports}
     busy = [name for name in ports if rates[name].tx_bps + rates[name].rx_bps > 1000]
-    # each random draw is of a port that has not been sampled since all were: a round has at most as many draws as ports
+    # each draw is of a port not sampled in this round, so a round needs at most as many draws as ports
     draws_needed = cycles_per_round(len(busy), receivers)
     cycles = draws_needed * every
     options = {"busiest_every": every, "seed": seed, "idle_bps": 1000}
@@ -97,14 +97,14 @@ def test_mirrors_move_only_if_necessary(before, chosen, receivers):
 
 
 def documented(directory: Path) -> None:
-    """The module that docs/collect.md shows, as a file."""
+    """Write the module shown in docs/collect.md to a file."""
     text = DOCS.read_text(encoding="utf-8")
     start, end = text.index("    # my_selection.py"), text.index("    # pyproject.toml")
     (directory / "my_selection.py").write_text(textwrap.dedent(text[start:end]))
 
 
 def test_documented_custom_selection_is_found_by_name(tmp_path, monkeypatch):
-    """The documented one."""
+    """The selection of docs/collect.md."""
     documented(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     mine = EntryPoint("quietest", "my_selection:quietest", selection.GROUP)

@@ -1,4 +1,4 @@
-"""The plan of a site: modes, cycles, runs, moments."""
+"""The plan of a site: modes, cycles, runs, batches."""
 
 from collections import Counter
 from dataclasses import replace
@@ -32,7 +32,7 @@ def test_every_port_is_sampled_before_any_port_repeats():
 
 def test_sample_names_are_unique_for_any_number_of_receivers():
     keys = settings(runs=2, capture={"directions": ["rx", "tx"]}, collect={"samples_per_run": 2, "runs_per_cycle": 2})
-    expected = 2 * 2 * 2 * 3 * 2  # runs, runs and samples of a cycle, ports, directions
+    expected = 2 * 2 * 2 * 3 * 2  # runs, runs per cycle, samples per run, ports, directions
     for receivers in (1, 2, 5):
         names = [
             sample for moment in batch(SitePlan(keys, site("S", "p", "q", "r"), receivers)) for sample, _ in moment

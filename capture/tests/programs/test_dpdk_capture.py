@@ -1,4 +1,4 @@
-"""The DPDK writer fed from files (net_pcap): what goes in comes out, or is counted."""
+"""The DPDK writer with input files (net_pcap): every frame is written or counted."""
 
 import itertools
 import shutil
@@ -88,7 +88,7 @@ def test_sampling_counts_frames_that_pass_the_filter(tmp_path):
 
 
 def test_sampling_by_hash_does_not_depend_on_earlier_frames(tmp_path):
-    """A frame is kept for what it holds: where its CRC32 is a multiple of n."""
+    """A frame is kept if its CRC32 is a multiple of n."""
     kept = [frame for frame in FRAMES if zlib.crc32(frame.data) % 5 == 0]
     later = [frame for frame in FRAMES[3:] if frame in kept]
     assert 0 < len(kept) < len(FRAMES)

@@ -1,4 +1,4 @@
-"""The DPDK writer on devices that are there without a NIC: veth by AF_PACKET and AF_XDP, rings, nothing at all."""
+"""The DPDK writer on devices that need no NIC: veth by AF_PACKET and AF_XDP, rings, null devices."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.usefixtures("dpdk_programs")
 
 @pytest.fixture(scope="module")
 def inside() -> Iterator[tuple[str, ...]]:
-    """Words before a command that run it where out0 sends to in0: a network namespace, gone with its process."""
+    """Return a command prefix for a network namespace where out0 sends to in0; it ends with its process."""
     if os.geteuid() != 0:
         pytest.skip("not root: no network namespaces")
     for program in ("unshare", "nsenter", "ip"):
@@ -75,8 +75,8 @@ def send(inside: tuple[str, ...], directory: Path, frames: list[dpdk.Frame]) -> 
 
 
 def take(inside, directory: Path, frames: list[dpdk.Frame], device: str, *arguments: object, name="c.pcap") -> dpdk.Run:
-    """Capture ``frames`` from in0 by ``device``."""
-    argv = ["--vdev", device, "--frames", len(frames), "--stop-when-idle", 5, *arguments]  # idle: some were lost
+    """Capture `frames` from in0 by `device`."""
+    argv = ["--vdev", device, "--frames", len(frames), "--stop-when-idle", 5, *arguments]  # idle if frames were lost
     process = dpdk.start(directory, *argv, name=name, prefix=inside)
     try:
         send(inside, directory, frames)

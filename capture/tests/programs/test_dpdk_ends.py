@@ -1,4 +1,4 @@
-"""How the DPDK writer ends: asked to, killed, or on a full disk. What is whole stays, and is counted."""
+"""How the DPDK writer ends: stopped, killed, or on a full disk. Complete records are kept and counted."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def test_killed_capture_contains_whole_records(tmp_path, writer, name):
     process.kill()
     process.communicate(timeout=dpdk.LIMIT_S)
     frames, left = read(part)
-    # never zeros or a gap: every record is one of net_null's
+    # no zeros and no gap: every record is from net_null
     assert {(frame.wire, len(frame.data)) for frame in frames} == {(1000, 1000)}
     assert len(frames) > 1500 and left < 1100
     stamps = [frame.ts_ns for frame in frames]
@@ -77,7 +77,7 @@ def test_timestamps_are_of_the_system_clock_and_differ_within_a_burst(tmp_path):
     assert run.status == 0, run.said
     stamps = [frame.ts_ns for frame in dpdk.read_pcap(tmp_path / "c.pcap")[0]]
     assert before < stamps[0] and stamps[-1] < after and stamps == sorted(stamps)
-    assert len(set(stamps)) > len(stamps) // 2  # a stamp a burst would be 157 of them
+    assert len(set(stamps)) > len(stamps) // 2  # one timestamp per burst would be 157
     assert run.accounts["clock"]["source"] == "tsc" and run.accounts["clock"]["resolution_ns"] == 1
 
 
@@ -94,7 +94,7 @@ def small_disk_or_skip(kind: str, directory: Path, size: str) -> tuple[str, ...]
     tried = subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True, text=True, check=False)
     if tried.returncode != 0:
         pytest.skip(f"no {kind} of our own here: {tried.stderr.strip()}")
-    # unmounted before the copy is looked at: a loop device goes with its mount
+    # unmounted before the copy is read: a loop device ends with its mount
     copy = f"cp -a {directory}/. {directory.parent}/left"
     script = f'{mount} && {{ "$@"; status=$?; {copy}; umount {directory}; exit $status; }}'
     return ("unshare", "-m", "sh", "-c", script, "sh")
@@ -119,7 +119,7 @@ def test_full_disk_ends_the_capture_with_whole_records(tmp_path, disk, writer, n
     assert "No space left on device" in run.accounts["errors"][0]
     entries = [entry for entry in run.accounts["files"] if entry["state"] != "removed"]
     assert len(entries) > 1
-    # In order, and without a gap in a file; between a file whose last bytes found no room and the next there is one.
+    # In order, without a gap within a file; there may be one after a file whose last bytes did not fit.
     number = {frame.data: at for at, frame in enumerate(FRAMES)}
     written = 0
     for path, entry in zip(run.files(), entries, strict=True):
@@ -191,7 +191,7 @@ SOAK = "ACAPELLA_SOAK" in os.environ
 
 @pytest.fixture(scope="module")
 def preload(tmp_path_factory) -> Path:
-    """The library with which the n-th call fails."""
+    """Return the library that makes the n-th call fail."""
     path = tmp_path_factory.mktemp("preload") / "fail.so"
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", path, FAIL_NTH_CALL, "-ldl"], check=True)
     return path
@@ -225,7 +225,7 @@ def with_fault(directory: Path, preload: Path, call: str) -> tuple[dpdk.Run, int
 
 @pytest.mark.parametrize("kind", CHOSEN)
 def test_failed_system_call_leaves_whole_files_and_one_line(tmp_path, preload, kind):
-    """As SQLite does it: the n-th write, fsync, rename or malloc fails. Writes of io_uring and libc are not calls."""
+    """As in SQLite's tests, the n-th write, fsync, rename or malloc fails; not those of io_uring and libc."""
     whole, total = with_fault(tmp_path / "whole", preload, f"{kind}:0")
     assert whole.status == 0 and total > 0, whole.said
     expected = [frame for path in whole.files() for frame in dpdk.read_pcap(path)[0]]

@@ -1,4 +1,4 @@
-"""The DPDK writer's own generator: every frame offered is written, refused or left, and the files say which."""
+"""The DPDK writer's generator: every frame offered is written, refused or left, as the files state."""
 
 import itertools
 import struct
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("dpdk_programs")
 
 
 def generate(directory: Path, size: int, *arguments: object, name: str = "c.pcap") -> dpdk.Run:
-    """A capture of frames of its own, whose counts add up over the ring."""
+    """Return a capture of generated frames, whose counts add up over the ring."""
     run = dpdk.capture(directory, "--generate", size, *arguments, name=name)
     assert run.status == 0, run.said
     made = run.accounts["generator"]
@@ -41,7 +41,7 @@ def test_written_frames_are_those_not_refused(tmp_path, size, snaplen):
 
 def test_full_ring_refuses_frames(tmp_path):
     arguments = ["--depth", 64, "--frames", 20000, "--writer", "buffered", "--when-full", "wait"]
-    run = generate(tmp_path, 9000, *arguments)  # as many as go: a thread that only counts outruns one that writes
+    run = generate(tmp_path, 9000, *arguments)  # unlimited: a thread that only counts is faster than one that writes
     made = run.accounts["generator"]
     assert made["refused"] > 0 and made["behind"] == 0
 

@@ -1,4 +1,4 @@
-"""acapella-dpdk-capture behind a P4 program: what the program sends on is written, what it does not is counted."""
+"""acapella-dpdk-capture after a P4 program: frames that it sends are written, others are counted."""
 
 import struct
 from dataclasses import replace
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("dpdk_programs")
 
 
 def some_traffic(count: int) -> list[dpdk.Frame]:
-    """IPv4, every third frame ARP, every fifth IPv6; one of many mbufs."""
+    """Return IPv4 frames, every third one ARP, every fifth IPv6; one needs many mbufs."""
     types = [0x0806 if n % 3 == 0 else 0x86DD if n % 5 == 0 else 0x0800 for n in range(count)]
     frames = dpdk.some_frames(count)
     frames[1] = dpdk.some_frames(1, sizes=(20000,))[0]

@@ -1,4 +1,4 @@
-"""tcpdump's command line, and the counts that it prints, in both its spellings."""
+"""tcpdump's command line, and the counts that it prints, in both formats."""
 
 import shutil
 import subprocess
@@ -52,7 +52,7 @@ PCAP_STATS = "pcap_stats: failed to get statistics from socket: Bad file descrip
 
 
 class Scripted:
-    """A testbed and the one job on it: what tcpdump prints for each signal, and its exit status."""
+    """A testbed with one job: scripted output of tcpdump for each signal, and its exit status."""
 
     def __init__(self, printed: dict[str, str], status: int | None = 0, *, ended: bool = False):
         self.printed, self.status, self.ended, self.signals, self._log = printed, status, ended, [], LISTENING

@@ -1,4 +1,4 @@
-"""The storage study: what bpftrace says is taken as it is, settings are put back, what cannot be measured is told."""
+"""The storage study: output of bpftrace, restored settings, reasons for skipped measurements."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def test_intervals_match_the_output_of_bpftrace():
 
 @pytest.fixture
 def settings(tmp_path, monkeypatch):
-    """Files like those of /proc/sys/vm, where writing the one of a pair makes the other 0."""
+    """Provide files like those of /proc/sys/vm, where writing one of a pair sets the other to 0."""
     directory = tmp_path / "vm"
     directory.mkdir()
     for name, value in (("dirty_ratio", 20), ("dirty_background_ratio", 0), ("dirty_bytes", 0)):
@@ -100,7 +100,7 @@ def test_inconsistent_frame_counts_are_an_error():
 
 
 def measure(directory: Path, path: str, *arguments: object) -> tuple[subprocess.CompletedProcess, dict]:
-    """`acapella measure storage` with that PATH, and its file."""
+    """Run `acapella measure storage` with this PATH and return its file."""
     argv = [sys.executable, "-m", "acapella.cli.main", "measure", "storage", "-o", directory / "study.json", *arguments]
     environment = os.environ | {"PATH": path}
     done = subprocess.run(
@@ -124,7 +124,7 @@ def test_thresholds_in_descending_order_are_rejected():
 
 
 def needs_bpftrace() -> str:
-    """PATH with the program that is measured; skips where it cannot be."""
+    """Return PATH with the measured program; skip the test if measuring is impossible."""
     if os.geteuid() != 0:
         pytest.skip("not root: no bpftrace")
     if shutil.which("bpftrace") is None:
@@ -133,7 +133,7 @@ def needs_bpftrace() -> str:
 
 
 def machines() -> dict[str, int]:
-    """The machine's thresholds, while no other test has set them."""
+    """Return the machine's thresholds while no other test has changed them."""
     names = [f"{name}_{kind}" for name in thresholds.NAMES for kind in ("ratio", "bytes")]
     with thresholds.alone():
         return {name: thresholds.value_of(name) for name in names}
@@ -154,9 +154,13 @@ def test_histograms_contain_every_call_of_both_writers(tmp_path):
             assert each["calls"] == sum(calls for _, _, calls in each["buckets"]) > 0
         assert sum(each["latency_ns"] for each in run["intervals"]) >= run["intervals"][-1]["longest_ns"] > 0
     buffered, direct = said["runs"]
-    assert sum(each["bytes"] for each in buffered["intervals"]) == buffered["written_bytes"]  # all of it is writev's
+    assert (
+        sum(each["bytes"] for each in buffered["intervals"]) == buffered["written_bytes"]
+    )  # all bytes are from writev
     written = direct["written_bytes"]
-    assert sum(each["bytes"] for each in direct["intervals"]) == written - written % 4096  # its end goes otherwise
+    assert (
+        sum(each["bytes"] for each in direct["intervals"]) == written - written % 4096
+    )  # the unaligned end is written without O_DIRECT
     assert [path.name for path in tmp_path.iterdir()] == ["study.json"]
 
 

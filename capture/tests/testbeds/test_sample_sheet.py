@@ -1,4 +1,4 @@
-"""The sample sheet of testbed `files`: what it takes, and one line for each thing that can be wrong with it."""
+"""The sample sheet of testbed `files`: its features, and a one-line error for every mistake."""
 
 import json
 import os
@@ -21,7 +21,7 @@ HEADER = "sample\tsite\tport\tfile\tstart\n"
 
 @pytest.fixture
 def directory(tmp_path):
-    """A directory with two small files in the place of captures."""
+    """Return a directory with two small files instead of captures."""
     (tmp_path / "a.pcap").write_bytes(FRAMES)
     (tmp_path / "b.pcapng.gz").write_bytes(b"two")
     return tmp_path
@@ -34,13 +34,13 @@ def sheet(directory, text, header=HEADER):
 
 
 def complaint(directory, text, header=HEADER) -> str:
-    """The one line about a sheet that is wrong, without its path."""
+    """Return the error about a sheet in one line, without its path."""
     path = sheet(directory, text, header)
     with pytest.raises(UserError) as raised:
         list(files.describe(path, directory / "campaign"))
     assert "\n" not in str(raised.value)
     assert str(raised.value).startswith(str(path))
-    assert not (directory / "campaign").exists()  # nothing is begun where something is wrong
+    assert not (directory / "campaign").exists()  # nothing is written if there is an error
     return str(raised.value).removeprefix(str(path)).strip()
 
 
@@ -329,7 +329,7 @@ def test_error_names_the_first_problem_and_counts_others(directory):
 
 
 def test_broken_sample_fails_alone(directory):
-    """As a workflow calls it, one sample at a time: the missing file stops its own sample only."""
+    """As in a workflow, which describes one sample at a time."""
     path = sheet(directory, "good\tS\tp\ta.pcap\t\nbad\tS\tp\tnone.pcap\t\n")
     assert [manifest["sample"] for manifest in files.describe(path, directory / "campaign", only="good")] == ["good"]
     with pytest.raises(UserError, match=r"line 3: .*none.pcap: no such file$"):

@@ -1,4 +1,4 @@
-"""Rates out of counters: what a Prometheus answers, counters that begin anew, what nobody can know."""
+"""Rates from counters: replies of a Prometheus, resets of counters, missing data."""
 
 import http.server
 import json
@@ -15,7 +15,7 @@ from acapella_core.errors import UserError
 
 @pytest.fixture
 def prometheus():
-    """A function that starts a server answering each request with what it is given, and tells what was asked."""
+    """Return a function that starts a server with a fixed reply and records the requests."""
     servers, asked = [], []
 
     def serve(answer, status: int = 200) -> tuple[str, list]:
@@ -42,9 +42,9 @@ def prometheus():
 
 
 def matrix(query: str) -> dict:
-    """p1 receives 1000 octets a second and sends 500, p2 was read once, the switch's own port has no name.
+    """Return readings: p1 receives 1000 bytes/s and sends 500, p2 was read once, one series has no port name.
 
-    The last reading was 5 s ago, the first 65 s.
+    The last reading is 5 s old, the first 65 s.
     """
     now = time.time()
     step = 1000 if query.startswith("ifHCInOctets") else 500

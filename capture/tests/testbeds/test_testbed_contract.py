@@ -1,5 +1,8 @@
-"""What every testbed keeps to. For `local`, a pytest inside its namespaces runs
-this file again, and test_local_testbed.py, test_local_traffic.py, test_local_ovs.py."""
+"""The contract of all testbeds.
+
+For `local`, a pytest inside its namespaces runs this file again, with local/test_local_testbed.py,
+local/test_local_traffic.py and local/test_local_ovs.py.
+"""
 
 import os
 import re
@@ -21,7 +24,7 @@ HERE = Path(__file__)
 
 
 def files_testbed(directory: Path) -> FilesTestbed:
-    """Two sites, three ports."""
+    """Return a testbed with two sites and three ports."""
     for name in ("a", "b", "c"):
         (directory / f"{name}.pcap").write_bytes(PCAP + name.encode())
     (directory / "s.tsv").write_text("site\tport\tfile\nX\tp\ta.pcap\nX\tq\tb.pcap\nY\tp\tc.pcap\n")
@@ -30,7 +33,7 @@ def files_testbed(directory: Path) -> FilesTestbed:
 
 @pytest.fixture(scope="module", params=["bridge", "ovs"] if sandbox.inside() else ["files"])
 def testbed(request, tmp_path_factory):
-    """A testbed that has been entered."""
+    """Provide a testbed that has been entered."""
     if request.param == "files":
         made = files_testbed(tmp_path_factory.mktemp("captures"))
     else:
@@ -38,7 +41,7 @@ def testbed(request, tmp_path_factory):
         made = local_testbed(switch=request.param)
     before = made.sites()
     with made:
-        assert made.sites() == before  # known without allocating, and the same
+        assert made.sites() == before  # known without allocating, and unchanged
         yield made
 
 
@@ -55,7 +58,7 @@ def test_captures_are_linked_by_sample_name(tmp_path):
 def test_local_keeps_the_contract(caller):
     config = str(HERE.parents[3] / "pyproject.toml")
     modules = ["test_local_testbed.py", "test_local_traffic.py"]
-    if not caller.prefix:  # once: what Open vSwitch needs of a user the contract asks for as well
+    if not caller.prefix:  # once: the contract tests Open vSwitch as a user, too
         modules.append("test_local_ovs.py")
     files = [str(HERE), *(str(HERE.parent / "local" / name) for name in modules)]
     arguments = ["-q", "-rs", "-p", "no:cacheprovider", "-c", config, *files]
@@ -89,7 +92,7 @@ else:
 
 @pytest.mark.skipif(sandbox.inside(), reason="starts what is running now")
 def test_background_job_stops_cleanly_on_sigterm(caller, open_directory):
-    """Not by running out of patience, which kills what is inside."""
+    """Not by the timeout, which kills the processes inside."""
     program = open_directory / "background.py"
     program.write_text(STOPPED_IN_ORDER)
     argv = [*caller.prefix, caller.python, str(program)]
@@ -107,7 +110,7 @@ def test_local_testbed_requires_its_own_namespaces():
 
 
 def test_error_without_namespaces_names_a_fix(monkeypatch):
-    """As on a machine where neither root nor a user may unshare: `unshare` there fails and says why."""
+    """Simulates a machine where neither root nor a user may unshare."""
     denied = subprocess.CompletedProcess([], 1, "", "unshare: unshare failed: Operation not permitted\n")
     monkeypatch.setattr(sandbox.subprocess, "run", lambda *_, **__: denied)
     with pytest.raises(UserError) as raised:

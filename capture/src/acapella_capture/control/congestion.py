@@ -53,14 +53,14 @@ def mirrored(readings: Readings, direction: Direction) -> list[tuple[float, floa
     tx, rx = growth(readings.tx), growth(readings.rx)
     if not of_tx:
         return rx
-    return [(at, octets + of_rx * interpolated(rx, at)) for at, octets in tx]
+    return [(at, counted_bytes + of_rx * interpolated(rx, at)) for at, counted_bytes in tx]
 
 
 def around(readings: Series, start_s: float, end_s: float) -> tuple[tuple[float, int], ...]:
     """Return the readings between two times, with the last one before and the first one after them."""
     first = max((at for at, _ in readings if at <= start_s), default=start_s)
     last = min((at for at, _ in readings if at >= end_s), default=end_s)
-    return tuple((at, octets) for at, octets in readings if first <= at <= last)
+    return tuple((at, counted_bytes) for at, counted_bytes in readings if first <= at <= last)
 
 
 def covers(congestion: Mapping[str, Any], end_ns: int) -> bool:
@@ -105,7 +105,7 @@ def certain_loss(series: Series, start_s: float, end_s: float, port: MirrorPort)
     All bytes counted by readings between the two were offered. What exceeds the line rate plus the queue in that time
     cannot have been delivered. If the queue is unknown, it is assumed to hold 0.1 s at line rate.
     """
-    within = [octets for at, octets in series if start_s <= at <= end_s]
+    within = [counted_bytes for at, counted_bytes in series if start_s <= at <= end_s]
     if len(within) < 2 or not port.capacity_bps:
         return 0.0
     offered = within[-1] - within[0]
@@ -147,5 +147,5 @@ def verdict(
         "counter_overhead_bytes": port.counter_overhead_bytes,
         "buffer_bytes": port.buffer_bytes,
         "loss": {"low": low, "high": high},
-        "readings": [[round(at * 1e9), round(octets)] for at, octets in series],
+        "readings": [[round(at * 1e9), round(counted_bytes)] for at, counted_bytes in series],
     }

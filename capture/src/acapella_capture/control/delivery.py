@@ -108,7 +108,7 @@ def p4_facts(sample: ActiveSample) -> dict[str, Any]:
 
 
 def name_reasons(not_sent: dict[str, int], program: Path) -> dict[str, int]:
-    """Replace `reason-N` by the name in the .json file that p4/compile writes beside the program, if there is one."""
+    """Replace `reason-N` by the name in the .json file that p4/compile writes next to the program, if there is one."""
     try:
         reasons = json.loads(program.with_suffix(".json").read_text(encoding="utf-8"))["reasons"]
         names = {f"reason-{int(number)}": str(name) for number, name in reasons.items()}

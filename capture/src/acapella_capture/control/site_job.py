@@ -108,7 +108,7 @@ class SiteJob:
         """Return the chosen ports except those that lead to our own nodes; their receivers pause, which is noted."""
         own = self.shared.testbed.listener_ports(self.site.name)
         self._problems += [
-            f"{port} leads to one of our listening nodes and is left out" for port in chosen if port in own
+            f"{port} leads to one of our listening nodes and is skipped" for port in chosen if port in own
         ]
         return tuple(port for port in chosen if port not in own)
 

@@ -27,7 +27,7 @@ class SiteAllocation:
 
 
 def instances_needed(ports: int, receivers: int, limit: int | None) -> int:
-    """Return the number of listening nodes for a number of ports with so many receivers per node; at most `limit`."""
+    """Return the number of listening nodes for a number of ports with `receivers` per node; at most `limit`."""
     needed = max(1, math.ceil(ports / receivers))
     return needed if limit is None else min(needed, limit)
 

@@ -1,4 +1,4 @@
-"""The plan of `acapella collect --dry-run`: resources and samples, as far as they are known without a collection."""
+"""The plan of `acapella collect --dry-run`: the resources and samples that are known in advance."""
 
 from collections.abc import Iterator, Sequence
 

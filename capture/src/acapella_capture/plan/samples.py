@@ -99,7 +99,7 @@ def check_fixed_ports(ports: Mapping[str, Sequence[str]], sites: Sequence[Site])
 
 
 def candidate_ports(collect: CollectSettings, site: Site) -> tuple[Port, ...]:
-    """Return the ports of a site that its selection chooses from; a site without any is left out."""
+    """Return the ports of a site that its selection chooses from; a site without any is skipped."""
     if collect.port_selection == "fixed":
         by_name = {port.name: port for port in site.ports}
         return tuple(by_name[name] for name in collect.ports.get(site.name, ()))

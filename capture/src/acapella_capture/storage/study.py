@@ -64,7 +64,7 @@ def cases(settings: Settings) -> Iterator[Case]:
 def study(settings: Settings, beside: Path, say=print) -> dict[str, Any]:
     """Return all results; `skipped` is why nothing was measured, `notes` are why parts were not.
 
-    `beside` is a directory on the disk to measure. The process gets a mount namespace of its own.
+    `beside` is a directory on the disk to measure. The process gets a private mount namespace.
     """
     result = {
         "version": 1,

@@ -28,7 +28,7 @@ class InsufficientResources(UserError):
 class Port:
     """A switch port; `rate_bps` is its line rate, None if unknown.
 
-    An uplink leads to other sites, a downlink to a host; `slices` are those whose frames pass it, as far as known.
+    An uplink leads to other sites, a downlink to a host; `slices` are the known ones whose frames pass it.
     """
 
     name: str
@@ -236,7 +236,7 @@ class Testbed(ABC):
         """Point a mirror at a port of the instance's site. Raises UserError for an unknown name or direction."""
 
     def listener_ports(self, site: str) -> frozenset[str]:
-        """Return the switch ports that lead to listening nodes, as far as known; empty if they use no switch ports.
+        """Return the known switch ports that lead to listening nodes; empty if they use no switch ports.
 
         Raises UserError for an unknown site.
         """

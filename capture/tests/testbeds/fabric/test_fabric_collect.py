@@ -1,4 +1,4 @@
-"""Whole collections from a FABRIC on loopback: the coordinator, FABRIC's own client, nodes that write captures."""
+"""Collections on a FABRIC on loopback: the coordinator, FABRIC's own client, nodes that write captures."""
 
 import json
 import sys
@@ -23,7 +23,7 @@ COLLECT |= {"port_selection": "fixed", "ports": {"STAR": PORTS, "UTAH": OTHERS}}
 
 
 def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
-    """`acapella collect` as a user calls it; its exit status and the campaign's directory."""
+    """Run `acapella collect` and return its exit status and the campaign's directory."""
     config = {
         "testbed": "fabric",
         "capture": {"sample_s": 0.3},
@@ -52,7 +52,7 @@ def test_sites_are_sampled_in_parallel_and_released(fabric, capsys):
         assert (each["testbed"], each["instance"]) == ("fabric", f"{each['site']}-listener1")
         assert each["frames_captured"] > 0 and each["mirror"]["offered_frames"] is None
         assert (campaign / "raw" / each["file"]).stat().st_size == each["bytes"]
-        assert not list(fabric.nodes.home(each["instance"]).glob("*/*.pcap*"))  # deleted there once it was here
+        assert not list(fabric.nodes.home(each["instance"]).glob("*/*.pcap*"))  # deleted on the node after the transfer
     assert len(fabric.orchestrator.slices) == 2 and not fabric.orchestrator.alive()
 
 
@@ -61,15 +61,15 @@ def test_captures_are_anonymized_on_nodes_by_an_uploaded_program(fabric, tmp_pat
         pytest.skip(f"no {PROGRAM} here: build/anonymize.log")
     key = tmp_path / "key"
     make_key(key)
-    (tmp_path / "manuf").write_text("00:00:01\tXerox\n")  # as tshark's, which is long
+    (tmp_path / "manuf").write_text("00:00:01\tXerox\n")  # instead of tshark's, which is long
     monkeypatch.setattr("acapella_capture.control.preprocess.vendor_lists", lambda: [tmp_path / "manuf"])
     one = {"sites": ["UTAH"], "ports": {"UTAH": OTHERS[:1]}}
     status, campaign = collected(fabric, collect=one, preprocess={"anonymize": True, "key_file": str(key)})
     (manifest,) = [read(path) for path in (campaign / "raw").glob("*.json")]
     assert status == 0 and NOTE in manifest["notes"]
-    octets = (campaign / "raw" / manifest["file"]).read_bytes()
-    assert len(octets) == 24 + manifest["frames_captured"] * (16 + 14 + 20 + 8)
-    assert bytes((203, 0, 113, 77)) not in octets
+    data = (campaign / "raw" / manifest["file"]).read_bytes()
+    assert len(data) == 24 + manifest["frames_captured"] * (16 + 14 + 20 + 8)
+    assert bytes((203, 0, 113, 77)) not in data
     home = fabric.nodes.home("UTAH-listener1")
     there = {path.name: path.read_bytes() for path in home.rglob("*") if path.is_file()}
     assert {PROGRAM, "manuf"} <= there.keys() and not [

@@ -1,4 +1,4 @@
-"""Testbed `fabric` keeps the contract of all testbeds, through FABRIC's own client and a FABRIC on loopback."""
+"""Testbed `fabric` passes the contract of all testbeds, with FABRIC's own client and a FABRIC on loopback."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What of testbed `fabric` needs no client of FABRIC's: where it looks for credentials, and the nodes' program."""
+"""Parts of testbed `fabric` that do not need FABRIC's client: credentials, agent, transfer."""
 
 import ast
 import inspect
@@ -26,7 +26,10 @@ def test_credentials_of_a_jupyterhub_are_found(home):
     )
     found = credentials.find(environment={"HOME": str(home), "FABRIC_PROJECT_ID": "other", "FABRIC_BASTION_HOST": "b"})
     assert found.rc == directory / "fabric_rc"
-    assert (found.values["project_id"], found.values["bastion_host"]) == ("p-1", "b")  # rc first, then the environment
+    assert (found.values["project_id"], found.values["bastion_host"]) == (
+        "p-1",
+        "b",
+    )  # fabric_rc takes precedence over the environment
     assert found.path("slice_private_key_file") == home / "keys" / "slice"
     assert found.path("bastion_key_location") == directory / "fabric_bastion_key"
     assert found.tokens == home / ".tokens.json"
@@ -78,11 +81,11 @@ def test_agent_is_valid_python_3_6():
 
 
 class Node:
-    """A node's agent in a directory here, and a way from there on which parts are damaged."""
+    """The agent of a node in a local directory, with downloads that damage parts."""
 
     def __init__(self, directory, damaged: int):
         self.directory = directory
-        self.damaged = damaged  # so many of the next downloads
+        self.damaged = damaged  # number of the next downloads to damage
 
     def call(self, _node, command, *, duration_s=0, **given):
         agent.DIRECTORY = self.directory
@@ -91,8 +94,8 @@ class Node:
         return reply
 
     def download(self, _node, path, local):
-        octets = (self.directory / path).read_bytes()
-        local.write_bytes(octets[:-1] + b"!" if self.damaged > 0 else octets)
+        data = (self.directory / path).read_bytes()
+        local.write_bytes(data[:-1] + b"!" if self.damaged > 0 else data)
         self.damaged -= 1
 
 
@@ -114,7 +117,7 @@ def test_damaged_part_is_fetched_again_and_never_kept(tmp_path, monkeypatch, dam
 
 
 def test_file_that_changes_during_the_transfer_is_rejected(tmp_path, monkeypatch):
-    """Each part as it was when its checksum was told, and the whole another file's."""
+    """Each part matches its checksum, but the whole file does not."""
     (tmp_path / "node").mkdir()
     (tmp_path / "node" / "a.pcap").write_bytes(bytes(250))
     monkeypatch.setattr(agent, "DIRECTORY", None, raising=False)

@@ -1,4 +1,4 @@
-"""What FABRIC does to its users: errors that were none, tokens that end, nodes that never come, connections that go."""
+"""Faults of FABRIC: spurious errors, expired tokens, nodes that never start, lost connections."""
 
 import hashlib
 import re
@@ -29,7 +29,7 @@ def names(fabric: Loopback) -> list[str]:
 
 
 def until(condition) -> None:
-    """Wait for it, not for ever."""
+    """Wait for a condition, with a timeout."""
     end = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < end
@@ -37,7 +37,7 @@ def until(condition) -> None:
 
 
 def test_error_on_create_does_not_create_a_second_slice(fabric):
-    """The client sends a POST four times in all; the first one made the slice, though it was answered with 500."""
+    """The client sends a POST four times; the first one creates the slice although the reply is 500."""
     fabric.orchestrator.faults.create_status = [500] * 4
     with fabric.testbed() as testbed:
         (instance,) = testbed.allocate(SITE, ResourceRequest(1))
@@ -79,7 +79,7 @@ def test_token_is_refreshed_before_it_expires(fabric, monkeypatch):
 
 
 def test_concurrent_processes_refresh_a_token_once(fabric):
-    """Each refresh token is good for one time: a second refresh with the old one would fail."""
+    """A refresh token is valid once: a second refresh with the old one would fail."""
     fabric.give_token(600, refresh_token="refresh-1")
     testbeds = [fabric.testbed(f"c{number}") for number in range(4)]
     threads = [threading.Thread(target=testbed.prepare) for testbed in testbeds]
@@ -109,7 +109,7 @@ def test_logs_and_messages_contain_no_secret(fabric, caplog):
         with pytest.raises(UserError) as raised:
             testbed.extend(SITE, time.time_ns() + 30 * 3600 * 10**9)
         fabric.orchestrator.tokens.add(secret)
-        testbed.session._refused = None  # so that what was taken can be given back
+        testbed.session._refused = None  # so that the slice can be deleted
     assert len(caplog.records) > 20
     for text in (caplog.text, str(raised.value), repr(testbed.session.credentials)):
         assert secret not in text and "refresh-1" not in text
@@ -155,7 +155,7 @@ def test_slice_that_times_out_is_deleted(fabric):
 
 
 def test_interrupt_during_allocation_only_waits_for_the_release(fabric):
-    """Else Ctrl-C would wait for as long as FABRIC takes."""
+    """Otherwise Ctrl-C would wait as long as FABRIC takes."""
     fabric.orchestrator.faults.stuck, faults = True, []
 
     def allocate() -> None:
@@ -176,7 +176,7 @@ def test_interrupt_during_allocation_only_waits_for_the_release(fabric):
 def test_node_without_ssh_is_released(fabric):
     fabric.nodes.refusing = True
     with fabric.testbed() as testbed:
-        testbed.settings = replace(testbed.settings, wait_timeout_s=0.3)  # for SSH; the slice has its time
+        testbed.settings = replace(testbed.settings, wait_timeout_s=0.3)  # timeout for SSH only
         with pytest.raises(UserError, match="not reachable by SSH"):
             testbed.allocate(SITE, ResourceRequest(1))
         assert not names(fabric) and testbed.instances(SITE) == ()
@@ -261,7 +261,7 @@ def test_slice_left_by_a_crash_is_found_reused_and_deleted(fabric):
         assert fabric.orchestrator.posts(CREATE) == posts and testbed.leftovers() == ()
         testbed.release()
         assert names(fabric) == ["acapella-a-b-STAR"]
-    fabric.testbed("a").release()  # nothing there: harmless
+    fabric.testbed("a").release()  # no slice: no error
     fabric.testbed("a").slices.delete("no such id")
 
 
@@ -306,7 +306,7 @@ def test_lease_is_extended_only_if_it_ends_earlier(fabric):
 
 
 def refused(testbed, fabric: Loopback, action, host: str = "node STAR-listener1") -> str:
-    """The message of an action that is refused because of a host key; nothing was sent to the node."""
+    """Return the message of an action rejected because of a host key; nothing was sent to the node."""
     commands, began = len(fabric.nodes.commands), time.monotonic()
     with pytest.raises(HostKeyChangedError, match=rf"^{host}: SSH host key changed to ") as raised:
         action(testbed)
@@ -316,7 +316,7 @@ def refused(testbed, fabric: Loopback, action, host: str = "node STAR-listener1"
 
 
 def test_changed_host_key_within_a_slice_is_rejected(fabric, tmp_path):
-    """The same collection, a later one that finds the slice again, and a file that is sent or fetched."""
+    """In the same collection, in a later one that reuses the slice, and for uploads and downloads."""
     keys = fabric.nodes.key, fabric.nodes.new_key()
     first = fabric.testbed()
     (instance,) = first.allocate(SITE, ResourceRequest(1))

@@ -1,4 +1,4 @@
-"""Sites, ports, mirrors and counters of testbed `fabric`; which parts of FABRIC's client the tests replace."""
+"""Sites, ports, mirrors and counters of testbed `fabric`; the functions of FABRIC's client that tests replace."""
 
 import inspect
 import subprocess
@@ -26,7 +26,7 @@ SITE = "STAR"
 
 
 def services(fabric: Loopback) -> dict[str, tuple[str, str]]:
-    """The mirrors of the only slice: port and direction by name."""
+    """Return port and direction of the mirrors of the only slice, by name."""
     (made,) = fabric.orchestrator.alive()
     found = graph(made.model).network_services
     return {name: (each.mirror_port, str(each.mirror_direction)) for name, each in found.items() if each.mirror_port}
@@ -37,7 +37,7 @@ def modifications(fabric: Loopback) -> int:
 
 
 def test_exactly_two_functions_of_fabrics_client_are_replaced(fabric):
-    """Every class and function of the client is looked at: those that come from elsewhere are listed."""
+    """Checks all classes and functions of the client for members that are defined elsewhere."""
     replaced = set()
     for name, module in sorted(sys.modules.items()):
         if not name.startswith(("fabrictestbed", "fim.")):
@@ -113,13 +113,13 @@ def test_moved_mirror_gets_a_new_name(fabric):
         assert sorted(services(fabric).values()) == [(PORTS[2], "TX_Only"), (PORTS[1], "RX_Only")]
         assert before not in services(fabric)
         asked = modifications(fabric)
-        testbed.mirror(instance, first, PORTS[2], "tx")  # is there already
+        testbed.mirror(instance, first, PORTS[2], "tx")  # already there
         assert modifications(fabric) == asked == 3
         assert testbed.mirror_capacity_bps(instance, first) == 100 * 10**9
 
 
 def test_port_of_a_listening_node_is_neither_busy_nor_mirrored(fabric):
-    """What arrives there are our own copies: by its rate it would be the busiest port of all."""
+    """It carries our own copies: by its rate it would be the busiest port."""
     with fabric.testbed() as testbed:
         (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         assert testbed.telemetry(SITE, 60).ports[OWN].rx_bps > 0
@@ -131,7 +131,7 @@ def test_port_of_a_listening_node_is_neither_busy_nor_mirrored(fabric):
 
 
 def test_swapped_mirrors_move_in_one_modification(fabric):
-    """FABRIC mirrors a port once, so that one after the other could not."""
+    """FABRIC mirrors a port only once, so they cannot move one after the other."""
     with fabric.testbed() as testbed:
         (instance,) = testbed.allocate(SITE, ResourceRequest(1))
         first, second = instance.receivers
@@ -143,10 +143,10 @@ def test_swapped_mirrors_move_in_one_modification(fabric):
                 testbed.mirror(instance, aim.receiver, aim.port, aim.direction)
             assert modifications(fabric) - asked == 1
             assert sorted(services(fabric).values()) == sorted([(ports[0], "Both"), (ports[1], "RX_Only")])
-        testbed.mirror(instance, first, PORTS[0], "both")  # where the other one is: that gives way
+        testbed.mirror(instance, first, PORTS[0], "both")  # removes the other mirror there
         assert list(services(fabric).values()) == [(PORTS[0], "Both")]
         fabric.orchestrator.faults.modify_fails = True
-        testbed.prepare_mirrors([MirrorRequest(instance, second, PORTS[2], "both")])  # tells nothing
+        testbed.prepare_mirrors([MirrorRequest(instance, second, PORTS[2], "both")])  # reports nothing
         with pytest.raises(UserError, match="ModifyError"):
             testbed.mirror(instance, second, PORTS[2], "both")
 
@@ -193,7 +193,7 @@ def test_ports_of_a_followed_slice_are_found(fabric):
 
 
 def test_shared_nic_cannot_receive_a_mirror(tmp_path):
-    """FABRIC's client takes it, and only afterwards nothing arrives."""
+    """FABRIC's client accepts it, but then no frame arrives."""
     fablib = FablibManager(
         offline=True, no_ssh=True, project_id="x", bastion_username="x", log_file=str(tmp_path / "l")
     )
@@ -207,7 +207,7 @@ def test_shared_nic_cannot_receive_a_mirror(tmp_path):
 
 
 def advertised() -> list[dict]:
-    """Hosts of the sites that FABRIC advertised: each site's capacity split evenly, its NICs dealt out in turn."""
+    """Return hosts of the sites that FABRIC advertised: capacity split evenly, NICs assigned in turn."""
     topology, hosts = AdvertizedTopology(), []
     topology.load(file_name=str(CORPUS))
     for name, site in topology.sites.items():

@@ -1,4 +1,4 @@
-"""`acapella collect` on the local testbed, whole: what the captures hold, what the manifests say, what is left."""
+"""`acapella collect` on the local testbed: captures, manifests, and cleanup."""
 
 import csv
 import shutil
@@ -43,9 +43,9 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @pytest.fixture(scope="module")
 def campaign(caller, open_directory) -> Path:
-    """A whole collection with the default plan, of which nothing else is left.
+    """Run a collection with the default plan, and check that it leaves nothing else.
 
-    Samples of three seconds: the sites, which do not wait for each other, may be some time apart.
+    Samples take three seconds, because sites are independent and may be some time apart.
     """
     assert ends_without_leftovers(caller, open_directory / "test", CONFIG.format(sites=2, s=3, n=1), None) == 0
     return open_directory / "test"
@@ -56,7 +56,7 @@ def manifests_of(campaign: Path) -> list[dict]:
 
 
 def frames_by_filter(capture: Path, filters: list[str]) -> list[int]:
-    """How many frames of a capture each display filter takes, in one pass of tshark."""
+    """Return the number of frames that match each display filter, in one pass of tshark."""
     argv = ["tshark", "-r", str(capture), "-q", "-z", ",".join(["io,stat,0", *filters])]
     printed = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
     row = next(line for line in printed.splitlines() if "<>" in line)
@@ -129,7 +129,7 @@ def test_manifests_match_their_files(campaign):
 
 
 def test_both_ends_of_a_link_capture_the_same_connection(campaign):
-    """A sample of the one end overlaps one of the other: a TCP connection that began and ended within is in both."""
+    """Samples of both ends overlap: a TCP connection within the overlap is in both."""
     found = {"uplink-site1": set(), "uplink-site2": set()}
     for manifest in manifests_of(campaign):
         if manifest["port"] in found:
@@ -146,7 +146,7 @@ ROUNDS = CONFIG.format(sites=1, s=1, n=50)
 
 
 def test_interrupted_collection_leaves_nothing(caller, open_directory):
-    """By Ctrl-C as a user, by SIGTERM as root; the other way round in test_collect_replays.py."""
+    """With Ctrl-C as a user, SIGTERM as root; test_collect_replays.py has the other combinations."""
     number = signal.SIGINT if caller.prefix else signal.SIGTERM
     assert ends_without_leftovers(caller, open_directory / "asked", ROUNDS, number) == 130
 

@@ -1,4 +1,4 @@
-"""`acapella collect` as a coordinator on the local testbed: cycles, an overloaded mirror, a disk that runs full."""
+"""`acapella collect` on the local testbed: cycles, an overloaded mirror, a full disk."""
 
 import itertools
 import json
@@ -28,7 +28,7 @@ collect: {{mode: sites, sites: [site1], instances: 1, port_selection: busiest, b
 
 @pytest.fixture(scope="module")
 def campaign(anyone, tmp_path_factory) -> Path:
-    """Two cycles of the busiest ports, each with two samples, to a mirror that is too slow."""
+    """Run two cycles of the busiest ports, with two samples each, to a mirror that is too slow."""
     directory = tmp_path_factory.mktemp("busiest")
     (directory / "config.yaml").write_text(BUSIEST)
     done = anyone.run(directory / "c", "--config", directory / "config.yaml")
@@ -76,7 +76,7 @@ def test_manifest_contains_counters_clock_and_disk(campaign, samples):
 
 
 def test_loss_interval_from_counters_contains_the_true_loss(samples):
-    """What the switch's counters show of the port against what its mirror offered and delivered."""
+    """Compares the switch's port counters with what the mirror offered and delivered."""
     for manifest in samples:
         mirror, found = manifest["mirror"], manifest["congestion"]
         true_loss = 1 - mirror["delivered_bytes"] / mirror["offered_bytes"] if mirror["offered_bytes"] else 0
@@ -121,7 +121,7 @@ collect: {{mode: sites, sites: [site1], instances: 1, port_selection: fixed, por
     ("size", "reserve", "full"), [("32m", 24, False), ("2m", 1, True)], ids=["nearly full", "full"]
 )
 def test_full_disk_ends_a_sample_with_whole_frames_and_the_reason(anyone, tmp_path, size, reserve, full):
-    """At 5 MB/s the watchdog has five of its seconds to see that less than 24 MB are left, or not half a one."""
+    """At 5 MB/s the watchdog has five intervals until the disk is full, or less than half of one."""
     (tmp_path / "config.yaml").write_text(FILLING.format(stream=STREAM, reserve=reserve))
     (tmp_path / "small.py").write_text(SMALL_DISK)
     argv = [anyone.python, tmp_path / "small.py", size, tmp_path / "c", "--config", tmp_path / "config.yaml"]
@@ -134,7 +134,7 @@ def test_full_disk_ends_a_sample_with_whole_frames_and_the_reason(anyone, tmp_pa
     kept = records(tmp_path / "c" / "raw" / manifest["file"])
     assert len(kept) == manifest["frames_captured"] > 100
     assert any(manifest["ended_early"] in note for note in manifest["notes"])
-    if manifest["frames_received"] is None:  # tcpdump's last counts found no room either
+    if manifest["frames_received"] is None:  # there was no space for tcpdump's last counts either
         assert full and any("counts unknown: tcpdump on " in note for note in manifest["notes"])
         return
     unwritten = manifest["frames_received"] - manifest["dropped_kernel"] - manifest["frames_captured"]

@@ -1,4 +1,4 @@
-"""`acapella collect` on the local testbed with Open vSwitch that is made to end: killed as root, asked to as a user."""
+"""`acapella collect` on the local testbed with Open vSwitch: killed as root, stopped as a user."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""`acapella collect` with replays: which samples there are, what they hold, what is left behind."""
+"""`acapella collect` with replays: its samples, their content, and cleanup."""
 
 import csv
 import json
@@ -22,14 +22,14 @@ CAPTURE = {"sample_s": 0.05, "filter": "udp port 1"}
 
 
 def config_of(replay: dict) -> str:
-    """JSON is YAML."""
+    """Return a config as JSON, which is valid YAML."""
     local = {"traffic": [{"kind": "ping"}], "replay": replay}
     return json.dumps({"testbed": "local", "capture": CAPTURE, "local": local})
 
 
 @pytest.fixture(scope="module")
 def given(open_directory) -> Path:
-    """A capture of one's own: 600 packets in 0.3 s between hosts that are not here."""
+    """Write a user's capture: 600 packets in 0.3 s between hosts that do not exist here."""
     path = open_directory / "given.pcap"
     replay_capture.write(path, "02:aa:aa:aa:aa:01", "02:aa:aa:aa:aa:02", packets=600)
     path.chmod(0o644)
@@ -38,7 +38,7 @@ def given(open_directory) -> Path:
 
 @pytest.fixture(scope="module")
 def raw(caller, open_directory, given) -> Path:
-    """The samples of a whole collection, of which nothing else is left."""
+    """Run a collection, check that it leaves nothing else, and return its samples."""
     campaign = open_directory / "replay"
     config = config_of({"capture": str(given), "repeats": TRIALS})
     assert ends_without_leftovers(caller, campaign, config, None, ("loaded-1:", "tcpreplay")) == 0
@@ -115,7 +115,7 @@ def test_trials_run_one_by_one_after_all_other_samples(raw):
 
 
 def test_interrupted_replay_under_load_leaves_nothing(caller, open_directory):
-    """A signal comes while the second trial under load is on its way; the other one in test_collect_local.py."""
+    """The signal arrives during the second trial under load; test_collect_local.py sends the other one."""
     number = signal.SIGTERM if caller.prefix else signal.SIGINT
     config = config_of({"repeats": 50, "environments": ["loaded"]})
     stopped = ends_without_leftovers(caller, open_directory / "asked", config, number, ("loaded-1:", "tcpreplay"))

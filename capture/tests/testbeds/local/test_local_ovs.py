@@ -1,5 +1,7 @@
-"""The local testbed on Open vSwitch: what mirrored frames look like, two mirrors at once, loss, room, counters;
-collected only inside its namespaces (test_testbed_contract.py)."""
+"""The local testbed on Open vSwitch: encapsulation of mirrored frames, two mirrors, loss, resources, counters.
+
+Collected only inside its namespaces (test_testbed_contract.py).
+"""
 
 import concurrent.futures
 import contextlib
@@ -28,7 +30,7 @@ MPLS, VLAN, IPV4, IPV6, ARP = 0x8847, 0x8100, 0x0800, 0x86DD, 0x0806
 
 @pytest.fixture(scope="module")
 def testbed():
-    """Two sites of four hosts, the default slices."""
+    """Provide two sites of four hosts with the default slices."""
     open_vswitch_or_skip()
     with local_testbed(switch="ovs", hosts_per_site=4, traffic=[{"kind": "ping", "path": "jumbo"}]) as made:
         allocate(made)
@@ -36,7 +38,7 @@ def testbed():
 
 
 class Sampled:
-    """A mirror and the capture behind it, while the block runs."""
+    """A mirror and its capture, active within the block."""
 
     def __init__(self, testbed: LocalTestbed, instance: Instance, receiver: str, port: str, direction: str = "both"):
         self.testbed = testbed
@@ -65,7 +67,7 @@ class Sampled:
 
 @contextlib.contextmanager
 def all_capturing(samples: list[Sampled]) -> Iterator[None]:
-    """All of them while the block runs; they take about a second to stop, so that they do it at once."""
+    """Run all captures within the block; they take about a second to stop, so they stop in parallel."""
     with concurrent.futures.ThreadPoolExecutor() as threads:
         for sample in samples:
             sample.__enter__()
@@ -74,7 +76,7 @@ def all_capturing(samples: list[Sampled]) -> Iterator[None]:
 
 
 def stack(frame: bytes) -> list[str | int]:
-    """VLAN ids and MPLS labels of a frame from the outside, what is below them as an ethertype, or again a frame."""
+    """Return a frame's VLAN ids and MPLS labels from the outside, and the EtherType or frame below them."""
     found: list[str | int] = []
     kind, at = struct.unpack_from("!H", frame, 12)[0], 14
     while kind == VLAN:
@@ -94,7 +96,7 @@ def stack(frame: bytes) -> list[str | int]:
     return [*found, first] if first else [*found, "frame", *stack(frame[at:])]
 
 
-EXPECTED = {  # by host: what carries IPv4, IPv6, ARP
+EXPECTED = {  # by host: encapsulation of IPv4, IPv6, ARP
     "vlan": (1, ["vlan 101"], ["vlan 101"], ["vlan 101"]),
     "mpls": (2, ["vlan 102", "label 17014"], ["vlan 102", "label 17016"], ["vlan 102"]),
     "mpls2": (3, ["vlan 103", "label 16002", "label 17024"], ["vlan 103", "label 16002", "label 17026"], ["vlan 103"]),
@@ -103,7 +105,7 @@ EXPECTED = {  # by host: what carries IPv4, IPv6, ARP
 
 
 def stacks_of(sample: Sampled, directory: Path) -> list[list[str | int]]:
-    """Of each frame of a sample whose counts agree with it from the switch to the file."""
+    """Return the stacks of a sample's frames, after checking its counts from the switch to the file."""
     found = sample.frames(directory)
     counted = sample.counted
     assert counted.offered_frames == counted.delivered_frames == sample.counts.received == len(found)
@@ -112,7 +114,7 @@ def stacks_of(sample: Sampled, directory: Path) -> list[list[str | int]]:
 
 
 def test_mirrored_frames_have_the_encapsulation_of_their_slice(testbed, tmp_path):
-    """A mirror for each of four hosts at one site, all at once, and one of the uplink at the other."""
+    """Mirrors four hosts of one site and the uplink of the other one simultaneously."""
     nodes = testbed.allocate("site1", ResourceRequest(2))
     receivers = [(node, receiver) for node in nodes for receiver in node.receivers]
     (far,) = testbed.instances("site2")
@@ -135,7 +137,7 @@ def test_mirrored_frames_have_the_encapsulation_of_their_slice(testbed, tmp_path
 
 def test_frames_reach_only_hosts_of_their_slice(testbed):
     for host in range(1, 5):
-        whole = [*PING, "-M", "do", "-s", "8972", f"10.20.2.{host}"]  # the whole MTU, and tags on top
+        whole = [*PING, "-M", "do", "-s", "8972", f"10.20.2.{host}"]  # the full MTU, plus tags
         assert testbed.run(f"site1-host{host}", whole).status == 0
     once = ["ping", "-c", "1", "-W", "0.2"]
     for address in ("10.10.1.2", "10.10.2.2", "10.10.2.3", "10.10.2.4"):
@@ -156,7 +158,7 @@ def test_two_mirrors_of_a_node_copy_one_direction_each(testbed, tmp_path):
 
 
 def test_moved_mirror_stops_copying_the_old_port(testbed, tmp_path):
-    """Also of flows that are active: a ping goes on throughout."""
+    """A ping continues meanwhile, so its flows stay active."""
     instance = testbed.instances("site1")[0]
     going_on = testbed.start("site1-host1", ["ping", "-i", "0.02", "10.10.2.1"])
     with Sampled(testbed, instance, instance.receivers[0], "port1") as before:
@@ -169,39 +171,39 @@ def test_moved_mirror_stops_copying_the_old_port(testbed, tmp_path):
     assert {stack(frame)[0] for frame in after.frames(tmp_path)} == {"vlan 102"}
 
 
-def octets(testbed: LocalTestbed, name: str) -> tuple[float, float]:
-    """Octets in and out of a port of site1 since the first reading, from its rates."""
+def counted_bytes(testbed: LocalTestbed, name: str) -> tuple[float, float]:
+    """Return bytes in and out of a port of site1 since the first reading, from its rates."""
     found = testbed._counters["site1"].telemetry(600, [name])
     rates = found.ports[name]
     return rates.rx_bps * found.seconds / 8, rates.tx_bps * found.seconds / 8
 
 
 def adds_up(testbed: LocalTestbed) -> bool:
-    """Whether rates tell, to the octet, what port1 counted meanwhile."""
-    before = octets(testbed, "port1")
+    """Return whether rates match what port1 counted meanwhile, to the byte."""
+    before = counted_bytes(testbed, "port1")
     shown = ["ip", "-s", "-j", "link", "show", "dev", "port1"]
     then = json.loads(testbed.run("site1", shown).stdout)[0]["stats64"]
     assert testbed.run("site1-host1", [*PING, "-s", "1000", "10.10.2.1"]).status == 0
     now = json.loads(testbed.run("site1", shown).stdout)[0]["stats64"]
-    after = octets(testbed, "port1")
+    after = counted_bytes(testbed, "port1")
     counted = [now[side]["bytes"] - then[side]["bytes"] for side in ("rx", "tx")]
     assert min(counted) >= 2 * 1042
     return [after[way] - before[way] for way in (0, 1)] == pytest.approx(counted, abs=1)
 
 
 def test_rates_add_up_to_the_port_counters(testbed):
-    """Hosts say something unasked now and then, which falls between two readings."""
+    """Hosts occasionally send unsolicited frames between two readings."""
     assert any(adds_up(testbed) for _ in range(5))
 
 
 def test_prometheus_has_the_same_counters(testbed):
-    """Last of those that look at rates: its first readings come after some seconds."""
+    """Last of the tests of rates: the first readings take some seconds."""
     if not snmp.installed():
         pytest.skip(f"not all of {', '.join(snmp.PROGRAMS)} are here")
     source = testbed._prometheus["site1"]
 
     def counted() -> int:
-        """What port1 has received, as Prometheus knows it."""
+        """Return the bytes that port1 received according to Prometheus."""
         found = source.query("query", query='ifHCInOctets{rack="site1",ifName="port1"}')["result"]
         return int(float(found[0]["value"][1])) if found else -1
 
@@ -218,16 +220,16 @@ def test_prometheus_has_the_same_counters(testbed):
 
 
 def passed(testbed: LocalTestbed) -> tuple[int, int]:
-    """Frames that port1 of site1 has received, and that port2 has sent."""
+    """Return the frames received by port1 of site1 and sent by port2."""
     shown = json.loads(testbed.run("site1", ["ip", "-s", "-j", "link", "show"]).stdout)
     counted = {link["ifname"]: link["stats64"] for link in shown}
     return counted["port1"]["rx"]["packets"], counted["port2"]["tx"]["packets"]
 
 
 def test_drops_of_a_slow_mirror_port_are_counted_and_nodes_are_limited(testbed, tmp_path):
-    """Offered is what the switch sent to its mirror port, delivered what the rate behind it let through.
+    """Offered frames are those sent to the mirror port, delivered ones those that its rate limit passed.
 
-    Last, because another testbed takes the place of the module's.
+    Runs last, because another testbed replaces that of the module.
     """
     testbed.release()
     room = {"machines": 2, "nics": 1, "cores": 4, "ram_gb": 8, "disk_gb": 100}
@@ -250,7 +252,7 @@ def test_drops_of_a_slow_mirror_port_are_counted_and_nodes_are_limited(testbed, 
             client = ["iperf3", "-c", "10.10.1.2", "-u", "-b", "30M", "-t", "1", "-l", "500"]
             assert slow.run("site1-host1", client).status == 0
             through = [after - then for after, then in zip(passed(slow), before, strict=True)]
-        assert through[1] > 0.9 * through[0] > 1000  # full mirrors do not hold up what is mirrored
+        assert through[1] > 0.9 * through[0] > 1000  # full mirrors do not delay mirrored traffic
         for number, sample in enumerate(samples):
             counted = sample.counted
             shown = slow.run("site1", ["tc", "-s", "qdisc", "show", "dev", f"limit{number}"]).stdout

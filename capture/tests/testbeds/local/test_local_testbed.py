@@ -15,7 +15,7 @@ from acapella_core.errors import UserError
 
 @pytest.fixture(scope="module")
 def testbed():
-    """An allocated testbed."""
+    """Provide an allocated testbed."""
     with allocated(local_testbed()) as made:
         yield made
 
@@ -74,7 +74,7 @@ def test_next_mirror_of_a_site_ends_the_previous_one(testbed):
 
 
 def test_released_site_is_removed_and_can_be_allocated_again(testbed):
-    """Last of those that need the module's testbed, which is allocated anew at the end."""
+    """Last of the tests of the module's testbed, which is allocated again at the end."""
     testbed.release()
     testbed.release()
     assert [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and program(entry) == "dnsmasq"] == []
@@ -86,7 +86,7 @@ def test_released_site_is_removed_and_can_be_allocated_again(testbed):
 
 
 def program(entry: Path) -> str:
-    """The name of a process, empty where it has just ended."""
+    """Return the name of a process; empty if it has just ended."""
     try:
         return (entry / "comm").read_text().strip()
     except OSError:
@@ -98,7 +98,7 @@ def wait_for(condition) -> None:
 
 
 def flood(testbed) -> None:
-    """Some thousand frames of UDP through port1, in about a second."""
+    """Send some thousand UDP frames through port1 in about a second."""
     server = testbed.start("site1-host2", ["iperf3", "-s", "-1", "--forceflush"])
     wait_for(lambda: "listening" in server.log())
     client = ["iperf3", "-c", "10.10.1.2", "-u", "-b", "50M", "-t", "1"]
@@ -124,7 +124,7 @@ def test_killed_capture_is_reported(testbed):
 
 
 def test_kernel_drops_are_counted(testbed):
-    """A buffer of 64 KiB and a flood: what the file lacks, the counts hold."""
+    """With a buffer of 64 KiB and a flood, the counts include the frames missing in the file."""
     mirror = mirror_of(testbed, "site1", "port1", "both")
     capture = Tcpdump(testbed, mirror.instance, mirror.interface, capture_settings(buffer_kib=64), "x.pcap")
     capture.start()
@@ -140,7 +140,7 @@ def test_kernel_drops_are_counted(testbed):
 
 
 def test_drops_of_a_slow_mirror_port_are_counted(testbed):
-    """Offered is what the switch was to copy, delivered what the rate of the mirror port let through."""
+    """Offered frames are those to be copied, delivered ones those that the rate limit passed."""
     testbed.release()
     slow = local_testbed(mirror_rate_mbps=1)
     slow.prepare()
@@ -163,10 +163,10 @@ def test_drops_of_a_slow_mirror_port_are_counted(testbed):
 
 
 def test_python_web_server_serves_the_same_as_nginx(testbed):
-    """Where nginx is missing: both IP versions, with and without TLS."""
+    """It replaces a missing nginx: both IP versions, with and without TLS."""
     scratch = "/dev/shm"
     argv = python_argv("acapella_capture.testbeds.local.web_server", f"{scratch}/www", f"{scratch}/tls/server.pem")
-    server = testbed.start("site2-host2", argv)  # https in the plan has made document and certificate
+    server = testbed.start("site2-host2", argv)  # the plan's https item has created document and certificate
     for url in ("http://10.10.2.2/64", "https://[fd00:10::2:2]/64"):
         argv = ["curl", "-sk", "--max-time", "2", "-o", "/dev/null", "-w", "%{size_download}", url]
         wait_for(lambda argv=argv: testbed.run("site1-host1", argv).stdout == "65536")

@@ -1,5 +1,7 @@
-"""Traffic and replays on the local testbed, faults included; collected only inside its namespaces
-(test_testbed_contract.py)."""
+"""Traffic and replays on the local testbed, with faults.
+
+Collected only inside its namespaces (test_testbed_contract.py).
+"""
 
 import shutil
 from dataclasses import replace
@@ -19,7 +21,7 @@ REAL = shutil.which("iperf3", path=sandbox.search_path())
 
 @pytest.fixture(scope="module")
 def testbed():
-    """An allocated testbed that sends nothing by itself."""
+    """Provide an allocated testbed without traffic."""
     replay = {"environments": ["quiet"]} if shutil.which("tcpreplay", path=sandbox.search_path()) else None
     with allocated(local_testbed(replay=replay, traffic=[{"kind": "ping"}])) as made:
         yield made
@@ -27,7 +29,7 @@ def testbed():
 
 @pytest.fixture
 def broken(monkeypatch, tmp_path):
-    """A function that puts a shell script in a program's place."""
+    """Return a function that replaces a program by a shell script."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{sandbox.search_path()}")
 
     def write(name: str, script: str) -> None:
@@ -39,7 +41,7 @@ def broken(monkeypatch, tmp_path):
 
 @pytest.fixture
 def traffic_of(testbed):
-    """A function that makes traffic after a plan of its own; its servers end with the test, so that ports are free."""
+    """Return a function that starts traffic for a plan; its servers end with the test to free their ports."""
     made = []
 
     def make(*items: dict) -> Traffic:
@@ -73,7 +75,7 @@ def test_items_with_missing_programs_are_excluded_and_noted(testbed, monkeypatch
 
 
 def test_failed_client_is_noted(testbed):
-    """Nobody answers pings of an address that no host has."""
+    """No host has the address, so there is no reply to the ping."""
     item = replace(testbed._items[0], address="10.10.9.9", rate_mbps=1)
     traffic = Traffic([replace(item, kind="iperf3_tcp", span="sample")], list(PATHS))
     with traffic.running("sample", 1):
@@ -129,7 +131,7 @@ def test_server_that_never_listens_is_given_up(traffic_of, broken, monkeypatch):
 
 
 def test_client_without_successful_requests_has_failed(traffic_of, broken):
-    """But not one whose requests are to be refused."""
+    """Except if its requests are expected to fail."""
     traffic = traffic_of({"kind": "dns"}, {"kind": "refused"})
     broken("dig", "echo 'dig: broken on purpose' >&2; exit 9")
     with traffic.running("sample", 1):
@@ -154,5 +156,5 @@ def test_default_capture_arrives_complete_and_the_bottleneck_is_removed(testbed,
     assert "tbf" not in testbed.run("site1", ["tc", "qdisc"]).stdout
     testbed.fetch(mirror.instance, "x.pcap", tmp_path / "x.pcap")
     replay_capture.write(tmp_path / "sent.pcap", "02:00:00:00:fe:01", "02:00:00:00:02:01")
-    # not their order: tcpreplay that was held up sends a burst, and in its queue expedited packets overtake others
+    # not their order: a delayed tcpreplay sends a burst, in which expedited packets overtake others
     assert sorted(contents(tmp_path / "x.pcap")) == sorted(contents(tmp_path / "sent.pcap"))

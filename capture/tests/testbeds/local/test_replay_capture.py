@@ -1,4 +1,4 @@
-"""The capture that is replayed where the user gives none."""
+"""The default capture of replays."""
 
 import itertools
 import struct
@@ -16,15 +16,15 @@ def capture(tmp_path_factory):
     return path
 
 
-def words(octets: bytes) -> list[int]:
-    padded = octets + bytes(len(octets) % 2)
+def words(data: bytes) -> list[int]:
+    padded = data + bytes(len(data) % 2)
     return list(struct.unpack(f"!{len(padded) // 2}H", padded))
 
 
-def ones_complement_sum(octets: bytes) -> int:
-    """RFC 1071, word by word; 0xFFFF over a header with its right checksum."""
+def ones_complement_sum(data: bytes) -> int:
+    """Return the RFC 1071 sum; 0xFFFF for a header with a valid checksum."""
     total = 0
-    for word in words(octets):
+    for word in words(data):
         total += word
         total = (total & 0xFFFF) + (total >> 16)
     return total
@@ -62,9 +62,9 @@ def test_addresses_lengths_and_checksums_are_valid(capture):
     assert services == {0, 46 << 2}
 
 
-@pytest.mark.parametrize(("octets", "expected"), [(b"", 0xFFFF), (b"\xff\xff", 0), (b"\x00\x01\xf2", 0x0DFE)])
-def test_internet_checksum_matches_known_values(octets, expected):
-    assert replay_capture.checksum(octets) == expected
+@pytest.mark.parametrize(("data", "expected"), [(b"", 0xFFFF), (b"\xff\xff", 0), (b"\x00\x01\xf2", 0x0DFE)])
+def test_internet_checksum_matches_known_values(data, expected):
+    assert replay_capture.checksum(data) == expected
 
 
 @pytest.mark.parametrize(("order", "magic"), [("<", 0xA1B2C3D4), (">", 0xA1B23C4D)])

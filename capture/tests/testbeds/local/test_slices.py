@@ -1,4 +1,4 @@
-"""Slices of the local testbed on Open vSwitch: the default, what a config may ask for, which ports they use."""
+"""Slices of the local testbed on Open vSwitch: defaults, valid configs, and ports of a slice."""
 
 import pytest
 
@@ -11,7 +11,7 @@ BETA = {"name": "beta", "hosts": [3], "sites": [1, 2], "encapsulation": "pseudow
 
 
 def testbed(**local) -> LocalTestbed:
-    """Made, not allocated."""
+    """Return a testbed without allocating it."""
     given = {"switch": "ovs", "sites": 3, "hosts_per_site": 3, "traffic": []} | local
     return LocalTestbed(parse_settings({"testbed": "local", "local": given}).local)
 

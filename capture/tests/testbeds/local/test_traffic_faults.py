@@ -1,6 +1,6 @@
-"""Traffic that fails stops no campaign: its samples are taken, and say what failed. A program is broken on purpose.
+"""Failing traffic does not stop a campaign: samples are taken, and manifests list the failures.
 
-What becomes of each kind of broken server or client is in test_local_traffic.py.
+test_local_traffic.py tests each kind of broken server or client.
 """
 
 import json
@@ -20,7 +20,7 @@ TRAFFIC = [{"kind": "iperf3_tcp"}, {"kind": "iperf3_udp", "span": "run"}, {"kind
 
 @pytest.fixture(scope="module")
 def broken(caller, open_directory):
-    """A caller whose iperf3 fails, and the directory of campaigns."""
+    """Return a caller whose iperf3 fails, and the directory of campaigns."""
     programs = open_directory / "programs"
     programs.mkdir(mode=0o755)
     program = programs / "iperf3"
@@ -32,7 +32,7 @@ def broken(caller, open_directory):
 
 @pytest.fixture(scope="module")
 def collected(broken, open_directory):
-    """A collection with that: what it said, and the samples' directory."""
+    """Run a collection with it and return its output and the samples' directory."""
     replay = {"repeats": 1} if shutil.which("tcpreplay", path=sandbox.search_path()) else None
     local = {"traffic": TRAFFIC, "replay": replay}
     config = open_directory / "faults.yaml"
@@ -44,7 +44,7 @@ def collected(broken, open_directory):
 
 
 def of_runs(raw: Path) -> list[dict]:
-    """Manifests in order of time."""
+    """Return manifests in order of time."""
     found = [manifests.read(path) for path in raw.glob("run*.json")]
     return sorted(found, key=lambda manifest: manifest["actual"]["start_ns"])
 
@@ -57,11 +57,11 @@ def test_every_sample_is_taken(collected):
 def test_manifest_lists_started_and_failed_clients_with_reasons(collected):
     first, *_, last = [manifest["traffic"] for manifest in of_runs(collected[1])]
     assert [fact["kind"] for fact in first] == [item["kind"] for item in TRAFFIC]
-    # traffic of a sample is shared by the sites that sample at that moment, so it starts once a sample or less often
+    # sites that sample simultaneously share traffic, so it starts at most once per sample
     for facts, fewest, most in ((first, 1, 2), (last, 3, 6)):
         broken, ping = facts[0], facts[2]
         assert fewest <= ping["started"] <= most
-        times = min(ping["started"], MAX_SILENT_SAMPLES)  # then it is left out
+        times = min(ping["started"], MAX_SILENT_SAMPLES)  # then it is skipped
         assert [(fact["started"], fact["failed"]) for fact in (broken, ping)] == [(times, times), (ping["started"], 0)]
         assert all("iperf3: error - broken on purpose" in fact["why"] for fact in facts[:2])
     assert (last[1]["started"], last[1]["failed"]) == (1, 1)

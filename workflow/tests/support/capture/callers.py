@@ -20,7 +20,7 @@ SITE = "import site\nsite.addsitedir({!r})\n".format(sysconfig.get_paths()["pure
 
 @dataclass(frozen=True)
 class Caller:
-    """Who runs collect: the words before it, and its environment."""
+    """A user who runs collect: command prefix, interpreter, environment."""
 
     prefix: tuple[str, ...] = ()
     python: str = sys.executable
@@ -42,7 +42,7 @@ class Caller:
 
 
 def namespaces_or_skip(caller: Caller) -> Caller:
-    """The caller, where it may make network namespaces."""
+    """Return the caller; skip the test if it may not create network namespaces."""
     flags = ["--user", "--map-current-user", "--keep-caps"] if caller.prefix or os.geteuid() else []
     argv = [*caller.prefix, "unshare", *flags, "--fork", "--pid", "--mount-proc", "--net", "true"]
     tried = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -63,7 +63,7 @@ def ordinary_user(directory: Path) -> Caller:
     environment = {"PYTHONPATH": str(directory), "HOME": "/nonexistent"}
     for python in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
         caller = Caller(prefix, python, environment)
-        # through a shell: setpriv itself still has root's rights to find the interpreter
+        # through a shell: setpriv itself would still look up the interpreter with root's rights
         argv = [*prefix, "sh", "-c", 'exec "$0" -c "import acapella_capture.collect, acapella_core._native"', python]
         if subprocess.run(argv, env=caller.env(), capture_output=True, check=False).returncode == 0:
             return namespaces_or_skip(caller)
@@ -72,7 +72,7 @@ def ordinary_user(directory: Path) -> Caller:
 
 @contextlib.contextmanager
 def readable_directory(mode: int = 0o755) -> Iterator[Path]:
-    """A directory that every user may enter. Not pytest's: those are closed to other users."""
+    """Provide a directory that every user may enter; those of pytest are private."""
     with tempfile.TemporaryDirectory(prefix="acapella-test-") as name:
         Path(name).chmod(mode)
         yield Path(name)

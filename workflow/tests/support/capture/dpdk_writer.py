@@ -1,4 +1,4 @@
-"""acapella-dpdk-capture in a test: built under ASan and UBSan, run, its files read back by a parser of our own."""
+"""Builds acapella-dpdk-capture with ASan and UBSan, runs it, and reads its files with an independent parser."""
 
 import json
 import os
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[4]
 SOURCE = ROOT / "capture" / "dpdk"
 BINARY = c_programs.path_of("acapella-dpdk-capture")
 SECOND = 1_000_000_000
-LIMIT_S = 300  # never reached but where it hangs
+LIMIT_S = 300  # only reached if the program hangs
 
 
 def built_or_skip() -> Path:
@@ -49,11 +49,11 @@ class Pcapng:
     interface: dict[int, bytes] = field(default_factory=dict)
     statistics: list[dict[int, bytes]] = field(default_factory=list)
     snaplen: int = 0
-    left: int = 0  # bytes of a block that is cut
+    left: int = 0  # bytes of a truncated block
 
 
 def pcap_bytes(frames: list[Frame], nanoseconds: bool = False) -> bytes:
-    """A little-endian Ethernet pcap file."""
+    """Return a little-endian Ethernet pcap file."""
     unit = 1 if nanoseconds else 1000
     parts = [struct.pack("<IHHIIII", 0xA1B23C4D if nanoseconds else 0xA1B2C3D4, 2, 4, 0, 0, 262144, 1)]
     for frame in frames:
@@ -65,7 +65,7 @@ def pcap_bytes(frames: list[Frame], nanoseconds: bool = False) -> bytes:
 
 
 def read_pcap(path: Path) -> tuple[list[Frame], int]:
-    """Whole records of a nanosecond pcap file, and the number of bytes after them."""
+    """Return the whole records of a nanosecond pcap file, and the number of bytes after them."""
     raw = path.read_bytes()
     magic, major, minor, _, _, _, link = struct.unpack_from("<IHHIIII", raw)
     assert (magic, major, minor, link) == (0xA1B23C4D, 2, 4, 1)
@@ -81,7 +81,7 @@ def read_pcap(path: Path) -> tuple[list[Frame], int]:
 
 
 def options(raw: bytes) -> dict[int, bytes]:
-    """pcapng options by code."""
+    """Return pcapng options by code."""
     found, at = {}, 0
     while at + 4 <= len(raw):
         code, size = struct.unpack_from("<HH", raw, at)
@@ -93,7 +93,7 @@ def options(raw: bytes) -> dict[int, bytes]:
 
 
 def read_pcapng(path: Path) -> Pcapng:
-    """Whole blocks of a little-endian pcapng file of one interface with ns stamps."""
+    """Return the whole blocks of a little-endian pcapng file of one interface with ns timestamps."""
     raw, at, found = path.read_bytes(), 0, Pcapng()
     while at + 12 <= len(raw):
         kind, size = struct.unpack_from("<II", raw, at)
@@ -121,7 +121,7 @@ def read_pcapng(path: Path) -> Pcapng:
 
 
 def some_frames(count: int, seed: int = 1, sizes: tuple[int, ...] = (60, 64, 128, 512, 1514, 9000)) -> list[Frame]:
-    """UDP and TCP over IPv4, payload random, stamps whole microseconds that never go back."""
+    """Return UDP and TCP frames over IPv4 with random payload and ascending timestamps in whole microseconds."""
     draw, ts_ns, frames = random.Random(seed), 1_700_000_000 * SECOND, []
     for _ in range(count):
         ts_ns += draw.randrange(0, 2000) * 1000
@@ -137,13 +137,13 @@ def some_frames(count: int, seed: int = 1, sizes: tuple[int, ...] = (60, 64, 128
 
 
 def crc32(data: bytes) -> bytes:
-    """The value of an epb_hash option: CRC32, most significant byte first."""
+    """Return the value of an epb_hash option: CRC32, most significant byte first."""
     return b"\x02" + zlib.crc32(data).to_bytes(4, "big")
 
 
 @dataclass
 class Run:
-    """A capture that is over."""
+    """A completed capture."""
 
     status: int
     said: str
@@ -163,7 +163,7 @@ def command(*arguments: object) -> list[str]:
 
 
 def finished(directory: Path, status: int, said: str) -> Run:
-    """What a capture to ``directory``/c.pcap(ng) left, its counts checked: every frame is in one of them."""
+    """Return the result of a capture to `directory`/c.pcap(ng), after checking that its counts add up."""
     assert "runtime error" not in said and "Sanitizer" not in said, said
     path = directory / "c.json"
     accounts = json.loads(path.read_text()) if path.exists() else {}
@@ -178,14 +178,14 @@ def finished(directory: Path, status: int, said: str) -> Run:
 
 
 def capture(directory: Path, *arguments: object, name: str = "c.pcap", prefix: tuple[str, ...] = ()) -> Run:
-    """Run it to its end."""
+    """Run a capture to its end."""
     argv = [*prefix, *command("--write", directory / name, *arguments)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=environment())
     return finished(directory, done.returncode, done.stderr)
 
 
 def start(directory: Path, *arguments: object, name: str = "c.pcap", prefix: tuple[str, ...] = ()) -> subprocess.Popen:
-    """Start it, and return when it listens."""
+    """Start a capture and wait until it listens."""
     argv = [*prefix, *command("--write", directory / name, *arguments)]
     process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environment())
     said = ""
@@ -199,7 +199,7 @@ def start(directory: Path, *arguments: object, name: str = "c.pcap", prefix: tup
 
 
 def stop(process: subprocess.Popen, directory: Path, number: int) -> Run:
-    """End it by a signal, and take what it left."""
+    """Stop a capture with a signal and return its result."""
     process.send_signal(number)
     said = process.communicate(timeout=LIMIT_S)[1]
     return finished(directory, process.returncode, said)
@@ -211,7 +211,7 @@ def environment() -> dict[str, str]:
 
 
 def from_file(directory: Path, frames: list[Frame], number: int = 0) -> list[object]:
-    """Arguments that capture ``frames`` by net_pcap, losing none, until there are no more."""
+    """Return arguments that capture all of `frames` through net_pcap without loss."""
     path = directory / f"input{number}.pcap"
     path.write_bytes(pcap_bytes(frames))
     return ["--vdev", f"net_pcap{number},rx_pcap={path}", "--stop-when-idle", "0.1", "--when-full", "wait"]

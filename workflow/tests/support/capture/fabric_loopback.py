@@ -1,7 +1,7 @@
-"""A testbed `fabric` that finds its FABRIC on loopback: config, keys and tokens of a user, an orchestrator, nodes.
+"""A testbed `fabric` with a FABRIC on loopback: config, keys and tokens of a user, an orchestrator, nodes.
 
-FABRIC's client is the real one. Two things in it are replaced, in PATCHES: the probe whether a host can be reached,
-which asks for port 443 of a host name, and the way to a node's SSH, which leads through FABRIC's bastion.
+FABRIC's client is the real one, except for two functions in PATCHES: the test whether a host is reachable, which
+connects to port 443 of a host name, and the SSH connection to a node, which goes through FABRIC's bastion.
 """
 
 import contextlib
@@ -54,14 +54,14 @@ class Loopback:
         return FabricTestbed(self.settings(**changes), campaign, follow=follow)
 
     def give_token(self, lasts_s: float = 4 * 3600, **others: str) -> str:
-        """Put a token into the user's file."""
+        """Write a token to the user's file."""
         made = self.orchestrator.grant(lasts_s)
         self.tokens.write_text(json.dumps({"id_token": made, **others}))
         return made
 
 
 def user_files(directory: Path, url: str) -> None:
-    """fabric_rc and keys, as FABRIC's portal has users make them."""
+    """Write fabric_rc and keys as FABRIC's portal has users create them."""
     key = paramiko.ECDSAKey.generate()
     for name in ("slice_key", "bastion_key"):
         key.write_private_key_file(str(directory / name))
@@ -78,10 +78,10 @@ def user_files(directory: Path, url: str) -> None:
 
 @contextlib.contextmanager
 def loopback_fabric(directory: Path, sites: dict[str, list[dict]] | None = None) -> Iterator[Loopback]:
-    """Everything, running; nothing of it afterwards."""
+    """Run orchestrator and nodes; remove everything at the end."""
     (directory / "nodes").mkdir()
     with contextlib.ExitStack() as stack:
-        stack.callback(NetworkXGraphStorage().del_all_graphs)  # the client keeps them as long as the process lives
+        stack.callback(NetworkXGraphStorage().del_all_graphs)  # the client keeps them until the process ends
         orchestrator = Orchestrator(sites)
         stack.callback(orchestrator.close)
         nodes = Nodes(directory / "nodes")

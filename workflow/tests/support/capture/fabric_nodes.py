@@ -1,8 +1,7 @@
-"""Listening nodes of the FABRIC on loopback: an SSH server that runs commands in a private directory for each user
-name.
+"""Listening nodes of the FABRIC on loopback: an SSH server that runs commands in a private directory per user name.
 
-A node is known by the name that FABRIC's client logs in with here. It has its own home, and its own `ip`, `tcpdump`
-and so on: scripts, so that no command touches this machine's network.
+FABRIC's client logs in with the node's name. Each node has its own home, and scripts instead of `ip`, `tcpdump` and
+similar programs, so that no command affects this machine's network.
 """
 
 import contextlib
@@ -64,12 +63,12 @@ while True:
 
 
 class Nodes:
-    """The server. `connections` counts log-ins; `refusing` lets nobody in."""
+    """The server. `connections` counts logins; `refusing` rejects all."""
 
     def __init__(self, directory: Path):
         self.directory = directory
         self.refusing = False
-        self.cut_downloads_after: int | None = None  # bytes, then the connection goes
+        self.cut_downloads_after: int | None = None  # bytes after which the connection closes
         self.downloaded = 0
         self.commands: list[str] = []
         self.key, self.bastion_key = self.new_key(), self.new_key()
@@ -95,11 +94,11 @@ class Nodes:
 
     @staticmethod
     def new_key() -> paramiko.PKey:
-        """A host key."""
+        """Return a host key."""
         return paramiko.ECDSAKey.generate()
 
     def home(self, node: str) -> Path:
-        """A node's home, made when it is first asked for."""
+        """Return a node's home, created on first use."""
         home = self.directory / node
         if not home.exists():
             home.mkdir()
@@ -115,7 +114,7 @@ class Nodes:
         return {"HOME": str(self.home(node)), "PATH": f"{self._programs}:{os.environ['PATH']}", "LC_ALL": "C"}
 
     def lose_connections(self) -> None:
-        """All connections go, as when a bastion host restarts; what runs on the nodes goes on."""
+        """Close all connections, as if a bastion host restarted; programs on the nodes keep running."""
         for transport in self._transports:
             transport.close()
         self._transports.clear()
@@ -123,13 +122,13 @@ class Nodes:
     def close(self) -> None:
         self.lose_connections()
         self._listening.close()
-        for pid in self.directory.glob("*/*/jobs/*/pid"):  # what a failed test left running
+        for pid in self.directory.glob("*/*/jobs/*/pid"):  # programs left by a failed test
             if not (pid.parent / "status").exists():
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(int(pid.read_text()), signal.SIGKILL)
 
     def connect(self, node: str) -> paramiko.SSHClient:
-        """A client that has logged in to a node."""
+        """Return a client that is logged in to a node."""
         client = paramiko.SSHClient()
         client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
         way = socket.create_connection(("127.0.0.1", self.port))
@@ -138,7 +137,7 @@ class Nodes:
         return client
 
     def bastion(self) -> SimpleNamespace:
-        """What is used of a client that has logged in to the bastion host."""
+        """Return the used parts of a client that is logged in to the bastion host."""
         transport = SimpleNamespace(get_remote_server_key=lambda: self.bastion_key, is_active=lambda: True)
         return SimpleNamespace(get_transport=lambda: transport, close=lambda: None)
 
@@ -161,7 +160,7 @@ class Nodes:
 
 
 class Door(paramiko.ServerInterface):
-    """Lets everybody in, and runs what they ask for."""
+    """Accepts every login and runs its commands."""
 
     def __init__(self, nodes: Nodes):
         self.nodes = nodes
@@ -184,7 +183,7 @@ class Door(paramiko.ServerInterface):
             ["sh", "-c", command], capture_output=True, stdin=subprocess.DEVNULL, check=False,
             env=self.nodes.environment(self.node), cwd=self.nodes.home(self.node),
         )  # fmt: skip
-        with contextlib.suppress(OSError):  # the connection has gone
+        with contextlib.suppress(OSError):  # the connection is closed
             channel.sendall(done.stdout)
             channel.sendall_stderr(done.stderr)
             channel.send_exit_status(done.returncode)
@@ -192,7 +191,7 @@ class Door(paramiko.ServerInterface):
 
 
 class Sftp(paramiko.SFTPServer):
-    """Ends where the connection does."""
+    """Ends with its connection."""
 
     def start_subsystem(self, *arguments):
         with contextlib.suppress(OSError):
@@ -200,22 +199,22 @@ class Sftp(paramiko.SFTPServer):
 
 
 def sftp_of(nodes: Nodes) -> type[paramiko.SFTPServerInterface]:
-    """Files of this machine; names are those of a node's home."""
+    """Return SFTP access to a node's home on this machine."""
 
     class Handle(paramiko.SFTPHandle):
-        lost = False  # what was asked for before comes still, and may not end the next connection as well
-        reached = 0  # bytes that were asked for twice count once: a client that is slow to read ahead does that
+        lost = False  # pending requests may still arrive and must not close the next connection
+        reached = 0  # bytes requested twice count once, as a slow client's read-ahead does that
 
         def read(self, offset, length):
-            octets = super().read(offset, length)
-            reached = offset + len(octets) if isinstance(octets, bytes) else 0
+            data = super().read(offset, length)
+            reached = offset + len(data) if isinstance(data, bytes) else 0
             nodes.downloaded += max(0, reached - self.reached)
             self.reached = max(self.reached, reached)
             limit = nodes.cut_downloads_after
             if limit is not None and nodes.downloaded > limit and not self.lost:
                 self.lost = True
                 nodes.lose_connections()
-            return octets
+            return data
 
     class Files(paramiko.SFTPServerInterface):
         def __init__(self, server: Door):
@@ -233,7 +232,7 @@ def sftp_of(nodes: Nodes) -> type[paramiko.SFTPServerInterface]:
                 if flags & os.O_WRONLY:
                     handle.writefile = (self._home / path).open("wb")
                 else:
-                    handle.readfile = (self._home / path).open("rb")  # SFTPHandle closes either
+                    handle.readfile = (self._home / path).open("rb")  # SFTPHandle closes it
                 return handle
             except OSError as error:
                 return paramiko.SFTPServer.convert_errno(error.errno)

@@ -26,7 +26,7 @@ PROJECT = "11111111-2222-3333-4444-555555555555"
 TAGS = ("Net.PortMirroring", "Component.SmartNIC_ConnectX_5", "Component.SmartNIC_ConnectX_6", "VM.NoLimit")
 HOST = {"cores": 32, "ram": 128, "disk": 1000, "nics": {"SmartNIC-ConnectX-6": 1, "SmartNIC-ConnectX-5": 1}}
 LEASE = "%Y-%m-%d %H:%M:%S %z"
-LINKS = [  # as query_links gives them
+LINKS = [  # as returned by query_links
     {"name": "l1", "layer": "L2", "bandwidth": 100, "endpoints": [
         {"site": "STAR", "node": "n1", "port": "HundredGigE0/0/0/15.3370"},
         {"site": "UTAH", "node": "n2", "port": "TenGigE0/0/0/22/0.3370"}]},
@@ -35,7 +35,7 @@ LINKS = [  # as query_links gives them
         {"site": "WASH", "node": "n3", "port": "HundredGigE0/0/0/9.100"}]},
 ]  # fmt: skip
 OWN = "HundredGigE0/0/0/31"  # the port that listening nodes are plugged into
-COUNTED = {  # ifName by rack, with interfaces that are no port
+COUNTED = {  # ifName by rack, including interfaces that are not ports
     "star": ("HundredGigE0/0/0/5", "TwentyFiveGigE0/0/0/12/1", "HundredGigE0/0/0/15", OWN, "Loopback0",
              "Bundle-Ether1/0", "HundredGigE0/0/0/15.3370"),
     "utah": ("HundredGigE0/0/0/2",),
@@ -44,28 +44,28 @@ COUNTED = {  # ifName by rack, with interfaces that are no port
 
 
 def token(lasts_s: float) -> str:
-    """An id token that ends so soon; nobody checks its signature here."""
+    """Return an id token with this lifetime; its signature is not checked."""
     parts = ({"alg": "none"}, {"exp": time.time() + lasts_s, "jti": uuid.uuid4().hex})
     encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts]
     return ".".join([*encoded, "sig"])
 
 
 def mac(node: str, interface: str) -> str:
-    """The same address for the same interface, wherever it is asked."""
+    """Return a MAC address derived from the interface."""
     digest = hashlib.sha256(f"{node} {interface}".encode()).hexdigest()
     return ":".join(["02", *(digest[i : i + 2] for i in range(0, 10, 2))])
 
 
 @dataclass
 class Faults:
-    """What goes wrong, until a test takes it back."""
+    """Active faults, until a test removes them."""
 
-    create_status: list[int] = field(default_factory=list)  # answers to the next POSTs; of a 5xx the slice exists
-    refuse: bool = False  # allocations end in StableError, for want of resources
+    create_status: list[int] = field(default_factory=list)  # status of the next POSTs; a 5xx creates the slice
+    refuse: bool = False  # allocations end in StableError for lack of resources
     notice: str = "Insufficient resources : ['disk']"
     stuck: bool = False  # slices stay Configuring, modifications Modifying
     modify_fails: bool = False
-    kept: str | None = None  # the name of a slice that is not deleted
+    kept: str | None = None  # name of a slice that cannot be deleted
     no_summary: bool = False
     metrics_status: int = 200
 
@@ -79,13 +79,13 @@ class Made:
     state: str
     model: str
     lease_end: str
-    after: str  # the state that comes when it has been looked at `looks` times
+    after: str  # the state after `looks` queries
     looks: int = 1
     notice: str = ""
 
 
 class Orchestrator:
-    """The server and what it keeps; `url` is every host of FABRIC's at once."""
+    """The server and its state; `url` stands for all hosts of FABRIC."""
 
     def __init__(self, sites: dict[str, list[dict]] | None = None):
         self.sites = copy.deepcopy(sites or {"STAR": [HOST, HOST], "UTAH": [HOST], "WASH": [HOST]})
@@ -95,7 +95,7 @@ class Orchestrator:
         self.tokens: set[str] = set()
         self.refreshes: list[str] = []
         self.requests: list[tuple[str, str]] = []
-        self.forced: list[bool] = []  # of each look at the resources, whether it was to be a fresh one
+        self.forced: list[bool] = []  # force_refresh of each resource query
         self.renewals: list[str] = []
         self._lock = threading.RLock()
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler(self))
@@ -109,7 +109,7 @@ class Orchestrator:
         self._thread.join()
 
     def grant(self, lasts_s: float = 4 * 3600) -> str:
-        """A token that is taken."""
+        """Return a token that the server accepts."""
         made = token(lasts_s)
         self.tokens.add(made)
         return made
@@ -121,7 +121,7 @@ class Orchestrator:
         return sum(method == "POST" and asked.startswith(path) for method, asked in self.requests)
 
     def answer(self, method: str, path: str, query: dict, body: bytes, authorization: str) -> tuple[int, object]:
-        """Status and JSON of a request."""
+        """Return status and JSON of a request."""
         with self._lock:
             self.requests.append((method, path))
             if path.startswith("/credmgr/"):
@@ -158,7 +158,7 @@ class Orchestrator:
             return (200, {"token": told}) if known else (401, {"errors": []})
         if path == "/credmgr/tokens/refresh":
             self.refreshes.append(body["refresh_token"])
-            if body["refresh_token"] != f"refresh-{len(self.refreshes)}":  # each is good for one refresh
+            if body["refresh_token"] != f"refresh-{len(self.refreshes)}":  # a refresh token is valid once
                 return 400, {"errors": [{"message": "used"}]}
             return 200, {"data": [{"id_token": self.grant(), "refresh_token": f"refresh-{len(self.refreshes) + 1}"}]}
         return 404, {}
@@ -182,7 +182,7 @@ class Orchestrator:
         return 200, {"status": "success", "data": {"resultType": "matrix", "result": result}}
 
     def _hosts(self, without: str = "") -> list[dict]:
-        """The hosts with what slices (but one) have left of them, each node on the first host that it fits."""
+        """Return the hosts with the resources left by all slices (but one); a node is on the first host that fits."""
         hosts = []
         for site, kinds in self.sites.items():
             hosts += [
@@ -221,7 +221,7 @@ class Orchestrator:
         name = query["name"][0]
         if any(each.name == name for each in self.alive()):
             return 400, {"errors": [{"message": f"Slice {name} already exists"}]}
-        if status not in (200, 503):  # 503: the gate is shut, and nothing is made
+        if status not in (200, 503):  # 503: rejected by the gateway, nothing is created
             self._begin(name, query, body)
         elif status == 200:
             return 200, {"data": self._slivers_of(self._begin(name, query, body))}
@@ -240,7 +240,7 @@ class Orchestrator:
         return made
 
     def _look(self, made: Made) -> None:
-        """A slice moves on as it is looked at, so that tests do not wait for a clock."""
+        """Advance a slice's state with each query, so that tests need not wait."""
         if made.state == "Closing":
             made.state = "Dead"
         if made.state in ("Configuring", "Modifying") and not self.faults.stuck:
@@ -253,7 +253,7 @@ class Orchestrator:
                 "lease_end_time": made.lease_end, "project_id": PROJECT}  # fmt: skip
 
     def _list(self, query: dict, _body: bytes) -> tuple[int, object]:
-        text = query.get("search", query.get("name", [""]))[0]  # both find parts of names
+        text = query.get("search", query.get("name", [""]))[0]  # both search for parts of names
         states = query.get("states")
         found = [made for made in self.slices.values() if text in made.name and (not states or made.state in states)]
         for made in found:
@@ -303,7 +303,7 @@ class Orchestrator:
 
 
 def graph(model: str) -> ExperimentTopology:
-    """A slice's graph, apart from those that FABRIC's client keeps in this process."""
+    """Return a slice's graph, separate from those of FABRIC's client in this process."""
     made = ExperimentTopology(importer=NetworkXGraphImporterDisjoint())
     made.load(graph_string=model)
     return made
@@ -311,7 +311,7 @@ def graph(model: str) -> ExperimentTopology:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a node takes of a host."""
+    """The resources that a node takes from a host."""
 
     name: str
     site: str
@@ -321,7 +321,7 @@ class Needs:
 
 @functools.lru_cache(64)
 def needs(model: str) -> list[Needs]:
-    """What the nodes of a graph take."""
+    """Return the resources that the nodes of a graph take."""
     return [
         Needs(
             name, node.site,
@@ -333,7 +333,7 @@ def needs(model: str) -> list[Needs]:
 
 
 def place(node: Needs, hosts: list[dict]) -> bool:
-    """Take a node's share of the first host of its site that has it."""
+    """Take a node's resources from the first host of its site that has them."""
     for host in hosts:
         if host["site"] != node.site or host["state"] != "Active":
             continue
@@ -351,7 +351,7 @@ def place(node: Needs, hosts: list[dict]) -> bool:
 
 
 def filled(model: str) -> str:
-    """A graph with what FABRIC adds to it: addresses, reservations, the ports that interfaces are plugged into."""
+    """Return a graph with what FABRIC adds: addresses, reservations, switch ports of interfaces."""
     made = graph(model)
     for name, node in made.nodes.items():
         node.set_properties(
@@ -367,11 +367,11 @@ def filled(model: str) -> str:
 
 
 def handler(owner: Orchestrator) -> type[http.server.BaseHTTPRequestHandler]:
-    """The class that hands requests to the orchestrator."""
+    """Return the class that passes requests to the orchestrator."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # head and body in one packet: two would wait for each other's acknowledgment
+        wbufsize = -1  # header and body in one packet: two would wait for an acknowledgment
         disable_nagle_algorithm = True
 
         def respond(self) -> None:
@@ -380,12 +380,12 @@ def handler(owner: Orchestrator) -> type[http.server.BaseHTTPRequestHandler]:
             authorization = self.headers.get("Authorization") or ""
             path = parts.path if parts.path == "/" else parts.path.rstrip("/")
             status, answer = owner.answer(self.command, path, urllib.parse.parse_qs(parts.query), body, authorization)
-            octets = json.dumps(answer).encode()
+            content = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(octets)))
+            self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(octets)
+            self.wfile.write(content)
 
         do_GET = do_POST = do_PUT = do_DELETE = respond
 

@@ -1,4 +1,4 @@
-"""A testbed of paper: sites, ports, nodes and captures that exist in memory alone; names say what goes wrong."""
+"""A fake testbed: sites, ports, nodes and captures exist in memory only; names select faults."""
 
 import hashlib
 import struct
@@ -24,7 +24,7 @@ FRAME = struct.pack("<IIII", 1, 0, 60, 60) + bytes(60)
 
 
 class FakeMirror(Mirror):
-    """Copies nothing, or refuses to begin."""
+    """Copies nothing, or fails to start."""
 
     instance, interface = "listener", "capture0"
 
@@ -36,20 +36,20 @@ class FakeMirror(Mirror):
             raise UserError("tc failed: no such device", where="node site")
 
     def stop(self) -> None:
-        """Nothing runs."""
+        """Do nothing."""
 
     def counters(self) -> MirrorCounters:
         return MirrorCounters(offered_frames=1, delivered_frames=1, offered_bytes=60, delivered_bytes=60)
 
 
 class FakeJob(Job):
-    """The node's loop, which runs until it is told to end."""
+    """The node's watchdog loop, which runs until it is stopped."""
 
     def poll(self) -> int | None:
         return None
 
     def signal(self, name: str) -> None:
-        """It ends."""
+        """End the job."""
 
     def wait(self, timeout_s: float) -> int | None:
         return 0
@@ -59,7 +59,7 @@ class FakeJob(Job):
 
 
 class FakeTestbed(Testbed):
-    """Names of ports and sites say what goes wrong there. ``calls`` holds what was done, in order."""
+    """Names of ports and sites select faults. `calls` holds the calls in order."""
 
     name = "local"
 
@@ -68,7 +68,7 @@ class FakeTestbed(Testbed):
         self.site_names = sites
         self.fetched: list[str] = []
         self.calls: list[tuple[str, str]] = []
-        self.broken_fetches = 0  # so many of the next ones lose a byte
+        self.broken_fetches = 0  # number of the next fetches that lose a byte
         self.left: tuple[str, ...] = ()
         self.receivers: tuple[str, ...] = ("capture0",)
         self.seen = "1000000 - 0 0"  # free KiB, bytes of the capture, seconds since the heartbeat, frames
@@ -128,7 +128,7 @@ class FakeTestbed(Testbed):
 
 
 class FakeTcpdump:
-    """Counts one frame, or fails as the port's name in the file's says."""
+    """Counts one frame, or fails as the port name in its file name selects."""
 
     running: ClassVar[set[str]] = set()
 

@@ -1,4 +1,4 @@
-"""A collection that ends, or is made to end, and what of it may be left then: nothing."""
+"""Collections that end or are stopped, and the check that they leave nothing behind."""
 
 import re
 import signal
@@ -10,11 +10,11 @@ from pathlib import Path
 from acapella_testing.capture.process_tree import Tree
 
 MOMENT_S = 180
-END_S = 180  # never reached but where it hangs
+END_S = 180  # only reached if it hangs
 
 
 def tree_when(process: subprocess.Popen, busy: str) -> Tree:
-    """The processes below one at a moment at which a program of that name is among them."""
+    """Return the process tree once it includes a program of that name."""
     end = time.monotonic() + MOMENT_S
     while busy not in (tree := Tree.below(process.pid)).programs():
         tree.close()
@@ -46,14 +46,14 @@ def ends_without_leftovers(
             if number:
                 process.send_signal(number)
             status = process.wait(END_S)
-            left = tree.gone_within(60)  # not after its output has ended: what is left holds that open
+            left = tree.gone_within(60)  # not waiting for the end of its output, which leftovers would hold open
     assert left == [], left
     links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
     assert re.findall(r"\b(?:port\d|uplink-site|mirror\d|capture\d|br0|edge|core|manage\d)", links) == []
     mounts = Path("/proc/self/mounts").read_text()
     assert "acapella" not in mounts
     parts = [path.name for path in (campaign / "raw").iterdir() if path.name.endswith(".part")]
-    # what was half fetched when it was killed is hidden, and the next collection takes it away (coordinator.py)
+    # incomplete files of a killed collection are hidden, and removed by the next one (coordinator.py)
     assert all(name.startswith(".") for name in parts) if number == signal.SIGKILL else parts == [], parts
     assert list(temporary.iterdir()) == []
     assert not {"net", "spool", "www", "ssh", "ovs", "snmp"} & {path.name for path in Path("/dev/shm").iterdir()}

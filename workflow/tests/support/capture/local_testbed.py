@@ -1,4 +1,4 @@
-"""The local testbed that the tests inside the sandbox share: two sites of two hosts, every path, little traffic."""
+"""The local testbed of tests inside the sandbox: two sites of two hosts, every path, little traffic."""
 
 import contextlib
 import shutil
@@ -20,13 +20,13 @@ TRAFFIC = [
 
 
 def local_testbed(**changes) -> LocalTestbed:
-    """Made, not allocated."""
+    """Return a testbed without allocating it."""
     return LocalTestbed(parse_settings({"testbed": "local", "local": {"traffic": TRAFFIC} | changes}).local)
 
 
 @contextlib.contextmanager
 def allocated(testbed: LocalTestbed) -> Iterator[LocalTestbed]:
-    """With one instance at each site."""
+    """Allocate one instance per site."""
     with testbed:
         allocate(testbed)
         yield testbed
@@ -38,13 +38,13 @@ def allocate(testbed: LocalTestbed) -> None:
 
 
 def mirror_of(testbed: LocalTestbed, site: str, port: str, direction: Direction) -> Mirror:
-    """To the first receiver of the site's first instance."""
+    """Return a mirror to the first receiver of the site's first instance."""
     instance = testbed.instances(site)[0]
     return testbed.mirror(instance, instance.receivers[0], port, direction)
 
 
 def open_vswitch_or_skip(switch: str = "ovs") -> None:
-    """Skip the test that needs an Open vSwitch where there is none."""
+    """Skip the test if Open vSwitch is needed but missing."""
     for program in ("ovs-vswitchd", "ovsdb-server", "ovs-vsctl") if switch == "ovs" else ():
         if shutil.which(program, path=sandbox.search_path()) is None:
             pytest.skip(f"no {program} here")

@@ -1,4 +1,4 @@
-"""What a process tree consists of, and what of it is still there: processes by start time, namespaces by inode."""
+"""Snapshots of process trees, and what is left of them: processes by start time, namespaces by inode."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ KINDS = ("net", "pid", "mnt", "user")
 
 
 def stat_of(pid: int) -> tuple[int, str] | None:
-    """Parent and start time of a process, None where it is gone or a zombie."""
+    """Return parent and start time of a process; None if it is gone or a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -19,13 +19,13 @@ def stat_of(pid: int) -> tuple[int, str] | None:
 
 
 def processes() -> dict[int, tuple[int, str]]:
-    """Every process of the machine."""
+    """Return all processes of the machine."""
     found = {int(entry.name): stat_of(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
     return {pid: stat for pid, stat in found.items() if stat}
 
 
 def namespaces_of(pid: int) -> set[str]:
-    """The namespaces of a process, as far as it can be asked."""
+    """Return the accessible namespaces of a process."""
     found = set()
     for kind in KINDS:
         try:
@@ -36,7 +36,7 @@ def namespaces_of(pid: int) -> set[str]:
 
 
 def held(pid: int, others: set[str]) -> dict[str, int]:
-    """Open files of the namespaces of a process, but of these others, by what namespaces_of calls them."""
+    """Open the namespaces of a process, except for these others, by their names in namespaces_of."""
     found = {}
     for kind in KINDS:
         with contextlib.suppress(OSError):
@@ -79,12 +79,12 @@ class Tree:
         self.close()
 
     def close(self) -> None:
-        """Hold the namespaces no more."""
+        """Close the namespaces."""
         for file in self.namespaces.values():
             os.close(file)
 
     def programs(self) -> set[str]:
-        """The names of those that run still."""
+        """Return the names of the processes still running."""
         found = set()
         for pid, _ in self.members:
             with contextlib.suppress(OSError):
@@ -92,7 +92,7 @@ class Tree:
         return found
 
     def alive(self) -> list[str]:
-        """What is left, as text: processes, and namespaces that some process is still in."""
+        """Describe what is left: processes, and processes in the tree's namespaces."""
         left = []
         for pid, (parent, started) in processes().items():
             if (pid, started) in self.members or namespaces_of(pid) & self.namespaces.keys():
@@ -100,7 +100,7 @@ class Tree:
         return left
 
     def gone_within(self, seconds: float) -> list[str]:
-        """What is left when the time is over; empty as soon as nothing is."""
+        """Wait until nothing is left; return what is left after the timeout."""
         end = time.monotonic() + seconds
         while (left := self.alive()) and time.monotonic() < end:
             time.sleep(0.05)

@@ -1,7 +1,7 @@
-"""What every testbed keeps to, as tests that a module imports and runs with a fixture `testbed` of its own.
+"""The contract of all testbeds, as tests that a module imports and runs with its own fixture `testbed`.
 
-The fixture's testbed has been entered, has no instance, and nobody else uses it; it has two sites or more. Where it has
-no switch (testbed files), the tests of what goes with one are skipped.
+The fixture's testbed has been entered, has no instance and no other user, and has at least two sites. If it has no
+switch (testbed files), tests that need one are skipped.
 """
 
 import time
@@ -14,12 +14,12 @@ from acapella_capture.testbeds.base import Host, Instance, InsufficientResources
 from acapella_core.errors import UserError
 
 WITHOUT_SWITCH = ("files",)
-SHUTDOWN_S = 300  # for programs on a node
+TIMEOUT_S = 300  # timeout for programs on a node
 
 
 @pytest.fixture
 def switched(testbed) -> Testbed:
-    """The testbed, where it has switches."""
+    """Return the testbed if it has switches."""
     if testbed.name in WITHOUT_SWITCH:
         pytest.skip(f"testbed {testbed.name} has no switch")
     return testbed
@@ -27,12 +27,12 @@ def switched(testbed) -> Testbed:
 
 @pytest.fixture
 def instance(switched) -> Iterator[Instance]:
-    """An instance of the first site; it stays allocated, so that the next test takes it again."""
+    """Allocate an instance of the first site; it stays allocated and is reused by the next test."""
     return switched.allocate(switched.sites()[0].name, ResourceRequest(1))[0]
 
 
 def one_line(call) -> UserError:
-    """The error of a call that has to be a user's mistake, told in one line."""
+    """Return the error of a call, which must be a UserError in one line."""
     with pytest.raises(UserError) as raised:
         call()
     assert "\n" not in str(raised.value)
@@ -161,7 +161,7 @@ def test_mirror_moves_between_ports(switched, instance):
 
 def test_program_runs_on_an_instance(switched, instance):
     argv = ["sh", "-c", 'cat; echo "it\'s" bad >&2; exit 3']
-    done = switched.run(instance.name, argv, stdin="given\n", timeout_s=SHUTDOWN_S)
+    done = switched.run(instance.name, argv, stdin="given\n", timeout_s=TIMEOUT_S)
     assert (done.status, done.stdout, done.stderr.strip()) == (3, "given\n", "it's bad")
     one_line(lambda: switched.run(instance.name, ["sleep", "30"], timeout_s=0.3))
 
@@ -169,14 +169,14 @@ def test_program_runs_on_an_instance(switched, instance):
 def test_job_receives_signals_and_reports_its_exit_status(switched, instance):
     script = "trap 'echo told >&2; exit 7' INT; echo ready >&2; while :; do sleep 0.05; done"
     job = switched.start(instance.name, ["sh", "-c", script])
-    end = time.monotonic() + SHUTDOWN_S
+    end = time.monotonic() + TIMEOUT_S
     while "ready" not in job.log() and time.monotonic() < end:
         time.sleep(0.02)
     assert job.poll() is None
     job.signal("INT")
-    assert job.wait(SHUTDOWN_S) == 7 == job.poll()
+    assert job.wait(TIMEOUT_S) == 7 == job.poll()
     assert job.log() == "ready\ntold\n"
-    job.signal("INT")  # nobody there: harmless
+    job.signal("INT")  # no effect after its end
 
 
 def test_fetching_a_missing_file_creates_nothing(switched, instance, tmp_path):
@@ -185,15 +185,15 @@ def test_fetching_a_missing_file_creates_nothing(switched, instance, tmp_path):
 
 
 def test_fetched_file_is_complete(switched, instance, tmp_path):
-    octets = bytes(range(256)) * 4000
+    data = bytes(range(256)) * 4000
     script = "i=0; while [ $i -lt 4000 ]; do " + "printf '" + "".join(f"\\{n:03o}" for n in range(256)) + "'; "
     script = script.replace("\\045", "%%") + "i=$((i+1)); done"
     job = switched.start(instance.name, ["sh", "-c", script], output="a.pcap")
-    assert job.wait(SHUTDOWN_S) == 0
+    assert job.wait(TIMEOUT_S) == 0
     switched.fetch(instance.name, "a.pcap", tmp_path / "raw" / "a.pcap")
     assert [path.name for path in (tmp_path / "raw").iterdir()] == ["a.pcap"]
-    assert (tmp_path / "raw" / "a.pcap").read_bytes() == octets
-    there = switched.path_on_node(instance.name, "a.pcap")  # still: who fetches compares before anything is deleted
+    assert (tmp_path / "raw" / "a.pcap").read_bytes() == data
+    there = switched.path_on_node(instance.name, "a.pcap")  # still there: it is deleted only after comparing checksums
     assert switched.run(instance.name, ["test", "-f", there]).status == 0
 
 
@@ -203,7 +203,7 @@ def test_uploaded_file_is_complete_and_executable(switched, instance, tmp_path):
         switched.put(instance.name, tmp_path / "told", "program")
         there = switched.path_on_node(instance.name, "program")
         there = there if "/" in there else f"./{there}"
-        done = switched.run(instance.name, [there, "once"], timeout_s=SHUTDOWN_S)
+        done = switched.run(instance.name, [there, "once"], timeout_s=TIMEOUT_S)
         assert (done.status, done.stdout) == (0, f"once {there}\n")
     shown = switched.run(instance.name, ["stat", "-c", "%a", there])
     assert shown.stdout == "700\n"

@@ -37,7 +37,7 @@ def write(path, text):
 
 
 def read(path):
-    """Return the end of a file's text; empty if there is no file."""
+    """Return the end of a file's text; empty if the file is missing."""
     try:
         with path.open("rb") as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - MAX_TEXT))
@@ -47,7 +47,7 @@ def read(path):
 
 
 def start(job, argv, stdin, output):
-    """Start a program in a session of its own, once per job name."""
+    """Start a program in a new session, once per job name."""
     directory = job_directory(job)
     directory.parent.mkdir(exist_ok=True)
     try:

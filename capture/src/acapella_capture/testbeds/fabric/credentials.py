@@ -163,7 +163,7 @@ def id_token(
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock beside a token file; do nothing if there is no file or its directory is read-only."""
+    """Hold the lock of a token file; do nothing if the file is missing or its directory read-only."""
     try:
         path.stat()
         descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,6 +1,6 @@
 """SSH host keys of listening nodes and of FABRIC's bastion host: trust on first use within a slice.
 
-FABRIC publishes no host keys, and its client accepts any key at each connection. The keys are kept beside the user's
+FABRIC publishes no host keys, and its client accepts any key at each connection. The keys are kept next to the user's
 token file, so that a later collection that reuses the slice compares them too.
 """
 

@@ -83,9 +83,7 @@ class FabricTestbed(Testbed):
         self._site_slices: dict[str, SiteSlice] = {}
         self._looked_up: set[str] = set()  # sites whose slice was looked up
         self._mirrored: dict[tuple[str, str], tuple[str, Direction]] = {}
-        self._listener_ports: dict[
-            str, set[str]
-        ] = {}  # switch ports that lead to our receivers, by site, as far as known
+        self._listener_ports: dict[str, set[str]] = {}  # known switch ports that lead to our receivers, by site
         directory = f"acapella-{campaign}"
         self._remote = Remote(self._node, directory, tries=settings.ssh_tries, interval_s=settings.ssh_retry_s)
         self._transfer = Transfer(self._remote, self._download, settings.part_mb * MB)

@@ -30,7 +30,7 @@ class Transfer:
     def fetch(self, node: str, path: str, target: Path) -> None:
         """Copy a node's file to `target` and verify the checksum of the whole file.
 
-        Parts received so far are kept in `.<name>.partial` beside the target. Raises UserError.
+        Parts received so far are kept in `.<name>.partial` in the target's directory. Raises UserError.
         """
         reply = self.remote.call(node, "checksums", path=path, length=self.part_bytes, duration_s=SUMS_S)
         partial = target.with_name(f".{target.name}.partial")

@@ -116,18 +116,18 @@ class BridgeMirror(LocalMirror):
         self._batch(CLEAR)
 
     def counters(self) -> MirrorCounters:
-        frames = octets = 0
+        frames = offered_bytes = 0
         for direction in self.directions:
             shown = json.loads(self._tc("-s", "-j", "filter", "show", "dev", self.port, "parent", PARENTS[direction]))
             for action in (action for entry in shown for action in entry.get("options", {}).get("actions", [])):
                 counted = action["stats"]
                 frames += counted["packets"]
-                octets += counted["bytes"] + (RECEIVED_SHORT * counted["packets"] if direction == "rx" else 0)
+                offered_bytes += counted["bytes"] + (RECEIVED_SHORT * counted["packets"] if direction == "rx" else 0)
         delivered = sent(self.site, MIRROR)
         return MirrorCounters(
             offered_frames=frames,
             delivered_frames=delivered[0] - self._before[0],
-            offered_bytes=octets,
+            offered_bytes=offered_bytes,
             delivered_bytes=delivered[1] - self._before[1],
         )
 

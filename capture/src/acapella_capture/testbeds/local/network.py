@@ -1,4 +1,4 @@
-"""Sites, hosts and links made of network namespaces, with one of two kinds of switch per site.
+"""Sites, hosts and links built from network namespaces, with one of two kinds of switch per site.
 
     host1   host2          host1   host2         a namespace each, interface eth0
       |       |              |       |

@@ -1,24 +1,24 @@
-"""Open vSwitch as the switch of a site: two bridges in its userspace datapath, Mirror rows, listening nodes' ports.
+"""Open vSwitch as the switch of a site: two bridges in its userspace datapath, Mirror rows, ports for listening nodes.
 
     host1   host2               a namespace each, interface eth0
       |       |
-    [   edge    ]               bridge `edge`: ports host1, host2; tags and untags (flows.py)
+    [   edge    ]               bridge `edge`: ports host1, host2; adds and removes headers (openflow.py)
       |       |
     port1   port2               links edge1 - port1, ... within the site
-    [   core    ] -- uplink     bridge `core`: what is mirrored
+    [   core    ] -- uplink     bridge `core`: the mirrored ports
       |       |
     mirror0 mirror1             output ports of Mirror rows, each to a receiver of a listening node
 
-Each site has an ovsdb-server and an ovs-vswitchd of its own inside its namespace; they end as all programs here do.
+Each site has its own ovsdb-server and ovs-vswitchd inside its namespace; they end with the sandbox.
 
-What a mirror was to copy is counted at its output port, by the kernel: Open vSwitch's own count of a Mirror row
-follows late, and goes wrong where the row changes under traffic. Where a rate limits the mirror port, a second link
-behind it has the limit, because Open vSwitch drops whole batches at a port that refuses one frame:
+The kernel counts what a mirror had to copy, at the mirror's output port: Open vSwitch's own counter of a Mirror row
+lags, and is wrong if the row changes under traffic. If the mirror port is rate-limited, the limit is on a second link
+after it, because Open vSwitch drops whole batches at a port that refuses one frame:
 
     core - mirror0 - queue0 => limit0 - capture0        => is tc's mirred, limit0 has the tbf
 
-A copy of the frame goes on: the frame itself is on account of the one socket that Open vSwitch sends all its frames by,
-and a few full mirrors that hold frames would stop the switch.
+A copy of the frame goes on. The frame itself is charged to the single socket through which Open vSwitch sends all its
+frames, so a few full mirrors that hold frames would stop the switch.
 """
 
 import json

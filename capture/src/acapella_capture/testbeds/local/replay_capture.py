@@ -25,7 +25,7 @@ FILE_HEADER_BYTES, RECORD_HEADER_BYTES = 24, 16  # sizes in a pcap file
 
 def write(path: Path, source_mac: str, target_mac: str, packets: int = PACKETS) -> None:
     """Write the capture: pcap, Ethernet, nanoseconds, whole frames between these MAC addresses (`02:00:...`)."""
-    addresses = octets_of(target_mac, source_mac)
+    addresses = mac_bytes(target_mac, source_mac)
     with path.open("wb") as stream:
         stream.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1))
         # A loop over packets: there are few, and each is written once. The core handles large captures.
@@ -40,29 +40,29 @@ def put_between(path: Path, source_mac: str, target_mac: str) -> None:
 
     tcprewrite also does that, but assigns multicast addresses to IPv6 frames regardless of its options (4.4.3).
     """
-    addresses = octets_of(target_mac, source_mac)
-    with path.open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as octets:
+    addresses = mac_bytes(target_mac, source_mac)
+    with path.open("r+b") as stream, mmap.mmap(stream.fileno(), 0) as data:
         length = struct.Struct(
-            "<I" if octets[3] == 0xA1 else ">I"
+            "<I" if data[3] == 0xA1 else ">I"
         )  # the most significant byte of the magic number is last
         at = FILE_HEADER_BYTES
-        while at + RECORD_HEADER_BYTES <= len(octets):  # as in `write`, one pass over the packets
-            (captured,) = length.unpack_from(octets, at + 8)
+        while at + RECORD_HEADER_BYTES <= len(data):  # as in `write`, one pass over the packets
+            (captured,) = length.unpack_from(data, at + 8)
             at += RECORD_HEADER_BYTES
-            if captured > len(addresses) and at + captured <= len(octets):
-                octets[at : at + len(addresses)] = addresses
+            if captured > len(addresses) and at + captured <= len(data):
+                data[at : at + len(addresses)] = addresses
             at += captured
 
 
-def octets_of(*macs: str) -> bytes:
+def mac_bytes(*macs: str) -> bytes:
     """Return MAC addresses as bytes."""
     return b"".join(bytes.fromhex(mac.replace(":", "")) for mac in macs)
 
 
 def choices(packets: int) -> Iterator[tuple[int, int]]:
     """Yield frame size and flow number of each packet."""
-    for octet in hashlib.shake_256(SEED).digest(packets):
-        yield FRAME_BYTES[octet % len(FRAME_BYTES)], octet // len(FRAME_BYTES) % len(FLOWS)
+    for value in hashlib.shake_256(SEED).digest(packets):
+        yield FRAME_BYTES[value % len(FRAME_BYTES)], value // len(FRAME_BYTES) % len(FLOWS)
 
 
 def packet(number: int, frame_bytes: int, port: int, service: int) -> bytes:
@@ -77,7 +77,7 @@ def packet(number: int, frame_bytes: int, port: int, service: int) -> bytes:
     return b"\x08\x00" + ip + udp + content
 
 
-def checksum(octets: bytes) -> int:
+def checksum(data: bytes) -> int:
     """Return the Internet checksum, RFC 1071: the one's complement sum is a remainder modulo 2^16 - 1."""
-    words = octets + bytes(len(octets) % 2)
+    words = data + bytes(len(data) % 2)
     return 0xFFFF - (int.from_bytes(words, "big") % 0xFFFF or (0xFFFF if any(words) else 0))

@@ -100,7 +100,7 @@ def interrupt(_number: int, _frame: object) -> None:
 def enter() -> None:
     """Set up a program that `call` started: a scratch file system, and termination together with the caller.
 
-    Raises UserError outside of the namespaces, where it would change the machine's own network.
+    Raises UserError outside of the namespaces, to protect the machine's own network.
     """
     if not inside():
         raise UserError(

@@ -131,7 +131,7 @@ def ssh_argv(host: Host) -> list[str]:
 
     As user 0, sshd would need its own account for privilege separation, a directory in /run and setgroups(2). So it
     runs as
-    the account that logs in, in a user namespace of its own.
+    the account that logs in, in a separate user namespace.
     """
     directory = directory_of("ssh")
     if not (directory / "client").exists():

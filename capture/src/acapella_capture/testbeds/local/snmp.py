@@ -3,7 +3,7 @@
     site1: snmpd 169.254.1.2  --- manage1     the sandbox's own namespace:
     site2: snmpd 169.254.2.2  --- manage2     prometheus-snmp-exporter, prometheus on 127.0.0.1
 
-It uses a management network of its own, so that none of its traffic crosses a switch or uses a port of the machine.
+It uses a separate management network, so that none of its traffic crosses a switch or uses a port of the machine.
 """
 
 import json
@@ -67,7 +67,7 @@ def serve(sites: list[str]) -> dict[str, Prometheus]:
 
 
 def _agent(number: int, site: str, directory: Path) -> str:
-    """Start the SNMP agent of a site on a link of its own; return its address."""
+    """Start the SNMP agent of a site on a separate link; return its address."""
     address = f"169.254.{number}.2"
     link = (
         f"link add manage{number} netns {NAMESPACES / OPERATOR} type veth peer name manage0 netns {NAMESPACES / site}"

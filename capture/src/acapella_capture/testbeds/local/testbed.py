@@ -1,4 +1,4 @@
-"""Testbed `local`: sites made of network namespaces, switches with real port mirrors, real traffic."""
+"""Testbed `local`: sites built from network namespaces, switches with real port mirrors, real traffic."""
 
 import contextlib
 import shutil

@@ -1,7 +1,7 @@
 """Real programs that communicate across the local testbed, according to the traffic plan in the config.
 
 A kind of traffic is a client and, if it needs one, a server (services.py). A client of span `sample` starts and ends
-with each sample; one of span `run` starts once and spans all of them. Missing programs and failed clients are left out
+with each sample; one of span `run` starts once and spans all of them. Missing programs and failed clients are skipped
 and noted, so that a manifest describes the traffic of its sample.
 """
 
