@@ -1,4 +1,4 @@
-/* A test that fails says where, and ends the program with status 1. */
+/* CHECK prints the place of a failed condition and exits with 1. */
 #ifndef ACAPELLA_CHECK_H
 #define ACAPELLA_CHECK_H
 

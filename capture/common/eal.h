@@ -1,10 +1,10 @@
-/* DPDK's environment (EAL), started without a trace on disk. */
+/* Start of DPDK's environment (EAL) that leaves no files. */
 #ifndef ACAPELLA_EAL_H
 #define ACAPELLA_EAL_H
 
-/* rte_eal_init. It makes an empty directory before it learns that it needs none; where we are not root that
- * would be /tmp/dpdk, which keeps out everybody but the first user. It gets a place of its own in TMPDIR,
- * else /tmp, gone when EAL has started. */
+/* Calls rte_eal_init. EAL creates an empty runtime directory even if it does not need one; for other users
+ * than root that is /tmp/dpdk, which only the first user can write. Therefore EAL gets a separate directory
+ * in TMPDIR or /tmp, which is removed after the start. */
 int eal_start(int count, char **arguments);
 
 #endif

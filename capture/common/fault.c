@@ -23,7 +23,7 @@ bool machine_failed(const struct fault *fault) {
     return false;
 }
 
-const char *advice(int error) {
+const char *write_advice(int error) {
     switch (error) {
         case ENOSPC:
         case EDQUOT:
@@ -34,9 +34,9 @@ const char *advice(int error) {
             return "; remove it or write under another name";
         case EACCES:
         case EPERM:
-            return "; write where this user may";
+            return "; write to a directory that this user can write to";
         case ENOENT:
-            return "; make the directory first";
+            return "; create the directory first";
         case EISDIR:
             return "; name a file";
         case EIO:
@@ -46,17 +46,17 @@ const char *advice(int error) {
     }
 }
 
-const char *advice_to_read(int error) {
+const char *read_advice(int error) {
     switch (error) {
         case ENOENT:
         case ENOTDIR:
-            return "; name a file that is there";
+            return "; name an existing file";
         case EISDIR:
             return "; name a file in it";
         case EACCES:
         case EPERM:
-            return "; name a file that this user may read, or chmod u+r";
+            return "; name a file that this user can read, or chmod u+r";
         default:
-            return advice(error);
+            return write_advice(error);
     }
 }

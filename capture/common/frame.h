@@ -1,4 +1,4 @@
-/* A frame on its way into a file, and the record that it becomes. Nothing here depends on DPDK. */
+/* A frame to be written, and its record in a file. Nothing here depends on DPDK. */
 #ifndef ACAPELLA_FRAME_H
 #define ACAPELLA_FRAME_H
 
@@ -11,16 +11,16 @@
 struct frame {
     uint64_t ts_ns;      /* since 1970-01-01 UTC */
     uint32_t wire_bytes; /* without FCS */
-    uint32_t kept_bytes; /* of these, the first ones; the sum of the segments */
+    uint32_t kept_bytes; /* captured length: the sum of the segments */
     uint32_t queue;
     bool hashed, numbered;
     uint32_t crc32;  /* of the whole frame, as zlib computes it */
-    uint32_t number; /* of the frames that reached the P4 program, from 0 */
+    uint32_t number; /* of the frame among those that reached the P4 program, from 0 */
     struct iovec segment[FRAME_SEGMENTS];
     unsigned segments;
 };
 
-/* A record: head, the frame's bytes where they are, tail. */
+/* A record: header, the frame's bytes (not copied), trailer. */
 struct record {
     uint8_t head[32];
     uint32_t head_bytes;

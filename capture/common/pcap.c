@@ -1,18 +1,18 @@
-/* pcap with nanosecond stamps (draft-ietf-opsawg-pcap), in this machine's byte order. */
+/* pcap with timestamps in ns (draft-ietf-opsawg-pcap), in the byte order of this machine. */
 #include <string.h>
 
 #include "common/format.h"
 
 #define MAGIC_NS 0xa1b23c4dU
 #define ETHERNET 1
-#define NO_LIMIT 262144 /* what tcpdump and Wireshark write where nothing is cut */
+#define NO_LIMIT 262144 /* the snap length that tcpdump and Wireshark write for whole frames */
 #define SECOND 1000000000ULL
 #define RECORD_HEAD 16
 #define FILE_HEAD 24
 
-static size_t pcap_head(uint8_t to[FORMAT_HEAD_MAX], const struct file_facts *facts) {
+static size_t pcap_head(uint8_t to[FORMAT_HEAD_MAX], const struct file_info *info) {
     const uint16_t version[2] = {2, 4};
-    const uint32_t words[5] = {0, 0, facts->snaplen ? facts->snaplen : NO_LIMIT, ETHERNET, 0};
+    const uint32_t words[5] = {0, 0, info->snaplen ? info->snaplen : NO_LIMIT, ETHERNET, 0};
     const uint32_t magic = MAGIC_NS;
     memcpy(to, &magic, 4);
     memcpy(to + 4, version, 4);

@@ -1,5 +1,5 @@
-/* pcapng (draft-ietf-opsawg-pcapng): section, interface, enhanced packets, interface statistics at the end.
- */
+/* pcapng (draft-ietf-opsawg-pcapng): section, interface, enhanced packets, and interface statistics at the
+ * end. */
 #include <string.h>
 
 #include "common/format.h"
@@ -11,9 +11,9 @@ enum block { INTERFACE = 1, STATISTICS = 5, PACKET = 6, SECTION = 0x0a0d0d0a };
 #define PACKET_HEAD 28
 #define SMALLEST_BLOCK 12
 #define LARGEST_BLOCK (1U << 24)
-#define OPTION_MAX 255 /* a longer filter or name is cut: it is a comment, not the filter itself */
+#define OPTION_MAX 255 /* a longer filter or name is truncated; readers only display it */
 
-/* Bytes with a cursor; the callers' buffers hold the longest block by construction. */
+/* Bytes with a cursor; the buffers of the callers are large enough for the longest block. */
 struct bytes {
     uint8_t *to;
     size_t size;
@@ -45,7 +45,7 @@ static void text_option(struct bytes *bytes, uint16_t code, const char *text) {
     }
 }
 
-/* Times of options are two words, the high one first, as in a packet's head. */
+/* Timestamps in options are two words, the high one first, as in packet blocks. */
 static void time_option(struct bytes *bytes, uint16_t code, uint64_t ns) {
     const uint32_t words[2] = {(uint32_t)(ns >> 32), (uint32_t)ns};
     option(bytes, code, words, sizeof words);
@@ -58,7 +58,7 @@ static size_t begin(struct bytes *bytes, uint32_t type) {
     return start;
 }
 
-/* The end of options, and the block's length at both its ends. */
+/* Writes opt_endofopt and the block's length at both of its ends. */
 static void end(struct bytes *bytes, size_t start) {
     put32(bytes, 0);
     const uint32_t size = (uint32_t)(bytes->size - start + 4);
@@ -66,7 +66,7 @@ static void end(struct bytes *bytes, size_t start) {
     put32(bytes, size);
 }
 
-static size_t pcapng_head(uint8_t to[FORMAT_HEAD_MAX], const struct file_facts *facts) {
+static size_t pcapng_head(uint8_t to[FORMAT_HEAD_MAX], const struct file_info *info) {
     struct bytes bytes = {to, 0};
     const uint64_t unknown = UINT64_MAX;
     const uint8_t nanoseconds = 9;
@@ -75,18 +75,18 @@ static size_t pcapng_head(uint8_t to[FORMAT_HEAD_MAX], const struct file_facts *
     put16(&bytes, 1);
     put16(&bytes, 0);
     put(&bytes, &unknown, sizeof unknown);
-    text_option(&bytes, 4, facts->program); /* shb_userappl */
+    text_option(&bytes, 4, info->program); /* shb_userappl */
     end(&bytes, start);
     start = begin(&bytes, INTERFACE);
     put16(&bytes, ETHERNET);
     put16(&bytes, 0);
-    put32(&bytes, facts->snaplen);
-    text_option(&bytes, 2, facts->interface); /* if_name */
-    option(&bytes, 9, &nanoseconds, 1);       /* if_tsresol */
-    if (facts->filter && *facts->filter) {    /* if_filter: 0 is a pcap-filter(7) text */
+    put32(&bytes, info->snaplen);
+    text_option(&bytes, 2, info->interface); /* if_name */
+    option(&bytes, 9, &nanoseconds, 1);      /* if_tsresol */
+    if (info->filter && *info->filter) {     /* if_filter: 0 is a pcap-filter(7) text */
         uint8_t filter[1 + OPTION_MAX] = {0};
-        const size_t size = strnlen(facts->filter, OPTION_MAX);
-        memcpy(filter + 1, facts->filter, size);
+        const size_t size = strnlen(info->filter, OPTION_MAX);
+        memcpy(filter + 1, info->filter, size);
         option(&bytes, 11, filter, 1 + size);
     }
     end(&bytes, start);
@@ -99,7 +99,7 @@ static void pcapng_record(struct record *to, const struct frame *frame) {
     option(&tail, 6, &frame->queue, 4); /* epb_queue */
     if (frame->hashed) {
         uint8_t hash[5] = {2}; /* CRC32 */
-        /* Most significant byte first, as it is printed. The draft does not say. */
+        /* Most significant byte first, as it is printed. The draft does not specify the order. */
         for (unsigned i = 0; i < 4; ++i) {
             hash[1 + i] = (uint8_t)(frame->crc32 >> (24 - 8 * i));
         }

@@ -2,9 +2,9 @@
 
 #include <stddef.h>
 
-volatile sig_atomic_t signaled;
+volatile sig_atomic_t received_signal;
 
-static void on_signal(int number) { signaled = number; }
+static void on_signal(int number) { received_signal = number; }
 
 void handle_signals(void) {
     struct sigaction action = {.sa_handler = on_signal};
@@ -17,5 +17,5 @@ void handle_signals(void) {
 }
 
 const char *signal_name(void) {
-    return signaled == SIGTERM ? "SIGTERM" : signaled == SIGINT ? "SIGINT" : "SIGHUP";
+    return received_signal == SIGTERM ? "SIGTERM" : received_signal == SIGINT ? "SIGINT" : "SIGHUP";
 }

@@ -1,17 +1,17 @@
-/* The signals that ask a program to end; what it has is written all the same. */
+/* Termination signals. A program that receives one writes its results and exits. */
 #ifndef ACAPELLA_ENDING_H
 #define ACAPELLA_ENDING_H
 
 #include <signal.h>
 
-/* The one that came last; 0: none yet. */
-extern volatile sig_atomic_t signaled;
+/* The last one received; 0: none. */
+extern volatile sig_atomic_t received_signal;
 
-/* From here on SIGTERM, SIGINT and SIGHUP are noted; a pipe that nobody reads and a file at its limit are
- * failed writes, with a message. */
+/* Stores SIGTERM, SIGINT and SIGHUP from now on, and ignores SIGPIPE and SIGXFSZ, so that a closed pipe and a
+ * limit on file sizes are reported as failed writes. */
 void handle_signals(void);
 
-/* Its name; only where one came. */
+/* Name of the signal received. */
 const char *signal_name(void);
 
 #endif

@@ -38,9 +38,9 @@ struct interface_counters interface_counters(const char *interface) {
     return found;
 }
 
-/* What was put and is neither on the disk nor lost by an error is pending: it is nothing once the capture is
- * over. */
-static struct totals totals_of(const struct capture *capture, unsigned queue) {
+/* Frames that were put, and are neither on the disk nor lost by an error, are pending; none are at the end of
+ * a capture. */
+static struct totals queue_totals(const struct capture *capture, unsigned queue) {
     const struct counts *counts = &capture->worker[queue].counts;
     struct totals totals = {
         .preprocessed = counts->preprocessed,
@@ -98,7 +98,7 @@ uint64_t accounts_received(const struct capture *capture) {
 
 bool accounts_balance(const struct capture *capture) {
     for (unsigned queue = 0; queue < capture->port.queues; ++queue) {
-        const struct totals t = totals_of(capture, queue);
+        const struct totals t = queue_totals(capture, queue);
         const uint64_t known = t.written + t.preprocessed + t.filtered + t.sampled_out + t.dropped_full +
                                t.dropped_failed + t.dropped_shape;
         if (t.received + t.added != known || t.pending != 0) {
@@ -124,7 +124,7 @@ static void print_totals(FILE *to, struct totals t) {
 static void print_frames(FILE *to, const struct capture *capture) {
     struct totals sum = {0};
     for (unsigned queue = 0; queue < capture->port.queues; ++queue) {
-        add(&sum, totals_of(capture, queue));
+        add(&sum, queue_totals(capture, queue));
     }
     fputs(",\n\"frames\": {", to);
     print_totals(to, sum);
@@ -136,7 +136,7 @@ static void print_frames(FILE *to, const struct capture *capture) {
                 ", \"cpu_ns\": %" PRIu64 ", ",
                 queue ? "," : "", queue, counts->first_ns, counts->last_ns,
                 (uint64_t)capture->worker[queue].cpu_ns);
-        print_totals(to, totals_of(capture, queue));
+        print_totals(to, queue_totals(capture, queue));
         fputc('}', to);
     }
     fputs("]", to);
@@ -148,7 +148,7 @@ static void print_files(FILE *to, const struct capture *capture) {
     fputs(",\n\"files\": [", to);
     for (const struct file *file = capture->files.first; file; file = file->next) {
         if (!*file->path) {
-            continue; /* a sink's */
+            continue; /* of a sink: it has no file */
         }
         const char *path = file->state == FILE_WHOLE ? file->path : file->part;
         const char *name = strrchr(path, '/');
@@ -204,8 +204,7 @@ static void print_clock(FILE *to, const struct capture *capture) {
     for (unsigned queue = 0; queue < port->queues; ++queue) {
         unstamped += capture->worker[queue].unstamped;
     }
-    /* A stamp is no finer than the counter's tick, nor than what it is written in; net_pcap reads
-     * microseconds. */
+    /* The resolution is that of the counter or of the timestamp's unit; net_pcap reads microseconds. */
     const unsigned long long tick = hz > 0 && hz < 1e9 ? (unsigned long long)(1e9 / hz + 0.999) : 1;
     fprintf(to,
             ",\n\"clock\": {\"source\": \"%s\", \"resolution_ns\": %llu, \"counter_hz\": %.0f, \"updates\": "
@@ -215,7 +214,7 @@ static void print_clock(FILE *to, const struct capture *capture) {
             clock->steps, clock->offset_ns, clock->largest_offset_ns, unstamped);
 }
 
-/* Every counter that the driver has and that is not 0. */
+/* Prints the driver's extended counters that are not 0. */
 static void print_extended(FILE *to, uint16_t port) {
     const int count = rte_eth_xstats_get_names(port, NULL, 0);
     struct rte_eth_xstat_name *name = count > 0 ? calloc((size_t)count, sizeof *name) : NULL;
@@ -296,7 +295,7 @@ static void print_errors(FILE *to, const struct capture *capture) {
         if (file->error) {
             char line[4400];
             snprintf(line, sizeof line, "%s: %s: %s%s", file->part, file->failed, strerror(file->error),
-                     advice(file->error));
+                     write_advice(file->error));
             fputs(separator, to);
             json_text(to, line);
             separator = ", ";
@@ -305,7 +304,8 @@ static void print_errors(FILE *to, const struct capture *capture) {
     fputs("]", to);
 }
 
-/* Why the P4 program did not send frames; once the capture is over, for its counts are its thread's own. */
+/* Prints why the P4 program did not send frames. Only at the end of the capture, because its counts belong to
+ * its thread. */
 static void print_p4(FILE *to, const struct capture *capture) {
     const struct p4 *p4 = capture->worker[0].p4;
     fputs(",\n\"p4\": ", to);
@@ -348,8 +348,8 @@ static void print_all(FILE *to, const struct capture *capture, const struct inte
     fputs("}\n", to);
 }
 
-/* The heartbeat holds more space than it needs, for the last accounts on a disk that has become full, and is
- * not worth waiting for the disk. */
+/* The heartbeat reserves space on the disk, so that the final accounts can be written even if the disk is
+ * full, and is not synced. */
 static int store_whole(const char *path, const char *bytes, size_t size, bool heartbeat,
                        struct fault *fault) {
     char *temporary = NULL;
@@ -367,14 +367,15 @@ static int store_whole(const char *path, const char *bytes, size_t size, bool he
         }
     }
     if (status == 0 && heartbeat) {
-        (void)!fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)size + RESERVE); /* not every file system can */
+        (void)!fallocate(fd, FALLOC_FL_KEEP_SIZE, 0,
+                         (off_t)size + RESERVE); /* not supported by every file system */
     }
     if (status == 0 && ((!heartbeat && fsync(fd) != 0) || rename(temporary, path) != 0)) {
         status = -1;
     }
     if (status != 0) {
         const int error = errno;
-        fail(fault, "%s: %s%s", temporary, strerror(error), advice(error));
+        fail(fault, "%s: %s%s", temporary, strerror(error), write_advice(error));
         unlink(temporary);
     }
     if (fd >= 0) {

@@ -1,4 +1,4 @@
-/* What the threads of a capture share. */
+/* State shared by the threads of a capture. */
 #ifndef ACAPELLA_CAPTURE_H
 #define ACAPELLA_CAPTURE_H
 
@@ -16,18 +16,18 @@ struct worker {
     struct capture *capture;
     unsigned queue;
     struct output *output;
-    uint8_t *whole;                   /* a frame in several segments, as one */
-    struct p4 *p4;                    /* what every frame goes through first; NULL: nothing */
-    struct p4_frame batch[BURST_MAX]; /* of this burst, not yet given to it */
-    unsigned batched, returned;       /* of the batch; of these it is done with */
+    uint8_t *whole;                   /* buffer to join the segments of a frame */
+    struct p4 *p4;                    /* processes every frame first; NULL: no program */
+    struct p4_frame batch[BURST_MAX]; /* frames of this burst that p4 has not processed yet */
+    unsigned batched, returned;       /* frames of the batch, and those that p4 has processed */
     struct fault fault;
-    _Atomic bool failed; /* fault says why, or a file does */
+    _Atomic bool failed; /* the cause is in fault, or in a file */
     struct counts counts;
     _Atomic uint64_t unstamped;
-    _Atomic uint64_t loops;   /* grows while the thread lives */
-    uint64_t empty_since;     /* no frame was there at any look since; 0: there was at the last */
-    _Atomic uint64_t idle_ns; /* from that to the last look */
-    _Atomic uint64_t cpu_ns;  /* that the thread took, known when it ends */
+    _Atomic uint64_t loops; /* increases while the thread runs */
+    uint64_t empty_since;   /* time of the first of the polls without a frame; 0: the last poll had a frame */
+    _Atomic uint64_t idle_ns; /* from then to the last poll */
+    _Atomic uint64_t cpu_ns;  /* CPU time of the thread, set when it ends */
 };
 
 struct capture {
@@ -38,17 +38,17 @@ struct capture {
     struct bpf_program filter;
     bool filters;
     _Atomic bool stop;
-    struct worker *worker; /* one a queue */
+    struct worker *worker; /* one per queue */
     const struct store_kind *writer;
-    char writer_note[256];     /* why it is not the one asked for */
+    char writer_note[256];     /* why another writer than the default is used */
     const char *stopped_by;    /* NULL while running */
     uint64_t begin_ns, end_ns; /* system clock */
 };
 
-/* The thread of a queue; the argument is its worker. */
+/* Thread of a queue; the argument is its worker. */
 int worker_run(void *argument);
 
-/* What the worker (user) does with a frame that its P4 program is done with. */
+/* Called by the P4 program for each frame that it has processed; `user` is the worker. */
 void worker_preprocessed(void *user, const struct p4_verdict *verdict);
 
 #endif

@@ -1,4 +1,4 @@
-/* acapella-dpdk-capture: frames of a DPDK port into capture files, and an account of every one of them. */
+/* acapella-dpdk-capture: writes the frames of a DPDK port to capture files, and accounts for each of them. */
 #include <errno.h>
 #include <rte_eal.h>
 #include <rte_lcore.h>
@@ -20,23 +20,23 @@
 
 enum exit_status { EXIT_WHOLE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-static uint64_t clock_of(clockid_t id) {
+static uint64_t clock_time_ns(clockid_t id) {
     struct timespec now;
     clock_gettime(id, &now);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-static int complain(const struct fault *fault, int status) {
+static int print_error(const struct fault *fault, int status) {
     fprintf(stderr, PROGRAM ": error: %s\n", fault->text);
     return status;
 }
 
-/* The paths of accounts and heartbeat, and the captures' stem. The caller frees them. */
+/* Paths of accounts and heartbeat, and the captures' path without suffix. The caller frees them. */
 struct paths {
     char *accounts, *heartbeat, *stem;
 };
 
-static int name_paths(struct paths *paths, const struct options *options, struct fault *fault) {
+static int make_paths(struct paths *paths, const struct options *options, struct fault *fault) {
     const int stem = (int)(strrchr(options->write, '.') - options->write);
     const int made = asprintf(&paths->stem, "%.*s", stem, options->write);
     const int accounts = options->accounts ? asprintf(&paths->accounts, "%s", options->accounts)
@@ -50,11 +50,11 @@ static int name_paths(struct paths *paths, const struct options *options, struct
     return 0;
 }
 
-/* The P4 program of a queue. */
+/* Loads the P4 program of a queue. */
 static int load_program(struct worker *worker, struct fault *fault) {
     const struct options *options = &worker->capture->options;
     const struct p4_settings settings = {
-        .spec = options->p4, .ports = 1, .take = worker_preprocessed, .user = worker};
+        .spec = options->p4, .ports = 1, .on_verdict = worker_preprocessed, .user = worker};
     worker->p4 = p4_load(&settings, fault);
     return !worker->p4 || (options->p4_control && p4_control(worker->p4, options->p4_control, fault) != 0)
                ? -1
@@ -74,10 +74,10 @@ static int open_outputs(struct capture *capture, const struct paths *paths, stru
         .kind = capture->writer,
         .store = {&capture->files, options->buffers, options->buffer_bytes,
                   (uint64_t)(options->flush_s * SECOND)},
-        .facts = {.program = PROGRAM " " ACAPELLA_VERSION,
-                  .interface = *capture->port.interface ? capture->port.interface : capture->port.name,
-                  .filter = options->filter,
-                  .snaplen = options->snaplen},
+        .info = {.program = PROGRAM " " ACAPELLA_VERSION,
+                 .interface = *capture->port.interface ? capture->port.interface : capture->port.name,
+                 .filter = options->filter,
+                 .snaplen = options->snaplen},
     };
     for (unsigned queue = 0; queue < options->queues; ++queue) {
         struct worker *worker = &capture->worker[queue];
@@ -95,7 +95,7 @@ static int open_outputs(struct capture *capture, const struct paths *paths, stru
     return 0;
 }
 
-/* Direct where it works, and buffered where it was not asked for by name and does not. */
+/* Chooses the writer: direct if possible; else buffered, unless --writer direct was given. */
 static int choose_writer(struct capture *capture, struct fault *fault) {
     const struct options *options = &capture->options;
     const struct store_settings probe = {&capture->files, 3, FILE_ALIGN, 0};
@@ -142,7 +142,7 @@ static bool workers_run(const struct capture *capture) {
     return false;
 }
 
-/* For how long no queue has had a frame, as far as its thread looked. */
+/* Time without a frame on any queue; time in which a thread did not poll does not count. */
 static uint64_t idle_ns(const struct capture *capture) {
     uint64_t least = UINT64_MAX;
     for (unsigned queue = 0; queue < capture->options.queues; ++queue) {
@@ -152,7 +152,7 @@ static uint64_t idle_ns(const struct capture *capture) {
     return least;
 }
 
-/* NULL: nothing ends the capture yet. */
+/* Returns why the capture ends; NULL: it goes on. */
 static const char *reason_to_stop(const struct capture *capture, uint64_t begin, uint64_t now) {
     const struct options *options = &capture->options;
     bool failed = capture->files.failed;
@@ -162,7 +162,7 @@ static const char *reason_to_stop(const struct capture *capture, uint64_t begin,
     if (failed) {
         return "write error";
     }
-    if (signaled) {
+    if (received_signal) {
         return signal_name();
     }
     if (options->frames && accounts_received(capture) >= options->frames) {
@@ -177,34 +177,35 @@ static const char *reason_to_stop(const struct capture *capture, uint64_t begin,
     return NULL;
 }
 
-/* The main thread's part: keep the clock, finish files, say how it goes, notice the end. */
-static const char *attend(struct capture *capture, const struct interface_counters *before,
-                          const struct paths *paths) {
+/* Loop of the main thread: disciplines the clock, finishes files, writes the heartbeat, and returns why the
+ * capture ends. */
+static const char *supervise(struct capture *capture, const struct interface_counters *before,
+                             const struct paths *paths) {
     const struct timespec tick = {0, TICK_NS};
-    const uint64_t begin = clock_of(CLOCK_MONOTONIC);
+    const uint64_t begin = clock_time_ns(CLOCK_MONOTONIC);
     uint64_t disciplined = begin, beat = begin;
     const char *reason = NULL;
     struct fault fault;
     while (workers_run(capture)) {
-        const uint64_t now = clock_of(CLOCK_MONOTONIC);
+        const uint64_t now = clock_time_ns(CLOCK_MONOTONIC);
         if (!reason && (reason = reason_to_stop(capture, begin, now))) {
-            generator_stop(&capture->generator); /* first, so that what it offered is taken */
+            generator_stop(&capture->generator); /* first, so that all offered frames are received */
             capture->stop = true;
         }
         if (now - disciplined >= DISCIPLINE_NS) {
             disciplined = now;
             port_discipline(&capture->port);
         }
-        files_attend(&capture->files);
+        files_finish_pending(&capture->files);
         if (now - beat >= HEARTBEAT_NS) {
             beat = now;
             accounts_write(capture, before, paths->heartbeat,
-                           &fault); /* a full disk is the files' to report */
+                           &fault); /* a full disk is reported by the files */
         }
         nanosleep(&tick, NULL);
     }
-    if (!reason) { /* the threads ended by themselves */
-        reason = reason_to_stop(capture, begin, clock_of(CLOCK_MONOTONIC));
+    if (!reason) { /* the threads stopped after an error or --frames */
+        reason = reason_to_stop(capture, begin, clock_time_ns(CLOCK_MONOTONIC));
     }
     return reason ? reason : "frames";
 }
@@ -214,14 +215,14 @@ static bool any_failed(const struct capture *capture) {
     for (unsigned queue = 0; queue < capture->options.queues; ++queue) {
         const struct worker *worker = &capture->worker[queue];
         if (worker->failed && *worker->fault.text) {
-            complain(&worker->fault, 0);
+            print_error(&worker->fault, 0);
         }
         failed |= worker->failed;
     }
     for (const struct file *file = capture->files.first; file; file = file->next) {
         if (file->error) {
-            fprintf(stderr, PROGRAM ": error: %s: %s: %s%s; kept %llu whole frames of it\n", file->part,
-                    file->failed, strerror(file->error), advice(file->error),
+            fprintf(stderr, PROGRAM ": error: %s: %s: %s%s; kept %llu whole frames\n", file->part,
+                    file->failed, strerror(file->error), write_advice(file->error),
                     (unsigned long long)file->kept_frames);
         }
         failed |= file->error != 0;
@@ -229,7 +230,7 @@ static bool any_failed(const struct capture *capture) {
     return failed;
 }
 
-/* Before a capture began: what was opened goes without a trace. */
+/* Removes what was opened for a capture that did not start. */
 static void abandon(struct capture *capture) {
     capture->files.abandon = true;
     for (unsigned queue = 0; queue < capture->options.queues; ++queue) {
@@ -237,20 +238,18 @@ static void abandon(struct capture *capture) {
             output_close(capture->worker[queue].output);
         }
     }
-    files_attend(&capture->files);
+    files_finish_pending(&capture->files);
 }
 
-/*
- * DPDK chooses its CRC code at the first call, and takes the table of it away while it does (DPDK bug, 22.11
- * to 24.11: rte_net_crc.c sets `handlers` to NULL first): a second thread that calls then reads address 8. So
- * one thread calls before there are others.
- */
+/* DPDK selects its CRC code in the first call, and `handlers` in rte_net_crc.c is NULL meanwhile (bug in
+ * DPDK 22.11 to 24.11): a call by a second thread would crash. Therefore call it once before other threads
+ * start. */
 static void checksum_choose(void) {
     const uint8_t nothing = 0;
     (void)rte_net_crc_calc(&nothing, sizeof nothing, RTE_NET_CRC32_ETH);
 }
 
-/* Between the port's start and its end. */
+/* Captures, from the start of the port to the accounts. */
 static int run(struct capture *capture, const struct paths *paths) {
     struct fault fault;
     struct interface_counters before = {.known = false};
@@ -261,35 +260,35 @@ static int run(struct capture *capture, const struct paths *paths) {
     if (status != 0) {
         abandon(capture);
         unlink(paths->heartbeat);
-        return complain(&fault, EXIT_FAILED);
+        return print_error(&fault, EXIT_FAILED);
     }
-    /* In this order a frame between the two counts as lost, rather than a lost one as received. */
+    /* In this order, a frame that arrives between the two calls counts as lost; otherwise a lost frame could
+     * count as received. */
     before = interface_counters(capture->port.interface);
     port_flush(&capture->port);
     checksum_choose();
-    capture->begin_ns = clock_of(CLOCK_REALTIME);
+    capture->begin_ns = clock_time_ns(CLOCK_REALTIME);
     for (unsigned queue = 0; queue < capture->options.queues; ++queue) {
         rte_eal_remote_launch(worker_run, &capture->worker[queue], queue + 1);
     }
     generator_start(&capture->generator, capture->port.tsc_hz);
     fprintf(stderr, PROGRAM ": listening on %s, %u queues, writer %s\n", capture->port.name,
             capture->port.queues, capture->writer->name);
-    const char *reason = attend(capture, &before, paths);
+    const char *reason = supervise(capture, &before, paths);
     generator_stop(&capture->generator);
     rte_eal_mp_wait_lcore();
-    capture->end_ns = clock_of(CLOCK_REALTIME);
-    files_attend(&capture->files);
-    unlink(paths->heartbeat); /* and the space that it held is the accounts' */
+    capture->end_ns = clock_time_ns(CLOCK_REALTIME);
+    files_finish_pending(&capture->files);
+    unlink(paths->heartbeat); /* and its space is free for the accounts */
     status = any_failed(capture) ? EXIT_FAILED : EXIT_WHOLE;
-    /* What was still to be written when frames ceased may have found no room: then that is what ended it. */
+    /* If the last writes failed, the reason is a write error. */
     capture->stopped_by = status == EXIT_FAILED ? "write error" : reason;
     if (accounts_write(capture, &before, paths->accounts, &fault) != 0) {
-        status = complain(&fault, EXIT_FAILED);
+        status = print_error(&fault, EXIT_FAILED);
     }
     if (!accounts_balance(capture)) {
-        fail(&fault, "%s: the counts do not add up; this is a mistake of the program, please report it",
-             paths->accounts);
-        status = complain(&fault, EXIT_FAILED);
+        fail(&fault, "%s: the counts do not add up; this is a bug, please report it", paths->accounts);
+        status = print_error(&fault, EXIT_FAILED);
     }
     return status;
 }
@@ -299,30 +298,30 @@ static int capture_all(struct capture *capture, const struct paths *paths) {
     int status = 0;
     if (capture->options.filter && *capture->options.filter) {
         if (filter_compile(&capture->filter, capture->options.filter, &fault) != 0) {
-            return complain(&fault, EXIT_USAGE);
+            return print_error(&fault, EXIT_USAGE);
         }
         capture->filters = true;
     }
     if (capture->options.p4) {
         capture->options.p4_memory = p4_memory(capture->options.p4, &fault);
         if (capture->options.p4_memory == 0) {
-            return complain(&fault, EXIT_USAGE);
+            return print_error(&fault, EXIT_USAGE);
         }
     }
     if (choose_writer(capture, &fault) != 0 || port_environment(&capture->options, &fault) != 0) {
-        return complain(&fault, EXIT_FAILED);
+        return print_error(&fault, EXIT_FAILED);
     }
     if ((capture->options.generate && generator_open(&capture->generator, &capture->options, &fault) != 0) ||
         port_open(&capture->port, &capture->options, &fault) != 0) {
-        status = complain(&fault, EXIT_FAILED);
+        status = print_error(&fault, EXIT_FAILED);
     } else if (open_outputs(capture, paths, &fault) != 0) {
         abandon(capture);
-        status = complain(&fault, EXIT_FAILED);
+        status = print_error(&fault, EXIT_FAILED);
     } else {
         status = run(capture, paths);
         port_close(&capture->port);
     }
-    p4_free(capture->worker[0].p4); /* while there is EAL's memory */
+    p4_free(capture->worker[0].p4); /* before EAL frees its memory */
     rte_eal_cleanup();
     return status;
 }
@@ -333,10 +332,10 @@ int main(int argc, char **argv) {
     struct fault fault;
     const int read = options_read(&capture.options, argc, argv, &fault);
     if (read != 0) {
-        return read > 0 ? EXIT_WHOLE : complain(&fault, EXIT_USAGE);
+        return read > 0 ? EXIT_WHOLE : print_error(&fault, EXIT_USAGE);
     }
-    if (name_paths(&paths, &capture.options, &fault) != 0) {
-        return complain(&fault, EXIT_USAGE);
+    if (make_paths(&paths, &capture.options, &fault) != 0) {
+        return print_error(&fault, EXIT_USAGE);
     }
     handle_signals();
     capture.files.preallocate = capture.options.preallocate;
@@ -344,7 +343,7 @@ int main(int argc, char **argv) {
     capture.worker = aligned_alloc(64, OPTIONS_QUEUES * sizeof *capture.worker);
     if (!capture.worker) {
         fail(&fault, "out of memory");
-        return complain(&fault, EXIT_FAILED);
+        return print_error(&fault, EXIT_FAILED);
     }
     memset(capture.worker, 0, OPTIONS_QUEUES * sizeof *capture.worker);
     const int status = capture_all(&capture, &paths);

@@ -8,7 +8,7 @@
 #include "common/command_line.h"
 
 #define FRAME 9216
-#define FRAME_OF_XDP 3456 /* AF_XDP: a frame and its headroom within a page */
+#define FRAME_OF_XDP 3456 /* AF_XDP: frame and headroom fit into a page */
 
 enum {
     VDEV = OPTION_OWN,
@@ -63,8 +63,7 @@ static const struct argp_option known[] = {
      PORT},
     {"depth", DEPTH, "N", 0, "Set the number of descriptors of an Rx queue (default: 4096)", PORT},
     {"burst", BURST, "N", 0, "Set the number of frames received at once (default: 128)", PORT},
-    {"max-frame", MAX_FRAME, "BYTES", 0,
-     "Set the maximum frame length (default: 9216; AF_XDP: 3456)", PORT},
+    {"max-frame", MAX_FRAME, "BYTES", 0, "Set the maximum frame length (default: 9216; AF_XDP: 3456)", PORT},
     {"clock", CLOCK, "auto|hardware|tsc", 0,
      "Set the source of timestamps: the device, or the TSC of the CPU (default: auto, the device if it has "
      "timestamps)",
@@ -133,8 +132,8 @@ static const char documentation[] =
 
 const char *argp_program_version = PROGRAM " " ACAPELLA_VERSION;
 
-static int size_of(uint64_t *to, const char *text, const char *name, uint64_t least, uint64_t most,
-                   struct fault *fault) {
+static int parse_size(uint64_t *to, const char *text, const char *name, uint64_t least, uint64_t most,
+                      struct fault *fault) {
     char *end = NULL;
     errno = 0;
     unsigned long long value = strtoull(text, &end, 10);
@@ -153,15 +152,16 @@ static int size_of(uint64_t *to, const char *text, const char *name, uint64_t le
     return 0;
 }
 
-static int number_of(unsigned *to, const char *text, const char *name, unsigned least, unsigned most,
-                     struct fault *fault) {
+static int parse_number(unsigned *to, const char *text, const char *name, unsigned least, unsigned most,
+                        struct fault *fault) {
     uint64_t value = 0;
-    const int status = size_of(&value, text, name, least, most, fault);
+    const int status = parse_size(&value, text, name, least, most, fault);
     *to = status == 0 ? (unsigned)value : *to;
     return status;
 }
 
-static int above_0(double *to, const char *text, const char *name, const char *unit, struct fault *fault) {
+static int parse_positive(double *to, const char *text, const char *name, const char *unit,
+                          struct fault *fault) {
     char *end = NULL;
     *to = strtod(text, &end);
     return end != text && !*end && *to > 0 && *to < 1e9
@@ -169,11 +169,11 @@ static int above_0(double *to, const char *text, const char *name, const char *u
                : fail(fault, "--%s %s: not a number of %s above 0; see --help", name, text, unit);
 }
 
-static int seconds_of(double *to, const char *text, const char *name, struct fault *fault) {
-    return above_0(to, text, name, "seconds", fault);
+static int parse_seconds(double *to, const char *text, const char *name, struct fault *fault) {
+    return parse_positive(to, text, name, "seconds", fault);
 }
 
-static int choice(const char *text, const char *name, const char *const *words, struct fault *fault) {
+static int parse_choice(const char *text, const char *name, const char *const *words, struct fault *fault) {
     for (int i = 0; words[i]; ++i) {
         if (strcmp(text, words[i]) == 0) {
             return i;
@@ -192,24 +192,24 @@ static int read_choice(struct options *options, int code, const char *text, stru
     int at = -1;
     switch (code) {
         case FORMAT:
-            at = choice(text, "format", formats, fault);
+            at = parse_choice(text, "format", formats, fault);
             options->format = at == 1 ? &pcapng_format : &pcap_format;
             break;
         case WRITER:
-            at = choice(text, "writer", writers, fault);
+            at = parse_choice(text, "writer", writers, fault);
             options->writer = kinds[at < 0 ? 0 : at];
             options->writer_chosen = true;
             break;
         case CLOCK:
-            at = choice(text, "clock", clocks, fault);
+            at = parse_choice(text, "clock", clocks, fault);
             options->clock = (enum clock_choice)at;
             break;
         case SAMPLE_BY:
-            at = choice(text, "sample-by", samplings, fault);
+            at = parse_choice(text, "sample-by", samplings, fault);
             options->sample_by_hash = at == 1;
             break;
         default:
-            at = choice(text, "when-full", fulls, fault);
+            at = parse_choice(text, "when-full", fulls, fault);
             options->wait = at == 1;
     }
     return at < 0 ? -1 : 0;
@@ -218,31 +218,31 @@ static int read_choice(struct options *options, int code, const char *text, stru
 static int read_number(struct options *options, int code, const char *text, struct fault *fault) {
     switch (code) {
         case QUEUES:
-            return number_of(&options->queues, text, "queues", 1, OPTIONS_QUEUES, fault);
+            return parse_number(&options->queues, text, "queues", 1, OPTIONS_QUEUES, fault);
         case DEPTH:
-            return number_of(&options->depth, text, "depth", 64, 65535, fault);
+            return parse_number(&options->depth, text, "depth", 64, 65535, fault);
         case BURST:
-            return number_of(&options->burst, text, "burst", 1, 512, fault);
+            return parse_number(&options->burst, text, "burst", 1, 512, fault);
         case SNAPLEN:
-            return number_of(&options->snaplen, text, "snaplen", 0, 262144, fault);
+            return parse_number(&options->snaplen, text, "snaplen", 0, 262144, fault);
         case MAX_FRAME:
-            return number_of(&options->max_frame, text, "max-frame", 64, 65000, fault);
+            return parse_number(&options->max_frame, text, "max-frame", 64, 65000, fault);
         case GENERATE:
-            return number_of(&options->generate, text, "generate", 60, FRAME, fault);
+            return parse_number(&options->generate, text, "generate", 60, FRAME, fault);
         case SAMPLE:
-            return size_of(&options->sample, text, "sample", 1, UINT32_MAX, fault);
+            return parse_size(&options->sample, text, "sample", 1, UINT32_MAX, fault);
         case ROTATE_BYTES:
-            return size_of(&options->rotate_bytes, text, "rotate-bytes", 65536, INT64_MAX, fault);
+            return parse_size(&options->rotate_bytes, text, "rotate-bytes", 65536, INT64_MAX, fault);
         case PREALLOCATE:
-            return size_of(&options->preallocate, text, "preallocate", 0, INT64_MAX, fault);
+            return parse_size(&options->preallocate, text, "preallocate", 0, INT64_MAX, fault);
         case BUFFERS:
-            return number_of(&options->buffers, text, "buffers", 3, 65536, fault);
+            return parse_number(&options->buffers, text, "buffers", 3, 65536, fault);
         case BUFFER_BYTES:
-            return size_of(&options->buffer_bytes, text, "buffer-bytes", 131072, 1U << 30, fault);
+            return parse_size(&options->buffer_bytes, text, "buffer-bytes", 131072, 1U << 30, fault);
         case FRAMES:
-            return size_of(&options->frames, text, "frames", 1, UINT64_MAX, fault);
+            return parse_size(&options->frames, text, "frames", 1, UINT64_MAX, fault);
         default:
-            return number_of(&options->memory_mb, text, "memory-mb", 16, 1U << 20, fault);
+            return parse_number(&options->memory_mb, text, "memory-mb", 16, 1U << 20, fault);
     }
 }
 
@@ -287,15 +287,15 @@ static int read_one(struct options *options, int code, char *text, struct fault 
             options->spin = true;
             return 0;
         case ROTATE_SECONDS:
-            return seconds_of(&options->rotate_s, text, "rotate-seconds", fault);
+            return parse_seconds(&options->rotate_s, text, "rotate-seconds", fault);
         case FLUSH_SECONDS:
-            return seconds_of(&options->flush_s, text, "flush-seconds", fault);
+            return parse_seconds(&options->flush_s, text, "flush-seconds", fault);
         case DURATION:
-            return seconds_of(&options->duration_s, text, "duration", fault);
+            return parse_seconds(&options->duration_s, text, "duration", fault);
         case IDLE:
-            return seconds_of(&options->idle_s, text, "stop-when-idle", fault);
+            return parse_seconds(&options->idle_s, text, "stop-when-idle", fault);
         case RATE:
-            return above_0(&options->rate, text, "rate", "frames a second", fault);
+            return parse_positive(&options->rate, text, "rate", "frames a second", fault);
         case SAMPLE_BY:
         case FORMAT:
         case WRITER:
@@ -327,23 +327,22 @@ static int check(struct options *options, struct fault *fault) {
     }
     const struct format *named = ends_in(options->write, ".pcapng") ? &pcapng_format : &pcap_format;
     if (options->format && options->format != named) {
-        return fail(fault, "--format %s: the name %s says another; change one of them", options->format->name,
-                    options->write);
+        return fail(fault, "--format %s: does not match the name %s; change one of them",
+                    options->format->name, options->write);
     }
     options->format = named;
     if (options->p4 && options->queues > 1) {
-        return fail(fault, "--p4: has one pipeline, and %u queues were asked for; use --queues 1",
-                    options->queues);
+        return fail(fault, "--p4: supports one queue, not %u; use --queues 1", options->queues);
     }
     if (options->p4_control && !options->p4) {
-        return fail(fault, "--p4-control: of which program? give --p4");
+        return fail(fault, "--p4-control: needs a program; give --p4");
     }
     if (options->max_frame == 0) {
         const bool xdp = options->vdevs > 0 && strncmp(options->vdev[0], "net_af_xdp", 10) == 0;
         options->max_frame = options->generate ? options->generate : xdp ? FRAME_OF_XDP : FRAME;
     }
     if (options->hash && named == &pcap_format) {
-        return fail(fault, "--hash: pcap has no place for a frame's hash; write .pcapng");
+        return fail(fault, "--hash: pcap cannot contain hashes of frames; write .pcapng");
     }
     if (!options->hash_chosen) {
         options->hash = named == &pcapng_format;

@@ -15,38 +15,37 @@
 enum clock_choice { CLOCK_AUTO, CLOCK_HARDWARE, CLOCK_TSC };
 
 struct options {
-    const char *vdev[OPTIONS_DEVICES]; /* as for EAL's --vdev; the port is that of the first */
+    const char *vdev[OPTIONS_DEVICES]; /* as for --vdev of EAL; frames are captured from the first */
     unsigned vdevs;
     const char *pci;
     const char *write;    /* PATH.pcap or PATH.pcapng */
-    const char *accounts; /* NULL: beside the capture, .json */
+    const char *accounts; /* NULL: in the directory of the capture, .json */
     const char *filter;
-    const char *p4,
-        *p4_control;    /* a program (.spec) for frames to go through, NULL: none; its control file or NULL */
-    uint64_t p4_memory; /* bytes that it needs of EAL */
+    const char *p4, *p4_control; /* P4 program (.spec) or NULL; its control file or NULL */
+    uint64_t p4_memory;          /* EAL memory of the P4 program, bytes */
     const struct format *format;
     const struct store_kind *writer;
-    bool writer_chosen; /* then it is an error where it cannot be had */
+    bool writer_chosen; /* chosen by --writer: an error if it is not possible */
     unsigned queues, depth, burst;
     uint32_t snaplen; /* 0: whole frames */
     uint32_t max_frame;
     uint64_t sample; /* one in n */
     bool sample_by_hash, huge, spin, wait;
-    bool hash, hash_chosen; /* not chosen: where the format has a place for it */
+    bool hash, hash_chosen; /* not chosen: if the format supports it */
     enum clock_choice clock;
     uint64_t rotate_bytes, preallocate, frames;
     double rotate_s, duration_s, idle_s, flush_s;
-    uint32_t generate; /* bytes of frames of its own; 0: none */
-    double rate;       /* of these, a second; 0: as many as go */
+    uint32_t generate; /* length of generated frames, bytes; 0: none */
+    double rate;       /* generated frames per second; 0: no limit */
     unsigned buffers;
     uint64_t buffer_bytes;
-    unsigned memory_mb; /* 0: what queues and depth need */
-    char *cpus;         /* comma separated; NULL: those that the process may use */
+    unsigned memory_mb; /* 0: as needed */
+    char *cpus;         /* comma-separated; NULL: those that the process may use */
     char **eal;         /* further arguments for EAL */
     int eal_count;
 };
 
-/* 0; 1 where help or version was asked for and printed; -1: see fault. */
+/* 0; 1: help or version was printed; -1: see fault. */
 int options_read(struct options *options, int argc, char **argv, struct fault *fault);
 
 #endif

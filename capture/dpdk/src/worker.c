@@ -1,5 +1,5 @@
-/* A queue's thread: take a burst, stamp, let a P4 program have it, filter, sample, cut, hand to the output.
- */
+/* The thread of a queue: receives a burst, adds timestamps, runs the P4 program, filters, samples, truncates,
+ * and passes frames to the output. */
 #include <rte_net_crc.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -7,8 +7,8 @@
 #include "capture.h"
 #include "port/filter.h"
 
-#define SPINS 256    /* empty bursts before a nap */
-#define NAP_NS 20000 /* at 5 million frames a second, 100 descriptors */
+#define SPINS 256    /* empty bursts before the thread sleeps */
+#define NAP_NS 20000 /* at 5 million frames per second, 100 descriptors */
 #define TIMER_SLACK_NS 1000
 
 static uint64_t clock_of(clockid_t id) {
@@ -17,7 +17,7 @@ static uint64_t clock_of(clockid_t id) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* The first kept_bytes of the frame, where they are. False: in more pieces than a record takes. */
+/* Points to the first kept_bytes of the frame. False: it has more segments than fit into a record. */
 static bool segments_of(struct frame *frame, const struct rte_mbuf *mbuf) {
     uint32_t left = frame->kept_bytes;
     frame->segments = 0;
@@ -32,7 +32,8 @@ static bool segments_of(struct frame *frame, const struct rte_mbuf *mbuf) {
     return left == 0;
 }
 
-/* What says whether a frame is in the sample: its CRC32, or how many passed the filter before it. */
+/* Returns the number that decides whether a frame is sampled: its CRC32, or the frames that passed the filter
+ * before. */
 static uint64_t turn(const struct options *options, const struct counts *counts, const uint8_t *bytes,
                      uint32_t have) {
     if (options->sample_by_hash) {
@@ -42,8 +43,8 @@ static uint64_t turn(const struct options *options, const struct counts *counts,
            counts->dropped_shape;
 }
 
-/* Filter, sample, cut, hand over. `bytes` are the first `have` of the frame; of a frame in pieces they are
- * looked at and the pieces written. Every way out of here counts the frame once. */
+/* Filters, samples, truncates and passes on a frame. `bytes` are its first `have` bytes; if it has several
+ * segments, the segments are written. Every return path counts the frame once. */
 static void keep(struct worker *worker, struct frame *frame, const uint8_t *bytes, uint32_t have,
                  const struct rte_mbuf *pieces) {
     struct capture *capture = worker->capture;
@@ -103,7 +104,7 @@ void worker_preprocessed(void *user, const struct p4_verdict *verdict) {
     keep(worker, &frame, verdict->bytes, verdict->length, NULL);
 }
 
-/* What this burst has for the P4 program. */
+/* Runs the P4 program on the batch. */
 static void preprocess(struct worker *worker) {
     worker->returned = 0;
     if (worker->batched && p4_process(worker->p4, worker->batch, worker->batched, &worker->fault) != 0) {
@@ -113,7 +114,8 @@ static void preprocess(struct worker *worker) {
     worker->batched = 0;
 }
 
-/* The frames before a frame in pieces go first, because there is one place to put pieces together. */
+/* The batch is processed before a frame with several segments, because there is one buffer to join segments.
+ */
 static void take_to_program(struct worker *worker, const struct frame *frame, struct rte_mbuf *mbuf) {
     if (mbuf->nb_segs > 1) {
         preprocess(worker);
@@ -153,8 +155,8 @@ static void take(struct worker *worker, struct rte_mbuf *mbuf) {
     keep(worker, &frame, bytes, wire, mbuf);
 }
 
-/* From the first of some looks in a row at which no frame was there to the last. A thread that is held up, by
- * the disk or by the machine's other work, does not look, and no frame then says nothing. */
+/* Idle time: from the first to the last of consecutive polls without a frame. A thread that waits for the
+ * disk or for a CPU does not poll, so that time without polls does not count. */
 static void note_idle(struct worker *worker, bool empty, uint64_t looked) {
     if (!empty) {
         worker->empty_since = 0;
@@ -171,7 +173,7 @@ static unsigned take_burst(struct worker *worker, uint64_t most) {
     struct rte_mbuf *mbuf[BURST_MAX];
     const struct options *options = &worker->capture->options;
     const uint16_t asked = (uint16_t)(most < options->burst ? most : options->burst);
-    const uint64_t looked = options->idle_s > 0 ? clock_of(CLOCK_MONOTONIC) : 0; /* not later than that */
+    const uint64_t looked = options->idle_s > 0 ? clock_of(CLOCK_MONOTONIC) : 0; /* upper bound */
     const uint16_t got = rte_eth_rx_burst(worker->capture->port.id, (uint16_t)worker->queue, mbuf, asked);
     count(&worker->counts.received, got);
     for (uint16_t i = 0; i < got; ++i) {
@@ -191,13 +193,13 @@ static unsigned take_burst(struct worker *worker, uint64_t most) {
 static uint64_t frames_left(const struct worker *worker) {
     const struct options *options = &worker->capture->options;
     if (options->frames == 0 || options->queues > 1) {
-        return UINT64_MAX; /* over several queues the main thread counts */
+        return UINT64_MAX; /* the main thread counts the frames of several queues */
     }
     const uint64_t received = worker->counts.received;
     return received < options->frames ? options->frames - received : 0;
 }
 
-static void nap(void) {
+static void sleep_briefly(void) {
     const struct timespec pause = {0, NAP_NS};
     nanosleep(&pause, NULL);
 }
@@ -211,14 +213,14 @@ int worker_run(void *argument) {
     while (!capture->stop && !worker->failed && (left = frames_left(worker)) > 0) {
         empty = take_burst(worker, left) > 0 ? 0 : empty + 1;
         if (empty > SPINS && !capture->options.spin) {
-            nap();
+            sleep_briefly();
         } else if (empty > 0) {
             rte_pause();
         }
         count(&worker->loops, 1);
     }
     capture->stop = true;
-    /* What had arrived when the end came; no more, so that a busy port cannot prolong it. */
+    /* Receive frames that arrived before the stop, and no more, so that a busy port cannot delay the end. */
     for (uint64_t more = capture->port.depth;
          more > 0 && !worker->failed && (left = frames_left(worker)) > 0;) {
         const unsigned got = take_burst(worker, more < left ? more : left);

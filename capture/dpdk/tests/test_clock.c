@@ -1,4 +1,4 @@
-/* The clock, against counters that run wrong and system clocks that are read with noise, slewed and set. */
+/* Tests of the clock: counters with a wrong rate, and system clocks that are noisy, slewed and set. */
 #include <math.h>
 
 #include "common/check.h"

@@ -1,5 +1,4 @@
-/* Writers, against a kernel that writes less than asked, is interrupted, and refuses; and the files that they
- * leave. */
+/* Tests of the writers and their files, with writes that are short, interrupted and refused. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -13,11 +12,11 @@
 #define FRAMES 4000
 #define LONGEST 3000
 
-/* What the kernel is made to answer: one in `shorten` writes is short, one in `interrupt` is interrupted, and
- * the n-th fails; 0: never. */
+/* Results of writes: one in `shorten` is short, one in `interrupt` is interrupted, and number `fail_at`
+ * fails; 0: never. */
 static struct {
     unsigned shorten, interrupt, fail_at, calls, shortened, interrupted;
-    bool stall; /* no write is over until somebody waits for it */
+    bool stall; /* a write ends only if the store waits for it */
     int error;
 } kernel;
 
@@ -98,7 +97,7 @@ static unsigned put_frames(struct output *output, struct counts *counts, struct 
             .segments = 2,
         };
         if (output_put(output, &frame, fault) == PUT_DONE) {
-            CHECK(taken == i); /* after a failure nothing is taken */
+            CHECK(taken == i); /* no frame is accepted after a failure */
             ++taken;
             count(&counts->put, 1);
         }
@@ -109,7 +108,7 @@ static unsigned put_frames(struct output *output, struct counts *counts, struct 
     return taken;
 }
 
-/* Checks that a file holds frames from number `from` on, whole ones only; returns the number of the next. */
+/* Checks that a file contains whole frames from number `from` on; returns the number of the next. */
 static unsigned read_back(const struct file *file, unsigned from) {
     const char *path = file->state == FILE_WHOLE ? file->path : file->part;
     static uint8_t raw[64 << 20];
@@ -117,7 +116,7 @@ static unsigned read_back(const struct file *file, unsigned from) {
     const int fd = open(path, O_RDONLY);
     CHECK(fd >= 0 && fstat(fd, &status) == 0);
     CHECK((uint64_t)status.st_size == file->kept_bytes && (status.st_mode & 0777) == 0600);
-    CHECK(status.st_blocks * 512 <= status.st_size + 65536); /* what was allocated ahead is given back */
+    CHECK(status.st_blocks * 512 <= status.st_size + 65536); /* space that was allocated is released */
     CHECK(read(fd, raw, sizeof raw) == status.st_size);
     close(fd);
     size_t at = file->format->first_record;
@@ -152,7 +151,7 @@ static void run(const char *directory, const struct store_kind *kind, const stru
         .format = format,
         .kind = kind,
         .store = {&files, 4, 131072, 100000},
-        .facts = {.program = "test", .interface = "none", .snaplen = 0},
+        .info = {.program = "test", .interface = "none", .snaplen = 0},
     };
     kernel.calls = 0;
     struct output *output = output_open(&settings, 0, &counts, &fault);
@@ -160,12 +159,12 @@ static void run(const char *directory, const struct store_kind *kind, const stru
     const unsigned taken = put_frames(output, &counts, &fault);
     CHECK(fails || taken == FRAMES);
     output_close(output);
-    files_attend(&files);
+    files_finish_pending(&files);
     unsigned next = 0, cut = 0;
     uint64_t put = 0;
     for (const struct file *file = files.first; file; file = file->next) {
         CHECK(file->state != FILE_OPEN && (file->state == FILE_WHOLE) == (file->error == 0));
-        CHECK(cut == 0 || file->kept_frames == 0); /* nothing whole after a gap */
+        CHECK(cut == 0 || file->kept_frames == 0); /* no whole frame after a gap */
         cut += file->error != 0;
         const unsigned before = next;
         next = file->state == FILE_REMOVED ? next : read_back(file, next);
@@ -178,7 +177,7 @@ static void run(const char *directory, const struct store_kind *kind, const stru
     files_free(&files);
 }
 
-/* Where no buffer is free and nobody waits, a frame is refused and counted, and those taken are whole. */
+/* If no buffer is free and wait is false, a frame is refused and counted, and accepted frames are whole. */
 static void run_full(const char *directory) {
     char stem[4096];
     struct files files = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -192,7 +191,7 @@ static void run_full(const char *directory) {
         .format = &pcap_format,
         .kind = &direct_store,
         .store = {&files, 4, 131072, UINT64_MAX},
-        .facts = {.program = "test"},
+        .info = {.program = "test"},
     };
     struct output *output = output_open(&settings, 0, &counts, &fault);
     unsigned done = 0, full = 0;
@@ -207,7 +206,7 @@ static void run_full(const char *directory) {
     kernel.stall = false;
     CHECK(done + full == 1000 && done == (4 * 131072 - 24 - FORMAT_TAIL_MAX) / (16 + LONGEST));
     output_close(output);
-    files_attend(&files);
+    files_finish_pending(&files);
     CHECK(files.first->state == FILE_WHOLE && files.first->kept_frames == done);
     CHECK(files.first->kept_bytes == 24 + done * (uint64_t)(16 + LONGEST));
     files_free(&files);
@@ -221,7 +220,7 @@ static void all_formats(const char *directory, const struct store_kind *kind, bo
     }
 }
 
-/* Files end wherever in a buffer while the disk is so slow that no buffer is free but those waited for. */
+/* Files end at many offsets in a buffer, with a slow disk. */
 static void rotations(const char *directory, const struct store_kind *kind) {
     kernel.stall = true;
     for (uint64_t bytes_a_file = 40000; bytes_a_file < 400000; bytes_a_file += 23456) {

@@ -53,7 +53,7 @@ def test_pcapng_has_no_hash_unless_requested(tmp_path):
 def test_hash_in_pcap_is_rejected(tmp_path):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES[:10]), "--hash")
     assert run.status == 2
-    assert run.said == "acapella-dpdk-capture: error: --hash: pcap has no place for a frame's hash; write .pcapng\n"
+    assert run.said == "acapella-dpdk-capture: error: --hash: pcap cannot contain hashes of frames; write .pcapng\n"
 
 
 @pytest.mark.parametrize("text", ["udp", "tcp dst port 443", "greater 1000", "net 10.0.1.0/24 and not port 53"])

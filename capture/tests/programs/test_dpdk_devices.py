@@ -128,7 +128,7 @@ def test_frame_size_that_would_truncate_frames_is_rejected(tmp_path, inside):
     subprocess.run([*inside, "ip", "link", "set", "in0", "mtu", "9000"], check=True)
     try:
         run = dpdk.capture(tmp_path, "--vdev", AF_PACKET, "--duration", 1, prefix=inside)
-        assert run.status == 1 and "would be cut to" in run.said, run.said
+        assert run.status == 1 and "would be truncated to" in run.said, run.said
         assert "add framesz=16384,blocksz=65536" in run.said
         jumbo = AF_PACKET.replace("framesz=2048", "framesz=16384").replace("framecnt=8192", "framecnt=512")
         run = dpdk.capture(tmp_path, "--vdev", jumbo, "--max-frame", 16384, "--duration", 0.2, prefix=inside)

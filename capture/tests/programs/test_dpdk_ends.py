@@ -155,15 +155,19 @@ def test_file_size_limit_is_a_write_error(tmp_path, writer):
         (
             ["--vdev", "net_null0", "--write", "missing/c.pcap"],
             1,
-            "missing/c.pcap.part: No such file or directory; make the directory first",
+            "missing/c.pcap.part: No such file or directory; create the directory first",
         ),
         (["--vdev", "net_null0", "--write", "c.txt"], 2, "--write c.txt: the name has to end in .pcap or .pcapng"),
         (["--write", "c.pcap"], 2, "the port: give one of --vdev, --pci and --generate"),
         (["--vdev", "net_null0", "--write", "c.pcap", "--snaplen", "-1"], 2, "--snaplen -1: not a whole number from 0"),
         (["--vdev", "net_null0", "--write", "c.pcap", "--burst", "1x"], 2, "--burst 1x: not a whole number"),
-        (["--vdev", "net_null0", "--write", "c.pcap", "--format", "pcapng"], 2, "--format pcapng: the name c.pcap"),
+        (
+            ["--vdev", "net_null0", "--write", "c.pcap", "--format", "pcapng"],
+            2,
+            "--format pcapng: does not match the name c.pcap",
+        ),
         (["--vdev", "net_null0", "--write", "c.pcap", "--nonsense"], 2, "--nonsense: unknown"),
-        (["--vdev", "net_null0", "--write", "c.pcap", "--clock", "hardware"], 1, "net_null gives no time stamps"),
+        (["--vdev", "net_null0", "--write", "c.pcap", "--clock", "hardware"], 1, "net_null has no timestamps"),
         (["--vdev", "net_null0", "--write", "c.pcap", "surplus"], 2, "surplus: not an option"),
     ],
 )

@@ -1,12 +1,12 @@
-/* libacapella_p4: a P4 program (.spec of p4c-dpdk) that runs over frames in memory, on DPDK's software
- * pipeline.
+/* libacapella_p4: runs a P4 program (.spec of p4c-dpdk) over frames in memory, on DPDK's software pipeline.
  *
- * struct p4 *p4 = p4_load(&settings, &fault)     parse, check, build; EAL has been initialized by then
- * p4_control(p4, "control.txt", &fault)          tables, registers, names of drop reasons
- * p4_process(p4, frames, n, &fault)              each frame comes to settings.take once: sent, or with its
- * reason p4_end(p4, &fault)                             what an epoch still has to report p4_free(p4)
+ * struct p4 *p4 = p4_load(&settings, &fault)   parses, checks and builds; EAL is initialized by the caller
+ * p4_control(p4, "control.txt", &fault)        sets tables, registers, names of drop reasons
+ * p4_process(p4, frames, n, &fault)            passes each frame to settings.on_verdict, with its outcome
+ * p4_end(p4, &fault)                           ends the epoch: probes and their reports
+ * p4_free(p4)
  *
- * One thread at a time. What travels between the loader and a program (both headers) is in wire.h. */
+ * Not thread-safe. wire.h describes the headers between the loader and a program. */
 #ifndef ACAPELLA_P4_H
 #define ACAPELLA_P4_H
 
@@ -18,53 +18,54 @@
 
 #define P4_PORTS 64
 #define P4_REASONS 256
-#define P4_FRAME_MAX 262144 /* bytes of a frame: what pcap takes for no limit */
+#define P4_FRAME_MAX 262144 /* longest frame in bytes: pcap's value for no limit */
 
 struct p4;
 
-/* A frame as it was received. */
+/* A received frame. */
 struct p4_frame {
     uint64_t ts_ns;       /* since 1970-01-01 UTC */
     uint32_t wire_bytes;  /* without FCS */
-    uint32_t kept_bytes;  /* of these, the first ones */
+    uint32_t kept_bytes;  /* captured length */
     uint32_t port;        /* below settings.ports */
-    bool untimed;         /* it has no time, or none that is plausible: programs with epochs do not get it */
-    const uint8_t *bytes; /* read until p4_process returns */
+    bool untimed;         /* without a plausible time: dropped by programs with epochs */
+    const uint8_t *bytes; /* valid until p4_process returns */
     void *owner;          /* passed through to its p4_verdict */
 };
 
 enum p4_kind { P4_FRAME = 0, P4_REPORT = 1 };
 
-/* What became of a frame, besides the program's own reasons (0..255). */
+/* Outcome of a frame. Programs define drop reasons (0..255). */
 enum p4_outcome {
     P4_SENT,
-    P4_SUNK,       /* to the sink; `reason` says why */
-    P4_DROPPED,    /* drop_packet(), which tells no reason */
-    P4_WRONG_PORT, /* sent to a port that there is not */
-    P4_HEADERLESS, /* sent without the loader's header, or with lengths that cannot be */
-    P4_UNTIMED,    /* a frame without a time, and a program with epochs, which did not get it */
+    P4_SUNK,       /* sent to the sink with `reason` */
+    P4_DROPPED,    /* drop_packet(), without a reason */
+    P4_WRONG_PORT, /* sent to a port that does not exist */
+    P4_HEADERLESS, /* sent without the loader's header, or with impossible lengths */
+    P4_UNTIMED,    /* a frame without a time, not given to a program with epochs */
     P4_OUTCOMES,
 };
 
 struct p4_verdict {
     enum p4_outcome outcome;
     uint8_t kind, reason;
-    bool probe; /* of a frame that the loader put in */
-    bool clone; /* a mirrored copy, besides the frame itself */
+    bool probe; /* of a probe, a frame that the loader inserted */
+    bool clone; /* a mirrored copy */
     uint64_t ts_ns;
     uint32_t wire_bytes, port, sequence, hash;
-    const uint8_t *bytes; /* P4_SENT: what to send, reports with their ICRC; until take returns */
+    const uint8_t
+        *bytes; /* P4_SENT: the frame to send, a report with its ICRC; valid until on_verdict returns */
     uint32_t length;
-    void *owner; /* of the frame; NULL for a probe's */
+    void *owner; /* owner of the frame; NULL for a probe */
 };
 
-typedef void (*p4_take)(void *user, const struct p4_verdict *verdict);
+typedef void (*p4_verdict_handler)(void *user, const struct p4_verdict *verdict);
 
 struct p4_settings {
     const char *spec;    /* path */
-    const char *library; /* path of its compiled pipeline, from p4_generate; NULL: interpret */
-    unsigned ports;      /* of input: 1..P4_PORTS */
-    p4_take take;
+    const char *library; /* path of its compiled pipeline (p4_generate); NULL: interpret the spec */
+    unsigned ports;      /* input ports: 1..P4_PORTS */
+    p4_verdict_handler on_verdict;
     void *user;
 };
 
@@ -75,34 +76,34 @@ struct p4_counts {
     uint64_t outcome[P4_OUTCOMES];
     uint64_t sunk[P4_REASONS];
     uint64_t sent_bytes, reports;
-    uint64_t pipeline_ns; /* CPU time in p4_process and p4_end, with that of `take`, without control_ns */
+    uint64_t pipeline_ns; /* CPU time of p4_process and p4_end, including `on_verdict`, without control_ns */
     uint64_t control_ns;  /* CPU time of clearing banks */
 };
 
-/* Bytes of EAL memory (-m) that the program of this spec needs; 0: see fault. Needs no EAL. */
+/* Returns the EAL memory (-m) that the program needs, in bytes; 0: see fault. Needs no EAL. */
 uint64_t p4_memory(const char *spec, struct fault *fault);
 
-/* NULL: see fault, FILE:LINE: what; what to do. */
+/* Loads a program. NULL: see fault, FILE:LINE: error; remedy. */
 struct p4 *p4_load(const struct p4_settings *settings, struct fault *fault);
 void p4_free(struct p4 *p4);
 
-/* A file of control lines; -1 at the first that is wrong: see fault. */
+/* Executes a control file; -1 at the first wrong line: see fault. */
 int p4_control(struct p4 *p4, const char *path, struct fault *fault);
 
-/* One line; its answer, if it has one, as a line without newline into `answer`. */
+/* Executes one line; writes its result, if any, to `answer`, without newline. */
 int p4_command(struct p4 *p4, const char *line, char *answer, size_t size, struct fault *fault);
 
-/* -1 where the program does not give a frame back; else each of them has been taken. */
+/* Processes frames: each one is passed to `on_verdict`. -1: the program does not return a frame. */
 int p4_process(struct p4 *p4, const struct p4_frame *frames, unsigned count, struct fault *fault);
 int p4_end(struct p4 *p4, struct fault *fault);
 
 const struct p4_counts *p4_counts(const struct p4 *p4);
 bool p4_balanced(const struct p4 *p4);
 
-/* Name of a drop reason, `reason-N` where nobody gave it one. */
+/* Name of a drop reason, `reason-N` if it has none. */
 const char *p4_reason(const struct p4 *p4, uint8_t reason);
 
-/* All registers, or that one alone, as JSON: {"NAME": [VALUE, ...], ...}. */
+/* Writes all registers as JSON: {"NAME": [VALUE, ...], ...}. */
 int p4_dump_registers(const struct p4 *p4, FILE *to);
 
 #endif

@@ -1,4 +1,5 @@
-/* The headers that stand before each frame: the loader's to the program, and the program's back. Big endian.
+/* The headers before each frame: ingress, from the loader to the program, and egress, from the program to the
+ * loader. Big endian.
  *
  * ingress, 24 bytes   egress, 40 bytes
  * 0  timestamp_ns     0  timestamp_ns
@@ -18,11 +19,11 @@
 
 #define WIRE_INGRESS 24
 #define WIRE_EGRESS 40
-#define WIRE_PADDED 512 /* a program may read as many bytes behind the ingress header */
+#define WIRE_PADDED 512 /* bytes after the ingress header that a program may always read */
 
 enum wire_ingress_flag { WIRE_PROBE = 1 };
-enum wire_egress_flag { WIRE_FIRST = 1 }; /* its flow's first report in this epoch, sent or not */
-/* A program has the first two; the guards of guard.h send to the others. */
+enum wire_egress_flag { WIRE_FIRST = 1 }; /* the first report of its flow in this epoch, sent or not */
+/* Programs use the first two; the guards of guard.h use the others. */
 enum wire_out { WIRE_OUT, WIRE_SINK, WIRE_WRONG, WIRE_DROP, WIRE_OUTS };
 
 static inline void wire_put32(uint8_t *to, uint32_t value) {

@@ -20,7 +20,7 @@ BINARY = c_programs.path_of("acapella-p4-run")
 FORWARD = TESTS / "forward.spec"
 REPORTS = TESTS / "reports.spec"
 SECOND = 1_000_000_000
-LIMIT_S = 300  # never reached but where it hangs
+LIMIT_S = 300  # only reached if it hangs
 ENVIRONMENT = {**os.environ, "LSAN_OPTIONS": f"suppressions={TESTS / 'leaks.txt'}:print_suppressions=0"}
 
 
@@ -39,7 +39,7 @@ class Frame:
 
 
 def frame(ts_ns: int, data: bytes, wire: int | None = None) -> Frame:
-    """A whole frame, unless ``wire`` says that it was longer."""
+    """A whole frame, unless ``wire`` is its longer length."""
     return Frame(ts_ns, wire or len(data), data)
 
 
@@ -100,11 +100,11 @@ def read_pcap(path: Path) -> list[Frame]:
 
 @dataclass(frozen=True)
 class Run:
-    """A run that ended: exit code, standard error and output, and what it wrote, where it did."""
+    """A finished run: exit code, standard error and output, and the outputs that it wrote."""
 
     code: int
     error: str
-    said: str
+    output: str
     frames: list[Frame] | None
     stats: dict | None
     registers: dict | None
@@ -133,14 +133,14 @@ def run(
     return ended(directory, done.returncode, done.stderr, done.stdout)
 
 
-def ended(directory: Path, code: int, error: str, said: str) -> Run:
+def ended(directory: Path, code: int, error: str, output: str) -> Run:
     """What a run left behind."""
     out, stats, registers = directory / "out.pcap", directory / "stats.json", directory / "registers.json"
     assert not list(directory.glob("*.part")), error
     return Run(
         code,
         error,
-        said,
+        output,
         read_pcap(out) if out.exists() else None,
         json.loads(stats.read_text()) if stats.exists() else None,
         json.loads(registers.read_text()) if registers.exists() else None,
@@ -178,7 +178,7 @@ def check_compiled(directory: Path, spec: Path, *captures: Path, library: Path, 
     """Run again with the compiled pipeline and compare everything but times."""
     how["more"] = (*how.get("more", ()), "--library", str(library))
     again = run(directory, spec, *captures, **how)
-    assert (again.code, again.error, again.said) == (0, interpreted.error, interpreted.said)
+    assert (again.code, again.error, again.output) == (0, interpreted.error, interpreted.output)
     assert (again.frames, again.registers) == (interpreted.frames, interpreted.registers)
     timed = {"pipeline", "pipeline_ns", "control_ns", "frames_per_second"}
     assert again.stats["pipeline"] == "compiled"

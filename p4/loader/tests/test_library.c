@@ -1,4 +1,4 @@
-/* The library as another program uses it: frames in memory, from its own EAL. */
+/* Tests of the library: frames in memory, with the EAL of the caller. */
 #include <rte_eal.h>
 #include <string.h>
 
@@ -25,8 +25,7 @@ static void take(void *user, const struct p4_verdict *verdict) {
     taken->sunk += verdict->outcome == P4_SUNK && verdict->reason == 7;
 }
 
-/* A frame of scapy's roce layer: UC WRITE to queue pair 17, PSN 5, 64 bytes, and the ICRC that it computes.
- */
+/* A frame made by scapy's roce layer: UC WRITE to queue pair 17, PSN 5, 64 bytes, with its ICRC. */
 static void test_icrc(void) {
     static const uint8_t headers[] = {
         2, 0,  0,  0, 0, 2, 2,  0, 0, 0, 0,    1, 8,    0,    0x45, 2,   0, 124,  0,    1, 0,    0,    64, 17,
@@ -40,12 +39,12 @@ static void test_icrc(void) {
     CHECK(sizeof frame == 134 && p4_icrc_applies(frame, sizeof frame));
     p4_icrc(frame, sizeof frame, computed);
     CHECK(memcmp(computed, (const uint8_t[]){0xcc, 0x92, 0xc9, 0x10}, ICRC_BYTES) == 0);
-    frame[15] = 0xb8; /* what routers change */
+    frame[15] = 0xb8; /* fields that routers change */
     frame[22] = 3;
     frame[24] = frame[25] = 0x5a;
     p4_icrc(frame, sizeof frame, computed);
     CHECK(computed[0] == 0xcc && computed[3] == 0x10);
-    frame[53] = 6; /* and what they do not */
+    frame[53] = 6; /* and fields that they do not change */
     p4_icrc(frame, sizeof frame, computed);
     CHECK(computed[0] != 0xcc || computed[3] != 0x10);
     CHECK(!p4_icrc_applies(frame, 53));
@@ -59,7 +58,7 @@ static void test_frames(const char *spec) {
     char answer[64];
     uint8_t bytes[FRAMES][100];
     struct p4_frame frames[FRAMES];
-    const struct p4_settings settings = {.spec = spec, .ports = 3, .take = take, .user = &taken};
+    const struct p4_settings settings = {.spec = spec, .ports = 3, .on_verdict = take, .user = &taken};
     struct p4 *p4 = p4_load(&settings, &fault);
     CHECK(p4);
     for (unsigned i = 0; i < FRAMES; ++i) {
@@ -73,13 +72,13 @@ static void test_frames(const char *spec) {
     CHECK(p4_process(p4, frames + FRAMES / 2, FRAMES / 2, &fault) == 0);
     CHECK(p4_end(p4, &fault) == 0);
     CHECK(taken.count == FRAMES && taken.sunk == FRAMES / 4 && taken.sent == FRAMES - FRAMES / 4);
-    for (unsigned i = 0; i < FRAMES; ++i) { /* in their order, each with its owner and bytes */
+    for (unsigned i = 0; i < FRAMES; ++i) { /* in order, each with its owner and bytes */
         CHECK(taken.owner[i] == &frames[i] && taken.length[i] == 60 + i && taken.first[i] == i);
     }
     CHECK(p4_command(p4, "read sequence 0 3", answer, sizeof answer, &fault) == 0 &&
           strcmp(answer, "14 13 13") == 0);
     CHECK(p4_command(p4, "read nothing 0", answer, sizeof answer, &fault) == -1 && !*answer);
-    frames[0].port = 3; /* there are 0 to 2 */
+    frames[0].port = 3; /* ports 0 to 2 exist */
     CHECK(p4_process(p4, frames, 1, &fault) == -1 && p4_counts(p4)->in == FRAMES && p4_balanced(p4));
     p4_free(p4);
 }

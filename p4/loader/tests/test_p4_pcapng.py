@@ -39,7 +39,7 @@ def several_interfaces(order="<") -> tuple[bytes, list]:
 
 
 @pytest.mark.parametrize("order", ["<", ">"])
-def test_interfaces_of_a_pcapng_may_differ_in_snap_length_and_time_resolution(tmp_path, order):
+def test_pcapng_interfaces_can_have_different_snap_lengths_and_time_resolutions(tmp_path, order):
     content, frames = several_interfaces(order)
     (tmp_path / "in.pcapng").write_bytes(content)
     found = good(tmp_path, FORWARD, tmp_path / "in.pcapng")
@@ -48,7 +48,7 @@ def test_interfaces_of_a_pcapng_may_differ_in_snap_length_and_time_resolution(tm
     assert found.registers == again.registers
 
 
-def test_sections_of_a_pcapng_have_interfaces_and_byte_orders_of_their_own(tmp_path):
+def test_pcapng_sections_have_separate_interfaces_and_byte_orders(tmp_path):
     (first, frames), (second, more) = several_interfaces("<"), several_interfaces(">")
     with gzip.open(tmp_path / "in.pcapng.gz", "wb") as out:
         out.write(first + p4.block(0xBAD, bytes(40)) + second)
@@ -56,7 +56,7 @@ def test_sections_of_a_pcapng_have_interfaces_and_byte_orders_of_their_own(tmp_p
     assert found.frames == frames + more
 
 
-def test_a_truncated_pcapng_keeps_its_whole_frames(tmp_path):
+def test_truncated_pcapng_keeps_whole_frames(tmp_path):
     content, frames = several_interfaces()
     for kept_bytes in range(len(content) - 700, len(content), 41):
         (tmp_path / "in.pcapng").write_bytes(content[:kept_bytes])
@@ -87,7 +87,7 @@ def damaged_pcapngs() -> dict[str, bytes]:
     }
 
 
-def test_a_pcapng_may_not_describe_interfaces_without_limit(tmp_path):
+def test_pcapng_with_too_many_interfaces_is_refused(tmp_path):
     """In all sections together, as for the digest (kMaxInterfaces)."""
     half = p4.section() + p4.block(1, struct.pack("<HHI", 1, 0, 0)) * ((1 << 20) // 2)
     with gzip.open(tmp_path / "in.pcapng.gz", "wb", compresslevel=1) as out:
@@ -100,7 +100,7 @@ def test_a_pcapng_may_not_describe_interfaces_without_limit(tmp_path):
 
 
 @pytest.mark.parametrize(("message", "content"), damaged_pcapngs().items(), ids=list(damaged_pcapngs()))
-def test_a_damaged_pcapng_is_refused_in_one_line(tmp_path, message, content):
+def test_damaged_pcapng_is_refused_in_one_line(tmp_path, message, content):
     (tmp_path / "in.pcapng").write_bytes(content)
     done = run(tmp_path, FORWARD, tmp_path / "in.pcapng")
     assert done.code == 2 and done.error.count("\n") == 1, done.error

@@ -27,7 +27,7 @@ def kept(done) -> list[int]:
     return [len(one.data) for one in done.frames]
 
 
-def test_frames_pass_as_they_are_however_long_or_short(tmp_path):
+def test_frames_of_any_length_pass_unchanged(tmp_path):
     sizes = [0, 1, 13, 14, 60, 511, 512, 513, 1514, 9018, 65535, 60, 3]
     frames = [frame(i * 1000 + 7, ethernet(i, size=size)) for i, size in enumerate(sizes)]
     frames.append(frame(20_000, ethernet(3, size=60), wire=1514))
@@ -36,7 +36,7 @@ def test_frames_pass_as_they_are_however_long_or_short(tmp_path):
     assert done.stats["in_bytes"] == sum(sizes) + 60
 
 
-def test_what_a_short_frame_lacks_is_read_as_zeros_whatever_came_before(tmp_path):
+def test_bytes_after_a_short_frame_are_zero(tmp_path):
     frames = [frame(1, b"\xff" * 600), frame(2, b"\xff" * 12), frame(3, b"\xff" * 2000), frame(4, b"")]
     done = good(tmp_path, FORWARD, write_pcap(tmp_path / "in.pcap", frames))
     assert done.registers["bytes"][0] == 12  # by the type's last byte: 0 where the frame ends before it
@@ -74,7 +74,7 @@ def test_exact_ternary_and_prefix_tables(tmp_path):
     assert [one.wire for one in done.frames] == [60] * 6
 
 
-def test_copies_are_counted_apart_and_go_where_the_control_says(tmp_path):
+def test_copies_are_counted_separately_and_go_to_the_port_of_their_session(tmp_path):
     text = FORWARD.read_text().replace("\tmov m.reason 0x0\n", "\tmov m.reason 0x0\n\tmirror m.slot m.port_in\n")
     spec = tmp_path / "mirror.spec"
     spec.write_text(text.replace("\tbit<32> port_in\n", "\tbit<32> port_in\n\tbit<32> slot\n"))
@@ -113,43 +113,43 @@ MISTAKES = {
     "table ternary add match 1 2 priority x action keep 1": "x: not a number",
     "table prefix add match 1/49 action keep 1": "/49: not a prefix of m.source, which has 48 bits",
     "table exact default action drop_for 300": "300: not a number of 8 bits",
-    "table exact change match 1": "change: no statement of a table",
+    "table exact change match 1": "change: unknown statement of a table",
     "reason 256 many": "from 0 to 255",
     "epoch 10s": "epoch: the program has no epochs (register active_bank or epoch)",
     "epoch-clear bytes 16": "epoch-clear: the program has no epochs",
     "mirror 0 2": "not port 0 (out) or 1 (sink)",
     "mirror 64 0": "no such session",
     "mirror 0 0 0": "not 1 to",
-    "color blue": "color: no statement",
+    "color blue": "color: unknown statement",
     "register bytes 0 " + "1" * 5000: "a line of more than 4095 characters",
 }
 
 
-def test_each_mistake_in_a_control_line_is_answered_and_harms_nothing(tmp_path):
+def test_invalid_control_lines_print_an_error_and_change_nothing(tmp_path):
     words = "".join(f"{line}\n" for line in MISTAKES) + "register bytes 3 0x10 2 # fine\nread bytes 2 4\n\nread bytes 3"
     capture = write_pcap(tmp_path / "in.pcap", [frame(1, ethernet(1))])
     done = run(tmp_path, FORWARD, capture, words=words, more=("--commands",))
-    said = done.said.splitlines()
-    for number, (line, answer) in enumerate(zip(MISTAKES, said, strict=False), start=1):
+    output = done.output.splitlines()
+    for number, (line, answer) in enumerate(zip(MISTAKES, output, strict=False), start=1):
         assert answer.startswith(f"error {number}: ") and MISTAKES[line] in answer, (line[:80], answer)
-    assert said[len(MISTAKES) :] == ["ok", "ok 0 16 16 0", "ok", "ok 16"]
+    assert output[len(MISTAKES) :] == ["ok", "ok 0 16 16 0", "ok", "ok 16"]
     assert done.code == 0 and done.registers["bytes"][3] == 16
 
 
-def test_a_mistake_in_a_control_file_is_told_with_its_line(tmp_path):
+def test_error_in_a_control_file_names_its_line(tmp_path):
     capture = write_pcap(tmp_path / "in.pcap", [])
     done = run(tmp_path, FORWARD, capture, control="# tables\n\nregister bytes 0 1\nregister absent 0 1\n")
     assert done.code == 2 and done.frames is None
     assert done.error.startswith(f"acapella-p4-run: {tmp_path / 'control.txt'}:4: absent: "), done.error
 
 
-def test_a_full_table_is_told_and_no_entry_is_lost_in_silence(tmp_path):
+def test_full_table_is_an_error(tmp_path):
     control = "".join(f"table exact add match {i} action keep 1\n" for i in range(300))
     done = run(tmp_path, FORWARD, write_pcap(tmp_path / "in.pcap", []), control=control)
     assert done.code == 2 and "table" in done.error and "size" in done.error, done.error
 
 
-def test_several_captures_are_ports_in_the_order_of_time(tmp_path):
+def test_several_captures_are_ports_merged_by_time(tmp_path):
     first = write_pcap(tmp_path / "a.pcap.gz", [frame(SECOND + i * 10, ethernet(1, size=20 + i)) for i in range(5)])
     second = write_pcap(tmp_path / "b.pcap", [frame(SECOND + i * 10 + 5, ethernet(2, size=40 + i)) for i in range(3)])
     third = write_pcap(tmp_path / "c.pcap", [])
@@ -173,7 +173,7 @@ MISTAKES_OF_EPOCHS = {
 }
 
 
-def test_a_mistake_about_epochs_names_its_line(tmp_path):
+def test_error_in_an_epoch_statement_names_its_line(tmp_path):
     capture = write_pcap(tmp_path / "in.pcap", [])
     for spec, mistakes in ((REPORTS, MISTAKES_OF_EPOCHS), (FORWARD, {"epoch 10s": "the program has no epochs"})):
         for line, what in mistakes.items():
@@ -211,7 +211,7 @@ def test_epochs_lose_no_byte(tmp_path):
     assert [one.ts_ns for one in done.frames] == sorted(one.ts_ns for one in done.frames)
 
 
-def test_reports_carry_an_icrc_that_others_compute_too(tmp_path):
+def test_icrc_of_reports_is_that_of_scapy(tmp_path):
     done = good(tmp_path, REPORTS, write_pcap(tmp_path / "in.pcap", traffic(12)), control="epoch 50ms\n")
     assert len(done.frames) > 10 and len({one.data[-4:] for one in done.frames}) == len(done.frames)
     for one in done.frames:
@@ -222,20 +222,20 @@ def test_reports_carry_an_icrc_that_others_compute_too(tmp_path):
         assert packet[BTH].compute_icrc(b"") == one.data[-4:]
 
 
-def test_tshark_dissects_reports_without_a_complaint(tmp_path):
+def test_tshark_dissects_reports_without_errors(tmp_path):
     if not shutil.which("tshark"):
         pytest.skip("no tshark here")
     done = good(tmp_path, REPORTS, write_pcap(tmp_path / "in.pcap", traffic(5)))
     fields = ("infiniband.bth.opcode", "infiniband.reth.dmalen", "infiniband.invariant.crc", "_ws.expert")
     argv = ["tshark", "-r", str(tmp_path / "out.pcap"), "-o", "ip.check_checksum:TRUE", "-T", "fields"]
     argv += [word for field in fields for word in ("-e", field)]
-    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
-    for line, one in zip(said, done.frames, strict=True):
+    output = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+    for line, one in zip(output, done.frames, strict=True):
         # tshark 4.0 shows the ICRC, most significant byte first, and does not judge it
         assert line.split("\t") == ["42", "16", f"0x{one.data[-4:].hex()}", ""]
 
 
-def test_pcapng_comes_out_and_goes_in(tmp_path):
+def test_pcapng_is_written_and_read_again(tmp_path):
     capture = write_pcap(tmp_path / "in.pcap", traffic(20))
     done = run(tmp_path, FORWARD, capture, more=("--out", str(tmp_path / "first.pcapng")))
     assert done.code == 0, done.error
@@ -258,25 +258,25 @@ def running(directory, frames, *more) -> subprocess.Popen:
             return process
 
 
-def test_a_signal_ends_a_run_with_whole_files(tmp_path):
+def test_signal_ends_a_run_with_complete_files(tmp_path):
     frames = [frame(0, ethernet(1)), frame(3600 * SECOND, ethernet(2))]
     for number in (signal.SIGTERM, signal.SIGINT):
         process = running(tmp_path, frames)
         process.send_signal(number)
-        said, error = process.communicate(timeout=p4.LIMIT_S)
-        done = p4.ended(tmp_path, process.returncode, error, said)
+        output, error = process.communicate(timeout=p4.LIMIT_S)
+        done = p4.ended(tmp_path, process.returncode, error, output)
         assert done.code == 0 and done.stats["stopped_by"] == number.name, error
         assert done.frames == frames[:1] and done.stats["in"] == 1
 
 
-def test_a_killed_run_leaves_no_file_under_its_name(tmp_path):
+def test_killed_run_leaves_no_output(tmp_path):
     process = running(tmp_path, [frame(0, ethernet(1)), frame(3600 * SECOND, ethernet(2))])
     process.kill()
     process.communicate(timeout=p4.LIMIT_S)
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".txt") == ["in.pcap"]
 
 
-def test_a_full_disk_is_told_and_leaves_no_file(tmp_path):
+def test_full_disk_is_an_error_and_leaves_no_file(tmp_path):
     most = 128 << 20  # beyond DPDK's own memory, which is a file to the kernel
     capture = write_pcap(tmp_path / "in.pcap", [frame(i, bytes(262_000)) for i in range(9)])
 
@@ -288,16 +288,16 @@ def test_a_full_disk_is_told_and_leaves_no_file(tmp_path):
     assert done.frames is None and done.stats is None
 
 
-def test_a_cut_capture_counts_as_far_as_it_is_whole(tmp_path):
+def test_truncated_capture_is_used_up_to_its_last_whole_record(tmp_path):
     capture = write_pcap(tmp_path / "in.pcap", traffic(10))
     capture.write_bytes(capture.read_bytes()[:-5])
     done = good(tmp_path, FORWARD, capture)
     assert done.stats["in"] == 9 and done.stats["ports"][0]["end"] == "truncated"
 
 
-def test_dpdk_leaves_no_directory_behind_where_the_user_is_not_root(tmp_path):
+def test_dpdk_leaves_no_directory_if_the_user_is_not_root(tmp_path):
     if subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("no user namespace, where root would be somebody else")
+        pytest.skip("no user namespace, in which root would be another user")
     place = tmp_path / "tmp"
     place.mkdir()
     capture = write_pcap(tmp_path / "in.pcap", traffic(10))
@@ -323,7 +323,7 @@ def test_a_capture_is_read_from_a_descriptor_and_keeps_its_name(tmp_path):
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_capture_from_a_descriptor_without_the_mark_of_its_end_is_refused(tmp_path, whole):
+def test_capture_from_a_descriptor_without_its_end_byte_is_refused(tmp_path, whole):
     """As a killed program leaves it that writes to the descriptor: at the end of a frame, without its mark."""
     (reading, writing), (ending, marking) = os.pipe(), os.pipe()
     os.write(writing, write_pcap(tmp_path / "in.pcap", traffic(10)).read_bytes())
@@ -338,11 +338,11 @@ def test_a_capture_from_a_descriptor_without_the_mark_of_its_end_is_refused(tmp_
     os.close(reading)
     os.close(ending)
     assert done.returncode == (0 if whole else 1), done.stderr
-    assert ("in.pcap: the program that read it was killed" in done.stderr) == (not whole)
+    assert ("in.pcap: the program that decompressed it was killed" in done.stderr) == (not whole)
     assert [(tmp_path / name).exists() for name in ("out.pcap", "stats.json")] == [whole, whole]
 
 
-def test_it_ends_with_its_parent(tmp_path):
+def test_loader_exits_with_its_parent(tmp_path):
     capture = write_pcap(tmp_path / "in.pcap", [p4.frame(time, ethernet(1)) for time in (0, 600 * SECOND)])
     words = [*p4.command(tmp_path, FORWARD, capture), "--pace"]
     script = "import os, subprocess, sys; print(subprocess.Popen([*sys.argv[1:], '--parent', str(os.getpid())]).pid)"
@@ -362,19 +362,19 @@ def test_it_ends_with_its_parent(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.pcap"]
 
 
-def test_a_parent_that_ended_before_is_an_error(tmp_path):
+def test_parent_that_has_exited_is_an_error(tmp_path):
     done = run(tmp_path, FORWARD, write_pcap(tmp_path / "in.pcap", traffic(1)), more=("--parent", "1"))
     assert done.code == 1 and "--parent 1: is not the parent of this process" in done.error
 
 
 @pytest.mark.parametrize("words", [("--descriptor", "3", "--in", "x"), ("--in", "x", "--descriptor", "x")])
-def test_a_descriptor_belongs_to_the_capture_before_it(tmp_path, words):
+def test_descriptor_belongs_to_the_capture_before_it(tmp_path, words):
     done = subprocess.run([p4.built_or_skip(), "--spec", FORWARD, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "N or N:END, after the --in that it belongs to" in done.stderr
 
 
 @pytest.mark.parametrize(("frames", "code"), [(10, 2), (2000, 1)])  # before the first frame, and in the middle
-def test_damaged_gzip_is_called_that(tmp_path, frames, code):
+def test_error_names_damaged_gzip_data(tmp_path, frames, code):
     capture = write_pcap(tmp_path / "in.pcap.gz", traffic(frames))
     damaged = bytearray(capture.read_bytes())
     damaged[-6] ^= 1  # of its checksum
@@ -384,7 +384,7 @@ def test_damaged_gzip_is_called_that(tmp_path, frames, code):
 
 
 @pytest.mark.parametrize("content", [b"", b"no capture", struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 9000, 101)])
-def test_what_is_no_ethernet_capture_is_refused(tmp_path, content):
+def test_files_that_are_not_ethernet_captures_are_refused(tmp_path, content):
     (tmp_path / "in.pcap").write_bytes(content)
     done = run(tmp_path, FORWARD, tmp_path / "in.pcap")
     assert done.code == 2 and done.error.count("\n") == 1 and "in.pcap: " in done.error, done.error
@@ -395,9 +395,9 @@ def test_the_command_line_is_checked(tmp_path):
     cases = {
         (): "--spec: missing",
         ("--spec", "x"): "--in: missing",
-        ("--spec", "x", "--in", "y"): "x: No such file or directory; name a file that is there",
-        ("--spec", str(FORWARD), "--in", "y"): "y: No such file or directory; name a file that is there",
-        ("--spec", str(FORWARD), "--in", "y", "--control", "c"): "c: No such file or directory; name a file that is ",
+        ("--spec", "x", "--in", "y"): "x: No such file or directory; name an existing file",
+        ("--spec", str(FORWARD), "--in", "y"): "y: No such file or directory; name an existing file",
+        ("--spec", str(FORWARD), "--in", "y", "--control", "c"): "c: No such file or directory; name an existing ",
         ("--spec", "x", "--in", "y", "--burst", "x"): "--burst x: a number from 1 to 4096",
         ("--spec", "x", "--in", "y", "--out", "z.txt"): "has to end in .pcap",
         ("--spec", "x", "--in", "-", "--commands"): "standard input",
@@ -409,21 +409,26 @@ def test_the_command_line_is_checked(tmp_path):
         assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1, (words, done.stderr)
 
 
-def test_what_is_read_is_not_written_and_nothing_is_written_twice(tmp_path):
+def test_output_that_is_an_input_or_another_output_is_refused(tmp_path):
     binary = str(p4.built_or_skip())
     capture = write_pcap(tmp_path / "out.pcap.part", [frame(1, ethernet(1))])
     (tmp_path / "link.pcap").symlink_to(capture)
     (tmp_path / "c.txt").write_text("")
     before = capture.read_bytes()
     cases = {
-        ("--out", "link.pcap"): "--out link.pcap: out.pcap.part is read, too; name another file",
-        ("--out", "out.pcap"): "--out out.pcap: out.pcap.part is read, too",  # the output until it is whole
-        ("--stats", "./out.pcap.part"): "--stats ./out.pcap.part: out.pcap.part is read, too",
-        ("--frames", "../" + tmp_path.name + "/c.txt"): "c.txt is read, too",
-        ("--out", "new.pcap", "--frames", "./new.pcap"): "--out new.pcap: --frames writes it, too; name another file",
-        ("--stats", "s", "--dump-registers", "s"): "--stats s: --dump-registers writes it, too",
-        ("--frames", "s.part", "--stats", "s"): "--frames s.part: --stats writes it, too",  # until it is whole
-        ("--stats", "t.part", "--dump-registers", "./t"): "--stats t.part: --dump-registers writes it, too",
+        ("--out", "link.pcap"): "--out link.pcap: out.pcap.part is also an input; name another file",
+        ("--out", "out.pcap"): "--out out.pcap: out.pcap.part is also an input",  # the output until it is whole
+        ("--stats", "./out.pcap.part"): "--stats ./out.pcap.part: out.pcap.part is also an input",
+        ("--frames", "../" + tmp_path.name + "/c.txt"): "c.txt is also an input",
+        (
+            "--out",
+            "new.pcap",
+            "--frames",
+            "./new.pcap",
+        ): "--out new.pcap: is also the output of --frames; name another file",
+        ("--stats", "s", "--dump-registers", "s"): "--stats s: is also the output of --dump-registers",
+        ("--frames", "s.part", "--stats", "s"): "--frames s.part: is also the output of --stats",  # until it is whole
+        ("--stats", "t.part", "--dump-registers", "./t"): "--stats t.part: is also the output of --dump-registers",
     }
     for words, message in cases.items():
         argv = [binary, "--spec", str(FORWARD), "--in", "out.pcap.part", "--control", "c.txt", *words]
@@ -433,14 +438,14 @@ def test_what_is_read_is_not_written_and_nothing_is_written_twice(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"out.pcap.part", "link.pcap", "c.txt"}
 
 
-def test_a_list_of_frames_follows_no_link_that_is_in_its_place(tmp_path):
-    (tmp_path / "other").write_text("of somebody")
+def test_list_of_frames_does_not_follow_a_link(tmp_path):
+    (tmp_path / "other").write_text("of another user")
     (tmp_path / "f.tsv.part").symlink_to(tmp_path / "other")
     good(tmp_path, FORWARD, write_pcap(tmp_path / "in.pcap", traffic(2)), more=("--frames", str(tmp_path / "f.tsv")))
-    assert (tmp_path / "other").read_text() == "of somebody"
+    assert (tmp_path / "other").read_text() == "of another user"
 
 
-def test_frames_go_out_of_an_interface(tmp_path):
+def test_frames_are_sent_on_an_interface(tmp_path):
     own = ["unshare", "--net"] if os.getuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
     if subprocess.run([*own, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("no network namespace of our own here")
@@ -452,17 +457,17 @@ def test_frames_go_out_of_an_interface(tmp_path):
     ended = p4.ended(tmp_path, done.returncode, done.stderr, done.stdout)
     assert ended.code == 0, ended.error
     assert ended.stats["out"] == 50 and ended.stats["interface_refused"] == 0 and len(ended.frames) == 50
-    counted = next(line.split() for line in ended.said.splitlines() if line.strip().startswith("lo:"))
+    counted = next(line.split() for line in ended.output.splitlines() if line.strip().startswith("lo:"))
     assert counted[1:3] == [str(ended.stats["out_bytes"] - 50 * 14), "50"]  # without Ethernet headers
 
 
-def test_an_interface_that_is_not_there_is_told(tmp_path):
+def test_unknown_interface_is_an_error(tmp_path):
     capture = write_pcap(tmp_path / "in.pcap", [])
     done = run(tmp_path, FORWARD, capture, more=("--out-interface", "nowhere0"))
-    assert done.code == 2 and "nowhere0: there is no such interface" in done.error and done.frames is None
+    assert done.code == 2 and "nowhere0: no such interface" in done.error and done.frames is None
 
 
-def test_the_librarys_own_tests_pass():
+def test_library_tests_in_c_pass():
     p4.built_or_skip()
     done = c_programs.run_tests("library")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -33,8 +33,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fault reported{};
     int status = p4_spec_read(&program, path.c_str(), &reported);
     if (status == 0) {
-        verify_facts facts{};
-        status = p4_verify(&program, &facts, &reported);
+        verify_limits limits{};
+        status = p4_verify(&program, &limits, &reported);
     }
     const std::string_view text = reported.text;
     check((status == 0) == text.empty());

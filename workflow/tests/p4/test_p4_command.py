@@ -105,8 +105,14 @@ def test_usage_errors_exit_with_2(loader, capture, tmp_path, capfd):
             [str(TESTS / "forward.spec"), "--in", capture, "--format", "2"],
             "--format: forward sends no reports",
         ),
-        (["preprocess", "--in", capture, "--out", capture], f"--out {capture}: {capture} is read, too; name another"),
-        (["preprocess", "--in", packed, "--out", packed], f"--out {packed}: {packed} is read, too; name another file"),
+        (
+            ["preprocess", "--in", capture, "--out", capture],
+            f"--out {capture}: {capture} is also an input; name another",
+        ),
+        (
+            ["preprocess", "--in", packed, "--out", packed],
+            f"--out {packed}: {packed} is also an input; name another file",
+        ),
         (["preprocess", "--in", capture, "--burst", "x"], "--burst x: a number from 1 to 4096"),
         (["flowstats", "--in", capture, "--out", str(tmp_path / "o.pcap")], "flowstats: no queue pair"),
         ([str(TESTS / "forward.spec"), "--in", capture, "--collector", "here"], "--collector here: not HOST:PORT"),

@@ -1,7 +1,7 @@
 #include "port/clock.h"
 
 #define UNIT ((double)(1ULL << 40))
-#define GAIN 0.25 /* of a new rate; the rest is what was measured before */
+#define GAIN 0.25 /* weight of the new rate in the average */
 
 static void publish(struct clock *clock, struct clock_line line) {
     const unsigned version = atomic_load_explicit(&clock->version, memory_order_relaxed);
@@ -41,8 +41,9 @@ void clock_discipline(struct clock *clock, uint64_t counter, int64_t ns) {
     if (size > clock->largest_offset_ns) {
         clock->largest_offset_ns = size;
     }
-    /* A system clock that was set by a little must not pass for a fast counter. */
+    /* A small step of the system clock must not count as a fast counter. */
     clock->rate *= 1 + GAIN * within_slew((double)since / elapsed_ns - 1);
-    const double slew = within_slew((double)clock->offset_ns / elapsed_ns); /* gone by the next update */
+    const double slew =
+        within_slew((double)clock->offset_ns / elapsed_ns); /* correction is complete at the next update */
     publish(clock, (struct clock_line){counter, line, (uint64_t)(clock->rate * (1 + slew) * UNIT)});
 }

@@ -1,9 +1,8 @@
-/* A free-running counter (TSC, or a NIC's clock) as nanoseconds of the system clock.
- *
- * One thread reads both clocks now and then and calls clock_discipline; any number of threads call clock_ns
- * for the stamp of a packet. A stamp is a point on a line; a new line begins where the old one is, so that
- * stamps never go back, and leans towards the system clock. Only where the system clock was set (more than
- * CLOCK_STEP_NS away) does the line jump with it, which is counted. */
+/* Converts a free-running counter (TSC, or a NIC's clock) to nanoseconds of the system clock. One thread
+ * reads both clocks regularly and calls clock_discipline; any number of threads call clock_ns for timestamps.
+ * The conversion is a line. A new line starts on the old one, so that timestamps never go back, and is slewed
+ * towards the system clock. If the system clock was set by more than CLOCK_STEP_NS, the line steps with it,
+ * and the step is counted. */
 #ifndef ACAPELLA_CLOCK_H
 #define ACAPELLA_CLOCK_H
 
@@ -21,26 +20,26 @@ struct clock_line {
 };
 
 struct clock {
-    atomic_uint version; /* odd while a line is being written */
+    atomic_uint version; /* odd while a line is being changed */
     struct clock_line line;
-    /* below: of the disciplining thread alone */
+    /* below: used by the disciplining thread only */
     double rate; /* ns per tick of the counter, as measured */
     uint64_t last_counter;
     int64_t last_ns;
     uint64_t updates, steps;
-    int64_t offset_ns, largest_offset_ns; /* system - line, before a correction; steps apart */
+    int64_t offset_ns, largest_offset_ns; /* system clock minus line before a correction, without steps */
 };
 
-/* Begins with a counter of `hz` ticks a second that reads `counter` when the system clock reads `ns`. */
+/* Initializes a clock whose counter has `hz` ticks per second and is `counter` at system time `ns`. */
 void clock_begin(struct clock *clock, double hz, uint64_t counter, int64_t ns);
 
-/* Both clocks read at one moment. */
+/* Takes readings of both clocks at the same time. */
 void clock_discipline(struct clock *clock, uint64_t counter, int64_t ns);
 
 static inline int64_t line_ns(const struct clock_line *line, uint64_t counter) {
     __extension__ typedef __int128 int128;
     const int64_t ticks =
-        (int64_t)(counter - line->counter); /* a NIC may have stamped before the line began */
+        (int64_t)(counter - line->counter); /* the NIC's timestamp may be older than the line */
     return line->ns + (int64_t)(((int128)ticks * (int128)line->ns_per_tick) >> 40);
 }
 

@@ -1,4 +1,4 @@
-/* A capture filter, pcap-filter(7), over whole Ethernet frames. */
+/* A capture filter, pcap-filter(7), for whole Ethernet frames. */
 #ifndef ACAPELLA_FILTER_H
 #define ACAPELLA_FILTER_H
 

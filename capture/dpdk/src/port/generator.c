@@ -14,23 +14,25 @@
 #include "counts.h"
 
 #define CACHE 256
-#define GROUP_MAX 32      /* frames enqueued at once, as a NIC hands over its descriptors in groups */
-#define GROUP_NS 10000    /* and no later than that after the first of them is due */
-#define BEHIND_MAX 256    /* more than that is not made good: a link sends no faster afterwards either */
-#define DISCARD_PORT 9    /* RFC 863 */
+#define GROUP_MAX 32   /* frames enqueued at once, as NICs do */
+#define GROUP_NS 10000 /* longest delay of the first frame of a group */
+#define BEHIND_MAX                                                                                          \
+    256                /* more delayed frames are skipped: a link does not send faster after a pause either \
+                        */
+#define DISCARD_PORT 9 /* RFC 863 */
 #define NETWORK 0xC61200U /* 198.18.0.0/15, RFC 2544 */
 
-static unsigned mbufs_of(const struct options *options) {
+static unsigned mbuf_count(const struct options *options) {
     return options->queues * (options->depth + options->burst + 2 * CACHE) + 2 * CACHE + GROUP_MAX;
 }
 
 uint64_t generator_memory(const struct options *options) {
     const uint64_t each = sizeof(struct rte_mbuf) + RTE_PKTMBUF_HEADROOM + options->generate + 128;
-    return options->generate ? mbufs_of(options) * each : 0;
+    return options->generate ? mbuf_count(options) * each : 0;
 }
 
-/* All but the number, once for each buffer: as a NIC does, the generator leaves the frame to others' caches.
- */
+/* Writes the frame into each buffer once, without its number: like a NIC, the generator does not load frames
+ * into its CPU's caches. */
 static void fill(struct rte_mempool *pool, void *argument, void *object, unsigned index) {
     const struct options *options = argument;
     struct rte_mbuf *mbuf = object;
@@ -62,7 +64,7 @@ int generator_open(struct generator *generator, const struct options *options, s
     const int socket = (int)rte_socket_id();
     const uint16_t room = (uint16_t)(options->generate + RTE_PKTMBUF_HEADROOM);
     generator->options = options;
-    generator->pool = rte_pktmbuf_pool_create("generated", mbufs_of(options), CACHE, 0, room, socket);
+    generator->pool = rte_pktmbuf_pool_create("generated", mbuf_count(options), CACHE, 0, room, socket);
     if (!generator->pool) {
         return fail(fault, "--generate: memory: %s; raise --memory-mb or lower --depth",
                     rte_strerror(rte_errno));
@@ -78,7 +80,7 @@ int generator_open(struct generator *generator, const struct options *options, s
                         rte_strerror(rte_errno));
         }
     }
-    /* It takes no port without a Tx queue; nothing is sent there. */
+    /* A port without a Tx queue is refused; nothing is sent there. */
     if (rte_eth_from_rings("generator", generator->ring, options->queues, generator->ring, options->queues,
                            (unsigned)socket) < 0) {
         return fail(fault, "--generate: a port of %u rings: %s; see the lines above, or give fewer --queues",
@@ -107,7 +109,7 @@ static void offer(struct generator *generator, struct rte_ring *ring, unsigned f
     count(&generator->refused, frames - taken);
 }
 
-/* Frames that are due now, at most a group; those that are due for too long are given up. */
+/* Returns the number of frames that are due, at most a group, and skips frames that are too late. */
 static unsigned due_frames(struct generator *generator, double per_tick, unsigned group) {
     const uint64_t all = (uint64_t)((double)(rte_rdtsc() - generator->begin_tsc) * per_tick);
     uint64_t due = all - generator->offered - generator->behind;

@@ -1,5 +1,5 @@
-/* Frames of the program's own, offered at a set rate to a port made of rings: what a writer and a disk can
- * take, without a network. A ring that is full refuses, and what it refuses is lost, as at a NIC. */
+/* Generates frames at a set rate for a port that consists of rings, to measure the writer and the disk
+ * without a network. If a ring is full, frames are lost, as at a NIC. */
 #ifndef ACAPELLA_GENERATOR_H
 #define ACAPELLA_GENERATOR_H
 
@@ -9,7 +9,8 @@
 #include "options.h"
 
 #define GENERATOR_PORT "net_ring_generator"
-#define GENERATOR_NUMBER_AT 42 /* each frame's number, 8 bytes big endian, after Ethernet, IPv4 and UDP */
+#define GENERATOR_NUMBER_AT \
+    42 /* offset of the frame's number, 8 bytes big endian, after Ethernet, IPv4 and UDP */
 
 struct generator {
     const struct options *options;
@@ -19,18 +20,18 @@ struct generator {
     _Atomic bool stop;
     /* offered = refused + received by the queues' threads + left */
     _Atomic uint64_t offered, refused;
-    _Atomic uint64_t behind; /* due at the set rate and not offered, for want of time */
+    _Atomic uint64_t behind; /* due at the set rate but not offered in time */
     uint64_t begin_tsc, end_tsc;
 };
 
-/* Bytes of memory that its frames need, for EAL. */
+/* EAL memory for the frames, bytes. */
 uint64_t generator_memory(const struct options *options);
 
-/* Makes the port, which is then found by its name. */
+/* Creates the port, which is found by its name. */
 int generator_open(struct generator *generator, const struct options *options, struct fault *fault);
 
-/* Offers from an lcore of its own until generator_stop, which waits for its end. Nothing where it was not
- * opened. */
+/* generator_start offers frames on a separate lcore until generator_stop, which waits for its end. Both do
+ * nothing if the generator is not open. */
 void generator_start(struct generator *generator, double tsc_hz);
 void generator_stop(struct generator *generator);
 

@@ -17,26 +17,26 @@
 
 #define MB (1024ULL * 1024)
 #define CACHE 256
-#define EAL_FIXED 12 /* arguments of EAL beside devices and the caller's own */
+#define EAL_FIXED 12 /* EAL arguments besides devices and those of the command line */
 #define EAL_MORE 64
-#define FLUSH_MAX 1000000 /* an interface at line rate would never be empty */
-#define PACKET_FRAME 2048 /* net_af_packet's own framesz */
+#define FLUSH_MAX 1000000 /* limit, because a busy interface is never empty */
+#define PACKET_FRAME 2048 /* default framesz of net_af_packet */
 #define PACKET_HEAD 66    /* what tpacket_rcv() puts before a frame: header, address, alignment */
 #define ETHERNET_EXTRA (RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN)
 
-/* Frames of a queue: what the descriptors hold, bursts on their way, and the pool's caches. */
-static unsigned mbufs_of(const struct options *options) {
+/* mbufs of a queue: its descriptors, bursts being processed, and the pool's caches. */
+static unsigned mbuf_count(const struct options *options) {
     return options->depth + 2 * options->burst + 2 * CACHE;
 }
 
 static unsigned memory_mb(const struct options *options) {
     const uint64_t frame = options->max_frame + RTE_PKTMBUF_HEADROOM + sizeof(struct rte_mbuf) + 128;
     return options->memory_mb ? options->memory_mb
-                              : (unsigned)(options->queues * (mbufs_of(options) * frame / MB + 4) + 64 +
+                              : (unsigned)(options->queues * (mbuf_count(options) * frame / MB + 4) + 64 +
                                            (2 * generator_memory(options) + options->p4_memory) / MB);
 }
 
-/* CPUs that may be used: those named, or those of the process. Returns their number. */
+/* Lists the usable CPUs: those of --cpus, or those of the process. Returns their number. */
 static unsigned usable_cpus(const struct options *options, unsigned *cpu, unsigned most) {
     unsigned count = 0;
     if (options->cpus) {
@@ -62,8 +62,8 @@ static unsigned usable_cpus(const struct options *options, unsigned *cpu, unsign
     return count;
 }
 
-/* The main thread floats; each queue's thread has one CPU, and so has the generator's, the last; the first
- * CPU is left to the main thread where there are enough. */
+/* The main thread may run on all CPUs; each queue's thread, and the generator's, is bound to one. The first
+ * CPU is left to the main thread if there are enough. */
 static int thread_map(char *to, size_t size, const struct options *options, struct fault *fault) {
     unsigned cpu[256];
     const unsigned cpus = usable_cpus(options, cpu, RTE_DIM(cpu));
@@ -96,7 +96,7 @@ int port_environment(const struct options *options, struct fault *fault) {
         return -1;
     }
     snprintf(memory, sizeof memory, "%u", memory_mb(options));
-    /* No files in /run/dpdk or on hugetlbfs that a killed capture would leave. */
+    /* Without files in /run/dpdk or hugetlbfs, which a killed capture would leave. */
     const char *fixed[] = {PROGRAM, map, options->huge ? "--in-memory" : "--no-shconf", "--no-telemetry",
                            "--log-level=*:warning"};
     for (unsigned i = 0; i < RTE_DIM(fixed); ++i) {
@@ -136,7 +136,8 @@ static int find(struct port *port, const struct options *options, struct fault *
     return 0;
 }
 
-/* Sockets that share an interface's frames among them: one that nobody reads loses its part. */
+/* Drivers whose queues are sockets that share the frames of an interface: frames of a queue that is not read
+ * are lost. */
 static bool has_fixed_queues(const char *driver) {
     return strcmp(driver, "net_af_packet") == 0 || strcmp(driver, "net_pcap") == 0 ||
            strcmp(driver, "net_af_xdp") == 0;
@@ -144,10 +145,9 @@ static bool has_fixed_queues(const char *driver) {
 
 static int check_queues(const struct port *port, const struct rte_eth_dev_info *info, struct fault *fault) {
     if (port->queues > info->max_rx_queues) {
-        return fail(
-            fault,
-            "%s: has %u Rx queues and not %u; give --queues %u, or the device more (qpairs=, rx_pcap=)",
-            port->name, info->max_rx_queues, port->queues, info->max_rx_queues);
+        return fail(fault,
+                    "%s: has %u Rx queues, not %u; give --queues %u, or the device more (qpairs=, rx_pcap=)",
+                    port->name, info->max_rx_queues, port->queues, info->max_rx_queues);
     }
     if (has_fixed_queues(info->driver_name) && port->queues < info->max_rx_queues) {
         return fail(fault, "%s: frames of %u of its %u Rx queues would be lost; give --queues %u", port->name,
@@ -156,8 +156,8 @@ static int check_queues(const struct port *port, const struct rte_eth_dev_info *
     return 0;
 }
 
-/* net_af_packet cuts what is longer than its ring's frames, and then tells the cut length for the whole one.
- */
+/* net_af_packet truncates frames to the frame size of its ring, and reports the truncated length as the wire
+ * length. */
 static int check_frame_size(const struct port *port, const struct options *options, struct fault *fault) {
     struct ifreq request;
     if (strcmp(port->driver, "net_af_packet") != 0 || !*port->interface || options->vdevs == 0) {
@@ -174,7 +174,7 @@ static int check_frame_size(const struct port *port, const struct options *optio
     const long room = (given ? strtol(given + strlen("framesz="), NULL, 10) : PACKET_FRAME) - PACKET_HEAD;
     if (known && request.ifr_mtu + RTE_ETHER_HDR_LEN > room) {
         return fail(fault,
-                    "%s: frames of up to %d bytes (the MTU of %s) would be cut to %ld; add "
+                    "%s: frames of up to %d bytes (the MTU of %s) would be truncated to %ld; add "
                     "framesz=16384,blocksz=65536",
                     port->name, request.ifr_mtu + RTE_ETHER_HDR_LEN, port->interface, room);
     }
@@ -196,12 +196,12 @@ static int configure(struct port *port, const struct options *options, struct rt
     if (options->clock != CLOCK_TSC) {
         wanted.rxmode.offloads |= info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;
     }
-    if (options->pci) { /* a vdev's interface keeps the MTU that it has */
+    if (options->pci) { /* the MTU of a vdev's interface is not changed */
         const uint32_t mtu = options->max_frame - ETHERNET_EXTRA;
         wanted.rxmode.mtu = mtu < info->max_mtu ? mtu : info->max_mtu;
     }
     int status = rte_eth_dev_configure(port->id, (uint16_t)port->queues, 0, &wanted);
-    if (status != 0) { /* some drivers want a Tx queue for each Rx queue */
+    if (status != 0) { /* some drivers need a Tx queue per Rx queue */
         status = rte_eth_dev_configure(port->id, (uint16_t)port->queues, (uint16_t)port->queues, &wanted);
     }
     if (status != 0) {
@@ -219,8 +219,9 @@ static int set_up_queues(const struct port *port, const struct options *options,
     for (unsigned queue = 0; queue < port->queues; ++queue) {
         char name[32];
         snprintf(name, sizeof name, "frames%u", queue);
-        struct rte_mempool *pool = rte_pktmbuf_pool_create(
-            name, mbufs_of(options), CACHE, 0, (uint16_t)(options->max_frame + RTE_PKTMBUF_HEADROOM), socket);
+        struct rte_mempool *pool =
+            rte_pktmbuf_pool_create(name, mbuf_count(options), CACHE, 0,
+                                    (uint16_t)(options->max_frame + RTE_PKTMBUF_HEADROOM), socket);
         if (!pool) {
             return fail(fault,
                         "%s: memory of queue %u: %s; raise --memory-mb or lower --depth and --max-frame",
@@ -244,7 +245,7 @@ int port_open(struct port *port, const struct options *options, struct fault *fa
     }
     const int status = rte_eth_dev_info_get(port->id, &info);
     if (status != 0) {
-        return fail(fault, "%s: does not describe itself: %s; it cannot be used", port->name,
+        return fail(fault, "%s: no device information: %s; the device cannot be used", port->name,
                     rte_strerror(-status));
     }
     snprintf(port->driver, sizeof port->driver, "%s", info.driver_name);
@@ -260,15 +261,14 @@ int port_open(struct port *port, const struct options *options, struct fault *fa
     if (options->clock != CLOCK_TSC && (offered || from_file)) {
         port->source = from_file ? STAMP_DEVICE : STAMP_NIC;
     } else if (options->clock == CLOCK_HARDWARE) {
-        return fail(fault, "%s: %s gives no time stamps; use --clock auto", port->name, port->driver);
+        return fail(fault, "%s: %s has no timestamps; use --clock auto", port->name, port->driver);
     }
     return 0;
 }
 
-#define RATE_NS \
-    100000000 /* at least that long for a first rate: to 1 ppm, where the readings are within 100 ns */
+#define RATE_NS 100000000 /* time to measure the first rate: 1 ppm if readings are within 100 ns */
 
-/* The system clock at a value of the TSC: of some tries the one that took the fewest ticks. */
+/* Reads the system clock and the TSC together: of several attempts, the one with the fewest ticks. */
 static void both_clocks(uint64_t *tsc, int64_t *ns) {
     uint64_t shortest = UINT64_MAX;
     for (int i = 0; i < 5; ++i) {
@@ -284,7 +284,7 @@ static void both_clocks(uint64_t *tsc, int64_t *ns) {
     }
 }
 
-/* The counter's rate is measured: rte_get_tsc_hz is rounded to 10 MHz. */
+/* Measure the counter's rate: rte_get_tsc_hz is rounded to 10 MHz. */
 static int begin_clocks(struct port *port, struct fault *fault) {
     uint64_t tsc[2] = {0}, nic[2] = {0};
     int64_t ns[2] = {0};
@@ -309,7 +309,7 @@ static int begin_clocks(struct port *port, struct fault *fault) {
     port->stamp_offset = rte_mbuf_dynfield_lookup(RTE_MBUF_DYNFIELD_TIMESTAMP_NAME, NULL);
     const int flag = rte_mbuf_dynflag_lookup(RTE_MBUF_DYNFLAG_RX_TIMESTAMP_NAME, NULL);
     if (port->stamp_offset < 0 || flag < 0) {
-        return fail(fault, "%s: offers time stamps and has no field for them; use --clock tsc", port->name);
+        return fail(fault, "%s: no mbuf field for its timestamps; use --clock tsc", port->name);
     }
     port->stamp_flag = 1ULL << flag;
     if (port->source == STAMP_NIC && !nic_read) {
@@ -319,7 +319,7 @@ static int begin_clocks(struct port *port, struct fault *fault) {
 }
 
 int port_start(struct port *port, struct fault *fault) {
-    const bool clocks_first = port->source != STAMP_NIC; /* a NIC's runs once it is started */
+    const bool clocks_first = port->source != STAMP_NIC; /* the NIC's clock runs after the start */
     if (clocks_first && begin_clocks(port, fault) != 0) {
         return -1;
     }
@@ -328,7 +328,7 @@ int port_start(struct port *port, struct fault *fault) {
         return fail(fault, "%s: does not start: %s; see the lines above", port->name, rte_strerror(-status));
     }
     port->started = true;
-    rte_eth_promiscuous_enable(port->id); /* a driver that cannot takes every frame already */
+    rte_eth_promiscuous_enable(port->id); /* a driver that does not support it receives every frame anyway */
     return clocks_first ? 0 : begin_clocks(port, fault);
 }
 

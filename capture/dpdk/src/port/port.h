@@ -1,4 +1,4 @@
-/* DPDK: the environment, the port that is captured from, and where its frames get their time. */
+/* DPDK's environment, the capture port, and the source of timestamps. */
 #ifndef ACAPELLA_PORT_H
 #define ACAPELLA_PORT_H
 
@@ -10,9 +10,9 @@
 #include "port/clock.h"
 
 enum stamp_source {
-    STAMP_TSC,    /* read as a frame is taken from its queue */
-    STAMP_DEVICE, /* in the mbuf, us or ns since 1970: net_pcap passes on what its file says */
-    STAMP_NIC,    /* in the mbuf, ticks of the NIC's clock, which rte_eth_read_clock reads too */
+    STAMP_TSC,    /* read when a frame is taken from its queue */
+    STAMP_DEVICE, /* in the mbuf, us or ns since 1970, as in the file that net_pcap reads */
+    STAMP_NIC,    /* in the mbuf, ticks of the NIC's clock (rte_eth_read_clock) */
 };
 
 struct port {
@@ -20,9 +20,9 @@ struct port {
     unsigned queues, depth;
     char name[RTE_ETH_NAME_MAX_LEN];
     char driver[64];
-    char interface[IF_NAMESIZE]; /* of the kernel; empty: none */
+    char interface[IF_NAMESIZE]; /* network interface; empty: none */
     bool rss, started;
-    uint64_t flushed; /* frames that were there before the capture began, and are no part of it */
+    uint64_t flushed; /* frames that arrived before the start and are not captured */
     enum stamp_source source;
     int stamp_offset;
     uint64_t stamp_flag;
@@ -30,23 +30,23 @@ struct port {
     double tsc_hz, nic_hz;
 };
 
-/* Starts EAL with a thread for each queue beside the main one. */
+/* Starts EAL with the main thread and a thread per queue. */
 int port_environment(const struct options *options, struct fault *fault);
 
-/* Finds the port and sets it up: queues, RSS, memory, stamps; not yet receiving. */
+/* Finds and configures the port: queues, RSS, memory, timestamps. It does not receive yet. */
 int port_open(struct port *port, const struct options *options, struct fault *fault);
 int port_start(struct port *port, struct fault *fault);
-/* Takes away what an interface's queues gathered while they were set up: its stamps would be those of the
- * start. */
+/* Discards frames that arrived while the queues were configured: their timestamps would be that of the start.
+ */
 void port_flush(struct port *port);
 void port_close(struct port *port);
 
-/* Main thread, ten times a second. */
+/* Called by the main thread ten times per second. */
 void port_discipline(struct port *port);
 
 static inline uint64_t port_now(struct port *port) { return (uint64_t)clock_ns(&port->tsc, rte_rdtsc()); }
 
-/* One stamp a frame. `unstamped` is counted where the device left it to the TSC. */
+/* Returns the timestamp of a frame. Sets `unstamped` if the device has none and the TSC is used. */
 static inline uint64_t port_stamp(struct port *port, struct rte_mbuf *mbuf, bool *unstamped) {
     if (port->source == STAMP_TSC) {
         return port_now(port);
@@ -59,7 +59,7 @@ static inline uint64_t port_stamp(struct port *port, struct rte_mbuf *mbuf, bool
     if (port->source == STAMP_NIC) {
         return (uint64_t)clock_ns(&port->nic, stamp);
     }
-    const uint64_t no_us_before_5138 = 100000000000000000ULL; /* where a later net_pcap gives ns */
+    const uint64_t no_us_before_5138 = 100000000000000000ULL; /* later versions of net_pcap give ns */
     return stamp < no_us_before_5138 ? stamp * 1000 : stamp;
 }
 

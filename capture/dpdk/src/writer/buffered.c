@@ -1,5 +1,5 @@
-/* One writev a burst, of the frames where they lie, into the page cache: the fallback, and what direct is
- * compared with. */
+/* Writes each burst by one writev, without copying frames, through the page cache: the fallback of writer
+ * direct. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 struct store {
     struct store_settings settings;
-    struct file *file; /* the one that the pieces are for */
+    struct file *file; /* file of the pieces */
     struct iovec piece[IOV_MAX];
     unsigned pieces;
     uint8_t copies[COPIES];
@@ -40,7 +40,7 @@ static void give_up(struct store *store, int error) {
     store->pieces = 0;
 }
 
-/* Writes all pieces; a short write goes on where it ended. */
+/* Writes all pieces, and continues after a short write. */
 static void write_pieces(struct store *store) {
     struct iovec *piece = store->piece;
     unsigned count = store->pieces;
@@ -88,7 +88,7 @@ static void add(struct store *store, struct iovec piece) {
     }
     struct iovec *last = store->pieces ? &store->piece[store->pieces - 1] : NULL;
     if (last && (uint8_t *)last->iov_base + last->iov_len == piece.iov_base) {
-        last->iov_len += piece.iov_len; /* the tail of a record and the head of the next */
+        last->iov_len += piece.iov_len; /* the trailer of a record and the header of the next */
     } else {
         store->piece[store->pieces++] = piece;
     }
@@ -99,7 +99,7 @@ static void buffered_put(struct store *store, struct file *file, const struct io
     if (store->pieces + pieces > IOV_MAX || store->copied + pieces * STORE_COPIED > COPIES) {
         write_pieces(store);
     }
-    if (store->failed) { /* put, and lost with the rest of its file */
+    if (store->failed) { /* put, and lost because its file failed */
         atomic_store_explicit(&file->put_frames, file->put_frames + frames, memory_order_relaxed);
         return;
     }

@@ -1,9 +1,9 @@
-/* O_DIRECT through io_uring, from this queue's own ring of aligned buffers.
+/* O_DIRECT by io_uring, from a ring of aligned buffers per queue.
  *
- * One write is on its way at a time, of all buffers that are full by then: a file grows in order and without
- * gaps, so that what is on the disk is whole up to its end whenever the process is killed, and the slower the
- * disk, the larger the writes. A buffer that is not full goes after flush_ns, as far as it fills whole blocks
- * of FILE_ALIGN. */
+ * Only one write is in progress at a time, of all buffers that are full then. Thus a file grows in order and
+ * without gaps, so that its contents are complete up to its end if the process is killed, and writes get
+ * larger if the disk is slow. After flush_ns, the whole blocks (FILE_ALIGN) of a buffer that is not full are
+ * written. */
 #include <assert.h>
 #include <errno.h>
 #include <liburing.h>
@@ -15,15 +15,15 @@
 #include "writer/store.h"
 #include "writer/uring.h"
 
-#define BATCH 16 /* buffers in one write */
+#define BATCH 16 /* most buffers in one write */
 
 struct buffer {
     uint8_t *bytes;
     size_t used;
     struct file *file;
-    struct mark first, last; /* of records that end in it; offset 0: none does */
-    bool full;               /* nothing more comes into it */
-    bool completes;          /* its file ends in it */
+    struct mark first, last; /* first and last end of a record in it; offset 0: none */
+    bool full;               /* it is complete */
+    bool completes;          /* its file ends in this buffer */
 };
 
 struct store {
@@ -31,15 +31,15 @@ struct store {
     struct io_uring ring;
     uint8_t *memory;
     struct buffer *buffer;
-    unsigned oldest, used; /* buffers from the oldest on, cyclic; the last of these is being filled */
-    unsigned sent;         /* of these, on their way */
+    unsigned oldest, used; /* buffers in use from the oldest one, cyclic; the last one is being filled */
+    unsigned sent;         /* of these, being written */
     size_t sent_bytes, sent_done;
     struct iovec piece[BATCH];
     uint64_t sent_ns;
     bool failed;
 };
 
-static struct buffer *nth(struct store *store, unsigned n) {
+static struct buffer *buffer_at(struct store *store, unsigned n) {
     return &store->buffer[(store->oldest + n) % store->settings.buffers];
 }
 
@@ -56,8 +56,8 @@ static struct store *direct_open(const struct store_settings *settings, struct f
              settings->buffer_bytes);
         return NULL;
     }
-    madvise(store->memory, size, MADV_HUGEPAGE); /* fewer pages to pin; an old kernel does without */
-    memset(store->memory, 0, size);              /* no page fault while frames arrive */
+    madvise(store->memory, size, MADV_HUGEPAGE); /* fewer pages to pin; old kernels do not support it */
+    memset(store->memory, 0, size);              /* avoids page faults while frames arrive */
     store->settings = *settings;
     store->buffer = buffers;
     for (unsigned i = 0; i < settings->buffers; ++i) {
@@ -77,19 +77,20 @@ static struct store *direct_open(const struct store_settings *settings, struct f
 
 static void release(struct store *store, unsigned count) {
     for (unsigned i = 0; i < count; ++i) {
-        struct buffer *buffer = nth(store, i);
+        struct buffer *buffer = buffer_at(store, i);
         *buffer = (struct buffer){.bytes = buffer->bytes};
     }
     store->oldest = (store->oldest + count) % store->settings.buffers;
     store->used -= count;
 }
 
-/* No write will follow: every file gets what is on the disk, and the main thread cuts it to whole records. */
+/* Ends writing after an error: every file keeps the bytes on the disk, which the main thread truncates to
+ * whole records. */
 static void give_up(struct store *store, int error) {
     struct file *file = NULL;
     store->failed = true;
     for (unsigned i = 0; i < store->used; ++i) {
-        struct buffer *buffer = nth(store, i);
+        struct buffer *buffer = buffer_at(store, i);
         if (buffer->file && buffer->file != file) {
             file = buffer->file;
             file->error = error;
@@ -101,7 +102,7 @@ static void give_up(struct store *store, int error) {
     store->sent = 0;
 }
 
-static void on_disk(struct buffer *buffer) {
+static void mark_written(struct buffer *buffer) {
     struct file *file = buffer->file;
     file->disk_bytes += aligned(buffer->used);
     const struct mark mark =
@@ -112,7 +113,7 @@ static void on_disk(struct buffer *buffer) {
     }
 }
 
-/* The last bytes of a file go over with it: the main thread writes them without O_DIRECT. */
+/* Hands over a file with its last bytes, which the main thread writes without O_DIRECT. */
 static bool hand_over(struct store *store, struct buffer *buffer) {
     struct file *file = buffer->file;
     const size_t whole = aligned(buffer->used);
@@ -138,22 +139,22 @@ static void submit(struct store *store) {
             left[count++] = (struct iovec){(uint8_t *)piece.iov_base + skipped, piece.iov_len - skipped};
         }
     }
-    const struct file *file = nth(store, 0)->file;
+    const struct file *file = buffer_at(store, 0)->file;
     const int error = uring_write(&store->ring, file->fd, left, count, file->disk_bytes + store->sent_done);
     if (error) {
         give_up(store, error);
     }
 }
 
-/* Sends what is full, if nothing is on its way. */
+/* Writes full buffers, unless a write is in progress. */
 static void send_full(struct store *store, uint64_t now_ns) {
-    while (!store->failed && store->sent == 0 && store->used > 0 && nth(store, 0)->full) {
-        struct file *file = nth(store, 0)->file;
+    while (!store->failed && store->sent == 0 && store->used > 0 && buffer_at(store, 0)->full) {
+        struct file *file = buffer_at(store, 0)->file;
         unsigned count = 0;
         store->sent_bytes = store->sent_done = 0;
-        while (count < BATCH && count < store->used && nth(store, count)->full &&
-               nth(store, count)->file == file) {
-            const struct buffer *buffer = nth(store, count);
+        while (count < BATCH && count < store->used && buffer_at(store, count)->full &&
+               buffer_at(store, count)->file == file) {
+            const struct buffer *buffer = buffer_at(store, count);
             store->piece[count++] = (struct iovec){buffer->bytes, aligned(buffer->used)};
             store->sent_bytes += aligned(buffer->used);
         }
@@ -161,8 +162,8 @@ static void send_full(struct store *store, uint64_t now_ns) {
         if (store->sent_bytes > 0) {
             store->sent = count;
             submit(store);
-        } else { /* a file that ends within its first FILE_ALIGN bytes of this buffer */
-            if (!hand_over(store, nth(store, 0))) {
+        } else { /* a file that has less than FILE_ALIGN bytes in this buffer */
+            if (!hand_over(store, buffer_at(store, 0))) {
                 give_up(store, ENOMEM);
                 return;
             }
@@ -171,16 +172,16 @@ static void send_full(struct store *store, uint64_t now_ns) {
     }
 }
 
-/* Up to a limit on file sizes the kernel cuts a write, and then calls it misaligned. */
-static int reason_of(const struct store *store, const struct file *file, int error) {
+/* At a limit on file sizes the kernel shortens the write and then reports it as misaligned. */
+static int error_of_write(const struct store *store, const struct file *file, int error) {
     struct rlimit limit;
     const bool beyond = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
                         file->disk_bytes + store->sent_bytes > limit.rlim_cur;
     return error == EINVAL && beyond ? EFBIG : error;
 }
 
-/* What the kernel said of the write: the rest of a short one goes again, and then says why. */
-static void arrived(struct store *store, int result) {
+/* Handles the result of a write. The rest of a short write is written again, which then returns the error. */
+static void handle_result(struct store *store, int result) {
     if (result == -EINTR || result == -EAGAIN) {
         submit(store);
         return;
@@ -192,22 +193,22 @@ static void arrived(struct store *store, int result) {
             submit(store);
             return;
         }
-        result = -ENOSPC; /* less than FILE_ALIGN: what fits into the last block of a full disk */
+        result = -ENOSPC; /* less than FILE_ALIGN: the rest of a full disk */
     }
     size_t done = store->sent_done;
     unsigned whole = 0;
     while (whole < store->sent && done >= store->piece[whole].iov_len) {
         done -= store->piece[whole].iov_len;
-        on_disk(nth(store, whole++));
+        mark_written(buffer_at(store, whole++));
     }
     if (whole < store->sent) {
-        struct file *file = nth(store, whole)->file;
-        const int error = reason_of(store, file, result < 0 ? -result : EIO);
+        struct file *file = buffer_at(store, whole)->file;
+        const int error = error_of_write(store, file, result < 0 ? -result : EIO);
         file->disk_bytes += done;
         give_up(store, error);
         return;
     }
-    if (nth(store, whole - 1)->completes && !hand_over(store, nth(store, whole - 1))) {
+    if (buffer_at(store, whole - 1)->completes && !hand_over(store, buffer_at(store, whole - 1))) {
         give_up(store, ENOMEM);
         return;
     }
@@ -218,7 +219,7 @@ static void arrived(struct store *store, int result) {
 static void progress(struct store *store, bool wait, uint64_t now_ns) {
     int result = 0;
     while (store->sent > 0 && uring_result(&store->ring, wait, &result)) {
-        arrived(store, result);
+        handle_result(store, result);
         wait = false;
     }
     send_full(store, now_ns);
@@ -227,8 +228,8 @@ static void progress(struct store *store, bool wait, uint64_t now_ns) {
 static int direct_room(struct store *store, size_t size) {
     for (int again = 0; !store->failed; ++again) {
         size_t room = (store->settings.buffers - store->used) * store->settings.buffer_bytes;
-        if (store->used > 0 && !nth(store, store->used - 1)->full) {
-            room += store->settings.buffer_bytes - nth(store, store->used - 1)->used;
+        if (store->used > 0 && !buffer_at(store, store->used - 1)->full) {
+            room += store->settings.buffer_bytes - buffer_at(store, store->used - 1)->used;
         }
         if (room >= size || again) {
             return room >= size;
@@ -240,16 +241,16 @@ static int direct_room(struct store *store, size_t size) {
 
 static void direct_wait(struct store *store) { progress(store, true, store->sent_ns); }
 
-/* Whoever puts has asked for room; without it the ring would run over itself. */
+/* The caller has checked that there is room. */
 static struct buffer *next_buffer(struct store *store, struct file *file) {
     assert(store->used < store->settings.buffers);
-    struct buffer *buffer = nth(store, store->used++);
+    struct buffer *buffer = buffer_at(store, store->used++);
     buffer->file = file;
     return buffer;
 }
 
 static struct buffer *filling(struct store *store, struct file *file) {
-    struct buffer *last = store->used > 0 ? nth(store, store->used - 1) : NULL;
+    struct buffer *last = store->used > 0 ? buffer_at(store, store->used - 1) : NULL;
     return last && !last->full ? last : next_buffer(store, file);
 }
 
@@ -282,9 +283,9 @@ static void direct_put(struct store *store, struct file *file, const struct iove
     }
 }
 
-/* Whole blocks of a buffer that fills slowly; the bytes after them move to a new one. */
+/* Writes the whole blocks of a buffer that fills slowly; the remaining bytes move to a new buffer. */
 static void flush(struct store *store) {
-    struct buffer *buffer = nth(store, 0);
+    struct buffer *buffer = buffer_at(store, 0);
     const size_t whole = aligned(buffer->used);
     if (whole == 0 || store->used >= store->settings.buffers) {
         return;
@@ -318,10 +319,9 @@ static void direct_complete(struct store *store, struct file *file) {
     if (store->failed) {
         return;
     }
-    struct buffer *last = store->used > 0 ? nth(store, store->used - 1) : NULL;
+    struct buffer *last = store->used > 0 ? buffer_at(store, store->used - 1) : NULL;
     if (!last || last->file != file) {
-        last = next_buffer(store,
-                           file); /* all of it is on the disk, and nothing came after it: the ring is empty */
+        last = next_buffer(store, file); /* everything is on the disk and the ring is empty */
     }
     last->full = last->completes = true;
     send_full(store, store->sent_ns);

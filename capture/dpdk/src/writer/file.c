@@ -10,7 +10,7 @@
 
 #define WINDOW (1U << 20)
 
-static struct file *new_file(const char *path) {
+static struct file *allocate_file(const char *path) {
     struct file *file = calloc(1, sizeof *file);
     if (file && (!(file->path = strdup(path)) || asprintf(&file->part, "%s.part", path) < 0)) {
         free(file->path);
@@ -24,15 +24,15 @@ static int create(const char *part, bool *direct) {
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
     int fd = *direct ? open(part, flags | O_DIRECT, 0600) : -1;
     if (fd < 0 && *direct && errno == EINVAL) {
-        unlink(part); /* some file systems create the file before they refuse the flag */
+        unlink(part); /* some file systems create the file although they refuse the flag */
         *direct = false;
     }
     return fd < 0 && !*direct ? open(part, flags, 0600) : fd;
 }
 
-/* Ahead of the writer and beyond the file's end, so that a killed capture never ends in zeros. A file system
- * that cannot is no error, and one that is nearly full is left alone: the write that does not fit will say
- * so. */
+/* Allocates space beyond the end of the file, which stays unchanged, so that a killed capture does not end in
+ * zeros. File systems that do not support it, or are nearly full, are no error: a write that does not fit
+ * reports it. */
 static void allocate_ahead(const struct files *files, struct file *file) {
     const uint64_t put = atomic_load(&file->put_bytes);
     const uint64_t allocated = atomic_load(&file->allocated);
@@ -55,8 +55,8 @@ static void append(struct files *files, struct file *file) {
     pthread_mutex_unlock(&files->lock);
 }
 
-struct file *file_of_sink(struct files *files, unsigned queue, const struct format *format) {
-    struct file *file = new_file("");
+struct file *sink_file_open(struct files *files, unsigned queue, const struct format *format) {
+    struct file *file = allocate_file("");
     if (file) {
         file->fd = -1;
         file->queue = queue;
@@ -68,7 +68,7 @@ struct file *file_of_sink(struct files *files, unsigned queue, const struct form
 
 struct file *file_open(struct files *files, const char *path, unsigned queue, unsigned number,
                        const struct format *format, bool *direct, struct fault *fault) {
-    struct file *file = new_file(path);
+    struct file *file = allocate_file(path);
     if (!file) {
         fail(fault, "%s: out of memory; use fewer or smaller buffers", path);
         return NULL;
@@ -76,7 +76,7 @@ struct file *file_open(struct files *files, const char *path, unsigned queue, un
     if (access(path, F_OK) == 0) {
         fail(fault, "%s: exists; remove it or write under another name", path);
     } else if ((file->fd = create(file->part, direct)) < 0) {
-        fail(fault, "%s: %s%s", file->part, strerror(errno), advice(errno));
+        fail(fault, "%s: %s%s", file->part, strerror(errno), write_advice(errno));
     } else {
         file->queue = queue;
         file->number = number;
@@ -135,7 +135,7 @@ static ssize_t read_fully(int fd, uint8_t *to, size_t size, uint64_t offset) {
     return (ssize_t)have;
 }
 
-/* Moves the mark over whole records until the bytes end or are none. */
+/* Moves the mark to the end of the last whole record. */
 static int walk(struct file *file, uint8_t *window, struct fault *fault) {
     for (;;) {
         const uint64_t left = file->disk_bytes - file->good.offset;
@@ -152,7 +152,7 @@ static int walk(struct file *file, uint8_t *window, struct fault *fault) {
             file->good.frames += frame;
             at += (size_t)size;
             if (at >= (size_t)have) {
-                break; /* a record may go on beyond the window */
+                break; /* a record may continue after the window */
             }
         }
         if (at == 0) {
@@ -179,7 +179,7 @@ int file_trim(struct file *file, struct fault *fault) {
     return status;
 }
 
-static void failed_in(struct file *file, const char *what) {
+static void set_error(struct file *file, const char *what) {
     file->error = errno;
     file->failed = what;
 }
@@ -198,25 +198,25 @@ static void file_finish(struct file *file) {
     if (!file->error && write_rest(file) == 0) {
         file->kept_bytes = file->disk_bytes;
         file->kept_frames = atomic_load(&file->put_frames);
-        /* also gives back what was allocated beyond the end */
+        /* also releases the space allocated beyond the end */
         if (ftruncate(file->fd, (off_t)file->kept_bytes) != 0) {
-            failed_in(file, "ftruncate");
+            set_error(file, "ftruncate");
         } else if (fsync(file->fd) != 0) {
-            failed_in(file, "fsync");
+            set_error(file, "fsync");
         }
     } else {
         struct fault fault;
         if (file_trim(file, &fault) != 0) {
             fprintf(stderr, PROGRAM ": error: %s\n", fault.text);
         }
-        fsync(file->fd); /* it failed before; what is left is kept as well as can be */
+        fsync(file->fd); /* the file has failed already; keep what is on the disk */
     }
     if (close(file->fd) != 0 && !file->error) {
-        failed_in(file, "close");
+        set_error(file, "close");
     }
     file->fd = -1;
     if (!file->error && rename(file->part, file->path) != 0) {
-        failed_in(file, "rename");
+        set_error(file, "rename");
     }
     file->state = !file->error ? FILE_WHOLE : file->kept_frames > 0 ? FILE_CUT : FILE_REMOVED;
     if (file->state == FILE_REMOVED) {
@@ -233,7 +233,7 @@ static struct file *next_of(struct files *files, const struct file *file) {
     return next;
 }
 
-void files_attend(struct files *files) {
+void files_finish_pending(struct files *files) {
     for (;;) {
         pthread_mutex_lock(&files->lock);
         struct file *file = files->handed;

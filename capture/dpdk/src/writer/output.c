@@ -10,7 +10,7 @@ struct output {
     unsigned queue, number;
     struct counts *counts;
     struct store *store;
-    struct file *file; /* NULL once it failed */
+    struct file *file; /* NULL after a failure */
 };
 
 static bool rotates(const struct output_settings *settings) {
@@ -29,7 +29,7 @@ static char *file_name(const struct output *output) {
     return asprintf(&name, "%s%s%s.%s", settings->stem, queue, number, settings->extension) < 0 ? NULL : name;
 }
 
-/* Larger than STORE_COPIED, from a buffer that does not stay: where the store does not copy all, it goes at
+/* The bytes may exceed STORE_COPIED and their buffer is reused, so stores that do not copy write them at
  * once. */
 static void put_bytes(struct output *output, uint8_t *bytes, size_t size) {
     if (size > 0) {
@@ -46,7 +46,7 @@ static int open_file(struct output *output, struct fault *fault) {
     bool direct = settings->kind->direct;
     uint8_t head[FORMAT_HEAD_MAX];
     if (settings->kind == &sink_store) {
-        output->file = file_of_sink(settings->store.files, output->queue, settings->format);
+        output->file = sink_file_open(settings->store.files, output->queue, settings->format);
         return output->file ? 0 : fail(fault, "out of memory");
     }
     char *name = file_name(output);
@@ -59,9 +59,9 @@ static int open_file(struct output *output, struct fault *fault) {
     if (!output->file) {
         return -1;
     }
-    struct file_facts facts = settings->facts;
-    facts.queue = output->queue;
-    put_bytes(output, head, settings->format->head(head, &facts));
+    struct file_info info = settings->info;
+    info.queue = output->queue;
+    put_bytes(output, head, settings->format->head(head, &info));
     return 0;
 }
 
@@ -139,7 +139,8 @@ enum put_result output_put(struct output *output, const struct frame *frame, str
     output->settings.format->record(&record, frame);
     const size_t size = record_bytes(&record);
     const bool next = file_is_full(output, frame, size);
-    /* A file always finds room for its tail, and the next one for its head, which begins a buffer. */
+    /* There is always room for the end of a file, and for the header of the next, which starts a new buffer.
+     */
     const size_t ends = FORMAT_TAIL_MAX +
                         (next ? FORMAT_HEAD_MAX + FORMAT_TAIL_MAX + output->settings.store.buffer_bytes : 0);
     const enum put_result room = make_room(output, size + ends);
@@ -169,7 +170,7 @@ enum put_result output_put(struct output *output, const struct frame *frame, str
 int output_burst(struct output *output, uint64_t now_ns) {
     const int status = output->settings.kind->burst(output->store, now_ns);
     if (status != 0) {
-        output->file = NULL; /* handed over, with its error */
+        output->file = NULL; /* it was handed over with its error */
     }
     return status;
 }

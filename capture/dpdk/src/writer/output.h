@@ -1,5 +1,4 @@
-/* A queue's sequence of files: when the next begins, what it is called, and that none is without head or
- * tail. */
+/* The sequence of files of a queue: names, rotation, and the header and end of each file. */
 #ifndef ACAPELLA_OUTPUT_H
 #define ACAPELLA_OUTPUT_H
 
@@ -9,29 +8,30 @@
 struct output_settings {
     const char *stem, *extension; /* STEM[-qQUEUE][-NUMBER].EXTENSION */
     bool many_queues;
-    uint64_t rotate_bytes, rotate_ns; /* 0: never; the time is that of the stamps */
-    bool wait;                        /* for room, instead of dropping */
+    uint64_t rotate_bytes, rotate_ns; /* 0: never; the time is that of the timestamps */
+    bool wait;                        /* wait for room instead of dropping frames */
     const struct format *format;
     const struct store_kind *kind;
     struct store_settings store;
-    struct file_facts facts;
+    struct file_info info;
 };
 
 struct output;
 
 enum put_result { PUT_DONE, PUT_FULL, PUT_FAILED };
 
-/* Opens the first file, so that a capture of nothing is a whole file too. */
+/* Opens the first file, so that a capture without frames is a valid file. */
 struct output *output_open(const struct output_settings *settings, unsigned queue, struct counts *counts,
                            struct fault *fault);
 
-/* `now_ns`: of a monotonic clock. PUT_FAILED also where no next file could be opened: see fault. */
+/* Writes a frame. PUT_FAILED: writing failed, or the next file could not be opened; see fault. */
 enum put_result output_put(struct output *output, const struct frame *frame, struct fault *fault);
 
-/* After each burst, whose frames may go then, and now and then without one. -1: it failed. */
+/* Call after each burst, whose frames may be freed then, and regularly without one. `now_ns` is monotonic.
+ * -1: writing failed. */
 int output_burst(struct output *output, uint64_t now_ns);
 
-/* Ends the last file and frees the output; every file has been handed over then. */
+/* Ends the last file and frees the output; every file is handed over. */
 void output_close(struct output *output);
 
 #endif

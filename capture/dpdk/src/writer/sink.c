@@ -1,4 +1,4 @@
-/* Copies every byte, and keeps none: what receiving and making records can do without a disk. */
+/* Copies every record and discards it: measures a capture without a disk. */
 #include <stdlib.h>
 #include <string.h>
 

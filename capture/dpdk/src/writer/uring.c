@@ -14,7 +14,7 @@ int uring_write(struct io_uring *ring, int fd, const struct iovec *pieces, unsig
     }
     io_uring_prep_writev(entry, fd, pieces, count, offset);
     entry->flags |=
-        IOSQE_ASYNC; /* a kernel thread pins the pages and extends the file, not the receiving one */
+        IOSQE_ASYNC; /* a kernel thread pins the pages and extends the file, not the thread that receives */
     for (;;) {
         const int submitted = io_uring_submit(ring);
         if (submitted >= 0 || (submitted != -EINTR && submitted != -EAGAIN)) {

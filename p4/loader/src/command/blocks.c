@@ -12,9 +12,9 @@ enum option { END_OF_OPTIONS = 0, TIME_RESOLUTION = 9, TIME_OFFSET = 14 };
 #define BYTE_ORDER_MAGIC 0x1a2b3c4dU
 #define BLOCK_HEAD 8
 #define TRAILER 4
-#define LARGEST_BLOCK (1U << 24)   /* libpcap's limit */
+#define LARGEST_BLOCK (1U << 24)   /* limit of libpcap */
 #define MOST_INTERFACES (1U << 20) /* in all sections of a file, as in capture_reader.hpp */
-#define MICROSECONDS 6             /* the resolution of an interface that states none */
+#define MICROSECONDS 6             /* the default resolution */
 #define SECOND 1000000000
 
 __extension__ typedef __int128 wide;
@@ -33,7 +33,7 @@ struct blocks {
     struct interface *interface; /* of the current section */
     uint32_t interfaces, room;
     uint32_t described; /* interfaces of all sections so far */
-    uint8_t *body;      /* of the current block, trailer included */
+    uint8_t *body;      /* of the current block, including its trailer */
     uint32_t size, body_room;
 };
 
@@ -78,7 +78,7 @@ static enum blocks_result error(struct fault *fault, const char *what) {
     return BLOCKS_ERROR;
 }
 
-/* A damaged compression is an error, an end within the bytes a truncated file. */
+/* Damaged compressed data are an error; an end within the bytes is a truncated file. */
 static enum blocks_result read_bytes(struct blocks *blocks, uint8_t *to, uint32_t size, struct fault *fault) {
     const int got = gzread(blocks->file, to, size);
     if (got == (int)size) {
@@ -109,7 +109,7 @@ static bool reserve(struct blocks *blocks, uint32_t size) {
     return larger != NULL;
 }
 
-/* The byte order of a section is that of its magic number, which follows the length. */
+/* The magic number, which follows the length, determines the byte order of a section. */
 static enum blocks_result read_byte_order(struct blocks *blocks, uint8_t magic[4], struct fault *fault) {
     const enum blocks_result result = within(read_bytes(blocks, magic, 4, fault));
     if (result != BLOCKS_FRAME) {
@@ -124,14 +124,14 @@ static enum blocks_result read_byte_order(struct blocks *blocks, uint8_t magic[4
     return BLOCKS_FRAME;
 }
 
-/* Reads one block into `body`, without its head; BLOCKS_FRAME: it is whole. */
+/* Reads one block into `body`, without its header; BLOCKS_FRAME: it is complete. */
 static enum blocks_result read_block(struct blocks *blocks, uint32_t *type, struct fault *fault) {
     uint8_t head[BLOCK_HEAD], magic[4];
     enum blocks_result result = read_bytes(blocks, head, sizeof head, fault);
     if (result != BLOCKS_FRAME) {
         return result;
     }
-    memcpy(type, head, sizeof *type); /* a section's type reads the same in both byte orders */
+    memcpy(type, head, sizeof *type); /* the type of a section is the same in both byte orders */
     const bool section = *type == SECTION;
     if (!section && !blocks->begun) {
         return error(fault, "no section header");
@@ -142,7 +142,7 @@ static enum blocks_result read_block(struct blocks *blocks, uint32_t *type, stru
     *type = word(blocks, head);
     const uint32_t have = section ? 4 : 0;
     const uint32_t length = word(blocks, head + 4);
-    /* some programs leave the padding out of the length */
+    /* some programs do not count the padding */
     if (length < BLOCK_HEAD + TRAILER + have || length > LARGEST_BLOCK) {
         return error(fault, "the length of a block is out of range");
     }
@@ -178,7 +178,7 @@ static enum blocks_result read_section(struct blocks *blocks, struct fault *faul
 
 static enum blocks_result read_options(const struct blocks *blocks, uint32_t at, struct interface *interface,
                                        struct fault *fault) {
-    bool resolution_seen = false; /* of several the first one counts, as in the native core */
+    bool resolution_seen = false; /* the first of several counts, as in the native core */
     while (at < blocks->size) {
         if (blocks->size - at < 4) {
             return error(fault, "an interface option is truncated");
@@ -228,10 +228,10 @@ static enum blocks_result read_interface(struct blocks *blocks, struct fault *fa
     return read_options(blocks, 8, interface, fault);
 }
 
-/* Rounded down; a time before 1970 or after 2262 becomes the nearest one in between, as in the native core.
- */
+/* Converts to ns, rounded down; a time before 1970 or after 2262 becomes the nearest one in this range, as in
+ * the native core. */
 static int64_t to_ns(uint64_t units, const struct interface *interface) {
-    enum { LONGEST_SHIFT = 94, LONGEST_POWER = 29 }; /* 2^64 finer units are less than 1 ns */
+    enum { LONGEST_SHIFT = 94, LONGEST_POWER = 29 }; /* 2^64 of these units are less than 1 ns */
     unsigned_wide ns = 0;
     if (interface->binary) {
         ns = interface->exponent < LONGEST_SHIFT ? ((unsigned_wide)units * SECOND) >> interface->exponent : 0;
@@ -248,9 +248,10 @@ static int64_t to_ns(uint64_t units, const struct interface *interface) {
     return sum < INT64_MIN ? INT64_MIN : sum > INT64_MAX ? INT64_MAX : (int64_t)sum;
 }
 
-/* A frame of `kept` bytes that begins at `at` in the block. */
-static enum blocks_result give(const struct blocks *blocks, const struct interface *interface, uint32_t at,
-                               uint32_t kept, struct blocks_frame *frame, struct fault *fault) {
+/* Returns the frame of `kept` bytes at `at` in the block. */
+static enum blocks_result set_frame(const struct blocks *blocks, const struct interface *interface,
+                                    uint32_t at, uint32_t kept, struct blocks_frame *frame,
+                                    struct fault *fault) {
     if (kept > P4_FRAME_MAX) {
         fail(fault, "a frame of %u bytes; the limit is %d", kept, P4_FRAME_MAX);
         return BLOCKS_ERROR;
@@ -279,10 +280,11 @@ static enum blocks_result read_packet(const struct blocks *blocks, uint32_t type
     frame->ts_ns = to_ns(units, interface);
     frame->timed = true;
     frame->wire_bytes = word(blocks, blocks->body + 16);
-    return give(blocks, interface, FIXED, word(blocks, blocks->body + 12), frame, fault);
+    return set_frame(blocks, interface, FIXED, word(blocks, blocks->body + 12), frame, fault);
 }
 
-/* Of the first interface, without a time; its captured length is the shorter of length and snap length. */
+/* The frame is of the first interface and has no time; its captured length is the smaller of length and snap
+ * length. */
 static enum blocks_result read_simple_packet(const struct blocks *blocks, struct blocks_frame *frame,
                                              struct fault *fault) {
     if (blocks->size < 4 || !blocks->interfaces) {
@@ -293,8 +295,9 @@ static enum blocks_result read_simple_packet(const struct blocks *blocks, struct
     frame->ts_ns = 0;
     frame->timed = false;
     frame->wire_bytes = wire;
-    return give(blocks, interface, 4,
-                interface->snaplen && interface->snaplen < wire ? interface->snaplen : wire, frame, fault);
+    return set_frame(blocks, interface, 4,
+                     interface->snaplen && interface->snaplen < wire ? interface->snaplen : wire, frame,
+                     fault);
 }
 
 enum blocks_result p4_blocks_next(struct blocks *blocks, struct blocks_frame *frame, struct fault *fault) {
@@ -315,7 +318,7 @@ enum blocks_result p4_blocks_next(struct blocks *blocks, struct blocks_frame *fr
                 return read_packet(blocks, type, frame, fault);
             case SIMPLE_PACKET:
                 return read_simple_packet(blocks, frame, fault);
-            default: /* statistics, names, secrets, custom blocks: no frame */
+            default: /* statistics, names, secrets, custom blocks */
                 break;
         }
         if (result != BLOCKS_FRAME) {

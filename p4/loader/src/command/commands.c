@@ -34,14 +34,14 @@ static void execute_whole_lines(struct p4 *p4) {
     }
     size -= (size_t)(begin - text);
     memmove(text, begin, size);
-    if (size == sizeof text - 1) { /* no statement is as long */
+    if (size == sizeof text - 1) { /* longer than any statement */
         text[size] = '\0';
         execute(p4, text);
         size = 0;
     }
 }
 
-bool p4_commands_attend(struct p4 *p4, int wait_ms) {
+bool p4_commands_poll(struct p4 *p4, int wait_ms) {
     struct pollfd input = {STDIN_FILENO, POLLIN, 0};
     while (!ended && poll(&input, 1, wait_ms) > 0) {
         const ssize_t got = read(STDIN_FILENO, text + size, sizeof text - 1 - size);
@@ -50,7 +50,7 @@ bool p4_commands_attend(struct p4 *p4, int wait_ms) {
             execute_whole_lines(p4);
         } else if (got == 0 || errno != EINTR) {
             ended = true;
-            if (size) { /* a last line without its end */
+            if (size) { /* a last line without newline */
                 text[size] = '\0';
                 size = 0;
                 execute(p4, text);

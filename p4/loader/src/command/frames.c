@@ -6,10 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "command/sink.h"
+#include "command/output.h"
 
-static int complain(struct fault *fault, const char *path) {
-    return fail(fault, "%.200s: %s%s", path, strerror(errno), advice(errno));
+static int write_fault(struct fault *fault, const char *path) {
+    return fail(fault, "%.200s: %s%s", path, strerror(errno), write_advice(errno));
 }
 
 int p4_frames_open(struct frames *frames, const char *path, const struct p4 *p4, struct fault *fault) {
@@ -24,7 +24,7 @@ int p4_frames_open(struct frames *frames, const char *path, const struct p4 *p4,
     const int fd = p4_create(frames->part);
     frames->file = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (!frames->file) {
-        return complain(fault, path);
+        return write_fault(fault, path);
     }
     fputs("time_ns\tport\tsequence\toutcome\treason\tkind\twire_bytes\tlength\thash\n", frames->file);
     return 0;
@@ -49,7 +49,7 @@ int p4_frames_close(struct frames *frames, bool keep, struct fault *fault) {
     if (frames->file) {
         const bool whole = fflush(frames->file) == 0 && !ferror(frames->file);
         if (keep && (!whole || p4_publish(fileno(frames->file), frames->part, frames->path) != 0)) {
-            status = complain(fault, frames->path);
+            status = write_fault(fault, frames->path);
         }
         fclose(frames->file);
         if (!keep || status != 0) {

@@ -12,15 +12,15 @@
 
 #define GZIP_BUFFER (1U << 17)
 
-/* One capture and its next frame. */
+/* A capture and its next frame. */
 struct source {
     const char *path;
     gzFile file; /* closed by pcap if that is set */
     pcap_t *pcap;
     struct blocks *blocks; /* pcapng */
     bool pending;
-    bool cut; /* it ended within a record */
-    int end;  /* a byte comes from this descriptor if the capture is whole; -1: none */
+    bool cut; /* the file ended within a record */
+    int end;  /* a byte is read from this descriptor after a complete capture; -1: none */
     struct p4_frame frame;
     uint64_t place_ns; /* time of the latest frame that has one, as in the digest's merge */
 };
@@ -28,7 +28,7 @@ struct source {
 struct input {
     struct source source[P4_PORTS];
     unsigned count;
-    uint8_t *bytes; /* of the frames that were read at once */
+    uint8_t *bytes; /* bytes of the frames read at once */
     size_t size, room;
 };
 
@@ -38,21 +38,21 @@ static ssize_t gzip_read(void *file, char *to, size_t size) {
 
 static int gzip_close(void *file) { return gzclose_r(file) == Z_OK ? 0 : -1; }
 
-/* What is not compressed passes through zlib as it is. */
+/* zlib passes on files that are not compressed. */
 static int open_file(struct source *source, int descriptor, struct fault *fault) {
     const int open = descriptor < 0 && strcmp(source->path, "-") == 0 ? 0 : descriptor;
     errno = 0;
     source->file = open < 0 ? gzopen(source->path, "rbe") : gzdopen(open, "rb");
     if (!source->file) {
-        return errno ? fail(fault, "%.200s: %s%s", source->path, strerror(errno), advice_to_read(errno))
+        return errno ? fail(fault, "%.200s: %s%s", source->path, strerror(errno), read_advice(errno))
                      : fail(fault, "%.200s: out of memory", source->path);
     }
     gzbuffer(source->file, GZIP_BUFFER);
     return 0;
 }
 
-/* Why nothing more can be read: pcap knows nothing of a compression's checksums. */
-static const char *reason_of(const struct source *source, const char *reported) {
+/* Returns the error of a read: libpcap does not report damaged gzip data. */
+static const char *read_error(const struct source *source, const char *reported) {
     int code;
     gzerror(source->file, &code);
     return code == Z_DATA_ERROR ? "its gzip data are damaged" : reported;
@@ -60,11 +60,11 @@ static const char *reason_of(const struct source *source, const char *reported) 
 
 static int check_frame(const struct source *source, uint32_t link_type, uint32_t kept, struct fault *fault) {
     if (link_type != DLT_EN10MB) {
-        return fail(fault, "%.200s: link type %u; the programs take Ethernet (1)", source->path, link_type);
+        return fail(fault, "%.200s: link type %u; only Ethernet (1) is supported", source->path, link_type);
     }
-    return kept > P4_FRAME_MAX ? fail(fault, "%.200s: a frame of %u bytes; at most %d are possible",
-                                      source->path, kept, P4_FRAME_MAX)
-                               : 0;
+    return kept > P4_FRAME_MAX
+               ? fail(fault, "%.200s: a frame of %u bytes; the limit is %d", source->path, kept, P4_FRAME_MAX)
+               : 0;
 }
 
 static void set_time(struct p4_frame *frame, int64_t ts_ns, bool timed) {
@@ -72,7 +72,7 @@ static void set_time(struct p4_frame *frame, int64_t ts_ns, bool timed) {
     frame->ts_ns = ts_ns < 0 ? 0 : (uint64_t)ts_ns;
 }
 
-/* As advance(), of a pcap. */
+/* advance() for pcap. */
 static int advance_pcap(struct source *source, struct p4_frame *frame, struct fault *fault) {
     struct pcap_pkthdr *head;
     const int got = pcap_next_ex(source->pcap, &head, &frame->bytes);
@@ -80,20 +80,20 @@ static int advance_pcap(struct source *source, struct p4_frame *frame, struct fa
         return 0;
     }
     if (got != 1 && strstr(pcap_geterr(source->pcap), "truncated")) {
-        source->cut = true; /* as a recorder leaves it that was killed: what is whole counts */
+        source->cut = true; /* the capture program was killed: use the whole records */
         return 0;
     }
     if (got != 1) {
-        return fail(fault, "%.200s: %.200s", source->path, reason_of(source, pcap_geterr(source->pcap)));
+        return fail(fault, "%.200s: %.200s", source->path, read_error(source, pcap_geterr(source->pcap)));
     }
-    /* tv_usec is nanoseconds, as it was opened; libpcap extends the sign of the file's 32 bits of seconds */
+    /* tv_usec is in ns, as requested; libpcap sign-extends the 32 bits of seconds */
     set_time(frame, (int64_t)(uint32_t)head->ts.tv_sec * 1000000000 + head->ts.tv_usec, true);
     frame->wire_bytes = head->len;
     frame->kept_bytes = head->caplen;
     return check_frame(source, DLT_EN10MB, head->caplen, fault) < 0 ? -1 : 1;
 }
 
-/* As advance(), of a pcapng. */
+/* advance() for pcapng. */
 static int advance_blocks(struct source *source, struct p4_frame *frame, struct fault *fault) {
     struct blocks_frame found;
     struct fault reported;
@@ -104,7 +104,7 @@ static int advance_blocks(struct source *source, struct p4_frame *frame, struct 
             source->cut = true;
             return 0;
         case BLOCKS_ERROR:
-            return fail(fault, "%.200s: %.200s", source->path, reason_of(source, reported.text));
+            return fail(fault, "%.200s: %.200s", source->path, read_error(source, reported.text));
         default:
             break;
     }
@@ -115,7 +115,7 @@ static int advance_blocks(struct source *source, struct p4_frame *frame, struct 
     return check_frame(source, found.link_type, found.kept_bytes, fault) < 0 ? -1 : 1;
 }
 
-/* 0, or -1 if the program that writes to the descriptor was killed: the capture did not end there. */
+/* -1 if the program that writes to the descriptor was killed, so that the capture is not complete. */
 static int check_end(const struct source *source, struct fault *fault) {
     char whole;
     ssize_t got = 1;
@@ -123,11 +123,12 @@ static int check_end(const struct source *source, struct fault *fault) {
         while ((got = read(source->end, &whole, 1)) < 0 && errno == EINTR) {
         }
     }
-    return got == 1 ? 0
-                    : fail(fault, "%.200s: the program that read it was killed; run it again", source->path);
+    return got == 1
+               ? 0
+               : fail(fault, "%.200s: the program that decompressed it was killed; run again", source->path);
 }
 
-/* The source's next frame; 0: it has ended, -1: see fault. */
+/* Reads the next frame of a source; 0: end of the capture, -1: see fault. */
 static int advance(struct source *source, unsigned port, struct fault *fault) {
     struct p4_frame frame = {.port = port};
     int status = source->blocks ? advance_blocks(source, &frame, fault) : advance_pcap(source, &frame, fault);
@@ -157,7 +158,7 @@ static int open_pcap(struct source *source, struct fault *fault) {
     if (!source->pcap) {
         fail(fault,
              "%.200s: %.200s; give a pcap or pcapng, plain or with gzip (acapella p4 run: also zstd, lz4)",
-             source->path, reason_of(source, message));
+             source->path, read_error(source, message));
         fclose(stream);
         return -1;
     }
@@ -206,7 +207,7 @@ struct input *p4_input_open(const char *const paths[], const int descriptors[], 
     return input;
 }
 
-/* Of equal times the lower port is first. */
+/* Returns the source with the earliest frame; of equal times, the lower port. */
 static struct source *earliest(struct input *input) {
     struct source *found = NULL;
     for (unsigned i = 0; i < input->count; ++i) {
@@ -247,7 +248,7 @@ int p4_input_read(struct input *input, struct p4_frame *frames, unsigned most, s
             return -1;
         }
     }
-    const uint8_t *at = input->bytes; /* which may have moved */
+    const uint8_t *at = input->bytes; /* it may have moved */
     for (unsigned i = 0; i < count; at += frames[i++].kept_bytes) {
         frames[i].bytes = at;
     }

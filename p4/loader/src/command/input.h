@@ -1,4 +1,4 @@
-/* Captures as one sequence of frames in the order of their times. */
+/* Merges captures into one sequence of frames by time. */
 #ifndef ACAPELLA_P4_INPUT_H
 #define ACAPELLA_P4_INPUT_H
 
@@ -6,13 +6,13 @@
 
 struct input;
 
-/* Reads each capture from its descriptor, which it closes in the end, or from its path where that is
- * negative. A capture that ends without a byte from its descriptor in `ends`, unless that is negative, is an
- * error: it ended early. NULL: see fault. */
+/* Opens captures by descriptor, which is closed in the end, or by path if the descriptor is negative. If a
+ * descriptor in `ends` is not negative, a byte must be available there after the end of the capture;
+ * otherwise the capture ended early, which is an error. NULL: see fault. */
 struct input *p4_input_open(const char *const paths[], const int descriptors[], const int ends[],
                             unsigned count, struct fault *fault);
 
-/* Up to `most` frames, valid until the next call; 0: the captures have ended, -1: see fault. */
+/* Reads up to `most` frames, valid until the next call; 0: end of all captures, -1: see fault. */
 int p4_input_read(struct input *input, struct p4_frame *frames, unsigned most, struct fault *fault);
 
 /* Whether the capture of this port ended within a record. */

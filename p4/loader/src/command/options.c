@@ -171,7 +171,7 @@ static int read_one(struct options *options, int code, const char *text, struct 
     }
 }
 
-/* Whether two paths lead to one directory. */
+/* Whether two paths are in the same directory. */
 static bool one_directory(const char *a, const char *b) {
     const char *const paths[] = {a, b};
     struct stat found[2];
@@ -187,7 +187,7 @@ static bool one_directory(const char *a, const char *b) {
     return found[0].st_dev == found[1].st_dev && found[0].st_ino == found[1].st_ino;
 }
 
-/* Whether two paths lead to one regular file, or would once one is written. */
+/* Whether two paths name the same regular file, or will after writing. */
 static bool one_file(const char *a, const char *b) {
     struct stat one, other;
     if (stat(a, &one) == 0 && !S_ISREG(one.st_mode)) {
@@ -200,19 +200,19 @@ static bool one_file(const char *a, const char *b) {
     return strcmp(name_a ? name_a + 1 : a, name_b ? name_b + 1 : b) == 0 && one_directory(a, b);
 }
 
-/* Whether an output, or what it is called until it is whole, takes the place of a file. */
+/* Whether an output, or its temporary name, would overwrite a file. */
 static bool written_by(const char *path, const char *output) {
     char part[PATH_MAX + 8];
     snprintf(part, sizeof part, "%s.part", output);
     return one_file(output, path) || one_file(part, path);
 }
 
-/* Whether an output would take the place of a file that is read. */
+/* Fails if an output would overwrite a file that is read. */
 static int check_output(const char *name, const char *path, const char *const read[], unsigned count,
                         struct fault *fault) {
     for (unsigned i = 0; path && i < count; ++i) {
         if (written_by(read[i], path)) {
-            return fail(fault, "%s %.200s: %.200s is read, too; name another file", name, path, read[i]);
+            return fail(fault, "%s %.200s: %.200s is also an input; name another file", name, path, read[i]);
         }
     }
     return 0;
@@ -236,7 +236,7 @@ static int check_outputs(const struct options *options, struct fault *fault) {
         }
         for (unsigned j = 0; path && j < count; ++j) {
             if (j != i && outputs[j].path && written_by(path, outputs[j].path)) {
-                return fail(fault, "%s %.200s: %s writes it, too; name another file", name, path,
+                return fail(fault, "%s %.200s: is also the output of %s; name another file", name, path,
                             outputs[j].name);
             }
         }
@@ -256,7 +256,7 @@ static int check(struct options *options, struct fault *fault) {
         return fail(fault, "--in: missing; name a capture");
     }
     if (standard > 1) {
-        return fail(fault, "standard input: wanted by --commands and --in -, or twice; name a file");
+        return fail(fault, "standard input: used by --commands and --in -, or twice; name a file");
     }
     options->format = options->out && ends_in(options->out, ".pcapng") ? &pcapng_format : &pcap_format;
     if (options->out && !ends_in(options->out, ".pcap") && !ends_in(options->out, ".pcapng")) {

@@ -52,7 +52,7 @@ int p4_statistics_write(FILE *to, const void *what) {
             ", \"bad_egress_header\": %" PRIu64 ", \"untimed\": %" PRIu64
             "},\n\"interface_refused\": %" PRIu64 ", \"balanced\": %s",
             counts->outcome[P4_DROPPED], counts->outcome[P4_WRONG_PORT], counts->outcome[P4_HEADERLESS],
-            counts->outcome[P4_UNTIMED], statistics->sink->refused,
+            counts->outcome[P4_UNTIMED], statistics->output->refused,
             p4_balanced(statistics->p4) ? "true" : "false");
     print_ports(to, statistics, counts);
     fprintf(to,

@@ -1,15 +1,15 @@
-/* What became of every frame, as JSON. */
+/* The number of frames by outcome, as JSON. */
 #ifndef ACAPELLA_P4_STATISTICS_H
 #define ACAPELLA_P4_STATISTICS_H
 
 #include "command/input.h"
 #include "command/options.h"
-#include "command/sink.h"
+#include "command/output.h"
 
 struct statistics {
     const struct options *options;
     const struct p4 *p4;
-    const struct sink *sink;
+    const struct output *output;
     const struct input *input;
     const char *stopped_by; /* end, SIGTERM, ... */
 };

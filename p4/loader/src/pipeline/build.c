@@ -23,7 +23,7 @@ static const char *word_of(int error) {
     }
 }
 
-/* A builder's step that DPDK refused. */
+/* Reports an object that DPDK refused. */
 static int refused(const struct spec *spec, unsigned line, struct fault *fault, const char *what,
                    const char *name, int error) {
     return p4_spec_fail(spec, line, fault,
@@ -47,7 +47,8 @@ uint64_t p4_build_memory(const struct spec *spec) {
     for (unsigned i = 0; i < spec->meter_count; ++i) {
         bytes += power_of_2(spec->meters[i].size) * 128 + 4096;
     }
-    for (unsigned i = 0; i < spec->table_count; ++i) { /* twice while entries change; key, data, buckets */
+    for (unsigned i = 0; i < spec->table_count;
+         ++i) { /* twice during a change of entries: key, data, buckets */
         bytes += power_of_2(spec->tables[i].size) * 1024;
     }
     for (unsigned i = 0; i < spec->selector_count; ++i) {
@@ -126,8 +127,7 @@ static int configure(struct rte_swx_pipeline *pipeline, const struct spec_action
                : rte_swx_pipeline_instructions_config(pipeline, texts, count);
 }
 
-/* DPDK does not say which instruction it refuses: ask it for each alone, in a block that is otherwise fine.
- */
+/* DPDK does not report which instruction it refuses: try each one alone in a valid block. */
 static unsigned find_refused(struct rte_swx_pipeline *pipeline, const struct spec *spec,
                              const struct spec_action *action, const struct guarded *guarded) {
     const char *rx = NULL;
@@ -152,7 +152,7 @@ static unsigned find_refused(struct rte_swx_pipeline *pipeline, const struct spe
     return guarded->count;
 }
 
-/* What to do about a refused instruction (lib/pipeline/rte_swx_pipeline.c, instr_*_translate). */
+/* Returns the remedy for a refused instruction (lib/pipeline/rte_swx_pipeline.c, instr_*_translate). */
 static const char *hint(const char *text) {
     static const struct {
         const char *word, *hint;
@@ -203,7 +203,7 @@ static enum rte_swx_table_match_type match_of(enum spec_match match) {
                                : RTE_SWX_TABLE_MATCH_WILDCARD;
 }
 
-/* A table's keys and actions as DPDK wants them. */
+/* Keys and actions of a table, for DPDK. */
 struct columns {
     struct rte_swx_match_field_params *fields;
     const char **names, **actions;
@@ -245,7 +245,7 @@ static void columns_free(struct columns *columns) {
 static int add_plain(struct rte_swx_pipeline *pipeline, const struct spec_table *from,
                      const struct columns *columns) {
     struct rte_swx_pipeline_table_params params = {
-        /* DPDK refuses an array of nothing */
+        /* DPDK refuses an empty array */
         .fields = from->key_count ? columns->fields : NULL,
         .n_fields = from->key_count,
         .action_names = columns->actions,

@@ -1,4 +1,4 @@
-/* From a .spec to a pipeline of DPDK, by its public configuration functions. */
+/* Builds a DPDK pipeline from a .spec, by DPDK's public functions. */
 #ifndef ACAPELLA_P4_BUILD_H
 #define ACAPELLA_P4_BUILD_H
 
@@ -14,7 +14,7 @@ struct build_ports {
     unsigned in_count, out_count;
 };
 
-/* Bytes that the pipeline will ask EAL for. */
+/* Returns the EAL memory that the pipeline needs, in bytes. */
 uint64_t p4_build_memory(const struct spec *spec);
 
 /* NULL: see fault. */

@@ -11,12 +11,12 @@
 
 #include "pipeline/ports.h"
 
-#define RING_ROOM (2 * IN_FLIGHT) /* never full: a full ring would free its mbufs */
-/* DPDK's ring reader frees the mbufs of its last burst again with the port: with references to spare it
- * frees nothing. */
+#define RING_ROOM (2 * IN_FLIGHT) /* larger than needed: a full ring would free its mbufs */
+/* DPDK's ring reader frees the mbufs of its last burst a second time with the port; additional references
+ * prevent that. */
 #define REFERENCES 0x4000
 
-/* A frame under way: `port` once the pipeline gave it back. */
+/* A frame in the pipeline; `port` is set when the pipeline returns it. */
 struct passage {
     struct slot *slot;
     bool done;
@@ -26,9 +26,9 @@ struct passage {
 struct compiled {
     unsigned ins;
     struct rte_ring *in[P4_PORTS], *out[WIRE_OUTS];
-    struct rte_mbuf *mbufs; /* of the slots of the same number; none has memory of its own */
+    struct rte_mbuf *mbufs; /* one per slot; they point to the slots */
     struct passage passages[IN_FLIGHT];
-    unsigned first, count; /* frames under way, in the order in which they entered */
+    unsigned first, count; /* frames in the pipeline, in order of arrival */
 };
 
 static int make_rings(struct compiled *compiled, const char *name) {
@@ -55,7 +55,7 @@ static int make_rings(struct compiled *compiled, const char *name) {
     return compiled->mbufs ? 0 : -1;
 }
 
-/* Write the ports in DPDK's iospec language to a file in memory: a confined loader may have no directory for
+/* Writes the ports in DPDK's iospec language to a file in memory: a confined loader may have no directory for
  * temporary files. NULL: no memory. */
 static FILE *write_ports(const struct compiled *compiled, const struct spec *spec) {
     const int descriptor = memfd_create("ports", MFD_CLOEXEC);
@@ -120,8 +120,7 @@ void p4_compiled_free(struct compiled *compiled) {
     free(compiled);
 }
 
-/* Of frames on different ports DPDK would take the lower port's first: a port waits until the other's frames
- * are through. */
+/* DPDK reads the lower port first: frames of a port wait until those of the other port are processed. */
 void p4_compiled_give(struct p4 *p4) {
     struct compiled *compiled = p4->compiled;
     while (p4->waiting_count) {
@@ -167,6 +166,6 @@ void p4_compiled_take(struct p4 *p4) {
                                            .length = mbuf->pkt_len};
         compiled->first = (compiled->first + 1) % IN_FLIGHT;
         --compiled->count;
-        p4_port_take(p4, passage->port, &packet);
+        p4_port_sent(p4, passage->port, &packet);
     }
 }

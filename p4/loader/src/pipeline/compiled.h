@@ -1,5 +1,5 @@
-/* A program that was compiled to a shared library: DPDK gives its pipeline ring ports only, so frames enter
- * and leave as mbufs in rings. */
+/* A program compiled to a shared library: DPDK supports only ring ports for it, so frames enter and leave as
+ * mbufs in rings. */
 #ifndef ACAPELLA_P4_COMPILED_H
 #define ACAPELLA_P4_COMPILED_H
 
@@ -9,12 +9,12 @@ struct compiled;
 
 /* Builds p4->pipeline from p4->settings.library, with p4->ins ports of input; -1: see fault. */
 int p4_compiled_load(struct p4 *p4, struct fault *fault);
-/* After rte_swx_pipeline_free. */
+/* Call after rte_swx_pipeline_free. */
 void p4_compiled_free(struct compiled *compiled);
 
 /* Moves the waiting frames into the rings. */
 void p4_compiled_give(struct p4 *p4);
-/* Takes the frames that the pipeline gave back, in the order in which they entered. */
+/* Takes the frames that the pipeline returned, in order of arrival. */
 void p4_compiled_take(struct p4 *p4);
 
 #endif

@@ -1,4 +1,4 @@
-/* The language of control files and commands: one statement a line. */
+/* The language of control files and commands: one statement per line. */
 #include "pipeline/control.h"
 
 #include <ctype.h>
@@ -157,7 +157,7 @@ static int execute(struct line *line) {
         return p4_control_epoch(line->p4, line->word, line->words, line->fault);
     }
     return fail(line->fault,
-                "%.64s: no statement; there are register, read, table, reason, mirror, epoch and epoch-clear",
+                "%.64s: unknown statement; use register, read, table, reason, mirror, epoch or epoch-clear",
                 word);
 }
 
@@ -191,7 +191,7 @@ int p4_control(struct p4 *p4, const char *path, struct fault *fault) {
     struct fault inner;
     int status = 0;
     if (!file) {
-        return fail(fault, "%.200s: %s%s", path, strerror(errno), advice_to_read(errno));
+        return fail(fault, "%.200s: %s%s", path, strerror(errno), read_advice(errno));
     }
     for (unsigned number = 1; status == 0 && fgets(text, sizeof text, file); ++number) {
         if (read_line(p4, text, NULL, 0, &inner) != 0) {
@@ -199,7 +199,7 @@ int p4_control(struct p4 *p4, const char *path, struct fault *fault) {
         }
     }
     if (status == 0 && ferror(file)) {
-        status = fail(fault, "%.200s: %s%s", path, strerror(errno), advice_to_read(errno));
+        status = fail(fault, "%.200s: %s%s", path, strerror(errno), read_advice(errno));
     }
     fclose(file);
     if (status == 0 && p4_commit(p4, &inner) != 0) {

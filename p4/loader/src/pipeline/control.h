@@ -5,11 +5,12 @@
 
 #define P4_READ_MOST 4096
 
-/* table NAME add|delete|default ..., epoch DURATION, epoch-clear NAME BANK: word[0] is the statement. */
+/* Statements table NAME add|delete|default ..., epoch DURATION, epoch-clear NAME BANK; word[0] is the
+ * statement. */
 int p4_control_table(struct p4 *p4, char *const word[], unsigned words, struct fault *fault);
 int p4_control_epoch(struct p4 *p4, char *const word[], unsigned words, struct fault *fault);
 
-/* Entries of tables take effect. */
+/* Applies pending changes of table entries. */
 int p4_commit(struct p4 *p4, struct fault *fault);
 
 #endif

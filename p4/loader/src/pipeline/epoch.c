@@ -1,8 +1,6 @@
-/* The control plane's period: two banks of cells, which are read and cleared in turn.
- *
- * At a boundary (in packet time) the program turns to the other bank, each flow that has reported in the
- * epoch that ended gets one more report of it by a probe, and then the cells that nothing counts into any
- * more are cleared. */
+/* Epochs of the control plane: two banks of cells that are read and cleared in turn. At a boundary, in packet
+ * time, the program switches to the other bank. A probe makes each flow that reported in the ended epoch
+ * report once more. Then the cells of that bank are cleared. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +9,8 @@
 
 #define PROBES_MOST (1U << 22)
 
-/* A report of format 2 (schemas/report_formats.tsv) names its triggers; else the egress header's flag says
- * it. */
+/* Whether a report is the first of its flow in this epoch: by its triggers (format 2,
+ * schemas/report_formats.tsv), else by the flag of the egress header. */
 enum { PAYLOAD = 70, VERSION = 2, TRIGGER = PAYLOAD + 4, TRIGGER_FIRST = 64 };
 
 static bool is_first(const struct p4_verdict *report) {
@@ -30,8 +28,8 @@ static int set(struct p4 *p4, const char *name, uint32_t index, uint64_t value) 
                : 0;
 }
 
-/* The first epoch is the one that the register says, so that a program that is started anew need not begin
- * with numbers that a collector has had. */
+/* The register contains the number of the first epoch, so that a restarted program does not repeat numbers
+ * that a collector has received. */
 static void begin(struct p4 *p4, uint64_t ts_ns) {
     struct epochs *epochs = &p4->epochs;
     uint64_t number = 0;
@@ -44,9 +42,8 @@ static void begin(struct p4 *p4, uint64_t ts_ns) {
     set(p4, "active_bank", 0, number % 2);
 }
 
-/* Cell by cell: the public functions have no other way. It is a control plane's work, so its time is counted
- * apart.
- */
+/* Clears a bank cell by cell, because DPDK's public functions have no other way. Its time is counted
+ * separately, as control_ns. */
 static void clear_bank(struct p4 *p4, uint64_t bank) {
     const uint64_t begin_ns = p4_cpu_ns();
     for (unsigned i = 0; i < p4->epochs.clears; ++i) {
@@ -63,7 +60,7 @@ static int send_probes(struct p4 *p4, uint64_t ts_ns, struct fault *fault) {
     struct epochs *epochs = &p4->epochs;
     const unsigned count = epochs->probe_count;
     struct probe *probes = epochs->probes;
-    /* a probe's own report is no first one of the new epoch */
+    /* the report of a probe is not the first one of the new epoch */
     epochs->probes = NULL;
     epochs->probe_count = epochs->probe_room = 0;
     int status = 0;
@@ -85,7 +82,7 @@ static int send_probes(struct p4 *p4, uint64_t ts_ns, struct fault *fault) {
     return status;
 }
 
-static int flip(struct p4 *p4, uint64_t ts_ns, struct fault *fault) {
+static int switch_banks(struct p4 *p4, uint64_t ts_ns, struct fault *fault) {
     struct epochs *epochs = &p4->epochs;
     const uint64_t frozen = epochs->number % 2;
     if (p4_drain(p4, fault) != 0) {
@@ -115,14 +112,15 @@ int p4_epochs_until(struct p4 *p4, uint64_t ts_ns, struct fault *fault) {
         return 0;
     }
     const uint64_t boundary = epochs->next_ns;
-    /* epochs without a frame have nothing to report: one flip for all of them */
+    /* epochs without frames have no reports: one switch for all of them */
     epochs->next_ns += ((ts_ns - boundary) / epochs->period_ns + 1) * epochs->period_ns;
-    return flip(p4, boundary, fault);
+    return switch_banks(p4, boundary, fault);
 }
 
 int p4_epochs_end(struct p4 *p4, struct fault *fault) {
     const struct epochs *epochs = &p4->epochs;
-    return epochs->period_ns && epochs->begun ? flip(p4, epochs->last_ns, fault) : p4_drain(p4, fault);
+    return epochs->period_ns && epochs->begun ? switch_banks(p4, epochs->last_ns, fault)
+                                              : p4_drain(p4, fault);
 }
 
 void p4_epochs_note(struct p4 *p4, const struct slot *slot, const struct p4_verdict *report) {
@@ -147,7 +145,7 @@ void p4_epochs_note(struct p4 *p4, const struct slot *slot, const struct p4_verd
     memcpy(probe->bytes, slot->frame.bytes, kept);
 }
 
-/* A number of ns, or one with ns, us, ms or s; 0: it is none. */
+/* Parses a duration in ns, us, ms or s (default: ns); 0: not a duration. */
 static uint64_t duration_ns(const char *word) {
     static const struct {
         const char *name;
@@ -188,7 +186,7 @@ static int add_clear(struct p4 *p4, const char *name, const char *bank, struct f
     return 0;
 }
 
-/* Whether the program would learn of an epoch's end. */
+/* Whether the program has registers for epochs. */
 static bool has_epochs(const struct p4 *p4) {
     return p4_spec_register(&p4->spec, "active_bank") || p4_spec_register(&p4->spec, "epoch");
 }
@@ -208,7 +206,7 @@ int p4_control_epoch(struct p4 *p4, char *const word[], unsigned words, struct f
     if (!period_ns) {
         return fail(fault, "epoch: needs a duration, as in 10s or 500ms");
     }
-    if (p4->epochs.begun) { /* the boundaries that follow are of the new period */
+    if (p4->epochs.begun) { /* later boundaries are of the new period */
         p4->epochs.next_ns = p4->epochs.last_ns + period_ns;
     }
     p4->epochs.period_ns = period_ns;

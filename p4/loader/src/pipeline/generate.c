@@ -10,9 +10,10 @@
 #include "spec/guard.h"
 #include "spec/verify.h"
 
-#define HEADERS_MOST 65000 /* with p4_load's margins: an mbuf keeps the offset of its frame in 16 bits */
+#define HEADERS_MOST \
+    65000 /* including the margins of p4_load: an mbuf has 16 bits for the offset of its frame */
 
-/* The guarded instructions of a block, and where those of each line begin. */
+/* The guarded instructions of a block, by line. */
 struct place {
     const struct guarded *guarded;
     unsigned at;
@@ -20,10 +21,10 @@ struct place {
 
 struct rewrite {
     const struct spec *spec;
-    struct guarded *guarded;    /* of each action, then of the apply block */
-    struct place *places;       /* by line; guarded NULL: the line is no instruction */
+    struct guarded *guarded;    /* one per action, then the apply block */
+    struct place *places;       /* by line; guarded is NULL if the line is not an instruction */
     unsigned blocks, last_line; /* of an instruction */
-    unsigned scratch_line;      /* of the metadata, while they still lack the field of p4_guard_prepare */
+    unsigned scratch_line;      /* of the metadata, before p4_guard_prepare adds its field */
 };
 
 static const struct spec_block *block_of(const struct spec *spec, unsigned i) {
@@ -68,7 +69,7 @@ static void rewrite_free(struct rewrite *rewrite) {
     free(rewrite->places);
 }
 
-/* DPDK copies names into the C code as they are: only characters that cannot end a name or a string there. */
+/* DPDK copies names into the C code unchanged: allow only characters that cannot end a name or a string. */
 static int check_text(const struct spec *spec, unsigned line, const char *text, struct fault *fault) {
     for (const char *at = text; *at; ++at) {
         const bool brace = (*at == '{' || *at == '}') && (at == text || isspace((unsigned char)at[-1])) &&
@@ -117,7 +118,7 @@ static int write_line(struct rewrite *rewrite, unsigned line, char *text, FILE *
     return 0;
 }
 
-/* The program with its guards. `added`: p4_guard_prepare added a last field to the metadata. */
+/* Writes the program with its guards. `added`: p4_guard_prepare has added a field to the metadata. */
 static int write_guarded(const struct spec *spec, bool added, FILE *to, struct fault *fault) {
     struct rewrite rewrite = {.spec = spec, .scratch_line = added ? spec->metadata->line : 0};
     FILE *from = fopen(spec->path, "r");
@@ -136,7 +137,7 @@ static int write_guarded(const struct spec *spec, bool added, FILE *to, struct f
     return status;
 }
 
-/* A mirrored frame is copied into an mbuf of a mempool, which the loader's frames do not have. */
+/* A mirrored frame is copied into an mbuf of a mempool, but the loader's frames have no mempool. */
 static int check_mirror(const struct spec *spec, struct fault *fault) {
     for (unsigned i = 0; i <= spec->action_count; ++i) {
         const struct spec_block *block = block_of(spec, i);
@@ -172,14 +173,14 @@ static int generate(const struct spec *spec, bool added, FILE *to, struct fault 
 
 int p4_generate(const char *path, FILE *to, struct fault *fault) {
     struct spec spec;
-    struct verify_facts facts;
+    struct verify_limits limits;
     int status = -1;
-    if (p4_spec_read(&spec, path, fault) == 0 && p4_verify(&spec, &facts, fault) == 0 &&
+    if (p4_spec_read(&spec, path, fault) == 0 && p4_verify(&spec, &limits, fault) == 0 &&
         check_mirror(&spec, fault) == 0) {
         const unsigned fields = spec.metadata->count;
-        if ((uint64_t)facts.reach + facts.emitted > HEADERS_MOST) {
+        if ((uint64_t)limits.reach + limits.emitted > HEADERS_MOST) {
             fail(fault, "%s: headers of %u bytes read and %u bytes sent: not compiled; use the interpreter",
-                 path, facts.reach, facts.emitted);
+                 path, limits.reach, limits.emitted);
         } else if (p4_guard_prepare(&spec, fault) == 0) {
             status = generate(&spec, spec.metadata->count > fields, to, fault);
         }

@@ -7,7 +7,7 @@
 #define UDP 8
 #define BTH 12
 #define ROCE_PORT 4791
-#define POLYNOMIAL 0xedb88320U /* that of Ethernet, reflected */
+#define POLYNOMIAL 0xedb88320U /* polynomial of Ethernet, reflected */
 
 enum { IP = ETHERNET, UDP_AT = ETHERNET + IPV4, BTH_AT = ETHERNET + IPV4 + UDP, HEADERS = BTH_AT + BTH };
 
@@ -37,8 +37,8 @@ bool p4_icrc_applies(const uint8_t *frame, uint32_t length) {
            get16(frame + UDP_AT + 2) == ROCE_PORT;
 }
 
-/* What routers and switches may change counts as ones: 8 bytes in the place of an LRH, ToS, TTL, both
- * checksums, and FECN, BECN and reserved bits of the BTH. */
+/* Fields that routers and switches may change count as ones: 8 bytes for the LRH, ToS, TTL, both checksums,
+ * and FECN, BECN and reserved bits of the BTH. */
 void p4_icrc(const uint8_t *frame, uint32_t length, uint8_t to[ICRC_BYTES]) {
     uint8_t headers[8 + HEADERS - ETHERNET];
     uint8_t *ip = headers + 8, *udp = ip + IPV4, *bth = udp + UDP;

@@ -7,10 +7,10 @@
 
 #define ICRC_BYTES 4
 
-/* Whether this is Ethernet, IPv4 without options, UDP to 4791, BTH: what icrc_compute takes. */
+/* Whether this is Ethernet, IPv4 without options, UDP to 4791, BTH, as icrc_compute requires. */
 bool p4_icrc_applies(const uint8_t *frame, uint32_t length);
 
-/* Of a frame without its last four bytes, the ICRC's; `to` gets them as they go onto the wire. */
+/* Computes the ICRC of a frame without its last four bytes; writes it to `to` in network order. */
 void p4_icrc(const uint8_t *frame, uint32_t length, uint8_t to[ICRC_BYTES]);
 
 #endif

@@ -1,4 +1,4 @@
-/* A program from its .spec, and frames through it. */
+/* Loads a program from its .spec and processes frames. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,9 +9,9 @@
 #include "spec/guard.h"
 #include "spec/verify.h"
 
-#define QUANTA 64              /* instructions at once */
-#define QUANTA_COMPILED 16     /* a compiled step is many instructions */
-#define QUANTA_MOST 100000000U /* a frame that is still under way then will never come out */
+#define QUANTA 64              /* instructions per call */
+#define QUANTA_COMPILED 16     /* a step of a compiled program is many instructions */
+#define QUANTA_MOST 100000000U /* a frame that is still in the pipeline then never leaves it */
 
 uint64_t p4_memory(const char *path, struct fault *fault) {
     struct spec spec;
@@ -58,15 +58,15 @@ static int build(struct p4 *p4, struct fault *fault) {
     if (!p4->control) {
         return fail(fault, "%s: no memory for the pipeline's control", p4->spec.path);
     }
-    /* until the control plane says where a copy goes: nowhere, but counted */
+    /* until the control plane sets a port: copies are dropped and counted */
     struct rte_swx_pipeline_mirroring_session_params nowhere = {.port_id = WIRE_DROP, .fast_clone = 1};
     for (uint32_t i = 0; rte_swx_ctl_pipeline_mirroring_session_set(p4->pipeline, i, &nowhere) == 0; ++i) {
     }
     return 0;
 }
 
-/* DPDK (22.11 to 24.11) gives the control and the pipeline the same object of a table that cannot be changed
- * in place (lpm, wildcard), and frees it with either: the control is left then. */
+/* DPDK (22.11 to 24.11) shares the object of a table that cannot be changed in place (lpm, wildcard) between
+ * control and pipeline, and frees it with both: the control is not freed then. */
 static void free_pipeline(struct p4 *p4) {
     bool shared = false;
     for (unsigned i = 0; i < p4->spec.table_count; ++i) {
@@ -84,20 +84,20 @@ static void free_pipeline(struct p4 *p4) {
 
 struct p4 *p4_load(const struct p4_settings *settings, struct fault *fault) {
     struct p4 *p4 = calloc(1, sizeof *p4);
-    struct verify_facts facts;
+    struct verify_limits limits;
     if (!p4) {
         fail(fault, "%s: out of memory", settings->spec);
         return NULL;
     }
     p4->settings = *settings;
     if (settings->ports < 1 || settings->ports > P4_PORTS) {
-        fail(fault, "%u ports of input: from 1 to %d are possible", settings->ports, P4_PORTS);
+        fail(fault, "%u input ports: the limit is 1 to %d", settings->ports, P4_PORTS);
     } else if (p4_spec_read(&p4->spec, settings->spec, fault) == 0 &&
-               p4_verify(&p4->spec, &facts, fault) == 0 && p4_guard_prepare(&p4->spec, fault) == 0 &&
+               p4_verify(&p4->spec, &limits, fault) == 0 && p4_guard_prepare(&p4->spec, fault) == 0 &&
                build(p4, fault) == 0) {
-        p4->in_flight = facts.waits ? 1 : IN_FLIGHT;
-        p4->reach = facts.reach > WIRE_INGRESS + WIRE_PADDED ? facts.reach : WIRE_INGRESS + WIRE_PADDED;
-        p4->head_room = (facts.emitted + 63) / 64 * 64 + 64;
+        p4->in_flight = limits.waits ? 1 : IN_FLIGHT;
+        p4->reach = limits.reach > WIRE_INGRESS + WIRE_PADDED ? limits.reach : WIRE_INGRESS + WIRE_PADDED;
+        p4->head_room = (limits.emitted + 63) / 64 * 64 + 64;
         return p4;
     }
     p4_free(p4);
@@ -122,8 +122,8 @@ void p4_free(struct p4 *p4) {
     free(p4);
 }
 
-/* A buffer with room for `bytes` behind the head room and `reach` behind the frame, zeros where the last one
- * was. */
+/* Prepares a buffer for `bytes` after the headroom and `reach` bytes after the frame; zeros what the previous
+ * frame left. */
 static bool make_room(struct p4 *p4, struct slot *slot, uint32_t bytes) {
     const uint32_t room = bytes + p4->reach + 64;
     if (slot->room >= room) {
@@ -152,7 +152,7 @@ static void fill(struct p4 *p4, struct slot *slot, const struct p4_frame *frame,
     if (frame->kept_bytes) {
         memcpy(at + WIRE_INGRESS, frame->bytes, frame->kept_bytes);
     }
-    /* what an earlier frame, or the program itself, left up to where this one may be read */
+    /* zero what an earlier frame or the program wrote after this frame's bytes */
     const uint32_t dirty = slot->used > end ? slot->used : end;
     memset(at + end, 0, dirty - end);
     slot->used = shown;
@@ -181,8 +181,8 @@ static int run_until(struct p4 *p4, unsigned busy, struct fault *fault) {
         }
         if (idle > QUANTA_MOST) {
             return fail(fault,
-                        "%s: the program does not give a frame back: it goes in circles; "
-                        "drop what is recirculated too often",
+                        "%s: the program does not return a frame because it loops; "
+                        "drop frames that are recirculated too often",
                         p4->spec.path);
         }
     }
@@ -209,14 +209,14 @@ int p4_push(struct p4 *p4, const struct p4_frame *frame, bool probe, struct faul
     return 0;
 }
 
-/* The boundaries of epochs are in the time of frames. A frame that has none would be of any of them. */
+/* Epochs are in packet time, so a frame without a time belongs to none. */
 static int leave_out(struct p4 *p4, const struct p4_frame *frame, struct fault *fault) {
     if (p4_drain(p4, fault) != 0) {
         return -1;
     }
     const struct p4_verdict verdict = {.outcome = P4_UNTIMED, .ts_ns = frame->ts_ns, .owner = frame->owner};
     ++p4->counts.outcome[P4_UNTIMED];
-    p4->settings.take(p4->settings.user, &verdict);
+    p4->settings.on_verdict(p4->settings.user, &verdict);
     return 0;
 }
 

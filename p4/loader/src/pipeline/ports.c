@@ -1,4 +1,4 @@
-/* The pipeline's ends: frames from slots, and verdicts from what it sends. */
+/* Ports of the pipeline: frames from slots, and verdicts for frames that it sends. */
 #include "pipeline/ports.h"
 
 #include <stdlib.h>
@@ -8,12 +8,12 @@
 static void *port_create(void *argument) { return argument; }
 static void port_free(void *port) { (void)port; }
 
-/* Frames are given in their order, each on its own port. */
+/* Returns the next frame if it is of this port: frames enter in order. */
 static int receive(void *object, struct rte_swx_pkt *packet) {
     const struct port_in *port = object;
     struct p4 *p4 = port->p4;
     if (!p4->waiting_count || p4->waiting[p4->first_waiting]->frame.port != port->number) {
-        return 0; /* the usual answer: idle threads of the pipeline ask all the time */
+        return 0; /* the usual case: idle threads of the pipeline poll all the time */
     }
     struct slot *slot = p4->waiting[p4->first_waiting];
     p4->first_waiting = (p4->first_waiting + 1) % IN_FLIGHT;
@@ -28,7 +28,7 @@ static void in_statistics(void *port, struct rte_swx_port_in_stats *stats) {
     *stats = (struct rte_swx_port_in_stats){0};
 }
 
-/* The frame behind the egress header, cut to its length; false: the header is none. */
+/* Reads the egress header and truncates the frame to its length; false: the header is invalid. */
 static bool read_egress(struct p4 *p4, const struct slot *slot, const struct rte_swx_pkt *packet,
                         struct p4_verdict *verdict) {
     const uint8_t *header = packet->pkt + packet->offset;
@@ -52,7 +52,7 @@ static bool read_egress(struct p4 *p4, const struct slot *slot, const struct rte
     return verdict->kind <= P4_REPORT;
 }
 
-/* A report with its ICRC, in a copy. */
+/* Copies a report and adds its ICRC. */
 static void finish_report(struct p4 *p4, struct p4_verdict *verdict) {
     if (p4->report_room < verdict->length + ICRC_BYTES) {
         uint8_t *wider = realloc(p4->report, verdict->length + ICRC_BYTES);
@@ -81,9 +81,9 @@ static void count(struct p4_counts *counts, const struct p4_verdict *verdict) {
     }
 }
 
-/* `most`: bytes of the frame that a copy keeps. */
-static void give(struct p4 *p4, enum wire_out port, const struct rte_swx_pkt *packet, bool clone,
-                 uint32_t most) {
+/* Passes on the verdict of a frame, of which at most `most` bytes are kept. */
+static void deliver(struct p4 *p4, enum wire_out port, const struct rte_swx_pkt *packet, bool clone,
+                    uint32_t most) {
     static const enum p4_outcome outcomes[] = {P4_SENT, P4_SUNK, P4_WRONG_PORT, P4_DROPPED};
     const struct slot *slot = packet->handle;
     struct p4_verdict verdict = {
@@ -93,36 +93,36 @@ static void give(struct p4 *p4, enum wire_out port, const struct rte_swx_pkt *pa
     }
     verdict.length = verdict.length < most ? verdict.length : most;
     const bool report = verdict.outcome == P4_SENT && verdict.kind == P4_REPORT;
-    if (!clone && (report || verdict.outcome == P4_SUNK)) { /* a first report that could not be sent, too */
+    if (!clone && (report || verdict.outcome == P4_SUNK)) { /* also if the first report could not be sent */
         p4_epochs_note(p4, slot, &verdict);
     }
     if (report && p4_icrc_applies(verdict.bytes, verdict.length)) {
         finish_report(p4, &verdict);
     }
     count(&p4->counts, &verdict);
-    p4->settings.take(p4->settings.user, &verdict);
+    p4->settings.on_verdict(p4->settings.user, &verdict);
 }
 
-void p4_port_take(struct p4 *p4, enum wire_out port, const struct rte_swx_pkt *packet) {
+void p4_port_sent(struct p4 *p4, enum wire_out port, const struct rte_swx_pkt *packet) {
     struct slot *slot = packet->handle;
-    give(p4, port, packet, false, UINT32_MAX);
+    deliver(p4, port, packet, false, UINT32_MAX);
     slot->busy = false;
     --p4->busy;
 }
 
 static void transmit(void *object, struct rte_swx_pkt *packet) {
     const struct port_out *port = object;
-    p4_port_take(port->p4, port->number, packet);
+    p4_port_sent(port->p4, port->number, packet);
 }
 
 static void transmit_clone(void *object, struct rte_swx_pkt *packet) {
     const struct port_out *port = object;
-    give(port->p4, port->number, packet, true, UINT32_MAX);
+    deliver(port->p4, port->number, packet, true, UINT32_MAX);
 }
 
 static void transmit_short_clone(void *object, struct rte_swx_pkt *packet, uint32_t length) {
     const struct port_out *port = object;
-    give(port->p4, port->number, packet, true, length);
+    deliver(port->p4, port->number, packet, true, length);
 }
 
 static void out_statistics(void *port, struct rte_swx_port_out_stats *stats) {

@@ -1,9 +1,11 @@
-/* table NAME add match KEY... [priority N] action ACTION VALUE...
- * table NAME delete match KEY... [priority N]
- * table NAME default action ACTION VALUE...
+/* Statements of tables:
  *
- * KEY is VALUE (exact), VALUE/PREFIX (lpm), VALUE/MASK or VALUE (wildcard: all bits). Of entries that match,
- * the one of the least priority number wins. */
+ *   table NAME add match KEY... [priority N] action ACTION VALUE...
+ *   table NAME delete match KEY... [priority N]
+ *   table NAME default action ACTION VALUE...
+ *
+ * KEY is VALUE (exact), VALUE/PREFIX (lpm), VALUE/MASK or VALUE (wildcard: all bits). Of the entries that
+ * match, the one with the smallest priority number is used. */
 #include <ctype.h>
 #include <errno.h>
 #include <rte_swx_table.h>
@@ -20,7 +22,7 @@ struct statement {
     const struct spec_table *table;
     char *const *word;
     unsigned words, at;
-    char text[TEXT]; /* the same as DPDK reads it */
+    char text[TEXT]; /* the statement in the form that DPDK reads */
     size_t size;
     struct fault *fault;
 };
@@ -42,7 +44,7 @@ static const char *next(struct statement *statement) {
     return statement->at < statement->words ? statement->word[statement->at++] : NULL;
 }
 
-/* Bits of "h.HEADER.FIELD" or "m.FIELD"; 0: there is none. */
+/* Returns the width of "h.HEADER.FIELD" or "m.FIELD" in bits; 0: no such field. */
 static uint32_t bits_of(const struct spec *spec, const char *name) {
     char header[SPEC_NAME + 2];
     const char *field = strrchr(name, '.');
@@ -65,7 +67,7 @@ static uint32_t bits_of(const struct spec *spec, const char *name) {
 
 static bool fits(uint64_t value, uint32_t bits) { return bits >= 64 || value >> bits == 0; }
 
-/* A number of up to 64 bits, or hexadecimal digits of a wider field, which DPDK reads itself. */
+/* Checks a number of up to 64 bits, or hexadecimal digits for a wider field, which DPDK parses. */
 static int check_number(struct statement *statement, const char *word, uint32_t bits, const char *of) {
     char *end = NULL;
     errno = 0;
@@ -85,7 +87,7 @@ static int check_number(struct statement *statement, const char *word, uint32_t 
     return 0;
 }
 
-/* /PREFIX as a mask of as many bits as the field has. */
+/* Writes /PREFIX as a mask with the width of the field. */
 static int put_prefix(struct statement *statement, const char *word, uint32_t bits, const char *of) {
     char *end = NULL;
     const unsigned long length = isdigit((unsigned char)*word) ? strtoul(word, &end, 0) : 0;
@@ -117,7 +119,7 @@ static int put_key(struct statement *statement, const struct spec_key *key) {
     }
     put(statement, " %s", value);
     if (key->match == SPEC_EXACT && slash) {
-        return fail(statement->fault, "%.64s: %.64s is matched exactly; leave %.32s away", word, key->name,
+        return fail(statement->fault, "%.64s: %.64s is matched exactly; leave out %.32s", word, key->name,
                     slash);
     } else if (key->match == SPEC_LPM) {
         char full[16];
@@ -239,7 +241,7 @@ int p4_control_table(struct p4 *p4, char *const word[], unsigned words, struct f
     }
     const bool as_default = is(word[2], "default"), add = is(word[2], "add");
     if (!as_default && !add && !is(word[2], "delete")) {
-        return fail(fault, "%.64s: no statement of a table; there are add, delete and default", word[2]);
+        return fail(fault, "%.64s: unknown statement of a table; use add, delete or default", word[2]);
     }
     if (statement.table->learner && !as_default) {
         return fail(fault, "%s: learns its entries itself; only its default can be set", word[1]);

@@ -9,7 +9,7 @@ struct arena_block {
     max_align_t bytes[];
 };
 
-void *p4_arena(struct arena *arena, size_t bytes) {
+void *p4_arena_allocate(struct arena *arena, size_t bytes) {
     struct arena_block *block = bytes < SIZE_MAX / 2 ? calloc(1, sizeof *block + bytes) : NULL;
     if (!block) {
         return NULL;
@@ -19,11 +19,11 @@ void *p4_arena(struct arena *arena, size_t bytes) {
     return block->bytes;
 }
 
-void *p4_arena_more(struct arena *arena, void *elements, size_t count, size_t bytes) {
+void *p4_arena_grow(struct arena *arena, void *elements, size_t count, size_t bytes) {
     if (count & (count - 1)) {
         return elements;
     }
-    void *wider = p4_arena(arena, (count ? count * 2 : 1) * bytes);
+    void *wider = p4_arena_allocate(arena, (count ? count * 2 : 1) * bytes);
     if (wider && count) {
         memcpy(wider, elements, count * bytes);
     }

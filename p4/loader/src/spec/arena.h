@@ -1,4 +1,4 @@
-/* Memory that goes all at once: what a .spec said. */
+/* Memory that is freed at once: the contents of a .spec. */
 #ifndef ACAPELLA_P4_ARENA_H
 #define ACAPELLA_P4_ARENA_H
 
@@ -8,12 +8,11 @@ struct arena {
     struct arena_block *first;
 };
 
-/* Zeroed; NULL: out of memory. */
-void *p4_arena(struct arena *arena, size_t bytes);
+/* Allocates zeroed memory; NULL: out of memory. */
+void *p4_arena_allocate(struct arena *arena, size_t bytes);
 
-/* Room for one more element behind `count` of them: a copy of twice the size where count is 0 or a power
- * of 2. */
-void *p4_arena_more(struct arena *arena, void *elements, size_t count, size_t bytes);
+/* Makes room for one more element after `count`: copies to twice the size if count is 0 or a power of 2. */
+void *p4_arena_grow(struct arena *arena, void *elements, size_t count, size_t bytes);
 
 void p4_arena_free(struct arena *arena);
 

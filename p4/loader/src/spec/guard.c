@@ -9,21 +9,21 @@
 #include "wire.h"
 
 #define SCRATCH "acapella_scratch"
-#define SCRATCH_MOST 255 /* bytes before it that DPDK reaches over (verify.c) */
+#define SCRATCH_MOST 255 /* bytes before the field, within reach of DPDK (verify.c) */
 
 const char *p4_jump(const struct spec_instruction *instruction) {
     return strncmp(instruction->word[0], "jmp", 3) == 0 && instruction->words > 1 ? instruction->word[1]
                                                                                   : NULL;
 }
 
-/* One more text; false: out of memory. */
+/* Adds an instruction; false: out of memory. */
 static bool put(struct guarded *guarded, unsigned line, const char *jump, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 static bool put(struct guarded *guarded, unsigned line, const char *jump, const char *format, ...) {
-    char *text = p4_arena(&guarded->arena, SPEC_INSTRUCTION + SPEC_NAME);
-    guarded->texts = p4_arena_more(&guarded->arena, guarded->texts, guarded->count, sizeof *guarded->texts);
-    guarded->jump = p4_arena_more(&guarded->arena, guarded->jump, guarded->count, sizeof *guarded->jump);
-    guarded->line = p4_arena_more(&guarded->arena, guarded->line, guarded->count, sizeof *guarded->line);
+    char *text = p4_arena_allocate(&guarded->arena, SPEC_INSTRUCTION + SPEC_NAME);
+    guarded->texts = p4_arena_grow(&guarded->arena, guarded->texts, guarded->count, sizeof *guarded->texts);
+    guarded->jump = p4_arena_grow(&guarded->arena, guarded->jump, guarded->count, sizeof *guarded->jump);
+    guarded->line = p4_arena_grow(&guarded->arena, guarded->line, guarded->count, sizeof *guarded->line);
     if (!text || !guarded->texts || !guarded->jump || !guarded->line) {
         return false;
     }
@@ -50,10 +50,10 @@ static bool put_plain(struct guarded *guarded, const struct spec_instruction *fr
     return put(guarded, from->line, p4_jump(from), "%s", text);
 }
 
-/* Sets `field` to `other` unless it is below `bound`, then the instruction itself. */
+/* Adds instructions that set `field` to `other` unless it is below `bound`, then the instruction. */
 static bool put_bounded(struct guarded *guarded, const struct spec_instruction *from, const char *field,
                         unsigned long bound, unsigned long other) {
-    char *label = p4_arena(&guarded->arena, SPEC_NAME);
+    char *label = p4_arena_allocate(&guarded->arena, SPEC_NAME);
     if (!label) {
         return false;
     }
@@ -63,7 +63,7 @@ static bool put_bounded(struct guarded *guarded, const struct spec_instruction *
            put(guarded, from->line, NULL, "mov %s 0x%lx", field, other) && put_plain(guarded, from, label);
 }
 
-/* regwr or regadd of a number at a number. */
+/* Whether this is regwr or regadd of a constant at a constant index. */
 static bool is_constant(const struct spec_instruction *from) {
     return (strcmp(from->word[0], "regwr") == 0 || strcmp(from->word[0], "regadd") == 0) &&
            from->words == 4 && isdigit((unsigned char)from->word[2][0]) &&
@@ -102,7 +102,7 @@ int p4_guard_prepare(struct spec *spec, struct fault *fault) {
     }
     struct spec_struct *metadata = &spec->structs[p4_spec_struct(spec, spec->metadata->name) - spec->structs];
     metadata->fields =
-        p4_arena_more(&spec->arena, metadata->fields, metadata->count, sizeof *metadata->fields);
+        p4_arena_grow(&spec->arena, metadata->fields, metadata->count, sizeof *metadata->fields);
     if (!metadata->fields) {
         return fail(fault, "%s: out of memory", spec->path);
     }

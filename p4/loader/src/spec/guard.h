@@ -1,8 +1,6 @@
-/* A block of instructions as text for DPDK, made safe where DPDK checks nothing at run time.
- *
- * tx reads its port from the metadata and indexes an array with it; extract of a varbit takes as many bytes
- * as the metadata say. Both get a comparison in front, which changes nothing for a value that is in bounds.
- */
+/* Adds guards to a block of instructions, because DPDK does not check bounds at run time: tx uses a port from
+ * the metadata as an index, and extract of a varbit uses a length from the metadata. A comparison is put
+ * before both, which does not change values within bounds. */
 #ifndef ACAPELLA_P4_GUARD_H
 #define ACAPELLA_P4_GUARD_H
 
@@ -11,12 +9,13 @@
 struct guarded {
     struct arena arena;
     const char **texts;
-    const char **jump; /* the label that it jumps to, NULL: none */
+    const char **jump; /* label of the jump, NULL: none */
     unsigned *line;
     unsigned count;
 };
 
-/* A field of the metadata for such constants, where there are any; -1: see fault. Before any p4_guard. */
+/* Call before p4_guard: adds a field of the metadata for constants of regwr and regadd, if there are any; -1:
+ * see fault. */
 int p4_guard_prepare(struct spec *spec, struct fault *fault);
 
 /* -1: see fault. */
@@ -24,7 +23,7 @@ int p4_guard(struct guarded *guarded, const struct spec *spec, const struct spec
              struct fault *fault);
 void p4_guarded_free(struct guarded *guarded);
 
-/* The label that an instruction jumps to; NULL: it goes on to the next one, or ends. */
+/* Returns the label that an instruction jumps to; NULL: it continues with the next one, or ends. */
 const char *p4_jump(const struct spec_instruction *instruction);
 
 #endif

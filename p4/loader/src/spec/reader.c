@@ -13,7 +13,7 @@ int p4_spec_fail(const struct spec *spec, unsigned line, struct fault *fault, co
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    for (char *at = text; *at; ++at) { /* what is no text goes to no terminal */
+    for (char *at = text; *at; ++at) { /* do not print control characters */
         *at = *at >= ' ' && *at <= '~' ? *at : '?';
     }
     return fail(fault, "%.100s:%u: %s", spec->path, line, text);

@@ -14,7 +14,7 @@ static int field_type(struct reader *reader, const char *word, uint32_t *bits, b
     *variable = strncmp(word, "varbit<", 7) == 0;
     const size_t head = *variable ? 7 : 4, size = strlen(word);
     if ((!*variable && strncmp(word, "bit<", 4) != 0) || size < head + 2 || word[size - 1] != '>') {
-        return REFUSE(reader, "%s: no type of a field; it is bit<N> or varbit<N>", word);
+        return REFUSE(reader, "%s: not the type of a field; use bit<N> or varbit<N>", word);
     }
     memcpy(digits, word + head, size - head - 1);
     digits[size - head - 1] = '\0';
@@ -22,7 +22,7 @@ static int field_type(struct reader *reader, const char *word, uint32_t *bits, b
         return -1;
     }
     if (value == 0 || value % 8) {
-        return REFUSE(reader, "%s: not a multiple of 8 bits, which is all that DPDK takes", word);
+        return REFUSE(reader, "%s: not a multiple of 8 bits, as DPDK requires", word);
     }
     *bits = (uint32_t)value;
     return 0;
@@ -34,7 +34,7 @@ static int read_struct(struct reader *reader) {
         return p4_reader_malformed(reader, "struct NAME {");
     }
     if (p4_spec_struct(spec, reader->word[1])) {
-        return REFUSE(reader, "struct %s: there is one of this name already", reader->word[1]);
+        return REFUSE(reader, "struct %s: already defined", reader->word[1]);
     }
     if (!MORE(reader, spec->structs, spec->struct_count)) {
         return p4_reader_memory(reader);
@@ -86,7 +86,7 @@ static int read_metadata(struct reader *reader) {
         return p4_reader_malformed(reader, "metadata instanceof STRUCT");
     }
     if (reader->spec->metadata) {
-        return REFUSE(reader, "metadata: said already in line %u", reader->spec->metadata_line);
+        return REFUSE(reader, "metadata: already defined in line %u", reader->spec->metadata_line);
     }
     reader->spec->metadata = p4_spec_struct(reader->spec, reader->word[2]);
     reader->spec->metadata_line = reader->line;
@@ -137,7 +137,7 @@ static int read_action(struct reader *reader) {
                                    "action NAME args none {, or: action NAME args instanceof STRUCT {");
     }
     if (p4_spec_action(spec, reader->word[1])) {
-        return REFUSE(reader, "action %s: there is one of this name already", reader->word[1]);
+        return REFUSE(reader, "action %s: already defined", reader->word[1]);
     }
     if (!MORE(reader, spec->actions, spec->action_count)) {
         return p4_reader_memory(reader);
@@ -231,14 +231,14 @@ static int read_statement(struct reader *reader) {
     } else if (is(word, "rss")) {
         return REFUSE(reader, "rss: DPDK 22.11 has none; use a hash");
     }
-    return REFUSE(reader, "%s: no statement that this loader knows; compile with p4c-dpdk --arch pna", word);
+    return REFUSE(reader, "%s: unknown statement; compile with p4c-dpdk --arch pna", word);
 }
 
-/* The whole file, ended by a zero, owned by the arena. */
+/* Reads the whole file and adds a zero; owned by the arena. */
 static char *read_file(struct spec *spec, struct fault *fault) {
     FILE *file = fopen(spec->path, "re");
     if (!file) {
-        fail(fault, "%s: %s%s", spec->path, strerror(errno), advice_to_read(errno));
+        fail(fault, "%s: %s%s", spec->path, strerror(errno), read_advice(errno));
         return NULL;
     }
     char *text = NULL;
@@ -246,7 +246,7 @@ static char *read_file(struct spec *spec, struct fault *fault) {
     for (size_t got = 1; got > 0 && size <= FILE_MAX; size += got) {
         if (size == room) {
             const size_t wider = room ? room * 2 : 65536;
-            char *next = p4_arena(&spec->arena, wider + 1);
+            char *next = p4_arena_allocate(&spec->arena, wider + 1);
             if (next && size) {
                 memcpy(next, text, size);
             }
@@ -261,7 +261,7 @@ static char *read_file(struct spec *spec, struct fault *fault) {
     if (!text) {
         fail(fault, "%s: out of memory", spec->path);
     } else if (failed) {
-        fail(fault, "%s: %s%s", spec->path, strerror(error), advice_to_read(error));
+        fail(fault, "%s: %s%s", spec->path, strerror(error), read_advice(error));
     } else if (size > FILE_MAX || memchr(text, 0, size)) {
         fail(fault, "%s: %s; give the .spec of p4c-dpdk", spec->path,
              size > FILE_MAX ? "larger than 16 MiB" : "not a text file");
@@ -288,7 +288,7 @@ int p4_spec_read(struct spec *spec, const char *path, struct fault *fault) {
     }
     if (found == 0 && !spec->metadata) {
         return p4_spec_fail(spec, spec->apply_line, fault,
-                            "apply: no metadata was said before; compile it again");
+                            "apply: metadata must be defined before; compile the program again");
     }
     return found;
 }

@@ -1,6 +1,5 @@
-/* A .spec file as it was written: statements with their lines. Nothing here depends on DPDK.
- *
- * The language is that of DPDK's SWX pipeline (prog_guide, "Packet framework"), as p4c-dpdk writes it. */
+/* The statements of a .spec file, with line numbers. Nothing here depends on DPDK. The language is that of
+ * DPDK's SWX pipeline (prog_guide, "Packet framework"), as p4c-dpdk writes it. */
 #ifndef ACAPELLA_P4_SPEC_H
 #define ACAPELLA_P4_SPEC_H
 
@@ -10,7 +9,7 @@
 #include "common/fault.h"
 #include "spec/arena.h"
 
-#define SPEC_NAME 64         /* a name and its end: RTE_SWX_NAME_SIZE */
+#define SPEC_NAME 64         /* a name with its terminating zero: RTE_SWX_NAME_SIZE */
 #define SPEC_INSTRUCTION 256 /* RTE_SWX_INSTRUCTION_SIZE */
 #define SPEC_WORDS 16        /* of an instruction: RTE_SWX_INSTRUCTION_TOKENS_MAX */
 #define SPEC_TIMEOUTS 16
@@ -26,7 +25,7 @@ struct spec_struct {
     struct spec_field *fields;
     unsigned count;
     bool variable; /* the last field is a varbit */
-    uint32_t bits; /* of all fields, the varbit at its longest */
+    uint32_t bits; /* of all fields, with the longest varbit */
 };
 
 struct spec_header {
@@ -78,7 +77,7 @@ struct spec_table {
     const char *default_action;
     const char *default_arguments; /* "NAME VALUE ...", NULL: none */
     bool default_is_const;
-    const char *type, *hash, *pragma; /* NULL: not said */
+    const char *type, *hash, *pragma; /* NULL: not set */
     uint32_t size;
     uint32_t timeout[SPEC_TIMEOUTS];
     unsigned timeouts;
@@ -114,22 +113,22 @@ struct spec {
         meter_count;
     const struct spec_struct *metadata;
     unsigned metadata_line;
-    unsigned mirror_slots, mirror_sessions; /* 0: not said */
+    unsigned mirror_slots, mirror_sessions; /* 0: not set */
     struct spec_block apply;
     unsigned apply_line, last_line;
 };
 
-/* -1: see fault. Either way the caller calls spec_free. */
+/* Reads a .spec. -1: see fault. Call p4_spec_free in both cases. */
 int p4_spec_read(struct spec *spec, const char *path, struct fault *fault);
 void p4_spec_free(struct spec *spec);
 
 const struct spec_struct *p4_spec_struct(const struct spec *spec, const char *name);
-/* By its name in an instruction, "h.NAME". */
+/* Finds a header by its name in an instruction, "h.NAME". */
 const struct spec_header *p4_spec_header(const struct spec *spec, const char *word);
 const struct spec_action *p4_spec_action(const struct spec *spec, const char *name);
 const struct spec_array *p4_spec_register(const struct spec *spec, const char *name);
 
-/* FILE:LINE: and the rest, into the fault; -1. */
+/* Writes FILE:LINE: and the message to the fault; returns -1. */
 int p4_spec_fail(const struct spec *spec, unsigned line, struct fault *fault, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

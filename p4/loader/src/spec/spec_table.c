@@ -15,7 +15,7 @@ static int read_keys(struct reader *reader, struct spec_table *table) {
             ++kind;
         }
         if (kind == 3) {
-            return REFUSE(reader, "%s: no kind of match; there are exact, lpm and wildcard", reader->word[1]);
+            return REFUSE(reader, "%s: unknown kind of match; use exact, lpm or wildcard", reader->word[1]);
         }
         key.match = (enum spec_match)kind;
         if (!MORE(reader, table->keys, table->key_count)) {
@@ -54,7 +54,7 @@ static int read_default(struct reader *reader, struct spec_table *table) {
         return p4_reader_malformed(reader, form);
     }
     if (table->default_action) {
-        return REFUSE(reader, "default_action: said already");
+        return REFUSE(reader, "default_action: already defined");
     }
     if (!p4_spec_action(reader->spec, reader->word[1])) {
         return REFUSE(reader, "%s: there is no such action above", reader->word[1]);
@@ -75,7 +75,7 @@ static int read_default(struct reader *reader, struct spec_table *table) {
     if (none) {
         return 0;
     }
-    char *text = p4_arena(&reader->spec->arena, (size_t)words * SPEC_NAME);
+    char *text = p4_arena_allocate(&reader->spec->arena, (size_t)words * SPEC_NAME);
     if (!text) {
         return p4_reader_memory(reader);
     }
@@ -128,11 +128,11 @@ static int read_table_line(struct reader *reader, struct spec_table *table) {
     if (table->learner && LINE_IS(reader, "timeout", "{")) {
         return read_timeouts(reader, table);
     }
-    return REFUSE(reader, "%s: no statement of a %s that this loader knows; compile with p4c-dpdk --arch pna",
-                  reader->word[0], table->learner ? "learner" : "table");
+    return REFUSE(reader, "%s: unknown statement of a %s; compile with p4c-dpdk --arch pna", reader->word[0],
+                  table->learner ? "learner" : "table");
 }
 
-/* What DPDK reads without looking whether it is there. */
+/* Checks values that DPDK reads without a check. */
 static int check_table(struct reader *reader, const struct spec_table *table) {
     for (unsigned i = 0; table->default_action && i < table->use_count; ++i) {
         if (table->uses[i].as_default && is(table->uses[i].action, table->default_action)) {
@@ -197,7 +197,7 @@ static int read_selector_line(struct reader *reader, struct spec_selector *selec
     if (LINE_IS(reader, "n_members_per_group_max", NULL)) {
         return p4_reader_number32(reader, reader->word[1], &selector->members);
     }
-    return REFUSE(reader, "%s: no statement of a selector that this loader knows", reader->word[0]);
+    return REFUSE(reader, "%s: unknown statement of a selector", reader->word[0]);
 }
 
 int p4_spec_read_selector(struct reader *reader) {

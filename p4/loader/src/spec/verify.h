@@ -1,16 +1,16 @@
-/* What DPDK does not look at: whether each frame comes out, and stays within its buffer on the way. */
+/* Checks that DPDK does not make: whether each frame leaves the pipeline and stays within its buffer. */
 #ifndef ACAPELLA_P4_VERIFY_H
 #define ACAPELLA_P4_VERIFY_H
 
 #include "spec/spec.h"
 
-struct verify_facts {
-    uint32_t reach;   /* bytes from a frame's start that the program may read */
-    uint32_t emitted; /* bytes that it may put in front */
-    bool waits;       /* it gives its turn to other frames' threads on the way, so that they could overtake */
+struct verify_limits {
+    uint32_t reach;   /* bytes of a frame that the program may read */
+    uint32_t emitted; /* bytes that it may add in front */
+    bool waits;       /* it has instructions that yield to other frames, which could overtake */
 };
 
-/* -1: a label that is not there or twice, a circle, a header that is emitted too often: see fault. */
-int p4_verify(const struct spec *spec, struct verify_facts *facts, struct fault *fault);
+/* -1: a label that is missing or duplicate, a loop, a header that is emitted twice: see fault. */
+int p4_verify(const struct spec *spec, struct verify_limits *limits, struct fault *fault);
 
 #endif

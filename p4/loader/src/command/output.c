@@ -1,0 +1,234 @@
+#include "command/output.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define BUFFER (4U << 20)
+#define FLUSH (1U << 20)
+#define WAIT_MS 1000
+
+static int write_fault(struct fault *fault, const char *path, int error) {
+    return fail(fault, "%.200s: %s%s", path, strerror(error), write_advice(error));
+}
+
+int p4_create(const char *part) {
+    char directory[PATH_MAX];
+    snprintf(directory, sizeof directory, "%s", part);
+    unlink(part);
+    const int fd = access("/proc/self/fd", X_OK) == 0
+                       ? open(dirname(directory), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600)
+                       : -1;
+    return fd >= 0 ? fd : open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+}
+
+int p4_publish(int fd, const char *part, const char *path) {
+    char link[40];
+    struct stat status;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (fsync(fd) != 0 || fstat(fd, &status) != 0 ||
+        (status.st_nlink == 0 && linkat(AT_FDCWD, link, AT_FDCWD, part, AT_SYMLINK_FOLLOW) != 0)) {
+        return -1;
+    }
+    return rename(part, path);
+}
+
+/* Returns NAME.part, the name of incomplete files. */
+static char *part_of(const char *path) {
+    char *part = NULL;
+    return asprintf(&part, "%s.part", path) < 0 ? NULL : part;
+}
+
+static int open_interface(struct output *output, const char *name, struct fault *fault) {
+    snprintf(output->name, sizeof output->name, "%s", name);
+    const unsigned index = if_nametoindex(name);
+    if (!index) {
+        return fail(fault, "%.60s: no such interface; see ip link", name);
+    }
+    /* protocol 0: send only */
+    output->interface = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+    const struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_ifindex = (int)index};
+    if (output->interface < 0 ||
+        bind(output->interface, (const struct sockaddr *)&address, sizeof address) != 0) {
+        return fail(fault, "%.60s: %s%s", name, strerror(errno),
+                    errno == EPERM ? "; raw sockets need CAP_NET_RAW" : "");
+    }
+    return 0;
+}
+
+static int open_file(struct output *output, const char *path, struct fault *fault) {
+    static const struct file_info info = {.program = PROGRAM " " ACAPELLA_VERSION, .interface = "p4"};
+    output->path = strdup(path);
+    output->part = part_of(path);
+    output->buffer = malloc(BUFFER);
+    if (!output->path || !output->part || !output->buffer) {
+        return fail(fault, "%.200s: out of memory", path);
+    }
+    output->fd = p4_create(output->part);
+    if (output->fd < 0) {
+        return write_fault(fault, path, errno);
+    }
+    output->size = output->format->head(output->buffer, &info);
+    return 0;
+}
+
+int p4_output_open(struct output *output, const char *path, const struct format *format,
+                   const char *interface, struct fault *fault) {
+    *output = (struct output){.fd = -1, .interface = -1, .format = format};
+    if ((path && open_file(output, path, fault) != 0) ||
+        (interface && open_interface(output, interface, fault) != 0)) {
+        struct fault ignored;
+        p4_output_close(output, false, &ignored);
+        return -1;
+    }
+    return 0;
+}
+
+static void write_all(struct output *output, const uint8_t *bytes, size_t size) {
+    while (size && !output->failed) {
+        const ssize_t written = write(output->fd, bytes, size);
+        if (written < 0 && errno != EINTR) {
+            output->failed = true;
+            write_fault(&output->fault, output->path, errno);
+        } else if (written > 0) {
+            bytes += written;
+            size -= (size_t)written;
+        }
+    }
+}
+
+void p4_output_flush(struct output *output) {
+    if (output->fd >= 0 && output->size >= FLUSH) {
+        write_all(output, output->buffer, output->size);
+        output->size = 0;
+    }
+}
+
+static void put(struct output *output, const void *bytes, size_t size) {
+    if (output->size + size > BUFFER) {
+        write_all(output, output->buffer, output->size);
+        output->size = 0;
+    }
+    if (size > BUFFER) {
+        write_all(output, bytes, size);
+    } else if (size) {
+        memcpy(output->buffer + output->size, bytes, size);
+        output->size += size;
+    }
+}
+
+static void put_record(struct output *output, const struct p4_verdict *verdict) {
+    const struct frame frame = {
+        .ts_ns = verdict->ts_ns,
+        .wire_bytes = verdict->wire_bytes > verdict->length ? verdict->wire_bytes : verdict->length,
+        .kept_bytes = verdict->length,
+        .segment = {{(void *)(uintptr_t)verdict->bytes, verdict->length}},
+        .segments = 1,
+    };
+    struct record record;
+    output->format->record(&record, &frame);
+    put(output, record.head, record.head_bytes);
+    put(output, verdict->bytes, verdict->length);
+    put(output, record.tail, record.tail_bytes);
+    ++output->frames;
+}
+
+/* Waits up to a second if the queue of the interface is full, then counts the frame as refused. */
+static void send_frame(struct output *output, const struct p4_verdict *verdict) {
+    struct pollfd ready = {output->interface, POLLOUT, 0};
+    for (int tries = 0; tries < 2; ++tries) {
+        if (send(output->interface, verdict->bytes, verdict->length, MSG_DONTWAIT) ==
+            (ssize_t)verdict->length) {
+            return;
+        }
+        if (errno == ENETDOWN || errno == ENXIO || errno == ENODEV) {
+            output->failed = true;
+            fail(&output->fault, "%.60s: %s; set it up: ip link set %.60s up", output->name, strerror(errno),
+                 output->name);
+            break;
+        }
+        if ((errno != EAGAIN && errno != ENOBUFS) || poll(&ready, 1, WAIT_MS) != 1) {
+            break;
+        }
+    }
+    ++output->refused;
+}
+
+void p4_output_put(struct output *output, const struct p4_verdict *verdict) {
+    if (output->failed) {
+        return;
+    }
+    if (output->fd >= 0) {
+        put_record(output, verdict);
+    }
+    if (output->interface >= 0) {
+        send_frame(output, verdict);
+    }
+}
+
+static int finish_file(struct output *output, struct fault *fault) {
+    write_all(output, output->buffer, output->size);
+    output->size = 0;
+    if (output->failed) {
+        *fault = output->fault;
+        return -1;
+    }
+    return p4_publish(output->fd, output->part, output->path) != 0 ? write_fault(fault, output->path, errno)
+                                                                   : 0;
+}
+
+int p4_output_close(struct output *output, bool keep, struct fault *fault) {
+    int status = output->failed && keep ? -1 : 0;
+    if (status != 0) {
+        *fault = output->fault;
+    }
+    if (output->fd >= 0) {
+        if (keep && status == 0) {
+            status = finish_file(output, fault);
+        }
+        close(output->fd);
+        if (!keep || status != 0) {
+            unlink(output->part);
+        }
+    }
+    if (output->interface >= 0) {
+        close(output->interface);
+    }
+    free(output->path);
+    free(output->part);
+    free(output->buffer);
+    output->fd = output->interface = -1;
+    return status;
+}
+
+int p4_write_file(const char *path, int (*write)(FILE *to, const void *what), const void *what,
+                  struct fault *fault) {
+    char *part = part_of(path);
+    const int fd = part ? p4_create(part) : -1;
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    int status = 0;
+    if (!file) {
+        status = write_fault(fault, path, part ? errno : ENOMEM);
+    } else if (write(file, what) != 0 || fflush(file) != 0 || p4_publish(fd, part, path) != 0) {
+        status = write_fault(fault, path, errno);
+    }
+    if (file) {
+        fclose(file);
+    }
+    if (part && status != 0) {
+        unlink(part);
+    }
+    free(part);
+    return status;
+}

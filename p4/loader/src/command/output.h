@@ -1,0 +1,45 @@
+/* Output of frames: a capture file, an interface, or both. A file gets its name when it is complete. */
+#ifndef ACAPELLA_P4_OUTPUT_H
+#define ACAPELLA_P4_OUTPUT_H
+
+#include "acapella_p4.h"
+#include "common/format.h"
+
+struct output {
+    char *path, *part; /* NULL: no file */
+    int fd;
+    const struct format *format;
+    uint8_t *buffer;
+    size_t size;
+    uint64_t frames;
+    int interface; /* raw socket; -1: none */
+    char name[64];
+    uint64_t refused; /* frames that the interface refused */
+    bool failed;
+    struct fault fault; /* the first error */
+};
+
+/* -1: see fault. `path` and `interface` may be NULL. */
+int p4_output_open(struct output *output, const char *path, const struct format *format,
+                   const char *interface, struct fault *fault);
+
+void p4_output_put(struct output *output, const struct p4_verdict *verdict);
+
+/* Call between bursts: writes buffered frames. */
+void p4_output_flush(struct output *output);
+
+/* Syncs and renames the file; `keep` false: removes it. -1: see fault. */
+int p4_output_close(struct output *output, bool keep, struct fault *fault);
+
+/* Writes a small file by `write`, and names it when it is synced. */
+int p4_write_file(const char *path, int (*write)(FILE *to, const void *what), const void *what,
+                  struct fault *fault);
+
+/* Opens a file for p4_publish(). It has no name until then, so that the kernel removes it after SIGKILL; on
+ * file systems without unnamed files it is NAME.part. An old NAME.part is removed. -1: see errno. */
+int p4_create(const char *part);
+
+/* Syncs the file of p4_create() and names it. -1: see errno. */
+int p4_publish(int fd, const char *part, const char *path);
+
+#endif
