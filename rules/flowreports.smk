@@ -124,7 +124,7 @@ rule response_flows:
 rule measure_collector:
     input:
         program=ROOT / "p4/spec/flowstats.spec",
-        load=ROOT / "p4/model/made_load.py",
+        load=ROOT / "p4/model/generated_load.py",
     output:
         told="<campaign>/flowstudy/offered.json",
     log:

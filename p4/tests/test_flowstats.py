@@ -10,8 +10,8 @@ from acapella_p4_model.comparing import BASE, CARRYING, SECOND_NS, assert_same
 from acapella_p4_model.epochs import TIME_LIMIT_NS
 from acapella_p4_model.flow_state import HOLES
 from acapella_p4_model.flowstats import ROWS
-from acapella_p4_model.made_connections import START_NS, made_connections
-from acapella_p4_model.made_frames import made_frames
+from acapella_p4_model.generated_connections import START_NS, generated_connections
+from acapella_p4_model.generated_frames import generated_frames
 from acapella_p4_model.running import P4
 
 
@@ -52,13 +52,15 @@ from acapella_p4_model.running import P4
     ],
 )
 def test_connections_give_the_reports_and_registers_of_the_model(settings, period_ns, seen, small_spec, tmp_path):
-    frames = made_connections(7, 1200)
+    frames = generated_connections(7, 1200)
     assert assert_same(frames, BASE | settings, period_ns, tmp_path, small_spec) >= seen
 
 
 def test_truncated_and_damaged_encapsulations_match_the_model(small_spec, tmp_path):
     """Each 100th frame has a time that is not plausible."""
-    frames = [replace(frame, timestamp_ns=START_NS + 1_000_000 * at) for at, frame in enumerate(made_frames(3, 3000))]
+    frames = [
+        replace(frame, timestamp_ns=START_NS + 1_000_000 * at) for at, frame in enumerate(generated_frames(3, 3000))
+    ]
     frames[50::100] = [replace(frame, timestamp_ns=TIME_LIMIT_NS) for frame in frames[50::100]]
     settings = BASE | {"triggers": 0x1FF, "every": 2}
     assert "no-flow" in assert_same(frames, settings, SECOND_NS, tmp_path, small_spec)

@@ -9,7 +9,7 @@ import pytest
 from acapella_p4_model import hashes, reports, running
 from acapella_p4_model.flow_key import Key
 from acapella_p4_model.flowstats import ROWS
-from acapella_p4_model.made_connections import made_connections
+from acapella_p4_model.generated_connections import generated_connections
 from acapella_p4_model.parsing import parse
 
 SECOND_NS = 10**9
@@ -62,7 +62,7 @@ def run(frames, settings: dict[str, int], directory, spec) -> running.Result:
 
 @pytest.mark.parametrize("slots", [1, 16, 1024])
 def test_reports_sum_exactly_over_epochs_with_a_large_sketch(slots, small_spec, tmp_path):
-    frames = sorted(made_connections(11, 1500), key=lambda frame: frame.timestamp_ns)
+    frames = sorted(generated_connections(11, 1500), key=lambda frame: frame.timestamp_ns)
     settings = {"cell_mask": 0xFFF, "slot_mask": slots - 1, "slot_timeout_ns": 5 * SECOND_NS}
     ran = run(frames, settings, tmp_path, small_spec)
     assert ran.statistics["epochs"] >= 6
@@ -72,7 +72,7 @@ def test_reports_sum_exactly_over_epochs_with_a_large_sketch(slots, small_spec, 
 
 
 def test_small_sketch_never_counts_too_few(small_spec, tmp_path):
-    frames = sorted(made_connections(23, 600, alive=12), key=lambda frame: frame.timestamp_ns)
+    frames = sorted(generated_connections(23, 600, alive=12), key=lambda frame: frame.timestamp_ns)
     ran = run(frames, {"cell_mask": 0xF, "rows": 2, "slot_mask": 0x3FF}, tmp_path, small_spec)
     assert ran.registers["slot_counters"][2] == 0  # without a slot, a flow in full cells is not seen to begin
     found, wanted = reported(ran), exact(frames)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from acapella_p4_model import reports, running
 from acapella_p4_model.flowstats import ROWS
-from acapella_p4_model.made_load import RECORD, write_load
+from acapella_p4_model.generated_load import RECORD, write_load
 from acapella_p4_model.running import P4
 
 CONNECTIONS, SLOTS = 18_750, 2**15  # as 150,000 are to 2^18

@@ -10,7 +10,7 @@ import pytest
 from acapella_p4_model import reports
 from acapella_p4_model.comparing import BASE, assert_same, run
 from acapella_p4_model.flow_state import HOLES
-from acapella_p4_model.made_connections import ACK, FIN, START_NS, SYN, TCP, ethernet, ipv4, tcp
+from acapella_p4_model.generated_connections import ACK, FIN, START_NS, SYN, TCP, ethernet, ipv4, tcp
 from acapella_p4_model.running import Frame
 
 SERVER, PORT = 0x0A000001, 443

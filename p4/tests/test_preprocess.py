@@ -4,7 +4,7 @@ import random
 import struct
 
 import pytest
-from acapella_p4_model.made_frames import IPV4, IPV6, MACS, made_frames, ones_complement
+from acapella_p4_model.generated_frames import IPV4, IPV6, MACS, generated_frames, ones_complement
 from acapella_p4_model.parsing import FIRST_FRAGMENT, ICMPV6, NOT_FRAGMENTED, Parsed, parse
 from acapella_p4_model.preprocess import EDIT_IPV4, EDIT_IPV6, EDIT_MACS, SENT, Preprocess, Rule, Table, updated
 from acapella_p4_model.running import Frame, Result, run
@@ -151,7 +151,7 @@ def edits(seed: int, default: str = "keep") -> dict:
 
 
 def test_frames_pass_unchanged_by_default(tmp_path):
-    frames = made_frames(1, FRAMES, ports=3)
+    frames = generated_frames(1, FRAMES, ports=3)
     ran = compare(Preprocess(), frames, tmp_path)
     assert [got.raw for got in ran.outcomes] == [frame.raw for frame in frames]
     assert all(ran.registers["stamp_parse_ends"][:6]), "every way in which the parser ends occurs"
@@ -160,19 +160,19 @@ def test_frames_pass_unchanged_by_default(tmp_path):
 @pytest.mark.parametrize("seed", [11, 12])
 def test_filter_sampling_and_truncation_match_the_model(tmp_path, seed):
     model = Preprocess(filter=some_filter(seed), every=3, snap=90)
-    ran = compare(model, made_frames(seed, FRAMES, ports=2), tmp_path)
+    ran = compare(model, generated_frames(seed, FRAMES, ports=2), tmp_path)
     assert {got.reason for got in ran.outcomes} == {"", "filtered", "not-nth"}
 
 
 def test_flow_and_packet_sampling_match_the_model(tmp_path):
     model = Preprocess(flows_below=3 * HALF // 2, packets_below=HALF, headers_only=1)
-    ran = compare(model, made_frames(21, FRAMES, ports=2), tmp_path)
+    ran = compare(model, generated_frames(21, FRAMES, ports=2), tmp_path)
     assert {got.reason for got in ran.outcomes} == {"", "flow-sampled", "packet-sampled"}
 
 
 @pytest.mark.parametrize(("seed", "default"), [(31, "keep"), (32, "blank")])
 def test_address_rewriting_matches_the_model(tmp_path, seed, default):
-    compare(Preprocess(**edits(seed, default)), made_frames(seed, FRAMES), tmp_path)
+    compare(Preprocess(**edits(seed, default)), generated_frames(seed, FRAMES), tmp_path)
 
 
 def test_all_features_together_match_the_model(tmp_path):
@@ -181,17 +181,17 @@ def test_all_features_together_match_the_model(tmp_path):
     )
     for name, value in edits(42).items():
         setattr(model, name, value)
-    compare(model, made_frames(43, FRAMES, ports=3), tmp_path)
+    compare(model, generated_frames(43, FRAMES, ports=3), tmp_path)
 
 
 def test_each_kind_of_address_is_edited_separately(tmp_path):
     for which in (EDIT_MACS, EDIT_IPV4, EDIT_IPV6):
-        compare(Preprocess(**{**edits(51, "blank"), "edit": which}), made_frames(51 + which, 400), tmp_path)
+        compare(Preprocess(**{**edits(51, "blank"), "edit": which}), generated_frames(51 + which, 400), tmp_path)
 
 
 def test_correct_checksums_stay_correct_and_wrong_ones_wrong(tmp_path):
     """From scratch, over the whole packet: the model's own arithmetic is not asked."""
-    frames = [frame for frame in made_frames(61, FRAMES) if frame.wire == len(frame.raw)]
+    frames = [frame for frame in generated_frames(61, FRAMES) if frame.wire == len(frame.raw)]
     outcomes = run("preprocess", frames, control_of(Preprocess(**edits(62, "blank"))), tmp_path).outcomes
     compared = 0
     for frame, got in zip(frames, outcomes, strict=True):

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from acapella_p4_model import reports, running
-from acapella_p4_model.made_connections import made_connections
+from acapella_p4_model.generated_connections import generated_connections
 from acapella_p4_model.running import P4
 
 # One field in P4, which has none of more than 64 bits, for a part of one or for several of the layout.
@@ -62,7 +62,7 @@ def test_wireshark_dissects_reports_as_rdma_writes(number, small_spec, tmp_path)
     if not running.LOADER.exists() or not shutil.which("tshark"):
         pytest.skip("acapella-p4-run or tshark is not there: make setup")
     control = f"register qp_number 0 0x123456\nregister format 0 {number}\nregister report_dst_ip 0 0x7f000001\n"
-    ran = running.run("flowstats", made_connections(5, 300), control, tmp_path, small_spec)
+    ran = running.run("flowstats", generated_connections(5, 300), control, tmp_path, small_spec)
     fields = (
         "ip.checksum.status",
         "udp.dstport",

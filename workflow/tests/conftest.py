@@ -72,7 +72,7 @@ def capture(tmp_path) -> Path:
 @pytest.fixture(scope="session")
 def campaign(tmp_path_factory) -> Path:
     """A made-up campaign of 3 sites with 2 ports and 4 samples each, through to its tables. Tests only read it."""
-    from acapella_testing.made.synthetic import make_campaign  # noqa: PLC0415
+    from acapella_testing.generated.synthetic import make_campaign  # noqa: PLC0415
     from acapella_testing.stages import analyze_campaign  # noqa: PLC0415 (only where it is asked for)
 
     return analyze_campaign(make_campaign(tmp_path_factory.mktemp("campaign") / "made_up", frames=300, flows=120))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames import traces
-from acapella_testing.made import tiny
+from acapella_testing.generated import tiny
 from acapella_testing.oracles import naive_frames, naive_samples, naive_tables
 from acapella_testing.oracles.table_agreement import assert_equal
 from acapella_testing.stages import analyze_campaign, manifest_of, rows

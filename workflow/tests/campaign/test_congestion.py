@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from acapella_testing.made import mirror_simulation
+from acapella_testing.generated import mirror_simulation
 from acapella_testing.oracles import naive_congestion
 
 from acapella.campaign import analyze

@@ -7,7 +7,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames.traces import START_NS, busy_port, write_pcap
-from acapella_testing.made.tiny import add_sample, flow
+from acapella_testing.generated.tiny import add_sample, flow
 from acapella_testing.stages import analyze_campaign
 from acapella_testing.workflow_run import Workplace
 

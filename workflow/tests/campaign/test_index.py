@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.made.tiny import add_sample, flow
+from acapella_testing.generated.tiny import add_sample, flow
 from acapella_testing.stages import analyze_campaign
 
 from acapella.campaign import index, process

@@ -2,8 +2,8 @@
 
 import duckdb
 import pytest
-from acapella_testing.made.made_report import plain, quality_with
-from acapella_testing.made.tiny import SECOND, START, add_sample, flow
+from acapella_testing.generated.generated_report import plain, quality_with
+from acapella_testing.generated.tiny import SECOND, START, add_sample, flow
 from acapella_testing.oracles import naive_samples, naive_tables
 from acapella_testing.stages import analyze_campaign, rows
 

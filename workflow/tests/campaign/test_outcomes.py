@@ -4,7 +4,7 @@ import csv
 from collections import Counter
 
 import pytest
-from acapella_testing.made.made_tables import write_tables
+from acapella_testing.generated.generated_tables import write_tables
 from acapella_testing.svg_text import words
 
 from acapella.campaign.layout import Campaign

@@ -9,8 +9,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.made.synthetic import make_campaign
-from acapella_testing.made.tiny import START, add_sample, flow
+from acapella_testing.generated.synthetic import make_campaign
+from acapella_testing.generated.tiny import START, add_sample, flow
 from acapella_testing.stages import analyze_campaign, rows
 
 from acapella.campaign import analyze, index, process

@@ -7,7 +7,7 @@ import shutil
 
 import duckdb
 import pytest
-from acapella_testing.made.tiny import add_sample, flow
+from acapella_testing.generated.tiny import add_sample, flow
 from acapella_testing.workflow_run import ROOT, workplace
 
 from acapella.campaign.layout import Campaign

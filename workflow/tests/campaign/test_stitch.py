@@ -1,7 +1,7 @@
 """Flows across samples, ports and sites: gaps, cut ends, and who counts when several saw the same."""
 
 import pytest
-from acapella_testing.made.tiny import SECOND, START, add_sample, flow
+from acapella_testing.generated.tiny import SECOND, START, add_sample, flow
 from acapella_testing.stages import analyze_campaign, rows
 
 WEST1, WEST2, EAST = ("WEST", "p1"), ("WEST", "p2"), ("EAST", "p1")

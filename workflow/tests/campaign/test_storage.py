@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from acapella_testing.made.made_tables import write_tables
-from acapella_testing.made.storage_study import RUN, campaign, rate, study
+from acapella_testing.generated.generated_tables import write_tables
+from acapella_testing.generated.storage_study import RUN, campaign, rate, study
 
 from acapella.campaign import storage
 from acapella.campaign.layout import Campaign

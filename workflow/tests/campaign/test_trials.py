@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.made.made_trials import shapes, write_results
+from acapella_testing.generated.generated_trials import shapes, write_results
 
 from acapella.campaign import trial_tables
 from acapella.campaign.trial_tables import TABLES, bins

@@ -9,7 +9,7 @@ import time
 
 import duckdb
 import pytest
-from acapella_testing.made.tiny import add_sample, flow
+from acapella_testing.generated.tiny import add_sample, flow
 from acapella_testing.stages import analyze_campaign
 from acapella_testing.workflow_run import ROOT
 

@@ -1,4 +1,4 @@
-"""The native collector beside the plain one: every counter, flow and row of the series, in both formats."""
+"""The native collector compared with the plain one: every counter, flow and row of the series, in both formats."""
 
 import random
 from collections import Counter
@@ -16,7 +16,7 @@ SECOND = 10**9
 
 
 def number_1(random_: random.Random, n: int) -> dict:
-    """Fields of a report in the paper's format."""
+    """Return fields of a report in the paper's format."""
     counts = {f"bytes_{i}": random_.choice((n * 900, n * 900 + i, random_.randrange(2**32))) for i in range(4)}
     cells = {f"packets_{i}": random_.choice((n, random_.randrange(2**16))) for i in range(4)}
     return {
@@ -36,7 +36,7 @@ def number_1(random_: random.Random, n: int) -> dict:
 
 
 def number_2(random_: random.Random, n: int) -> dict:
-    """Fields of a report in the corrected format."""
+    """Return fields of a report in format 2."""
     six = random_.random() < 0.3
     width = 16 if six else 4
     tags = random_.randrange(6)
@@ -81,7 +81,7 @@ MAKERS = {1: number_1, 2: number_2}
 
 
 def traffic(number: int, seed: int, count: int = 400) -> list[bytes]:
-    """Frames, most of them in order, of two queue pairs."""
+    """Return frames of two queue pairs, most of them in order."""
     random_, frames, psn = random.Random(seed), [], {0x11: 2**24 - 50, 0x12: 5}
     for n in range(count):
         pair = random_.choice((0x11, 0x11, 0x12))
@@ -89,12 +89,12 @@ def traffic(number: int, seed: int, count: int = 400) -> list[bytes]:
         payload = report(number, **MAKERS[number](random_, n))
         address = BASE + BYTES[number] * random_.randrange(SLOTS)
         given = {"psn": psn[pair], "address": address, "queue_pair": pair}
-        frames.append(spoiled(random_, payload, given))
+        frames.append(damaged(random_, payload, given))
     return frames
 
 
-def spoiled(random_: random.Random, payload: bytes, given: dict) -> bytes:
-    """A frame, of which one in four has a fault."""
+def damaged(random_: random.Random, payload: bytes, given: dict) -> bytes:
+    """Return a frame; one in four is damaged."""
     fault = random_.randrange(44)
     faults = {
         0: {"key": 1},
@@ -104,7 +104,7 @@ def spoiled(random_: random.Random, payload: bytes, given: dict) -> bytes:
         4: {"opcode": 0x0A},
         5: {"length": 0},
         6: {"port": 4790},
-        7: {"spoil_icrc": True},
+        7: {"damage_icrc": True},
         8: {"psn": (given["psn"] - 2) % 2**24},
         9: {"psn": (given["psn"] - 1) % 2**24},
     }
@@ -114,7 +114,7 @@ def spoiled(random_: random.Random, payload: bytes, given: dict) -> bytes:
 
 
 def plain(number: int, frames: list[bytes], series_ns: int | None, wires: dict | None = None) -> Plain:
-    """The model after the frames."""
+    """Return the plain collector after processing the frames."""
     model = Plain([Pair(n, 0x1234, BASE, SLOTS) for n in (0x11, 0x12)], number, series_ns)
     for n, data in enumerate(frames):
         model.frame(data, (wires or {}).get(n))
@@ -123,19 +123,19 @@ def plain(number: int, frames: list[bytes], series_ns: int | None, wires: dict |
 
 
 def pairs(**given) -> list[QueuePair]:
-    """The queue pairs of traffic()."""
+    """Return the queue pairs of traffic()."""
     return [QueuePair(**{"number": n, "key": 0x1234, "base": BASE, "slots": SLOTS, **given}) for n in (0x11, 0x12)]
 
 
 def counted(counters: dict) -> dict:
-    """What came to pass, without the numbers that the model has not."""
+    """Return the counters that the plain collector has as well."""
     return {
         name: value for name, value in counters.items() if value and name not in ("frames", "flows", "psn_gap_lost")
     }
 
 
 def collected(tmp_path, frames, options) -> tuple[dict, list[dict], list[dict]]:
-    """Counters, flows, series of the core."""
+    """Return counters, flows and series of the core."""
     series, flows = tmp_path / "series.parquet", tmp_path / "flows.parquet"
     with Collector(pairs(), options, series=series) as collector:
         collector.feed_frames(frames)
@@ -182,7 +182,7 @@ SUMMED = ("bytes", "packets")
 
 
 def summed(series: list[dict], name: str) -> dict[int, int]:
-    """A column's sums, by flow."""
+    """Return a column's sums by flow."""
     sums = Counter()
     for row in series:
         sums[row["flow"]] += row[name]
@@ -194,7 +194,7 @@ YEAR = 365 * 86_400 * SECOND
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_report_adds_at_most_four_rows_after_any_idle_time(tmp_path, threads):
-    """Windows of a nanosecond, years between reports: the even share is one row, and no byte is lost."""
+    """With windows of a nanosecond and years between reports, the equal shares are one row, and no byte is lost."""
     valid = VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"]
     reported = [
         {"timestamp": YEAR, "start": 7, "last": YEAR - 9, "iat": 1000, "bytes": 1003, "packets": 10},
@@ -227,7 +227,7 @@ def test_report_adds_at_most_four_rows_after_any_idle_time(tmp_path, threads):
 
 
 def hostile(random_: random.Random, n: int, most: int) -> dict:
-    """Fields whose times are a few ns apart or cannot be, in any order, with sizes that no flow has."""
+    """Return fields with times a few ns apart or impossible, in any order, and with impossible sizes."""
     last = random_.choice((random_.randrange(most), random_.randrange(most), 0, 2**64 - 1))
     return {
         "src": bytes((10, 0, 0, random_.randrange(2))),
@@ -253,7 +253,7 @@ def hostile(random_: random.Random, n: int, most: int) -> dict:
 
 
 def test_impossible_times_and_sizes_match_the_plain_collector(tmp_path):
-    """Windows of a ns and somewhat more: what is placed, what is spread, and where both meet the windows' edges."""
+    """Use windows of a few ns: bytes at known times, spread bytes, and both at the windows' edges."""
     for seed in range(150):
         random_ = random.Random(seed)
         most, series_ns = random_.choice((20, 200)), random_.choice((1, 1, 2, 3, 7, 50, 0))
@@ -267,7 +267,7 @@ def test_impossible_times_and_sizes_match_the_plain_collector(tmp_path):
 
 
 def test_bytes_of_a_report_are_assigned_to_windows(tmp_path):
-    """The last of ten packets is where the report says, the one before an inter-arrival time earlier, others evenly."""
+    """The last of ten packets is at the report's time, the one before at the inter-arrival time, others are spread."""
     valid = VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"]
     reported = [
         {"timestamp": 2 * SECOND, "last": 2 * SECOND, "bytes": 40, "packets": 1, "trigger": 64},
@@ -292,7 +292,7 @@ def test_bytes_of_a_report_are_assigned_to_windows(tmp_path):
 
 
 def test_inter_arrival_time_is_limited_to_the_previous_report(tmp_path):
-    """One of three packets was at the end, one where counting began, and what is between these two is there, too."""
+    """One of three packets was at the end, one at the start of counting, and the third one between them."""
     valid = VALID["start"] | VALID["iat"] | VALID["slot"] | VALID["last"]
     for iat, found in (
         (10, [(10, 20, 2), (20, 10, 1)]),
@@ -306,14 +306,14 @@ def test_inter_arrival_time_is_limited_to_the_previous_report(tmp_path):
 
 
 def key_of(flow: dict) -> tuple:
-    """A row's key as public() has it."""
+    """Return a row's key in the format of public()."""
     names = ("ip_version", "ip_proto", "vlan", "mpls", "src", "dst")
     ports = ("src_port", "dst_port", "icmp_type", "icmp_code", "icmp_id")
     return tuple(flow[name] for name in names + ports)
 
 
 def public(key: tuple) -> tuple:
-    """The model's key as the table shows it."""
+    """Return the plain collector's key in the format of the table."""
     version, proto, vlans, labels, src, dst, src_port, dst_port = key
     icmp = proto in (1, 58)
     ports = (src_port, dst_port) if not icmp and (src_port or dst_port) else (None, None)

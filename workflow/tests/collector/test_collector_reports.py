@@ -1,4 +1,4 @@
-"""Reports that are none, ICRC as scapy and tshark have it, looks at a running collector, and what cannot be run."""
+"""Invalid reports, ICRC compared with scapy and tshark, snapshots of a running collector, and invalid options."""
 
 import shutil
 import subprocess
@@ -20,7 +20,7 @@ GOOD = report(2, src=b"\x0a\0\0\1", dst=b"\x0a\0\0\2", report_sequence=1, timest
 
 
 def counters(*frames: bytes, number: int = 2) -> dict:
-    """What was not zero after these frames."""
+    """Return the counters other than zero after these frames."""
     with Collector(RING, Options(format=number)) as collector:
         collector.feed_frames(list(frames))
         return {name: count for name, count in collector.finish().items() if count}
@@ -31,7 +31,7 @@ BAD = {
     "bad_qp": frame(GOOD, psn=0, address=BASE, queue_pair=0x12),
     "out_of_bounds": frame(GOOD, psn=0, address=BASE + 16 * 192),
     "bad_opcode": frame(GOOD, psn=0, address=BASE, opcode=0x26),
-    "bad_icrc": frame(GOOD, psn=0, address=BASE, spoil_icrc=True),
+    "bad_icrc": frame(GOOD, psn=0, address=BASE, damage_icrc=True),
     "bad_version": frame(b"\3" + GOOD[1:], psn=0, address=BASE),
     "bad_length": frame(b"", psn=0, address=BASE),
     "not_roce": frame(GOOD, psn=0, address=BASE, port=4792),
@@ -104,18 +104,18 @@ def test_tshark_dissects_reports_cleanly_and_shows_the_same_icrc(tmp_path, numbe
         pytest.skip("tshark is not installed")
     made = GOOD if number == 2 else report(1, timestamp=5)
     good = [frame(made, psn=n, address=BASE + n * BYTES[number], vlans=(5,) * (n % 3)) for n in range(6)]
-    spoilt = frame(made, psn=6, address=BASE, spoil_icrc=True)
-    (tmp_path / "r.pcap").write_bytes(pcap([*good, spoilt]))
+    damaged = frame(made, psn=6, address=BASE, damage_icrc=True)
+    (tmp_path / "r.pcap").write_bytes(pcap([*good, damaged]))
     names = ("bth.opcode", "bth.psn", "reth.r_key", "reth.dmalen", "invariant.crc")
     fields = [*(f"-einfiniband.{name}" for name in names), "-e_ws.malformed", "-e_ws.expert.message"]
     command = ["tshark", "-nr", tmp_path / "r.pcap", "-Tfields", *fields]
     reported = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     # tshark 4.0 shows the ICRC of each frame and judges none; as a number it is that of the bytes in their order.
-    crcs = [f"0x{data[-4:].hex()}" for data in (*good, spoilt)]
+    crcs = [f"0x{data[-4:].hex()}" for data in (*good, damaged)]
     expected = [f"42\t{n}\t4660\t{BYTES[number]}\t{crc}\t\t" for n, crc in enumerate(crcs)]
     assert [line.replace("0x00001234", "4660") for line in reported] == expected
-    assert counters(*good, spoilt, number=number) | {"accepted": 6, "bad_icrc": 1} == counters(
-        *good, spoilt, number=number
+    assert counters(*good, damaged, number=number) | {"accepted": 6, "bad_icrc": 1} == counters(
+        *good, damaged, number=number
     )
 
 

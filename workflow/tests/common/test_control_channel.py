@@ -1,4 +1,4 @@
-"""The control channel: what is a message, who gets which queue pairs, and what hostile or dying sides do."""
+"""The control channel: valid messages, allocation of queue pairs, and hostile or failing peers."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ PROVED = channel.Challenge("c4a11e" * 10 + "0000"), channel.Proof("9400f0" * 10 
 
 
 def proof_line(secret: str, challenge: str) -> bytes:
-    """The answer to a challenge, by RFC 2104 alone: H(K xor opad, H(K xor ipad, text)) with blocks of 64 bytes."""
+    """Return the proof for a challenge, computed as in RFC 2104: H(K xor opad, H(K xor ipad, text)), 64-byte blocks."""
     key = bytes.fromhex(secret).ljust(64, b"\0")
     inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in key) + challenge.encode()).digest()
     proof = hashlib.sha256(bytes(byte ^ 0x5C for byte in key) + inner).hexdigest()
@@ -40,20 +40,20 @@ def proof_line(secret: str, challenge: str) -> bytes:
 
 
 class Client:
-    """A control plane that sends whatever a test has it send, after the proof if it has the secret."""
+    """A control plane that sends any lines, after the proof if it has the secret."""
 
     def __init__(self, port, secret=SECRET):
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
         self._lines = self._socket.makefile("rb")
         self.challenge = json.loads(self._lines.readline())["challenge"]
         if secret:
-            self.say(proof_line(secret.value, self.challenge))
+            self.send(proof_line(secret.value, self.challenge))
 
-    def say(self, line: bytes):
+    def send(self, line: bytes):
         self._socket.sendall(line)
 
     def hear(self) -> dict:
-        """The next message that is no sign of life; {} at the end."""
+        """Return the next message other than a keepalive; {} at the end."""
         for line in self._lines:
             message = json.loads(line)
             if "alive" not in message:
@@ -72,8 +72,8 @@ def test_messages_are_read_as_they_were_written():
     assert decode(b'{"error": "a\\u001b[31m"}') == channel.Error("a?[31m")
 
 
-def spoiled(**parts) -> dict:
-    """A session whose queue pair has these members instead."""
+def with_members(**parts) -> dict:
+    """Return a session whose queue pair has other members."""
     return {**SESSION, "queue_pairs": [{**PAIR, **parts}]}
 
 
@@ -114,13 +114,13 @@ def spoiled(**parts) -> dict:
                 {**SESSION, "queue_pairs": []},
                 {**SESSION, "queue_pairs": [PAIR] * 17},
                 {**SESSION, "queue_pairs": [PAIR, {**PAIR, "index": 1}]},
-                spoiled(number=0),
-                spoiled(number=1 << 24),
-                spoiled(key="99"),
-                spoiled(size=100),
-                spoiled(size=0),
-                spoiled(base=(1 << 64) - 384),
-                spoiled(index=1),
+                with_members(number=0),
+                with_members(number=1 << 24),
+                with_members(key="99"),
+                with_members(size=100),
+                with_members(size=0),
+                with_members(base=(1 << 64) - 384),
+                with_members(index=1),
             )
         ),
     ],
@@ -200,16 +200,16 @@ def test_hostile_lines_are_answered_and_do_not_stop_the_server(capsys):
     with listening(Rings()) as (server, port):
         bad = Client(port)
         for line in (b"{}\n", b"x" * 50_000 + b"\n", b"[" * 9000 + b"\n", encode(channel.Alive(1))):
-            bad.say(line)
+            bad.send(line)
             assert set(bad.hear()) == {"error"}
         good = Client(port)
-        good.say(encode(HELLO))
+        good.send(encode(HELLO))
         assert good.hear()["session"] == 1
         for line in (encode(HELLO), encode(channel.Written(2)), encode(Session(1, 192, 5, (QueuePair(**PAIR),)))):
-            good.say(line)
+            good.send(line)
             assert set(good.hear()) == {"error"}
         for _ in range(MAX_REJECTED_LINES - 4):
-            bad.say(b"{}\n")
+            bad.send(b"{}\n")
         answers = list(iter(bad.hear, {}))
         assert len(answers) == MAX_REJECTED_LINES - 4
         assert server.counts["refused_lines"] == MAX_REJECTED_LINES + 3
@@ -234,7 +234,7 @@ def test_other_addresses_than_loopback_require_listen_anywhere():
 
 @contextlib.contextmanager
 def data_plane(port, said, instance="a1", secret=SECRET):
-    """A control plane whose data plane remembers its sessions."""
+    """Run a control plane whose data plane records its sessions."""
     written = []
     hello = Hello("flowstats", 2, instance)
     with (
@@ -325,20 +325,20 @@ def test_registers_that_cannot_be_written_end_the_control_plane():
 def test_connection_without_the_secret_gets_an_error_and_no_session(first):
     with listening(Rings()) as (server, port):
         stranger = Client(port, secret=None)
-        stranger.say(first + encode(HELLO))
+        stranger.send(first + encode(HELLO))
         assert set(stranger.hear()) == {"error"}
         assert stranger.hear() == {}
         stranger.close()
         assert server.counts["without_secret"] == 1
         assert server.sessions.summary() == []
         owner = Client(port)
-        owner.say(encode(HELLO))
+        owner.send(encode(HELLO))
         assert owner.hear()["session"] == 1
         owner.close()
 
 
 def test_secret_is_not_sent_and_proofs_cannot_be_replayed():
-    """What goes both ways is recorded between the control plane and the collector."""
+    """Record both directions between control plane and collector."""
     said, sent = [], {}
     with contextlib.ExitStack() as stack:
         _, port = stack.enter_context(listening(Rings()))
@@ -366,7 +366,7 @@ def test_secret_is_not_sent_and_proofs_cannot_be_replayed():
         assert json.loads(proof_line(SECRET.value, lines["challenge"])) == {"proof": lines["proof"]}
         again = Client(port, secret=None)
         assert again.challenge != lines["challenge"]
-        again.say(encode(channel.Proof(lines["proof"])))
+        again.send(encode(channel.Proof(lines["proof"])))
         assert set(again.hear()) == {"error"}
         again.close()
     assert SECRET.value.encode() not in sent["challenge"] + sent["proof"]
@@ -401,7 +401,7 @@ def test_other_users_can_neither_read_the_secret_nor_take_a_session():
 
 
 def test_silent_connections_do_not_block_a_data_plane():
-    """More than the collector holds, opened before and after the data plane's, without a word."""
+    """Open more silent connections than the collector accepts, before and after the data plane's."""
     said = []
     with contextlib.ExitStack() as stack:
         server, port = stack.enter_context(listening(Rings()))
@@ -420,7 +420,7 @@ def test_proof_of_the_secret_has_a_timeout():
     soon = channel.Pace(alive_s=0.02, dead_s=TIMEOUT_S, secret_s=0.2)
     with listening(Rings(), soon) as (server, port):
         slow = Client(port, secret=None)
-        slow.say(b'{"proof": ')
+        slow.send(b'{"proof": ')
         assert slow.hear() == {}
         slow.close()
         assert server.counts["silent"] == 1

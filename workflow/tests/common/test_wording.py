@@ -1,7 +1,7 @@
 """Numbers and names in words."""
 
 import pytest
-from acapella_testing.made.made_tables import write_table
+from acapella_testing.generated.generated_tables import write_table
 
 from acapella.campaign.layout import Campaign
 from acapella.common import wording

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
-from acapella_testing.made.tiny import SECOND, add_sample, flow
+from acapella_testing.generated.tiny import SECOND, add_sample, flow
 from acapella_testing.workflow_run import Workplace
 
 from acapella.cli import main as cli

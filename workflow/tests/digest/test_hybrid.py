@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames.traces import START_NS, busy_port, cut_in_the_middle, write_pcap, write_pcapng
-from acapella_testing.made.tiny import add_sample, flow
+from acapella_testing.generated.tiny import add_sample, flow
 from acapella_testing.stages import analyze_campaign, rows
 from scapy.contrib.mpls import MPLS
 from scapy.layers.dns import DNS, DNSQR

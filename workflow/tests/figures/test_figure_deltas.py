@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 from acapella_testing.frames.trial_frames import BASE_NS, plain, write_pcap
-from acapella_testing.made.made_trials import shapes, source_of
+from acapella_testing.generated.generated_trials import shapes, source_of
 from acapella_testing.svg_text import words
 
 from acapella.campaign import trial_tables

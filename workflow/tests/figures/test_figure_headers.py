@@ -1,7 +1,7 @@
 """Figure of distinct headers and deepest stacks: bars for a few sites, points for many; shares of headers."""
 
 import pytest
-from acapella_testing.made.made_tables import write_tables
+from acapella_testing.generated.generated_tables import write_tables
 
 from acapella.campaign.layout import Campaign
 from acapella.figures import compose, encapsulations, header_depth, header_occurrence, theme

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from acapella_testing.made.made_tables import write_table, write_tables
+from acapella_testing.generated.generated_tables import write_table, write_tables
 from acapella_testing.svg_text import words
 
 from acapella.campaign.layout import Campaign

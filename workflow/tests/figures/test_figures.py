@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.made.made_tables import change_table, write_table, write_tables
+from acapella_testing.generated.generated_tables import change_table, write_table, write_tables
 from acapella_testing.svg_text import COLLISIONS, words
 
 from acapella.campaign.layout import Campaign

@@ -8,8 +8,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 import vl_convert
-from acapella_testing.made import made_tables
-from acapella_testing.made.made_flowreports import write_study, write_tables
+from acapella_testing.generated import generated_tables
+from acapella_testing.generated.generated_flowreports import write_study, write_tables
 from acapella_testing.svg_text import words
 
 from acapella.campaign.layout import Campaign
@@ -33,7 +33,7 @@ from acapella_core.errors import UserError
 
 
 def test_titles_of_flow_reports_name_the_filter_if_all_samples_are_filtered(tmp_path):
-    directory = made_tables.write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))
+    directory = generated_tables.write_tables(tmp_path / "made", sites=1, restriction=("filter", "filter tcp port 443"))
     write_tables(directory)
     source = Source(Campaign(directory))
     for name in FLOWREPORT_FIGURES:

@@ -1,7 +1,7 @@
 """The figure of errors against sketch memory: what its title states of sizes that were tried, and of no others."""
 
 import pytest
-from acapella_testing.made.made_flowreports import write_tables
+from acapella_testing.generated.generated_flowreports import write_tables
 
 from acapella.campaign.layout import Campaign
 from acapella.figures import flowreport_memory

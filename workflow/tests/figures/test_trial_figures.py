@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 from collections import defaultdict
 
 import pytest
-from acapella_testing.made.made_trials import odd_baseline, shapes, source_of, write_campaign
+from acapella_testing.generated.generated_trials import odd_baseline, shapes, source_of, write_campaign
 from acapella_testing.svg_text import COLLISIONS, words
 
 from acapella.campaign.layout import Campaign

@@ -1,4 +1,4 @@
-"""Bounds of the verdict "agrees": each damage to a measure is found, by the table of accuracy alone."""
+"""Bounds of the verdict "agrees": every kind of error in a measure is detected from the accuracy table alone."""
 
 import random
 from pathlib import Path

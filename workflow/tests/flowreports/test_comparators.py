@@ -1,4 +1,4 @@
-"""What other flow meters see of a capture, beside the flows of its digest."""
+"""Flows of other flow meters compared with the flows of a digest."""
 
 import gzip
 import json
@@ -17,14 +17,14 @@ CLIENT, SERVER = {"src": "10.0.0.1", "dst": "10.0.0.2"}, {"src": "10.0.0.2", "ds
 
 
 def needs(tool: str) -> None:
-    """Skip, with the reason, where a tool is missing."""
+    """Skip with a reason if a tool is missing."""
     if why := meters.METERS[tool].why_unavailable():
         pytest.skip(why)
 
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory):
-    """A capture of a TCP flow in both directions, a UDP flow, and as much behind two labels; its digest's flows."""
+    """Return a capture of a TCP connection and a UDP flow, plain and with two labels, and its flow table."""
     directory = tmp_path_factory.mktemp("comparators")
     tcp = [IP(**CLIENT) / TCP(sport=5000, dport=80, flags="A") / bytes(100 * n) for n in range(1, 4)]
     back = [IP(**SERVER) / TCP(sport=80, dport=5000, flags="A", seq=n) / bytes(10) for n in range(2)]
@@ -71,7 +71,7 @@ def test_only_a_meter_that_reads_files_gets_a_copy_of_at_most_half_of_the_space(
 
 
 def test_nothing_is_decompressed_without_a_meter(seen, tmp_path, monkeypatch):
-    """Limits and a damaged capture do not matter then."""
+    """Then limits and damage of the capture have no effect."""
     damaged = tmp_path / "t.pcap.gz"
     damaged.write_bytes(b"\x1f\x8b" + bytes(9))
     monkeypatch.setattr(meters, "which", lambda _: None)

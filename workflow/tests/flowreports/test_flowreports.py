@@ -1,4 +1,4 @@
-"""A capture through the P4 program, its reports to the collector, the flows beside those of the digest: all of it."""
+"""End-to-end tests of flow reports: a capture through P4 program and collector, compared with its digest."""
 
 import collections
 import contextlib
@@ -40,18 +40,18 @@ OF_PAPER = ("rtt_syn", "bytes", "packets")
 
 
 def table(directory: Path, name: str) -> list[dict]:
-    """Rows of a result."""
+    """Return the rows of a result."""
     return pq.read_table(directory / f"{name}.parquet").to_pylist()
 
 
 def by_measure(directory: Path) -> dict[str, dict]:
-    """The rows of accuracy."""
+    """Return the rows of accuracy by measure."""
     return {row["measure"]: row for row in table(directory, "accuracy")}
 
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory):
-    """Results of a bit of everything, spread over several resets, with a sketch that is too small beside."""
+    """Return the results of mixed traffic over several resets, also with a sketch that is too small."""
     directory = tmp_path_factory.mktemp("busy")
     start = traces.START_NS
     parts = [traces.busy_port(start + n * 4_000 * traces.MS, shift=n) for n in range(5)]
@@ -120,7 +120,7 @@ def test_small_sketch_never_counts_too_little(busy):
 
 @needs_program
 def test_windows_without_a_reason_are_exact_with_a_small_sketch(busy, tmp_path):
-    """Of its windows some are wrong, and all of these have the reason; so few flows have it that most have none."""
+    """Some windows are wrong, and all of these have the reason; most flows do not have it."""
     capture = busy.parent / "busy.pcap"
     assert cli.main(["p4", "reports", str(capture), "-o", str(tmp_path), "--epoch", "1s", "--size", "2x32"]) == 0
     windows = table(tmp_path, "judged_windows")
@@ -147,14 +147,14 @@ def test_every_report_is_accounted_for(busy):
 
 
 def counts_of_probes(directory: Path) -> dict:
-    """Reports that bear the trigger of a probe, by tshark's own bytes or ours."""
+    """Return the number of reports with the trigger of a probe."""
     stamps = program.report_times(directory / "reports.pcap", Settings())
     return {"reports": sum(stamps["probe"].to_pylist())}
 
 
 @needs_program
 def test_lost_reports_are_counted(busy, tmp_path):
-    """Records cut out of the reports' file: the collector's numbers show the gap."""
+    """Remove records from the file of reports: the collector's counters show the gap."""
     from acapella_core.collector import Collector, Options, QueuePair  # noqa: PLC0415
 
     content, record = (busy / "reports.pcap").read_bytes(), 16 + 70 + 192 + 4
@@ -170,7 +170,7 @@ def test_lost_reports_are_counted(busy, tmp_path):
 
 @needs_program
 def test_tshark_dissects_reports_and_their_icrc(busy):
-    """tshark 4.0 shows the ICRC and does not judge it: it is held against one computed here with zlib."""
+    """tshark 4.0 shows the ICRC but does not check it, so it is compared with one computed by zlib."""
     if shutil.which("tshark") is None:
         pytest.skip("no tshark on this machine")
     fields = ("frame.protocols", "infiniband.bth.opcode", "_ws.malformed", "_ws.expert.message", "ip.checksum.status")
@@ -235,8 +235,8 @@ def test_damaged_capture_is_reported_on_up_to_the_damage(busy, tmp_path, capsys)
 
 
 def loader_runs(parent: int) -> bool:
-    """Whether a child of a process is the loader and has opened the file of its reports, which has no name yet."""
-    tasks = Path(f"/proc/{parent}/task").glob("*/children")  # a thread of its own starts the loader
+    """Return whether a child of a process is the loader and has opened its (still unnamed) output file."""
+    tasks = Path(f"/proc/{parent}/task").glob("*/children")  # a separate thread starts the loader
     for child in [child for task in tasks for child in task.read_text().split()]:
         with contextlib.suppress(OSError):  # it has ended, or has not become the loader yet
             links = [path.readlink().name for path in Path(f"/proc/{child}/fd").iterdir()]
@@ -288,7 +288,7 @@ def test_outputs_are_private(busy):
 
 @needs_program
 def test_accuracy_has_rows_for_the_papers_triggers(tmp_path, capsys):
-    """A run with both has the rows of a run with each; the paper's triggers report no flow of UDP."""
+    """A run with both has the rows of separate runs; the paper's triggers report no UDP flow."""
     capture = traces.write_pcap(tmp_path / "busy.pcap", traces.busy_port(), snaplen=262144)
     for name in ("all", "published", "both"):
         words = ["p4", "reports", str(capture), "-o", str(tmp_path / name), "--triggers", name, "--sketch", "1x64"]
@@ -373,7 +373,7 @@ def test_wrapped_corpus_agrees_at_the_papers_sketch_size(tmp_path):
 
 @needs_program
 def test_long_flows_at_the_papers_sketch_size_are_exact(tmp_path):
-    """Bulk TCP over at least six resets: ACKs tell of each flow many times."""
+    """Bulk TCP over at least six resets: ACKs trigger many reports of each flow."""
     capture = tmp_path / "long.pcap"
     shape = ["--profile", "iperf", "--frames", "20000", "--flows", "8", "-o", str(capture)]
     subprocess.run([native_program("acapella-generate"), *shape], check=True)

@@ -1,4 +1,4 @@
-"""Measured flows beside exact ones: SQL against a naive computation, with a measurement that is wrong on purpose."""
+"""Comparison of measured and exact flows in SQL against a naive computation, with deliberately wrong measurements."""
 
 import math
 import random
@@ -43,7 +43,7 @@ KINDS = {
 
 
 def report(con, change) -> None:
-    """A collector's flows: each exact flow as ``change`` makes it, with a report; None leaves it out."""
+    """Create a collector's flows: each exact flow, changed by ``change``, with a report; None omits it."""
     told = filter(None, map(change, rows(con, "select * from exact_flows order by key")))
     flows = [
         {**row, "flow": number, "reports": 1, "partly_followed": False, **derived(row)}
@@ -79,7 +79,7 @@ def report(con, change) -> None:
 
 
 def derived(row):
-    """Columns of the collector that have other names in exact_flows."""
+    """Return columns of the collector that have other names in exact_flows."""
     if row["missing_bytes"] is None:
         return {
             "start_ns": row["first_ns"],
@@ -94,20 +94,20 @@ def derived(row):
 
 
 def r2(pairs):
-    """Section IV-A of the paper."""
+    """Return R2 as in section IV-A of the paper."""
     mean = statistics.fmean(exact for exact, _ in pairs)
     variation = sum((exact - mean) ** 2 for exact, _ in pairs)
     return 1 - sum((exact - got) ** 2 for exact, got in pairs) / variation
 
 
 def nearest_rank(values, share):
-    """The smallest value that this share of them does not exceed."""
+    """Return the smallest value that this share of them does not exceed."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def made_accuracy(tmp_path, change):
-    """The rows of accuracy by their measure."""
+    """Return the rows of accuracy by measure."""
     con, _ = made(tmp_path, traces.merged(traces.busy_port(), traces.busy_port(traces.START_NS + 9, shift=7)))
     report(con, change)
     compare.make(con, sample="s", window_ns=WINDOW_NS)
@@ -215,7 +215,7 @@ def random_flow(draw, length_ns):
 
 
 def bounds_of(reports, start_ns, length_ns):
-    """Return what each window certainly and possibly has, by trying all windows of all reports."""
+    """Return the certain and possible bytes of each window, by checking all windows of all reports."""
     low, high, before = {}, {}, start_ns
     for at, size, count, last, gap in reports:
         until = at if last is None else last

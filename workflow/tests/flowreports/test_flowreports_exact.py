@@ -1,4 +1,4 @@
-"""The exact flows that flow reports are compared with: SQL against a naive computation."""
+"""Exact flows in SQL against a naive computation."""
 
 import random
 
@@ -89,7 +89,7 @@ def test_retransmitted_syn_ack_gives_no_rtt_ack(tmp_path):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_conversations(tmp_path, seed):
-    """Few flows and few sequence numbers, so that handshakes meet, repeat and end in the middle."""
+    """Few flows and few sequence numbers, so handshakes overlap, repeat and are incomplete."""
     draw = random.Random(seed)
     connections = [traces.Connection("vlan", traces.START_NS, vlan=draw.choice([1, 2])) for _ in range(2)]
     trace = []

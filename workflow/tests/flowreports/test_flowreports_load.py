@@ -20,7 +20,7 @@ from acapella.flowreports.settings import Sketch
 pytestmark = pytest.mark.skipif(
     program.why_unavailable() is not None, reason=f"no flow reports here: {program.why_unavailable()}"
 )
-MADE_LOAD = Path(__file__).resolve().parents[3] / "p4" / "model" / "made_load.py"
+MADE_LOAD = Path(__file__).resolve().parents[3] / "p4" / "model" / "generated_load.py"
 CONNECTIONS = 60_000  # of two directed flows, all within one epoch
 FLOWS = 2 * CONNECTIONS
 MOST_MISSING = 0.05
@@ -29,7 +29,7 @@ ROOM = Sketch.of("4x1048576")
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
-    """The directory of results, and the printed lines."""
+    """Return the directory of results, and the printed lines."""
     directory = tmp_path_factory.mktemp("loaded")
     load = ["--connections", str(CONNECTIONS), "--seconds", "10", "--seed", "3", "-o", str(directory / "load.pcap")]
     subprocess.run([sys.executable, str(MADE_LOAD), *load], check=True)
@@ -50,13 +50,13 @@ def loaded(tmp_path_factory):
 
 
 def columns(directory, name):
-    """A table of results, as a dict of NumPy arrays."""
+    """Return a table of results as a dict of NumPy arrays."""
     read = pq.read_table(directory / f"{name}.parquet")
     return {column: read.column(column).to_numpy(zero_copy_only=False) for column in read.column_names}
 
 
 def test_few_round_trips_are_missing_at_120000_flows_in_an_epoch(loaded):
-    """Each connection that was made has one handshake without loss."""
+    """Each generated connection has one handshake without loss."""
     rows = {(row["triggers"], row["measure"]): row for row in pq.read_table(loaded[0] / "accuracy.parquet").to_pylist()}
     for place in itertools.product(("all", "published"), ("rtt_syn", "rtt_ack")):
         row = rows[place]
@@ -86,7 +86,7 @@ def test_counts_are_never_too_small_and_too_large_as_often_as_the_sketch_size_pr
 
 
 def test_windows_of_an_overloaded_sketch_are_all_flagged(loaded):
-    """Some 1,000 of the flows have no slot, so that others may not have been seen to begin."""
+    """About 1,000 of the flows have no slot, so the first packet of others may not be recognized."""
     windows = columns(loaded[0], "judged_windows")
     assert set(windows["reason"]) == {"sketch_load"}
     assert (windows["bytes"] != windows["bytes_measured"]).any()
@@ -103,7 +103,7 @@ def test_windows_of_an_overloaded_sketch_have_upper_bounds_that_hold(loaded):
 
 
 def test_with_room_in_the_sketch_the_counts_of_all_flows_are_exact(loaded):
-    """Up to the share of flows that still have a cell of another flow in each row: 0.01 %."""
+    """Except the share of flows that still share a cell in each row: 0.01 %."""
     rows = [row for row in pq.read_table(loaded[0] / "memory.parquet").to_pylist() if row["cells"] == ROOM.cells]
     assert {row["measure"] for row in rows} == {"bytes", "packets"}
     expected = (1 - math.exp(-FLOWS / ROOM.cells)) ** ROOM.rows
@@ -113,7 +113,7 @@ def test_with_room_in_the_sketch_the_counts_of_all_flows_are_exact(loaded):
 
 
 def r2(exact, measured):
-    """The coefficient of determination; None if all exact values are alike."""
+    """Return the coefficient of determination; None if all exact values are equal."""
     variation = np.sum((exact - exact.mean()) ** 2)
     return 1 - np.sum((exact - measured) ** 2) / variation if variation > 0 else None
 
@@ -122,7 +122,7 @@ COUNTS = ("bytes", "packets", "bytes_in_flight", "acknowledged_bytes")
 
 
 def agrees(measure, pairs):
-    """Return whether a table of pairs is within the bounds, by the pairs alone."""
+    """Return whether a table of pairs is within the bounds, computed from the pairs."""
     columns = {name: pairs.column(name).to_numpy() for name in pairs.column_names}
     exact, measured = columns["exact"], columns["measured"]
     both = ~np.isnan(exact) & ~np.isnan(measured)

@@ -1,4 +1,4 @@
-"""The derived metrics of the P4-RDMA paper's Table II, of captures whose numbers are counted here octet by octet."""
+"""The derived metrics of the P4/RDMA paper's table II, for captures whose values are counted here byte by byte."""
 
 import struct
 from collections import Counter
@@ -19,7 +19,7 @@ MS, MODULUS = traces.MS, 2**32
 
 
 class Conversation:
-    """TCP segments between two hosts, and what an exact count of them says of each direction.
+    """TCP segments between two hosts, and exact counts for each direction.
 
     Numbers are offsets from the initial ones, so that nothing here has to wrap.
     """
@@ -42,7 +42,7 @@ class Conversation:
         self.send("client", ACK, 1, 1, after=halves[1])
 
     def send(self, side: str, flags: int, seq: int, ack: int, size: int = 0, *, after: int = 1) -> None:  # noqa: PLR0913
-        """A segment, so many ms after the one before."""
+        """Add a segment, a number of ms after the previous one."""
         self.now += after * MS
         other = "server" if side == "client" else "client"
         numbers = [(self.first[side] + seq) % MODULUS, (self.first[other] + ack) % MODULUS if flags & ACK else 0]
@@ -68,7 +68,7 @@ class Conversation:
             self.flights[side].append(max(self.seen[side]) + 1 - self.acked[side])
 
     def acknowledge(self, side: str, ack: int, *, bare: bool) -> None:
-        """What it says of the other direction."""
+        """Update the counts of the other direction by an acknowledgment."""
         flight = max(self.seen[side]) + 1 - ack
         if bare and ack == self.acked[side] and flight > 0:
             self.counts[side]["duplicate_acks"] += 1
@@ -77,7 +77,7 @@ class Conversation:
         self.flights[side].append(flight)
 
     def close(self) -> None:
-        """No more of this connection: what was never seen of it is a gap."""
+        """End this connection: bytes that were never captured are a gap."""
         for side, seen in self.seen.items():
             self.counts[side]["gap_bytes"] += max(seen) + 1 - len(seen)
 
@@ -122,7 +122,7 @@ def test_loss_in_three_numbers_across_the_wrap_of_sequence_numbers(tmp_path):
     for seq in (1, 1001):
         made.send("client", ACK, seq, 1, 1000, after=100)
     made.send("server", ACK, 1, 2001)
-    for seq in (3001, 4001, 5001):  # 2001 is lost behind us: three duplicate ACKs
+    for seq in (3001, 4001, 5001):  # 2001 is lost after the tap: three duplicate ACKs
         made.send("client", ACK, seq, 1, 1000, after=100)
         made.send("server", ACK, 1, 2001)
     made.send("client", ACK, 2001, 1, 1000, after=50)  # and comes again: fills the gap

@@ -1,4 +1,4 @@
-"""TCP flows that lose their slot in mid-connection, under a load of eight flows for each slot of the data plane."""
+"""TCP flows that lose their slot during a connection, with eight flows for each slot of the data plane."""
 
 import struct
 
@@ -37,7 +37,7 @@ def handshake(flow: int, start: int) -> list[tuple[int, bytes]]:
 
 
 def load() -> list[tuple[int, bytes]]:
-    """Frames: long flows skip a segment, pause, send it late and another one again; short ones take their slots."""
+    """Return frames: long flows skip a segment, pause, send it late and retransmit another; short flows evict them."""
     frames = []
     for flow in range(LONG):
         start = traces.START_NS + flow * MS
@@ -76,7 +76,7 @@ def test_flows_with_evicted_slots_are_marked_and_counted(loaded):
 
 
 def test_unmarked_loss_intervals_contain_the_exact_loss(loaded):
-    """Without the marks most would not: what filled the hole after the pause came to another slot or to none."""
+    """Most unmarked ones would not if marks were ignored: data after the pause had another slot or none."""
     flows = pq.read_table(loaded / "compared_flows.parquet").to_pylist()
     wrong = 0
     for row in flows:

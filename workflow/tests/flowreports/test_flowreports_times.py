@@ -61,12 +61,12 @@ def rows(directory, name) -> list[dict]:
 
 
 def untimed(directory) -> int:
-    """Frames that the program did not get."""
+    """Return the number of frames that the program did not receive."""
     return sum(row["value"] for row in rows(directory, "counts") if row["counter"] == "dropped.untimed")
 
 
 def test_windows_between_a_frame_ahead_of_its_neighbors_and_its_time_have_a_reason(tmp_path):
-    """Packet 700 (7 s) stands before packet 200 (2 s): windows 2 to 7 may be wrong, the other four are exact."""
+    """Packet 700 (7 s) precedes packet 200 (2 s): windows 2 to 7 may be wrong, the other four are exact."""
     packets = trace()
     packets.insert(200, packets.pop(700))
     assert checked(tmp_path, [packets]) == {None: 4 * 5, "time_reversal": 6 * 5}
@@ -78,7 +78,7 @@ def test_all_windows_of_a_file_before_an_earlier_one_have_a_reason(tmp_path):
 
 
 def test_frames_with_implausible_times_are_counted_but_not_reported(tmp_path):
-    """They are in no window of the digest, and the program does not get them: all windows are exact."""
+    """They are in no window of the digest, and the program does not receive them: all windows are exact."""
     packets = trace()
     packets[200:200] = [(YEAR_2200, 1000), (-SECOND, 1001), (YEAR_2200, 7777)]
     assert checked(tmp_path, [packets]) == {None: 10 * 5}
@@ -93,7 +93,7 @@ def test_frame_with_implausible_time_does_not_delay_a_merge(tmp_path):
 
 @pytest.mark.parametrize("epoch", ["1s", "700ms"])
 def test_only_flows_reordered_across_a_window_edge_have_a_reason(tmp_path, epoch):
-    """Neighbors change places at random, and some frames come late by up to two seconds."""
+    """Adjacent frames are swapped at random, and some frames are late by up to two seconds."""
     draw = random.Random(epoch)
     packets = trace(gap_ns=3_000_000, count=3000)
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""The study of flow reports: which reports count as lost, and which connection the response to a set rate is of."""
+"""The flow report study: which reports count as lost, and which connection of a flow the inter-arrival times are of."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from acapella.flowreports import offered
 
 
 class FixedRate:
-    """A collector that takes exactly a million reports a second, and its clock."""
+    """A collector that accepts exactly a million reports/s, and its clock."""
 
     now = 0.0
 

@@ -79,7 +79,7 @@ def test_components_are_symmetric_and_the_move_table_is_not(tmp_path, capsys):
 
 
 def test_every_permutation_up_to_7_in_its_own_window(tmp_path, capsys):
-    """A window's order is that of its own packets, so one pair of trials holds all 5,913 of them."""
+    """The order in a window depends only on its packets, so one pair of trials contains all 5,913 permutations."""
     from acapella_testing.oracles import naive_kappa  # noqa: PLC0415 - scapy is slow to import
 
     orders = [order for size in range(1, 8) for order in itertools.permutations(range(size))]

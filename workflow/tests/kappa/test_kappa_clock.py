@@ -43,7 +43,7 @@ def on_grid(times: list[int], step_ns: int, offset_ns: int) -> list[int]:
 
 
 def texts(entry: dict, code: str) -> list[str]:
-    """What the warnings of a code say."""
+    """Return the texts of the warnings with a code."""
     return [warning["text"] for warning in entry["warnings"] if warning["code"] == code]
 
 

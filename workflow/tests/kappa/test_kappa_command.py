@@ -1,4 +1,4 @@
-"""`acapella kappa` as a command: which packets take part, what it writes where, and what it refuses."""
+"""`acapella kappa` as a command: selection of packets, outputs, and errors."""
 
 import gzip
 import json
@@ -256,7 +256,7 @@ def test_filter_without_matches_is_named(trials, capsys, program):
 
 
 def run(trials, *words, **options) -> subprocess.CompletedProcess:
-    """The command as a process of its own."""
+    """Run the command as a separate process."""
     command = [sys.executable, "-m", "acapella.cli.main", "kappa", *map(str, trials), *words]
     return subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, **options)
 
@@ -298,7 +298,7 @@ def test_name_with_a_comma_is_a_single_file(trials, capsys):
 
 
 def test_file_without_times_is_an_error(trials, tmp_path, capsys):
-    """Its stamps would all be 0, and kappa with itself and its like a perfect 1."""
+    """All timestamps would be 0, and kappa with a similar file 1."""
     untimed = write_untimed(tmp_path / "untimed.pcapng", [bytes(60), bytes(61)])
     assert main(["kappa", str(untimed), str(untimed)]) == 2
     message = f"acapella: error: {untimed}: its 2 frames have no time, and trials are compared by their times; take "

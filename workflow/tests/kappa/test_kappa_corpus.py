@@ -105,7 +105,7 @@ def test_known_loss_and_delay_give_the_expected_kappa(tmp_path, capsys, frames, 
     wrapped = [underlay.encapsulate("pw2", 5, (16, 17), hop(frames[n])) for n in left]
     late = [offsets[n] + (1_000 if n else 0) for n in left]
     if len(set(frames)) < len(frames):
-        pytest.skip("equal packets in this capture: which of them was lost, nobody knows")
+        pytest.skip("equal packets in this capture: it is unknown which of them was lost")
     found = pair(capsys, trial(tmp_path / "a.pcap", frames, offsets), trial(tmp_path / "b.pcap", wrapped, late))
     lost = len(frames) - len(left)
     assert found["U"] == lost / (len(frames) + len(left))

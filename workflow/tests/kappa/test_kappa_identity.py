@@ -1,4 +1,4 @@
-"""How a packet is known again: what a network may do to it, and what makes it another packet."""
+"""Identity of packets: changes by the network that keep it, and differences that change it."""
 
 import random
 import struct
@@ -115,7 +115,7 @@ def test_frames_without_ip_are_identified_from_the_ethertype_on(tmp_path):
 
 
 def test_cisco_isl(tmp_path):
-    """tshark takes none with a longer frame than 1484 octets for ISL; what it carries is known all the same."""
+    """tshark does not recognize ISL with frames longer than 1484 bytes; their content is identified anyway."""
     full = ethernet(ipv4(udp(1, size=1472)))
     assert len(isl(full)) == 26 + 1514 + 4
     assert common(tmp_path, full, isl(full))

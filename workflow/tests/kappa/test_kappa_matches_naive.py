@@ -108,7 +108,7 @@ def test_random_trials(tmp_path, capsys, a, b, windows):
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(trials(LONG), trials(LONG), st.sampled_from([1, 7]))
 def test_random_trials_that_differ_by_seconds(tmp_path, capsys, a, b, windows):
-    """To either side of what fits 32 bits."""
+    """Differences slightly below and above 32 bits."""
     paths = [write_pcap(tmp_path / f"{name}.pcap", stamped(trial), 262144) for name, trial in (("a", a), ("b", b))]
     found = pair(capsys, *paths, "--within", "10", str(EDGE_NS), "--windows", windows)
     naive = naive_kappa.read_trials([[path] for path in paths])
@@ -150,7 +150,7 @@ def test_random_truncated_trials(tmp_path, capsys, a, b, snaplen):
 def test_random_trials_of_several_files(tmp_path, capsys, a, b, files):
     paths = []
     for k in range(files):
-        # A stamp of its own in each file, so that no two are the same file.
+        # A different timestamp in each file, so that no two files are equal.
         own = [(START_NS, packet(1_000 + k))]
         paths.append(write_pcap(tmp_path / f"b{k}.pcap", own + stamped(b[k::files]), 262144))
     single = write_pcap(tmp_path / "a.pcap", stamped(a), 262144)

@@ -1,4 +1,4 @@
-"""From integers to U, O, L, I and kappa: exact quotients, and what holds where there is nothing to divide."""
+"""U, O, L, I and kappa from integers: exact quotients, and cases without denominators."""
 
 import json
 import math

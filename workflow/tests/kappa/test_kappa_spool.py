@@ -1,4 +1,4 @@
-"""A comparison that goes through private files says the same as one in memory, and leaves nothing behind."""
+"""A comparison that uses temporary files gives the same result as one in memory, and removes the files."""
 
 import random
 from pathlib import Path

@@ -292,7 +292,7 @@ def test_schema_lists_every_warning_code():
 
 
 def jittered(count: int, odd_by: int, run: int) -> list[int]:
-    """Offsets of a run: every third packet late by ``odd_by`` ns, and a little of its own."""
+    """Return offsets of a run: every third packet is late by ``odd_by`` ns, plus a little jitter."""
     return [ns + (n % 3 == 0) * odd_by + (n * 7 + run * 13) % 11 for n, ns in enumerate(steady(count))]
 
 

@@ -9,8 +9,8 @@ import struct
 
 import pytest
 from acapella_testing.frames.ip_options import ethernet, ipv4, ipv6
+from acapella_testing.generated.files_campaign import indexed, run
 from acapella_testing.leak_search import left_as_it_came, searched
-from acapella_testing.made.files_campaign import indexed, run
 from acapella_testing.oracles.plain_flows import write_pcap
 from acapella_testing.release_records import KEY, records, released
 

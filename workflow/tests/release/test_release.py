@@ -16,8 +16,8 @@ from pathlib import Path
 import dpkt
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.made.files_campaign import processed, run
-from acapella_testing.made.made_flowreports import write_tables
+from acapella_testing.generated.files_campaign import processed, run
+from acapella_testing.generated.generated_flowreports import write_tables
 from acapella_testing.oracles.naive_anonymize import CryptoPan
 from acapella_testing.workflow_run import CAPTURES
 

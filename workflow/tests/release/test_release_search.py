@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from acapella_testing.frames.release_frames import KEY, SAMPLES, TEXT, frames
-from acapella_testing.made.files_campaign import indexed, processed
+from acapella_testing.generated.files_campaign import indexed, processed
 from acapella_testing.oracles.plain_flows import write_pcap
 from acapella_testing.release_records import pcap
 

@@ -15,7 +15,7 @@ import pytest
 from acapella_testing.community_ids import reference as community_id_of
 from acapella_testing.frames import tunnel_frames as tf
 from acapella_testing.frames.tunnel_frames import TYPES
-from acapella_testing.made.files_campaign import processed, run
+from acapella_testing.generated.files_campaign import processed, run
 from acapella_testing.oracles import plain_flows
 from acapella_testing.oracles.naive_anonymize import RANGES, TunnelMap
 from acapella_testing.release_records import records

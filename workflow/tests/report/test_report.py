@@ -6,9 +6,9 @@ import json
 import re
 
 import pytest
-from acapella_testing.made import made_flowreports, made_trials, storage_study
-from acapella_testing.made.made_report import note, quality_with
-from acapella_testing.made.made_tables import write_tables
+from acapella_testing.generated import generated_flowreports, generated_trials, storage_study
+from acapella_testing.generated.generated_report import note, quality_with
+from acapella_testing.generated.generated_tables import write_tables
 from acapella_testing.svg_text import words
 
 from acapella.campaign.layout import Campaign
@@ -84,10 +84,10 @@ def widths(page) -> list:
 
 def test_every_column_of_the_other_sections_is_visible_without_scrolling(tmp_path, monkeypatch, browser):
     """One figure stands for all, because only the tables are measured."""
-    environments = made_trials.shapes(2)
-    made_trials.write_campaign(tmp_path, environments)
-    made_flowreports.write_tables(tmp_path)
-    made_flowreports.write_study(tmp_path)
+    environments = generated_trials.shapes(2)
+    generated_trials.write_campaign(tmp_path, environments)
+    generated_flowreports.write_tables(tmp_path)
+    generated_flowreports.write_study(tmp_path)
     rates = [storage_study.rate(64, 128, 10**6, 10**5, None)]
     storage_study.campaign(tmp_path, storage_study.study(storage_study.RUN) | {"rates": rates})
     assert cli.main(["campaign", "trials", str(tmp_path), "--environments", *environments]) == 0

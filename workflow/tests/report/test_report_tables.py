@@ -1,7 +1,7 @@
 """The key tables of the report."""
 
-from acapella_testing.made.made_report import quality_with
-from acapella_testing.made.made_tables import write_tables
+from acapella_testing.generated.generated_report import quality_with
+from acapella_testing.generated.generated_tables import write_tables
 
 from acapella.campaign.layout import Campaign
 from acapella.figures.source import Source

@@ -4,7 +4,7 @@ import re
 import shutil
 
 import pytest
-from acapella_testing.made.made_trials import odd_baseline, shapes, write_campaign
+from acapella_testing.generated.generated_trials import odd_baseline, shapes, write_campaign
 
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli

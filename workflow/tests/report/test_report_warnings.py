@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from acapella_testing.made.made_report import note, plain, quality_with
-from acapella_testing.made.tiny import add_sample, flow
+from acapella_testing.generated.generated_report import note, plain, quality_with
+from acapella_testing.generated.tiny import add_sample, flow
 from acapella_testing.stages import analyze_campaign, rows
 
 from acapella.campaign.layout import Campaign

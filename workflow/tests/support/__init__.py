@@ -1,1 +1,1 @@
-"""Helpers of several tests: made captures, naive versions, ways to run stages."""
+"""Test helpers: generated captures and campaigns, naive reference implementations, ways to run stages."""

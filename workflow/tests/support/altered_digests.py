@@ -1,4 +1,4 @@
-"""Digests with a changed cell, as acapella verify has to find them."""
+"""Digests with a changed cell, which acapella verify must detect."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -1,4 +1,4 @@
-"""Frames of a few flows, and a run of acapella digest in a directory of its own."""
+"""Frames of a few flows, and a run of acapella digest in a separate directory."""
 
 import hashlib
 from pathlib import Path
@@ -24,7 +24,7 @@ def frames(count: int) -> list[tuple[int, bytes]]:
 
 
 class Digest:
-    """Runs the command in a directory of its own and knows what it wrote."""
+    """Runs the command in a separate directory and reads its output."""
 
     def __init__(self, directory: Path):
         self.directory = directory

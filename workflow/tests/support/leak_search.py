@@ -1,4 +1,4 @@
-"""Searches of an anonymized capture for what has to be replaced in it."""
+"""Search an anonymized capture for values that must have been replaced."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Run inside a network namespace of its own: programs at the ends of a veth, some of them killed. Prints JSON.
+"""Run programs at both ends of a veth in a separate network namespace, kill some of them, and print JSON.
 
     unshare -rn python live_reports.py SCENARIO DIRECTORY
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 START_NS = 1_700_000_000_000_000_000
 GAP_NS = 1_000_000
 PORT = 4700
-PATIENCE_S = 300  # never reached but where something hangs
+TIMEOUT_S = 300  # reached only if something hangs
 
 
 def capture(path: Path, packets: int) -> Path:
@@ -89,7 +89,7 @@ class Place:
     def wait_for(self, name: str, said: str, times: int = 1) -> None:
         """Wait until a program has said something so often."""
         path = self.directory / f"{name}.log"
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not path.is_file() or path.read_text().count(said) < times:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{name} did not say {said!r}: {path.read_text()}")
@@ -99,7 +99,7 @@ class Place:
         """Wait until a running collector has so many reports; its state."""
         from acapella.collector.request_socket import connect  # noqa: PLC0415
 
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         with connect(self.directory / name) as ask:
             while time.monotonic() < deadline:
                 state = ask("state")["state"]
@@ -121,7 +121,7 @@ def all_arrive(place: Place) -> dict:
     """A whole run at full speed; the collector ends by itself."""
     capture(place.directory / "in.pcap", 4000)
     collector = place.collector("reports", "--until-ended")
-    codes = [place.data_plane("plane").wait(PATIENCE_S), collector.wait(PATIENCE_S)]
+    codes = [place.data_plane("plane").wait(TIMEOUT_S), collector.wait(TIMEOUT_S)]
     return {"codes": codes, "plane": place.statistics("plane"), **place.results("reports")}
 
 
@@ -137,7 +137,7 @@ def collector_killed(place: Place) -> dict:
     second = place.collector("reports", "--until-ended")
     place.wait_for_reports("reports", 50)
     plane.terminate()
-    codes = [plane.wait(PATIENCE_S), second.wait(PATIENCE_S)]
+    codes = [plane.wait(TIMEOUT_S), second.wait(TIMEOUT_S)]
     return {
         "codes": codes,
         "before": before,
@@ -155,14 +155,14 @@ def data_plane_killed(place: Place) -> dict:
     place.wait_for_reports("reports", 50)
     for pid in loaders_of(plane):
         os.kill(pid, signal.SIGKILL)
-    codes = [plane.wait(PATIENCE_S)]
+    codes = [plane.wait(TIMEOUT_S)]
     before = place.wait_for_reports("reports", 50)
     again = place.data_plane("again", "--pace")
     place.wait_for_reports("reports", before["reports"]["accepted"] + 50)
     again.terminate()
-    codes.append(again.wait(PATIENCE_S))
+    codes.append(again.wait(TIMEOUT_S))
     collector.send_signal(signal.SIGINT)
-    codes.append(collector.wait(PATIENCE_S))
+    codes.append(collector.wait(TIMEOUT_S))
     return {"codes": codes, "before": before, "again": place.statistics("again"), **place.results("reports")}
 
 
@@ -172,10 +172,10 @@ def interface_gone(place: Place) -> dict:
     for command in ("set v1 down", "set v1 up"):
         subprocess.run(["ip", "link", *command.split()], check=True)
     capture(place.directory / "in.pcap", 100)
-    sent = place.data_plane("plane").wait(PATIENCE_S)
+    sent = place.data_plane("plane").wait(TIMEOUT_S)
     place.wait_for_reports("reports", 10)
     subprocess.run(["ip", "link", "del", "v0"], check=True)
-    return {"codes": [sent, collector.wait(PATIENCE_S)], "plane": place.statistics("plane"), **place.results("reports")}
+    return {"codes": [sent, collector.wait(TIMEOUT_S)], "plane": place.statistics("plane"), **place.results("reports")}
 
 
 def loaders_of(plane: subprocess.Popen) -> list[int]:

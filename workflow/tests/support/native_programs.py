@@ -1,4 +1,4 @@
-"""The C++ programs that tests run: `make test` builds them, sanitizers on, before it starts pytest."""
+"""The C++ programs that tests run; `make test` builds them with sanitizers before it starts pytest."""
 
 import os
 from pathlib import Path

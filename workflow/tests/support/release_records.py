@@ -1,4 +1,4 @@
-"""Captures of frames, and what a release leaves of them."""
+"""Captures of frames, and their records after a release."""
 
 import random
 import struct

@@ -1,4 +1,4 @@
-"""The stages after the digest, one after the other, as the workflow runs them."""
+"""The stages after the digest, run in order like in the workflow."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What an SVG says, and which of its texts get into each other's way."""
+"""The texts of an SVG, and which of them overlap."""
 
 import xml.etree.ElementTree as ET
 

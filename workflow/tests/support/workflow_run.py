@@ -1,4 +1,4 @@
-"""Running the whole workflow in a directory of its own, for the tests of Snakefile and rules."""
+"""Run the whole workflow in a separate directory, for tests of Snakefile and rules."""
 
 import atexit
 import functools

@@ -1,7 +1,7 @@
 """Offer the reports of two synthetic traces to the collector, at multiples of the traces' rate.
 
 The traces have approximately the mean rates of those in the P4/RDMA paper (section IV-A): 166 and 2,989 Mbit/s. They
-consist of short TCP connections (p4/model/made_load.py). The P4 program generates the reports, with the paper's
+consist of short TCP connections (p4/model/generated_load.py). The P4 program generates the reports, with the paper's
 triggers. A replay at speed n takes 1/n of the time: reports enter a ring in memory at their times, as an RDMA NIC would
 write them, and a report that is overwritten before the collector has read it is lost. Each replay is repeated REPEATS
 times, since other processes of the machine interrupt the collector; every repetition counts. The gaps in the sequence
@@ -59,10 +59,10 @@ def load(directory: Path, connections: int, seconds: float):
     path = directory / "load.pcap"
     # Connections begin during one second; the trace is a part of it.
     options = ["--connections", str(connections), "--seconds", "1", "--seed", "1", "-o", str(path)]
-    made_load = program.ROOT / "p4" / "model" / "made_load.py"
-    done = subprocess.run([sys.executable, str(made_load), *options], capture_output=True, text=True, check=False)
+    generated_load = program.ROOT / "p4" / "model" / "generated_load.py"
+    done = subprocess.run([sys.executable, str(generated_load), *options], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise UserError(f"{made_load.name}: {' '.join(done.stderr.split())}")
+        raise UserError(f"{generated_load.name}: {' '.join(done.stderr.split())}")
     content = np.fromfile(path, np.uint8, offset=program.PCAP_HEADER)
     records = content.reshape(-1, program.RECORD_HEADER + FRAME_BYTES)
     times = times_of(records)

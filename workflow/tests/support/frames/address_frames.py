@@ -1,4 +1,4 @@
-"""Frames with an address in every place that may hold one, and what scapy finds of addresses in a frame.
+"""Frames with an address in every field that can contain one, and the addresses that scapy finds in a frame.
 
 The addresses are random, so that one of them in a file's bytes is no accident.
 """

@@ -1,4 +1,4 @@
-"""Compressed files, sound ones and ones with damaged blocks."""
+"""Compressed files, intact or with damaged blocks."""
 
 import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""Frames with options of IPv4, TCP, IPv6, SCTP and neighbor discovery, many of a wrong length."""
+"""Frames with options of IPv4, TCP, IPv6, SCTP and neighbor discovery, many with invalid lengths."""
 
 import random
 import struct

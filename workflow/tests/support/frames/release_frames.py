@@ -1,4 +1,4 @@
-"""Frames with payload, and what else identifies the campaign that they are released in."""
+"""Frames with payload, and other values that identify the campaign that they are released in."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Flow reports in RoCEv2 frames, made by schemas/report_formats.tsv and zlib: no code of the core."""
+"""Flow reports in RoCEv2 frames, built from schemas/report_formats.tsv with zlib, without code of the core."""
 
 import csv
 import struct
@@ -51,7 +51,7 @@ def icrc(packet: bytes) -> bytes:
     return struct.pack("<I", zlib.crc32(masked))
 
 
-def frame(  # noqa: PLR0913  (each is a field that a test spoils)
+def frame(  # noqa: PLR0913  (each is a field that a test damages)
     payload: bytes,
     *,
     psn: int,
@@ -62,7 +62,7 @@ def frame(  # noqa: PLR0913  (each is a field that a test spoils)
     vlans: tuple[int, ...] = (),
     length: int | None = None,
     port: int = 4791,
-    spoil_icrc: bool = False,
+    damage_icrc: bool = False,
 ) -> bytes:
     """A RoCEv2 RDMA WRITE ONLY frame; `length` is RETH's where it is not the payload's."""
     bth = struct.pack("!BBHII", opcode, 0x40, 0xFFFF, queue_pair, psn)
@@ -74,7 +74,7 @@ def frame(  # noqa: PLR0913  (each is a field that a test spoils)
     packet = header + udp + bth + reth + payload
     tags = b"".join(struct.pack("!HH", 0x8100, vlan) for vlan in vlans)
     crc = icrc(packet)
-    if spoil_icrc:
+    if damage_icrc:
         crc = bytes((crc[0] ^ 1, *crc[1:]))
     return b"\x02\0\0\0\0\x02\x02\0\0\0\0\x01" + tags + b"\x08\0" + packet + crc
 

@@ -1,4 +1,4 @@
-"""Small captures for tests: what a mirrored port of a testbed shows, frame by frame, built with scapy.
+"""Small captures for tests: frames as on a mirrored port of a testbed, built with scapy.
 
 A trace is a list of (ts_ns, frame bytes); `write_pcap` cuts the frames to the snap length and keeps their wire length.
 """

@@ -43,7 +43,7 @@ def arp(number: int, padding: int = 0) -> bytes:
 
 
 def llc(number: int, padding: int = 0, head: bytes = bytes.fromhex("f0f003")) -> bytes:
-    """An 802.3 frame: a length, LLC (of NetBEUI by default), and Ethernet's padding behind what it says."""
+    """An 802.3 frame: a length, LLC (of NetBEUI by default), and Ethernet padding after its payload."""
     data = head + struct.pack(">Q", number)
     return MACS + struct.pack(">H", len(data)) + data + bytes(padding)
 

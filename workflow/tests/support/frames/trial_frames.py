@@ -1,4 +1,4 @@
-"""Trials made for tests: frames, what a network does to them, and pcap files of them."""
+"""Trials for tests: frames, effects of a network on them, and pcap files of them."""
 
 import random
 import struct
@@ -35,7 +35,7 @@ def ethernet(packet: bytes, ethertype: int | None = None, tags: bytes = b"") -> 
 
 
 def plain(number: int) -> bytes:
-    """A frame of its own for every number."""
+    """Return a different frame for every number."""
     return ethernet(ipv4(udp(number), ident=number & 0xFFFF))
 
 
@@ -50,7 +50,7 @@ def write_pcap(path: Path, packets: list[tuple[int, bytes]], *, snaplen: int = 6
 
 
 def sent(count: int, rng: random.Random, kinds: int | None = None) -> list[tuple[int, bytes]]:
-    """Packets at uneven times; with `kinds` only so many different ones."""
+    """Return packets at irregular times; `kinds` limits the number of different ones."""
     ts_ns, packets = BASE_NS, []
     for number in range(count):
         packets.append((ts_ns, plain(number if kinds is None else rng.randrange(kinds))))
@@ -59,7 +59,7 @@ def sent(count: int, rng: random.Random, kinds: int | None = None) -> list[tuple
 
 
 def disturbed(packets: list[tuple[int, bytes]], rng: random.Random) -> list[tuple[int, bytes]]:
-    """The same after a network that loses, doubles, delays and so reorders packets, and adds some of its own."""
+    """Return the packets after a network that loses, duplicates, delays and reorders packets, and adds others."""
     arrived = []
     for ts_ns, frame in packets:
         if rng.random() < 0.1:

@@ -1,4 +1,4 @@
-"""Frames of every type of tunnel identifier, built from octets, with the place of each identifier in them."""
+"""Frames with every type of tunnel identifier, built from bytes, with the offset of each identifier."""
 
 import csv
 import struct

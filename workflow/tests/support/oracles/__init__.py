@@ -1,1 +1,1 @@
-"""Slow, plain versions of what the core computes, and comparisons with tshark."""
+"""Slow, plain reference implementations of the core's computations, and comparisons with tshark."""

@@ -1,4 +1,4 @@
-"""The core's dissection of captures beside tshark's, frame by frame."""
+"""Compare the core's dissection of captures with tshark's, frame by frame."""
 
 import struct
 import subprocess

@@ -1,4 +1,4 @@
-"""Whether the core and tshark agree on a frame's layers 2 to 4, and where they do not because tshark errs.
+"""Compare the core and tshark on a frame's layers 2 to 4, and identify differences that are errors of tshark.
 
 Layers 2 to 4 of a frame are the tokens of its ``frame.protocols`` that schemas/protocols.tsv lists with a layer other
 than ``app`` and ``payload``, wherever they stand, plus VLAN ids, MPLS labels, innermost addresses and ports, and TCP

@@ -1,4 +1,4 @@
-"""Pseudonyms of addresses as docs/release.md says them, in plain Python: AES of FIPS 197, Crypto-PAn bit by bit.
+"""Pseudonyms of addresses as defined in docs/release.md, in plain Python: AES of FIPS 197, Crypto-PAn bit by bit.
 
 It shares no code with the core.
 """

@@ -1,4 +1,4 @@
-"""Evidence of congestion in plain Python, frame by frame and byte range by byte range: docs/collect.md in loops."""
+"""Evidence of congestion in plain Python, by loops over frames and byte ranges, as defined in docs/collect.md."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Exact flows of a capture, the slow way: dictionaries and loops over the frames of naive_frames.
+"""Naive reference of the exact flows of a capture: dictionaries and loops over the frames of naive_frames.
 
 What workflow/sql/flowreports computes in SQL: the flows that reports can tell apart, their handshakes in two halves,
 their last inter-arrival time, their losses and acknowledgments, and their bytes in windows of time.

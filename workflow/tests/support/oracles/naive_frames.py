@@ -1,4 +1,4 @@
-"""Frames and flows of a capture, the slow way: scapy reads the records, plain Python takes the headers apart.
+"""Naive reference of the frames and flows of a capture: scapy reads the records, plain Python parses the headers.
 
 Independent of the native core: it follows the definitions of schemas/tables/{frames,flows}.yaml for the headers that
 traces.py makes, with dictionaries and sets, and knows nothing of layouts, hashes or Arrow. Layers above 4 have no name

@@ -1,4 +1,4 @@
-"""The consistency of two trials the slow way: scapy reads the records, lists and dictionaries do the rest.
+"""Naive reference of the consistency of two trials: scapy reads the records, the rest uses lists and dictionaries.
 
 Independent of the native core and of acapella.kappa: it follows the definitions of docs/kappa.md literally, with
 a quadratic search for the kept packets, and shares no code with either. For trials of some hundred packets of Ethernet,

@@ -1,4 +1,4 @@
-"""Stitched flows, their distributions and the largest of them, the slow way."""
+"""Naive reference of stitched flows, their distributions and the largest of them."""
 
 import itertools
 from collections import Counter, defaultdict

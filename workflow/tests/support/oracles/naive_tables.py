@@ -1,4 +1,4 @@
-"""Every table of a campaign the slow way: dictionaries over frames and flows, one definition after the other.
+"""Naive reference of every table of a campaign: dictionaries over frames and flows, one definition after the other.
 
 It follows schemas/tables/*.yaml, not the SQL. Intervals are left to test_bootstrap.py.
 """

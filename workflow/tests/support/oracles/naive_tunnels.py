@@ -1,4 +1,4 @@
-"""Frames in tunnels, and what the headers of such frames say, byte by byte in plain Python.
+"""Naive reference of tunnel headers: frames in tunnels, built and parsed byte by byte in plain Python.
 
 Independent of the native core: each tunnel is built from the figures of its standard, and read with slices of bytes.
 A frame may be cut anywhere. `wrap` puts a packet or an Ethernet frame into one tunnel; tunnels nest.

@@ -1,4 +1,4 @@
-"""The collector of flow reports once more, plainly: dictionaries, integers without end, one report after the other.
+"""Plain reference of the collector: dictionaries, unbounded integers, one report at a time.
 
 It reads the frames of report_frames byte by byte, decides by what issue and schemas say, and shares no code with the
 core.

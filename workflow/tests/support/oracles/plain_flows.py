@@ -1,4 +1,4 @@
-"""Flow tables the slow way: scapy reads, dictionaries and lists count, every frame is looked at as often as it takes.
+"""Plain reference of flow tables: scapy reads the frames, dictionaries and lists count, with any number of passes.
 
 Shares nothing with the core, so that the two can be compared column by column.
 """

@@ -1,4 +1,4 @@
-"""When the packets were that a report added to its flow: the model of plain_collector.py, window by window."""
+"""When the packets of a report were sent: the part of plain_collector.py that assigns them to windows."""
 
 from fractions import Fraction
 from math import floor

@@ -1,4 +1,4 @@
-"""Published tables beside those of the naive reference."""
+"""Compare published tables with those of the naive reference."""
 
 from acapella_testing.oracles import naive_tables
 from acapella_testing.stages import rows

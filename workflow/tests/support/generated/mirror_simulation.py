@@ -108,7 +108,7 @@ def sample(seed: int, given: Conditions = CLASSES["plain"]) -> Simulated:
         offered = traffic(draw, shape, (load * CAPACITY_BPS, line), begin_s, given)
     if given.receive_only:
         offered = [frame | {"flow": 2 * (n % 4)} for n, frame in enumerate(offered)]
-    stack = random.Random(-1 - seed)  # of its own, so that it does not change the traffic
+    stack = random.Random(-1 - seed)  # separate, so that it does not change the traffic
     identifiers = IDENTIFIERS[stack.randrange(len(IDENTIFIERS))] if not given.steady else "zero"
     offered, lost_share = with_identifications(stack, offered, identifiers)
     offered = through_switch(stack, offered, given.switch_share)
@@ -171,7 +171,7 @@ def traffic(
 def fan_in(
     draw: random.Random, shape: str, rates_bps: tuple[float, float], begin_s: int, given: Conditions
 ) -> list[dict]:
-    """Return the frames of several senders to one port, each over a line of its own; of half, bursts coincide."""
+    """Return the frames of several senders to one port, each over its own line; half of them burst together."""
     rate, line = rates_bps
     senders, timing = draw.choice((2, 3, 4)), draw.randrange(2**32)
     together = draw.random() < 0.5
@@ -246,7 +246,7 @@ def with_overload(offered: list[dict], given: Conditions) -> list[dict]:
 
 
 def row(number: int, frame: dict, given: Conditions = CLASSES["plain"]) -> dict:
-    """Return a row of the frame table, as far as verdicts need it."""
+    """Return a row of the frame table with the columns that verdicts use."""
     tcp = "len" in frame
     return {
         "frame": number,
@@ -311,7 +311,7 @@ def manifest_of(
 
 
 def coinciding_bursts(senders: int, burst: int, every_s: float, *, ids: bool, line_bps: float = LINE_BPS) -> list[dict]:
-    """Return UDP frames of senders whose bursts coincide, each over a line of its own, around and in a sample."""
+    """Return UDP frames of senders whose bursts coincide, each over its own line, around and in a sample."""
     number, frame_ns = round(every_s * NS), round(1514 * 8 * NS / line_bps)
     offered = [
         {"at": round(0.21 * NS) + k * number + n * frame_ns + sender * 1000, "wire_len": 1514, "flow": 2 * sender}

@@ -15,7 +15,7 @@ TCP, UDP, ICMP, ICMPV6, GRE = 6, 17, 1, 58, 47
 START_NS = 1_700_000_000_000_000_000
 
 
-def made_connections(seed: int, count: int, alive: int = 40) -> list[Frame]:
+def generated_connections(seed: int, count: int, alive: int = 40) -> list[Frame]:
     """Return `count` frames of `alive` simultaneous connections; another one begins when one ends."""
     rnd = random.Random(seed)
     connections = [_Connection(rnd) for _ in range(alive)]

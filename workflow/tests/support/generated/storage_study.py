@@ -1,4 +1,4 @@
-"""A storage study made by hand, and a campaign with its tables."""
+"""A synthetic storage study, and a campaign with its tables."""
 
 import json
 from pathlib import Path

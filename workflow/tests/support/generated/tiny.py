@@ -1,4 +1,4 @@
-"""Campaigns of a few flows that a test writes down one by one."""
+"""Campaigns of a few flows that tests define individually."""
 
 import hashlib
 import json

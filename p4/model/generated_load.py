@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write a capture of many short TCP connections that begin evenly over a time, as a load for a data plane's slots.
 
-    p4/model/made_load.py --connections 150000 --seconds 30 --seed 1 -o load.pcap
+    p4/model/generated_load.py --connections 150000 --seconds 30 --seed 1 -o load.pcap
 
 A connection has a handshake without loss, a request, and one to four segments of response. Then 80 % end with a FIN of
 each side, 10 % with an RST, 10 % send no more. One of ten pauses for up to 8 s before the end. One of fifty segments of

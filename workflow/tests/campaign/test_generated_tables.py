@@ -4,9 +4,9 @@ import random
 from collections import defaultdict
 
 import pytest
-from acapella_testing.made.made_tables import TABLES, write_tables
-from acapella_testing.made.made_traffic import samples_of_site
-from acapella_testing.made.made_trials import result
+from acapella_testing.generated.generated_tables import TABLES, write_tables
+from acapella_testing.generated.generated_traffic import samples_of_site
+from acapella_testing.generated.generated_trials import result
 
 from acapella.campaign.layout import Campaign
 from acapella.figures.source import Source

@@ -1,4 +1,4 @@
-"""Samples of a made-up campaign as counts of frames and flows, from which made_tables.py makes every table.
+"""Samples of a synthetic campaign as counts of frames and flows, from which generated_tables.py computes every table.
 
 A sample has cells (frames of one header stack and length) and flows, which divide the frames with an IP header among
 them. Nothing is random but by the generator that is given.

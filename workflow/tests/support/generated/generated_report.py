@@ -1,8 +1,8 @@
-"""A campaign as the report reads it: tables, flaws of its first sample, and manifests."""
+"""A campaign as input of the report: tables, faults of its first sample, and manifests."""
 
 import json
 
-from acapella_testing.made.made_tables import change_table, write_tables
+from acapella_testing.generated.generated_tables import change_table, write_tables
 
 from acapella.campaign.layout import Campaign
 from acapella.figures.source import Source
@@ -24,7 +24,7 @@ def quality_with(tmp_path, **changes) -> Source:
 
 
 def note(directory, sample: str, *notes: str) -> None:
-    """A manifest, as far as the report looks at it."""
+    """Return a manifest with the fields that the report uses."""
     (directory / "raw").mkdir(exist_ok=True)
     (directory / "raw" / f"{sample}.json").write_text(json.dumps({"notes": notes}), encoding="utf-8")
 

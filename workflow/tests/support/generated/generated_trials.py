@@ -1,6 +1,6 @@
-"""Made-up results of `acapella kappa --json`, for any number of environments and runs, plausible as far as pictures go.
+"""Synthetic results of `acapella kappa --json`, for any number of environments and runs, plausible enough for figures.
 
-.venv/bin/python workflow/tests/support/made/made_trials.py /tmp/made 3 4
+.venv/bin/python workflow/tests/support/generated/generated_trials.py /tmp/made 3 4
 """
 
 import json
@@ -9,7 +9,7 @@ import random
 import sys
 from pathlib import Path
 
-from acapella_testing.made.made_tables import write_table, write_tables
+from acapella_testing.generated.generated_tables import write_table, write_tables
 
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
@@ -33,7 +33,7 @@ def write_results(directory, environments: dict[str, list[dict]], **options) -> 
 
 
 def write_campaign(directory, environments: dict[str, list[dict]], **options) -> Path:
-    """Tables of a made-up campaign whose samples are the trials, and the results beside them."""
+    """Write tables of a synthetic campaign whose samples are the trials, and the results."""
     directory = write_tables(directory, sites=1, ports=1, samples=2)
     names = [f"{e}-{n}" for e, runs in environments.items() for n in range(1, len(runs) + 2)]
     quality = {"site": "S0", "port": "p0", "frames": PACKETS, "wire_bytes": 100 * PACKETS, "duration_ns": DURATION_NS}

@@ -1,4 +1,4 @@
-"""Tables of flow reports that no program made: for figures and report."""
+"""Synthetic tables of flow reports, for figures and report."""
 
 import itertools
 import math
@@ -110,7 +110,7 @@ def window(draw: random.Random, sample: str, number: int, at: int) -> dict:
 
 
 def by_report(draw: random.Random, sample: str, number: int) -> list[dict]:
-    """What the reports of a flow tell; a few are a twentieth of a decade off."""
+    """Return the reported values of a flow; a few deviate by a twentieth of a decade."""
     rows = {}
     ranges = {"iat_reports": (60, 180), "throughput_reports": (60, 200), "packet_size": (32, 64)}
     for measure, (low, high) in (ranges | {"bytes_in_flight": (20, 100), "acknowledged_bytes": (20, 120)}).items():

@@ -1,9 +1,9 @@
-"""A made-up campaign of any size: acaps and flows with plausible numbers, consistent with each other.
+"""A synthetic campaign of any size: acaps and flows with plausible, consistent numbers.
 
 The frames are drawn with numpy, the flow table is computed from them, and a pure function of the arguments decides
 every value. There is no capture behind them: what the digest itself does is tested elsewhere.
 
-    .venv/bin/python workflow/tests/support/made/synthetic.py results/demo30 --sites 30
+    .venv/bin/python workflow/tests/support/generated/synthetic.py results/demo30 --sites 30
 """
 
 import argparse
@@ -244,7 +244,7 @@ def spell(kind):
 
 
 def spelled(texts, code) -> pa.Array:
-    """``texts[code]`` as the schemas' dictionary type; a text that two kinds share stands in the dictionary once."""
+    """``texts[code]`` as the schemas' dictionary type; a text that two kinds share is in the dictionary once."""
     unique, place = np.unique(texts, return_inverse=True)
     return pa.DictionaryArray.from_arrays(
         pa.array(place[code] if len(code) else code, pa.uint32()), pa.array(unique.tolist(), pa.string())

@@ -1,9 +1,9 @@
-"""Published tables of a made-up campaign, written directly: what figures and report read, for any number of sites.
+"""Write the tables of a synthetic campaign with any number of sites, as input of figures and report.
 
-Every table adds up frames and flows of the same samples (made_traffic.py), so no two of them contradict each other:
-test_made_tables.py compares their sums. A pure function of the arguments.
+All tables are computed from the same samples (generated_traffic.py), so they are consistent: test_generated_tables.py
+compares their sums. They depend only on the arguments.
 
-    .venv/bin/python workflow/tests/support/made/made_tables.py /tmp/made30 30
+    .venv/bin/python workflow/tests/support/generated/generated_tables.py /tmp/made30 30
 """
 
 import functools
@@ -19,7 +19,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
-from acapella_testing.made.made_traffic import BINS, SAMPLE_NS, Sample, allocated, bin_of, samples_of_site, stitched
+from acapella_testing.generated.generated_traffic import (
+    BINS,
+    SAMPLE_NS,
+    Sample,
+    allocated,
+    bin_of,
+    samples_of_site,
+    stitched,
+)
 
 from acapella.common import tables
 from acapella_core.arrow_tables import arrow_schema

@@ -21,7 +21,7 @@ IPV6 += [bytes.fromhex("fe80000000000000021b21fffe000001"), b"\xff" * 16, bytes(
 PORTS = (0, 53, 443, 5201, 40000, 65535)
 
 
-def made_frames(seed: int, count: int, ports: int = 1) -> list[Frame]:
+def generated_frames(seed: int, count: int, ports: int = 1) -> list[Frame]:
     """Return `count` frames on `ports` ports."""
     rnd = random.Random(seed)
     return [_made(rnd, rnd.randrange(ports)) for _ in range(count)]

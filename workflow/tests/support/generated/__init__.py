@@ -1,0 +1,1 @@
+"""Generated campaigns, tables and traffic."""

@@ -1,1 +1,0 @@
-"""Made campaigns, tables and traffic."""
