@@ -28,7 +28,7 @@ LIKE_STUN = bytes.fromhex("000100082112a442") + bytes(range(12)) + bytes.fromhex
 
 def datagram(payload: bytes, port: int) -> bytes:
     """A frame with a UDP datagram."""
-    return ethernet(tunnel_frames.over_udp(Packet(payload), port)).octets
+    return ethernet(tunnel_frames.over_udp(Packet(payload), port)).raw
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +64,8 @@ def test_inner_headers_of_a_tunnel_and_quotes_of_errors_are_not_guessed(tmp_path
     """A ping over VXLAN, of which no payload names ICMP; an ICMP error about DNS, whose flow has no ports."""
     ping = tunnel_frames.ipv4(Packet(bytes.fromhex("0800f7ff00000000") + bytes(40)), 1, tunnel_frames.INNER)
     quoted = tunnel_frames.over_udp(Packet(QUERY), 53)
-    error = tunnel_frames.ipv4(quoted.behind(bytes.fromhex("0303000000000000")), 1, tunnel_frames.OUTER)
-    frames = [ethernet(tunnel_frames.vxlan(7, ping)).octets, ethernet(error).octets]
+    error = tunnel_frames.ipv4(quoted.with_header(bytes.fromhex("0303000000000000")), 1, tunnel_frames.OUTER)
+    frames = [ethernet(tunnel_frames.vxlan(7, ping)).raw, ethernet(error).raw]
     found = {row["header"]: row for row in rows(analyzed_by_tshark(tmp_path, frames * 3), "header_occurrence")}
     assert {"VXLAN", "ICMP", "DNS"} <= found.keys()
     assert not any(row["guessed_frames"] for row in found.values())

@@ -19,7 +19,7 @@ NOT_IP = {"arp", "eth", "llc"}
 
 def in_ethernet(header: bytes, payload: Packet, ethertype: int, port: int) -> Packet:
     """A tunnel over UDP that carries an Ethernet frame."""
-    return tunnel_frames.over_udp(ethernet(payload, ethertype).behind(header), port)
+    return tunnel_frames.over_udp(ethernet(payload, ethertype).with_header(header), port)
 
 
 VXLAN, GENEVE = bytes.fromhex("0800000000000700"), bytes.fromhex("0000655800000700")
@@ -31,11 +31,13 @@ PACKETS = {
     "ARP in Geneve": in_ethernet(GENEVE, ARP, ARP_TYPE, 6081),
     "IPv4 in VXLAN": in_ethernet(VXLAN, tunnel_frames.syn(), 0x0800, 4789),
     "IPv6 in VXLAN": in_ethernet(VXLAN, INNER_IPV6, IPV6_TYPE, 4789),
-    "spanning tree in VXLAN": in_ethernet(VXLAN, SPANNING_TREE, len(SPANNING_TREE.octets), 4789),
-    "ARP in Ethernet in GRE": tunnel_frames.ipv4(ethernet(ARP, ARP_TYPE).behind(GRE_ETHERNET), 47, tunnel_frames.OUTER),
-    "ARP in GRE": tunnel_frames.ipv4(ARP.behind(GRE_ARP), 47, tunnel_frames.OUTER),
+    "spanning tree in VXLAN": in_ethernet(VXLAN, SPANNING_TREE, len(SPANNING_TREE.raw), 4789),
+    "ARP in Ethernet in GRE": tunnel_frames.ipv4(
+        ethernet(ARP, ARP_TYPE).with_header(GRE_ETHERNET), 47, tunnel_frames.OUTER
+    ),
+    "ARP in GRE": tunnel_frames.ipv4(ARP.with_header(GRE_ARP), 47, tunnel_frames.OUTER),
     "ARP in VXLAN in an ICMP error": tunnel_frames.ipv4(
-        in_ethernet(VXLAN, ARP, ARP_TYPE, 4789).behind(bytes.fromhex("0301000000000000")), 1, tunnel_frames.OUTER
+        in_ethernet(VXLAN, ARP, ARP_TYPE, 4789).with_header(bytes.fromhex("0301000000000000")), 1, tunnel_frames.OUTER
     ),
 }
 
@@ -43,8 +45,8 @@ PACKETS = {
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory) -> Path:
     """One sample with every packet, the n-th of them n times, and ARP without a tunnel."""
-    frames = [ethernet(packet).octets for n, packet in enumerate(PACKETS.values(), 1) for _ in range(n)]
-    frames += [ethernet(ARP, ARP_TYPE).octets] * 20
+    frames = [ethernet(packet).raw for n, packet in enumerate(PACKETS.values(), 1) for _ in range(n)]
+    frames += [ethernet(ARP, ARP_TYPE).raw] * 20
     return analyzed_frames(tmp_path_factory.mktemp("versions"), frames)
 
 
@@ -75,8 +77,8 @@ def test_the_encapsulation_of_arp_in_a_tunnel_contains_the_tunnel(campaign):
 
 
 def test_headers_that_an_icmp_error_quotes_are_no_encapsulation(tmp_path):
-    quoting = tunnel_frames.syn().behind(bytes.fromhex("0303000000000000"))
-    error = INNER_IPV6.behind(bytes.fromhex("0104000000000000"))
+    quoting = tunnel_frames.syn().with_header(bytes.fromhex("0303000000000000"))
+    error = INNER_IPV6.with_header(bytes.fromhex("0104000000000000"))
     unreachable = tunnel_frames.ipv6(error, 58, ("2001:db8::2", "2001:db8::1"))
     frames = [
         ethernet(tunnel_frames.syn()),
@@ -84,6 +86,6 @@ def test_headers_that_an_icmp_error_quotes_are_no_encapsulation(tmp_path):
         ethernet(unreachable, IPV6_TYPE),
         ethernet(in_ethernet(VXLAN, unreachable, IPV6_TYPE, 4789)),
     ]
-    made = analyzed_frames(tmp_path, [frame.octets for frame in frames])
+    made = analyzed_frames(tmp_path, [frame.raw for frame in frames])
     found = {row["encapsulation"]: row["frames"] for row in rows(made, "encapsulations") if row["site"] == "all"}
     assert found == {"Ethernet": 3, "Ethernet/IPv4/UDP/VXLAN/Ethernet": 1}

@@ -19,7 +19,7 @@ def response(kind: str, content: bytes, port: int) -> bytes:
     """A frame with an HTTP response of one segment."""
     text = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content
     segment = struct.pack(">HHIIBBHHH", 80, port, 1, 1, 0x50, 0x18, 100, 0, 0) + text
-    return ethernet(tunnel_frames.ipv4(Packet(segment), 6, tunnel_frames.INNER)).octets
+    return ethernet(tunnel_frames.ipv4(Packet(segment), 6, tunnel_frames.INNER)).raw
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def campaign(tmp_path_factory) -> Path:
     """A sample with the n-th kind of content n times, and UDP with payload that no dissector knows."""
     kinds = list(CONTENTS.items())
     frames = [response(*kinds[n], 5000 + 10 * n + k) for n in range(len(kinds)) for k in range(n + 1)]
-    frames += [ethernet(tunnel_frames.over_udp(Packet(b"\1\2\3\4" * 5), 40_001)).octets] * 4
+    frames += [ethernet(tunnel_frames.over_udp(Packet(b"\1\2\3\4" * 5), 40_001)).raw] * 4
     return analyzed_by_tshark(tmp_path_factory.mktemp("payload"), frames)
 
 

@@ -79,7 +79,7 @@ def packets() -> list[tf.Packet]:
 def sets(tmp_path_factory) -> tuple[Path, Path]:
     """A campaign of these frames through to its tables, and its release."""
     directory = tmp_path_factory.mktemp("tunnels")
-    frames = [packet.octets for packet in packets()]
+    frames = [packet.raw for packet in packets()]
     capture = plain_flows.write_pcap(
         directory / "t.pcap", [(10**18 + i * 1000, frame) for i, frame in enumerate(frames)]
     )
@@ -153,8 +153,8 @@ def test_captures_have_the_pseudonym_at_the_place_of_every_identifier(sets):
     checked = 0
     for packet, frame in zip(packets(), frames, strict=True):
         for place in packet.places:
-            assert place.read(packet.octets) == place.id
-            assert len(frame) >= place.offset + place.octets, place
+            assert place.read(packet.raw) == place.id
+            assert len(frame) >= place.offset + place.size, place
             assert place.read(frame) == naive.identifier(place.kind, place.id), place
             assert place.read(frame) != place.id
             checked += 1
@@ -166,9 +166,9 @@ def test_bits_around_identifiers_are_kept_and_checksums_are_right(sets):
     sums = 0
     for packet, frame in zip(packets(), frames, strict=True):
         for place in packet.places:
-            mask = (1 << 8 * place.octets) - (1 << place.bits)
-            around = [int.from_bytes(each[place.offset : place.offset + place.octets]) & mask
-                      for each in (packet.octets, frame)]  # fmt: skip
+            mask = (1 << 8 * place.size) - (1 << place.bits)
+            around = [int.from_bytes(each[place.offset : place.offset + place.size]) & mask
+                      for each in (packet.raw, frame)]  # fmt: skip
             assert around[0] == around[1]
             if place.kind == "gre_key" and frame[place.offset - 8 : place.offset - 4] == bytes.fromhex("a0000800"):
                 sums += tf.checksum(frame[place.offset - 8 :]) == 0
@@ -177,7 +177,7 @@ def test_bits_around_identifiers_are_kept_and_checksums_are_right(sets):
 
 def test_source_routes_of_gre_are_zeros(sets):
     frames = [frame for *_, frame in records((sets[1] / "captures" / "x.pcap").read_bytes())]
-    found = [(packet.octets.find(tf.ROUTE), frame) for packet, frame in zip(packets(), frames, strict=True)]
+    found = [(packet.raw.find(tf.ROUTE), frame) for packet, frame in zip(packets(), frames, strict=True)]
     routed = [(at, frame) for at, frame in found if at >= 0]
     assert len(routed) == 6
     for at, frame in routed:
@@ -308,7 +308,7 @@ def test_identifiers_wider_than_their_field_are_refused():
 
 
 def test_a_thousand_tenants_stay_a_thousand_flows(tmp_path):
-    frames = [tf.frame(tf.vxlan(vni, tf.syn())).octets for vni in range(1000)]
+    frames = [tf.frame(tf.vxlan(vni, tf.syn())).raw for vni in range(1000)]
     source = plain_flows.write_pcap(tmp_path / "in.pcap", list(enumerate(frames)))
     anonymize(str(source), tmp_path / "out.pcap", KEY)
     made = ["-o", tmp_path / "acap.parquet", "--flows", tmp_path / "flows.parquet", "--engine", "native"]
@@ -322,16 +322,16 @@ def test_a_thousand_tenants_stay_a_thousand_flows(tmp_path):
 def test_no_cut_of_a_frame_shows_an_identifier(build, tmp_path):
     """A frame cut anywhere: what is left of an identifier is a part of its pseudonym, or nothing."""
     packet = tf.frame(build(identifiers()[build][0], tf.syn()))
-    cuts = [packet.octets[:length] for length in range(14, len(packet.octets) + 1)]
+    cuts = [packet.raw[:length] for length in range(14, len(packet.raw) + 1)]
     source = tmp_path / "in.pcap"
     source.write_bytes(plain_flows.PCAP_HEADER + b"".join(
-        len(cut).to_bytes(4, "little").rjust(12, b"\0") + len(packet.octets).to_bytes(4, "little") + cut
+        len(cut).to_bytes(4, "little").rjust(12, b"\0") + len(packet.raw).to_bytes(4, "little") + cut
         for cut in cuts))  # fmt: skip
     anonymize(str(source), tmp_path / "out.pcap", KEY)
     naive = TunnelMap(KEY, TYPES)
     for *_, frame in records((tmp_path / "out.pcap").read_bytes()):
         for place in packet.places:
-            if len(frame) >= place.offset + place.octets:
+            if len(frame) >= place.offset + place.size:
                 assert place.read(frame) == naive.identifier(place.kind, place.id)
             else:
                 assert len(frame) <= place.offset

@@ -15,7 +15,7 @@ register qp_key 0 {KEY}
 
 
 def reports(count: int, flows: int = 3) -> list[bytes]:
-    """Frames of reports of some flows in turn, 0.4 s apart: each is 1,000 bytes more."""
+    """Return frames of reports of flows in turn, 0.4 s apart; each adds 1,000 bytes."""
     made = []
     for n in range(count):
         payload = report(

@@ -23,7 +23,7 @@ TIMEOUT_S = 300  # reached only if something hangs
 
 
 def capture(path: Path, packets: int) -> Path:
-    """A download of so many packets, 1 ms apart: every other one is the client's ACK, which makes a report."""
+    """Write a download with a packet per ms; every other one is the client's ACK, which triggers a report."""
     frames = []
     for n in range(packets):
         sent = 200 * (n // 2)
@@ -65,7 +65,7 @@ class Place:
         self._stack.__exit__(*failure)
 
     def start(self, name: str, *words: str) -> subprocess.Popen:
-        """An acapella command; what it says goes to a file of its name."""
+        """Start an acapella command; its messages go to NAME.log."""
         command = [sys.executable, "-m", "acapella.cli.main", *words]
         with (self.directory / f"{name}.log").open("wb") as log:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=log)
@@ -73,21 +73,21 @@ class Place:
         return process
 
     def collector(self, name: str, *more: str) -> subprocess.Popen:
-        """A collector that receives, its results in the directory ``name``."""
+        """Start a collector with results in the directory ``name``; return when it receives."""
         words = ("p4", "collect", "--interface", "v1", "--listen", f"127.0.0.1:{PORT}", "--queue-pairs", "2")
         process = self.start(name, *words, "-o", str(self.directory / name), *more)
         self.wait_for(name, "receiving from")
         return process
 
     def data_plane(self, name: str, *more: str) -> subprocess.Popen:
-        """The program over the capture, in its time, onto v0."""
+        """Start the P4 program, which sends the reports of the capture to v0."""
         words = ("p4", "run", "flowstats", "--in", str(self.directory / "in.pcap"), "--out-interface", "v0")
         stats = ("--stats", str(self.directory / f"{name}.json"))
         secret = ("--secret", str(self.directory / "reports" / "collector.secret"))
         return self.start(name, *words, *stats, "--collector", f"127.0.0.1:{PORT}", *secret, *more)
 
     def wait_for(self, name: str, said: str, times: int = 1) -> None:
-        """Wait until a program has said something so often."""
+        """Wait until a program has printed a text a number of times."""
         path = self.directory / f"{name}.log"
         deadline = time.monotonic() + TIMEOUT_S
         while not path.is_file() or path.read_text().count(said) < times:
@@ -96,7 +96,7 @@ class Place:
             time.sleep(0.01)
 
     def wait_for_reports(self, name: str, least: int) -> dict:
-        """Wait until a running collector has so many reports; its state."""
+        """Wait until a running collector has a number of reports; return its state."""
         from acapella.collector.request_socket import connect  # noqa: PLC0415
 
         deadline = time.monotonic() + TIMEOUT_S
@@ -109,16 +109,16 @@ class Place:
         raise TimeoutError(f"{name}: {state}")
 
     def statistics(self, name: str) -> dict:
-        """What became of a data plane's frames."""
+        """Return the statistics of a data plane."""
         return json.loads((self.directory / f"{name}.json").read_text())
 
     def results(self, name: str) -> dict:
-        """A collector's counters."""
+        """Return a collector's counters."""
         return json.loads((self.directory / name / "counters.json").read_text())
 
 
 def all_arrive(place: Place) -> dict:
-    """A whole run at full speed; the collector ends by itself."""
+    """Complete run at full speed; the collector ends when the session has ended."""
     capture(place.directory / "in.pcap", 4000)
     collector = place.collector("reports", "--until-ended")
     codes = [place.data_plane("plane").wait(TIMEOUT_S), collector.wait(TIMEOUT_S)]
@@ -179,7 +179,7 @@ def interface_gone(place: Place) -> dict:
 
 
 def loaders_of(plane: subprocess.Popen) -> list[int]:
-    """The loaders that a control plane has started, by any of its threads."""
+    """Return the loaders that any thread of a control plane has started."""
     children = [path.read_text().split() for path in Path(f"/proc/{plane.pid}/task").glob("*/children")]
     return [
         int(pid) for pids in children for pid in pids if "acapella-p4-run" in Path(f"/proc/{pid}/cmdline").read_text()
@@ -192,7 +192,7 @@ SCENARIOS = {
 
 
 def main() -> None:
-    """Play a scenario."""
+    """Run a scenario."""
     with Place(Path(sys.argv[2])) as place:
         print(json.dumps(SCENARIOS[sys.argv[1]](place)))
 

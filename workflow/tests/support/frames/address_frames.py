@@ -23,15 +23,15 @@ SECRET = b"payload that nobody may see"
 
 
 class Addresses:
-    """Random addresses, each once; `made` has all of them as octets."""
+    """Random addresses, each once; `made` has all of them as bytes."""
 
     def __init__(self, seed: int):
         self.random = random.Random(seed)
         self.made: list[bytes] = []
 
-    def new(self, octets: bytes) -> bytes:
-        self.made.append(octets)
-        return octets
+    def new(self, raw: bytes) -> bytes:
+        self.made.append(raw)
+        return raw
 
     @property
     def v4(self) -> str:
@@ -44,13 +44,13 @@ class Addresses:
     @property
     def mac(self) -> str:
         """Not of a group, and in its first four bits nothing that MPLS would take for IP."""
-        octets = self.random.randbytes(6)
-        return self.new(bytes((octets[0] & 0x0C | 0x80,)) + octets[1:]).hex(":")
+        raw = self.random.randbytes(6)
+        return self.new(bytes((raw[0] & 0x0C | 0x80,)) + raw[1:]).hex(":")
 
 
 def frames(a: Addresses) -> dict[str, tuple[str, Packet]]:
     """Link type and packet by name."""
-    octets = lambda text: ipaddress.ip_address(text).packed  # noqa: E731
+    raw = lambda text: ipaddress.ip_address(text).packed  # noqa: E731
     ether = lambda **more: Ether(src=a.mac, dst=a.mac, **more)  # noqa: E731
     ip = lambda **more: inet.IP(src=a.v4, dst=a.v4, **more)  # noqa: E731
     ip6 = lambda **more: inet6.IPv6(src=a.v6, dst=a.v6, **more)  # noqa: E731
@@ -58,9 +58,9 @@ def frames(a: Addresses) -> dict[str, tuple[str, Packet]]:
     tcp = lambda: inet.TCP(sport=40_000, dport=443, flags="PA", seq=5) / Raw(SECRET)  # noqa: E731
     inner = lambda: ether() / ip() / udp()  # noqa: E731
     error = lambda: ip() / inet.ICMP(type=3, code=3) / ip() / udp()  # noqa: E731
-    mptcp = struct.pack("!BB", 0x30, 1) + octets(a.v4)
-    mptcp6 = struct.pack("!BB", 0x30, 2) + octets(a.v6)
-    stamps = struct.pack("!BBBB", 68, 20, 21, 1) + octets(a.v4) + bytes(4) + octets(a.v4) + bytes(4)
+    mptcp = struct.pack("!BB", 0x30, 1) + raw(a.v4)
+    mptcp6 = struct.pack("!BB", 0x30, 2) + raw(a.v6)
+    stamps = struct.pack("!BBBB", 68, 20, 21, 1) + raw(a.v4) + bytes(4) + raw(a.v4) + bytes(4)
     route6 = inet6.ICMPv6NDOptRouteInfo(prefix=a.v6, plen=128, len=3)
     records = [
         inet6.ICMPv6MLDMultAddrRec(dst=a.v6, sources=[a.v6, a.v6]),
@@ -120,18 +120,18 @@ def frames(a: Addresses) -> dict[str, tuple[str, Packet]]:
         "sctp_heartbeat": ether() / ip() / sctp.SCTP(tag=1) / heartbeat,
         "sctp_data": ether() / ip() / sctp.SCTP(tag=1) / sctp.SCTPChunkData(data=SECRET),
     }
-    others = {"sll": CookedLinux(src=octets6(a.mac), lladdrlen=6) / ip() / udp(), "raw": ip() / tcp()}
+    others = {"sll": CookedLinux(src=padded_mac(a.mac), lladdrlen=6) / ip() / udp(), "raw": ip() / tcp()}
     made = {name: ("ethernet", packet) for name, packet in ethernet.items()}
     return made | {name: (name, packet) for name, packet in others.items()}
 
 
-def octets6(mac: str) -> bytes:
-    """A MAC address with the two octets that Linux fills its eight with."""
+def padded_mac(mac: str) -> bytes:
+    """A MAC address with the two bytes that Linux fills its eight with."""
     return bytes.fromhex(mac.replace(":", "")) + bytes(2)
 
 
 def found(packet: Packet, path: str = "") -> dict[str, bytes]:
-    """Every address that scapy sees, as octets, by where it sees it."""
+    """Every address that scapy sees, as bytes, by where it sees it."""
     addresses: dict[str, bytes] = {}
     depth = 0
     while packet is not None and not isinstance(packet, NoPayload):

@@ -3,7 +3,7 @@
 import random
 import struct
 
-SECRET = bytes(range(0xA1, 0xFB))  # no two octets in a row are a type or length here
+SECRET = bytes(range(0xA1, 0xFB))  # no two bytes in a row are a type or length here
 HEADS = {"ipv4": 34, "tcp": 54, "ipv6": 56, "sctp": 46, "neighbor": 62}  # where options begin in a frame
 
 
@@ -41,7 +41,7 @@ def with_options(kind: str, options: bytes) -> bytes:
 
 
 MALFORMED = {
-    "sack of 1,396 octets": ("sctp", struct.pack("!BBH", 3, 0, 1400) + bytes(12) + SECRET * 16),
+    "sack of 1,396 bytes": ("sctp", struct.pack("!BBH", 3, 0, 1400) + bytes(12) + SECRET * 16),
     "sack with fewer blocks than it counts": ("sctp", struct.pack("!BBHIIHH", 3, 0, 36, 1, 2, 9, 0) + SECRET[:20]),
     "sack with no gap blocks and a longer chunk": ("sctp", struct.pack("!BBHIIHH", 3, 0, 60, 1, 2, 0, 0) + SECRET[:44]),
     "init shorter than its fields": ("sctp", struct.pack("!BBH", 1, 0, 16) + SECRET[:12]),

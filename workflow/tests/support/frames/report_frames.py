@@ -17,7 +17,7 @@ TRIGGER = {"syn": 1, "ack": 2, "fin": 4, "rst": 8, "nth": 16, "time": 32, "first
 
 
 def layout(number: int) -> list[dict]:
-    """The rows of a format."""
+    """Return the rows of a format."""
     with (schemas.root() / "report_formats.tsv").open(encoding="utf-8", newline="") as stream:
         rows = [row for row in csv.DictReader(stream, delimiter="\t") if row["format"] == str(number)]
     return [{**row, "offset": int(row["offset"]), "bytes": int(row["bytes"])} for row in rows]
@@ -28,7 +28,7 @@ BYTES = {number: rows[-1]["offset"] + rows[-1]["bytes"] for number, rows in LAYO
 
 
 def report(number: int, **fields) -> bytes:
-    """A report; fields that are not named are 0. Addresses are bytes."""
+    """Return a report; unnamed fields are 0, addresses are bytes."""
     made = bytearray(BYTES[number])
     if number == 2:
         fields = {"version": 2, "ip_version": 4, "ip_proto": 6, **fields}
@@ -44,7 +44,7 @@ def report(number: int, **fields) -> bytes:
 
 
 def icrc(packet: bytes) -> bytes:
-    """The ICRC of a packet from its IPv4 header to the end of the payload (IBTA annex A17)."""
+    """Return the ICRC of a packet from its IPv4 header to the end of the payload (IBTA annex A17)."""
     masked = bytearray(b"\xff" * 8 + packet)
     for at in (1, 8, 10, 11, 26, 27, 32):
         masked[8 + at] = 0xFF
@@ -64,7 +64,7 @@ def frame(  # noqa: PLR0913  (each is a field that a test damages)
     port: int = 4791,
     damage_icrc: bool = False,
 ) -> bytes:
-    """A RoCEv2 RDMA WRITE ONLY frame; `length` is RETH's where it is not the payload's."""
+    """Return a RoCEv2 RDMA WRITE ONLY frame; `length` is RETH's if it differs from the payload's."""
     bth = struct.pack("!BBHII", opcode, 0x40, 0xFFFF, queue_pair, psn)
     reth = struct.pack("!QII", address, key, len(payload) if length is None else length)
     udp = struct.pack("!HHHH", 0xF803, port, 8 + len(bth + reth + payload) + 4, 0)

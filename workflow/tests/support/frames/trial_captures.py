@@ -49,12 +49,12 @@ def llc(number: int, padding: int = 0, head: bytes = bytes.fromhex("f0f003")) ->
 
 
 def snap(number: int, padding: int = 0) -> bytes:
-    """The same with an ethertype behind SNAP."""
+    """Return the same with SNAP and an EtherType."""
     return llc(number, padding, bytes.fromhex("aaaa03 000000 88b5"))
 
 
 def service_snap(number: int) -> bytes:
-    """IPv4 in SNAP behind a service tag alone."""
+    """Return IPv4 in SNAP after a service tag."""
     data = bytes.fromhex("aaaa03 000000 0800") + packet(number)[14:]
     return MACS + b"\x88\xa8\0\7" + struct.pack(">H", len(data)) + data
 
@@ -72,12 +72,12 @@ def write(path: Path, offsets: list[int], numbers=None, snaplen: int = 262144, m
 
 
 def steady(count: int, gap_ns: int = 1_237) -> list[int]:
-    """Offsets with a gap of a fine clock between any two."""
+    """Return offsets with the gaps of a fine clock."""
     return [n * gap_ns for n in range(count)]
 
 
 def kappa(capsys, *words) -> dict:
-    """The JSON of `acapella kappa`, valid by its schema; strict about NaN."""
+    """Return the JSON of `acapella kappa`, checked against its schema and for NaN."""
     assert main(["kappa", *map(str, words), "--json"]) == 0
     result = json.loads(capsys.readouterr().out, parse_constant=lambda name: 1 / 0)
     jsonschema.validate(result, json_schema("kappa"))
@@ -91,5 +91,5 @@ def pair(capsys, *words) -> dict:
 
 
 def codes(entry: dict) -> list[str]:
-    """What a pair is flagged with."""
+    """Return the warning codes of a pair."""
     return [warning["code"] for warning in entry["warnings"]]

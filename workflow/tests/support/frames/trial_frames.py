@@ -28,7 +28,7 @@ def udp(number: int, *, size: int = 24, checksum: int = 0, ports: tuple[int, int
 
 
 def ethernet(packet: bytes, ethertype: int | None = None, tags: bytes = b"") -> bytes:
-    """A frame around a packet; `tags` stand before the ethertype."""
+    """Return a frame with a packet; `tags` precede the EtherType."""
     if ethertype is None:
         ethertype = 0x86DD if packet[0] >> 4 == 6 else 0x0800
     return b"\2" * 6 + b"\4" * 6 + tags + struct.pack(">H", ethertype) + packet
@@ -40,7 +40,7 @@ def plain(number: int) -> bytes:
 
 
 def write_pcap(path: Path, packets: list[tuple[int, bytes]], *, snaplen: int = 65535) -> Path:
-    """(ns, frame) as a nanosecond pcap of Ethernet, each frame cut at `snaplen`."""
+    """Write (ns, frame) as a nanosecond pcap of Ethernet, with frames truncated to `snaplen`."""
     with path.open("wb") as out:
         out.write(struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, snaplen, 1))
         for ts_ns, frame in packets:

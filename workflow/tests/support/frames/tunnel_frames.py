@@ -19,64 +19,64 @@ IPV4, ETHERNET = 0x0800, 0x6558
 
 @dataclass(frozen=True)
 class Place:
-    """Where an identifier is: in the last ``bits`` bits of ``octets`` octets from ``offset`` on."""
+    """The place of an identifier: the last ``bits`` bits of ``size`` bytes from ``offset`` on."""
 
     kind: str
     id: int
     offset: int
-    octets: int
+    size: int
     bits: int
 
     def read(self, frame: bytes) -> int:
-        """The identifier at this place of a frame."""
-        return int.from_bytes(frame[self.offset : self.offset + self.octets]) & ((1 << self.bits) - 1)
+        """Return the identifier at this place of a frame."""
+        return int.from_bytes(frame[self.offset : self.offset + self.size]) & ((1 << self.bits) - 1)
 
 
 @dataclass(frozen=True)
 class Packet:
-    """Octets, and the identifiers in them."""
+    """A packet and the identifiers in it."""
 
-    octets: bytes
+    raw: bytes
     places: list[Place] = field(default_factory=list)
 
-    def behind(self, header: bytes, *places: tuple) -> "Packet":
-        """This packet behind ``header``, which has identifiers at ``places``: (kind, id, offset, octets[, bits])."""
+    def with_header(self, header: bytes, *places: tuple) -> "Packet":
+        """Return the packet after ``header`` with identifiers at ``places``: (kind, id, offset, size[, bits])."""
         own = [Place(*place, *([8 * place[3]] if len(place) == 4 else [])) for place in places]
-        moved = [Place(p.kind, p.id, p.offset + len(header), p.octets, p.bits) for p in self.places]
-        return Packet(header + self.octets, [*own, *moved])
+        moved = [Place(p.kind, p.id, p.offset + len(header), p.size, p.bits) for p in self.places]
+        return Packet(header + self.raw, [*own, *moved])
 
 
-def checksum(octets: bytes) -> int:
+def checksum(raw: bytes) -> int:
     """RFC 1071."""
-    octets += bytes(len(octets) % 2)
-    total = sum(struct.unpack(f">{len(octets) // 2}H", octets))
+    raw += bytes(len(raw) % 2)
+    total = sum(struct.unpack(f">{len(raw) // 2}H", raw))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF
 
 
 def ipv4(inner: Packet, protocol: int, ends: tuple[str, str]) -> Packet:
-    """Behind an IPv4 header."""
+    """Add an IPv4 header."""
     src, dst = (ip_address(end).packed for end in ends)
-    head = struct.pack(">BBHHHBB", 0x45, 0, 20 + len(inner.octets), 1, 0, 64, protocol)
+    head = struct.pack(">BBHHHBB", 0x45, 0, 20 + len(inner.raw), 1, 0, 64, protocol)
     total = checksum(head + bytes(2) + src + dst)
-    return inner.behind(head + struct.pack(">H", total) + src + dst)
+    return inner.with_header(head + struct.pack(">H", total) + src + dst)
 
 
 def ipv6(inner: Packet, protocol: int, ends: tuple[str, str]) -> Packet:
-    """Behind an IPv6 header."""
+    """Add an IPv6 header."""
     src, dst = (ip_address(end).packed for end in ends)
-    return inner.behind(struct.pack(">IHBB", 6 << 28, len(inner.octets), protocol, 64) + src + dst)
+    return inner.with_header(struct.pack(">IHBB", 6 << 28, len(inner.raw), protocol, 64) + src + dst)
 
 
 def udp(inner: Packet, port: int, source: int = 40_000) -> Packet:
-    """Behind a UDP header without checksum."""
-    return inner.behind(struct.pack(">HHHH", source, port, 8 + len(inner.octets), 0))
+    """Add a UDP header without checksum."""
+    return inner.with_header(struct.pack(">HHHH", source, port, 8 + len(inner.raw), 0))
 
 
 def ethernet(inner: Packet, ethertype: int = IPV4) -> Packet:
-    """Behind an Ethernet header."""
-    return inner.behind(OTHER_MAC + MAC + struct.pack(">H", ethertype))
+    """Add an Ethernet header."""
+    return inner.with_header(OTHER_MAC + MAC + struct.pack(">H", ethertype))
 
 
 def syn(ends: tuple[str, str] = INNER, ports: tuple[int, int] = (1234, 80)) -> Packet:
@@ -86,29 +86,29 @@ def syn(ends: tuple[str, str] = INNER, ports: tuple[int, int] = (1234, 80)) -> P
 
 
 def over_udp(inner: Packet, port: int, ends: tuple[str, str] = OUTER) -> Packet:
-    """Behind UDP and IPv4."""
+    """Add UDP and IPv4 headers."""
     return ipv4(udp(inner, port), 17, ends)
 
 
 def vxlan(vni: int, inner: Packet) -> Packet:
     header = struct.pack(">II", 0x08000000, vni << 8)
-    return over_udp(ethernet(inner).behind(header, ("vxlan_vni", vni, 4, 3)), 4789)
+    return over_udp(ethernet(inner).with_header(header, ("vxlan_vni", vni, 4, 3)), 4789)
 
 
 def vxlan_gpe(vni: int, inner: Packet) -> Packet:
     header = struct.pack(">II", 0x0C000001, vni << 8)
-    return over_udp(inner.behind(header, ("vxlan_gpe_vni", vni, 4, 3)), 4790)
+    return over_udp(inner.with_header(header, ("vxlan_gpe_vni", vni, 4, 3)), 4790)
 
 
 def geneve(vni: int, inner: Packet) -> Packet:
     option = struct.pack(">HBBI", 0x0101, 1, 1, 0x01020304)
     header = struct.pack(">BBHI", 2, 0, ETHERNET, vni << 8) + option
-    return over_udp(ethernet(inner).behind(header, ("geneve_vni", vni, 4, 3)), 6081)
+    return over_udp(ethernet(inner).with_header(header, ("geneve_vni", vni, 4, 3)), 6081)
 
 
 def gre(key: int, inner: Packet) -> Packet:
     header = struct.pack(">HHI", 0x2000, IPV4, key)
-    return ipv4(inner.behind(header, ("gre_key", key, 4, 4)), 47, OUTER)
+    return ipv4(inner.with_header(header, ("gre_key", key, 4, 4)), 47, OUTER)
 
 
 ROUTE = ip_address("198.51.100.77").packed
@@ -117,105 +117,105 @@ ROUTE = ip_address("198.51.100.77").packed
 def gre_with_routes(key: int, inner: Packet) -> Packet:
     """Source routes, RFC 1701: an address, and the empty one that ends them."""
     header = struct.pack(">HHHHI", 0x6000, IPV4, 0, 0, key) + struct.pack(">HBB", IPV4, 0, 4) + ROUTE + bytes(4)
-    return ipv4(inner.behind(header, ("gre_key", key, 8, 4)), 47, OUTER)
+    return ipv4(inner.with_header(header, ("gre_key", key, 8, 4)), 47, OUTER)
 
 
 def gre_with_checksum(key: int, inner: Packet) -> Packet:
     header = struct.pack(">HHHHI", 0xA000, IPV4, 0, 0, key)
-    total = checksum(header + inner.octets)
+    total = checksum(header + inner.raw)
     header = struct.pack(">HHHHI", 0xA000, IPV4, total, 0, key)
-    return ipv6(inner.behind(header, ("gre_key", key, 8, 4)), 47, ("2001:db8::1", "2001:db8::2"))
+    return ipv6(inner.with_header(header, ("gre_key", key, 8, 4)), 47, ("2001:db8::1", "2001:db8::2"))
 
 
 def gre_of_ethernet(key: int, inner: Packet) -> Packet:
     """A key whose upper 24 bits are no VSID (below 0x1000)."""
     header = struct.pack(">HHI", 0x2000, ETHERNET, key)
-    return ipv4(ethernet(inner).behind(header, ("gre_key", key, 4, 4)), 47, OUTER)
+    return ipv4(ethernet(inner).with_header(header, ("gre_key", key, 4, 4)), 47, OUTER)
 
 
 def nvgre(vsid: int, inner: Packet) -> Packet:
     header = struct.pack(">HHI", 0x2000, ETHERNET, vsid << 8 | 7)
-    return ipv4(ethernet(inner).behind(header, ("nvgre_vsid", vsid, 4, 3), ("nvgre_flow_id", 7, 7, 1)), 47, OUTER)
+    return ipv4(ethernet(inner).with_header(header, ("nvgre_vsid", vsid, 4, 3), ("nvgre_flow_id", 7, 7, 1)), 47, OUTER)
 
 
 def gretap(flow_id: int, inner: Packet) -> Packet:
     """A key that is written as an address (10.200.177.FLOW_ID), as Linux does."""
     header = struct.pack(">HHBBBB", 0x2000, ETHERNET, 10, 200, 177, flow_id)
     places = (("nvgre_vsid", 0x0AC8B1, 4, 3), ("nvgre_flow_id", flow_id, 7, 1))
-    return ipv4(ethernet(inner).behind(header, *places), 47, OUTER)
+    return ipv4(ethernet(inner).with_header(header, *places), 47, OUTER)
 
 
 def pptp(call: int, inner: Packet) -> Packet:
-    carried = inner.behind(PPP_IPV4)
-    header = struct.pack(">HHHHI", 0x3001, 0x880B, len(carried.octets), call, 1)
-    return ipv4(carried.behind(header, ("pptp_call", call, 6, 2)), 47, OUTER)
+    carried = inner.with_header(PPP_IPV4)
+    header = struct.pack(">HHHHI", 0x3001, 0x880B, len(carried.raw), call, 1)
+    return ipv4(carried.with_header(header, ("pptp_call", call, 6, 2)), 47, OUTER)
 
 
 def gtp(teid: int, inner: Packet) -> Packet:
-    header = struct.pack(">BBHI", 0x30, 255, len(inner.octets), teid)
-    return over_udp(inner.behind(header, ("gtp_teid", teid, 4, 4)), 2152)
+    header = struct.pack(">BBHI", 0x30, 255, len(inner.raw), teid)
+    return over_udp(inner.with_header(header, ("gtp_teid", teid, 4, 4)), 2152)
 
 
 def gtp_signalling(teid: int, _inner: Packet) -> Packet:
     """A request that version 1 and version 2 have in common, without its elements."""
     header = struct.pack(">BBHI", 0x48, 32, 8, teid) + bytes(4)
-    return over_udp(Packet(b"").behind(header, ("gtp_teid", teid, 4, 4)), 2123)
+    return over_udp(Packet(b"").with_header(header, ("gtp_teid", teid, 4, 4)), 2123)
 
 
 def l2tp(ids: tuple[int, int], inner: Packet) -> Packet:
-    carried = inner.behind(PPP_IPV4)
-    header = struct.pack(">HHHH", 0x4002, 8 + len(carried.octets), *ids)
+    carried = inner.with_header(PPP_IPV4)
+    header = struct.pack(">HHHH", 0x4002, 8 + len(carried.raw), *ids)
     places = (("l2tp_tunnel", ids[0], 4, 2), ("l2tp_session", ids[1], 6, 2))
-    return over_udp(carried.behind(header, *places), 1701)
+    return over_udp(carried.with_header(header, *places), 1701)
 
 
 def l2tp_control(ids: tuple[int, int], _inner: Packet) -> Packet:
     header = struct.pack(">HHHHHH", 0xC802, 12, *ids, 0, 0)
     places = (("l2tp_tunnel", ids[0], 4, 2), ("l2tp_session", ids[1], 6, 2))
-    return over_udp(Packet(b"").behind(header, *places), 1701)
+    return over_udp(Packet(b"").with_header(header, *places), 1701)
 
 
 def l2tp_version_3(session: int, inner: Packet) -> Packet:
     header = struct.pack(">HHI", 3, 0, session)
-    return over_udp(inner.behind(header, ("l2tp_session", session, 4, 4)), 1701)
+    return over_udp(inner.with_header(header, ("l2tp_session", session, 4, 4)), 1701)
 
 
 def l2tp_over_ip(session: int, inner: Packet) -> Packet:
-    return ipv4(inner.behind(struct.pack(">I", session), ("l2tp_session", session, 0, 4)), 115, OUTER)
+    return ipv4(inner.with_header(struct.pack(">I", session), ("l2tp_session", session, 0, 4)), 115, OUTER)
 
 
 def erspan(session: int, inner: Packet) -> Packet:
-    carried = ethernet(inner).behind(
+    carried = ethernet(inner).with_header(
         struct.pack(">HHI", 1 << 12, session, 0x12345), ("erspan_session", session, 2, 2, 10)
     )
-    return ipv4(carried.behind(struct.pack(">HHI", 0x1000, 0x88BE, 1)), 47, OUTER)
+    return ipv4(carried.with_header(struct.pack(">HHI", 0x1000, 0x88BE, 1)), 47, OUTER)
 
 
 def erspan_3(session: int, inner: Packet) -> Packet:
     header = struct.pack(">HHIHH", 2 << 12, session, 0xABCDEF01, 0x1234, 0)
-    carried = ethernet(inner).behind(header, ("erspan_session", session, 2, 2, 10))
-    return ipv4(carried.behind(struct.pack(">HHI", 0x1000, 0x22EB, 1)), 47, OUTER)
+    carried = ethernet(inner).with_header(header, ("erspan_session", session, 2, 2, 10))
+    return ipv4(carried.with_header(struct.pack(">HHI", 0x1000, 0x22EB, 1)), 47, OUTER)
 
 
 def pppoe(session: int, inner: Packet) -> tuple[int, Packet]:
     """With its ethertype: it is not carried by IP."""
-    header = struct.pack(">BBHHH", 0x11, 0, session, 2 + len(inner.octets), 0x0021)
-    return 0x8864, inner.behind(header, ("pppoe_session", session, 2, 2))
+    header = struct.pack(">BBHHH", 0x11, 0, session, 2 + len(inner.raw), 0x0021)
+    return 0x8864, inner.with_header(header, ("pppoe_session", session, 2, 2))
 
 
 def pbb(isid: int, inner: Packet) -> tuple[int, Packet]:
     """With its ethertype; the customer's Ethernet header is a part of PBB's."""
-    return 0x88E7, ethernet(inner).behind(struct.pack(">I", isid), ("pbb_isid", isid, 1, 3))
+    return 0x88E7, ethernet(inner).with_header(struct.pack(">I", isid), ("pbb_isid", isid, 1, 3))
 
 
 def quoted(vni: int, inner: Packet) -> Packet:
     """An ICMP error that quotes a VXLAN packet: destination unreachable, with a checksum."""
     quote = vxlan(vni, inner)
-    total = checksum(struct.pack(">BBHI", 3, 1, 0, 0) + quote.octets)
-    return ipv4(quote.behind(struct.pack(">BBHI", 3, 1, total, 0)), 1, OUTER[::-1])
+    total = checksum(struct.pack(">BBHI", 3, 1, 0, 0) + quote.raw)
+    return ipv4(quote.with_header(struct.pack(">BBHI", 3, 1, total, 0)), 1, OUTER[::-1])
 
 
 def frame(made: Packet | tuple[int, Packet]) -> Packet:
     """On Ethernet."""
     ethertype, packet = made if isinstance(made, tuple) else (IPV4, made)
-    return ethernet(packet, 0x86DD if packet.octets[0] >> 4 == 6 and ethertype == IPV4 else ethertype)
+    return ethernet(packet, 0x86DD if packet.raw[0] >> 4 == 6 and ethertype == IPV4 else ethertype)

@@ -24,7 +24,7 @@ CHECKSUM_AT = {6: 16, 17: 6}  # of TCP and UDP, bytes into their headers
 
 @dataclass(frozen=True)
 class Packet:
-    """One packet of a trial: its time and what it is known by (the occurrence number included)."""
+    """A packet of a trial: its time and its identity, including the occurrence number."""
 
     ts_ns: int
     key: tuple
@@ -32,21 +32,21 @@ class Packet:
 
 @dataclass(frozen=True)
 class Part:
-    """The octets that a frame is known by, None for one that a hop may change; whether the capture has them all."""
+    """Return the identity bytes of a frame (None for bytes that a hop may change), and whether all were captured."""
 
     content: list
     whole: bool
 
 
 def read_records(path: Path) -> list[tuple[int, int, bytes]]:
-    """(ns, wire length, bytes) of every frame of a classic pcap."""
+    """Return (ns, wire length, bytes) of every frame of a classic pcap."""
     with RawPcapReader(str(path)) as reader:
         unit = 1 if reader.nano else 1000
         return [(r.sec * 10**9 + r.usec * unit, r.wirelen, bytes(data)) for data, r in reader]
 
 
 def number(data: bytes, at: int, length: int = 2) -> int:
-    """A big-endian number."""
+    """Return a big-endian number."""
     return int.from_bytes(data[at : at + length], "big")
 
 
@@ -81,7 +81,7 @@ def end_without_ip(data: bytes, at: int, wire_len: int) -> int:
 
 
 def below_ip(data: bytes, at: int) -> tuple[str, int]:
-    """The innermost IP header from the one at ``at`` on: through IP in IP, and GRE without options."""
+    """Return the offset of the innermost IP header from ``at`` on, through IP in IP and GRE without options."""
     version = data[at] >> 4
     header = 40 if version == 6 else (data[at] & 15) * 4
     inside = at + header
@@ -129,7 +129,7 @@ def identity(data: bytes, wire_len: int, l4_checksum: bool) -> Part | None:
 
 
 def read_trial(paths: list[Path], l4_checksum: bool) -> list[tuple[int, Part]]:
-    """(ns, identity) of a trial's frames in the order of (time, rank of the file's sha256, record)."""
+    """Return (ns, identity) of a trial's frames in order of (time, rank of the file's SHA-256, record)."""
     ordered = sorted(paths, key=lambda path: hashlib.sha256(path.read_bytes()).digest())
     frames = []
     for rank, path in enumerate(ordered):
@@ -141,7 +141,7 @@ def read_trial(paths: list[Path], l4_checksum: bool) -> list[tuple[int, Part]]:
 
 
 def numbered(frames: list[tuple[int, Part]], cut: int | None) -> list[Packet]:
-    """Packets with an occurrence number behind their identity."""
+    """Return packets with occurrence numbers added to their identities."""
     seen = Counter()
     packets = []
     for ts_ns, part in frames:
@@ -152,29 +152,29 @@ def numbered(frames: list[tuple[int, Part]], cut: int | None) -> list[Packet]:
 
 
 def read_trials(trials: list[list[Path]], l4_checksum: bool = True) -> list[list[Packet]]:
-    """All trials, their identities cut where the shortest cut one is."""
+    """Return all trials, with identities truncated to the shortest truncated one."""
     read = [read_trial([Path(path) for path in paths], l4_checksum) for paths in trials]
     cut = min((len(part.content) for frames in read for _, part in frames if not part.whole), default=None)
     return [numbered(frames, cut) for frames in read]
 
 
 def duration(trial: list[Packet]) -> int:
-    """From the first to the last packet, ns."""
+    """Return the time from the first to the last packet, in ns."""
     return trial[-1].ts_ns - trial[0].ts_ns if trial else 0
 
 
 def latencies(trial: list[Packet]) -> dict:
-    """Time since the first packet, ns, by packet."""
+    """Return the time since the first packet, in ns, by packet."""
     return {packet.key: packet.ts_ns - trial[0].ts_ns for packet in trial}
 
 
 def gaps(trial: list[Packet]) -> dict:
-    """Time since the packet before, ns, by packet; 0 for the first."""
+    """Return the time since the previous packet, in ns, by packet; 0 for the first."""
     return {later.key: later.ts_ns - earlier.ts_ns for earlier, later in itertools.pairwise([*trial[:1], *trial])}
 
 
 def permutation(a: list[Packet], b: list[Packet]) -> list[int]:
-    """For each common packet in B's order its rank in A, both within the intersection."""
+    """Return the rank in A of each common packet in B's order, counting only common packets."""
     in_a, in_b = {packet.key for packet in a}, {packet.key for packet in b}
     rank = {packet.key: n for n, packet in enumerate(p for p in a if p.key in in_b)}
     return [rank[packet.key] for packet in b if packet.key in in_a]
@@ -194,18 +194,18 @@ def kept(ranks: list[int]) -> set[int]:
 
 
 def moved(ranks: list[int]) -> list[tuple[int, int]]:
-    """(rank in A, rank in B) of the packets that are not kept, in B's order."""
+    """Return (rank in A, rank in B) of the moved packets, in B's order."""
     still = kept(ranks)
     return [(a, b) for b, a in enumerate(ranks) if b not in still]
 
 
 def inversions(ranks: list[int]) -> int:
-    """Pairs in opposite order."""
+    """Return the number of pairs in opposite order."""
     return sum(x > y for x, y in itertools.combinations(ranks, 2))
 
 
 def burst_list(moves: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-    """Runs of moved packets that are neighbors in both trials."""
+    """Return runs of moved packets that are adjacent in both trials."""
     runs = []
     for move in moves:
         if runs and (runs[-1][-1][0] + 1, runs[-1][-1][1] + 1) == move:
@@ -216,7 +216,7 @@ def burst_list(moves: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
 
 
 def table_1(moves: list[int]) -> dict:
-    """Mean, sigma, of the moves and of their sizes, smallest, largest."""
+    """Return mean and sigma of the moves and of their sizes, minimum and maximum."""
     names = ("mean", "sigma", "abs_mean", "abs_sigma", "min", "max")
     if not moves:
         return dict.fromkeys(names)
@@ -228,13 +228,13 @@ def table_1(moves: list[int]) -> dict:
 
 
 def nearest_rank(values: list[int], percent: int) -> int:
-    """The smallest value that at least so many percent of all do not exceed."""
+    """Return a percentile by nearest rank."""
     ordered = sorted(values)
     return next(v for n, v in enumerate(ordered, 1) if 100 * n >= percent * len(ordered))
 
 
 def deltas(values: list[int]) -> dict:
-    """Mean, median, 99th percentile, largest of absolute values."""
+    """Return mean, median, 99th percentile and maximum of absolute values."""
     if not values:
         return dict.fromkeys(("mean", "median", "p99", "largest"))
     return {
@@ -246,7 +246,7 @@ def deltas(values: list[int]) -> dict:
 
 
 def quotient(numerator: int, denominator: int):
-    """A fraction; 0 where the numerator is."""
+    """Return a fraction; 0 if the numerator is 0."""
     return Fraction(numerator, denominator) if numerator else Fraction(0)
 
 
@@ -256,7 +256,7 @@ def magnitude(*parts) -> float:
 
 
 def components(ranks: list[int], latency: list[int], gap: list[int], sizes: tuple, spans: tuple) -> dict:
-    """U, O, L, I and the like of one pair, or of one window; ``spans`` are what L and I are divided by, ns."""
+    """Return U, O, L, I and related measures of a pair or window; ``spans`` are the denominators of L and I in ns."""
     n_a, n_b = sizes
     common = len(ranks)
     u = quotient(n_a + n_b - 2 * common, n_a + n_b)
@@ -282,7 +282,7 @@ def components(ranks: list[int], latency: list[int], gap: list[int], sizes: tupl
 
 
 def compare(a: list[Packet], b: list[Packet], within_ns: tuple[int, ...] = (10,)) -> dict:
-    """The keys of a pair as `acapella kappa --json` has them, without windows and histograms; components exact."""
+    """Return a pair as in `acapella kappa --json`, without windows and histograms, with exact components."""
     l_a, l_b, g_a, g_b = latencies(a), latencies(b), gaps(a), gaps(b)
     both = [packet.key for packet in b if packet.key in l_a]
     offsets = [l_b[key] - l_a[key] for key in both]
@@ -333,7 +333,7 @@ def spacings(a: list[Packet], b: list[Packet]) -> list[tuple[int, bool]]:
 
 
 def spacing_bins(a: list[Packet], b: list[Packet]) -> dict[int, tuple[int, int]]:
-    """Pairs, and reversed ones, by bin: 0 for equal times, n for spacings from 10^((n-1)/5) ns to below 10^(n/5)."""
+    """Return pairs and reversed pairs by bin: 0 for equal times, n for spacings from 10^((n-1)/5) to 10^(n/5) ns."""
     counted = {}
     for spacing, changed in spacings(a, b):
         place = next(n for n in range(57) if spacing == 0 or (n > 0 and (n == 56 or spacing**5 < 10**n)))
@@ -343,7 +343,7 @@ def spacing_bins(a: list[Packet], b: list[Packet]) -> dict[int, tuple[int, int]]
 
 
 def ambiguous(trial: list[Packet]) -> int:
-    """Packets whose identity, without occurrence number, another one of the trial has as well."""
+    """Return the number of packets that share their identity, without occurrence number, with another one."""
     groups = Counter(packet.key[0] for packet in trial)
     return sum(size for size in groups.values() if size > 1)
 
@@ -370,7 +370,7 @@ def window(a: list[Packet], b: list[Packet], begin: int, end: int) -> dict:
 
 
 def readings_of_equation_2(ranks: tuple[int, ...]) -> dict[tuple[int, ...], int]:
-    """Each longest increasing subsequence, by its ranks in A, and the sum of |a - b| over the packets that it moves."""
+    """Return each longest increasing subsequence (ranks in A) and the sum of |a - b| over the moved packets."""
     longest = len(kept(list(ranks)))
     total = sum(abs(a - b) for b, a in enumerate(ranks))
     return {
@@ -381,19 +381,19 @@ def readings_of_equation_2(ranks: tuple[int, ...]) -> dict[tuple[int, ...], int]
 
 
 def smallest_ambiguous() -> tuple[int, ...]:
-    """The first permutation, by size and then by its ranks, for which equation 2 has two values."""
+    """Return the first permutation, by size and ranks, for which equation 2 has two values."""
     every = itertools.chain.from_iterable(itertools.permutations(range(size)) for size in itertools.count(1))
     return next(ranks for ranks in every if len(set(readings_of_equation_2(ranks).values())) > 1)
 
 
 def most_moved(size: int) -> tuple[int, tuple[int, ...]]:
-    """The largest sum of d over all permutations of a size, ties broken as ours are, and the first one that has it."""
+    """Return the largest sum of d over all permutations of a size, with our tie-breaking, and the first one with it."""
     sums = ((sum(abs(a - b) for a, b in moved(list(ranks))), ranks) for ranks in itertools.permutations(range(size)))
     return max(sums, key=lambda found: found[0])
 
 
 def main() -> None:
-    """Print where equation 2 has two values, and how far from its stated maximum the largest sum stays."""
+    """Print when equation 2 has two values, and the largest sum compared with its stated maximum."""
     ranks = smallest_ambiguous()
     print("smallest trial with two values of equation 2: B has A's packets in the order", *ranks)
     for chain, distance in readings_of_equation_2(ranks).items():

@@ -15,7 +15,7 @@ SPACE = 1 << 24
 
 
 def fields_of(number: int, data: bytes) -> dict:
-    """A report's fields by name; wide ones as bytes."""
+    """Return a report's fields by name; wide ones as bytes."""
     found = {}
     for row in LAYOUTS[number]:
         raw = data[row["offset"] : row["offset"] + row["bytes"]]
@@ -25,7 +25,7 @@ def fields_of(number: int, data: bytes) -> dict:
 
 @dataclass
 class Pair:
-    """A queue pair: its ring, and every packet sequence number that it saw, unwrapped."""
+    """A queue pair: its ring, and every received packet sequence number, unwrapped."""
 
     number: int
     key: int
@@ -39,7 +39,7 @@ class Pair:
     lost: int = 0
 
     def verdict(self, psn: int) -> str:
-        """What a packet sequence number is; counts what is missing before it."""
+        """Return the outcome of a packet sequence number; count missing ones before it."""
         if self.next is None:
             self.next = self.first = SPACE + (psn if self.psn is None else self.psn)
         ahead = (psn - self.next) % SPACE
@@ -56,7 +56,7 @@ class Pair:
 
 
 class Plain:
-    """counters: by reason. flows: by key, in the order of the first reports. series: rows."""
+    """A collector. counters: by reason; flows: by key, in order of their first reports; series: rows."""
 
     def __init__(self, pairs: list[Pair], number: int = 2, series_ns: int | None = None):
         self.pairs = {pair.number: pair for pair in pairs}
@@ -67,18 +67,18 @@ class Plain:
         self.series: list[dict] = []
 
     def count(self, name: str) -> None:
-        """One more."""
+        """Increment a counter."""
         self.counters[name] = self.counters.get(name, 0) + 1
 
     def frame(self, data: bytes, wire: int | None = None) -> None:
-        """A frame that was captured as `data` of `wire` bytes."""
+        """Process a frame of `wire` bytes, captured as `data`."""
         verdict, payload = self.judge(data, len(data) if wire is None else wire)
         self.count(verdict)
         if verdict == "accepted":
             self.report(payload)
 
     def judge(self, data: bytes, wire: int) -> tuple[str, bytes]:  # noqa: PLR0911  (one for each verdict)
-        """Verdict and payload."""
+        """Return the outcome of a frame, and its payload."""
         cut = len(data) < wire
         at = 12
         while data[at : at + 2] in (b"\x81\0", b"\x88\xa8", b"\x91\0"):
@@ -107,7 +107,7 @@ class Plain:
         return self.transport(packet[28:-4])
 
     def transport(self, data: bytes) -> tuple[str, bytes]:  # noqa: PLR0911
-        """BTH on."""
+        """Check a packet from its BTH on."""
         if data[0] != 0x2A or data[1] & 15:
             return "bad_opcode", b""
         if len(data) < 28:
@@ -136,13 +136,13 @@ class Plain:
         return verdict, payload
 
     def known(self, payload: bytes) -> bool:
-        """Whether it is a report of our format."""
+        """Return whether a payload is a report of the collector's format."""
         if self.number == 1:
             return payload[56:58] == b"\0\0"
         return payload[0] == 2 and payload[1] in (4, 6)
 
     def report(self, payload: bytes) -> None:
-        """A report that is in the ring."""
+        """Process a report from the ring."""
         fields = fields_of(self.number, payload)
         key = published_key(fields) if self.number == 1 else tagged_key(fields)
         flow = self.flows.get(key)
@@ -151,20 +151,20 @@ class Plain:
         self.count(flow.take(fields, self))
 
     def finish(self) -> None:
-        """Open windows end, flow by flow."""
+        """End the open windows of all flows."""
         for flow in self.flows.values():
             if flow.window and flow.window["reports"]:
                 flow.end_window(self)
 
 
 def published_key(fields: dict) -> tuple:
-    """(version, proto, vlans, labels, src, dst, src_port, dst_port)."""
+    """Return (version, proto, vlans, labels, src, dst, src_port, dst_port)."""
     ends = (fields["src"].to_bytes(4, "big"), fields["dst"].to_bytes(4, "big"))
     return (4, 6, (), (), *map(address, ends), fields["src_port"], fields["dst_port"])
 
 
 def tagged_key(fields: dict) -> tuple:
-    """The same; counts beyond what a report holds are cut."""
+    """Return the same for format 2; numbers of tags are limited to those in a report."""
     width = 4 if fields["ip_version"] == 4 else 16
     vlans = tuple(fields[f"vlan_{i}"] for i in range(min(4, fields["vlan_count"])))
     labels = tuple(fields[f"mpls_{i}"] for i in range(min(4, fields["mpls_count"])))
@@ -174,12 +174,12 @@ def tagged_key(fields: dict) -> tuple:
 
 
 def address(raw: bytes) -> str:
-    """RFC 5952."""
+    """Return an address as text (RFC 5952)."""
     return str(ipaddress.ip_address(raw))
 
 
 class Flow:
-    """What both formats have in common."""
+    """State of a flow common to both formats."""
 
     has_ack = False
 
@@ -199,14 +199,14 @@ class Flow:
         self.window = None
 
     def flight(self) -> int | None:
-        """Bytes in flight."""
+        """Return the bytes in flight."""
         if self.seq is None or not self.has_ack:
             return None
         flight = (self.seq - self.ack) % 2**32
         return flight if flight < 2**31 else None
 
     def acknowledge(self, ack: int, first: int) -> None:
-        """An acknowledgment number, modulo 2^32, and the one to count from if no other is known."""
+        """Process an acknowledgment number, modulo 2^32; `first` is used as start if none is known."""
         if self.base is None:
             self.base = self.ack = first
         known = self.base if self.ack is None else self.ack
@@ -217,12 +217,12 @@ class Flow:
             self.ack = ack
 
     def totals(self) -> dict:
-        """Counters whose steps a window lists."""
+        """Return the counters whose increases are in a window."""
         size = self.size()
         return {"bytes": size[0], "packets": size[1], "acknowledged_bytes": self.acked, **self.slots}
 
     def before(self, time: int, plain: Plain) -> None:
-        """A newer report is about to be taken."""
+        """Prepare for a newer report."""
         width = plain.series_ns
         if width is None:
             return
@@ -240,11 +240,11 @@ class Flow:
             self.window["closed"] = None
 
     def open_window(self) -> None:
-        """Nothing in it yet."""
+        """Begin an empty window."""
         self.window |= {"reports": 0, "flight": None, "most": None}
 
     def after(self, time: int, plain: Plain) -> None:
-        """A newer report was taken."""
+        """Update the window after a newer report."""
         if plain.series_ns is None:
             return
         window = self.window
@@ -257,7 +257,7 @@ class Flow:
             self.end_window(plain)
 
     def end_window(self, plain: Plain) -> None:
-        """A row of the series."""
+        """Add a row to the series."""
         window, width, totals = self.window, plain.series_ns, self.totals()
         step = {name: totals[name] - window["totals"][name] for name in totals}
         step["duplicate_acks"] %= 2**32
@@ -286,7 +286,7 @@ class Flow:
         self.open_window()
 
     def row(self) -> dict:
-        """Columns of flow_reports that need no division."""
+        """Return the columns of flow_reports without quotients."""
         size = self.size()
         end = self.end if self.fin or self.told else None
         both = self.start is not None and end is not None
@@ -323,15 +323,15 @@ class Published(Flow):
         self.closed, self.current, self.begun = [0, 0], [0, 0], 1
 
     def size(self) -> tuple[int, int]:
-        """Bytes and packets."""
+        """Return bytes and packets."""
         return self.closed[0] + self.current[0], self.closed[1] + self.current[1]
 
     def epoch_count(self) -> int:
-        """Times that the counts began."""
+        """Return how many times counting began."""
         return self.begun
 
     def take(self, fields: dict, plain: Plain) -> str:
-        """What became of it."""
+        """Process a report; return its outcome."""
         self.reports += 1
         stamp = fields["timestamp"]
         if self.newest is None:
@@ -359,7 +359,7 @@ class Published(Flow):
         return "taken"
 
     def measure(self, counts: list[int]) -> None:
-        """Resets and wraps of the cells."""
+        """Handle resets and wraps of the cells."""
         if self.newest is None:
             self.current = counts
             return
@@ -376,22 +376,22 @@ class Published(Flow):
 
 
 class Tagged(Flow):
-    """Format 2: the largest counts by epoch, of which the last two may still change."""
+    """Format 2: maximum counts per epoch; those of the last two epochs may still change."""
 
     def __init__(self, number: int):
         super().__init__(number)
         self.epochs: dict[int, list[int]] = {}
 
     def size(self) -> tuple[int, int]:
-        """Bytes and packets."""
+        """Return bytes and packets."""
         return sum(x for x, _ in self.epochs.values()), sum(y for _, y in self.epochs.values())
 
     def epoch_count(self) -> int:
-        """Epochs with a report."""
+        """Return the number of epochs with a report."""
         return len(self.epochs)
 
     def measure(self, fields: dict) -> bool:
-        """False where the epoch is closed."""
+        """Add the counts of a report; return False if its epoch is closed."""
         epoch = fields["epoch"]
         if len(self.epochs) > 1 and epoch < sorted(self.epochs)[-2]:
             return False
@@ -400,7 +400,7 @@ class Tagged(Flow):
         return True
 
     def ends(self, fields: dict) -> None:
-        """Start, end, tags."""
+        """Update start, end and tags."""
         if fields["valid"] & VALID["start"]:
             self.start = min(fields["start"], fields["start"] if self.start is None else self.start)
         if fields["trigger"] & (TRIGGER["fin"] | TRIGGER["rst"]):
@@ -410,7 +410,7 @@ class Tagged(Flow):
         self.tags_cut |= not fields["valid"] & VALID["tags"]
 
     def take(self, fields: dict, plain: Plain) -> str:
-        """What became of it."""
+        """Process a report; return its outcome."""
         self.reports += 1
         stamp = (fields["epoch"], fields["timestamp"], fields["report_sequence"])
         if self.newest is not None:
@@ -438,7 +438,7 @@ class Tagged(Flow):
         return "taken"
 
     def newest_values(self, fields: dict) -> None:
-        """What only the newest report says."""
+        """Update values that only the newest report determines."""
         has = {name for name, bit in VALID.items() if fields["valid"] & bit}
         self.told = last_packet(fields) is not None
         for name in ("rtt_syn", "rtt_ack"):
@@ -462,13 +462,13 @@ class Tagged(Flow):
             self.take_slot(fields)
 
     def lose_slot(self, *, syn: bool) -> None:
-        """The newest report of a TCP flow is without a slot, or of another one than before."""
+        """Handle a report of a TCP flow without a slot, or with another slot than before."""
         self.unfollowed = True
         if self.base is None or syn:
             self.base, self.partial = None, True
 
     def take_slot(self, fields: dict) -> None:
-        """Counters that begin anew with another start."""
+        """Update counters that restart with another slot."""
         names = ("payload_bytes", "retransmitted_bytes", "gap_bytes")
         last = self.slot
         if fields["valid"] & VALID["uncertain"]:

@@ -9,7 +9,7 @@ SPREAD = ("bytes", "packets", "payload_bytes")  # what a series places by the ti
 
 
 def last_packet(fields: dict) -> int | None:
-    """When the last packet was that a report of format 2 has counted; of the flow's own packet that one."""
+    """Return the time of the last packet that a report of format 2 counts."""
     if fields["valid"] & VALID["last"]:
         return min(fields["last"], fields["timestamp"])
     own = fields["trigger"] & sum(TRIGGER[name] for name in ("syn", "fin", "rst", "nth", "time", "first"))
@@ -17,24 +17,24 @@ def last_packet(fields: dict) -> int | None:
 
 
 def iat_of(fields: dict) -> int | None:
-    """Between the last packet and the one before it."""
+    """Return the time between the last packet and the previous one."""
     return fields["iat"] if fields["valid"] & VALID["iat"] else None
 
 
 def rates(row: dict, width: int) -> None:
-    """What follows from the bytes of a row."""
+    """Return columns derived from the bytes of a row."""
     span = width * row["windows"]
     row["packet_size_mean"] = row["bytes"] / row["packets"] if row["packets"] else None
     row["throughput_bps"] = rate_bps(row["bytes"], span)
 
 
 def rate_bps(octets: int, span: int) -> int | None:
-    """Bits per second, rounded half up, as far as 64 bits go."""
+    """Return bits per second, rounded half up, limited to 64 bits."""
     return min((octets * 8 * 10**9 + span // 2) // span, 2**64 - 1) if span else None
 
 
 class Times:
-    """When `packets` packets were: one at a known end, perhaps one at a known time before, others evenly since."""
+    """Times of `packets` packets: one at a known end, possibly one at a known time before, the others evenly spread."""
 
     def __init__(self, since: int, end: int, known: bool, iat: int | None, packets: int):
         self.since, self.evenly, self.packets = since, end, packets
@@ -49,11 +49,11 @@ class Times:
         self.end = end
 
     def windows(self, width: int, stop: int) -> range:
-        """Numbers of the windows that have a share, before `stop`."""
+        """Return the numbers of the windows with a share, before `stop`."""
         return range(self.since // width, min(stop, self.end // width + 1))
 
     def until(self, time: int, amount: int) -> int:
-        """Of an amount, what came before `time`."""
+        """Return the part of an amount before `time`."""
         each = amount // self.packets if self.points else 0
         rest = amount - each * len(self.points)
         passed, whole = min(time, self.evenly) - self.since, self.evenly - self.since
@@ -61,7 +61,7 @@ class Times:
         return floor(rest * share) + each * sum(point < time for point in self.points)
 
     def rows(self, shares: dict, width: int) -> list[dict]:
-        """Windows with their shares; those that lie in the evenly filled time alone are one row."""
+        """Return windows with their shares; those within the evenly spread time are one row."""
         rows = []
         for number, share in sorted(shares.items()):
             even = self.since // width < number < self.evenly // width
@@ -75,7 +75,7 @@ class Times:
 
 
 def divide(flow, fields: dict, series: list[dict], width: int) -> None:
-    """Windows before the one that this report opened get what is theirs of the counts that it added."""
+    """Assign counts that a report added to the windows before the one that it opened."""
     window, totals = flow.window, flow.totals()
     last = last_packet(fields)
     until = fields["timestamp"] if last is None else last
@@ -105,14 +105,14 @@ def divide(flow, fields: dict, series: list[dict], width: int) -> None:
 
 
 def enlarge(closed: dict, row: dict, width: int) -> None:
-    """The row of the window before takes its share."""
+    """Add a share to the row of the previous window."""
     for name in SPREAD:
         closed[name] = None if closed[name] is None else closed[name] + row[name]
     rates(closed, width)
 
 
 def without_reports(flow, row: dict, time: int, width: int) -> dict:
-    """A row of windows that no report came in."""
+    """Add a row of windows without reports."""
     nothing = {name: None if flow.slot is None else 0 for name in flow.slots}
     made = {
         "flow": flow.number,
