@@ -18,7 +18,7 @@ from scapy.utils import RawPcapReader
 TAGS = (0x8100, 0x88A8, 0x9100)
 LONGEST = 1500  # what an 802.3 length says at most; an ethertype is larger
 SNAP = bytes.fromhex("aaaa03000000")  # LLC and organization code before an ethertype, RFC 1042
-ISL = bytes.fromhex("000c0000")  # of the address of a frame that has Cisco ISL's header, 26 octets
+ISL = bytes.fromhex("000c0000")  # of the address of a frame that has Cisco ISL's header, 26 bytes
 CHECKSUM_AT = {6: 16, 17: 6}  # of TCP and UDP, bytes into their headers
 
 
@@ -98,7 +98,7 @@ def below_ip(data: bytes, at: int) -> tuple[str, int]:
 def identity(data: bytes, wire_len: int, l4_checksum: bool) -> Part | None:
     """The bytes that no hop changes, None in the place of those that one may change; None where too few were captured.
 
-    Too few is less than what ICMP quotes of a packet (RFC 792): the IP header and 8 octets more, or as much without IP.
+    Too few is less than what ICMP quotes of a packet (RFC 792): the IP header and 8 bytes more, or as much without IP.
     """
     if data[:1] in (b"\1", b"\x0c") and data[1:5] == ISL and number(data, 12) < 1536:
         end = min(wire_len, 14 + number(data, 12) - 4)  # the length counts the frame's check sequence
@@ -118,14 +118,14 @@ def identity(data: bytes, wire_len: int, l4_checksum: bool) -> Part | None:
         length, protocol = header + number(data, at + 4), data[at + 6]
     content = list(data[at : at + length])
     hidden = {1, 8, 10, 11} if version == 4 else {7}
-    if version == 6:  # traffic class: the low half of the first octet, the high half of the second
-        content[:2] = [content[0] & 0xF0, *(octet & 0x0F for octet in content[1:2])]
+    if version == 6:  # traffic class: the low half of the first byte, the high half of the second
+        content[:2] = [content[0] & 0xF0, *(byte & 0x0F for byte in content[1:2])]
     if not l4_checksum and protocol in CHECKSUM_AT:
         place = header + CHECKSUM_AT[protocol]
         hidden |= {place, place + 1}
     if len(content) < min(length, max(header, 20) + 8):
         return None
-    return Part([None if n in hidden else octet for n, octet in enumerate(content)], len(content) == length)
+    return Part([None if n in hidden else byte for n, byte in enumerate(content)], len(content) == length)
 
 
 def read_trial(paths: list[Path], l4_checksum: bool) -> list[tuple[int, Part]]:
