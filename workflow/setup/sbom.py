@@ -28,7 +28,7 @@ def python_packages(lock: Path) -> list[dict]:
         component = {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
         if marker:
             component["properties"] = [{"name": "acapella:marker", "value": marker}]
-        # A wheel for each platform has a digest of its own; CycloneDX knows several only as distributions.
+        # The wheels of different platforms have different digests; CycloneDX lists several only as distributions.
         hashes = [{"alg": "SHA-256", "content": digest} for digest in digests]
         found = [{"type": "distribution", "url": f"https://pypi.org/project/{name}/{version}/", "hashes": hashes}]
         components.append(component | {"externalReferences": found, "via": via})
