@@ -159,7 +159,7 @@ def test_a_new_column_of_an_acap_or_a_table_stays_private(campaign, tmp_path, mo
     )
     monkeypatch.setattr(release, "published_columns", release_columns.published_columns)
     monkeypatch.setattr(release_search, "published_columns", release_columns.published_columns)
-    monkeypatch.setattr(release_catalog.index, "VIEWS", ())  # `frames` has tcp_seq
+    monkeypatch.setattr(release_catalog.views, "VIEWS", ())  # `frames` has tcp_seq
     assert run("release", campaign, "-o", tmp_path / "public", "--key-file", campaign / "release.key") == 0
     for directory, table in (("acap", "frames"), ("flows", "flows")):
         for path in (tmp_path / "public" / directory).iterdir():
