@@ -61,14 +61,14 @@ def test_the_title_has_calls_that_last_longer_than_frames_are_offered():
     row = {"writer": "buffered", "calls": 100, "latency_ns": 3 * 10**9, "offered_ns": 2 * 10**9, "long_calls": 1}
     row |= {"latency_upper_ns": 4, "long_upper_ns": 1, "disk_mbps": None, "background_percent": 10, "limit_percent": 20}
     words = storage_latency.title([row]).replace("\N{NO-BREAK SPACE}", " ")
-    assert words.startswith("writev held the capture up for 3 s, 150 % of the time in which frames were offered")
+    assert words.startswith("writev blocked the capture for 3 s, 150 % of the time in which frames were offered")
 
 
 def test_the_figure_says_what_was_waited_for_and_what_was_lost(tmp_path):
     direct = copy.deepcopy(RUN) | {"writer": "direct", "call": "io_uring"}
     words = words_of(campaign(tmp_path / "c", study(RUN, direct)))
     for text in (
-        "writev held the capture up for 900 ms, 45.0 % of the time in which frames were offered",
+        "writev blocked the capture for 900 ms, 45.0 % of the time in which frames were offered",
         "frames lost: writev 10.0 %, io_uring 10.0 %",
     ):
         assert text in words
@@ -78,7 +78,7 @@ def test_the_figure_says_what_was_waited_for_and_what_was_lost(tmp_path):
         "writev: summed latency (ms)",
         "io_uring: summed latency (ms)",
         "writev and io_uring are not comparable",
-        "the time for which writev held the capture up and the share of calls are exact",
+        "the time for which writev blocked the capture and the share of calls are exact",
     ):
         assert text in words
 
@@ -92,13 +92,13 @@ def test_title_states_that_the_run_is_the_longest_of_several(tmp_path):
 
 def test_title_states_that_no_call_is_long_instead_of_shares_of_zero(tmp_path):
     words = words_of(campaign(tmp_path / "c", study(RUN)))
-    assert "none of its calls is a long one" in words and "0 % of its calls" not in words
+    assert "none of its calls is long" in words and "0 % of its calls" not in words
 
 
 def test_sums_below_the_axis_are_marked_as_such(tmp_path):
     """The first interval has a sum of 66 us, and the axis begins at 1 ms."""
     words = words_of(campaign(tmp_path / "c", study(RUN)))
-    assert "\u22641" in words and "sums below 1 ms are drawn at the lower end" in words
+    assert "\u22641" in words and "sums below 1 ms are at the lower end" in words
 
 
 def test_each_row_has_the_losses_of_its_own_runs(tmp_path):
@@ -148,7 +148,7 @@ def test_long_calls_are_those_beyond_the_power_of_two_of_the_95_percent_quantile
     assert drawn_ms == {"writev, long calls": sum(long) / 1e6, "writev, average case": 1.0}  # 0.8 ms, at the axis's end
     words = words_of(directory)
     assert "2.00 % of its calls have 99.9 % of the summed latency" in words
-    assert "Long calls: from 8.19 \u00b5s on, at most 5.00 % of a run's calls" in words
+    assert "Long calls: 8.19 \u00b5s or more, at most 5.00 % of a run's calls" in words
 
 
 def test_writev_and_io_uring_have_panels_of_their_own(tmp_path):

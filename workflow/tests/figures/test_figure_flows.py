@@ -100,7 +100,7 @@ def test_lines_cross_50_percent_between_the_thresholds_of_the_title(name, column
         text_of = {"wire": "B", "rate_bps": "bit/s"}.get(line[0]["measure"])
         ends = [scaled(end, text_of) if text_of else nanoseconds(end) for end in (above, below)]
         assert f"between {ends[0]} and {ends[1]}" in figure.title
-    assert "ten thresholds a decade" in figure.description
+    assert "ten thresholds per decade" in figure.description
 
 
 @pytest.mark.parametrize("sites", [1, 30])
@@ -135,4 +135,4 @@ def test_subtitle_counts_flows_of_duration_zero(counts, flows, said, tmp_path):
     notes = " ".join(compose.compose_figure("flow_times", Source(Campaign(tmp_path))).notes).replace(
         "\N{NO-BREAK SPACE}", " "
     )
-    assert f"Duration 0 (one frame, or all frames of one timestamp), without a rate: {said}." in notes
+    assert f"Duration 0 and no rate (one frame, or all frames with the same timestamp): {said}." in notes

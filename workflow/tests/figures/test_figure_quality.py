@@ -83,7 +83,7 @@ def test_an_unknown_loss_is_never_drawn_as_none(campaigns):
         ({"dropped_kernel": 0, "lost_frames": 0, "loss_stages_known": 4}, "losses: none seen"),
         (
             {"dropped_kernel": 0, "lost_frames": 0, "loss_stages_known": 2},
-            "losses: none counted; counted in part in 1 of 1",
+            "losses: none counted; partly counted in 1 of 1",
         ),
         ({"lost_frames": None, "loss_stages_known": 1}, "losses: unknown (no sample has a counter"),
         ({"loss_stages_known": 0}, "losses: unknown (no sample has a counter"),
@@ -106,7 +106,7 @@ def test_a_file_read_to_its_end_is_no_proof_that_nothing_was_lost(counters, said
         ([COUNTED] * 3, "No loss seen in 3 samples", []),
         ([FROM_FILE] * 6, "Loss unknown: no counters in 6 of 6 samples", ["unknown"]),
         ([COUNTED, FROM_FILE], "No loss seen in 1 sample; no counters in 1 of 2 samples", ["unknown"]),
-        ([{**COUNTED, "loss_stages_known": 3}], "No loss counted in 1 sample", ["known in part"]),
+        ([{**COUNTED, "loss_stages_known": 3}], "No loss counted in 1 sample", ["partly known"]),
         (
             [COUNTED, {**COUNTED, "dropped_kernel": 1, "lost_frames": 1, "loss_share": 0.01}],
             "Loss counted in 1 of 2 samples, the largest 1.00 % of frames",
@@ -115,7 +115,7 @@ def test_a_file_read_to_its_end_is_no_proof_that_nothing_was_lost(counters, said
         (
             [{**COUNTED, "loss_stages_known": 3}, {**COUNTED, "lost_frames": 1, "loss_share": 0.01}],
             "Loss counted in 1 of 2 samples, the largest at least 1.00 % of frames",
-            ["known in part"],
+            ["partly known"],
         ),
     ],
 )
@@ -134,4 +134,4 @@ def test_the_quality_says_what_was_not_read_behind_a_fault(tmp_path):
     for row, unread in zip(source.quality, (2_300_000, None, 200_000), strict=False):
         row["file_unread_bytes"] = unread
     said = " ".join(capture_quality.draw(source).key).replace("\N{NO-BREAK SPACE}", " ")
-    assert "Not read behind a fault: 2.5 MB of 2 files; frames in them are in no panel." in said
+    assert "Not read after an error: 2.5 MB of 2 files; frames in them are in no panel." in said

@@ -14,7 +14,7 @@ from acapella.figures.source import Source
 
 def test_the_caption_states_how_captures_without_times_count_as_watched(tmp_path):
     source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
-    said = "from their first to their last frame"
+    said = "from the first to the last frame"
     assert said not in " ".join(throughput.draw(source).key)
     source.quality[0]["actual_by"] = "frames"
     assert said in " ".join(throughput.draw(source).key)
@@ -74,8 +74,8 @@ def test_samples_without_room_for_gaps_are_binned_and_the_caption_states_it(tmp_
     directory = write_tables(tmp_path / "made", sites=1)
     write_table(directory, "throughput", [{**row, "samples": 1} for row in visits(*(n * 300 for n in range(2000)))])
     said = " ".join(throughput.draw(Source(Campaign(directory))).key)
-    assert "samples are too close together for the gaps between them to show" in said
-    assert "not watched" not in said
+    assert "gaps between samples are too short to be visible" in said
+    assert "not captured" not in said
 
 
 def short_captures(tmp_path, *samples: tuple[int, int, dict[int, int]]) -> compose.ComposedFigure:
@@ -134,7 +134,7 @@ def test_title_has_the_peak_of_the_table_if_drawn_bins_join_several(tmp_path):
     title, notes = (text.replace("\xa0", " ") for text in (figure.title, figure.description))
     assert "the highest mean rate in a bin is 400 Mbit/s (over 1 s), at S0 p0" in title
     assert "in bins of at most 5 s" in notes
-    assert "the title has the highest of the table's bins of 1 s, not of the wider drawn ones" in notes
+    assert "the title refers to the table's bins of 1 s, not of the wider drawn ones" in notes
 
 
 def test_a_bin_that_is_covered_for_a_small_part_has_no_peak_of_its_own(tmp_path):
@@ -200,7 +200,7 @@ def test_gaps_of_years_are_left_out(tmp_path):
     directory = write_tables(tmp_path / "made", sites=1)
     move_back(directory, port="1", years=10)
     figure = compose.compose_figure("throughput", Source(Campaign(directory)))
-    assert "time watched at each port, gaps left out (s)" in words(svg_of(figure))
+    assert "captured time of each port, without gaps (s)" in words(svg_of(figure))
     bins = figure.spec["concat"][0]["vconcat"][0]["data"]["values"]
     assert "a white line separates samples" in figure.description
     assert [row["x"] for row in bins] == list(range(len(bins)))
@@ -222,4 +222,4 @@ def test_each_site_shows_its_busiest_port_if_a_page_cannot_hold_all(tmp_path):
         "throughput", Source(Campaign(write_tables(tmp_path / "made", names=names, ports=3)))
     )
     assert figure.title.startswith("30\N{NO-BREAK SPACE}ports")
-    assert "of each site its busiest port" in figure.description
+    assert "of each site only the busiest port" in figure.description

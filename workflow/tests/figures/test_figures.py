@@ -57,7 +57,7 @@ UNITS = {  # texts of axes and legends, with their units
     "flow_sizes": ("flow size (B on the wire)", "share of flows of at least that size"),
     "flow_times": ("flow duration (first to last frame)", "flow rate (bit/s, mean on the wire)", "share of flows"),
     "throughput": ("time since", "bit/s"),
-    "capture_quality": ("frames lost (%)", "repeated stamps (%)", "time watched (%)"),
+    "capture_quality": ("frames lost (%)", "repeated timestamps (%)", "time captured (%)"),
 }
 
 
@@ -100,7 +100,9 @@ def test_without_data_a_figure_says_why(name, campaign, drawn, svg):
     if (name, campaign) == ("capture_quality", "no_frames"):
         assert not drawn(name, campaign).empty  # samples without frames have a quality too
         return
-    why = {"no_frames": "none of the 24 samples holds a frame", "no_samples": "the campaign has no samples"}[campaign]
+    why = {"no_frames": "none of the 24 samples contains a frame", "no_samples": "the campaign has no samples"}[
+        campaign
+    ]
     text = words(svg(name, campaign))
     assert f"{figure_module(name).SUBJECT}: no data" in text
     assert f"No data: {why}." in text
@@ -190,7 +192,7 @@ def test_each_site_has_a_mark_that_no_line_covers_and_that_is_named(name, campai
         legend = {value["mark"] for value in drawn}
         assert len(legend) == 3 and all(mark in text for mark in legend)
     else:
-        assert "dot: one site (the .html names the site under the pointer)" in text
+        assert "dot: one site (named by the tooltip in the .html file)" in text
 
 
 def figure_data(figure: compose.ComposedFigure, layer: dict) -> list[dict]:
@@ -352,7 +354,7 @@ def test_names_from_outside_stay_text(campaigns, tmp_path):
 def test_more_ports_than_a_page_holds_are_their_sites_busiest(campaigns):
     figure = compose.compose_figure("throughput", campaigns["long_names"])
     assert figure.title.startswith("30\N{NO-BREAK SPACE}ports")
-    assert "of each site its busiest port" in figure.description
+    assert "of each site only the busiest port" in figure.description
 
 
 def sizes(site: str, stack: str, low: int, high: int, *counts: int) -> dict:
@@ -390,7 +392,7 @@ def test_the_share_of_short_frames_without_payload_is_computed_from_every_site(s
     assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == said
     drawn = words(svg_of(figure))
     cut = any(len(row) > 6 for own in sites.values() for row in own)
-    assert ("segments whose header is not whole do not count" in drawn) == cut
+    assert ("segments with a truncated header do not count" in drawn) == cut
     assert ("1 site without frames of at most 127 B" in drawn) == ("B" in sites and sites["B"][0][1] > 127)
 
 

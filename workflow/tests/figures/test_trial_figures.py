@@ -27,7 +27,7 @@ CAMPAIGNS = {
     "nothing_in_common": ({"quiet": [{"common": 0}], "loaded": [{"I": 0.2}, {"common": 0}]}, {}),
     "many": ({f"{LONG}-{n}": [{"I": 0.02 * n + 0.001 * run} for run in range(8)] for n in range(4)}, {}),
 }
-ALONE = "one environment alone cannot be compared with another one"
+ALONE = "a single environment cannot be compared"
 EMPTY = {  # figures that have nothing to show, and the reason that they print
     ("kappa_environments", "one_pair"): ALONE,
     ("kappa_environments", "nothing_in_common"): "no environment has a kappa above 0 to compare with",
@@ -134,7 +134,7 @@ def test_without_any_packet_in_common_histograms_say_why(tmp_path):
 
 
 def test_the_matrix_says_which_first_trial_is_the_odd_one_and_where_nobody_can_tell(tmp_path, svg):
-    assert "whether the first trial is the odd one does not show" in words(svg("kappa_matrix", "nothing_differs"))
+    assert "it is not known whether the first trial is the odd one" in words(svg("kappa_matrix", "nothing_differs"))
     assert "odd one" not in words(svg("kappa_matrix", "one_pair"))
     runs = [{"I": 0.3, "warnings": [odd_baseline("quiet-1")]}] * 3
     directory = write_campaign(tmp_path, {"quiet": runs, "loaded": [{}] * 3}, all_pairs=True)
@@ -249,7 +249,7 @@ def test_components_of_many_runs_are_those_with_the_least_kappa_in_order(tmp_pat
     texts = [float(row["text"]) for row in panels[0]["layer"][1]["data"]["values"]]
     every = sorted(round(kappa, 4) for runs in kappas.values() for kappa in runs)
     assert texts == pytest.approx(every[:40], abs=1e-4)
-    said = "the 40 runs with the least kappa of 49 runs, the least first; not shown: 9 runs of e1 (2) and e0 (7)"
+    said = "the 40 runs with the lowest kappa of 49 runs, the least first; not shown: 9 runs of e1 (2) and e0 (7)"
     assert f"{said} with kappa {every[40]:.4f} to {every[-1]:.4f}" in figure.description.replace("\u00a0", " ")
 
 
@@ -264,7 +264,7 @@ def test_timeline_title_counts_windows_whose_printed_kappa_is_the_lowest():
 def test_timeline_of_many_runs_has_those_with_the_least_kappa(tmp_path):
     source = source_of(tmp_path, {f"e{n}": [{"I": 0.01 * (7 * n + run)} for run in range(7)] for n in range(7)})
     figure = compose.compose_figure("kappa_timeline", source)
-    assert "the 40 runs with the least kappa in a window, of 49" in figure.description.replace(
+    assert "the 40 runs with the lowest kappa in a window, of 49" in figure.description.replace(
         "\N{NO-BREAK SPACE}", " "
     )
     least = defaultdict(lambda: 1)

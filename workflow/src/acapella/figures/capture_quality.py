@@ -1,4 +1,4 @@
-"""What the captures lost, how coarse their clocks were, how long somebody looked, and what was malformed."""
+"""Losses, clock resolution, malformed frames, and captured time of each sample."""
 
 import math
 from collections import defaultdict
@@ -27,14 +27,14 @@ MAX_NAMED = 4  # samples that the pointer names
 AXIS_MIN, AXIS_MAX = 1e-4, 100  # %: the logarithmic axes; 0 is at their left edge, ``MARK`` px from AXIS_MIN
 PANELS = (
     ("loss", ("frames", "lost (%)")),
-    ("stamps", ("repeated", "stamps (%)")),
-    ("issues", ("malformed", "or cut (%)")),
-    ("coverage", ("time", "watched (%)")),
+    ("stamps", ("repeated", "timestamps (%)")),
+    ("issues", ("malformed or", "truncated (%)")),
+    ("coverage", ("time", "captured (%)")),
 )
 
 
 class UnknownLoss(NamedTuple):
-    """Something not known of a sample's loss: its column's heading, which samples have it, what it means."""
+    """A kind of incomplete information on losses: heading of its column, samples concerned, explanation."""
 
     heading: tuple[str, str]
     holds: Callable[[dict], bool]
@@ -48,15 +48,15 @@ UNKNOWN_LOSSES = (
         "Loss unknown: no counter of mirror, interface or kernel.",
     ),
     UnknownLoss(
-        ("samples, loss", "known in part"),
+        ("samples, loss", "partly known"),
         lambda row: row["lost_frames"] is not None and row["loss_stages_known"] < STAGES,
-        "Loss known in part: some of mirror, interface, kernel and file have no counter, so there may be more.",
+        "Loss partly known: mirror, interface, kernel or file has no counter, so it may be larger.",
     ),
 )
 
 
 def draw(source: Source) -> Figure:
-    """A row a site, four panels, a mark for each sample; what is unknown is counted, never drawn as 0."""
+    """Draw one row per site and four panels with a mark per sample; unknown values are counted, not drawn as 0."""
     rows = source.quality
     if not rows:
         raise NoData("the campaign has no samples")
@@ -70,9 +70,9 @@ def draw(source: Source) -> Figure:
     ]
     panels[1:1] = [gap_column(rows, labels, order, gap) for gap in gaps]
     key = (
-        "Dot: one sample; circle: the number of samples whose dots would cover each other, at their mean. Shares of "
-        "frames have logarithmic axes from 0.0001 %, with 0 at the left edge. Frames lost: counted as lost by mirror, "
-        "interface, kernel or file, of the frames offered. Repeated stamps: frames stamped as the frame before.",
+        "Dot: one sample; circle: number of samples whose dots would overlap, at their mean. Shares of frames have "
+        "logarithmic axes from 0.0001 %, with 0 at the left edge. Frames lost: share of the offered frames that "
+        "mirror, interface, kernel or file lost. Repeated timestamps: the timestamp equals that of the previous frame.",
         *([" ".join(gap.about for gap in gaps)] if gaps else []),
         clock_resolutions(rows),
         *unread_bytes(rows),
@@ -81,7 +81,7 @@ def draw(source: Source) -> Figure:
 
 
 def share(row: dict, column: str) -> float | None:
-    """What a panel shows of one sample, as a fraction; None where unknown."""
+    """Return the value of a sample in a panel, as a fraction; None if it is unknown."""
     if column == "loss" and row["lost_frames"] is None:
         return None
     if column == "issues":
@@ -142,7 +142,7 @@ def may_join(one: tuple, other: tuple, column: str) -> bool:
 
 
 def title(rows: list[dict]) -> str:
-    """How many samples lost nothing, some, or are not known."""
+    """Return the numbers of samples with and without losses, and of those without counters."""
     known = [row["loss_share"] or 0 for row in rows if row["lost_frames"] is not None]
     blind = f"no counters in {len(rows) - len(known):,} of {count(len(rows), 'sample')}"
     mirror = mirror_loss(rows)
@@ -170,12 +170,12 @@ def clock_resolutions(rows: list[dict]) -> str:
 
 
 def unread_bytes(rows: list[dict]) -> tuple[str, ...]:
-    """What files hold behind a fault that ended their reading: frames there are in no panel."""
+    """Return a note on bytes of files that were not read because of an error."""
     bad = [row for row in rows if row["file_unread_bytes"]]
     if not bad:
         return ()
     size = scaled(sum(row["file_unread_bytes"] for row in bad), "B")
-    return (f"Not read behind a fault: {size} of {count(len(bad), 'file')}; frames in them are in no panel.",)
+    return (f"Not read after an error: {size} of {count(len(bad), 'file')}; no panel includes their frames.",)
 
 
 def panel(values, order, which, width, *, first) -> alt.LayerChart:

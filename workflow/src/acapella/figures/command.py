@@ -1,8 +1,8 @@
 """Draw a campaign's figures from its published tables.
 
-Writes figures/NAME.svg, .pdf, .png (twice the size in pixels) and .html (one file that needs no network). Every figure
-says how many samples and frames are behind it, what the capture lost, and which table holds its numbers. A figure
-whose table has nothing to draw says so. The same tables give the same bytes.
+Writes figures/NAME.svg, .pdf, .png (at twice the size) and .html (one file that needs no network). Every figure states
+the number of samples and frames, the losses of the captures, and the table that contains its numbers. If a table has
+nothing to draw, its figure states so. The same tables give the same bytes.
 """
 
 import argparse
@@ -38,21 +38,31 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         f"of flow reports: {', '.join((*FLOWREPORT_FIGURES, *FLOWSTUDY_FIGURES))}",
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's directory, as results/demo")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="these figures (default: those of samples)")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="draw only these figures (default: those of samples)")
     parser.add_argument("--trials", action="store_true", help="also the figures of trials (campaign trials)")
-    parser.add_argument("--flowreports", action="store_true", help="also those of flow reports (acapella p4 tables)")
-    parser.add_argument("--flowstudy", action="store_true", help="also those of the study of them (acapella p4 study)")
     parser.add_argument(
-        "--formats", nargs="+", metavar="FORMAT", default=list(FORMATS), help="of svg, pdf, png, html (default: all)"
+        "--flowreports", action="store_true", help="also draw those of flow reports (first run acapella p4 tables)"
+    )
+    parser.add_argument(
+        "--flowstudy",
+        action="store_true",
+        help="also draw those of the study of flow reports (first run acapella p4 study)",
+    )
+    parser.add_argument(
+        "--formats",
+        nargs="+",
+        metavar="FORMAT",
+        default=list(FORMATS),
+        help="formats to write: svg, pdf, png, html (default: all)",
     )
     return parser
 
 
 def confine(args: argparse.Namespace) -> None:
-    """Take rights from this process, which reads files that others may have made."""
+    """Confine this process, because it reads files that may come from a third party."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
-    # The renderer wakes its threads by a pair of Unix sockets.
+    # The renderer wakes its threads through a pair of Unix sockets.
     confine_self(Path(args.campaign, "figures"), serves=True)
 
 
@@ -87,7 +97,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def select_names(wanted: list[str], known: tuple[str, ...], option: str) -> list[str]:
-    """The members of ``known`` that are wanted, in the order of ``known``; UserError names one that is unknown."""
+    """Return the requested names in the order of ``known``. Raises UserError for an unknown name."""
     for name in wanted:
         if name not in known:
             raise UserError(f"{option}: unknown {name}", fix=f"known: {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""What the figures of trials share: which pairs they show, what a run is called, and what stands under their titles."""
+"""Functions shared by the figures of trials: pairs, names of runs, and subtitles."""
 
 from acapella.campaign.trial_tables import JOINED
 from acapella.common.wording import count, short_labels
@@ -7,7 +7,7 @@ from acapella.kappa.baseline import CODE as ODD_BASELINE
 from .quality import loss_summary
 from .source import NoData, Source
 
-BASELINE = 1  # place of the trial that the others are compared with
+BASELINE = 1  # position of the trial with which the others are compared
 
 
 def trial_letter(place: int) -> str:
@@ -61,7 +61,7 @@ def environments_with_odd_baseline(source: Source) -> set[str]:
 
 
 def environments_without_other_pairs(source: Source) -> list[str]:
-    """The environments of three trials or more of which only pairs with the first were compared."""
+    """Return the environments with three or more trials of which only pairs with the first were compared."""
     compared = source.rows("consistency")
     return [
         row["environment"]
@@ -71,13 +71,13 @@ def environments_without_other_pairs(source: Source) -> list[str]:
 
 
 def scope(source: Source) -> tuple[str, ...]:
-    """How many trials and packets were compared with the first trial, and what their captures lost."""
+    """Return the numbers of trials and packets compared with the first trial, and the losses of their captures."""
     compared = runs_against_first(source.rows("consistency"))
     return comparison_scope(source, compared, f"{count(len(compared), 'run')} against the first trial")
 
 
 def scope_of_pairs(source: Source) -> tuple[str, ...]:
-    """The same of all pairs, whichever was the first trial."""
+    """Return the same for all pairs of trials."""
     pairs_ = source.rows("consistency")
     return comparison_scope(source, pairs_, count(len(pairs_), "pair"))
 
@@ -91,6 +91,6 @@ def comparison_scope(source: Source, compared: list[dict], called: str) -> tuple
     where = count(len(environments(source)), "environment")
     what = f"{count(len(names), 'sample')} as {count(trials, 'trial')} of {where}"
     alone = sum(row["packets_a"] + row["packets_b"] - 2 * row["packets_common"] for row in compared)
-    packets = f"{count(packets, 'packet')} in common, {alone:,} in one of two trials alone (U)"
+    packets = f"{count(packets, 'packet')} in common, {alone:,} in only one of two trials (U)"
     captured = loss_summary([row for row in source.quality if row["sample"] in names])
     return f"{what}; {called}", f"{packets}; capture {captured}"

@@ -1,4 +1,4 @@
-"""One figure from its module: title, what was seen and lost, the drawing, and where its numbers are."""
+"""Compose a figure from its module: title, numbers of samples and losses, chart, and source of the data."""
 
 import textwrap
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from .source import NoData, Source
 
 @dataclass(frozen=True)
 class Figure:
-    """What a figure's module gives: a title that says what the data show, the drawing, and how to read its marks."""
+    """A figure as its module draws it: a title that states a result, the chart, and notes on how to read its marks."""
 
     title: str
     chart: alt.TopLevelMixin
@@ -21,7 +21,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class ComposedFigure:
-    """A whole figure: its Vega-Lite specification, and its words for those who do not see it."""
+    """A complete figure: its Vega-Lite specification, and its text for readers who cannot see it."""
 
     name: str
     title: str
@@ -38,9 +38,9 @@ class ComposedFigure:
 
 
 def compose_figure(name: str, source: Source, *, origin: bool = True) -> ComposedFigure:
-    """Draw one figure. Raises UserError where a table that it needs is missing.
+    """Draw one figure. Raises UserError if a table that it needs is missing.
 
-    ``origin``: whether the figure itself names its table, which a page with a caption does beside it.
+    ``origin``: whether the figure itself names its table; a page with captions names it there.
     """
     module = registry.figure_module(name)
     try:
@@ -58,7 +58,7 @@ def compose_figure(name: str, source: Source, *, origin: bool = True) -> Compose
 
 
 def restriction_suffix(scope: Callable, source: Source) -> str:
-    """Return what ends a figure's title if all samples are filtered or the like; empty if it is not of samples."""
+    """Return the end of the title if all samples are restricted; empty for figures that are not about samples."""
     if scope is quality.scope:
         return restrictions.title_suffix(source)
     if scope is quality.scope_of_all:
@@ -83,17 +83,17 @@ def add_title(chart: alt.TopLevelMixin, title: str, notes: tuple[str, ...], orig
 
 
 def wrap_lines(text: str, size: int) -> list[str]:
-    """Lines of a text that fit a page at a font size."""
+    """Wrap a text into lines that fit the page at a font size."""
     return textwrap.wrap(text, int(theme.WIDTH / (size * theme.MEAN_CHARACTER))) or [""]
 
 
 def no_data_figure(subject: str, reason: str) -> Figure:
-    """A figure that says why there is nothing to draw."""
+    """Return a figure that states why there is nothing to draw."""
     return text_figure(f"{subject}: no data", f"No data: {reason}.")
 
 
 def text_figure(title: str, sentence: str) -> Figure:
-    """A figure of a sentence instead of marks."""
+    """Return a figure with a sentence instead of marks."""
     text = [{"line": line, "place": place} for place, line in enumerate(wrap_lines(sentence, 12))]
     chart = (
         alt.Chart(alt.Data(values=text))

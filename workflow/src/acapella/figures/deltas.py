@@ -33,7 +33,7 @@ TICK_LABEL = theme.text_width(["\u2212100 ms"]) + 6  # px that the label of a ti
 
 
 def draw(source: Source, measure: str, name: str) -> Figure:
-    """A panel an environment, a line a run; shares are logarithmic, so that far outliers show."""
+    """Draw one panel per environment and one line per run; shares are logarithmic, so that outliers are visible."""
     compared = runs_against_first(pairs(source))
     rows = [row for row in runs_against_first(source.rows("consistency_deltas")) if row["measure"] == measure]
     if not rows:
@@ -59,8 +59,8 @@ def draw(source: Source, measure: str, name: str) -> Figure:
         head = f"{labels[environment]} ({count(len(places), 'run')})"
         panels.append(mark_bound(lines, bound, most, (head, within_text(within.get(environment, []), bound))))
     key = (
-        f"Difference: the run's {name} minus that of the first trial. Bins are logarithmic, five a decade for each "
-        "sign; the middle one holds exactly 0; a bin without packets has no line.",
+        f"Difference: the run's {name} minus that of the first trial. Bins are logarithmic, five per decade for "
+        "each sign; the middle bin is exactly 0; bins without packets have no line.",
         *(() if named else ("One gray line per run.",)),
         f"Shares of the packets in common, on a logarithmic axis. Shaded: within \u00b1{nanoseconds(bound)}.",
         *runs_without_common_packets(compared, rows, trials),
@@ -128,7 +128,7 @@ def runs_without_common_packets(compared: list[dict], rows: list[dict], trials: 
     """Runs that have nothing to draw."""
     drawn = {(row["environment"], row["b"]) for row in rows}
     absent = [trials[run] for row in compared if (run := (row["environment"], row["b"])) not in drawn]
-    return (f"Without a packet in common: {', '.join(absent)}.",) if absent else ()
+    return (f"No packets in common: {', '.join(absent)}.",) if absent else ()
 
 
 def histogram_outline(rows: list[dict], place: int, run: str, least: float) -> list[dict]:

@@ -1,4 +1,4 @@
-"""What stands before the innermost network header of the campaign's frames."""
+"""Headers before the innermost network header, as shares of frames."""
 
 import altair as alt
 
@@ -24,7 +24,7 @@ PLAIN = {
 
 
 def draw(source: Source) -> Figure:
-    """A bar an encapsulation with its interval, the label above it; a dot for each site."""
+    """Draw one bar per encapsulation with its interval and label, and one dot per site."""
     rows = source.required_rows(TABLE)
     ranked = sorted((r for r in rows if r["site"] == ALL), key=lambda r: (-r["share"], natural(r["encapsulation"])))
     rank = {row["encapsulation"]: place for place, row in enumerate(ranked[:MAX_ENCAPSULATIONS])}
@@ -39,7 +39,7 @@ def draw(source: Source) -> Figure:
     if several:
         key.append(site_dots.legend_note(source.sites))
     if any(not dot["frames"] for dot in dots):
-        key.append("at 0: none of its frames has the encapsulation")
+        key.append("at 0: the site has no frame with the encapsulation")
     if len(ranked) > MAX_ENCAPSULATIONS:
         rest = sum(row["share"] for row in ranked[MAX_ENCAPSULATIONS:])
         rarer = count(len(ranked) - MAX_ENCAPSULATIONS, "rarer encapsulation")
@@ -48,7 +48,7 @@ def draw(source: Source) -> Figure:
 
 
 def bar_values(row: dict, rank: dict) -> dict:
-    """What one row puts into the drawing, shares in percent."""
+    """Return the values of one row in the chart, shares in percent."""
     low, high = row["share_lo"], row["share_hi"]
     name = NONE if row["encapsulation"] == "none" else row["encapsulation"]
     interval = "" if low is None else f"  ({percent(low)} to {percent(high)})"
@@ -70,13 +70,13 @@ def shorten_to_bars(name: str) -> str:
 
 
 def title(ranked: list[dict]) -> str:
-    """How many encapsulations there are and what the most common one carries."""
+    """Return the number of encapsulations and the share of the most common one."""
     first = ranked[0]
     name = first["encapsulation"]
-    told = PLAIN.get(name) or f"have just {shortened(name, TITLE_LABEL)}"
+    description = PLAIN.get(name) or f"have only {shortened(name, TITLE_LABEL)}"
     if len(ranked) == 1:
-        return f"All frames {told}"
-    return f"{count(len(ranked), 'encapsulation')}; {percent(first['share'])} of frames {told}"
+        return f"All frames {description}"
+    return f"{count(len(ranked), 'encapsulation')}; {percent(first['share'])} of frames {description}"
 
 
 def chart(values: list[dict], dots: list[dict], sites: list[str]) -> alt.LayerChart:

@@ -1,4 +1,4 @@
-"""How large flows are once their snippets are stitched across samples: complementary distribution."""
+"""Complementary distribution of flow sizes, stitched across samples."""
 
 from acapella.common.wording import count, scaled
 
@@ -14,22 +14,22 @@ SIZE = ValueAxis("bytes", "flow size (B on the wire)", ("B", "kB", "MB", "GB", "
 
 
 def draw(source: Source) -> Figure:
-    """Log-log: share of flows of at least so many bytes; the campaign, its sites, and single samples beside it."""
+    """Draw the share of flows with at least a number of bytes: campaign, sites, and single samples."""
     rows = [row for row in source.required_rows(TABLE) if row["measure"] == MEASURE and row["flows_ge"]]
     values, order = distribution_lines(rows, SIZE.column)
     whole = [row for row in values if row["line"] == order[0]]
     if not whole:
         raise NoData("no frame belongs to a flow (a flow needs an IP header)")
     key = (
-        "Sampled bytes on the wire without FCS: a lower bound if a flow was cut or not watched. A flow that several "
-        f"ports or sites show counts once, at its largest. {INTERPOLATION_NOTE}",
+        "Sampled bytes on the wire, without FCS: a lower bound if samples contain only a part of the flow. A flow seen "
+        f"at several ports or sites counts once, with its largest size. {INTERPOLATION_NOTE}",
     )
     drawing = chart(values, order, SIZE, y_title="share of flows of at least that size", height=300)
     return Figure(title(whole), drawing, key)
 
 
 def title(whole: list[dict]) -> str:
-    """Where the middle lies and how far the tail reaches; thresholds are ten a decade."""
+    """Return the median and the largest threshold that a flow reaches."""
     flows, last = whole[0]["flows"], whole[-1]
     median = median_interval(whole, "bytes")
     half = (

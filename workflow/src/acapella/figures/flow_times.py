@@ -1,4 +1,4 @@
-"""How long flows last and how fast they are, stitched across samples: complementary distributions."""
+"""Complementary distributions of flow durations and rates, stitched across samples."""
 
 import altair as alt
 
@@ -20,7 +20,7 @@ HEIGHT = 190  # px of a panel
 
 
 def draw(source: Source) -> Figure:
-    """Two log-log panels, durations and rates: share of flows of at least so much, lines as in flow_sizes."""
+    """Draw two log-log panels, durations and rates, with lines as in flow_sizes."""
     table = source.required_rows(TABLE)
     rows = [row for row in table if row["flows_ge"]]
     panels, wholes = [], {}
@@ -34,9 +34,9 @@ def draw(source: Source) -> Figure:
         raise NoData("no flow has more than one frame, so none has a duration or rate")
     key = (
         *zero_durations(table),
-        "Durations are of what samples saw: a lower bound if a flow was cut. A rate is bytes on the wire without "
-        f"FCS over the time observed, gaps left out. {INTERPOLATION_NOTE}",
-        *(f"{said[0].upper()}{said[1:]}." for said in without_times(source)),
+        "Durations only cover samples: a lower bound if a flow continues outside of them. Rate: bytes on the wire "
+        f"without FCS, divided by the observed time without gaps. {INTERPOLATION_NOTE}",
+        *(f"{note[0].upper()}{note[1:]}." for note in without_times(source)),
         *without_duration(source, table),
     )
     drawing = alt.vconcat(*panels, spacing=16).resolve_scale(color="shared", strokeDash="shared", strokeWidth="shared")
@@ -54,7 +54,7 @@ def zero_durations(table: list[dict]) -> tuple[str, ...]:
         return ()
     flows, zero = lowest[0]["flows"], lowest[0]["flows"] - lowest[0]["flows_ge"]
     return (
-        f"Duration 0 (one frame, or all frames of one timestamp), without a rate: {zero:,} of "
+        f"Duration 0 and no rate (one frame, or all frames with the same timestamp): {zero:,} of "
         f"{count(flows, 'directed flow')} ({percent(zero / flows)}).",
     )
 
@@ -71,7 +71,7 @@ def without_duration(source: Source, table: list[dict]) -> tuple[str, ...]:
 
     number = flows(source.rows("flow_sizes"), "wire") - flows(table, "duration_ns")
     seen = count(samples, "misdated sample")
-    return (f"Left out: {count(number, 'directed flow')} without times or seen only in {seen}.",)
+    return (f"Omitted: {count(number, 'directed flow')} without timestamps or seen only in {seen}.",)
 
 
 def title(wholes: dict[str, list[dict]]) -> str:

@@ -1,4 +1,4 @@
-"""What flow reports measured beside what the digest says, flow by flow (P4/RDMA, figure 5)."""
+"""Values of flow reports compared with those of the digest, flow by flow (P4/RDMA, figure 5)."""
 
 import math
 

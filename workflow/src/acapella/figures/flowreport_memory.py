@@ -1,4 +1,4 @@
-"""How the error of flow sizes falls with the memory of the sketch."""
+"""Errors of flow sizes by memory of the sketch."""
 
 import altair as alt
 
@@ -25,7 +25,7 @@ def draw(source: Source) -> Figure:
     """Flows with any error, and the 99th percentile of errors, a line a number of rows."""
     rows = source.rows(TABLE)
     if not rows:
-        raise NoData("no other sketch was tried (config flowreports.sketches)")
+        raise NoData("no other sketch sizes were tried (config flowreports.sketches)")
     values = [point(row) for row in combine_samples(rows)]
     sizes = sorted({row["rows"] for row in rows})
     panels = [
@@ -37,10 +37,10 @@ def draw(source: Source) -> Figure:
     ]
     chart = alt.vconcat(*panels, spacing=10).resolve_scale(color="shared", shape="shared")
     key = (
-        "Memory: both banks of both sums, cells of 64 bits. A run is one sample with one size of the sketch; a point "
-        "is a size. Upper panels: flows of all samples that the digest has and no report does, or whose number is not "
-        "equal. Lower panels: relative errors of the flows that both sides have, of the sample in which the percentile "
-        f"is largest; below {MIN_ERROR:.4f} %, and 0, at the lower end.",
+        "Memory: both banks of both sums, in cells of 64 bits. A run is one sample with one sketch size; a point is "
+        "one sketch size. Upper panels: flows of all samples that are in no report or whose value is not exact. Lower "
+        "panels: relative errors of the flows that digest and reports contain, in the sample with the largest "
+        f"percentile; values below {MIN_ERROR:.4f} %, and 0, are at the lower end.",
     )
     return Figure(title(values), alt.hconcat(chart), key)
 
@@ -89,7 +89,7 @@ def title(values: list[dict]) -> str:
     if not exact:
         fault = "missing or not exact" if unequal["missing"] else "not exact"
         return (
-            f"With {memory_text(unequal)}, the most that was tried, the sizes of {inexact_share(unequal)} are {fault}"
+            f"With {memory_text(unequal)}, the largest sketch tried, the sizes of {inexact_share(unequal)} are {fault}"
         )
     least = min(exact, key=lambda v: v["memory"])
     number = sum(v["runs"] for v in exact)
@@ -97,8 +97,8 @@ def title(values: list[dict]) -> str:
     or_more = " or more" if any(v["memory"] > least["memory"] for v in exact) else ""
     found = f"Every flow size is exact in {runs} with {memory_text(least)}{or_more}"
     if unequal is None:
-        return f"{found}; less was not tried"
-    return f"{found}; with {memory_text(unequal)} {inexact_share(unequal)} are not exact; no sketch between was tried"
+        return f"{found}; smaller sketches were not tried"
+    return f"{found}; with {memory_text(unequal)} {inexact_share(unequal)} are not exact; no size in between was tried"
 
 
 def memory_text(sketch: dict) -> str:

@@ -1,4 +1,4 @@
-"""How many reports the seconds of a capture give rise to (P4/RDMA, figure 7a)."""
+"""Number of reports in each second of a capture (P4/RDMA, figure 7a)."""
 
 import altair as alt
 
@@ -31,12 +31,11 @@ def draw(source: Source) -> Figure:
     labels = short_labels(dict.fromkeys(value["sample"] for value in values), LABEL)
     for value in values:
         value["label"] = labels[value["sample"]]
-    lines = "" if len(labels) <= len(COLORS) else "; the .html names the sample under the pointer"
+    lines = "" if len(labels) <= len(COLORS) else "; tooltips in the .html file name the samples"
     key = (
-        f"One line per sample of one port; 100 % are its seconds with a packet{lines}. Seconds without a packet are "
-        "left out, and reports that the control plane requests when it resets the sketch. The last second of a "
-        "capture, which is cut short, is in the line and the maximum, but not in the mean. The P4/RDMA paper printed "
-        "averages of "
+        f"One line per sample of one port; 100 % are its seconds with packets{lines}. Not included: seconds without "
+        "packets, and reports that the control plane requests when it resets the sketch. The last, incomplete second "
+        "of a capture is in the line and the maximum, but not in the mean. The P4/RDMA paper reports averages of "
         f"{PAPER_RANGE[0]:,} to {PAPER_RANGE[1]:,} reports/s of traces of a backbone ({paper_range_text(values)}).",
     )
     return Figure(title(rows), alt.hconcat(chart(values, list(labels.values()))), key)

@@ -1,4 +1,4 @@
-"""How soon reports show that the rate of a flow changes (P4/RDMA, figure 6)."""
+"""Response of reports to rate changes of a flow (P4/RDMA, figure 6)."""
 
 import math
 from itertools import pairwise

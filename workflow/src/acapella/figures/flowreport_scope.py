@@ -6,7 +6,7 @@ from .source import Source
 
 
 def counter_sum(source: Source, stage: str, counter: str) -> int:
-    """A counter, summed over the samples; 0 where no run has it."""
+    """Return a counter, summed over the samples; 0 if no run has it."""
     return sum(
         row["value"] for row in source.rows("flowreport_counts") if (row["stage"], row["counter"]) == (stage, counter)
     )

@@ -1,4 +1,4 @@
-"""How many of the reports that are offered at a rate the collector takes (P4/RDMA, figure 7b)."""
+"""Share of offered reports that the collector accepts, by rate (P4/RDMA, figure 7b)."""
 
 import altair as alt
 
@@ -88,10 +88,10 @@ def draw(source: Source) -> Figure:
         base.mark_circle(color=theme.BLUE, size=40, opacity=1),
     )
     key = (
-        "Reports are in memory as a NIC would have written them; one is lost if its place in the ring is written again "
-        "before a worker has read it, also while other programs have the processor. The highest rate is that at which "
-        "this machine copies reports in memory. Dashed: the rate that the P4/RDMA paper reached with negligible "
-        "losses. Its collapse to 125,000 reports/s beyond that rate is of its NIC and cannot be reproduced here."
+        "Reports are written to memory as by a NIC; a report is lost if its slot in the ring is overwritten before a "
+        "worker has read it, for example while other programs use the processor. The highest rate is that at which "
+        "this machine copies reports in memory. Dashed: the rate of the P4/RDMA paper with negligible losses. "
+        "The collapse to 125,000 reports/s beyond it is a property of the paper's NIC and cannot be reproduced here."
         f"{' ' + REPLAY_NOTE if replays else ''}",
     )
     chart = chart.properties(width=theme.WIDTH - 70, height=HEIGHT, title=panel_title(IN_MEMORY))
@@ -101,9 +101,9 @@ def draw(source: Source) -> Figure:
 
 
 REPLAY_NOTE = (
-    "Below: reports that the P4 program makes of generated traces with the mean rates of the paper's, replayed at "
-    "multiples of their own rate. Circles are single replays, the line joins their medians. A replay at 1,000 times "
-    "the rate is over in half a millisecond, so that it is rarely interrupted and may lose less than a slower one."
+    "Bottom: reports of the P4 program for generated traces with the mean rates of the paper's traces, replayed at "
+    "multiples of that rate. Circles are single replays, the line connects their medians. A replay at 1,000 times the "
+    "rate ends after half a millisecond, so it is rarely interrupted and may lose less than a slower one."
 )
 
 

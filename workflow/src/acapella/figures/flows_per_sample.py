@@ -1,4 +1,4 @@
-"""How many flows the samples show (Patchwork, figure 13)."""
+"""Number of flows per sample (Patchwork, figure 13)."""
 
 import math
 from itertools import pairwise
@@ -32,8 +32,8 @@ def draw(source: Source) -> Figure:
     width = theme.WIDTH - left - 40
     parts = [histogram(flows, edges, x, width), site_strips(values, list(labels.values()), x, edges, width)]
     key = (
-        "Flows are directed: the two ways of a connection count as two. Below, one tick per sample, darker if several "
-        "coincide.",
+        "Flows are directed: the two directions of a connection count as two flows. Bottom: one tick per sample, "
+        "darker if several coincide.",
     )
     return Figure(title(flows), alt.vconcat(*parts, spacing=10).resolve_scale(x="shared"), key)
 

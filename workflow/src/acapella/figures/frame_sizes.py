@@ -1,4 +1,4 @@
-"""How long frames are, on the wire and innermost, over all sites and at each (Patchwork, figure 15)."""
+"""Frame lengths on the wire and of the innermost frame, of all sites and of each site (Patchwork, figure 15)."""
 
 import altair as alt
 
@@ -13,7 +13,7 @@ TABLE = "frame_sizes"
 COLUMNS = ("length", "bin", "share", "share_lo", "share_hi")
 LENGTHS = {"outer": "on the wire (outer)", "inner": "innermost frame"}
 STANDARD_MAX = 1518
-MINIMUM = "a minimum-size Ethernet frame (64 B with FCS) has 60 B without FCS: <64 contains such frames"
+MINIMUM = "a minimum-size Ethernet frame (64 B with FCS) has 60 B without FCS, which is in bin <64"
 TWO_LINES = "split(replace(datum.label, '-', '-|'), '|')"  # a bin's label: the bins stand close
 LABEL = 20
 GUTTER = 14  # px between the panels of the two lengths
@@ -63,7 +63,7 @@ def title(whole: list[dict]) -> str:
 
 
 def tooltip() -> list[alt.Tooltip]:
-    """What the pointer shows of one bin."""
+    """Return the tooltip of a bin."""
     return [
         *(alt.Tooltip("site:N"), alt.Tooltip("length:N"), alt.Tooltip("bin:N", title="bytes")),
         alt.Tooltip("text:N", title="share of frames"),

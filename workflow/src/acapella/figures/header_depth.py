@@ -1,6 +1,6 @@
-"""How many different headers each site shows, and how deep they stack (Patchwork, figure 11).
+"""Number of distinct headers and depth of the deepest header stack at each site (Patchwork, figure 11).
 
-Both panels have one scale, so that equal lengths and heights are equal numbers.
+Both panels have the same scale.
 """
 
 import altair as alt
@@ -20,7 +20,7 @@ LABEL = 24
 MAX_BARS = 12  # sites that have bars; more have points over the ranked sites
 MAX_NAMED = 6  # headers named as heuristic
 HEIGHT = 160  # px of a panel of points
-PAYLOAD = "Payload (Data) is no header."
+PAYLOAD = "Payload (Data) does not count as a header."
 PANELS = (
     ("distinct_headers", "distinct headers (labels)", theme.BLUE),
     ("deepest_stack", "deepest stack (headers)", theme.VERMILION),
@@ -58,7 +58,7 @@ def heuristic_note(source: Source) -> tuple[str, ...]:
     named = [f"{row['header']} ({guessed_frames(row)})" for row in rows[:MAX_NAMED]]
     more = f" and {len(rows) - MAX_NAMED} more" if len(rows) > MAX_NAMED else ""
     return (
-        f"Heuristic, and counted with the others: {', '.join(named)}{more}: recognized by payload alone, in an "
+        f"Included heuristic headers: {', '.join(named)}{more}: recognized by payload alone, in an "
         "unknown flow or on a port not registered for the header.",
     )
 
@@ -107,7 +107,7 @@ def point_panels(values: list[dict], order: list[str]) -> alt.VConcatChart:
 
 
 def tooltip() -> list[alt.Tooltip]:
-    """What the pointer shows of a site."""
+    """Return the tooltip of a site."""
     return [
         alt.Tooltip("site:N"),
         alt.Tooltip("distinct_headers:Q", title="distinct headers"),

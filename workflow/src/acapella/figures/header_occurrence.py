@@ -1,4 +1,4 @@
-"""How often each header occurs in the campaign's frames (Patchwork, figure 12)."""
+"""Share of frames that contain each header (Patchwork, figure 12)."""
 
 import altair as alt
 
@@ -36,17 +36,17 @@ def draw(source: Source) -> Figure:
     dots = (
         [bar_values(row, shown) for row in site_dots.add_absent_sites(rows, "header", shown, ABSENT)] if several else []
     )
-    key = ["Bar: share of all frames that hold the header"]
+    key = ["Bar: share of all frames that contain the header"]
     if any(row["low"] is not None for row in values):
         key.append("line: its 95 % bootstrap interval over samples")
     if several:
         key.append(site_dots.legend_note(source.sites))
     if any(not dot["frames"] for dot in dots):
-        key.append("at 0: none of its frames has the header")
+        key.append("at 0: the site has no frame with the header")
     if any(row["twice"] for row in values):
-        key.append("in brackets: occurrences per 100 frames, if frames have the header more than once")
+        key.append("in brackets: occurrences per 100 frames, if frames contain the header more than once")
     if any(row["header"] == PAYLOAD for row in values):
-        key.append(f"{PAYLOAD}: payload of any kind that tshark names (text, media, images), which is no header")
+        key.append(f"{PAYLOAD}: payload of any type that tshark names (text, media, images), not a header")
     if any(heuristic(row) for row in ranked[:MAX_HEADERS]):
         key.append(
             f"{HEURISTIC}: recognized by payload alone, in an unknown flow or on a port not registered for the header"

@@ -1,4 +1,4 @@
-"""What frames of each length carry, and the header stacks of the shortest ones (Patchwork, section 8.2)."""
+"""Content of frames by length, and header stacks of the shortest frames (Patchwork, section 8.2)."""
 
 from collections import Counter
 
@@ -105,7 +105,7 @@ def notes_of(source: Source, whole: list[dict], sites: list[str]) -> tuple[str, 
             "TCP segments without payload"
         )
     if sum_by_content(whole)[CUT]:
-        found.append("segments whose header is not whole do not count as segments without payload")
+        found.append("segments with a truncated header do not count as segments without payload")
     missing = len(source.sites) - len(sites)
     if sites and missing:
         found.append(f"{count(missing, 'site')} without frames of at most {SMALL}{GAP}B")

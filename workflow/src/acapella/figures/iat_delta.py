@@ -1,4 +1,4 @@
-"""How inter-arrival times differ between each run and the first trial (CHOIR, figures 4 to 10)."""
+"""Differences of inter-arrival times between each run and the first trial (CHOIR, figures 4 to 10)."""
 
 from . import deltas
 from .comparison import scope
@@ -12,5 +12,5 @@ COLUMNS = ("measure = iat", "bin", "lo_ns", "share")
 
 
 def draw(source: Source) -> Figure:
-    """A panel an environment, a line a run."""
+    """Draw one panel per environment and one line per run."""
     return deltas.draw(source, "iat", "inter-arrival time")

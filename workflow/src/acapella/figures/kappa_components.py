@@ -1,4 +1,4 @@
-"""What each run's inconsistency, 1 - kappa, is made of: uniqueness, order, latency, inter-arrival times."""
+"""Inconsistency of each run (1 - kappa) by component: uniqueness, order, latency, inter-arrival times."""
 
 from collections import Counter
 
@@ -33,14 +33,14 @@ def draw(source: Source) -> Figure:
     """A bar a run, its pieces what each component takes from a kappa of 1; beside it kappa and each component."""
     rows = runs_against_first(pairs(source))
     labels = short_labels(environments(source), LABEL)
-    key = ["A component's piece is its share of U² + O² + L² + I²; the pieces add up to 1 - kappa"]
-    key.append("at the right each component separately and with a separate scale, because small pieces are not visible")
+    key = ["The part of a component is its share of U² + O² + L² + I²; the parts add up to 1 - kappa"]
+    key.append("right: each component with a separate scale, so that small values are visible")
     shown = rows
     if len(rows) > MAX_RUNS:
         ranked = sorted(rows, key=lambda row: -1 if row["kappa"] is None else row["kappa"])
         shown = ranked[:MAX_RUNS]
         key.append(
-            f"the {MAX_RUNS} runs with the least kappa of {count(len(rows), 'run')}, the least first; "
+            f"the {MAX_RUNS} runs with the lowest kappa of {count(len(rows), 'run')}, the lowest first; "
             f"{omitted_runs(ranked[MAX_RUNS:], labels)}"
         )
     trials = trial_labels(source, LABEL)

@@ -1,4 +1,4 @@
-"""How much less or more consistent each environment is than the first one, by mean kappa (CHOIR, section 8.2)."""
+"""Mean kappa of each environment relative to that of the first one (CHOIR, section 8.2)."""
 
 from collections import Counter
 
@@ -28,7 +28,7 @@ def draw(source: Source) -> Figure:
     """A row an environment: kappa of its runs, and the difference of their mean from that of the first environment."""
     rows = [row for row in source.rows(TABLE) if row["place_a"] == 1]
     if not rows:
-        raise NoData("one environment alone cannot be compared with another one")
+        raise NoData("a single environment cannot be compared")
     if all(row["relative_difference"] is None for row in rows):
         raise NoData("no environment has a kappa above 0 to compare with")
     rows.sort(key=lambda row: row["place_b"])
@@ -124,7 +124,9 @@ def notes_of(source: Source, rows: list[dict], labels: dict[str, str]) -> tuple[
         "intervals do not include how kappa depends on the first trial, with which all runs are compared",
     ]
     if any(row["verdict"] == TOO_FEW for row in rows):
-        found.append("too few runs: all kappas of one environment may be larger than all of the other by chance")
+        found.append(
+            "too few runs: by chance alone, all kappas of one environment may be larger than those of the other"
+        )
     if odd := [labels[name] for name in labels if name in environments_with_odd_baseline(source)]:
         found.append(f"in {listed(odd)} the first trial is the odd one, which lowers kappa of all runs")
     return ("; ".join(found) + ".",)

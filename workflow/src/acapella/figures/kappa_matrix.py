@@ -59,14 +59,14 @@ def draw(source: Source) -> Figure:
     ]
     widths = [cell * len(of_panel[name]) + beside + 24 for name in labels]
     lines = [alt.hconcat(*(panels[n] for n in line), spacing=24) for line in panel_lines(widths)]
-    key = ["Trials in the order of the config; the diagonal is blank: no trial is compared with itself"]
+    key = ["Trials in the order of the config; the diagonal is empty, because no trial is compared with itself"]
     if environments_without_other_pairs(source):
         key.append(
-            "empty: not compared, so whether the first trial is the odd one does not show (consistency.all_pairs: true "
-            "shows it)"
+            "empty: not compared, so it is not known whether the first trial is the odd one (set "
+            "consistency.all_pairs: true to compare all)"
         )
     if odd:
-        key.append("odd: the others agree among themselves, and not with this trial")
+        key.append("odd: the other trials agree with each other but not with this one")
     chart = alt.vconcat(*lines, spacing=16).resolve_scale(color="shared")
     head = title(rows, names, [labels[name] for name in labels if name in odd])
     most = max(sum(widths[n] + 6 for n in line) for line in panel_lines(widths))

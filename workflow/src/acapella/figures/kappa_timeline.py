@@ -1,4 +1,4 @@
-"""Where in time each run was unlike the first trial: kappa over windows."""
+"""Kappa of each run over time, in windows."""
 
 from collections import defaultdict
 
@@ -30,7 +30,7 @@ def draw(source: Source) -> Figure:
     pairs(source)
     rows = [row for row in runs_against_first(source.rows(TABLE)) if row["kappa"] is not None]
     if not rows:
-        raise NoData("no window of any run holds a packet")
+        raise NoData("no window of any run contains a packet")
     order, trials = environments(source), trial_labels(source, LABEL)
     end = max(row["to_ns"] for row in rows)
     size, unit = next((size, unit) for least, size, unit in UNITS if end >= least)
@@ -40,13 +40,13 @@ def draw(source: Source) -> Figure:
         of_runs[row["environment"], row["b"]].append(row)
     lengths = [row["to_ns"] - row["from_ns"] for row in rows]
     long = span(nanoseconds(min(lengths)), nanoseconds(max(lengths)))
-    key = [f"Windows of {long}", "a window's components are those of its packets"]
+    key = [f"Windows of {long}", "the components of a window are those of its packets"]
     key.append("the kappa of a run is not the mean of its windows")
     shown = list(of_runs)
     if len(shown) > MAX_RUNS:
         worst = sorted(shown, key=lambda run: min(row["kappa"] for row in of_runs[run]))[:MAX_RUNS]
         shown = [run for run in shown if run in worst]
-        key.append(f"the {MAX_RUNS} runs with the least kappa in a window, of {count(len(of_runs), 'run')}")
+        key.append(f"the {MAX_RUNS} runs with the lowest kappa in a window, of {count(len(of_runs), 'run')}")
     across = min(PANELS_PER_ROW, len(shown))
     frame = {"unit": unit, "end": end / size, "least": least, "width": (theme.WIDTH - 66) // across - SPACING}
     panels = []

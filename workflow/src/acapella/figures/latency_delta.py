@@ -12,5 +12,5 @@ COLUMNS = ("measure = latency", "bin", "lo_ns", "share")
 
 
 def draw(source: Source) -> Figure:
-    """A panel an environment, a line a run."""
+    """Draw one panel per environment and one line per run."""
     return deltas.draw(source, "latency", "latency")

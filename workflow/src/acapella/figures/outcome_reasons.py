@@ -1,4 +1,4 @@
-"""Why sites of all collections were degraded, incomplete or failed, as shares (Patchwork, section 8.1.1)."""
+"""Reasons for which sites were degraded, incomplete or failed, over all collections (Patchwork, section 8.1.1)."""
 
 from collections import Counter
 
@@ -89,7 +89,7 @@ def title(rows: list[dict], sites: Counter) -> str:
 def notes_of(rows: list[dict]) -> tuple[str, ...]:
     """What a bar is a share of."""
     whole = count(rows[0]["unsuccessful_sites"], "site")
-    return (f"Shares of {whole} that were not a success; N: a number; SITE: the name of the site.",)
+    return (f"Shares of {whole} that were not a success; N: any number; SITE: name of the site.",)
 
 
 def chart(values: list[dict], captions: list[dict], whole: int) -> alt.LayerChart:

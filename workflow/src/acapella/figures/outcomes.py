@@ -34,7 +34,7 @@ def draw(source: Source) -> Figure:
     starts = sorted({(row["started"], row["campaign"]) for row in rows})
     shown = starts[-MAX_COLLECTIONS:]
     values = [bar_values(row) for row in rows if (row["started"], row["campaign"]) in shown and row["sites"]]
-    key = ["degraded: on fewer listening nodes than wanted", "incomplete: stopped, crashed, or samples failed"]
+    key = ["degraded: fewer listening nodes than requested", "incomplete: stopped, crashed, or samples failed"]
     key.append("failed: no sample")
     if len(shown) < len(starts):
         key.append(f"the latest {MAX_COLLECTIONS} of {count(len(starts), 'collection')}")

@@ -1,8 +1,7 @@
-"""Interactive charts as HTML that needs no network: one copy of Vega, and a policy that forbids all else.
+"""Interactive charts in HTML that needs no network, with a copy of Vega and a content security policy.
 
-What comes from traffic or configuration (site names, header labels) reaches the page only as escaped text or as JSON in
-a script of type application/json. The content security policy lets no script run but those whose hashes it names, and
-lets nothing be fetched.
+Strings from traffic or configuration (site names, header labels) are in the page as escaped text, or as JSON in a
+script of type application/json. The content security policy only allows scripts with listed hashes, and no requests.
 """
 
 import base64
@@ -44,20 +43,20 @@ def vega() -> str:
 
 
 def json_script(identifier: str, value: object) -> str:
-    """A value as a script of JSON that no text inside can end."""
+    """Return a value as a script element with JSON that no text inside can close."""
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     text = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     return f'<script type="application/json" id="{html.escape(identifier)}">{text}</script>'
 
 
 def security_policy(*scripts: str) -> str:
-    """The content security policy of a page that runs these scripts and fetches nothing."""
+    """Return the content security policy of a page that only runs these scripts and loads nothing."""
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'" for s in scripts)
     return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:"
 
 
 def figure_page(figure: ComposedFigure) -> str:
-    """One figure as a page of its own."""
+    """Return a page with one figure."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>

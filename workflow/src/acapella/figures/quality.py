@@ -1,4 +1,4 @@
-"""Subtitles of figures: how much was seen and how much of it was lost."""
+"""Subtitles of figures: numbers of samples and frames, and losses."""
 
 from acapella.common.wording import count, nanoseconds, percent, span
 
@@ -9,12 +9,12 @@ STAGES = 4  # mirror, interface, kernel, file
 
 
 def scope(source: Source) -> tuple[str, ...]:
-    """What was seen and what was lost in the samples that count in traffic statistics, and how many do not."""
+    """Return numbers and losses of the samples in traffic statistics, and the number of excluded samples."""
     return (sample_summary(source.traffic), *restricted_samples(source), loss_summary(source.traffic))
 
 
 def scope_of_all(source: Source) -> tuple[str, ...]:
-    """As scope, of all samples."""
+    """Return the same for all samples."""
     return sample_summary(source.quality), loss_summary(source.quality)
 
 
@@ -46,9 +46,9 @@ def sample_summary(rows: list[dict]) -> str:
 
 
 def without_times(source: Source) -> list[str]:
-    """What a figure over time says of samples in which no frame has a time; [] where there are none."""
+    """Return a note on samples without timestamps for figures over time; [] if there are none."""
     number = sum(0 < row["frames"] == row["untimed_frames"] for row in source.traffic)
-    return [f"{count(number, 'sample')} without times left out"] if number else []
+    return [f"{count(number, 'sample')} without timestamps omitted"] if number else []
 
 
 def time_range(rows: list[dict]) -> tuple[int, int] | None:
@@ -60,12 +60,12 @@ def time_range(rows: list[dict]) -> tuple[int, int] | None:
 
 
 def offered_frames(row: dict) -> int:
-    """Frames that there were to take; those that a filter or a sampling leaves out too, where somebody counted them."""
+    """Return the number of frames offered to the capture, with those that a filter or sampling omits if counted."""
     return max(row["mirror_offered"] or 0, row["lost_frames"] + row["frames"] + (row["sampled_out"] or 0))
 
 
 def loss_summary(rows: list[dict]) -> str:
-    """``losses: 0.03 % of offered frames; unknown in 2 of 12 samples``; unknown is never taken for 0.
+    """``losses: 0.03 % of offered frames; unknown in 2 of 12 samples``; unknown losses do not count as 0.
 
     ``rows``: some rows of capture_quality.
     """
@@ -84,7 +84,7 @@ def loss_summary(rows: list[dict]) -> str:
     if lost:
         text = f"losses: {'at least ' if partly or mirror else ''}{percent(share)} of offered frames"
     unknown = len(rows) - len(known)
-    gaps = [f"{what} in {number:,}" for what, number in (("unknown", unknown), ("counted in part", partly)) if number]
+    gaps = [f"{what} in {number:,}" for what, number in (("unknown", unknown), ("partly counted", partly)) if number]
     if gaps:
         text += f"; {' and '.join(gaps)} of {count(len(rows), 'sample')}"
     return "; ".join([text, *mirror])

@@ -1,4 +1,4 @@
-"""The figures of a campaign, in the order in which a reader meets them; one module each."""
+"""The names of all figures, in the order of the report; each is a module of this package."""
 
 import importlib
 from types import ModuleType
@@ -15,7 +15,7 @@ TRAFFIC_FIGURES = (
     "throughput",
     "capture_quality",
 )
-TRIAL_FIGURES = (  # of a campaign that compares trials
+TRIAL_FIGURES = (  # if the campaign compares trials
     "kappa_environments",
     "kappa_components",
     "kappa_timeline",
@@ -26,11 +26,11 @@ TRIAL_FIGURES = (  # of a campaign that compares trials
 )
 COLLECTION_FIGURES = ("outcomes", "outcome_reasons")  # of all campaigns that sampled a testbed
 STORAGE_FIGURES = ("storage_latency",)  # of the storage study
-FLOWREPORT_FIGURES = ("flowreport_accuracy", "flowreport_memory", "flowreport_rate")  # of samples that were reported on
+FLOWREPORT_FIGURES = ("flowreport_accuracy", "flowreport_memory", "flowreport_rate")  # of samples with flow reports
 FLOWSTUDY_FIGURES = (
     "flowreport_response",
     "flowreport_success",
-)  # of what was measured of flow reports on this machine
+)  # of measurements of flow reports on this machine
 
 
 def all_figures() -> tuple[str, ...]:

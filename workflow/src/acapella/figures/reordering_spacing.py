@@ -1,4 +1,4 @@
-"""The probability that two packets arrive in the opposite order, by the time between them in the first trial."""
+"""Probability that two packets arrive in the opposite order, by the time between them in the first trial."""
 
 import math
 
@@ -22,7 +22,9 @@ TRIAL_LABEL = 24  # characters of a trial's name in a legend
 MIN_PAIRS = 100  # pairs: with fewer of them a bin is drawn as a hollow point
 MAX_NAMED = 4  # environments that a sentence names; of more it gives the number
 PANELS_PER_ROW, LABEL_WIDTH = 3, 70  # if there are more than MAX_NAMED panels; px for the labels of each
-SAMPLED_PAIR = "A sampled pair: two packets in both trials, in the first one 1, 4, 16, ... or 4096 packets apart"
+SAMPLED_PAIR = (
+    "Sampled pair: two packets of both trials that are 1, 4, 16, ... or 4096 packets apart in the first trial"
+)
 FLOOR = 0.3  # of the smallest share that is drawn: bins without a reversed pair are drawn there, as 0
 
 
@@ -122,9 +124,9 @@ def notes_of(
     bound = "reversed pairs have no bound on their spacing"
     if farthest["hi_ns"] is not None:
         most = nanoseconds(round_up(farthest["hi_ns"] + 1))
-        bound = f"of the pairs sampled, none that is {most} or more apart is reversed"
+        bound = f"no sampled pair that is {most} or more apart is reversed"
     found = [
-        f"{SAMPLED_PAIR}; spacing: the time between them there, in bins of five a decade; reversed: they arrive in the "
+        f"{SAMPLED_PAIR}; spacing: the time between them there, in five bins per decade; reversed: they arrive in the "
         "opposite order",
         bound,
     ]

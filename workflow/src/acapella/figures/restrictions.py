@@ -1,4 +1,4 @@
-"""What keeps samples from holding all traffic of their port, in words."""
+"""Descriptions of restrictions: reasons for which samples do not contain all traffic of their port."""
 
 from acapella.common.wording import count, shortened
 

@@ -1,4 +1,4 @@
-"""A figure's files. All of them come from one SVG, and the same figure gives the same bytes."""
+"""Write the files of a figure. All come from one SVG, and the same figure gives the same bytes."""
 
 import re
 from pathlib import Path

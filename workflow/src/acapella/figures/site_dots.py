@@ -1,4 +1,4 @@
-"""A mark for each site over the bars of the whole campaign: told apart by color and shape, or by the pointer."""
+"""Marks of single sites on the bars of the whole campaign, distinguished by color and shape, or by tooltips."""
 
 from collections.abc import Iterable
 
@@ -61,7 +61,7 @@ def marks_of_lane(values: list[dict], names: list[str], offset: float, encoding:
 
 
 def legend_note(sites: list[str]) -> str:
-    """How to read the marks."""
+    """Return the note that explains the marks."""
     if len(sites) <= MAX_COLORED:
         return "small mark: one site"
-    return "dot: one site (the .html names the site under the pointer)"
+    return "dot: one site (named by the tooltip in the .html file)"

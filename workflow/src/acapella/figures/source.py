@@ -1,4 +1,4 @@
-"""A campaign's published tables as figures and report read them."""
+"""The published tables of a campaign, as figures and report read them."""
 
 import functools
 
@@ -13,11 +13,11 @@ from acapella.common.wording import natural
 from acapella.flowreports.study import TABLES as STUDY_TABLES
 from acapella.flowreports.tables import TABLES as FLOW_TABLES
 
-ALL = "all"  # the site of the rows that are about the whole campaign
+ALL = "all"  # site of the rows for the whole campaign
 
 
 class NoData(Exception):
-    """A table holds nothing that a figure could show; the text says why."""
+    """A table has nothing to draw; the text is the reason."""
 
 
 class Source:
@@ -28,7 +28,7 @@ class Source:
 
     @functools.cached_property
     def quality(self) -> list[dict]:
-        """Rows of capture_quality: one a sample."""
+        """Rows of capture_quality, one per sample."""
         return self.rows("capture_quality")
 
     @functools.cached_property
@@ -57,25 +57,25 @@ class Source:
         return any(row["frames"] > row["untimed_frames"] for row in self.traffic)
 
     def rows(self, name: str) -> list[dict]:
-        """A table as one dictionary a row; types as its schema says, null as None."""
+        """Return a table as one dictionary per row, with the types of its schema and None for null."""
         return self.table(name).to_pylist()
 
     def required_rows(self, name: str) -> list[dict]:
-        """As rows; raises NoData where no sample, no frame or no row is there."""
+        """Return rows as `rows` does. Raises NoData if there are no samples, frames or rows."""
         if not self.quality:
             raise NoData("the campaign has no samples")
         if not self.frames:
-            raise NoData(f"none of the {len(self.traffic)} samples holds a frame")
+            raise NoData(f"none of the {len(self.traffic)} samples contains a frame")
         rows = self.rows(name)
         if not rows and not self.has_times:
-            raise NoData("no frame has a time (the files give none)")
+            raise NoData("no frame has a timestamp (the files contain none)")
         if not rows:
             raise NoData(f"tables/{name}.csv has no rows")
         return rows
 
     @functools.cache  # noqa: B019 (a source lives as long as its command)
     def table(self, name: str) -> pa.Table:
-        """Return a table as `tables.read` does; the error names the command that makes it."""
+        """Return a table as `tables.read` does; the error names the command that makes the table."""
         fix = f"run: {command_for(name, self.campaign)}"
         return tables.read(name, require(self.campaign.table(name, "parquet"), fix), fix)
 

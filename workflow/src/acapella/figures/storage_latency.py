@@ -1,4 +1,4 @@
-"""How long writes took while the page cache filled (Patchwork, figure 14), next to the dirty memory."""
+"""Latency of writes while the page cache fills, and dirty memory (Patchwork, figure 14)."""
 
 import math
 
@@ -29,8 +29,8 @@ SPACING = 62  # px between two panels of a row: room for an axis
 AXIS_MIN_MS = 1.0  # the axis begins there: a shorter sum is not worth a decade
 AXIS_LABEL = f"datum.value <= {AXIS_MIN_MS} ? '\u2264{AXIS_MIN_MS:g}' : ({theme.SHORT_NUMBERS})"
 EXACT_NOTE = (
-    "in the title, the time for which writev held the capture up and the share of calls are exact, and the share of "
-    "the summed latency is that of the upper bounds"
+    "in the title, the time for which writev blocked the capture and the share of calls are exact; the share of the "
+    "summed latency is computed from upper bounds"
 )
 THRESHOLDS = ("background", "midpoint", "limit")
 
@@ -96,16 +96,16 @@ def notes_of(runs: list[dict]) -> tuple[str, ...]:
         low, high = (nanoseconds(end) for end in (ends[0], ends[-1]))
         most = f"at most {percent(1 - storage.AVERAGE_SHARE)} of a run's calls"
         found = [
-            f"Long calls: from {low if low == high else f'{low} to {high}'} on, {most}; the rest is the average case"
+            f"Long calls: {low if low == high else f'{low} to {high}'} or more, {most}; all others are the average case"
         ]
     return (
         "Curves are sums of upper bounds since the first call: each latency counts as the upper end of its bin, a "
-        f"power of two, as in Patchwork's figure 14; sums below {AXIS_MIN_MS:g} ms are drawn at the lower end. "
+        f"power of two, as in Patchwork's figure 14; sums below {AXIS_MIN_MS:g} ms are at the lower end. "
         f"{'; '.join([*found, EXACT_NOTE])}.",
-        "writev and io_uring are not comparable: writev (buffered, through the page cache) blocks the capture while it "
-        "lasts, while writes given to io_uring (direct, O_DIRECT) overlap each other and the capture.",
-        "Dashed, from the lowest: background threshold, midpoint (from which on the kernel slows writers), limit; in "
-        "the column of writev the points at which its dirty memory first reached them.",
+        "writev and io_uring are not comparable: writev (buffered, through the page cache) blocks the capture until it "
+        "returns; writes submitted to io_uring (direct, O_DIRECT) overlap each other and the capture.",
+        "Dashed, from the lowest: background threshold, midpoint (above it the kernel slows writers down), limit; for "
+        "writev, the points at which its dirty memory first reached them.",
     )
 
 
@@ -193,7 +193,7 @@ def title(runs: list[dict]) -> str:
     share = percent(worst["latency_ns"] / worst["offered_ns"]) if worst["offered_ns"] else "an unknown part"
     share += " of the time in which frames were offered"
     upper = worst["long_upper_ns"] / worst["latency_upper_ns"] if worst["latency_upper_ns"] else 0
-    few = "none of its calls is a long one"
+    few = "none of its calls is long"
     if worst["long_calls"]:
         share_of_calls = percent(worst["long_calls"] / worst["calls"])
         few = f"{share_of_calls} of its calls have {percent(upper)} of the summed latency"
@@ -201,7 +201,7 @@ def title(runs: list[dict]) -> str:
     where = f"{where[0].lower()}{where[1:]}"
     if len(buffered) > 1:
         where += f"; the longest of {count(len(buffered), 'run')}"
-    return f"writev held the capture up for {waited}, {share} ({where}); {few}"
+    return f"writev blocked the capture for {waited}, {share} ({where}); {few}"
 
 
 def powers(most: float) -> list[float]:

@@ -1,7 +1,7 @@
-"""Log-log lines of complementary distributions: the campaign, its sites, single samples beside it.
+"""Log-log lines of complementary distributions: the campaign, its sites, and single samples.
 
-A table has a distribution at thresholds alone. Each line joins them: it is exact at every threshold, an interpolation
-between two, and ends at the largest threshold that a flow reaches.
+Tables contain a distribution only at thresholds. Lines connect them: they are exact at each threshold, interpolated in
+between, and end at the largest threshold that a flow reaches.
 """
 
 import math
@@ -20,7 +20,7 @@ STITCHED = "stitched across samples"
 SINGLE = "single samples"
 ONE_SITE = "one site, stitched"
 ALL_SITES = "all sites, "
-INTERPOLATION_NOTE = "Lines join ten thresholds a decade: exact there, interpolated between them."
+INTERPOLATION_NOTE = "Lines connect ten thresholds per decade: exact at these, interpolated in between."
 MAX_COLORED_SITES = 5  # as many sites get a color each; of more, all are gray
 PALETTE = (theme.ORANGE, theme.SKY, theme.GREEN, theme.VERMILION, theme.PURPLE)
 LABEL = 24

@@ -1,4 +1,4 @@
-"""The rate at each mirrored port over time."""
+"""Rate at each mirrored port over time."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -28,20 +28,20 @@ UNOBSERVED_RATIO = (
 MIN_SAMPLE_PX, GAP_PX = 2, 1  # px: width of the shortest sample, and of the shortest gap between two samples
 OVERLAP = 0.4  # px that a bin lies under the next one of its sample: without it a hairline shows between them
 MAX_CROWDED_SHARE = 0.1  # share of samples without room for both, from where on no gap is drawn
-IDLE = "#D5D5D5"  # watched, and no frame came
+IDLE = "#D5D5D5"  # captured, without any frame
 UNITS = ((3 * 86400 * 10**9, 86400 * 10**9, "d"), (3 * 3600 * 10**9, 3600 * 10**9, "h"))
 UNITS += ((5 * 60 * 10**9, 60 * 10**9, "min"), (0, 10**9, "s"))
 
 
 def draw(source: Source) -> Figure:
-    """Bars over time for a few ports, a picture of colors for many; nothing is drawn for time that nobody watched."""
+    """Draw bars over time for a few ports, rows of colors for many; nothing outside of captured time."""
     rows, key = omit_misdated(source.required_rows(TABLE), source.traffic)
     ports = observed_ports(rows, source.traffic)
     if not ports:
         raise NoData(f"no row of tables/{TABLE}.csv covers any time")
     if len(ports) > MAX_ROWS:
         ports = busiest_port_of_sites(ports)
-        key.append("of each site its busiest port")
+        key.append("of each site only the busiest port")
     peak, bin_ns = busiest_bin(ports), max(row["bin_ns"] for rows in ports.values() for row in rows)
     labels = port_labels(ports)
     width = drawing_width(list(labels.values()))
@@ -49,7 +49,7 @@ def draw(source: Source) -> Figure:
     bins, gaps = bin_ports(ports, width, gapless=gapless)
     length, longest = max(row["end"] for row in bins), max(row["end"] - row["start"] for row in bins)
     size, unit = next((size, unit) for least, size, unit in UNITS if length >= least)
-    clock = "time watched at each port, gaps left out" if gapless else "time since the first sample"
+    clock = "captured time of each port, without gaps" if gapless else "time since the first sample"
     values = [{**row, "x": row["start"] / size, "x2": row["to"] / size, "label": labels[row["key"]]} for row in bins]
     for row in values:
         row.pop("key")
@@ -62,9 +62,9 @@ def draw(source: Source) -> Figure:
         *key,
     ]
     if len(ports) <= MAX_AXES:
-        key.append("line at 0: time watched")
+        key.append("line at 0: captured time")
         if need_own_axes(values):
-            key.append("each port has its own axis")
+            key.append("ports have separate axes")
     key += [*frame_times_note(source.traffic), *without_times(source)]
     chart = (bar_panels if len(ports) <= MAX_AXES else color_rows)(values, list(labels.values()), x, width)
     return Figure(title(values, peak, len(ports)), chart, ("; ".join(key) + ".",))
@@ -131,8 +131,8 @@ def clip_to_spans(start: int, end: int, spans: tuple[list[int], list[int]]) -> t
 def gaps_note(gaps: bool, gapless: bool) -> list[str]:
     """What stands between samples."""
     if not gaps:
-        return ["samples are too close together for the gaps between them to show"]
-    return ["a white line separates samples"] if gapless else ["blank: not watched"]
+        return ["gaps between samples are too short to be visible"]
+    return ["a white line separates samples"] if gapless else ["blank: not captured"]
 
 
 def drawing_width(labels: list[str]) -> int:
@@ -144,7 +144,7 @@ def frame_times_note(samples: list[dict]) -> list[str]:
     """What stands for the time of samples that have none of their own; [] where all have."""
     if not any(row["actual_by"] == "frames" for row in samples):
         return []
-    return ["captures without a known start and end count as watched from their first to their last frame"]
+    return ["captures without known start and end: captured time is from the first to the last frame"]
 
 
 def busiest_bin(ports: dict) -> dict | None:
@@ -165,7 +165,7 @@ def joined_bins_note(longest: int, bin_ns: int) -> list[str]:
     """Return the width of the table's bins if the drawing joins several of them; ``longest``: drawn bin, ns."""
     if longest < 2 * bin_ns:
         return []
-    return [f"the title has the highest of the table's bins of {nanoseconds(bin_ns)}, not of the wider drawn ones"]
+    return [f"the title refers to the table's bins of {nanoseconds(bin_ns)}, not to the wider bins drawn here"]
 
 
 def title(values: list[dict], peak: dict | None, ports: int) -> str:
@@ -280,7 +280,7 @@ def need_own_axes(values: list[dict]) -> bool:
     return max(peaks.values()) > OWN_AXIS_RATIO * min(peaks.values())
 
 
-TOOLTIP = (("site:N", "site"), ("port:N", "port"), ("text:N", "mean rate"), ("watched:N", "time watched"))
+TOOLTIP = (("site:N", "site"), ("port:N", "port"), ("text:N", "mean rate"), ("watched:N", "captured time"))
 
 
 def tooltip(values: list[dict]) -> list[alt.Tooltip]:
