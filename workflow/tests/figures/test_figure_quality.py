@@ -134,4 +134,4 @@ def test_the_quality_says_what_was_not_read_behind_a_fault(tmp_path):
     for row, unread in zip(source.quality, (2_300_000, None, 200_000), strict=False):
         row["file_unread_bytes"] = unread
     said = " ".join(capture_quality.draw(source).key).replace("\N{NO-BREAK SPACE}", " ")
-    assert "Not read after an error: 2.5 MB of 2 files; frames in them are in no panel." in said
+    assert "Not read after an error: 2.5 MB of 2 files; no panel includes their frames." in said

@@ -134,7 +134,7 @@ def test_title_has_the_peak_of_the_table_if_drawn_bins_join_several(tmp_path):
     title, notes = (text.replace("\xa0", " ") for text in (figure.title, figure.description))
     assert "the highest mean rate in a bin is 400 Mbit/s (over 1 s), at S0 p0" in title
     assert "in bins of at most 5 s" in notes
-    assert "the title refers to the table's bins of 1 s, not of the wider drawn ones" in notes
+    assert "the title refers to the table's bins of 1 s, not to the wider bins drawn here" in notes
 
 
 def test_a_bin_that_is_covered_for_a_small_part_has_no_peak_of_its_own(tmp_path):

@@ -142,7 +142,7 @@ def test_the_matrix_says_which_first_trial_is_the_odd_one_and_where_nobody_can_t
     text = words(svg_of(compose.compose_figure("kappa_matrix", Source(Campaign(directory)))))
     assert "in quiet the first trial is the odd one" in text
     assert "quiet: quiet-1 is odd" in text and "loaded: loaded-1 is odd" not in text
-    assert "does not show" not in text
+    assert "it is not known" not in text
 
 
 def test_text_in_cells_of_the_matrix_has_a_contrast_of_4_5_to_the_cell(tmp_path):
