@@ -208,7 +208,7 @@ def test_report_states_why_the_study_has_no_runs(tmp_path):
 
 def test_what_was_not_measured_is_said_with_its_reason(tmp_path, capsys):
     directory = campaign(tmp_path / "c", study(skipped="bpftrace is missing; apt-get install bpftrace"))
-    assert "storage: nothing was measured: no bpftrace here" in capsys.readouterr().err
+    assert "storage: nothing was measured: bpftrace is missing; apt-get install bpftrace" in capsys.readouterr().err
     assert all(rows(directory, table) == [] for table in storage.TABLES)
     assert "No data: bpftrace is missing; apt-get install bpftrace." in words_of(directory)
 
