@@ -94,9 +94,9 @@ def run(args: argparse.Namespace) -> int | None:
     if settings.testbed == "fabric":
         for row in fabric_summary(settings):
             names.report(row, sys.stdout)
-    taken = describe_files(args, settings) if settings.testbed == "files" else collect_samples(args, settings)
+    events = describe_files(args, settings) if settings.testbed == "files" else collect_samples(args, settings)
     failures: list[Failure] = []
-    rows = list(report_progress(taken, failures))
+    rows = list(report_progress(events, failures))
     if not args.only:
         write_sheets(args.campaign / "raw", rows, failures)
     return None
@@ -116,13 +116,15 @@ def collect_samples(args: argparse.Namespace, settings: Settings) -> Iterable[Ev
 
 def release_all(testbed: Testbed) -> None:
     """Release what an earlier collection left. Raises UserError if that fails."""
-    left = testbed.leftovers()
-    print("\n".join(f"left: {name}" for name in left) or "nothing to release", flush=True)
-    if left:
+    leftovers = testbed.leftovers()
+    print("\n".join(f"left: {name}" for name in leftovers) or "nothing to release", flush=True)
+    if leftovers:
         testbed.release()
-        still = testbed.leftovers()
-        if still:
-            raise UserError(f"not released: {', '.join(still)}", where=f"testbed {testbed.name}", fix="try again later")
+        remaining = testbed.leftovers()
+        if remaining:
+            raise UserError(
+                f"not released: {', '.join(remaining)}", where=f"testbed {testbed.name}", fix="try again later"
+            )
         print("released")
 
 
@@ -158,20 +160,20 @@ def planned(settings: Settings) -> Iterator[dict[str, Any]]:
             yield {"sample": row.sample, "site": row.site, "port": row.port, "file": row.link}
         return
     testbed = testbed_of(settings)
-    steady = [
+    batches = [
         batch
         for plan in site_plans(settings, testbed, sites_to_sample(settings, testbed.sites()))
         for batch in plan.batches_in_advance()
     ]
-    for batch in (*steady, *trials(testbed.replay_plan(), settings.capture.format)):
+    for batch in (*batches, *trials(testbed.replay_plan(), settings.capture.format)):
         for planned in batch:
             yield {"sample": planned.name, "site": planned.site.name, "port": planned.port.name, "file": planned.file}
 
 
-def report_progress(taken: Iterable[Event], failures: list[Failure]) -> Iterator[dict[str, Any]]:
+def report_progress(events: Iterable[Event], failures: list[Failure]) -> Iterator[dict[str, Any]]:
     """Print each result, and each note once. Yield manifests; append failures to a list."""
-    known: set[str] = set()
-    for manifest in taken:
+    noted: set[str] = set()
+    for manifest in events:
         if isinstance(manifest, Failure):
             failures.append(manifest)
             names.report(f"warning: {manifest.sample} failed: {manifest.why}")
@@ -183,9 +185,9 @@ def report_progress(taken: Iterable[Event], failures: list[Failure]) -> Iterator
         size = f"{frames} frames" if frames is not None else f"{manifest['bytes']} bytes"
         names.report(f"{manifest['sample']}: {size}", sys.stdout)
         for note in manifest["notes"]:
-            if note not in known:
+            if note not in noted:
                 names.report(f"note: {note}", sys.stdout)
-                known.add(note)
+                noted.add(note)
         yield manifest
 
 

@@ -49,8 +49,8 @@ def compress(testbed: Testbed, node: str, file: str) -> str:
     if done.status == COMMAND_NOT_FOUND:
         return file
     if done.status != 0:
-        said = done.stderr.strip().splitlines()
-        raise UserError(f"zstd failed: {said[-1] if said else done.status}", where=f"node {node}")
+        lines = done.stderr.strip().splitlines()
+        raise UserError(f"zstd failed: {lines[-1] if lines else done.status}", where=f"node {node}")
     return f"{file}.zst"
 
 

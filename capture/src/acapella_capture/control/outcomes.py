@@ -41,18 +41,18 @@ COLUMNS = tuple(field.name for field in fields(Outcome))
 KEY = ("campaign", "started", "site")
 
 
-def verdict(requested: int, got: int, taken: int, failed: int, stopped: str | None) -> tuple[Verdict, str]:
+def verdict(requested: int, allocated: int, succeeded: int, failed: int, stopped: str | None) -> tuple[Verdict, str]:
     """Return a site's outcome and the reason; `stopped` is why it ended before the end of its plan, else None."""
-    if got == 0:
+    if allocated == 0:
         return "failed", stopped or "no listening node"
-    if taken == 0:
+    if succeeded == 0:
         return "failed", stopped or f"all of {failed} samples failed"
     if stopped:
         return "incomplete", stopped
     if failed:
-        return "incomplete", f"{failed} of {taken + failed} samples failed"
-    if got < requested:
-        return "degraded", f"{got} of {requested} listening nodes"
+        return "incomplete", f"{failed} of {succeeded + failed} samples failed"
+    if allocated < requested:
+        return "degraded", f"{allocated} of {requested} listening nodes"
     return "success", ""
 
 

@@ -63,17 +63,17 @@ def run_uploaded(testbed: Testbed, node: str, path: str, output: str, settings: 
     program = anonymizer_program()
     places = [upload(testbed, node, each, each.name) for each in (program, *vendor_lists())]
     try:
-        key = upload(testbed, node, Path(str(settings.key_file)), KEY, again=True)
+        key = upload(testbed, node, Path(str(settings.key_file)), KEY, overwrite=True)
         run_checked(testbed, node, [places[0], path, output, key, settings.macs, *places[1:]])
     finally:
         testbed.run(node, ["rm", "-f", testbed.path_on_node(node, KEY)])
 
 
-def upload(testbed: Testbed, node: str, source: Path, file: str, *, again: bool = False) -> str:
+def upload(testbed: Testbed, node: str, source: Path, file: str, *, overwrite: bool = False) -> str:
     """Upload a file to a node unless it is there already. Return its path on the node, usable as a command."""
     place = testbed.path_on_node(node, file)
     place = place if "/" in place else f"./{place}"
-    if again or testbed.run(node, ["test", "-f", place]).status != 0:
+    if overwrite or testbed.run(node, ["test", "-f", place]).status != 0:
         try:
             testbed.put(node, source, file)
         except UserError as error:

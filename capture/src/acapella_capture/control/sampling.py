@@ -241,11 +241,11 @@ def probe_node(sample: ActiveSample) -> None:
 
 def wait_while_watching(started: Sequence[ActiveSample], until_ns: int, every_s: float, stop: threading.Event) -> None:
     """Return at a given time, when all samples have ended, or when the collection stops."""
-    going = list(started)
+    active = list(started)
     next_ns = time.time_ns() + round(every_s * 1e9)
-    while going and not stop.is_set() and (left_s := (until_ns - time.time_ns()) / 1e9) > 0:
+    while active and not stop.is_set() and (left_s := (until_ns - time.time_ns()) / 1e9) > 0:
         if time.time_ns() >= next_ns:
-            going = [sample for sample in going if not check_early_end(sample)]
+            active = [sample for sample in active if not check_early_end(sample)]
             next_ns = time.time_ns() + round(every_s * 1e9)
             continue
         stop.wait(max(0, min(left_s, STEP_S, (next_ns - time.time_ns()) / 1e9)))

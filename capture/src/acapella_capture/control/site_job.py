@@ -201,8 +201,8 @@ class SiteJob:
             self.shared.emit(
                 Failure(f"{'rest' if self._taken else 'all'} of {self.site.name}", self.site.name, "-", reason)
             )
-        got = len(self._allocation.instances)
-        outcome, reason = outcomes.verdict(self._request.instances, got, self._taken, self._failed, reason)
+        allocated = len(self._allocation.instances)
+        outcome, reason = outcomes.verdict(self._request.instances, allocated, self._taken, self._failed, reason)
         if outcome == "degraded":
             reason = self._allocation.reason or reason
         try:

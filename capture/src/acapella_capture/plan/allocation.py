@@ -74,14 +74,14 @@ def describe_shortage(hosts: Sequence[Host], request: ResourceRequest) -> str:
         left.append(replace(host, **used))
     for key, need in node_requirements(request).items():
         if all(getattr(host, key) < need for host in left):
-            what = {"nics": "dedicated NICs", "cores": "cores", "ram_gb": "GB of RAM", "disk_gb": "GB of disk"}[key]
-            return f"{sum(getattr(host, key) for host in hosts)} {what} free on {pluralize(len(hosts), 'host')}"
+            noun = {"nics": "dedicated NICs", "cores": "cores", "ram_gb": "GB of RAM", "disk_gb": "GB of disk"}[key]
+            return f"{sum(getattr(host, key) for host in hosts)} {noun} free on {pluralize(len(hosts), 'host')}"
     return f"no one of {pluralize(len(hosts), 'host')} has all that a node needs"
 
 
-def pluralize(number: int, what: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """Return a number with its noun: `1 host`, `2 hosts`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def allocate_with_backoff(testbed: Testbed, site: str, request: ResourceRequest) -> SiteAllocation:

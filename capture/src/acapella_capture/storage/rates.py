@@ -78,11 +78,13 @@ def cpus() -> list[str]:
 
 def counted(accounts: dict[str, Any]) -> dict[str, Any]:
     """Return the frames of a run: offered = written + lost. Raises ValueError if that does not hold."""
-    frames, made = accounts["frames"], accounts["generator"]
-    lost = made["refused"] + made["left"] + sum(frames["dropped"].values())
-    if made["offered"] != frames["written"] + lost:
-        raise ValueError(f"offered {made['offered']} frames differ from {frames['written']} written plus {lost} lost")
+    frames, generator = accounts["frames"], accounts["generator"]
+    lost = generator["refused"] + generator["left"] + sum(frames["dropped"].values())
+    if generator["offered"] != frames["written"] + lost:
+        raise ValueError(
+            f"offered {generator['offered']} frames differ from {frames['written']} written plus {lost} lost"
+        )
     return {
-        **{"offered": made["offered"], "written": frames["written"], "lost": lost},
-        **{"written_bytes": frames["written_bytes"], "offered_ns": round(made["seconds"] * 1e9)},
+        **{"offered": generator["offered"], "written": frames["written"], "lost": lost},
+        **{"written_bytes": frames["written_bytes"], "offered_ns": round(generator["seconds"] * 1e9)},
     }

@@ -61,7 +61,7 @@ def cases(settings: Settings) -> Iterator[Case]:
                 yield Case(background, limit, mbps, writer)
 
 
-def study(settings: Settings, beside: Path, say=print) -> dict[str, Any]:
+def study(settings: Settings, beside: Path, report=print) -> dict[str, Any]:
     """Return all results; `skipped` is why nothing was measured, `notes` are why parts were not.
 
     `beside` is a directory on the disk to measure. The process gets a private mount namespace.
@@ -80,33 +80,33 @@ def study(settings: Settings, beside: Path, say=print) -> dict[str, Any]:
         executable()
         private_mounts()
     except (NotMeasurable, UserError) as reason:
-        say(f"storage: skipped: {reason}")
+        report(f"storage: skipped: {reason}")
         return {**result, "skipped": str(reason)}
     for case in cases(settings):
         try:
             result["runs"].append(measured(case, settings, beside))
-            say(f"storage: {case}: {summary(result['runs'][-1])}")
+            report(f"storage: {case}: {summary(result['runs'][-1])}")
         except NotMeasurable as reason:
             result["notes"].append(f"{case}: {reason}")
-            say(f"storage: {case}: skipped: {reason}")
+            report(f"storage: {case}: skipped: {reason}")
     if settings.table_seconds:
-        tables_of_rates(result, settings, beside, say)
+        tables_of_rates(result, settings, beside, report)
     if not result["runs"]:
         result["skipped"] = result["notes"][0]
     return result
 
 
-def tables_of_rates(result: dict[str, Any], settings: Settings, beside: Path, say) -> None:
+def tables_of_rates(result: dict[str, Any], settings: Settings, beside: Path, report) -> None:
     """Add the runs of Tables 1 and 2 to the result, with their thresholds on the whole machine's memory."""
     try:
         with thresholds.set_to(*rates.THRESHOLDS, None), disk.directory(beside, 0, None) as directory:
             for row in rates.measured(directory, settings.table_seconds):
                 result["rates"].append(row)
                 kept = f"{row['snaplen']} B of {row['frame_bytes']} B, {row['writer']}"
-                say(f"storage: {kept}: {row['written']:,} of {row['offered']:,} frames written")
+                report(f"storage: {kept}: {row['written']:,} of {row['offered']:,} frames written")
     except NotMeasurable as reason:
         result["notes"].append(f"tables of rates: {reason}")
-        say(f"storage: tables of rates: skipped: {reason}")
+        report(f"storage: tables of rates: skipped: {reason}")
 
 
 def summary(run: dict[str, Any]) -> str:

@@ -30,7 +30,7 @@ REQUIRED = ("site", "port", "file")
 OPTIONAL = ("sample", "start", "restriction")
 RESTRICTIONS = ("trial", "filter", "p4", "sampling")
 SUFFIXES = (".gz", ".zst", ".lz4", ".pcap", ".pcapng", ".cap", ".ntar", ".dump")
-EVERYWHERE = "all"  # stands for all sites in the tables
+RESERVED_NAME = "all"  # stands for all sites in the tables
 END_NS = 2**32 * 10**9 - 1  # end of the plausible range (exclusive), as kNoPlausibleNs of the core
 
 
@@ -77,16 +77,16 @@ class Faults:
         self.sheet = sheet
         self._found: dict[int, list[str]] = {}
 
-    def add(self, line: int, what: str) -> None:
-        self._found.setdefault(line, []).append(what)
+    def add(self, line: int, message: str) -> None:
+        self._found.setdefault(line, []).append(message)
 
     def check(self) -> None:
         """Raise UserError if there are any."""
-        ordered = [(line, what) for line in sorted(self._found) for what in self._found[line]]
+        ordered = [(line, message) for line in sorted(self._found) for message in self._found[line]]
         if ordered:
-            line, what = ordered[0]
+            line, message = ordered[0]
             others = f" (and {len(ordered) - 1} more)" if len(ordered) > 1 else ""
-            raise UserError(what + others, where=f"{self.sheet} line {line}")
+            raise UserError(message + others, where=f"{self.sheet} line {line}")
 
 
 def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
@@ -106,8 +106,8 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
                 faults.add(line, f"no {key}")
             elif not fields[key].isprintable():
                 faults.add(line, f"{key} {fields[key]!r} has a control character")
-            elif key in ("site", "port") and fields[key] == EVERYWHERE:
-                faults.add(line, f"{key} {EVERYWHERE!r}: reserved for the whole campaign; choose another name")
+            elif key in ("site", "port") and fields[key] == RESERVED_NAME:
+                faults.add(line, f"{key} {RESERVED_NAME!r}: reserved for the whole campaign; choose another name")
         if fields["file"]:
             entries += [
                 Entry(line, fields, file, start_ns, restriction) for file in expand(fields, line, sheet, faults)
@@ -145,11 +145,13 @@ def read_lines(sheet: Path) -> Iterator[tuple[int, dict[str, str]]]:
     unknown = [name for name in header if name not in REQUIRED + OPTIONAL]
     missing = [name for name in REQUIRED if name not in header]
     if missing or unknown or len(set(header)) < len(header):
-        what = f"no column {missing[0]}" if missing else f"unknown column {unknown[0]!r}" if unknown else "column twice"
+        message = (
+            f"no column {missing[0]}" if missing else f"unknown column {unknown[0]!r}" if unknown else "column twice"
+        )
         if missing and set(REQUIRED) <= set(re.split(r"[\s,;]+", " ".join(header))):
-            what = "no tabs between the columns"
+            message = "no tabs between the columns"
         raise UserError(
-            what, where=f"{sheet} line 1", fix="tab-separated columns: sample, site, port, file, start, restriction"
+            message, where=f"{sheet} line 1", fix="tab-separated columns: sample, site, port, file, start, restriction"
         )
     for number, values in enumerate(lines, start=2):
         if not any(value.strip() for value in values) or values[0].startswith("#"):
@@ -219,16 +221,16 @@ def expand(fields: dict[str, str], line: int, sheet: Path, faults: Faults) -> li
 
 def sample_names(entries: Sequence[Entry], faults: Faults) -> list[str]:
     """Return a name for each capture: the sheet's, or the file's, preceded by directory names if needed."""
-    names = [fields["sample"] or derived(file, 0) for _, fields, file, *_ in entries]
+    names = [fields["sample"] or name_from_path(file, 0) for _, fields, file, *_ in entries]
     for directories in range(1, 64):
         often = Counter(names)
         clashing = [i for i, name in enumerate(names) if often[name] > 1 and not entries[i][1]["sample"]]
         if not clashing:
             break
         for i in clashing:
-            names[i] = derived(entries[i][2], directories)
+            names[i] = name_from_path(entries[i][2], directories)
     for i in clashing:
-        names[i] = numbered(entries[i][2], [entries[j][2] for j in clashing]) or names[i]
+        names[i] = name_with_crc(entries[i][2], [entries[j][2] for j in clashing]) or names[i]
     first: dict[str, tuple[int, dict[str, str], Path]] = {}
     for name, (line, fields, file, *_) in zip(names, entries, strict=True):
         if not allowed.is_sample(name):
@@ -245,12 +247,12 @@ def sample_names(entries: Sequence[Entry], faults: Faults) -> list[str]:
     return names
 
 
-def derived(file: Path, directories: int) -> str:
+def name_from_path(file: Path, directories: int) -> str:
     """Return a sample name from a file's name and a number of its directories' names."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", in_full(file, directories)).lstrip("._-") or "capture"
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", qualified_stem(file, directories)).lstrip("._-") or "capture"
 
 
-def in_full(file: Path, directories: int) -> str:
+def qualified_stem(file: Path, directories: int) -> str:
     """Return a file's name without suffixes, preceded by the names of its innermost directories."""
     stem = file.name.removesuffix(suffixes(file))
     parts = (
@@ -259,15 +261,15 @@ def in_full(file: Path, directories: int) -> str:
     return "-".join([*parts, stem])
 
 
-def numbered(file: Path, others: Sequence[Path]) -> str | None:
+def name_with_crc(file: Path, others: Sequence[Path]) -> str | None:
     """Return a sample name that ends with the CRC-32 of the file's full name, if that is not a valid sample name.
 
     It does not depend on which other files there are. None if the names only differ in the suffix, or not at all.
     """
     for directories in range(64):
-        name = in_full(file, directories)
-        if sum(in_full(other, directories) == name for other in others) == 1:
-            return f"{derived(file, directories)}-{zlib.crc32(os.fsencode(name)):08x}"
+        name = qualified_stem(file, directories)
+        if sum(qualified_stem(other, directories) == name for other in others) == 1:
+            return f"{name_from_path(file, directories)}-{zlib.crc32(os.fsencode(name)):08x}"
     return None
 
 
@@ -379,8 +381,8 @@ class FilesTestbed(Testbed):
                 return
         raise UserError(f"no sample {path!r} of site {node!r}", where=self._sheet)
 
-    def _without(self, what: str) -> UserError:
-        return UserError(f"testbed files has no {what}", where=self._sheet)
+    def _without(self, message: str) -> UserError:
+        return UserError(f"testbed files has no {message}", where=self._sheet)
 
 
 def link(file: Path, target: Path) -> None:

@@ -93,11 +93,11 @@ class Prometheus:
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"not a reply of Prometheus: {error!r}", where=self.url) from error
 
-    def query(self, what: str, **form: str) -> dict:
+    def query(self, path: str, **form: str) -> dict:
         """Return the data of a reply to `/query`, `/query_range` and the like. Raises UserError."""
         import requests  # noqa: PLC0415 - slow to import, and many collections query nothing
 
-        url = f"{self.url}/{what}"
+        url = f"{self.url}/{path}"
         try:
             response = requests.post(url, form, headers=dict(self.headers()), auth=unchanged, timeout=self.timeout_s)
             if not response.ok:

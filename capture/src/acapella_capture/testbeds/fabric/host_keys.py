@@ -38,8 +38,8 @@ class HostKeys:
         """
         connect, place = node._get_ssh_connection, f"{slice_id}/{node.get_name()}"
 
-        def checked(**words: Any) -> tuple[Any, Any]:
-            bastion, client = connect(**words)
+        def checked(**options: Any) -> tuple[Any, Any]:
+            bastion, client = connect(**options)
             try:
                 self.check(f"{slice_id}/{BASTION}", bastion.get_transport().get_remote_server_key())
                 self.check(place, client.get_transport().get_remote_server_key())

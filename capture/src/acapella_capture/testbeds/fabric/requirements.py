@@ -42,10 +42,10 @@ def missing_tags(settings: FabricSettings, request: ResourceRequest, tags: Colle
 
 def check_tags(settings: FabricSettings, request: ResourceRequest, tags: Collection[str]) -> None:
     """Raise UserError naming the tags that the project lacks; FABRIC's client would submit without them."""
-    lacking = missing_tags(settings, request, tags)
-    if lacking:
+    missing = missing_tags(settings, request, tags)
+    if missing:
         raise UserError(
-            f"the project lacks the permission {', '.join(lacking)}",
+            f"the project lacks the permission {', '.join(missing)}",
             where=credentials.WHERE,
             fix="ask for it in FABRIC's portal (docs/fabric.md)",
         )
@@ -75,5 +75,5 @@ def describe(settings: FabricSettings, where: str, instances: int | None, reques
         f"project permissions: {permissions}",
         "other users' traffic: only with FABRIC's consent (docs/fabric.md)",
     ]
-    lacking = [] if importlib.util.find_spec(CLIENT) else ["FABRIC's client: make setup-fabric"]
-    return lines + [f"missing: {line}" for line in (*lacking, *found.missing())]
+    missing = [] if importlib.util.find_spec(CLIENT) else ["FABRIC's client: make setup-fabric"]
+    return lines + [f"missing: {line}" for line in (*missing, *found.missing())]

@@ -54,7 +54,7 @@ def sites_of(
 ) -> tuple[Site, ...]:
     """Return the usable sites with their ports, from ports with counters by site, and slices by site and port."""
     uplink_ports = uplinks(links)
-    made = []
+    usable = []
     for record in sites:
         name = record.get("name")
         if not name or record.get("state") not in USABLE_SITE:
@@ -62,11 +62,11 @@ def sites_of(
         up = uplink_ports.get(name, set())
         down = {port_name(port) for port in counted_ports.get(name, ())} - up
         ports = [(port, "uplink") for port in up] + [(port, "downlink") for port in down]
-        made.append(Site(name, tuple(
+        usable.append(Site(name, tuple(
             Port(port, rate_bps(port), kind, tuple(slices_by_port.get((name, port), ())))
             for port, kind in sorted(ports, key=lambda each: natural_key(each[0]))
         )))  # fmt: skip
-    return tuple(sorted(made, key=lambda site: site.name))
+    return tuple(sorted(usable, key=lambda site: site.name))
 
 
 def component(model: str) -> str:

@@ -56,7 +56,7 @@ def translated_errors(action: str, where: str = WHERE) -> Iterator[None]:
         raise
     except Exception as error:  # the client raises bare Exceptions
         text = format_error(error)
-        kind = InsufficientResources if any(words in text.lower() for words in RESOURCE_ERRORS) else UserError
+        kind = InsufficientResources if any(phrase in text.lower() for phrase in RESOURCE_ERRORS) else UserError
         raise kind(f"{action}: {text}", where=where) from error
 
 
@@ -90,10 +90,10 @@ class Session:
     def fablib(self) -> Any:
         """Return FABRIC's FablibManager with a valid token. Raises UserError if there is none."""
         with self._lock:
-            lasting = self._token and self._token != self._refused
+            usable = self._token and self._token != self._refused
             if (
                 self._fablib is None
-                or not lasting
+                or not usable
                 or credentials.remaining_s(self._token) < credentials.REFRESH_BELOW_S / 2
             ):
                 token = credentials.id_token(self.credentials, self._refresh, refused=self._refused)

@@ -77,11 +77,11 @@ class Slices:
         name = slice_name(self.campaign, site)
         with graph_access(f"cannot describe slice {name}"):
             fablib = self.session.fablib()
-            made = fablib.new_slice(name=name)
+            created = fablib.new_slice(name=name)
             for node, nic in nodes:
-                self._add(made, site, node, nic, request)
-            graph, key = made.get_fim_topology().serialize(), made.get_slice_public_key().strip()
-            fablib.remove_slice_from_cache(made)  # cached by name, which the next slice may reuse
+                self._add(created, site, node, nic, request)
+            graph, key = created.get_fim_topology().serialize(), created.get_slice_public_key().strip()
+            fablib.remove_slice_from_cache(created)  # cached by name, which the next slice may reuse
         slice_id = self._submit(site, graph, key)
         try:
             return self.wait_until_stable(slice_id, self.settings.wait_timeout_s)
@@ -120,7 +120,7 @@ class Slices:
         state = self._final_state(slice_id, timeout_s, fix)
         if state in FAILED:
             notices = self._notices(slice_id)
-            kind = InsufficientResources if any(words in notices.lower() for words in RESOURCE_ERRORS) else UserError
+            kind = InsufficientResources if any(phrase in notices.lower() for phrase in RESOURCE_ERRORS) else UserError
             raise kind(f"the slice is {state}: {notices or 'FABRIC reports no reason'}", where=WHERE)
         return self.open(slice_id)  # also accepts a modification
 
@@ -162,7 +162,7 @@ class Slices:
         self._until(slice_id, self.settings.wait_timeout_s, lambda state: state in reached)
 
     def _add(self, fabric_slice: Any, site: str, node: str, nic: str, request: ResourceRequest) -> None:
-        made = fabric_slice.add_node(
+        created = fabric_slice.add_node(
             name=node,
             site=site,
             cores=request.cores,
@@ -170,7 +170,7 @@ class Slices:
             disk=request.disk_gb,
             image=self.settings.image,
         )
-        made.add_component(model=nic, name="nic")
+        created.add_component(model=nic, name="nic")
 
     def _submit(self, site: str, graph: str, key: str) -> str:
         """Submit a slice once; return its id, also if FABRIC reported an error but created the slice.
@@ -179,10 +179,17 @@ class Slices:
         """
         end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=self.settings.lease_h)
         try:
-            made = self.session.call_manager("FABRIC rejects the slice request", lambda manager: manager.create_slice(
-                name=slice_name(self.campaign, site), graph_model=graph, ssh_keys=[key],
-                lifetime=self.settings.lease_h, lease_end_time=end.strftime(LEASE)))  # fmt: skip
-            return made[0]["slice_id"]
+            created = self.session.call_manager(
+                "FABRIC rejects the slice request",
+                lambda manager: manager.create_slice(
+                    name=slice_name(self.campaign, site),
+                    graph_model=graph,
+                    ssh_keys=[key],
+                    lifetime=self.settings.lease_h,
+                    lease_end_time=end.strftime(LEASE),
+                ),
+            )
+            return created[0]["slice_id"]
         except (UserError, LookupError) as error:
             for attempt in range(LOOKUP_TRIES):
                 if attempt:

@@ -191,13 +191,13 @@ class FabricTestbed(Testbed):
 
     def _move_mirrors(self, site: str, requests: Sequence[MirrorRequest]) -> None:
         """Move mirrors to their ports unless they are there. Raises UserError, with none of them moved."""
-        goals = {(request.instance.name, request.receiver): request for request in requests}
-        moving = {
+        by_receiver = {(request.instance.name, request.receiver): request for request in requests}
+        moves = {
             key: request
-            for key, request in goals.items()
+            for key, request in by_receiver.items()
             if self._mirrored.get(key) != (request.port, request.direction)
         }
-        if not moving:
+        if not moves:
             return
         site_slice = self._site_slices[site]
         fabric_slice = self.slices.wait_until_idle(site_slice.slice_id, self.settings.mirror_timeout_s, MIRROR_HANGS)
@@ -208,24 +208,24 @@ class FabricTestbed(Testbed):
         self._mirrored.update(
             {key: current for key, current in now.items() if current}
         )  # including mirrors left by a crash
-        moving = {key: request for key, request in moving.items() if now[key] != (request.port, request.direction)}
-        for (name, receiver), current in ((key, now[key]) for key in moving):
+        moves = {key: request for key, request in moves.items() if now[key] != (request.port, request.direction)}
+        for (name, receiver), current in ((key, now[key]) for key in moves):
             if current and not self.settings.move_mirrors:
-                stays = f"{receiver} of {name} stays on {current[0]} ({current[1]})"
-                raise UserError(f"{stays}: fabric.move_mirrors is false", where=WHERE)
-        if not moving:
+                unchanged = f"{receiver} of {name} stays on {current[0]} ({current[1]})"
+                raise UserError(f"{unchanged}: fabric.move_mirrors is false", where=WHERE)
+        if not moves:
             return
         # FABRIC mirrors a port only once: remove another mirror of ours on it
-        ports = {request.port for request in moving.values()}
-        leaving = [key for key, current in now.items() if current and (key in moving or current[0] in ports)]
+        ports = {request.port for request in moves.values()}
+        obsolete = [key for key, current in now.items() if current and (key in moves or current[0] in ports)]
         with graph_access("cannot describe the mirrors"):
-            for key in leaving:
+            for key in obsolete:
                 self._mirrored.pop(key, None)
                 mirrors.remove_mirror(ends[key])
-            for key, request in moving.items():
+            for key, request in moves.items():
                 mirrors.add_mirror(fabric_slice, request, site_slice.interfaces[key])
         fabric_slice = self.slices.modify(fabric_slice, self.settings.mirror_timeout_s, MIRROR_HANGS)
-        self._mirrored.update({key: (request.port, request.direction) for key, request in moving.items()})
+        self._mirrored.update({key: (request.port, request.direction) for key, request in moves.items()})
         self._learn_listener_ports(site, fabric_slice)
 
     def _learn_listener_ports(self, site: str, fabric_slice: Any) -> None:

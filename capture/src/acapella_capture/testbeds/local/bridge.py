@@ -136,5 +136,5 @@ class BridgeMirror(LocalMirror):
         lines = [command.format(port=self.port, parent=PARENTS[direction]) for direction in self.directions]
         self._tc("-batch", "-", stdin="\n".join(lines) + "\n")
 
-    def _tc(self, *words: str, stdin: str = "") -> str:
-        return run_checked(self.site, ["tc", *words], stdin=stdin)
+    def _tc(self, *arguments: str, stdin: str = "") -> str:
+        return run_checked(self.site, ["tc", *arguments], stdin=stdin)

@@ -62,7 +62,7 @@ class Counters:
         for name in names:
             pairs = [(at + epoch, counted[name]) for at, counted in readings if name in counted]
             start = now + epoch - seconds
-            counters[name] = tuple(since([(at, pair[way]) for at, pair in pairs], start) for way in (0, 1))
+            counters[name] = tuple(since([(at, pair[index]) for at, pair in pairs], start) for index in (0, 1))
         return rates_from_counters(SOURCE, counters, counters)
 
     def _read(self) -> None:

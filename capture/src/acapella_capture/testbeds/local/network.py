@@ -204,11 +204,11 @@ def kernel_has(path: str) -> bool:
         return True
     subprocess.run(["ip", "link", "add", "eth0", "type", "veth"], capture_output=True, check=False)
     command = device_command(path, Host("", 1, 1, "")).split()
-    made = subprocess.run(["ip", *command], capture_output=True, check=False)
+    result = subprocess.run(["ip", *command], capture_output=True, check=False)
     subprocess.run(["ip", "link", "del", "eth0"], capture_output=True, check=False)
-    if made.returncode == 0:
+    if result.returncode == 0:
         subprocess.run(["ip", "link", "del", DEVICES[path]], capture_output=True, check=False)
-    return made.returncode == 0
+    return result.returncode == 0
 
 
 def make_namespace(node: str, *, ipv6: bool) -> None:

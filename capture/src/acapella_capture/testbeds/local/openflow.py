@@ -92,13 +92,13 @@ def core_flows(site: int, sites: int, slice_: Slice) -> Iterator[str]:
     def towards(other: int) -> int:
         return UPLINK + (site + 1 if other > site else site - 1)
 
-    mine = slice_.hosts if site in slice_.sites else ()
+    local_hosts = slice_.hosts if site in slice_.sites else ()
     uplinks = sorted({towards(other) for other in slice_.sites if other != site})
     match = f"dl_vlan={slice_.vlan},dl_dst="
     mac = edge_mac if slice_.encapsulation == "pseudowire" else slice_.host_mac
     for other in slice_.sites:
         for host in slice_.hosts:
             yield f"{match}{mac(other, host)},actions=output:{host if other == site else towards(other)}"
-    everywhere = [*mine, *uplinks]
+    everywhere = [*local_hosts, *uplinks]
     if everywhere:
         yield f"{match}{MULTICAST},actions={','.join(f'output:{port}' for port in everywhere)}"

@@ -199,15 +199,15 @@ class Site:
 
     def add_bridges(self, bridges: dict[str, dict[str, int]]) -> None:
         """Create bridges with numbered ports. Raises UserError if the switch cannot use a port."""
-        words = ["set", "Open_vSwitch", ".", "other_config:vlan-limit=2"]
+        arguments = ["set", "Open_vSwitch", ".", "other_config:vlan-limit=2"]
         for bridge, ports in bridges.items():
-            words += ["--", "add-br", bridge, "--", "set", "Bridge", bridge, "datapath_type=netdev"]
-            words += ["fail_mode=secure", "protocols=OpenFlow13"]
+            arguments += ["--", "add-br", bridge, "--", "set", "Bridge", bridge, "datapath_type=netdev"]
+            arguments += ["fail_mode=secure", "protocols=OpenFlow13"]
             for port, number in ports.items():
-                words += ["--", "add-port", bridge, port]
-                words += ["--", "set", "Interface", port, f"ofport_request={number}"]
+                arguments += ["--", "add-port", bridge, port]
+                arguments += ["--", "set", "Interface", port, f"ofport_request={number}"]
         self.vsctl("--no-wait", "init")
-        self.vsctl(*words)
+        self.vsctl(*arguments)
         self._check_interfaces()
 
     def _check_interfaces(self) -> None:
@@ -241,23 +241,23 @@ class Site:
     def mirror_port(self, mirror: int, port: str | None, direction: Direction = "both") -> None:
         """Mirror a port, or none; active flows are revalidated."""
         row = f"mirror{mirror}"
-        words = ["clear", "Mirror", row, "select_src_port", "--", "clear", "Mirror", row, "select_dst_port"]
+        arguments = ["clear", "Mirror", row, "select_src_port", "--", "clear", "Mirror", row, "select_dst_port"]
         if port is not None:
             chosen = {"rx": ("src",), "tx": ("dst",), "both": ("src", "dst")}[direction]
-            words += ["--", "--id=@port", "get", "Port", port]
-            words += ["--", "set", "Mirror", row, *(f"select_{side}_port=@port" for side in chosen)]
-        self.vsctl(*words)
+            arguments += ["--", "--id=@port", "get", "Port", port]
+            arguments += ["--", "set", "Mirror", row, *(f"select_{side}_port=@port" for side in chosen)]
+        self.vsctl(*arguments)
         run_checked(self.name, self._appctl("revalidator/purge"))
 
-    def vsctl(self, *words: str) -> str:
+    def vsctl(self, *arguments: str) -> str:
         """Run ovs-vsctl. Raises UserError with its message."""
-        return run_checked(self.name, self._vsctl(*words))
+        return run_checked(self.name, self._vsctl(*arguments))
 
-    def _vsctl(self, *words: str) -> list[str]:
-        return ["ovs-vsctl", f"--db=unix:{self._socket}", f"--timeout={START_S}", *words]
+    def _vsctl(self, *arguments: str) -> list[str]:
+        return ["ovs-vsctl", f"--db=unix:{self._socket}", f"--timeout={START_S}", *arguments]
 
-    def _appctl(self, *words: str) -> list[str]:
-        return ["ovs-appctl", f"--target={self.directory / 'ovs-vswitchd.ctl'}", *words]
+    def _appctl(self, *arguments: str) -> list[str]:
+        return ["ovs-appctl", f"--target={self.directory / 'ovs-vswitchd.ctl'}", *arguments]
 
 
 @dataclass(frozen=True)

@@ -71,8 +71,8 @@ def run_checked(node: str, argv: Sequence[str], *, stdin: str = "") -> str:
     """Run a program and return its standard output. Raises UserError with its message if it fails."""
     done = run(node, argv, stdin=stdin)
     if done.status != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise UserError(f"{argv[0]} failed: {said[-1] if said else done.status}", where=f"node {node}")
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise UserError(f"{argv[0]} failed: {lines[-1] if lines else done.status}", where=f"node {node}")
     return done.stdout
 
 

@@ -48,10 +48,10 @@ class Replayer:
         self.device = network.uplinks(1)[0]
         slice_ = network.slice_of(self.sender)
         if not network.connected(self.sender, self.receiver) or (slice_ and slice_.encapsulation not in TAG_BYTES):
-            what = (
+            message = (
                 f"{self.sender.name} and {self.receiver.name} must be in the same slice, which must not be a pseudowire"
             )
-            raise UserError(what, where="local.replay")  # a pseudowire's frames have other MAC addresses
+            raise UserError(message, where="local.replay")  # a pseudowire's frames have other MAC addresses
         ends = network.hosts(1)[1], network.hosts(2)[1]
         if "loaded" in settings.environments and not network.connected(*ends):
             raise UserError(f"{ends[0].name} and {ends[1].name} must be in the same slice", where="local.replay")
@@ -101,8 +101,8 @@ class Replayer:
         done = run(self.sender.name, ["tcprewrite", *options, f"--infile={copied}", f"--outfile={CAPTURE}"])
         copied.unlink()
         if done.status != 0:
-            said = done.stderr.strip().splitlines() or ["no message"]
-            raise UserError(f"tcprewrite cannot use {self.settings.capture}: {said[-1].strip()}", where=KEY)
+            lines = done.stderr.strip().splitlines() or ["no message"]
+            raise UserError(f"tcprewrite cannot use {self.settings.capture}: {lines[-1].strip()}", where=KEY)
         replay_capture.put_between(CAPTURE, SENDER_MAC, self.receiver.mac)
 
     @contextlib.contextmanager
@@ -189,15 +189,15 @@ class Replayer:
             (LOAD_BYTE, 0, 0, offset + 1), (AND, 0, 0, 0xFC), (JUMP_EQUAL, 0, 1, EXPEDITED),
             (RETURN, 0, 0, 0xFFFFFFFF), (RETURN, 0, 0, 0),
         ]  # fmt: skip
-        words = [f"{len(program)}", *(" ".join(map(str, step)) for step in program)]
-        return f"protocol all prio 1 bpf bytecode '{','.join(words)}'"
+        arguments = [f"{len(program)}", *(" ".join(map(str, step)) for step in program)]
+        return f"protocol all prio 1 bpf bytecode '{','.join(arguments)}'"
 
     def _backlog(self) -> int:
         shown = json.loads(self._tc("-s", "-j", "qdisc", "show", "dev", self.device))
         return sum(qdisc["backlog"] for qdisc in shown if qdisc["kind"] == "bfifo")
 
-    def _tc(self, *words: str, stdin: str = "") -> str:
-        return run_checked(f"site{self.sender.site}", ["tc", *words], stdin=stdin)
+    def _tc(self, *arguments: str, stdin: str = "") -> str:
+        return run_checked(f"site{self.sender.site}", ["tc", *arguments], stdin=stdin)
 
 
 class Load:

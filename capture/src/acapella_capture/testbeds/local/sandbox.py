@@ -44,10 +44,12 @@ def unshare_argv() -> list[str]:
     message = ""
     for choice in choices:
         argv = [unshare, *choice, *NAMESPACES]
-        tried = subprocess.run([*argv, "true"], capture_output=True, text=True, check=False)
-        if tried.returncode == 0:
+        attempt = subprocess.run([*argv, "true"], capture_output=True, text=True, check=False)
+        if attempt.returncode == 0:
             return argv
-        message = tried.stderr.strip().splitlines()[-1] if tried.stderr.strip() else f"exit status {tried.returncode}"
+        message = (
+            attempt.stderr.strip().splitlines()[-1] if attempt.stderr.strip() else f"exit status {attempt.returncode}"
+        )
     raise UserError(
         f"network namespaces are not available ({message})",
         where="testbed local",

@@ -67,17 +67,17 @@ def default_slices(sites: int, hosts_per_site: int) -> tuple[Slice, ...]:
     )
 
 
-def slices_of(given: Sequence[dict] | None, sites: int, hosts_per_site: int) -> tuple[Slice, ...]:
+def slices_of(config: Sequence[dict] | None, sites: int, hosts_per_site: int) -> tuple[Slice, ...]:
     """Return the config's slices, or the default. Raises UserError naming the invalid slice."""
-    if given is None:
+    if config is None:
         return default_slices(sites, hosts_per_site)
-    made: list[Slice] = []
+    slices: list[Slice] = []
     owner: dict[tuple[int, int], str] = {}
-    for number, entry in enumerate(given):
+    for number, entry in enumerate(config):
         where = f"local.slices[{number}]"
         at = tuple(entry["sites"] or range(1, sites + 1))
-        made.append(Slice(entry["name"], number, entry["encapsulation"], tuple(entry["hosts"]), at))
-        if [other.name for other in made].count(entry["name"]) > 1:
+        slices.append(Slice(entry["name"], number, entry["encapsulation"], tuple(entry["hosts"]), at))
+        if [other.name for other in slices].count(entry["name"]) > 1:
             raise UserError(f"duplicate slice name {entry['name']!r}", where=where)
         for site, host in product(at, entry["hosts"]):
             if site > sites or host > hosts_per_site:
@@ -85,4 +85,4 @@ def slices_of(given: Sequence[dict] | None, sites: int, hosts_per_site: int) -> 
             other = owner.setdefault((site, host), entry["name"])
             if other != entry["name"]:
                 raise UserError(f"site{site}-host{host} is already in slice {other!r}", where=where)
-    return tuple(made)
+    return tuple(slices)

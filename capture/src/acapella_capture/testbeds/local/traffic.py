@@ -119,8 +119,8 @@ def resolve(network: Network, plan: list[dict]) -> list[TrafficItem]:
     for number, entry in enumerate(plan):
         client, server = endpoints(network, number, entry["client"], entry["server"])
         if not network.connected(client, server):
-            what = f"{client.name} and {server.name} are not in one slice"
-            raise UserError(what, where=f"local.traffic[{number}]")
+            message = f"{client.name} and {server.name} are not in one slice"
+            raise UserError(message, where=f"local.traffic[{number}]")
         values = {
             key: entry[key]
             for key in ("kind", "ip", "path", "streams", "rate_mbps", "burst_frames", "per_s", "size_kib", "span")
@@ -155,8 +155,8 @@ def peer(network: Network, host: Host, preferred: Host) -> Host | None:
     if host != preferred and network.connected(host, preferred):
         return preferred
     others = [other for site in range(1, network.sites + 1) for other in network.hosts(site) if other != host]
-    mine = [other for other in others if network.connected(host, other)]
-    return next((other for other in mine if other.site != host.site), mine[0] if mine else None)
+    reachable = [other for other in others if network.connected(host, other)]
+    return next((other for other in reachable if other.site != host.site), reachable[0] if reachable else None)
 
 
 @dataclass
@@ -215,16 +215,16 @@ class Traffic:
         """Start the servers of the plan and try each client once; those that fail are noted and excluded."""
         working = []
         for item in self.items:
-            why = self._ensure_service(item, asked=True)
+            why = self._ensure_service(item, try_client=True)
             if why and not self._services.runs(KINDS[item.kind].service, item.server):
-                why = self._ensure_service(item, asked=True)
+                why = self._ensure_service(item, try_client=True)
             if why:
                 self._exclude(item, why)
             else:
                 working.append(item)
         self.items = working
 
-    def _ensure_service(self, item: TrafficItem, *, asked: bool = False) -> str | None:
+    def _ensure_service(self, item: TrafficItem, *, try_client: bool = False) -> str | None:
         """Ensure that an item's service runs and, if it was started now or `asked`, replies. Return why not."""
         kind = KINDS[item.kind]
         if kind.service is None:
@@ -233,7 +233,7 @@ class Traffic:
             started = self._services.ensure_running(kind.service, item.server, item.size_kib)
         except UserError as error:
             return str(error)
-        return self._wait_for_answer(item) if started or asked else None
+        return self._wait_for_answer(item) if started or try_client else None
 
     def _wait_for_answer(self, item: TrafficItem) -> str | None:
         """Retry the client until it gets a reply. Return why not, if it gets none."""
