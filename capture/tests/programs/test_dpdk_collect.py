@@ -166,9 +166,9 @@ def test_method_fpga_needs_its_program(method):
 
 def test_pcapng_needs_method_dpdk_and_no_anonymization():
     capture = {"method": {"default": "dpdk", "site2": "tcpdump"}, "format": "pcapng"}
-    with pytest.raises(UserError, match=r"capture\.format: tcpdump writes no pcapng"):
+    with pytest.raises(UserError, match=r"capture\.format: pcapng is not supported by method tcpdump"):
         parse_settings({"testbed": "local", "capture": capture})
     values = {"testbed": "local", "capture": {"method": "dpdk", "format": "pcapng"}}
-    with pytest.raises(UserError, match=r"capture\.format: what preprocess\.anonymize makes is pcap"):
+    with pytest.raises(UserError, match=r"capture\.format: preprocess\.anonymize only supports pcap"):
         parse_settings(values | {"preprocess": {"anonymize": True, "key_file": "/k"}})
     assert parse_settings(values).capture.format == "pcapng"
