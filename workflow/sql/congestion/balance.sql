@@ -15,16 +15,16 @@ mirror as (
 readings as (
     select
         unnest(readings)[1] as at_ns,
-        unnest(readings)[2] as octets
+        unnest(readings)[2] as n_bytes
     from mirror
 ),
 
 intervals as (
     select
         at_ns as from_ns,
-        octets as before,
+        n_bytes as before,
         lead(at_ns) over in_order as to_ns,
-        lead(octets) over in_order - octets as counted
+        lead(n_bytes) over in_order - n_bytes as counted
     from readings
     window in_order as (order by at_ns)
 ),
@@ -58,7 +58,7 @@ overlapping as (
 arrivals as (
     select
         least(greatest(f.ts_ns, m.start_ns), m.end_ns - 1) as at_ns,
-        (f.wire_len + m.counter_overhead_bytes) * m.delivered_ratio as octets
+        (f.wire_len + m.counter_overhead_bytes) * m.delivered_ratio as n_bytes
     from frames as f
     cross join mirror as m
 ),
@@ -67,7 +67,7 @@ arrivals as (
 arrived as (
     select
         o.from_ns,
-        sum(a.octets) as octets
+        sum(a.n_bytes) as n_bytes
     from arrivals as a
     asof inner join overlapping as o on a.at_ns >= o.from_ns
     where a.at_ns < o.to_ns
@@ -80,7 +80,7 @@ joined as (
         m.buffer_bytes,
         m.buffer_low_bytes,
         m.capacity_bps,
-        coalesce(a.octets, 0) as captured
+        coalesce(a.n_bytes, 0) as captured
     from overlapping as o
     cross join mirror as m
     left join arrived as a on o.from_ns = a.from_ns
@@ -128,7 +128,7 @@ ends as (
 ),
 
 captured as (
-    select coalesce(sum(octets), 0) as octets
+    select coalesce(sum(n_bytes), 0) as n_bytes
     from arrivals
 ),
 
@@ -152,12 +152,12 @@ peaks as (
 
 final as (
     select
-        c.octets as captured_octets,
-        greatest(c.octets, w.counted + e.low) as offered_low_octets,
-        case when v.complete then greatest(c.octets, w.counted + e.high) end as offered_high_octets,
+        c.n_bytes as captured_octets,
+        greatest(c.n_bytes, w.counted + e.low) as offered_low_octets,
+        case when v.complete then greatest(c.n_bytes, w.counted + e.high) end as offered_high_octets,
         w.counted + e.even as even_octets,
         p.sample_even_octets,
-        case when v.complete then greatest(c.octets, p.sample_high_octets) end as sample_high_octets,
+        case when v.complete then greatest(c.n_bytes, p.sample_high_octets) end as sample_high_octets,
         coalesce(w.any_inside, false) as any_inside,
         w.ratio as counted_ratio,
         w.overloaded,

@@ -47,7 +47,7 @@ digested as (
     union all
     select
         sample,
-        'its acap was digested for another site or port than its manifest says' as mistake
+        'its acap was digested for another site or port than its manifest has' as mistake
     from samples
     where digest_site <> site or digest_port <> port
 ),

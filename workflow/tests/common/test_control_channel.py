@@ -99,7 +99,7 @@ def with_members(**parts) -> dict:
         b'{"challenge": "' + b"G" * 64 + b'"}',
         b"[" * 16_000,
         b'{"a":' * 3000 + b"1" + b"}" * 3000,
-        b'{"error": "' + b"x" * channel.MOST_LINE_BYTES + b'"}',
+        b'{"error": "' + b"x" * channel.MAX_LINE_BYTES + b'"}',
         b'{"hello": {"program": "p", "format": 2}}',
         b'{"hello": {"program": "p", "format": 3, "instance": "i"}}',
         b'{"hello": {"program": "p", "format": true, "instance": "i"}}',
@@ -293,7 +293,7 @@ def test_invalid_collector_message_closes_the_connection():
         assert connection.recv(4096) == b"", "nothing of the secret without a challenge"
         stack.enter_context(impostor.accept()[0])
         assert written == []
-    assert "a queue pair is to have exactly" in said[0]
+    assert "a queue pair must have exactly" in said[0]
 
 
 def test_registers_that_cannot_be_written_end_the_control_plane():
@@ -436,7 +436,7 @@ def test_secret_readable_by_others_is_rejected(tmp_path):
         channel.secret_of(path)
     path.chmod(0o600)
     path.write_text("none")
-    with pytest.raises(Refused, match="has no secret of a collector"):
+    with pytest.raises(Refused, match="does not contain a collector's secret"):
         channel.secret_of(path)
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 
 from acapella.common.control_channel import (
-    MOST_LINE_BYTES,
+    MAX_LINE_BYTES,
     PACE,
     Alive,
     Challenge,
@@ -64,7 +64,7 @@ class ControlServer:
                 fix="listen on 127.0.0.1, or add --listen-anywhere if no one else uses the network",
             )
         try:
-            self._server = await asyncio.start_server(self._serve, host, port, limit=MOST_LINE_BYTES)
+            self._server = await asyncio.start_server(self._serve, host, port, limit=MAX_LINE_BYTES)
         except OSError as error:
             raise UserError(f"cannot listen: {error.strerror or error}", where=f"--listen {host}:{port}") from error
         return self._server.sockets[0].getsockname()[:2]
@@ -145,7 +145,7 @@ class Connection:
         try:
             async for line in lines(reader, self._server.pace.dead_s):
                 if line is None:
-                    self.refuse(f"it is longer than {MOST_LINE_BYTES} bytes")
+                    self.refuse(f"line longer than {MAX_LINE_BYTES} bytes")
                 else:
                     self._handle_line(line)
                 if self._rejected_lines >= MAX_REJECTED_LINES:

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from acapella.common.control_channel import BITS, MOST_QUEUE_PAIRS, REPORT_BYTES, QueuePair, address
+from acapella.common.control_channel import BITS, MAX_QUEUE_PAIRS, REPORT_BYTES, QueuePair, address
 from acapella.common.quantities import duration_ns, whole
 from acapella_core import decompression
 from acapella_core.arguments import size_bytes
@@ -111,7 +111,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
     """Return the checked settings. Raises UserError."""
     check_source(args)
     report_format = whole(args.format, 1, max(REPORT_BYTES), "a format of reports")
-    count = whole(args.queue_pairs, 1, MOST_QUEUE_PAIRS, "a number of queue pairs")
+    count = whole(args.queue_pairs, 1, MAX_QUEUE_PAIRS, "a number of queue pairs")
     if count & (count - 1):
         raise UserError(f"{count} is not a power of two", where="--queue-pairs", fix="use 1, 2, 4, 8 or 16")
     listen = address(args.listen) if args.listen else None
@@ -200,8 +200,8 @@ def apply_register(slots: dict[int, dict[str, int]], words: list[str], where: st
     except ValueError:
         raise UserError("not a number", where=where, fix="use a number such as 10 or 0x0a") from None
     indices = range(index, index + (count[0] if count else 1))
-    if index < 0 or indices.stop > MOST_QUEUE_PAIRS:
-        raise UserError(f"queue pair indices are 0 to {MOST_QUEUE_PAIRS - 1}", where=where)
+    if index < 0 or indices.stop > MAX_QUEUE_PAIRS:
+        raise UserError(f"queue pair indices are 0 to {MAX_QUEUE_PAIRS - 1}", where=where)
     for slot in indices:
         slots.setdefault(slot, {})[REGISTERS[words[1]]] = value
 

@@ -1,21 +1,21 @@
 """The control channel between a program's control plane and the collector: JSON lines over TCP.
 
-The control plane connects, proves that it has the collector's secret, which is never sent, and says hello; the
-collector answers with a session: the queue pairs that the program's reports are to be written to. The control plane
-writes them to the program's registers and says so; from then on the numbers of the session before are refused. Both say
-that they are alive each second; who hears nothing for 5 s takes the other side for gone. docs/collector.md shows a
-conversation.
+The control plane connects, proves that it has the collector's secret, which is never sent, and sends hello. The
+collector responds with a session: the queue pairs for the program's reports. The control plane writes them to the
+program's registers and confirms this; from then on, the queue pairs of the previous session are invalid. Both sides
+send keepalives every second, and treat the peer as disconnected after 5 s without a message. docs/collector.md has an
+example.
 
-    {"challenge": "9f0c53c1d2a49e11..."}                                             collector, first of all
+    {"challenge": "9f0c53c1d2a49e11..."}                                             collector, first message
     {"proof": "5d41402abc4b2a76..."}                                                 control plane
     {"hello": {"program": "flowstats", "format": 2, "instance": "5f2c"}}             control plane
     {"session": 1, "report_bytes": 192, "epoch": 0, "queue_pairs": [{"index": 0, "number": ..., ...}]}   collector
     {"written": 1}                                                                   control plane
-    {"alive": 1}                                                                     both, each second
+    {"alive": 1}                                                                     both, every second
     {"ended": {"session": 1, "reports": 81234}}                                      control plane, at the end
-    {"error": "..."}                                                                 collector, of a line it refuses
+    {"error": "..."}                                                                 collector, for an invalid line
 
-A line is an object with one of these, of exactly these types; anything else is refused in one line.
+A line is an object with one of these members, of exactly these types; any other line is refused with an error.
 """
 
 import hmac
@@ -30,9 +30,9 @@ from pathlib import Path
 from acapella_core import files
 from acapella_core.errors import UserError
 
-MOST_LINE_BYTES = 16_384  # 16 queue pairs take 2,000
-MOST_QUEUE_PAIRS = 16  # registers of a program (p4/sizes.p4)
-REPORT_BYTES = {1: 64, 2: 192}  # by the report's format (schemas/report_formats.tsv)
+MAX_LINE_BYTES = 16_384  # 16 queue pairs take 2,000
+MAX_QUEUE_PAIRS = 16  # registers of a program (p4/sizes.p4)
+REPORT_BYTES = {1: 64, 2: 192}  # by report format (schemas/report_formats.tsv)
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 DIGITS = re.compile(r"[0-9a-f]{64}")  # of secrets, challenges and proofs
 BITS = {"number": 24, "key": 32, "base": 64, "size": 64, "psn": 24}
@@ -40,9 +40,9 @@ BITS = {"number": 24, "key": 32, "base": 64, "size": 64, "psn": 24}
 
 @dataclass(frozen=True)
 class Pace:
-    """How often a side says that it is alive, and after how much silence the other takes it for gone.
+    """Keepalive interval, and the time without a message after which the peer is treated as disconnected.
 
-    ``secret_s``: how long the collector waits for a proof.
+    ``secret_s``: timeout of the collector for a proof.
     """
 
     alive_s: float = 1.0
@@ -54,7 +54,7 @@ PACE = Pace()
 
 
 class Refused(Exception):
-    """A line that is not one of the channel's, and why, in few words; never with what the line said."""
+    """A line is not a valid message; the reason, which never contains the line."""
 
 
 @dataclass(frozen=True)
@@ -68,39 +68,40 @@ class Collector:
 
 @dataclass(frozen=True)
 class Secret:
-    """The collector's secret of this run, 64 hexadecimal digits: a control plane may read its file."""
+    """The collector's secret of this run, 64 hexadecimal digits, in a file that the control plane can read."""
 
     value: str = field(repr=False)
 
     def proof(self, challenge: "Challenge") -> "Proof":
-        """Return what shows that we have the secret: HMAC-SHA-256 (RFC 2104) of the challenge's digits."""
+        """Return the proof of the secret: HMAC-SHA-256 (RFC 2104) of the challenge's digits."""
         return Proof(hmac.digest(bytes.fromhex(self.value), challenge.value.encode("ascii"), "sha256").hex())
 
 
 @dataclass(frozen=True)
 class Challenge:
-    """What the collector sends first, 64 hexadecimal digits, never the same twice."""
+    """The collector's first message: 64 random hexadecimal digits."""
 
     value: str
 
     @classmethod
     def new(cls) -> "Challenge":
-        """Return one that nobody can guess."""
+        """Return a random challenge."""
         return cls(secrets.token_hex(32))
 
 
 @dataclass(frozen=True)
 class Proof:
-    """The answer to a challenge, 64 hexadecimal digits: the sender has the secret."""
+    """The response to a challenge, 64 hexadecimal digits, which proves that the sender has the secret."""
 
     value: str
 
 
 @dataclass(frozen=True)
 class QueuePair:
-    """Where reports go: ring memory of ``size`` bytes at address ``base``, the first report with number ``psn``.
+    """The destination of reports: a ring of ``size`` bytes at address ``base``; the first report has number ``psn``.
 
-    ``number`` 24 bits and not 0, ``key`` 32 bits (a secret: whoever has it can write reports), ``psn`` 24 bits.
+    ``number`` has 24 bits and is not 0, ``key`` has 32 bits (a secret: with it, anyone can write reports), ``psn``
+    24 bits.
     """
 
     index: int
@@ -111,12 +112,12 @@ class QueuePair:
     psn: int
 
     def __repr__(self) -> str:
-        return f"QueuePair(index={self.index}, number={self.number:#x}, size={self.size})"  # the key is in no log
+        return f"QueuePair(index={self.index}, number={self.number:#x}, size={self.size})"  # without the key
 
 
 @dataclass(frozen=True)
 class Hello:
-    """What a control plane says of its data plane: program, report format, and a name that is new at each start."""
+    """The data plane of a control plane: program, report format, and an instance name that is new at each start."""
 
     program: str
     format: int
@@ -125,9 +126,9 @@ class Hello:
 
 @dataclass(frozen=True)
 class Session:
-    """A data plane's queue pairs for as long as neither side starts anew.
+    """A data plane's queue pairs until either side restarts.
 
-    ``epoch``, 32 bits: the least number that its first epoch may have, where nothing of it was reported yet.
+    ``epoch``, 32 bits: the minimum number of the data plane's first epoch, if it has not reported yet.
     """
 
     number: int
@@ -138,21 +139,21 @@ class Session:
 
 @dataclass(frozen=True)
 class Written:
-    """The program's registers hold this session's queue pairs."""
+    """The program's registers contain this session's queue pairs."""
 
     session: int
 
 
 @dataclass(frozen=True)
 class Alive:
-    """A side is there; ``count`` rises by one."""
+    """Keepalive; ``count`` increases by one."""
 
     count: int
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The data plane has ended, ``reports`` reports after it began, of all its sessions; None where it cannot tell."""
+    """The data plane has ended after ``reports`` reports in all its sessions; None if the number is unknown."""
 
     session: int
     reports: int | None
@@ -160,7 +161,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Error:
-    """The collector refuses what it was told."""
+    """The collector refused a line."""
 
     why: str
 
@@ -169,31 +170,31 @@ Message = Challenge | Proof | Hello | Session | Written | Alive | Ended | Error
 
 
 def decode(line: bytes) -> Message:
-    """The message of one line, without its end. Raises Refused: too long, not JSON, not one of the messages."""
-    told = parsed(line)
+    """Return the message of a line without its end. Raises Refused if it is too long or not a valid message."""
+    message = parsed(line)
     for key, reader in READERS.items():
-        if key in told:
-            return reader(told)
-    raise Refused("it is none of the channel's messages")
+        if key in message:
+            return reader(message)
+    raise Refused("unknown message")
 
 
 def parsed(line: bytes) -> dict:
-    """A line's JSON object. Raises Refused where it is none, or nested as no message is."""
-    if len(line) > MOST_LINE_BYTES:
-        raise Refused(f"it is longer than {MOST_LINE_BYTES} bytes")
+    """Return the JSON object of a line. Raises Refused if it is not an object, or nested too deeply."""
+    if len(line) > MAX_LINE_BYTES:
+        raise Refused(f"line longer than {MAX_LINE_BYTES} bytes")
     try:
-        told = json.loads(line.decode("utf-8"), object_pairs_hook=without_doubles, parse_constant=refuse_constant)
+        message = json.loads(line.decode("utf-8"), object_pairs_hook=unique_members, parse_constant=refuse_constant)
     except RecursionError:
-        raise Refused("it is nested too deep") from None
-    except ValueError:  # of the text, of a number with thousands of digits, or ours
-        raise Refused("it is not a JSON object") from None
-    if not isinstance(told, dict):
-        raise Refused("it is not a JSON object")
-    return told
+        raise Refused("nested too deeply") from None
+    except ValueError:  # invalid text, a number with thousands of digits, or from our hooks
+        raise Refused("not a JSON object") from None
+    if not isinstance(message, dict):
+        raise Refused("not a JSON object")
+    return message
 
 
-def without_doubles(pairs: list[tuple]) -> dict:
-    """An object's members. Raises ValueError where a name occurs twice: readers differ on which one counts."""
+def unique_members(pairs: list[tuple]) -> dict:
+    """Return an object's members. Raises ValueError if a name occurs twice, which parsers handle differently."""
     members = dict(pairs)
     if len(members) < len(pairs):
         raise ValueError("a name occurs twice")
@@ -201,107 +202,107 @@ def without_doubles(pairs: list[tuple]) -> dict:
 
 
 def refuse_constant(name: str) -> None:
-    """Refuse NaN and Infinity, which are Python's and not JSON's."""
+    """Reject NaN and Infinity, which Python accepts but JSON does not define."""
     raise ValueError(name)
 
 
 def encode(message: Message) -> bytes:
-    """The line of a message, its end included."""
+    """Return the line of a message, including its end."""
     return json.dumps(WRITERS[type(message)](message), separators=(",", ":")).encode() + b"\n"
 
 
-def members(told: object, what: str, *names: str) -> dict:
-    """An object with exactly these members. Raises Refused."""
-    if not isinstance(told, dict) or set(told) != set(names):
-        raise Refused(f"{what} is to have exactly {', '.join(names)}")
-    return told
+def members(message: object, what: str, *names: str) -> dict:
+    """Return an object with exactly these members. Raises Refused."""
+    if not isinstance(message, dict) or set(message) != set(names):
+        raise Refused(f"{what} must have exactly {', '.join(names)}")
+    return message
 
 
 def whole(value: object, what: str, bits: int, least: int = 0) -> int:
-    """An integer of so many bits. Raises Refused; true and 1.0 are none."""
+    """Return an integer of up to ``bits`` bits. Raises Refused, also for true and 1.0."""
     if type(value) is not int or not least <= value < 1 << bits:
         raise Refused(f"{what} is not a whole number from {least} to 2^{bits} - 1")
     return value
 
 
 def name(value: object, what: str) -> str:
-    """A name of 1 to 64 letters, digits, dots and dashes, so that it can stand in a log. Raises Refused."""
+    """Return a name of 1 to 64 letters, digits, dots and dashes, which is safe in logs. Raises Refused."""
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise Refused(f"{what} is not a name of 1 to 64 letters, digits, '.', '_' and '-'")
     return value
 
 
-def read_digits(told: dict, name: str) -> str:
+def read_digits(message: dict, name: str) -> str:
     """Return the 64 hexadecimal digits of a message. Raises Refused."""
-    value = members(told, "the message", name)[name]
+    value = members(message, "the message", name)[name]
     if not isinstance(value, str) or not DIGITS.fullmatch(value):
         raise Refused(f"{name} is not 64 hexadecimal digits")
     return value
 
 
-def read_hello(told: dict) -> Hello:
-    """A control plane's first line."""
-    hello = members(members(told, "the message", "hello")["hello"], "hello", "program", "format", "instance")
+def read_hello(message: dict) -> Hello:
+    """Return a control plane's first message after the proof."""
+    hello = members(members(message, "the message", "hello")["hello"], "hello", "program", "format", "instance")
     if type(hello["format"]) is not int or hello["format"] not in REPORT_BYTES:
-        raise Refused(f"format is none of {', '.join(map(str, REPORT_BYTES))}")
+        raise Refused(f"format must be one of {', '.join(map(str, REPORT_BYTES))}")
     return Hello(name(hello["program"], "program"), hello["format"], name(hello["instance"], "instance"))
 
 
-def read_session(told: dict) -> Session:
-    """The collector's answer to a hello."""
-    session = members(told, "the session", "session", "report_bytes", "epoch", "queue_pairs")
+def read_session(message: dict) -> Session:
+    """Return the collector's response to hello."""
+    session = members(message, "the session", "session", "report_bytes", "epoch", "queue_pairs")
     pairs = session["queue_pairs"]
-    if not isinstance(pairs, list) or not 1 <= len(pairs) <= MOST_QUEUE_PAIRS:
-        raise Refused(f"queue_pairs is not a list of 1 to {MOST_QUEUE_PAIRS}")
+    if not isinstance(pairs, list) or not 1 <= len(pairs) <= MAX_QUEUE_PAIRS:
+        raise Refused(f"queue_pairs is not a list of 1 to {MAX_QUEUE_PAIRS}")
     report_bytes = whole(session["report_bytes"], "report_bytes", 16, 1)
     found = tuple(read_queue_pair(pair, index, report_bytes) for index, pair in enumerate(pairs))
     if len({pair.number for pair in found}) < len(found):
-        raise Refused("two queue pairs have one number")
+        raise Refused("two queue pairs have the same number")
     epoch = whole(session["epoch"], "epoch", 32)
     return Session(whole(session["session"], "session", 32, 1), report_bytes, epoch, found)
 
 
-def read_queue_pair(told: object, index: int, report_bytes: int) -> QueuePair:
-    """One queue pair, at its place in the list; its ring holds one report or more, and whole ones."""
-    pair = members(told, "a queue pair", "index", *BITS)
+def read_queue_pair(message: object, index: int, report_bytes: int) -> QueuePair:
+    """Return one queue pair, whose index is its place in the list; its ring holds one or more complete reports."""
+    pair = members(message, "a queue pair", "index", *BITS)
     values = {key: whole(pair[key], key, bits) for key, bits in BITS.items()}
     if whole(pair["index"], "index", 8) != index:
-        raise Refused("index does not count up from 0")
+        raise Refused("indices must count from 0")
     if values["number"] == 0:
-        raise Refused("number 0 means that a queue pair is not set up")
+        raise Refused("number 0 is reserved for queue pairs that are not set up")
     if not values["size"] or values["size"] % report_bytes or values["base"] + values["size"] >= 1 << 64:
-        raise Refused("size is not a multiple of the report's, or ends behind 2^64")
+        raise Refused("size is not a multiple of the report size, or the ring exceeds 2^64")
     return QueuePair(index, **values)
 
 
-def read_written(told: dict) -> Written:
-    """The session whose queue pairs are in the registers."""
-    return Written(whole(members(told, "the message", "written")["written"], "written", 32, 1))
+def read_written(message: dict) -> Written:
+    """Return the session whose queue pairs are in the registers."""
+    return Written(whole(members(message, "the message", "written")["written"], "written", 32, 1))
 
 
-def read_alive(told: dict) -> Alive:
-    """A sign of life."""
-    return Alive(whole(members(told, "the message", "alive")["alive"], "alive", 53))
+def read_alive(message: dict) -> Alive:
+    """Return a keepalive."""
+    return Alive(whole(members(message, "the message", "alive")["alive"], "alive", 53))
 
 
-def read_ended(told: dict) -> Ended:
-    """The end of a data plane."""
-    ended = members(members(told, "the message", "ended")["ended"], "ended", "session", "reports")
+def read_ended(message: dict) -> Ended:
+    """Return the end of a data plane."""
+    ended = members(members(message, "the message", "ended")["ended"], "ended", "session", "reports")
     reports = ended["reports"]
     return Ended(whole(ended["session"], "session", 32, 1), None if reports is None else whole(reports, "reports", 64))
 
 
-def read_error(told: dict) -> Error:
-    """A refusal; what it says goes to a person, so it is cut and made one line."""
-    why = members(told, "the message", "error")["error"]
+def read_error(message: dict) -> Error:
+    """Return an error; its text is shown to users, so it is shortened and made one line."""
+    why = members(message, "the message", "error")["error"]
     if not isinstance(why, str):
         raise Refused("error is not text")
     return Error("".join(sign if sign.isprintable() else "?" for sign in why[:200]))
 
 
 READERS = {
-    "challenge": lambda told: Challenge(read_digits(told, "challenge")),
-    "proof": lambda told: Proof(read_digits(told, "proof")),
+    "challenge": lambda message: Challenge(read_digits(message, "challenge")),
+    "proof": lambda message: Proof(read_digits(message, "proof")),
     "hello": read_hello,
     "session": read_session,
     "written": read_written,
@@ -338,14 +339,16 @@ def secret_of(path: Path) -> Secret:
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise Refused(f"other users can use {path}; chmod 600")
-        text = file.read(MOST_LINE_BYTES).decode("ascii", errors="replace").strip()
+        text = file.read(MAX_LINE_BYTES).decode("ascii", errors="replace").strip()
     if not DIGITS.fullmatch(text):
-        raise Refused(f"{path} has no secret of a collector")
+        raise Refused(f"{path} does not contain a collector's secret")
     return Secret(text)
 
 
 def address(text: str) -> tuple[str, int]:
-    """``HOST:PORT``, the host of IPv6 in brackets; port 0 only where one listens. Raises UserError."""
+    """Return host and port of ``HOST:PORT``, with an IPv6 host in brackets; port 0 only for listening. Raises
+    UserError.
+    """
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from acapella.common.control_channel import (
-    MOST_LINE_BYTES,
-    MOST_QUEUE_PAIRS,
+    MAX_LINE_BYTES,
+    MAX_QUEUE_PAIRS,
     PACE,
     Alive,
     Challenge,
@@ -39,7 +39,7 @@ MAX_BACKOFF_S = 5.0
 RECEIVE_BYTES = 65_536
 
 
-def register_commands(session: Session, slots: int = MOST_QUEUE_PAIRS) -> list[str]:
+def register_commands(session: Session, slots: int = MAX_QUEUE_PAIRS) -> list[str]:
     """Return the loader's commands that make a program report to a session's queue pairs.
 
     Numbers are cleared first and set last: a report in between finds no queue pair, which the program counts, and never
@@ -169,7 +169,7 @@ class ControlPlane:
                 pass
             *lines, pending = pending.split(b"\n")
             yield from lines
-            if len(pending) > MOST_LINE_BYTES:
+            if len(pending) > MAX_LINE_BYTES:
                 raise Refused("line of the collector too long")
             now = time.monotonic()
             if now - received_at > self._pace.dead_s:

@@ -97,7 +97,7 @@ def read_complete_frames(meter: Meter, capture: Path, directory: Path, limits=No
     """Run a meter on the complete frames of a capture. A meter that only reads files gets a copy in ``directory``.
 
     This is nfpcapd 1.7.1: it rejects a FIFO and a pipe as /dev/stdin because they are not regular files, and "-"
-    because there is no file of this name.
+    because no file has this name.
 
     Raises UserError, and CopyTooLargeError also if the copy exceeds half of the free space.
     """
