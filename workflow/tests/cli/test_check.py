@@ -1,4 +1,4 @@
-"""acapella check: what it finds in a directory that somebody else made."""
+"""acapella campaign check: what it reports about the directory of a third party."""
 
 import hashlib
 import json
