@@ -284,7 +284,7 @@ def test_full_disk_is_an_error_and_leaves_no_file(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
     done = run(tmp_path, FORWARD, *[capture] * 64, preexec_fn=limited)
-    assert done.code == 1 and "out.pcap: File too large" in done.error and done.error.count("\n") == 1
+    assert done.code == 75 and "out.pcap: File too large" in done.error and done.error.count("\n") == 1
     assert done.frames is None and done.stats is None
 
 

@@ -1,5 +1,6 @@
 #include "pipeline/compiled.h"
 
+#include <errno.h>
 #include <rte_mbuf.h>
 #include <rte_ring.h>
 #include <stdatomic.h>
@@ -100,8 +101,10 @@ int p4_compiled_load(struct p4 *p4, struct fault *fault) {
     fclose(ports);
     if (error) {
         p4->pipeline = NULL;
+        /* EIO: dlopen or a symbol of the library failed, not the disk (machine_failed) */
+        const char *reason = error == -EIO ? "not a compiled pipeline" : strerror(-error);
         return fail(fault, "%s: DPDK does not load this library for %s: %s; compile it again",
-                    p4->settings.library, p4->spec.path, strerror(-error));
+                    p4->settings.library, p4->spec.path, reason);
     }
     return 0;
 }
