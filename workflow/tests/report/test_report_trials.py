@@ -33,7 +33,7 @@ def test_the_comparison_says_which_baseline_is_odd_and_where_nobody_can_tell(tmp
     directory = write_campaign(tmp_path, {"quiet": runs, "loaded": [{}] * 2}, all_pairs=True)
     assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet", "loaded"]) == 0
     table = trials.environments_table(Source(Campaign(directory)))
-    assert "The first trial of quiet is the odd one" in table["note"] and "does not show" not in table["note"]
+    assert "The first trial of quiet is the odd one" in table["note"] and "it is not known" not in table["note"]
     column = [heading for heading, _ in table["columns"]].index("Others")
     assert [row[column] for row in table["rows"]] == ["0.8500", "0.9850"]
 

@@ -1,4 +1,4 @@
-"""The report's section on flow reports: accuracy, other tools, where every report went, and the paper's own numbers."""
+"""The report's section on flow reports: accuracy, other flow meters, counters, and the paper's numbers."""
 
 import operator
 from collections.abc import Callable
@@ -24,7 +24,7 @@ MEASURES = {
     "loss": "Packet loss rate",
     "throughput_reports": "Throughput between two reports",
     "duration": "Duration",
-    "retransmitted": "Share of payload sent again",
+    "retransmitted": "Share of retransmitted payload",
     "iat": "Last inter-arrival time",
     "iat_reports": "Inter-arrival time of each report",
     "throughput": "Throughput in windows",
@@ -105,7 +105,7 @@ def accuracy(source: Source) -> dict:
     note = (
         "Triggers: packets that make a report; published are those of the P4/RDMA paper, in a run of its own. "
         "Equal and within 1 %: shares of the n values that both sides have. Errors: |measured - exact| / exact, of "
-        "exact values above 0; of loss and payload sent again those of the lower bound. Missing: exact values that no "
+        "exact values above 0; for loss and retransmitted payload, of the lower bound. Missing: exact values that no "
         "report has; outside: more of these, in tunnels that the program does not read; extra: measured values that "
         "the digest does not have, as those of the outer flow of such a tunnel. Bound: on the values that both sides "
         "have. Log R\u00b2: of logarithms; p99: 99th percentile; contain exact: share of intervals that contain the "
@@ -190,7 +190,7 @@ def flow_reasons(source: Source) -> dict:
 
 
 def tools(source: Source) -> dict:
-    """What other flow meters see of the same file."""
+    """Return what other flow meters measure in the same file."""
     columns = [("Sample", False), ("Tool", False), ("Version", False), ("Flows", True), ("In common", True)]
     columns += [("Flows with equal packets", True), ("Flows with equal bytes", True), ("IP packets", True)]
     columns += [("IP bytes", True), ("Packets missed", True)]
@@ -205,7 +205,7 @@ def tools(source: Source) -> dict:
         for row in sorted(source.rows("flowreport_tools"), key=lambda row: (row["sample"], row["place"]))
     ]
     note = (
-        "Read from the same file, where nothing is lost to speed; table III of the P4/RDMA paper replays in real "
+        "Read from the same file, without losses; table III of the P4/RDMA paper replays in real "
         "time. Directed flows by addresses, protocol and ports, without tags. In common, equal: with flows of the "
         "digest. Packets missed: 1 - IP packets / those of the digest, below 0 if a tool counts more. A tool misses "
         "packets inside headers that it does not know."
@@ -230,7 +230,7 @@ def counts(source: Source) -> dict:
         "contains the exact number: covered, and those whose interval is wider than 0: uncertain), of resets (epochs). "
         "Widths are those of the sample with the largest, in millionths (ppm) of a flow's sequence numbers."
     )
-    return table("flowreport_counts", "Where every frame and report went", note, columns, cells)
+    return table("flowreport_counts", "Counters of frames and reports", note, columns, cells)
 
 
 def sum_or_max(counter: str) -> Callable[[int, int], int]:
@@ -252,5 +252,5 @@ def published(source: Source) -> dict:
         [row["where"], row["what"], row["printed"], row["ours"] or "", row["verdict"], row["reason"] or ""]
         for row in sorted(source.rows("flowreport_published"), key=lambda row: row["row"])
     ]
-    note = "What the P4/RDMA paper printed, this campaign's beside it, and why they differ or may."
-    return table("flowreport_published", "The paper's numbers, and ours", note, columns, cells)
+    note = "Numbers of the P4/RDMA paper and of this campaign, with reasons for differences."
+    return table("flowreport_published", "The paper's numbers and those of this campaign", note, columns, cells)

@@ -1,4 +1,4 @@
-"""What the manifests of the samples note, beside what these samples lost."""
+"""Notes in the manifests of samples, with the losses of these samples."""
 
 import json
 
@@ -8,18 +8,20 @@ from acapella.figures.source import Source
 from .tables import UNKNOWN, number, table
 from .warnings import has_pseudonyms, shorten_list
 
-MAX_NOTES = 200  # shown, those of the largest losses first
+MAX_NOTES = 200  # shown in the report, ordered by losses
 COLUMNS = [("Samples", False), ("Number", True), ("Lost frames", True), ("Note", False)]
 
 
 def tables(source: Source) -> list[dict]:
-    """A table with a row a note, or none where nothing is noted."""
+    """Return a table with one row per note; [] if there are no notes."""
     noted = sample_notes(source)
     if not noted:
         return []
-    about = "From the samples' manifests, raw/SAMPLE.json. Lost: by the captures of all of these samples, as above."
+    about = "From the samples' manifests, raw/SAMPLE.json. Lost frames: sum over these samples."
     if has_pseudonyms(source.campaign):
-        about = f"{count(len(noted), 'sample')} of {len(source.quality)} with notes in raw/; these may tell true names."
+        about = (
+            f"{count(len(noted), 'sample')} of {len(source.quality)} with notes in raw/, which may contain true names."
+        )
         return [{**table("notes", "Notes on samples", about, [], []), "csv": None}]
     groups: dict[str, list[dict]] = {}
     for row, notes in noted:
@@ -50,13 +52,13 @@ def sample_notes(source: Source) -> list[tuple[dict, list[str]]]:
 
 
 def lost_frames(rows: list[dict]) -> int | None:
-    """Frames that samples lost; None where nobody counted in any of them."""
+    """Return the number of frames lost by samples; None if none of them has counters."""
     known = [row["lost_frames"] for row in rows if row["lost_frames"] is not None]
     return sum(known) if known else None
 
 
 def lost_frames_text(rows: list[dict]) -> str:
-    """The same in words; a sum of some samples alone says so."""
+    """Return the number of lost frames as text, with the number of samples without counters."""
     unknown = sum(row["lost_frames"] is None for row in rows)
     total = lost_frames(rows)
     return UNKNOWN if total is None else f"{number(total)}{f', {unknown} unknown' if unknown else ''}"

@@ -1,4 +1,4 @@
-"""report.html: what the template needs, and the page from it."""
+"""Write report.html from its template."""
 
 import base64
 import functools
@@ -21,18 +21,18 @@ from acapella_core.files import atomic_text
 from . import flows as flow_section
 from . import notes, storage, summary, tables, trials, warnings
 
-MAX_EMBEDDED = 256 * 1024  # bytes of a CSV that the page carries; a larger one is linked to alone
+MAX_EMBEDDED = 256 * 1024  # bytes of a CSV file embedded in the page; larger files are only linked
 
-PROVENANCE = {  # the parts of provenance.json as the page orders and calls them; others follow under their own names
+PROVENANCE = {  # parts of provenance.json with their headings, in order; other parts follow
     "versions": "Versions of the programs",
     "parameters": "Parameters",
     "excluded": "Samples excluded from traffic statistics, and why",
     "left_out": "Samples in no table: excluded by the config (config), or not digested (no acap)",
-    "inputs": "Inputs: SHA-256 of each sample's files",
+    "inputs": "Inputs: SHA-256 of the files of each sample",
     "outputs": "Outputs: SHA-256 of the tables",
     "queries": "Queries: SHA-256 of the SQL",
     "tshark_preferences": "Preferences given to tshark",
-    "vendors": "Vendors of addresses: SHA-256 of the lists, and the tshark that brings them",
+    "vendors": "Vendors of addresses: SHA-256 of the lists, and version of the tshark that includes them",
     "acapella_provenance": "Version of provenance.json's format",
 }
 
@@ -91,12 +91,12 @@ def write(  # noqa: PLR0913
 
 
 def add_csv_links(shown: list[dict], source: Source) -> list[dict]:
-    """The tables, each with its file."""
+    """Return the tables with the links to their CSV files."""
     return [{**table, "csv": csv_link(table["name"], source)} for table in shown]
 
 
 def trial_section(source: Source, figures: list[dict], *, papers: bool) -> dict:
-    """What the template needs of the trials."""
+    """Return the values of the section on trials."""
     return {
         **{"warnings": trials.warnings(source), "figures": figures},
         "tables": add_csv_links(trials.tables(source, papers=papers), source),
@@ -104,7 +104,7 @@ def trial_section(source: Source, figures: list[dict], *, papers: bool) -> dict:
 
 
 def template() -> jinja2.Template:
-    """The page's template. Everything is escaped but what it marks safe: scripts of ours, JSON made by json_script."""
+    """Return the template. It escapes all values except those marked safe: own scripts, JSON of json_script."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -116,7 +116,7 @@ def template() -> jinja2.Template:
 
 
 def figure_values(figure: ComposedFigure, number: int, source: Source) -> dict:
-    """One figure: a picture that any reader shows, and the specification that makes it interactive."""
+    """Return the values of a figure: a static image, and the specification of the interactive chart."""
     module = registry.figure_module(figure.name)
     picture = base64.b64encode(svg_of(figure).encode()).decode()
     return {
@@ -131,7 +131,7 @@ def figure_values(figure: ComposedFigure, number: int, source: Source) -> dict:
 
 @functools.cache
 def csv_link(name: str, source: Source) -> dict:
-    """A table's file: its name, size, and its bytes as a link where it is small."""
+    """Return name, size and link of a table's CSV file; the link contains the data if the file is small."""
     content = require(source.campaign.table(name, "csv"), f"run: {command_for(name, source.campaign)}").read_bytes()
     small = len(content) <= MAX_EMBEDDED
     href = f"data:text/csv;base64,{base64.b64encode(content).decode()}" if small else f"tables/{name}.csv"
@@ -146,7 +146,7 @@ def provenance_of(campaign: Campaign) -> list[dict]:
 
 
 def provenance_of_trials(campaign: Campaign) -> list[dict]:
-    """The same of the trials' tables."""
+    """Return the same for the tables of trials."""
     parts = provenance_parts(
         campaign.directory / TRIALS_FILE, f"run: acapella campaign trials {campaign.directory} --environments ..."
     )
@@ -154,14 +154,14 @@ def provenance_of_trials(campaign: Campaign) -> list[dict]:
 
 
 def provenance_parts(path: Path, fix: str) -> list[dict]:
-    """The keys of a provenance file, each with its rows. Raises UserError where it is missing or no JSON."""
+    """Return the parts of a provenance file with their rows. Raises UserError if it is missing or not JSON."""
     try:
-        told = json.loads(require(path, fix).read_text(encoding="utf-8"))
+        provenance = json.loads(require(path, fix).read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"no JSON: {error}", where=path, fix=fix) from error
+        raise UserError(f"not JSON: {error}", where=path, fix=fix) from error
     places = {key: place for place, key in enumerate(PROVENANCE)}
-    keys = sorted(told, key=lambda key: (places.get(key, len(places)), key))
-    return [{"key": key, "label": PROVENANCE.get(key, key), "rows": list(flatten("", told[key]))} for key in keys]
+    keys = sorted(provenance, key=lambda key: (places.get(key, len(places)), key))
+    return [{"key": key, "label": PROVENANCE.get(key, key), "rows": list(flatten("", provenance[key]))} for key in keys]
 
 
 def flatten(name: str, value: object):

@@ -21,7 +21,7 @@ def tables(source: Source) -> list[dict]:
 
 
 def rates(source: Source) -> dict:
-    """The layout of the paper's Tables 1 and 2, with the paper's numbers beside ours."""
+    """Return a table laid out as the paper's Tables 1 and 2, with the paper's numbers for comparison."""
     found: dict[tuple, list[dict]] = {}
     for row in source.rows("storage_rates"):
         found.setdefault((-row["snaplen"], row["writer"], -row["frame_bytes"]), []).append(row)
@@ -41,10 +41,10 @@ def rates(source: Source) -> dict:
             ]
         )
     note = (
-        "The DPDK writer with frames of its own, on one core. Rate: the highest that lost at most "
-        f"{percent(MAX_LOSS_SHARE)} of the frames, or else the one with the least loss; without a limit: the frames "
-        "written of as many as the generator makes. Rates are without FCS, preamble and gap. Paper: Tables 1 and 2, "
-        "from a 100 Gbit/s NIC, on several cores."
+        "The DPDK writer with generated frames, on one core. Rate: the highest that lost at most "
+        f"{percent(MAX_LOSS_SHARE)} of the frames, or else the one with the lowest loss; without a limit: frames "
+        "written if the generator sends as fast as it can. Rates are without FCS, preamble and gap. Paper: Tables 1 "
+        "and 2, from a 100 Gbit/s NIC, on several cores."
     )
     return table(
         "storage_rates", "Rates of the writer and their loss (Patchwork, Tables 1 and 2)", note, columns, cells
@@ -83,7 +83,7 @@ def paper_rows() -> dict[tuple[int, int], dict[str, str]]:
 
 
 def runs(source: Source) -> dict:
-    """The runs behind figure 14."""
+    """Return the runs of figure 14."""
     columns = [("Condition", False), ("Call", False), ("Latency, summed", True), ("Longest", True), ("Calls", True)]
     columns += [("Long calls", True), ("Long from", True), ("Latency in long calls", True)]
     columns += [("Dirty memory, most", True), ("Highest threshold reached", False), ("Frames lost", True)]
@@ -100,6 +100,6 @@ def runs(source: Source) -> dict:
     ]
     note = (
         "Latency of writev is time for which the capture was blocked; that of io_uring is not, and writes overlap: the "
-        "two are not comparable. Long calls: beyond the power of two in which the 95 % quantile of a run's calls lies."
+        "two are not comparable. Long calls: above the power of two that contains the 95 % quantile of a run's calls."
     )
     return table("storage_runs", "Writes while the page cache fills", note, columns, cells)

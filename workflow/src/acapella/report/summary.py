@@ -1,4 +1,4 @@
-"""The campaign in a few numbers."""
+"""Summary of the campaign: heading, introduction, and main numbers."""
 
 import json
 from datetime import UTC, datetime
@@ -15,9 +15,9 @@ def from_files(source: Source) -> bool:
 
 
 def introduction(source: Source) -> str:
-    """What the page is about, in a sentence."""
-    what = "Traffic of captures from files," if from_files(source) else "Traffic of a testbed, sampled,"
-    return f"{what} digested and summed up by Acapella."
+    """Return one sentence that introduces the page."""
+    what = "Traffic in capture files," if from_files(source) else "Traffic of a testbed, sampled,"
+    return f"{what} digested and summarized by Acapella."
 
 
 def heading(source: Source) -> str:
@@ -60,7 +60,7 @@ def facts(source: Source) -> list[tuple[str, str]]:
     ports = len({(row["site"], row["port"]) for row in rows})
     files = from_files(source)
     port = "port" if files else "mirrored port"
-    told = [
+    found = [
         ("Sites", f"{len(sites_of(rows)):,} ({count(ports, port)})"),
         ("Samples", f"{len(rows):,}"),
         ("Frames", f"{frames:,}"),
@@ -69,19 +69,19 @@ def facts(source: Source) -> list[tuple[str, str]]:
     ]
     if any(row["restriction"] for row in rows):
         used = f"{len(source.traffic):,} of {count(len(rows), 'sample')}, {source.frames:,} of {count(frames, 'frame')}"
-        told.insert(3, ("In traffic statistics", used + restrictions.title_suffix(source)))
+        found.insert(3, ("In traffic statistics", used + restrictions.title_suffix(source)))
     if span := capture_span(source):
         first, last = span
         watched = sum(row["duration_ns"] for row in rows if row["duration_ns"] is not None)
         misdated = sum(bool(row["misdated"]) for row in rows)
         without = f", without {count(misdated, 'misdated sample')}" if misdated else ""
-        told.append(("Captured", f"{utc_text(first)} to {utc_text(last)} UTC ({nanoseconds(last - first)}{without})"))
-        # A file alone tells when its frames were, not for how long somebody listened.
-        told.append(("First to last frame, files added up" if files else "Time in samples", nanoseconds(watched)))
+        found.append(("Captured", f"{utc_text(first)} to {utc_text(last)} UTC ({nanoseconds(last - first)}{without})"))
+        # A file contains the times of its frames, not the duration of the capture.
+        found.append(("First to last frame, files added up" if files else "Time in samples", nanoseconds(watched)))
     snaplens = sorted({row["snaplen"] for row in rows if row["snaplen"] is not None})
-    told.append(("Snap length", ", ".join(f"{value:,} B" for value in snaplens) or "unknown"))
-    told.append(("Dissection engine", ", ".join(sorted({row["engine"] for row in rows})) or "none"))
-    return told
+    found.append(("Snap length", ", ".join(f"{value:,} B" for value in snaplens) or "unknown"))
+    found.append(("Dissection engine", ", ".join(sorted({row["engine"] for row in rows})) or "none"))
+    return found
 
 
 def utc_text(stamp_ns: int) -> str:

@@ -1,11 +1,11 @@
-"""The key tables of the report: a selection of columns, in words."""
+"""The main tables of the report, with selected columns."""
 
 from acapella.common.wording import nanoseconds, natural, percent, scaled
 from acapella.figures import restrictions
 from acapella.figures.source import ALL, Source
 
 MAX_FLOWS = 20  # top flows shown
-MAX_SAMPLES = 400  # samples shown, the lossiest first where there are more
+MAX_SAMPLES = 400  # samples shown; if there are more, those with the largest losses
 UNKNOWN = "?"
 
 
@@ -50,8 +50,8 @@ def top_flows(source: Source) -> dict:
         for row in rows
     ]
     note = (
-        "Directed flows by bytes on the wire, stitched across samples; numbers of the site and port named. Rate: over "
-        "the time observed, without the gaps between samples. VLAN, MPLS and tunnels: identifiers, the outermost first."
+        "Directed flows by bytes on the wire, stitched across samples, as seen at the site and port listed. Rate: over "
+        "the observed time, without gaps between samples. VLAN, MPLS and tunnels: identifiers, the outermost first."
     )
     return table("top_flows", "Largest flows", note, columns, cells)
 
@@ -93,9 +93,7 @@ def applications(source: Source) -> dict:
         ]
         for row in rows
     ]
-    note = (
-        "Of flows, counted per sample. Decided by flow: a label that some frames of the flow showed was carried over."
-    )
+    note = "Flows are counted per sample. Decided by flow: the label of some frames was applied to the whole flow."
     return table("applications", "Applications", note, columns, cells)
 
 
@@ -113,7 +111,9 @@ def ip_versions(source: Source) -> dict:
         ]
         for row in rows
     ]
-    return table("ip_versions", "IP versions", "Intervals: bootstrap over samples, of at least 6.", columns, cells)
+    return table(
+        "ip_versions", "IP versions", "Intervals: bootstrap over samples, if there are at least 6.", columns, cells
+    )
 
 
 def tcp_control(source: Source) -> dict:
@@ -156,19 +156,23 @@ def restrictions_table(source: Source) -> list[dict]:
         ]
         for row in rows
     ]
-    note = "What keeps samples from holding all traffic of their port, and whether they count in traffic statistics."
+    note = "Reasons for which samples do not contain all traffic of their port, and whether statistics include them."
     return [table("restrictions", "Samples by restriction", note, columns, cells)]
 
 
 def quality(source: Source) -> dict:
     """Capture quality per sample."""
     rows = sorted(source.quality, key=lambda r: (natural(r["site"]), natural(r["port"]), natural(r["sample"])))
-    note = "Lost: of all stages with counters (mirror, interface, kernel, file); ? is unknown, never 0."
-    note += " Mirror: whether it lost frames, by the switch's counters and the captured frames. Mirror loss: the least"
+    note = "Lost: at all stages with counters (mirror, interface, kernel, file); ? means unknown."
+    note += (
+        " Mirror: whether it lost frames, from counters of the switch and captured frames. Mirror loss: from the least"
+    )
     note += " share of bytes missing, lost by the mirror or in the switch before it, to the most that the mirror lost."
     if len(rows) > MAX_SAMPLES:
         rows = sorted(rows, key=lambda row: -(row["loss_share"] or 0))[:MAX_SAMPLES]
-        note += f" The {MAX_SAMPLES} samples with the largest loss, of {len(source.quality):,}; the table has them all."
+        note += (
+            f" The {MAX_SAMPLES} samples with the largest loss, of {len(source.quality):,}; the CSV file contains all."
+        )
     columns = [("Sample", False), ("Site", False), ("Port", False), ("Frames", True), ("Loss", True), ("Lost", True)]
     columns += [("Mirror", False), ("Mirror loss", True), ("Excluded from statistics", False), ("Duration", True)]
     columns += [("Clock", True), ("Malformed", True), ("File", False), ("Stages known", True), ("Method", False)]
@@ -194,13 +198,13 @@ def quality(source: Source) -> dict:
 
 
 def file_state(row: dict) -> str:
-    """How the reading of the file ended, and what was not read where something was not."""
+    """Return how reading the file ended, and the number of bytes not read."""
     ended = row["file_issue"] or "whole"
     return f"{ended}, {scaled(row['file_unread_bytes'], 'B')} not read" if row["file_unread_bytes"] else ended
 
 
 def site(row: dict) -> str:
-    """The site, or that the row is about all of them."""
+    """Return the name of the site, or `all sites`."""
     return "all sites" if row["site"] == ALL else row["site"]
 
 

@@ -1,4 +1,4 @@
-"""The report's section on trials: environments compared, what to mind, each run, moves, and the paper's own numbers."""
+"""The report's section on trials: environments, warnings, runs, moved packets, and the paper's numbers."""
 
 from acapella.common.wording import count, listed, nanoseconds, natural, percent
 from acapella.figures.comparison import (
@@ -36,11 +36,11 @@ def tables(source: Source, *, papers: bool) -> list[dict]:
 
 
 def warnings(source: Source) -> list[str]:
-    """Each warning once, with the runs that it is about; what several trials share once, with their number."""
+    """Return each warning once with its runs; a warning about several trials once with their number."""
     about: dict[tuple, dict[str, list[str]]] = {}
     for row in source.rows("consistency_warnings"):
         run = trial_letter(row["b"]) if row["a"] == 1 else f"{trial_letter(row['a'])}-{trial_letter(row['b'])}"
-        # A check of one trial says the same of each but for its name and numbers; one of pairs may not.
+        # Warnings about single trials differ only in names and numbers; those about pairs may differ otherwise.
         kind = (row["environment"], row["components"], row["code"] if row["code"] in TRIAL_CODES else row["text"])
         about.setdefault(kind, {}).setdefault(row["text"], []).append(run)
     order = {name: place for place, name in enumerate(environments(source))}
@@ -55,8 +55,8 @@ def warning_text(environment: str, touched: str, texts: dict[str, list[str]], tr
     if len(texts) == 1:
         return f"{environment}, {runs_text(texts[text])} ({listed(list(touched))}): {text}"
     return (
-        f"{environment}, {len(texts)} of {trials} trials ({listed(list(touched))}): {text} The others likewise; "
-        "consistency_warnings.csv has the numbers of each."
+        f"{environment}, {len(texts)} of {trials} trials ({listed(list(touched))}): {text} Similarly for the others; "
+        "consistency_warnings.csv contains the numbers of each."
     )
 
 
@@ -117,24 +117,24 @@ def environments_table(source: Source) -> dict:
     )
     note += baseline_note(source)
     if undefined:
-        note += f" {count(undefined, 'run')} with undefined components; a mean is over the others."
+        note += f" {count(undefined, 'run')} with undefined components; the means are over the others."
     return table("consistency_environments", "Environments compared", note, columns, cells)
 
 
 def baseline_note(source: Source) -> str:
-    """What kappas against the first trial tell of that one itself."""
+    """Return a note on the first trial, with which all others are compared."""
     said = ""
     if any(row["kappa_others"] is not None for row in source.rows("consistency_environments")):
         said += " Others: mean kappa of the pairs without the first trial."
     if alone := environments_without_other_pairs(source):
         said += (
-            f" Of {listed(alone)} every kappa is against the first trial alone: whether that one is the odd one does "
-            "not show; consistency.all_pairs: true compares each with each and would tell."
+            f" Of {listed(alone)} every kappa is against the first trial, so it is not known whether that trial is "
+            "the odd one; set consistency.all_pairs: true to compare all pairs."
         )
     first_is_odd = environments_with_odd_baseline(source)
     if odd := [name for name in environments(source) if name in first_is_odd]:
         said += (
-            f" The first trial of {listed(odd)} is the odd one: the others agree among themselves, and not with it; "
+            f" The first trial of {listed(odd)} is the odd one: the others agree with each other but not with it; "
             "see Others."
         )
     return said
@@ -159,7 +159,7 @@ def pairs_table(source: Source) -> dict:
         for row in rows[:MAX_PAIRS]
     ]
     note = (
-        "Packets: of the trial / of the one that it is compared with. O as published is what the paper printed, twice "
+        "Packets: of the trial / of the trial that it is compared with. O as published: as printed in the paper, twice "
         "the mean distance of the moved packets over N + 1; O is its equation 2. 99 %: of absolute differences."
     )
     return table("consistency", "Each pair of trials", note + truncation_note(rows), columns, cells)
@@ -185,8 +185,8 @@ def moves_table(source: Source) -> dict:
         for row in rows[:MAX_PAIRS]
     ]
     note = (
-        "How many places packets moved against the first trial, as in Table 1 of the CHOIR paper; bursts are packets "
-        "that moved together, the longest in packets."
+        "Number of places by which packets moved against the first trial, as in Table 1 of the CHOIR paper. Bursts: "
+        "packets that moved together; longest: in packets."
     )
     return table("consistency_moves", "Moves", note + truncation_note(rows), columns, cells)
 
@@ -197,8 +197,8 @@ def mean_and_sigma(row: dict, mean: str, sigma: str) -> str:
 
 
 def truncation_note(rows: list[dict]) -> str:
-    """That not all rows are shown."""
-    return f" The first {MAX_PAIRS} rows of {len(rows):,}; the table has them all." if len(rows) > MAX_PAIRS else ""
+    """Return a note if not all rows are shown."""
+    return f" The first {MAX_PAIRS} rows of {len(rows):,}; the CSV file contains all." if len(rows) > MAX_PAIRS else ""
 
 
 def published_table(source: Source) -> dict:
@@ -218,6 +218,6 @@ def published_table(source: Source) -> dict:
     agree = sum(row["verdict"] != "disagrees" for row in rows)
     note = (
         f"What the CHOIR paper printed, by its equation 5: {agree} of {len(rows)} kappas follow from the components "
-        "beside them, within their rounding. No measurement of this campaign is in it."
+        "beside them, within their rounding. This table contains no measurement of the campaign."
     )
     return table("kappa_published", "The paper's numbers, recomputed", note, columns, cells)
