@@ -287,7 +287,7 @@ def test_tables_of_flow_reports_are_those_of_their_provenance_and_never_copied(f
     shutil.copytree(finished, campaign)
     with (campaign / "tables" / "flowreport_windows.csv").open("a") as table:
         table.write("another row\n")
-    with pytest.raises(UserError, match="is not what its provenance says"):
+    with pytest.raises(UserError, match="does not have the checksum in its provenance"):
         release.release_tables(Campaign(campaign), tmp_path / "tables", bytes(32), hidden=True)
 
 

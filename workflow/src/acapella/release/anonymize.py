@@ -1,17 +1,17 @@
-"""One capture in, what may leave its site out: headers without payload, and a pseudonym for each address.
+"""Copy a capture without payload and with pseudonyms for addresses.
 
     acapella anonymize --new-key campaign.key
     acapella anonymize IN.pcap -o OUT.pcap --key-file campaign.key
 
-Every frame is cut behind the last header that the core knows. IPv4 and IPv6 addresses, those in tunnels, options, ARP,
-neighbor discovery and ICMP's quotes too, are replaced by Crypto-PAn, so that two that shared a prefix share one as
-long; MAC addresses by others that differ as they did; tunnel identifiers (VNI, GRE key, TEID and others) by a keyed
-permutation of each type. IN is a pcap or pcapng file, also compressed, or - for standard input; OUT is a pcap of the
-frames, their times and their lengths, and of nothing else that IN told. docs/release.md lists what is kept of each
-header, and what a reader can still learn.
+Truncates every frame after the last header that the core knows. IPv4 and IPv6 addresses, including those in tunnels,
+options, ARP, neighbor discovery and packets quoted by ICMP, are replaced by Crypto-PAn: addresses with a common prefix
+have pseudonyms with a common prefix of the same length. MAC addresses are replaced by distinct ones, and tunnel
+identifiers (VNI, GRE key, TEID and others) by a keyed permutation per type. IN is a pcap or pcapng file, optionally
+compressed, or - for standard input. OUT is a pcap file with the frames, their timestamps and lengths, and no other
+metadata of IN. docs/release.md lists what is kept of each header, and what a reader can still learn.
 
-The key is 32 octets in a file that its owner alone may read: one a campaign, so that its captures go together and
-those of two campaigns do not. Whoever has it can undo the addresses.
+The key is 32 bytes in a file that only its owner may read. Use one key per campaign: captures with the same key have
+the same pseudonyms. Anyone with the key can recover the addresses.
 """
 
 import argparse
@@ -31,28 +31,28 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("source", metavar="IN", nargs="?", help="pcap or pcapng, also compressed; - for standard input")
-    parser.add_argument("-o", dest="target", metavar="OUT.pcap", help="the capture that may leave")
+    parser.add_argument("-o", dest="target", metavar="OUT.pcap", help="anonymized capture to write")
     keys = parser.add_mutually_exclusive_group(required=True)
-    keys.add_argument("--key-file", metavar="FILE", help="the campaign's key")
-    keys.add_argument("--new-key", metavar="FILE", help="make a key, where no file is yet; alone, without IN")
+    keys.add_argument("--key-file", metavar="FILE", help="key of the campaign")
+    keys.add_argument("--new-key", metavar="FILE", help="create a key in a new file; takes no IN")
     add_macs(parser)
     decompression.add_options(parser)
-    parser.add_argument("--json", action="store_true", help="what was done, as JSON on standard output")
+    parser.add_argument("--json", action="store_true", help="print the counts as JSON on standard output")
     return parser
 
 
 def add_macs(parser: argparse.ArgumentParser) -> None:
-    """The option that `acapella release` has as well."""
+    """Add the option for MAC addresses, shared with `acapella release`."""
     parser.add_argument(
         "--macs",
         choices=MACS,
         default="replace",
-        help="MAC addresses: a pseudonym for each (default), or zeros but for the group bit and the like",
+        help="MAC addresses: a pseudonym for each (default), or zeros except for the group bit and similar bits",
     )
 
 
 def confine(args: argparse.Namespace) -> None:
-    """Take rights from this process, which reads a capture."""
+    """Confine this process, because it reads a capture."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
     confine_self(args.target, args.new_key, starts=True)
@@ -74,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({key: value for key, value in counts.items() if key != "replaced"}))
     else:
-        print(f"{args.target}: {told(counts)}")
-    return report(args.source, counts)
+        print(f"{args.target}: {summary(counts)}")
+    return report_faults(args.source, counts)
 
 
 def anonymize(source: str, target, key: bytes, macs: str, limits=None) -> dict:
@@ -88,16 +88,16 @@ def anonymize(source: str, target, key: bytes, macs: str, limits=None) -> dict:
     return counts | {"vendors": known.told() if known else None}
 
 
-def told(counts: dict) -> str:
-    """What was done, in one line."""
+def summary(counts: dict) -> str:
+    """Return the counts in one line."""
     return (
         f"{counts['frames']} frames, {counts['kept_bytes']} of {counts['captured_bytes']} captured bytes kept; "
-        f"{counts['cut_frames']} frames cut, of {counts['empty_frames']} nothing kept"
+        f"{counts['cut_frames']} frames truncated, {counts['empty_frames']} without any header kept"
     )
 
 
-def report(source: str, counts: dict) -> int:
-    """Say on standard error what was wrong with the capture; the exit code."""
+def report_faults(source: str, counts: dict) -> int:
+    """Print faults of the capture on standard error; return the exit code."""
     from acapella.common.faults import DAMAGING, describe_fault  # noqa: PLC0415
     from acapella.digest.command import kept, name_of  # noqa: PLC0415
 

@@ -1,25 +1,25 @@
-"""A campaign in, a set of files for everybody out: no payload, no true address.
+"""Make a public set of files from a campaign, without payload and original addresses.
 
     acapella release results/demo -o demo-public
     acapella campaign check demo-public
 
-Every capture of the campaign is anonymized as `acapella anonymize` does it, and acaps and flows are made anew from what
-is left, by the engine of the campaign's own. Tables are released with the columns that schemas/released_columns.yaml
-lists; those of flow reports get the captures' pseudonyms. Tables that are left out are listed with the reason, on
-standard output and in README.md, which also describes what was done and what a reader can do with it. catalog.duckdb
-has samples, flows, stacks and the tables for DuckDB 1.0.0 and later. SHA256SUMS has the checksums of all other files.
+Anonymizes every capture as `acapella anonymize` does, then digests the anonymized captures with the engine used by the
+campaign. Tables are released with the columns listed in schemas/released_columns.yaml; tables of flow reports have the
+pseudonyms of the captures. Standard output and README.md list the omitted tables with reasons; README.md also describes
+the contents and possible uses. catalog.duckdb contains samples, flows, stacks and the tables for DuckDB 1.0.0 or later.
+SHA256SUMS contains the checksums of all other files.
 
-Before it gets its name, the set is searched for original addresses, checksums of files that stay behind, and payload of
-the captures. If something is found, nothing is published, and the error names it.
+Before publication, the set is searched for original addresses, checksums of unpublished files, and payload of the
+captures. If anything is found, nothing is published, and the error names it.
 
-If the tables were made with pseudonyms, sites, ports and samples have them here, too. --pseudonyms gives them
-pseudonyms in any case, and writes the private map of pseudonyms and true names to a file outside of the release, which
+If the tables were made with pseudonyms, the release has the same pseudonyms for sites, ports and samples. --pseudonyms
+always uses pseudonyms, and writes the private map of pseudonyms and true names to a file outside of the release that
 only its owner can read. It needs tables with pseudonyms: first run snakemake --config pseudonyms=True. Tables of single
-stages that still have true names are left out.
+stages that still have true names are omitted.
 
-The key stays behind: CAMPAIGN/release.key, made where there is none, or the file of --key-file. With the same key a
-later release of the campaign has the same pseudonyms. Look through the set before you publish it; docs/release.md says
-what it still tells.
+The key is not published: CAMPAIGN/release.key, created if it does not exist, or the file of --key-file. With the same
+key a later release of the campaign has the same pseudonyms. Review the set before you publish it; docs/release.md
+describes what it still reveals.
 """
 
 import argparse
@@ -68,7 +68,7 @@ SHEET_COLUMNS += ("filtered", "one_in", "sampled_out", "restriction", "excluded"
 
 @dataclass(frozen=True)
 class ReleaseSample:
-    """A sample of the campaign, and what it is called in the release."""
+    """A sample of the campaign, and its names in the release."""
 
     sample: str
     name: str
@@ -108,7 +108,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def confine(args: argparse.Namespace) -> None:
-    """Take rights from this process, which reads captures and a campaign."""
+    """Confine this process, because it reads captures and a campaign."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
     confine_self(*output_paths(args), starts=True)
@@ -144,7 +144,7 @@ def check_paths(campaign: Campaign, target: Path, key_file: Path, map_file: Path
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UserError("is there already", where=target, fix="remove it, or name another directory with -o")
     if not target.parent.is_dir():
-        raise UserError("no such directory", where=target.parent, fix="make it, or mend -o")
+        raise UserError("no such directory", where=target.parent, fix="make it, or correct -o")
     if key_file.resolve().is_relative_to(target.resolve()):
         raise UserError("the key would be published", where=key_file, fix="keep it outside of the release")
     if target.resolve() == campaign.directory.resolve():
@@ -168,7 +168,7 @@ def check_map(map_file: Path, target: Path, key_file: Path) -> None:
 def make_release(
     campaign: Campaign, target: Path, key_file: Path, map_file: Path | None, args: argparse.Namespace
 ) -> dict:
-    """Make the set, whole or not at all; counts of what is in it. Raises UserError."""
+    """Make the complete set or nothing, and return counts of its contents. Raises UserError."""
     from acapella_core import anonymize as core  # noqa: PLC0415
 
     from . import catalog as release_catalog  # noqa: PLC0415
@@ -206,7 +206,7 @@ def make_release(
 def search_release(
     campaign: Campaign, part: Path, taken: list[ReleaseSample], done: list[dict], *, hidden: bool
 ) -> None:
-    """Raise UserError if the set in ``part`` contains what must not leave; what there is is not published."""
+    """Raise UserError if the set in ``part`` contains anything that must not be published."""
     from . import search as release_search  # noqa: PLC0415
 
     captures = [
@@ -246,7 +246,7 @@ def with_pseudonyms(told: dict) -> bool:
 
 
 def provenance(campaign: Campaign, name: str) -> dict:
-    """What a stage told of its tables; nothing where there are none."""
+    """Return the provenance of the tables of a stage; {} if there are none."""
     path = campaign.directory / name
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
@@ -329,7 +329,9 @@ def release_tables(campaign: Campaign, directory: Path, key: bytes, *, hidden: b
         for suffix in ("csv", "parquet"):
             source = require(campaign.table(name, suffix), f"run acapella campaign process {campaign.directory}")
             if sha256_of(source) != outputs.get(f"tables/{name}.{suffix}"):
-                raise UserError("is not what its provenance says", where=source, fix="make the tables again")
+                raise UserError(
+                    "does not have the checksum in its provenance", where=source, fix="make the tables again"
+                )
         if name in copied:
             copy_table(campaign, name, directory)
     if renamed:
@@ -408,7 +410,7 @@ def write_checksums(part: Path) -> None:
 
 
 def sheet_row(taken: ReleaseSample, counts: dict) -> list[str]:
-    """A line of samples.tsv; nothing stands for what is not known."""
+    """Return a line of samples.tsv; unknown values are empty."""
     known = {
         **{name: taken.about[name] for name in SHEET_COLUMNS if name in taken.about},
         "sample": taken.name,

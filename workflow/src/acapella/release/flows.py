@@ -1,6 +1,7 @@
-"""Tables of flows for everybody: addresses are pseudonyms, by the key of the released captures, and so is the order of
-flows' numbers. In that of the true addresses they would tell, of two flows, which has the lower one; beside pseudonyms
-that keep prefixes, this is the true value of the first bit that differs.
+"""Tables of flows with the pseudonyms of the released captures; flows are numbered in the order of the pseudonyms.
+
+Numbers in the order of the original addresses would reveal which of two addresses is lower and thus, because pseudonyms
+keep prefixes, the original value of the first bit that differs.
 """
 
 from pathlib import Path
@@ -12,7 +13,7 @@ from acapella_core import anonymize
 from .columns import published_columns
 
 FLOWS = "flowreport_flows"
-TABLES_BY_FLOW = ("flowreport_windows",)  # tables that tell flows by the numbers of FLOWS
+TABLES_BY_FLOW = ("flowreport_windows",)  # tables that identify flows by the numbers of FLOWS
 TABLES = (FLOWS, *TABLES_BY_FLOW)
 
 

@@ -1,4 +1,4 @@
-"""README.md of a release: what was done, and what a reader can and cannot do with it."""
+"""README.md of a release: how it was made, what it can be used for, and what it cannot be used for."""
 
 from string import Template
 
@@ -11,48 +11,48 @@ TEXT = Template("""\
 
 $samples samples, $frames frames, made by Acapella $version. Check the files with `sha256sum -c SHA256SUMS`.
 
-| Directory | What it holds |
+| File or directory | Content |
 |---|---|
-| captures/ | a pcap a sample: headers of every frame, time stamps in ns, true lengths |
-| acap/ | a row a frame (Parquet), made from these captures by engine $engine |
-| flows/ | a row a directed flow (Parquet), made from these captures |
+| captures/ | one pcap file per sample: headers of every frame, timestamps in ns, original lengths |
+| acap/ | one row per frame (Parquet), made from these captures by engine $engine |
+| flows/ | one row per directed flow (Parquet), made from these captures |
 $table_line| catalog.duckdb | samples, flows, stacks and the tables for DuckDB 1.0.0 and later, and the view `frames` |
 | samples.tsv | $sheet |
 
 ## The catalog
     duckdb -readonly catalog.duckdb "select site, sum(frames) from samples group by site"
 
-The view `frames` (a row a frame, with the addresses of its flow) reads `acap/` beside the catalog. Run DuckDB in this
-directory, or set its search path first: `set file_search_path = '/path/to/this/directory'`. The command `acapella sql
-DIRECTORY QUERY` works from anywhere. DuckDB 1.0 cannot read a list column of the catalog, as
-vlan, if a row group (122,880 rows) has only empty lists; 1.1 can. DuckDB 1.0 reads all columns of the Parquet files.
+The view `frames` (one row per frame, with the addresses of its flow) reads `acap/` beside the catalog. Run DuckDB in
+this directory, or set its search path first: `set file_search_path = '/path/to/this/directory'`. The command
+`acapella sql DIRECTORY QUERY` works from anywhere. DuckDB 1.0 cannot read a list column of the catalog, as vlan, if a
+row group (122,880 rows) has only empty lists; 1.1 can. DuckDB 1.0 reads all columns of the Parquet files.
 
 $left_out## What was done
 - Every frame ends behind its last known header. No payload is here; $cut of $frames frames were cut, and of $empty
   nothing was kept but time and length.
-- IPv4 and IPv6 addresses, wherever they stand in headers, were replaced by Crypto-PAn with AES and a secret key: two
-  addresses that shared their first n bits share exactly n bits here. Nothing is left out of this: private, multicast
-  and broadcast addresses have pseudonyms, too. The key is the same for all samples, and is not here.
+- All IPv4 and IPv6 addresses in headers were replaced by Crypto-PAn with AES and a secret key: two
+  addresses that share their first n bits have pseudonyms that share exactly n bits. This includes private, multicast
+  and broadcast addresses. The key is the same for all samples and is not published.
 - MAC addresses: $macs
 - Tunnel identifiers (VNI, GRE key, NVGRE VSID and FlowID, TEID, PPTP call, sessions and tunnels of L2TP, PPPoE and
   ERSPAN, PBB I-SID) were replaced by pseudonyms with the same key: equal identifiers of a type stay equal, different
   ones stay different. flow_id, peer_flow_id and community_id are computed from the pseudonyms.
-- Checksums of IPv4 headers are right. Those of TCP, UDP, ICMP, SCTP and the like are right where all that they cover
-  is here, and zero where it is not.
+- Checksums of IPv4 headers are correct. Those of TCP, UDP, ICMP, SCTP and other protocols are correct if all bytes
+  that they cover were kept, else zero.
 - Identifiers in LLDP, CDP, spanning tree, LACP, DHCP, DNS and everything else that is not an address in a known header
-  are gone with the payload. Options that are not known are zeros of the same length.
-- Comments, names of interfaces and machines, and everything else that the capture files told were dropped.
+  were removed with the payload. Unknown options are zeros of the same length.
+- Comments, names of interfaces and machines, and all other metadata of the capture files were removed.
 - $names
 
-## What can be done with it
+## Possible uses
 Header stacks, frame sizes, times, flows and their sizes, TCP's behavior, who shares a network with whom, which flows
 belong to the same pseudonymous host.
 
-## What cannot, and must not
+## Limitations and obligations
 - No applications by payload, no names, no content. Payload checksums cannot be verified.
 - VLAN ids, MPLS labels, ports, sequence numbers, TCP time stamps, IP identification, and all times
-  are the true ones. Whoever saw some of this traffic elsewhere can find it here again, and with it some true prefixes.
-  Do not try to find out who is behind an address.
+  are the original ones. Anyone who captured some of this traffic elsewhere can recognize it and thereby learn some
+  original prefixes. Do not try to identify the owners of addresses.
 """)
 MACS = {
     "replace": "each has a pseudonym, the same in all samples, by the same key. Broadcast, zero, and addresses of "
@@ -99,4 +99,4 @@ def missing_tables_text(left_out: dict[str, list[str]]) -> str:
     if not left_out:
         return ""
     lines = [f"- {', '.join(names)}: {reason}" for reason, names in left_out.items()]
-    return "\n".join(["## Tables that are not here", *lines, "", ""])
+    return "\n".join(["## Tables that are not included", *lines, "", ""])

@@ -3,24 +3,24 @@
     acapella verify trace.pcap
     acapella verify captures/ --engine native --jobs 2
 
-Digests every FILE, lets tshark dissect the whole file itself with the preferences that every digest records, and counts
-on how many frames both agree, layer by layer: time, lengths, header tokens of the link, network and transport layers
+Digests every FILE, runs tshark on the same file with the preferences recorded in each digest, and counts the frames on
+which both agree, for each layer: time, lengths, header tokens of the link, network and transport layers
 (tunnels among them), addresses, ports, VLAN ids, MPLS labels, identifiers of tunnels, TCP flags and numbers, and the
-whole of frame.protocols.
-Of a directory, every capture in it; files that are skipped are listed on standard error with the reason. Where tshark
-is known to err, a frame is counted apart (schemas/tshark_errata.yaml names each case with the standard's clause).
+whole of frame.protocols. In a directory, every capture is compared; skipped files are listed on standard error with the
+reason. Frames with a known error of tshark are counted separately (schemas/tshark_errata.yaml lists each error with the
+clause of the standard).
 
-No frame of a damaged capture is compared, because tshark ends with an error; standard error lists the file,
-with the number of frames that our digest has of it.
+Damaged captures are not compared, because tshark ends with an error; standard error lists each with the number of
+frames in its digest.
 
 Prints every kind of disagreement with its first frames and both answers: layers 2 to 4 first, then times and lengths,
-then what is above layer 4. A kind is a layer; of header tokens, a pair of answers. Also names the first frames of
-whatever was not compared. The output is the same for any --jobs.
+then everything above layer 4. A kind is a layer or, for header tokens, a pair of answers. Also lists the first frames
+that were not compared. The output does not depend on --jobs.
 
-Exit code: 0 if no disagreement is printed (known errors of tshark are none), 1 if there is one, on any layer, or if a
-FILE could not be compared (in a directory, such are counted), 2 if no file could be. Above layer 4 digests of engines
-native and hybrid may differ on frames that tshark did not see; the last line counts the frames with a disagreement on
-what the core decided by itself.
+Exit code: 0 if no disagreement is printed (known errors of tshark do not count), 1 if there is a disagreement on any
+layer or a FILE could not be compared (files in a directory are only counted), 2 if no file could be compared. Above
+layer 4, digests of engines native and hybrid may differ on frames that tshark did not see; the last line counts the
+frames with a disagreement on layers that the core decided itself.
 """
 
 import argparse
@@ -50,7 +50,12 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("paths", metavar="FILE|DIR", nargs="+", help="captures, or directories of captures")
-    parser.add_argument("--engine", choices=("hybrid", "native", "tshark"), default="hybrid", help="of our digest")
+    parser.add_argument(
+        "--engine",
+        choices=("hybrid", "native", "tshark"),
+        default="hybrid",
+        help="dissection engine of the digest (default: hybrid)",
+    )
     parser.add_argument(
         "--first",
         type=int,
@@ -59,13 +64,13 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         help=f"frames to name of each kind ({DEFAULT_EXAMPLES})",
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="files compared at the same time (default: 1)")
-    parser.add_argument("--progress", action="store_true", help="files and frames on standard error")
+    parser.add_argument("--progress", action="store_true", help="print numbers of files and frames on standard error")
     decompression.add_options(parser)
     return parser
 
 
 def confine(_: argparse.Namespace) -> None:
-    """Take rights from this process, which reads captures and writes to TMPDIR alone."""
+    """Confine this process, which reads captures and only writes to TMPDIR."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
     confine_self(starts=True)
@@ -74,7 +79,7 @@ def confine(_: argparse.Namespace) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compare, print, and return the exit code."""
     if args.jobs < 1:
-        raise UserError("--jobs takes a number from 1 on", where=args.jobs)
+        raise UserError("--jobs must be at least 1", where=args.jobs)
     files, skipped = captures.find_captures(args.paths)
     first = max(args.first, 0)
     limits = decompression.limits_of(args)
