@@ -47,8 +47,8 @@ def test_a_warning_of_several_trials_is_told_once_with_their_number(tmp_path):
     directory = write_campaign(tmp_path, {"quiet": runs, "loaded": [{"warnings": [coarse(2)]}] * 2})
     assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet", "loaded"]) == 0
     assert trials.warnings(Source(Campaign(directory))) == [
-        "quiet, 3 of 5 trials (O, L and I): the clock of trial quiet-2 is coarse: 20 packets. Similarly for the others; "
-        "consistency_warnings.csv contains the numbers of each.",
+        "quiet, 3 of 5 trials (O, L and I): the clock of trial quiet-2 is coarse: 20 packets. Similarly for the "
+        "others; consistency_warnings.csv contains the numbers of each.",
         "loaded, runs B and C (O, L and I): the clock of trial quiet-2 is coarse: 20 packets.",
     ]
 
