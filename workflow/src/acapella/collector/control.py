@@ -90,7 +90,7 @@ class ControlServer:
             else:
                 await connection.run(reader)
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # disconnected, or cancelled by close()
+            pass  # disconnected, or canceled by close()
         finally:
             self._tasks.discard(task)
             connection.closed()

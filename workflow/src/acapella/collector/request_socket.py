@@ -60,7 +60,7 @@ class RequestServer:
                 writer.write(json.dumps(await self._respond(line), allow_nan=False).encode() + b"\n")
                 await asyncio.wait_for(writer.drain(), TIMEOUT_S)
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError, TimeoutError):
-            pass  # disconnected, timed out, or cancelled by close()
+            pass  # disconnected, timed out, or canceled by close()
         finally:
             self._tasks.discard(task)
             with contextlib.suppress(OSError):
