@@ -105,7 +105,7 @@ C_PROGRAMS := capture/dpdk/acapella-dpdk-capture p4/loader/acapella-p4-run
 NEEDED_acapella-dpdk-capture := libdpdk liburing libpcap zlib
 NEEDED_acapella-p4-run := libdpdk libpcap zlib
 C_SOURCES := $(shell find capture/common capture/dpdk p4/loader -name '*.[ch]' -o -name meson.build 2> /dev/null) \
-	meson.build workflow/setup/hardening.mk $(NATIVE)/src/plausible_time.hpp capture/pyproject.toml workflow/pyproject.toml
+	meson.build workflow/setup/hardening.mk $(NATIVE)/src/frame/plausible_time.hpp capture/pyproject.toml workflow/pyproject.toml
 MESON := PATH="$(CURDIR)/$(BIN):$$PATH" meson
 , := ,
 MESON_OPTIONS = -Dc_args='$(strip $(HARDENED) $(if $(SANITIZE),-fno-sanitize-recover=all))' \

@@ -3,7 +3,7 @@
 import json
 import sys
 
-from acapella_core.consistency import compare
+from acapella_core.kappa import compare
 
 OF_A_TRIAL = ("packets", "truncated", "reversals_in_file", "equal_stamps", "resolution_ns", "ambiguous")
 

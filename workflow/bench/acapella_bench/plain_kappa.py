@@ -2,7 +2,7 @@
 
     python -m acapella_bench.plain_kappa A.pcap B.pcap
 
-For nanosecond pcaps of Ethernet and IPv4. Prints every integer that acapella_core.consistency gives of both trials and
+For nanosecond pcaps of Ethernet and IPv4. Prints every integer that acapella_core.kappa gives of both trials and
 of the pair, as JSON; right for every trial, and quick where few packets moved.
 """
 

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "collector/collector.hpp"
-#include "collector/ring_poller.hpp"
+#include "collector/receive/ring_poller.hpp"
 
 namespace {
 

@@ -17,11 +17,11 @@
 #include <string_view>
 #include <vector>
 
-#include "consistency/compare.hpp"
+#include "kappa/compare.hpp"
 
 namespace {
 
-using namespace acapella::consistency;
+using namespace acapella::kappa;
 
 constexpr std::int64_t kStart = 1'700'000'000'000'000'000;
 constexpr std::int64_t kGap = 284;  // 1,400 bytes at 40 Gbit/s, as in the CHOIR paper

@@ -10,8 +10,8 @@
 
 #include "dissect/dispatch.hpp"
 #include "dissect/vendors.hpp"
-#include "tokens.hpp"
-#include "tunnels.hpp"
+#include "frame/tokens.hpp"
+#include "frame/tunnels.hpp"
 
 namespace {
 

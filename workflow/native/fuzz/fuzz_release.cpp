@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "anonymize/frame.hpp"
-#include "anonymize/leak_fields.hpp"
+#include "anonymize/leaks/leak_fields.hpp"
 #include "dissect/dispatch.hpp"
 #include "dissect/vendors.hpp"
-#include "tokens.hpp"
+#include "frame/tokens.hpp"
 
 namespace {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "collector/collector.hpp"
-#include "collector/report_columns.hpp"
+#include "collector/table/report_columns.hpp"
 
 namespace {
 

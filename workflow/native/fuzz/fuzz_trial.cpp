@@ -11,12 +11,12 @@
 #include <cstring>
 #include <string>
 
-#include "consistency/compare.hpp"
 #include "input/input_error.hpp"
+#include "kappa/compare.hpp"
 
 namespace {
 
-using namespace acapella::consistency;
+using namespace acapella::kappa;
 
 void check(bool holds) {
     if (!holds) std::abort();

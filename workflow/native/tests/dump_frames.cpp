@@ -19,11 +19,11 @@
 
 #include "dissect/dispatch.hpp"
 #include "dissect/vendors.hpp"
+#include "frame/issue.hpp"
+#include "frame/tokens.hpp"
 #include "input/capture_reader.hpp"
 #include "input/input_error.hpp"
 #include "input/pcapng_writer.hpp"
-#include "issue.hpp"
-#include "tokens.hpp"
 
 namespace {
 

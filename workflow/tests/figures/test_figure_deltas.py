@@ -16,7 +16,7 @@ from acapella.figures import compose, deltas, reordering_spacing
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source
 from acapella.kappa import result
-from acapella_core.consistency import compare
+from acapella_core.kappa import compare
 
 CAMPAIGNS = {
     "one_pair": {"quiet": [{}]},

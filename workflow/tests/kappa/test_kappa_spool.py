@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from acapella_testing.frames.trial_frames import disturbed, sent, write_pcap
 
-from acapella_core.consistency import compare
+from acapella_core.kappa import compare
 from acapella_core.errors import UserError
 
 

@@ -8,7 +8,7 @@
 #include <zlib.h>
 
 #include "command/blocks.h"
-#include "plausible_time.hpp"
+#include "frame/plausible_time.hpp"
 
 #define GZIP_BUFFER (1U << 17)
 

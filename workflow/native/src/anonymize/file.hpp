@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "anonymize/address_map.hpp"
+#include "anonymize/pseudonyms/address_map.hpp"
 #include "input/capture_reader.hpp"
 
 namespace acapella {

@@ -1,6 +1,6 @@
 #include "anonymize/frame.hpp"
 
-#include "anonymize/keep.hpp"
+#include "anonymize/headers/keep.hpp"
 #include "anonymize/repeats.hpp"
 #include "dissect/dispatch.hpp"
 

@@ -1,9 +1,9 @@
 // One frame to what may leave the site.
 #pragma once
 
-#include "anonymize/draft.hpp"
-#include "dissection.hpp"
-#include "record.hpp"
+#include "anonymize/headers/draft.hpp"
+#include "frame/dissection.hpp"
+#include "frame/record.hpp"
 
 namespace acapella {
 

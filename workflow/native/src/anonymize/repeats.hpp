@@ -9,9 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bytes/cursor.hpp"
 #include "dissect/trace.hpp"
-#include "dissection.hpp"
+#include "frame/cursor.hpp"
+#include "frame/dissection.hpp"
 
 namespace acapella::anonymize {
 

@@ -11,13 +11,13 @@
 #include <iterator>
 #include <optional>
 
-#include "anonymize/address_map.hpp"
 #include "anonymize/file.hpp"
-#include "anonymize/leaks.hpp"
+#include "anonymize/leaks/leaks.hpp"
+#include "anonymize/pseudonyms/address_map.hpp"
 #include "bindings/errors.hpp"
 #include "bindings/file_facts.hpp"
 #include "dissect/vendors.hpp"
-#include "tunnels.hpp"
+#include "frame/tunnels.hpp"
 
 namespace nb = nanobind;
 

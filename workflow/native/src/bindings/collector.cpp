@@ -11,10 +11,10 @@
 
 #include "bindings/arrow_batch.hpp"
 #include "collector/collector.hpp"
-#include "collector/packet_socket.hpp"
-#include "collector/rdma_ring.hpp"
-#include "collector/report_columns.hpp"
-#include "collector/ring_poller.hpp"
+#include "collector/receive/packet_socket.hpp"
+#include "collector/receive/rdma_ring.hpp"
+#include "collector/receive/ring_poller.hpp"
+#include "collector/table/report_columns.hpp"
 #include "input/byte_source.hpp"
 
 namespace nb = nanobind;

@@ -8,7 +8,7 @@
 #include "digest/native_digest.hpp"
 #include "digest/native_tags.hpp"
 #include "dissect/vendors.hpp"
-#include "issue.hpp"
+#include "frame/issue.hpp"
 
 namespace nb = nanobind;
 

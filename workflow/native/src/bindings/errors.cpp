@@ -5,8 +5,8 @@
 #include <exception>
 #include <new>
 
+#include "containers/memory_limit.hpp"
 #include "input/input_error.hpp"
-#include "memory_limit.hpp"
 
 namespace nb = nanobind;
 

@@ -4,11 +4,11 @@
 #include "bindings/arrow_batch.hpp"
 #include "bindings/collector.hpp"
 #include "bindings/confinement.hpp"
-#include "bindings/consistency.hpp"
 #include "bindings/digest.hpp"
 #include "bindings/errors.hpp"
 #include "bindings/file_facts.hpp"
 #include "bindings/hybrid.hpp"
+#include "bindings/kappa.hpp"
 #include "bindings/merge.hpp"
 
 NB_MODULE(_native, module) {
@@ -19,7 +19,7 @@ NB_MODULE(_native, module) {
     acapella::bind_digest(module);
     acapella::bind_hybrid(module);
     acapella::bind_confinement(module);
-    acapella::bind_consistency(module);
+    acapella::bind_kappa(module);
     acapella::bind_anonymize(module);
     acapella::bind_collector(module);
     acapella::bind_merge(module);

@@ -13,8 +13,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "collector/flow_table.hpp"
-#include "collector/queue_pair.hpp"
+#include "collector/receive/queue_pair.hpp"
+#include "collector/table/flow_table.hpp"
 #include "input/capture_reader.hpp"
 
 namespace acapella::collector {

@@ -6,10 +6,10 @@
 #include <string>
 
 #include "columns/column.hpp"
-#include "digest/stack_names.hpp"
 #include "flow/accountant.hpp"
 #include "flow/community_id.hpp"
 #include "flow/flow_keys.hpp"
+#include "frame/stack_names.hpp"
 
 namespace acapella {
 

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "flow/tcp_state.hpp"
-#include "issue.hpp"
+#include "frame/issue.hpp"
 
 namespace acapella {
 

@@ -8,8 +8,8 @@
 
 #include "columns/bitmap.hpp"
 #include "columns/column.hpp"
-#include "digest/frame_row.hpp"
-#include "digest/stack_names.hpp"
+#include "frame/frame_row.hpp"
+#include "frame/stack_names.hpp"
 
 namespace acapella {
 

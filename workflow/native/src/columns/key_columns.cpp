@@ -1,6 +1,6 @@
 #include "columns/key_columns.hpp"
 
-#include "tunnels.hpp"
+#include "frame/tunnels.hpp"
 
 namespace acapella {
 

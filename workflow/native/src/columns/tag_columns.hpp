@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "columns/column.hpp"
-#include "dissection.hpp"
+#include "frame/dissection.hpp"
 
 namespace acapella {
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "digest/frame_row.hpp"
-#include "digest/stack_names.hpp"
 #include "dissect/dispatch.hpp"
 #include "flow/flow_keys.hpp"
+#include "frame/frame_row.hpp"
+#include "frame/stack_names.hpp"
 #include "input/capture_reader.hpp"
 
 namespace acapella {

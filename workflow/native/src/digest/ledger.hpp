@@ -8,12 +8,12 @@
 
 #include "columns/flow_columns.hpp"
 #include "columns/frame_columns.hpp"
-#include "digest/frame_row.hpp"
-#include "digest/stack_names.hpp"
+#include "containers/memory_limit.hpp"
 #include "digest/summary.hpp"
 #include "flow/accountant.hpp"
 #include "flow/flow_keys.hpp"
-#include "memory_limit.hpp"
+#include "frame/frame_row.hpp"
+#include "frame/stack_names.hpp"
 
 namespace acapella {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "columns/frame_columns.hpp"
-#include "digest/frame_row.hpp"
+#include "frame/frame_row.hpp"
 #include "input/clock_resolution.hpp"
 
 namespace acapella {

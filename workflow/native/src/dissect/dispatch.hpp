@@ -1,8 +1,8 @@
 // The core's view of one frame: layers 2 to 4 as tshark 4.0 says them, or a dissection marked unsure.
 #pragma once
 
-#include "dissection.hpp"
-#include "record.hpp"
+#include "frame/dissection.hpp"
+#include "frame/record.hpp"
 
 namespace acapella {
 

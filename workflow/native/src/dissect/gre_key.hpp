@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bytes/cursor.hpp"
-#include "tunnels.hpp"
+#include "frame/cursor.hpp"
+#include "frame/tunnels.hpp"
 
 namespace acapella::gre {
 

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "dissection.hpp"
+#include "frame/dissection.hpp"
 
 namespace acapella::vni {
 

@@ -3,12 +3,12 @@
 
 #include <cstdint>
 
-#include "bytes/cursor.hpp"
 #include "dissect/vni.hpp"
-#include "dissection.hpp"
-#include "issue.hpp"
-#include "tokens.hpp"
-#include "tunnels.hpp"
+#include "frame/cursor.hpp"
+#include "frame/dissection.hpp"
+#include "frame/issue.hpp"
+#include "frame/tokens.hpp"
+#include "frame/tunnels.hpp"
 
 namespace acapella {
 

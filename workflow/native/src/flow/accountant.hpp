@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "digest/frame_row.hpp"
+#include "containers/pool.hpp"
 #include "flow/flow_keys.hpp"
 #include "flow/peers.hpp"
-#include "flow/pool.hpp"
 #include "flow/shares.hpp"
 #include "flow/tcp_state.hpp"
+#include "frame/frame_row.hpp"
 
 namespace acapella {
 

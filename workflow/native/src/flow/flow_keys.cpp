@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "flow/blake2b.hpp"
-#include "tunnels.hpp"
+#include "frame/tunnels.hpp"
 
 namespace acapella {
 namespace {

@@ -12,11 +12,11 @@
 #include <string_view>
 #include <vector>
 
-#include "dissection.hpp"
-#include "flow/pool.hpp"
-#include "flow/slots.hpp"
-#include "flow/table_hash.hpp"
-#include "tunnels.hpp"
+#include "containers/pool.hpp"
+#include "containers/slots.hpp"
+#include "containers/table_hash.hpp"
+#include "frame/dissection.hpp"
+#include "frame/tunnels.hpp"
 
 namespace acapella {
 

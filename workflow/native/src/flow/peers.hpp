@@ -12,8 +12,8 @@
 
 #include <cstdint>
 
+#include "containers/pool.hpp"
 #include "flow/flow_keys.hpp"
-#include "flow/pool.hpp"
 
 namespace acapella {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "flow/pool.hpp"
+#include "containers/pool.hpp"
 
 namespace acapella {
 

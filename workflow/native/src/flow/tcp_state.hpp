@@ -4,8 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include "containers/slots.hpp"
 #include "flow/seen_ranges.hpp"
-#include "flow/slots.hpp"
 
 namespace acapella {
 

@@ -6,10 +6,10 @@
 #include <optional>
 #include <utility>
 
+#include "frame/tokens.hpp"
 #include "hybrid/answer_fields.hpp"
 #include "hybrid/answer_tunnels.hpp"
 #include "hybrid/answers.hpp"
-#include "tokens.hpp"
 
 namespace acapella::hybrid {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "dissect/gre_key.hpp"
+#include "frame/tunnels.hpp"
 #include "hybrid/answer_fields.hpp"
-#include "tunnels.hpp"
 
 namespace acapella::hybrid {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "dissect/vni.hpp"
-#include "dissection.hpp"
+#include "frame/dissection.hpp"
 #include "hybrid/answers.hpp"
 
 namespace acapella::hybrid {

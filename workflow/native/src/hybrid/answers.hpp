@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "digest/frame_row.hpp"
-#include "dissection.hpp"
+#include "frame/dissection.hpp"
+#include "frame/frame_row.hpp"
 #include "input/byte_sink.hpp"
 
 namespace acapella::hybrid {

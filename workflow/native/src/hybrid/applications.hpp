@@ -6,10 +6,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "columns/text_table.hpp"
-#include "digest/stack_names.hpp"
-#include "flow/pool.hpp"
-#include "flow/slots.hpp"
+#include "containers/pool.hpp"
+#include "containers/slots.hpp"
+#include "containers/text_table.hpp"
+#include "frame/stack_names.hpp"
 #include "hybrid/selection.hpp"
 
 namespace acapella::hybrid {

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <utility>
 
-#include "issue.hpp"
+#include "frame/issue.hpp"
 
 namespace acapella::hybrid {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "issue.hpp"
+#include "frame/issue.hpp"
 
 namespace acapella::hybrid {
 namespace {

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "digest/frame_row.hpp"
+#include "frame/frame_row.hpp"
 
 namespace acapella::hybrid {
 

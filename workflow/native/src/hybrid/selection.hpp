@@ -10,11 +10,11 @@
 
 #include <cstdint>
 
-#include "flow/pool.hpp"
-#include "flow/slots.hpp"
-#include "flow/table_hash.hpp"
+#include "containers/pool.hpp"
+#include "containers/slots.hpp"
+#include "containers/table_hash.hpp"
+#include "frame/record.hpp"
 #include "hybrid/policy.hpp"
-#include "record.hpp"
 
 namespace acapella::hybrid {
 

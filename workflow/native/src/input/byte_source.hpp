@@ -7,9 +7,9 @@
 #include <memory>
 #include <string>
 
+#include "frame/record.hpp"
 #include "input/byte_sink.hpp"
 #include "input/decoder.hpp"
-#include "record.hpp"
 
 namespace acapella::input {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "frame/record.hpp"
 #include "input/byte_source.hpp"
-#include "record.hpp"
 
 namespace acapella::input {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "record.hpp"
+#include "frame/record.hpp"
 
 namespace acapella::input {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "frame/record.hpp"
 #include "input/byte_sink.hpp"
-#include "record.hpp"
 
 namespace acapella::input {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "frame/record.hpp"
 #include "input/byte_sink.hpp"
-#include "record.hpp"
 
 namespace acapella::input {
 

@@ -170,7 +170,7 @@ def to_standard_output(text: str) -> None:
 
 def compare(args: argparse.Namespace) -> dict:
     """Return the result of the comparison, as in schemas/kappa.schema.json. Raises UserError."""
-    from acapella_core import consistency  # noqa: PLC0415 - the native core
+    from acapella_core import kappa  # noqa: PLC0415 - the native core
 
     from . import result, selection  # noqa: PLC0415
 
@@ -190,11 +190,11 @@ def compare(args: argparse.Namespace) -> dict:
             args.filter, [path for trial in trials for path in trial], resources["limits"]
         )
         filter_of["tshark"] = version
-    packet_selection = consistency.Selection(frames=frames, flow=flow, from_ns=begin, to_ns=end, relative=relative)
-    native = consistency.compare(
+    packet_selection = kappa.Selection(frames=frames, flow=flow, from_ns=begin, to_ns=end, relative=relative)
+    native = kappa.compare(
         trials,
         pairs=pairs_of(len(trials), args.all_pairs),
-        identity=consistency.IdentityRule(**rule),
+        identity=kappa.IdentityRule(**rule),
         selection=packet_selection,
         within_ns=within,
         windows=windows,
@@ -224,15 +224,15 @@ def cut_frames(native: dict, trials: list[list[str]], kind: str, packet_selectio
     The core counts truncated frames among the compared packets, which are none if the snap length removed every
     trailer. Such trials are read again with whole frames as identity, which only the shortest truncated frames lack.
     """
-    from acapella_core import consistency  # noqa: PLC0415
+    from acapella_core import kappa  # noqa: PLC0415
 
     counts = []
     for paths, trial in zip(trials, native["trials"], strict=True):
         if kind not in ("tag", "regions") or trial["without_identity"] <= trial["packets"]:
             counts.append(0)
             continue
-        frame = consistency.IdentityRule(kind="frame")
-        again = consistency.compare([paths], pairs=[], identity=frame, selection=packet_selection, **resources)
+        frame = kappa.IdentityRule(kind="frame")
+        again = kappa.compare([paths], pairs=[], identity=frame, selection=packet_selection, **resources)
         (whole,) = again["trials"]
         counts.append(whole["without_identity"] + sum(file["truncated"] for file in whole["files"]))
     return counts

@@ -15,7 +15,7 @@ SEPARATE_KEYS = ("a", "b", "windows", "histograms", "spacing")
 
 
 def document(native: dict, names: list[str], parameters: dict, cut_frames: list[int]) -> dict:
-    """Return the result for ``native`` (of acapella_core.consistency.compare), with a name for each trial.
+    """Return the result for ``native`` (of acapella_core.kappa.compare), with a name for each trial.
 
     ``cut_frames``: frames truncated by the capture, for each trial in which most packets lack their identity.
     """

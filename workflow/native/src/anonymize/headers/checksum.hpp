@@ -1,0 +1,23 @@
+// Internet checksums (RFC 1071) and SCTP's CRC32c (RFC 9260 appendix A).
+#pragma once
+
+#include <cstdint>
+
+#include "frame/record.hpp"
+
+namespace acapella::anonymize {
+
+// The one's complement sum of several pieces, each of which but the last has an even length.
+class InternetSum {
+  public:
+    void add(Bytes bytes);
+    void add(std::uint16_t word) { sum_ += word; }
+    [[nodiscard]] std::uint16_t checksum() const;
+
+  private:
+    std::uint64_t sum_ = 0;
+};
+
+std::uint32_t crc32c(Bytes bytes);
+
+}  // namespace acapella::anonymize

@@ -1,0 +1,253 @@
+// TCP, UDP, UDP-Lite, SCTP. Ports and numbers stay; the addresses in MPTCP's and SCTP's parameters do not.
+#include <algorithm>
+
+#include "anonymize/headers/keep.hpp"
+#include "anonymize/lengths.hpp"
+#include "anonymize/repeats.hpp"
+
+namespace acapella::anonymize {
+namespace {
+
+constexpr std::uint8_t kTcp = 6;
+constexpr std::uint8_t kUdp = 17;
+constexpr std::uint8_t kUdpLite = 136;
+constexpr std::size_t kTcpHeader = 20;
+constexpr std::size_t kUdpHeader = 8;
+constexpr std::size_t kPorts = 4;
+constexpr std::size_t kSctpHeader = 12;
+
+// RFC 8684 3: subtype and flags; of ADD_ADDR (3.4.1) the address. Keys, tokens and check values are blank.
+void keep_mptcp(Header& header, std::size_t option, std::size_t length) {
+    constexpr std::size_t kFixed = 4;
+    constexpr std::size_t kLongestWithIpv4 = 18;
+    const unsigned subtype = header.at.u8(option + 2) >> 4;
+    if (length < 3 || !has_length(kMptcpOptions, subtype, length)) return;
+    header.show(option + 2, 1);
+    if (subtype != kMptcpAddAddress) return;
+    header.show(option + 3, 1);
+    if (length <= kLongestWithIpv4) {
+        header.ipv4(option + kFixed);
+    } else {
+        header.ipv6(option + kFixed);
+    }
+}
+
+// The first block stays; the octets of the others become padding.
+void keep_tcp_sack(Header& header, std::size_t option, std::size_t length) {
+    constexpr std::uint8_t kNoOperation = 1;
+    header.show(option, kTcpSackKept);
+    if (length == kTcpSackKept) return;
+    header.fill(option + 1, 1, kTcpSackKept);
+    header.fill(option + kTcpSackKept, length - kTcpSackKept, kNoOperation);
+}
+
+// Kinds come once, those of MPTCP by subtype.
+void keep_tcp_options(Header& header, std::size_t begin, std::size_t end) {
+    constexpr std::uint8_t kMptcp = 30;
+    Seen<512> seen;
+    keep_options(header, begin, end, [&seen](Header& of, std::size_t option, std::size_t length) {
+        const std::uint8_t kind = of.at.u8(option);
+        const std::size_t type = kind == kMptcp && length > 2 ? 256 + (of.at.u8(option + 2) >> 4) : kind;
+        if (!has_type(kTcpKinds, kind) || !seen.first(type)) return false;
+        of.show(option, 2);
+        const bool right = has_length(kTcpOptions, kind, length);
+        if (kind == kMptcp) {
+            keep_mptcp(of, option, length);
+        } else if (right && kind == kTcpSack) {
+            keep_tcp_sack(of, option, length);
+        } else if (right) {
+            of.show(option, length);
+        }
+        return true;
+    });
+}
+
+// RFC 9260 3.2.1: type, length, value; an address.
+void keep_sctp_address(Header& header, std::size_t parameter, std::size_t length) {
+    constexpr std::size_t kHead = 4;
+    constexpr std::uint16_t kIpv4 = 5;
+    constexpr std::uint16_t kIpv6 = 6;
+    const std::uint16_t type = header.at.be16(parameter);
+    header.show(parameter, kHead);
+    if (!has_length(kSctpParameters, type, length)) return;
+    if (type == kIpv4) header.ipv4(parameter + kHead);
+    if (type == kIpv6) header.ipv6(parameter + kHead);
+}
+
+// RFC 5061 4.2: a number and an address parameter, which fills the rest.
+void keep_sctp_numbered(Header& header, std::size_t parameter, std::size_t length, bool again) {
+    constexpr std::size_t kNumbered = 8;
+    const std::size_t inner = header.at.be16(parameter + kNumbered + 2);
+    const std::uint16_t type = header.at.be16(parameter + kNumbered);
+    if (inner + kNumbered != length || type > 6 || !has_length(kSctpParameters, type, inner)) return;
+    if (!again) header.show(parameter, kNumbered);
+    keep_sctp_address(header, parameter + kNumbered, inner);
+}
+
+// RFC 9260 3.3.2.1.5: types of addresses, if they are all such.
+void keep_sctp_types(Header& header, std::size_t parameter, std::size_t length) {
+    for (std::size_t at = parameter + 4; at < parameter + length; at += 2)
+        if (!has_type(kSctpAddressTypes, header.at.be16(at))) return;
+    header.show(parameter, length);
+}
+
+// Of a parameter whose type came before `again`, addresses alone.
+void keep_sctp_parameter(Header& header, std::size_t parameter, std::size_t length, bool again) {
+    const std::uint16_t type = header.at.be16(parameter);
+    const bool known = has_type(kSctpParameterTypes, type);
+    header.show(parameter + (known ? 0 : 2), known ? 4 : 2);
+    if (!has_length(kSctpParameters, type, length)) return;
+    switch (type) {
+        case 12:
+            if (!again) keep_sctp_types(header, parameter, length);
+            return;
+        case 0xc001:
+        case 0xc002:
+        case 0xc004:  // add, delete, prefer an address
+            keep_sctp_numbered(header, parameter, length, again);
+            return;
+        default:
+            keep_sctp_address(header, parameter, length);
+            return;
+    }
+}
+
+void keep_sctp_parameters(Header& header, std::size_t parameter, std::size_t end) {
+    Seen<std::size(kSctpParameterTypes) + 1> seen;
+    while (parameter + 4 <= end) {
+        const std::size_t length = header.at.be16(parameter + 2);
+        if (length < 4 || parameter + length > end) return;
+        const std::size_t place = place_of(kSctpParameterTypes, header.at.be16(parameter));
+        keep_sctp_parameter(header, parameter, length, !seen.first(place));
+        parameter += (length + 3) & ~std::size_t{3};
+    }
+}
+
+// RFC 9260 3.3.4: the first gap blocks and duplicates; a chunk of padding has the place of the others.
+void keep_sctp_sack(Header& header, std::size_t chunk, std::size_t length) {
+    const std::size_t gaps = header.at.be16(chunk + 12);
+    const std::size_t duplicates = header.at.be16(chunk + 14);
+    if (length != sack_length(gaps, duplicates)) return;
+    const auto blocks = KeptBlocks::of(gaps, duplicates);
+    const std::size_t kept = sack_length(blocks.gaps, blocks.duplicates);
+    header.show(chunk + 2, kept - 2);
+    if (kept == length) return;
+    header.put16(chunk + 2, static_cast<std::uint16_t>(kept));
+    header.put16(chunk + 12, static_cast<std::uint16_t>(blocks.gaps));
+    header.put16(chunk + 14, static_cast<std::uint16_t>(blocks.duplicates));
+    header.fill(chunk + kept, 1, kSctpPad);
+    header.put16(chunk + kept + 2, static_cast<std::uint16_t>(length - kept));
+}
+
+// The value of a chunk that was captured whole. Cookies, heartbeats and causes of errors are blank.
+void keep_sctp_value(Header& header, std::size_t chunk, std::size_t length) {
+    constexpr std::size_t kHead = 4;
+    constexpr std::size_t kTsn = 4;
+    constexpr std::size_t kInit = 16;
+    const std::uint8_t type = header.at.u8(chunk);
+    const std::size_t value = chunk + kHead;
+    if (!has_length(kSctpChunks, type, length)) return;
+    switch (type) {
+        case 1:
+        case 2:  // INIT and its acknowledgment
+            if (!is_alone(header.at, chunk, length)) return;
+            header.show(value, kInit);
+            keep_sctp_parameters(header, value + kInit, chunk + length);
+            return;
+        case 3:
+            return keep_sctp_sack(header, chunk, length);
+        case 0xc1:  // ASCONF
+            header.show(value, kTsn);
+            keep_sctp_parameters(header, value + kTsn, chunk + length);
+            return;
+        default:  // a TSN and, of some, what is not kept
+            header.show(value, kTsn);
+            return;
+    }
+}
+
+void keep_sctp_flags(Header& header, std::size_t chunk) {
+    header.fill(chunk + 1, 1, header.at.u8(chunk + 1) & sctp_flags(header.at.u8(chunk)));
+}
+
+// One with the type of a chunk before keeps its length; its value is blank.
+void keep_sctp_chunk(Header& header, std::size_t chunk, std::size_t length, Seen<256>& seen) {
+    const std::uint8_t type = header.at.u8(chunk);
+    header.show(chunk, 4);
+    keep_sctp_flags(header, chunk);
+    if (!has_type(kSctpTypes, type)) return header.fill(chunk, 1, kSctpPad);
+    if (seen.first(type)) keep_sctp_value(header, chunk, length);
+}
+
+// The head of the data that a packet has, as it came but for what is reserved.
+void keep_sctp_data(Header& header, std::size_t chunk, bool interleaved) {
+    const std::size_t head = interleaved ? 20 : 16;
+    if (header.at.be16(chunk + 2) < head || !header.at.has(chunk + head)) return;
+    header.keep(chunk + head);
+    keep_sctp_flags(header, chunk);
+    if (interleaved) header.put16(chunk + 10, 0);
+}
+
+void keep_sctp_chunks(Header& header) {
+    constexpr std::uint8_t kData = 0;
+    constexpr std::uint8_t kIData = 64;  // RFC 8260
+    Seen<256> seen;
+    for (std::size_t chunk = kSctpHeader; header.at.has(chunk + 4);) {
+        const std::uint8_t type = header.at.u8(chunk);
+        const std::size_t length = header.at.be16(chunk + 2);
+        if (type == kData || type == kIData) return keep_sctp_data(header, chunk, type == kIData);
+        if (length < 4 || !header.at.has(chunk + length)) return;
+        const std::size_t padded = (length + 3) & ~std::size_t{3};
+        header.blank(chunk + std::min(padded, header.at.captured() - chunk));
+        keep_sctp_chunk(header, chunk, length, seen);
+        chunk += padded;
+    }
+}
+
+}  // namespace
+
+// Where not all was captured, as in a quote: the fields that were.
+void keep_tcp(Header& header) {
+    const std::size_t captured = header.at.captured();
+    const std::size_t length = (header.at.u8(12) >> 4) * std::size_t{4};
+    if (captured < kTcpHeader) {
+        header.keep(captured & ~std::size_t{3});
+    } else if (length < kTcpHeader || length > header.at.reported()) {
+        return;
+    } else {
+        header.keep(kTcpHeader);
+        if (header.at.has(length)) {
+            header.blank(length);
+            keep_tcp_options(header, kTcpHeader, length);
+        }
+    }
+    header.owe(SumKind::pseudo, 16, kTcp);
+}
+
+void keep_udp(Header& header) {
+    if (header.length() != kUdpHeader) {
+        if (header.at.captured() < kUdpHeader && header.at.has(kPorts)) header.keep(kPorts);
+        return;
+    }
+    header.keep(kUdpHeader);
+    const std::size_t length = header.at.be16(4);
+    header.owe(SumKind::udp, 6, kUdp, length);
+}
+
+// RFC 3828 3.1: of the first `coverage` octets; 0 is all.
+void keep_udplite(Header& header) {
+    if (header.length() != kUdpHeader) return;
+    header.keep(kUdpHeader);
+    const std::size_t coverage = header.at.be16(4);
+    const bool all = coverage == 0 || coverage > header.at.reported();
+    header.owe(SumKind::udp, 6, kUdpLite, all ? header.at.reported() : coverage);
+}
+
+void keep_sctp(Header& header) {
+    if (!header.at.has(kSctpHeader)) return;
+    header.keep(kSctpHeader);
+    keep_sctp_chunks(header);
+    header.owe(SumKind::crc32c, 8);
+}
+
+}  // namespace acapella::anonymize

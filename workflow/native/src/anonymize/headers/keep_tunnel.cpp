@@ -1,0 +1,253 @@
+// Tunnels: their own headers; what they carry follows as headers of its own.
+#include "anonymize/headers/keep.hpp"
+#include "anonymize/lengths.hpp"
+#include "anonymize/repeats.hpp"
+#include "dissect/gre_key.hpp"
+
+namespace acapella::anonymize {
+namespace {
+
+constexpr std::uint16_t kPppAddressAndControl = 0xff03;  // RFC 1662 3.1
+
+// RFC 2637 4.1, RFC 2890 2, RFC 7637 3.2.
+void replace_gre_key(Header& header, std::uint16_t flags, std::uint16_t type) {
+    const std::size_t at = gre::key_offset(flags);
+    if ((flags & gre::kKey) == 0) return;
+    if (type == gre::kPptp) return header.tunnel(at + 2, 2, TunnelType::pptp_call);
+    const TunnelType found = gre::key_identifier(flags, type, header.at.be32(at)).type;
+    if (found != TunnelType::nvgre_vsid) return header.tunnel(at, 4, found);
+    header.tunnel(at, 3, found);
+    header.tunnel(at + 3, 1, TunnelType::nvgre_flow_id);
+}
+
+// draft-foschiano-erspan 4.2, 4.3. Type III keeps what tells the frame's type and the header's length; the
+// mirror's clock, security group and port become zeros.
+void keep_erspan(Header& header, std::size_t begin) {
+    constexpr std::size_t kTypeTwo = 8;
+    constexpr std::size_t kFlags = 10;
+    const std::size_t length = header.length() - begin;
+    if (length == kTypeTwo) {
+        header.keep(header.length());
+    } else {
+        header.keep(begin + 4);
+        header.blank(header.length());
+        header.show(begin + kFlags, 2);
+    }
+    header.tunnel(begin + 2, 2, TunnelType::erspan_session);
+}
+
+// RFC 1701: whether all routes from `begin` on, but the last, are of a family that is known.
+bool has_source_routes(const Cursor& at, std::size_t begin, std::size_t end) {
+    for (; begin + gre::kRouteHeader <= end; begin += gre::route_length(at, begin))
+        if (!gre::is_last_route(at, begin) &&
+            !is_source_route(at.be16(begin), at.u8(begin + 2), at.u8(begin + 3)))
+            return false;
+    return true;
+}
+
+// RFC 1701: of source routes, which are addresses, family, offset and length.
+void blank_routes(Header& header, std::size_t begin, std::size_t end) {
+    header.blank(end);
+    for (; begin + gre::kRouteHeader <= end; begin += gre::route_length(header.at, begin))
+        header.show(begin, gre::kRouteHeader);
+}
+
+}  // namespace
+
+// With ERSPAN's header, which the dissector takes with it, and PPP's address and control.
+void keep_gre(Header& header) {
+    if (header.length() < 4) return;
+    const std::uint16_t flags = header.at.be16(0);
+    const std::uint16_t type = header.at.be16(2);
+    const std::size_t routes = gre::header_length(flags);
+    const std::size_t end = gre::header_end(header.at, flags);
+    if (end == 0) return;
+    const bool erspan = type == gre::kErspan || type == gre::kErspan3;
+    header.keep(routes);
+    replace_gre_key(header, flags, type);
+    const bool whole = has_source_routes(header.at, routes, end);
+    if (whole) blank_routes(header, routes, end);
+    if (whole && !erspan) header.keep(header.length());
+    if (whole && erspan && header.length() >= end + 8) keep_erspan(header, end);
+    if (flags & gre::kChecksum) header.owe(SumKind::plain, 4);
+}
+
+// RFC 7348 5; also VXLAN-GPE, draft-ietf-nvo3-vxlan-gpe 3.
+void keep_vxlan(Header& header, TunnelType type) {
+    header.keep(header.length());
+    header.tunnel(4, 3, type);
+}
+
+// RFC 2516 4.
+void keep_pppoe(Header& header) {
+    header.keep(header.length());
+    header.tunnel(2, 2, TunnelType::pppoe_session);
+}
+
+namespace {
+
+constexpr std::size_t kGeneveOption = 4;  // class, type, length
+
+std::size_t geneve_option_length(const Cursor& at, std::size_t option) {
+    return kGeneveOption + (at.u8(option + 3) & 0x1fU) * std::size_t{4};
+}
+
+// RFC 8926 3.5: options fill their part of the header, and three bits of each are zeros.
+bool has_geneve_options(const Cursor& at, std::size_t option, std::size_t end) {
+    constexpr std::uint8_t kReserved = 0xe0;
+    for (; option < end; option += geneve_option_length(at, option))
+        if ((at.u8(option + 3) & kReserved) != 0) return false;
+    return option == end;
+}
+
+}  // namespace
+
+// RFC 8926 3.5: options keep their length, and class and type if they are known and come for the first time.
+void keep_geneve(Header& header) {
+    constexpr std::size_t kFixed = 8;
+    const std::size_t end = header.length();
+    if (end < kFixed) return;
+    header.keep(kFixed);
+    header.tunnel(4, 3, TunnelType::geneve_vni);
+    header.blank(end);
+    if (!has_geneve_options(header.at, kFixed, end)) return;
+    Seen<std::size(kGeneveTypes) + 1> seen;
+    for (std::size_t option = kFixed; option < end; option += geneve_option_length(header.at, option)) {
+        const std::size_t place = place_of(kGeneveTypes, header.at.be24(option));
+        const bool known = place < std::size(kGeneveTypes) && seen.first(place);
+        header.show(option + (known ? 0 : 3), known ? kGeneveOption : 1);
+    }
+}
+
+namespace {
+
+constexpr std::size_t kGtpFixed = 12;  // with number and type of the first extension
+
+// Whether all extensions are known, and none comes twice.
+bool has_gtp_extensions(const Cursor& at, std::size_t end) {
+    Seen<256> seen;
+    std::uint8_t type = at.u8(kGtpFixed - 1);
+    for (std::size_t begin = kGtpFixed; begin < end;) {
+        const std::size_t length = at.u8(begin) * std::size_t{4};
+        if (length == 0 || !has_type(kGtpExtensions, type) || !seen.first(type)) return false;
+        begin += length;
+        type = at.u8(begin - 1);
+    }
+    return true;
+}
+
+}  // namespace
+
+// 3GPP TS 29.281 5.2.1: extension headers keep length and the next one's type, if all types are known and
+// come once; else the frame ends before them. Of signaling the part that is the same in all messages.
+void keep_gtp(Header& header) {
+    constexpr std::size_t kFixed = 8;
+    constexpr std::uint8_t kOptional = 0x07;
+    constexpr std::uint8_t kHasTeid = 0x08;  // of version 2, 3GPP TS 29.274 5.1
+    const std::uint8_t version = header.at.u8(0) >> 5;
+    if (!header.at.has(kFixed) || (version != 1 && version != 2)) return;
+    header.keep(kFixed);
+    if (version == 1 || (header.at.u8(0) & kHasTeid) != 0) header.tunnel(4, 4, TunnelType::gtp_teid);
+    const std::size_t end = header.length();
+    if (end == 0) return;
+    std::size_t extension = kFixed;
+    if (header.at.u8(0) & kOptional) {
+        extension = kGtpFixed;
+        header.keep(extension);
+    }
+    if (extension < end && !has_gtp_extensions(header.at, end)) return;
+    header.blank(end);
+    while (extension < end) {
+        const std::size_t length = header.at.u8(extension) * std::size_t{4};
+        if (length == 0) return;
+        header.show(extension, 1);
+        header.show(extension + length - 1, 1);
+        extension += length;
+    }
+}
+
+// RFC 3948 2: a keepalive, the marker before IKE, or ESP's index and number.
+void keep_udpencap(Header& header) {
+    if (header.length() != 0) {
+        header.keep(header.length());
+    } else if (header.at.reported() == 1) {
+        header.keep(1);
+    } else {
+        header.keep(header.at.has(8) ? 8 : 4);
+    }
+}
+
+namespace {
+
+constexpr std::uint16_t kL2tpControl = 0x8000;
+constexpr std::uint16_t kL2tpLength = 0x4000;
+constexpr std::uint16_t kL2tpSequence = 0x0800;
+constexpr std::uint16_t kL2tpOffset = 0x0200;
+constexpr std::uint16_t kL2tpVersion = 0x000f;
+
+void replace_l2tp_version_2(Header& header, std::size_t at) {
+    header.tunnel(at, 2, TunnelType::l2tp_tunnel);
+    header.tunnel(at + 2, 2, TunnelType::l2tp_session);
+}
+
+// RFC 2661 3.1, RFC 3931 3.2.1: the header of control messages; attributes name hosts.
+void keep_l2tp_control(Header& header, std::uint16_t flags) {
+    if (!header.at.has(12)) return;
+    header.keep(12);
+    if ((flags & kL2tpVersion) == 3) return header.tunnel(4, 4, TunnelType::l2tp_tunnel);
+    replace_l2tp_version_2(header, flags & kL2tpLength ? 4 : 2);
+}
+
+// RFC 2661 3.1: the offset's padding becomes zeros; PPP's address and control stay.
+void keep_l2tp_data(Header& header, std::uint16_t flags) {
+    const std::size_t ids = flags & kL2tpLength ? 4 : 2;
+    const std::size_t end = header.length();
+    header.keep(ids + 4 + (flags & kL2tpSequence ? 4 : 0) + (flags & kL2tpOffset ? 2 : 0));
+    replace_l2tp_version_2(header, ids);
+    header.blank(end);
+    if (header.at.be16(end - 2) == kPppAddressAndControl) header.show(end - 2, 2);
+}
+
+}  // namespace
+
+void keep_l2tp(Header& header) {
+    const std::uint16_t flags = header.at.be16(0);
+    const std::uint16_t version = flags & kL2tpVersion;
+    if (!header.at.has(2) || version < 2 || version > 3) return;
+    if (flags & kL2tpControl) return keep_l2tp_control(header, flags);
+    if (header.length() == 0) return;
+    if (version == 2) return keep_l2tp_data(header, flags);
+    header.keep(8);
+    header.tunnel(4, 4, TunnelType::l2tp_session);
+}
+
+// RFC 3931 4.1.1: a cookie, or the control connection behind session 0, follows.
+void keep_l2tp_ip(Header& header) {
+    if (header.length() == 0) return;
+    header.keep(4);
+    header.tunnel(0, 4, TunnelType::l2tp_session);
+}
+
+// RFC 4380 5.1.1: authentication keeps the lengths, the origin is an address with every bit inverted.
+void keep_teredo(Header& header) {
+    constexpr std::uint16_t kAuthentication = 1;
+    const std::size_t end = header.length();
+    header.blank(end);
+    std::size_t origin = 0;
+    if (end > 0 && header.at.be16(0) == kAuthentication) {
+        header.show(0, 4);
+        origin = 13 + std::size_t{header.at.u8(2)} + header.at.u8(3);
+    }
+    if (end == origin + 8) {
+        header.show(origin, 4);
+        header.draft.map_inverted(header.step.begin + origin + 4);
+    }
+}
+
+// The base transport header; the extended ones hold remote addresses and keys.
+void keep_infiniband(Header& header) {
+    constexpr std::size_t kBase = 12;
+    if (header.at.has(kBase)) header.keep(kBase);
+}
+
+}  // namespace acapella::anonymize

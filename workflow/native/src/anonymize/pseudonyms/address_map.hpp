@@ -1,0 +1,149 @@
+// Every address to its pseudonym: a function of the key and the address alone.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "anonymize/pseudonyms/aes.hpp"
+#include "anonymize/pseudonyms/permutation.hpp"
+#include "anonymize/pseudonyms/tunnel_map.hpp"
+
+namespace acapella {
+
+class Vendors;
+
+namespace anonymize {
+
+using Ipv4 = std::array<std::byte, 4>;
+using Ipv6 = std::array<std::byte, 16>;
+using Mac = std::array<std::byte, 6>;
+
+// Crypto-PAn: two addresses share as long a prefix after it as before it. Xu, Fan, Ammar, Moon,
+// "Prefix-preserving IP address anonymization", ICNP 2002, with AES-128 as in the authors' program: the first
+// 16 octets of the key are AES's, the others, encrypted with it, the padding. IPv6 is the same over 128 bits.
+class CryptoPan {
+  public:
+    explicit CryptoPan(Key key);
+
+    [[nodiscard]] Ipv4 map(const Ipv4& address) const;
+    [[nodiscard]] Ipv6 map(const Ipv6& address) const;
+
+  private:
+    template <std::size_t octets>
+    [[nodiscard]] std::array<std::byte, octets> mapped(const std::array<std::byte, octets>& address) const;
+
+    Aes128 aes_;
+    std::array<std::byte, kBlock> padding_{};
+};
+
+enum class Macs : std::uint8_t { replace, blank };
+
+// MAC addresses. What stays: broadcast, the address of zeros, the groups that name a protocol and nobody
+// (01:80:c2:00:00:00 to :2f, 01:00:0c:cc:cc:cc and :cd); of IP multicast the prefix (01:00:5e and the bit
+// behind it, 33:33); of all others the first four bits (by these MPLS tells an address from IP), the group
+// and the local bit. Of an address that is neither group nor local also whether tshark knows its vendor (by
+// which it tells the forms of pseudowires), not which. `replace` permutes all other bits; `blank` makes them
+// zeros.
+class MacMap {
+  public:
+    // `vendors` may be null and has to stay.
+    MacMap(Key key, Macs how, const Vendors* vendors);
+
+    [[nodiscard]] Mac map(const Mac& address);
+
+  private:
+    enum class Kind : std::uint8_t { fixed, ipv4_group, ipv6_group, other };
+
+    [[nodiscard]] static Kind kind_of(std::uint64_t address);
+    [[nodiscard]] static unsigned free_bits(Kind kind);
+    [[nodiscard]] bool alike(std::uint64_t a, std::uint64_t b) const;
+    [[nodiscard]] bool knows_vendor(std::uint64_t address) const;
+    [[nodiscard]] std::uint64_t replaced(std::uint64_t address) const;
+
+    Permutation permutation_;
+    Macs how_;
+    const Vendors* vendors_;
+    std::unordered_map<std::uint64_t, std::uint64_t> known_;
+};
+
+// An address and its pseudonym.
+template <typename Address>
+using Pair = std::array<Address, 2>;
+
+// The pseudonyms that were asked for. At most twice as many pairs are in memory as there are addresses.
+template <typename Address>
+class Pairs {
+  public:
+    template <typename Map>
+    Address pseudonym(const Address& original, const Map& map) {
+        std::optional<Pair<Address>>& recent = recent_[place(original)];
+        if (recent && (*recent)[0] == original) return (*recent)[1];
+        recent = Pair<Address>{original, map(original)};
+        pairs_.push_back(*recent);
+        if (pairs_.size() >= limit_) compact();
+        return (*recent)[1];
+    }
+    // Each pair once, sorted by original.
+    [[nodiscard]] const std::vector<Pair<Address>>& sorted() {
+        compact();
+        return pairs_;
+    }
+
+  private:
+    static constexpr std::size_t kRecent = 4096;
+    static constexpr std::size_t kLeast = 65536;
+
+    [[nodiscard]] static std::size_t place(const Address& address) {
+        std::uint64_t hash = 14695981039346656037U;  // FNV-1a
+        for (const std::byte octet : address)
+            hash = (hash ^ std::to_integer<std::uint64_t>(octet)) * 1099511628211U;
+        return (hash ^ hash >> 32) % kRecent;
+    }
+    void compact() {
+        std::sort(pairs_.begin(), pairs_.end());
+        pairs_.erase(std::unique(pairs_.begin(), pairs_.end()), pairs_.end());
+        limit_ = std::max(kLeast, 2 * pairs_.size());
+    }
+
+    std::vector<std::optional<Pair<Address>>> recent_ = std::vector<std::optional<Pair<Address>>>(kRecent);
+    std::vector<Pair<Address>> pairs_;
+    std::size_t limit_ = kLeast;
+};
+
+// Every address that was replaced, with its pseudonym.
+struct Replaced {
+    Pairs<Ipv4> ipv4;
+    Pairs<Ipv6> ipv6;
+    Pairs<Mac> macs;
+};
+
+class Pseudonyms {
+  public:
+    Pseudonyms(Key key, Macs how, const Vendors* vendors)
+        : pan_(key), macs_(key, how, vendors), tunnels_(key) {}
+
+    [[nodiscard]] Ipv4 map(const Ipv4& address) { return noted(replaced_.ipv4, pan_, address); }
+    [[nodiscard]] Ipv6 map(const Ipv6& address) { return noted(replaced_.ipv6, pan_, address); }
+    [[nodiscard]] Mac map(const Mac& address) { return noted(replaced_.macs, macs_, address); }
+    [[nodiscard]] std::uint32_t map(TunnelType type, std::uint32_t id) { return tunnels_.map(type, id); }
+    [[nodiscard]] Replaced& replaced() { return replaced_; }
+
+  private:
+    template <typename Address, typename Map>
+    static Address noted(Pairs<Address>& pairs, Map& map, const Address& original) {
+        return pairs.pseudonym(original, [&map](const Address& each) { return map.map(each); });
+    }
+
+    CryptoPan pan_;
+    MacMap macs_;
+    TunnelMap tunnels_;
+    Replaced replaced_;
+};
+
+}  // namespace anonymize
+}  // namespace acapella

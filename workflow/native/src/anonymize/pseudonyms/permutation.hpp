@@ -1,0 +1,35 @@
+// A keyed permutation of the numbers of a given width.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "anonymize/pseudonyms/aes.hpp"
+
+namespace acapella::anonymize {
+
+inline constexpr std::size_t kKey = 32;
+
+using Key = std::span<const std::byte, kKey>;
+
+class Permutation {
+  public:
+    // Each `label` gives an independent permutation, so that pseudonyms of one kind reveal nothing about
+    // those of another: AES-128 with the first 16 octets of HMAC-SHA-256(key, label).
+    Permutation(Key key, std::string_view label);
+
+    // A Feistel network of ten rounds, as many as NIST SP 800-38G's FF1 has, over `bits` bits: an even
+    // number, at most 64. `kind` selects one of 256 permutations.
+    [[nodiscard]] std::uint64_t map(std::uint64_t value, unsigned bits, std::uint8_t kind = 0) const;
+    [[nodiscard]] std::uint64_t inverse(std::uint64_t value, unsigned bits, std::uint8_t kind = 0) const;
+
+  private:
+    [[nodiscard]] std::uint64_t round(unsigned number, std::uint64_t half, unsigned bits,
+                                      std::uint8_t kind) const;
+
+    Aes128 aes_;
+};
+
+}  // namespace acapella::anonymize

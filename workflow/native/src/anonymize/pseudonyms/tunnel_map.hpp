@@ -1,0 +1,34 @@
+// Every tunnel identifier to its pseudonym: a function of the key, the type and the identifier alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+
+#include "anonymize/pseudonyms/permutation.hpp"
+#include "frame/dissection.hpp"
+
+namespace acapella::anonymize {
+
+// A permutation of the identifiers of each type: equal ones stay equal, different ones stay different, and
+// the pseudonym fits the field; no identifier but zero is its own. Identifiers that the dissectors or a
+// standard treat differently (zero, a GRE key that could be an NVGRE one, an L2TP session of 16 bits) are
+// permuted among themselves.
+class TunnelMap {
+  public:
+    explicit TunnelMap(Key key)
+        : permutation_(key, "acapella anonymise: tunnel identifiers") {}  // codespell:ignore
+
+    [[nodiscard]] std::uint32_t map(TunnelType type, std::uint32_t id);
+
+  private:
+    [[nodiscard]] std::uint32_t replaced(TunnelType type, std::uint32_t id) const;
+
+    Permutation permutation_;
+    std::unordered_map<std::uint64_t, std::uint32_t> known_;
+};
+
+// Number of bits of the largest identifier of a type.
+[[nodiscard]] unsigned bits_of(TunnelType type);
+
+}  // namespace acapella::anonymize

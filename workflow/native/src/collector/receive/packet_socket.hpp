@@ -1,0 +1,64 @@
+// Frames of a live interface: an AF_PACKET socket with a ring of blocks that the kernel shares with us
+// (TPACKET_V3, packet(7)).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "frame/record.hpp"
+
+namespace acapella::collector {
+
+class PacketSocket {
+  public:
+    // Receives from now on, in promiscuous mode. Raises input::InputError (cannot_open): no such interface,
+    // no right to (CAP_NET_RAW), no memory.
+    explicit PacketSocket(const std::string& interface);
+    PacketSocket(const PacketSocket&) = delete;
+    PacketSocket& operator=(const PacketSocket&) = delete;
+    ~PacketSocket();
+
+    // Calls see(frame, wire_len) for every frame of the next block; false where none was full after wait_ms,
+    // which a block with a frame in it is after kBlockMs. Raises input::InputError (read_error) where the
+    // interface is gone; one that is down may come up again.
+    template <typename See>
+    bool receive(int wait_ms, const See& see) {
+        const std::byte* block = next_block(wait_ms);
+        if (block == nullptr) return false;
+        const std::byte* at = first_frame(block);
+        for (std::uint32_t left = frames_in(block); left > 0; --left) {
+            std::uint32_t wire_len = 0;
+            const Bytes frame = frame_at(at, wire_len);
+            see(frame, wire_len);
+            at = next_frame(at);
+        }
+        give_back();
+        return true;
+    }
+
+    // Frames that the kernel dropped since the last call because the ring was full.
+    std::uint64_t take_dropped();
+
+  private:
+    static constexpr std::uint32_t kBlockBytes = 1U << 20;
+    static constexpr std::uint32_t kBlocks = 64;
+    static constexpr std::uint32_t kBlockMs = 10;  // a block that is not full is handed over after so long
+
+    void set_up(unsigned index);
+    void wait(int wait_ms);
+    const std::byte* next_block(int wait_ms);
+    void give_back();
+    static std::uint32_t frames_in(const std::byte* block);
+    static const std::byte* first_frame(const std::byte* block);
+    static const std::byte* next_frame(const std::byte* frame);
+    static Bytes frame_at(const std::byte* frame, std::uint32_t& wire_len);
+    void release();
+
+    std::string interface_;
+    int descriptor_ = -1;
+    std::byte* ring_ = nullptr;
+    std::uint32_t block_ = 0;
+};
+
+}  // namespace acapella::collector

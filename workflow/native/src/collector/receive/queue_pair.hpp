@@ -1,0 +1,76 @@
+// A queue pair of an unreliable connection and the addresses of the ring of report slots that its memory
+// region is. There is no such memory: what is accepted goes to the flow table (Collector).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "collector/receive/roce.hpp"
+#include "collector/report/report.hpp"
+
+namespace acapella::collector {
+
+struct QueuePairConfig {
+    static constexpr std::uint32_t kFirstSeen = 0xffffffff;  // as initial_psn: that of the first report
+
+    std::uint32_t number = 0;  // 24 bits
+    std::uint32_t key = 0;
+    std::uint64_t base = 0;  // address of the ring as the sender has it
+    std::uint32_t slots = 0;
+    std::uint32_t initial_psn = kFirstSeen;
+};
+
+// Which packet sequence numbers of the last half of their space have come.
+class SequenceWindow {
+  public:
+    explicit SequenceWindow(std::uint32_t initial);
+
+    enum class Place : std::uint8_t { expected, ahead, duplicate, reordered };
+    Place place(std::uint32_t psn) const;
+    // Of a psn that is expected or ahead; returns how many before it did not come.
+    std::uint32_t advance(std::uint32_t psn);
+    // A reordered one has come: a further copy is a duplicate.
+    void mark(std::uint32_t psn) { bits()[psn / 64] |= std::uint64_t{1} << (psn % 64); }
+    std::uint32_t expected() const { return expected_; }
+
+    static constexpr std::uint32_t kModulus = std::uint32_t{1} << 24;
+
+  private:
+    struct Unmap {
+        void operator()(std::uint64_t* bits) const;
+    };
+    std::uint64_t* bits() const { return bits_.get(); }
+    bool has(std::uint32_t psn) const { return (bits()[psn / 64] >> (psn % 64) & 1) != 0; }
+    void forget(std::uint32_t psn, std::uint32_t count);
+
+    std::unique_ptr<std::uint64_t[], Unmap> bits_;  // pages that nothing was written to take no memory
+    std::uint32_t expected_;
+    std::uint64_t passed_ = 0;  // numbers since the first
+    bool any_ = false;
+};
+
+class QueuePair {
+  public:
+    QueuePair(const QueuePairConfig& config, Format format);
+
+    // Checks key, length, bounds, content and number of the request, in this order: what is refused before
+    // its number is looked at does not move it, so that a forged frame cannot make a true report a duplicate.
+    Verdict check(const WriteRequest& request);
+
+    const QueuePairConfig& config() const { return config_; }
+    std::uint64_t lost() const { return lost_; }
+    std::uint64_t accepted() const { return accepted_; }
+    std::uint32_t expected_psn() const { return window_.expected(); }
+
+  private:
+    QueuePairConfig config_;
+    Format format_;
+    std::size_t bytes_;
+    SequenceWindow window_;
+    std::uint64_t lost_ = 0;
+    std::uint64_t accepted_ = 0;
+};
+
+}  // namespace acapella::collector

@@ -1,0 +1,98 @@
+#include "collector/receive/ring_poller.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+namespace acapella::collector {
+namespace {
+
+// What tells two reports of a slot apart.
+std::uint64_t stamp_of(Format format, const std::byte* report) {
+    return format == Format::published ? format1::timestamp.of(report) : format2::report_sequence.of(report);
+}
+
+}  // namespace
+
+RingPoller::RingPoller(const std::byte* ring, std::uint32_t slots, Format format, bool alone)
+    : ring_(ring),
+      slots_(slots),
+      format_(format),
+      counts_(alone && format == Format::tagged),
+      stamp_(slots) {}
+
+std::uint32_t RingPoller::poll(std::vector<std::byte>& found, std::uint32_t most) {
+    const std::uint32_t far = std::min(kLookAhead, slots_);
+    ++calls_;
+    std::uint32_t taken = 0;
+    for (; taken < most; ++taken) {
+        std::uint32_t ahead = 0;
+        std::uint64_t stamp = 0;
+        while (ahead < far && !look(wrapped(at_ + ahead), stamp)) ++ahead;
+        if (ahead == far) break;
+        const std::uint32_t slot = wrapped(at_ + ahead);
+        if (!is_whole(slot, stamp) || !append(slot, found, stamp)) break;
+        for (std::uint32_t i = 0; i < ahead; ++i) pass_by(wrapped(at_ + i));
+        note(slot, stamp);
+        at_ = wrapped(slot + 1);
+    }
+    return taken;
+}
+
+// Whether there is a new report in the slot, and its stamp.
+bool RingPoller::look(std::uint32_t slot, std::uint64_t& stamp) const {
+    const std::byte* report = ring_ + slot * bytes_of(format_);
+    stamp = stamp_of(format_, report);
+    const bool found = is_report(format_, report) && is_new(slot, stamp);
+    std::atomic_thread_fence(std::memory_order_acquire);  // later reads of the ring stay behind these
+    return found;
+}
+
+// Copies the slot to the end of `found` if the copy is a new report; `stamp` is the copy's.
+bool RingPoller::append(std::uint32_t slot, std::vector<std::byte>& found, std::uint64_t& stamp) const {
+    const std::size_t bytes = bytes_of(format_);
+    const std::byte* report = ring_ + slot * bytes;
+    const std::size_t before = found.size();
+    found.insert(found.end(), report, report + bytes);
+    const std::byte* copy = found.data() + before;
+    stamp = stamp_of(format_, copy);
+    if (is_report(format_, copy) && is_new(slot, stamp)) return true;
+    found.resize(before);
+    return false;
+}
+
+bool RingPoller::is_whole(std::uint32_t slot, std::uint64_t stamp) {
+    std::uint64_t next = 0;
+    if (look(wrapped(slot + 1), next)) return true;
+    if (front_.slot == slot && front_.stamp == stamp && front_.call < calls_ && front_.call > 0) return true;
+    front_ = {slot, stamp, calls_};
+    return false;
+}
+
+bool RingPoller::is_new(std::uint32_t slot, std::uint64_t stamp) const {
+    if (!counts_ || !any_) return stamp != stamp_[slot] && stamp != 0;
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(stamp - stamp_[slot])) >= 0;
+}
+
+void RingPoller::note(std::uint32_t slot, std::uint64_t stamp) {
+    if (!counts_) {
+        stamp_[slot] = stamp;
+        any_ = true;
+        return;
+    }
+    const auto sequence = static_cast<std::uint32_t>(stamp);
+    if (!any_) {
+        for (std::uint32_t i = 0; i < slots_; ++i) stamp_[(slot + i) % slots_] = sequence + i;
+        any_ = true;
+    }
+    const std::uint32_t ahead = sequence - static_cast<std::uint32_t>(stamp_[slot]);
+    if (ahead != 0) overrun_ += ahead / slots_;
+    stamp_[slot] = sequence + slots_;
+}
+
+void RingPoller::pass_by(std::uint32_t slot) {
+    if (!counts_ || !any_) return;
+    ++lost_;
+    stamp_[slot] += slots_;
+}
+
+}  // namespace acapella::collector

@@ -1,0 +1,62 @@
+// One RoCEv2 frame: RDMA WRITE ONLY of an unreliable connection (opcode 0x2a), in UDP over IPv4 over
+// Ethernet, VLAN tags allowed. IBTA specification 1.4, chapter 9 and annex A17.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "frame/record.hpp"
+
+namespace acapella::collector {
+
+// What a frame came to. The names are those of the counters. From psn_gap_lost on they count reports, not
+// frames.
+#define ACAPELLA_VERDICTS(X)                                                                       \
+    X(accepted)      /* written to the ring */                                                     \
+    X(not_roce)      /* no UDP over IPv4 to port 4791, or a fragment of it */                      \
+    X(truncated)     /* the capture cut it */                                                      \
+    X(bad_length)    /* a length contradicts another, or is not the report's */                    \
+    X(bad_icrc)      /* the invariant CRC is another one */                                        \
+    X(bad_opcode)    /* not RDMA WRITE ONLY of an unreliable connection, or of another version */  \
+    X(bad_qp)        /* a queue pair that does not exist (any more) */                             \
+    X(bad_key)       /* not the memory region's key */                                             \
+    X(out_of_bounds) /* not a slot of the ring */                                                  \
+    X(bad_version)   /* not a report of the format */                                              \
+    X(psn_duplicate) /* the packet sequence number was there before, or is older than the queue */ \
+    X(psn_reordered) /* it is one of psn_gap_lost: it came after a later one */
+
+enum class Verdict : std::uint8_t {
+#define ACAPELLA_VERDICT(name) name,
+    ACAPELLA_VERDICTS(ACAPELLA_VERDICT)
+#undef ACAPELLA_VERDICT
+};
+
+inline constexpr std::array kEveryVerdict = {
+#define ACAPELLA_VERDICT(name) Verdict::name,
+    ACAPELLA_VERDICTS(ACAPELLA_VERDICT)
+#undef ACAPELLA_VERDICT
+};
+constexpr std::size_t kVerdicts = kEveryVerdict.size();
+
+const char* name_of(Verdict verdict);
+
+inline constexpr std::uint16_t kRocePort = 4791;
+
+struct WriteRequest {
+    std::uint32_t queue_pair = 0;
+    std::uint32_t psn = 0;
+    std::uint64_t address = 0;
+    std::uint32_t key = 0;
+    std::uint32_t length = 0;  // as RETH has it
+    Bytes payload;
+};
+
+// `accepted` where the frame is such a request and all its own lengths agree; `request` is whole then.
+// wire_len is the frame's length before the capture cut it.
+Verdict parse(Bytes frame, std::uint32_t wire_len, bool check_icrc, WriteRequest& request);
+
+// The ICRC that stands in the last four bytes, as a big-endian number, over a packet that starts with its
+// IPv4 header and ends before them.
+std::uint32_t icrc_of(Bytes packet);
+
+}  // namespace acapella::collector

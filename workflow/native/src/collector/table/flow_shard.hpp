@@ -1,0 +1,90 @@
+// The flows whose hash falls to one worker: an open-addressed index over records that are compared by their
+// whole key, so that a collision of hashes is none of flows.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "collector/table/record_pool.hpp"
+#include "collector/table/series.hpp"
+#include "containers/slots.hpp"
+#include "containers/table_hash.hpp"
+
+namespace acapella::collector {
+
+// A report in memory and its place among all reports of the run.
+struct ReportAt {
+    const std::byte* bytes;
+    std::uint64_t position;
+};
+
+// What became of the reports that were read.
+class ReportCounts {
+  public:
+    std::uint64_t& operator[](Effect effect) { return counts_[static_cast<std::size_t>(effect)]; }
+    std::uint64_t operator[](Effect effect) const { return counts_[static_cast<std::size_t>(effect)]; }
+    void add(const ReportCounts& more) {
+        for (std::size_t i = 0; i < counts_.size(); ++i) counts_[i] += more.counts_[i];
+    }
+
+  private:
+    std::array<std::uint64_t, 5> counts_{};
+};
+
+class FlowShard {
+  public:
+    // series_ns: width of the windows of the series, 0 for a row a report; none without a series.
+    // most_flows: how many fit.
+    FlowShard(Format format, const TableHash& hash, std::optional<std::uint64_t> series_ns,
+              std::uint64_t most_flows);
+
+    // Of the key of a report.
+    std::uint64_t hash_at(const std::byte* bytes) const;
+    // In the order of their positions.
+    void take(std::span<const ReportAt> reports, bool full);
+
+    const RecordPool& records() const { return records_; }
+    // Where each flow came first, by row, since the last call of start_round().
+    std::span<const std::uint64_t> new_positions() const { return new_positions_; }
+    std::uint32_t first_new() const {
+        return records_.size() - static_cast<std::uint32_t>(new_positions_.size());
+    }
+    void start_round() { new_positions_.clear(); }
+    void set_number(std::uint32_t row, std::uint32_t number);
+    void close_window(std::uint32_t row, std::uint64_t position);
+
+    std::vector<SeriesRow>* series_rows() { return series_ ? &series_->rows() : nullptr; }
+    const ReportCounts& counts() const { return counts_; }
+    std::uint32_t newest_epoch() const { return newest_epoch_; }
+    static std::size_t memory_bytes_a_flow(bool with_series);
+
+  private:
+    // A look-up waits twice for memory, for its slot and for its record; so many others are under way
+    // meanwhile.
+    static constexpr std::size_t kAhead = 8;
+    struct Sought {
+        std::uint64_t hash;
+        std::uint32_t row;  // the likely one: the first whose slot has the hash's bits
+    };
+
+    template <Format kFormat>
+    void take_all(std::span<const ReportAt> reports, bool full);
+    template <Format kFormat>
+    void take_one(const ReportAt& at, const Sought& sought, bool full);
+    template <Format kFormat>
+    void add(const ReportAt& at, std::uint64_t hash, Report& report);
+
+    Format format_;
+    TableHash hash_;
+    Slots index_;
+    RecordPool records_;
+    std::optional<Series> series_;
+    std::vector<std::uint64_t> new_positions_;
+    ReportCounts counts_;
+    std::uint32_t newest_epoch_ = 0;
+};
+
+}  // namespace acapella::collector

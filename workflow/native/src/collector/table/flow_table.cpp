@@ -1,0 +1,170 @@
+#include "collector/table/flow_table.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace acapella::collector {
+namespace {
+
+// Calls see(bytes, place in the round) for the reports [first, last) of a round.
+template <typename See>
+void each_report(std::span<const Run> round, std::size_t stride, std::uint32_t first, std::uint32_t last,
+                 const See& see) {
+    std::uint32_t start = 0;
+    for (const Run& run : round) {
+        const std::uint32_t from = std::max(first, start);
+        const std::uint32_t to = std::min(last, start + run.count);
+        for (std::uint32_t i = from; i < to; ++i) see(run.bytes + std::size_t{i - start} * stride, i);
+        start += run.count;
+    }
+}
+
+std::uint32_t count_of(std::span<const Run> round) {
+    std::uint32_t count = 0;
+    for (const Run& run : round) count += run.count;
+    return count;
+}
+
+__extension__ using Wide = unsigned __int128;
+
+}  // namespace
+
+FlowTable::FlowTable(const TableConfig& config, const TableHash& hash)
+    : config_(config),
+      hash_(hash),
+      workers_(config.threads),
+      sorted_(config.threads),
+      full_(config.most_flows == 0) {
+    for (unsigned i = 0; i < config.threads; ++i)
+        shards_.push_back(std::make_unique<FlowShard>(config.format, hash, config.series_ns,
+                                                      config.most_flows + config.most_a_round));
+    for (auto& of_worker : sorted_) of_worker.resize(config.threads);
+}
+
+void FlowTable::take_more(std::span<const Run> round) {
+    const std::uint32_t count = count_of(round);
+    if (count == 0) return;
+    for (const auto& shard : shards_) shard->start_round();
+    if (shards_.size() == 1)
+        take_alone(round);
+    else
+        take_together(round, count);
+    position_ += count;
+    number_new_flows();
+    gather_series();
+}
+
+void FlowTable::take_alone(std::span<const Run> round) {
+    constexpr std::size_t kChunk = 1024;
+    std::array<ReportAt, kChunk> chunk;
+    std::size_t filled = 0;
+    std::uint64_t position = position_;
+    const std::size_t stride = bytes_of(config_.format);
+    for (const Run& run : round) {
+        for (std::uint32_t i = 0; i < run.count; ++i) {
+            chunk[filled++] = {run.bytes + i * stride, position++};
+            if (filled < kChunk) continue;
+            shards_[0]->take(chunk, full_);
+            filled = 0;
+        }
+    }
+    shards_[0]->take({chunk.data(), filled}, full_);
+}
+
+void FlowTable::take_together(std::span<const Run> round, std::uint32_t count) {
+    workers_.run([&](unsigned worker) { scatter(round, count, worker); });
+    workers_.run([&](unsigned shard) {
+        for (const auto& of_worker : sorted_) shards_[shard]->take(of_worker[shard], full_);
+    });
+}
+
+void FlowTable::scatter(std::span<const Run> round, std::uint32_t count, unsigned worker) {
+    auto& sorted = sorted_[worker];
+    for (auto& reports : sorted) reports.clear();
+    const auto bound = [&](unsigned part) {
+        return static_cast<std::uint32_t>(std::uint64_t{count} * part / config_.threads);
+    };
+    each_report(round, bytes_of(config_.format), bound(worker), bound(worker + 1),
+                [&](const std::byte* bytes, std::uint32_t place) {
+                    const std::uint64_t hash = shards_[0]->hash_at(bytes);
+                    // The index uses the lowest bits, and some above the 32nd.
+                    const auto shard = static_cast<std::size_t>(
+                        static_cast<Wide>(hash * 0x9e3779b97f4a7c15) * config_.threads >> 64);
+                    sorted[shard].push_back({bytes, position_ + place});
+                });
+}
+
+// The order of the first reports numbers the flows, whichever shard they are in.
+void FlowTable::number_new_flows() {
+    if (shards_.size() == 1) {
+        // Row and number are the same thing.
+        flows_ = shards_[0]->records().size();
+        return;
+    }
+    struct New {
+        std::uint64_t position;
+        Place place;
+    };
+    std::vector<New> found;
+    for (std::uint32_t s = 0; s < shards_.size(); ++s) {
+        std::uint32_t row = shards_[s]->first_new();
+        for (const std::uint64_t position : shards_[s]->new_positions())
+            found.push_back({position, {s, row++}});
+    }
+    std::sort(found.begin(), found.end(), [](const New& a, const New& b) { return a.position < b.position; });
+    for (const New& flow : found) {
+        places_.push_back(flow.place);
+        shards_[flow.place.shard]->set_number(flow.place.row, flows_++);
+    }
+}
+
+std::uint32_t FlowTable::number_of(std::uint32_t shard, std::uint32_t row) const {
+    return shards_.size() == 1 ? row : shards_[shard]->records().state(row).number.get();
+}
+
+void FlowTable::gather_series() {
+    const std::size_t before = series_.size();
+    for (std::uint32_t s = 0; s < shards_.size(); ++s) {
+        std::vector<SeriesRow>* rows = shards_[s]->series_rows();
+        if (rows == nullptr) return;
+        for (SeriesRow& row : *rows) {
+            row.flow = number_of(s, row.flow);
+            series_.push_back(row);
+        }
+        rows->clear();
+    }
+    if (shards_.size() > 1)
+        std::sort(series_.begin() + static_cast<std::ptrdiff_t>(before), series_.end(),
+                  [](const SeriesRow& a, const SeriesRow& b) {
+                      return std::pair(a.position, a.window_ns) < std::pair(b.position, b.window_ns);
+                  });
+}
+
+void FlowTable::close_windows() {
+    for (std::uint32_t number = 0; number < flows_; ++number) {
+        const Place place = places_.empty() ? Place{0, number} : places_[number];
+        shards_[place.shard]->close_window(place.row, position_ + number);
+    }
+    gather_series();
+}
+
+ReportCounts FlowTable::counts() const {
+    ReportCounts all;
+    for (const auto& shard : shards_) all.add(shard->counts());
+    return all;
+}
+
+std::uint32_t FlowTable::newest_epoch() const {
+    std::uint32_t newest = 0;
+    for (const auto& shard : shards_) newest = std::max(newest, shard->newest_epoch());
+    return newest;
+}
+
+FlowCopy FlowTable::flow(std::uint32_t number) const {
+    const Place place = places_.empty() ? Place{0, number} : places_[number];
+    FlowCopy copy = shards_[place.shard]->records().copy(place.row);
+    copy.state.number = number;
+    return copy;
+}
+
+}  // namespace acapella::collector

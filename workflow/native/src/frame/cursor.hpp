@@ -1,0 +1,77 @@
+// The one way to captured bytes: every read is checked against what was captured.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "frame/record.hpp"
+
+namespace acapella {
+
+// Two lengths travel together. `captured` is what may be read; `reported` is what was on the wire, or what an
+// outer header's length field left of it. A header beyond `reported` is malformed, one beyond `captured` only
+// is cut. Reads past the captured bytes give 0; whoever depends on a header's bytes asks `has` first.
+class Cursor {
+  public:
+    Cursor(Bytes bytes, std::size_t reported)
+        : at_(bytes.data()), captured_(std::min(bytes.size(), reported)), reported_(reported) {}
+
+    [[nodiscard]] bool has(std::size_t count) const { return count <= captured_; }
+    [[nodiscard]] std::size_t captured() const { return captured_; }
+    [[nodiscard]] std::size_t reported() const { return reported_; }
+    [[nodiscard]] Bytes rest() const { return {at_, captured_}; }
+
+    [[nodiscard]] std::uint8_t u8(std::size_t offset) const {
+        return offset < captured_ ? std::to_integer<std::uint8_t>(at_[offset]) : std::uint8_t{0};
+    }
+    [[nodiscard]] std::uint16_t be16(std::size_t offset) const {
+        std::uint16_t value = 0;
+        if (inside(offset, sizeof value)) std::memcpy(&value, at_ + offset, sizeof value);
+        return __builtin_bswap16(value);
+    }
+    [[nodiscard]] std::uint32_t be32(std::size_t offset) const {
+        std::uint32_t value = 0;
+        if (inside(offset, sizeof value)) std::memcpy(&value, at_ + offset, sizeof value);
+        return __builtin_bswap32(value);
+    }
+    [[nodiscard]] std::uint32_t be24(std::size_t offset) const {
+        return (std::uint32_t{be16(offset)} << 8) | u8(offset + 2);
+    }
+    // Copies `count` bytes, or nothing where they were not all captured.
+    void copy(std::size_t offset, std::size_t count, std::byte* to) const {
+        if (inside(offset, count)) std::memcpy(to, at_ + offset, count);
+    }
+
+    // Whether every captured byte from `offset` on is zero.
+    [[nodiscard]] bool zeros_from(std::size_t offset) const {
+        for (; offset < captured_; ++offset) {
+            if (at_[offset] != std::byte{0}) return false;
+        }
+        return true;
+    }
+
+    void skip(std::size_t count) {
+        const std::size_t step = std::min(count, captured_);
+        at_ += step;
+        captured_ -= step;
+        reported_ -= std::min(count, reported_);
+    }
+    // An outer length field leaves this much; it never gives back more than there is.
+    void limit(std::size_t reported) {
+        reported_ = std::min(reported_, reported);
+        captured_ = std::min(captured_, reported_);
+    }
+
+  private:
+    [[nodiscard]] bool inside(std::size_t offset, std::size_t count) const {
+        return offset <= captured_ && count <= captured_ - offset;
+    }
+
+    const std::byte* at_;
+    std::size_t captured_;
+    std::size_t reported_;
+};
+
+}  // namespace acapella

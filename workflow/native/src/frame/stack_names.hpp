@@ -1,0 +1,82 @@
+// Every header stack of a sample once: its two spellings and the tokens above layer 4. Not every stack of one
+// `protocols` text is the same: a stack of MPLS labels is one token, but one label of `stack` each.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "containers/slots.hpp"
+#include "containers/table_hash.hpp"
+#include "containers/text_table.hpp"
+#include "frame/dissection.hpp"
+
+namespace acapella {
+
+class StackNames {
+  public:
+    // The stack of the native tokens.
+    std::uint32_t intern(const Dissection& dissection);
+    // A native stack with what stands above it: `tokens` as in frame.protocols ("tls", "http:json").
+    std::uint32_t with_application(std::uint32_t stack, std::string_view tokens);
+    // Both spellings from elsewhere; the tokens after the last one of layers 2 to 4 are the application.
+    std::uint32_t intern(std::string_view protocols, std::string_view stack);
+
+    std::uint32_t size() const { return static_cast<std::uint32_t>(stacks_.size()); }
+    // Of memory, about. A column of rows has a dictionary of the texts beside them.
+    std::uint64_t bytes() const {
+        constexpr std::uint64_t kStack = sizeof(Stack) + 64;  // its applications, its node in by_rows_
+        return paths_.capacity() * sizeof(Path) + stack_of_path_.capacity() * sizeof(std::uint32_t) +
+               path_index_.bytes() + stacks_.size() * kStack +
+               2 * (protocols_.bytes() + stack_texts_.bytes() + tokens_.bytes());
+    }
+    // Rows of protocols() and stacks(): equal texts have equal rows.
+    std::uint32_t protocols_row(std::uint32_t stack) const { return stacks_[stack].protocols; }
+    std::uint32_t stack_row(std::uint32_t stack) const { return stacks_[stack].stack; }
+    const TextTable& protocols() const { return protocols_; }
+    const TextTable& stacks() const { return stack_texts_; }
+    const std::string& protocols_text(std::uint32_t stack) const {
+        return protocols_[stacks_[stack].protocols];
+    }
+    const std::string& stack_text(std::uint32_t stack) const { return stack_texts_[stacks_[stack].stack]; }
+
+    // Rows of tokens(): the distinct tokens above layer 4.
+    std::span<const std::uint32_t> applications(std::uint32_t stack) const {
+        return stacks_[stack].applications;
+    }
+    const TextTable& tokens() const { return tokens_; }
+
+  private:
+    struct Stack {
+        std::uint32_t protocols;
+        std::uint32_t stack;
+        std::vector<std::uint32_t> applications;
+    };
+    // Tokens and their repeats, for the quick way from a dissection to its stack.
+    struct Path {
+        std::array<Token, kMaxTokens> tokens;
+        std::array<std::uint8_t, kMaxTokens> repeats;
+        std::uint8_t size;
+
+        bool is_of(const Dissection& dissection) const;
+    };
+
+    std::uint64_t hash(const Token* tokens, const std::uint8_t* repeats, std::size_t size) const;
+    std::uint32_t add_path(const Dissection& dissection, std::uint64_t hash);
+
+    TableHash hash_;
+    std::vector<Path> paths_;
+    std::uint32_t last_path_ = kNone;
+    std::vector<std::uint32_t> stack_of_path_;
+    Slots path_index_;
+    std::vector<Stack> stacks_;
+    std::unordered_map<std::uint64_t, std::uint32_t, TableHash> by_rows_{16, hash_};
+    TextTable protocols_;
+    TextTable stack_texts_;
+    TextTable tokens_;
+};
+
+}  // namespace acapella

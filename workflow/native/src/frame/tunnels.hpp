@@ -1,0 +1,56 @@
+// The types of tunnel identifiers, from schemas/tunnels.tsv.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "frame/dissection.hpp"
+
+namespace acapella {
+
+enum class TunnelType : std::uint8_t {
+#define ACAPELLA_TUNNEL(name, number, directions) name = (number),
+#include "tunnels.inc"
+#undef ACAPELLA_TUNNEL
+};
+
+// As in the column `tunnels`.
+constexpr std::string_view text_of(TunnelType type) {
+    switch (type) {
+#define ACAPELLA_TUNNEL(name, number, directions) \
+    case TunnelType::name:                        \
+        return #name;
+#include "tunnels.inc"
+#undef ACAPELLA_TUNNEL
+    }
+    return {};
+}
+
+constexpr std::optional<TunnelType> tunnel_type_of(std::string_view text) {
+#define ACAPELLA_TUNNEL(name, number, directions) \
+    if (text == #name) return TunnelType::name;
+#include "tunnels.inc"
+#undef ACAPELLA_TUNNEL
+    return std::nullopt;
+}
+
+// How the identifiers of the two directions of a flow are related.
+enum class Directions : std::uint8_t {
+    same,         // one identifier of a network
+    mostly_same,  // of each end, but configured to the same number (GRE key)
+    may_differ,   // chosen by each end; equal numbers are a coincidence (TEID)
+};
+
+constexpr Directions directions_of(TunnelType type) {
+    switch (type) {
+#define ACAPELLA_TUNNEL(name, number, directions) \
+    case TunnelType::name:                        \
+        return Directions::directions;
+#include "tunnels.inc"
+#undef ACAPELLA_TUNNEL
+    }
+    return Directions::may_differ;
+}
+
+}  // namespace acapella

@@ -1,0 +1,155 @@
+#include "kappa/compare.hpp"
+
+#include <algorithm>
+
+#include "kappa/partition.hpp"
+
+namespace acapella::kappa {
+namespace {
+
+// What a pair takes in memory beside identities and stamps: the table and the two kinds of differences, which
+// may take twice what they hold, and the matches.
+constexpr std::uint64_t kBytesAPacket = 16 + 2 * 2 * sizeof(std::int64_t) + sizeof(std::uint32_t);
+// For a block out of order, whatever the limit is.
+constexpr std::uint64_t kLeastForABlock = std::uint64_t{16} << 20;
+
+WindowPlan plan_windows(const PairRequest& request, std::uint64_t longer_ns) {
+    WindowPlan plan;
+    if (request.window_ns) {
+        plan.width_ns = std::max<std::uint64_t>(*request.window_ns, 1);
+    } else if (request.windows && *request.windows > 0) {
+        plan.width_ns = longer_ns / *request.windows + 1;
+    } else {
+        return plan;
+    }
+    const std::uint64_t count = longer_ns / plan.width_ns + 1;
+    if (count > kMostWindows)
+        throw TrialError(std::to_string(count) + " windows of " + std::to_string(plan.width_ns) +
+                         " ns are too many (at most " + std::to_string(kMostWindows) + ")");
+    plan.count = count;
+    return plan;
+}
+
+bool fits(const Trial& a, const Trial& b, std::uint64_t memory_bytes) {
+    return a.identities.in_memory() && a.stamps.in_memory() && b.identities.in_memory() &&
+           b.stamps.in_memory() && std::max(a.size(), b.size()) * kBytesAPacket <= memory_bytes;
+}
+
+void sum_of_a(const Trial& a, PairSums& sums) {
+    for_each_packet(a, [&sums](std::uint64_t, const Moment& at) { sums.packet_of_a(at); });
+    sums.end_of_a();
+}
+
+// Both ways below go through the same sums in the same order.
+
+void compare_in_memory(const Trial& a, const Trial& b, const PairOptions& options, Budget& budget,
+                       PairFacts& facts) {
+    Pages pages;
+    pages.grow(b.size() * sizeof(std::uint32_t));
+    const std::span<std::uint32_t> matches(reinterpret_cast<std::uint32_t*>(pages.data()), b.size());
+    facts.ambiguous = match(a.identities.span(), b.identities.span(), matches);
+    CommonOfA common(a.size());
+    for (const std::uint32_t packet : matches)
+        if (packet != kUnmatched) common.put(packet);
+    common.count();
+    PairSums sums(budget, options, a, common);
+    sum_of_a(a, sums);
+    const std::span<const std::int64_t> stamps = a.stamps.span();
+    for_each_packet(b, [&](std::uint64_t packet, const Moment& in_b) {
+        const std::uint32_t match = matches[packet];
+        if (match == kUnmatched) {
+            sums.only_in_b(in_b);
+            return;
+        }
+        const std::int64_t ts_ns = stamps[match];
+        const std::int64_t before_ns = stamps[match == 0 ? 0 : match - 1];
+        sums.common(match, {since(ts_ns, a.first_ns), since(ts_ns, before_ns)}, in_b);
+    });
+    facts.first_common_a = a.size() > 0 && common.has(0);
+    facts.first_common_b = !matches.empty() && matches[0] != kUnmatched;
+    sums.finish(facts);
+}
+
+void compare_through_files(const Trial& a, const Trial& b, const PairOptions& options, Budget& budget,
+                           std::uint64_t memory_bytes, PairFacts& facts) {
+    const PartitionedMatch matched(a, b, memory_bytes, budget.directory());
+    facts.ambiguous = matched.ambiguous();
+    PairSums sums(budget, options, a, matched.common());
+    sum_of_a(a, sums);
+    bool first = true;
+    matched.for_each_of_b([&](const Answer& answer, const Moment& in_b) {
+        const bool common = answer.packet_a != kUnmatched;
+        if (common) {
+            sums.common(answer.packet_a, answer.in_a, in_b);
+        } else {
+            sums.only_in_b(in_b);
+        }
+        if (first) facts.first_common_b = common;
+        first = false;
+    });
+    facts.first_common_a = a.size() > 0 && matched.common().has(0);
+    sums.finish(facts);
+}
+
+}  // namespace
+
+PairFacts compare_pair(const Trial& a, const Trial& b, const PairRequest& request, std::uint64_t memory_bytes,
+                       const std::string& directory) {
+    PairFacts facts;
+    facts.packets_a = a.size();
+    facts.packets_b = b.size();
+    facts.duration_a_ns = a.duration_ns();
+    facts.duration_b_ns = b.duration_ns();
+    const bool any = a.size() + b.size() > 0;
+    PairOptions options{
+        request.bounds_ns,
+        any ? plan_windows(request, std::max(a.duration_ns(), b.duration_ns())) : WindowPlan{}};
+    if (fits(a, b, memory_bytes)) {
+        const std::uint64_t left = memory_bytes - std::max(a.size(), b.size()) * kBytesAPacket;
+        options.block_bytes = std::max(left, kLeastForABlock);
+        Budget budget(memory_bytes, directory);
+        compare_in_memory(a, b, options, budget, facts);
+    } else {
+        // Another quarter is for buffers by then.
+        options.block_bytes = std::max(memory_bytes / 2, kLeastForABlock);
+        Budget budget(memory_bytes / 4, directory);
+        compare_through_files(a, b, options, budget, memory_bytes, facts);
+    }
+    return facts;
+}
+
+namespace {
+
+Report compare_trials(const Trials& trials, const Request& request, std::uint64_t memory_bytes) {
+    Report report;
+    std::vector<std::optional<std::uint64_t>> ambiguous(trials.trials.size());
+    for (const auto& [a, b] : request.pairs) {
+        report.pairs.push_back(
+            compare_pair(trials.trials[a], trials.trials[b], request.pair, memory_bytes, request.directory));
+        ambiguous[a] = report.pairs.back().ambiguous.a;
+        ambiguous[b] = report.pairs.back().ambiguous.b;
+    }
+    Budget none(0, request.directory);
+    const Trial nothing(none);
+    for (std::size_t i = 0; i < ambiguous.size(); ++i) {
+        if (!ambiguous[i])
+            ambiguous[i] =
+                compare_pair(trials.trials[i], nothing, {}, memory_bytes, request.directory).ambiguous.a;
+        report.ambiguous.push_back(*ambiguous[i]);
+    }
+    return report;
+}
+
+}  // namespace
+
+// Half of the memory is for identities and stamps, and what they leave for the pairs.
+Compared compare_files(const Request& request) {
+    Compared compared;
+    compared.budget = std::make_unique<Budget>(request.memory_bytes / 2, request.directory);
+    compared.trials = std::make_unique<Trials>(read_trials(request.files, request.reading, *compared.budget));
+    const std::uint64_t left = request.memory_bytes - request.memory_bytes / 2 + compared.budget->left();
+    compared.report = compare_trials(*compared.trials, request, left);
+    return compared;
+}
+
+}  // namespace acapella::kappa

@@ -1,0 +1,105 @@
+// Differences between two trials' packets: their sums, quantiles and histograms.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kappa/components/quantiles.hpp"
+#include "kappa/spool.hpp"
+#include "kappa/sums.hpp"
+
+namespace acapella::kappa {
+
+// Absolute differences in ns; quantiles are nearest rank, the median the lower one.
+struct Deltas {
+    Sum128 sum = 0;
+    SignedSum128 signed_sum = 0;  // of B less A
+    std::uint64_t median = 0;
+    std::uint64_t p99 = 0;
+    std::uint64_t largest = 0;
+};
+
+// Signed differences by size: five bins to a decade. Bin k begins at the least integer that is not below
+// 10^(k/5) ns and the last one, which begins at 100 s, has no end.
+class LogHistogram {
+  public:
+    static constexpr std::size_t kBins = 56;
+
+    void add(std::int64_t delta) {
+        // Signs come by chance: no branch depends on them.
+        zero_ += delta == 0;
+        counts_[static_cast<std::size_t>(delta >= 0) * kBins + bin_of(magnitude(delta))] += delta != 0;
+    }
+
+    [[nodiscard]] std::uint64_t zero() const { return zero_; }
+    [[nodiscard]] std::span<const std::uint64_t> negative() const { return all().first(kBins); }
+    [[nodiscard]] std::span<const std::uint64_t> positive() const { return all().last(kBins); }
+    static std::span<const std::uint64_t> starts();
+    // Of a difference that is not 0; 0 for 0.
+    static std::size_t bin_of(std::uint64_t absolute);
+
+  private:
+    [[nodiscard]] std::span<const std::uint64_t> all() const { return counts_; }
+
+    std::uint64_t zero_ = 0;
+    std::array<std::uint64_t, 2 * kBins> counts_{};  // of negative differences, then of the others
+};
+
+// One kind of difference over all common packets.
+class DeltaSums {
+  public:
+    DeltaSums(Budget& budget, std::vector<std::uint64_t> bounds)
+        : narrow_(budget),
+          wide_(budget),
+          bounds_(std::move(bounds)),
+          within_(bounds_.size(), 0),
+          bins_(2 * Bins::kCount, 0) {}
+
+    void add(std::int64_t delta) {
+        const std::uint64_t absolute = magnitude(delta);
+        deltas_.sum += absolute;
+        deltas_.signed_sum += delta;
+        deltas_.largest = std::max(deltas_.largest, absolute);
+        for (std::size_t k = 0; k < bounds_.size(); ++k) within_[k] += absolute <= bounds_[k];
+        histogram_.add(delta);
+        ++bins_[(delta < 0 ? 0 : Bins::kCount) + Bins::of(absolute)];
+        if (const auto narrow = static_cast<std::int32_t>(delta); narrow == delta) {
+            narrow_.push(narrow);
+        } else {
+            wide_.push(delta);
+        }
+    }
+
+    // With the quantiles, after the last one.
+    Deltas finish();
+    // The lower median of the signed differences, and the absolute ones from it; after the last one.
+    std::int64_t signed_median() const;
+    Deltas around(std::int64_t center) const;
+
+    [[nodiscard]] std::span<const std::uint64_t> within() const { return within_; }
+    [[nodiscard]] const LogHistogram& histogram() const { return histogram_; }
+
+  private:
+    [[nodiscard]] std::uint64_t count() const { return narrow_.size() + wide_.size(); }
+    // visit(std::int64_t) of every difference, in no order that means anything.
+    template <typename Visit>
+    void for_each(const Visit& visit) const {
+        const auto visit_all = [&visit](const auto& chunk) {
+            for (const auto value : chunk) visit(std::int64_t{value});
+        };
+        narrow_.for_each_chunk(visit_all);
+        wide_.for_each_chunk(visit_all);
+    }
+
+    Column<std::int32_t> narrow_;  // those that fit, which are mostly all
+    Column<std::int64_t> wide_;
+    std::vector<std::uint64_t> bounds_;
+    std::vector<std::uint64_t> within_;
+    std::vector<std::uint64_t> bins_;  // negative differences, then the others
+    LogHistogram histogram_;
+    Deltas deltas_;
+};
+
+}  // namespace acapella::kappa

@@ -1,0 +1,124 @@
+// Exact order statistics of columns that may be too long for memory: counted into bins first, then only the
+// bins that hold what is sought are looked into.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kappa/sums.hpp"
+
+namespace acapella::kappa {
+
+// Nearest rank: the ceil(count * percent / 100)-th smallest, counted from 0. The median is the lower one.
+inline std::uint64_t nearest_rank(std::uint64_t count, std::uint64_t percent) {
+    return count / 100 * percent + (count % 100 * percent + 99) / 100 - 1;
+}
+
+// Values of 64 bits in bins that widen with them: exact below 256, then 128 to every power of two. A larger
+// value is never in an earlier bin.
+class Bins {
+  public:
+    static constexpr std::size_t kExactBits = 8;
+    static constexpr std::size_t kPerOctave = std::size_t{1} << (kExactBits - 1);
+    static constexpr std::size_t kCount = (64 - kExactBits + 2) * kPerOctave;
+
+    static std::size_t of(std::uint64_t value) {
+        if (value < 2 * kPerOctave) return value;
+        const auto shift = static_cast<std::size_t>(std::bit_width(value)) - kExactBits;
+        return (shift << (kExactBits - 1)) + (value >> shift);
+    }
+    static std::uint64_t first(std::size_t bin) {
+        if (bin < 2 * kPerOctave) return bin;
+        const std::size_t shift = bin / kPerOctave - 1;
+        return (bin - (shift << (kExactBits - 1))) << shift;
+    }
+    // How many values fall into it, less one.
+    static std::uint64_t width_less_one(std::size_t bin) {
+        if (bin < 2 * kPerOctave) return 0;
+        return (std::uint64_t{1} << (bin / kPerOctave - 1)) - 1;
+    }
+};
+static_assert(Bins::kCount == 7424);
+
+// A value that is sought: the one of this rank, counted from 0.
+struct Sought {
+    std::uint64_t rank = 0;
+    std::uint64_t value = 0;  // known once first == last
+    std::uint64_t first = 0;  // the value lies in first..last,
+    std::uint64_t last = 0;
+    std::uint64_t inside = 0;  // at this rank among the values there,
+    std::uint64_t count = 0;   // of which there are so many
+
+    static Sought in_bin(std::uint64_t rank, std::span<const std::uint64_t> counts);
+    [[nodiscard]] bool known() const { return first == last; }
+};
+
+// Narrows every one of `sought` down to its value. `for_each(visit)` calls visit(std::uint64_t) with every
+// value, each time it is called. Memory is bounded; the values are gone through once, and again where more
+// than kGather of them are in one place.
+inline constexpr std::size_t kGather = std::size_t{1} << 16;
+
+template <typename ForEach>
+void find_values(std::span<Sought> sought, const ForEach& for_each);
+
+// ---- how
+// ----------------------------------------------------------------------------------------------------------
+
+// One pass: gathers what is between first and last where that is little, and else counts it in narrower
+// parts.
+class Narrowing {
+  public:
+    explicit Narrowing(Sought& sought) : sought_(&sought), gathers_(sought.count <= kGather) {
+        if (gathers_) {
+            gathered_.reserve(sought.count);
+            return;
+        }
+        const auto bits = static_cast<int>(std::bit_width(sought.last - sought.first));
+        shift_ = bits > kPartBits ? bits - kPartBits : 0;
+        counts_.assign(((sought.last - sought.first) >> shift_) + 1, 0);
+    }
+
+    void see(std::uint64_t value) {
+        if (value - sought_->first > sought_->last - sought_->first) return;
+        if (gathers_) {
+            gathered_.push_back(value);
+        } else {
+            ++counts_[(value - sought_->first) >> shift_];
+        }
+    }
+
+    void finish();
+
+  private:
+    static constexpr int kPartBits = 14;
+
+    Sought* sought_;
+    bool gathers_;
+    int shift_ = 0;
+    std::vector<std::uint64_t> gathered_;
+    std::vector<std::uint64_t> counts_;
+};
+
+template <typename ForEach>
+void find_values(std::span<Sought> sought, const ForEach& for_each) {
+    for (;;) {
+        std::vector<Narrowing> open;
+        for (Sought& one : sought) {
+            if (one.known()) {
+                one.value = one.first;
+            } else {
+                open.emplace_back(one);
+            }
+        }
+        if (open.empty()) return;
+        for_each([&open](std::uint64_t value) {
+            for (Narrowing& narrowing : open) narrowing.see(value);
+        });
+        for (Narrowing& narrowing : open) narrowing.finish();
+    }
+}
+
+}  // namespace acapella::kappa

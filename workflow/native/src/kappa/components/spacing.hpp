@@ -1,0 +1,60 @@
+// How often two packets arrive in the opposite order, by the time between them in trial A.
+//
+// Source: Bellardo and Savage, "Measuring Packet Reordering" (IMW 2002), which the CHOIR paper names in
+// section 9: the probability that a pair of packets is reordered as a function of their spacing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "kappa/components/deltas.hpp"
+#include "kappa/trial/trial.hpp"
+
+namespace acapella::kappa {
+
+class CommonOfA;
+
+// Pairs of common packets of which one was sent 1, 4, 16, ... packets after the other in A.
+struct Spacing {
+    static constexpr std::array<std::uint64_t, 7> kDistances{1, 4, 16, 64, 256, 1024, 4096};
+    static constexpr std::size_t kBins = LogHistogram::kBins + 1;  // the first one: equal times
+
+    static std::size_t bin_of(std::uint64_t spacing_ns) {
+        return spacing_ns == 0 ? 0 : LogHistogram::bin_of(spacing_ns) + 1;
+    }
+
+    std::array<std::uint64_t, kBins> pairs{};
+    std::array<std::uint64_t, kBins> reversed{};  // of these, pairs whose later packet arrived first in B
+};
+
+// First every packet of A in order, then every common packet in the order of B.
+class SpacingSums {
+  public:
+    // `a` and `common` outlive this.
+    SpacingSums(const Trial& a, const CommonOfA& common);
+
+    void packet_of_a(std::uint64_t since_ns);
+    // `in_order`: every common packet that precedes it in A has been given.
+    void common(std::uint64_t packet, std::uint64_t since_ns, bool in_order) {
+        if (!in_order) [[unlikely]]
+            count_reversed(packet, since_ns);
+        seen_[packet / 64] |= std::uint64_t{1} << packet % 64;
+    }
+    [[nodiscard]] const Spacing& spacing() const { return spacing_; }
+
+  private:
+    static constexpr std::uint64_t kFarthest = Spacing::kDistances.back();
+
+    void count_reversed(std::uint64_t packet, std::uint64_t since_ns);
+    [[nodiscard]] bool seen(std::uint64_t packet) const { return seen_[packet / 64] >> packet % 64 & 1; }
+
+    const Trial& a_;
+    const CommonOfA& common_;
+    std::uint64_t packets_ = 0;
+    std::vector<std::uint64_t> recent_;  // times of the last kFarthest packets of A
+    std::vector<std::uint64_t> seen_;    // a bit a packet of A: whether it has arrived in B
+    Spacing spacing_;
+};
+
+}  // namespace acapella::kappa

@@ -1,0 +1,26 @@
+// Which packet of one trial is which of the other.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kappa/spool.hpp"
+#include "kappa/trial/identity.hpp"
+
+namespace acapella::kappa {
+
+inline constexpr std::uint32_t kUnmatched = UINT32_MAX;
+inline constexpr std::uint64_t kMostPackets = (std::uint64_t{1} << 32) - 2;
+
+// Packets whose identity occurs more than once in their own trial.
+struct Ambiguous {
+    std::uint64_t a = 0;
+    std::uint64_t b = 0;
+};
+
+// The i-th packet of an identity in A is the i-th one in B: `matches[b]` becomes A's packet, or kUnmatched.
+// At most kMostPackets a side. O(packets) time; 8 to 16 bytes of memory a packet of A, 4 more where
+// identities occur more than once.
+Ambiguous match(std::span<const Identity> a, std::span<const Identity> b, std::span<std::uint32_t> matches);
+
+}  // namespace acapella::kappa

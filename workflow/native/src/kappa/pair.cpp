@@ -1,0 +1,96 @@
+#include "kappa/pair.hpp"
+
+namespace acapella::kappa {
+
+void CommonOfA::count() {
+    std::uint32_t before = 0;
+    for (std::size_t i = 0; i < words_.size(); ++i) {
+        before_[i] = before;
+        before += static_cast<std::uint32_t>(__builtin_popcountll(words_[i]));
+    }
+}
+
+PairSums::PairSums(Budget& budget, const PairOptions& options, const Trial& a, const CommonOfA& common)
+    : plan_(options.plan),
+      common_of_a_(common),
+      latency_(budget, options.bounds_ns),
+      gap_(budget, options.bounds_ns),
+      solver_(options.block_bytes),
+      order_(solver_),
+      spacing_(a, common),
+      windows_(options.plan.count),
+      window_orders_(options.plan.count, OrderSums(solver_)) {
+    window_ranks_.reserve(plan_.count);
+}
+
+void PairSums::packet_of_a(const Moment& at) {
+    spacing_.packet_of_a(at.since_ns);
+    if (plan_.count > 0) {
+        const std::size_t window = window_of(at.since_ns);
+        while (window_ranks_.size() <= window) window_ranks_.push_back(common_of_a_.rank(packets_a_));
+        Window& here = windows_[window];
+        ++here.packets_a;
+        here.gaps_a_sum += at.gap_ns;
+    }
+    ++packets_a_;
+}
+
+void PairSums::end_of_a() {
+    window_ranks_.resize(plan_.count, 0);  // no packet of A falls into the rest
+}
+
+void PairSums::only_in_b(const Moment& at) {
+    if (plan_.count == 0) return;
+    Window& here = windows_[window_of(at.since_ns)];
+    ++here.packets_b;
+    here.gaps_b_sum += at.gap_ns;
+}
+
+void PairSums::common(std::uint32_t packet_a, const Moment& in_a, const Moment& in_b) {
+    const auto latency = static_cast<std::int64_t>(in_b.since_ns - in_a.since_ns);
+    const auto gap = static_cast<std::int64_t>(in_b.gap_ns - in_a.gap_ns);
+    // Mostly the packet after the last one, and then its rank is the next as well.
+    const std::uint32_t rank = packet_a == last_packet_ + 1 ? last_rank_ + 1 : common_of_a_.rank(packet_a);
+    last_packet_ = packet_a;
+    last_rank_ = rank;
+    latency_.add(latency);
+    gap_.add(gap);
+    spacing_.common(packet_a, in_a.since_ns, order_.whole() && rank == order_.common());
+    order_.add(rank);
+    if (plan_.count == 0) return;
+    const std::size_t window = window_of(in_a.since_ns);
+    Window& here = windows_[window];
+    ++here.packets_b;
+    ++here.common;
+    here.latency_sum += magnitude(latency);
+    here.gap_sum += magnitude(gap);
+    here.gaps_b_sum += in_b.gap_ns;
+    window_orders_[window].add(rank - window_ranks_[window]);
+}
+
+void PairSums::finish(PairFacts& facts) {
+    facts.common = order_.common();
+    facts.latency = latency_.finish();
+    facts.offset_ns = latency_.signed_median();
+    facts.latency_offset_removed = latency_.around(facts.offset_ns);
+    facts.gap = gap_.finish();
+    facts.latency_within.assign(latency_.within().begin(), latency_.within().end());
+    facts.gap_within.assign(gap_.within().begin(), gap_.within().end());
+    facts.latency_histogram = latency_.histogram();
+    facts.gap_histogram = gap_.histogram();
+    facts.spacing = spacing_.spacing();
+    facts.order_distance = order_.distance();
+    facts.inversions = order_.inversions();
+    facts.moves = order_.moves();
+    facts.bursts = order_.bursts();
+    facts.longest_burst = order_.longest_burst();
+    for (std::size_t i = 0; i < windows_.size(); ++i) {
+        windows_[i].order_distance = window_orders_[i].distance();
+        windows_[i].order_moved = window_orders_[i].moves().count;
+        windows_[i].inversions = window_orders_[i].inversions();
+    }
+    facts.plan = plan_;
+    facts.windows = std::move(windows_);
+}
+
+}  // namespace acapella::kappa

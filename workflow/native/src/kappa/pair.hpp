@@ -1,0 +1,140 @@
+// Every sum that the consistency of two trials is made of, from their packets in the order of B.
+//
+// Source: the CHOIR paper, section 3, equations 1 to 5. Everything is an integer; the one division of each
+// component is left to the caller, so that partial results add up exactly.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "kappa/components/deltas.hpp"
+#include "kappa/components/order.hpp"
+#include "kappa/components/spacing.hpp"
+#include "kappa/matching.hpp"
+
+namespace acapella::kappa {
+
+// When a packet came, in its own trial.
+struct Moment {
+    std::uint64_t since_ns = 0;  // after the trial's first packet
+    std::uint64_t gap_ns = 0;    // after the packet before it, of the full trial; 0 for the first
+};
+
+// Windows of equal width over the time since a trial's first packet.
+struct WindowPlan {
+    std::uint64_t width_ns = 1;
+    std::size_t count = 0;
+
+    [[nodiscard]] std::size_t of(std::uint64_t since_ns) const { return since_ns / width_ns; }
+};
+
+// A common packet and one that only A has belong to the window of A's time, one that only B has to that of
+// B's.
+struct Window {
+    std::uint64_t packets_a = 0;
+    std::uint64_t packets_b = 0;
+    std::uint64_t common = 0;
+    Sum128 latency_sum = 0;
+    Sum128 gap_sum = 0;
+    Sum128 gaps_a_sum = 0;
+    Sum128 gaps_b_sum = 0;
+    std::uint64_t order_distance = 0;  // ranks among the window's common packets
+    std::uint64_t order_moved = 0;
+    std::uint64_t inversions = 0;
+};
+
+struct PairFacts {
+    std::uint64_t packets_a = 0;
+    std::uint64_t packets_b = 0;
+    std::uint64_t common = 0;
+    Ambiguous ambiguous;
+    bool first_common_a = false;  // whether each trial's first packet is in the other
+    bool first_common_b = false;
+    std::uint64_t duration_a_ns = 0;
+    std::uint64_t duration_b_ns = 0;
+    Deltas latency;                 // of lB - lA, each trial rebased to its first packet
+    Deltas latency_offset_removed;  // the same less offset_ns
+    std::int64_t offset_ns = 0;     // the lower median of lB - lA
+    Deltas gap;                     // of gB - gA
+    std::vector<std::uint64_t>
+        latency_within;  // common packets with |lB - lA| <= bound, for each bound asked
+    std::vector<std::uint64_t> gap_within;
+    std::uint64_t order_distance = 0;
+    std::uint64_t inversions = 0;
+    MoveSums moves;
+    MoveSums bursts;
+    std::uint64_t longest_burst = 0;
+    LogHistogram latency_histogram;
+    LogHistogram gap_histogram;
+    Spacing spacing;
+    WindowPlan plan;
+    std::vector<Window> windows;
+};
+
+// Which packets of A are common, and how many of them stand before a given one.
+class CommonOfA {
+  public:
+    explicit CommonOfA(std::uint64_t packets) : words_(packets / 64 + 1), before_(words_.size()) {}
+
+    void put(std::uint32_t packet) { words_[packet / 64] |= std::uint64_t{1} << packet % 64; }
+    // After the last put().
+    void count();
+    [[nodiscard]] bool has(std::uint64_t packet) const { return words_[packet / 64] >> packet % 64 & 1; }
+    [[nodiscard]] std::uint32_t rank(std::uint64_t packet) const {
+        const std::uint64_t below = words_[packet / 64] & ((std::uint64_t{1} << packet % 64) - 1);
+        return before_[packet / 64] + static_cast<std::uint32_t>(__builtin_popcountll(below));
+    }
+
+  private:
+    std::vector<std::uint64_t> words_;
+    std::vector<std::uint32_t> before_;
+};
+
+struct PairOptions {
+    std::vector<std::uint64_t> bounds_ns;
+    WindowPlan plan;
+    std::uint64_t block_bytes = kUnlimited;  // as BlockSolver
+};
+
+// First every packet of A in order, then every packet of B.
+class PairSums {
+  public:
+    PairSums(Budget& budget, const PairOptions& options, const Trial& a, const CommonOfA& common);
+
+    void packet_of_a(const Moment& at);
+    void end_of_a();
+    void only_in_b(const Moment& at);
+    void common(std::uint32_t packet_a, const Moment& in_a, const Moment& in_b);
+    // Fills in what is known here.
+    void finish(PairFacts& facts);
+
+  private:
+    [[nodiscard]] std::size_t window_of(std::uint64_t since_ns) {
+        // Packets mostly follow one another in a window.
+        if (since_ns - window_from_ >= plan_.width_ns) [[unlikely]] {
+            window_ = plan_.of(since_ns);
+            window_from_ = window_ * plan_.width_ns;
+        }
+        return window_;
+    }
+
+    WindowPlan plan_;
+    const CommonOfA& common_of_a_;
+    std::uint64_t packets_a_ = 0;
+    std::uint64_t last_packet_ = ~std::uint64_t{1};  // of A; no packet follows this one
+    std::uint32_t last_rank_ = 0;
+    std::size_t window_ = 0;
+    std::uint64_t window_from_ = 0;
+    DeltaSums latency_;
+    DeltaSums gap_;
+    BlockSolver solver_;
+    OrderSums order_;
+    SpacingSums spacing_;
+    std::vector<Window> windows_;
+    std::vector<OrderSums> window_orders_;
+    std::vector<std::uint32_t> window_ranks_;  // common packets of A before each window
+};
+
+}  // namespace acapella::kappa

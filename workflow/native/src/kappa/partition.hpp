@@ -1,0 +1,74 @@
+// Matching two trials that do not fit in memory: their packets go to files by a part of their identity, so
+// that each part can be matched alone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "kappa/pair.hpp"
+#include "kappa/trial/trial.hpp"
+
+namespace acapella::kappa {
+
+// Where a packet of B was found in A.
+struct Answer {
+    std::uint32_t packet_a = kUnmatched;
+    std::uint32_t zero = 0;
+    Moment in_a;
+};
+
+// Calls visit(packet, Moment) for every packet of a trial in order.
+template <typename Visit>
+void for_each_packet(const Trial& trial, const Visit& visit) {
+    std::uint64_t packet = 0;
+    std::int64_t last_ns = trial.first_ns;
+    trial.stamps.for_each_chunk([&](std::span<const std::int64_t> chunk) {
+        for (const std::int64_t ts_ns : chunk) {
+            visit(packet++, Moment{since(ts_ns, trial.first_ns), since(ts_ns, last_ns)});
+            last_ns = ts_ns;
+        }
+    });
+}
+
+class PartitionedMatch {
+  public:
+    // Matches all of B; `memory_bytes` bounds what one part takes.
+    PartitionedMatch(const Trial& a, const Trial& b, std::uint64_t memory_bytes,
+                     const std::string& directory);
+    ~PartitionedMatch();
+
+    [[nodiscard]] Ambiguous ambiguous() const { return ambiguous_; }
+    [[nodiscard]] const CommonOfA& common() const { return common_; }
+    // visit(Answer, Moment in B) for every packet of B in order.
+    void for_each_of_b(const std::function<void(const Answer&, const Moment&)>& visit) const;
+
+  private:
+    class Parts;
+    // A part that was matched, or that was divided further because it takes too much memory.
+    struct Node {
+        int first_bit = 0;  // of an identity, by which it is divided
+        int bits = 0;       // 0: not divided
+        std::size_t children = 0;
+        std::uint64_t answers_begin = 0;
+        std::uint64_t answers_end = 0;
+    };
+
+    void match_parts(const Parts& parts_a, const Parts& parts_b, std::size_t node);
+    void match_part(const Parts& parts_a, const Parts& parts_b, std::size_t part, std::size_t node);
+    void match_in_memory(const Parts& parts_a, const Parts& parts_b, std::size_t part);
+    void match_equal(const Parts& parts_a, const Parts& parts_b, std::size_t part);
+    void divide(const Parts& parts_a, const Parts& parts_b, std::size_t part, std::size_t node);
+    void add_children(std::size_t node, int first_bit, int bits);
+    [[nodiscard]] std::size_t leaf_of(const Identity& identity) const;
+
+    const Trial& b_;
+    std::string directory_;
+    std::uint64_t part_bytes_;  // that matching a part may take
+    CommonOfA common_;
+    Ambiguous ambiguous_;
+    SpoolFile answers_;
+    std::vector<Node> nodes_;  // the first is divided into the parts
+    std::size_t buffered_;     // bytes for each part
+};
+
+}  // namespace acapella::kappa

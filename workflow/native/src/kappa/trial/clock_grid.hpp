@@ -1,0 +1,84 @@
+// The grid that a trial's clock ticked on, from the gaps between its stamps and from what files declare: a
+// grid with an offset, or one of 512 ns, shows in no multiple of a power of ten.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include "input/capture_reader.hpp"
+#include "kappa/sums.hpp"
+
+namespace acapella::kappa {
+
+// What all gaps between stamps are multiples of. One gap, or one period that never varies, shows the traffic
+// and no clock: it takes kLeastGaps gaps, of which kLeastChanges differ from the gap before.
+class GapGrid {
+  public:
+    static constexpr std::uint64_t kLeastGaps = 16;
+    static constexpr std::uint64_t kLeastChanges = 4;
+
+    // Stamps of one file, in the order of the file. Costs nothing once the gaps have no common divisor, which
+    // a fine clock shows after a few.
+    void add(std::int64_t ts_ns) {
+        if (divisor_ == 1) return;
+        if (stamps_++ == 0) {
+            first_ = last_ = ts_ns;
+            return;
+        }
+        const std::uint64_t gap = ts_ns < last_ ? since(last_, ts_ns) : since(ts_ns, last_);
+        last_ = ts_ns;
+        if (stamps_ > 2 && gap == gap_) return;
+        changes_ += stamps_ > 2 ? 1 : 0;
+        gap_ = gap;
+        take(gap);
+    }
+
+    // Another file of the same trial; the step from file to file counts as a gap of its own.
+    void add(const GapGrid& file) {
+        if (file.stamps_ == 0) return;
+        if (stamps_ == 0) {
+            *this = file;
+            return;
+        }
+        take(file.first_ < first_ ? since(first_, file.first_) : since(file.first_, first_));
+        take(file.divisor_);
+        stamps_ += file.stamps_;
+        changes_ += file.changes_ + 1;
+    }
+
+    // The largest divisor of all gaps that has no factor but 2 and 5, which are what clocks tick in; what is
+    // left of the common divisor is the traffic's. 1 where there are too few gaps to tell.
+    [[nodiscard]] std::uint64_t ns() const {
+        if (divisor_ <= 1 || stamps_ <= kLeastGaps || changes_ < kLeastChanges) return 1;
+        std::uint64_t rest = divisor_;
+        for (const std::uint64_t factor : {2, 5})
+            while (rest % factor == 0) rest /= factor;
+        return divisor_ / rest;
+    }
+
+  private:
+    void take(std::uint64_t gap) {
+        if (divisor_ == 0 || gap % divisor_ != 0) divisor_ = std::gcd(divisor_, gap);
+    }
+
+    std::uint64_t divisor_ = 0;  // of all gaps; 0 where all are 0
+    std::uint64_t stamps_ = 0;   // until the divisor was 1
+    std::uint64_t changes_ = 0;
+    std::uint64_t gap_ = 0;
+    std::int64_t first_ = 0;
+    std::int64_t last_ = 0;
+};
+
+// The unit in which an interface declares its stamps (if_tsresol, or pcap's magic number), in whole ns, at
+// least 1.
+inline std::uint64_t declared_unit_ns(const input::Interface& interface) {
+    constexpr std::uint64_t kSecond = 1'000'000'000;
+    if (interface.tsresol_binary)
+        return interface.tsresol < 30 ? std::max<std::uint64_t>(kSecond >> interface.tsresol, 1) : 1;
+    std::uint64_t unit = kSecond;
+    for (int digit = 0; digit < interface.tsresol && unit > 1; ++digit) unit /= 10;
+    return unit;
+}
+
+}  // namespace acapella::kappa

@@ -1,0 +1,273 @@
+#include "kappa/trial/trial.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "dissect/dispatch.hpp"
+#include "input/capture_reader.hpp"
+#include "input/clock_resolution.hpp"
+#include "kappa/matching.hpp"
+
+namespace acapella::kappa {
+namespace {
+
+constexpr std::uint64_t kFramesToProgress = std::uint64_t{1} << 16;
+
+bool agrees(const std::optional<FlowFilter::Address>& wanted, std::uint8_t version,
+            const std::array<std::byte, 16>& address) {
+    if (!wanted) return true;
+    const std::ptrdiff_t length = version == 4 ? 4 : 16;
+    return wanted->ip_version == version &&
+           std::equal(address.begin(), address.begin() + length, wanted->bytes.begin());
+}
+
+bool agrees(const std::optional<std::uint16_t>& wanted, bool there, std::uint16_t port) {
+    return !wanted || (there && *wanted == port);
+}
+
+bool in_flow(const FlowFilter& flow, const Dissection& d) {
+    if (d.ip_version == 0) return false;
+    return (!flow.ip_proto || *flow.ip_proto == d.ip_proto) && agrees(flow.src, d.ip_version, d.src) &&
+           agrees(flow.dst, d.ip_version, d.dst) && agrees(flow.src_port, d.has_ports, d.src_port) &&
+           agrees(flow.dst_port, d.has_ports, d.dst_port);
+}
+
+// The frames of one file that take part, as far as numbers and flows say.
+class Chosen {
+  public:
+    Chosen(const Selection& selection, const std::string& path) : selection_(selection) {
+        if (!selection.by_frames) return;
+        const auto found = selection.frames.find(path);
+        if (found == selection.frames.end()) throw TrialError(path + ": no frame numbers were given for it");
+        numbers_ = found->second;
+    }
+
+    // Frames have to come in the order of the file. `number` is tshark's.
+    bool has(const Record& record, std::uint64_t number) {
+        if (selection_.by_frames) {
+            while (at_ < numbers_.size() && numbers_[at_] < number) ++at_;
+            if (at_ == numbers_.size() || numbers_[at_] != number) return false;
+        }
+        if (selection_.flows.empty()) return true;
+        dissect(record, dissection_, nullptr, Depth::innermost);
+        return std::any_of(selection_.flows.begin(), selection_.flows.end(),
+                           [this](const FlowFilter& flow) { return in_flow(flow, dissection_); });
+    }
+
+  private:
+    const Selection& selection_;
+    std::span<const std::uint64_t> numbers_;
+    std::size_t at_ = 0;
+    Dissection dissection_;
+};
+
+// One pass over one file's chosen frames.
+class ChosenFrames {
+  public:
+    ChosenFrames(const Reading& reading, const std::string& path)
+        : source_(input::ByteSource::open(path, reading.limits)),
+          reader_(input::open_capture(*source_)),
+          chosen_(reading.selection, path) {}
+
+    bool next(Record& record) {
+        while (reader_->next(record))
+            if (chosen_.has(record, record.frame + reader_->facts().blocks_not_frames)) return true;
+        return false;
+    }
+    [[nodiscard]] const input::FileFacts& facts() const { return reader_->facts(); }
+    [[nodiscard]] const std::vector<input::Interface>& interfaces() const { return reader_->interfaces(); }
+    [[nodiscard]] std::uint64_t offset() const { return source_->offset(); }
+
+  private:
+    std::unique_ptr<input::ByteSource> source_;
+    std::unique_ptr<input::CaptureReader> reader_;
+    Chosen chosen_;
+};
+
+// When a trial's frames take part.
+struct Period {
+    std::optional<std::int64_t> from_ns;
+    std::optional<std::int64_t> to_ns;
+
+    [[nodiscard]] bool has(std::int64_t ts_ns) const {
+        return (!from_ns || ts_ns >= *from_ns) && (!to_ns || ts_ns < *to_ns);
+    }
+};
+
+std::int64_t plus(std::int64_t base, std::int64_t offset) {
+    std::int64_t sum = 0;
+    if (!__builtin_add_overflow(base, offset, &sum)) return sum;
+    return offset > 0 ? std::numeric_limits<std::int64_t>::max() : std::numeric_limits<std::int64_t>::min();
+}
+
+Period period_of(const Reading& reading, const std::vector<TrialFile>& files) {
+    const Selection& selection = reading.selection;
+    Period period{selection.from_ns, selection.to_ns};
+    if (!selection.relative || (!period.from_ns && !period.to_ns)) return period;
+    std::int64_t first_ns = std::numeric_limits<std::int64_t>::max();
+    for (const TrialFile& file : files) {
+        ChosenFrames frames(reading, file.path);
+        for (Record record; frames.next(record);)
+            if (plausible(record.ts_ns)) first_ns = std::min(first_ns, record.ts_ns);
+    }
+    if (period.from_ns) period.from_ns = plus(first_ns, *period.from_ns);
+    if (period.to_ns) period.to_ns = plus(first_ns, *period.to_ns);
+    return period;
+}
+
+// The cut of all trials, which is known for certain only after the last packet: identities are hashed under
+// what is known so far, and if that does not hold, everything is read once more.
+class Cut {
+  public:
+    explicit Cut(std::size_t known) : length_(known) {}
+
+    void see(const Identifier::Found& found) {
+        if (found.captured < found.whole && found.captured < length_) length_ = found.captured;
+    }
+    std::size_t of(const Identifier::Found& found) {
+        const std::size_t length = std::min(found.captured, length_);
+        longest_ = std::max(longest_, length);
+        return length;
+    }
+    [[nodiscard]] bool holds() const { return longest_ <= length_; }
+    [[nodiscard]] std::size_t length() const { return length_; }
+
+  private:
+    std::size_t length_;
+    std::size_t longest_ = 0;  // that was hashed
+};
+
+class TrialReader {
+  public:
+    TrialReader(const Reading& reading, Cut& cut, std::uint64_t& bytes_read)
+        : reading_(reading), cut_(cut), bytes_read_(bytes_read), identifier_(reading.identity) {}
+
+    void read(const std::vector<TrialFile>& files, Trial& trial);
+
+  private:
+    FileFacts read_file(const TrialFile& file, const Period& period, Trial& trial);
+    void take(const Record& record, const ChosenFrames& frames, FileFacts& facts, Trial& trial);
+    void progress(std::uint64_t in_file) const {
+        if (reading_.progress) reading_.progress(bytes_read_ + in_file);
+    }
+
+    const Reading& reading_;
+    Cut& cut_;
+    std::uint64_t& bytes_read_;
+    Identifier identifier_;
+    input::ClockResolution clock_;
+    std::optional<std::uint32_t> last_interface_;  // of the frames taken
+};
+
+void TrialReader::read(const std::vector<TrialFile>& files, Trial& trial) {
+    // Packets of equal time come in the order of their files' hashes, in whatever order the files were named.
+    std::vector<std::size_t> order(files.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return files[a].sha256 < files[b].sha256; });
+    const Period period = period_of(reading_, files);
+    trial.files.resize(files.size());
+    for (const std::size_t i : order) trial.files[i] = read_file(files[i], period, trial);
+}
+
+FileFacts TrialReader::read_file(const TrialFile& file, const Period& period, Trial& trial) {
+    ChosenFrames frames(reading_, file.path);
+    FileFacts facts;
+    facts.path = file.path;
+    facts.sha256 = file.sha256;
+    clock_ = {};
+    last_interface_.reset();
+    std::uint64_t chosen = 0;
+    for (Record record; frames.next(record);) {
+        if (++chosen % kFramesToProgress == 0) progress(frames.offset());
+        if (!plausible(record.ts_ns))
+            ++facts.implausible;
+        else if (period.has(record.ts_ns))
+            take(record, frames, facts, trial);
+    }
+    facts.frames = frames.facts().records;
+    facts.untimed = frames.facts().untimed;
+    if (facts.taken > 0 && facts.untimed == facts.frames)
+        throw TrialError(
+            file.path + ": its " + std::to_string(facts.frames) +
+            " frames have no time, and trials are compared by their times; take a capture with time "
+            "stamps, or leave this one out");
+    if (chosen > 0 && facts.implausible == chosen)
+        throw TrialError(file.path + ": its " + std::to_string(chosen) +
+                         " frames are dated outside the years 1970 to 2106, and trials are compared by their "
+                         "times; correct the "
+                         "timestamps, or leave this file out");
+    facts.end = input::name_of(frames.facts().end);
+    facts.end_detail = frames.facts().end_detail;
+    facts.clock_resolution_ns = clock_.resolution_ns();
+    facts.reversals = clock_.reversals();
+    bytes_read_ += frames.offset();
+    progress(0);
+    if (trial.size() > kMostPackets)
+        throw TrialError(file.path + ": the trial has more than 2^32 - 2 packets");
+    return facts;
+}
+
+void TrialReader::take(const Record& record, const ChosenFrames& frames, FileFacts& facts, Trial& trial) {
+    const Identifier::Found found = identifier_.find(record);
+    if (!found.there) {
+        ++facts.without_identity;
+        return;
+    }
+    clock_.add(record.ts_ns);
+    facts.gaps.add(record.ts_ns);
+    if (last_interface_ != record.interface_id) {
+        last_interface_ = record.interface_id;
+        facts.declared_ns =
+            std::max(facts.declared_ns, declared_unit_ns(frames.interfaces()[record.interface_id]));
+    }
+    ++facts.taken;
+    facts.truncated += record.bytes.size() < record.wire_len;
+    cut_.see(found);
+    trial.shortened += found.whole > cut_.length();
+    if (!cut_.holds()) return;  // there will be another pass
+    trial.identities.push(identifier_.hash(cut_.of(found)));
+    trial.stamps.push(record.ts_ns);
+}
+
+// What the first frames of every file say of the cut, so that it mostly holds from the beginning on.
+std::size_t likely_cut(const std::vector<std::vector<TrialFile>>& trials, const Reading& reading) {
+    constexpr int kFrames = 1000;
+    Cut cut(kNoCut);
+    Identifier identifier(reading.identity);
+    for (const auto& files : trials) {
+        const Period period = period_of(reading, files);
+        for (const TrialFile& file : files) {
+            ChosenFrames frames(reading, file.path);
+            Record record;
+            for (int i = 0; i < kFrames && frames.next(record); ++i) {
+                if (!plausible(record.ts_ns) || !period.has(record.ts_ns)) continue;
+                if (const auto found = identifier.find(record); found.there) cut.see(found);
+            }
+        }
+    }
+    return cut.length();
+}
+
+}  // namespace
+
+Trials read_trials(const std::vector<std::vector<TrialFile>>& files, const Reading& reading, Budget& budget) {
+    Trials result;
+    result.cut = likely_cut(files, reading);
+    for (int pass = 0; pass < 2; ++pass) {
+        Cut cut(result.cut);
+        std::uint64_t bytes_read = 0;
+        result.trials.clear();
+        result.trials.reserve(files.size());
+        for (const auto& of_trial : files) {
+            TrialReader(reading, cut, bytes_read).read(of_trial, result.trials.emplace_back(budget));
+            if (cut.holds()) finish_trial(result.trials.back(), budget);
+        }
+        result.cut = cut.length();
+        if (cut.holds()) return result;
+    }
+    throw TrialError(files.front().front().path + ": a file of a trial changes while it is read");
+}
+
+}  // namespace acapella::kappa

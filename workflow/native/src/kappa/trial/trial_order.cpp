@@ -1,0 +1,190 @@
+// Sorting a trial by time: captures are sorted but for a few frames, or are a few sorted files.
+#include <algorithm>
+#include <memory>
+#include <queue>
+
+#include "kappa/trial/trial.hpp"
+
+namespace acapella::kappa {
+namespace {
+
+struct Packet {
+    std::int64_t ts_ns;
+    Identity identity;
+};
+
+// Merges neighboring ascending runs until one is left: stable, and the fewer runs the cheaper.
+template <typename Value, typename Earlier>
+void sort_runs(std::vector<Value>& values, const Earlier& earlier) {
+    std::vector<std::size_t> starts{0};
+    for (std::size_t i = 1; i < values.size(); ++i)
+        if (earlier(values[i], values[i - 1])) starts.push_back(i);
+    std::vector<Value> merged(starts.size() > 1 ? values.size() : 0);
+    while (starts.size() > 1) {
+        std::vector<std::size_t> longer;
+        for (std::size_t run = 0; run < starts.size(); run += 2) {
+            const auto at = [&](std::size_t r) {
+                return values.begin() +
+                       static_cast<std::ptrdiff_t>(r < starts.size() ? starts[r] : values.size());
+            };
+            longer.push_back(starts[run]);
+            std::merge(at(run), at(run + 1), at(run + 1), at(run + 2),
+                       merged.begin() + static_cast<std::ptrdiff_t>(starts[run]), earlier);
+        }
+        values.swap(merged);
+        starts.swap(longer);
+    }
+}
+
+struct Sequel {
+    std::int64_t ts_ns;
+    std::uint32_t packet;
+};
+
+// That sorting in memory takes for each packet: its order, that merged, and identities.
+constexpr std::uint64_t kSortBytes = 2 * sizeof(Sequel) + sizeof(Identity);
+
+void sort_in_memory(Trial& trial) {
+    const std::span<std::int64_t> stamps = trial.stamps.span();
+    const std::span<Identity> identities = trial.identities.span();
+    std::vector<Sequel> order(stamps.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = {stamps[i], static_cast<std::uint32_t>(i)};
+    sort_runs(order, [](const Sequel& a, const Sequel& b) { return a.ts_ns < b.ts_ns; });
+    std::vector<Identity> moved(identities.size());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+        stamps[i] = order[i].ts_ns;
+        moved[i] = identities[order[i].packet];
+    }
+    std::copy(moved.begin(), moved.end(), identities.begin());
+}
+
+// A sorted part of a column of packets.
+class Run {
+  public:
+    Run(const Column<Packet>& packets, std::size_t first, std::size_t last, std::size_t buffered)
+        : packets_(&packets), next_(first), last_(last), buffer_(std::min(buffered, last - first)) {
+        fill();
+    }
+
+    [[nodiscard]] bool ended() const { return at_ == size_; }
+    [[nodiscard]] const Packet& head() const { return buffer_[at_]; }
+    void advance() {
+        if (++at_ == size_) fill();
+    }
+
+  private:
+    void fill() {
+        size_ = std::min(buffer_.size(), last_ - next_);
+        packets_->read(next_, std::span(buffer_).first(size_));
+        next_ += size_;
+        at_ = 0;
+    }
+
+    const Column<Packet>* packets_;
+    std::size_t next_;
+    std::size_t last_;
+    std::vector<Packet> buffer_;
+    std::size_t at_ = 0;
+    std::size_t size_ = 0;
+};
+
+// Sorted parts as long as memory allows, written to `packets`; returns where each begins, and the end.
+std::vector<std::size_t> write_runs(const Trial& trial, std::size_t longest, Column<Packet>& packets) {
+    std::vector<std::size_t> starts{0};
+    std::vector<Identity> identities(std::min<std::size_t>(longest, trial.size()));
+    std::vector<std::int64_t> stamps(identities.size());
+    for (std::size_t first = 0; first < trial.size(); first += longest) {
+        const std::size_t some = std::min<std::size_t>(longest, trial.size() - first);
+        trial.identities.read(first, std::span(identities).first(some));
+        trial.stamps.read(first, std::span(stamps).first(some));
+        std::vector<Packet> part(some);
+        for (std::size_t i = 0; i < some; ++i) part[i] = {stamps[i], identities[i]};
+        sort_runs(part, [](const Packet& a, const Packet& b) { return a.ts_ns < b.ts_ns; });
+        for (const Packet& packet : part) packets.push(packet);
+        starts.push_back(packets.size());
+    }
+    return starts;
+}
+
+void merge_runs(const Column<Packet>& packets, const std::vector<std::size_t>& starts, std::size_t buffered,
+                Trial& sorted) {
+    std::vector<Run> runs;
+    for (std::size_t i = 0; i + 1 < starts.size(); ++i)
+        runs.emplace_back(packets, starts[i], starts[i + 1], buffered);
+    const auto later = [&runs](std::size_t a, std::size_t b) {
+        const std::int64_t at = runs[a].head().ts_ns;
+        const std::int64_t bt = runs[b].head().ts_ns;
+        return at != bt ? at > bt : a > b;
+    };
+    std::priority_queue<std::size_t, std::vector<std::size_t>, decltype(later)> first(later);
+    for (std::size_t i = 0; i < runs.size(); ++i) first.push(i);
+    while (!first.empty()) {
+        const std::size_t run = first.top();
+        first.pop();
+        sorted.stamps.push(runs[run].head().ts_ns);
+        sorted.identities.push(runs[run].head().identity);
+        runs[run].advance();
+        if (!runs[run].ended()) first.push(run);
+    }
+}
+
+void sort_through_files(Trial& trial, Budget& budget) {
+    constexpr std::uint64_t kLeast = std::uint64_t{1} << 12;
+    const std::uint64_t room = budget.left() / sizeof(Packet);
+    const auto longest = static_cast<std::size_t>(std::max(room / 4, kLeast));
+    Budget none(0, budget.directory());
+    Column<Packet> packets(none);
+    const std::vector<std::size_t> starts = write_runs(trial, longest, packets);
+    const std::size_t buffered = std::max<std::size_t>(longest / starts.size(), 64);
+    Trial sorted(budget);
+    merge_runs(packets, starts, buffered, sorted);
+    trial.identities.swap(sorted.identities);
+    trial.stamps.swap(sorted.stamps);
+}
+
+struct Stamps {
+    bool sorted = true;
+    std::uint64_t equal = 0;
+    std::int64_t first = 0;
+    std::int64_t last = 0;
+};
+
+Stamps look_at(const Column<std::int64_t>& stamps) {
+    Stamps seen;
+    bool any = false;
+    stamps.for_each_chunk([&](std::span<const std::int64_t> chunk) {
+        for (const std::int64_t ts_ns : chunk) {
+            if (!any) seen.first = seen.last = ts_ns;
+            seen.sorted &= ts_ns >= seen.last;
+            seen.equal += any && ts_ns == seen.last;
+            seen.last = ts_ns;
+            any = true;
+        }
+    });
+    return seen;
+}
+
+}  // namespace
+
+void finish_trial(Trial& trial, Budget& budget) {
+    Stamps seen = look_at(trial.stamps);
+    if (!seen.sorted) {
+        // As much again as the budget is for the pairs, which are not there yet.
+        const bool fits = trial.size() * kSortBytes <= budget.left() + budget.whole();
+        if (fits && trial.identities.in_memory() && trial.stamps.in_memory()) {
+            sort_in_memory(trial);
+        } else {
+            sort_through_files(trial, budget);
+        }
+        seen = look_at(trial.stamps);
+    }
+    trial.first_ns = seen.first;
+    trial.last_ns = seen.last;
+    trial.equal_stamps = seen.equal;
+    // So that every difference of two times since the first packet fits in 64 bits with its sign.
+    if (trial.duration_ns() >> 63 != 0)
+        throw TrialError(trial.files.front().path +
+                         ": the stamps of this trial are more than 292 years apart");
+}
+
+}  // namespace acapella::kappa

@@ -1,0 +1,117 @@
+// Pseudowires: with the vendors that tshark knows the core decides as tshark does; without, it says what it
+// cannot know.
+#include <gtest/gtest.h>
+
+#include "dissect/dissect_frames.hpp"
+#include "dissect/vendors.hpp"
+
+namespace acapella::testing {
+namespace {
+
+const Octets kPacket = ipv4(17, udp(9, kData));
+const Octets kKnown = hex("001b21aabbcc 001b21ddeeff");
+const Octets kUnknown = hex("00ff01020304 00ff05060708");
+const Octets kZeros = hex("00000000");
+
+// Label 20 and what it carries.
+Octets labeled(const Octets& carried) { return ethernet(0x8847, hex("00014140") + carried); }
+Octets ip_frame(const Octets& addresses) { return addresses + hex("0800") + kPacket; }
+
+class DissectPseudowire : public ::testing::Test {
+  protected:
+    DissectPseudowire() { vendors_.add("00:00:00\tXerox\n00:1B:21\tIntelCor\tIntel Corporate\n"); }
+
+    Dissection with(const Octets& octets) const { return Frame{octets}.dissected(&vendors_); }
+    static Dissection without(const Octets& octets) { return Frame{octets}.dissected(); }
+    static std::string behind(const Dissection& found) {
+        const std::string before = "eth:ethertype:mpls:pwethheuristic:";
+        const std::string text = protocols_of(found);
+        return text.starts_with(before) ? text.substr(before.size()) : text;
+    }
+
+    Vendors vendors_;
+};
+
+TEST_F(DissectPseudowire, TwoKnownVendorsAreAPlainFrame) {
+    const Octets frame = labeled(ip_frame(kKnown));
+    EXPECT_EQ(behind(with(frame)), "pwethnocw:eth:ethertype:ip:udp");
+    EXPECT_TRUE(with(frame).sure);
+    EXPECT_FALSE(without(frame).sure);
+}
+
+TEST_F(DissectPseudowire, ASequenceNumberIsAControlWord) {
+    const Octets frame = labeled(hex("00001234") + ip_frame(kKnown));
+    EXPECT_EQ(behind(with(frame)), "pwethcw:eth:ethertype:ip:udp");
+    EXPECT_TRUE(with(frame).sure);
+    EXPECT_FALSE(without(frame).sure);
+}
+
+TEST_F(DissectPseudowire, AnUnknownVendorMakesAControlWordOfTheFirstFourBytes) {
+    EXPECT_TRUE(behind(with(labeled(ip_frame(kUnknown)))).starts_with("pwethcw:eth"));
+}
+
+TEST_F(DissectPseudowire, ZerosAreAControlWordWhateverVendorsFollow) {
+    const Octets seems_plain = hex("1234001b2155 001b21ddeeff");  // 00:00:00:00:12:34 <- 00:1b:21:55:00:1b
+    for (const Octets& addresses : {kKnown, kUnknown, seems_plain}) {
+        const Octets frame = labeled(kZeros + ip_frame(addresses));
+        EXPECT_EQ(behind(with(frame)), "pwethcw:eth:ethertype:ip:udp");
+        EXPECT_TRUE(with(frame).sure);
+        EXPECT_EQ(behind(without(frame)), "pwethcw:eth:ethertype:ip:udp");
+        EXPECT_TRUE(without(frame).sure);
+    }
+}
+
+TEST_F(DissectPseudowire, AnAddressThatBeginsWithZerosIsNoControlWord) {
+    const Octets frame = labeled(ip_frame(hex("000000000002 000000000001")));
+    EXPECT_EQ(behind(with(frame)), "pwethnocw:eth:ethertype:ip:udp");
+    EXPECT_TRUE(with(frame).sure);
+    EXPECT_FALSE(without(frame).sure);
+}
+
+TEST_F(DissectPseudowire, WhatGoesOnAsNeitherIsReadAsTsharkDoes) {
+    const Octets unknown_type = kZeros + hex("000000000002 000000000001 88b5") + kData;
+    EXPECT_EQ(behind(with(labeled(unknown_type))), "pwethnocw:eth:ethertype");
+}
+
+TEST_F(DissectPseudowire, BareFrameIsKeptOfEveryControlWord) {
+    const Octets inner = ip_frame(kUnknown);
+    for (const Octets& word : {kZeros, hex("00001234")}) {
+        const Octets octets = labeled(word + inner);
+        const Dissection found = with(octets);
+        EXPECT_EQ(found.bare.size(), inner.size());
+        EXPECT_EQ(found.bare_wire_len, inner.size());
+    }
+}
+
+TEST_F(DissectPseudowire, CutBetweenBothVendorsIsTruncated) {
+    const Octets frame = labeled(ip_frame(kKnown));
+    const Dissection found = cut(frame, 14 + 4 + 8).dissected(&vendors_);
+    EXPECT_EQ(found.issue, Issue::truncated_pseudowire);
+    EXPECT_TRUE(found.sure);
+    EXPECT_EQ(behind(cut(frame, 14 + 4 + 9).dissected(&vendors_)), "pwethnocw:eth");
+}
+
+TEST(Vendors, OnlyPrefixesOfThreeBytesCount) {
+    Vendors vendors;
+    vendors.add(
+        "# a comment\n00:50:C2\tIEEERegi\tIEEE Registration Authority\n01-00-3C\t\tAuspex\n\n"
+        "00:1B:C5:00:00:00/36\tConvergi\n00:55:DA:00:00:00/28\tShinkoTe\n01-00-5E/25\tIPv4mcast\n"
+        "00-E0-2B-00-00-00\tExtreme-EDP\n0G:00:01\tx\n00:00:02");
+    EXPECT_EQ(vendors.size(), 2U);
+    EXPECT_TRUE(vendors.knows(0x0050c2));
+    EXPECT_TRUE(vendors.knows(0x01003c));
+    EXPECT_FALSE(vendors.knows(0x00003c));
+    EXPECT_FALSE(vendors.knows(0x001bc5));
+    EXPECT_FALSE(vendors.knows(0x01005e));
+    EXPECT_FALSE(vendors.knows(0xffffffff));
+}
+
+TEST(Vendors, TheSameLineTwiceCountsOnce) {
+    Vendors vendors;
+    vendors.add("00:1B:21\tIntelCor\n");
+    vendors.add("00:1b:21\tIntelCor\n");
+    EXPECT_EQ(vendors.size(), 1U);
+}
+
+}  // namespace
+}  // namespace acapella::testing

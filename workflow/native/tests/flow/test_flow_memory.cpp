@@ -1,0 +1,100 @@
+// What a million flows take: with what Python and the batches need (test_memory.py) it has to stay below 512
+// MiB.
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "flow/accountant.hpp"
+#include "flow/flow_frames.hpp"
+#include "hybrid/applications.hpp"
+#include "hybrid/selection.hpp"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // GCC brings no header that declares it
+#endif
+
+namespace acapella {
+namespace {
+
+using test::dissection;
+using test::row;
+
+// A quarter of a million: the indexes, whose sizes are powers of two, are as full as with a million.
+constexpr std::uint32_t kFlows = 250'000;
+constexpr double kTimes = 4;
+constexpr double kMiB = 1024.0 * 1024.0;
+
+double allocated_mib() {
+#if defined(__SANITIZE_ADDRESS__)
+    return static_cast<double>(__sanitizer_get_current_allocated_bytes()) / kMiB;
+#else
+    const struct mallinfo2 info = mallinfo2();
+    return static_cast<double>(info.uordblks + info.hblkhd) / kMiB;
+#endif
+}
+
+// A connection's direction with endpoints and labels of its own, as acapella-generate --profile single has
+// them.
+Dissection direction(std::uint32_t number) {
+    const std::uint32_t connection = number / 2;
+    const bool back = number % 2 == 1;
+    Dissection d = dissection({}, {static_cast<std::uint16_t>(100 + connection % 3900)}, {16, 16 + number});
+    std::memcpy(d.src.data(), &connection, sizeof connection);
+    if (back) std::swap(d.src, d.dst);
+    if (back) std::swap(d.src_port, d.dst_port);
+    return d;
+}
+
+struct Books {
+    FlowKeys keys{TableHash(1)};
+    Accountant accountant{keys};
+
+    std::uint32_t book(std::uint32_t number, const FrameApplication& application) {
+        const std::uint32_t key = keys.intern(direction(number));
+        accountant.add(row(key, {.flags = kPsh | kAck, .payload = 100}), 0, application);
+        return key;
+    }
+};
+
+TEST(FlowMemory, AMillionFlowsTakeLessThan310MiB) {
+    const double before = allocated_mib();
+    Books books;
+    for (std::uint32_t flow = 0; flow < kFlows; ++flow) books.book(flow, {});
+    ASSERT_EQ(books.accountant.size(), kFlows);
+    ASSERT_NE(books.accountant.peer(kFlows - 1), kNone);
+    const double taken = kTimes * (allocated_mib() - before);
+    RecordProperty("mib", std::to_string(taken));
+    EXPECT_LT(taken, 310);
+    EXPECT_GT(taken, 150) << "the measure does not see what is allocated";
+    const double counted = kTimes * static_cast<double>(books.keys.bytes() + books.accountant.bytes()) / kMiB;
+    EXPECT_NEAR(counted, taken, taken / 20) << "the memory limit of a digest is checked against it";
+}
+
+TEST(FlowMemory, WithLabelsAndTheKindsOfTheirPayloadTheyTakeLessThan355MiB) {
+    constexpr double kKindsMib = 14;  // kMaxKinds of them, however many flows
+    const double before = allocated_mib();
+    const std::array<std::uint32_t, 1> tokens{0};
+    Books books;
+    hybrid::Selection selection({}, TableHash(1));
+    hybrid::Applications applications(selection);
+    for (std::uint32_t flow = 0; flow < kFlows; ++flow) {
+        const std::uint32_t key = books.book(flow, {.tokens = tokens});
+        const Bytes payload = std::as_bytes(std::span(&flow, 1));
+        applications.learn(selection.choose(key, payload, 100).kind, "data");
+    }
+    ASSERT_EQ(selection.size(), hybrid::kMaxKinds);
+    const double taken = kTimes * (allocated_mib() - before - kKindsMib) + kKindsMib;
+    RecordProperty("mib", std::to_string(taken));
+    EXPECT_LT(taken, 355);
+}
+
+}  // namespace
+}  // namespace acapella

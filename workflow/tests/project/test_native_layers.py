@@ -1,0 +1,53 @@
+"""The layers of the C++ core, listed in its CMakeLists.txt, and the size of its directories."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+NATIVE = Path(__file__).resolve().parents[2] / "native"
+SOURCE = NATIVE / "src"
+LAYERS = [
+    line.split() for line in re.findall(r"^#   layer: (.+)$", (NATIVE / "CMakeLists.txt").read_text(), re.MULTILINE)
+]
+LOWER = {name: set().union(*LAYERS[:place]) for place, layer in enumerate(LAYERS) for name in layer}
+ONE_FILE_PER_PROTOCOL = {SOURCE / "dissect"}
+MAX_FILES = 25
+
+
+def sources(directory: Path) -> list[Path]:
+    return [path for path in directory.iterdir() if path.suffix in (".cpp", ".hpp")]
+
+
+def included_directories(directory: Path) -> set[str]:
+    """Return the directories of src/ whose headers the files below a directory include."""
+    text = "".join(path.read_text() for path in directory.rglob("*.[ch]pp"))
+    return set(re.findall(r'^#include "(\w+)/', text, re.MULTILINE))
+
+
+def test_every_source_is_in_a_layer():
+    assert {path.name for path in SOURCE.iterdir()} == LOWER.keys()
+
+
+@pytest.mark.parametrize("name", sorted(LOWER))
+def test_directory_includes_only_lower_layers(name):
+    assert included_directories(SOURCE / name) - {name} <= LOWER[name]
+
+
+def test_includes_name_their_directory():
+    unnamed = {
+        f"{path.relative_to(SOURCE)}: {header}"
+        for path in SOURCE.rglob("*.[ch]pp")
+        for header in re.findall(r'^#include "([^/"]+)"', path.read_text(), re.MULTILINE)
+        if not header.endswith(".inc")  # generated
+    }
+    assert not unnamed
+
+
+def test_directories_are_small():
+    parts = ("src", "tests", "fuzz", "bench", "programs")
+    directories = {path.parent for part in parts for path in (NATIVE / part).rglob("*.[ch]pp")} - ONE_FILE_PER_PROTOCOL
+    large = {
+        str(path.relative_to(NATIVE)): len(sources(path)) for path in directories if len(sources(path)) > MAX_FILES
+    }
+    assert not large
