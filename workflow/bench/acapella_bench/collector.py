@@ -98,7 +98,7 @@ def memory_row(facts: dict) -> dict:
     """What a flow takes."""
     return {
         "measured": "memory a flow",
-        "value": facts["bytes_a_flow"],
+        "value": facts["bytes_per_flow"],
         "unit": "bytes",
         "note": f"index included; the process at its peak: {facts['peak_mib']:,} MiB with {facts['flows']:,} flows",
     }

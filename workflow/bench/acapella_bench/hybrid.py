@@ -101,8 +101,8 @@ def tunnel_rows(bench: Bench, capture: Path) -> list[dict]:
 
     rows = []
     for label, fields, as_columns in (
-        ("hybrid", _native.ANSWER_COLUMNS, True),
-        ("tshark", _native.ANSWER_FIELDS, False),
+        ("hybrid", _native.TSHARK_COLUMNS, True),
+        ("tshark", _native.TSHARK_FIELDS, False),
     ):
         asked = {"all": list(fields), "without": without(fields)}
         cpu_s = dict.fromkeys(asked, float("inf"))

@@ -70,7 +70,7 @@ Profile profile_of(std::string_view name) {
 }
 
 Arguments parse(int argc, char** argv) {
-    constexpr std::uint64_t kMost = ~std::uint64_t{0} >> 1U;
+    constexpr std::uint64_t kMax = ~std::uint64_t{0} >> 1U;
     Arguments out;
     bool flows_given = false;
     for (int i = 1; i < argc; ++i) {
@@ -84,7 +84,7 @@ Arguments parse(int argc, char** argv) {
         }
         const std::string_view value = argv[++i];
         if (name == "--frames") {
-            out.options.frames = number(name, value, 0, kMost);
+            out.options.frames = number(name, value, 0, kMax);
         } else if (name == "--flows") {
             out.options.flows = static_cast<std::uint32_t>(number(name, value, 2, 1'000'000));
             flows_given = true;
@@ -93,7 +93,7 @@ Arguments parse(int argc, char** argv) {
         } else if (name == "--snaplen") {
             out.options.snaplen = static_cast<std::uint32_t>(number(name, value, 1, 65535));
         } else if (name == "--seed") {
-            out.options.seed = number(name, value, 0, kMost);
+            out.options.seed = number(name, value, 0, kMax);
         } else if (name == "--start-ns") {
             out.options.start_ns = number(name, value, 0, 4'000'000'000'000'000'000);
         } else if (name == "-o") {
@@ -141,7 +141,7 @@ int main(int argc, char** argv) {
         complain(arguments.output + ": " + std::strerror(errno));
     }
     constexpr std::size_t kBuffer = std::size_t{256} << 10U;
-    std::vector<std::uint8_t> buffer(kBuffer + Traffic::kMostBytes);
+    std::vector<std::uint8_t> buffer(kBuffer + Traffic::kMaxBytes);
     Traffic traffic(arguments.options);
     std::size_t size = put_file_header(buffer.data(), arguments.options.snaplen);
     for (std::uint64_t frame = 0; frame < arguments.options.frames; ++frame) {

@@ -249,11 +249,11 @@ class Measurement {
         const Counters counters = collector_.counters();
         std::printf(
             "{\"reports\": %llu, \"taken\": %llu, \"flows\": %u, \"cpu_s\": %.6f, \"wall_s\": %.6f, "
-            "\"cycles\": %llu, \"bytes_a_flow\": %zu, \"series_rows\": %llu, \"peak_mib\": %ld}\n",
+            "\"cycles\": %llu, \"bytes_per_flow\": %zu, \"series_rows\": %llu, \"peak_mib\": %ld}\n",
             static_cast<unsigned long long>(work_.reports),
             static_cast<unsigned long long>(counters.reports[Effect::newer]), counters.flows, clock_.cpu_s,
             clock_.wall_s, static_cast<unsigned long long>(clock_.cycles()),
-            collector_.table().memory_bytes_a_flow(),
+            collector_.table().memory_bytes_per_flow(),
             static_cast<unsigned long long>(rows_ + collector_.table().series().size()),
             usage.ru_maxrss / 1024);
         return counters.reports[Effect::newer] == work_.reports ? 0 : 1;

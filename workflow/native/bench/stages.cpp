@@ -61,7 +61,7 @@ void digest(const std::string& path) {
     NativeDigest digest(path, {}, kBatchRows);
     std::uint64_t rows = 0;
     while (const auto batch = digest.next_frames()) ++rows;
-    sink = rows + digest.ledger().accountant().size();
+    sink = rows + digest.builder().flow_table().size();
 }
 
 }  // namespace

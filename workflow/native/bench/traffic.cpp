@@ -39,13 +39,13 @@ void add_underlay(Octets& out, std::uint32_t number, bool from_client) {
     constexpr std::uint32_t kBottom = 0x100;
     constexpr std::uint32_t kTtl = 64;
     constexpr std::uint32_t kLabels = 1U << 20U;
-    constexpr std::uint32_t kLeast = 16;      // those below mean something (RFC 3032)
+    constexpr std::uint32_t kMin = 16;        // those below mean something (RFC 3032)
     constexpr std::uint32_t kItdm = 0x99887;  // to tshark, no pseudowire stands behind it
     add_ethernet(out, 0x00562b, from_client ? 2 : 1, from_client ? 1 : 2, 0x8100);
     add16(add16(out, 100 + number % 3900), 0x8847);
     const std::uint32_t way = from_client ? 0 : 1;
-    add32(out, (kLeast + 2 * (number % 200) + way) << 12U | kTtl);
-    std::uint32_t label = kLeast + (500'000 - kLeast + 2 * number + way) % (kLabels - kLeast);
+    add32(out, (kMin + 2 * (number % 200) + way) << 12U | kTtl);
+    std::uint32_t label = kMin + (500'000 - kMin + 2 * number + way) % (kLabels - kMin);
     if (label == kItdm) label = 499'999;  // the last label that a connection would have
     add32(out, label << 12U | kBottom | kTtl);
     add32(out, 0);
@@ -71,7 +71,7 @@ void put_record_header(std::uint8_t* at, std::uint64_t ts_ns, std::uint32_t capt
 
 Traffic::Traffic(const Options& options)
     : options_(options), random_(options.seed), ts_ns_(options.start_ns) {
-    add_random(pool_, random_, kPoolSize + kMostBytes);
+    add_random(pool_, random_, kPoolSize + kMaxBytes);
     for (const bool version_13 : {false, true}) {
         const TlsHandshake messages = tls_handshake(random_, version_13);
         handshakes_.insert(handshakes_.end(),

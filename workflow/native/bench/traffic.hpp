@@ -42,7 +42,7 @@ class Traffic {
     explicit Traffic(const Options& options);
 
     // Longest record that next() writes.
-    static constexpr std::size_t kMostBytes = 16 + 65536;
+    static constexpr std::size_t kMaxBytes = 16 + 65536;
 
     // Writes the next frame as a record of a little-endian nanosecond pcap and returns its size.
     std::size_t next(std::uint8_t* into);

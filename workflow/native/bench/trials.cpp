@@ -86,23 +86,23 @@ int files(const char* a, const char* b) {
 }
 
 int compare(std::uint32_t packets, const Arrangement& order) {
-    Budget budget(~std::uint64_t{0} >> 1, "/tmp");
+    MemoryBudget budget(~std::uint64_t{0} >> 1, "/tmp");
     Trial a(budget);
     Trial b(budget);
     for (std::uint32_t i = 0; i < packets; ++i) {
         a.identities.push({scattered(i), scattered(~std::uint64_t{i})});
-        a.stamps.push(stamp(i, false));
+        a.timestamps.push(stamp(i, false));
     }
     for (std::uint32_t i = 0; i < packets; ++i) {
         const std::uint64_t packet = order.at(i);
         b.identities.push({scattered(packet), scattered(~packet)});
-        b.stamps.push(stamp(i, true));
+        b.timestamps.push(stamp(i, true));
     }
     const std::clock_t start = std::clock();
     const double system_start_s = system_s();
     finish_trial(a, budget);
     finish_trial(b, budget);
-    const PairFacts facts = compare_pair(a, b, {{10}, 50, {}}, ~std::uint64_t{0}, "/tmp");
+    const PairResult info = compare_pair(a, b, {{10}, 50, {}}, ~std::uint64_t{0}, "/tmp");
     const double used_s = since_s(start);
     const double kernel_s = system_s() - system_start_s;
     struct rusage usage {};
@@ -110,9 +110,9 @@ int compare(std::uint32_t packets, const Arrangement& order) {
     std::printf(
         "{\"packets\": %u, \"common\": %llu, \"moved\": %llu, \"compare_s\": %.6f, \"kernel_s\": %.6f, "
         "\"peak_mib\": %ld}\n",
-        packets, static_cast<unsigned long long>(facts.common),
-        static_cast<unsigned long long>(facts.moves.count), used_s, kernel_s, usage.ru_maxrss / 1024);
-    return facts.common == packets ? 0 : 1;
+        packets, static_cast<unsigned long long>(info.common),
+        static_cast<unsigned long long>(info.moves.count), used_s, kernel_s, usage.ru_maxrss / 1024);
+    return info.common == packets ? 0 : 1;
 }
 
 // An Ethernet frame of 200 bytes with IPv4 and UDP; the payload tells the packet.

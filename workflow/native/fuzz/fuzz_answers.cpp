@@ -10,23 +10,23 @@
 #include <functional>
 #include <string_view>
 
-#include "hybrid/answer_columns.hpp"
-#include "hybrid/answer_fields.hpp"
-#include "hybrid/answers.hpp"
+#include "hybrid/field_lists.hpp"
+#include "hybrid/tshark_columns.hpp"
+#include "hybrid/tshark_output.hpp"
 
 namespace {
 
 using namespace acapella;
 using namespace acapella::hybrid;
 
-constexpr std::size_t kMostInPipe = 1 << 15;  // a pipe takes it without a reader
+constexpr std::size_t kMaxInPipe = 1 << 15;  // a pipe takes it without a reader
 
 void check(bool holds) {
     if (!holds) std::abort();
 }
 
-Answer answer_of(std::string_view line, Layout layout) {
-    Answer answer;
+TsharkRow answer_of(std::string_view line, Layout layout) {
+    TsharkRow answer;
     if (layout == Layout::kColumns)
         split_columns(line, answer);
     else
@@ -37,7 +37,7 @@ Answer answer_of(std::string_view line, Layout layout) {
     return answer;
 }
 
-Dissection keys_of(const Answer& answer) {
+Dissection keys_of(const TsharkRow& answer) {
     Dissection keys;
     keys.reset();
     take_keys(answer, keys);
@@ -65,10 +65,10 @@ void read_lines(std::string_view text, Layout layout, std::uint8_t choices) {
     while (!text.empty()) {
         const std::string_view line = take(text, '\n');
         try {
-            const Answer answer = answer_of(line, layout);
+            const TsharkRow answer = answer_of(line, layout);
             check(stack_text(answer).size() <= 64 * line.size() + 64);
             check_order(keys_of(answer), choices);
-        } catch (const AnswerError&) {  // a value that its column cannot have
+        } catch (const TsharkOutputError&) {  // a value that its column cannot have
         }
     }
 }
@@ -78,10 +78,10 @@ void read_pipe(std::string_view text, Layout layout) {
     check(::pipe(ends) == 0);
     check(::write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()));
     ::close(ends[1]);
-    AnswerReader reader(ends[0], layout);
+    TsharkOutput reader(ends[0], layout);
     try {
-        while (const Answer* answer = reader.next()) keys_of(*answer);
-    } catch (const AnswerError&) {  // an answer is missing
+        while (const TsharkRow* answer = reader.next()) keys_of(*answer);
+    } catch (const TsharkOutputError&) {  // an answer is missing
     }
 }
 
@@ -92,6 +92,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
     const Layout layout = (data[0] & 1) != 0 ? Layout::kColumns : Layout::kFields;
     read_lines(text, layout, data[0] >> 1);
-    if (text.size() <= kMostInPipe && std::hash<std::string_view>()(text) % 64 == 0) read_pipe(text, layout);
+    if (text.size() <= kMaxInPipe && std::hash<std::string_view>()(text) % 64 == 0) read_pipe(text, layout);
     return 0;
 }

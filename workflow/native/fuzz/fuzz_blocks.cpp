@@ -16,7 +16,7 @@ extern "C" {
 namespace {
 
 // A few compressed bytes can stand for gigabytes of empty blocks.
-constexpr std::uint64_t kMostFrames = 4096;
+constexpr std::uint64_t kMaxFrames = 4096;
 
 void check(bool holds) {
     if (!holds) {
@@ -44,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     blocks* const reader = p4_blocks_open(file);
     check(reader != nullptr);
     blocks_result result = BLOCKS_FRAME;
-    for (std::uint64_t frames = 0; result == BLOCKS_FRAME && frames < kMostFrames; ++frames) {
+    for (std::uint64_t frames = 0; result == BLOCKS_FRAME && frames < kMaxFrames; ++frames) {
         blocks_frame frame{};
         fault reported{};
         result = p4_blocks_next(reader, &frame, &reported);

@@ -20,7 +20,7 @@ using acapella::Record;
 using namespace acapella::input;
 
 // A few compressed bytes can stand for gigabytes of empty records.
-constexpr std::uint64_t kMostFrames = 4096;
+constexpr std::uint64_t kMaxFrames = 4096;
 
 void check(bool holds) {
     if (!holds) {
@@ -47,9 +47,9 @@ Digest read(ByteSource& source, PcapngWriter* writer) {
     ClockResolution clock;
     Digest digest;
     Record record;
-    while (digest.frames < kMostFrames && reader->next(record)) {
+    while (digest.frames < kMaxFrames && reader->next(record)) {
         ++digest.frames;
-        check(record.frame == digest.frames && record.frame == reader->facts().records);
+        check(record.frame == digest.frames && record.frame == reader->info().records);
         check(record.bytes.size() <= max_captured_len(record.link_type));
         check(record.interface_id < reader->interfaces().size());
         check(reader->interfaces()[record.interface_id].link_type == record.link_type);
@@ -65,8 +65,8 @@ Digest read(ByteSource& source, PcapngWriter* writer) {
     if (digest.frames > 0) {
         check(clock.resolution_ns() > 0);
     }
-    if (digest.frames < kMostFrames) {
-        check((reader->facts().end == FileEnd::clean) == reader->facts().end_detail.empty());
+    if (digest.frames < kMaxFrames) {
+        check((reader->info().end == FileEnd::clean) == reader->info().end_detail.empty());
         check(!reader->next(record));
     }
     return digest;

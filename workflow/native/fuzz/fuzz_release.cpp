@@ -23,7 +23,7 @@ namespace {
 
 using namespace acapella;
 using anonymize::FrameAnonymizer;
-using anonymize::Macs;
+using anonymize::MacPolicy;
 
 constexpr std::uint16_t kLinkTypes[] = {1, 113, 276, 0, 108, 101, 228, 229, 147};
 constexpr std::array<std::byte, anonymize::kKey> kKey{std::byte{1}, std::byte{2}};
@@ -52,9 +52,9 @@ const Vendors* known_vendors() {
 }
 
 FrameAnonymizer& anonymizer_of(bool vendors, bool blank) {
-    static FrameAnonymizer plain(kKey, Macs::replace, nullptr);
-    static FrameAnonymizer with_vendors(kKey, Macs::replace, known_vendors());
-    static FrameAnonymizer with_blanks(kKey, Macs::blank, nullptr);
+    static FrameAnonymizer plain(kKey, MacPolicy::replace, nullptr);
+    static FrameAnonymizer with_vendors(kKey, MacPolicy::replace, known_vendors());
+    static FrameAnonymizer with_blanks(kKey, MacPolicy::blank, nullptr);
     if (blank) return with_blanks;
     return vendors ? with_vendors : plain;
 }

@@ -73,8 +73,8 @@ void check_equal(const Collector& a, const Collector& b) {
     check(a.counters().verdicts == b.counters().verdicts && a.counters().lost == b.counters().lost);
     check(a.table().flows() == b.table().flows());
     for (std::uint32_t i = 0; i < a.table().flows(); ++i) {
-        const FlowCopy x = a.table().flow(i);
-        const FlowCopy y = b.table().flow(i);
+        const FlowSnapshot x = a.table().flow(i);
+        const FlowSnapshot y = b.table().flow(i);
         check(x.key == y.key && x.state.bytes() == y.state.bytes() && x.state.reports == y.state.reports);
         check(x.state.timestamp == y.state.timestamp && x.state.acked_bytes == y.state.acked_bytes);
     }
@@ -89,7 +89,7 @@ void check_equal(const Collector& a, const Collector& b) {
 
 // The tables of any flows can be made.
 void check_columns(const Collector& collector) {
-    std::vector<FlowCopy> flows;
+    std::vector<FlowSnapshot> flows;
     for (std::uint32_t i = 0; i < collector.table().flows(); ++i) flows.push_back(collector.table().flow(i));
     check(flow_batch(flows, "site").columns.length == static_cast<std::int64_t>(flows.size()));
     const auto& rows = collector.table().series();

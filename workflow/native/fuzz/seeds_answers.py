@@ -1,6 +1,6 @@
 """Seeds of fuzz_answers: lines as tshark prints them, in both layouts. Usage: seeds_answers.py DIRECTORY.
 
-The fields and columns are those of answers.hpp and answer_columns.hpp.
+The fields and columns are those of tshark_output.hpp and tshark_columns.hpp.
 """
 
 import re
@@ -9,10 +9,12 @@ from pathlib import Path
 import seed_files
 
 HYBRID = Path(__file__).resolve().parents[1] / "src" / "hybrid"
-FIELDS = dict(re.findall(r'X\((\w+), +"([\w.]+)"\)', (HYBRID / "answers.hpp").read_text(encoding="utf-8")))
+FIELDS = dict(re.findall(r'X\((\w+), +"([\w.]+)"\)', (HYBRID / "tshark_output.hpp").read_text(encoding="utf-8")))
 COLUMNS = [
     re.findall(r"Field::(\w+)", line)
-    for line in re.findall(r"^    Column\{(.*)\},", (HYBRID / "answer_columns.hpp").read_text(encoding="utf-8"), re.M)
+    for line in re.findall(
+        r"^    TsharkColumn\{(.*)\},", (HYBRID / "tshark_columns.hpp").read_text(encoding="utf-8"), re.M
+    )
 ]
 FRAMES = (
     {"protocols": "eth:ethertype:ip:tcp:tls", "ip_src": "10.0.0.1", "ip_dst": "10.0.0.2", "ip_proto": "6",

@@ -72,12 +72,12 @@ std::array<std::byte, kKey> key_of(const std::string& path) {
     const Descriptor file(path, O_RDONLY | O_NONBLOCK);
     struct stat found {};
     if (fstat(file.get(), &found) != 0 || !S_ISREG(found.st_mode))
-        throw std::runtime_error(path + ": the key is not in a regular file");
+        throw std::runtime_error(path + ": not a regular file");
     if ((found.st_mode & (S_IRWXG | S_IRWXO)) != 0)
-        throw std::runtime_error(path + ": others may read or write this key");
+        throw std::runtime_error(path + ": other users can access this key; chmod 600");
     std::array<std::byte, kKey + 1> octets{};
     if (read(file.get(), octets.data(), octets.size()) != kKey)
-        throw std::runtime_error(path + ": a key is 32 octets, and here are others");
+        throw std::runtime_error(path + ": expected a key of 32 bytes");
     std::array<std::byte, kKey> key{};
     std::memcpy(key.data(), octets.data(), kKey);
     return key;
@@ -101,7 +101,8 @@ bool damaged(input::FileEnd end) {
 }
 
 int run(int argc, char** argv) {
-    if (argc < 5) throw std::runtime_error("usage: IN OUT.pcap KEY_FILE replace|blank [VENDORS...]");
+    if (argc < 5)
+        throw std::runtime_error("usage: acapella-anonymize IN OUT.pcap KEY_FILE replace|blank [VENDORS...]");
     const std::string how = argv[4];
     if (how != "replace" && how != "blank") throw std::runtime_error(how + ": replace or blank");
     const auto key = key_of(argv[3]);
@@ -110,15 +111,16 @@ int run(int argc, char** argv) {
     const anonymize::FileCounts counts = [&] {
         try {
             return anonymize::anonymize_file(
-                argv[1], out.get(), key, how == "blank" ? anonymize::Macs::blank : anonymize::Macs::replace,
+                argv[1], out.get(), key,
+                how == "blank" ? anonymize::MacPolicy::blank : anonymize::MacPolicy::replace,
                 argc > 5 ? &vendors : nullptr, [] {});
         } catch (const anonymize::WriteError& error) {
             throw std::runtime_error(std::string(argv[2]) + ": " + error.what() + "; free some space");
         }
     }();
     out.finish();
-    if (!damaged(counts.facts.end)) return kWhole;
-    std::fprintf(stderr, "acapella-anonymize: error: %s: %s\n", argv[1], counts.facts.end_detail.c_str());
+    if (!damaged(counts.info.end)) return kWhole;
+    std::fprintf(stderr, "acapella-anonymize: error: %s: %s\n", argv[1], counts.info.end_detail.c_str());
     return kDamaged;
 }
 

@@ -60,7 +60,7 @@ void print(const Dissection& d) {
     const std::string columns[] = {
         protocols_of(d),
         std::to_string(d.sure),
-        std::to_string(d.open_above),
+        std::to_string(d.payload_undecoded),
         std::string(text_of(d.issue)),
         joined(d.vlans, d.vlan_count),
         joined(d.labels, d.label_count),

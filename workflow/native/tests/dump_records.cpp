@@ -26,8 +26,8 @@ void dump(const std::string& name) {
             std::printf("%lld %u %zu %u\n", static_cast<long long>(record.ts_ns), record.wire_len,
                         record.bytes.size(), record.link_type);
         }
-        const auto& facts = reader->facts();
-        std::printf("# END %s %llu\n", name_of(facts.end), static_cast<unsigned long long>(facts.records));
+        const auto& info = reader->info();
+        std::printf("# END %s %llu\n", name_of(info.end), static_cast<unsigned long long>(info.records));
     } catch (const InputError& error) {
         std::printf("# ERROR %s\n", error.kind().c_str());
     }

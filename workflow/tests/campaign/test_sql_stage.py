@@ -285,7 +285,7 @@ def test_a_query_reads_no_file_outside_and_changes_no_setting(campaign, ask, tmp
     assert not (campaign / "stolen.csv").exists()
 
 
-@pytest.mark.skipif(not _native.confinement_offered()["landlock_abi"], reason="the kernel has no Landlock")
+@pytest.mark.skipif(not _native.confinement_support()["landlock_abi"], reason="the kernel has no Landlock")
 def test_the_command_can_write_temporary_files_alone(campaign, tmp_path):
     """Also if DuckDB could be asked to write: nothing refuses the statement here."""
     (tmp_path / "scratch").mkdir()

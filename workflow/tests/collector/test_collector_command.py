@@ -249,7 +249,7 @@ def test_running_collector_responds_to_requests_and_writes_results_on_sigterm(
         ([], "captures, --interface and --rdma-device exclude each other"),
         (
             ["--interface", "none0", "--listen", "127.0.0.1:0"],
-            "interface none0: there is no such interface; see ip link",
+            "interface none0: no such interface; list interfaces with ip link",
         ),
         (["--rdma-device", "mlx5_9", "--listen", "127.0.0.1:0"], "an RDMA device chooses the queue pair numbers"),
         (["--rdma-device", "mlx5_9", "--rdma-peer", "10.0.0.1", "--listen", "127.0.0.1:0"], "RDMA device mlx5_9: "),

@@ -24,7 +24,7 @@ from acapella_core.errors import MISTAKE, UserError
 
 FIELDS = ("frame.number", "frame.protocols")
 PYTHON = "/usr/bin/python3"  # of the system, so that a confined program may run it
-OFFERED = _native.confinement_offered()
+OFFERED = _native.confinement_support()
 CAPTURES = sorted((Path(__file__).parents[3] / ".test/captures").glob("*.pcap.gz"))[:2]
 
 needs_landlock = pytest.mark.skipif(OFFERED["landlock_abi"] == 0, reason="this kernel has no Landlock")
@@ -148,9 +148,9 @@ def digest_error(capture, capsys, *words: str) -> tuple[int, str]:
 @pytest.mark.parametrize(
     ("script", "frames", "said"),
     [
-        ("cat > /dev/null; sleep 5 & exec sleep 600", 1, "it was sent frames 1 to "),
-        (r"printf '1\teth\n'; exec sleep 600", 1, "it was sent frames 2 to "),
-        ("exec sleep 600", 400, "it was sent frames 1 to "),
+        ("cat > /dev/null; sleep 5 & exec sleep 600", 1, "waiting for frames 1 to "),
+        (r"printf '1\teth\n'; exec sleep 600", 1, "waiting for frames 2 to "),
+        ("exec sleep 600", 400, "waiting for frames 1 to "),
         (r"exec > /dev/null; exec sleep 600", 1, "tshark does not end within 0.4 s"),
     ],
 )
@@ -162,7 +162,7 @@ def test_a_tshark_that_hangs_is_one_line_with_the_frames(script, frames, said, h
     assert code == MISTAKE
     assert said in error
     if "does not end" not in said:
-        assert f"{capture}: tshark gave no answer for 0.4 s" in error
+        assert f"{capture}: tshark printed nothing for 0.4 s" in error
         assert "use --engine native" in error
 
 
@@ -178,7 +178,7 @@ def test_a_stopped_tshark_is_one_line_and_gone(capture, monkeypatch, capsys):
     monkeypatch.setattr(tshark, "Process", Stopped)
     code, error = digest_error(capture, capsys)
     assert code == MISTAKE
-    assert f"{capture}: tshark gave no answer for 0.4 s; it was sent frames 1 to " in error
+    assert f"{capture}: tshark printed nothing for 0.4 s; waiting for frames 1 to " in error
     assert started
     assert not Path(f"/proc/{started[0]}").exists()
 

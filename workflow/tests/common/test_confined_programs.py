@@ -18,7 +18,7 @@ from acapella.p4 import run_program
 from acapella_capture import collect, scan
 from acapella_core import _native, confinement
 
-OFFERED = _native.confinement_offered()
+OFFERED = _native.confinement_support()
 ACAPELLA = str(Path(sys.executable).with_name("acapella"))
 
 needs_seccomp = pytest.mark.skipif(not OFFERED["seccomp"], reason="this kernel has no seccomp")

@@ -168,7 +168,7 @@ def test_interface_blocks_are_limited(tmp_path):
         "100000",
     ]
     mib, error = own_mib(*words)
-    assert "more than 1048576 interfaces are described" in error
+    assert "more than 1048576 interfaces" in error
     assert mib < 300
 
 

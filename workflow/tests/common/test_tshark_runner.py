@@ -115,8 +115,8 @@ UNLESS_SOUND = f"[ $(wc -c) = {len(tshark.SOUND)} ] && exit 0; "
             "(exit code 1): symbol lookup error: x; it fails on every capture",
         ),
         ("exit 127", "tshark failed (exit code 127): it said nothing; it fails on every capture"),
-        ("cat > /dev/null", "tshark ended without an answer for frame 1 of those it was sent"),
-        ("cat > /dev/null; printf '2\\teth\\n'", "tshark gave no answer for frame 1 of those it was sent"),
+        ("cat > /dev/null", "tshark exited without printing frame 1 of those sent to it"),
+        ("cat > /dev/null; printf '2\\teth\\n'", "tshark did not print frame 1 of those sent to it"),
         ("kill -9 $$", "tshark failed (ended by signal 9): it said nothing"),
     ],
 )

@@ -301,7 +301,7 @@ def test_file_without_times_is_an_error(trials, tmp_path, capsys):
     """All timestamps would be 0, and kappa with a similar file 1."""
     untimed = write_untimed(tmp_path / "untimed.pcapng", [bytes(60), bytes(61)])
     assert main(["kappa", str(untimed), str(untimed)]) == 2
-    message = f"acapella: error: {untimed}: its 2 frames have no time, and trials are compared by their times; take "
+    message = f"acapella: error: {untimed}: its 2 frames have no timestamps, and trials are compared by time; use "
     assert capsys.readouterr().err.startswith(message)
     assert main(["kappa", f"{trials[0]},{untimed}", str(trials[1])]) == 2
-    assert "untimed.pcapng: its 2 frames have no time" in capsys.readouterr().err
+    assert "untimed.pcapng: its 2 frames have no timestamps" in capsys.readouterr().err

@@ -137,7 +137,7 @@ def test_released_files_have_listed_columns_only(public):
     assert "sha256" not in found["capture_quality"]
 
 
-@pytest.mark.skipif(not _native.confinement_offered()["seccomp"], reason="this kernel has no seccomp")
+@pytest.mark.skipif(not _native.confinement_support()["seccomp"], reason="this kernel has no seccomp")
 def test_a_confined_process_makes_the_release(campaign, tmp_path):
     script = "from acapella.cli.main import main; print(main()); print(open('/proc/self/status').read())"
     words = ["release", campaign, "-o", tmp_path / "public", "--key-file", tmp_path / "key"]

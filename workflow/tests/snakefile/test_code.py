@@ -56,7 +56,7 @@ def test_an_edit_that_the_stage_reaches_changes_it(copy, edited):
 
 def test_an_edit_of_the_native_core_changes_digest(copy):
     before = fresh("acapella.digest.command", "acapella.digest.native")
-    edit(copy / "src/record.hpp")
+    edit(copy / "src/frame/record.hpp")
     assert fresh("acapella.digest.command", "acapella.digest.native") != before
 
 

@@ -158,15 +158,15 @@ class Collector:
                     self.write_series()
             self._core.advance_interface(0)  # what had come by then
 
-    def open_rdma(self, rdma: "Rdma", *, alone: bool = True) -> QueuePair:
+    def open_rdma(self, rdma: "Rdma", *, single_ring: bool = True) -> QueuePair:
         """Register a ring with an RDMA device, which writes it without this processor; returns what the sender needs.
 
-        alone: all reports of the program come to this ring. Then report format 2 tells what was lost on the way and
+        single_ring: all reports of the program come to this ring. Then report format 2 tells what was lost on the way and
         what was overwritten before it was read (psn_gap_lost, overrun); elsewhere nobody can know.
         Raises UserError, above all where there is no such device.
         """
         with core_errors():
-            return QueuePair(**self._core.open_rdma(rdma_words(rdma), alone))
+            return QueuePair(**self._core.open_rdma(rdma_words(rdma), single_ring))
 
     def run_rdma(self, attend: Callable[[], bool]) -> None:
         """Take what RDMA devices write to the rings of open_rdma, until attend() returns True."""
@@ -252,9 +252,9 @@ class Collector:
         atomic_text(path, json.dumps(self.counters(), indent=1) + "\n")
 
     @property
-    def bytes_a_flow(self) -> int:
+    def bytes_per_flow(self) -> int:
         """Memory that a flow takes, its share of the index included."""
-        return self._core.bytes_a_flow
+        return self._core.bytes_per_flow
 
     def _feed(self, take, end: int) -> None:
         first = 0

@@ -35,8 +35,9 @@ std::uint16_t first_link_type(const input::CaptureReader& reader) {
 
 }  // namespace
 
-FileCounts anonymize_file(const std::string& path, int descriptor, Key key, Macs macs, const Vendors* vendors,
-                          const std::function<void()>& progress, const input::DecompressionLimits& limits) {
+FileCounts anonymize_file(const std::string& path, int descriptor, Key key, MacPolicy macs,
+                          const Vendors* vendors, const std::function<void()>& progress,
+                          const input::DecompressionLimits& limits) {
     const auto source = input::ByteSource::open(path, limits);
     const auto reader = input::open_capture(*source);
     FrameAnonymizer anonymizer(key, macs, vendors);
@@ -49,7 +50,7 @@ FileCounts anonymize_file(const std::string& path, int descriptor, Key key, Macs
             writer.emplace(descriptor, record.link_type);
         } else if (record.link_type != counts.link_type) {
             throw AnonymizeError(path + ": frames of link types " + std::to_string(counts.link_type) +
-                                 " and " + std::to_string(record.link_type) + ", and a pcap has one");
+                                 " and " + std::to_string(record.link_type) + "; a pcap can have only one");
         }
         const Bytes kept = anonymizer.anonymize(record);
         count(counts, record, kept);
@@ -64,7 +65,7 @@ FileCounts anonymize_file(const std::string& path, int descriptor, Key key, Macs
     }
     check(writer->flush(), *writer);
     counts.ts_out_of_range = writer->ts_out_of_range();
-    counts.facts = reader->facts();
+    counts.info = reader->info();
     counts.ipv4 = anonymizer.replaced().ipv4.sorted();
     counts.ipv6 = anonymizer.replaced().ipv6.sorted();
     counts.macs = anonymizer.replaced().macs.sorted();

@@ -43,7 +43,7 @@ struct FileCounts {
     std::uint64_t empty_frames = 0;  // of which nothing was kept, though something was captured
     std::uint64_t ts_out_of_range = 0;
     std::uint16_t link_type = 0;
-    input::FileFacts facts;  // of the file that was read
+    input::FileInfo info;  // of the file that was read
     // Every address that was replaced, with its pseudonym, sorted.
     std::vector<Pair<Ipv4>> ipv4;
     std::vector<Pair<Ipv6>> ipv6;
@@ -54,8 +54,8 @@ struct FileCounts {
 // caller's: of the input its frames, their lengths and times, and nothing else. `progress`, which may throw,
 // is called now and then. Raises InputError where `path` is no capture, AnonymizeError where it has frames of
 // several link types (a pcap has one), WriteError where the descriptor does not take them.
-FileCounts anonymize_file(const std::string& path, int descriptor, Key key, Macs macs, const Vendors* vendors,
-                          const std::function<void()>& progress,
+FileCounts anonymize_file(const std::string& path, int descriptor, Key key, MacPolicy macs,
+                          const Vendors* vendors, const std::function<void()>& progress,
                           const input::DecompressionLimits& limits = {});
 
 }  // namespace anonymize

@@ -7,24 +7,24 @@
 namespace acapella::anonymize {
 namespace {
 
-void keep_link_header(Draft& draft, std::uint16_t link_type, std::size_t length) {
+void keep_link_header(FrameBuilder& builder, std::uint16_t link_type, std::size_t length) {
     constexpr std::uint16_t kLinuxCooked = 113;
     constexpr std::uint16_t kLinuxCookedV2 = 276;
     switch (link_type) {
         case kLinuxCooked:
-            keep_linux_cooked(draft, length);
+            keep_linux_cooked(builder, length);
             return;
         case kLinuxCookedV2:
-            keep_linux_cooked_v2(draft, length);
+            keep_linux_cooked_v2(builder, length);
             return;
         default:  // an address family
-            draft.keep_to(length);
+            builder.keep_to(length);
             return;
     }
 }
 
 void keep(Header& header) {
-    switch (header.step.what) {
+    switch (header.step.dissector) {
         case Next::stop:
         case Next::by_ethertype:
         case Next::by_protocol:
@@ -110,16 +110,16 @@ void keep(Header& header) {
 
 Bytes FrameAnonymizer::anonymize(const Record& record) {
     dissect(record, dissection_, vendors_, Depth::as_tshark, &trace_);
-    draft_.start(record.bytes, record.wire_len);
-    keep_link_header(draft_, record.link_type, trace_.link_end);
-    Chain chain;
-    for (std::size_t i = 0; i < trace_.count && draft_.size() == trace_.steps[i].begin; ++i) {
-        if (!chain.keeps(trace_.steps[i])) break;
-        Header header(draft_, trace_.steps[i]);
+    builder_.start(record.bytes, record.wire_len);
+    keep_link_header(builder_, record.link_type, trace_.link_end);
+    HeaderLimits header_limits;
+    for (std::size_t i = 0; i < trace_.count && builder_.size() == trace_.steps[i].begin; ++i) {
+        if (!header_limits.allows(trace_.steps[i])) break;
+        Header header(builder_, trace_.steps[i]);
         keep(header);
     }
-    draft_.finish();
-    return draft_.bytes();
+    builder_.finish();
+    return builder_.bytes();
 }
 
 }  // namespace acapella::anonymize

@@ -1,7 +1,7 @@
 // One frame to what may leave the site.
 #pragma once
 
-#include "anonymize/headers/draft.hpp"
+#include "anonymize/headers/frame_builder.hpp"
 #include "frame/dissection.hpp"
 #include "frame/record.hpp"
 
@@ -16,19 +16,19 @@ namespace anonymize {
 class FrameAnonymizer {
   public:
     // `vendors` may be null and has to stay.
-    FrameAnonymizer(Key key, Macs macs, const Vendors* vendors)
-        : pseudonyms_(key, macs, vendors), draft_(pseudonyms_), vendors_(vendors) {}
+    FrameAnonymizer(Key key, MacPolicy macs, const Vendors* vendors)
+        : pseudonyms_(key, macs, vendors), builder_(pseudonyms_), vendors_(vendors) {}
     FrameAnonymizer(const FrameAnonymizer&) = delete;
     FrameAnonymizer& operator=(const FrameAnonymizer&) = delete;
 
     // The view stays valid until the next call; it is no longer than what was captured.
     Bytes anonymize(const Record& record);
     // Every address that was replaced in any frame.
-    [[nodiscard]] Replaced& replaced() { return pseudonyms_.replaced(); }
+    [[nodiscard]] ReplacedAddresses& replaced() { return pseudonyms_.replaced(); }
 
   private:
     Pseudonyms pseudonyms_;
-    Draft draft_;
+    FrameBuilder builder_;
     Dissection dissection_;
     Trace trace_;
     const Vendors* vendors_;

@@ -16,7 +16,7 @@
 namespace acapella::anonymize {
 
 // The longest row of values of four bytes: 12 bytes of payload at most.
-inline constexpr std::size_t kMostInRow = 3;
+inline constexpr std::size_t kMaxInRow = 3;
 
 // Whether a type of option, chunk or parameter comes for the first time in its header.
 template <std::size_t Types>
@@ -33,23 +33,23 @@ class Seen {
 };
 
 // Which headers of a frame are kept, given one after another.
-class Chain {
+class HeaderLimits {
   public:
     // False for the fourth VLAN tag after an Ethernet or IP header, for extension headers beyond those of
     // RFC 8200 4.1 (each once, destination options twice) and for a second AH (RFC 4301 4.1).
-    bool keeps(const Step& step) {
-        switch (step.what) {
+    bool allows(const Step& step) {
+        switch (step.dissector) {
             case Next::ethernet:
                 tags_ = 0;
                 return true;
             case Next::ipv4:
             case Next::ipv6:
-                *this = Chain{};
+                *this = HeaderLimits{};
                 return true;
             case Next::vlan:
             case Next::service_vlan:
                 tags_ += std::max<std::size_t>(1, (step.end - step.begin) / kTag);
-                return tags_ <= kMostInRow;
+                return tags_ <= kMaxInRow;
             case Next::hop_by_hop:
                 return ++hop_by_hop_ <= 1;
             case Next::destination_options:
@@ -91,7 +91,7 @@ inline bool may_follow_labels(const Cursor& at, std::size_t offset) {
 
 // Entries that are kept of `length` bytes of an MPLS stack: one if it has no bottom (RFC 3032 2.1), more than
 // kMaxLabels, or what follows it cannot be right, because then it is not known to be a stack. Those after the
-// first kMostInRow keep the bottom bit alone.
+// first kMaxInRow keep the bottom bit alone.
 inline std::size_t kept_labels(const Cursor& at, std::size_t length) {
     const std::size_t entries = length / kLabel;
     const bool bottom = entries > 0 && (at.u8(kLabel * entries - 2) & 1) != 0;
@@ -112,8 +112,8 @@ struct KeptBlocks {
     std::size_t duplicates;
 
     static constexpr KeptBlocks of(std::size_t gaps, std::size_t duplicates) {
-        const std::size_t kept = std::min(gaps, kMostInRow);
-        return {kept, gaps > kept ? 0 : std::min(duplicates, kMostInRow - kept)};
+        const std::size_t kept = std::min(gaps, kMaxInRow);
+        return {kept, gaps > kept ? 0 : std::min(duplicates, kMaxInRow - kept)};
     }
 };
 

@@ -15,7 +15,7 @@
 #include "anonymize/leaks/leaks.hpp"
 #include "anonymize/pseudonyms/address_map.hpp"
 #include "bindings/errors.hpp"
-#include "bindings/file_facts.hpp"
+#include "bindings/file_info.hpp"
 #include "dissect/vendors.hpp"
 #include "frame/tunnels.hpp"
 
@@ -31,9 +31,9 @@ Key key_of(const nb::bytes& key) {
     return Key(static_cast<const std::byte*>(key.data()), kKey);
 }
 
-Macs macs_of(const std::string& name) {
-    if (name == "replace") return Macs::replace;
-    if (name == "blank") return Macs::blank;
+MacPolicy macs_of(const std::string& name) {
+    if (name == "replace") return MacPolicy::replace;
+    if (name == "blank") return MacPolicy::blank;
     throw nb::value_error("macs: replace or blank");
 }
 
@@ -55,7 +55,7 @@ nb::dict anonymize_capture(const std::string& path, int descriptor, const nb::by
                            const std::string& macs, const Vendors* vendors,
                            const input::DecompressionLimits& limits) {
     const Key octets = key_of(key);
-    const Macs how = macs_of(macs);
+    const MacPolicy how = macs_of(macs);
     const FileCounts counts = [&] {
         const nb::gil_scoped_release unlocked;
         const auto progress = [] {
@@ -64,7 +64,7 @@ nb::dict anonymize_capture(const std::string& path, int descriptor, const nb::by
         };
         return anonymize_file(path, descriptor, octets, how, vendors, progress, limits);
     }();
-    nb::dict result = file_dict(counts.facts);
+    nb::dict result = file_dict(counts.info);
     result["frames"] = counts.frames;
     result["wire_bytes"] = counts.wire_bytes;
     result["captured_bytes"] = counts.captured_bytes;
@@ -196,7 +196,7 @@ class LeakSearch {
     }
 
     [[nodiscard]] std::optional<std::string> forbidden_part(const std::string& word) const {
-        constexpr std::size_t kMostColons = 8;
+        constexpr std::size_t kMaxColons = 8;
         Ipv6 six;
         if (word.find(':') == std::string::npos ||
             (inet_pton(AF_INET6, word.c_str(), six.data()) == 1 && known_.ipv6.is_pseudonym(six)))
@@ -204,7 +204,7 @@ class LeakSearch {
         for (std::size_t begin = 0; begin < word.size(); ++begin) {
             if (begin != 0 && word[begin - 1] != ':' && word[begin] != ':') continue;
             std::size_t colons = 0;
-            for (std::size_t end = begin; colons <= kMostColons && end < word.size(); ++end) {
+            for (std::size_t end = begin; colons <= kMaxColons && end < word.size(); ++end) {
                 if (word[end] == ':') ++colons;
                 const bool whole = end + 1 == word.size() || word[end + 1] == ':' || word[end] == ':';
                 if (!whole || colons < 2) continue;
@@ -229,7 +229,7 @@ class LeakSearch {
         return nb::make_tuple(leak->frame, leak->offset, leak->what);
     }
 
-    KnownOfAllKinds known_;
+    KnownAddresses known_;
     Windows unexplained_;
 };
 

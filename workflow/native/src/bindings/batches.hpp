@@ -45,13 +45,14 @@ void def_batches(nanobind::class_<Digest>& bound) {
     bound
         .def(
             "next_frames", [](Digest& digest) { return digest.next_frames(); },
-            "The next rows of the frame table, None at the end")
+            "The next batch of the frame table; None at the end")
         .def(
             "flow_rows",
             [](const Digest& digest, std::uint32_t first, std::uint32_t count) {
                 return digest.flow_rows(first, count);
             },
-            nanobind::arg("first"), nanobind::arg("count"), "Rows of the flow table, after the last frame")
+            nanobind::arg("first"), nanobind::arg("count"),
+            "Rows of the flow table; call after the last frame")
         .def_prop_ro("flows", &Digest::flows);
 }
 

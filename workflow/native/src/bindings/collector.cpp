@@ -126,9 +126,9 @@ class PyCollector {
     }
     nb::dict file_end() const {
         nb::dict dict;
-        dict["records"] = reader_->facts().records;
-        dict["end"] = input::name_of(reader_->facts().end);
-        dict["detail"] = reader_->facts().end_detail;
+        dict["records"] = reader_->info().records;
+        dict["end"] = input::name_of(reader_->info().end);
+        dict["detail"] = reader_->info().end_detail;
         return dict;
     }
 
@@ -183,11 +183,12 @@ class PyCollector {
     }
 
     // What the sender has to be told of the ring.
-    nb::dict open_rdma(const nb::dict& options, bool alone) {
+    nb::dict open_rdma(const nb::dict& options, bool single_ring) {
         const RdmaConfig config = rdma_of(options, collector_.config().format);
         rdma_.push_back({RdmaRing::open(config), {}});
-        Polled& made = rdma_.back();
-        made.poller = std::make_unique<RingPoller>(made.ring->memory(), config.slots, config.format, alone);
+        PolledRing& made = rdma_.back();
+        made.poller =
+            std::make_unique<RingPoller>(made.ring->memory(), config.slots, config.format, single_ring);
         nb::dict dict;
         dict["number"] = made.ring->number();
         dict["key"] = made.ring->key();
@@ -199,12 +200,12 @@ class PyCollector {
 
     // What is in it is read, and then the device refuses its key.
     void close_rdma(std::uint32_t number) {
-        constexpr int kLooks =
+        constexpr int kMaxPolls =
             512;  // of RingPoller::kBatch reports; who writes on meanwhile is not waited for
-        for (const Polled& polled : rdma_)
-            for (int i = 0; i < kLooks && polled.ring->number() == number; ++i)
+        for (const PolledRing& polled : rdma_)
+            for (int i = 0; i < kMaxPolls && polled.ring->number() == number; ++i)
                 if (!poll(polled) && !poll(polled)) break;
-        std::erase_if(rdma_, [number](const Polled& polled) { return polled.ring->number() == number; });
+        std::erase_if(rdma_, [number](const PolledRing& polled) { return polled.ring->number() == number; });
     }
 
     // True where rows of the series are ready.
@@ -213,7 +214,7 @@ class PyCollector {
         const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
         do {
             bool any = false;
-            for (const Polled& polled : rdma_) any = poll(polled) || any;
+            for (const PolledRing& polled : rdma_) any = poll(polled) || any;
             if (!any) std::this_thread::sleep_for(std::chrono::microseconds(50));
         } while (!collector_.series_ready() && std::chrono::steady_clock::now() < end);
         collector_.publish_counters();
@@ -236,7 +237,7 @@ class PyCollector {
 
     ArrowBatch flow_rows(std::uint32_t first, std::uint32_t count) const {
         const nb::gil_scoped_release unlocked;
-        std::vector<FlowCopy> flows;
+        std::vector<FlowSnapshot> flows;
         const std::uint32_t all = collector_.table().flows();
         for (std::uint32_t i = first; i < all && i - first < count; ++i)
             flows.push_back(collector_.table().flow(i));
@@ -249,7 +250,7 @@ class PyCollector {
         const nb::gil_scoped_release unlocked;
         struct Entry {
             std::uint64_t measure;
-            FlowCopy flow;
+            FlowSnapshot flow;
         };
         // Ties go to the flow that came first, so that two looks at the same state agree.
         const auto before = [](const Entry& a, const Entry& b) {
@@ -257,7 +258,7 @@ class PyCollector {
         };
         std::vector<Entry> found;
         const std::size_t most = limit.value_or(~std::size_t{0});
-        collector_.table().visit([&](const FlowCopy& flow) {
+        collector_.table().visit([&](const FlowSnapshot& flow) {
             const Entry entry{measure_of(flow.state, by), flow};
             if (found.size() == most) {
                 if (most == 0 || !before(entry, found.front())) return;
@@ -269,7 +270,7 @@ class PyCollector {
             if (limit) std::push_heap(found.begin(), found.end(), before);
         });
         std::sort(found.begin(), found.end(), before);
-        std::vector<FlowCopy> flows;
+        std::vector<FlowSnapshot> flows;
         for (const Entry& entry : found) flows.push_back(entry.flow);
         return ArrowBatch(flow_batch(flows, site_));
     }
@@ -279,20 +280,20 @@ class PyCollector {
     void add_queue_pair(const nb::dict& options) { collector_.add_queue_pair(pair_of(options)); }
     void remove_queue_pair(std::uint32_t number) { collector_.remove_queue_pair(number); }
     std::uint32_t flows() const { return collector_.table().flows(); }
-    std::size_t bytes_a_flow() const { return collector_.table().memory_bytes_a_flow(); }
+    std::size_t bytes_per_flow() const { return collector_.table().memory_bytes_per_flow(); }
 
   private:
-    struct Polled {
+    struct PolledRing {
         std::unique_ptr<RdmaRing> ring;
         std::unique_ptr<RingPoller> poller;
     };
 
-    bool poll(const Polled& polled) {
+    bool poll(const PolledRing& polled) {
         found_.clear();
         const std::uint64_t lost = polled.poller->lost();
         const std::uint64_t overrun = polled.poller->overrun();
         const std::uint32_t count = polled.poller->poll(found_, RingPoller::kBatch);
-        collector_.add_ring_facts(polled.poller->lost() - lost, polled.poller->overrun() - overrun);
+        collector_.add_ring_losses(polled.poller->lost() - lost, polled.poller->overrun() - overrun);
         if (count > 0) collector_.take_reports(found_.data(), count);
         return count > 0;
     }
@@ -309,7 +310,7 @@ class PyCollector {
     std::unique_ptr<PacketSocket> socket_;
     std::unique_ptr<input::ByteSource> source_;
     std::unique_ptr<input::CaptureReader> reader_;
-    std::vector<Polled> rdma_;
+    std::vector<PolledRing> rdma_;
     std::vector<std::byte> found_;
 };
 
@@ -328,7 +329,7 @@ void bind_collector(nb::module_& module) {
         .def("advance_interface", &PyCollector::advance_interface, nb::arg("wait_ms"))
         .def("feed_frames", &PyCollector::feed_frames, nb::arg("bytes"), nb::arg("offsets"), nb::arg("first"))
         .def("feed_reports", &PyCollector::feed_reports, nb::arg("bytes"), nb::arg("first"))
-        .def("open_rdma", &PyCollector::open_rdma, nb::arg("options"), nb::arg("alone"))
+        .def("open_rdma", &PyCollector::open_rdma, nb::arg("options"), nb::arg("single_ring"))
         .def("close_rdma", &PyCollector::close_rdma, nb::arg("number"))
         .def("poll_rdma", &PyCollector::poll_rdma, nb::arg("timeout_ms"))
         .def("finish", &PyCollector::finish)
@@ -340,7 +341,7 @@ void bind_collector(nb::module_& module) {
         .def("add_queue_pair", &PyCollector::add_queue_pair, nb::arg("options"))
         .def("remove_queue_pair", &PyCollector::remove_queue_pair, nb::arg("number"))
         .def_prop_ro("flows", &PyCollector::flows)
-        .def_prop_ro("bytes_a_flow", &PyCollector::bytes_a_flow);
+        .def_prop_ro("bytes_per_flow", &PyCollector::bytes_per_flow);
 }
 
 }  // namespace acapella

@@ -39,8 +39,8 @@ int open_directory(int descriptor, const nb::bytes& path) {
     throw nb::python_error();
 }
 
-nb::dict offered() {
-    const confine::Offered found = confine::offered();
+nb::dict kernel_support() {
+    const confine::KernelSupport found = confine::kernel_support();
     nb::dict result;
     result["landlock_abi"] = found.landlock_abi;
     result["seccomp"] = found.seccomp;
@@ -54,15 +54,16 @@ void bind_confinement(nb::module_& module) {
     module.def("spawn_confined", &spawn, nb::arg("path"), nb::arg("arguments"), nb::arg("environment"),
                nb::arg("streams"), nb::arg("readable"), nb::arg("limits"), "See acapella.common.confined");
     module.def(
-        "confine_self", &confine::confine_self, nb::arg("writable"), nb::arg("serves") = false,
-        nb::arg("starts") = false,
-        "Writes of this thread and what it starts go beneath these directories alone; no network, and "
-        "Unix sockets only to listen on, if it serves; signals to itself alone, unless it starts programs");
+        "confine_self", &confine::confine_self, nb::arg("writable"), nb::arg("allow_listen") = false,
+        nb::arg("allow_programs") = false,
+        "Restrict this thread and what it starts: writes only beneath these directories, no network "
+        "(allow_listen: "
+        "listening Unix sockets), signals only to itself (allow_programs: also to programs that it starts)");
     module.def(
         "open_beneath", &open_directory, nb::arg("descriptor"), nb::arg("path"),
         "A descriptor of a directory below an open one, without following links; see acapella_core.beneath");
-    module.def("confinement_offered", &offered,
-               "What the kernel offers: Landlock's ABI, seccomp, other users");
+    module.def("confinement_support", &kernel_support,
+               "Confinement features of the kernel: Landlock ABI, seccomp, other user ids");
 }
 
 }  // namespace acapella

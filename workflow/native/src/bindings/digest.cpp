@@ -4,7 +4,7 @@
 #include <nanobind/stl/string.h>
 
 #include "bindings/batches.hpp"
-#include "bindings/file_facts.hpp"
+#include "bindings/file_info.hpp"
 #include "digest/native_digest.hpp"
 #include "digest/native_tags.hpp"
 #include "dissect/vendors.hpp"
@@ -16,7 +16,7 @@ namespace acapella {
 namespace {
 
 template <typename By, std::size_t N>
-nb::dict deciders(const std::array<std::uint64_t, N>& counts) {
+nb::dict counts_by_source(const std::array<std::uint64_t, N>& counts) {
     nb::dict result;
     for (std::size_t i = 0; i < N; ++i) {
         const std::string_view name = text_of(static_cast<By>(i));
@@ -41,20 +41,20 @@ class PyNativeDigest : public PyBatches<NativeDigest> {
     PyNativeDigest(const std::string& path, std::optional<std::string> site, std::optional<std::string> port,
                    std::size_t batch_rows, const Vendors* vendors, const input::DecompressionLimits& limits,
                    std::uint64_t memory_bytes)
-        : PyBatches(path, Place{std::move(site), std::move(port)}, batch_rows, vendors, limits,
+        : PyBatches(path, CapturePoint{std::move(site), std::move(port)}, batch_rows, vendors, limits,
                     memory_bytes) {}
 
-    std::uint32_t flows() const { return digest_.ledger().accountant().size(); }
-    std::uint64_t frames() const { return digest_.ledger().summary().frames; }
-    nb::dict summary() const { return summary_dict(digest_.ledger(), digest_.front()); }
+    std::uint32_t flows() const { return digest_.builder().flow_table().size(); }
+    std::uint64_t frames() const { return digest_.builder().summary().frames; }
+    nb::dict summary() const { return summary_dict(digest_.builder(), digest_.reader()); }
 };
 
 }  // namespace
 
-nb::dict summary_dict(const Ledger& ledger, const FrontEnd& front) {
-    const Summary& summary = ledger.summary();
-    const Accountant& accountant = ledger.accountant();
-    nb::dict result = file_dict(front.facts());
+nb::dict summary_dict(const DigestBuilder& builder, const FrameReader& reader) {
+    const Summary& summary = builder.summary();
+    const FlowTable& flow_table = builder.flow_table();
+    nb::dict result = file_dict(reader.info());
     const bool any = summary.clock.stamps() > 0;
     result["frames"] = summary.frames;
     result["implausible_times"] = summary.implausible_times;
@@ -67,16 +67,16 @@ nb::dict summary_dict(const Ledger& ledger, const FrontEnd& front) {
     result["equal_stamps"] = summary.clock.equal();
     result["time_reversals"] = summary.clock.reversals();
     result["issues"] = issues(summary);
-    result["l4_by"] = deciders<L4By>(summary.l4_by);
-    result["app_by"] = deciders<AppBy>(summary.app_by);
-    result["flows"] = accountant.size();
-    result["peers_ambiguous"] = accountant.peers_ambiguous();
-    result["ranges_forgotten"] = accountant.ranges_forgotten();
+    result["l4_by"] = counts_by_source<L4By>(summary.l4_by);
+    result["app_by"] = counts_by_source<AppBy>(summary.app_by);
+    result["flows"] = flow_table.size();
+    result["peers_ambiguous"] = flow_table.peers_ambiguous();
+    result["ranges_forgotten"] = flow_table.ranges_forgotten();
     return result;
 }
 
 void bind_digest(nb::module_& module) {
-    nb::class_<Vendors>(module, "Vendors", "The vendors of addresses that a tshark knows")
+    nb::class_<Vendors>(module, "Vendors", "Vendors of MAC addresses known to tshark")
         .def(nb::init<>())
         .def(
             "add",
@@ -85,7 +85,7 @@ void bind_digest(nb::module_& module) {
             },
             nb::arg("text"), "Adds the lines of a `manuf` or `wka` file")
         .def("__len__", &Vendors::size);
-    nb::class_<PyNativeDigest> native(module, "NativeDigest", "Engine native: a capture in, both tables out");
+    nb::class_<PyNativeDigest> native(module, "NativeDigest", "Engine native: digest of a capture");
     def_batches(native);
     native
         .def(nb::init<const std::string&, std::optional<std::string>, std::optional<std::string>, std::size_t,
@@ -95,7 +95,7 @@ void bind_digest(nb::module_& module) {
              nb::arg("memory_bytes") = kUnlimited, nb::keep_alive<1, 6>())
         .def_prop_ro("frames", &PyNativeDigest::frames)
         .def("summary", &PyNativeDigest::summary);
-    nb::class_<NativeTags>(module, "NativeTags", "The core's VLAN ids and MPLS labels of every frame")
+    nb::class_<NativeTags>(module, "NativeTags", "VLAN ids and MPLS labels of every frame")
         .def(nb::init<const std::string&, std::size_t, const Vendors*, const input::DecompressionLimits&>(),
              nb::arg("path"), nb::arg("batch_rows"), nb::arg("vendors").none(),
              nb::arg("limits") = input::DecompressionLimits(), nb::keep_alive<1, 4>())

@@ -3,13 +3,13 @@
 
 #include <nanobind/nanobind.h>
 
-#include "digest/front_end.hpp"
-#include "digest/ledger.hpp"
+#include "digest/digest_builder.hpp"
+#include "digest/frame_reader.hpp"
 
 namespace acapella {
 
 // The whole-sample facts as a dict of integers, texts and dicts of them.
-nanobind::dict summary_dict(const Ledger& ledger, const FrontEnd& front);
+nanobind::dict summary_dict(const DigestBuilder& builder, const FrameReader& reader);
 
 void bind_digest(nanobind::module_& module);
 

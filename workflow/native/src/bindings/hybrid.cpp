@@ -8,16 +8,16 @@
 #include "bindings/batches.hpp"
 #include "bindings/digest.hpp"
 #include "dissect/vendors.hpp"
-#include "hybrid/answer_columns.hpp"
 #include "hybrid/hybrid_digest.hpp"
-#include "hybrid/reference.hpp"
+#include "hybrid/reference_digest.hpp"
+#include "hybrid/tshark_columns.hpp"
 
 namespace nb = nanobind;
 
 namespace acapella {
 namespace {
 
-hybrid::Policy policy_of(std::uint32_t first, std::uint32_t kinds, std::uint32_t again) {
+hybrid::SelectionPolicy policy_of(std::uint32_t first, std::uint32_t kinds, std::uint32_t again) {
     return {first, kinds, again};
 }
 
@@ -31,28 +31,28 @@ void check_signals() {
 class PyHybridDigest : public PyBatches<hybrid::HybridDigest> {
   public:
     PyHybridDigest(const std::string& path, std::optional<std::string> site, std::optional<std::string> port,
-                   std::size_t batch_rows, bool ask_all, const hybrid::Policy& policy, int questions,
-                   int answers, const Vendors* vendors, const input::DecompressionLimits& limits,
-                   std::uint64_t memory_bytes, double answer_s)
-        : PyBatches(path, Place{std::move(site), std::move(port)}, batch_rows,
-                    hybrid::Options{ask_all, policy, vendors, limits, memory_bytes, hybrid::Seconds(answer_s),
-                                    check_signals},
-                    questions, answers) {}
+                   std::size_t batch_rows, bool send_all, const hybrid::SelectionPolicy& policy,
+                   int tshark_input, int tshark_output, const Vendors* vendors,
+                   const input::DecompressionLimits& limits, std::uint64_t memory_bytes, double timeout_s)
+        : PyBatches(path, CapturePoint{std::move(site), std::move(port)}, batch_rows,
+                    hybrid::Options{send_all, policy, vendors, limits, memory_bytes,
+                                    hybrid::Seconds(timeout_s), check_signals},
+                    tshark_input, tshark_output) {}
 
-    std::uint32_t flows() const { return digest_.ledger().accountant().size(); }
+    std::uint32_t flows() const { return digest_.builder().flow_table().size(); }
     std::uint64_t frames_sent() const { return digest_.frames_sent(); }
     nb::dict summary() const {
-        nb::dict result = summary_dict(digest_.ledger(), digest_.front());
+        nb::dict result = summary_dict(digest_.builder(), digest_.reader());
         result["contradictions"] = digest_.contradictions();
         return result;
     }
 };
 
 // tshark's own digest of a file.
-class PyReference : public PyBatches<hybrid::Reference> {
+class PyReferenceDigest : public PyBatches<hybrid::ReferenceDigest> {
   public:
-    PyReference(int answers, std::size_t batch_rows, double answer_s)
-        : PyBatches(answers, batch_rows, hybrid::Seconds(answer_s), check_signals) {}
+    PyReferenceDigest(int tshark_output, std::size_t batch_rows, double timeout_s)
+        : PyBatches(tshark_output, batch_rows, hybrid::Seconds(timeout_s), check_signals) {}
 
     ArrowBatch tags() { return ArrowBatch(digest_.tags()); }
     std::uint32_t flows() const { return digest_.flows(); }
@@ -72,50 +72,52 @@ nb::tuple column_expressions() {
         const std::string text = hybrid::expression_of(fields);
         columns.append(nb::str(text.data(), text.size()));
     };
-    add(hybrid::kFrameColumn);
-    for (const hybrid::Column& column : hybrid::kColumns) add(std::span(column.fields).first(column.count));
+    add(hybrid::kFirstColumn);
+    for (const hybrid::TsharkColumn& column : hybrid::kTsharkColumns)
+        add(std::span(column.fields).first(column.count));
     return nb::tuple(columns);
 }
 
 }  // namespace
 
 void bind_hybrid(nb::module_& module) {
-    nb::exception<hybrid::AskingError>(module, "AskingError", PyExc_OSError);
-    nb::exception<hybrid::AnswerError>(module, "AnswerError", PyExc_OSError);
+    nb::exception<hybrid::TsharkInputError>(module, "TsharkInputError", PyExc_OSError);
+    nb::exception<hybrid::TsharkOutputError>(module, "TsharkOutputError", PyExc_OSError);
     nb::exception<hybrid::TsharkTimeout>(module, "TsharkTimeout", PyExc_OSError);
-    module.attr("ANSWER_FIELDS") = field_names(hybrid::kAskedFields);
-    module.attr("ANSWER_COLUMNS") = column_expressions();
-    module.attr("REFERENCE_FIELDS") = field_names(hybrid::kFields);
-    module.attr("POLICY") =
-        nb::make_tuple(hybrid::Policy().first, hybrid::Policy().kinds, hybrid::Policy().again);
-    nb::class_<hybrid::Policy>(module, "Policy", "How many frames of a flow tshark shall see")
+    module.attr("TSHARK_FIELDS") = field_names(hybrid::kDigestFields);
+    module.attr("TSHARK_COLUMNS") = column_expressions();
+    module.attr("REFERENCE_FIELDS") = field_names(hybrid::kReferenceFields);
+    module.attr("SELECTION_POLICY") = nb::make_tuple(
+        hybrid::SelectionPolicy().first, hybrid::SelectionPolicy().kinds, hybrid::SelectionPolicy().again);
+    nb::class_<hybrid::SelectionPolicy>(module, "SelectionPolicy",
+                                        "How many frames of a flow are sent to tshark")
         .def(
             "__init__",
-            [](hybrid::Policy* self, std::uint32_t first, std::uint32_t kinds, std::uint32_t again) {
-                new (self) hybrid::Policy(policy_of(first, kinds, again));
+            [](hybrid::SelectionPolicy* self, std::uint32_t first, std::uint32_t kinds, std::uint32_t again) {
+                new (self) hybrid::SelectionPolicy(policy_of(first, kinds, again));
             },
             nb::arg("first"), nb::arg("kinds"), nb::arg("again"));
     nb::class_<PyHybridDigest> digest(module, "HybridDigest",
-                                      "Engines hybrid and tshark: as NativeDigest, with a tshark");
+                                      "Engines hybrid and tshark: as NativeDigest, with tshark");
     def_batches(digest);
     digest
         .def(nb::init<const std::string&, std::optional<std::string>, std::optional<std::string>, std::size_t,
-                      bool, const hybrid::Policy&, int, int, const Vendors*,
+                      bool, const hybrid::SelectionPolicy&, int, int, const Vendors*,
                       const input::DecompressionLimits&, std::uint64_t, double>(),
              nb::arg("path"), nb::arg("site").none(), nb::arg("port").none(), nb::arg("batch_rows"),
-             nb::arg("ask_all"), nb::arg("policy"), nb::arg("questions"), nb::arg("answers"),
+             nb::arg("send_all"), nb::arg("policy"), nb::arg("tshark_input"), nb::arg("tshark_output"),
              nb::arg("vendors") = nb::none(), nb::arg("limits") = input::DecompressionLimits(),
-             nb::arg("memory_bytes") = kUnlimited, nb::arg("answer_s") = 120.0, nb::keep_alive<1, 10>())
+             nb::arg("memory_bytes") = kUnlimited, nb::arg("timeout_s") = 120.0, nb::keep_alive<1, 10>())
         .def_prop_ro("frames_sent", &PyHybridDigest::frames_sent)
         .def("summary", &PyHybridDigest::summary);
-    nb::class_<PyReference> reference(module, "Reference",
-                                      "Both tables as tshark alone has them, from REFERENCE_FIELDS");
+    nb::class_<PyReferenceDigest> reference(module, "ReferenceDigest",
+                                            "Both tables from tshark's output alone (REFERENCE_FIELDS)");
     def_batches(reference);
     reference
-        .def(nb::init<int, std::size_t, double>(), nb::arg("answers"), nb::arg("batch_rows"),
-             nb::arg("answer_s"))
-        .def("tags", &PyReference::tags, "Columns frame, vlan, mpls, tunnels, eth_dst of these rows")
-        .def_prop_ro("blocks_not_frames", &PyReference::blocks_not_frames);
+        .def(nb::init<int, std::size_t, double>(), nb::arg("tshark_output"), nb::arg("batch_rows"),
+             nb::arg("timeout_s"))
+        .def("tags", &PyReferenceDigest::tags, "Columns frame, vlan, mpls, tunnels, eth_dst of these rows")
+        .def_prop_ro("blocks_not_frames", &PyReferenceDigest::blocks_not_frames);
 }
 
 }  // namespace acapella

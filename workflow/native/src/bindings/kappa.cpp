@@ -80,13 +80,13 @@ nb::dict spacing_dict(const Spacing& spacing) {
     return dict;
 }
 
-nb::list windows_list(const PairFacts& facts) {
+nb::list windows_list(const PairResult& info) {
     nb::list list;
-    for (std::size_t i = 0; i < facts.windows.size(); ++i) {
-        const Window& window = facts.windows[i];
+    for (std::size_t i = 0; i < info.windows.size(); ++i) {
+        const Window& window = info.windows[i];
         nb::dict dict;
-        dict["from_ns"] = integer(static_cast<Sum128>(facts.plan.width_ns) * i);
-        dict["to_ns"] = integer(static_cast<Sum128>(facts.plan.width_ns) * (i + 1));
+        dict["from_ns"] = integer(static_cast<Sum128>(info.plan.width_ns) * i);
+        dict["to_ns"] = integer(static_cast<Sum128>(info.plan.width_ns) * (i + 1));
         dict["n_a"] = window.packets_a;
         dict["n_b"] = window.packets_b;
         dict["n_common"] = window.common;
@@ -102,60 +102,59 @@ nb::list windows_list(const PairFacts& facts) {
     return list;
 }
 
-nb::dict pair_dict(const PairFacts& facts, std::size_t a, std::size_t b) {
-    const bool any = facts.common > 0;
+nb::dict pair_dict(const PairResult& info, std::size_t a, std::size_t b) {
+    const bool any = info.common > 0;
     nb::dict dict;
     dict["a"] = a;
     dict["b"] = b;
-    dict["n_a"] = facts.packets_a;
-    dict["n_b"] = facts.packets_b;
-    dict["n_common"] = facts.common;
-    dict["ambiguous_a"] = facts.ambiguous.a;
-    dict["ambiguous_b"] = facts.ambiguous.b;
-    dict["first_common"] = nb::make_tuple(facts.first_common_a, facts.first_common_b);
-    dict["duration_a_ns"] = facts.duration_a_ns;
-    dict["duration_b_ns"] = facts.duration_b_ns;
-    dict["latency"] = deltas_dict(facts.latency, any);
-    dict["offset_ns"] = if_any(any, facts.offset_ns);
-    dict["latency_offset_removed"] = deltas_dict(facts.latency_offset_removed, any);
-    dict["gap"] = deltas_dict(facts.gap, any);
-    dict["gap_within"] = list_of(facts.gap_within);
-    dict["latency_within"] = list_of(facts.latency_within);
+    dict["n_a"] = info.packets_a;
+    dict["n_b"] = info.packets_b;
+    dict["n_common"] = info.common;
+    dict["ambiguous_a"] = info.ambiguous.a;
+    dict["ambiguous_b"] = info.ambiguous.b;
+    dict["first_common"] = nb::make_tuple(info.first_common_a, info.first_common_b);
+    dict["duration_a_ns"] = info.duration_a_ns;
+    dict["duration_b_ns"] = info.duration_b_ns;
+    dict["latency"] = deltas_dict(info.latency, any);
+    dict["offset_ns"] = if_any(any, info.offset_ns);
+    dict["latency_offset_removed"] = deltas_dict(info.latency_offset_removed, any);
+    dict["gap"] = deltas_dict(info.gap, any);
+    dict["gap_within"] = list_of(info.gap_within);
+    dict["latency_within"] = list_of(info.latency_within);
     nb::dict order;
-    order["distance"] = facts.order_distance;
-    order["moved"] = facts.moves.count;
-    order["inversions"] = facts.inversions;
+    order["distance"] = info.order_distance;
+    order["moved"] = info.moves.count;
+    order["inversions"] = info.inversions;
     dict["order"] = order;
-    dict["moves"] = moves_dict(facts.moves);
-    nb::dict bursts = moves_dict(facts.bursts);
-    bursts["longest"] = facts.longest_burst;
+    dict["moves"] = moves_dict(info.moves);
+    nb::dict bursts = moves_dict(info.bursts);
+    bursts["longest"] = info.longest_burst;
     dict["bursts"] = bursts;
-    dict["windows"] = windows_list(facts);
+    dict["windows"] = windows_list(info);
     nb::dict histograms;
-    histograms["gap"] = histogram_dict(facts.gap_histogram);
-    histograms["latency"] = histogram_dict(facts.latency_histogram);
+    histograms["gap"] = histogram_dict(info.gap_histogram);
+    histograms["latency"] = histogram_dict(info.latency_histogram);
     dict["histograms"] = histograms;
-    dict["spacing"] = spacing_dict(facts.spacing);
+    dict["spacing"] = spacing_dict(info.spacing);
     return dict;
 }
 
-std::uint64_t grid_ns(const FileFacts& facts) { return std::max(facts.gaps.ns(), facts.declared_ns); }
+std::uint64_t grid_ns(const FileInfo& info) { return std::max(info.gaps.ns(), info.declared_ns); }
 
-nb::dict file_dict(const FileFacts& facts) {
+nb::dict file_dict(const FileInfo& info) {
     nb::dict dict;
-    dict["path"] = facts.path;
-    dict["sha256"] =
-        facts.sha256.empty() ? nb::object(nb::none()) : nb::object(nb::str(facts.sha256.c_str()));
-    dict["frames"] = facts.frames;
-    dict["taken"] = facts.taken;
-    dict["truncated"] = facts.truncated;
-    dict["end"] = facts.end;
-    dict["clock_resolution_ns"] = if_any(facts.taken > 0, facts.clock_resolution_ns);
-    dict["grid_ns"] = if_any(facts.taken > 0, grid_ns(facts));
+    dict["path"] = info.path;
+    dict["sha256"] = info.sha256.empty() ? nb::object(nb::none()) : nb::object(nb::str(info.sha256.c_str()));
+    dict["frames"] = info.frames;
+    dict["taken"] = info.taken;
+    dict["truncated"] = info.truncated;
+    dict["end"] = info.end;
+    dict["clock_resolution_ns"] = if_any(info.taken > 0, info.clock_resolution_ns);
+    dict["grid_ns"] = if_any(info.taken > 0, grid_ns(info));
     return dict;
 }
 
-nb::dict trial_dict(const Trial& trial, std::size_t cut, std::uint64_t ambiguous) {
+nb::dict trial_dict(const Trial& trial, std::size_t identity_bytes, std::uint64_t ambiguous) {
     nb::dict dict;
     nb::list files;
     std::uint64_t without_identity = 0;
@@ -163,16 +162,16 @@ nb::dict trial_dict(const Trial& trial, std::size_t cut, std::uint64_t ambiguous
     std::uint64_t implausible = 0;
     std::int64_t resolution_ns = 0;
     GapGrid gaps;
-    for (const FileFacts& facts : trial.files) {
-        files.append(file_dict(facts));
-        without_identity += facts.without_identity;
-        reversals += facts.reversals;
-        implausible += facts.implausible;
-        gaps.add(facts.gaps);
+    for (const FileInfo& info : trial.files) {
+        files.append(file_dict(info));
+        without_identity += info.without_identity;
+        reversals += info.reversals;
+        implausible += info.implausible;
+        gaps.add(info.gaps);
         // Powers of ten: what all stamps are multiples of is the least of them.
-        if (facts.taken > 0)
-            resolution_ns = resolution_ns == 0 ? facts.clock_resolution_ns
-                                               : std::min(resolution_ns, facts.clock_resolution_ns);
+        if (info.taken > 0)
+            resolution_ns = resolution_ns == 0 ? info.clock_resolution_ns
+                                               : std::min(resolution_ns, info.clock_resolution_ns);
     }
     const bool any = trial.size() > 0;
     dict["files"] = files;
@@ -182,8 +181,8 @@ nb::dict trial_dict(const Trial& trial, std::size_t cut, std::uint64_t ambiguous
     dict["equal_stamps"] = trial.equal_stamps;
     dict["resolution_ns"] = if_any(any, resolution_ns);
     dict["grid_ns"] = if_any(any, gaps.ns());
-    dict["truncated"] = trial.shortened;
-    dict["identity_bytes"] = if_any(cut != kNoCut, cut);
+    dict["truncated"] = trial.truncated_identities;
+    dict["identity_bytes"] = if_any(identity_bytes != kAllBytes, identity_bytes);
     dict["without_identity"] = without_identity;
     dict["ambiguous"] = ambiguous;
     dict["reversals_in_file"] = reversals;
@@ -271,7 +270,7 @@ std::function<void(std::uint64_t)> progress_of(const nb::object& progress) {
 nb::dict result_of(const Request& request, const Trials& trials, const Report& report) {
     nb::list of_trials;
     for (std::size_t i = 0; i < trials.trials.size(); ++i)
-        of_trials.append(trial_dict(trials.trials[i], trials.cut, report.ambiguous[i]));
+        of_trials.append(trial_dict(trials.trials[i], trials.identity_bytes, report.ambiguous[i]));
     nb::list of_pairs;
     for (std::size_t i = 0; i < report.pairs.size(); ++i)
         of_pairs.append(pair_dict(report.pairs[i], request.pairs[i].first, request.pairs[i].second));

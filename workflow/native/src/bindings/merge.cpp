@@ -4,7 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "bindings/file_facts.hpp"
+#include "bindings/file_info.hpp"
 #include "input/byte_source.hpp"
 #include "input/input_error.hpp"
 #include "input/merge.hpp"
@@ -48,7 +48,7 @@ class Decompression {
 
 void bind_merge(nb::module_& module) {
     nb::class_<Decompression>(module, "Decompression",
-                              "A capture's bytes for another program: see acapella.common.decompression")
+                              "Decompresses a capture for another program: see acapella.common.decompression")
         .def(nb::init<const std::string&, const input::DecompressionLimits&>(), nb::arg("path"),
              nb::arg("limits") = input::DecompressionLimits())
         .def("write", &Decompression::write, nb::arg("descriptor"), nb::arg("most"),
@@ -56,7 +56,7 @@ void bind_merge(nb::module_& module) {
         .def("fault", &Decompression::fault)
         .def("compression", &Decompression::compression);
     nb::exception<input::MergeError>(module, "MergeError", PyExc_ValueError);
-    nb::class_<Merge>(module, "Merge", "Captures as one, in order of time: see acapella.digest.merged")
+    nb::class_<Merge>(module, "Merge", "Merges captures by time: see acapella.digest.merged")
         .def(nb::init<const std::vector<std::string>&, const input::DecompressionLimits&>(), nb::arg("paths"),
              nb::arg("limits") = input::DecompressionLimits())
         .def("write", &Merge::write, nb::arg("descriptor"), nb::call_guard<nb::gil_scoped_release>())
@@ -68,9 +68,9 @@ void bind_merge(nb::module_& module) {
                                  taken.size() * sizeof(taken[0]));
             },
             nb::arg("count"))
-        .def("facts", [](const Merge& merge) {
+        .def("info", [](const Merge& merge) {
             nb::list files;
-            for (const input::FileFacts& facts : merge.facts()) files.append(file_dict(facts));
+            for (const input::FileInfo& info : merge.info()) files.append(file_dict(info));
             return files;
         });
 }

@@ -6,13 +6,13 @@
 #include "bindings/confinement.hpp"
 #include "bindings/digest.hpp"
 #include "bindings/errors.hpp"
-#include "bindings/file_facts.hpp"
+#include "bindings/file_info.hpp"
 #include "bindings/hybrid.hpp"
 #include "bindings/kappa.hpp"
 #include "bindings/merge.hpp"
 
 NB_MODULE(_native, module) {
-    module.doc() = "The native core: capture bytes in, Arrow columns out";
+    module.doc() = "The native core: converts captures to Arrow columns";
     acapella::bind_errors(module);
     acapella::bind_captures(module);
     acapella::bind_arrow_batch(module);

@@ -8,29 +8,29 @@ namespace {
 
 CollectorConfig checked(const CollectorConfig& config) {
     if (config.threads < 1 || config.threads > 256) throw ConfigError("threads: 1 to 256");
-    if (config.round < 1) throw ConfigError("a round of no report");
+    if (config.round < 1) throw ConfigError("round: at least 1 report");
     return config;
 }
 
 void check(const QueuePairConfig& pair) {
     const std::string name = "queue pair " + std::to_string(pair.number);
     if (pair.number == 0 || pair.number >= SequenceWindow::kModulus)
-        throw ConfigError(name + ": a number has 24 bits and is not 0");
-    if (pair.slots == 0) throw ConfigError(name + ": a ring of no slot");
+        throw ConfigError(name + ": the number must be 1 to 2^24 - 1");
+    if (pair.slots == 0) throw ConfigError(name + ": the ring must have at least 1 slot");
     if (pair.initial_psn != QueuePairConfig::kFirstSeen && pair.initial_psn >= SequenceWindow::kModulus)
-        throw ConfigError(name + ": a packet sequence number has 24 bits");
+        throw ConfigError(name + ": packet sequence numbers are below 2^24");
 }
 
 TableConfig table_config(const CollectorConfig& config) {
     return {.format = config.format,
             .threads = config.threads,
-            .most_flows = config.memory_bytes / FlowShard::memory_bytes_a_flow(config.series_ns.has_value()),
-            .most_a_round = config.round,
+            .max_flows = config.memory_bytes / FlowShard::memory_bytes_per_flow(config.series_ns.has_value()),
+            .max_round_reports = config.round,
             .series_ns = config.series_ns};
 }
 
 // One thread reads the reports while they are in its cache; several share out a whole round.
-std::uint32_t most_waiting(const CollectorConfig& config) {
+std::uint32_t max_waiting(const CollectorConfig& config) {
     constexpr std::uint32_t kInCache = 2048;
     return config.threads == 1 ? std::min(kInCache, config.round) : config.round;
 }
@@ -40,8 +40,8 @@ std::uint32_t most_waiting(const CollectorConfig& config) {
 Collector::Collector(const CollectorConfig& config)
     : config_(checked(config)),
       table_(table_config(config), config.hash_seed ? TableHash(*config.hash_seed) : TableHash()),
-      waiting_(most_waiting(config) * bytes_of(config.format)),
-      most_waiting_(most_waiting(config)) {
+      waiting_(max_waiting(config) * bytes_of(config.format)),
+      max_waiting_(max_waiting(config)) {
     for (const QueuePairConfig& pair : config.queue_pairs) add_queue_pair(pair);
 }
 
@@ -86,12 +86,12 @@ void Collector::append(Bytes report) {
     ++round_reports_;
     if (round_reports_ >= config_.round)
         drain();
-    else if (waiting_reports_ == most_waiting_)
+    else if (waiting_reports_ == max_waiting_)
         flush();
 }
 
 void Collector::flush() {
-    const Run run{waiting_.data(), waiting_reports_};
+    const ReportRun run{waiting_.data(), waiting_reports_};
     table_.take_more({&run, 1});
     waiting_reports_ = 0;
 }
@@ -109,7 +109,7 @@ void Collector::take_reports(const std::byte* bytes, std::uint64_t count) {
     counters_.stored += count;
     while (count > 0) {
         const auto now = static_cast<std::uint32_t>(std::min<std::uint64_t>(count, config_.round));
-        std::vector<Run> runs;
+        std::vector<ReportRun> runs;
         for (std::uint32_t i = 0; i < now; ++i) {
             const std::byte* at = bytes + i * stride;
             if (!is_report(config_.format, at))
@@ -132,7 +132,7 @@ void Collector::finish() {
     publish_counters();
 }
 
-void Collector::add_ring_facts(std::uint64_t lost, std::uint64_t overrun) {
+void Collector::add_ring_losses(std::uint64_t lost, std::uint64_t overrun) {
     counters_.lost += lost;
     counters_.overrun += overrun;
 }
@@ -143,12 +143,12 @@ void Collector::publish_counters() {
     now.reports = table_.counts();
     now.flows = table_.flows();
     now.newest_epoch = table_.newest_epoch();
-    const std::lock_guard lock(publishing_);
+    const std::lock_guard lock(published_mutex_);
     published_ = now;
 }
 
 Counters Collector::counters() const {
-    const std::lock_guard lock(publishing_);
+    const std::lock_guard lock(published_mutex_);
     return published_;
 }
 

@@ -77,7 +77,7 @@ class Collector {
     const FlowTable& table() const { return table_; }
     const CollectorConfig& config() const { return config_; }
     void add_dropped(std::uint64_t frames) { counters_.dropped += frames; }
-    void add_ring_facts(std::uint64_t lost, std::uint64_t overrun);
+    void add_ring_losses(std::uint64_t lost, std::uint64_t overrun);
     // As they were when the last round ended; from any thread.
     Counters counters() const;
     void publish_counters();
@@ -92,12 +92,12 @@ class Collector {
     std::unordered_map<std::uint32_t, std::unique_ptr<QueuePair>> pairs_;
     QueuePair* last_pair_ = nullptr;
     std::vector<std::byte> waiting_;  // accepted reports, in their order
-    std::uint32_t most_waiting_;
+    std::uint32_t max_waiting_;
     std::uint32_t waiting_reports_ = 0;
     std::uint32_t round_reports_ = 0;  // of this round, those that wait included
     Counters counters_;
     Counters published_;
-    mutable std::mutex publishing_;
+    mutable std::mutex published_mutex_;
 };
 
 }  // namespace acapella::collector

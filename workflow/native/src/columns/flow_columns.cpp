@@ -19,16 +19,16 @@ std::int64_t iat_sum(const FlowState& flow) { return saturating_difference(flow.
 // lost.
 double iat_stddev(const FlowState& flow, std::uint64_t n) {
     const std::int64_t sum = iat_sum(flow);
-    const Wide size = sum < 0 ? -static_cast<Wide>(sum) : static_cast<Wide>(sum);
-    const Wide square = size * size;
-    const Wide squares = flow.iat_squares.value();
-    const Wide whole = squares - std::min(squares, square / n);
+    const UInt128 size = sum < 0 ? -static_cast<UInt128>(sum) : static_cast<UInt128>(sum);
+    const UInt128 square = size * size;
+    const UInt128 squares = flow.iat_squares.value();
+    const UInt128 whole = squares - std::min(squares, square / n);
     const double rest = static_cast<double>(static_cast<std::uint64_t>(square % n)) / static_cast<double>(n);
     return std::sqrt(std::max(0.0, (static_cast<double>(whole) - rest) / static_cast<double>(n)));
 }
 
 // A dictionary column of one value, or all null.
-struct OneText {
+struct SingleText {
     std::vector<std::uint32_t> indices;
     Bitmap valid;
     Texts texts;
@@ -59,11 +59,11 @@ constexpr std::array<const char*, kFlagCounts> kFlagNames = {"syn", "syn_ack", "
 // payload.
 constexpr std::uint64_t kDataToOneLabel = 16;
 
-std::string application_of(const Accountant& accountant, std::uint32_t flow, const TextTable& tokens) {
+std::string application_of(const FlowTable& flow_table, std::uint32_t flow, const TextTable& tokens) {
     std::string best;
     std::uint64_t most = 0;
     std::uint64_t data = 0;
-    for (const auto& [token, frames] : accountant.applications(flow)) {
+    for (const auto& [token, frames] : flow_table.applications(flow)) {
         const std::string& text = tokens[token];
         if (text == "data") {
             data = frames;
@@ -87,7 +87,7 @@ struct FlowColumns::Builder {
     Texts flow_id;
     NullableValues<std::uint32_t> peer_flow;
     NullableTexts peer_flow_id, community_id, app, app_by;
-    OneText site, port;
+    SingleText site, port;
     TagLists tags;
     TunnelLists tunnels;
     EndpointColumns endpoints;
@@ -113,12 +113,12 @@ struct FlowColumns::Builder {
 };
 
 std::string FlowColumns::Builder::id_of(std::uint32_t number) const {
-    const std::uint32_t key = table.accountant_.flow(number).key;
-    return hex_text(table.keys_.flow_id(key, table.place_.site.value_or(std::string())));
+    const std::uint32_t key = table.flow_table_.flow(number).key;
+    return hex_text(table.keys_.flow_id(key, table.capture_point_.site.value_or(std::string())));
 }
 
 void FlowColumns::Builder::add(std::uint32_t number) {
-    const FlowState& state = table.accountant_.flow(number);
+    const FlowState& state = table.flow_table_.flow(number);
     add_key(number, state);
     add_sizes(number, state);
     add_tcp(number, state);
@@ -129,23 +129,23 @@ void FlowColumns::Builder::add(std::uint32_t number) {
 void FlowColumns::Builder::add_key(std::uint32_t number, const FlowState& state) {
     const FlowKeys& keys = table.keys_;
     const FlowKey key = keys.key(state.key);
-    const std::uint32_t other = table.accountant_.peer(number);
+    const std::uint32_t other = table.flow_table_.peer(number);
     flow.add(number);
     flow_id.add(id_of(number));
     peer_flow.add(other == kNone ? std::nullopt : std::optional(other));
     peer_flow_id.add(other == kNone ? std::nullopt : std::optional<std::string_view>(id_of(other)));
-    peer_candidates.add(table.accountant_.peer_candidates(number));
+    peer_candidates.add(table.flow_table_.peer_candidates(number));
     community_id.add(table.community_ids_.of(keys.endpoints(key.endpoints)));
-    site.add(table.place_.site);
-    port.add(table.place_.port);
+    site.add(table.capture_point_.site);
+    port.add(table.capture_point_.port);
     tags.add({keys.vlans(key.tags), keys.labels(key.tags)});
     tunnels.add(keys.tunnels(key.tags));
     endpoints.add(keys.endpoints(key.endpoints));
 }
 
 void FlowColumns::Builder::add_sizes(std::uint32_t number, const FlowState& state) {
-    const auto [first, last] = table.accountant_.first_and_last_ns(number);
-    const bool timed = table.accountant_.timed_frames(number) > 0;
+    const auto [first, last] = table.flow_table_.first_and_last_ns(number);
+    const bool timed = table.flow_table_.timed_frames(number) > 0;
     first_ns.add(timed ? std::optional(first) : std::nullopt);
     last_ns.add(timed ? std::optional(last) : std::nullopt);
     frames.add(state.frames);
@@ -158,20 +158,20 @@ void FlowColumns::Builder::add_sizes(std::uint32_t number, const FlowState& stat
 }
 
 void FlowColumns::Builder::add_tcp(std::uint32_t number, const FlowState& state) {
-    const Accountant& accountant = table.accountant_;
-    const TcpState* tcp = accountant.tcp(number);
+    const FlowTable& flow_table = table.flow_table_;
+    const TcpState* tcp = flow_table.tcp(number);
     for (std::size_t i = 0; i < kFlagCounts; ++i)
-        flags[i].add(tcp ? std::optional(accountant.flag_count(number, static_cast<FlagCount>(i)))
+        flags[i].add(tcp ? std::optional(flow_table.flag_count(number, static_cast<FlagCount>(i)))
                          : std::nullopt);
-    handshake_rtt_ns.add(accountant.handshake_rtt_ns(number));
-    retransmitted_bytes.add(tcp ? std::optional(accountant.retransmitted_bytes(number)) : std::nullopt);
-    duplicate_acks.add(accountant.duplicate_acks(number));
+    handshake_rtt_ns.add(flow_table.handshake_rtt_ns(number));
+    retransmitted_bytes.add(tcp ? std::optional(flow_table.retransmitted_bytes(number)) : std::nullopt);
+    duplicate_acks.add(flow_table.duplicate_acks(number));
     cut_start.add(tcp ? std::optional(state.starts_with_syn == 0) : std::nullopt);
-    cut_end.add(tcp ? std::optional(!accountant.is_closed(number)) : std::nullopt);
+    cut_end.add(tcp ? std::optional(!flow_table.is_closed(number)) : std::nullopt);
 }
 
 void FlowColumns::Builder::add_iat(std::uint32_t number, const FlowState& state) {
-    const std::uint64_t timed = table.accountant_.timed_frames(number);
+    const std::uint64_t timed = table.flow_table_.timed_frames(number);
     const bool any = timed > 1;
     iat_min_ns.add(any ? std::optional(state.iat_min_ns) : std::nullopt);
     iat_max_ns.add(any ? std::optional(state.iat_max_ns) : std::nullopt);
@@ -181,13 +181,13 @@ void FlowColumns::Builder::add_iat(std::uint32_t number, const FlowState& state)
 }
 
 void FlowColumns::Builder::add_stacks(std::uint32_t number, const FlowState& state) {
-    for (const StackRun& run : table.accountant_.runs(number)) {
-        run_stacks.add(table.names_.stack_text(run.stack));
+    for (const StackRun& run : table.flow_table_.runs(number)) {
+        run_stacks.add(table.header_stacks_.stack_text(run.stack));
         run_frames.add(run.frames);
     }
     run_lists.close(run_frames.size());
     stacks_cut.add(state.runs_cut != 0);
-    const std::string label = application_of(table.accountant_, number, table.names_.tokens());
+    const std::string label = application_of(table.flow_table_, number, table.header_stacks_.tokens());
     const std::string_view by = state.application_carried_over ? "flow" : "tshark";
     app.add(label.empty() ? std::nullopt : std::optional<std::string_view>(label));
     app_by.add(label.empty() ? std::nullopt : std::optional(by));
@@ -240,7 +240,7 @@ Column FlowColumns::Builder::columns() const {
 
 Batch FlowColumns::rows(std::uint32_t first, std::uint32_t count) const {
     auto builder = std::make_shared<Builder>(*this);
-    const std::uint32_t end = first + std::min(count, accountant_.size() - first);
+    const std::uint32_t end = first + std::min(count, flow_table_.size() - first);
     for (std::uint32_t number = first; number < end; ++number) builder->add(number);
     Column columns = builder->columns();
     return {std::move(columns), std::move(builder)};

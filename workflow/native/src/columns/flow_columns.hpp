@@ -6,23 +6,26 @@
 #include <string>
 
 #include "columns/column.hpp"
-#include "flow/accountant.hpp"
 #include "flow/community_id.hpp"
 #include "flow/flow_keys.hpp"
-#include "frame/stack_names.hpp"
+#include "flow/flow_table.hpp"
+#include "frame/header_stacks.hpp"
 
 namespace acapella {
 
-struct Place {
+struct CapturePoint {
     std::optional<std::string> site;
     std::optional<std::string> port;
 };
 
 class FlowColumns {
   public:
-    FlowColumns(const FlowKeys& keys, const StackNames& names, const Accountant& accountant,
-                const Place& place)
-        : keys_(keys), names_(names), accountant_(accountant), place_(place) {}
+    FlowColumns(const FlowKeys& keys, const HeaderStacks& header_stacks, const FlowTable& flow_table,
+                const CapturePoint& capture_point)
+        : keys_(keys),
+          header_stacks_(header_stacks),
+          flow_table_(flow_table),
+          capture_point_(capture_point) {}
 
     // Rows [first, first + count) of the flow table, as far as there are flows.
     Batch rows(std::uint32_t first, std::uint32_t count) const;
@@ -31,14 +34,14 @@ class FlowColumns {
     struct Builder;
 
     const FlowKeys& keys_;
-    const StackNames& names_;
-    const Accountant& accountant_;
-    const Place& place_;
+    const HeaderStacks& header_stacks_;
+    const FlowTable& flow_table_;
+    const CapturePoint& capture_point_;
     CommunityIds community_ids_;
 };
 
 // The application label of a flow: its most frequent token, ties to the smallest, `data` only where there is
 // nothing else; empty where there is none.
-std::string application_of(const Accountant& accountant, std::uint32_t flow, const TextTable& tokens);
+std::string application_of(const FlowTable& flow_table, std::uint32_t flow, const TextTable& tokens);
 
 }  // namespace acapella

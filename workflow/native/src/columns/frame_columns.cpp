@@ -68,7 +68,7 @@ struct FrameColumns::Buffers {
     Texts protocols_texts, stack_texts, l4_by_texts, app_by_texts, issue_texts;
 };
 
-struct FrameColumns::Free {
+struct FrameColumns::BufferPool {
     std::mutex mutex;
     std::vector<std::unique_ptr<Buffers>> buffers;
     bool closed = false;
@@ -92,19 +92,19 @@ struct FrameColumns::Free {
     }
 };
 
-FrameColumns::FrameColumns(const StackNames& names, std::size_t capacity)
-    : names_(names), capacity_(capacity), free_(std::make_shared<Free>()) {}
+FrameColumns::FrameColumns(const HeaderStacks& header_stacks, std::size_t capacity)
+    : header_stacks_(header_stacks), capacity_(capacity), pool_(std::make_shared<BufferPool>()) {}
 
 FrameColumns::~FrameColumns() = default;
 
-std::size_t FrameColumns::size() const { return now_ ? now_->size : 0; }
+std::size_t FrameColumns::size() const { return current_ ? current_->size : 0; }
 
-void FrameColumns::close() { free_->close(); }
+void FrameColumns::close() { pool_->close(); }
 
 void FrameColumns::add(const FrameRow& row, std::uint32_t stack, std::uint32_t flow, L4By l4_by,
                        AppBy app_by) {
-    if (!now_) now_ = free_->get(capacity_);
-    Buffers& b = *now_;
+    if (!current_) current_ = pool_->get(capacity_);
+    Buffers& b = *current_;
     const std::size_t i = b.size++;
     const bool tcp = row.has(FrameRow::kHasTcp);
     const bool ack = tcp && (row.tcp_flags & kAck) != 0;
@@ -114,8 +114,8 @@ void FrameColumns::add(const FrameRow& row, std::uint32_t stack, std::uint32_t f
     b.wire_len[i] = row.wire_len;
     b.cap_len[i] = row.cap_len;
     b.inner_wire_len[i] = row.inner_wire_len;
-    b.protocols[i] = protocols_.local(names_.protocols_row(stack));
-    b.stack[i] = stacks_.local(names_.stack_row(stack));
+    b.protocols[i] = protocols_.local(header_stacks_.protocols_row(stack));
+    b.stack[i] = stacks_.local(header_stacks_.stack_row(stack));
     b.flow[i] = flow == kNone ? 0 : flow;
     b.tcp_flags[i] = tcp ? row.tcp_flags : std::uint16_t{0};
     b.tcp_seq[i] = tcp ? row.tcp_seq : 0;
@@ -125,7 +125,7 @@ void FrameColumns::add(const FrameRow& row, std::uint32_t stack, std::uint32_t f
     const bool identified = flow != kNone && row.has(FrameRow::kHasIpId);
     b.ip_id[i] = identified ? static_cast<std::uint16_t>(row.ip_id) : std::uint16_t{0};
     b.l4_by[i] = l4_by_.local(static_cast<std::uint32_t>(l4_by));
-    const bool decided = app_by != AppBy::kNobody;
+    const bool decided = app_by != AppBy::kUnidentified;
     b.app_by[i] = decided ? app_by_.local(static_cast<std::uint32_t>(app_by)) : 0;
     const bool timed = !row.has(FrameRow::kUntimed);
     const bool issue = row.issue != Issue::none;
@@ -164,12 +164,13 @@ Column dictionary(const char* name, std::size_t size, const std::vector<std::uin
 }  // namespace
 
 Batch FrameColumns::take() {
-    std::unique_ptr<Buffers> taken = now_ ? std::move(now_) : free_->get(capacity_);
+    std::unique_ptr<Buffers> taken = current_ ? std::move(current_) : pool_->get(capacity_);
     Buffers& b = *taken;
     for (unsigned bit = 0; bit < kValidities; ++bit)
         b.validity[bit].nulls = b.row_validity.pack(b.size, bit, b.validity[bit].bits);
-    add_texts(b.protocols_texts, protocols_, [&](std::uint32_t row) { return names_.protocols()[row]; });
-    add_texts(b.stack_texts, stacks_, [&](std::uint32_t row) { return names_.stacks()[row]; });
+    add_texts(b.protocols_texts, protocols_,
+              [&](std::uint32_t row) { return header_stacks_.protocols()[row]; });
+    add_texts(b.stack_texts, stacks_, [&](std::uint32_t row) { return header_stacks_.stacks()[row]; });
     add_texts(b.l4_by_texts, l4_by_, [](std::uint32_t row) { return text_of(static_cast<L4By>(row)); });
     add_texts(b.app_by_texts, app_by_, [](std::uint32_t row) { return text_of(static_cast<AppBy>(row)); });
     add_texts(b.issue_texts, issues_, [](std::uint32_t row) { return text_of(static_cast<Issue>(row)); });
@@ -193,7 +194,7 @@ Batch FrameColumns::take() {
     columns.push_back(dictionary("l4_by", b.size, b.l4_by, b.l4_by_texts, nullptr));
     columns.push_back(dictionary("app_by", b.size, b.app_by, b.app_by_texts, &b.validity[kAppBy]));
     columns.push_back(dictionary("issue", b.size, b.issue, b.issue_texts, &b.validity[kIssue]));
-    std::shared_ptr<const void> owner(taken.release(), [free = free_](const Buffers* used) {
+    std::shared_ptr<const void> owner(taken.release(), [free = pool_](const Buffers* used) {
         free->put(std::unique_ptr<Buffers>(const_cast<Buffers*>(used)));
     });
     return {std::move(table), std::move(owner)};

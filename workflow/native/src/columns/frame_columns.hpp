@@ -9,17 +9,17 @@
 #include "columns/bitmap.hpp"
 #include "columns/column.hpp"
 #include "frame/frame_row.hpp"
-#include "frame/stack_names.hpp"
+#include "frame/header_stacks.hpp"
 
 namespace acapella {
 
 // Who decided layers 2 to 4; kUnsure: the core's best guess, in engine native alone.
 enum class L4By : std::uint8_t { kNative, kTshark, kUnsure };
-// Who decided what stands above layer 4; kNobody: engine native, and something stands there.
-enum class AppBy : std::uint8_t { kNative, kTshark, kFlow, kNobody };
+// Who decided what stands above layer 4; kUnidentified: engine native, and something stands there.
+enum class AppBy : std::uint8_t { kNative, kTshark, kFlow, kUnidentified };
 
 std::string_view text_of(L4By by);
-std::string_view text_of(AppBy by);  // empty for kNobody
+std::string_view text_of(AppBy by);  // empty for kUnidentified
 
 // The dictionary of one column in one batch: only the values that the batch uses, in order of first
 // appearance, so that a batch never depends on what other batches hold.
@@ -49,7 +49,7 @@ class FrameColumns {
   public:
     // Batches of up to `capacity` rows; their buffers are used again as soon as the receiver has released
     // them.
-    FrameColumns(const StackNames& names, std::size_t capacity);
+    FrameColumns(const HeaderStacks& header_stacks, std::size_t capacity);
     ~FrameColumns();
 
     void add(const FrameRow& row, std::uint32_t stack, std::uint32_t flow, L4By l4_by, AppBy app_by);
@@ -62,12 +62,12 @@ class FrameColumns {
 
   private:
     struct Buffers;
-    struct Free;
+    struct BufferPool;
 
-    const StackNames& names_;
+    const HeaderStacks& header_stacks_;
     std::size_t capacity_;
-    std::shared_ptr<Free> free_;    // outlives this object in the deleters of batches
-    std::unique_ptr<Buffers> now_;  // null until the first row after take()
+    std::shared_ptr<BufferPool> pool_;  // outlives this object in the deleters of batches
+    std::unique_ptr<Buffers> current_;  // null until the first row after take()
     LocalDictionary protocols_;
     LocalDictionary stacks_;
     LocalDictionary l4_by_;

@@ -29,21 +29,21 @@ struct TagColumns::Builder {
     }
 };
 
-TagColumns::TagColumns() : now_(std::make_shared<Builder>()) {}
+TagColumns::TagColumns() : current_(std::make_shared<Builder>()) {}
 TagColumns::~TagColumns() = default;
 
 void TagColumns::add(std::uint64_t frame, const Dissection& dissection, std::string_view eth_dst) {
-    now_->frame.add(frame);
-    for (std::size_t i = 0; i < dissection.vlan_count; ++i) now_->vlans.add(dissection.vlans[i]);
-    now_->vlan_lists.close(now_->vlans.size());
-    for (std::size_t i = 0; i < dissection.label_count; ++i) now_->labels.add(dissection.labels[i]);
-    now_->label_lists.close(now_->labels.size());
-    now_->tunnels.add({dissection.tunnels.data(), dissection.tunnel_count});
-    now_->eth_dst.add(eth_dst);
+    current_->frame.add(frame);
+    for (std::size_t i = 0; i < dissection.vlan_count; ++i) current_->vlans.add(dissection.vlans[i]);
+    current_->vlan_lists.close(current_->vlans.size());
+    for (std::size_t i = 0; i < dissection.label_count; ++i) current_->labels.add(dissection.labels[i]);
+    current_->label_lists.close(current_->labels.size());
+    current_->tunnels.add({dissection.tunnels.data(), dissection.tunnel_count});
+    current_->eth_dst.add(eth_dst);
 }
 
 Batch TagColumns::take() {
-    std::shared_ptr<Builder> builder = std::exchange(now_, std::make_shared<Builder>());
+    std::shared_ptr<Builder> builder = std::exchange(current_, std::make_shared<Builder>());
     Column columns = builder->columns();
     return {std::move(columns), std::move(builder)};
 }

@@ -24,7 +24,7 @@ class TagColumns {
   private:
     struct Builder;
 
-    std::shared_ptr<Builder> now_;
+    std::shared_ptr<Builder> current_;
 };
 
 }  // namespace acapella

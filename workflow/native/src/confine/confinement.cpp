@@ -24,7 +24,7 @@ namespace {
 
 constexpr uid_t kNobody = 65534;
 // No user has an id from here on: it is above those that distributions allocate.
-constexpr uid_t kFirstPrivate = 0x70000000;
+constexpr uid_t kFirstPrivateUid = 0x70000000;
 
 class Descriptor {
   public:
@@ -52,9 +52,9 @@ int landlock_abi() {
 // One path and what is beneath it, to be read and executed. A path that cannot be opened is skipped.
 void allow(int ruleset, const std::string& path, std::uint64_t rights) {
     const Descriptor at(::open(path.c_str(), O_PATH | O_CLOEXEC));
-    struct stat facts {};
-    if (at.number() < 0 || ::fstat(at.number(), &facts) != 0) return;
-    if (!S_ISDIR(facts.st_mode)) rights &= landlock::kFileRights;
+    struct stat status {};
+    if (at.number() < 0 || ::fstat(at.number(), &status) != 0) return;
+    if (!S_ISDIR(status.st_mode)) rights &= landlock::kFileRights;
     const landlock::PathBeneathAttributes rule{rights, at.number()};
     (void)::syscall(landlock::kAddRule, ruleset, landlock::kPathBeneath, &rule, 0);
 }
@@ -125,10 +125,10 @@ void set_streams(const Prepared& prepared) {
     int copies[3];
     for (int i = 0; i < 3; ++i) {
         copies[i] = ::fcntl(from[i], F_DUPFD_CLOEXEC, 3);
-        if (copies[i] < 0) fail(prepared, "its streams");
+        if (copies[i] < 0) fail(prepared, "the standard streams");
     }
     for (int i = 0; i < 3; ++i)
-        if (::dup2(copies[i], i) < 0) fail(prepared, "its streams");
+        if (::dup2(copies[i], i) < 0) fail(prepared, "the standard streams");
 #ifdef SYS_close_range
     constexpr unsigned kCloseWithExec = 4;  // CLOSE_RANGE_CLOEXEC; ours are marked so anyway
     (void)::syscall(SYS_close_range, 3U, ~0U, kCloseWithExec);
@@ -148,10 +148,10 @@ void reset_signals() {
 bool become_other_user(const Prepared& prepared) {
     // The C library's functions of these names would look for other threads.
     if (::geteuid() != 0 || ::syscall(SYS_setgroups, 0, nullptr) != 0) return false;
-    const auto own = kFirstPrivate + static_cast<uid_t>(::getpid());
+    const auto own = kFirstPrivateUid + static_cast<uid_t>(::getpid());
     for (const uid_t id : {own, kNobody}) {
         if (::syscall(SYS_setresgid, id, id, id) != 0) continue;  // a user namespace without this id
-        if (::syscall(SYS_setresuid, id, id, id) != 0) fail(prepared, "its user id");
+        if (::syscall(SYS_setresuid, id, id, id) != 0) fail(prepared, "the user id");
         return id == own;
     }
     return false;
@@ -159,7 +159,7 @@ bool become_other_user(const Prepared& prepared) {
 
 // Leaves other users, and the network unless a filter refuses it. The kernel counts processes by user and
 // user namespace, and limits those of root never: whether they are this program's alone, and limited.
-bool leave_others(const Prepared& prepared, bool seccomp) {
+bool isolate(const Prepared& prepared, bool seccomp) {
     const int network = seccomp ? 0 : CLONE_NEWNET;
     const bool left = network == 0 || ::unshare(network) == 0;
     const bool root = ::geteuid() == 0;  // perhaps outside, too, if this is a user namespace
@@ -170,12 +170,12 @@ bool leave_others(const Prepared& prepared, bool seccomp) {
 [[noreturn]] void run(const Prepared& prepared, bool seccomp) {
     set_streams(prepared);
     reset_signals();
-    if (::setpgid(0, 0) != 0) fail(prepared, "its process group");
+    if (::setpgid(0, 0) != 0) fail(prepared, "the process group");
     if (!limit(RLIMIT_CORE, 0) || !limit(RLIMIT_AS, prepared.rights.memory_bytes) ||
         !limit(RLIMIT_CPU, prepared.rights.cpu_s) || !limit(RLIMIT_FSIZE, prepared.rights.file_bytes))
-        fail(prepared, "its limits");
-    if (leave_others(prepared, seccomp) && !limit(RLIMIT_NPROC, prepared.rights.tasks))
-        fail(prepared, "its limit of processes");
+        fail(prepared, "the resource limits");
+    if (isolate(prepared, seccomp) && !limit(RLIMIT_NPROC, prepared.rights.tasks))
+        fail(prepared, "the process limit");
     if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail(prepared, "no_new_privs");
     if (prepared.ruleset.number() >= 0 &&
         ::syscall(landlock::kRestrictSelf, prepared.ruleset.number(), 0) != 0)
@@ -191,8 +191,8 @@ bool leave_others(const Prepared& prepared, bool seccomp) {
 
 }  // namespace
 
-Offered offered() {
-    Offered found;
+KernelSupport kernel_support() {
+    KernelSupport found;
     found.landlock_abi = landlock_abi();
     const std::uint32_t action = SECCOMP_RET_ERRNO;
     found.seccomp = has_filter() && ::syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
@@ -200,7 +200,7 @@ Offered offered() {
     return found;
 }
 
-void confine_self(const std::vector<std::string>& writable, bool serves, bool starts) {
+void confine_self(const std::vector<std::string>& writable, bool allow_listen, bool allow_programs) {
     if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return;
     const std::uint64_t writes = landlock::file_system_rights(landlock_abi()) & ~landlock::kReadRights;
     const Descriptor made = ruleset(writes);
@@ -211,16 +211,16 @@ void confine_self(const std::vector<std::string>& writable, bool serves, bool st
     }
     // A program that it starts may need both: nfpcapd has semaphores and signals its own threads, whose
     // process is not known before the fork.
-    if (!starts) {
+    if (!allow_programs) {
         (void)refuse_signals(::getpid());
         (void)refuse_system_v();
     }
-    (void)refuse_system_calls(serves);
+    (void)refuse_system_calls(allow_listen);
 }
 
 pid_t spawn(const Program& program, const Rights& rights) {
     int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw SpawnError("no pipe", errno);
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw SpawnError("cannot create a pipe", errno);
     const Descriptor faults(ends[0]);
     Prepared prepared{program,
                       rights,
@@ -229,8 +229,8 @@ pid_t spawn(const Program& program, const Rights& rights) {
                       Descriptor(::open(program.path.c_str(), O_PATH)),
                       ruleset_of(rights),
                       Descriptor(ends[1])};
-    if (prepared.executable.number() < 0) throw SpawnError("cannot open it", errno);
-    const bool seccomp = offered().seccomp;
+    if (prepared.executable.number() < 0) throw SpawnError("cannot open the program", errno);
+    const bool seccomp = kernel_support().seccomp;
     const pid_t child = ::fork();
     if (child < 0) throw SpawnError("cannot fork", errno);
     if (child == 0) run(prepared, seccomp);

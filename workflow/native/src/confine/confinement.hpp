@@ -39,12 +39,12 @@ struct Program {
 };
 
 // What the kernel offers.
-struct Offered {
+struct KernelSupport {
     int landlock_abi = 0;     // 0: none
     bool seccomp = false;     // and there is a filter for this architecture
     bool other_user = false;  // we are root, and may become somebody else
 };
-Offered offered();
+KernelSupport kernel_support();
 
 // Starts `program` with these rights, and no others: no network and no signals to other processes (seccomp;
 // without it a network namespace), no files but `rights.readable` (Landlock), no open files but its three, no
@@ -56,9 +56,9 @@ pid_t spawn(const Program& program, const Rights& rights);
 
 // Takes rights from the calling thread and the threads and programs that it starts from here on: they write
 // beneath `writable` alone, and have no network (Landlock, seccomp); Unix sockets to be connected to if it
-// `serves`. If it `starts` programs, it and they may signal each other (Landlock from ABI 6 on; earlier ABIs
-// allow all processes of the user) and share memory (System V), else it signals itself alone. Does without
-// what the kernel does not offer.
-void confine_self(const std::vector<std::string>& writable, bool serves, bool starts);
+// `allow_listen`. If it `allow_programs` programs, it and they may signal each other (Landlock from ABI 6 on;
+// earlier ABIs allow all processes of the user) and share memory (System V), else it signals itself alone.
+// Does without what the kernel does not offer.
+void confine_self(const std::vector<std::string>& writable, bool allow_listen, bool allow_programs);
 
 }  // namespace acapella::confine

@@ -124,8 +124,8 @@ constexpr std::array kRefused{
 };
 
 // Of these, what a program that serves may call; of `socket`, Unix sockets alone.
-constexpr std::array kServing{std::uint32_t{SYS_socket}, std::uint32_t{SYS_socketpair},
-                              std::uint32_t{SYS_bind}, std::uint32_t{SYS_listen}};
+constexpr std::array kListenCalls{std::uint32_t{SYS_socket}, std::uint32_t{SYS_socketpair},
+                                  std::uint32_t{SYS_bind}, std::uint32_t{SYS_listen}};
 
 constexpr std::size_t kBefore = 6;  // instructions before the refused numbers
 constexpr std::size_t kLength = kBefore + kRefused.size() + 9;
@@ -135,7 +135,7 @@ constexpr sock_filter load(std::size_t offset) {
     return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset));
 }
 
-constexpr std::array<sock_filter, kLength> filter(bool serves) {
+constexpr std::array<sock_filter, kLength> filter(bool allow_listen) {
     constexpr std::size_t kRefuse = kLength - 1;
     constexpr std::size_t kNotThere = kLength - 2;
     const auto until = [](std::size_t place, std::size_t at) {
@@ -151,8 +151,8 @@ constexpr std::array<sock_filter, kLength> filter(bool serves) {
     code[5] =
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kClone3, until(kNotThere, 5), 0);  // libraries then use clone
     for (std::size_t i = 0; i < kRefused.size(); ++i) {
-        const bool allowed =
-            serves && std::find(kServing.begin(), kServing.end(), kRefused[i]) != kServing.end();
+        const bool allowed = allow_listen && std::find(kListenCalls.begin(), kListenCalls.end(),
+                                                       kRefused[i]) != kListenCalls.end();
         code[kBefore + i] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, allowed ? kNoCall : kRefused[i],
                                      until_refused(kBefore + i), 0);
     }
@@ -182,10 +182,10 @@ bool set_filter(const sock_filter* code, std::size_t length) {
 
 bool has_filter() { return kArchitecture != 0; }
 
-bool refuse_system_calls(bool serves) {
+bool refuse_system_calls(bool allow_listen) {
     static constexpr std::array<sock_filter, kLength> kFilter = filter(false);
-    static constexpr std::array<sock_filter, kLength> kOfServers = filter(true);
-    return set_filter(serves ? kOfServers.data() : kFilter.data(), kLength);
+    static constexpr std::array<sock_filter, kLength> kListenFilter = filter(true);
+    return set_filter(allow_listen ? kListenFilter.data() : kFilter.data(), kLength);
 }
 
 bool refuse_signals(pid_t own) {

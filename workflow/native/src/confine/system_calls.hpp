@@ -9,9 +9,9 @@ namespace acapella::confine {
 bool has_filter();
 
 // Refuses, with EPERM, sockets and all else by which a program reaches beyond its files and its own threads.
-// Needs no_new_privs. Calls nothing but prctl; false where there is no seccomp. A program that `serves` may
-// make, bind, and listen on Unix sockets, to which others connect; it connects to none.
-bool refuse_system_calls(bool serves = false);
+// Needs no_new_privs. Calls nothing but prctl; false where there is no seccomp. A program that `allow_listen`
+// may make, bind, and listen on Unix sockets, to which others connect; it connects to none.
+bool refuse_system_calls(bool allow_listen = false);
 
 // Refuses signals to all processes but `own`, and limits of all but `own` and the caller. As above. Without
 // Landlock's ABI 6 nothing else keeps a process from signals to others of its user.

@@ -5,40 +5,41 @@
 #include <optional>
 #include <string>
 
-#include "digest/front_end.hpp"
-#include "digest/ledger.hpp"
+#include "digest/digest_builder.hpp"
+#include "digest/frame_reader.hpp"
 
 namespace acapella {
 
 class NativeDigest {
   public:
-    // As FrontEnd.
-    NativeDigest(const std::string& path, Place place, std::size_t batch_rows,
+    // As FrameReader.
+    NativeDigest(const std::string& path, CapturePoint capture_point, std::size_t batch_rows,
                  const Vendors* vendors = nullptr, const input::DecompressionLimits& limits = {},
                  std::uint64_t memory_bytes = kUnlimited)
-        : front_(path, vendors, limits),
-          ledger_(front_.keys(), front_.names(), std::move(place), batch_rows, memory_bytes),
+        : reader_(path, vendors, limits),
+          builder_(reader_.keys(), reader_.header_stacks(), std::move(capture_point), batch_rows,
+                   memory_bytes),
           batch_rows_(batch_rows) {}
 
     // The next rows of the frame table, as many as a batch holds; none at the end.
     std::optional<Batch> next_frames();
     // Rows of the flow table, once next_frames() has come to its end.
     Batch flow_rows(std::uint32_t first, std::uint32_t count) const {
-        return ledger_.flow_rows(first, count);
+        return builder_.flow_rows(first, count);
     }
 
-    const FrontEnd& front() const { return front_; }
-    const Ledger& ledger() const { return ledger_; }
+    const FrameReader& reader() const { return reader_; }
+    const DigestBuilder& builder() const { return builder_; }
 
   private:
     // Rows between the two halves, so that the flows of later rows can be fetched while earlier ones are
     // booked.
     static constexpr std::size_t kRows = 64;
 
-    void book_rows(std::size_t count);
+    void add_rows(std::size_t count);
 
-    FrontEnd front_;
-    Ledger ledger_;
+    FrameReader reader_;
+    DigestBuilder builder_;
     std::size_t batch_rows_;
     std::array<FrameRow, kRows> rows_;
     bool ended_ = false;

@@ -5,28 +5,28 @@
 #include <string>
 
 #include "columns/tag_columns.hpp"
-#include "digest/front_end.hpp"
+#include "digest/frame_reader.hpp"
 
 namespace acapella {
 
 class NativeTags {
   public:
-    // As FrontEnd.
+    // As FrameReader.
     NativeTags(const std::string& path, std::size_t batch_rows, const Vendors* vendors,
                const input::DecompressionLimits& limits = {})
-        : front_(path, vendors, limits), batch_rows_(batch_rows) {}
+        : reader_(path, vendors, limits), batch_rows_(batch_rows) {}
 
     // The next rows; none at the end.
     std::optional<Batch> next_frames() {
         std::size_t rows = 0;
-        for (FrameRow row; rows < batch_rows_ && front_.next(row); ++rows)
-            tags_.add(row.frame, front_.dissection(), {});
+        for (FrameRow row; rows < batch_rows_ && reader_.next(row); ++rows)
+            tags_.add(row.frame, reader_.dissection(), {});
         if (rows == 0) return std::nullopt;
         return tags_.take();
     }
 
   private:
-    FrontEnd front_;
+    FrameReader reader_;
     std::size_t batch_rows_;
     TagColumns tags_;
 };

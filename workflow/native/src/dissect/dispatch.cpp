@@ -46,7 +46,7 @@ Next first(const Record& record, Walk& walk) {
             return Next::ipv6;
         default:
             walk.out.issue = Issue::unsupported_link_type;
-            return walk.unsure();
+            return walk.stop_unsure();
     }
 }
 
@@ -147,9 +147,9 @@ void dissect(const Record& record, Dissection& dissection, const Vendors* vendor
             break;
         }
     }
-    walk.outside.restore(dissection);
+    walk.outer_key.restore(dissection);
     // Only Ethernet has dissectors of trailers.
-    if (walk.trailer && walk.link_len == 14) dissection.open_above = true;
+    if (walk.trailer && walk.link_len == 14) dissection.payload_undecoded = true;
     if (record.bytes.empty() || record.bytes.size() > record.wire_len) {
         if (dissection.issue != Issue::unsupported_link_type)
             dissection.issue = record.bytes.empty() ? Issue::empty_frame : Issue::longer_than_wire;

@@ -25,7 +25,8 @@ bool is_garp(const Cursor& at) { return at.be32(0) == 0x0180c200 && (at.be16(4) 
 // Cisco ISL: a whole frame with its check sequence, behind a header whose type is 0 for Ethernet.
 Next dissect_isl(Walk& walk, std::uint16_t length) {
     const bool carries_ethernet = walk.at.u8(5) >> 4 == 0 && walk.at.be24(kHeader) == kIslLlc;
-    if (!walk.innermost || !carries_ethernet || length < kIsl - kHeader + kFrameCheck) return walk.unsure();
+    if (!walk.innermost || !carries_ethernet || length < kIsl - kHeader + kFrameCheck)
+        return walk.stop_unsure();
     walk.out.sure = false;
     walk.at.limit(kHeader + length - kFrameCheck);
     walk.at.skip(kIsl);
@@ -40,14 +41,14 @@ Next dissect_802_3(Walk& walk, std::uint16_t length) {
     walk.link_payload(length);
     walk.limit(length);
     walk.link_header(kHeader);
-    return raw_ipx ? walk.above() : Next::llc;
+    return raw_ipx ? walk.stop_at_payload() : Next::llc;
 }
 
 }  // namespace
 
 Next dissect_ethernet(Walk& walk) {
     walk.push(Token::eth);
-    if (!walk.at.has(kHeader)) return walk.cut(Issue::truncated_ethernet);
+    if (!walk.at.has(kHeader)) return walk.truncated(Issue::truncated_ethernet);
     const std::uint16_t type = walk.at.be16(12);
     if (walk.at.be32(0) == kTteMarker || is_garp(walk.at)) walk.out.sure = false;
     if (type >= kMinEthertype || type == 0) {
@@ -62,8 +63,8 @@ Next dissect_ethernet(Walk& walk) {
     walk.at.skip(kHeader);
     walk.link_payload(type);
     walk.link_header(kHeader);
-    walk.bad(Issue::bad_ethernet_length);
-    return type == kF5FileInformation ? walk.unsure() : walk.above();
+    walk.malformed(Issue::bad_ethernet_length);
+    return type == kF5FileInformation ? walk.stop_unsure() : walk.stop_at_payload();
 }
 
 }  // namespace acapella

@@ -63,7 +63,8 @@ Next by_ethertype(Walk& walk) {
         case 0x9000:
             return walk.leaf_with_payload(Token::loop);
         default:
-            return walk.at.has(1) && !may_carry_layers(walk.key) ? walk.above() : walk.unsure();
+            return walk.at.has(1) && !may_carry_layers(walk.key) ? walk.stop_at_payload()
+                                                                 : walk.stop_unsure();
     }
 }
 

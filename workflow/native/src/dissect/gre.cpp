@@ -34,16 +34,16 @@ Next erspan(Walk& walk, bool sequenced) {
     constexpr std::uint16_t kFrameType = 0x7c00;
     walk.push(Token::erspan);
     if (!sequenced) return Next::ethernet;  // type I has no header
-    if (!walk.at.has(4)) return walk.cut(Issue::truncated_erspan);
+    if (!walk.at.has(4)) return walk.truncated(Issue::truncated_erspan);
     const std::uint8_t version = walk.at.u8(0) >> 4;
-    if (version != 1 && version != 2) return walk.unsure();
+    if (version != 1 && version != 2) return walk.stop_unsure();
     walk.tunnel(TunnelType::erspan_session, walk.at.be16(2) & 0x03ffU);
     if (version == 2) walk.out.sure = false;
     const std::uint16_t last = version == 2 ? walk.at.be16(10) : std::uint16_t{0};
     const std::size_t header = version == 1 ? 8 : last & kPlatform ? 20 : 12;
-    if (!walk.at.has(header)) return walk.cut(Issue::truncated_erspan);
+    if (!walk.at.has(header)) return walk.truncated(Issue::truncated_erspan);
     walk.at.skip(header);
-    return last & kFrameType ? walk.above() : Next::ethernet;
+    return last & kFrameType ? walk.stop_at_payload() : Next::ethernet;
 }
 
 }  // namespace
@@ -51,17 +51,17 @@ Next erspan(Walk& walk, bool sequenced) {
 Next dissect_gre(Walk& walk) {
     walk.push(Token::gre);
     if (!walk.at.has(1)) walk.out.sure = false;
-    if (!walk.at.has(4)) return walk.cut(Issue::truncated_gre);
+    if (!walk.at.has(4)) return walk.truncated(Issue::truncated_gre);
     const std::uint16_t flags = walk.at.be16(0);
     const std::uint16_t type = walk.at.be16(2);
     add_key(walk, flags, type);
     if ((flags & kRouting) && (flags & kVersion))
-        return walk.unsure();  // RFC 2637 4.1: version 1 has no routes
+        return walk.stop_unsure();  // RFC 2637 4.1: version 1 has no routes
     const std::size_t header = gre::header_end(walk.at, flags);
-    if (header == 0) return walk.cut(Issue::truncated_gre);
+    if (header == 0) return walk.truncated(Issue::truncated_gre);
     walk.at.skip(header);
     if (!walk.at.has(1)) walk.out.sure = false;
-    if (walk.at.reported() == 0) return walk.unsure();
+    if (walk.at.reported() == 0) return walk.stop_unsure();
     switch (type) {
         case 0x0800:
             return Next::ipv4;
@@ -76,7 +76,7 @@ Next dissect_gre(Walk& walk) {
             return Next::arp;
         case 0x2000:
             walk.push(Token::cdp);
-            return walk.above();
+            return walk.stop_at_payload();
         case 0x00fe:
             return Next::osi;
         case kErspan:
@@ -99,15 +99,16 @@ Next dissect_gre(Walk& walk) {
         case 0x8909:
         case 0x894f:
         case 0xb7ea:
-            return walk.unsure();
+            return walk.stop_unsure();
         default:
-            return (type >> 8 == 0x82 || type >> 8 == 0x83) ? walk.unsure() : walk.above();  // Aruba's WLAN
+            return (type >> 8 == 0x82 || type >> 8 == 0x83) ? walk.stop_unsure()
+                                                            : walk.stop_at_payload();  // Aruba's WLAN
     }
 }
 
 Next dissect_etherip(Walk& walk) {
     walk.push(Token::etherip);
-    if (!walk.at.has(2) || walk.at.be16(0) != 0x3000) return walk.unsure();
+    if (!walk.at.has(2) || walk.at.be16(0) != 0x3000) return walk.stop_unsure();
     walk.at.skip(2);
     return Next::ethernet;
 }

@@ -43,28 +43,29 @@ bool looks_like_ethernet(const Cursor& at) {
 Next dissect_gtp(Walk& walk) {
     walk.push(Token::gtp);
     if (!walk.at.has(8)) {
-        walk.cut(Issue::truncated_gtp);
-        return walk.unsure();
+        walk.truncated(Issue::truncated_gtp);
+        return walk.stop_unsure();
     }
     const std::uint8_t flags = walk.at.u8(0);
-    if (flags >> 5 == 2) return walk.above();  // GTPv2-C
-    if ((flags & 0xf0) != kVersion1) return walk.unsure();
-    if (walk.at.u8(1) != kGPdu) return is_signalling(walk.at.u8(1)) ? walk.above() : walk.unsure();
+    if (flags >> 5 == 2) return walk.stop_at_payload();  // GTPv2-C
+    if ((flags & 0xf0) != kVersion1) return walk.stop_unsure();
+    if (walk.at.u8(1) != kGPdu)
+        return is_signalling(walk.at.u8(1)) ? walk.stop_at_payload() : walk.stop_unsure();
     walk.tunnel(TunnelType::gtp_teid, walk.at.be32(4));
     walk.at.limit(std::size_t{8} + walk.at.be16(2));
     const std::size_t header = flags & kOptional ? 12 : 8;
-    if (!walk.at.has(header)) return walk.cut(Issue::truncated_gtp);
+    if (!walk.at.has(header)) return walk.truncated(Issue::truncated_gtp);
     const std::uint8_t extension = flags & kExtension ? walk.at.u8(11) : std::uint8_t{0};
     walk.at.skip(header);
-    if (!skip_extensions(walk.at, extension)) return walk.cut(Issue::truncated_gtp);
+    if (!skip_extensions(walk.at, extension)) return walk.truncated(Issue::truncated_gtp);
     if (!walk.at.has(1)) {
-        if (walk.at.reported() > 0) walk.cut(Issue::truncated_gtp);
-        return walk.unsure();
+        if (walk.at.reported() > 0) walk.truncated(Issue::truncated_gtp);
+        return walk.stop_unsure();
     }
     const std::uint8_t first = walk.at.u8(0);
     if (first >= 0x45 && first <= 0x4e) return Next::ipv4;
     if (first >> 4 == 6) return Next::ipv6;
-    if (walk.innermost || !looks_like_ethernet(walk.at)) return walk.unsure();
+    if (walk.innermost || !looks_like_ethernet(walk.at)) return walk.stop_unsure();
     walk.out.sure = false;
     return Next::ethernet;
 }

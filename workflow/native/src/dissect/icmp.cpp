@@ -10,8 +10,8 @@ Next quote(Walk& walk, Next packet) {
     walk.quoted = true;
     walk.out.payload = {};
     walk.at.skip(kHeader);
-    if (walk.at.reported() == 0) return Walk::done();
-    if (!walk.at.has(1)) return walk.unsure();
+    if (walk.at.reported() == 0) return Walk::stop();
+    if (!walk.at.has(1)) return walk.stop_unsure();
     return packet;
 }
 
@@ -19,7 +19,7 @@ Next quote(Walk& walk, Next packet) {
 
 Next dissect_icmp(Walk& walk) {
     walk.push(Token::icmp);
-    if (!walk.at.has(kHeader)) return walk.cut(Issue::truncated_icmp);
+    if (!walk.at.has(kHeader)) return walk.truncated(Issue::truncated_icmp);
     const std::uint8_t type = walk.at.u8(0);
     walk.payload_length(static_cast<std::uint32_t>(walk.at.reported() - kHeader));
     switch (type) {
@@ -32,7 +32,7 @@ Next dissect_icmp(Walk& walk) {
         case 0:  // echo reply
         case 8:  // echo
             walk.at.skip(kHeader);
-            return walk.above();
+            return walk.stop_at_payload();
         case 10:
         case 13:
         case 14:
@@ -40,16 +40,16 @@ Next dissect_icmp(Walk& walk) {
         case 16:
         case 17:
         case 18:
-            return Walk::done();
+            return Walk::stop();
         default:
             walk.at.skip(kHeader);
-            return walk.above();
+            return walk.stop_at_payload();
     }
 }
 
 Next dissect_icmpv6(Walk& walk) {
     walk.push(Token::icmpv6);
-    if (!walk.at.has(4)) return walk.cut(Issue::truncated_icmpv6);
+    if (!walk.at.has(4)) return walk.truncated(Issue::truncated_icmpv6);
     const std::uint8_t type = walk.at.u8(0);
     if (walk.at.reported() >= kHeader)
         walk.payload_length(static_cast<std::uint32_t>(walk.at.reported() - kHeader));
@@ -58,12 +58,12 @@ Next dissect_icmpv6(Walk& walk) {
         case 2:
         case 3:
         case 4:
-            return walk.at.has(kHeader) ? quote(walk, Next::ipv6) : walk.cut(Issue::truncated_icmpv6);
+            return walk.at.has(kHeader) ? quote(walk, Next::ipv6) : walk.truncated(Issue::truncated_icmpv6);
         case 128:
         case 129:
-            if (!walk.at.has(kHeader)) return walk.cut(Issue::truncated_icmpv6);
+            if (!walk.at.has(kHeader)) return walk.truncated(Issue::truncated_icmpv6);
             walk.at.skip(kHeader);
-            return walk.above();
+            return walk.stop_at_payload();
         case 130:
         case 131:
         case 132:
@@ -72,13 +72,13 @@ Next dissect_icmpv6(Walk& walk) {
         case 135:
         case 136:
         case 143:
-            return Walk::done();
+            return Walk::stop();
         case 137:  // a redirect quotes inside an option
         case 160:
         case 161:  // extended echo: tshark calls its ICMP dissector
-            return walk.unsure();
+            return walk.stop_unsure();
         default:
-            return walk.above();
+            return walk.stop_at_payload();
     }
 }
 

@@ -5,7 +5,7 @@ namespace acapella {
 
 Next dissect_igmp(Walk& walk) {
     walk.push(Token::igmp);
-    if (!walk.at.has(1)) return walk.cut(Issue::truncated_igmp);
+    if (!walk.at.has(1)) return walk.truncated(Issue::truncated_igmp);
     switch (walk.at.u8(0)) {
         case 0x11:  // membership query
         case 0x12:
@@ -14,11 +14,11 @@ Next dissect_igmp(Walk& walk) {
         case 0x17:  // leave
             walk.push(Token::igmp);
             walk.out.repeats[walk.out.token_count - 1] = 0;
-            return Walk::done();
+            return Walk::stop();
         case 0x13:
-            return walk.above();  // DVMRP
+            return walk.stop_at_payload();  // DVMRP
         default:
-            return walk.unsure();
+            return walk.stop_unsure();
     }
 }
 

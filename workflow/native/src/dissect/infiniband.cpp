@@ -44,16 +44,16 @@ bool looks_like_ethertype(const Cursor& payload) { return payload.be16(0) != 0 &
 
 Next dissect_infiniband(Walk& walk) {
     walk.push(Token::infiniband);
-    if (!walk.at.has(kBaseTransportHeader)) return walk.cut(Issue::truncated_infiniband);
+    if (!walk.at.has(kBaseTransportHeader)) return walk.truncated(Issue::truncated_infiniband);
     const std::uint8_t opcode = walk.at.u8(0);
     const std::uint8_t service =
         opcode >> 5;  // 0 reliable, 1 unreliable connection; datagrams carry management
     const int extended = extended_headers(opcode & 0x1f);
-    if (service > 1) return walk.unsure();
+    if (service > 1) return walk.stop_unsure();
     walk.at.skip(kBaseTransportHeader);
-    if (extended < 0) return Walk::done();
+    if (extended < 0) return Walk::stop();
     walk.at.skip(static_cast<std::size_t>(extended));
-    return looks_like_ethertype(walk.at) ? walk.unsure() : walk.above();
+    return looks_like_ethertype(walk.at) ? walk.stop_unsure() : walk.stop_at_payload();
 }
 
 }  // namespace acapella

@@ -43,39 +43,39 @@ bool may_be_source_routed(const Cursor& at, std::size_t header) {
 
 Next dissect_ipv4(Walk& walk) {
     walk.push(Token::ip);
-    if (!walk.at.has(1)) return walk.cut(Issue::truncated_ipv4);
+    if (!walk.at.has(1)) return walk.truncated(Issue::truncated_ipv4);
     const std::uint8_t first = walk.at.u8(0);
     if (first >> 4 == 6) return Next::ipv6;
-    if (first >> 4 != 4) return walk.bad(Issue::bad_ip_version);
+    if (first >> 4 != 4) return walk.malformed(Issue::bad_ip_version);
     if (!walk.at.has(kMinHeader)) {
         walk.network_packet(4);
-        return walk.cut(Issue::truncated_ipv4);
+        return walk.truncated(Issue::truncated_ipv4);
     }
     const std::size_t header = (first & 0x0fU) * 4;
     if (header < kMinHeader) {
-        walk.bad(Issue::bad_ipv4_header_length);
-        return walk.above();
+        walk.malformed(Issue::bad_ipv4_header_length);
+        return walk.stop_at_payload();
     }
     // Zero: the sender's network card sets it per segment, RFC 791 does not allow it.
     const std::uint16_t total = walk.at.be16(2);
     const std::size_t length = total ? total : walk.at.reported();
     if (length < header) {
-        walk.bad(Issue::bad_ipv4_total_length);
-        return walk.above();
+        walk.malformed(Issue::bad_ipv4_total_length);
+        return walk.stop_at_payload();
     }
     take_keys(walk, static_cast<std::uint32_t>(length));
     walk.limit(length);
     walk.network_packet(4);
     if (may_be_source_routed(walk.at, header)) walk.out.sure = false;
-    if (!walk.at.has(header)) return walk.cut(Issue::truncated_ipv4);
+    if (!walk.at.has(header)) return walk.truncated(Issue::truncated_ipv4);
     const std::uint16_t fragment = walk.at.be16(6);
     const std::uint8_t protocol = walk.at.u8(9);
     walk.at.skip(header);
     if (fragment & kFragmentOffset) {
         if (!walk.quoted) walk.out.later_fragment = true;
-        return walk.above();
+        return walk.stop_at_payload();
     }
-    return walk.at.reported() ? walk.protocol(protocol) : Walk::done();
+    return walk.at.reported() ? walk.protocol(protocol) : Walk::stop();
 }
 
 }  // namespace acapella

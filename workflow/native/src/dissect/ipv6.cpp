@@ -6,17 +6,17 @@ namespace {
 
 constexpr std::size_t kHeader = 40;
 
-// What is cut behind its first `told` octets; that no header follows (RFC 8200 4.7) is told by then.
-Next cut_extension(Walk& walk, std::size_t told, Issue issue = Issue::truncated_ipv6_extension) {
+// What is cut behind its first `needed` octets; that no header follows (RFC 8200 4.7) is told by then.
+Next truncated_extension(Walk& walk, std::size_t needed, Issue issue = Issue::truncated_ipv6_extension) {
     constexpr std::uint8_t kNoNextHeader = 59;
-    if (!walk.quoted && walk.at.has(told) && walk.at.u8(0) == kNoNextHeader)
+    if (!walk.quoted && walk.at.has(needed) && walk.at.u8(0) == kNoNextHeader)
         walk.out.ip_proto = kNoNextHeader;
-    return walk.cut(issue);
+    return walk.truncated(issue);
 }
 
 Next after_extension(Walk& walk, std::size_t length) {
     const std::uint8_t protocol = walk.at.u8(0);
-    if (!walk.at.has(length)) return cut_extension(walk, 2);
+    if (!walk.at.has(length)) return truncated_extension(walk, 2);
     if (!walk.quoted) walk.out.ip_proto = protocol;
     walk.at.skip(length);
     if (walk.at.reported() == 0 && protocol != 59) walk.out.sure = false;  // announced, but not there
@@ -60,7 +60,7 @@ void begin_extension(Walk& walk, Token token) {
 
 Next options(Walk& walk, Token token) {
     begin_extension(walk, token);
-    if (!walk.at.has(2)) return walk.cut(Issue::truncated_ipv6_extension);
+    if (!walk.at.has(2)) return walk.truncated(Issue::truncated_ipv6_extension);
     const std::size_t length = extension_length(walk.at);
     if (!options_fit(walk.at, length)) walk.out.sure = false;
     return after_extension(walk, length);
@@ -70,13 +70,13 @@ Next options(Walk& walk, Token token) {
 
 Next dissect_ipv6(Walk& walk) {
     if (walk.at.has(1) && walk.at.u8(0) >> 4 != 6) {
-        walk.bad(Issue::bad_ip_version);
-        return walk.above();  // as data: tshark takes no other version for IPv6
+        walk.malformed(Issue::bad_ip_version);
+        return walk.stop_at_payload();  // as data: tshark takes no other version for IPv6
     }
     walk.push(Token::ipv6);
     if (!walk.at.has(kHeader)) {
         if (walk.at.has(1)) walk.network_packet(6);
-        return walk.cut(Issue::truncated_ipv6);
+        return walk.truncated(Issue::truncated_ipv6);
     }
     const std::uint16_t payload = walk.at.be16(4);
     const std::uint8_t protocol = walk.at.u8(6);
@@ -109,7 +109,7 @@ Next dissect_ipv6_routing(Walk& walk) {
     begin_extension(walk, Token::ipv6_routing);
     if (!walk.at.has(8)) {
         walk.out.sure = walk.out.sure && walk.at.reported() >= 8;
-        return cut_extension(walk, 1);
+        return truncated_extension(walk, 1);
     }
     if (!addresses_fit(walk.at)) walk.out.sure = false;
     return after_extension(walk, extension_length(walk.at));
@@ -118,7 +118,7 @@ Next dissect_ipv6_routing(Walk& walk) {
 Next dissect_ipv6_fragment(Walk& walk) {
     constexpr std::size_t kLength = 8;
     begin_extension(walk, Token::ipv6_fraghdr);
-    if (!walk.at.has(kLength)) return walk.cut(Issue::truncated_ipv6_extension);
+    if (!walk.at.has(kLength)) return walk.truncated(Issue::truncated_ipv6_extension);
     const std::uint16_t offset = walk.at.be16(2);
     if (offset & 0xfff8) {
         if (!walk.quoted) {
@@ -126,16 +126,16 @@ Next dissect_ipv6_fragment(Walk& walk) {
             walk.out.later_fragment = true;
         }
         walk.at.skip(kLength);
-        return walk.above();
+        return walk.stop_at_payload();
     }
     return after_extension(walk, kLength);
 }
 
 Next dissect_authentication(Walk& walk) {
     walk.push(Token::ah);
-    if (!walk.at.has(12)) return cut_extension(walk, 2, Issue::truncated_ah);
+    if (!walk.at.has(12)) return truncated_extension(walk, 2, Issue::truncated_ah);
     const std::size_t length = (walk.at.u8(1) + std::size_t{2}) * 4;
-    if (length < 12) return walk.unsure();
+    if (length < 12) return walk.stop_unsure();
     return after_extension(walk, length);
 }
 

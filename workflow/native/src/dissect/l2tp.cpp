@@ -14,49 +14,49 @@ constexpr std::uint16_t kOffset = 0x0200;
 constexpr std::uint16_t kVersion = 0x000f;
 constexpr std::uint16_t kPppAddressAndControl = 0xff03;  // RFC 1662 3.1
 
-Next cut(Walk& walk) {
-    walk.cut(Issue::truncated_l2tp);
-    return walk.unsure();
+Next truncated(Walk& walk) {
+    walk.truncated(Issue::truncated_l2tp);
+    return walk.stop_unsure();
 }
 
 // RFC 2661 3.1. tshark decodes PPP further than the core.
 Next data_version_2(Walk& walk, std::uint16_t flags) {
     const std::size_t tunnel = flags & kLength ? 4 : 2;
-    if (!walk.at.has(tunnel + 4)) return cut(walk);
+    if (!walk.at.has(tunnel + 4)) return truncated(walk);
     walk.tunnel(TunnelType::l2tp_tunnel, walk.at.be16(tunnel));
     walk.tunnel(TunnelType::l2tp_session, walk.at.be16(tunnel + 2));
     std::size_t header = tunnel + 4 + (flags & kSequence ? 4 : 0);
     if (flags & kOffset) {
-        if (!walk.at.has(header + 2)) return cut(walk);
+        if (!walk.at.has(header + 2)) return truncated(walk);
         header += 2 + std::size_t{walk.at.be16(header)};
     }
-    if (!walk.at.has(header)) return cut(walk);
+    if (!walk.at.has(header)) return truncated(walk);
     if (flags & kLength) walk.at.limit(std::max<std::size_t>(walk.at.be16(2), header));
     walk.at.skip(header);
     if (walk.at.be16(0) == kPppAddressAndControl) walk.at.skip(2);
     walk.out.sure = false;
     if (walk.at.has(1)) return Next::ppp;
-    return walk.at.reported() > 0 ? cut(walk) : walk.above();
+    return walk.at.reported() > 0 ? truncated(walk) : walk.stop_at_payload();
 }
 
 // RFC 3931 4.1. Session 0 is the control connection's.
 Next data_version_3(Walk& walk, std::size_t offset) {
-    if (!walk.at.has(offset + 4)) return cut(walk);
+    if (!walk.at.has(offset + 4)) return truncated(walk);
     const std::uint32_t session = walk.at.be32(offset);
     if (session != 0) walk.tunnel(TunnelType::l2tp_session, session);
     walk.at.skip(offset + 4);
-    return walk.unsure();
+    return walk.stop_unsure();
 }
 
 }  // namespace
 
 Next dissect_l2tp(Walk& walk) {
     walk.push(Token::l2tp);
-    if (!walk.at.has(2)) return cut(walk);
+    if (!walk.at.has(2)) return truncated(walk);
     const std::uint16_t flags = walk.at.be16(0);
     const std::uint16_t version = flags & kVersion;
-    if (version < 2 || version > 3) return walk.unsure();
-    if (flags & kControl) return walk.at.has(12) ? Walk::done() : cut(walk);
+    if (version < 2 || version > 3) return walk.stop_unsure();
+    if (flags & kControl) return walk.at.has(12) ? Walk::stop() : truncated(walk);
     return version == 2 ? data_version_2(walk, flags) : data_version_3(walk, 4);
 }
 

@@ -27,7 +27,7 @@ Next cooked(Walk& walk, std::uint16_t protocol, std::uint32_t header) {
         constexpr std::uint16_t kIpx = 1;
         constexpr std::uint16_t kLlc = 4;
         if (protocol == kLlc) return Next::llc;
-        return protocol == kIpx ? walk.above() : walk.unsure();
+        return protocol == kIpx ? walk.stop_at_payload() : walk.stop_unsure();
     }
     walk.push(Token::ethertype);
     return walk.ethertype(protocol);
@@ -38,8 +38,8 @@ Next cooked(Walk& walk, std::uint16_t protocol, std::uint32_t header) {
 Next dissect_linux_cooked(Walk& walk) {
     walk.push(Token::sll);
     if (!walk.at.has(16)) {
-        walk.cut(Issue::truncated_sll);
-        return walk.unsure();
+        walk.truncated(Issue::truncated_sll);
+        return walk.stop_unsure();
     }
     if (has_own_protocols(walk.at.be16(2))) walk.out.sure = false;
     return cooked(walk, walk.at.be16(14), 16);
@@ -47,7 +47,7 @@ Next dissect_linux_cooked(Walk& walk) {
 
 Next dissect_linux_cooked_v2(Walk& walk) {
     walk.push(Token::sll);
-    if (!walk.at.has(20)) return walk.cut(Issue::truncated_sll);
+    if (!walk.at.has(20)) return walk.truncated(Issue::truncated_sll);
     if (has_own_protocols(walk.at.be16(8))) walk.out.sure = false;
     return cooked(walk, walk.at.be16(0), 20);
 }
@@ -65,7 +65,7 @@ Next by_family(Walk& walk, std::uint32_t family) {
         case 30:  // macOS
             return Next::ipv6;
         default:
-            return walk.unsure();
+            return walk.stop_unsure();
     }
 }
 
@@ -74,7 +74,7 @@ Next by_family(Walk& walk, std::uint32_t family) {
 // The address family in the byte order of the machine that captured.
 Next dissect_null(Walk& walk) {
     walk.push(Token::null);
-    if (!walk.at.has(4)) return walk.cut(Issue::truncated_null);
+    if (!walk.at.has(4)) return walk.truncated(Issue::truncated_null);
     const std::uint32_t family = walk.at.be32(0);
     return by_family(walk, family & 0xffff0000U ? __builtin_bswap32(family) : family);
 }
@@ -82,7 +82,7 @@ Next dissect_null(Walk& walk) {
 // The same in network byte order.
 Next dissect_loop(Walk& walk) {
     walk.push(Token::null);
-    if (!walk.at.has(4)) return walk.cut(Issue::truncated_null);
+    if (!walk.at.has(4)) return walk.truncated(Issue::truncated_null);
     return by_family(walk, walk.at.be32(0));
 }
 
@@ -90,8 +90,8 @@ Next dissect_raw(Walk& walk) {
     constexpr std::size_t kLookahead = 8;  // tshark looks for PPP first
     walk.push(Token::raw);
     if (!walk.at.has(kLookahead)) {
-        walk.cut(Issue::truncated_ipv4);
-        return walk.unsure();
+        walk.truncated(Issue::truncated_ipv4);
+        return walk.stop_unsure();
     }
     switch (walk.at.u8(0) >> 4) {
         case 4:
@@ -99,7 +99,7 @@ Next dissect_raw(Walk& walk) {
         case 6:
             return Next::ipv6;
         default:
-            return walk.above();
+            return walk.stop_at_payload();
     }
 }
 

@@ -16,12 +16,12 @@ constexpr std::uint32_t kOuiBridged = 0x0080c2;  // RFC 2684 5.2: a whole Ethern
 
 Next leaf(Walk& walk, Token token) {
     walk.push(token);
-    return Walk::done();
+    return Walk::stop();
 }
 
 Next leaf_with_payload(Walk& walk, Token token) {
     walk.push(token);
-    return walk.above();
+    return walk.stop_at_payload();
 }
 
 Next cisco(Walk& walk, std::uint16_t pid) {
@@ -40,27 +40,27 @@ Next cisco(Walk& walk, std::uint16_t pid) {
         case 0x010c:
             return leaf(walk, Token::stp);
         default:
-            return walk.above();
+            return walk.stop_at_payload();
     }
 }
 
 Next snap(Walk& walk) {
-    if (!walk.at.has(8)) return walk.cut(Issue::truncated_llc);
+    if (!walk.at.has(8)) return walk.truncated(Issue::truncated_llc);
     const std::uint32_t oui = walk.at.be24(3);
     const std::uint16_t pid = walk.at.be16(6);
     walk.at.skip(8);
     walk.link_header(0);
     if (oui == kOuiEthernet || oui == kOuiCisco90) return walk.ethertype(pid);
     if (oui == kOuiCisco) return cisco(walk, pid);
-    if (oui == kOuiBridged) return walk.unsure();
-    return walk.above();
+    if (oui == kOuiBridged) return walk.stop_unsure();
+    return walk.stop_at_payload();
 }
 
 }  // namespace
 
 Next dissect_llc(Walk& walk) {
     walk.push(Token::llc);
-    if (!walk.at.has(3)) return walk.cut(Issue::truncated_llc);
+    if (!walk.at.has(3)) return walk.truncated(Issue::truncated_llc);
     const std::uint8_t destination = walk.at.u8(0);
     const std::uint8_t control = walk.at.u8(2);
     if (destination == kSapSnap && walk.at.u8(1) == kSapSnap && control == kUnnumberedInformation)
@@ -68,8 +68,8 @@ Next dissect_llc(Walk& walk) {
     const bool unnumbered = (control & 0x03) == 0x03;
     walk.at.skip(unnumbered ? 3 : 4);  // I and S frames carry two control bytes
     walk.link_header(0);
-    if ((control & 1) == 0) return walk.unsure();  // tshark hands on some information frames
-    if (control != kUnnumberedInformation || walk.at.reported() == 0) return walk.above();
+    if ((control & 1) == 0) return walk.stop_unsure();  // tshark hands on some information frames
+    if (control != kUnnumberedInformation || walk.at.reported() == 0) return walk.stop_at_payload();
     switch (destination) {
         case kSapStp:
             return leaf(walk, Token::stp);
@@ -84,9 +84,9 @@ Next dissect_llc(Walk& walk) {
         case 0x7e:
         case 0x80:  // X.25 and 3Com carry ethertypes
         case kSapSnap:
-            return walk.unsure();
+            return walk.stop_unsure();
         default:
-            return walk.above();
+            return walk.stop_at_payload();
     }
 }
 

@@ -29,9 +29,9 @@ Next by_first_nibble(Walk& walk) {
             return Next::pseudowire_heuristic;
         case 1:
             walk.push(Token::pwach);
-            return walk.unsure();
+            return walk.stop_unsure();
         default:
-            return walk.above();
+            return walk.stop_at_payload();
     }
 }
 
@@ -41,7 +41,7 @@ Next dissect_mpls(Walk& walk) {
     walk.push(Token::mpls, 0);
     std::uint8_t& headers = walk.out.repeats[walk.out.token_count - 1];
     for (bool bottom = false; !bottom;) {
-        if (!walk.at.has(4)) return walk.cut(Issue::truncated_mpls);
+        if (!walk.at.has(4)) return walk.truncated(Issue::truncated_mpls);
         const std::uint32_t entry = walk.at.be32(0);
         const std::uint32_t label = entry >> 12;
         bottom = (entry & 0x100) != 0;
@@ -49,11 +49,11 @@ Next dissect_mpls(Walk& walk) {
         if (headers < 255) ++headers;
         walk.at.skip(4);
         if (bottom && (label == kLabelGal || label == kLabelY1711 || label == kLabelItdm))
-            return walk.unsure();
+            return walk.stop_unsure();
     }
     walk.link_header(0);
     walk.link_payload(0x8847);
-    if (!walk.at.has(1)) return walk.cut(Issue::truncated_mpls);
+    if (!walk.at.has(1)) return walk.truncated(Issue::truncated_mpls);
     return by_first_nibble(walk);
 }
 

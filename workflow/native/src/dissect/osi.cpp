@@ -6,7 +6,7 @@ namespace {
 
 Next isis(Walk& walk) {
     walk.push(Token::isis);
-    if (!walk.at.has(8)) return walk.cut(Issue::truncated_isis);
+    if (!walk.at.has(8)) return walk.truncated(Issue::truncated_isis);
     const std::uint8_t header = walk.at.u8(1);
     const auto pdu = [&](Token token, std::uint8_t length) {
         walk.push(token);
@@ -33,9 +33,9 @@ Next isis(Walk& walk) {
             pdu(Token::isis_psnp, 17);
             break;
         default:
-            return walk.above();
+            return walk.stop_at_payload();
     }
-    return Walk::done();
+    return Walk::stop();
 }
 
 }  // namespace
@@ -48,9 +48,9 @@ Next dissect_osi(Walk& walk) {
         case 0xcc:
         case 0x8e:
         case 0xcf:
-            return walk.unsure();  // IP and PPP over OSI
+            return walk.stop_unsure();  // IP and PPP over OSI
         default:
-            return walk.above();
+            return walk.stop_at_payload();
     }
 }
 

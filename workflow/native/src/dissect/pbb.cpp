@@ -15,7 +15,7 @@ Next dissect_pbb(Walk& walk) {
     const bool behind_tag = out.token_count > 0 && out.tokens[out.token_count - 1] == Token::ieee8021ad;
     if (!behind_tag) walk.push(Token::ieee8021ah);
     if (walk.at.has(kTag)) walk.tunnel(TunnelType::pbb_isid, walk.at.be24(kServiceId));
-    if (!walk.at.has(kHeader)) return walk.cut(Issue::truncated_pbb);
+    if (!walk.at.has(kHeader)) return walk.truncated(Issue::truncated_pbb);
     const std::uint16_t type = walk.at.be16(kType);
     walk.at.skip(kHeader);
     walk.link_header(kEthernet);

@@ -5,17 +5,17 @@ namespace acapella {
 
 Next dissect_pim(Walk& walk) {
     walk.push(Token::pim);
-    if (!walk.at.has(8)) return Walk::done();
-    if (walk.at.u8(0) != 0x21) return Walk::done();
+    if (!walk.at.has(8)) return Walk::stop();
+    if (walk.at.u8(0) != 0x21) return Walk::stop();
     walk.at.skip(8);
-    if (!walk.at.has(1)) return Walk::done();
+    if (!walk.at.has(1)) return Walk::stop();
     switch (walk.at.u8(0) >> 4) {
         case 4:
             return Next::ipv4;
         case 6:
             return Next::ipv6;
         default:
-            return walk.unsure();
+            return walk.stop_unsure();
     }
 }
 

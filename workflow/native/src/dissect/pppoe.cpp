@@ -5,7 +5,7 @@ namespace acapella {
 
 Next dissect_pppoe_session(Walk& walk) {
     walk.push(Token::pppoes);
-    if (!walk.at.has(6)) return walk.cut(Issue::truncated_pppoe);
+    if (!walk.at.has(6)) return walk.truncated(Issue::truncated_pppoe);
     walk.tunnel(TunnelType::pppoe_session, walk.at.be16(2));
     if (walk.at.be16(4) == 0) walk.out.sure = false;
     walk.limit(std::size_t{6} + walk.at.be16(4));
@@ -15,7 +15,7 @@ Next dissect_pppoe_session(Walk& walk) {
 }
 
 Next dissect_ppp(Walk& walk) {
-    if (!walk.at.has(2)) return walk.cut(Issue::truncated_ppp);
+    if (!walk.at.has(2)) return walk.truncated(Issue::truncated_ppp);
     walk.push(Token::ppp);
     std::uint16_t protocol = walk.at.u8(0);
     if (protocol & 1) {  // compressed to one byte, RFC 1661 6.5
@@ -34,7 +34,7 @@ Next dissect_ppp(Walk& walk) {
         case 0x0283:
             return Next::mpls;
         default:
-            return protocol >= 0x8000 ? walk.above() : walk.unsure();
+            return protocol >= 0x8000 ? walk.stop_at_payload() : walk.stop_unsure();
     }
 }
 

@@ -6,24 +6,24 @@ namespace acapella {
 namespace {
 
 // What the core does with a protocol number.
-enum class How : std::uint8_t {
-    above,              // no layer 2 to 4 that the core or tshark decodes: tshark names it as an application
-    go,                 // to the dissector `next`
+enum class Action : std::uint8_t {
+    payload,            // no layer 2 to 4 that the core or tshark decodes: tshark names it as an application
+    dissect_with,       // to the dissector `next`
     leaf,               // `token` ends the stack
     leaf_with_payload,  // `token`, and tshark may name what is above
     unsure,             // `token` if there is one; may carry layers 2 to 4 that the core does not decode
 };
 
 struct Protocol {
-    How how = How::above;
+    Action action = Action::payload;
     Next next = Next::stop;
     Token token{};
-    bool named = false;  // whether `token` is one
+    bool has_token = false;  // whether `token` is one
 };
 
-constexpr Protocol go(Next next) { return {How::go, next, {}, false}; }
-constexpr Protocol named(How how, Token token) { return {how, Next::stop, token, true}; }
-constexpr Protocol kCarrier = {How::unsure, Next::stop, {}, false};
+constexpr Protocol dissect_with(Next next) { return {Action::dissect_with, next, {}, false}; }
+constexpr Protocol end_with(Action action, Token token) { return {action, Next::stop, token, true}; }
+constexpr Protocol kUndecodedCarrier = {Action::unsure, Next::stop, {}, false};
 
 struct Numbered {
     std::uint8_t number;
@@ -33,44 +33,44 @@ struct Numbered {
 // IANA's protocol numbers; of those that are not here (and of 59, no next header, RFC 8200 4.7) nothing is
 // known.
 constexpr Numbered kNumbered[] = {
-    {0, go(Next::hop_by_hop)},
-    {1, go(Next::icmp)},
-    {2, go(Next::igmp)},
-    {4, go(Next::ipv4)},
-    {6, go(Next::tcp)},
-    {17, go(Next::udp)},
-    {29, kCarrier},
-    {33, named(How::leaf_with_payload, Token::dccp)},
-    {41, go(Next::ipv6)},
-    {43, go(Next::ipv6_routing)},
-    {44, go(Next::ipv6_fragment)},
-    {46, named(How::leaf, Token::rsvp)},
-    {47, go(Next::gre)},
-    {48, kCarrier},
-    {50, named(How::leaf, Token::esp)},
-    {51, go(Next::authentication)},
-    {53, kCarrier},
-    {54, kCarrier},
-    {55, kCarrier},
-    {58, go(Next::icmpv6)},
-    {60, go(Next::destination_options)},
-    {80, kCarrier},
-    {88, named(How::leaf, Token::eigrp)},
-    {89, named(How::leaf, Token::ospf)},
-    {93, kCarrier},
-    {94, kCarrier},
-    {97, go(Next::etherip)},
-    {103, go(Next::pim)},
-    {106, kCarrier},
-    {108, named(How::unsure, Token::ipcomp)},  // tshark inflates what it carries
-    {112, named(How::leaf, Token::vrrp)},
-    {115, go(Next::l2tp_ip)},
-    {132, go(Next::sctp)},
-    {136, go(Next::udplite)},
-    {137, go(Next::mpls)},
-    {139, kCarrier},
-    {140, kCarrier},
-    {143, go(Next::ethernet)},
+    {0, dissect_with(Next::hop_by_hop)},
+    {1, dissect_with(Next::icmp)},
+    {2, dissect_with(Next::igmp)},
+    {4, dissect_with(Next::ipv4)},
+    {6, dissect_with(Next::tcp)},
+    {17, dissect_with(Next::udp)},
+    {29, kUndecodedCarrier},
+    {33, end_with(Action::leaf_with_payload, Token::dccp)},
+    {41, dissect_with(Next::ipv6)},
+    {43, dissect_with(Next::ipv6_routing)},
+    {44, dissect_with(Next::ipv6_fragment)},
+    {46, end_with(Action::leaf, Token::rsvp)},
+    {47, dissect_with(Next::gre)},
+    {48, kUndecodedCarrier},
+    {50, end_with(Action::leaf, Token::esp)},
+    {51, dissect_with(Next::authentication)},
+    {53, kUndecodedCarrier},
+    {54, kUndecodedCarrier},
+    {55, kUndecodedCarrier},
+    {58, dissect_with(Next::icmpv6)},
+    {60, dissect_with(Next::destination_options)},
+    {80, kUndecodedCarrier},
+    {88, end_with(Action::leaf, Token::eigrp)},
+    {89, end_with(Action::leaf, Token::ospf)},
+    {93, kUndecodedCarrier},
+    {94, kUndecodedCarrier},
+    {97, dissect_with(Next::etherip)},
+    {103, dissect_with(Next::pim)},
+    {106, kUndecodedCarrier},
+    {108, end_with(Action::unsure, Token::ipcomp)},  // tshark inflates what it carries
+    {112, end_with(Action::leaf, Token::vrrp)},
+    {115, dissect_with(Next::l2tp_ip)},
+    {132, dissect_with(Next::sctp)},
+    {136, dissect_with(Next::udplite)},
+    {137, dissect_with(Next::mpls)},
+    {139, kUndecodedCarrier},
+    {140, kUndecodedCarrier},
+    {143, dissect_with(Next::ethernet)},
 };
 
 constexpr auto kProtocols = [] {
@@ -83,16 +83,16 @@ constexpr auto kProtocols = [] {
 
 Next by_protocol(Walk& walk) {
     const Protocol& protocol = kProtocols[walk.key & 0xffU];
-    if (protocol.how == How::go) return protocol.next;
-    if (protocol.named) walk.push(protocol.token);
-    switch (protocol.how) {
-        case How::leaf:
+    if (protocol.action == Action::dissect_with) return protocol.next;
+    if (protocol.has_token) walk.push(protocol.token);
+    switch (protocol.action) {
+        case Action::leaf:
             if (walk.quoted) walk.out.sure = false;  // tshark takes it back where the quote ends inside it
-            return Walk::done();
-        case How::unsure:
-            return walk.unsure();
+            return Walk::stop();
+        case Action::unsure:
+            return walk.stop_unsure();
         default:
-            return walk.above();
+            return walk.stop_at_payload();
     }
 }
 

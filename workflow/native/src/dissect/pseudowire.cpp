@@ -69,9 +69,9 @@ Next with_control_word(Walk& walk) {
     walk.push(Token::pwethcw);
     walk.at.skip(kControlWord);
     if (!walk.quoted) {
-        walk.out.bare = walk.at.rest();
-        walk.out.bare_wire_len = static_cast<std::uint32_t>(walk.at.reported());
-        walk.out.bare_tokens = walk.out.token_count;
+        walk.out.pseudowire_frame = walk.at.rest();
+        walk.out.pseudowire_frame_len = static_cast<std::uint32_t>(walk.at.reported());
+        walk.out.pseudowire_tokens = walk.out.token_count;
     }
     return Next::ethernet;
 }
@@ -90,14 +90,14 @@ Next without_control_word(Walk& walk) {
 Next dissect_pseudowire(Walk& walk) {
     walk.push(Token::pwethheuristic);
     if (!walk.at.has(kControlWord)) {
-        walk.cut(Issue::truncated_pseudowire);
-        return walk.unsure();
+        walk.truncated(Issue::truncated_pseudowire);
+        return walk.stop_unsure();
     }
     const bool whole = walk.at.reported() >= kEthernet;
-    if (whole && !walk.at.has(kVendors)) return walk.cut(Issue::truncated_pseudowire);
+    if (whole && !walk.at.has(kVendors)) return walk.truncated(Issue::truncated_pseudowire);
     if (walk.vendors == nullptr)
         return walk.at.be32(0) == 0 && !goes_on_as_ethernet(walk.at, kType) ? with_control_word(walk)
-                                                                            : walk.unsure();
+                                                                            : walk.stop_unsure();
     const bool plain = whole && walk.vendors->knows(walk.at.be24(0)) && walk.vendors->knows(walk.at.be24(6));
     return plain && !is_control_word(walk.at) ? without_control_word(walk) : with_control_word(walk);
 }

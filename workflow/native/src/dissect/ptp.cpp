@@ -8,7 +8,7 @@ Next dissect_ptp(Walk& walk) {
     const bool version1 = walk.at.be16(0) == 1;
     const bool version2 = (walk.at.u8(1) & 0x0f) == 2;
     if (!version1 && !version2) walk.out.sure = false;
-    return Walk::done();
+    return Walk::stop();
 }
 
 }  // namespace acapella

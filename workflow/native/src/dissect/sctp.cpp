@@ -23,12 +23,12 @@ bool carries_data(const Cursor& at) {
 
 Next dissect_sctp(Walk& walk) {
     walk.push(Token::sctp);
-    if (!walk.at.has(kHeader)) return walk.cut(Issue::truncated_sctp);
+    if (!walk.at.has(kHeader)) return walk.truncated(Issue::truncated_sctp);
     walk.ports();
     walk.payload_length(static_cast<std::uint32_t>(walk.at.reported() - kHeader));
     const bool data = carries_data(walk.at);
     walk.at.skip(kHeader);
-    return data ? walk.above() : Walk::done();
+    return data ? walk.stop_at_payload() : Walk::stop();
 }
 
 }  // namespace acapella

@@ -48,10 +48,10 @@ bool carries_openflow_packet(Cursor at) {
 Next dissect_tcp(Walk& walk) {
     walk.push(Token::tcp);
     if (walk.at.has(4)) walk.ports();
-    if (!walk.at.has(kMinHeader)) return walk.cut(Issue::truncated_tcp);
+    if (!walk.at.has(kMinHeader)) return walk.truncated(Issue::truncated_tcp);
     const std::uint16_t offset_flags = walk.at.be16(12);
     const std::size_t header = (offset_flags >> 12) * std::size_t{4};
-    if (header < kMinHeader) return walk.bad(Issue::bad_tcp_header_length);
+    if (header < kMinHeader) return walk.malformed(Issue::bad_tcp_header_length);
     if (!walk.quoted) {
         Dissection& out = walk.out;
         out.has_tcp = true;
@@ -61,11 +61,11 @@ Next dissect_tcp(Walk& walk) {
         out.tcp_window = walk.at.be16(14);
     }
     take_options(walk, header);
-    if (header > walk.at.reported()) return walk.bad(Issue::bad_tcp_header_length);
+    if (header > walk.at.reported()) return walk.malformed(Issue::bad_tcp_header_length);
     walk.payload_length(static_cast<std::uint32_t>(walk.at.reported() - header));
-    if (!walk.at.has(header)) return walk.cut(Issue::truncated_tcp_options);
+    if (!walk.at.has(header)) return walk.truncated(Issue::truncated_tcp_options);
     walk.at.skip(header);
-    return carries_openflow_packet(walk.at) ? walk.unsure() : walk.above();
+    return carries_openflow_packet(walk.at) ? walk.stop_unsure() : walk.stop_at_payload();
 }
 
 }  // namespace acapella

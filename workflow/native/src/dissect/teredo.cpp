@@ -8,16 +8,16 @@ Next dissect_teredo(Walk& walk) {
     constexpr std::uint16_t kOrigin = 0x0000;
     walk.push(Token::teredo);
     if (!walk.at.has(8)) {
-        walk.cut(Issue::truncated_teredo);
-        return walk.unsure();
+        walk.truncated(Issue::truncated_teredo);
+        return walk.stop_unsure();
     }
     if (walk.at.be16(0) == kAuthentication) {
         const std::size_t length = 13 + std::size_t{walk.at.u8(2)} + walk.at.u8(3);
-        if (!walk.at.has(length + 8)) return walk.unsure();
+        if (!walk.at.has(length + 8)) return walk.stop_unsure();
         walk.at.skip(length);
     }
     if (walk.at.be16(0) == kOrigin) walk.at.skip(8);
-    return walk.at.u8(0) >> 4 == 6 ? Next::ipv6 : walk.unsure();
+    return walk.at.u8(0) >> 4 == 6 ? Next::ipv6 : walk.stop_unsure();
 }
 
 }  // namespace acapella

@@ -11,10 +11,10 @@ namespace acapella {
 // One dissector's step. Offsets count from the frame's start; the steps of a frame follow one another without
 // gaps, but for the last, behind which bytes may be left.
 struct Step {
-    Next what;
+    Next dissector;
     std::uint16_t key = 0;        // of by_ethertype and by_protocol
     std::uint8_t ip_version = 0;  // of the nearest network header before it
-    bool went_on = false;         // whether the walk goes on behind this header
+    bool continues = false;       // whether the walk goes on behind this header
     std::uint32_t begin = 0;
     std::uint32_t end = 0;       // where the dissector left the cursor: at `begin` where it took no header
     std::uint32_t captured = 0;  // from `begin`, within what outer length fields leave
@@ -23,16 +23,16 @@ struct Step {
 
 struct Trace {
     // Most steps push a token; those that only look up what is next do not.
-    static constexpr std::size_t kMost = 3 * kMaxTokens;
+    static constexpr std::size_t kMaxSteps = 3 * kMaxTokens;
 
-    std::array<Step, kMost> steps;
+    std::array<Step, kMaxSteps> steps;
     std::size_t count = 0;
     std::uint32_t link_end = 0;  // of the header that the link type gives, where it is none of Next's
 
-    void begin(const Walk& walk, Next what) {
-        if (count == kMost) return;
+    void begin(const Walk& walk, Next dissector) {
+        if (count == kMaxSteps) return;
         const auto at = static_cast<std::uint32_t>(walk.at.rest().data() - walk.start);
-        steps[count] = {.what = what,
+        steps[count] = {.dissector = dissector,
                         .key = walk.key,
                         .ip_version = walk.ip_version,
                         .begin = at,
@@ -41,9 +41,9 @@ struct Trace {
                         .reported = static_cast<std::uint32_t>(walk.at.reported())};
     }
     void end(const Walk& walk, Next next) {
-        if (count == kMost) return;
+        if (count == kMaxSteps) return;
         Step& step = steps[count++];
-        step.went_on = next != Next::stop;
+        step.continues = next != Next::stop;
         step.end = static_cast<std::uint32_t>(walk.at.rest().data() - walk.start);
     }
 };

@@ -19,17 +19,19 @@ Next by_port(Walk& walk, std::uint16_t source, std::uint16_t destination) {
         if (port == high && low != high && udp_port_known(low)) walk.out.sure = false;
         return tunnel;
     }
-    if (udp_port_carries_layers(low, walk.at) || udp_port_carries_layers(high, walk.at)) return walk.unsure();
-    return walk.above();
+    if (udp_port_carries_layers(low, walk.at) || udp_port_carries_layers(high, walk.at))
+        return walk.stop_unsure();
+    return walk.stop_at_payload();
 }
 
 // tshark asks nobody about a payload that was not captured, so the stack ends here; but the identifier of a
 // tunnel may be missing.
 Next without_payload(Walk& walk, std::uint16_t source, std::uint16_t destination) {
-    if (walk.at.reported() == 0) return Walk::done();
+    if (walk.at.reported() == 0) return Walk::stop();
     const Next low = udp_tunnel(std::min(source, destination));
-    const Issue issue = udp_tunnel_cut(low != Next::stop ? low : udp_tunnel(std::max(source, destination)));
-    return issue == Issue::none ? Walk::done() : walk.cut(issue);
+    const Issue issue =
+        udp_tunnel_truncated(low != Next::stop ? low : udp_tunnel(std::max(source, destination)));
+    return issue == Issue::none ? Walk::stop() : walk.truncated(issue);
 }
 
 }  // namespace
@@ -37,12 +39,12 @@ Next without_payload(Walk& walk, std::uint16_t source, std::uint16_t destination
 Next dissect_udp(Walk& walk) {
     walk.push(Token::udp);
     if (walk.at.has(4)) walk.ports();
-    if (!walk.at.has(kHeader)) return walk.cut(Issue::truncated_udp);
+    if (!walk.at.has(kHeader)) return walk.truncated(Issue::truncated_udp);
     const std::uint16_t source = walk.at.be16(0);
     const std::uint16_t destination = walk.at.be16(2);
     const std::size_t length = walk.at.be16(4);
     if (length == 0 && walk.out.ip_version == 6) walk.out.sure = false;  // a jumbogram, RFC 2675 4
-    if (length < kHeader) return walk.bad(Issue::bad_udp_length);
+    if (length < kHeader) return walk.malformed(Issue::bad_udp_length);
     // The first fragment of a datagram holds less than its length field says.
     walk.payload_length(static_cast<std::uint32_t>(std::min(length, walk.at.reported()) - kHeader));
     walk.at.limit(length);
@@ -54,10 +56,10 @@ Next dissect_udp(Walk& walk) {
 Next dissect_udplite(Walk& walk) {
     walk.push(Token::udplite);
     if (walk.at.has(4)) walk.ports();
-    if (!walk.at.has(kHeader)) return walk.cut(Issue::truncated_udp);
+    if (!walk.at.has(kHeader)) return walk.truncated(Issue::truncated_udp);
     walk.at.skip(kHeader);
     walk.payload_length(static_cast<std::uint32_t>(walk.at.reported()));
-    return walk.unsure();
+    return walk.stop_unsure();
 }
 
 }  // namespace acapella

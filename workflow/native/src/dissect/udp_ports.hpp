@@ -42,7 +42,7 @@ constexpr Next udp_tunnel(std::uint16_t port) {
 }
 
 // Of a tunnel with an identifier: what is wrong if the capture ends before its header. Issue::none of others.
-constexpr Issue udp_tunnel_cut(Next tunnel) {
+constexpr Issue udp_tunnel_truncated(Next tunnel) {
     switch (tunnel) {
         case Next::l2tp:
             return Issue::truncated_l2tp;

@@ -6,17 +6,17 @@ namespace acapella {
 Next dissect_udpencap(Walk& walk) {
     walk.push(Token::udpencap);
     if (walk.at.has(1) && walk.at.reported() == 1 && walk.at.u8(0) == 0xff)
-        return Walk::done();  // keepalive, 2.3
+        return Walk::stop();  // keepalive, 2.3
     if (!walk.at.has(4)) {
-        walk.cut(Issue::truncated_udpencap);
-        return walk.unsure();
+        walk.truncated(Issue::truncated_udpencap);
+        return walk.stop_unsure();
     }
     if (walk.at.be32(0) == 0) {  // the non-ESP marker, 2.2
         walk.at.skip(4);
-        return walk.above();
+        return walk.stop_at_payload();
     }
     walk.push(Token::esp);
-    return Walk::done();
+    return Walk::stop();
 }
 
 }  // namespace acapella

@@ -30,7 +30,7 @@ Next after_tag(Walk& walk, std::size_t length, bool service) {
         const bool raw_ipx = walk.at.be16(0) == 0xffff && walk.at.has(2);
         walk.link_payload(type);
         walk.limit(type);
-        return raw_ipx ? walk.above() : Next::llc;
+        return raw_ipx ? walk.stop_at_payload() : Next::llc;
     }
     // tshark takes a single service tag and the I-TAG behind it for one header.
     if (service && length == kTag && type == kBackboneServiceTag) return Next::pbb;
@@ -43,21 +43,21 @@ Next after_tag(Walk& walk, std::size_t length, bool service) {
 Next dissect_vlan(Walk& walk) {
     walk.push(Token::vlan);
     if (walk.at.has(kId)) add_id(walk, 0);
-    return walk.at.has(kTag) ? after_tag(walk, kTag, false) : walk.cut(Issue::truncated_vlan);
+    return walk.at.has(kTag) ? after_tag(walk, kTag, false) : walk.truncated(Issue::truncated_vlan);
 }
 
 // tshark takes a service tag with a service tag right behind it for one header, and says its ids once it has
 // both.
 Next dissect_service_vlan(Walk& walk) {
     walk.push(Token::ieee8021ad);
-    if (!walk.at.has(kTag)) return walk.cut(Issue::truncated_vlan);
+    if (!walk.at.has(kTag)) return walk.truncated(Issue::truncated_vlan);
     const bool two = walk.at.be16(kTag - 2) == kServiceTag;
     const std::size_t length = two ? 2 * kTag : kTag;
     if (walk.at.has(length - 2)) {
         add_id(walk, 0);
         if (two) add_id(walk, kTag);
     }
-    return walk.at.has(length) ? after_tag(walk, length, true) : walk.cut(Issue::truncated_vlan);
+    return walk.at.has(length) ? after_tag(walk, length, true) : walk.truncated(Issue::truncated_vlan);
 }
 
 }  // namespace acapella

@@ -35,7 +35,7 @@ constexpr bool is_geneve(std::uint16_t dst_port, std::uint8_t version) {
 }
 
 // What is known of the key outside the outermost of these tunnels in which no IP header was found yet.
-class Outside {
+class OuterKey {
   public:
     // A tunnel begins. `labels`: MPLS labels before it.
     void enter(const Dissection& found, std::size_t labels) {

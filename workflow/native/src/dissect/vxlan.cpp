@@ -10,7 +10,7 @@ Next dissect_vxlan(Walk& walk) {
     if (walk.at.has(kVni + 3))
         walk.vni_tunnel(TunnelType::vxlan_vni, walk.at.be24(kVni),
                         vni::is_vxlan(walk.out.dst_port, walk.at.u8(0)));
-    if (!walk.at.has(kHeader)) return walk.cut(Issue::truncated_vxlan);
+    if (!walk.at.has(kHeader)) return walk.truncated(Issue::truncated_vxlan);
     walk.at.skip(kHeader);
     return Next::ethernet;
 }

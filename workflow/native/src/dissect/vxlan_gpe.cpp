@@ -11,7 +11,7 @@ Next dissect_vxlan_gpe(Walk& walk) {
     if (walk.at.has(kVni + 3))
         walk.vni_tunnel(TunnelType::vxlan_gpe_vni, walk.at.be24(kVni),
                         vni::is_vxlan_gpe(walk.out.dst_port, walk.at.u8(0)));
-    if (!walk.at.has(kHeader)) return walk.cut(Issue::truncated_vxlan_gpe);
+    if (!walk.at.has(kHeader)) return walk.truncated(Issue::truncated_vxlan_gpe);
     const std::uint8_t next = walk.at.u8(kNextProtocol);
     walk.at.skip(kHeader);
     switch (next) {
@@ -22,11 +22,11 @@ Next dissect_vxlan_gpe(Walk& walk) {
         case 3:
             return Next::ethernet;
         case 4:  // NSH, which the core does not decode
-            return walk.unsure();
+            return walk.stop_unsure();
         case 5:
             return Next::mpls;
         default:
-            return walk.above();
+            return walk.stop_at_payload();
     }
 }
 

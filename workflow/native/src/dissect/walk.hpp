@@ -79,7 +79,7 @@ struct Walk {
     std::uint8_t ip_version = 0;  // of the nearest network header, in a quote too
     bool innermost = false;       // Depth::innermost: where tshark stops, the walk may go on
     bool quoted = false;          // inside the packet that an ICMP error quotes: tokens only, no keys
-    vni::Outside outside;
+    vni::OuterKey outer_key;
     bool trailer = false;  // bytes other than zeros stand behind the packet
 
     void push(Token token, std::uint8_t repeats = 1) {
@@ -104,7 +104,7 @@ struct Walk {
 
     // The VNI of a tunnel that only a UDP port marks.
     void vni_tunnel(TunnelType type, std::uint32_t id, bool valid) {
-        if (!quoted) outside.enter(out, out.label_count);
+        if (!quoted) outer_key.enter(out, out.label_count);
         if (valid) tunnel(type, id);
     }
 
@@ -114,30 +114,30 @@ struct Walk {
     }
 
     // The end of what the core decodes; tshark names what follows, if anything does.
-    Next above() {
+    Next stop_at_payload() {
         if (!quoted) out.payload = at.rest();
-        out.open_above = at.reported() > 0;
+        out.payload_undecoded = at.reported() > 0;
         return Next::stop;
     }
     // As above, where tshark may find layers 2 to 4 again.
-    Next unsure() {
+    Next stop_unsure() {
         out.sure = false;
-        return above();
+        return stop_at_payload();
     }
     // The whole stack is said.
-    static Next done() { return Next::stop; }
+    static Next stop() { return Next::stop; }
     // A header that ends the stack; `leaf_with_payload`: tshark may name something above it.
     Next leaf(Token token) {
         push(token);
-        return done();
+        return stop();
     }
     Next leaf_with_payload(Token token) {
         push(token);
-        return above();
+        return stop_at_payload();
     }
 
     // The capture or the packet ends inside a header.
-    Next cut(Issue issue) {
+    Next truncated(Issue issue) {
         if (quoted) {
             out.sure = false;  // tshark takes tokens of a quote back where it meets its end
         } else {
@@ -145,7 +145,7 @@ struct Walk {
         }
         return Next::stop;
     }
-    Next bad(Issue issue) { return cut(issue); }
+    Next malformed(Issue issue) { return truncated(issue); }
 
     Next ethertype(std::uint16_t type) {
         key = type;
@@ -181,7 +181,7 @@ struct Walk {
     void network_header(std::uint8_t version) {
         ip_version = version;
         if (quoted) return;
-        outside.ip_header();
+        outer_key.ip_header();
         out.inner_wire_len = link_len + to_end();
         out.ip_version = version;
         out.later_fragment = out.has_ip_id = false;

@@ -14,7 +14,7 @@ namespace acapella {
 namespace {
 
 constexpr std::size_t kSha1 = 20;
-constexpr std::size_t kMostBytes = 2 + 2 * 16 + 2 + 2 * 2;  // seed, addresses, protocol and padding, ports
+constexpr std::size_t kMaxBytes = 2 + 2 * 16 + 2 + 2 * 2;  // seed, addresses, protocol and padding, ports
 constexpr std::size_t kBase64 = 4 * ((kSha1 + 2) / 3);
 
 struct End {
@@ -59,7 +59,7 @@ std::optional<std::string> CommunityIds::of(const Endpoints& e) const {
     End high{std::span(e.dst).first(width), e.dst_port};
     if (high < low) std::swap(low, high);
 
-    std::array<std::byte, kMostBytes> bytes{};
+    std::array<std::byte, kMaxBytes> bytes{};
     std::byte* end = put16(bytes.data(), 0);  // seed
     end = put(put(end, low.address), high.address);
     *end++ = static_cast<std::byte>(e.ip_proto);

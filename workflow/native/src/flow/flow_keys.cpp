@@ -17,7 +17,7 @@ TagsView tags_of(const Dissection& d) {
 }
 
 // Without the position: headers that differ per direction may stand before it.
-std::uint64_t named(const Tunnel& tunnel) {
+std::uint64_t type_and_id(const Tunnel& tunnel) {
     return static_cast<std::uint64_t>(tunnel.type) << 32 | tunnel.id;
 }
 
@@ -137,48 +137,48 @@ bool FlowKeys::same_tags(std::uint32_t row, TagsView tags) const {
 
 std::uint32_t FlowKeys::intern(const Dissection& d) {
     if (d.ip_version == 0) return kNone;
-    Sought sought{Endpoints::of(d), ShortTags::of(d), 0};
-    const bool whole = sought.tags.whole();
-    sought.hash = hash(sought.endpoints, sought.tags, whole ? 0 : hash_tags(tags_of(d)));
-    if (whole) return intern(sought);
-    const std::uint32_t found = key_index_.find(sought.hash, [&](std::uint32_t number) {
+    Lookup lookup{Endpoints::of(d), ShortTags::of(d), 0};
+    const bool whole = lookup.tags.whole();
+    lookup.hash = hash(lookup.endpoints, lookup.tags, whole ? 0 : hash_tags(tags_of(d)));
+    if (whole) return intern(lookup);
+    const std::uint32_t found = key_index_.find(lookup.hash, [&](std::uint32_t number) {
         const Key& key = keys_[number];
-        return key.endpoints.words() == sought.endpoints.words() && same_tags(key.tags_row, tags_of(d));
+        return key.endpoints.words() == lookup.endpoints.words() && same_tags(key.tags_row, tags_of(d));
     });
-    return found != kNone ? found : add_key(sought, tags_of(d));
+    return found != kNone ? found : add_key(lookup, tags_of(d));
 }
 
-bool FlowKeys::seek(const Dissection& d, Sought& sought) const {
+bool FlowKeys::start_lookup(const Dissection& d, Lookup& lookup) const {
     if (d.ip_version == 0) return false;
-    sought.tags = ShortTags::of(d);
-    if (!sought.tags.whole()) return false;
-    sought.endpoints = Endpoints::of(d);
-    sought.hash = hash(sought.endpoints, sought.tags, 0);
-    key_index_.prefetch(sought.hash);
+    lookup.tags = ShortTags::of(d);
+    if (!lookup.tags.whole()) return false;
+    lookup.endpoints = Endpoints::of(d);
+    lookup.hash = hash(lookup.endpoints, lookup.tags, 0);
+    key_index_.prefetch(lookup.hash);
     return true;
 }
 
-void FlowKeys::fetch(const Sought& sought) const {
-    const std::uint32_t guess = key_index_.guess(sought.hash);
+void FlowKeys::prefetch_key(const Lookup& lookup) const {
+    const std::uint32_t guess = key_index_.guess(lookup.hash);
     if (guess != kNone) __builtin_prefetch(&keys_[guess]);
 }
 
-std::uint32_t FlowKeys::intern(const Sought& sought) {
-    const std::uint32_t found = key_index_.find(sought.hash, [&](std::uint32_t number) {
+std::uint32_t FlowKeys::intern(const Lookup& lookup) {
+    const std::uint32_t found = key_index_.find(lookup.hash, [&](std::uint32_t number) {
         const Key& key = keys_[number];
-        return key.endpoints.words() == sought.endpoints.words() && key.tags.words() == sought.tags.words();
+        return key.endpoints.words() == lookup.endpoints.words() && key.tags.words() == lookup.tags.words();
     });
     if (found != kNone) return found;
-    const ShortTags& tags = sought.tags;
+    const ShortTags& tags = lookup.tags;
     const Tunnel tunnel = tags.tunnel();
-    return add_key(sought, {tags.vlans(), tags.labels(), {&tunnel, tags.tunnel_count()}});
+    return add_key(lookup, {tags.vlans(), tags.labels(), {&tunnel, tags.tunnel_count()}});
 }
 
-std::uint32_t FlowKeys::add_key(const Sought& sought, TagsView tags) {
-    const std::uint32_t number = keys_.add({sought.endpoints, sought.tags, kNone, kNone});
+std::uint32_t FlowKeys::add_key(const Lookup& lookup, TagsView tags) {
+    const std::uint32_t number = keys_.add({lookup.endpoints, lookup.tags, kNone, kNone});
     keys_[number].tags_row = intern_tags(tags, number);
-    keys_[number].endpoints_row = intern_endpoints(sought.endpoints, number);
-    key_index_.insert(sought.hash, number, [this](std::uint32_t row) { return hash_key(row); });
+    keys_[number].endpoints_row = intern_endpoints(lookup.endpoints, number);
+    key_index_.insert(lookup.hash, number, [this](std::uint32_t row) { return hash_key(row); });
     return number;
 }
 
@@ -221,7 +221,7 @@ std::uint32_t FlowKeys::intern_tags(TagsView tags, std::uint32_t key) {
 
 FlowKeys::TagsRow FlowKeys::add_tags(TagsView tags, std::uint32_t key) {
     if (tags.tunnels.empty() && keys_[key].tags.whole())
-        return {.is_longer = 0, .place = key & TagsRow::kMostPlaces};
+        return {.is_longer = 0, .place = key & TagsRow::kMaxPlace};
     const std::uint32_t place =
         longer_tags_.add({.first_vlan = static_cast<std::uint32_t>(vlan_values_.size()),
                           .first_label = static_cast<std::uint32_t>(label_values_.size()),
@@ -232,7 +232,7 @@ FlowKeys::TagsRow FlowKeys::add_tags(TagsView tags, std::uint32_t key) {
     vlan_values_.insert(vlan_values_.end(), tags.vlans.begin(), tags.vlans.end());
     label_values_.insert(label_values_.end(), tags.labels.begin(), tags.labels.end());
     tunnel_values_.insert(tunnel_values_.end(), tags.tunnels.begin(), tags.tunnels.end());
-    return {.is_longer = 1, .place = place & TagsRow::kMostPlaces};
+    return {.is_longer = 1, .place = place & TagsRow::kMaxPlace};
 }
 
 bool FlowKeys::TagsClasses::counts(const Tunnel& tunnel) const {
@@ -242,7 +242,7 @@ bool FlowKeys::TagsClasses::counts(const Tunnel& tunnel) const {
 std::uint64_t FlowKeys::hash_class(const TagsClasses& classes, std::uint32_t tags_row) const {
     std::uint64_t state = hash_tags({classes.by_vlans ? vlans(tags_row) : TagsView{}.vlans, {}});
     for (const Tunnel& tunnel : tunnels(tags_row))
-        if (classes.counts(tunnel)) state = TableHash::mix(state, named(tunnel));
+        if (classes.counts(tunnel)) state = TableHash::mix(state, type_and_id(tunnel));
     return state;
 }
 
@@ -257,18 +257,18 @@ bool FlowKeys::same_class(const TagsClasses& classes, std::uint32_t tags_row, st
         a = std::find_if(a, own.end(), counts);
         b = std::find_if(b, other.end(), counts);
         if (a == own.end() || b == other.end()) return a == own.end() && b == other.end();
-        if (named(*a) != named(*b)) return false;
+        if (type_and_id(*a) != type_and_id(*b)) return false;
     }
 }
 
-std::uint32_t FlowKeys::find_class(const TagsClasses& classes, std::uint32_t tags_row) const {
+std::uint32_t FlowKeys::class_of(const TagsClasses& classes, std::uint32_t tags_row) const {
     return classes.index.find(hash_class(classes, tags_row), [&](std::uint32_t row) {
         return same_class(classes, classes.first_rows[row], tags_row);
     });
 }
 
 void FlowKeys::intern_class(TagsClasses& classes, std::uint32_t tags_row) {
-    if (find_class(classes, tags_row) != kNone) return;
+    if (class_of(classes, tags_row) != kNone) return;
     const std::uint32_t added = classes.first_rows.add(tags_row);
     const auto hash_of = [&](std::uint32_t row) { return hash_class(classes, classes.first_rows[row]); };
     classes.index.insert(hash_of(added), added, hash_of);

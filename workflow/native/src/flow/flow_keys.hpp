@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "containers/hash_index.hpp"
 #include "containers/pool.hpp"
-#include "containers/slots.hpp"
 #include "containers/table_hash.hpp"
 #include "frame/dissection.hpp"
 #include "frame/tunnels.hpp"
@@ -97,14 +97,14 @@ class FlowKeys {
 
     // The same in three steps, for many frames at a time, so that the waits for memory overlap. seek() is
     // false for the few frames that have to be interned at once.
-    struct Sought {
+    struct Lookup {
         Endpoints endpoints;
         ShortTags tags;
         std::uint64_t hash;
     };
-    bool seek(const Dissection& dissection, Sought& sought) const;
-    void fetch(const Sought& sought) const;
-    std::uint32_t intern(const Sought& sought);
+    bool start_lookup(const Dissection& dissection, Lookup& lookup) const;
+    void prefetch_key(const Lookup& lookup) const;
+    std::uint32_t intern(const Lookup& lookup);
 
     std::uint32_t size() const { return keys_.size(); }
     std::uint64_t bytes() const;  // of memory
@@ -120,16 +120,14 @@ class FlowKeys {
     std::span<const Tunnel> tunnels(std::uint32_t tags_row) const;
     // Classes of tags, each a division of the one before, whatever the positions of tunnels are: equal for
     // equal identifiers of those tunnels that have one for both directions (VNI) ...
-    std::uint32_t shared(std::uint32_t tags_row) const { return find_class(shared_, tags_row); }
+    std::uint32_t shared(std::uint32_t tags_row) const { return class_of(shared_, tags_row); }
     bool same_shared(std::uint32_t tags_row, std::uint32_t other_row) const {
         return tags_row == other_row || same_class(shared_, tags_row, other_row);
     }
     // ... and equal VLAN stacks ...
-    std::uint32_t network(std::uint32_t tags_row) const { return find_class(networks_, tags_row); }
+    std::uint32_t network(std::uint32_t tags_row) const { return class_of(networks_, tags_row); }
     // ... and equal identifiers that mostly are the same for both directions (GRE key).
-    std::uint32_t keyed_network(std::uint32_t tags_row) const {
-        return find_class(keyed_networks_, tags_row);
-    }
+    std::uint32_t keyed_network(std::uint32_t tags_row) const { return class_of(keyed_networks_, tags_row); }
 
     std::array<std::byte, 16> flow_id(std::uint32_t number, std::string_view site) const;
 
@@ -149,7 +147,7 @@ class FlowKeys {
     // Where the tags of a row stand: with the key that first had them, or in longer_tags_ if there is a
     // tunnel among them or its ShortTags do not hold them all.
     struct TagsRow {
-        static constexpr std::uint32_t kMostPlaces = 0x7fffffff;
+        static constexpr std::uint32_t kMaxPlace = 0x7fffffff;
 
         std::uint32_t is_longer : 1;
         std::uint32_t place : 31;  // a row of keys_ or longer_tags_
@@ -170,7 +168,7 @@ class FlowKeys {
         Directions directions;  // the last of those that count
         bool by_vlans;
         Pool<std::uint32_t> first_rows{};
-        Slots index{};
+        HashIndex index{};
 
         std::uint64_t bytes() const { return first_rows.bytes() + index.bytes(); }
     };
@@ -181,23 +179,23 @@ class FlowKeys {
     std::uint64_t hash_tags(TagsView tags) const;
     std::uint64_t hash_key(std::uint32_t number) const;
     bool same_tags(std::uint32_t row, TagsView tags) const;
-    std::uint32_t add_key(const Sought& sought, TagsView tags);
+    std::uint32_t add_key(const Lookup& lookup, TagsView tags);
     std::uint32_t intern_endpoints(const Endpoints& endpoints, std::uint32_t key);
     std::uint32_t find_endpoints(const Endpoints& endpoints, std::uint64_t hash) const;
     std::uint32_t intern_tags(TagsView tags, std::uint32_t key);
     TagsRow add_tags(TagsView tags, std::uint32_t key);
     std::uint64_t hash_class(const TagsClasses& classes, std::uint32_t tags_row) const;
     bool same_class(const TagsClasses& classes, std::uint32_t tags_row, std::uint32_t other_row) const;
-    std::uint32_t find_class(const TagsClasses& classes, std::uint32_t tags_row) const;
+    std::uint32_t class_of(const TagsClasses& classes, std::uint32_t tags_row) const;
     void intern_class(TagsClasses& classes, std::uint32_t tags_row);
 
     TableHash hash_;
     Pool<Key> keys_;
-    Slots key_index_;
+    HashIndex key_index_;
     Pool<EndpointsRow> endpoints_;
-    Slots endpoints_index_;
+    HashIndex endpoints_index_;
     Pool<TagsRow> tags_;
-    Slots tags_index_;
+    HashIndex tags_index_;
     TagsClasses shared_{Directions::same, false};
     TagsClasses networks_{Directions::same, true};
     TagsClasses keyed_networks_{Directions::mostly_same, true};

@@ -76,7 +76,7 @@ class Peers {
 
         TableHash hash_;
         Pool<Entry> entries_;
-        Slots index_;
+        HashIndex index_;
     };
 
     Group& group_of(std::uint32_t endpoints);

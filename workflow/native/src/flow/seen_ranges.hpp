@@ -33,7 +33,7 @@ class OlderRanges {
 // Merges `added` into `newest` and `older` (the newest range is the one that reaches highest) and returns how
 // many positions of `added` were seen before. `older` is called for only when it is needed.
 template <typename OlderOf>
-std::uint64_t see(Range added, Range& newest, bool has_older, const OlderOf& older) {
+std::uint64_t add_range(Range added, Range& newest, bool has_older, const OlderOf& older) {
     if (newest.begin == newest.end) {
         newest = added;
         return 0;

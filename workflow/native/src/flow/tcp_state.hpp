@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "containers/slots.hpp"
+#include "containers/hash_index.hpp"
 #include "flow/seen_ranges.hpp"
 
 namespace acapella {
@@ -26,12 +26,12 @@ inline constexpr std::size_t kFlagCounts = 9;
 
 // As FlowState, of every flow of TCP.
 struct TcpState {
-    // Values of round_trip_ns that are none: not measured, and one that Accountant keeps elsewhere.
+    // Values of round_trip_ns that are none: not measured, and one that FlowTable keeps elsewhere.
     static constexpr std::uint32_t kNoRoundTrip = 0xffffffff;
     static constexpr std::uint32_t kLongRoundTrip = 0xfffffffe;
     static constexpr std::uint32_t kNoOlder = 0x7fffffff;
 
-    // Counts modulo 2^16 and 2^32; Accountant keeps the carries of the few flows that have any.
+    // Counts modulo 2^16 and 2^32; FlowTable keeps the carries of the few flows that have any.
     std::array<std::uint16_t, kFlagCounts> flags{};
     std::uint16_t last_window = 0;
     std::uint32_t duplicate_acks = 0;

@@ -33,7 +33,7 @@ struct Tunnel {
 static_assert(sizeof(Tunnel) == 8);
 
 // Where an innermost header begins, and how much from there on belongs to it.
-struct Portion {
+struct PacketSpan {
     Bytes bytes;                 // what was captured, without what its length field leaves out
     std::uint32_t reported = 0;  // the same on the wire
     std::uint8_t version = 0;    // of IP, 0 where there is none
@@ -51,7 +51,7 @@ struct Dissection {
     bool sure = true;
     // True where bytes stand above what the core decodes (an application, or an unknown ethertype or IP
     // protocol), so that only tshark can name the rest; false where the native tokens are the whole stack.
-    bool open_above = false;
+    bool payload_undecoded = false;
     Issue issue{};
 
     std::uint8_t vlan_count = 0;
@@ -73,10 +73,10 @@ struct Dissection {
     std::uint16_t ip_id = 0;   // identification, RFC 791
     std::uint32_t ip_len = 0;  // header and payload, by the header (IPv6 jumbograms: by the frame)
 
-    Portion network;  // the innermost IP header, also one that is cut, with its payload
+    PacketSpan network;  // the innermost IP header, also one that is cut, with its payload
     // What the innermost ethertype names, or stands behind MPLS labels; no data(): none. Where an 802.3
     // length stands in the ethertype's place it is taken for one, and bytes do not follow it yet.
-    Portion link_payload;
+    PacketSpan link_payload;
 
     // Innermost transport header.
     bool has_ports = false;
@@ -93,9 +93,9 @@ struct Dissection {
 
     // The Ethernet frame that the innermost pseudowire with a control word carries; empty where there is
     // none. tshark may take the control word for an address, so it is asked about this frame instead.
-    Bytes bare;
-    std::uint32_t bare_wire_len = 0;
-    std::uint8_t bare_tokens = 0;  // tokens before it
+    Bytes pseudowire_frame;
+    std::uint32_t pseudowire_frame_len = 0;
+    std::uint8_t pseudowire_tokens = 0;  // tokens before it
 
     void reset();
 };

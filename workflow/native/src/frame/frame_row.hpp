@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "containers/slots.hpp"
+#include "containers/hash_index.hpp"
 #include "frame/dissection.hpp"
 #include "frame/issue.hpp"
 #include "frame/record.hpp"
@@ -17,7 +17,7 @@ struct FrameRow {
         kHasTcp = 1,
         kHasPayloadLen = 2,
         kSure = 4,
-        kOpenAbove = 8,
+        kPayloadUndecoded = 8,
         kSent = 16,
         kUntimed = 32,      // no time, or none that is plausible
         kImplausible = 64,  // the file gives a time outside the years 1970 to 2106
@@ -30,7 +30,7 @@ struct FrameRow {
     std::uint32_t wire_len;
     std::uint32_t cap_len;
     std::uint32_t inner_wire_len;
-    std::uint32_t stack;  // StackNames: the native tokens
+    std::uint32_t stack;  // HeaderStacks: the native tokens
     std::uint32_t key;    // FlowKeys, or kNone
     std::uint32_t ip_len;
     std::uint32_t tcp_seq;
@@ -41,7 +41,7 @@ struct FrameRow {
     std::uint32_t kind;  // engine hybrid: a row of hybrid::Selection, or kNone
     std::uint8_t bits;
     Issue issue;
-    std::uint8_t bare_tokens;  // Dissection: tokens before the frame that a pseudowire carries
+    std::uint8_t pseudowire_tokens;  // Dissection: tokens before the frame that a pseudowire carries
     std::uint8_t zero;
 
     bool has(Bits bit) const { return (bits & bit) != 0; }
@@ -74,10 +74,10 @@ inline FrameRow frame_row(const Record& record, const Dissection& d, std::uint32
     row.bits = static_cast<std::uint8_t>(
         (d.has_tcp ? FrameRow::kHasTcp : 0) | (d.has_payload_len ? FrameRow::kHasPayloadLen : 0) |
         (d.has_ip_id ? FrameRow::kHasIpId : 0) | (d.sure ? FrameRow::kSure : 0) |
-        (d.open_above ? FrameRow::kOpenAbove : 0) | (record.timed && !implausible ? 0 : FrameRow::kUntimed) |
-        (implausible ? FrameRow::kImplausible : 0));
+        (d.payload_undecoded ? FrameRow::kPayloadUndecoded : 0) |
+        (record.timed && !implausible ? 0 : FrameRow::kUntimed) | (implausible ? FrameRow::kImplausible : 0));
     row.issue = d.issue == Issue::none ? time_issue(row) : d.issue;
-    row.bare_tokens = d.bare_tokens;
+    row.pseudowire_tokens = d.pseudowire_tokens;
     row.zero = 0;
     return row;
 }

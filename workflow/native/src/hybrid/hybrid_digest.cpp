@@ -14,18 +14,18 @@ namespace acapella::hybrid {
 namespace {
 
 constexpr std::uint16_t kLinkEthernet = 1;
-constexpr std::uint32_t kStackFlows = 1U << 10;  // more stacks share them
+constexpr std::uint32_t kFlowsWithoutKey = 1U << 10;  // more stacks share them
 constexpr int kPipeBytes = 1 << 20;
 constexpr std::uint64_t kFlushEvery = 1U << 13;  // frames
 constexpr std::size_t kMaxRows = 1U << 16;       // 4 MiB of rows that wait
 // Frames with hundreds of headers have long answers. tshark stops reading once its output waits
-// (AnswerReader), which needs more than these and the answers to what is in its pipe.
-constexpr std::size_t kMaxAnswerBytes = std::size_t{16} << 20;
+// (TsharkOutput), which needs more than these and the answers to what is in its pipe.
+constexpr std::size_t kMaxPendingBytes = std::size_t{16} << 20;
 constexpr std::uint64_t kMaxUnanswered = 1U << 14;  // frames sent; some 3 MiB of answers that wait
 
 // A flow for Selection: frames without an IP header go by their native stack.
 std::uint32_t flow_number(const FrameRow& row) {
-    return row.key != kNone ? kStackFlows + row.key : row.stack % kStackFlows;
+    return row.key != kNone ? kFlowsWithoutKey + row.key : row.stack % kFlowsWithoutKey;
 }
 
 // What is left of a colon-separated text without its first `count` tokens.
@@ -34,18 +34,18 @@ std::string_view without_tokens(std::string_view text, std::size_t count) {
     return text;
 }
 
-// What stands in `answer` above `native`; none where it does not start so.
-std::optional<std::string_view> above(std::string_view answer, std::string_view native) {
-    if (!answer.starts_with(native)) return std::nullopt;
-    answer.remove_prefix(native.size());
-    if (answer.empty()) return answer;
-    if (answer.front() != ':') return std::nullopt;
-    return answer.substr(1);
+// What stands in `tshark_row` above `native`; none where it does not start so.
+std::optional<std::string_view> tokens_above(std::string_view tshark_row, std::string_view native) {
+    if (!tshark_row.starts_with(native)) return std::nullopt;
+    tshark_row.remove_prefix(native.size());
+    if (tshark_row.empty()) return tshark_row;
+    if (tshark_row.front() != ':') return std::nullopt;
+    return tshark_row.substr(1);
 }
 
 }  // namespace
 
-Questions::Questions(int descriptor, Seconds timeout, WhileWaiting while_waiting)
+TsharkInput::TsharkInput(int descriptor, Seconds timeout, WhileWaiting while_waiting)
     : descriptor_(descriptor),
       writer_(descriptor, std::chrono::duration_cast<std::chrono::milliseconds>(timeout),
               std::move(while_waiting)) {
@@ -53,25 +53,25 @@ Questions::Questions(int descriptor, Seconds timeout, WhileWaiting while_waiting
     ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);
 }
 
-Questions::~Questions() {
+TsharkInput::~TsharkInput() {
     if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-void Questions::check(bool written) const {
+void TsharkInput::check(bool written) const {
     if (written) return;
     if (writer_.error_number() == ETIMEDOUT) throw TsharkTimeout("tshark stopped reading");
-    throw AskingError(writer_.error());
+    throw TsharkInputError(writer_.error());
 }
 
-void Questions::write(const Record& record) { check(writer_.write(record)); }
+void TsharkInput::write(const Record& record) { check(writer_.write(record)); }
 
-void Questions::flush() {
+void TsharkInput::flush() {
     if (flushed_ == writer_.frames()) return;
     check(writer_.flush());
     flushed_ = writer_.frames();
 }
 
-void Questions::end() {
+void TsharkInput::end() {
     check(writer_.flush());
     ::close(std::exchange(descriptor_, -1));
 }
@@ -81,110 +81,113 @@ std::optional<Batch> HybridDigest::next_frames() {
         return frames_in_time();
     } catch (const TsharkTimeout&) {
         std::ostringstream text;
-        text << "tshark gave no answer for " << options_.answer_timeout.count() << " s; " << waiting_frames();
+        text << "tshark printed nothing for " << options_.tshark_timeout.count() << " s; "
+             << pending_frames();
         throw TsharkTimeout(text.str());
     }
 }
 
-std::string HybridDigest::waiting_frames() const {
-    if (last_sent_ == last_answered_) return "all frames are answered";
-    return "it was sent frames " + std::to_string(last_answered_ + 1) + " to " + std::to_string(last_sent_);
+std::string HybridDigest::pending_frames() const {
+    if (last_sent_ == last_answered_) return "all frames sent to it were printed";
+    return "waiting for frames " + std::to_string(last_answered_ + 1) + " to " + std::to_string(last_sent_);
 }
 
 std::optional<Batch> HybridDigest::frames_in_time() {
     if (ended_) return std::nullopt;
-    while (!ledger_.full()) {
+    while (!builder_.full()) {
         if (!read_all_ && !must_wait()) {
             if (read_rows()) {
-                book_answered();
+                add_answered_rows();
                 continue;
             }
             read_all_ = true;
-            questions_.end();
+            tshark_input_.end();
         }
         if (rows_.empty()) {
             end();
             break;
         }
-        questions_.flush();
-        book_first(true);
+        tshark_input_.flush();
+        add_first_row(true);
     }
-    Batch batch = ledger_.take_frames();
+    Batch batch = builder_.take_frames();
     if (ended_ && batch.columns.length == 0) return std::nullopt;
     return batch;
 }
 
 // The flow table needs memory too.
 void HybridDigest::end() {
-    answers_.expect_end();
+    tshark_output_.expect_end();
     ended_ = true;
     applications_.reset();
     selection_.reset();
     rows_ = RowQueue();
-    ledger_.close_frames();
+    builder_.close_frames();
 }
 
 bool HybridDigest::must_wait() const {
     return rows_.size() >= kMaxRows || unanswered_ >= kMaxUnanswered ||
-           (unanswered_ > 0 && answers_.waiting_bytes() >= kMaxAnswerBytes);
+           (unanswered_ > 0 && tshark_output_.pending_bytes() >= kMaxPendingBytes);
 }
 
 // The next frames join the queue; false after the last.
 bool HybridDigest::read_rows() {
-    const std::size_t count = front_.next(read_, [this](std::size_t i) { keep(read_[i], frames_[i]); });
+    const std::size_t count =
+        reader_.next(read_, [this](std::size_t i) { keep_frame(read_[i], frames_[i]); });
     for (std::size_t i = 0; i < count; ++i)
-        if (read_[i].has(FrameRow::kOpenAbove)) selection_->prefetch(flow_number(read_[i]));
+        if (read_[i].has(FrameRow::kPayloadUndecoded)) selection_->prefetch(flow_number(read_[i]));
     for (std::size_t i = 0; i < count; ++i) {
         FrameRow& row = read_[i];
-        if (choose(row, frames_[i])) {
+        if (select(row, frames_[i])) {
             last_sent_ = row.frame;
-            questions_.write(frames_[i].question);
+            tshark_input_.write(frames_[i].sent_record);
             ++unanswered_;
         }
         rows_.push(row);
-        if (row.frame % kFlushEvery == 0) questions_.flush();
+        if (row.frame % kFlushEvery == 0) tshark_input_.flush();
     }
     return count > 0;
 }
 
 // Rows from the queue's start go to the ledger, up to the first without an answer.
-void HybridDigest::book_answered() {
+void HybridDigest::add_answered_rows() {
     constexpr std::size_t kAhead = 8;
-    while (!ledger_.full() && book_first(false)) {
+    while (!builder_.full() && add_first_row(false)) {
         const std::span<const FrameRow> next = rows_.first(kRows);
-        for (const FrameRow& row : next) ledger_.accountant().prefetch_flow(row.key);
-        for (std::size_t i = 0; i < next.size() && !ledger_.full(); ++i) {
-            if (i + kAhead < next.size()) ledger_.accountant().prefetch_tcp(next[i + kAhead].key);
-            if (!book_first(false)) return;
+        for (const FrameRow& row : next) builder_.flow_table().prefetch_flow(row.key);
+        for (std::size_t i = 0; i < next.size() && !builder_.full(); ++i) {
+            if (i + kAhead < next.size()) builder_.flow_table().prefetch_tcp(next[i + kAhead].key);
+            if (!add_first_row(false)) return;
         }
     }
 }
 
 // The first row of the queue goes to the ledger; false where there is none, or its answer is not there yet.
-bool HybridDigest::book_first(bool wait) {
+bool HybridDigest::add_first_row(bool wait) {
     if (rows_.empty()) return false;
     FrameRow& row = rows_.front();
     if (row.has(FrameRow::kSent)) {
-        const Answer* answer = wait ? &answers_.wait() : answers_.poll();
-        if (answer == nullptr) return false;
+        const TsharkRow* tshark_row = wait ? &tshark_output_.wait() : tshark_output_.poll();
+        if (tshark_row == nullptr) return false;
         --unanswered_;
         last_answered_ = row.frame;
-        const Verdict decided = verdict(row, *answer);
-        ledger_.add(row, decided);
+        const StackDecision decided = decision(row, *tshark_row);
+        builder_.add(row, decided);
     } else {
-        ledger_.add(row, row.has(FrameRow::kOpenAbove) ? carried(row)
-                                                       : Verdict{row.stack, L4By::kNative, AppBy::kNative});
+        builder_.add(row, row.has(FrameRow::kPayloadUndecoded)
+                              ? carry_over(row)
+                              : StackDecision{row.stack, L4By::kNative, AppBy::kNative});
     }
     rows_.pop();
     return true;
 }
 
 // Whether tshark shall see the frame; its kind where the core is sure of what stands below.
-bool HybridDigest::choose(FrameRow& row, const Frame& frame) {
-    if (options_.ask_all) row.bits = static_cast<std::uint8_t>(row.bits & ~FrameRow::kSure);
+bool HybridDigest::select(FrameRow& row, const Frame& frame) {
+    if (options_.send_all) row.bits = static_cast<std::uint8_t>(row.bits & ~FrameRow::kSure);
     bool send = !row.has(FrameRow::kSure);
-    if (!send && row.has(FrameRow::kOpenAbove)) {
-        const Choice choice = selection_->choose(flow_number(row), frame.payload, frame.payload_len);
+    if (!send && row.has(FrameRow::kPayloadUndecoded)) {
+        const Choice choice = selection_->select(flow_number(row), frame.payload, frame.payload_len);
         row.kind = choice.kind;
         send = choice.send;
     }
@@ -193,52 +196,54 @@ bool HybridDigest::choose(FrameRow& row, const Frame& frame) {
 }
 
 // Of the frame that was read last.
-void HybridDigest::keep(const FrameRow& row, Frame& frame) {
-    const bool sure = row.has(FrameRow::kSure) && !options_.ask_all;
-    if (sure && !row.has(FrameRow::kOpenAbove)) return;
-    const Dissection& d = front_.dissection();
+void HybridDigest::keep_frame(const FrameRow& row, Frame& frame) {
+    const bool sure = row.has(FrameRow::kSure) && !options_.send_all;
+    if (sure && !row.has(FrameRow::kPayloadUndecoded)) return;
+    const Dissection& d = reader_.dissection();
     frame.payload = d.payload;
     frame.payload_len = d.has_payload_len ? d.payload_len : static_cast<std::uint32_t>(d.payload.size());
-    frame.question = front_.record();
-    if (!row.has(FrameRow::kSure) && !options_.ask_all && d.vlan_count + d.label_count > 1)
+    frame.sent_record = reader_.record();
+    if (!row.has(FrameRow::kSure) && !options_.send_all && d.vlan_count + d.label_count > 1)
         core_tags_.emplace_back(row.frame, d);
-    if (!sure || d.bare_tokens == 0) return;
-    frame.question.bytes = d.bare;
-    frame.question.wire_len = d.bare_wire_len;
-    frame.question.link_type = kLinkEthernet;
-    frame.question.pseudo_header = {};
+    if (!sure || d.pseudowire_tokens == 0) return;
+    frame.sent_record.bytes = d.pseudowire_frame;
+    frame.sent_record.wire_len = d.pseudowire_frame_len;
+    frame.sent_record.link_type = kLinkEthernet;
+    frame.sent_record.pseudo_header = {};
 }
 
-Verdict HybridDigest::verdict(FrameRow& row, const Answer& answer) {
-    if (row.has(FrameRow::kSure)) return joined(row, answer);
-    take_keys(answer, keys_);
+StackDecision HybridDigest::decision(FrameRow& row, const TsharkRow& tshark_row) {
+    if (row.has(FrameRow::kSure)) return combine(row, tshark_row);
+    take_keys(tshark_row, keys_);
     if (!core_tags_.empty() && core_tags_.front().frame == row.frame) {
         core_tags_.front().order(keys_);
         core_tags_.pop_front();
     }
     replace_keys(row, keys_);
-    if (row.issue == Issue::unsupported_link_type && answer[Field::encap] != kUnknownEncap)
+    if (row.issue == Issue::unsupported_link_type && tshark_row[Field::encap] != kUnknownEncap)
         row.issue = time_issue(row);
-    row.key = front_.keys().intern(keys_);
-    return {front_.names().intern(answer.protocols(), stack_text(answer)), L4By::kTshark, AppBy::kTshark};
+    row.key = reader_.keys().intern(keys_);
+    return {reader_.header_stacks().intern(tshark_row.protocols(), stack_text(tshark_row)), L4By::kTshark,
+            AppBy::kTshark};
 }
 
 // The core's layers 2 to 4 with what tshark says above them.
-Verdict HybridDigest::joined(const FrameRow& row, const Answer& answer) {
-    const std::string_view native = without_tokens(front_.names().protocols_text(row.stack), row.bare_tokens);
-    const auto tokens = above(answer.protocols(), native);
+StackDecision HybridDigest::combine(const FrameRow& row, const TsharkRow& tshark_row) {
+    const std::string_view native =
+        without_tokens(reader_.header_stacks().protocols_text(row.stack), row.pseudowire_tokens);
+    const auto tokens = tokens_above(tshark_row.protocols(), native);
     if (!tokens) {
         ++contradictions_;
-        return carried(row);
+        return carry_over(row);
     }
     const std::uint32_t number = applications_->learn(row.kind, *tokens);
-    return {applications_->stack(front_.names(), row.stack, number), L4By::kNative, AppBy::kTshark};
+    return {applications_->stack(reader_.header_stacks(), row.stack, number), L4By::kNative, AppBy::kTshark};
 }
 
-Verdict HybridDigest::carried(const FrameRow& row) {
-    const std::uint32_t number = applications_->carried(row.kind);
-    if (number == kNone) return {row.stack, L4By::kNative, AppBy::kNobody};
-    return {applications_->stack(front_.names(), row.stack, number), L4By::kNative, AppBy::kFlow};
+StackDecision HybridDigest::carry_over(const FrameRow& row) {
+    const std::uint32_t number = applications_->predict(row.kind);
+    if (number == kNone) return {row.stack, L4By::kNative, AppBy::kUnidentified};
+    return {applications_->stack(reader_.header_stacks(), row.stack, number), L4By::kNative, AppBy::kFlow};
 }
 
 }  // namespace acapella::hybrid

@@ -12,43 +12,43 @@
 #include <string>
 #include <string_view>
 
-#include "digest/front_end.hpp"
-#include "digest/ledger.hpp"
-#include "hybrid/answers.hpp"
-#include "hybrid/applications.hpp"
+#include "digest/digest_builder.hpp"
+#include "digest/frame_reader.hpp"
+#include "hybrid/application_cache.hpp"
 #include "hybrid/row_queue.hpp"
 #include "hybrid/selection.hpp"
+#include "hybrid/tshark_output.hpp"
 #include "input/pcapng_writer.hpp"
 
 namespace acapella::hybrid {
 
 // tshark stopped reading: the reason stands in its own standard error.
-class AskingError : public std::runtime_error {
+class TsharkInputError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
 };
 
 struct Options {
-    bool ask_all = false;  // engine tshark
-    Policy policy;
-    const Vendors* vendors = nullptr;  // as FrontEnd
+    bool send_all = false;  // engine tshark
+    SelectionPolicy policy;
+    const Vendors* vendors = nullptr;  // as FrameReader
     input::DecompressionLimits limits;
-    std::uint64_t memory_bytes = kUnlimited;  // as Ledger
-    Seconds answer_timeout = kAnswerTimeout;
-    WhileWaiting while_waiting = nullptr;  // as AnswerReader
+    std::uint64_t memory_bytes = kUnlimited;  // as DigestBuilder
+    Seconds tshark_timeout = kTsharkTimeout;
+    WhileWaiting while_waiting = nullptr;  // as TsharkOutput
 };
 
 // tshark's standard input, open from here to the end of the questions.
-class Questions {
+class TsharkInput {
   public:
     // Takes the descriptor over. `timeout`: how long tshark may take nothing; `while_waiting` as
-    // AnswerReader.
-    Questions(int descriptor, Seconds timeout, WhileWaiting while_waiting = nullptr);
-    Questions(const Questions&) = delete;
-    Questions& operator=(const Questions&) = delete;
-    ~Questions();
+    // TsharkOutput.
+    TsharkInput(int descriptor, Seconds timeout, WhileWaiting while_waiting = nullptr);
+    TsharkInput(const TsharkInput&) = delete;
+    TsharkInput& operator=(const TsharkInput&) = delete;
+    ~TsharkInput();
 
-    // These throw AskingError, TsharkTimeout.
+    // These throw TsharkInputError, TsharkTimeout.
     void write(const Record& record);
     void flush();
     void end();
@@ -65,29 +65,31 @@ class Questions {
 
 class HybridDigest {
   public:
-    // Takes over `questions`, tshark's standard input; `answers`, its standard output, line-buffered, stays
-    // the caller's. Raises input::InputError.
-    HybridDigest(const std::string& path, Place place, std::size_t batch_rows, const Options& options,
-                 int questions, int answers)
-        : answers_(answers, options.ask_all ? Layout::kFields : Layout::kColumns, options.answer_timeout,
-                   options.while_waiting),
-          questions_(questions, options.answer_timeout, options.while_waiting),
-          front_(path, options.vendors, options.limits),
-          ledger_(front_.keys(), front_.names(), std::move(place), batch_rows, options.memory_bytes),
+    // Takes over `tshark_input`, tshark's standard input; `tshark_output`, its standard output,
+    // line-buffered, stays the caller's. Raises input::InputError.
+    HybridDigest(const std::string& path, CapturePoint capture_point, std::size_t batch_rows,
+                 const Options& options, int tshark_input, int tshark_output)
+        : tshark_output_(tshark_output, options.send_all ? Layout::kFields : Layout::kColumns,
+                         options.tshark_timeout, options.while_waiting),
+          tshark_input_(tshark_input, options.tshark_timeout, options.while_waiting),
+          reader_(path, options.vendors, options.limits),
+          builder_(reader_.keys(), reader_.header_stacks(), std::move(capture_point), batch_rows,
+                   options.memory_bytes),
           options_(options),
           selection_(options.policy) {
         applications_.emplace(*selection_);
     }
 
-    // As NativeDigest. Throws AskingError, AnswerError, and TsharkTimeout with the frames that wait.
+    // As NativeDigest. Throws TsharkInputError, TsharkOutputError, and TsharkTimeout with the frames that
+    // wait.
     std::optional<Batch> next_frames();
     Batch flow_rows(std::uint32_t first, std::uint32_t count) const {
-        return ledger_.flow_rows(first, count);
+        return builder_.flow_rows(first, count);
     }
 
-    const FrontEnd& front() const { return front_; }
-    const Ledger& ledger() const { return ledger_; }
-    std::uint64_t frames_sent() const { return questions_.frames(); }
+    const FrameReader& reader() const { return reader_; }
+    const DigestBuilder& builder() const { return builder_; }
+    std::uint64_t frames_sent() const { return tshark_input_.frames(); }
     // Frames where tshark's layers 2 to 4 are not those that the core is sure of.
     std::uint64_t contradictions() const { return contradictions_; }
 
@@ -97,31 +99,31 @@ class HybridDigest {
 
     // What of a frame its row does not tell, for choosing and asking; only of frames that may be sent.
     struct Frame {
-        Record question;
+        Record sent_record;
         Bytes payload;
         std::uint32_t payload_len;
     };
 
     std::optional<Batch> frames_in_time();
-    std::string waiting_frames() const;
+    std::string pending_frames() const;
     bool read_rows();
-    void keep(const FrameRow& row, Frame& frame);
-    bool choose(FrameRow& row, const Frame& frame);
+    void keep_frame(const FrameRow& row, Frame& frame);
+    bool select(FrameRow& row, const Frame& frame);
     bool must_wait() const;
-    void book_answered();
-    bool book_first(bool wait);
+    void add_answered_rows();
+    bool add_first_row(bool wait);
     void end();
-    Verdict verdict(FrameRow& row, const Answer& answer);
-    Verdict joined(const FrameRow& row, const Answer& answer);
-    Verdict carried(const FrameRow& row);
+    StackDecision decision(FrameRow& row, const TsharkRow& tshark_row);
+    StackDecision combine(const FrameRow& row, const TsharkRow& tshark_row);
+    StackDecision carry_over(const FrameRow& row);
 
-    AnswerReader answers_;  // before questions_: it ends after tshark's input is closed
-    Questions questions_;
-    FrontEnd front_;
-    Ledger ledger_;
+    TsharkOutput tshark_output_;  // before tshark_input_: it ends after tshark's input is closed
+    TsharkInput tshark_input_;
+    FrameReader reader_;
+    DigestBuilder builder_;
     Options options_;
     std::optional<Selection> selection_;  // until the last frame, as what follows
-    std::optional<Applications> applications_;
+    std::optional<ApplicationCache> applications_;
     std::array<FrameRow, kRows> read_;
     std::array<Frame, kRows> frames_;
     RowQueue rows_;

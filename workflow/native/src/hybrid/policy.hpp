@@ -6,7 +6,7 @@
 
 namespace acapella::hybrid {
 
-struct Policy {
+struct SelectionPolicy {
     // The first frames of a flow, whatever they hold.
     std::uint32_t first = 2;
     // New kinds of payload that a flow may show at once; every frame of a known kind allows one more. Of

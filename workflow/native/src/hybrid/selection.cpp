@@ -6,9 +6,9 @@
 namespace acapella::hybrid {
 namespace {
 
-constexpr std::uint32_t kGiveUp = 32;  // new kinds in a row
+constexpr std::uint32_t kMaxNewInARow = 32;  // new kinds in a row
 constexpr std::uint32_t kWordFactor = 4;
-constexpr std::uint32_t kGrowth = 4;  // of the distance between frames that are looked at again
+constexpr std::uint32_t kRecheckFactor = 4;  // of the distance between frames that are looked at again
 
 bool is_text(std::uint8_t byte) {
     return (byte >= 0x20 && byte < 0x7f) || byte == '\t' || byte == '\n' || byte == '\r';
@@ -34,41 +34,41 @@ std::uint32_t short_start(std::uint32_t start) { return is_word(start) ? start :
 
 }  // namespace
 
-Choice Selection::choose(std::uint32_t flow_number, Bytes payload, std::uint32_t payload_len) {
+Choice Selection::select(std::uint32_t flow_number, Bytes payload, std::uint32_t payload_len) {
     Flow& flow = flow_of(flow_number);
     bool send = flow.frames < policy_.first;
-    if (due_again(flow)) send = true;
+    if (due_for_recheck(flow)) send = true;
     ++flow.frames;
     const auto length = static_cast<std::uint8_t>(std::bit_width(payload_len));
-    if (flow.fresh_in_a_row >= kGiveUp) return choose_by_length(flow_number, length, send);
+    if (flow.new_in_a_row >= kMaxNewInARow) return select_by_length(flow_number, length, send);
 
     const std::uint32_t start = long_start(payload);
     const std::uint32_t kinds = is_word(start) ? kWordFactor * policy_.kinds : policy_.kinds;
-    const Place fine = find(flow_number, start, Kind::Level::long_start, length);
-    const Place coarse = fine.row != kNone
-                             ? Place{0, kinds_[fine.row].parent}
-                             : find(flow_number, short_start(start), Kind::Level::start, length);
+    const Lookup fine = find(flow_number, start, Kind::Level::long_start, length);
+    const Lookup coarse = fine.row != kNone
+                              ? Lookup{0, kinds_[fine.row].parent}
+                              : find(flow_number, short_start(start), Kind::Level::start, length);
     if (coarse.row == kNone) {
-        ++flow.fresh_in_a_row;  // at most kGiveUp
+        ++flow.new_in_a_row;  // at most kMaxNewInARow
         if (flow.starts.allows(kinds)) {
             send = true;
-            flow.starts.fresh();
+            flow.starts.add_new();
         }
     } else {
-        flow.fresh_in_a_row = 0;
-        flow.starts.known();
+        flow.new_in_a_row = 0;
+        flow.starts.add_known();
         if (!kinds_[coarse.row].seen_twice) send = kinds_[coarse.row].seen_twice = true;
     }
     if (fine.row != kNone) {
-        flow.long_starts.known();
+        flow.long_starts.add_known();
         return {fine.row, send};
     }
     if (flow.long_starts.allows(kinds)) {
         send = true;
-        flow.long_starts.fresh();
+        flow.long_starts.add_new();
     }
     if (!send && coarse.row != kNone) return {coarse.row, false};
-    const Choice by_length = choose_by_length(flow_number, length, send);
+    const Choice by_length = select_by_length(flow_number, length, send);
     if (!send) return by_length;
     std::uint32_t row = coarse.row;
     if (row == kNone)
@@ -79,19 +79,19 @@ Choice Selection::choose(std::uint32_t flow_number, Bytes payload, std::uint32_t
 }
 
 // For payload whose start says nothing.
-Choice Selection::choose_by_length(std::uint32_t number, std::uint8_t length, bool send) {
-    const Place place = find(number, 0, Kind::Level::length, length);
-    if (place.row != kNone) return {place.row, send};
+Choice Selection::select_by_length(std::uint32_t number, std::uint8_t length, bool send) {
+    const Lookup lookup = find(number, 0, Kind::Level::length, length);
+    if (lookup.row != kNone) return {lookup.row, send};
     const std::uint32_t row =
-        send ? add(place, {number, 0, kFlowKind | number, Kind::Level::length, length}) : kNone;
+        send ? add(lookup, {number, 0, kFlowKind | number, Kind::Level::length, length}) : kNone;
     return {row != kNone ? row : kFlowKind | number, send};
 }
 
-bool Selection::due_again(Flow& flow) const {
+bool Selection::due_for_recheck(Flow& flow) const {
     std::uint64_t next = policy_.again;
-    for (int i = 0; i < flow.looks; ++i) next *= kGrowth;
+    for (int i = 0; i < flow.rechecks; ++i) next *= kRecheckFactor;
     if (flow.frames < next) return false;
-    ++flow.looks;
+    ++flow.rechecks;
     return true;
 }
 
@@ -106,8 +106,8 @@ std::uint64_t Selection::hash_of(std::uint32_t flow, std::uint32_t start, Kind::
     return TableHash::mix(state, (static_cast<std::uint64_t>(level) << 8) | length);
 }
 
-Selection::Place Selection::find(std::uint32_t flow, std::uint32_t start, Kind::Level level,
-                                 std::uint8_t length) const {
+Selection::Lookup Selection::find(std::uint32_t flow, std::uint32_t start, Kind::Level level,
+                                  std::uint8_t length) const {
     const std::uint64_t hash = hash_of(flow, start, level, length);
     return {hash, index_.find(hash, [&](std::uint32_t row) {
                 const Kind& kind = kinds_[row];
@@ -117,10 +117,10 @@ Selection::Place Selection::find(std::uint32_t flow, std::uint32_t start, Kind::
 }
 
 // The new kind's row, or kNone where there are too many.
-std::uint32_t Selection::add(const Place& place, const Kind& kind) {
+std::uint32_t Selection::add(const Lookup& lookup, const Kind& kind) {
     if (kinds_.size() >= kMaxKinds) return kNone;
     const std::uint32_t row = kinds_.add(kind);
-    index_.insert(place.hash, row, [this](std::uint32_t old) {
+    index_.insert(lookup.hash, row, [this](std::uint32_t old) {
         const Kind& known = kinds_[old];
         return hash_of(known.flow, known.start, known.level, known.length_class);
     });

@@ -4,14 +4,14 @@
 // Frames of a flow fall into kinds by the start and the length of their payload: most protocols say what a
 // message is in its first bytes. A frame of a kind that the flow has not shown yet is sent, then a second one
 // of the kind; all others take what their kind has shown. Encrypted payload has new first bytes all the time,
-// so the new kinds of a flow have a budget, which grows with the frames of known kinds; after kGiveUp new
-// kinds in a row its payload is taken to say nothing, and only looked at again at growing distances.
+// so the new kinds of a flow have a budget, which grows with the frames of known kinds; after kMaxNewInARow
+// new kinds in a row its payload is taken to say nothing, and only looked at again at growing distances.
 #pragma once
 
 #include <cstdint>
 
+#include "containers/hash_index.hpp"
 #include "containers/pool.hpp"
-#include "containers/slots.hpp"
 #include "containers/table_hash.hpp"
 #include "frame/record.hpp"
 #include "hybrid/policy.hpp"
@@ -44,11 +44,11 @@ struct Choice {
 
 class Selection {
   public:
-    explicit Selection(Policy policy, TableHash hash = TableHash()) : policy_(policy), hash_(hash) {}
+    explicit Selection(SelectionPolicy policy, TableHash hash = TableHash()) : policy_(policy), hash_(hash) {}
 
     // The next frame that has something above its native headers. `flow` is any number that stands for the
     // flow; `payload` its captured and `payload_len` its wire bytes.
-    Choice choose(std::uint32_t flow, Bytes payload, std::uint32_t payload_len);
+    Choice select(std::uint32_t flow, Bytes payload, std::uint32_t payload_len);
 
     // The flow's frame comes soon.
     void prefetch(std::uint32_t flow) const {
@@ -64,10 +64,10 @@ class Selection {
         std::int16_t used = 0;
 
         bool allows(std::uint32_t kinds) const { return used < static_cast<std::int64_t>(kinds); }
-        void fresh() {
+        void add_new() {
             if (used < INT16_MAX) ++used;
         }
-        void known() {
+        void add_known() {
             if (used > INT16_MIN) --used;
         }
     };
@@ -75,27 +75,27 @@ class Selection {
         std::uint32_t frames = 0;
         Budget starts;
         Budget long_starts;
-        std::uint8_t looks = 0;  // again
-        std::uint8_t fresh_in_a_row = 0;
+        std::uint8_t rechecks = 0;  // again
+        std::uint8_t new_in_a_row = 0;
     };
     static_assert(sizeof(Flow) == 12);
-    struct Place {
+    struct Lookup {
         std::uint64_t hash;
         std::uint32_t row;
     };
 
     Flow& flow_of(std::uint32_t number);
-    bool due_again(Flow& flow) const;
-    Choice choose_by_length(std::uint32_t number, std::uint8_t length_class, bool send);
+    bool due_for_recheck(Flow& flow) const;
+    Choice select_by_length(std::uint32_t number, std::uint8_t length_class, bool send);
     std::uint64_t hash_of(std::uint32_t flow, std::uint32_t start, Kind::Level level,
                           std::uint8_t length) const;
-    Place find(std::uint32_t flow, std::uint32_t start, Kind::Level level, std::uint8_t length) const;
-    std::uint32_t add(const Place& place, const Kind& kind);
+    Lookup find(std::uint32_t flow, std::uint32_t start, Kind::Level level, std::uint8_t length) const;
+    std::uint32_t add(const Lookup& lookup, const Kind& kind);
 
-    Policy policy_;
+    SelectionPolicy policy_;
     TableHash hash_;
     Pool<Kind> kinds_;
-    Slots index_;
+    HashIndex index_;
     Pool<Flow> flows_;
 };
 

@@ -27,8 +27,8 @@ std::unique_ptr<ByteSource> ByteSource::open(const std::string& path, const Deco
         throw InputError("cannot_open", path, std::strerror(number), number);
     }
     auto raw = descriptor_stream(descriptor, true);
-    struct stat facts {};
-    if (::fstat(descriptor, &facts) == 0 && S_ISDIR(facts.st_mode)) {
+    struct stat status {};
+    if (::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode)) {
         throw InputError("cannot_open", path, "is a directory, not a capture");
     }
     // Advice only: where it is refused (a pipe), reading is as right and a little slower.
@@ -79,11 +79,11 @@ void ByteSource::change_buffers() {
     base_ += at_;
     size_ = left;
     at_ = 0;
-    moved_ = true;
+    buffer_changed_ = true;
 }
 
 void ByteSource::make_room(std::size_t count) {
-    if (keeping_ && !moved_) {
+    if (pinned_ && !buffer_changed_) {
         change_buffers();
     } else if (at_ > 0) {
         std::memmove(buffer_.get(), buffer_.get() + at_, size_ - at_);

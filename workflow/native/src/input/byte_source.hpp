@@ -50,12 +50,12 @@ class ByteSource {
 
     // From here on views stay valid beyond the next call: up to the next keep(), or to a frame that is read
     // where moved() is true already.
-    void keep() {
-        keeping_ = true;
-        moved_ = false;
+    void pin_views() {
+        pinned_ = true;
+        buffer_changed_ = false;
     }
     // True where the views since keep() lie in two buffers, which is as many as there are.
-    [[nodiscard]] bool moved() const { return moved_; }
+    [[nodiscard]] bool buffer_changed() const { return buffer_changed_; }
 
     // Bytes skipped so far: where the next view starts in the decompressed data.
     [[nodiscard]] std::uint64_t offset() const { return base_ + at_; }
@@ -78,8 +78,8 @@ class ByteSource {
     std::size_t capacity_;
     std::unique_ptr<std::byte[]> kept_;  // the other buffer, for keep()
     std::size_t kept_capacity_ = 0;
-    bool keeping_ = false;
-    bool moved_ = false;
+    bool pinned_ = false;
+    bool buffer_changed_ = false;
     std::size_t at_ = 0;
     std::size_t size_ = 0;
     std::uint64_t base_ = 0;  // offset of the buffer's first byte

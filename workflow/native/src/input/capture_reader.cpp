@@ -78,7 +78,7 @@ bool is_text(Bytes head) {
     });
 }
 
-[[noreturn]] void refuse(const ByteSource& source, Bytes head) {
+[[noreturn]] void throw_unsupported(const ByteSource& source, Bytes head) {
     const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
     for (const auto& [magic, name] : kUnsupported) {
         if (text.starts_with(magic)) {
@@ -91,7 +91,7 @@ bool is_text(Bytes head) {
 }
 
 // A disk that fails is not damage of the capture: what was read of it is no result.
-void refuse_unreadable(const ByteSource& source) {
+void throw_read_error(const ByteSource& source) {
     const ByteStream::Fault& fault = source.fault();
     if (fault.kind == "read_error") {
         throw InputError(fault.kind, source.name(), fault.what, fault.number);
@@ -111,22 +111,22 @@ const char* name_of(FileEnd end) {
 void CaptureReader::add_interface(const Interface& interface) {
     interfaces_.push_back(interface);
     const std::int64_t unit = unit_ns(interface);
-    facts_.ts_unit_ns = interfaces_.size() == 1 ? unit : std::min(facts_.ts_unit_ns, unit);
-    facts_.snaplen = std::max(facts_.snaplen, interface.snaplen);
-    facts_.fcs_len = std::max(facts_.fcs_len, interface.fcs_len);
+    info_.ts_unit_ns = interfaces_.size() == 1 ? unit : std::min(info_.ts_unit_ns, unit);
+    info_.snaplen = std::max(info_.snaplen, interface.snaplen);
+    info_.fcs_len = std::max(info_.fcs_len, interface.fcs_len);
     if (!link_types_seen_.test(interface.link_type)) {
         link_types_seen_.set(interface.link_type);
-        facts_.link_types.push_back(interface.link_type);
+        info_.link_types.push_back(interface.link_type);
     }
 }
 
 bool CaptureReader::stop(FileEnd end, std::string detail) {
-    if (facts_.end != FileEnd::clean) {
+    if (info_.end != FileEnd::clean) {
         return false;
     }
-    facts_.end = end;
-    facts_.end_detail = std::move(detail);
-    facts_.end_offset = source_.offset();
+    info_.end = end;
+    info_.end_detail = std::move(detail);
+    info_.end_offset = source_.offset();
     if (!opening_ && is_damage(end)) {
         read_to_end();
     }
@@ -135,25 +135,25 @@ bool CaptureReader::stop(FileEnd end, std::string detail) {
 
 // Damaged compressed data comes out as records that make no sense before its checksum does.
 void CaptureReader::read_to_end() {
-    facts_.unread_bytes = source_.skip(UINT64_MAX);
-    refuse_unreadable(source_);
+    info_.unread_bytes = source_.skip(UINT64_MAX);
+    throw_read_error(source_);
     const ByteStream::Fault& fault = source_.fault();
     if (fault.kind == "bad_compression") {
-        facts_.end = FileEnd::bad_compression;
-        facts_.end_detail = fault.what + ", seen behind a damaged record (" + facts_.end_detail + ")";
+        info_.end = FileEnd::bad_compression;
+        info_.end_detail = fault.what + ", found after a damaged record (" + info_.end_detail + ")";
     }
 }
 
-bool CaptureReader::stop_short(FileEnd end, std::size_t there, std::size_t whole) {
+bool CaptureReader::stop_truncated(FileEnd end, std::size_t there, std::size_t whole) {
     const ByteStream::Fault& fault = source_.fault();
     if (!fault.kind.empty()) {
-        refuse_unreadable(source_);
+        throw_read_error(source_);
         return stop(end_of_fault(fault.kind), fault.what);
     }
     if (there == 0 && end == FileEnd::cut_header) {
         return stop(FileEnd::clean, "");
     }
-    const std::string unit = facts_.format == "pcapng" ? "block" : "record";
+    const std::string unit = info_.format == "pcapng" ? "block" : "record";
     const std::string part = end == FileEnd::cut_header ? " header" : "";
     return stop(end, std::to_string(there) + " of the " + std::to_string(whole) + " bytes of a " + unit +
                          part + " are there");
@@ -168,10 +168,10 @@ bool CaptureReader::set_frame(Record& record, Bytes bytes, std::uint32_t wire_le
                               const Interface& interface) {
     const std::uint32_t before = pseudo_header_len(interface.link_type);
     if (bytes.size() < before) [[unlikely]] {
-        return stop(FileEnd::bad_pseudo_header, std::to_string(bytes.size()) + " bytes, of which " +
-                                                    std::to_string(before) + " stand before the frame");
+        return stop(FileEnd::bad_pseudo_header, std::to_string(bytes.size()) + " bytes, less than the " +
+                                                    std::to_string(before) + " of the pseudo-header");
     }
-    record.frame = ++facts_.records;
+    record.frame = ++info_.records;
     record.link_type = interface.link_type;
     record.timed = true;
     record.pseudo_header = bytes.first(before);
@@ -194,7 +194,7 @@ std::unique_ptr<CaptureReader> open_capture(ByteSource& source) {
         if (head.empty()) {
             throw InputError("empty_file", source.name(), "the file is empty");
         }
-        refuse(source, head);
+        throw_unsupported(source, head);
     }
     if (PcapngReader::recognizes(head)) {
         return std::make_unique<PcapngReader>(source);
@@ -202,7 +202,7 @@ std::unique_ptr<CaptureReader> open_capture(ByteSource& source) {
     if (PcapReader::recognizes(head)) {
         return std::make_unique<PcapReader>(source);
     }
-    refuse(source, head);
+    throw_unsupported(source, head);
 }
 
 }  // namespace acapella::input

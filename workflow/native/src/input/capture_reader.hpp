@@ -46,7 +46,7 @@ enum class FileEnd : std::uint8_t {
 // The stable name, as the members are spelt.
 const char* name_of(FileEnd end);
 
-struct FileFacts {
+struct FileInfo {
     std::string
         format;  // pcap, pcap_ns, pcap_modified, pcap_patched, pcap_nokia, pcap_aix, pcap_ixia, pcapng
     std::string compression;                // none, gzip, zstd, lz4
@@ -83,7 +83,7 @@ class CaptureReader {
     // throw.
     virtual bool next(Record& record) = 0;
 
-    [[nodiscard]] const FileFacts& facts() const { return facts_; }
+    [[nodiscard]] const FileInfo& info() const { return info_; }
     // By Record::interface_id.
     [[nodiscard]] const std::vector<Interface>& interfaces() const { return interfaces_; }
 
@@ -94,14 +94,14 @@ class CaptureReader {
     bool stop(FileEnd end, std::string detail);
     void read_to_end();
     // The data ended while `whole` bytes of a record were wanted and `there` were left.
-    bool stop_short(FileEnd end, std::size_t there, std::size_t whole);
+    bool stop_truncated(FileEnd end, std::size_t there, std::size_t whole);
     bool stop_bad_caplen(std::uint64_t caplen, std::uint16_t link_type);
     // Splits a record's bytes into pseudo-header and frame without FCS, and sets the lengths. False where
     // they are too few.
     bool set_frame(Record& record, Bytes bytes, std::uint32_t wire_len, const Interface& interface);
 
     ByteSource& source_;
-    FileFacts facts_;
+    FileInfo info_;
     std::vector<Interface> interfaces_;
     std::bitset<1U << 16U> link_types_seen_;
     bool opening_ = false;  // nothing is read to its end for a file that will be refused

@@ -57,9 +57,9 @@ class MemoryStream final : public ByteStream {
 };
 
 // The compressed side of a decoder: what is read and not yet consumed.
-class Feed {
+class CompressedInput {
   public:
-    Feed(std::unique_ptr<ByteStream> raw, Bytes head)
+    CompressedInput(std::unique_ptr<ByteStream> raw, Bytes head)
         : raw_(std::move(raw)), buffer_(std::max(kSize, head.size())) {
         std::copy(head.begin(), head.end(), buffer_.begin());
         size_ = head.size();
@@ -102,21 +102,21 @@ class Decoder : public ByteStream {
         const std::size_t made = decode(into, room);
         made_ += made;
         const bool above_ratio =
-            made_ > DecompressionLimits::kFreeOfRatio && made_ / limits_.ratio > feed_.consumed();
+            made_ > DecompressionLimits::kFreeOfRatio && made_ / limits_.ratio > input_.consumed();
         return made_ > limits_.bytes || above_ratio ? exceed(made) : made;
     }
 
   protected:
     Decoder(std::unique_ptr<ByteStream> raw, Bytes head, const DecompressionLimits& limits)
-        : feed_(std::move(raw), head), limits_(limits) {}
+        : input_(std::move(raw), head), limits_(limits) {}
 
     // As read(), without limits.
     virtual std::size_t decode(std::byte* into, std::size_t room) = 0;
 
     // No compressed bytes are left. `inside`: a member or frame is not complete.
-    std::size_t end_of_feed(bool inside) {
-        if (!feed_.fault().kind.empty()) {
-            return fail(feed_.fault().kind, feed_.fault().what, feed_.fault().number);
+    std::size_t end_of_input(bool inside) {
+        if (!input_.fault().kind.empty()) {
+            return fail(input_.fault().kind, input_.fault().what, input_.fault().number);
         }
         return inside ? fail("cut_compressed", "the compressed data is cut") : 0;
     }
@@ -129,7 +129,7 @@ class Decoder : public ByteStream {
                       : fail("bad_compression", std::move(what));
     }
 
-    Feed feed_;
+    CompressedInput input_;
     bool done_ = false;
 
   private:
@@ -158,7 +158,7 @@ class GzipDecoder final : public Decoder {
         constexpr int kGzipOnly = 16;
         done_ = inflateInit2(&stream_, MAX_WBITS + kGzipOnly) != Z_OK;
         if (done_) {
-            fail("bad_compression", "zlib does not start");
+            fail("bad_compression", "cannot initialize zlib");
         }
     }
 
@@ -166,16 +166,16 @@ class GzipDecoder final : public Decoder {
 
     std::size_t decode(std::byte* into, std::size_t room) override {
         while (!done_) {
-            const Bytes ready = feed_.ready();
+            const Bytes ready = input_.ready();
             if (ready.empty()) {
                 done_ = true;
-                return end_of_feed(inside_);
+                return end_of_input(inside_);
             }
             if (!inside_ && members_ > 0 && !next_member(ready)) {
                 continue;
             }
             inside_ = true;
-            const std::size_t made = inflate_some(ready, into, std::min(room, kMost));
+            const std::size_t made = inflate_some(ready, into, std::min(room, kMax));
             if (made > 0) {
                 return made;
             }
@@ -184,7 +184,7 @@ class GzipDecoder final : public Decoder {
     }
 
   private:
-    static constexpr std::size_t kMost = std::size_t{1} << 30;  // zlib counts in 32 bits
+    static constexpr std::size_t kMax = std::size_t{1} << 30;  // zlib counts in 32 bits
 
     // Between members: true where another begins.
     bool next_member(Bytes ready) {
@@ -193,7 +193,7 @@ class GzipDecoder final : public Decoder {
         }
         const auto other =
             std::find_if(ready.begin(), ready.end(), [](std::byte b) { return b != std::byte{0}; });
-        feed_.consume(static_cast<std::size_t>(other - ready.begin()));
+        input_.consume(static_cast<std::size_t>(other - ready.begin()));
         padded_ = true;
         if (other != ready.end()) {
             done_ = true;
@@ -208,7 +208,7 @@ class GzipDecoder final : public Decoder {
         stream_.next_out = reinterpret_cast<Bytef*>(into);
         stream_.avail_out = static_cast<uInt>(room);
         const int answer = inflate(&stream_, Z_NO_FLUSH);
-        feed_.consume(ready.size() - stream_.avail_in);
+        input_.consume(ready.size() - stream_.avail_in);
         if (answer == Z_STREAM_END) {
             inside_ = false;
             ++members_;
@@ -237,16 +237,16 @@ class ZstdDecoder final : public Decoder {
     std::size_t decode(std::byte* into, std::size_t room) override {
         while (!done_) {
             // The library may hold output back that did not fit: ask it before more input is read.
-            const Bytes ready = more_inside_ ? Bytes{} : feed_.ready();
+            const Bytes ready = more_inside_ ? Bytes{} : input_.ready();
             if (ready.empty() && !more_inside_) {
                 done_ = true;
-                return end_of_feed(pending_ != 0);
+                return end_of_input(pending_ != 0);
             }
             // Not more than the library asks for: it gives nothing of a call in which it met a fault.
             ZSTD_inBuffer in{ready.data(), std::min(ready.size(), pending_ ? pending_ : kFirst), 0};
             ZSTD_outBuffer out{into, room, 0};
             const std::size_t answer = ZSTD_decompressStream(stream_, &out, &in);
-            feed_.consume(in.pos);
+            input_.consume(in.pos);
             if (ZSTD_isError(answer)) {
                 return stop(behind_, std::string("zstd: ") + ZSTD_getErrorName(answer));
             }
@@ -276,7 +276,7 @@ class Lz4Decoder final : public Decoder {
         : Decoder(std::move(raw), head, limits) {
         done_ = LZ4F_isError(LZ4F_createDecompressionContext(&context_, LZ4F_VERSION)) != 0;
         if (done_) {
-            fail("bad_compression", "lz4 does not start");
+            fail("bad_compression", "cannot initialize lz4");
         }
     }
 
@@ -284,10 +284,10 @@ class Lz4Decoder final : public Decoder {
 
     std::size_t decode(std::byte* into, std::size_t room) override {
         while (!done_) {
-            const Bytes ready = more_inside_ ? Bytes{} : feed_.ready();
+            const Bytes ready = more_inside_ ? Bytes{} : input_.ready();
             if (ready.empty() && !more_inside_) {
                 done_ = true;
-                return end_of_feed(pending_ != 0);
+                return end_of_input(pending_ != 0);
             }
             std::size_t made = room;
             std::size_t taken = std::min(ready.size(), pending_ ? pending_ : kFirst);  // as with zstd
@@ -297,7 +297,7 @@ class Lz4Decoder final : public Decoder {
             }
             pending_ = answer;
             behind_ = pending_ == 0;
-            feed_.consume(taken);
+            input_.consume(taken);
             more_inside_ = made == room && pending_ != 0;
             if (made > 0) {
                 return made;

@@ -11,11 +11,11 @@ namespace {
 constexpr std::uint16_t kEthernet = 1;
 
 // Of a capture that has another frame: its time, and which capture it is.
-struct Head {
+struct NextFrame {
     std::int64_t ts_ns;
     std::size_t capture;
 
-    bool operator<(const Head& other) const {  // a priority_queue has the greatest on top
+    bool operator<(const NextFrame& other) const {  // a priority_queue has the greatest on top
         return ts_ns != other.ts_ns ? ts_ns > other.ts_ns : capture > other.capture;
     }
 };
@@ -39,7 +39,7 @@ Merge::Merge(const std::vector<std::string>& paths, const DecompressionLimits& l
 bool Merge::next(Capture& capture) const {
     Record& record = capture.record;
     if (!capture.reader->next(record)) return false;
-    if (!record.timed) throw MergeError(capture.path + ": a frame without a time has no place among others");
+    if (!record.timed) throw MergeError(capture.path + ": a frame without a timestamp cannot be merged");
     if (plausible(record.ts_ns))
         capture.place_ns = record.ts_ns;
     else
@@ -57,14 +57,14 @@ std::uint16_t Merge::link_type() const {
 }
 
 void Merge::write(int descriptor) {
-    std::priority_queue<Head> heads;
+    std::priority_queue<NextFrame> next_frames;
     for (std::size_t i = 0; i < captures_.size(); ++i)
-        if (next(captures_[i])) heads.push({captures_[i].place_ns, i});
+        if (next(captures_[i])) next_frames.push({captures_[i].place_ns, i});
     const std::uint16_t type = link_type();
     PcapWriter writer(descriptor, type);
-    while (!heads.empty()) {
-        const std::size_t first = heads.top().capture;
-        heads.pop();
+    while (!next_frames.empty()) {
+        const std::size_t first = next_frames.top().capture;
+        next_frames.pop();
         Capture& capture = captures_[first];
         if (capture.record.link_type != type)
             throw MergeError(capture.path + ": frames of link type " +
@@ -75,7 +75,7 @@ void Merge::write(int descriptor) {
             written_.push_back(static_cast<std::uint32_t>(first));
         }
         check(writer.write(capture.record), writer);
-        if (next(capture)) heads.push({capture.place_ns, first});
+        if (next(capture)) next_frames.push({capture.place_ns, first});
     }
     check(writer.flush(), writer);
 }
@@ -88,9 +88,9 @@ std::vector<std::uint32_t> Merge::take_captures(std::size_t count) {
     return taken;
 }
 
-std::vector<FileFacts> Merge::facts() const {
-    std::vector<FileFacts> found;
-    for (const Capture& capture : captures_) found.push_back(capture.reader->facts());
+std::vector<FileInfo> Merge::info() const {
+    std::vector<FileInfo> found;
+    for (const Capture& capture : captures_) found.push_back(capture.reader->info());
     return found;
 }
 

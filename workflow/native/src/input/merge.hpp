@@ -41,7 +41,7 @@ class Merge {
     [[nodiscard]] std::vector<std::uint32_t> take_captures(std::size_t count);
 
     // What each file said of itself, in order; whole once write() has returned.
-    [[nodiscard]] std::vector<FileFacts> facts() const;
+    [[nodiscard]] std::vector<FileInfo> info() const;
 
   private:
     struct Capture {

@@ -55,7 +55,7 @@ void PcapReader::read_file_header() {
     if (head.size() < kFileHeader) {
         const auto& fault = source_.fault();
         throw InputError(fault.kind.empty() ? "cut_header" : fault.kind, source_.name(),
-                         fault.kind.empty() ? "the pcap file header is cut" : fault.what, fault.number);
+                         fault.kind.empty() ? "the pcap file header is truncated" : fault.what, fault.number);
     }
     swapped_ = !known(load<std::uint32_t>(head.data(), false));
     const auto magic = load<std::uint32_t>(head.data(), swapped_);
@@ -67,7 +67,7 @@ void PcapReader::read_file_header() {
     const auto network = load<std::uint32_t>(head.data() + 20, swapped_);
     if (major < 2) {
         throw InputError("unsupported_version", source_.name(),
-                         "pcap of version " + std::to_string(major) + "." + std::to_string(minor));
+                         "unsupported pcap version " + std::to_string(major) + "." + std::to_string(minor));
     }
     // Bits 16 to 25 are reserved; bit 26 says that the topmost four count the 16-bit words of the FCS
     // (draft-ietf-opsawg-pcap, section 4).
@@ -80,9 +80,9 @@ void PcapReader::read_file_header() {
     }
     link_type_ = static_cast<std::uint16_t>(network & 0xffffU);
     const bool nanoseconds = magic == kNanoseconds || magic == kIxiaHardware;
-    facts_.format = nanoseconds ? "pcap_ns" : "pcap";
+    info_.format = nanoseconds ? "pcap_ns" : "pcap";
     if (magic == kIxiaHardware || magic == kIxiaSoftware) {
-        facts_.format = "pcap_ixia";
+        info_.format = "pcap_ixia";
     }
     fraction_ns_ = nanoseconds ? 1 : 1000;
     set_lengths_order(major, minor);
@@ -90,7 +90,7 @@ void PcapReader::read_file_header() {
         for (const auto& [aix, link_type] : kAixLinkTypes) {
             if (network == aix) {
                 link_type_ = link_type;
-                facts_.format = "pcap_aix";
+                info_.format = "pcap_aix";
                 fraction_ns_ = 1;
                 padding_ = link_type == 10 ? 3 : 0;  // FDDI
                 break;
@@ -98,14 +98,14 @@ void PcapReader::read_file_header() {
         }
     }
     max_captured_ = max_captured_len(link_type_);
-    facts_.compression = name_of(source_.compression());
+    info_.compression = name_of(source_.compression());
     if (length_order_ == LengthOrder::captured_first) {
         choose_variant(magic);
     }
     interface.link_type = link_type_;
     interface.fcs_len = (network & 0x04000000U) != 0 ? static_cast<std::uint8_t>(network >> 28U) * 2 : 0;
     interface.tsresol = fraction_ns_ == 1 ? 9 : 6;
-    fractions_a_second_ = 1'000'000'000 / fraction_ns_;
+    fractions_per_second_ = 1'000'000'000 / fraction_ns_;
     add_interface(interface);
 }
 
@@ -124,16 +124,16 @@ void PcapReader::set_lengths_order(std::uint16_t major, std::uint16_t minor) {
 void PcapReader::choose_variant(std::uint32_t magic) {
     Variant variant = Variant::standard;
     if (magic == kModified) {
-        const bool smp = !looks_like(Variant::patched) && looks_like(Variant::patched_smp);
+        const bool smp = !fits_variant(Variant::patched) && fits_variant(Variant::patched_smp);
         variant = smp ? Variant::patched_smp : Variant::patched;
-        facts_.format = "pcap_modified";
-    } else if (magic == kMicroseconds && !looks_like(Variant::standard)) {
-        if (looks_like(Variant::patched)) {
+        info_.format = "pcap_modified";
+    } else if (magic == kMicroseconds && !fits_variant(Variant::standard)) {
+        if (fits_variant(Variant::patched)) {
             variant = Variant::patched;
-            facts_.format = "pcap_patched";
-        } else if (looks_like(Variant::nokia)) {
+            info_.format = "pcap_patched";
+        } else if (fits_variant(Variant::nokia)) {
             variant = Variant::nokia;
-            facts_.format = "pcap_nokia";
+            info_.format = "pcap_nokia";
         }
     }
     header_size_ = header_size(variant);
@@ -153,7 +153,7 @@ PcapReader::Header PcapReader::decode(const std::byte* at) const {
 }
 
 // Are the first records, as far as they are there, free of contradictions if read so?
-bool PcapReader::looks_like(Variant variant) {
+bool PcapReader::fits_variant(Variant variant) {
     constexpr int kRecords = 3;
     constexpr std::uint32_t kMaxWireLen = 128U << 20;
     constexpr std::uint32_t kMaxInterface = 10000;
@@ -190,7 +190,7 @@ bool PcapReader::next(Record& record) {
     source_.skip(std::exchange(pending_, 0));
     const Bytes head = source_.view(header_size_);
     if (head.size() < header_size_) [[unlikely]] {
-        return stop_short(FileEnd::cut_header, head.size(), header_size_);
+        return stop_truncated(FileEnd::cut_header, head.size(), header_size_);
     }
     const Header header = decode(head.data());
     if (header.captured > max_captured_) [[unlikely]] {
@@ -203,7 +203,7 @@ bool PcapReader::next(Record& record) {
     const std::size_t whole = std::size_t{header_size_} + header.captured;
     const Bytes all = source_.view(whole);
     if (all.size() < whole) [[unlikely]] {
-        return stop_short(FileEnd::cut_record, all.size(), whole);
+        return stop_truncated(FileEnd::cut_record, all.size(), whole);
     }
     if (!set_frame(record, all.subspan(header_size_ + padding_), header.wire - padding_,
                    interfaces_.front())) {
@@ -211,8 +211,8 @@ bool PcapReader::next(Record& record) {
     }
     record.ts_ns =
         std::int64_t{header.seconds} * 1'000'000'000 + std::int64_t{header.fraction} * fraction_ns_;
-    facts_.longer_than_snaplen += header.captured > snaplen_ ? 1 : 0;
-    facts_.bad_fractions += header.fraction >= fractions_a_second_ ? 1 : 0;
+    info_.longer_than_snaplen += header.captured > snaplen_ ? 1 : 0;
+    info_.bad_fractions += header.fraction >= fractions_per_second_ ? 1 : 0;
     record.interface_id = 0;
     pending_ = whole;
     return true;

@@ -35,13 +35,13 @@ class PcapReader final : public CaptureReader {
     void choose_variant(std::uint32_t magic);
     void set_lengths_order(std::uint16_t major, std::uint16_t minor);
     [[nodiscard]] Header decode(const std::byte* at) const;
-    [[nodiscard]] bool looks_like(Variant variant);
+    [[nodiscard]] bool fits_variant(Variant variant);
 
     bool swapped_ = false;
     LengthOrder length_order_ = LengthOrder::captured_first;
     std::uint16_t link_type_ = 0;
     std::uint32_t fraction_ns_ = 1000;
-    std::uint32_t fractions_a_second_ = 1'000'000;
+    std::uint32_t fractions_per_second_ = 1'000'000;
     std::uint32_t header_size_ = 16;
     std::uint32_t padding_ = 0;  // between record header and frame, counted in the lengths
     std::uint32_t max_captured_ = 0;

@@ -121,23 +121,23 @@ bool PcapngReader::recognizes(Bytes head) {
 }
 
 PcapngReader::PcapngReader(ByteSource& source) : CaptureReader(source) {
-    facts_.format = "pcapng";
-    facts_.compression = name_of(source_.compression());
+    info_.format = "pcapng";
+    info_.compression = name_of(source_.compression());
     Block block;
     opening_ = true;
     if (read_block_head(block) && read_section(block)) {
         opening_ = false;
         return;
     }
-    std::string kind = name_of(facts_.end);
-    if (facts_.end == FileEnd::cut_record) {
+    std::string kind = name_of(info_.end);
+    if (info_.end == FileEnd::cut_record) {
         kind = "cut_header";
-    } else if (facts_.end == FileEnd::bad_version) {
+    } else if (info_.end == FileEnd::bad_version) {
         kind = "unsupported_version";
-    } else if (facts_.end == FileEnd::bad_block) {
+    } else if (info_.end == FileEnd::bad_block) {
         kind = "bad_header";
     }
-    throw InputError(kind, source_.name(), "pcapng section header: " + facts_.end_detail);
+    throw InputError(kind, source_.name(), "pcapng section header: " + info_.end_detail);
 }
 
 bool PcapngReader::bad_block(const Block& block, const char* what) {
@@ -148,14 +148,14 @@ bool PcapngReader::bad_block(const Block& block, const char* what) {
 bool PcapngReader::read_block_head(Block& block) {
     const Bytes head = source_.view(kBlockHead);
     if (head.size() < kBlockHead) {
-        return stop_short(FileEnd::cut_header, head.size(), kBlockHead);
+        return stop_truncated(FileEnd::cut_header, head.size(), kBlockHead);
     }
     block.type = type_of(head.data(), swapped_);
     bool swapped = swapped_;
     if (block.type == kSection) {  // reads the same in both byte orders, and brings its own
         const Bytes more = source_.view(kBlockHead + 4);
         if (more.size() < kBlockHead + 4) {
-            return stop_short(FileEnd::cut_record, more.size(), kMinSection);
+            return stop_truncated(FileEnd::cut_record, more.size(), kMinSection);
         }
         const auto magic = load<std::uint32_t>(more.data() + kBlockHead, false);
         swapped = magic == swap_bytes(kByteOrderMagic);
@@ -187,7 +187,7 @@ bool PcapngReader::view_block(const Block& block, std::size_t least, Bytes& byte
     }
     bytes = source_.view(block.size);
     if (bytes.size() < block.size) {
-        return stop_short(FileEnd::cut_record, bytes.size(), block.size);
+        return stop_truncated(FileEnd::cut_record, bytes.size(), block.size);
     }
     return trailer_agrees(bytes.data() + block.size - kTrailer, block);
 }
@@ -196,11 +196,11 @@ bool PcapngReader::view_block(const Block& block, std::size_t least, Bytes& byte
 bool PcapngReader::skip_block(const Block& block) {
     const std::uint64_t skipped = source_.skip(block.size - kTrailer);
     if (skipped < block.size - kTrailer) {
-        return stop_short(FileEnd::cut_record, skipped, block.size);
+        return stop_truncated(FileEnd::cut_record, skipped, block.size);
     }
     const Bytes trailer = source_.view(kTrailer);
     if (trailer.size() < kTrailer) {
-        return stop_short(FileEnd::cut_record, skipped + trailer.size(), block.size);
+        return stop_truncated(FileEnd::cut_record, skipped + trailer.size(), block.size);
     }
     if (!trailer_agrees(trailer.data(), block)) {
         return false;
@@ -210,7 +210,7 @@ bool PcapngReader::skip_block(const Block& block) {
 }
 
 bool PcapngReader::next(Record& record) {
-    if (facts_.end != FileEnd::clean) [[unlikely]] {
+    if (info_.end != FileEnd::clean) [[unlikely]] {
         return false;  // a block may be skipped in part before its fault is seen: nothing behind it is in
                        // step
     }
@@ -279,7 +279,7 @@ bool PcapngReader::read_interface(const Block& block) {
     }
     if (interfaces_.size() == kMaxInterfaces) {
         return stop(FileEnd::too_many_interfaces,
-                    "more than " + std::to_string(kMaxInterfaces) + " interfaces are described");
+                    "more than " + std::to_string(kMaxInterfaces) + " interfaces");
     }
     add_interface(interface);
     source_.skip(block.size);
@@ -291,13 +291,13 @@ bool PcapngReader::check_options(Bytes options, std::uint32_t block_type, Interf
     bool resolution_seen = false;
     while (!options.empty()) {
         if (options.size() < 4) {
-            return stop(FileEnd::bad_block, "an option's head is cut");
+            return stop(FileEnd::bad_block, "an option header is truncated");
         }
         const auto code = load<std::uint16_t>(options.data(), swapped_);
         const auto size = load<std::uint16_t>(options.data() + 2, swapped_);
         options = options.subspan(4);
         if (padded(size) > options.size()) {
-            return stop(FileEnd::bad_block, "an option of " + std::to_string(size) + " bytes is cut");
+            return stop(FileEnd::bad_block, "an option of " + std::to_string(size) + " bytes is truncated");
         }
         if (code == 0) {  // opt_endofopt
             return true;
@@ -331,7 +331,7 @@ void PcapngReader::set_time(Record& record, const Interface& interface, std::uin
     }
     bool out_of_range = false;
     record.ts_ns = to_ns(ts, interface, out_of_range);
-    facts_.ts_out_of_range += out_of_range ? 1 : 0;
+    info_.ts_out_of_range += out_of_range ? 1 : 0;
 }
 
 PcapngReader::Outcome PcapngReader::read_packet(const Block& block, Record& record) {
@@ -347,7 +347,7 @@ PcapngReader::Outcome PcapngReader::read_packet(const Block& block, Record& reco
     const auto captured = load<std::uint32_t>(at + 20, swapped_);
     const auto wire_len = load<std::uint32_t>(at + 24, swapped_);
     if (index >= interfaces_.size() - section_base_) [[unlikely]] {
-        bad_block(block, "its interface has no description");
+        bad_block(block, "its interface is not described");
         return Outcome::stopped;
     }
     const Interface& interface = interfaces_[section_base_ + index];
@@ -364,7 +364,7 @@ PcapngReader::Outcome PcapngReader::read_packet(const Block& block, Record& reco
         !set_frame(record, bytes.subspan(kPacketFixed, captured), wire_len, interface)) {
         return Outcome::stopped;
     }
-    facts_.longer_than_snaplen += interface.snaplen != 0 && captured > interface.snaplen ? 1 : 0;
+    info_.longer_than_snaplen += interface.snaplen != 0 && captured > interface.snaplen ? 1 : 0;
     set_time(record, interface, ts);
     record.interface_id = static_cast<std::uint32_t>(section_base_ + index);
     pending_ = block.size;
@@ -378,7 +378,7 @@ PcapngReader::Outcome PcapngReader::read_simple_packet(const Block& block, Recor
         return Outcome::stopped;
     }
     if (interfaces_.size() == section_base_) {
-        bad_block(block, "its interface has no description");
+        bad_block(block, "its interface is not described");
         return Outcome::stopped;
     }
     const Interface& interface = interfaces_[section_base_];
@@ -398,7 +398,7 @@ PcapngReader::Outcome PcapngReader::read_simple_packet(const Block& block, Recor
     record.ts_ns = 0;
     record.timed = false;
     record.interface_id = static_cast<std::uint32_t>(section_base_);
-    ++facts_.untimed;
+    ++info_.untimed;
     pending_ = block.size;
     return Outcome::frame;
 }
@@ -426,7 +426,7 @@ bool PcapngReader::read_other(const Block& block) {
         case kSysdigEvent2Large:
         case kCustom:
         case kCustomNoCopy:
-            ++facts_.blocks_not_frames;
+            ++info_.blocks_not_frames;
             break;
         default:
             break;

@@ -9,9 +9,9 @@ namespace {
 
 // What a pair takes in memory beside identities and stamps: the table and the two kinds of differences, which
 // may take twice what they hold, and the matches.
-constexpr std::uint64_t kBytesAPacket = 16 + 2 * 2 * sizeof(std::int64_t) + sizeof(std::uint32_t);
+constexpr std::uint64_t kBytesPerPacket = 16 + 2 * 2 * sizeof(std::int64_t) + sizeof(std::uint32_t);
 // For a block out of order, whatever the limit is.
-constexpr std::uint64_t kLeastForABlock = std::uint64_t{16} << 20;
+constexpr std::uint64_t kMinBlockBytes = std::uint64_t{16} << 20;
 
 WindowPlan plan_windows(const PairRequest& request, std::uint64_t longer_ns) {
     WindowPlan plan;
@@ -23,99 +23,99 @@ WindowPlan plan_windows(const PairRequest& request, std::uint64_t longer_ns) {
         return plan;
     }
     const std::uint64_t count = longer_ns / plan.width_ns + 1;
-    if (count > kMostWindows)
+    if (count > kMaxWindows)
         throw TrialError(std::to_string(count) + " windows of " + std::to_string(plan.width_ns) +
-                         " ns are too many (at most " + std::to_string(kMostWindows) + ")");
+                         " ns are too many (at most " + std::to_string(kMaxWindows) + ")");
     plan.count = count;
     return plan;
 }
 
 bool fits(const Trial& a, const Trial& b, std::uint64_t memory_bytes) {
-    return a.identities.in_memory() && a.stamps.in_memory() && b.identities.in_memory() &&
-           b.stamps.in_memory() && std::max(a.size(), b.size()) * kBytesAPacket <= memory_bytes;
+    return a.identities.in_memory() && a.timestamps.in_memory() && b.identities.in_memory() &&
+           b.timestamps.in_memory() && std::max(a.size(), b.size()) * kBytesPerPacket <= memory_bytes;
 }
 
 void sum_of_a(const Trial& a, PairSums& sums) {
-    for_each_packet(a, [&sums](std::uint64_t, const Moment& at) { sums.packet_of_a(at); });
+    for_each_packet(a, [&sums](std::uint64_t, const PacketTime& at) { sums.packet_of_a(at); });
     sums.end_of_a();
 }
 
 // Both ways below go through the same sums in the same order.
 
-void compare_in_memory(const Trial& a, const Trial& b, const PairOptions& options, Budget& budget,
-                       PairFacts& facts) {
+void compare_in_memory(const Trial& a, const Trial& b, const PairOptions& options, MemoryBudget& budget,
+                       PairResult& info) {
     Pages pages;
     pages.grow(b.size() * sizeof(std::uint32_t));
     const std::span<std::uint32_t> matches(reinterpret_cast<std::uint32_t*>(pages.data()), b.size());
-    facts.ambiguous = match(a.identities.span(), b.identities.span(), matches);
-    CommonOfA common(a.size());
+    info.ambiguous = match(a.identities.span(), b.identities.span(), matches);
+    CommonPackets common(a.size());
     for (const std::uint32_t packet : matches)
         if (packet != kUnmatched) common.put(packet);
     common.count();
     PairSums sums(budget, options, a, common);
     sum_of_a(a, sums);
-    const std::span<const std::int64_t> stamps = a.stamps.span();
-    for_each_packet(b, [&](std::uint64_t packet, const Moment& in_b) {
+    const std::span<const std::int64_t> timestamps = a.timestamps.span();
+    for_each_packet(b, [&](std::uint64_t packet, const PacketTime& in_b) {
         const std::uint32_t match = matches[packet];
         if (match == kUnmatched) {
             sums.only_in_b(in_b);
             return;
         }
-        const std::int64_t ts_ns = stamps[match];
-        const std::int64_t before_ns = stamps[match == 0 ? 0 : match - 1];
+        const std::int64_t ts_ns = timestamps[match];
+        const std::int64_t before_ns = timestamps[match == 0 ? 0 : match - 1];
         sums.common(match, {since(ts_ns, a.first_ns), since(ts_ns, before_ns)}, in_b);
     });
-    facts.first_common_a = a.size() > 0 && common.has(0);
-    facts.first_common_b = !matches.empty() && matches[0] != kUnmatched;
-    sums.finish(facts);
+    info.first_common_a = a.size() > 0 && common.has(0);
+    info.first_common_b = !matches.empty() && matches[0] != kUnmatched;
+    sums.finish(info);
 }
 
-void compare_through_files(const Trial& a, const Trial& b, const PairOptions& options, Budget& budget,
-                           std::uint64_t memory_bytes, PairFacts& facts) {
+void compare_through_files(const Trial& a, const Trial& b, const PairOptions& options, MemoryBudget& budget,
+                           std::uint64_t memory_bytes, PairResult& info) {
     const PartitionedMatch matched(a, b, memory_bytes, budget.directory());
-    facts.ambiguous = matched.ambiguous();
+    info.ambiguous = matched.ambiguous();
     PairSums sums(budget, options, a, matched.common());
     sum_of_a(a, sums);
     bool first = true;
-    matched.for_each_of_b([&](const Answer& answer, const Moment& in_b) {
-        const bool common = answer.packet_a != kUnmatched;
+    matched.for_each_of_b([&](const Match& add_match, const PacketTime& in_b) {
+        const bool common = add_match.packet_a != kUnmatched;
         if (common) {
-            sums.common(answer.packet_a, answer.in_a, in_b);
+            sums.common(add_match.packet_a, add_match.in_a, in_b);
         } else {
             sums.only_in_b(in_b);
         }
-        if (first) facts.first_common_b = common;
+        if (first) info.first_common_b = common;
         first = false;
     });
-    facts.first_common_a = a.size() > 0 && matched.common().has(0);
-    sums.finish(facts);
+    info.first_common_a = a.size() > 0 && matched.common().has(0);
+    sums.finish(info);
 }
 
 }  // namespace
 
-PairFacts compare_pair(const Trial& a, const Trial& b, const PairRequest& request, std::uint64_t memory_bytes,
-                       const std::string& directory) {
-    PairFacts facts;
-    facts.packets_a = a.size();
-    facts.packets_b = b.size();
-    facts.duration_a_ns = a.duration_ns();
-    facts.duration_b_ns = b.duration_ns();
+PairResult compare_pair(const Trial& a, const Trial& b, const PairRequest& request,
+                        std::uint64_t memory_bytes, const std::string& directory) {
+    PairResult info;
+    info.packets_a = a.size();
+    info.packets_b = b.size();
+    info.duration_a_ns = a.duration_ns();
+    info.duration_b_ns = b.duration_ns();
     const bool any = a.size() + b.size() > 0;
     PairOptions options{
         request.bounds_ns,
         any ? plan_windows(request, std::max(a.duration_ns(), b.duration_ns())) : WindowPlan{}};
     if (fits(a, b, memory_bytes)) {
-        const std::uint64_t left = memory_bytes - std::max(a.size(), b.size()) * kBytesAPacket;
-        options.block_bytes = std::max(left, kLeastForABlock);
-        Budget budget(memory_bytes, directory);
-        compare_in_memory(a, b, options, budget, facts);
+        const std::uint64_t left = memory_bytes - std::max(a.size(), b.size()) * kBytesPerPacket;
+        options.block_bytes = std::max(left, kMinBlockBytes);
+        MemoryBudget budget(memory_bytes, directory);
+        compare_in_memory(a, b, options, budget, info);
     } else {
         // Another quarter is for buffers by then.
-        options.block_bytes = std::max(memory_bytes / 2, kLeastForABlock);
-        Budget budget(memory_bytes / 4, directory);
-        compare_through_files(a, b, options, budget, memory_bytes, facts);
+        options.block_bytes = std::max(memory_bytes / 2, kMinBlockBytes);
+        MemoryBudget budget(memory_bytes / 4, directory);
+        compare_through_files(a, b, options, budget, memory_bytes, info);
     }
-    return facts;
+    return info;
 }
 
 namespace {
@@ -129,7 +129,7 @@ Report compare_trials(const Trials& trials, const Request& request, std::uint64_
         ambiguous[a] = report.pairs.back().ambiguous.a;
         ambiguous[b] = report.pairs.back().ambiguous.b;
     }
-    Budget none(0, request.directory);
+    MemoryBudget none(0, request.directory);
     const Trial nothing(none);
     for (std::size_t i = 0; i < ambiguous.size(); ++i) {
         if (!ambiguous[i])
@@ -145,7 +145,7 @@ Report compare_trials(const Trials& trials, const Request& request, std::uint64_
 // Half of the memory is for identities and stamps, and what they leave for the pairs.
 Compared compare_files(const Request& request) {
     Compared compared;
-    compared.budget = std::make_unique<Budget>(request.memory_bytes / 2, request.directory);
+    compared.budget = std::make_unique<MemoryBudget>(request.memory_bytes / 2, request.directory);
     compared.trials = std::make_unique<Trials>(read_trials(request.files, request.reading, *compared.budget));
     const std::uint64_t left = request.memory_bytes - request.memory_bytes / 2 + compared.budget->left();
     compared.report = compare_trials(*compared.trials, request, left);

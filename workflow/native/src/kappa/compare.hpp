@@ -12,19 +12,19 @@
 namespace acapella::kappa {
 
 struct PairRequest {
-    std::vector<std::uint64_t> bounds_ns;  // for PairFacts::latency_within and gap_within
+    std::vector<std::uint64_t> bounds_ns;  // for PairResult::latency_within and gap_within
     std::optional<std::uint64_t> windows;  // how many over the longer trial; neither: none
     std::optional<std::uint64_t> window_ns;
 };
 
 // More than that many windows would say nothing and take much memory.
-inline constexpr std::uint64_t kMostWindows = 10'000;
+inline constexpr std::uint64_t kMaxWindows = 10'000;
 
 // `memory_bytes`: what the comparison may take beside what the trials hold already, before it goes through
 // files. The result is the same to the last bit. Raises TrialError for too many windows, MemoryLimitError for
 // a block out of order that takes more than is left.
-PairFacts compare_pair(const Trial& a, const Trial& b, const PairRequest& request, std::uint64_t memory_bytes,
-                       const std::string& directory);
+PairResult compare_pair(const Trial& a, const Trial& b, const PairRequest& request,
+                        std::uint64_t memory_bytes, const std::string& directory);
 
 struct Request {
     std::vector<std::vector<TrialFile>> files;  // by trial
@@ -36,14 +36,14 @@ struct Request {
 };
 
 struct Report {
-    std::vector<PairFacts> pairs;
+    std::vector<PairResult> pairs;
     std::vector<std::uint64_t> ambiguous;  // by trial: packets whose identity occurs more than once
 };
 
 // Reads and compares. The trials stay for what they say of themselves. Raises as read_trials and compare_pair
 // do.
 struct Compared {
-    std::unique_ptr<Budget> budget;  // outlives the trials
+    std::unique_ptr<MemoryBudget> budget;  // outlives the trials
     std::unique_ptr<Trials> trials;
     Report report;
 };

@@ -7,7 +7,7 @@ namespace acapella::kappa {
 namespace {
 
 constexpr std::uint32_t kNone = UINT32_MAX;
-constexpr std::size_t kAhead = 16;  // look-ups whose memory is asked for before it is needed
+constexpr std::size_t kPrefetchDistance = 16;  // look-ups whose memory is asked for before it is needed
 
 // The packets of one trial by identity: an open-addressed table whose entries hold the first packet that was
 // not taken yet; packets of the same identity are chained in trial order. Identities are hashes already.
@@ -37,20 +37,20 @@ class Occurrences {
 
     // The first packet of this identity that was not taken yet, or kNone; `again` is true from the second
     // time on that this identity is asked for, and `known` where it is in the table at all.
-    struct Taken {
+    struct TakeResult {
         std::uint32_t packet = kNone;
         bool known = false;
         std::uint32_t asked = 0;  // times before: 0, 1, or 2 for more
     };
-    Taken take(const Identity& identity) {
+    TakeResult take(const Identity& identity) {
         Entry& entry = entry_of(identity);
         if (entry.seen == 0) return {};
-        Taken taken{entry.spent ? kNone : entry.packet, true, entry.asked};
+        TakeResult taken{entry.exhausted ? kNone : entry.packet, true, entry.asked};
         if (entry.asked < 2) entry.asked = (entry.asked + 1) & 3;
-        if (!entry.spent) {
+        if (!entry.exhausted) {
             const std::uint32_t next = next_.empty() ? kNone : next_[entry.packet];
             if (next == kNone) {
-                entry.spent = 1;  // the packet stays, so that the identity can be told
+                entry.exhausted = 1;  // the packet stays, so that the identity can be told
             } else {
                 entry.packet = next;
             }
@@ -64,12 +64,12 @@ class Occurrences {
     struct Entry {
         Entry() = default;
         Entry(std::uint32_t first, std::uint32_t its_tag)
-            : packet(first), tag(its_tag & kTagBits), seen(1), spent(0), asked(0) {}
+            : packet(first), tag(its_tag & kTagBits), seen(1), exhausted(0), asked(0) {}
 
         std::uint32_t packet;
         std::uint32_t tag : 28;  // of the identity, so that others are rarely looked at
         std::uint32_t seen : 1;
-        std::uint32_t spent : 1;
+        std::uint32_t exhausted : 1;
         std::uint32_t asked : 2;
     };
     static constexpr std::uint32_t kTagBits = (1U << 28) - 1;
@@ -99,7 +99,7 @@ class Occurrences {
 Occurrences occurrences_of(std::span<const Identity> identities) {
     Occurrences occurrences(identities);
     for (std::size_t i = identities.size(); i-- > 0;) {
-        if (i >= kAhead) occurrences.prefetch(identities[i - kAhead]);
+        if (i >= kPrefetchDistance) occurrences.prefetch(identities[i - kPrefetchDistance]);
         occurrences.add(static_cast<std::uint32_t>(i));
     }
     return occurrences;
@@ -112,8 +112,8 @@ Ambiguous match(std::span<const Identity> a, std::span<const Identity> b, std::s
     Ambiguous ambiguous{in_a.ambiguous(), 0};
     std::vector<Identity> foreign;  // identities of B that A does not have
     for (std::size_t i = 0; i < b.size(); ++i) {
-        if (i + kAhead < b.size()) in_a.prefetch(b[i + kAhead]);
-        const Occurrences::Taken taken = in_a.take(b[i]);
+        if (i + kPrefetchDistance < b.size()) in_a.prefetch(b[i + kPrefetchDistance]);
+        const Occurrences::TakeResult taken = in_a.take(b[i]);
         matches[i] = taken.packet;
         if (!taken.known) {
             foreign.push_back(b[i]);

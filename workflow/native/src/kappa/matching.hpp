@@ -10,7 +10,7 @@
 namespace acapella::kappa {
 
 inline constexpr std::uint32_t kUnmatched = UINT32_MAX;
-inline constexpr std::uint64_t kMostPackets = (std::uint64_t{1} << 32) - 2;
+inline constexpr std::uint64_t kMaxPackets = (std::uint64_t{1} << 32) - 2;
 
 // Packets whose identity occurs more than once in their own trial.
 struct Ambiguous {
@@ -19,7 +19,7 @@ struct Ambiguous {
 };
 
 // The i-th packet of an identity in A is the i-th one in B: `matches[b]` becomes A's packet, or kUnmatched.
-// At most kMostPackets a side. O(packets) time; 8 to 16 bytes of memory a packet of A, 4 more where
+// At most kMaxPackets a side. O(packets) time; 8 to 16 bytes of memory a packet of A, 4 more where
 // identities occur more than once.
 Ambiguous match(std::span<const Identity> a, std::span<const Identity> b, std::span<std::uint32_t> matches);
 

@@ -2,7 +2,7 @@
 
 namespace acapella::kappa {
 
-void CommonOfA::count() {
+void CommonPackets::count() {
     std::uint32_t before = 0;
     for (std::size_t i = 0; i < words_.size(); ++i) {
         before_[i] = before;
@@ -10,9 +10,10 @@ void CommonOfA::count() {
     }
 }
 
-PairSums::PairSums(Budget& budget, const PairOptions& options, const Trial& a, const CommonOfA& common)
+PairSums::PairSums(MemoryBudget& budget, const PairOptions& options, const Trial& a,
+                   const CommonPackets& common)
     : plan_(options.plan),
-      common_of_a_(common),
+      common_in_a_(common),
       latency_(budget, options.bounds_ns),
       gap_(budget, options.bounds_ns),
       solver_(options.block_bytes),
@@ -23,11 +24,11 @@ PairSums::PairSums(Budget& budget, const PairOptions& options, const Trial& a, c
     window_ranks_.reserve(plan_.count);
 }
 
-void PairSums::packet_of_a(const Moment& at) {
+void PairSums::packet_of_a(const PacketTime& at) {
     spacing_.packet_of_a(at.since_ns);
     if (plan_.count > 0) {
         const std::size_t window = window_of(at.since_ns);
-        while (window_ranks_.size() <= window) window_ranks_.push_back(common_of_a_.rank(packets_a_));
+        while (window_ranks_.size() <= window) window_ranks_.push_back(common_in_a_.rank(packets_a_));
         Window& here = windows_[window];
         ++here.packets_a;
         here.gaps_a_sum += at.gap_ns;
@@ -39,18 +40,18 @@ void PairSums::end_of_a() {
     window_ranks_.resize(plan_.count, 0);  // no packet of A falls into the rest
 }
 
-void PairSums::only_in_b(const Moment& at) {
+void PairSums::only_in_b(const PacketTime& at) {
     if (plan_.count == 0) return;
     Window& here = windows_[window_of(at.since_ns)];
     ++here.packets_b;
     here.gaps_b_sum += at.gap_ns;
 }
 
-void PairSums::common(std::uint32_t packet_a, const Moment& in_a, const Moment& in_b) {
+void PairSums::common(std::uint32_t packet_a, const PacketTime& in_a, const PacketTime& in_b) {
     const auto latency = static_cast<std::int64_t>(in_b.since_ns - in_a.since_ns);
     const auto gap = static_cast<std::int64_t>(in_b.gap_ns - in_a.gap_ns);
     // Mostly the packet after the last one, and then its rank is the next as well.
-    const std::uint32_t rank = packet_a == last_packet_ + 1 ? last_rank_ + 1 : common_of_a_.rank(packet_a);
+    const std::uint32_t rank = packet_a == last_packet_ + 1 ? last_rank_ + 1 : common_in_a_.rank(packet_a);
     last_packet_ = packet_a;
     last_rank_ = rank;
     latency_.add(latency);
@@ -68,29 +69,29 @@ void PairSums::common(std::uint32_t packet_a, const Moment& in_a, const Moment& 
     window_orders_[window].add(rank - window_ranks_[window]);
 }
 
-void PairSums::finish(PairFacts& facts) {
-    facts.common = order_.common();
-    facts.latency = latency_.finish();
-    facts.offset_ns = latency_.signed_median();
-    facts.latency_offset_removed = latency_.around(facts.offset_ns);
-    facts.gap = gap_.finish();
-    facts.latency_within.assign(latency_.within().begin(), latency_.within().end());
-    facts.gap_within.assign(gap_.within().begin(), gap_.within().end());
-    facts.latency_histogram = latency_.histogram();
-    facts.gap_histogram = gap_.histogram();
-    facts.spacing = spacing_.spacing();
-    facts.order_distance = order_.distance();
-    facts.inversions = order_.inversions();
-    facts.moves = order_.moves();
-    facts.bursts = order_.bursts();
-    facts.longest_burst = order_.longest_burst();
+void PairSums::finish(PairResult& info) {
+    info.common = order_.common();
+    info.latency = latency_.finish();
+    info.offset_ns = latency_.signed_median();
+    info.latency_offset_removed = latency_.around(info.offset_ns);
+    info.gap = gap_.finish();
+    info.latency_within.assign(latency_.within().begin(), latency_.within().end());
+    info.gap_within.assign(gap_.within().begin(), gap_.within().end());
+    info.latency_histogram = latency_.histogram();
+    info.gap_histogram = gap_.histogram();
+    info.spacing = spacing_.spacing();
+    info.order_distance = order_.distance();
+    info.inversions = order_.inversions();
+    info.moves = order_.moves();
+    info.bursts = order_.bursts();
+    info.longest_burst = order_.longest_burst();
     for (std::size_t i = 0; i < windows_.size(); ++i) {
         windows_[i].order_distance = window_orders_[i].distance();
         windows_[i].order_moved = window_orders_[i].moves().count;
         windows_[i].inversions = window_orders_[i].inversions();
     }
-    facts.plan = plan_;
-    facts.windows = std::move(windows_);
+    info.plan = plan_;
+    info.windows = std::move(windows_);
 }
 
 }  // namespace acapella::kappa

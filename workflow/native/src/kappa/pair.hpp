@@ -17,7 +17,7 @@
 namespace acapella::kappa {
 
 // When a packet came, in its own trial.
-struct Moment {
+struct PacketTime {
     std::uint64_t since_ns = 0;  // after the trial's first packet
     std::uint64_t gap_ns = 0;    // after the packet before it, of the full trial; 0 for the first
 };
@@ -45,7 +45,7 @@ struct Window {
     std::uint64_t inversions = 0;
 };
 
-struct PairFacts {
+struct PairResult {
     std::uint64_t packets_a = 0;
     std::uint64_t packets_b = 0;
     std::uint64_t common = 0;
@@ -74,9 +74,9 @@ struct PairFacts {
 };
 
 // Which packets of A are common, and how many of them stand before a given one.
-class CommonOfA {
+class CommonPackets {
   public:
-    explicit CommonOfA(std::uint64_t packets) : words_(packets / 64 + 1), before_(words_.size()) {}
+    explicit CommonPackets(std::uint64_t packets) : words_(packets / 64 + 1), before_(words_.size()) {}
 
     void put(std::uint32_t packet) { words_[packet / 64] |= std::uint64_t{1} << packet % 64; }
     // After the last put().
@@ -101,14 +101,14 @@ struct PairOptions {
 // First every packet of A in order, then every packet of B.
 class PairSums {
   public:
-    PairSums(Budget& budget, const PairOptions& options, const Trial& a, const CommonOfA& common);
+    PairSums(MemoryBudget& budget, const PairOptions& options, const Trial& a, const CommonPackets& common);
 
-    void packet_of_a(const Moment& at);
+    void packet_of_a(const PacketTime& at);
     void end_of_a();
-    void only_in_b(const Moment& at);
-    void common(std::uint32_t packet_a, const Moment& in_a, const Moment& in_b);
+    void only_in_b(const PacketTime& at);
+    void common(std::uint32_t packet_a, const PacketTime& in_a, const PacketTime& in_b);
     // Fills in what is known here.
-    void finish(PairFacts& facts);
+    void finish(PairResult& info);
 
   private:
     [[nodiscard]] std::size_t window_of(std::uint64_t since_ns) {
@@ -121,7 +121,7 @@ class PairSums {
     }
 
     WindowPlan plan_;
-    const CommonOfA& common_of_a_;
+    const CommonPackets& common_in_a_;
     std::uint64_t packets_a_ = 0;
     std::uint64_t last_packet_ = ~std::uint64_t{1};  // of A; no packet follows this one
     std::uint32_t last_rank_ = 0;

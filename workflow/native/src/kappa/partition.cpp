@@ -10,15 +10,15 @@ struct Entry {
     Identity identity;
     std::uint32_t packet = 0;
     std::uint32_t zero = 0;
-    Moment at;
+    PacketTime at;
 };
 
-constexpr int kMostBits = 10;
-constexpr int kBitsAgain = 4;  // of a part that takes too much
+constexpr int kMaxBits = 10;
+constexpr int kSubdivisionBits = 4;  // of a part that takes too much
 constexpr int kIdentityBits = 128;
-constexpr std::uint64_t kLeastForAPart = std::uint64_t{64} << 10;
+constexpr std::uint64_t kMinPartBytes = std::uint64_t{64} << 10;
 // Of one side, while a part is matched: entries, identities, table, chains, matches, answers.
-constexpr std::uint64_t kBytesAPacket = 128;
+constexpr std::uint64_t kBytesPerPacket = 128;
 
 std::size_t part_of(const Identity& identity, int first_bit, int bits) {
     if (bits == 0) return 0;
@@ -28,20 +28,18 @@ std::size_t part_of(const Identity& identity, int first_bit, int bits) {
 }
 
 // As many parts as make one of them, with its table, take a quarter of the memory.
-std::uint64_t bytes_for_a_part(std::uint64_t memory_bytes) {
-    return std::max(memory_bytes / 4, kLeastForAPart);
-}
+std::uint64_t max_part_bytes(std::uint64_t memory_bytes) { return std::max(memory_bytes / 4, kMinPartBytes); }
 
 int bits_for(std::uint64_t packets, std::uint64_t memory_bytes) {
-    const std::uint64_t parts = packets * kBytesAPacket / bytes_for_a_part(memory_bytes) + 1;
-    return std::min(kMostBits, static_cast<int>(std::bit_width(parts - 1)));
+    const std::uint64_t parts = packets * kBytesPerPacket / max_part_bytes(memory_bytes) + 1;
+    return std::min(kMaxBits, static_cast<int>(std::bit_width(parts - 1)));
 }
 
 // A quarter of the memory for the buffers of all parts.
 std::size_t buffer_bytes(int bits, std::uint64_t memory_bytes) {
-    constexpr std::uint64_t kLeast = 4096;
-    constexpr std::uint64_t kMost = std::uint64_t{256} << 10;
-    return static_cast<std::size_t>(std::clamp((memory_bytes / 4) >> bits, kLeast, kMost));
+    constexpr std::uint64_t kMin = 4096;
+    constexpr std::uint64_t kMax = std::uint64_t{256} << 10;
+    return static_cast<std::size_t>(std::clamp((memory_bytes / 4) >> bits, kMin, kMax));
 }
 
 }  // namespace
@@ -65,8 +63,8 @@ class PartitionedMatch::Parts {
     }
 
     void add_all(const Trial& trial) {
-        std::vector<Identity> identities(Column<Identity>::kChunk);
-        for_each_packet(trial, [&](std::uint64_t packet, const Moment& at) {
+        std::vector<Identity> identities(SpillColumn<Identity>::kChunk);
+        for_each_packet(trial, [&](std::uint64_t packet, const PacketTime& at) {
             const std::size_t in_chunk = packet % identities.size();
             if (in_chunk == 0) {
                 const std::size_t some = std::min<std::size_t>(identities.size(), trial.size() - packet);
@@ -137,9 +135,9 @@ PartitionedMatch::PartitionedMatch(const Trial& a, const Trial& b, std::uint64_t
                                    const std::string& directory)
     : b_(b),
       directory_(directory),
-      part_bytes_(bytes_for_a_part(memory_bytes)),
+      part_bytes_(max_part_bytes(memory_bytes)),
       common_(a.size()),
-      answers_(directory),
+      results_(directory),
       nodes_(1) {
     const int bits = bits_for(a.size() + b.size(), memory_bytes);
     buffered_ = buffer_bytes(bits, memory_bytes);
@@ -168,26 +166,26 @@ void PartitionedMatch::match_parts(const Parts& parts_a, const Parts& parts_b, s
 
 void PartitionedMatch::match_part(const Parts& parts_a, const Parts& parts_b, std::size_t part,
                                   std::size_t node) {
-    const bool fits = (parts_a.size(part) + parts_b.size(part)) * kBytesAPacket <= part_bytes_;
+    const bool fits = (parts_a.size(part) + parts_b.size(part)) * kBytesPerPacket <= part_bytes_;
     const bool equal = parts_a.one_identity(part) && parts_b.one_identity(part);
     if (!fits && !equal) {
         divide(parts_a, parts_b, part, node);
         return;
     }
-    nodes_[node].answers_begin = answers_.size();
+    nodes_[node].results_begin = results_.size();
     if (fits) {
         match_in_memory(parts_a, parts_b, part);
     } else {
         match_equal(parts_a, parts_b, part);
     }
-    nodes_[node].answers_end = answers_.size();
+    nodes_[node].results_end = results_.size();
 }
 
 // Ends: after the last bit of an identity, all of a part have one.
 void PartitionedMatch::divide(const Parts& parts_a, const Parts& parts_b, std::size_t part,
                               std::size_t node) {
     const int first_bit = parts_a.next_bit();
-    const int bits = std::min(kBitsAgain, kIdentityBits - first_bit);
+    const int bits = std::min(kSubdivisionBits, kIdentityBits - first_bit);
     Parts again_a(directory_, first_bit, bits, buffered_);
     Parts again_b(directory_, first_bit, bits, buffered_);
     again_a.add_part(parts_a, part);
@@ -212,14 +210,14 @@ void PartitionedMatch::match_in_memory(const Parts& parts_a, const Parts& parts_
     const Ambiguous here = match(identities_a, identities_b, matches);
     ambiguous_.a += here.a;
     ambiguous_.b += here.b;
-    std::vector<Answer> answers(matches.size());
+    std::vector<Match> results(matches.size());
     for (std::size_t i = 0; i < matches.size(); ++i) {
         if (matches[i] == kUnmatched) continue;
         const Entry& entry = of_a[matches[i]];
-        answers[i] = {entry.packet, 0, entry.at};
+        results[i] = {entry.packet, 0, entry.at};
         common_.put(entry.packet);
     }
-    answers_.append(std::as_bytes(std::span(answers)));
+    results_.append(std::as_bytes(std::span(results)));
 }
 
 // Of one identity on each side, the i-th packet of A is the i-th one of B, however many there are.
@@ -228,23 +226,23 @@ void PartitionedMatch::match_equal(const Parts& parts_a, const Parts& parts_b, s
     const std::size_t size_b = parts_b.size(part);
     ambiguous_.a += size_a > 1 ? size_a : 0;
     ambiguous_.b += size_b > 1 ? size_b : 0;
-    const std::size_t room = std::max<std::size_t>(buffered_ / sizeof(Answer), 1);
-    std::size_t answered = 0;
-    std::vector<Answer> answers;
-    const auto answer = [&](const Answer& one) {
-        answers.push_back(one);
-        if (++answered != size_b && answers.size() < room) return;
-        answers_.append(std::as_bytes(std::span(answers)));
-        answers.clear();
+    const std::size_t room = std::max<std::size_t>(buffered_ / sizeof(Match), 1);
+    std::size_t matched = 0;
+    std::vector<Match> results;
+    const auto add_match = [&](const Match& one) {
+        results.push_back(one);
+        if (++matched != size_b && results.size() < room) return;
+        results_.append(std::as_bytes(std::span(results)));
+        results.clear();
     };
     if (size_a > 0 && size_b > 0 && parts_a.first(part) == parts_b.first(part)) {
         parts_a.for_each(part, [&](const Entry& entry) {
-            if (answered == size_b) return;
+            if (matched == size_b) return;
             common_.put(entry.packet);
-            answer({entry.packet, 0, entry.at});
+            add_match({entry.packet, 0, entry.at});
         });
     }
-    while (answered < size_b) answer({});
+    while (matched < size_b) add_match({});
 }
 
 std::size_t PartitionedMatch::leaf_of(const Identity& identity) const {
@@ -255,18 +253,19 @@ std::size_t PartitionedMatch::leaf_of(const Identity& identity) const {
     return node;
 }
 
-void PartitionedMatch::for_each_of_b(const std::function<void(const Answer&, const Moment&)>& visit) const {
+void PartitionedMatch::for_each_of_b(
+    const std::function<void(const Match&, const PacketTime&)>& visit) const {
     struct Stream {
         std::uint64_t next;
         std::uint64_t end;
-        std::vector<Answer> buffer;
+        std::vector<Match> buffer;
         std::size_t at = 0;
     };
-    const std::size_t room = std::max<std::size_t>(buffered_ / sizeof(Answer), 1);
+    const std::size_t room = std::max<std::size_t>(buffered_ / sizeof(Match), 1);
     std::vector<Stream> streams;
-    for (const Node& node : nodes_) streams.push_back({node.answers_begin, node.answers_end, {}, 0});
-    std::vector<Identity> identities(Column<Identity>::kChunk);
-    for_each_packet(b_, [&](std::uint64_t packet, const Moment& at) {
+    for (const Node& node : nodes_) streams.push_back({node.results_begin, node.results_end, {}, 0});
+    std::vector<Identity> identities(SpillColumn<Identity>::kChunk);
+    for_each_packet(b_, [&](std::uint64_t packet, const PacketTime& at) {
         const std::size_t in_chunk = packet % identities.size();
         if (in_chunk == 0) {
             const std::size_t some = std::min<std::size_t>(identities.size(), b_.size() - packet);
@@ -274,9 +273,9 @@ void PartitionedMatch::for_each_of_b(const std::function<void(const Answer&, con
         }
         Stream& stream = streams[leaf_of(identities[in_chunk])];
         if (stream.at == stream.buffer.size()) {
-            stream.buffer.resize(std::min<std::size_t>(room, (stream.end - stream.next) / sizeof(Answer)));
-            answers_.read(stream.next, std::as_writable_bytes(std::span(stream.buffer)));
-            stream.next += stream.buffer.size() * sizeof(Answer);
+            stream.buffer.resize(std::min<std::size_t>(room, (stream.end - stream.next) / sizeof(Match)));
+            results_.read(stream.next, std::as_writable_bytes(std::span(stream.buffer)));
+            stream.next += stream.buffer.size() * sizeof(Match);
             stream.at = 0;
         }
         visit(stream.buffer[stream.at++], at);

@@ -11,20 +11,20 @@
 namespace acapella::kappa {
 
 // Where a packet of B was found in A.
-struct Answer {
+struct Match {
     std::uint32_t packet_a = kUnmatched;
     std::uint32_t zero = 0;
-    Moment in_a;
+    PacketTime in_a;
 };
 
-// Calls visit(packet, Moment) for every packet of a trial in order.
+// Calls visit(packet, PacketTime) for every packet of a trial in order.
 template <typename Visit>
 void for_each_packet(const Trial& trial, const Visit& visit) {
     std::uint64_t packet = 0;
     std::int64_t last_ns = trial.first_ns;
-    trial.stamps.for_each_chunk([&](std::span<const std::int64_t> chunk) {
+    trial.timestamps.for_each_chunk([&](std::span<const std::int64_t> chunk) {
         for (const std::int64_t ts_ns : chunk) {
-            visit(packet++, Moment{since(ts_ns, trial.first_ns), since(ts_ns, last_ns)});
+            visit(packet++, PacketTime{since(ts_ns, trial.first_ns), since(ts_ns, last_ns)});
             last_ns = ts_ns;
         }
     });
@@ -38,9 +38,9 @@ class PartitionedMatch {
     ~PartitionedMatch();
 
     [[nodiscard]] Ambiguous ambiguous() const { return ambiguous_; }
-    [[nodiscard]] const CommonOfA& common() const { return common_; }
-    // visit(Answer, Moment in B) for every packet of B in order.
-    void for_each_of_b(const std::function<void(const Answer&, const Moment&)>& visit) const;
+    [[nodiscard]] const CommonPackets& common() const { return common_; }
+    // visit(Match, PacketTime in B) for every packet of B in order.
+    void for_each_of_b(const std::function<void(const Match&, const PacketTime&)>& visit) const;
 
   private:
     class Parts;
@@ -49,8 +49,8 @@ class PartitionedMatch {
         int first_bit = 0;  // of an identity, by which it is divided
         int bits = 0;       // 0: not divided
         std::size_t children = 0;
-        std::uint64_t answers_begin = 0;
-        std::uint64_t answers_end = 0;
+        std::uint64_t results_begin = 0;
+        std::uint64_t results_end = 0;
     };
 
     void match_parts(const Parts& parts_a, const Parts& parts_b, std::size_t node);
@@ -64,9 +64,9 @@ class PartitionedMatch {
     const Trial& b_;
     std::string directory_;
     std::uint64_t part_bytes_;  // that matching a part may take
-    CommonOfA common_;
+    CommonPackets common_;
     Ambiguous ambiguous_;
-    SpoolFile answers_;
+    SpoolFile results_;
     std::vector<Node> nodes_;  // the first is divided into the parts
     std::size_t buffered_;     // bytes for each part
 };

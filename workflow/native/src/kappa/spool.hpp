@@ -75,9 +75,9 @@ class SpoolFile {
 };
 
 // How much the columns that share it may hold in memory together.
-class Budget {
+class MemoryBudget {
   public:
-    Budget(std::uint64_t bytes, std::string directory)
+    MemoryBudget(std::uint64_t bytes, std::string directory)
         : whole_(bytes), left_(bytes), directory_(std::move(directory)) {}
 
     [[nodiscard]] bool take(std::uint64_t bytes) {
@@ -98,10 +98,10 @@ class Budget {
 
 // Values are appended, then read from the first to the last as often as needed.
 template <typename Value>
-class Column {
+class SpillColumn {
   public:
-    explicit Column(Budget& budget) : budget_(&budget) {}
-    Column(Column&& other) noexcept
+    explicit SpillColumn(MemoryBudget& budget) : budget_(&budget) {}
+    SpillColumn(SpillColumn&& other) noexcept
         : budget_(other.budget_),
           pages_(std::move(other.pages_)),
           count_(std::exchange(other.count_, 0)),
@@ -109,8 +109,8 @@ class Column {
           spilled_(std::exchange(other.spilled_, 0)),
           taken_(std::exchange(other.taken_, 0)),
           files_(std::move(other.files_)) {}
-    Column& operator=(Column&&) = delete;
-    void swap(Column& other) noexcept {
+    SpillColumn& operator=(SpillColumn&&) = delete;
+    void swap(SpillColumn& other) noexcept {
         std::swap(budget_, other.budget_);
         std::swap(pages_, other.pages_);
         std::swap(count_, other.count_);
@@ -119,7 +119,7 @@ class Column {
         std::swap(taken_, other.taken_);
         std::swap(files_, other.files_);
     }
-    ~Column() { budget_->give_back(taken_); }
+    ~SpillColumn() { budget_->give_back(taken_); }
 
     void push(const Value& value) {
         if (count_ == room_) make_room();
@@ -186,7 +186,7 @@ class Column {
         budget_->give_back(std::exchange(taken_, 0));
     }
 
-    Budget* budget_;
+    MemoryBudget* budget_;
     Pages pages_;
     std::size_t count_ = 0;  // in memory
     std::size_t room_ = 0;

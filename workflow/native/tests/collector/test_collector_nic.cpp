@@ -152,15 +152,15 @@ TEST(Roce, APacketWithoutRoomForItsHeadersAndChecksumContradictsItself) {
 
 TEST(SequenceWindow, TellsGapDuplicateAndReorderedApart) {
     SequenceWindow window(10);
-    EXPECT_EQ(window.place(10), SequenceWindow::Place::expected);
+    EXPECT_EQ(window.position_of(10), SequenceWindow::Position::expected);
     EXPECT_EQ(window.advance(10), 0U);
-    EXPECT_EQ(window.place(13), SequenceWindow::Place::ahead);
+    EXPECT_EQ(window.position_of(13), SequenceWindow::Position::ahead);
     EXPECT_EQ(window.advance(13), 2U);
-    EXPECT_EQ(window.place(13), SequenceWindow::Place::duplicate);
-    EXPECT_EQ(window.place(11), SequenceWindow::Place::reordered);
+    EXPECT_EQ(window.position_of(13), SequenceWindow::Position::duplicate);
+    EXPECT_EQ(window.position_of(11), SequenceWindow::Position::reordered);
     window.mark(11);
-    EXPECT_EQ(window.place(11), SequenceWindow::Place::duplicate);
-    EXPECT_EQ(window.place(9), SequenceWindow::Place::duplicate);  // older than the queue pair
+    EXPECT_EQ(window.position_of(11), SequenceWindow::Position::duplicate);
+    EXPECT_EQ(window.position_of(9), SequenceWindow::Position::duplicate);  // older than the queue pair
 }
 
 TEST(SequenceWindow, GoesRound) {
@@ -169,8 +169,8 @@ TEST(SequenceWindow, GoesRound) {
     window.advance(kLast - 1);
     EXPECT_EQ(window.advance(1), 2U);
     EXPECT_EQ(window.expected(), 2U);
-    EXPECT_EQ(window.place(kLast), SequenceWindow::Place::reordered);
-    EXPECT_EQ(window.place(kLast - 1), SequenceWindow::Place::duplicate);
+    EXPECT_EQ(window.position_of(kLast), SequenceWindow::Position::reordered);
+    EXPECT_EQ(window.position_of(kLast - 1), SequenceWindow::Position::duplicate);
 }
 
 TEST(SequenceWindow, ForgetsAfterATurn) {
@@ -179,10 +179,10 @@ TEST(SequenceWindow, ForgetsAfterATurn) {
     std::uint32_t psn = 5;
     for (int turn = 0; turn < 5; ++turn) {
         psn = (psn + SequenceWindow::kModulus / 2 - 1) % SequenceWindow::kModulus;
-        ASSERT_EQ(window.place(psn), SequenceWindow::Place::ahead);
+        ASSERT_EQ(window.position_of(psn), SequenceWindow::Position::ahead);
         EXPECT_EQ(window.advance(psn), SequenceWindow::kModulus / 2 - 2);
     }
-    EXPECT_EQ(window.place((psn - 1) % SequenceWindow::kModulus), SequenceWindow::Place::reordered);
+    EXPECT_EQ(window.position_of((psn - 1) % SequenceWindow::kModulus), SequenceWindow::Position::reordered);
 }
 
 TEST(Collector, CountsEachRefusalByItsReasonAndTakesNothingOfIt) {

@@ -20,17 +20,17 @@ using namespace acapella::test;
 namespace {
 
 FlowTable table_of(Format format, unsigned threads = 1, std::optional<std::uint64_t> series_ns = {},
-                   std::uint64_t most_flows = 1000) {
+                   std::uint64_t max_flows = 1000) {
     TableConfig config;
     config.format = format;
     config.threads = threads;
     config.series_ns = series_ns;
-    config.most_flows = most_flows;
+    config.max_flows = max_flows;
     return FlowTable(config);
 }
 
 void take(FlowTable& table, const std::byte* bytes, std::uint32_t count) {
-    const Run run{bytes, count};
+    const ReportRun run{bytes, count};
     table.take({&run, 1});
 }
 
@@ -296,7 +296,7 @@ TEST(FlowTable, CanBeLookedAtWhileItIsFilled) {
     std::uint64_t looks = 0;
     std::thread reader([&] {
         do {
-            table.visit([](const FlowCopy& flow) {
+            table.visit([](const FlowSnapshot& flow) {
                 EXPECT_EQ(flow.key.ip_version, 4);
                 // The reports' time and sequence number go together, and a state is never half of one.
                 EXPECT_EQ(flow.state.timestamp + 1, flow.state.sequence);

@@ -13,15 +13,15 @@ namespace {
 class Frames : public testing::Test {
   protected:
     Frames() {
-        tcp = names.intern("eth:ethertype:ip:tcp", "Ethernet/IPv4/TCP");
-        tls = names.intern("eth:ethertype:ip:tcp:tls", "Ethernet/IPv4/TCP/TLS");
+        tcp = header_stacks.intern("eth:ethertype:ip:tcp", "Ethernet/IPv4/TCP");
+        tls = header_stacks.intern("eth:ethertype:ip:tcp:tls", "Ethernet/IPv4/TCP/TLS");
     }
     void add(std::uint32_t stack, std::uint32_t flow = 0) {
-        columns.add(test::row(0, {}), stack, flow, L4By::kNative, AppBy::kNobody);
+        columns.add(test::row(0, {}), stack, flow, L4By::kNative, AppBy::kUnidentified);
     }
 
-    StackNames names;
-    FrameColumns columns{names, 4};
+    HeaderStacks header_stacks;
+    FrameColumns columns{header_stacks, 4};
     std::uint32_t tcp, tls;
 };
 
@@ -112,7 +112,7 @@ TEST_F(Frames, ReleasedBuffersServeALaterBatch) {
 }
 
 TEST_F(Frames, ColumnsOutlivedByABatchStillRelease) {
-    auto shortlived = std::make_unique<FrameColumns>(names, 4);
+    auto shortlived = std::make_unique<FrameColumns>(header_stacks, 4);
     shortlived->add(test::row(0, {}), tcp, 5, L4By::kNative, AppBy::kNative);
     const Batch batch = shortlived->take();
     shortlived.reset();
@@ -127,17 +127,17 @@ TEST(Bitmap, GrowsBeyondItsCapacity) {
     for (int i = 0; i < 1000; ++i) ASSERT_EQ((bytes[i / 8] >> (i % 8)) & 1, i % 3 == 0);
 }
 
-TEST(StackNames, ATokensTableSaysWhatStandsAboveLayer4) {
-    StackNames names;
-    const std::uint32_t udp = names.intern("eth:ethertype:ip:udp", "Ethernet/IPv4/UDP");
-    const std::uint32_t dns = names.with_application(udp, "dns");
-    EXPECT_EQ(names.protocols_text(dns), "eth:ethertype:ip:udp:dns");
-    EXPECT_EQ(names.stack_text(dns), "Ethernet/IPv4/UDP/DNS");
-    ASSERT_EQ(names.applications(dns).size(), 1);
-    EXPECT_EQ(names.tokens()[names.applications(dns)[0]], "dns");
-    EXPECT_TRUE(names.applications(udp).empty());
-    EXPECT_EQ(names.with_application(udp, "dns"), dns);
-    EXPECT_EQ(names.intern("eth:ethertype:ip:udp:dns", "Ethernet/IPv4/UDP/DNS"), dns);
+TEST(HeaderStacks, ATokensTableSaysWhatStandsAboveLayer4) {
+    HeaderStacks header_stacks;
+    const std::uint32_t udp = header_stacks.intern("eth:ethertype:ip:udp", "Ethernet/IPv4/UDP");
+    const std::uint32_t dns = header_stacks.with_application(udp, "dns");
+    EXPECT_EQ(header_stacks.protocols_text(dns), "eth:ethertype:ip:udp:dns");
+    EXPECT_EQ(header_stacks.stack_text(dns), "Ethernet/IPv4/UDP/DNS");
+    ASSERT_EQ(header_stacks.applications(dns).size(), 1);
+    EXPECT_EQ(header_stacks.tokens()[header_stacks.applications(dns)[0]], "dns");
+    EXPECT_TRUE(header_stacks.applications(udp).empty());
+    EXPECT_EQ(header_stacks.with_application(udp, "dns"), dns);
+    EXPECT_EQ(header_stacks.intern("eth:ethertype:ip:udp:dns", "Ethernet/IPv4/UDP/DNS"), dns);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ TEST(DissectLink, FabricsPseudowireHasEveryTagAndLabel) {
     EXPECT_EQ(found.labels[1], 20U);
     EXPECT_EQ(found.inner_wire_len, inner.size());
     EXPECT_TRUE(found.sure);
-    EXPECT_TRUE(found.open_above);
+    EXPECT_TRUE(found.payload_undecoded);
 }
 
 TEST(DissectLink, PseudowireWithoutControlWordIsLeftToTshark) {
@@ -165,9 +165,9 @@ TEST(DissectLink, UnsupportedLinkTypeIsLeftToTshark) {
 }
 
 TEST(DissectLink, TrailerThatIsNoPaddingStandsAbove) {
-    const Octets bare = ethernet(0x0800, ipv4(6, tcp({})));
-    EXPECT_FALSE((Frame{bare + hex("000000000000")}.dissected().open_above));
-    EXPECT_TRUE((Frame{bare + hex("000000000001")}.dissected().open_above));
+    const Octets pseudowire_frame = ethernet(0x0800, ipv4(6, tcp({})));
+    EXPECT_FALSE((Frame{pseudowire_frame + hex("000000000000")}.dissected().payload_undecoded));
+    EXPECT_TRUE((Frame{pseudowire_frame + hex("000000000001")}.dissected().payload_undecoded));
 }
 
 TEST(DissectLink, EndlessTagsEnd) {

@@ -18,12 +18,12 @@ TEST(DissectNetwork, TcpHasPortsNumbersAndPayload) {
     EXPECT_EQ(found.tcp_ack, 2U);
     EXPECT_EQ(found.payload_len, kData.size());
     EXPECT_EQ(found.payload.size(), kData.size());
-    EXPECT_TRUE(found.open_above);
+    EXPECT_TRUE(found.payload_undecoded);
 }
 
 TEST(DissectNetwork, BareAcknowledgmentIsTheWholeStack) {
     const Dissection found = of(ipv4(6, tcp({})));
-    EXPECT_FALSE(found.open_above);
+    EXPECT_FALSE(found.payload_undecoded);
     EXPECT_TRUE(found.has_payload_len);
     EXPECT_EQ(found.payload_len, 0U);
 }
@@ -31,7 +31,7 @@ TEST(DissectNetwork, BareAcknowledgmentIsTheWholeStack) {
 TEST(DissectNetwork, EthernetPaddingIsNoPayload) {
     const Dissection found = Frame{in_ethernet(ipv4(6, tcp({}))) + Octets(6)}.dissected();
     EXPECT_EQ(found.payload_len, 0U);
-    EXPECT_FALSE(found.open_above);
+    EXPECT_FALSE(found.payload_undecoded);
     EXPECT_EQ(found.inner_wire_len, 60U);
 }
 
@@ -113,14 +113,14 @@ TEST(DissectNetwork, QuoteGivesTokensButNoKeys) {
 
 TEST(DissectNetwork, IcmpEcho) {
     EXPECT_EQ(protocols_of(of(ipv4(1, hex("0800000000010001") + kData))), "eth:ethertype:ip:icmp");
-    EXPECT_TRUE(of(ipv4(1, hex("0800000000010001") + kData)).open_above);
-    EXPECT_FALSE(of(ipv4(1, hex("0800000000010001"))).open_above);
+    EXPECT_TRUE(of(ipv4(1, hex("0800000000010001") + kData)).payload_undecoded);
+    EXPECT_FALSE(of(ipv4(1, hex("0800000000010001"))).payload_undecoded);
 }
 
 TEST(DissectNetwork, SctpWithDataIsOpen) {
     const Octets header = hex("0b80 0b81 00000001 00000000");
-    EXPECT_TRUE(of(ipv4(132, header + hex("0003 0014") + Octets(16))).open_above);
-    EXPECT_FALSE(of(ipv4(132, header + hex("0300 0010") + Octets(12))).open_above);
+    EXPECT_TRUE(of(ipv4(132, header + hex("0003 0014") + Octets(16))).payload_undecoded);
+    EXPECT_FALSE(of(ipv4(132, header + hex("0300 0010") + Octets(12))).payload_undecoded);
 }
 
 TEST(DissectNetwork, LeavesAndUnknowns) {
@@ -128,7 +128,7 @@ TEST(DissectNetwork, LeavesAndUnknowns) {
     EXPECT_EQ(protocols_of(of(ipv4(2, hex("16000000e0000001")))), "eth:ethertype:ip:igmp:igmp");
     EXPECT_EQ(stack_of(of(ipv4(2, hex("16000000e0000001")))), "Ethernet/IPv4/IGMP");
     EXPECT_EQ(protocols_of(of(ipv4(200, kData))), "eth:ethertype:ip");
-    EXPECT_TRUE(of(ipv4(200, kData)).open_above);
+    EXPECT_TRUE(of(ipv4(200, kData)).payload_undecoded);
 }
 
 TEST(DissectNetwork, LongerThanOnTheWireIsLeftToTshark) {

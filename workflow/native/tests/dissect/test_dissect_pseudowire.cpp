@@ -78,8 +78,8 @@ TEST_F(DissectPseudowire, BareFrameIsKeptOfEveryControlWord) {
     for (const Octets& word : {kZeros, hex("00001234")}) {
         const Octets octets = labeled(word + inner);
         const Dissection found = with(octets);
-        EXPECT_EQ(found.bare.size(), inner.size());
-        EXPECT_EQ(found.bare_wire_len, inner.size());
+        EXPECT_EQ(found.pseudowire_frame.size(), inner.size());
+        EXPECT_EQ(found.pseudowire_frame_len, inner.size());
     }
 }
 

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <string>
 
-#include "flow/accountant.hpp"
 #include "flow/flow_frames.hpp"
-#include "hybrid/applications.hpp"
+#include "flow/flow_table.hpp"
+#include "hybrid/application_cache.hpp"
 #include "hybrid/selection.hpp"
 
 #if defined(__has_feature)
@@ -55,11 +55,11 @@ Dissection direction(std::uint32_t number) {
 
 struct Books {
     FlowKeys keys{TableHash(1)};
-    Accountant accountant{keys};
+    FlowTable flow_table{keys};
 
     std::uint32_t book(std::uint32_t number, const FrameApplication& application) {
         const std::uint32_t key = keys.intern(direction(number));
-        accountant.add(row(key, {.flags = kPsh | kAck, .payload = 100}), 0, application);
+        flow_table.add(row(key, {.flags = kPsh | kAck, .payload = 100}), 0, application);
         return key;
     }
 };
@@ -68,13 +68,13 @@ TEST(FlowMemory, AMillionFlowsTakeLessThan310MiB) {
     const double before = allocated_mib();
     Books books;
     for (std::uint32_t flow = 0; flow < kFlows; ++flow) books.book(flow, {});
-    ASSERT_EQ(books.accountant.size(), kFlows);
-    ASSERT_NE(books.accountant.peer(kFlows - 1), kNone);
+    ASSERT_EQ(books.flow_table.size(), kFlows);
+    ASSERT_NE(books.flow_table.peer(kFlows - 1), kNone);
     const double taken = kTimes * (allocated_mib() - before);
     RecordProperty("mib", std::to_string(taken));
     EXPECT_LT(taken, 310);
-    EXPECT_GT(taken, 150) << "the measure does not see what is allocated";
-    const double counted = kTimes * static_cast<double>(books.keys.bytes() + books.accountant.bytes()) / kMiB;
+    EXPECT_GT(taken, 150) << "bytes() does not count allocated memory";
+    const double counted = kTimes * static_cast<double>(books.keys.bytes() + books.flow_table.bytes()) / kMiB;
     EXPECT_NEAR(counted, taken, taken / 20) << "the memory limit of a digest is checked against it";
 }
 
@@ -84,11 +84,11 @@ TEST(FlowMemory, WithLabelsAndTheKindsOfTheirPayloadTheyTakeLessThan355MiB) {
     const std::array<std::uint32_t, 1> tokens{0};
     Books books;
     hybrid::Selection selection({}, TableHash(1));
-    hybrid::Applications applications(selection);
+    hybrid::ApplicationCache applications(selection);
     for (std::uint32_t flow = 0; flow < kFlows; ++flow) {
         const std::uint32_t key = books.book(flow, {.tokens = tokens});
         const Bytes payload = std::as_bytes(std::span(&flow, 1));
-        applications.learn(selection.choose(key, payload, 100).kind, "data");
+        applications.learn(selection.select(key, payload, 100).kind, "data");
     }
     ASSERT_EQ(selection.size(), hybrid::kMaxKinds);
     const double taken = kTimes * (allocated_mib() - before - kKindsMib) + kKindsMib;

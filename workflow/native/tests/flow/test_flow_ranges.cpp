@@ -15,8 +15,8 @@ class Both {
         std::uint64_t expected = 0;
         for (std::uint64_t at = begin; at < begin + size; ++at)
             expected += positions_.insert(at).second ? 0 : 1;
-        const std::uint64_t seen =
-            see({begin, begin + size}, newest_, !older_.empty(), [&]() -> OlderRanges& { return older_; });
+        const std::uint64_t seen = add_range({begin, begin + size}, newest_, !older_.empty(),
+                                             [&]() -> OlderRanges& { return older_; });
         ASSERT_EQ(seen, expected) << begin << " + " << size;
         ASSERT_TRUE(older_.empty() || older_.last().end < newest_.begin);
     }

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <thread>
 
-#include "hybrid/answer_columns.hpp"
-#include "hybrid/answers.hpp"
+#include "hybrid/tshark_columns.hpp"
+#include "hybrid/tshark_output.hpp"
 
 namespace acapella::hybrid {
 namespace {
@@ -77,7 +77,7 @@ class PatientWriter {
 
 Dissection keys_of(std::map<std::string_view, std::string> fields) {
     fields["frame.number"] = "1";
-    AnswerReader reader(pipe_with(line(fields)));
+    TsharkOutput reader(pipe_with(line(fields)));
     Dissection keys;
     take_keys(reader.wait(), keys);
     return keys;
@@ -88,18 +88,19 @@ int last_of(const std::array<std::byte, 16>& address, std::size_t width) {
 }
 
 TEST(HybridAnswers, LinesComeInOrderAndThenEnd) {
-    AnswerReader reader(pipe_with(line({{"frame.number", "1"}, {"frame.protocols", "eth:arp"}}) +
+    TsharkOutput reader(pipe_with(line({{"frame.number", "1"}, {"frame.protocols", "eth:arp"}}) +
                                   line({{"frame.number", "2"}, {"frame.protocols", "eth:ip"}})));
     EXPECT_EQ(reader.wait().protocols(), "eth:arp");
     EXPECT_EQ(reader.wait().protocols(), "eth:ip");
     EXPECT_EQ(reader.next(), nullptr);
-    EXPECT_THROW(reader.wait(), AnswerError);
+    EXPECT_THROW(reader.wait(), TsharkOutputError);
 }
 
 TEST(HybridAnswers, WaitingForAnAnswerCanBeInterrupted) {
     std::array<int, 2> ends{};
     ASSERT_EQ(::pipe(ends.data()), 0);
-    AnswerReader reader(ends[0], Layout::kFields, Seconds(3600), [] { throw std::domain_error("Ctrl-C"); });
+    TsharkOutput reader(ends[0], Layout::kFields, Seconds(3600),
+                        [] { throw std::domain_error("Ctrl-C"); });
     EXPECT_THROW(reader.wait(), std::domain_error);
     ::close(ends[1]);
 }
@@ -109,7 +110,7 @@ TEST(HybridAnswers, AnAnswerThatDoesNotComeIsATimeout) {
     ASSERT_EQ(::pipe(ends.data()), 0);
     const std::string first = line({{"frame.number", "1"}});
     ASSERT_EQ(::write(ends[1], first.data(), first.size()), static_cast<ssize_t>(first.size()));
-    AnswerReader reader(ends[0], Layout::kFields, Seconds(0.05));
+    TsharkOutput reader(ends[0], Layout::kFields, Seconds(0.05));
     EXPECT_NO_THROW(reader.wait());
     EXPECT_EQ(reader.poll(), nullptr);
     EXPECT_THROW(reader.wait(), TsharkTimeout);
@@ -120,13 +121,13 @@ TEST(HybridAnswers, AnAnswerThatDoesNotComeIsATimeout) {
 TEST(HybridAnswers, ALineWithoutAnEndIsAnError) {
     PatientWriter writer(std::string(std::size_t{1} << 20, 'x'), 200);
     {
-        AnswerReader reader(writer.reading());
+        TsharkOutput reader(writer.reading());
         EXPECT_THROW(
             {
                 while (reader.next() != nullptr) {
                 }
             },
-            AnswerError);
+            TsharkOutputError);
     }
     EXPECT_LE(writer.written(), std::size_t{18} << 20);
 }
@@ -135,7 +136,7 @@ TEST(HybridAnswers, OutputThatNobodyReadsIsBounded) {
     const std::string some(std::size_t{1} << 10, '\n');
     PatientWriter writer(some, 200 << 10);  // 200 MiB
     {
-        AnswerReader reader(writer.reading());
+        TsharkOutput reader(writer.reading());
         std::size_t before = 1;
         for (std::size_t now = 0; now != before || now == 0;) {  // until nothing is taken any more
             before = now;
@@ -144,7 +145,7 @@ TEST(HybridAnswers, OutputThatNobodyReadsIsBounded) {
         }
         EXPECT_GE(writer.so_far(), std::size_t{64} << 20);
         EXPECT_LE(writer.so_far(), std::size_t{66} << 20);
-        EXPECT_GE(reader.waiting_bytes(), std::size_t{64} << 20);
+        EXPECT_GE(reader.pending_bytes(), std::size_t{64} << 20);
     }
     EXPECT_LE(writer.written(), std::size_t{66} << 20);
 }
@@ -162,8 +163,8 @@ TEST(HybridAnswers, OutputThatWaitedIsReadToItsEnd) {
         }
         ::close(ends[1]);
     });
-    AnswerReader reader(ends[0]);
-    while (reader.waiting_bytes() < std::size_t{64} << 20)
+    TsharkOutput reader(ends[0]);
+    while (reader.pending_bytes() < std::size_t{64} << 20)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     for (std::uint64_t number = 1; number <= kLines; ++number)
         EXPECT_EQ(reader.wait().protocols().size(), 1000U);
@@ -172,14 +173,14 @@ TEST(HybridAnswers, OutputThatWaitedIsReadToItsEnd) {
 }
 
 TEST(HybridAnswers, AFrameLeftOutIsAnError) {
-    AnswerReader reader(pipe_with(line({{"frame.number", "2"}})));
-    EXPECT_THROW(reader.wait(), AnswerError);
+    TsharkOutput reader(pipe_with(line({{"frame.number", "2"}})));
+    EXPECT_THROW(reader.wait(), TsharkOutputError);
 }
 
 TEST(HybridAnswers, AnAnswerTooManyIsAnError) {
-    AnswerReader reader(pipe_with(line({{"frame.number", "1"}}) + line({{"frame.number", "2"}})));
+    TsharkOutput reader(pipe_with(line({{"frame.number", "1"}}) + line({{"frame.number", "2"}})));
     reader.wait();
-    EXPECT_THROW(reader.expect_end(), AnswerError);
+    EXPECT_THROW(reader.expect_end(), TsharkOutputError);
 }
 
 TEST(HybridAnswers, KeysAreTheInnermostHeaders) {
@@ -326,7 +327,7 @@ TEST(HybridAnswers, ACutTcpHeaderHasPortsOnly) {
 }
 
 TEST(HybridAnswers, EveryLabelOfAStackIsNamed) {
-    AnswerReader reader(pipe_with(line({{"frame.number", "1"},
+    TsharkOutput reader(pipe_with(line({{"frame.number", "1"},
                                         {"frame.protocols", "eth:ethertype:vlan:ethertype:mpls:ip:tcp:tls"},
                                         {"mpls.label", "17,18"}})));
     EXPECT_EQ(stack_text(reader.wait()), "Ethernet/VLAN/MPLS/MPLS/IPv4/TCP/TLS");
@@ -336,7 +337,7 @@ TEST(HybridAnswers, EveryLabelOfAStackIsNamed) {
 std::string column_line(const std::map<Field, std::string>& fields) {
     std::string text =
         fields.at(Field::number) + "," + fields.at(Field::encap) + "," + fields.at(Field::protocols);
-    for (const Column& column : kColumns) {
+    for (const TsharkColumn& column : kTsharkColumns) {
         std::string values;
         for (std::size_t i = 0; i < column.count; ++i) {
             const auto found = fields.find(column.fields[i]);
@@ -348,7 +349,7 @@ std::string column_line(const std::map<Field, std::string>& fields) {
 }
 
 std::string protocols_of(const std::string& protocols) {
-    AnswerReader reader(
+    TsharkOutput reader(
         pipe_with(column_line({{Field::number, "1"}, {Field::encap, "1"}, {Field::protocols, protocols}})),
         Layout::kColumns);
     return std::string(reader.wait().protocols());
@@ -369,7 +370,7 @@ TEST(HybridColumns, FieldsOfAColumnDifferInTheFormOfTheirValues) {
     for (int round = 0; round < 500; ++round) {
         std::map<Field, std::string> fields = {
             {Field::number, "1"}, {Field::encap, "1"}, {Field::protocols, "eth:ethertype:ip"}};
-        for (const Column& column : kColumns) {
+        for (const TsharkColumn& column : kTsharkColumns) {
             std::size_t last = 0;
             for (std::size_t i = 0; i < column.count; ++i) {
                 const Field field = column.fields[i];
@@ -391,9 +392,9 @@ TEST(HybridColumns, FieldsOfAColumnDifferInTheFormOfTheirValues) {
                 }
             }
         }
-        AnswerReader reader(pipe_with(column_line(fields)), Layout::kColumns);
-        const Answer& answer = reader.wait();
-        for (std::size_t i = 0; i < kAskedFields; ++i) {
+        TsharkOutput reader(pipe_with(column_line(fields)), Layout::kColumns);
+        const TsharkRow& answer = reader.wait();
+        for (std::size_t i = 0; i < kDigestFields; ++i) {
             const auto found = fields.find(static_cast<Field>(i));
             EXPECT_EQ(answer.fields[i], found == fields.end() ? "" : found->second) << kFieldNames[i];
         }
@@ -402,21 +403,21 @@ TEST(HybridColumns, FieldsOfAColumnDifferInTheFormOfTheirValues) {
 
 // tshark 4.0 writes an empty value between an address and a list of several.
 TEST(HybridColumns, AnEmptyValueBetweenTwoFieldsIsSkipped) {
-    AnswerReader reader(pipe_with("1,1,eth:ethertype:ip:ipv6:ipv6\t10.0.0.1,,::1,::2,41,41,58\n"),
+    TsharkOutput reader(pipe_with("1,1,eth:ethertype:ip:ipv6:ipv6\t10.0.0.1,,::1,::2,41,41,58\n"),
                         Layout::kColumns);
-    const Answer& answer = reader.wait();
+    const TsharkRow& answer = reader.wait();
     EXPECT_EQ(answer[Field::ip_src], "10.0.0.1");
     EXPECT_EQ(answer[Field::ipv6_src], "::1,::2");
     EXPECT_EQ(answer[Field::ip_proto], "41,41,58");
 }
 
 TEST(HybridColumns, AValueOfAnotherFormIsAnError) {
-    AnswerReader reader(pipe_with("1,1,eth:ethertype:ip\t6,10.0.0.1\n"), Layout::kColumns);
-    EXPECT_THROW(reader.wait(), AnswerError);
+    TsharkOutput reader(pipe_with("1,1,eth:ethertype:ip\t6,10.0.0.1\n"), Layout::kColumns);
+    EXPECT_THROW(reader.wait(), TsharkOutputError);
 }
 
 TEST(HybridColumns, TheLastTokenOfAFullColumnIsLeftOut) {
-    const std::string shorter(kLongestColumn - 10, 'x');  // behind "1,1,"
+    const std::string shorter(kMaxColumnBytes - 10, 'x');  // behind "1,1,"
     EXPECT_EQ(protocols_of(shorter + ":data"), shorter + ":data");
     EXPECT_EQ(protocols_of(shorter + ":data:"), shorter + ":data");
     EXPECT_EQ(protocols_of(shorter + "x:data"), shorter + "x");

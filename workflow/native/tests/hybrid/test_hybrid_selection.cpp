@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "hybrid/applications.hpp"
+#include "hybrid/application_cache.hpp"
 #include "hybrid/selection.hpp"
 
 namespace acapella::hybrid {
@@ -15,10 +15,10 @@ namespace {
 Bytes bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 struct Flow {
-    explicit Flow(Policy policy = {}) : selection(policy, TableHash(1)) {}
+    explicit Flow(SelectionPolicy policy = {}) : selection(policy, TableHash(1)) {}
 
     Choice see(std::string_view payload, std::uint32_t length = 1000, std::uint32_t flow = 0) {
-        const Choice choice = selection.choose(flow, bytes(payload), length);
+        const Choice choice = selection.select(flow, bytes(payload), length);
         sent += choice.send;
         return choice;
     }
@@ -90,39 +90,39 @@ TEST(HybridSelection, MemoryIsBounded) {
 
 TEST(HybridApplications, AnAnswerNamesTheNextFramesOfItsKind) {
     Flow frames;
-    Applications applications(frames.selection);
+    ApplicationCache applications(frames.selection);
     const std::uint32_t hello = frames.see("\x16\x03\x01\x02").kind;
     const std::uint32_t tls = applications.learn(hello, "tls");
-    EXPECT_EQ(applications.carried(hello), tls);
+    EXPECT_EQ(applications.predict(hello), tls);
     const std::uint32_t other = frames.see("SSH-2.0").kind;
-    EXPECT_EQ(applications.carried(other), tls) << "no answer of its own yet: the flow's";
+    EXPECT_EQ(applications.predict(other), tls) << "no answer of its own yet: the flow's";
     const std::uint32_t ssh = applications.learn(other, "ssh");
-    EXPECT_EQ(applications.carried(other), ssh);
-    EXPECT_EQ(applications.carried(hello), tls);
+    EXPECT_EQ(applications.predict(other), ssh);
+    EXPECT_EQ(applications.predict(hello), tls);
 }
 
 TEST(HybridApplications, OneOutlierChangesNothing) {
     Flow frames;
-    Applications applications(frames.selection);
+    ApplicationCache applications(frames.selection);
     const std::uint32_t kind = frames.see("\x17\x03\x03\x05").kind;
     const std::uint32_t tls = applications.learn(kind, "tls");
     applications.learn(kind, "tls");
     applications.learn(kind, "data");
-    EXPECT_EQ(applications.carried(kind), tls);
+    EXPECT_EQ(applications.predict(kind), tls);
     const std::uint32_t data = applications.learn(kind, "data");
-    EXPECT_EQ(applications.carried(kind), data);
+    EXPECT_EQ(applications.predict(kind), data);
 }
 
 TEST(HybridApplications, NothingIsKnownBeforeTheFirstAnswer) {
     Flow frames;
-    Applications applications(frames.selection);
-    EXPECT_EQ(applications.carried(frames.see("GET /").kind), kNone);
+    ApplicationCache applications(frames.selection);
+    EXPECT_EQ(applications.predict(frames.see("GET /").kind), kNone);
 }
 
 TEST(HybridApplications, TheStackIsTheNativeOneAndTheTokens) {
     Flow frames;
-    Applications applications(frames.selection);
-    StackNames names;
+    ApplicationCache applications(frames.selection);
+    HeaderStacks names;
     const std::uint32_t native = names.intern("eth:ethertype:ip:tcp", "Ethernet/IPv4/TCP");
     const std::uint32_t tokens = applications.learn(frames.see("GET /").kind, "http:json");
     const std::uint32_t stack = applications.stack(names, native, tokens);

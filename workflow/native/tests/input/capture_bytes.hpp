@@ -134,7 +134,7 @@ struct Frame {
 
 struct Reading {
     std::vector<Frame> frames;
-    input::FileFacts facts;
+    input::FileInfo info;
 };
 
 inline Reading read_source(input::ByteSource& source) {
@@ -145,7 +145,7 @@ inline Reading read_source(input::ByteSource& source) {
         reading.frames.push_back({record.frame, record.ts_ns, record.wire_len, record.bytes.size(),
                                   record.link_type, record.interface_id, record.pseudo_header.size()});
     }
-    reading.facts = reader->facts();
+    reading.info = reader->info();
     return reading;
 }
 

@@ -22,23 +22,23 @@ TEST(Pcap, BothByteOrdersAndBothResolutions) {
     for (const bool big : {false, true}) {
         const auto us = read_all(join({pcap({.big_endian = big}), pcap_record(7, 5, 60, 100, big)}));
         EXPECT_EQ(us.frames, (std::vector<Frame>{{1, 7'000'005'000, 100, 60, 1, 0, 0}}));
-        EXPECT_EQ(us.facts.format, "pcap");
-        EXPECT_EQ(us.facts.ts_unit_ns, 1000);
+        EXPECT_EQ(us.info.format, "pcap");
+        EXPECT_EQ(us.info.ts_unit_ns, 1000);
         const auto ns =
             read_all(join({pcap({.magic = 0xa1b23c4d, .big_endian = big}), pcap_record(7, 5, 60, 100, big)}));
         EXPECT_EQ(ns.frames, (std::vector<Frame>{{1, 7'000'000'005, 100, 60, 1, 0, 0}}));
-        EXPECT_EQ(ns.facts.format, "pcap_ns");
-        EXPECT_EQ(ns.facts.ts_unit_ns, 1);
-        EXPECT_EQ(ns.facts.end, FileEnd::clean);
+        EXPECT_EQ(ns.info.format, "pcap_ns");
+        EXPECT_EQ(ns.info.ts_unit_ns, 1);
+        EXPECT_EQ(ns.info.end, FileEnd::clean);
     }
 }
 
 TEST(Pcap, HeaderOnlyIsACaptureWithoutFrames) {
     const auto reading = read_all(pcap({.snaplen = 200}));
     EXPECT_TRUE(reading.frames.empty());
-    EXPECT_EQ(reading.facts.end, FileEnd::clean);
-    EXPECT_EQ(reading.facts.snaplen, 200U);
-    EXPECT_EQ(reading.facts.link_types, (std::vector<std::uint16_t>{1}));
+    EXPECT_EQ(reading.info.end, FileEnd::clean);
+    EXPECT_EQ(reading.info.snaplen, 200U);
+    EXPECT_EQ(reading.info.link_types, (std::vector<std::uint16_t>{1}));
 }
 
 TEST(Pcap, SecondsAreUnsigned) {
@@ -55,7 +55,7 @@ TEST(Pcap, FractionOfASecondOrMoreIsAddedAndCounted) {
     const auto reading =
         read_all(join({pcap(), pcap_record(1, 2'000'000, 60, 60), pcap_record(1, 999'999, 60, 60)}));
     EXPECT_EQ(reading.frames.at(0).ts_ns, 3'000'000'000);
-    EXPECT_EQ(reading.facts.bad_fractions, 1U);
+    EXPECT_EQ(reading.info.bad_fractions, 1U);
 }
 
 TEST(Pcap, ZeroLengthFrames) {
@@ -68,7 +68,7 @@ TEST(Pcap, CaptureLengthAboveSnapLengthOrWireLengthIsKept) {
     const auto reading = read_all(join({pcap({.snaplen = 40}), pcap_record(1, 0, 60, 50)}));
     EXPECT_EQ(reading.frames.at(0).cap_len, 60U);
     EXPECT_EQ(reading.frames.at(0).wire_len, 50U);
-    EXPECT_EQ(reading.facts.longer_than_snaplen, 1U);
+    EXPECT_EQ(reading.info.longer_than_snaplen, 1U);
 }
 
 TEST(Pcap, WireLengthIsShownAsWiresharkDoes) {
@@ -83,10 +83,10 @@ TEST(Pcap, LargestFrameIsReadAndALargerOneEndsTheFile) {
         const auto reading = read_all(
             join({good, Writer().u32(3).u32(0).u32(caplen).u32(60).bytes, pcap_record(4, 0, 60, 60)}));
         EXPECT_EQ(reading.frames.size(), 2U);
-        EXPECT_EQ(reading.facts.end, FileEnd::bad_caplen);
-        EXPECT_EQ(reading.facts.end_offset, good.size());
-        EXPECT_EQ(reading.facts.unread_bytes, 16U + 16U + 60U);
-        EXPECT_EQ(reading.facts.end_detail,
+        EXPECT_EQ(reading.info.end, FileEnd::bad_caplen);
+        EXPECT_EQ(reading.info.end_offset, good.size());
+        EXPECT_EQ(reading.info.unread_bytes, 16U + 16U + 60U);
+        EXPECT_EQ(reading.info.end_detail,
                   "capture length " + std::to_string(caplen) + " is larger than 262144");
     }
 }
@@ -114,14 +114,14 @@ TEST(Pcap, CutAnywhereKeepsTheWholeRecords) {
             ++whole;
         }
         EXPECT_EQ(reading.frames.size(), whole) << cut;
-        EXPECT_EQ(reading.facts.records, whole) << cut;
+        EXPECT_EQ(reading.info.records, whole) << cut;
         const std::size_t left = cut - ends[whole];
         const FileEnd end = left == 0   ? FileEnd::clean
                             : left < 16 ? FileEnd::cut_header
                                         : FileEnd::cut_record;
-        EXPECT_EQ(reading.facts.end, end) << cut;
-        EXPECT_EQ(reading.facts.end_offset, ends[whole]) << cut;
-        EXPECT_EQ(reading.facts.unread_bytes, 0U) << cut;
+        EXPECT_EQ(reading.info.end, end) << cut;
+        EXPECT_EQ(reading.info.end_offset, ends[whole]) << cut;
+        EXPECT_EQ(reading.info.unread_bytes, 0U) << cut;
     }
 }
 
@@ -199,7 +199,7 @@ TEST(Pcap, PatchedRecordHeaders) {
             read_all(join({pcap({.magic = magic}), patched_record(1, 0), patched_record(2, 0)}));
         EXPECT_EQ(reading.frames.size(), 2U);
         EXPECT_EQ(reading.frames.at(1).ts_ns, 2'000'005'000);
-        EXPECT_EQ(reading.facts.end, FileEnd::clean);
+        EXPECT_EQ(reading.info.end, FileEnd::clean);
     }
     const auto smp =
         read_all(join({pcap({.magic = 0xa1b2cd34}), patched_record(1, 4), patched_record(2, 4)}));
@@ -207,7 +207,7 @@ TEST(Pcap, PatchedRecordHeaders) {
     const auto nokia = [](std::uint32_t seconds) {
         return Writer().u32(seconds).u32(5).u32(60).u32(60).u32(0x9fbfb601).fill(60, 0x11).bytes;
     };
-    EXPECT_EQ(read_all(join({pcap(), nokia(1), nokia(2)})).facts.format, "pcap_nokia");
+    EXPECT_EQ(read_all(join({pcap(), nokia(1), nokia(2)})).info.format, "pcap_nokia");
 }
 
 TEST(Pcap, DamageInTheFirstRecordsDoesNotChangeTheFormat) {
@@ -217,8 +217,8 @@ TEST(Pcap, DamageInTheFirstRecordsDoesNotChangeTheFormat) {
     };
     const auto reading = read_all(join({pcap(), zeros(60), zeros(300000)}));
     EXPECT_EQ(reading.frames.size(), 1U);
-    EXPECT_EQ(reading.facts.format, "pcap");
-    EXPECT_EQ(reading.facts.end, FileEnd::bad_caplen);
+    EXPECT_EQ(reading.info.format, "pcap");
+    EXPECT_EQ(reading.info.end, FileEnd::bad_caplen);
 }
 
 TEST(Pcap, IxiaHeaderHasFourMoreBytes) {
@@ -233,7 +233,7 @@ TEST(Pcap, PseudoHeaderIsNoPartOfTheFrame) {
     const auto reading =
         read_all(join({pcap({.network = 123}), pcap_record(1, 0, 60, 64), pcap_record(1, 0, 2, 2)}));
     EXPECT_EQ(reading.frames, (std::vector<Frame>{{1, 1'000'000'000, 60, 56, 123, 0, 4}}));
-    EXPECT_EQ(reading.facts.end, FileEnd::bad_pseudo_header);
+    EXPECT_EQ(reading.info.end, FileEnd::bad_pseudo_header);
 }
 
 }  // namespace

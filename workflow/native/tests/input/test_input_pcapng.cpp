@@ -18,10 +18,10 @@ TEST(Pcapng, FramesOfAnInterface) {
         read_all(join({section(), interface(1, 96), packet(kSecond, 60, 1500), packet(2 * kSecond, 61)}));
     EXPECT_EQ(reading.frames, (std::vector<Frame>{{1, 1'000'000'000, 1500, 60, 1, 0, 0},
                                                   {2, 2'000'000'000, 60, 61, 1, 0, 0}}));
-    EXPECT_EQ(reading.facts.format, "pcapng");
-    EXPECT_EQ(reading.facts.snaplen, 96U);
-    EXPECT_EQ(reading.facts.ts_unit_ns, 1000);
-    EXPECT_EQ(reading.facts.end, FileEnd::clean);
+    EXPECT_EQ(reading.info.format, "pcapng");
+    EXPECT_EQ(reading.info.snaplen, 96U);
+    EXPECT_EQ(reading.info.ts_unit_ns, 1000);
+    EXPECT_EQ(reading.info.end, FileEnd::clean);
 }
 
 TEST(Pcapng, SectionsHaveTheirOwnByteOrderAndInterfaces) {
@@ -30,8 +30,8 @@ TEST(Pcapng, SectionsHaveTheirOwnByteOrderAndInterfaces) {
                                         packet(5 * kSecond, 4, 4, 0, {}, true), section(), packet(kSecond)}));
     EXPECT_EQ(reading.frames, (std::vector<Frame>{{1, 1'000'000'000, 60, 60, 113, 1, 0},
                                                   {2, 5'000'000'000, 4, 4, 101, 2, 0}}));
-    EXPECT_EQ(reading.facts.link_types, (std::vector<std::uint16_t>{1, 113, 101}));
-    EXPECT_EQ(reading.facts.end, FileEnd::bad_block) << "the third section describes no interface";
+    EXPECT_EQ(reading.info.link_types, (std::vector<std::uint16_t>{1, 113, 101}));
+    EXPECT_EQ(reading.info.end, FileEnd::bad_block) << "the third section describes no interface";
 }
 
 std::vector<std::byte> many(const std::vector<std::byte>& one, std::size_t count) {
@@ -44,11 +44,11 @@ std::vector<std::byte> many(const std::vector<std::byte>& one, std::size_t count
 TEST(Pcapng, InterfacesAreLimitedInAllSectionsTogether) {
     const auto half = join({section(), many(interface(1), input::kMaxInterfaces / 2), packet(kSecond)});
     const auto most = join({half, half});
-    EXPECT_EQ(read_all(most).facts.end, FileEnd::clean);
+    EXPECT_EQ(read_all(most).info.end, FileEnd::clean);
     EXPECT_EQ(read_all(most).frames.size(), 2U);
     const auto reading = read_all(join({most, interface(1), packet(kSecond)}));
-    EXPECT_EQ(reading.facts.end, FileEnd::too_many_interfaces);
-    EXPECT_EQ(reading.facts.unread_bytes, join({interface(1), packet(kSecond)}).size());
+    EXPECT_EQ(reading.info.end, FileEnd::too_many_interfaces);
+    EXPECT_EQ(reading.info.unread_bytes, join({interface(1), packet(kSecond)}).size());
     EXPECT_EQ(reading.frames.size(), 2U);
 }
 
@@ -56,7 +56,7 @@ TEST(Pcapng, EveryLinkTypeIsListedOnceInTheOrderOfTheFile) {
     Writer out;
     out.add(section());
     for (const unsigned type : {113U, 1U, 65535U, 1U, 0U, 113U, 65535U}) out.add(interface(type));
-    EXPECT_EQ(read_all(out.bytes).facts.link_types, (std::vector<std::uint16_t>{113, 1, 65535, 0}));
+    EXPECT_EQ(read_all(out.bytes).info.link_types, (std::vector<std::uint16_t>{113, 1, 65535, 0}));
 }
 
 TEST(Pcapng, OptionsSetResolutionAndOffset) {
@@ -65,7 +65,7 @@ TEST(Pcapng, OptionsSetResolutionAndOffset) {
               option(9, Writer().u8(3).bytes), option(14, Writer().i64(-5).bytes), option(0, {})});
     const auto reading = read_all(join({section(), interface(1, 0, options), packet(7'000'000'123)}));
     EXPECT_EQ(reading.frames.at(0).ts_ns, 2'000'000'123) << "the first if_tsresol counts";
-    EXPECT_EQ(reading.facts.ts_unit_ns, 1);
+    EXPECT_EQ(reading.info.ts_unit_ns, 1);
 }
 
 struct TimeCase {
@@ -78,7 +78,7 @@ struct TimeCase {
 
 TEST(Pcapng, TimeStampsOfEveryResolution) {
     constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();
-    constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+    constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
     const std::vector<TimeCase> cases{
         {1'700'000'000, 0, 0, 1'700'000'000'000'000'000},
         {1'234'567'891, 3, 0, 1'234'567'891'000'000},
@@ -86,18 +86,18 @@ TEST(Pcapng, TimeStampsOfEveryResolution) {
         {1'234'567'891, 9, 0, 1'234'567'891},
         {0x123456789abcdef1, 10, 0, 131'176'846'746'379'032},
         {1'700'000'000'123'456'789, 12, 0, 1'700'000'000'123'456},
-        {kMost, 19, 0, 1'844'674'407},
-        {kMost, 28, 0, 1},
-        {kMost, 29, 0, 0},
-        {kMost, 127, 0, 0},
+        {kMax, 19, 0, 1'844'674'407},
+        {kMax, 28, 0, 1},
+        {kMax, 29, 0, 0},
+        {kMax, 127, 0, 0},
         {1'234'567'891, 0x80 | 10, 0, 1'205'632'706'054'687},
         {0x123456789abcdef1, 0x80 | 30, 0, 1'221'679'586'417'777'762},
         {0x123456789abcdef1, 0x80 | 32, 0, 305'419'896'604'444'440},
-        {kMost, 0x80 | 63, 0, 1'999'999'999},
-        {kMost, 0x80 | 127, 0, 0},
+        {kMax, 0x80 | 63, 0, 1'999'999'999},
+        {kMax, 0x80 | 127, 0, 0},
         {1'000'000, 6, 5, 6'000'000'000},
         {1'000'000, 6, -5, -4'000'000'000},
-        {kMost, 0, 0, kLast, true},
+        {kMax, 0, 0, kLast, true},
         {0, 6, std::numeric_limits<std::int64_t>::max(), kLast, true},
         {0, 6, std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::min(), true},
     };
@@ -115,7 +115,7 @@ TEST(Pcapng, TimeStampsOfEveryResolution) {
 TEST(Pcapng, StampOutOfRangeIsCounted) {
     const auto reading = read_all(
         join({section(), interface(1, 0, option(9, Writer().u8(0).bytes)), packet(1ULL << 62U), packet(1)}));
-    EXPECT_EQ(reading.facts.ts_out_of_range, 1U);
+    EXPECT_EQ(reading.info.ts_out_of_range, 1U);
     EXPECT_EQ(reading.frames.at(1).ts_ns, 1'000'000'000);
 }
 
@@ -123,10 +123,10 @@ TEST(Pcapng, SimplePacketHasNoTimeAndTheInterfacesSnapLength) {
     const auto spb = block(3, Writer().u32(60).fill(40, 1).bytes);
     const auto reading = read_all(join({section(), interface(1, 40), spb}));
     EXPECT_EQ(reading.frames, (std::vector<Frame>{{1, 0, 60, 40, 1, 0, 0}}));
-    EXPECT_EQ(reading.facts.untimed, 1U);
-    EXPECT_EQ(reading.facts.longer_than_snaplen, 0U);
-    EXPECT_EQ(read_all(join({section(), interface(1), spb})).facts.end, FileEnd::bad_block);
-    EXPECT_EQ(read_all(join({section(), spb})).facts.end, FileEnd::bad_block);
+    EXPECT_EQ(reading.info.untimed, 1U);
+    EXPECT_EQ(reading.info.longer_than_snaplen, 0U);
+    EXPECT_EQ(read_all(join({section(), interface(1), spb})).info.end, FileEnd::bad_block);
+    EXPECT_EQ(read_all(join({section(), spb})).info.end, FileEnd::bad_block);
 }
 
 TEST(Pcapng, ObsoletePacketBlock) {
@@ -143,15 +143,15 @@ TEST(Pcapng, BlocksWithoutFramesAreSkipped) {
     const auto reading =
         read_all(join({section(), statistics, interface(), packet(1), secrets, custom, unknown, packet(2)}));
     EXPECT_EQ(reading.frames.size(), 2U);
-    EXPECT_EQ(reading.facts.blocks_not_frames, 1U) << "tshark numbers a custom block as a frame";
-    EXPECT_EQ(reading.facts.end, FileEnd::clean);
+    EXPECT_EQ(reading.info.blocks_not_frames, 1U) << "tshark numbers a custom block as a frame";
+    EXPECT_EQ(reading.info.end, FileEnd::clean);
 }
 
 TEST(Pcapng, LengthWithoutItsPaddingIsUnderstood) {
     const auto odd = Writer().u32(0x7777).u32(17).fill(8, 1).u32(17).bytes;
     const auto reading = read_all(join({section(), interface(), odd, packet(1)}));
     EXPECT_EQ(reading.frames.size(), 1U);
-    EXPECT_EQ(reading.facts.end, FileEnd::clean);
+    EXPECT_EQ(reading.info.end, FileEnd::clean);
 }
 
 std::vector<std::byte> one_good_then(const std::vector<std::byte>& bad) {
@@ -184,10 +184,10 @@ TEST(Pcapng, EveryFaultKeepsTheFramesBeforeItAndHasAName) {
     for (std::size_t i = 0; i < cases.size(); ++i) {
         const auto reading = read_all(one_good_then(cases[i].first));
         EXPECT_EQ(reading.frames.size(), 1U) << i;
-        EXPECT_STREQ(name_of(reading.facts.end), name_of(cases[i].second))
-            << i << " " << reading.facts.end_detail;
-        EXPECT_EQ(reading.facts.end_offset, join({section(), interface(), packet(1)}).size()) << i;
-        EXPECT_FALSE(reading.facts.end_detail.empty());
+        EXPECT_STREQ(name_of(reading.info.end), name_of(cases[i].second))
+            << i << " " << reading.info.end_detail;
+        EXPECT_EQ(reading.info.end_offset, join({section(), interface(), packet(1)}).size()) << i;
+        EXPECT_FALSE(reading.info.end_detail.empty());
     }
 }
 
@@ -202,9 +202,9 @@ TEST(Pcapng, NothingIsReadBehindAFault) {
     const auto reader = input::open_capture(*source);
     Record record;
     EXPECT_FALSE(reader->next(record));
-    EXPECT_EQ(reader->facts().end, FileEnd::bad_block);
+    EXPECT_EQ(reader->info().end, FileEnd::bad_block);
     EXPECT_FALSE(reader->next(record));
-    EXPECT_EQ(reader->facts().records, 0U);
+    EXPECT_EQ(reader->info().records, 0U);
 }
 
 TEST(Pcapng, CutAnywhereKeepsTheWholeFrames) {
@@ -215,7 +215,7 @@ TEST(Pcapng, CutAnywhereKeepsTheWholeFrames) {
         const auto reading = read_all({file.begin(), file.begin() + static_cast<std::ptrdiff_t>(cut)});
         EXPECT_EQ(reading.frames.size(), cut == file.size() ? 2U : cut >= first ? 1U : 0U) << cut;
         const bool clean = cut == head.size() || cut == first || cut == file.size();
-        EXPECT_EQ(reading.facts.end == FileEnd::clean, clean) << cut;
+        EXPECT_EQ(reading.info.end == FileEnd::clean, clean) << cut;
     }
 }
 

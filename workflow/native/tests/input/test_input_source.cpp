@@ -72,8 +72,8 @@ TEST(ByteSource, CompressedCapturesReadLikePlainOnes) {
     for (const Compression compression : kCompressions) {
         const auto reading = read_all(compress(compression, plain));
         EXPECT_EQ(reading.frames, expected.frames) << name_of(compression);
-        EXPECT_EQ(reading.facts.end, FileEnd::clean);
-        EXPECT_EQ(reading.facts.compression, name_of(compression));
+        EXPECT_EQ(reading.info.end, FileEnd::clean);
+        EXPECT_EQ(reading.info.compression, name_of(compression));
     }
 }
 
@@ -83,7 +83,7 @@ TEST(ByteSource, ConcatenatedMembersAndFramesAreOneCapture) {
     for (const Compression compression : kCompressions) {
         const auto reading = read_all(join({compress(compression, head), compress(compression, tail)}));
         EXPECT_EQ(reading.frames.size(), 2U) << name_of(compression);
-        EXPECT_EQ(reading.facts.end, FileEnd::clean) << reading.facts.end_detail;
+        EXPECT_EQ(reading.info.end, FileEnd::clean) << reading.info.end_detail;
     }
 }
 
@@ -95,7 +95,7 @@ TEST(ByteSource, CutCompressedCaptureKeepsWhatCameOut) {
         const auto reading = read_all(packed);
         EXPECT_GT(reading.frames.size(), 1000U) << name_of(compression);
         EXPECT_LT(reading.frames.size(), 5000U);
-        EXPECT_EQ(reading.facts.end, FileEnd::cut_compressed) << reading.facts.end_detail;
+        EXPECT_EQ(reading.info.end, FileEnd::cut_compressed) << reading.info.end_detail;
     }
 }
 
@@ -105,11 +105,11 @@ TEST(ByteSource, DamagedCompressedCaptureKeepsWhatCameOut) {
     bad_crc[bad_crc.size() - 5] ^= std::byte{0xff};
     auto reading = read_all(bad_crc);
     EXPECT_EQ(reading.frames.size(), 1U);
-    EXPECT_EQ(reading.facts.end, FileEnd::bad_compression);
+    EXPECT_EQ(reading.info.end, FileEnd::bad_compression);
     for (const Compression compression : kCompressions) {
         reading = read_all(join({compress(compression, plain), Writer().fill(40, 'g').bytes}));
         EXPECT_EQ(reading.frames.size(), 1U);
-        EXPECT_EQ(reading.facts.end, FileEnd::trailing_bytes) << name_of(compression);
+        EXPECT_EQ(reading.info.end, FileEnd::trailing_bytes) << name_of(compression);
     }
 }
 
@@ -129,7 +129,7 @@ TEST(ByteSource, OneWrongByteCostsOneBlockAndIsTold) {
         packed[packed.size() - 3] ^= std::byte{0xff};
         const auto reading = read_all(packed);
         EXPECT_GT(reading.frames.size(), 10000U) << name_of(compression);
-        EXPECT_EQ(reading.facts.end, FileEnd::bad_compression) << name_of(compression);
+        EXPECT_EQ(reading.info.end, FileEnd::bad_compression) << name_of(compression);
     }
 }
 
@@ -178,7 +178,7 @@ TEST(ByteSource, ACaptureThatExceedsALimitKeepsTheFramesBeforeIt) {
         const auto packed = compress(compression, plain);
         const auto source = ByteSource::from_memory(packed, "memory", {.bytes = plain.size() / 2});
         const auto reading = read_source(*source);
-        EXPECT_EQ(reading.facts.end, FileEnd::decompression_limit) << name_of(compression);
+        EXPECT_EQ(reading.info.end, FileEnd::decompression_limit) << name_of(compression);
         EXPECT_EQ(reading.frames.size(),
                   read_all({plain.begin(), plain.begin() + static_cast<std::ptrdiff_t>(plain.size() / 2)})
                       .frames.size());
@@ -187,7 +187,7 @@ TEST(ByteSource, ACaptureThatExceedsALimitKeepsTheFramesBeforeIt) {
 
 TEST(ByteSource, ZerosAfterTheLastGzipMemberArePadding) {
     const auto packed = compress(Compression::gzip, join({pcap(), pcap_record(1, 0, 60, 60)}));
-    EXPECT_EQ(read_all(join({packed, Writer().fill(1000, 0).bytes})).facts.end, FileEnd::clean);
+    EXPECT_EQ(read_all(join({packed, Writer().fill(1000, 0).bytes})).info.end, FileEnd::clean);
 }
 
 TEST(ByteSource, CompressedNothingAndDamageAreRefusedByKind) {
@@ -237,7 +237,7 @@ TEST(ByteSource, APipeThatGivesByteByByte) {
     writer.join();
     ::close(ends[0]);
     EXPECT_EQ(reading.frames.size(), 2U);
-    EXPECT_EQ(reading.facts.end, FileEnd::clean);
+    EXPECT_EQ(reading.info.end, FileEnd::clean);
 }
 
 TEST(ByteSource, AFileThatShrinksWhileReadIsCutNotACrash) {
@@ -257,7 +257,7 @@ TEST(ByteSource, AFileThatShrinksWhileReadIsCutNotACrash) {
     }
     std::filesystem::remove(path);
     EXPECT_LT(frames, 5000U);
-    EXPECT_NE(reader->facts().end, FileEnd::clean);
+    EXPECT_NE(reader->info().end, FileEnd::clean);
 }
 
 TEST(ByteSource, PathsThatCannotBeReadAreRefused) {
@@ -298,15 +298,15 @@ std::size_t read_kept(ByteSource& source, const std::vector<std::byte>& expected
     std::size_t at = 0;
     std::size_t moves = 0;
     while (at < expected.size()) {
-        source.keep();
+        source.pin_views();
         std::vector<std::pair<std::size_t, Bytes>> pieces;
-        while (!source.moved() && at < expected.size() && pieces.size() < 64) {
+        while (!source.buffer_changed() && at < expected.size() && pieces.size() < 64) {
             const Bytes piece = source.view(1 + at * 7919 % longest);
             pieces.emplace_back(at, piece);
             source.skip(piece.size());
             at += piece.size();
         }
-        moves += source.moved() ? 1 : 0;
+        moves += source.buffer_changed() ? 1 : 0;
         for (const auto& [from, piece] : pieces)
             EXPECT_EQ(std::memcmp(piece.data(), expected.data() + from, piece.size()), 0) << "at " << from;
     }

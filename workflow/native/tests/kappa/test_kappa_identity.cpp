@@ -45,7 +45,7 @@ TEST(Identity, TheShortWaySaysWhatTheDissectorsSay) {
         record.link_type = 1;
         record.bytes = frame;
         record.wire_len = static_cast<std::uint32_t>(frame.size() + (random() % 3 ? 0 : random() % 20));
-        Portion network;
+        PacketSpan network;
         if (!find_network_quickly(record, network)) continue;
         ++short_ways;
         Dissection full;

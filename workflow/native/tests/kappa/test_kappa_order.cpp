@@ -30,15 +30,15 @@ Ranks inverse(const Ranks& ranks) {
 Ranks kept_of(const Ranks& ranks, const Order& order) {
     std::vector<bool> moved(ranks.size());
     for (const auto& move : order.moves) moved[move.rank_b] = true;
-    Ranks kept;
+    Ranks mask;
     for (std::size_t b = 0; b < ranks.size(); ++b)
-        if (!moved[b]) kept.push_back(ranks[b]);
-    return kept;
+        if (!moved[b]) mask.push_back(ranks[b]);
+    return mask;
 }
 
 // The best increasing subsequence by looking at all of them.
 struct BruteForce {
-    Ranks kept;
+    Ranks mask;
     std::uint64_t kept_distance = 0;
     std::uint64_t distance = 0;
     std::uint64_t inversions = 0;
@@ -54,20 +54,20 @@ struct BruteForce {
     }
 
     void consider(const Ranks& ranks, unsigned subset) {
-        Ranks chosen;
+        Ranks selected;
         std::uint64_t chosen_distance = 0;
         for (std::size_t b = 0; b < ranks.size(); ++b) {
             if (!(subset >> b & 1U)) continue;
-            if (!chosen.empty() && ranks[b] < chosen.back()) return;
-            chosen.push_back(ranks[b]);
+            if (!selected.empty() && ranks[b] < selected.back()) return;
+            selected.push_back(ranks[b]);
             chosen_distance += ::distance(ranks[b], b);
         }
-        const bool longer = chosen.size() > kept.size();
-        const bool same = chosen.size() == kept.size();
+        const bool longer = selected.size() > mask.size();
+        const bool same = selected.size() == mask.size();
         if (!longer && !(same && chosen_distance > kept_distance) &&
-            !(same && chosen_distance == kept_distance && chosen < kept))
+            !(same && chosen_distance == kept_distance && selected < mask))
             return;
-        kept = chosen;
+        mask = selected;
         kept_distance = chosen_distance;
     }
 };
@@ -78,7 +78,7 @@ TEST(Order, EqualsBruteForceOverAllPermutationsOfUpToSeven) {
         do {
             const Order order = compare_order(ranks);
             const BruteForce expected(ranks);
-            ASSERT_EQ(kept_of(ranks, order), expected.kept);
+            ASSERT_EQ(kept_of(ranks, order), expected.mask);
             ASSERT_EQ(order.distance, expected.distance);
             ASSERT_EQ(order.inversions, expected.inversions);
         } while (std::next_permutation(ranks.begin(), ranks.end()));
@@ -116,7 +116,7 @@ TEST(Order, OfAReversalKeepsOneEndPacket) {
 
 // A block is limited, packets in order and blocks behind one another are not.
 TEST(Order, ABlockThatTakesMoreThanTheLimitEnds) {
-    constexpr std::uint32_t kMost = 1000;
+    constexpr std::uint32_t kMax = 1000;
     const auto distance = [](std::uint32_t size, std::uint64_t memory_bytes) {
         acapella::kappa::BlockSolver solver(memory_bytes);
         acapella::kappa::OrderSums sums(solver);
@@ -127,10 +127,10 @@ TEST(Order, ABlockThatTakesMoreThanTheLimitEnds) {
         }
         return sums.distance();
     };
-    const std::uint64_t bytes = kMost * acapella::kappa::BlockSolver::kBytesAPacket;
-    EXPECT_EQ(distance(kMost, bytes), distance(kMost, acapella::kUnlimited));
-    EXPECT_GT(distance(kMost, bytes), 0U);
-    EXPECT_THROW(distance(kMost + 1, bytes), acapella::MemoryLimitError);
+    const std::uint64_t bytes = kMax * acapella::kappa::BlockSolver::kBytesPerPacket;
+    EXPECT_EQ(distance(kMax, bytes), distance(kMax, acapella::kUnlimited));
+    EXPECT_GT(distance(kMax, bytes), 0U);
+    EXPECT_THROW(distance(kMax + 1, bytes), acapella::MemoryLimitError);
 }
 
 TEST(Order, OfBlocksIsTheSumOfTheBlocks) {

@@ -26,12 +26,12 @@ const std::string kDirectory = std::filesystem::temp_directory_path();
 // ----------------------------------------------------------------------------------------------
 
 TEST(Spool, AColumnGivesBackWhatWasPutInWhereverItIs) {
-    constexpr std::size_t kValues = 3 * Column<std::uint64_t>::kChunk + 17;
+    constexpr std::size_t kValues = 3 * SpillColumn<std::uint64_t>::kChunk + 17;
     for (const std::uint64_t bytes :
          {std::uint64_t{0}, std::uint64_t{300} << 10, std::uint64_t{600} << 10, std::uint64_t{1} << 30}) {
-        Budget budget(bytes, kDirectory);
+        MemoryBudget budget(bytes, kDirectory);
         {
-            Column<std::uint64_t> column(budget);
+            SpillColumn<std::uint64_t> column(budget);
             for (std::uint64_t i = 0; i < kValues; ++i) column.push(i * i);
             ASSERT_EQ(column.size(), kValues);
             EXPECT_EQ(column.in_memory(), bytes == std::uint64_t{1} << 30);
@@ -108,7 +108,7 @@ TEST(Quantiles, OfDifferencesEqualThoseOfSortedOnes) {
     for (const std::size_t count : {1U, 2U, 3U, 99U, 100U, 101U, 5000U, 300'000U}) {
         for (int shape = 0; shape < 3; ++shape) {
             const std::vector<std::int64_t> values = drawn(random, count, shape);
-            Budget budget(count % 2 ? 0 : std::uint64_t{1} << 30, kDirectory);
+            MemoryBudget budget(count % 2 ? 0 : std::uint64_t{1} << 30, kDirectory);
             DeltaSums sums(budget, {3, 1000});
             std::vector<std::uint64_t> absolute;
             Sum128 sum = 0;
@@ -148,7 +148,7 @@ TEST(Quantiles, DifferencesOfEitherWidthAreOne) {
                                            3,          kEdge - 1,    kEdge,      kEdge + 1, -3'000'000'000,
                                            5 * kEdge,  8 * kEdge + 5};
     for (const std::int64_t center : {std::int64_t{0}, std::int64_t{3}, kEdge, -kEdge - 1, 5 * kEdge}) {
-        Budget budget(1 << 20, kDirectory);
+        MemoryBudget budget(1 << 20, kDirectory);
         DeltaSums sums(budget, {10});
         std::vector<std::uint64_t> centered;
         Sum128 sum = 0;
@@ -234,13 +234,13 @@ TEST(Matching, EqualsTheDefinition) {
 // ---- partition
 // --------------------------------------------------------------------------------------------
 
-Trial trial_of(Budget& budget, std::mt19937& random, std::size_t count, unsigned kinds, int shape) {
+Trial trial_of(MemoryBudget& budget, std::mt19937& random, std::size_t count, unsigned kinds, int shape) {
     Trial trial(budget);
     trial.files.emplace_back();
     std::int64_t ts_ns = 1'000;
     for (const Identity& identity : identities(random, count, kinds, shape)) {
         trial.identities.push(identity);
-        trial.stamps.push(ts_ns += random() % 50);
+        trial.timestamps.push(ts_ns += random() % 50);
     }
     finish_trial(trial, budget);
     return trial;
@@ -256,16 +256,16 @@ void expect_found(const Trial& a, const Trial& b, std::uint64_t memory_bytes) {
     EXPECT_EQ(found.ambiguous().a, expected.ambiguous.a);
     EXPECT_EQ(found.ambiguous().b, expected.ambiguous.b);
     std::size_t packet = 0;
-    found.for_each_of_b([&](const Answer& answer, const Moment&) {
-        ASSERT_EQ(answer.packet_a, expected.matches[packet++]);
-        if (answer.packet_a != kUnmatched) ASSERT_TRUE(found.common().has(answer.packet_a));
+    found.for_each_of_b([&](const Match& add_match, const PacketTime&) {
+        ASSERT_EQ(add_match.packet_a, expected.matches[packet++]);
+        if (add_match.packet_a != kUnmatched) ASSERT_TRUE(found.common().has(add_match.packet_a));
     });
     EXPECT_EQ(packet, b.size());
 }
 
 TEST(Partition, FindsWhatMatchingInMemoryFinds) {
     std::mt19937 random(4);
-    Budget none(0, kDirectory);
+    MemoryBudget none(0, kDirectory);
     for (const std::size_t count : {0U, 1U, 40U, 3000U}) {
         for (const std::uint64_t memory_bytes : {std::uint64_t{1}, std::uint64_t{1} << 16}) {
             const Trial a = trial_of(none, random, count, 2000, 0);
@@ -279,7 +279,7 @@ TEST(Partition, FindsWhatMatchingInMemoryFinds) {
 // 512.
 TEST(Partition, EqualAndSimilarIdentitiesAreMatchedInParts) {
     std::mt19937 random(6);
-    Budget none(0, kDirectory);
+    MemoryBudget none(0, kDirectory);
     for (int shape = 0; shape < 3; ++shape) {
         for (const auto& [kinds_a, kinds_b] :
              {std::pair{1U, 1U}, {1U, 3U}, {3U, 1U}, {2U, 2000U}, {2000U, 2U}, {2000U, 2000U}}) {
@@ -293,7 +293,7 @@ TEST(Partition, EqualAndSimilarIdentitiesAreMatchedInParts) {
     other.files.emplace_back();
     for (int i = 0; i < 3000; ++i) {
         other.identities.push({~std::uint64_t{0}, 1});
-        other.stamps.push(i);
+        other.timestamps.push(i);
     }
     finish_trial(other, none);
     expect_found(trial_of(none, random, 3000, 1, 0), other, 1);  // two identities, one on each side
@@ -310,11 +310,11 @@ TEST(Partition, SortingThroughFilesIsStableToo) {
     std::stable_sort(expected.begin(), expected.end(),
                      [](const auto& x, const auto& y) { return x.first < y.first; });
     for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{1} << 30}) {
-        Budget budget(bytes, kDirectory);
+        MemoryBudget budget(bytes, kDirectory);
         Trial trial(budget);
         trial.files.emplace_back();
         for (const auto& [ts_ns, number] : packets) {
-            trial.stamps.push(ts_ns);
+            trial.timestamps.push(ts_ns);
             trial.identities.push({number, number});
         }
         finish_trial(trial, budget);

@@ -292,7 +292,7 @@ def confinement() -> list[Finding]:
         from acapella_core import _native  # noqa: PLC0415 - python_packages reports that it is missing
     except ImportError:
         return []
-    offered = _native.confinement_offered()
+    offered = _native.confinement_support()
     abi = offered["landlock_abi"]
     seccomp, user, processes = trial()
     signals = "tshark: to itself alone; commands: to programs that they start" if seccomp else "to all of the user"

@@ -98,7 +98,9 @@ class ReceiverThread:
             gid_index=self._settings.rdma_gid_index,
             psn=secrets.randbits(24),
         )
-        opened = self._call(lambda: self.collector.open_rdma(rdma, alone=self._settings.queue_pairs_per_session == 1))
+        opened = self._call(
+            lambda: self.collector.open_rdma(rdma, single_ring=self._settings.queue_pairs_per_session == 1)
+        )
         return QueuePair(index, opened.number, opened.key, opened.base, ring_bytes, opened.psn)
 
     def _random_queue_pair(self, index: int, ring_bytes: int) -> QueuePair:

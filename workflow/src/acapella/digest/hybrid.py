@@ -39,12 +39,12 @@ class HybridDigest:
     def frame_batches(self) -> Iterator[pa.RecordBatch]:
         """The frame table, in file order."""
         # Engine tshark is tshark to the letter, so it takes lists of any length.
-        asked = _native.ANSWER_FIELDS if self._ask_all else _native.ANSWER_COLUMNS
+        asked = _native.TSHARK_FIELDS if self._ask_all else _native.TSHARK_COLUMNS
         with core_errors(), faults(self._source), self._program.start("-", asked, as_columns=not self._ask_all) as run:
             self._core = self._open(run)
             try:
                 yield from map(pa.record_batch, iter(self._core.next_frames, None))
-            except (_native.AskingError, _native.AnswerError):
+            except (_native.TsharkInputError, _native.TsharkOutputError):
                 run.finish(answer_s=self._options.answer_s)  # tshark's own words, where it has any
                 raise
             run.finish(answer_s=self._options.answer_s)
@@ -61,12 +61,12 @@ class HybridDigest:
             options.port,
             BATCH_ROWS,
             self._ask_all,
-            _native.Policy(*self._policy),
+            _native.SelectionPolicy(*self._policy),
             questions,
             answers,
             self._vendors.core if self._vendors else None,
             **options.of_core(),
-            answer_s=options.answer_s,
+            timeout_s=options.answer_s,
         )
 
     def flow_batches(self) -> Iterator[pa.RecordBatch]:
@@ -94,9 +94,9 @@ class HybridDigest:
 
 def policy_of(deep_frames: tuple[int, ...]) -> tuple[int, ...]:
     """The values of --deep-frames with the defaults for those not given. Raises UserError."""
-    if len(deep_frames) > len(_native.POLICY):
-        raise UserError(f"--deep-frames takes at most {len(_native.POLICY)} numbers")
-    policy = deep_frames + _native.POLICY[len(deep_frames) :]
+    if len(deep_frames) > len(_native.SELECTION_POLICY):
+        raise UserError(f"--deep-frames takes at most {len(_native.SELECTION_POLICY)} numbers")
+    policy = deep_frames + _native.SELECTION_POLICY[len(deep_frames) :]
     if min(policy) < 1 or max(policy) > 1 << 20:
         raise UserError("--deep-frames takes numbers from 1 to 1048576", where=" ".join(map(str, deep_frames)))
     return policy
@@ -110,5 +110,5 @@ def faults(source: str):
     except _native.TsharkTimeout as error:
         fix = "use --engine native, leave these frames out (editcap), or raise --tshark-timeout"
         raise UserError(str(error), where=source, fix=fix) from error
-    except (_native.AskingError, _native.AnswerError) as error:
+    except (_native.TsharkInputError, _native.TsharkOutputError) as error:
         raise UserError(str(error), where=source) from error

@@ -58,7 +58,7 @@ class Merged:
 
     def facts(self) -> dict:
         """What the metadata says of a file, of all together: the fault is the first that makes the result wrong."""
-        files = self._core.facts()
+        files = self._core.info()
         facts = {"format": one_of([each["format"] for each in files])}
         facts["compression"] = one_of([each["compression"] for each in files])
         facts |= {key: sum(each[key] for each in files) for key in SUMS}
@@ -86,7 +86,7 @@ class Merged:
                 core.write(nowhere.fileno())
         except (_native.MergeError, _native.InputError) as error:
             raise UserError(str(error)) from error
-        return core.facts()[0]["file_issue_offset"]
+        return core.info()[0]["file_issue_offset"]
 
     def __enter__(self) -> Self:
         return self

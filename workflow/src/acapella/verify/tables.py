@@ -71,12 +71,12 @@ def write_tshark_digest(file: Path, directory: Path, limits=None) -> DigestFiles
         flow_writer(tables.flows) as flows,
         pq.ParquetWriter(tables.tags, TAGS) as tags,
     ):
-        reference = _native.Reference(os.dup(run.stdout.fileno()), BATCH_ROWS, tshark.ANSWER_S)
+        reference = _native.ReferenceDigest(os.dup(run.stdout.fileno()), BATCH_ROWS, tshark.ANSWER_S)
         try:
             while (batch := reference.next_frames()) is not None:
                 frames.write(pa.record_batch(batch))
                 tags.write_batch(pa.record_batch(reference.tags()))
-        except (_native.AnswerError, _native.TsharkTimeout) as error:
+        except (_native.TsharkOutputError, _native.TsharkTimeout) as error:
             raise UserError(str(error), where=file) from error
         run.finish(cut_allowed=True)
         for first in range(0, reference.flows, FLOW_BATCH_ROWS):

@@ -2,7 +2,7 @@
 // else out: where the draft does not reach the header's end the frame ends there.
 #pragma once
 
-#include "anonymize/headers/draft.hpp"
+#include "anonymize/headers/frame_builder.hpp"
 #include "frame/tunnels.hpp"
 
 namespace acapella::anonymize {
@@ -17,8 +17,8 @@ void keep_slow(Header& header);
 void keep_osi(Header& header);
 void keep_ptp(Header& header);
 // The header that a link type gives, `length` octets of it.
-void keep_linux_cooked(Draft& draft, std::size_t length);
-void keep_linux_cooked_v2(Draft& draft, std::size_t length);
+void keep_linux_cooked(FrameBuilder& builder, std::size_t length);
+void keep_linux_cooked_v2(FrameBuilder& builder, std::size_t length);
 
 void keep_ipv4(Header& header);
 void keep_ipv6(Header& header);
@@ -58,7 +58,7 @@ void keep_options(Header& header, std::size_t option, std::size_t end, KeepOne k
         const std::uint8_t kind = header.at.u8(option);
         if (kind == 0) return;
         if (kind == kNoOperation) {
-            header.show(option++, 1);
+            header.copy_original(option++, 1);
             continue;
         }
         const std::size_t length = header.at.u8(option + 1);

@@ -23,8 +23,8 @@ std::size_t keep_ipv6_each(Header& header, std::size_t offset, std::size_t count
 void keep_neighbor_value(Header& header, std::size_t option, std::size_t length, bool again) {
     constexpr std::size_t kUnit = 8;
     constexpr std::size_t kPrefix = 12;  // before four reserved octets
-    const auto show = [&](std::size_t from, std::size_t to) {
-        if (!again) header.show(option + from, to - from);
+    const auto copy_original = [&](std::size_t from, std::size_t to) {
+        if (!again) header.copy_original(option + from, to - from);
     };
     switch (header.at.u8(option)) {
         case 1:  // link-layer address of the source, of the target
@@ -32,18 +32,18 @@ void keep_neighbor_value(Header& header, std::size_t option, std::size_t length,
             header.mac(option + 2);
             return;
         case 3:  // prefix
-            show(2, kPrefix);
+            copy_original(2, kPrefix);
             header.ipv6(option + 2 * kUnit);
             return;
         case 5:  // MTU, behind two reserved octets
-            show(4, kUnit);
+            copy_original(4, kUnit);
             return;
         case 24:  // route
-            show(2, kUnit);
-            header.draft.map_prefix(header.step.begin + option + kUnit, length - kUnit);
+            copy_original(2, kUnit);
+            header.builder.map_prefix(header.step.begin + option + kUnit, length - kUnit);
             return;
         case 25:  // name servers: lifetime, behind two reserved octets
-            show(4, kUnit);
+            copy_original(4, kUnit);
             for (std::size_t at = kUnit; at + kIpv6 <= length; at += kIpv6) header.ipv6(option + at);
             return;
         default:
@@ -61,7 +61,7 @@ void keep_neighbor_options(Header& header, std::size_t option) {
         if (length == 0 || !header.at.has(option + length)) return;
         header.blank(option + length);
         const bool known = has_type(kNeighbourTypes, type);
-        header.show(option + (known ? 0 : 1), known ? 2 : 1);
+        header.copy_original(option + (known ? 0 : 1), known ? 2 : 1);
         if (has_length(kNeighbourOptions, type, length))
             keep_neighbor_value(header, option, length, !seen.first(type));
         option += length;
@@ -200,13 +200,13 @@ void keep_igmp_sources(Header& header) {
 void keep_icmp(Header& header) {
     if (!header.at.has(kHeader)) return;
     keep_icmp_message(header);
-    header.owe(SumKind::plain, 2);
+    header.add_checksum(ChecksumKind::plain, 2);
 }
 
 void keep_icmpv6(Header& header) {
     if (!header.at.has(kHeader)) return;
     keep_icmpv6_message(header);
-    header.owe(SumKind::pseudo, 2, kIcmpv6);
+    header.add_checksum(ChecksumKind::pseudo, 2, kIcmpv6);
 }
 
 void keep_igmp(Header& header) {
@@ -230,7 +230,7 @@ void keep_igmp(Header& header) {
             header.keep(4);
             break;
     }
-    header.owe(SumKind::plain, 2);
+    header.add_checksum(ChecksumKind::plain, 2);
 }
 
 // A Register message's checksum is of its header alone (RFC 7761 4.9), in IPv6 with a pseudo-header.
@@ -239,8 +239,8 @@ void keep_pim(Header& header) {
     if (!header.at.has(kHeader)) return;
     const bool registers = header.at.u8(0) == kRegister;
     header.keep(registers ? kHeader : 4);
-    const bool in_ipv4 = header.draft.ip_version == 4;
-    header.owe(SumKind::plain, 2, 0, registers && in_ipv4 ? kHeader : UINT32_MAX);
+    const bool in_ipv4 = header.builder.ip_version == 4;
+    header.add_checksum(ChecksumKind::plain, 2, 0, registers && in_ipv4 ? kHeader : UINT32_MAX);
 }
 
 }  // namespace acapella::anonymize

@@ -13,13 +13,13 @@ constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 3.2.6
 void keep_raw_ipx(Header& header, std::size_t length) {
     const std::uint16_t type = header.at.be16(length - 2);
     const bool raw_ipx = type > 0 && type <= kMaxLength && header.at.be16(length) == 0xffff;
-    if (raw_ipx && !header.step.went_on) header.keep(length + 2);
+    if (raw_ipx && !header.step.continues) header.keep(length + 2);
 }
 
 // Linux writes the sender's address in eight octets, of which `length` count.
-void cooked_address(Draft& draft, std::size_t offset, std::size_t length) {
+void cooked_address(FrameBuilder& builder, std::size_t offset, std::size_t length) {
     constexpr std::size_t kMac = 6;
-    if (length == kMac) draft.map<Mac>(offset);
+    if (length == kMac) builder.map<Mac>(offset);
 }
 
 }  // namespace
@@ -35,18 +35,18 @@ void keep_ethernet(Header& header) {
 
 void keep_vlan(Header& header) {
     constexpr std::size_t kLength = 4;
-    const bool two = header.step.what == Next::service_vlan && header.length() == 2 * kLength;
+    const bool two = header.step.dissector == Next::service_vlan && header.length() == 2 * kLength;
     if (header.length() != kLength && !two) return;
     header.keep(header.length());
-    if (header.step.what == Next::vlan) keep_raw_ipx(header, kLength);
+    if (header.step.dissector == Next::vlan) keep_raw_ipx(header, kLength);
 }
 
 void keep_mpls(Header& header) {
     constexpr std::uint16_t kBottom = 0x0100;
     const std::size_t entries = kept_labels(header.at, header.length());
-    header.keep(kLabel * std::min(entries, kMostInRow));
+    header.keep(kLabel * std::min(entries, kMaxInRow));
     header.blank(kLabel * entries);
-    for (std::size_t i = kMostInRow; i < entries; ++i) {
+    for (std::size_t i = kMaxInRow; i < entries; ++i) {
         const std::size_t half = kLabel * i + 2;
         header.put16(half, header.at.be16(half) & kBottom);
     }
@@ -106,21 +106,21 @@ void keep_ptp(Header& header) {
     if (version2 && fits && header.at.has(16)) header.keep(16);
 }
 
-void keep_linux_cooked(Draft& draft, std::size_t length) {
+void keep_linux_cooked(FrameBuilder& builder, std::size_t length) {
     constexpr std::size_t kAddress = 6;
     if (length != 16) return;
-    draft.keep_to(kAddress);
-    draft.blank_to(length);
-    draft.show(14, 2);
-    cooked_address(draft, kAddress, draft.original(4).be16(0));
+    builder.keep_to(kAddress);
+    builder.blank_to(length);
+    builder.copy_original(14, 2);
+    cooked_address(builder, kAddress, builder.original(4).be16(0));
 }
 
-void keep_linux_cooked_v2(Draft& draft, std::size_t length) {
+void keep_linux_cooked_v2(FrameBuilder& builder, std::size_t length) {
     constexpr std::size_t kAddress = 12;
     if (length != 20) return;
-    draft.keep_to(kAddress);
-    draft.blank_to(length);
-    cooked_address(draft, kAddress, draft.original(11).u8(0));
+    builder.keep_to(kAddress);
+    builder.blank_to(length);
+    cooked_address(builder, kAddress, builder.original(11).u8(0));
 }
 
 }  // namespace acapella::anonymize

@@ -21,8 +21,8 @@ void keep_ipv4_timestamps(Header& header, std::size_t option, std::size_t length
     constexpr std::size_t kStamps = 4;
     const unsigned flag = header.at.u8(option + 3) & 0x0fU;
     if (length < kStamps || !has_length(kIpv4Timestamps, flag, length)) return;
-    if (flag == 0) return header.show(option, std::min(length, kStamps + 4 * kMostInRow));
-    header.show(option, length);
+    if (flag == 0) return header.copy_original(option, std::min(length, kStamps + 4 * kMaxInRow));
+    header.copy_original(option, length);
     map_ipv4_each(header, option + kStamps, option + length, 8);
 }
 
@@ -32,11 +32,11 @@ void keep_ipv4_value(Header& header, std::size_t option, std::size_t length) {
     constexpr std::uint8_t kRouterAlert = 148;
     constexpr std::size_t kRoute = 3;  // kind, length, pointer
     const std::uint8_t kind = header.at.u8(option);
-    header.show(option, 2);
+    header.copy_original(option, 2);
     if (kind == kTimestamps) return keep_ipv4_timestamps(header, option, length);
     if (!has_length(kIpv4Options, kind, length)) return;
-    if (kind == kRouterAlert) return header.show(option, length);
-    header.show(option, kRoute);
+    if (kind == kRouterAlert) return header.copy_original(option, length);
+    header.copy_original(option, kRoute);
     map_ipv4_each(header, option + kRoute, option + length, 4);
 }
 
@@ -46,7 +46,7 @@ void keep_ipv4_options(Header& header, std::size_t begin, std::size_t end) {
     Seen<256> seen;
     keep_options(header, begin, end, [&seen](Header& of, std::size_t option, std::size_t length) {
         const std::uint8_t kind = of.at.u8(option);
-        if (kind == kLooseRoute || kind == kStrictRoute) of.draft.ends_known = false;
+        if (kind == kLooseRoute || kind == kStrictRoute) of.builder.addresses_known = false;
         if (!has_type(kIpv4Kinds, kind) || !seen.first(kind)) return false;
         keep_ipv4_value(of, option, length);
         return true;
@@ -59,12 +59,12 @@ void keep_ipv6_option(Header& header, std::size_t option, std::size_t length, Se
     constexpr std::uint8_t kPadN = 1;
     constexpr std::uint8_t kHomeAddress = 0xc9;
     const std::uint8_t type = header.at.u8(option);
-    if (type == kHomeAddress) header.draft.ends_known = false;
+    if (type == kHomeAddress) header.builder.addresses_known = false;
     if (!has_type(kIpv6Types, type) || (!seen.first(type) && type != kPadN)) return;
-    header.show(option, 2);
+    header.copy_original(option, 2);
     if (!has_length(kIpv6Options, type, length)) return;
     if (type == kHomeAddress) return header.ipv6(option + 2);
-    header.show(option, length);
+    header.copy_original(option, length);
 }
 
 }  // namespace
@@ -72,11 +72,11 @@ void keep_ipv6_option(Header& header, std::size_t option, std::size_t length, Se
 void keep_ipv4(Header& header) {
     const std::size_t length = header.length();
     if (length < kIpv4Header) return;
-    Draft& draft = header.draft;
-    draft.ip_version = 4;
-    draft.ip_begin = header.step.begin;
-    draft.ends_known = true;
-    draft.fragment = (header.at.be16(6) & 0x3fff) != 0;
+    FrameBuilder& builder = header.builder;
+    builder.ip_version = 4;
+    builder.ip_begin = header.step.begin;
+    builder.addresses_known = true;
+    builder.fragment = (header.at.be16(6) & 0x3fff) != 0;
     header.keep(kIpv4Header);
     header.blank(length);
     header.ipv4(12);
@@ -84,18 +84,18 @@ void keep_ipv4(Header& header) {
     keep_ipv4_options(header, kIpv4Header, length);
     header.put16(10, 0);
     InternetSum sum;
-    sum.add(draft.bytes().subspan(header.step.begin));
+    sum.add(builder.bytes().subspan(header.step.begin));
     header.put16(10, sum.checksum());
 }
 
 void keep_ipv6(Header& header) {
     constexpr std::size_t kLength = 40;
     if (header.length() != kLength) return;
-    Draft& draft = header.draft;
-    draft.ip_version = 6;
-    draft.ip_begin = header.step.begin;
-    draft.ends_known = true;
-    draft.fragment = false;
+    FrameBuilder& builder = header.builder;
+    builder.ip_version = 6;
+    builder.ip_begin = header.step.begin;
+    builder.addresses_known = true;
+    builder.fragment = false;
     header.keep(kLength);
     header.ipv6(8);
     header.ipv6(24);
@@ -126,7 +126,7 @@ void keep_ipv6_routing(Header& header) {
     if (end < kFixed) return;
     header.keep(4);
     header.blank(end);
-    if (header.at.u8(3) != 0) header.draft.ends_known = false;  // the last address is the packet's end
+    if (header.at.u8(3) != 0) header.builder.addresses_known = false;  // the last address is the packet's end
     const std::size_t room = (end - kFixed) / kIpv6Address;
     std::size_t addresses = 0;
     switch (header.at.u8(2)) {
@@ -139,7 +139,7 @@ void keep_ipv6_routing(Header& header) {
         case 4:  // segment routing, RFC 8754 2; what follows the segments is not known
             addresses = header.at.u8(4) + std::size_t{1};
             if (addresses > room) return;
-            header.show(4, 4);
+            header.copy_original(4, 4);
             break;
         default:
             return;
@@ -152,7 +152,7 @@ void keep_ipv6_fragment(Header& header) {
     if (header.length() != kLength) return;
     header.keep(kLength);
     header.fill(1, 1, 0);  // reserved
-    if ((header.at.be16(2) & 0xfff9) != 0) header.draft.fragment = true;
+    if ((header.at.be16(2) & 0xfff9) != 0) header.builder.fragment = true;
 }
 
 // The check value is of what was sent, and nobody can make another.
@@ -160,7 +160,7 @@ void keep_authentication(Header& header) {
     if (header.length() < 12) return;
     header.keep(2);
     header.blank(header.length());
-    header.show(4, 8);  // behind two reserved octets
+    header.copy_original(4, 8);  // behind two reserved octets
 }
 
 }  // namespace acapella::anonymize

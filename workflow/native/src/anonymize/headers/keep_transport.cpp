@@ -22,9 +22,9 @@ void keep_mptcp(Header& header, std::size_t option, std::size_t length) {
     constexpr std::size_t kLongestWithIpv4 = 18;
     const unsigned subtype = header.at.u8(option + 2) >> 4;
     if (length < 3 || !has_length(kMptcpOptions, subtype, length)) return;
-    header.show(option + 2, 1);
+    header.copy_original(option + 2, 1);
     if (subtype != kMptcpAddAddress) return;
-    header.show(option + 3, 1);
+    header.copy_original(option + 3, 1);
     if (length <= kLongestWithIpv4) {
         header.ipv4(option + kFixed);
     } else {
@@ -35,7 +35,7 @@ void keep_mptcp(Header& header, std::size_t option, std::size_t length) {
 // The first block stays; the octets of the others become padding.
 void keep_tcp_sack(Header& header, std::size_t option, std::size_t length) {
     constexpr std::uint8_t kNoOperation = 1;
-    header.show(option, kTcpSackKept);
+    header.copy_original(option, kTcpSackKept);
     if (length == kTcpSackKept) return;
     header.fill(option + 1, 1, kTcpSackKept);
     header.fill(option + kTcpSackKept, length - kTcpSackKept, kNoOperation);
@@ -49,14 +49,14 @@ void keep_tcp_options(Header& header, std::size_t begin, std::size_t end) {
         const std::uint8_t kind = of.at.u8(option);
         const std::size_t type = kind == kMptcp && length > 2 ? 256 + (of.at.u8(option + 2) >> 4) : kind;
         if (!has_type(kTcpKinds, kind) || !seen.first(type)) return false;
-        of.show(option, 2);
+        of.copy_original(option, 2);
         const bool right = has_length(kTcpOptions, kind, length);
         if (kind == kMptcp) {
             keep_mptcp(of, option, length);
         } else if (right && kind == kTcpSack) {
             keep_tcp_sack(of, option, length);
         } else if (right) {
-            of.show(option, length);
+            of.copy_original(option, length);
         }
         return true;
     });
@@ -68,7 +68,7 @@ void keep_sctp_address(Header& header, std::size_t parameter, std::size_t length
     constexpr std::uint16_t kIpv4 = 5;
     constexpr std::uint16_t kIpv6 = 6;
     const std::uint16_t type = header.at.be16(parameter);
-    header.show(parameter, kHead);
+    header.copy_original(parameter, kHead);
     if (!has_length(kSctpParameters, type, length)) return;
     if (type == kIpv4) header.ipv4(parameter + kHead);
     if (type == kIpv6) header.ipv6(parameter + kHead);
@@ -80,7 +80,7 @@ void keep_sctp_numbered(Header& header, std::size_t parameter, std::size_t lengt
     const std::size_t inner = header.at.be16(parameter + kNumbered + 2);
     const std::uint16_t type = header.at.be16(parameter + kNumbered);
     if (inner + kNumbered != length || type > 6 || !has_length(kSctpParameters, type, inner)) return;
-    if (!again) header.show(parameter, kNumbered);
+    if (!again) header.copy_original(parameter, kNumbered);
     keep_sctp_address(header, parameter + kNumbered, inner);
 }
 
@@ -88,14 +88,14 @@ void keep_sctp_numbered(Header& header, std::size_t parameter, std::size_t lengt
 void keep_sctp_types(Header& header, std::size_t parameter, std::size_t length) {
     for (std::size_t at = parameter + 4; at < parameter + length; at += 2)
         if (!has_type(kSctpAddressTypes, header.at.be16(at))) return;
-    header.show(parameter, length);
+    header.copy_original(parameter, length);
 }
 
 // Of a parameter whose type came before `again`, addresses alone.
 void keep_sctp_parameter(Header& header, std::size_t parameter, std::size_t length, bool again) {
     const std::uint16_t type = header.at.be16(parameter);
     const bool known = has_type(kSctpParameterTypes, type);
-    header.show(parameter + (known ? 0 : 2), known ? 4 : 2);
+    header.copy_original(parameter + (known ? 0 : 2), known ? 4 : 2);
     if (!has_length(kSctpParameters, type, length)) return;
     switch (type) {
         case 12:
@@ -130,7 +130,7 @@ void keep_sctp_sack(Header& header, std::size_t chunk, std::size_t length) {
     if (length != sack_length(gaps, duplicates)) return;
     const auto blocks = KeptBlocks::of(gaps, duplicates);
     const std::size_t kept = sack_length(blocks.gaps, blocks.duplicates);
-    header.show(chunk + 2, kept - 2);
+    header.copy_original(chunk + 2, kept - 2);
     if (kept == length) return;
     header.put16(chunk + 2, static_cast<std::uint16_t>(kept));
     header.put16(chunk + 12, static_cast<std::uint16_t>(blocks.gaps));
@@ -151,17 +151,17 @@ void keep_sctp_value(Header& header, std::size_t chunk, std::size_t length) {
         case 1:
         case 2:  // INIT and its acknowledgment
             if (!is_alone(header.at, chunk, length)) return;
-            header.show(value, kInit);
+            header.copy_original(value, kInit);
             keep_sctp_parameters(header, value + kInit, chunk + length);
             return;
         case 3:
             return keep_sctp_sack(header, chunk, length);
         case 0xc1:  // ASCONF
-            header.show(value, kTsn);
+            header.copy_original(value, kTsn);
             keep_sctp_parameters(header, value + kTsn, chunk + length);
             return;
         default:  // a TSN and, of some, what is not kept
-            header.show(value, kTsn);
+            header.copy_original(value, kTsn);
             return;
     }
 }
@@ -173,7 +173,7 @@ void keep_sctp_flags(Header& header, std::size_t chunk) {
 // One with the type of a chunk before keeps its length; its value is blank.
 void keep_sctp_chunk(Header& header, std::size_t chunk, std::size_t length, Seen<256>& seen) {
     const std::uint8_t type = header.at.u8(chunk);
-    header.show(chunk, 4);
+    header.copy_original(chunk, 4);
     keep_sctp_flags(header, chunk);
     if (!has_type(kSctpTypes, type)) return header.fill(chunk, 1, kSctpPad);
     if (seen.first(type)) keep_sctp_value(header, chunk, length);
@@ -221,7 +221,7 @@ void keep_tcp(Header& header) {
             keep_tcp_options(header, kTcpHeader, length);
         }
     }
-    header.owe(SumKind::pseudo, 16, kTcp);
+    header.add_checksum(ChecksumKind::pseudo, 16, kTcp);
 }
 
 void keep_udp(Header& header) {
@@ -231,7 +231,7 @@ void keep_udp(Header& header) {
     }
     header.keep(kUdpHeader);
     const std::size_t length = header.at.be16(4);
-    header.owe(SumKind::udp, 6, kUdp, length);
+    header.add_checksum(ChecksumKind::udp, 6, kUdp, length);
 }
 
 // RFC 3828 3.1: of the first `coverage` octets; 0 is all.
@@ -240,14 +240,14 @@ void keep_udplite(Header& header) {
     header.keep(kUdpHeader);
     const std::size_t coverage = header.at.be16(4);
     const bool all = coverage == 0 || coverage > header.at.reported();
-    header.owe(SumKind::udp, 6, kUdpLite, all ? header.at.reported() : coverage);
+    header.add_checksum(ChecksumKind::udp, 6, kUdpLite, all ? header.at.reported() : coverage);
 }
 
 void keep_sctp(Header& header) {
     if (!header.at.has(kSctpHeader)) return;
     header.keep(kSctpHeader);
     keep_sctp_chunks(header);
-    header.owe(SumKind::crc32c, 8);
+    header.add_checksum(ChecksumKind::crc32c, 8);
 }
 
 }  // namespace acapella::anonymize

@@ -31,7 +31,7 @@ void keep_erspan(Header& header, std::size_t begin) {
     } else {
         header.keep(begin + 4);
         header.blank(header.length());
-        header.show(begin + kFlags, 2);
+        header.copy_original(begin + kFlags, 2);
     }
     header.tunnel(begin + 2, 2, TunnelType::erspan_session);
 }
@@ -49,7 +49,7 @@ bool has_source_routes(const Cursor& at, std::size_t begin, std::size_t end) {
 void blank_routes(Header& header, std::size_t begin, std::size_t end) {
     header.blank(end);
     for (; begin + gre::kRouteHeader <= end; begin += gre::route_length(header.at, begin))
-        header.show(begin, gre::kRouteHeader);
+        header.copy_original(begin, gre::kRouteHeader);
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ void keep_gre(Header& header) {
     if (whole) blank_routes(header, routes, end);
     if (whole && !erspan) header.keep(header.length());
     if (whole && erspan && header.length() >= end + 8) keep_erspan(header, end);
-    if (flags & gre::kChecksum) header.owe(SumKind::plain, 4);
+    if (flags & gre::kChecksum) header.add_checksum(ChecksumKind::plain, 4);
 }
 
 // RFC 7348 5; also VXLAN-GPE, draft-ietf-nvo3-vxlan-gpe 3.
@@ -115,7 +115,7 @@ void keep_geneve(Header& header) {
     for (std::size_t option = kFixed; option < end; option += geneve_option_length(header.at, option)) {
         const std::size_t place = place_of(kGeneveTypes, header.at.be24(option));
         const bool known = place < std::size(kGeneveTypes) && seen.first(place);
-        header.show(option + (known ? 0 : 3), known ? kGeneveOption : 1);
+        header.copy_original(option + (known ? 0 : 3), known ? kGeneveOption : 1);
     }
 }
 
@@ -160,8 +160,8 @@ void keep_gtp(Header& header) {
     while (extension < end) {
         const std::size_t length = header.at.u8(extension) * std::size_t{4};
         if (length == 0) return;
-        header.show(extension, 1);
-        header.show(extension + length - 1, 1);
+        header.copy_original(extension, 1);
+        header.copy_original(extension + length - 1, 1);
         extension += length;
     }
 }
@@ -205,7 +205,7 @@ void keep_l2tp_data(Header& header, std::uint16_t flags) {
     header.keep(ids + 4 + (flags & kL2tpSequence ? 4 : 0) + (flags & kL2tpOffset ? 2 : 0));
     replace_l2tp_version_2(header, ids);
     header.blank(end);
-    if (header.at.be16(end - 2) == kPppAddressAndControl) header.show(end - 2, 2);
+    if (header.at.be16(end - 2) == kPppAddressAndControl) header.copy_original(end - 2, 2);
 }
 
 }  // namespace
@@ -235,12 +235,12 @@ void keep_teredo(Header& header) {
     header.blank(end);
     std::size_t origin = 0;
     if (end > 0 && header.at.be16(0) == kAuthentication) {
-        header.show(0, 4);
+        header.copy_original(0, 4);
         origin = 13 + std::size_t{header.at.u8(2)} + header.at.u8(3);
     }
     if (end == origin + 8) {
-        header.show(origin, 4);
-        header.draft.map_inverted(header.step.begin + origin + 4);
+        header.copy_original(origin, 4);
+        header.builder.map_inverted(header.step.begin + origin + 4);
     }
 }
 

@@ -77,7 +77,7 @@ void read_ipv4_option(Reader& reader, std::size_t option, std::size_t length) {
     if (kind == kTimestamps) {
         const unsigned flag = reader.at.u8(option + 3) & 0x0fU;
         if (!has_length(kIpv4Timestamps, flag, length)) return reader.blank(option + 2, option + length);
-        if (flag == 0) return reader.blank(option + 4 + 4 * kMostInRow, option + length);
+        if (flag == 0) return reader.blank(option + 4 + 4 * kMaxInRow, option + length);
         return reader.ipv4(option + 4, (length - 4) / 8, 8);
     }
     if (!has_length(kIpv4Options, kind, length)) return reader.blank(option + 2, option + length);
@@ -199,7 +199,7 @@ void read_sctp_chunk(Reader& reader, std::size_t chunk, std::size_t length, bool
     if (!has_length(kSctpChunks, type, length) ||
         (sack && length != sack_length(reader.at.be16(chunk + 12), reader.at.be16(chunk + 14))))
         return reader.blank(chunk + 4, end);
-    if (sack) return reader.blank(chunk + sack_length(kMostInRow, 0), end);
+    if (sack) return reader.blank(chunk + sack_length(kMaxInRow, 0), end);
     Seen<std::size(kSctpParameterTypes) + 1> seen;
     if (parameters != 0)
         known = each_word_aligned(reader, parameters, end, [&](std::size_t parameter, std::size_t size) {
@@ -291,7 +291,7 @@ void read_igmp(Reader& reader) {
 
 void read_mpls(Reader& reader) {
     const std::size_t kept = kept_labels(reader.at, reader.length());
-    for (std::size_t i = kMostInRow; i < kept; ++i) {  // all but the octet with the bottom bit
+    for (std::size_t i = kMaxInRow; i < kept; ++i) {  // all but the octet with the bottom bit
         reader.blank(kLabel * i, kLabel * i + 2);
         reader.blank(kLabel * i + 3, kLabel * i + 4);
     }
@@ -350,7 +350,7 @@ void read_authentication(Reader& reader) {
 }  // namespace
 
 void HeaderFields::clear() {
-    chain_ = Chain{};
+    header_limits_ = HeaderLimits{};
     for (auto* offsets : {&ipv4, &ipv6, &macs}) offsets->clear();
     headers.clear();
     blank.clear();
@@ -358,9 +358,9 @@ void HeaderFields::clear() {
 
 void HeaderFields::read(const Record& record, const Step& step) {
     headers.push_back({step.begin, step.end});
-    if (!chain_.keeps(step)) blank.push_back({step.begin, step.end});
+    if (!header_limits_.allows(step)) blank.push_back({step.begin, step.end});
     Reader reader(*this, record, step);
-    switch (step.what) {
+    switch (step.dissector) {
         case Next::ethernet:
             return reader.mac(0, 2);
         case Next::pbb:

@@ -30,7 +30,7 @@ struct HeaderFields {
     void read(const Record& record, const Step& step);
 
   private:
-    Chain chain_;
+    HeaderLimits header_limits_;
 };
 
 }  // namespace acapella::anonymize

@@ -14,7 +14,7 @@ namespace acapella::anonymize {
 namespace {
 
 constexpr std::uint64_t kBetweenProgress = 4096;  // frames
-constexpr std::size_t kLeastValues = 6;           // of a run; fewer are padding
+constexpr std::size_t kMinValues = 6;             // of a run; fewer are padding
 
 std::uint64_t first_bytes(const std::byte* at) {
     std::uint64_t value = 0;
@@ -52,12 +52,12 @@ bool is_zero(Bytes bytes) {
 }
 
 // Four bytes occur by chance, and addresses of few values, as 00:00:00:00:00:01, in other fields of such.
-bool stands_out(const Ipv4&) { return false; }
+bool is_distinctive(const Ipv4&) { return false; }
 template <typename Address>
-bool stands_out(const Address& address) {
-    constexpr std::size_t kLeast = 4;
+bool is_distinctive(const Address& address) {
+    constexpr std::size_t kMin = 4;
     const bool zero = std::find(address.begin(), address.end(), std::byte{0}) != address.end();
-    return values_in(address) - (zero ? 1 : 0) >= kLeast;
+    return values_in(address) - (zero ? 1 : 0) >= kMin;
 }
 
 // Which of the windows of `released` that begin at `places` is in `original`.
@@ -66,21 +66,21 @@ std::optional<std::size_t> find_moved(Bytes original, Bytes released,
     constexpr unsigned kBits = 12;
     std::bitset<(1U << kBits)> bits;
     for (const std::size_t place : places) bits.set(hash_of(first_bytes(released.data() + place), kBits));
-    for (std::size_t at = 0; !places.empty() && at + kWindow <= original.size(); ++at) {
+    for (std::size_t at = 0; !places.empty() && at + kRunBytes <= original.size(); ++at) {
         if (!bits.test(hash_of(first_bytes(original.data() + at), kBits))) continue;
         for (const std::size_t place : places)
-            if (std::memcmp(released.data() + place, original.data() + at, kWindow) == 0) return place;
+            if (std::memcmp(released.data() + place, original.data() + at, kRunBytes) == 0) return place;
     }
     return std::nullopt;
 }
 
-// Where kWindow bytes outside of headers are those of the original, and not of a few values.
+// Where kRunBytes bytes outside of headers are those of the original, and not of a few values.
 std::optional<std::size_t> find_kept(Bytes original, Bytes released, const std::vector<bool>& header) {
     const std::size_t size = std::min(released.size(), original.size());
     std::size_t begin = 0;
     for (std::size_t end = 0; end <= size; ++end) {
         if (end < size && !header[end] && released[end] == original[end]) continue;
-        if (end - begin >= kWindow && values_in(released.subspan(begin, end - begin)) >= kLeastValues)
+        if (end - begin >= kRunBytes && values_in(released.subspan(begin, end - begin)) >= kMinValues)
             return begin;
         begin = end + 1;
     }
@@ -99,16 +99,16 @@ std::optional<std::size_t> find_value(Bytes original, Bytes released, const std:
 
 Windows::Windows(const std::vector<std::string_view>& texts, bool whole) {
     for (const std::string_view text : texts) {
-        for (std::size_t at = 0; at + kWindow <= text.size() && (whole || at == 0); ++at) {
-            windows_.emplace(text.substr(at, kWindow));
+        for (std::size_t at = 0; at + kRunBytes <= text.size() && (whole || at == 0); ++at) {
+            windows_.emplace(text.substr(at, kRunBytes));
             bits_[bit(text.data() + at)] = true;
         }
     }
 }
 
 void Windows::add(const char* at) {
-    if (windows_.size() == kMost) return;
-    windows_.emplace(at, kWindow);
+    if (windows_.size() == kMax) return;
+    windows_.emplace(at, kRunBytes);
     bits_[bit(at)] = true;
 }
 
@@ -118,8 +118,8 @@ std::size_t Windows::bit(const char* at) {
 
 std::optional<std::size_t> Windows::find(Bytes bytes) const {
     const char* start = reinterpret_cast<const char*>(bytes.data());
-    for (std::size_t at = 0; at + kWindow <= bytes.size(); ++at)
-        if (bits_[bit(start + at)] && windows_.contains(std::string(start + at, kWindow))) return at;
+    for (std::size_t at = 0; at + kRunBytes <= bytes.size(); ++at)
+        if (bits_[bit(start + at)] && windows_.contains(std::string(start + at, kRunBytes))) return at;
     return std::nullopt;
 }
 
@@ -142,7 +142,7 @@ std::optional<Leak> LeakFinder::find_addresses(const Record& original, const Rec
         const bool inside = offset + address.size() <= released.bytes.size();
         if (inside && std::ranges::equal(released.bytes.subspan(offset, address.size()), address))
             leak = Leak{.offset = offset, .what = "an original address"};
-        if (leak || !stands_out(address) || !known.is_forbidden(address)) return;
+        if (leak || !is_distinctive(address) || !known.is_forbidden(address)) return;
         const auto begin = released.bytes.begin();
         const auto found = std::search(begin, released.bytes.end(), address.begin(), address.end());
         if (found != released.bytes.end())
@@ -167,7 +167,7 @@ std::optional<Leak> LeakFinder::find_addresses(const Record& original, const Rec
 // Collects windows of which at least half is neither the original's at the same place, nor of a pseudonym,
 // nor zeros.
 void LeakFinder::explain(Bytes original, Bytes released) {
-    constexpr std::size_t kHalf = kWindow / 2;
+    constexpr std::size_t kHalf = kRunBytes / 2;
     places_.clear();
     const auto differs = [&](std::size_t i) {
         return !pseudonym_[i] && released[i] != std::byte{0} &&
@@ -176,17 +176,17 @@ void LeakFinder::explain(Bytes original, Bytes released) {
     std::size_t count = 0;
     for (std::size_t end = 0; end < released.size(); ++end) {
         count += differs(end) ? 1 : 0;
-        if (end >= kWindow) count -= differs(end - kWindow) ? 1 : 0;
-        const std::size_t begin = end + 1 - kWindow;
-        if (end + 1 >= kWindow && count >= kHalf &&
-            values_in(released.subspan(begin, kWindow)) >= kLeastValues)
+        if (end >= kRunBytes) count -= differs(end - kRunBytes) ? 1 : 0;
+        const std::size_t begin = end + 1 - kRunBytes;
+        if (end + 1 >= kRunBytes && count >= kHalf &&
+            values_in(released.subspan(begin, kRunBytes)) >= kMinValues)
             places_.push_back(begin);
     }
 }
 
 std::optional<Leak> LeakFinder::find_runs(Bytes original, const Record& released, Windows& unexplained) {
     if (const auto at = find_value(original, released.bytes, fields_.blank))
-        return Leak{.offset = *at, .what = "a value of an option that is not kept"};
+        return Leak{.offset = *at, .what = "an option value that should have been removed"};
     header_.assign(released.bytes.size(), false);
     for (const Range& range : fields_.headers)
         std::fill(header_.begin() + static_cast<std::ptrdiff_t>(range.begin),
@@ -201,7 +201,7 @@ std::optional<Leak> LeakFinder::find_runs(Bytes original, const Record& released
     const std::size_t kept = std::min(released.bytes.size(), original.size());
     if (texts_.empty()) return std::nullopt;
     if (const auto at = texts_.find(original.subspan(kept)))
-        return Leak{.offset = kept + *at, .what = "payload that is in a text of the release"};
+        return Leak{.offset = kept + *at, .what = "payload that also occurs in a text of the release"};
     return std::nullopt;
 }
 
@@ -213,7 +213,7 @@ std::optional<Leak> LeakFinder::find(const Record& original, const Record& relea
 }
 
 std::optional<Leak> find_leak(const std::string& original, const std::string& released,
-                              const KnownOfAllKinds& known, const Windows& texts, const Vendors* vendors,
+                              const KnownAddresses& known, const Windows& texts, const Vendors* vendors,
                               Windows& unexplained, const std::function<void()>& progress,
                               const input::DecompressionLimits& limits) {
     const auto sources =

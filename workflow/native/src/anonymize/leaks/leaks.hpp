@@ -24,11 +24,11 @@ class Vendors;
 
 namespace anonymize {
 
-inline constexpr std::size_t kWindow = 16;  // bytes of payload that are recognized
+inline constexpr std::size_t kRunBytes = 16;  // bytes of payload that are recognized
 
 // The addresses of one kind that a release replaced, and the pseudonyms.
 template <typename Address>
-class KnownAddresses {
+class AddressSet {
   public:
     void add(const std::vector<Pair<Address>>& pairs) {
         for (const Pair<Address>& pair : pairs) {
@@ -61,22 +61,22 @@ class KnownAddresses {
     std::vector<Address> pseudonyms_;
 };
 
-struct KnownOfAllKinds {
-    KnownAddresses<Ipv4> ipv4;
-    KnownAddresses<Ipv6> ipv6;
-    KnownAddresses<Mac> macs;
+struct KnownAddresses {
+    AddressSet<Ipv4> ipv4;
+    AddressSet<Ipv6> ipv6;
+    AddressSet<Mac> macs;
 
-    [[nodiscard]] const KnownAddresses<Ipv4>& of(const Ipv4&) const { return ipv4; }
-    [[nodiscard]] const KnownAddresses<Ipv6>& of(const Ipv6&) const { return ipv6; }
-    [[nodiscard]] const KnownAddresses<Mac>& of(const Mac&) const { return macs; }
+    [[nodiscard]] const AddressSet<Ipv4>& of(const Ipv4&) const { return ipv4; }
+    [[nodiscard]] const AddressSet<Ipv6>& of(const Ipv6&) const { return ipv6; }
+    [[nodiscard]] const AddressSet<Mac>& of(const Mac&) const { return macs; }
 };
 
-// Runs of kWindow bytes of some texts: all of each, or the first alone.
+// Runs of kRunBytes bytes of some texts: all of each, or the first alone.
 class Windows {
   public:
     Windows() = default;
     Windows(const std::vector<std::string_view>& texts, bool whole);
-    // The kWindow bytes from `at` on; nothing if there are kMost already.
+    // The kRunBytes bytes from `at` on; nothing if there are kMax already.
     void add(const char* at);
     [[nodiscard]] bool empty() const { return windows_.empty(); }
     // Where the first of them begins in `bytes`.
@@ -84,7 +84,7 @@ class Windows {
 
   private:
     static constexpr unsigned kBits = 20;
-    static constexpr std::size_t kMost = std::size_t{1} << 20;  // 100 MB
+    static constexpr std::size_t kMax = std::size_t{1} << 20;  // 100 MB
     [[nodiscard]] static std::size_t bit(const char* at);
 
     std::vector<bool> bits_ = std::vector<bool>(std::size_t{1} << kBits);
@@ -100,7 +100,7 @@ struct Leak {
 class LeakFinder {
   public:
     // `vendors` may be null and has to stay, as have the others.
-    LeakFinder(const KnownOfAllKinds& known, const Windows& texts, const Vendors* vendors)
+    LeakFinder(const KnownAddresses& known, const Windows& texts, const Vendors* vendors)
         : known_(known), texts_(texts), vendors_(vendors) {}
 
     // Of one frame. Runs that are neither headers of this frame nor pseudonyms are added to `unexplained`.
@@ -113,7 +113,7 @@ class LeakFinder {
     void read_fields(const Record& record);
     void explain(Bytes original, Bytes released);
 
-    const KnownOfAllKinds& known_;
+    const KnownAddresses& known_;
     const Windows& texts_;
     const Vendors* vendors_;
     Dissection dissection_;
@@ -121,14 +121,14 @@ class LeakFinder {
     HeaderFields fields_;              // of the frame that was read last
     std::vector<bool> header_;         // bytes of the released frame: in a header
     std::vector<bool> pseudonym_;      // bytes of the released frame: in an address
-    std::vector<std::size_t> places_;  // where unexplained runs of kWindow bytes begin
+    std::vector<std::size_t> places_;  // where unexplained runs of kRunBytes bytes begin
 };
 
 // The first leak in a capture; `texts` are other parts of the release, in which payload of this capture is
 // looked for. `limits`: of the original. Raises InputError if a file is not a capture, AnonymizeError if they
 // have not the same frames.
 std::optional<Leak> find_leak(const std::string& original, const std::string& released,
-                              const KnownOfAllKinds& known, const Windows& texts, const Vendors* vendors,
+                              const KnownAddresses& known, const Windows& texts, const Vendors* vendors,
                               Windows& unexplained, const std::function<void()>& progress,
                               const input::DecompressionLimits& limits = {});
 

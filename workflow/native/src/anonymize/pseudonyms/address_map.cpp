@@ -7,7 +7,7 @@
 namespace acapella::anonymize {
 namespace {
 
-constexpr std::size_t kMostKnown = 1U << 16;  // 2 MiB or so; then they are found again
+constexpr std::size_t kMaxCached = 1U << 16;  // 2 MiB or so; then they are found again
 constexpr std::uint64_t kGroupBit = std::uint64_t{1} << 40;
 constexpr std::uint64_t kLocalBit = std::uint64_t{2} << 40;
 
@@ -59,7 +59,7 @@ std::array<std::byte, octets> CryptoPan::mapped(const std::array<std::byte, octe
 Ipv4 CryptoPan::map(const Ipv4& address) const { return mapped(address); }
 Ipv6 CryptoPan::map(const Ipv6& address) const { return mapped(address); }
 
-MacMap::MacMap(Key key, Macs how, const Vendors* vendors)
+MacMap::MacMap(Key key, MacPolicy how, const Vendors* vendors)
     : permutation_(key, "acapella anonymise: MAC addresses"),  // keys depend on it; codespell:ignore
       how_(how),
       vendors_(vendors) {}
@@ -94,7 +94,7 @@ bool MacMap::knows_vendor(std::uint64_t address) const {
            vendors_->knows(static_cast<std::uint32_t>(address >> 24));
 }
 
-bool MacMap::alike(std::uint64_t a, std::uint64_t b) const {
+bool MacMap::same_class(std::uint64_t a, std::uint64_t b) const {
     return kind_of(a) == kind_of(b) && knows_vendor(a) == knows_vendor(b);
 }
 
@@ -106,11 +106,11 @@ std::uint64_t MacMap::replaced(std::uint64_t address) const {
     const unsigned bits = free_bits(kind);
     const std::uint64_t mask = (std::uint64_t{1} << bits) - 1;
     std::uint64_t result = address;
-    if (how_ == Macs::blank) return kind == Kind::other ? address & kKept : address & ~mask;
+    if (how_ == MacPolicy::blank) return kind == Kind::other ? address & kKept : address & ~mask;
     do {
         result = kind == Kind::other ? (result & kKept) | scatter(permutation_.map(gather(result), bits))
                                      : (result & ~mask) | permutation_.map(result & mask, bits);
-    } while (!alike(address, result));
+    } while (!same_class(address, result));
     return result;
 }
 
@@ -118,7 +118,7 @@ Mac MacMap::map(const Mac& address) {
     const std::uint64_t number = number_of(address);
     const auto found = known_.find(number);
     if (found != known_.end()) return mac_of(found->second);
-    if (known_.size() == kMostKnown) known_.clear();
+    if (known_.size() == kMaxCached) known_.clear();
     return mac_of(known_[number] = replaced(number));
 }
 

@@ -41,7 +41,7 @@ class CryptoPan {
     std::array<std::byte, kBlock> padding_{};
 };
 
-enum class Macs : std::uint8_t { replace, blank };
+enum class MacPolicy : std::uint8_t { replace, blank };
 
 // MAC addresses. What stays: broadcast, the address of zeros, the groups that name a protocol and nobody
 // (01:80:c2:00:00:00 to :2f, 01:00:0c:cc:cc:cc and :cd); of IP multicast the prefix (01:00:5e and the bit
@@ -52,7 +52,7 @@ enum class Macs : std::uint8_t { replace, blank };
 class MacMap {
   public:
     // `vendors` may be null and has to stay.
-    MacMap(Key key, Macs how, const Vendors* vendors);
+    MacMap(Key key, MacPolicy how, const Vendors* vendors);
 
     [[nodiscard]] Mac map(const Mac& address);
 
@@ -61,12 +61,12 @@ class MacMap {
 
     [[nodiscard]] static Kind kind_of(std::uint64_t address);
     [[nodiscard]] static unsigned free_bits(Kind kind);
-    [[nodiscard]] bool alike(std::uint64_t a, std::uint64_t b) const;
+    [[nodiscard]] bool same_class(std::uint64_t a, std::uint64_t b) const;
     [[nodiscard]] bool knows_vendor(std::uint64_t address) const;
     [[nodiscard]] std::uint64_t replaced(std::uint64_t address) const;
 
     Permutation permutation_;
-    Macs how_;
+    MacPolicy how_;
     const Vendors* vendors_;
     std::unordered_map<std::uint64_t, std::uint64_t> known_;
 };
@@ -77,7 +77,7 @@ using Pair = std::array<Address, 2>;
 
 // The pseudonyms that were asked for. At most twice as many pairs are in memory as there are addresses.
 template <typename Address>
-class Pairs {
+class PseudonymTable {
   public:
     template <typename Map>
     Address pseudonym(const Address& original, const Map& map) {
@@ -96,7 +96,7 @@ class Pairs {
 
   private:
     static constexpr std::size_t kRecent = 4096;
-    static constexpr std::size_t kLeast = 65536;
+    static constexpr std::size_t kMin = 65536;
 
     [[nodiscard]] static std::size_t place(const Address& address) {
         std::uint64_t hash = 14695981039346656037U;  // FNV-1a
@@ -107,42 +107,42 @@ class Pairs {
     void compact() {
         std::sort(pairs_.begin(), pairs_.end());
         pairs_.erase(std::unique(pairs_.begin(), pairs_.end()), pairs_.end());
-        limit_ = std::max(kLeast, 2 * pairs_.size());
+        limit_ = std::max(kMin, 2 * pairs_.size());
     }
 
     std::vector<std::optional<Pair<Address>>> recent_ = std::vector<std::optional<Pair<Address>>>(kRecent);
     std::vector<Pair<Address>> pairs_;
-    std::size_t limit_ = kLeast;
+    std::size_t limit_ = kMin;
 };
 
 // Every address that was replaced, with its pseudonym.
-struct Replaced {
-    Pairs<Ipv4> ipv4;
-    Pairs<Ipv6> ipv6;
-    Pairs<Mac> macs;
+struct ReplacedAddresses {
+    PseudonymTable<Ipv4> ipv4;
+    PseudonymTable<Ipv6> ipv6;
+    PseudonymTable<Mac> macs;
 };
 
 class Pseudonyms {
   public:
-    Pseudonyms(Key key, Macs how, const Vendors* vendors)
+    Pseudonyms(Key key, MacPolicy how, const Vendors* vendors)
         : pan_(key), macs_(key, how, vendors), tunnels_(key) {}
 
-    [[nodiscard]] Ipv4 map(const Ipv4& address) { return noted(replaced_.ipv4, pan_, address); }
-    [[nodiscard]] Ipv6 map(const Ipv6& address) { return noted(replaced_.ipv6, pan_, address); }
-    [[nodiscard]] Mac map(const Mac& address) { return noted(replaced_.macs, macs_, address); }
+    [[nodiscard]] Ipv4 map(const Ipv4& address) { return look_up(replaced_.ipv4, pan_, address); }
+    [[nodiscard]] Ipv6 map(const Ipv6& address) { return look_up(replaced_.ipv6, pan_, address); }
+    [[nodiscard]] Mac map(const Mac& address) { return look_up(replaced_.macs, macs_, address); }
     [[nodiscard]] std::uint32_t map(TunnelType type, std::uint32_t id) { return tunnels_.map(type, id); }
-    [[nodiscard]] Replaced& replaced() { return replaced_; }
+    [[nodiscard]] ReplacedAddresses& replaced() { return replaced_; }
 
   private:
     template <typename Address, typename Map>
-    static Address noted(Pairs<Address>& pairs, Map& map, const Address& original) {
+    static Address look_up(PseudonymTable<Address>& pairs, Map& map, const Address& original) {
         return pairs.pseudonym(original, [&map](const Address& each) { return map.map(each); });
     }
 
     CryptoPan pan_;
     MacMap macs_;
     TunnelMap tunnels_;
-    Replaced replaced_;
+    ReplacedAddresses replaced_;
 };
 
 }  // namespace anonymize

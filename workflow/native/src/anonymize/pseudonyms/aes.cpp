@@ -8,7 +8,7 @@ namespace acapella::anonymize {
 namespace {
 
 void check(int done) {
-    if (done != 1) throw std::runtime_error("OpenSSL refuses AES-128");
+    if (done != 1) throw std::runtime_error("OpenSSL does not support AES-128");
 }
 
 unsigned char* octets(std::byte* at) { return reinterpret_cast<unsigned char*>(at); }
@@ -28,7 +28,7 @@ void Aes128::encrypt(std::span<std::byte> blocks) const {
     int done = 0;
     const auto size = static_cast<int>(blocks.size());
     check(EVP_EncryptUpdate(context_.get(), octets(blocks.data()), &done, octets(blocks.data()), size));
-    if (done != size) throw std::runtime_error("OpenSSL encrypted a part");
+    if (done != size) throw std::runtime_error("OpenSSL did not encrypt all data");
 }
 
 }  // namespace acapella::anonymize

@@ -19,7 +19,8 @@ Aes128 cipher_of(Key key, std::string_view label) {
     const auto* done = HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
                             reinterpret_cast<const unsigned char*>(label.data()), label.size(),
                             reinterpret_cast<unsigned char*>(derived.data()), &length);
-    if (done == nullptr || length != derived.size()) throw std::runtime_error("OpenSSL refuses HMAC-SHA-256");
+    if (done == nullptr || length != derived.size())
+        throw std::runtime_error("OpenSSL does not support HMAC-SHA-256");
     Aes128 cipher(std::span<const std::byte, kBlock>(derived.data(), kBlock));
     OPENSSL_cleanse(derived.data(), derived.size());
     return cipher;

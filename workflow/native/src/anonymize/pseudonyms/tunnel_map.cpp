@@ -7,7 +7,7 @@
 namespace acapella::anonymize {
 namespace {
 
-constexpr std::size_t kMostKnown = 1U << 16;  // 2 MiB or so; then they are computed again
+constexpr std::size_t kMaxCached = 1U << 16;  // 2 MiB or so; then they are computed again
 
 // The identifiers below 2^bits[0], those from there to 2^bits[1], and so on; unused places repeat the last
 // one. Each range is permuted in itself.
@@ -71,7 +71,7 @@ std::uint32_t TunnelMap::map(TunnelType type, std::uint32_t id) {
     const std::uint64_t wanted = std::uint64_t{static_cast<std::uint8_t>(type)} << 32 | id;
     const auto found = known_.find(wanted);
     if (found != known_.end()) return found->second;
-    if (known_.size() == kMostKnown) known_.clear();
+    if (known_.size() == kMaxCached) known_.clear();
     return known_[wanted] = replaced(type, id);
 }
 

@@ -137,8 +137,8 @@ std::uint32_t crc32_update_by_tables(std::uint32_t state, std::span<const std::b
 
 std::uint32_t crc32_update(std::uint32_t state, std::span<const std::byte> data) {
 #if defined(__x86_64__)
-    constexpr std::size_t kLeast = 64;
-    if (data.size() >= kLeast && kHasClmul) {
+    constexpr std::size_t kMin = 64;
+    if (data.size() >= kMin && kHasClmul) {
         const std::size_t blocks = data.size() / 16 * 16;
         state = multiplied(state, data.data(), blocks);
         data = data.subspan(blocks);

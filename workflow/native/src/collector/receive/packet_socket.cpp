@@ -21,8 +21,8 @@ using input::InputError;
 
 [[noreturn]] void cannot_open(const std::string& interface) {
     std::string why = std::strerror(errno);
-    if (errno == EPERM) why = "not permitted: it needs CAP_NET_RAW";
-    if (errno == ENODEV) why = "there is no such interface; see ip link";
+    if (errno == EPERM) why = "not permitted (requires CAP_NET_RAW)";
+    if (errno == ENODEV) why = "no such interface; list interfaces with ip link";
     throw InputError("cannot_open", "interface " + interface, why);
 }
 
@@ -104,7 +104,7 @@ void PacketSocket::wait(int wait_ms) {
     socklen_t size = sizeof error;
     getsockopt(descriptor_, SOL_SOCKET, SO_ERROR, &error, &size);
     if (if_nametoindex(interface_.c_str()) == 0)
-        throw InputError("read_error", "interface " + interface_, "is gone");
+        throw InputError("read_error", "interface " + interface_, "was removed");
     if (error != 0 && error != ENETDOWN)
         throw InputError("read_error", "interface " + interface_, std::strerror(error));
 }

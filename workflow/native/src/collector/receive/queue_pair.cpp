@@ -22,11 +22,11 @@ SequenceWindow::SequenceWindow(std::uint32_t initial)
     bits_.reset(static_cast<std::uint64_t*>(mapped));
 }
 
-SequenceWindow::Place SequenceWindow::place(std::uint32_t psn) const {
-    if (!any_ || psn == expected_) return Place::expected;
-    if ((psn - expected_) % kModulus < kHalf) return Place::ahead;
+SequenceWindow::Position SequenceWindow::position_of(std::uint32_t psn) const {
+    if (!any_ || psn == expected_) return Position::expected;
+    if ((psn - expected_) % kModulus < kHalf) return Position::ahead;
     const std::uint32_t behind = (expected_ - psn) % kModulus;
-    return behind > passed_ || has(psn) ? Place::duplicate : Place::reordered;
+    return behind > passed_ || has(psn) ? Position::duplicate : Position::reordered;
 }
 
 std::uint32_t SequenceWindow::advance(std::uint32_t psn) {
@@ -58,14 +58,14 @@ Verdict QueuePair::check(const WriteRequest& request) {
     if (request.address < config_.base || offset > config_.slots * bytes_ - bytes_ || offset % bytes_ != 0)
         return Verdict::out_of_bounds;
     if (!is_report(format_, request.payload.data())) return Verdict::bad_version;
-    switch (window_.place(request.psn)) {
-        case SequenceWindow::Place::duplicate:
+    switch (window_.position_of(request.psn)) {
+        case SequenceWindow::Position::duplicate:
             return Verdict::psn_duplicate;
-        case SequenceWindow::Place::reordered:
+        case SequenceWindow::Position::reordered:
             window_.mark(request.psn);
             return Verdict::psn_reordered;
-        case SequenceWindow::Place::expected:
-        case SequenceWindow::Place::ahead:
+        case SequenceWindow::Position::expected:
+        case SequenceWindow::Position::ahead:
             break;
     }
     lost_ += window_.advance(request.psn);

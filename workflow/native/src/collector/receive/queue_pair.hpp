@@ -27,8 +27,8 @@ class SequenceWindow {
   public:
     explicit SequenceWindow(std::uint32_t initial);
 
-    enum class Place : std::uint8_t { expected, ahead, duplicate, reordered };
-    Place place(std::uint32_t psn) const;
+    enum class Position : std::uint8_t { expected, ahead, duplicate, reordered };
+    Position position_of(std::uint32_t psn) const;
     // Of a psn that is expected or ahead; returns how many before it did not come.
     std::uint32_t advance(std::uint32_t psn);
     // A reordered one has come: a further copy is a duplicate.

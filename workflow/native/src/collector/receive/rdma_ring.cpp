@@ -23,7 +23,7 @@ struct Closer {
     }
 };
 template <typename T, auto Close>
-using Held = std::unique_ptr<T, Closer<Close>>;
+using Owned = std::unique_ptr<T, Closer<Close>>;
 
 struct FreePages {
     void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t{kPage}); }
@@ -44,17 +44,18 @@ class VerbsRing : public RdmaRing {
   public:
     VerbsRing(ibv_device* device, const RdmaConfig& config)
         : context_(checked(ibv_open_device(device), "cannot open " + std::string(device->name))),
-          domain_(checked(ibv_alloc_pd(context_.get()), "no protection domain")),
+          domain_(checked(ibv_alloc_pd(context_.get()), "cannot allocate a protection domain")),
           bytes_(std::size_t{config.slots} * bytes_of(config.format)),
           ring_(static_cast<std::byte*>(::operator new[](bytes_, std::align_val_t{kPage}))) {
         std::memset(ring_.get(), 0, bytes_);
         region_.reset(checked(
             ibv_reg_mr(domain_.get(), ring_.get(), bytes_, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE),
             "cannot register " + std::to_string(bytes_) + " bytes of memory (ulimit -l)"));
-        queue_.reset(checked(ibv_create_cq(context_.get(), 1, nullptr, nullptr, 0), "no completion queue"));
+        queue_.reset(checked(ibv_create_cq(context_.get(), 1, nullptr, nullptr, 0),
+                             "cannot create a completion queue"));
         make_pair();
-        initialize(config);
-        get_ready(config);
+        move_to_init(config);
+        move_to_rtr(config);
     }
 
     std::uint32_t number() const override { return pair_->qp_num; }
@@ -70,20 +71,20 @@ class VerbsRing : public RdmaRing {
         attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 1;
         attributes.qp_type = IBV_QPT_UC;
         pair_.reset(
-            checked(ibv_create_qp(domain_.get(), &attributes), "no queue pair of an unreliable connection"));
+            checked(ibv_create_qp(domain_.get(), &attributes), "cannot create a queue pair of type UC"));
     }
 
-    void initialize(const RdmaConfig& config) {
+    void move_to_init(const RdmaConfig& config) {
         ibv_qp_attr attributes{};
         attributes.qp_state = IBV_QPS_INIT;
         attributes.port_num = config.port;
         attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
         checked(ibv_modify_qp(pair_.get(), &attributes,
                               IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
-                "the queue pair cannot be initialized");
+                "cannot initialize the queue pair");
     }
 
-    void get_ready(const RdmaConfig& config) {
+    void move_to_rtr(const RdmaConfig& config) {
         ibv_qp_attr attributes{};
         attributes.qp_state = IBV_QPS_RTR;
         attributes.path_mtu = IBV_MTU_1024;
@@ -99,16 +100,16 @@ class VerbsRing : public RdmaRing {
         std::memcpy(gid + 12, config.peer.data(), config.peer.size());
         checked(ibv_modify_qp(pair_.get(), &attributes,
                               IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN),
-                "the queue pair cannot be made ready to receive");
+                "cannot set the queue pair to ready-to-receive");
     }
 
-    Held<ibv_context, ibv_close_device> context_;
-    Held<ibv_pd, ibv_dealloc_pd> domain_;
+    Owned<ibv_context, ibv_close_device> context_;
+    Owned<ibv_pd, ibv_dealloc_pd> domain_;
     std::size_t bytes_;
     std::unique_ptr<std::byte[], FreePages> ring_;
-    Held<ibv_mr, ibv_dereg_mr> region_;
-    Held<ibv_cq, ibv_destroy_cq> queue_;
-    Held<ibv_qp, ibv_destroy_qp> pair_;
+    Owned<ibv_mr, ibv_dereg_mr> region_;
+    Owned<ibv_cq, ibv_destroy_cq> queue_;
+    Owned<ibv_qp, ibv_destroy_qp> pair_;
 };
 
 class DeviceList {

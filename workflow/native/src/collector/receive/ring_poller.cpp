@@ -13,11 +13,11 @@ std::uint64_t stamp_of(Format format, const std::byte* report) {
 
 }  // namespace
 
-RingPoller::RingPoller(const std::byte* ring, std::uint32_t slots, Format format, bool alone)
+RingPoller::RingPoller(const std::byte* ring, std::uint32_t slots, Format format, bool single_ring)
     : ring_(ring),
       slots_(slots),
       format_(format),
-      counts_(alone && format == Format::tagged),
+      counts_(single_ring && format == Format::tagged),
       stamp_(slots) {}
 
 std::uint32_t RingPoller::poll(std::vector<std::byte>& found, std::uint32_t most) {
@@ -27,19 +27,19 @@ std::uint32_t RingPoller::poll(std::vector<std::byte>& found, std::uint32_t most
     for (; taken < most; ++taken) {
         std::uint32_t ahead = 0;
         std::uint64_t stamp = 0;
-        while (ahead < far && !look(wrapped(at_ + ahead), stamp)) ++ahead;
+        while (ahead < far && !find_new(wrapped(at_ + ahead), stamp)) ++ahead;
         if (ahead == far) break;
         const std::uint32_t slot = wrapped(at_ + ahead);
         if (!is_whole(slot, stamp) || !append(slot, found, stamp)) break;
-        for (std::uint32_t i = 0; i < ahead; ++i) pass_by(wrapped(at_ + i));
-        note(slot, stamp);
+        for (std::uint32_t i = 0; i < ahead; ++i) skip_slot(wrapped(at_ + i));
+        record_stamp(slot, stamp);
         at_ = wrapped(slot + 1);
     }
     return taken;
 }
 
 // Whether there is a new report in the slot, and its stamp.
-bool RingPoller::look(std::uint32_t slot, std::uint64_t& stamp) const {
+bool RingPoller::find_new(std::uint32_t slot, std::uint64_t& stamp) const {
     const std::byte* report = ring_ + slot * bytes_of(format_);
     stamp = stamp_of(format_, report);
     const bool found = is_report(format_, report) && is_new(slot, stamp);
@@ -62,9 +62,10 @@ bool RingPoller::append(std::uint32_t slot, std::vector<std::byte>& found, std::
 
 bool RingPoller::is_whole(std::uint32_t slot, std::uint64_t stamp) {
     std::uint64_t next = 0;
-    if (look(wrapped(slot + 1), next)) return true;
-    if (front_.slot == slot && front_.stamp == stamp && front_.call < calls_ && front_.call > 0) return true;
-    front_ = {slot, stamp, calls_};
+    if (find_new(wrapped(slot + 1), next)) return true;
+    if (pending_.slot == slot && pending_.stamp == stamp && pending_.call < calls_ && pending_.call > 0)
+        return true;
+    pending_ = {slot, stamp, calls_};
     return false;
 }
 
@@ -73,7 +74,7 @@ bool RingPoller::is_new(std::uint32_t slot, std::uint64_t stamp) const {
     return static_cast<std::int32_t>(static_cast<std::uint32_t>(stamp - stamp_[slot])) >= 0;
 }
 
-void RingPoller::note(std::uint32_t slot, std::uint64_t stamp) {
+void RingPoller::record_stamp(std::uint32_t slot, std::uint64_t stamp) {
     if (!counts_) {
         stamp_[slot] = stamp;
         any_ = true;
@@ -89,7 +90,7 @@ void RingPoller::note(std::uint32_t slot, std::uint64_t stamp) {
     stamp_[slot] = sequence + slots_;
 }
 
-void RingPoller::pass_by(std::uint32_t slot) {
+void RingPoller::skip_slot(std::uint32_t slot) {
     if (!counts_ || !any_) return;
     ++lost_;
     stamp_[slot] += slots_;

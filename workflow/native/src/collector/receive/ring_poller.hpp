@@ -16,8 +16,9 @@ namespace acapella::collector {
 // that neither can be told there.
 class RingPoller {
   public:
-    // `alone`: all reports of the program come to this ring, so that its sequence numbers have no holes.
-    RingPoller(const std::byte* ring, std::uint32_t slots, Format format, bool alone);
+    // `single_ring`: all reports of the program come to this ring, so that its sequence numbers have no
+    // holes.
+    RingPoller(const std::byte* ring, std::uint32_t slots, Format format, bool single_ring);
 
     // A batch of this size stays in a core's own cache until the flow table has read it.
     static constexpr std::uint32_t kBatch = 2048;
@@ -36,12 +37,12 @@ class RingPoller {
 
     // Of a number below twice the slots; a division for every report would cost more than the copy.
     std::uint32_t wrapped(std::uint32_t slot) const { return slot < slots_ ? slot : slot - slots_; }
-    bool look(std::uint32_t slot, std::uint64_t& stamp) const;
+    bool find_new(std::uint32_t slot, std::uint64_t& stamp) const;
     bool append(std::uint32_t slot, std::vector<std::byte>& found, std::uint64_t& stamp) const;
     bool is_whole(std::uint32_t slot, std::uint64_t stamp);
     bool is_new(std::uint32_t slot, std::uint64_t stamp) const;
-    void note(std::uint32_t slot, std::uint64_t stamp);
-    void pass_by(std::uint32_t slot);
+    void record_stamp(std::uint32_t slot, std::uint64_t stamp);
+    void skip_slot(std::uint32_t slot);
 
     const std::byte* ring_;
     std::uint32_t slots_;
@@ -51,12 +52,12 @@ class RingPoller {
     std::uint32_t at_ = 0;
     bool any_ = false;
     std::uint64_t calls_ = 0;
-    struct Front {
+    struct PendingReport {
         std::uint32_t slot = 0;
         std::uint64_t stamp = 0;
         std::uint64_t call = 0;
     };
-    Front front_;  // the report that waits for the next call
+    PendingReport pending_;  // the report that waits for the next call
     std::uint64_t lost_ = 0;
     std::uint64_t overrun_ = 0;
 };

@@ -16,7 +16,7 @@ static_assert(format2::vlan_count.offset == 8 && format2::mpls_count.offset == 9
               format2::vlans.kCount == ReportKey::kTags && format2::mpls.kCount == ReportKey::kTags);
 
 template <typename Integer>
-Integer as_it_stands(const std::byte* at) {
+Integer load_unaligned(const std::byte* at) {
     Integer value;
     std::memcpy(&value, at, sizeof value);
     return value;
@@ -57,17 +57,17 @@ bool is_report(Format format, const std::byte* bytes) {
 template <>
 ReportKey::Words key_of<Format::published>(const std::byte* bytes) {
     static_assert(format1::dst_port.offset == format1::src_port.offset + 2);
-    const std::uint64_t ports = as_it_stands<std::uint32_t>(bytes + format1::src_port.offset);
+    const std::uint64_t ports = load_unaligned<std::uint32_t>(bytes + format1::src_port.offset);
     ReportKey::Words words{};
     words[0] = head_of(ports << 16, 4, kTcp);
-    words[2] = std::uint64_t{as_it_stands<std::uint32_t>(bytes + format1::src.offset)} << 32;
-    words[4] = std::uint64_t{as_it_stands<std::uint32_t>(bytes + format1::dst.offset)} << 32;
+    words[2] = std::uint64_t{load_unaligned<std::uint32_t>(bytes + format1::src.offset)} << 32;
+    words[4] = std::uint64_t{load_unaligned<std::uint32_t>(bytes + format1::dst.offset)} << 32;
     return words;
 }
 
 template <>
 ReportKey::Words key_of<Format::tagged>(const std::byte* bytes) {
-    auto words = as_it_stands<ReportKey::Words>(bytes + format2::vlan_count.offset);
+    auto words = load_unaligned<ReportKey::Words>(bytes + format2::vlan_count.offset);
     const std::uint8_t ip_version = format2::ip_version.of(bytes);
     const std::uint64_t vlans = std::min<std::uint64_t>(words[0] & 0xff, ReportKey::kTags);
     const std::uint64_t labels = std::min<std::uint64_t>(words[0] >> 8 & 0xff, ReportKey::kTags);

@@ -25,20 +25,20 @@ struct ReportKey {
 
     std::uint8_t vlan_count;  // at most kTags
     std::uint8_t mpls_count;
-    std::uint16_t big_src_port;
-    std::uint16_t big_dst_port;
+    std::uint16_t be_src_port;
+    std::uint16_t be_dst_port;
     std::uint8_t ip_version;
     std::uint8_t ip_proto;
     std::array<std::byte, 16> src;
     std::array<std::byte, 16> dst;
-    std::array<std::uint16_t, kTags> big_vlans;
-    std::array<std::uint32_t, kTags> big_labels;
+    std::array<std::uint16_t, kTags> be_vlans;
+    std::array<std::uint32_t, kTags> be_labels;
 
     bool operator==(const ReportKey&) const = default;
-    std::uint16_t src_port() const { return __builtin_bswap16(big_src_port); }
-    std::uint16_t dst_port() const { return __builtin_bswap16(big_dst_port); }
-    std::uint16_t vlan(std::size_t i) const { return __builtin_bswap16(big_vlans[i]); }
-    std::uint32_t label(std::size_t i) const { return __builtin_bswap32(big_labels[i]); }
+    std::uint16_t src_port() const { return __builtin_bswap16(be_src_port); }
+    std::uint16_t dst_port() const { return __builtin_bswap16(be_dst_port); }
+    std::uint16_t vlan(std::size_t i) const { return __builtin_bswap16(be_vlans[i]); }
+    std::uint32_t label(std::size_t i) const { return __builtin_bswap32(be_labels[i]); }
 };
 static_assert(sizeof(ReportKey) == 64 && std::endian::native == std::endian::little);
 

@@ -5,8 +5,8 @@
 namespace acapella::collector {
 
 FlowShard::FlowShard(Format format, const TableHash& hash, std::optional<std::uint64_t> series_ns,
-                     std::uint64_t most_flows)
-    : format_(format), hash_(hash), records_(most_flows) {
+                     std::uint64_t max_flows)
+    : format_(format), hash_(hash), records_(max_flows) {
     if (series_ns) series_.emplace(format, *series_ns);
 }
 
@@ -15,7 +15,7 @@ std::uint64_t FlowShard::hash_at(const std::byte* bytes) const {
                                         : hash_of<Format::tagged>(hash_, key_of<Format::tagged>(bytes));
 }
 
-void FlowShard::take(std::span<const ReportAt> reports, bool full) {
+void FlowShard::take(std::span<const ReportRef> reports, bool full) {
     if (format_ == Format::published)
         take_all<Format::published>(reports, full);
     else
@@ -23,17 +23,18 @@ void FlowShard::take(std::span<const ReportAt> reports, bool full) {
 }
 
 template <Format kFormat>
-void FlowShard::take_all(std::span<const ReportAt> reports, bool full) {
-    std::array<Sought, 2 * kAhead> sought;
-    for (std::size_t n = 0; n < reports.size() + 2 * kAhead; ++n) {
-        if (n >= 2 * kAhead) take_one<kFormat>(reports[n - 2 * kAhead], sought[n % sought.size()], full);
+void FlowShard::take_all(std::span<const ReportRef> reports, bool full) {
+    std::array<Lookup, 2 * kPrefetchDistance> lookup;
+    for (std::size_t n = 0; n < reports.size() + 2 * kPrefetchDistance; ++n) {
+        if (n >= 2 * kPrefetchDistance)
+            take_one<kFormat>(reports[n - 2 * kPrefetchDistance], lookup[n % lookup.size()], full);
         if (n < reports.size()) {
             const std::uint64_t hash = hash_of<kFormat>(hash_, key_of<kFormat>(reports[n].bytes));
-            sought[n % sought.size()].hash = hash;
+            lookup[n % lookup.size()].hash = hash;
             index_.prefetch(hash);
         }
-        if (n >= kAhead && n - kAhead < reports.size()) {
-            Sought& next = sought[(n - kAhead) % sought.size()];
+        if (n >= kPrefetchDistance && n - kPrefetchDistance < reports.size()) {
+            Lookup& next = lookup[(n - kPrefetchDistance) % lookup.size()];
             next.row = index_.find(next.hash, [](std::uint32_t) { return true; });
             if (next.row == kNone) continue;
             records_.prefetch<kFormat>(next.row);
@@ -43,20 +44,20 @@ void FlowShard::take_all(std::span<const ReportAt> reports, bool full) {
 }
 
 template <Format kFormat>
-void FlowShard::take_one(const ReportAt& at, const Sought& sought, bool full) {
+void FlowShard::take_one(const ReportRef& at, const Lookup& lookup, bool full) {
     const ReportKey::Words key = key_of<kFormat>(at.bytes);
     Report report = report_of<kFormat>(at.bytes);
     newest_epoch_ = std::max(newest_epoch_, report.epoch);
-    std::uint32_t row = sought.row;
+    std::uint32_t row = lookup.row;
     if (row == kNone || !records_.has_key<kFormat>(row, key))
-        row = index_.find(sought.hash,
+        row = index_.find(lookup.hash,
                           [&](std::uint32_t found) { return records_.has_key<kFormat>(found, key); });
     if (row == kNone) {
         if (full) {
             ++counts_[Effect::refused];
             return;
         }
-        return add<kFormat>(at, sought.hash, report);
+        return add<kFormat>(at, lookup.hash, report);
     }
     const FlowState& flow = records_.state(row);
     const bool listed = series_ && is_newer(flow, kFormat, report);
@@ -68,7 +69,7 @@ void FlowShard::take_one(const ReportAt& at, const Sought& sought, bool full) {
 }
 
 template <Format kFormat>
-void FlowShard::add(const ReportAt& at, std::uint64_t hash, Report& report) {
+void FlowShard::add(const ReportRef& at, std::uint64_t hash, Report& report) {
     FlowState flow;
     flow.number = kNone;
     begin(flow, report);
@@ -92,10 +93,10 @@ void FlowShard::close_window(std::uint32_t row, std::uint64_t position) {
     if (series_) series_->close(row, records_.state(row), position);
 }
 
-std::size_t FlowShard::memory_bytes_a_flow(bool with_series) {
+std::size_t FlowShard::memory_bytes_per_flow(bool with_series) {
     // Of the index at its fullest growth: four bytes a slot, and between 3/8 and 3/4 of the slots are taken.
     constexpr std::size_t kIndexBytes = 11;
-    return RecordPool::record_bytes() + kIndexBytes + (with_series ? 2 * Series::bytes_a_flow() : 0);
+    return RecordPool::record_bytes() + kIndexBytes + (with_series ? 2 * Series::bytes_per_flow() : 0);
 }
 
 }  // namespace acapella::collector

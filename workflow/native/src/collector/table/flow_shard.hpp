@@ -10,13 +10,13 @@
 
 #include "collector/table/record_pool.hpp"
 #include "collector/table/series.hpp"
-#include "containers/slots.hpp"
+#include "containers/hash_index.hpp"
 #include "containers/table_hash.hpp"
 
 namespace acapella::collector {
 
 // A report in memory and its place among all reports of the run.
-struct ReportAt {
+struct ReportRef {
     const std::byte* bytes;
     std::uint64_t position;
 };
@@ -37,14 +37,14 @@ class ReportCounts {
 class FlowShard {
   public:
     // series_ns: width of the windows of the series, 0 for a row a report; none without a series.
-    // most_flows: how many fit.
+    // max_flows: how many fit.
     FlowShard(Format format, const TableHash& hash, std::optional<std::uint64_t> series_ns,
-              std::uint64_t most_flows);
+              std::uint64_t max_flows);
 
     // Of the key of a report.
     std::uint64_t hash_at(const std::byte* bytes) const;
     // In the order of their positions.
-    void take(std::span<const ReportAt> reports, bool full);
+    void take(std::span<const ReportRef> reports, bool full);
 
     const RecordPool& records() const { return records_; }
     // Where each flow came first, by row, since the last call of start_round().
@@ -59,27 +59,27 @@ class FlowShard {
     std::vector<SeriesRow>* series_rows() { return series_ ? &series_->rows() : nullptr; }
     const ReportCounts& counts() const { return counts_; }
     std::uint32_t newest_epoch() const { return newest_epoch_; }
-    static std::size_t memory_bytes_a_flow(bool with_series);
+    static std::size_t memory_bytes_per_flow(bool with_series);
 
   private:
     // A look-up waits twice for memory, for its slot and for its record; so many others are under way
     // meanwhile.
-    static constexpr std::size_t kAhead = 8;
-    struct Sought {
+    static constexpr std::size_t kPrefetchDistance = 8;
+    struct Lookup {
         std::uint64_t hash;
         std::uint32_t row;  // the likely one: the first whose slot has the hash's bits
     };
 
     template <Format kFormat>
-    void take_all(std::span<const ReportAt> reports, bool full);
+    void take_all(std::span<const ReportRef> reports, bool full);
     template <Format kFormat>
-    void take_one(const ReportAt& at, const Sought& sought, bool full);
+    void take_one(const ReportRef& at, const Lookup& lookup, bool full);
     template <Format kFormat>
-    void add(const ReportAt& at, std::uint64_t hash, Report& report);
+    void add(const ReportRef& at, std::uint64_t hash, Report& report);
 
     Format format_;
     TableHash hash_;
-    Slots index_;
+    HashIndex index_;
     RecordPool records_;
     std::optional<Series> series_;
     std::vector<std::uint64_t> new_positions_;

@@ -37,7 +37,8 @@ void count_published(FlowState& flow, const Report& report) {
     flow.epoch_packets += more_packets;
 }
 
-void take_larger(Relaxed<std::uint64_t>& bytes, Relaxed<std::uint64_t>& packets, const Report& report) {
+void take_larger(RelaxedAtomic<std::uint64_t>& bytes, RelaxedAtomic<std::uint64_t>& packets,
+                 const Report& report) {
     bytes = std::max(bytes.get(), report.bytes);
     packets = std::max(packets.get(), report.packets);
 }
@@ -77,7 +78,7 @@ bool count_tagged(FlowState& flow, const Report& report) {
     return true;
 }
 
-void take_ends(FlowState& flow, const Report& report) {
+void update_ends(FlowState& flow, const Report& report) {
     if ((report.has & Report::kStart) != 0) {
         const bool first = !flow.has(FlowState::kStart);
         flow.start_ns = first ? report.start : std::min(flow.start_ns.get(), report.start);
@@ -90,7 +91,7 @@ void take_ends(FlowState& flow, const Report& report) {
     if ((report.has & Report::kTags) == 0) flow.flags |= FlowState::kTagsCut;
 }
 
-void take_times(FlowState& flow, const Report& report) {
+void update_times(FlowState& flow, const Report& report) {
     if ((report.has & Report::kRttSyn) != 0) {
         flow.rtt_syn_ns = report.rtt_syn;
         flow.flags |= FlowState::kRttSyn;
@@ -108,7 +109,7 @@ void take_times(FlowState& flow, const Report& report) {
 }
 
 // Sequence numbers are modulo 2^32: a step of less than half of that is forwards (RFC 9293, section 3.4).
-void take_numbers(FlowState& flow, const Report& report) {
+void update_numbers(FlowState& flow, const Report& report) {
     if ((report.has & Report::kSeq) != 0) {
         flow.seq = report.seq_end;
         flow.flags |= FlowState::kSeq;
@@ -129,7 +130,7 @@ void take_numbers(FlowState& flow, const Report& report) {
 
 // Nothing follows a TCP flow that has no slot: loss is of its other packets only, and a report without a slot
 // has no acknowledgment or sequence number. A slot that a SYN has taken begins with its connection.
-void take_slotless(FlowState& flow, const Report& report) {
+void update_without_slot(FlowState& flow, const Report& report) {
     const bool opens = (report.has & Report::kSyn) != 0;
     const bool lost = (report.has & Report::kNoSlot) != 0;
     const bool taken_again = (report.has & Report::kSlot) != 0 && flow.has(FlowState::kSlot) &&
@@ -142,31 +143,32 @@ void take_slotless(FlowState& flow, const Report& report) {
     flow.flags = (flow.flags & ~std::uint32_t{FlowState::kAckBase}) | FlowState::kAckPartial;
 }
 
-void add_step(Relaxed<std::uint64_t>& total, Relaxed<std::uint64_t>& last, std::uint64_t value, bool anew) {
-    total += anew ? value : value - last;
+void add_step(RelaxedAtomic<std::uint64_t>& total, RelaxedAtomic<std::uint64_t>& last, std::uint64_t value,
+              bool restarted) {
+    total += restarted ? value : value - last;
     last = value;
 }
 
 // The program counts these since its slot took the flow, which it may do more than once. Gaps that are filled
 // make their count fall, so that it is no sign of that.
-void take_slot(FlowState& flow, const Report& report) {
+void update_slot(FlowState& flow, const Report& report) {
     if ((report.has & Report::kSlot) == 0) return;
-    const bool anew = report.start != flow.slot_start;
+    const bool restarted = report.start != flow.slot_start;
     flow.slot_start = report.start;
-    add_step(flow.payload_bytes, flow.payload_last, report.payload_bytes, anew);
-    add_step(flow.retransmitted_bytes, flow.retransmitted_last, report.retransmitted_bytes, anew);
-    add_step(flow.gap_bytes, flow.gap_last, report.gap_bytes, anew);
+    add_step(flow.payload_bytes, flow.payload_last, report.payload_bytes, restarted);
+    add_step(flow.retransmitted_bytes, flow.retransmitted_last, report.retransmitted_bytes, restarted);
+    add_step(flow.gap_bytes, flow.gap_last, report.gap_bytes, restarted);
     if ((report.has & Report::kUncertain) != 0) {
-        add_step(flow.uncertain_bytes, flow.uncertain_last, report.uncertain_bytes, anew);
+        add_step(flow.uncertain_bytes, flow.uncertain_last, report.uncertain_bytes, restarted);
         flow.flags |= FlowState::kUncertain;
     }
-    flow.duplicate_acks += report.duplicate_acks - (anew ? 0 : flow.duplicate_acks_last.get());
+    flow.duplicate_acks += report.duplicate_acks - (restarted ? 0 : flow.duplicate_acks_last.get());
     flow.duplicate_acks_last = report.duplicate_acks;
     flow.flags |= FlowState::kSlot;
 }
 
 // Of the tagged format alone. A report that does not say it may be of packets behind those that were said.
-void take_last(FlowState& flow, const Report& report, bool newest) {
+void update_last(FlowState& flow, const Report& report, bool newest) {
     if ((report.has & Report::kLast) != 0) {
         flow.end_ns = std::max(flow.end_ns.get(), report.last);
         if (newest) flow.flags |= FlowState::kLast;
@@ -175,13 +177,13 @@ void take_last(FlowState& flow, const Report& report, bool newest) {
     }
 }
 
-void take_newest(FlowState& flow, const Report& report) {
+void update_newest(FlowState& flow, const Report& report) {
     flow.sequence = report.sequence;
-    take_ends(flow, report);
-    take_times(flow, report);
-    take_slotless(flow, report);
-    take_numbers(flow, report);
-    take_slot(flow, report);
+    update_ends(flow, report);
+    update_times(flow, report);
+    update_without_slot(flow, report);
+    update_numbers(flow, report);
+    update_slot(flow, report);
 }
 
 bool is_repeated(const FlowState& flow, const Report& report) {
@@ -198,7 +200,7 @@ Effect update_published(FlowState& flow, Report& report) {
     count_published(flow, report);
     report.timestamp = time;
     report.start = time;
-    take_newest(flow, report);
+    update_newest(flow, report);
     flow.timestamp = time;
     return Effect::newer;
 }
@@ -206,8 +208,8 @@ Effect update_published(FlowState& flow, Report& report) {
 Effect update_tagged(FlowState& flow, const Report& report) {
     if (is_newer(flow, Format::tagged, report)) {
         count_tagged(flow, report);
-        take_newest(flow, report);
-        take_last(flow, report, true);
+        update_newest(flow, report);
+        update_last(flow, report, true);
         flow.timestamp = report.timestamp;
         return Effect::newer;
     }
@@ -215,9 +217,9 @@ Effect update_tagged(FlowState& flow, const Report& report) {
     ++flow.older_reports;
     flow.first_ns = std::min(flow.first_ns.get(), report.timestamp);
     if (!count_tagged(flow, report)) return Effect::late;
-    take_ends(flow, report);
+    update_ends(flow, report);
     if ((report.has & Report::kNoSlot) != 0) flow.flags |= FlowState::kUnfollowed;
-    take_last(flow, report, false);
+    update_last(flow, report, false);
     return Effect::older;
 }
 
@@ -231,8 +233,8 @@ void begin(FlowState& flow, Report& report) {
     flow.epoch_packets = report.packets;
     flow.epochs = 1;
     flow.reports = 1;
-    take_newest(flow, report);
-    if ((report.has & Report::kLast) != 0) take_last(flow, report, true);
+    update_newest(flow, report);
+    if ((report.has & Report::kLast) != 0) update_last(flow, report, true);
 }
 
 bool is_newer(const FlowState& flow, Format format, const Report& report) {

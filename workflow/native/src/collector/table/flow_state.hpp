@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "collector/report/report.hpp"
-#include "collector/table/relaxed.hpp"
+#include "collector/table/relaxed_atomic.hpp"
 
 namespace acapella::collector {
 
@@ -41,42 +41,42 @@ struct FlowState {
 
     // In the order of use, so that a report touches few lines of the cache (RecordPool): first what reports
     // of both formats change, then what only format 2 has, then what few reports change.
-    Relaxed<std::uint64_t> timestamp;  // of the newest report
-    Relaxed<std::uint64_t> epoch_bytes;
-    Relaxed<std::uint64_t> epoch_packets;
-    Relaxed<std::uint32_t> reports;
-    Relaxed<std::uint32_t> flags;
-    Relaxed<std::uint32_t> seq;
-    Relaxed<std::uint32_t> ack;
-    Relaxed<std::uint64_t> acked_bytes;
-    Relaxed<std::uint64_t> rtt_syn_ns;
-    Relaxed<std::uint64_t> iat_ns;
-    Relaxed<std::uint32_t> sequence;
-    Relaxed<std::uint32_t> epoch;
-    Relaxed<std::uint64_t> start_ns;
-    Relaxed<std::uint64_t> end_ns;
-    Relaxed<std::uint64_t> rtt_ack_ns;
-    Relaxed<std::uint64_t> payload_bytes;
-    Relaxed<std::uint64_t> slot_start;    // of the newest report: another one is a slot that counts anew
-    Relaxed<std::uint64_t> payload_last;  // as the newest report has it
-    Relaxed<std::uint64_t> retransmitted_bytes;
-    Relaxed<std::uint64_t> retransmitted_last;
-    Relaxed<std::uint64_t> gap_bytes;
-    Relaxed<std::uint64_t> gap_last;
-    Relaxed<std::uint64_t> uncertain_bytes;
-    Relaxed<std::uint64_t> uncertain_last;
-    Relaxed<std::uint32_t> duplicate_acks;
-    Relaxed<std::uint32_t> duplicate_acks_last;
+    RelaxedAtomic<std::uint64_t> timestamp;  // of the newest report
+    RelaxedAtomic<std::uint64_t> epoch_bytes;
+    RelaxedAtomic<std::uint64_t> epoch_packets;
+    RelaxedAtomic<std::uint32_t> reports;
+    RelaxedAtomic<std::uint32_t> flags;
+    RelaxedAtomic<std::uint32_t> seq;
+    RelaxedAtomic<std::uint32_t> ack;
+    RelaxedAtomic<std::uint64_t> acked_bytes;
+    RelaxedAtomic<std::uint64_t> rtt_syn_ns;
+    RelaxedAtomic<std::uint64_t> iat_ns;
+    RelaxedAtomic<std::uint32_t> sequence;
+    RelaxedAtomic<std::uint32_t> epoch;
+    RelaxedAtomic<std::uint64_t> start_ns;
+    RelaxedAtomic<std::uint64_t> end_ns;
+    RelaxedAtomic<std::uint64_t> rtt_ack_ns;
+    RelaxedAtomic<std::uint64_t> payload_bytes;
+    RelaxedAtomic<std::uint64_t> slot_start;  // of the newest report: another one is a slot that counts anew
+    RelaxedAtomic<std::uint64_t> payload_last;  // as the newest report has it
+    RelaxedAtomic<std::uint64_t> retransmitted_bytes;
+    RelaxedAtomic<std::uint64_t> retransmitted_last;
+    RelaxedAtomic<std::uint64_t> gap_bytes;
+    RelaxedAtomic<std::uint64_t> gap_last;
+    RelaxedAtomic<std::uint64_t> uncertain_bytes;
+    RelaxedAtomic<std::uint64_t> uncertain_last;
+    RelaxedAtomic<std::uint32_t> duplicate_acks;
+    RelaxedAtomic<std::uint32_t> duplicate_acks_last;
     // Seldom changed: fields that most reports change stand before this one.
-    Relaxed<std::uint64_t> closed_bytes;
-    Relaxed<std::uint64_t> closed_packets;
-    Relaxed<std::uint32_t> number;    // the flow's row
-    Relaxed<std::uint32_t> epochs;    // published format: times that the counts began
-    Relaxed<std::uint64_t> first_ns;  // of the first report
-    Relaxed<std::uint64_t> previous_bytes;
-    Relaxed<std::uint64_t> previous_packets;
-    Relaxed<std::uint32_t> previous_epoch;
-    Relaxed<std::uint32_t> older_reports;  // of `reports`: came after a newer one
+    RelaxedAtomic<std::uint64_t> closed_bytes;
+    RelaxedAtomic<std::uint64_t> closed_packets;
+    RelaxedAtomic<std::uint32_t> number;    // the flow's row
+    RelaxedAtomic<std::uint32_t> epochs;    // published format: times that the counts began
+    RelaxedAtomic<std::uint64_t> first_ns;  // of the first report
+    RelaxedAtomic<std::uint64_t> previous_bytes;
+    RelaxedAtomic<std::uint64_t> previous_packets;
+    RelaxedAtomic<std::uint32_t> previous_epoch;
+    RelaxedAtomic<std::uint32_t> older_reports;  // of `reports`: came after a newer one
 };
 
 enum class Effect : std::uint8_t {

@@ -8,10 +8,10 @@ namespace {
 
 // Calls see(bytes, place in the round) for the reports [first, last) of a round.
 template <typename See>
-void each_report(std::span<const Run> round, std::size_t stride, std::uint32_t first, std::uint32_t last,
-                 const See& see) {
+void each_report(std::span<const ReportRun> round, std::size_t stride, std::uint32_t first,
+                 std::uint32_t last, const See& see) {
     std::uint32_t start = 0;
-    for (const Run& run : round) {
+    for (const ReportRun& run : round) {
         const std::uint32_t from = std::max(first, start);
         const std::uint32_t to = std::min(last, start + run.count);
         for (std::uint32_t i = from; i < to; ++i) see(run.bytes + std::size_t{i - start} * stride, i);
@@ -19,9 +19,9 @@ void each_report(std::span<const Run> round, std::size_t stride, std::uint32_t f
     }
 }
 
-std::uint32_t count_of(std::span<const Run> round) {
+std::uint32_t count_of(std::span<const ReportRun> round) {
     std::uint32_t count = 0;
-    for (const Run& run : round) count += run.count;
+    for (const ReportRun& run : round) count += run.count;
     return count;
 }
 
@@ -34,14 +34,14 @@ FlowTable::FlowTable(const TableConfig& config, const TableHash& hash)
       hash_(hash),
       workers_(config.threads),
       sorted_(config.threads),
-      full_(config.most_flows == 0) {
+      full_(config.max_flows == 0) {
     for (unsigned i = 0; i < config.threads; ++i)
         shards_.push_back(std::make_unique<FlowShard>(config.format, hash, config.series_ns,
-                                                      config.most_flows + config.most_a_round));
+                                                      config.max_flows + config.max_round_reports));
     for (auto& of_worker : sorted_) of_worker.resize(config.threads);
 }
 
-void FlowTable::take_more(std::span<const Run> round) {
+void FlowTable::take_more(std::span<const ReportRun> round) {
     const std::uint32_t count = count_of(round);
     if (count == 0) return;
     for (const auto& shard : shards_) shard->start_round();
@@ -54,13 +54,13 @@ void FlowTable::take_more(std::span<const Run> round) {
     gather_series();
 }
 
-void FlowTable::take_alone(std::span<const Run> round) {
+void FlowTable::take_alone(std::span<const ReportRun> round) {
     constexpr std::size_t kChunk = 1024;
-    std::array<ReportAt, kChunk> chunk;
+    std::array<ReportRef, kChunk> chunk;
     std::size_t filled = 0;
     std::uint64_t position = position_;
     const std::size_t stride = bytes_of(config_.format);
-    for (const Run& run : round) {
+    for (const ReportRun& run : round) {
         for (std::uint32_t i = 0; i < run.count; ++i) {
             chunk[filled++] = {run.bytes + i * stride, position++};
             if (filled < kChunk) continue;
@@ -71,26 +71,26 @@ void FlowTable::take_alone(std::span<const Run> round) {
     shards_[0]->take({chunk.data(), filled}, full_);
 }
 
-void FlowTable::take_together(std::span<const Run> round, std::uint32_t count) {
+void FlowTable::take_together(std::span<const ReportRun> round, std::uint32_t count) {
     workers_.run([&](unsigned worker) { scatter(round, count, worker); });
     workers_.run([&](unsigned shard) {
         for (const auto& of_worker : sorted_) shards_[shard]->take(of_worker[shard], full_);
     });
 }
 
-void FlowTable::scatter(std::span<const Run> round, std::uint32_t count, unsigned worker) {
+void FlowTable::scatter(std::span<const ReportRun> round, std::uint32_t count, unsigned worker) {
     auto& sorted = sorted_[worker];
     for (auto& reports : sorted) reports.clear();
     const auto bound = [&](unsigned part) {
         return static_cast<std::uint32_t>(std::uint64_t{count} * part / config_.threads);
     };
     each_report(round, bytes_of(config_.format), bound(worker), bound(worker + 1),
-                [&](const std::byte* bytes, std::uint32_t place) {
+                [&](const std::byte* bytes, std::uint32_t location) {
                     const std::uint64_t hash = shards_[0]->hash_at(bytes);
                     // The index uses the lowest bits, and some above the 32nd.
                     const auto shard = static_cast<std::size_t>(
                         static_cast<Wide>(hash * 0x9e3779b97f4a7c15) * config_.threads >> 64);
-                    sorted[shard].push_back({bytes, position_ + place});
+                    sorted[shard].push_back({bytes, position_ + location});
                 });
 }
 
@@ -103,7 +103,7 @@ void FlowTable::number_new_flows() {
     }
     struct New {
         std::uint64_t position;
-        Place place;
+        Location location;
     };
     std::vector<New> found;
     for (std::uint32_t s = 0; s < shards_.size(); ++s) {
@@ -113,8 +113,8 @@ void FlowTable::number_new_flows() {
     }
     std::sort(found.begin(), found.end(), [](const New& a, const New& b) { return a.position < b.position; });
     for (const New& flow : found) {
-        places_.push_back(flow.place);
-        shards_[flow.place.shard]->set_number(flow.place.row, flows_++);
+        locations_.push_back(flow.location);
+        shards_[flow.location.shard]->set_number(flow.location.row, flows_++);
     }
 }
 
@@ -142,8 +142,8 @@ void FlowTable::gather_series() {
 
 void FlowTable::close_windows() {
     for (std::uint32_t number = 0; number < flows_; ++number) {
-        const Place place = places_.empty() ? Place{0, number} : places_[number];
-        shards_[place.shard]->close_window(place.row, position_ + number);
+        const Location location = locations_.empty() ? Location{0, number} : locations_[number];
+        shards_[location.shard]->close_window(location.row, position_ + number);
     }
     gather_series();
 }
@@ -160,9 +160,9 @@ std::uint32_t FlowTable::newest_epoch() const {
     return newest;
 }
 
-FlowCopy FlowTable::flow(std::uint32_t number) const {
-    const Place place = places_.empty() ? Place{0, number} : places_[number];
-    FlowCopy copy = shards_[place.shard]->records().copy(place.row);
+FlowSnapshot FlowTable::flow(std::uint32_t number) const {
+    const Location location = locations_.empty() ? Location{0, number} : locations_[number];
+    FlowSnapshot copy = shards_[location.shard]->records().copy(location.row);
     copy.state.number = number;
     return copy;
 }

@@ -17,7 +17,7 @@
 namespace acapella::collector {
 
 // Reports that stand one behind the other.
-struct Run {
+struct ReportRun {
     const std::byte* bytes;
     std::uint32_t count;
 };
@@ -25,9 +25,9 @@ struct Run {
 struct TableConfig {
     Format format = Format::tagged;
     unsigned threads = 1;
-    std::uint64_t most_flows = RecordPool::kMost;    // is looked at between rounds
-    std::uint64_t most_a_round = RecordPool::kMost;  // reports between two looks
-    std::optional<std::uint64_t> series_ns;          // none: no series
+    std::uint64_t max_flows = RecordPool::kMaxRecords;          // is looked at between rounds
+    std::uint64_t max_round_reports = RecordPool::kMaxRecords;  // reports between two looks
+    std::optional<std::uint64_t> series_ns;                     // none: no series
 };
 
 class FlowTable {
@@ -35,25 +35,25 @@ class FlowTable {
     explicit FlowTable(const TableConfig& config, const TableHash& hash = TableHash());
 
     // A round: whether the table is full is looked at when it starts.
-    void take(std::span<const Run> round) {
+    void take(std::span<const ReportRun> round) {
         start_round();
         take_more(round);
     }
-    void start_round() { full_ = flows_ >= config_.most_flows; }
-    void take_more(std::span<const Run> reports);
+    void start_round() { full_ = flows_ >= config_.max_flows; }
+    void take_more(std::span<const ReportRun> reports);
     // The windows that are open, in the order of the flows. Nothing may be taken afterwards.
     void close_windows();
 
     ReportCounts counts() const;
     std::uint32_t newest_epoch() const;  // of any report
     std::uint64_t reports() const { return position_; }
-    std::size_t memory_bytes_a_flow() const {
-        return FlowShard::memory_bytes_a_flow(config_.series_ns.has_value());
+    std::size_t memory_bytes_per_flow() const {
+        return FlowShard::memory_bytes_per_flow(config_.series_ns.has_value());
     }
 
     // In order of the first report; only between rounds.
     std::uint32_t flows() const { return flows_; }
-    FlowCopy flow(std::uint32_t number) const;
+    FlowSnapshot flow(std::uint32_t number) const;
 
     // The flows as they are, from any thread, while others take reports: any number may be half a round
     // behind.
@@ -62,7 +62,7 @@ class FlowTable {
         for (const auto& shard : shards_) {
             const std::uint32_t size = shard->records().size();
             for (std::uint32_t row = 0; row < size; ++row) {
-                FlowCopy flow = shard->records().copy(row);
+                FlowSnapshot flow = shard->records().copy(row);
                 if (shards_.size() == 1) flow.state.number = row;
                 see(flow);
             }
@@ -75,14 +75,14 @@ class FlowTable {
     const std::vector<SeriesRow>& series() const { return series_; }
 
   private:
-    struct Place {
+    struct Location {
         std::uint32_t shard;
         std::uint32_t row;
     };
 
-    void take_alone(std::span<const Run> round);
-    void take_together(std::span<const Run> round, std::uint32_t count);
-    void scatter(std::span<const Run> round, std::uint32_t count, unsigned worker);
+    void take_alone(std::span<const ReportRun> round);
+    void take_together(std::span<const ReportRun> round, std::uint32_t count);
+    void scatter(std::span<const ReportRun> round, std::uint32_t count, unsigned worker);
     void number_new_flows();
     void gather_series();
     std::uint32_t number_of(std::uint32_t shard, std::uint32_t row) const;
@@ -91,8 +91,8 @@ class FlowTable {
     TableHash hash_;
     std::vector<std::unique_ptr<FlowShard>> shards_;
     Workers workers_;
-    std::vector<std::vector<std::vector<ReportAt>>> sorted_;  // by worker and shard
-    std::vector<Place> places_;                               // by number; empty with one shard
+    std::vector<std::vector<std::vector<ReportRef>>> sorted_;  // by worker and shard
+    std::vector<Location> locations_;                          // by number; empty with one shard
     std::vector<SeriesRow> series_;
     std::uint32_t flows_ = 0;
     bool full_;

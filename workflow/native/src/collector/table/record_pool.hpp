@@ -17,7 +17,7 @@
 
 namespace acapella::collector {
 
-struct FlowCopy {
+struct FlowSnapshot {
     ReportKey key;
     FlowState state;
 };
@@ -27,9 +27,9 @@ struct FlowCopy {
 class RecordPool {
   public:
     // `most`: how many records fit. A pool of few takes little memory, which is what fuzzing needs.
-    explicit RecordPool(std::uint64_t most = kMost)
-        : most_(static_cast<std::uint32_t>(std::min<std::uint64_t>(most, kMost))),
-          blocks_(std::make_unique<std::atomic<Record*>[]>(blocks_of(most_))) {}
+    explicit RecordPool(std::uint64_t most = kMaxRecords)
+        : max_records_(static_cast<std::uint32_t>(std::min<std::uint64_t>(most, kMaxRecords))),
+          blocks_(std::make_unique<std::atomic<Record*>[]>(blocks_of(max_records_))) {}
     RecordPool(const RecordPool&) = delete;
     RecordPool& operator=(const RecordPool&) = delete;
     ~RecordPool() {
@@ -37,12 +37,12 @@ class RecordPool {
             ::operator delete(blocks_[i].load(), alignment());
     }
 
-    static constexpr std::uint32_t kMost = std::uint32_t{1} << 30;
+    static constexpr std::uint32_t kMaxRecords = std::uint32_t{1} << 30;
     static constexpr std::size_t record_bytes() { return sizeof(Record); }
 
     // Any thread.
     std::uint32_t size() const { return size_.load(std::memory_order_acquire); }
-    FlowCopy copy(std::uint32_t row) const;
+    FlowSnapshot copy(std::uint32_t row) const;
 
     // The writing thread.
     std::uint32_t add(const ReportKey::Words& key, const FlowState& state);
@@ -91,7 +91,7 @@ class RecordPool {
         return (std::size_t{records} + kMask) >> kShift;
     }
     std::size_t block_bytes() const {
-        return std::min<std::size_t>(most_, std::size_t{kMask} + 1) * sizeof(Record);
+        return std::min<std::size_t>(max_records_, std::size_t{kMask} + 1) * sizeof(Record);
     }
     std::align_val_t alignment() const {
         return std::align_val_t{block_bytes() < kHugePage ? alignof(Record) : kHugePage};
@@ -101,7 +101,7 @@ class RecordPool {
         return blocks_[row >> kShift].load(std::memory_order_relaxed)[row & kMask];
     }
 
-    std::uint32_t most_;
+    std::uint32_t max_records_;
     std::unique_ptr<std::atomic<Record*>[]> blocks_;
     std::atomic<std::uint32_t> size_{0};
 };
@@ -119,7 +119,7 @@ inline RecordPool::Record* RecordPool::new_block() const {
 
 inline std::uint32_t RecordPool::add(const ReportKey::Words& key, const FlowState& state) {
     const std::uint32_t row = size_.load(std::memory_order_relaxed);
-    if (row >= most_) throw std::bad_alloc();
+    if (row >= max_records_) throw std::bad_alloc();
     if ((row & kMask) == 0) blocks_[row >> kShift].store(new_block(), std::memory_order_release);
     new (&at(row)) Record{{}, {key[0], key[1], key[2], key[3], key[4]}, state, {key[5], key[6], key[7]}};
     size_.store(row + 1, std::memory_order_release);
@@ -136,11 +136,11 @@ void RecordPool::change(std::uint32_t row, const Change& change) {
     record.version.store(version + 2, std::memory_order_release);
 }
 
-inline FlowCopy RecordPool::copy(std::uint32_t row) const {
+inline FlowSnapshot RecordPool::copy(std::uint32_t row) const {
     const Record& record = at(row);
     for (;;) {
         const std::uint64_t before = record.version.load(std::memory_order_acquire);
-        FlowCopy copy{std::bit_cast<ReportKey>(record.key()), record.state};
+        FlowSnapshot copy{std::bit_cast<ReportKey>(record.key()), record.state};
         std::atomic_thread_fence(std::memory_order_acquire);
         if (before % 2 == 0 && before == record.version.load(std::memory_order_relaxed)) return copy;
     }

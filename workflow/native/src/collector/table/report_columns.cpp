@@ -32,7 +32,7 @@ bool is_icmp(const ReportKey& key) { return key.ip_proto == kIcmp || key.ip_prot
 // A report cannot tell a later fragment from ports that are 0.
 bool has_ports(const ReportKey& key) {
     const bool carries = key.ip_proto == kTcp || key.ip_proto == kUdp || key.ip_proto == kSctp;
-    return carries && (key.big_src_port != 0 || key.big_dst_port != 0);
+    return carries && (key.be_src_port != 0 || key.be_dst_port != 0);
 }
 
 Endpoints endpoints_of(const ReportKey& key) {
@@ -58,11 +58,11 @@ struct KeyColumns {
     NullableValues<std::uint8_t> icmp_type, icmp_code;
     NullableValues<std::uint16_t> icmp_id;
 
-    void add(const FlowCopy& flow, std::string_view site);
+    void add(const FlowSnapshot& flow, std::string_view site);
     void columns(std::vector<Column>& all) const;
 };
 
-void KeyColumns::add(const FlowCopy& flow, std::string_view site) {
+void KeyColumns::add(const FlowSnapshot& flow, std::string_view site) {
     const ReportKey& key = flow.key;
     const Endpoints ends = endpoints_of(key);
     std::array<std::uint16_t, ReportKey::kTags> ids{};
@@ -105,7 +105,7 @@ struct FlowColumnsOf {
     Whole uncertain_bytes;
     NullableBooleans partly_followed;
 
-    void add(const FlowCopy& flow, std::string_view site);
+    void add(const FlowSnapshot& flow, std::string_view site);
     Column columns() const;
 
   private:
@@ -115,7 +115,7 @@ struct FlowColumnsOf {
 
 std::int64_t ns(std::uint64_t value) { return static_cast<std::int64_t>(value); }
 
-void FlowColumnsOf::add(const FlowCopy& copy, std::string_view site) {
+void FlowColumnsOf::add(const FlowSnapshot& copy, std::string_view site) {
     const FlowState& state = copy.state;
     flow.add(state.number);
     key.add(copy, site);
@@ -228,7 +228,7 @@ void SeriesColumns::add(const SeriesRow& row) {
     packet_size_mean.add(ratio(true, row.bytes, row.packets));
     throughput_bps.add(rate_bps(row.bytes, row.span_ns));
     bytes_in_flight.add(known(has(FlowState::kSeq), row.in_flight));
-    bytes_in_flight_max.add(known(has(FlowState::kSeq), row.most_in_flight));
+    bytes_in_flight_max.add(known(has(FlowState::kSeq), row.max_in_flight));
     acknowledged_bytes.add(known(has(FlowState::kAck) && !has(FlowState::kAckPartial), row.acked_bytes));
     payload_bytes.add(known(slot, row.payload_bytes));
     retransmitted_bytes.add(known(slot, row.retransmitted_bytes));
@@ -269,9 +269,9 @@ std::optional<std::uint64_t> rate_bps(std::uint64_t bytes, std::uint64_t ns) {
     return static_cast<std::uint64_t>(std::min<Wide>(rate, std::numeric_limits<std::uint64_t>::max()));
 }
 
-Batch flow_batch(std::span<const FlowCopy> flows, std::string_view site) {
+Batch flow_batch(std::span<const FlowSnapshot> flows, std::string_view site) {
     auto builder = std::make_shared<FlowColumnsOf>();
-    for (const FlowCopy& flow : flows) builder->add(flow, site);
+    for (const FlowSnapshot& flow : flows) builder->add(flow, site);
     Column columns = builder->columns();
     return {std::move(columns), std::move(builder)};
 }

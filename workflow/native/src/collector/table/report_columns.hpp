@@ -18,7 +18,7 @@ namespace acapella::collector {
 std::optional<std::uint64_t> rate_bps(std::uint64_t bytes, std::uint64_t ns);
 
 // `site` is part of what a flow_id is made of, as in the digest's table of flows.
-Batch flow_batch(std::span<const FlowCopy> flows, std::string_view site);
+Batch flow_batch(std::span<const FlowSnapshot> flows, std::string_view site);
 Batch series_batch(std::span<const SeriesRow> rows);
 
 }  // namespace acapella::collector

@@ -28,7 +28,7 @@ void Series::emit(std::uint32_t row, const FlowState& flow, std::uint64_t positi
     out.duplicate_acks = flow.duplicate_acks - base.duplicate_acks;
     out.iat_ns = flow.iat_ns;
     out.in_flight = window.in_flight;
-    out.most_in_flight = window.most_in_flight;
+    out.max_in_flight = window.max_in_flight;
     out.flags = flow.flags & ~static_cast<std::uint32_t>(FlowState::kSeq);
     if (window.knows_flight != 0) out.flags |= FlowState::kSeq;
     rows_.push_back(out);
@@ -44,7 +44,7 @@ void Series::emit(std::uint32_t row, const FlowState& flow, std::uint64_t positi
 }
 
 void Series::before(std::uint32_t row, std::uint64_t ts_ns, const FlowState& flow, std::uint64_t position) {
-    moves_ = width_ns_ != 0;
+    opens_window_ = width_ns_ != 0;
     closed_ = kNoRow;
     if (row >= windows_.size()) {
         windows_.resize(row + 1);
@@ -57,8 +57,8 @@ void Series::before(std::uint32_t row, std::uint64_t ts_ns, const FlowState& flo
         return;
     }
     // A newer epoch may have an older time: its report stays in the window that is open.
-    moves_ = ts_ns >= width_ns_ && ts_ns - width_ns_ >= windows_[row].start * width_ns_;
-    if (!moves_) return;
+    opens_window_ = ts_ns >= width_ns_ && ts_ns - width_ns_ >= windows_[row].start * width_ns_;
+    if (!opens_window_) return;
     const std::uint64_t start = ts_ns / width_ns_;
     closed_ = rows_.size();
     emit(row, flow, position);
@@ -123,13 +123,13 @@ void Series::add_row(const SeriesRow& like, const Spread& spread, const Counts& 
 }
 
 void Series::after(std::uint32_t row, const Report& report, const FlowState& flow, std::uint64_t position) {
-    if (moves_ && format_ == Format::tagged) spread(row, report, flow, position);
+    if (opens_window_ && format_ == Format::tagged) spread(row, report, flow, position);
     Window& window = windows_[row];
     ++window.reports;
     window.last_ns = std::max(window.last_ns, flow.timestamp.get());
     if (flow.knows_flight()) {
         window.in_flight = flow.seq - flow.ack;
-        window.most_in_flight = std::max(window.most_in_flight, window.in_flight);
+        window.max_in_flight = std::max(window.max_in_flight, window.in_flight);
         window.knows_flight = 1;
     }
     if (width_ns_ == 0) emit(row, flow, position);

@@ -27,7 +27,7 @@ struct SeriesRow {
     std::uint64_t iat_ns = 0;
     std::uint32_t duplicate_acks = 0;
     std::uint32_t in_flight = 0;
-    std::uint32_t most_in_flight = 0;
+    std::uint32_t max_in_flight = 0;
     std::uint32_t flags = 0;  // FlowState's: what is known; kSeq: a flight is
 };
 
@@ -37,7 +37,7 @@ struct alignas(32) Window {
     std::uint64_t last_ns = 0;
     std::uint32_t reports = 0;
     std::uint32_t in_flight = 0;
-    std::uint32_t most_in_flight = 0;
+    std::uint32_t max_in_flight = 0;
     std::uint32_t knows_flight = 0;
 };
 
@@ -62,12 +62,12 @@ class Series {
     void prefetch(std::uint32_t row) const {
         if (row >= windows_.size()) return;
         __builtin_prefetch(&windows_[row]);
-        if (!moves_) return;  // if the latest report ended a window, the next ones probably do, too
+        if (!opens_window_) return;  // if the latest report ended a window, the next ones probably do, too
         const char* base = reinterpret_cast<const char*>(&bases_[row]);
         __builtin_prefetch(base);
         __builtin_prefetch(base + sizeof(WindowBase) - 1);
     }
-    static constexpr std::size_t bytes_a_flow() { return sizeof(Window) + sizeof(WindowBase); }
+    static constexpr std::size_t bytes_per_flow() { return sizeof(Window) + sizeof(WindowBase); }
     // Before the report is taken: its time may end the window.
     void before(std::uint32_t row, std::uint64_t ts_ns, const FlowState& flow, std::uint64_t position);
     // After a report that is the newest.
@@ -96,7 +96,7 @@ class Series {
     std::vector<WindowBase> bases_;
     std::vector<SeriesRow> rows_;
     // Of the report that is being taken:
-    bool moves_ = false;           // it opens another window of its flow
+    bool opens_window_ = false;    // it opens another window of its flow
     std::size_t closed_ = kNoRow;  // the row of the one before
 };
 

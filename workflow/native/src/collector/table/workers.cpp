@@ -20,7 +20,7 @@ void Workers::run(const std::function<void(unsigned)>& job) {
         return;
     }
     start_.arrive_and_wait();
-    attempt(0);
+    run_part(0);
     done_.arrive_and_wait();
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
@@ -29,16 +29,16 @@ void Workers::serve(unsigned part) {
     for (;;) {
         start_.arrive_and_wait();
         if (job_ == nullptr) return;
-        attempt(part);
+        run_part(part);
         done_.arrive_and_wait();
     }
 }
 
-void Workers::attempt(unsigned part) {
+void Workers::run_part(unsigned part) {
     try {
         (*job_)(part);
     } catch (...) {
-        const std::lock_guard lock(failing_);
+        const std::lock_guard lock(failure_mutex_);
         if (!failure_) failure_ = std::current_exception();
     }
 }

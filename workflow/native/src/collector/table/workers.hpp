@@ -25,13 +25,13 @@ class Workers {
 
   private:
     void serve(unsigned part);
-    void attempt(unsigned part);
+    void run_part(unsigned part);
 
     unsigned count_;
     const std::function<void(unsigned)>* job_ = nullptr;  // none: the threads end
     std::barrier<> start_;
     std::barrier<> done_;
-    std::mutex failing_;
+    std::mutex failure_mutex_;
     std::exception_ptr failure_;
     std::vector<std::thread> threads_;
 };

@@ -49,11 +49,11 @@ constexpr std::array<std::uint8_t, 65> kFirstBins = make_first_bins();
 
 void find_quantiles(Deltas& deltas, std::span<const std::uint64_t> bins, std::uint64_t count,
                     const auto& for_each) {
-    std::array<Sought, 2> sought{Sought::in_bin(nearest_rank(count, 50), bins),
-                                 Sought::in_bin(nearest_rank(count, 99), bins)};
-    find_values(std::span<Sought>(sought), for_each);
-    deltas.median = sought[0].value;
-    deltas.p99 = sought[1].value;
+    std::array<OrderStatistic, 2> statistic{OrderStatistic::in_bin(nearest_rank(count, 50), bins),
+                                            OrderStatistic::in_bin(nearest_rank(count, 99), bins)};
+    find_values(std::span<OrderStatistic>(statistic), for_each);
+    deltas.median = statistic[0].value;
+    deltas.p99 = statistic[1].value;
 }
 
 }  // namespace
@@ -85,14 +85,14 @@ std::int64_t DeltaSums::signed_median() const {
     const std::span<const std::uint64_t> all(bins_);
     // Of the negative ones the largest magnitude comes first.
     const bool below = rank < negative;
-    Sought sought = below ? Sought::in_bin(negative - 1 - rank, all.first(Bins::kCount))
-                          : Sought::in_bin(rank - negative, all.subspan(Bins::kCount));
-    find_values(std::span(&sought, 1), [&](const auto& visit) {
+    OrderStatistic statistic = below ? OrderStatistic::in_bin(negative - 1 - rank, all.first(Bins::kCount))
+                                     : OrderStatistic::in_bin(rank - negative, all.subspan(Bins::kCount));
+    find_values(std::span(&statistic, 1), [&](const auto& visit) {
         for_each([&](std::int64_t value) {
             if ((value < 0) == below) visit(magnitude(value));
         });
     });
-    return static_cast<std::int64_t>(below ? std::uint64_t{0} - sought.value : sought.value);
+    return static_cast<std::int64_t>(below ? std::uint64_t{0} - statistic.value : statistic.value);
 }
 
 Deltas DeltaSums::around(std::int64_t center) const {

@@ -50,7 +50,7 @@ class LogHistogram {
 // One kind of difference over all common packets.
 class DeltaSums {
   public:
-    DeltaSums(Budget& budget, std::vector<std::uint64_t> bounds)
+    DeltaSums(MemoryBudget& budget, std::vector<std::uint64_t> bounds)
         : narrow_(budget),
           wide_(budget),
           bounds_(std::move(bounds)),
@@ -93,8 +93,8 @@ class DeltaSums {
         wide_.for_each_chunk(visit_all);
     }
 
-    Column<std::int32_t> narrow_;  // those that fit, which are mostly all
-    Column<std::int64_t> wide_;
+    SpillColumn<std::int32_t> narrow_;  // those that fit, which are mostly all
+    SpillColumn<std::int64_t> wide_;
     std::vector<std::uint64_t> bounds_;
     std::vector<std::uint64_t> within_;
     std::vector<std::uint64_t> bins_;  // negative differences, then the others

@@ -14,7 +14,7 @@ std::uint64_t distance_of(std::uint64_t a, std::uint64_t b) { return a > b ? a -
 struct SmallChains {
     using Chain = std::uint64_t;
     static constexpr int kShift = 42;
-    static constexpr std::size_t kMost = std::size_t{1} << 21;
+    static constexpr std::size_t kMax = std::size_t{1} << 21;
 };
 struct LargeChains {
     using Chain = Sum128;
@@ -160,20 +160,20 @@ struct BlockSolver::Memory {
 };
 
 BlockSolver::BlockSolver(std::uint64_t memory_bytes)
-    : memory_(std::make_unique<Memory>()), most_packets_(memory_bytes / kBytesAPacket) {}
+    : memory_(std::make_unique<Memory>()), max_packets_(memory_bytes / kBytesPerPacket) {}
 BlockSolver::~BlockSolver() = default;
 
 void BlockSolver::exceed() const {
-    throw MemoryLimitError("more than " + std::to_string(most_packets_) +
-                           " packets in a row are out of order, which takes more than the " +
-                           std::to_string((most_packets_ * kBytesAPacket) >> 20U) +
+    throw MemoryLimitError("more than " + std::to_string(max_packets_) +
+                           " packets in a row are out of order, which needs more than the " +
+                           std::to_string((max_packets_ * kBytesPerPacket) >> 20U) +
                            " MiB that the memory limit leaves for them");
 }
 
 std::uint64_t BlockSolver::solve(std::span<const std::uint32_t> ranks, std::uint32_t offset,
                                  std::vector<Move>& moves) {
-    return ranks.size() <= SmallChains::kMost ? memory_->small.solve(ranks, offset, moves)
-                                              : memory_->large.solve(ranks, offset, moves);
+    return ranks.size() <= SmallChains::kMax ? memory_->small.solve(ranks, offset, moves)
+                                             : memory_->large.solve(ranks, offset, moves);
 }
 
 void MoveSums::add(const Move& move) {

@@ -29,10 +29,10 @@ struct Order {
 
 // `ranks[b]` is the rank in A of the common packet whose rank in B is `b`: a permutation of 0..n-1.
 //
-// Kept is a longest increasing subsequence; among these one with the largest sum of |rank_a - rank_b|, which
-// makes the number moved and `distance` unique and symmetric in A and B; among the rest the one whose ranks
-// in A are lexicographically smallest. O(n log n) time; memory O(longest block), where blocks lie between the
-// cut points at which the first i packets of A and of B are the same set.
+// HeaderMask is a longest increasing subsequence; among these one with the largest sum of |rank_a - rank_b|,
+// which makes the number moved and `distance` unique and symmetric in A and B; among the rest the one whose
+// ranks in A are lexicographically smallest. O(n log n) time; memory O(longest block), where blocks lie
+// between the cut points at which the first i packets of A and of B are the same set.
 Order compare_order(std::span<const std::uint32_t> ranks);
 
 // One block at a time; keeps its memory, some 40 bytes a packet of the longest, from block to block.
@@ -40,7 +40,7 @@ class BlockSolver {
   public:
     // What a packet of a block takes: in here, waiting (twice with windows, in vectors that double), as a
     // move.
-    static constexpr std::uint64_t kBytesAPacket = 96;
+    static constexpr std::uint64_t kBytesPerPacket = 96;
 
     // `memory_bytes` limits the blocks that its callers collect.
     explicit BlockSolver(std::uint64_t memory_bytes = kUnlimited);
@@ -48,7 +48,7 @@ class BlockSolver {
 
     // Raises MemoryLimitError if a block of so many packets takes more than the limit.
     void check(std::size_t packets) const {
-        if (packets > most_packets_) [[unlikely]]
+        if (packets > max_packets_) [[unlikely]]
             exceed();
     }
 
@@ -61,7 +61,7 @@ class BlockSolver {
 
     struct Memory;
     std::unique_ptr<Memory> memory_;
-    std::uint64_t most_packets_;
+    std::uint64_t max_packets_;
 };
 
 // Signed moves, rank in A minus rank in B (the paper's Table 1).

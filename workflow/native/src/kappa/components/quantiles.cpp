@@ -2,7 +2,7 @@
 
 namespace acapella::kappa {
 
-Sought Sought::in_bin(std::uint64_t rank, std::span<const std::uint64_t> counts) {
+OrderStatistic OrderStatistic::in_bin(std::uint64_t rank, std::span<const std::uint64_t> counts) {
     std::uint64_t before = 0;
     std::size_t bin = 0;
     while (before + counts[bin] <= rank) before += counts[bin++];
@@ -12,18 +12,18 @@ Sought Sought::in_bin(std::uint64_t rank, std::span<const std::uint64_t> counts)
 
 void Narrowing::finish() {
     if (gathers_) {
-        const auto at = gathered_.begin() + static_cast<std::ptrdiff_t>(sought_->inside);
+        const auto at = gathered_.begin() + static_cast<std::ptrdiff_t>(statistic_->inside);
         std::nth_element(gathered_.begin(), at, gathered_.end());
-        sought_->first = sought_->last = sought_->value = *at;
+        statistic_->first = statistic_->last = statistic_->value = *at;
         return;
     }
     std::size_t part = 0;
-    while (counts_[part] <= sought_->inside) sought_->inside -= counts_[part++];
-    const std::uint64_t end = sought_->last;
-    sought_->count = counts_[part];
-    sought_->first += std::uint64_t{part} << shift_;
-    sought_->last = std::min(end, sought_->first + ((std::uint64_t{1} << shift_) - 1));
-    sought_->value = sought_->first;
+    while (counts_[part] <= statistic_->inside) statistic_->inside -= counts_[part++];
+    const std::uint64_t end = statistic_->last;
+    statistic_->count = counts_[part];
+    statistic_->first += std::uint64_t{part} << shift_;
+    statistic_->last = std::min(end, statistic_->first + ((std::uint64_t{1} << shift_) - 1));
+    statistic_->value = statistic_->first;
 }
 
 }  // namespace acapella::kappa

@@ -44,7 +44,7 @@ class Bins {
 static_assert(Bins::kCount == 7424);
 
 // A value that is sought: the one of this rank, counted from 0.
-struct Sought {
+struct OrderStatistic {
     std::uint64_t rank = 0;
     std::uint64_t value = 0;  // known once first == last
     std::uint64_t first = 0;  // the value lies in first..last,
@@ -52,17 +52,17 @@ struct Sought {
     std::uint64_t inside = 0;  // at this rank among the values there,
     std::uint64_t count = 0;   // of which there are so many
 
-    static Sought in_bin(std::uint64_t rank, std::span<const std::uint64_t> counts);
+    static OrderStatistic in_bin(std::uint64_t rank, std::span<const std::uint64_t> counts);
     [[nodiscard]] bool known() const { return first == last; }
 };
 
-// Narrows every one of `sought` down to its value. `for_each(visit)` calls visit(std::uint64_t) with every
+// Narrows every one of `statistic` down to its value. `for_each(visit)` calls visit(std::uint64_t) with every
 // value, each time it is called. Memory is bounded; the values are gone through once, and again where more
 // than kGather of them are in one place.
 inline constexpr std::size_t kGather = std::size_t{1} << 16;
 
 template <typename ForEach>
-void find_values(std::span<Sought> sought, const ForEach& for_each);
+void find_values(std::span<OrderStatistic> statistic, const ForEach& for_each);
 
 // ---- how
 // ----------------------------------------------------------------------------------------------------------
@@ -71,22 +71,23 @@ void find_values(std::span<Sought> sought, const ForEach& for_each);
 // parts.
 class Narrowing {
   public:
-    explicit Narrowing(Sought& sought) : sought_(&sought), gathers_(sought.count <= kGather) {
+    explicit Narrowing(OrderStatistic& statistic)
+        : statistic_(&statistic), gathers_(statistic.count <= kGather) {
         if (gathers_) {
-            gathered_.reserve(sought.count);
+            gathered_.reserve(statistic.count);
             return;
         }
-        const auto bits = static_cast<int>(std::bit_width(sought.last - sought.first));
+        const auto bits = static_cast<int>(std::bit_width(statistic.last - statistic.first));
         shift_ = bits > kPartBits ? bits - kPartBits : 0;
-        counts_.assign(((sought.last - sought.first) >> shift_) + 1, 0);
+        counts_.assign(((statistic.last - statistic.first) >> shift_) + 1, 0);
     }
 
     void see(std::uint64_t value) {
-        if (value - sought_->first > sought_->last - sought_->first) return;
+        if (value - statistic_->first > statistic_->last - statistic_->first) return;
         if (gathers_) {
             gathered_.push_back(value);
         } else {
-            ++counts_[(value - sought_->first) >> shift_];
+            ++counts_[(value - statistic_->first) >> shift_];
         }
     }
 
@@ -95,7 +96,7 @@ class Narrowing {
   private:
     static constexpr int kPartBits = 14;
 
-    Sought* sought_;
+    OrderStatistic* statistic_;
     bool gathers_;
     int shift_ = 0;
     std::vector<std::uint64_t> gathered_;
@@ -103,10 +104,10 @@ class Narrowing {
 };
 
 template <typename ForEach>
-void find_values(std::span<Sought> sought, const ForEach& for_each) {
+void find_values(std::span<OrderStatistic> statistic, const ForEach& for_each) {
     for (;;) {
         std::vector<Narrowing> open;
-        for (Sought& one : sought) {
+        for (OrderStatistic& one : statistic) {
             if (one.known()) {
                 one.value = one.first;
             } else {

@@ -6,7 +6,7 @@
 
 namespace acapella::kappa {
 
-SpacingSums::SpacingSums(const Trial& a, const CommonOfA& common)
+SpacingSums::SpacingSums(const Trial& a, const CommonPackets& common)
     : a_(a), common_(common), recent_(kFarthest), seen_(a.size() / 64 + 1) {}
 
 void SpacingSums::packet_of_a(std::uint64_t since_ns) {
@@ -27,7 +27,7 @@ void SpacingSums::count_reversed(std::uint64_t packet, std::uint64_t since_ns) {
         const std::uint64_t earlier = packet - distance;
         if (!common_.has(earlier) || seen(earlier)) continue;
         std::int64_t ts_ns = 0;
-        a_.stamps.read(earlier, std::span(&ts_ns, 1));
+        a_.timestamps.read(earlier, std::span(&ts_ns, 1));
         ++spacing_.reversed[Spacing::bin_of(since_ns - since(ts_ns, a_.first_ns))];
     }
 }

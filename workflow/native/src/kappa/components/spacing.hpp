@@ -13,7 +13,7 @@
 
 namespace acapella::kappa {
 
-class CommonOfA;
+class CommonPackets;
 
 // Pairs of common packets of which one was sent 1, 4, 16, ... packets after the other in A.
 struct Spacing {
@@ -32,7 +32,7 @@ struct Spacing {
 class SpacingSums {
   public:
     // `a` and `common` outlive this.
-    SpacingSums(const Trial& a, const CommonOfA& common);
+    SpacingSums(const Trial& a, const CommonPackets& common);
 
     void packet_of_a(std::uint64_t since_ns);
     // `in_order`: every common packet that precedes it in A has been given.
@@ -50,7 +50,7 @@ class SpacingSums {
     [[nodiscard]] bool seen(std::uint64_t packet) const { return seen_[packet / 64] >> packet % 64 & 1; }
 
     const Trial& a_;
-    const CommonOfA& common_;
+    const CommonPackets& common_;
     std::uint64_t packets_ = 0;
     std::vector<std::uint64_t> recent_;  // times of the last kFarthest packets of A
     std::vector<std::uint64_t> seen_;    // a bit a packet of A: whether it has arrived in B

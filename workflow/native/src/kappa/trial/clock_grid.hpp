@@ -12,45 +12,45 @@
 namespace acapella::kappa {
 
 // What all gaps between stamps are multiples of. One gap, or one period that never varies, shows the traffic
-// and no clock: it takes kLeastGaps gaps, of which kLeastChanges differ from the gap before.
+// and no clock: it takes kMinGaps gaps, of which kMinChanges differ from the gap before.
 class GapGrid {
   public:
-    static constexpr std::uint64_t kLeastGaps = 16;
-    static constexpr std::uint64_t kLeastChanges = 4;
+    static constexpr std::uint64_t kMinGaps = 16;
+    static constexpr std::uint64_t kMinChanges = 4;
 
-    // Stamps of one file, in the order of the file. Costs nothing once the gaps have no common divisor, which
-    // a fine clock shows after a few.
+    // TimeScan of one file, in the order of the file. Costs nothing once the gaps have no common divisor,
+    // which a fine clock shows after a few.
     void add(std::int64_t ts_ns) {
         if (divisor_ == 1) return;
-        if (stamps_++ == 0) {
+        if (timestamps_++ == 0) {
             first_ = last_ = ts_ns;
             return;
         }
         const std::uint64_t gap = ts_ns < last_ ? since(last_, ts_ns) : since(ts_ns, last_);
         last_ = ts_ns;
-        if (stamps_ > 2 && gap == gap_) return;
-        changes_ += stamps_ > 2 ? 1 : 0;
+        if (timestamps_ > 2 && gap == gap_) return;
+        changes_ += timestamps_ > 2 ? 1 : 0;
         gap_ = gap;
         take(gap);
     }
 
     // Another file of the same trial; the step from file to file counts as a gap of its own.
     void add(const GapGrid& file) {
-        if (file.stamps_ == 0) return;
-        if (stamps_ == 0) {
+        if (file.timestamps_ == 0) return;
+        if (timestamps_ == 0) {
             *this = file;
             return;
         }
         take(file.first_ < first_ ? since(first_, file.first_) : since(file.first_, first_));
         take(file.divisor_);
-        stamps_ += file.stamps_;
+        timestamps_ += file.timestamps_;
         changes_ += file.changes_ + 1;
     }
 
     // The largest divisor of all gaps that has no factor but 2 and 5, which are what clocks tick in; what is
     // left of the common divisor is the traffic's. 1 where there are too few gaps to tell.
     [[nodiscard]] std::uint64_t ns() const {
-        if (divisor_ <= 1 || stamps_ <= kLeastGaps || changes_ < kLeastChanges) return 1;
+        if (divisor_ <= 1 || timestamps_ <= kMinGaps || changes_ < kMinChanges) return 1;
         std::uint64_t rest = divisor_;
         for (const std::uint64_t factor : {2, 5})
             while (rest % factor == 0) rest /= factor;
@@ -62,8 +62,8 @@ class GapGrid {
         if (divisor_ == 0 || gap % divisor_ != 0) divisor_ = std::gcd(divisor_, gap);
     }
 
-    std::uint64_t divisor_ = 0;  // of all gaps; 0 where all are 0
-    std::uint64_t stamps_ = 0;   // until the divisor was 1
+    std::uint64_t divisor_ = 0;     // of all gaps; 0 where all are 0
+    std::uint64_t timestamps_ = 0;  // until the divisor was 1
     std::uint64_t changes_ = 0;
     std::uint64_t gap_ = 0;
     std::int64_t first_ = 0;

@@ -42,17 +42,17 @@ class Hasher {
         }
     }
 
-    // The first 32 of `bytes`, or all where there are fewer, of the first 16 no more than the bits of `kept`;
+    // The first 32 of `bytes`, or all where there are fewer, of the first 16 no more than the bits of `mask`;
     // returns the rest. Masked in registers: a word that was just stored byte by byte is slow to load.
-    Bytes absorb_head(Bytes bytes, const std::array<std::byte, kStep>& kept) {
+    Bytes absorb_head(Bytes bytes, const std::array<std::byte, kStep>& mask) {
         if (bytes.size() < 2 * kStep) [[unlikely]] {
             std::array<std::byte, 2 * kStep> head{};
             for (std::size_t i = 0; i < bytes.size(); ++i)
-                head[i] = i < kStep ? bytes[i] & kept[i] : bytes[i];
+                head[i] = i < kStep ? bytes[i] & mask[i] : bytes[i];
             absorb(Bytes(head).first(bytes.size()));
             return {};
         }
-        const Lane keep = load(kept.data());
+        const Lane keep = load(mask.data());
         const Lane first = load(bytes.data());
         const Lane second = load(bytes.data() + kStep);
         lanes_[0] = mixed(lanes_[0], first.x & keep.x, first.y & keep.y);

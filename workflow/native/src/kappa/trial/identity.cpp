@@ -104,25 +104,25 @@ Field l4_checksum(const Cursor& ip, std::uint8_t version) {
 }
 
 // The bits of an IP header's first bytes that no hop changes.
-using Kept = std::array<std::byte, Hasher::kStep>;
-constexpr Kept kKept4 = [] {
-    Kept kept;
-    kept.fill(std::byte{0xff});
-    for (const std::size_t at : {1, 8, 10, 11}) kept[at] = std::byte{0};
-    return kept;
+using HeaderMask = std::array<std::byte, Hasher::kStep>;
+constexpr HeaderMask kIpv4Mask = [] {
+    HeaderMask mask;
+    mask.fill(std::byte{0xff});
+    for (const std::size_t at : {1, 8, 10, 11}) mask[at] = std::byte{0};
+    return mask;
 }();
-constexpr Kept kKept6 = [] {
-    Kept kept;
-    kept.fill(std::byte{0xff});
-    kept[0] = std::byte{0xf0};
-    kept[1] = std::byte{0x0f};
-    kept[7] = std::byte{0};
-    return kept;
+constexpr HeaderMask kIpv6Mask = [] {
+    HeaderMask mask;
+    mask.fill(std::byte{0xff});
+    mask[0] = std::byte{0xf0};
+    mask[1] = std::byte{0x0f};
+    mask[7] = std::byte{0};
+    return mask;
 }();
 
 }  // namespace
 
-bool find_network_quickly(const Record& record, Portion& network) {
+bool find_network_quickly(const Record& record, PacketSpan& network) {
     constexpr std::uint16_t kEthernetLink = 1;
     constexpr std::size_t kEthernet = 14;
     constexpr std::size_t kTagged = 4;
@@ -158,12 +158,12 @@ Identifier::Found Identifier::find(const Record& record) {
     has_ethertype_ = false;
     ip_version_ = 0;
     Found found = find_by_rule(record);
-    if (found.captured < found.whole && found.captured < least_cut()) found.there = false;
+    if (found.captured < found.whole && found.captured < min_captured()) found.there = false;
     return found;
 }
 
 // IPv4's header is as long as it says, options and all.
-std::size_t Identifier::least_cut() const {
+std::size_t Identifier::min_captured() const {
     if (ip_version_ == 6) return kIpv6Header + kQuoted;
     if (ip_version_ != 4 || bytes_.empty()) return kIpv4Header + kQuoted;
     return std::max((std::to_integer<std::size_t>(bytes_[0]) & 0x0fU) * 4, kIpv4Header) + kQuoted;
@@ -191,7 +191,7 @@ Identifier::Found Identifier::all_of(Bytes bytes, std::size_t whole) {
 Identifier::Found Identifier::find_invariant(const Record& record) {
     if (!find_network_quickly(record, dissection_.network))
         dissect(record, dissection_, nullptr, Depth::innermost);
-    const Portion& network = dissection_.network;
+    const PacketSpan& network = dissection_.network;
     if (network.version == 0) {
         if (dissection_.link_payload.bytes.data() == nullptr) return all_of(record.bytes, record.wire_len);
         return find_without_ip(dissection_.link_payload);
@@ -202,7 +202,7 @@ Identifier::Found Identifier::find_invariant(const Record& record) {
     return {true, bytes_.size(), std::max<std::size_t>(network.reported, bytes_.size())};
 }
 
-Identifier::Found Identifier::find_without_ip(const Portion& payload) {
+Identifier::Found Identifier::find_without_ip(const PacketSpan& payload) {
     has_ethertype_ = true;
     ethertype_ = payload.ethertype;
     Cursor at(payload.bytes, payload.reported);
@@ -251,7 +251,7 @@ Identity Identifier::hash(std::size_t length) {
         length -= copied;
     }
     Bytes bytes = bytes_.first(length);
-    if (ip_version_ != 0) bytes = hasher.absorb_head(bytes, ip_version_ == 4 ? kKept4 : kKept6);
+    if (ip_version_ != 0) bytes = hasher.absorb_head(bytes, ip_version_ == 4 ? kIpv4Mask : kIpv6Mask);
     hasher.absorb(bytes);
     return hasher.finish();
 }

@@ -73,9 +73,9 @@ class Identifier {
 
   private:
     Found find_by_rule(const Record& record);
-    [[nodiscard]] std::size_t least_cut() const;  // of the bytes found last
+    [[nodiscard]] std::size_t min_captured() const;  // of the bytes found last
     Found find_invariant(const Record& record);
-    Found find_without_ip(const Portion& payload);
+    Found find_without_ip(const PacketSpan& payload);
     Found find_tag(const Record& record);
     Found find_regions(const Record& record);
     Found all_of(Bytes bytes, std::size_t whole);
@@ -92,7 +92,7 @@ class Identifier {
 
 // What most frames are: TCP, or UDP that carries no packet, in IPv4 in Ethernet with one VLAN tag or none.
 // True where `network` is then what dissect() would say, false where it has to be asked.
-bool find_network_quickly(const Record& record, Portion& network);
+bool find_network_quickly(const Record& record, PacketSpan& network);
 
 // The hash of `bytes` alone. Not for adversaries: who knows the function can make two packets alike.
 Identity hash_of(Bytes bytes, std::uint64_t seed);

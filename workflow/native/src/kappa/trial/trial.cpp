@@ -14,32 +14,34 @@ namespace {
 
 constexpr std::uint64_t kFramesToProgress = std::uint64_t{1} << 16;
 
-bool agrees(const std::optional<FlowFilter::Address>& wanted, std::uint8_t version,
-            const std::array<std::byte, 16>& address) {
+bool matches_filter(const std::optional<FlowFilter::Address>& wanted, std::uint8_t version,
+                    const std::array<std::byte, 16>& address) {
     if (!wanted) return true;
     const std::ptrdiff_t length = version == 4 ? 4 : 16;
     return wanted->ip_version == version &&
            std::equal(address.begin(), address.begin() + length, wanted->bytes.begin());
 }
 
-bool agrees(const std::optional<std::uint16_t>& wanted, bool there, std::uint16_t port) {
+bool matches_filter(const std::optional<std::uint16_t>& wanted, bool there, std::uint16_t port) {
     return !wanted || (there && *wanted == port);
 }
 
 bool in_flow(const FlowFilter& flow, const Dissection& d) {
     if (d.ip_version == 0) return false;
-    return (!flow.ip_proto || *flow.ip_proto == d.ip_proto) && agrees(flow.src, d.ip_version, d.src) &&
-           agrees(flow.dst, d.ip_version, d.dst) && agrees(flow.src_port, d.has_ports, d.src_port) &&
-           agrees(flow.dst_port, d.has_ports, d.dst_port);
+    return (!flow.ip_proto || *flow.ip_proto == d.ip_proto) &&
+           matches_filter(flow.src, d.ip_version, d.src) && matches_filter(flow.dst, d.ip_version, d.dst) &&
+           matches_filter(flow.src_port, d.has_ports, d.src_port) &&
+           matches_filter(flow.dst_port, d.has_ports, d.dst_port);
 }
 
 // The frames of one file that take part, as far as numbers and flows say.
-class Chosen {
+class FrameFilter {
   public:
-    Chosen(const Selection& selection, const std::string& path) : selection_(selection) {
+    FrameFilter(const Selection& selection, const std::string& path) : selection_(selection) {
         if (!selection.by_frames) return;
         const auto found = selection.frames.find(path);
-        if (found == selection.frames.end()) throw TrialError(path + ": no frame numbers were given for it");
+        if (found == selection.frames.end())
+            throw TrialError(path + ": no frame numbers were given for this file");
         numbers_ = found->second;
     }
 
@@ -63,30 +65,30 @@ class Chosen {
 };
 
 // One pass over one file's chosen frames.
-class ChosenFrames {
+class SelectedFrames {
   public:
-    ChosenFrames(const Reading& reading, const std::string& path)
+    SelectedFrames(const Reading& reading, const std::string& path)
         : source_(input::ByteSource::open(path, reading.limits)),
           reader_(input::open_capture(*source_)),
-          chosen_(reading.selection, path) {}
+          filter_(reading.selection, path) {}
 
     bool next(Record& record) {
         while (reader_->next(record))
-            if (chosen_.has(record, record.frame + reader_->facts().blocks_not_frames)) return true;
+            if (filter_.has(record, record.frame + reader_->info().blocks_not_frames)) return true;
         return false;
     }
-    [[nodiscard]] const input::FileFacts& facts() const { return reader_->facts(); }
+    [[nodiscard]] const input::FileInfo& info() const { return reader_->info(); }
     [[nodiscard]] const std::vector<input::Interface>& interfaces() const { return reader_->interfaces(); }
     [[nodiscard]] std::uint64_t offset() const { return source_->offset(); }
 
   private:
     std::unique_ptr<input::ByteSource> source_;
     std::unique_ptr<input::CaptureReader> reader_;
-    Chosen chosen_;
+    FrameFilter filter_;
 };
 
 // When a trial's frames take part.
-struct Period {
+struct TimeRange {
     std::optional<std::int64_t> from_ns;
     std::optional<std::int64_t> to_ns;
 
@@ -101,26 +103,26 @@ std::int64_t plus(std::int64_t base, std::int64_t offset) {
     return offset > 0 ? std::numeric_limits<std::int64_t>::max() : std::numeric_limits<std::int64_t>::min();
 }
 
-Period period_of(const Reading& reading, const std::vector<TrialFile>& files) {
+TimeRange time_range_of(const Reading& reading, const std::vector<TrialFile>& files) {
     const Selection& selection = reading.selection;
-    Period period{selection.from_ns, selection.to_ns};
-    if (!selection.relative || (!period.from_ns && !period.to_ns)) return period;
+    TimeRange time_range{selection.from_ns, selection.to_ns};
+    if (!selection.relative || (!time_range.from_ns && !time_range.to_ns)) return time_range;
     std::int64_t first_ns = std::numeric_limits<std::int64_t>::max();
     for (const TrialFile& file : files) {
-        ChosenFrames frames(reading, file.path);
+        SelectedFrames frames(reading, file.path);
         for (Record record; frames.next(record);)
             if (plausible(record.ts_ns)) first_ns = std::min(first_ns, record.ts_ns);
     }
-    if (period.from_ns) period.from_ns = plus(first_ns, *period.from_ns);
-    if (period.to_ns) period.to_ns = plus(first_ns, *period.to_ns);
-    return period;
+    if (time_range.from_ns) time_range.from_ns = plus(first_ns, *time_range.from_ns);
+    if (time_range.to_ns) time_range.to_ns = plus(first_ns, *time_range.to_ns);
+    return time_range;
 }
 
 // The cut of all trials, which is known for certain only after the last packet: identities are hashed under
 // what is known so far, and if that does not hold, everything is read once more.
-class Cut {
+class IdentityBytes {
   public:
-    explicit Cut(std::size_t known) : length_(known) {}
+    explicit IdentityBytes(std::size_t known) : length_(known) {}
 
     void see(const Identifier::Found& found) {
         if (found.captured < found.whole && found.captured < length_) length_ = found.captured;
@@ -140,20 +142,23 @@ class Cut {
 
 class TrialReader {
   public:
-    TrialReader(const Reading& reading, Cut& cut, std::uint64_t& bytes_read)
-        : reading_(reading), cut_(cut), bytes_read_(bytes_read), identifier_(reading.identity) {}
+    TrialReader(const Reading& reading, IdentityBytes& identity_bytes, std::uint64_t& bytes_read)
+        : reading_(reading),
+          identity_bytes_(identity_bytes),
+          bytes_read_(bytes_read),
+          identifier_(reading.identity) {}
 
     void read(const std::vector<TrialFile>& files, Trial& trial);
 
   private:
-    FileFacts read_file(const TrialFile& file, const Period& period, Trial& trial);
-    void take(const Record& record, const ChosenFrames& frames, FileFacts& facts, Trial& trial);
+    FileInfo read_file(const TrialFile& file, const TimeRange& time_range, Trial& trial);
+    void take(const Record& record, const SelectedFrames& frames, FileInfo& info, Trial& trial);
     void progress(std::uint64_t in_file) const {
         if (reading_.progress) reading_.progress(bytes_read_ + in_file);
     }
 
     const Reading& reading_;
-    Cut& cut_;
+    IdentityBytes& identity_bytes_;
     std::uint64_t& bytes_read_;
     Identifier identifier_;
     input::ClockResolution clock_;
@@ -166,108 +171,110 @@ void TrialReader::read(const std::vector<TrialFile>& files, Trial& trial) {
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(),
               [&](std::size_t a, std::size_t b) { return files[a].sha256 < files[b].sha256; });
-    const Period period = period_of(reading_, files);
+    const TimeRange time_range = time_range_of(reading_, files);
     trial.files.resize(files.size());
-    for (const std::size_t i : order) trial.files[i] = read_file(files[i], period, trial);
+    for (const std::size_t i : order) trial.files[i] = read_file(files[i], time_range, trial);
 }
 
-FileFacts TrialReader::read_file(const TrialFile& file, const Period& period, Trial& trial) {
-    ChosenFrames frames(reading_, file.path);
-    FileFacts facts;
-    facts.path = file.path;
-    facts.sha256 = file.sha256;
+FileInfo TrialReader::read_file(const TrialFile& file, const TimeRange& time_range, Trial& trial) {
+    SelectedFrames frames(reading_, file.path);
+    FileInfo info;
+    info.path = file.path;
+    info.sha256 = file.sha256;
     clock_ = {};
     last_interface_.reset();
-    std::uint64_t chosen = 0;
+    std::uint64_t selected = 0;
     for (Record record; frames.next(record);) {
-        if (++chosen % kFramesToProgress == 0) progress(frames.offset());
+        if (++selected % kFramesToProgress == 0) progress(frames.offset());
         if (!plausible(record.ts_ns))
-            ++facts.implausible;
-        else if (period.has(record.ts_ns))
-            take(record, frames, facts, trial);
+            ++info.implausible;
+        else if (time_range.has(record.ts_ns))
+            take(record, frames, info, trial);
     }
-    facts.frames = frames.facts().records;
-    facts.untimed = frames.facts().untimed;
-    if (facts.taken > 0 && facts.untimed == facts.frames)
-        throw TrialError(
-            file.path + ": its " + std::to_string(facts.frames) +
-            " frames have no time, and trials are compared by their times; take a capture with time "
-            "stamps, or leave this one out");
-    if (chosen > 0 && facts.implausible == chosen)
-        throw TrialError(file.path + ": its " + std::to_string(chosen) +
+    info.frames = frames.info().records;
+    info.untimed = frames.info().untimed;
+    if (info.taken > 0 && info.untimed == info.frames)
+        throw TrialError(file.path + ": its " + std::to_string(info.frames) +
+                         " frames have no timestamps, and trials are compared by time; use a capture with "
+                         "timestamps, or leave this file out");
+    if (selected > 0 && info.implausible == selected)
+        throw TrialError(file.path + ": its " + std::to_string(selected) +
                          " frames are dated outside the years 1970 to 2106, and trials are compared by their "
                          "times; correct the "
                          "timestamps, or leave this file out");
-    facts.end = input::name_of(frames.facts().end);
-    facts.end_detail = frames.facts().end_detail;
-    facts.clock_resolution_ns = clock_.resolution_ns();
-    facts.reversals = clock_.reversals();
+    info.end = input::name_of(frames.info().end);
+    info.end_detail = frames.info().end_detail;
+    info.clock_resolution_ns = clock_.resolution_ns();
+    info.reversals = clock_.reversals();
     bytes_read_ += frames.offset();
     progress(0);
-    if (trial.size() > kMostPackets)
+    if (trial.size() > kMaxPackets)
         throw TrialError(file.path + ": the trial has more than 2^32 - 2 packets");
-    return facts;
+    return info;
 }
 
-void TrialReader::take(const Record& record, const ChosenFrames& frames, FileFacts& facts, Trial& trial) {
+void TrialReader::take(const Record& record, const SelectedFrames& frames, FileInfo& info, Trial& trial) {
     const Identifier::Found found = identifier_.find(record);
     if (!found.there) {
-        ++facts.without_identity;
+        ++info.without_identity;
         return;
     }
     clock_.add(record.ts_ns);
-    facts.gaps.add(record.ts_ns);
+    info.gaps.add(record.ts_ns);
     if (last_interface_ != record.interface_id) {
         last_interface_ = record.interface_id;
-        facts.declared_ns =
-            std::max(facts.declared_ns, declared_unit_ns(frames.interfaces()[record.interface_id]));
+        info.declared_ns =
+            std::max(info.declared_ns, declared_unit_ns(frames.interfaces()[record.interface_id]));
     }
-    ++facts.taken;
-    facts.truncated += record.bytes.size() < record.wire_len;
-    cut_.see(found);
-    trial.shortened += found.whole > cut_.length();
-    if (!cut_.holds()) return;  // there will be another pass
-    trial.identities.push(identifier_.hash(cut_.of(found)));
-    trial.stamps.push(record.ts_ns);
+    ++info.taken;
+    info.truncated += record.bytes.size() < record.wire_len;
+    identity_bytes_.see(found);
+    trial.truncated_identities += found.whole > identity_bytes_.length();
+    if (!identity_bytes_.holds()) return;  // there will be another pass
+    trial.identities.push(identifier_.hash(identity_bytes_.of(found)));
+    trial.timestamps.push(record.ts_ns);
 }
 
 // What the first frames of every file say of the cut, so that it mostly holds from the beginning on.
-std::size_t likely_cut(const std::vector<std::vector<TrialFile>>& trials, const Reading& reading) {
+std::size_t estimate_identity_bytes(const std::vector<std::vector<TrialFile>>& trials,
+                                    const Reading& reading) {
     constexpr int kFrames = 1000;
-    Cut cut(kNoCut);
+    IdentityBytes identity_bytes(kAllBytes);
     Identifier identifier(reading.identity);
     for (const auto& files : trials) {
-        const Period period = period_of(reading, files);
+        const TimeRange time_range = time_range_of(reading, files);
         for (const TrialFile& file : files) {
-            ChosenFrames frames(reading, file.path);
+            SelectedFrames frames(reading, file.path);
             Record record;
             for (int i = 0; i < kFrames && frames.next(record); ++i) {
-                if (!plausible(record.ts_ns) || !period.has(record.ts_ns)) continue;
-                if (const auto found = identifier.find(record); found.there) cut.see(found);
+                if (!plausible(record.ts_ns) || !time_range.has(record.ts_ns)) continue;
+                if (const auto found = identifier.find(record); found.there) identity_bytes.see(found);
             }
         }
     }
-    return cut.length();
+    return identity_bytes.length();
 }
 
 }  // namespace
 
-Trials read_trials(const std::vector<std::vector<TrialFile>>& files, const Reading& reading, Budget& budget) {
+Trials read_trials(const std::vector<std::vector<TrialFile>>& files, const Reading& reading,
+                   MemoryBudget& budget) {
     Trials result;
-    result.cut = likely_cut(files, reading);
+    result.identity_bytes = estimate_identity_bytes(files, reading);
     for (int pass = 0; pass < 2; ++pass) {
-        Cut cut(result.cut);
+        IdentityBytes identity_bytes(result.identity_bytes);
         std::uint64_t bytes_read = 0;
         result.trials.clear();
         result.trials.reserve(files.size());
         for (const auto& of_trial : files) {
-            TrialReader(reading, cut, bytes_read).read(of_trial, result.trials.emplace_back(budget));
-            if (cut.holds()) finish_trial(result.trials.back(), budget);
+            TrialReader(reading, identity_bytes, bytes_read)
+                .read(of_trial, result.trials.emplace_back(budget));
+            if (identity_bytes.holds()) finish_trial(result.trials.back(), budget);
         }
-        result.cut = cut.length();
-        if (cut.holds()) return result;
+        result.identity_bytes = identity_bytes.length();
+        if (identity_bytes.holds()) return result;
     }
-    throw TrialError(files.front().front().path + ": a file of a trial changes while it is read");
+    throw TrialError(files.front().front().path + ": a file of a trial changed while it was read");
 }
 
 }  // namespace acapella::kappa

@@ -53,7 +53,7 @@ struct TrialFile {
 };
 
 // A file as it was read.
-struct FileFacts {
+struct FileInfo {
     std::string path;
     std::string sha256;
     std::uint64_t frames = 0;
@@ -71,17 +71,17 @@ struct FileFacts {
 };
 
 struct Trial {
-    explicit Trial(Budget& budget) : identities(budget), stamps(budget) {}
+    explicit Trial(MemoryBudget& budget) : identities(budget), timestamps(budget) {}
 
-    std::vector<FileFacts> files;
-    Column<Identity> identities;
-    Column<std::int64_t> stamps;
+    std::vector<FileInfo> files;
+    SpillColumn<Identity> identities;
+    SpillColumn<std::int64_t> timestamps;
     std::int64_t first_ns = 0;
     std::int64_t last_ns = 0;
     std::uint64_t equal_stamps = 0;
-    std::uint64_t shortened = 0;  // packets with identifying bytes beyond the cut
+    std::uint64_t truncated_identities = 0;  // packets with identifying bytes beyond the cut
 
-    [[nodiscard]] std::uint64_t size() const { return stamps.size(); }
+    [[nodiscard]] std::uint64_t size() const { return timestamps.size(); }
     [[nodiscard]] std::uint64_t duration_ns() const {
         return size() == 0 ? 0 : static_cast<std::uint64_t>(last_ns) - static_cast<std::uint64_t>(first_ns);
     }
@@ -89,7 +89,7 @@ struct Trial {
 
 // Puts the packets that were appended into the order of time, those of equal time into that of appending, and
 // sets what follows from it. Raises TrialError where the stamps are more than 292 years apart.
-void finish_trial(Trial& trial, Budget& budget);
+void finish_trial(Trial& trial, MemoryBudget& budget);
 
 struct Reading {
     IdentityRule identity;
@@ -99,14 +99,15 @@ struct Reading {
     std::function<void(std::uint64_t)> progress;
 };
 
-inline constexpr std::size_t kNoCut = SIZE_MAX;
+inline constexpr std::size_t kAllBytes = SIZE_MAX;
 
 // Reads all trials under one cut: the least number of identifying bytes of any packet that was not captured
-// whole, kNoCut where all were. Raises input::InputError, TrialError, SpoolError.
+// whole, kAllBytes where all were. Raises input::InputError, TrialError, SpoolError.
 struct Trials {
     std::vector<Trial> trials;
-    std::size_t cut = kNoCut;
+    std::size_t identity_bytes = kAllBytes;
 };
-Trials read_trials(const std::vector<std::vector<TrialFile>>& files, const Reading& reading, Budget& budget);
+Trials read_trials(const std::vector<std::vector<TrialFile>>& files, const Reading& reading,
+                   MemoryBudget& budget);
 
 }  // namespace acapella::kappa

@@ -10,50 +10,50 @@
 #include "columns/frame_columns.hpp"
 #include "containers/memory_limit.hpp"
 #include "digest/summary.hpp"
-#include "flow/accountant.hpp"
 #include "flow/flow_keys.hpp"
+#include "flow/flow_table.hpp"
 #include "frame/frame_row.hpp"
-#include "frame/stack_names.hpp"
+#include "frame/header_stacks.hpp"
 
 namespace acapella {
 
 // What was decided of a frame's header stack, and by whom.
-struct Verdict {
-    std::uint32_t stack;  // StackNames: everything, the application included
+struct StackDecision {
+    std::uint32_t stack;  // HeaderStacks: everything, the application included
     L4By l4_by;
     AppBy app_by;
 };
 
 // Of the core alone: it names no application, and says where it is not sure.
-inline Verdict native_verdict(const FrameRow& row) {
+inline StackDecision native_decision(const FrameRow& row) {
     const bool sure = row.has(FrameRow::kSure);
     return {row.stack, sure ? L4By::kNative : L4By::kUnsure,
-            sure && !row.has(FrameRow::kOpenAbove) ? AppBy::kNative : AppBy::kNobody};
+            sure && !row.has(FrameRow::kPayloadUndecoded) ? AppBy::kNative : AppBy::kUnidentified};
 }
 
-class Ledger {
+class DigestBuilder {
   public:
     // `memory_bytes` limits what the tables of flows and header stacks take.
-    Ledger(const FlowKeys& keys, const StackNames& names, Place place, std::size_t batch_rows,
-           std::uint64_t memory_bytes = kUnlimited)
+    DigestBuilder(const FlowKeys& keys, const HeaderStacks& header_stacks, CapturePoint capture_point,
+                  std::size_t batch_rows, std::uint64_t memory_bytes = kUnlimited)
         : keys_(keys),
-          names_(names),
+          header_stacks_(header_stacks),
           memory_bytes_(memory_bytes),
-          place_(std::move(place)),
-          accountant_(keys),
-          frames_(names, batch_rows),
-          flows_(keys, names, accountant_, place_) {}
-    Ledger(const Ledger&) = delete;
-    Ledger& operator=(const Ledger&) = delete;
+          capture_point_(std::move(capture_point)),
+          flow_table_(keys),
+          frames_(header_stacks, batch_rows),
+          flows_(keys, header_stacks, flow_table_, capture_point_) {}
+    DigestBuilder(const DigestBuilder&) = delete;
+    DigestBuilder& operator=(const DigestBuilder&) = delete;
 
     // Rows in file order.
-    void add(const FrameRow& row, const Verdict& verdict) {
+    void add(const FrameRow& row, const StackDecision& decision) {
         FrameApplication application;
-        if (verdict.app_by == AppBy::kTshark || verdict.app_by == AppBy::kFlow)
-            application = {names_.applications(verdict.stack), verdict.app_by == AppBy::kFlow};
-        const std::uint32_t flow = accountant_.add(row, verdict.stack, application);
-        frames_.add(row, verdict.stack, flow, verdict.l4_by, verdict.app_by);
-        summary_.add(row, verdict.l4_by, verdict.app_by);
+        if (decision.app_by == AppBy::kTshark || decision.app_by == AppBy::kFlow)
+            application = {header_stacks_.applications(decision.stack), decision.app_by == AppBy::kFlow};
+        const std::uint32_t flow = flow_table_.add(row, decision.stack, application);
+        frames_.add(row, decision.stack, flow, decision.l4_by, decision.app_by);
+        summary_.add(row, decision.l4_by, decision.app_by);
     }
 
     bool full() const { return frames_.full(); }
@@ -72,24 +72,24 @@ class Ledger {
     Batch flow_rows(std::uint32_t first, std::uint32_t count) const { return flows_.rows(first, count); }
 
     const Summary& summary() const { return summary_; }
-    const Accountant& accountant() const { return accountant_; }
+    const FlowTable& flow_table() const { return flow_table_; }
 
   private:
     void check_memory() const {
-        const std::uint64_t taken = keys_.bytes() + accountant_.bytes() + names_.bytes();
+        const std::uint64_t taken = keys_.bytes() + flow_table_.bytes() + header_stacks_.bytes();
         if (taken > memory_bytes_)
-            throw MemoryLimitError("the tables of " + std::to_string(accountant_.size()) + " flows and " +
-                                   std::to_string(names_.size()) + " header stacks take " +
-                                   std::to_string(taken >> 20U) + " MiB by frame " +
+            throw MemoryLimitError("the tables of " + std::to_string(flow_table_.size()) + " flows and " +
+                                   std::to_string(header_stacks_.size()) + " header stacks need " +
+                                   std::to_string(taken >> 20U) + " MiB at frame " +
                                    std::to_string(summary_.frames) + ", " +
                                    std::to_string(memory_bytes_ >> 20U) + " MiB are allowed");
     }
 
     const FlowKeys& keys_;
-    const StackNames& names_;
+    const HeaderStacks& header_stacks_;
     std::uint64_t memory_bytes_;
-    Place place_;
-    Accountant accountant_;
+    CapturePoint capture_point_;
+    FlowTable flow_table_;
     FrameColumns frames_;
     FlowColumns flows_;
     Summary summary_;

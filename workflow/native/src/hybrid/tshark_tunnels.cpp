@@ -1,20 +1,20 @@
-#include "hybrid/answer_tunnels.hpp"
+#include "hybrid/tshark_tunnels.hpp"
 
 #include <algorithm>
 
 #include "dissect/gre_key.hpp"
 #include "frame/tunnels.hpp"
-#include "hybrid/answer_fields.hpp"
+#include "hybrid/field_lists.hpp"
 
 namespace acapella::hybrid {
 
 template <typename Integer>
 Integer TunnelWalk::value(Field field, std::size_t index) const {
-    return number<Integer>(nth(answer_[field], index)).value_or(0);
+    return number<Integer>(nth(row_[field], index)).value_or(0);
 }
 
-std::size_t TunnelWalk::left(Field field, std::size_t taken) const {
-    const std::size_t all = length(answer_[field]);
+std::size_t TunnelWalk::remaining(Field field, std::size_t taken) const {
+    const std::size_t all = length(row_[field]);
     return all - std::min(all, taken);
 }
 
@@ -25,11 +25,11 @@ void TunnelWalk::add(TunnelType type, std::uint32_t id) {
 
 // A header that is cut before its identifier has no value.
 void TunnelWalk::add(TunnelType type, Field field, std::size_t index) {
-    if (const auto id = number<std::uint32_t>(nth(answer_[field], index))) add(type, *id);
+    if (const auto id = number<std::uint32_t>(nth(row_[field], index))) add(type, *id);
 }
 
 void TunnelWalk::add_vni(TunnelType type, Field field, std::size_t index, bool valid) {
-    outside_.enter(out_, labels_);
+    outer_key_.enter(out_, labels_);
     if (valid) add(type, field, index);
 }
 
@@ -49,7 +49,7 @@ void TunnelWalk::visit(std::string_view token, std::string_view before, std::siz
 // Flags of the n-th header whose flags tshark writes as a text of `length`: 0x0800 of VXLAN, 0x0c of
 // VXLAN-GPE, in a column not in the order of the headers.
 std::uint16_t TunnelWalk::vxlan_flags(std::size_t length, std::size_t index) const {
-    for (std::string_view rest = answer_[Field::vxlan_flags]; !rest.empty();) {
+    for (std::string_view rest = row_[Field::vxlan_flags]; !rest.empty();) {
         const std::string_view text = take(rest, ',');
         if (text.size() == length && index-- == 0) return number<std::uint16_t>(text).value_or(0);
     }
@@ -74,7 +74,7 @@ void TunnelWalk::udp(std::uint16_t src_port, std::uint16_t dst_port, std::string
     constexpr std::uint16_t kGpe = vni::kVxlanGpePort;
     dst_port_ = dst_port;
     if ((src_port != kGpe && dst_port != kGpe) || rest.starts_with("vxlan")) return;
-    const std::size_t vnis = left(Field::vxlan_vni, vxlan_);
+    const std::size_t vnis = remaining(Field::vxlan_vni, vxlan_);
     const bool asked_first = std::min(src_port, dst_port) == kGpe;
     if (vnis == 0 || (!asked_first && vnis <= tokens_in(rest, "vxlan"))) return;
     position_ = static_cast<std::uint16_t>(position);
@@ -85,7 +85,7 @@ void TunnelWalk::udp(std::uint16_t src_port, std::uint16_t dst_port, std::string
 
 // tshark takes a single service tag and the I-TAG behind it for one header.
 void TunnelWalk::service_tag(std::string_view text, std::string_view rest, std::size_t position) {
-    const bool has_one = text.empty() ? left(Field::pbb_isid, pbb_) > tokens_in(rest, "ieee8021ah")
+    const bool has_one = text.empty() ? remaining(Field::pbb_isid, pbb_) > tokens_in(rest, "ieee8021ah")
                                       : text.find("I-SID") != std::string_view::npos;
     if (!has_one) return;
     position_ = static_cast<std::uint16_t>(position);
@@ -99,7 +99,7 @@ void TunnelWalk::gre() {
     erspan_has_header_ = (flags & gre::kSequence) != 0 || type == gre::kErspan3;
     if ((flags & gre::kKey) == 0) return;
     if (type == gre::kPptp) return add(TunnelType::pptp_call, Field::gre_call, gre_calls_++);
-    const auto key = number<std::uint32_t>(nth(answer_[Field::gre_key], gre_keys_++));
+    const auto key = number<std::uint32_t>(nth(row_[Field::gre_key], gre_keys_++));
     if (!key) return;
     const Tunnel found = gre::key_identifier(flags, type, *key);
     add(found.type, found.id);

@@ -7,18 +7,18 @@
 #include <utility>
 
 #include "frame/tokens.hpp"
-#include "hybrid/answer_fields.hpp"
-#include "hybrid/answer_tunnels.hpp"
-#include "hybrid/answers.hpp"
+#include "hybrid/field_lists.hpp"
+#include "hybrid/tshark_output.hpp"
+#include "hybrid/tshark_tunnels.hpp"
 
 namespace acapella::hybrid {
 namespace {
 
 // The entries of one MPLS stack, of which `stacks` come before it: up to a bottom of stack (mpls.bottom). A
 // list without one of each label is none: there all labels but one for every other stack are the first's.
-std::size_t labels_of(const Answer& answer, std::size_t stack, std::size_t stacks) {
-    const std::size_t labels = length(answer[Field::label]);
-    std::string_view bottoms = answer[Field::label_bottom];
+std::size_t label_count(const TsharkRow& tshark_row, std::size_t stack, std::size_t stacks) {
+    const std::size_t labels = length(tshark_row[Field::label]);
+    std::string_view bottoms = tshark_row[Field::label_bottom];
     if (length(bottoms) != labels) return stack > 0 ? 1 : std::max(labels, stacks) - stacks + 1;
     std::size_t entries = 0;
     while (!bottoms.empty()) {
@@ -37,7 +37,8 @@ bool address(int family, std::string_view text, std::array<std::byte, 16>& into)
 // The walk over the tokens: how often each has come, and the innermost headers so far.
 class KeyWalk {
   public:
-    KeyWalk(const Answer& answer, Dissection& out) : answer_(answer), out_(out), tunnels_(answer, out) {}
+    KeyWalk(const TsharkRow& tshark_row, Dissection& out)
+        : row_(tshark_row), out_(out), tunnels_(tshark_row, out) {}
 
     void run() {
         walk();
@@ -48,7 +49,7 @@ class KeyWalk {
     void walk() {
         bool network = false;
         std::string_view before;
-        for (std::string_view rest = answer_.protocols(); !rest.empty();) {
+        for (std::string_view rest = row_.protocols(); !rest.empty();) {
             const std::string_view token = take(rest, ':');
             // What an ICMP error quotes, and what an application carries over IP, is not this frame's own.
             if (network && (token == "icmp" || token == "icmpv6")) return icmp();
@@ -67,8 +68,7 @@ class KeyWalk {
             position_ += has_position(token) ? 1 : 0;
             return;
         }
-        const std::size_t labels =
-            labels_of(answer_, label_stacks_++, tokens_in(answer_.protocols(), "mpls"));
+        const std::size_t labels = label_count(row_, label_stacks_++, tokens_in(row_.protocols(), "mpls"));
         position_ += labels;
         tunnels_.labels(labels);
     }
@@ -90,7 +90,7 @@ class KeyWalk {
         if (token == "sctp") return sctp(sctp_++);
     }
 
-    std::string_view value(Field field, std::size_t index) const { return nth(answer_[field], index); }
+    std::string_view value(Field field, std::size_t index) const { return nth(row_[field], index); }
 
     void tag(Field field, std::size_t index) {
         const auto id = number<std::uint16_t>(value(field, index));
@@ -110,8 +110,8 @@ class KeyWalk {
     // By the header's own text; a column has none. There a tag that another one follows is double, and the
     // last of each run where no single one is left.
     bool is_double() const {
-        const std::size_t singles = length(answer_[Field::service_vlan]);
-        const std::size_t doubles = length(answer_[Field::service_outer]);
+        const std::size_t singles = length(row_[Field::service_vlan]);
+        const std::size_t doubles = length(row_[Field::service_outer]);
         if (double_ >= doubles || single_ >= singles) return double_ < doubles;
         const std::string_view text = service_text(single_ + double_);
         if (!text.empty()) return text.find("S-VID") != std::string_view::npos;
@@ -122,7 +122,7 @@ class KeyWalk {
     // the header `index`; empty where it has none.
     std::string_view service_text(std::size_t index) const {
         constexpr std::string_view kName = "IEEE 802.1a";
-        std::string_view rest = answer_[Field::service_text];
+        std::string_view rest = row_[Field::service_text];
         for (;; --index) {
             const std::size_t at = rest.find(kName);
             if (at == std::string_view::npos) return {};
@@ -135,7 +135,7 @@ class KeyWalk {
 
     // tshark writes `mpls` once for a whole stack, so all labels belong to the first of the tokens.
     void labels() {
-        for (std::string_view rest = answer_[Field::label]; out_.label_count < kMaxLabels && !rest.empty();)
+        for (std::string_view rest = row_[Field::label]; out_.label_count < kMaxLabels && !rest.empty();)
             if (const auto label = number<std::uint32_t>(take(rest, ',')))
                 out_.labels[out_.label_count++] = *label;
         labels_taken_ = true;
@@ -254,7 +254,7 @@ class KeyWalk {
     static constexpr std::uint32_t kSctpHeader = 12;
     static constexpr std::uint32_t kIcmpHeader = 8;
 
-    const Answer& answer_;
+    const TsharkRow& row_;
     Dissection& out_;
     std::size_t vlans_ = 0, single_ = 0, double_ = 0, ip_ = 0, ipv6_ = 0, hopopts_ = 0, routing_ = 0,
                 dstopts_ = 0;
@@ -268,9 +268,9 @@ class KeyWalk {
 
 }  // namespace
 
-void take_keys(const Answer& answer, Dissection& dissection) {
+void take_keys(const TsharkRow& tshark_row, Dissection& dissection) {
     dissection.reset();
-    KeyWalk(answer, dissection).run();
+    KeyWalk(tshark_row, dissection).run();
 }
 
 namespace {
@@ -306,15 +306,15 @@ void replace_keys(FrameRow& row, const Dissection& keys) {
         (keys.has_payload_len ? FrameRow::kHasPayloadLen : 0));
 }
 
-std::string stack_text(const Answer& answer) {
-    const std::size_t stacks = tokens_in(answer.protocols(), "mpls");
+std::string stack_text(const TsharkRow& tshark_row) {
+    const std::size_t stacks = tokens_in(tshark_row.protocols(), "mpls");
     std::size_t stack = 0;
     std::string text;
-    for (std::string_view rest = answer.protocols(); !rest.empty();) {
+    for (std::string_view rest = tshark_row.protocols(); !rest.empty();) {
         const std::string_view token = take(rest, ':');
         const std::string label = label_of(token);
         std::size_t times = label.empty() ? 0 : 1;
-        if (token == "mpls") times = labels_of(answer, stack++, stacks);
+        if (token == "mpls") times = label_count(tshark_row, stack++, stacks);
         for (; times > 0; --times) text.append(text.empty() ? "" : "/").append(label);
     }
     return text;

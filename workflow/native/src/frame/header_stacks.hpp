@@ -9,14 +9,14 @@
 #include <unordered_map>
 #include <vector>
 
-#include "containers/slots.hpp"
+#include "containers/hash_index.hpp"
 #include "containers/table_hash.hpp"
 #include "containers/text_table.hpp"
 #include "frame/dissection.hpp"
 
 namespace acapella {
 
-class StackNames {
+class HeaderStacks {
   public:
     // The stack of the native tokens.
     std::uint32_t intern(const Dissection& dissection);
@@ -71,7 +71,7 @@ class StackNames {
     std::vector<Path> paths_;
     std::uint32_t last_path_ = kNone;
     std::vector<std::uint32_t> stack_of_path_;
-    Slots path_index_;
+    HashIndex path_index_;
     std::vector<Stack> stacks_;
     std::unordered_map<std::uint64_t, std::uint32_t, TableHash> by_rows_{16, hash_};
     TextTable protocols_;

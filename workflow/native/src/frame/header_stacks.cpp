@@ -1,4 +1,4 @@
-#include "frame/stack_names.hpp"
+#include "frame/header_stacks.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -21,12 +21,12 @@ std::vector<std::string_view> split(std::string_view tokens) {
 
 }  // namespace
 
-bool StackNames::Path::is_of(const Dissection& d) const {
+bool HeaderStacks::Path::is_of(const Dissection& d) const {
     return size == d.token_count && std::memcmp(tokens.data(), d.tokens.data(), size) == 0 &&
            std::memcmp(repeats.data(), d.repeats.data(), size) == 0;
 }
 
-std::uint64_t StackNames::hash(const Token* tokens, const std::uint8_t* repeats, std::size_t size) const {
+std::uint64_t HeaderStacks::hash(const Token* tokens, const std::uint8_t* repeats, std::size_t size) const {
     std::uint64_t state = TableHash::mix(hash_.start(), size);
     for (std::size_t at = 0; at < size; at += 8) {
         const std::size_t width = std::min<std::size_t>(size - at, 8);
@@ -39,7 +39,7 @@ std::uint64_t StackNames::hash(const Token* tokens, const std::uint8_t* repeats,
     return state;
 }
 
-std::uint32_t StackNames::intern(const Dissection& d) {
+std::uint32_t HeaderStacks::intern(const Dissection& d) {
     if (last_path_ != kNone && paths_[last_path_].is_of(d)) return stack_of_path_[last_path_];
     const std::uint64_t key = hash(d.tokens.data(), d.repeats.data(), d.token_count);
     const std::uint32_t found =
@@ -48,7 +48,7 @@ std::uint32_t StackNames::intern(const Dissection& d) {
     return stack_of_path_[last_path_];
 }
 
-std::uint32_t StackNames::add_path(const Dissection& d, std::uint64_t key) {
+std::uint32_t HeaderStacks::add_path(const Dissection& d, std::uint64_t key) {
     const auto row = static_cast<std::uint32_t>(paths_.size());
     paths_.push_back({d.tokens, d.repeats, d.token_count});
     stack_of_path_.push_back(intern(protocols_of(d), stack_of(d)));
@@ -58,7 +58,7 @@ std::uint32_t StackNames::add_path(const Dissection& d, std::uint64_t key) {
     return row;
 }
 
-std::uint32_t StackNames::with_application(std::uint32_t stack, std::string_view tokens) {
+std::uint32_t HeaderStacks::with_application(std::uint32_t stack, std::string_view tokens) {
     if (tokens.empty()) return stack;
     std::string protocols = protocols_text(stack);
     std::string labels = stack_text(stack);
@@ -70,7 +70,7 @@ std::uint32_t StackNames::with_application(std::uint32_t stack, std::string_view
     return intern(protocols, labels);
 }
 
-std::uint32_t StackNames::intern(std::string_view protocols, std::string_view stack) {
+std::uint32_t HeaderStacks::intern(std::string_view protocols, std::string_view stack) {
     const std::uint32_t protocols_row = protocols_.intern(protocols);
     const std::uint32_t stack_row = stack_texts_.intern(stack);
     const std::uint64_t rows = (static_cast<std::uint64_t>(protocols_row) << 32) | stack_row;

@@ -1,4 +1,4 @@
-#include "anonymize/headers/draft.hpp"
+#include "anonymize/headers/frame_builder.hpp"
 
 #include <algorithm>
 
@@ -6,57 +6,57 @@
 
 namespace acapella::anonymize {
 
-void Draft::start(Bytes frame, std::uint32_t wire_len) {
+void FrameBuilder::start(Bytes frame, std::uint32_t wire_len) {
     frame_ = frame;
     wire_len_ = wire_len;
     out_.clear();
-    owed_.clear();
+    checksums_.clear();
     ip_version = 0;
     ip_begin = 0;
-    ends_known = false;
+    addresses_known = false;
     fragment = false;
 }
 
-Cursor Draft::original(std::size_t offset) const {
+Cursor FrameBuilder::original(std::size_t offset) const {
     Cursor cursor(frame_, wire_len_);
     cursor.skip(offset);
     return cursor;
 }
 
-void Draft::keep_to(std::size_t end) {
+void FrameBuilder::keep_to(std::size_t end) {
     const std::size_t from = out_.size();
     blank_to(end);
-    show(from, out_.size() - from);
+    copy_original(from, out_.size() - from);
 }
 
-void Draft::blank_to(std::size_t end) {
+void FrameBuilder::blank_to(std::size_t end) {
     end = std::min(end, original(0).captured());
     if (end > out_.size()) out_.resize(end);
 }
 
-bool Draft::inside(std::size_t offset, std::size_t count) const {
+bool FrameBuilder::inside(std::size_t offset, std::size_t count) const {
     return offset <= out_.size() && count <= out_.size() - offset;
 }
 
-void Draft::put(std::size_t offset, Bytes bytes) {
+void FrameBuilder::put(std::size_t offset, Bytes bytes) {
     if (inside(offset, bytes.size()))
         std::copy(bytes.begin(), bytes.end(), out_.begin() + static_cast<std::ptrdiff_t>(offset));
 }
 
-void Draft::show(std::size_t offset, std::size_t count) {
+void FrameBuilder::copy_original(std::size_t offset, std::size_t count) {
     if (count > 0 && inside(offset, count)) original(offset).copy(0, count, out_.data() + offset);
 }
 
-void Draft::fill(std::size_t offset, std::size_t count, std::uint8_t value) {
+void FrameBuilder::fill(std::size_t offset, std::size_t count, std::uint8_t value) {
     if (inside(offset, count))
         std::fill_n(out_.begin() + static_cast<std::ptrdiff_t>(offset), count, std::byte{value});
 }
 
-void Draft::put16(std::size_t offset, std::uint16_t value) {
+void FrameBuilder::put16(std::size_t offset, std::uint16_t value) {
     put(offset, std::array{static_cast<std::byte>(value >> 8), static_cast<std::byte>(value)});
 }
 
-void Draft::put32_little(std::size_t offset, std::uint32_t value) {
+void FrameBuilder::put32_little(std::size_t offset, std::uint32_t value) {
     std::array<std::byte, 4> bytes;
     for (std::byte& byte : bytes) {
         byte = static_cast<std::byte>(value);
@@ -66,18 +66,18 @@ void Draft::put32_little(std::size_t offset, std::uint32_t value) {
 }
 
 template <typename Address>
-void Draft::map(std::size_t offset) {
+void FrameBuilder::map(std::size_t offset) {
     Address address{};
     if (!inside(offset, address.size())) return;
     original(offset).copy(0, address.size(), address.data());
     put(offset, pseudonyms_.map(address));
 }
 
-template void Draft::map<Ipv4>(std::size_t offset);
-template void Draft::map<Ipv6>(std::size_t offset);
-template void Draft::map<Mac>(std::size_t offset);
+template void FrameBuilder::map<Ipv4>(std::size_t offset);
+template void FrameBuilder::map<Ipv6>(std::size_t offset);
+template void FrameBuilder::map<Mac>(std::size_t offset);
 
-void Draft::map_prefix(std::size_t offset, std::size_t octets) {
+void FrameBuilder::map_prefix(std::size_t offset, std::size_t octets) {
     Ipv6 address{};
     octets = std::min(octets, address.size());
     if (!inside(offset, octets)) return;
@@ -86,7 +86,7 @@ void Draft::map_prefix(std::size_t offset, std::size_t octets) {
     put(offset, Bytes(mapped).first(octets));
 }
 
-void Draft::map_inverted(std::size_t offset) {
+void FrameBuilder::map_inverted(std::size_t offset) {
     Ipv4 address{};
     if (!inside(offset, address.size())) return;
     original(offset).copy(0, address.size(), address.data());
@@ -96,7 +96,7 @@ void Draft::map_inverted(std::size_t offset) {
     put(offset, address);
 }
 
-void Draft::map_tunnel(std::size_t offset, std::size_t octets, TunnelType type) {
+void FrameBuilder::map_tunnel(std::size_t offset, std::size_t octets, TunnelType type) {
     std::array<std::byte, 4> field{};
     octets = std::min(octets, field.size());
     if (!inside(offset, octets)) return;
@@ -110,31 +110,32 @@ void Draft::map_tunnel(std::size_t offset, std::size_t octets, TunnelType type) 
     put(offset, Bytes(field).first(octets));
 }
 
-void Draft::owe(const Sum& sum) {
-    const std::size_t width = sum.kind == SumKind::crc32c ? 4 : 2;
+void FrameBuilder::add_checksum(const PendingChecksum& sum) {
+    const std::size_t width = sum.kind == ChecksumKind::crc32c ? 4 : 2;
     if (!inside(sum.field, width)) {  // a part of it may be there
         for (std::size_t i = sum.field; i < out_.size(); ++i) out_[i] = std::byte{0};
         return;
     }
-    if (sum.kind == SumKind::udp && original(sum.field).be16(0) == 0) return;
+    if (sum.kind == ChecksumKind::udp && original(sum.field).be16(0) == 0) return;
     const std::array<std::byte, 4> zeros{};
     put(sum.field, Bytes(zeros).first(width));
-    owed_.push_back(sum);
+    checksums_.push_back(sum);
 }
 
-void Draft::finish() {
-    std::for_each(owed_.rbegin(), owed_.rend(), [this](const Sum& sum) { settle(sum); });
+void FrameBuilder::finish() {
+    std::for_each(checksums_.rbegin(), checksums_.rend(),
+                  [this](const PendingChecksum& sum) { write_checksum(sum); });
 }
 
-void Draft::settle(const Sum& sum) {
+void FrameBuilder::write_checksum(const PendingChecksum& sum) {
     if (!inside(sum.begin, sum.length)) return;
     const Bytes covered = Bytes(out_).subspan(sum.begin, sum.length);
-    if (sum.kind == SumKind::crc32c) {
+    if (sum.kind == ChecksumKind::crc32c) {
         put32_little(sum.field, crc32c(covered));
         return;
     }
     InternetSum total;
-    if (sum.kind != SumKind::plain) {
+    if (sum.kind != ChecksumKind::plain) {
         const bool four = sum.ip_version == 4;
         const std::size_t addresses = sum.ip_begin + (four ? 12 : 8);
         const std::size_t octets = four ? 8 : 32;
@@ -146,18 +147,18 @@ void Draft::settle(const Sum& sum) {
     }
     total.add(covered);
     const std::uint16_t checksum = total.checksum();
-    put16(sum.field, sum.kind == SumKind::udp && checksum == 0 ? 0xffff : checksum);
+    put16(sum.field, sum.kind == ChecksumKind::udp && checksum == 0 ? 0xffff : checksum);
 }
 
-void Header::owe(SumKind kind, std::size_t field, std::uint8_t proto, std::size_t length) {
-    draft.owe({.kind = kind,
-               .proto = proto,
-               .ip_version = draft.ends_known ? draft.ip_version : std::uint8_t{0},
-               .ip_begin = draft.ip_begin,
-               .begin = step.begin,
-               .length = draft.fragment ? UINT32_MAX : static_cast<std::uint32_t>(length),
-               .whole = static_cast<std::uint32_t>(at.reported()),
-               .field = static_cast<std::uint32_t>(step.begin + field)});
+void Header::add_checksum(ChecksumKind kind, std::size_t field, std::uint8_t proto, std::size_t length) {
+    builder.add_checksum({.kind = kind,
+                          .proto = proto,
+                          .ip_version = builder.addresses_known ? builder.ip_version : std::uint8_t{0},
+                          .ip_begin = builder.ip_begin,
+                          .begin = step.begin,
+                          .length = builder.fragment ? UINT32_MAX : static_cast<std::uint32_t>(length),
+                          .whole = static_cast<std::uint32_t>(at.reported()),
+                          .field = static_cast<std::uint32_t>(step.begin + field)});
 }
 
 }  // namespace acapella::anonymize

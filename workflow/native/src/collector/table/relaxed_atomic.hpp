@@ -7,12 +7,13 @@
 namespace acapella::collector {
 
 template <typename T>
-class Relaxed {
+class RelaxedAtomic {
   public:
-    Relaxed(T value = T{}) : value_(value) {}  // NOLINT(google-explicit-constructor): it is meant to be a T
-    Relaxed(const Relaxed& other) : value_(other.get()) {}
-    Relaxed& operator=(const Relaxed& other) { return *this = other.get(); }
-    Relaxed& operator=(T value) {
+    RelaxedAtomic(T value = T{})
+        : value_(value) {}  // NOLINT(google-explicit-constructor): it is meant to be a T
+    RelaxedAtomic(const RelaxedAtomic& other) : value_(other.get()) {}
+    RelaxedAtomic& operator=(const RelaxedAtomic& other) { return *this = other.get(); }
+    RelaxedAtomic& operator=(T value) {
         value_.store(value, std::memory_order_relaxed);
         return *this;
     }
@@ -21,9 +22,9 @@ class Relaxed {
     operator T() const { return get(); }  // NOLINT(google-explicit-constructor)
 
     // Of the writing thread alone, so none of them is a locked operation.
-    Relaxed& operator+=(T more) { return *this = static_cast<T>(get() + more); }
-    Relaxed& operator|=(T bits) { return *this = static_cast<T>(get() | bits); }
-    Relaxed& operator++() { return *this += T{1}; }
+    RelaxedAtomic& operator+=(T more) { return *this = static_cast<T>(get() + more); }
+    RelaxedAtomic& operator|=(T bits) { return *this = static_cast<T>(get() | bits); }
+    RelaxedAtomic& operator++() { return *this += T{1}; }
 
   private:
     std::atomic<T> value_;

@@ -1,3 +1,5 @@
+#include "hybrid/tshark_output.hpp"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -11,56 +13,55 @@
 #include <cstring>
 #include <utility>
 
-#include "hybrid/answer_columns.hpp"
-#include "hybrid/answer_fields.hpp"
-#include "hybrid/answers.hpp"
+#include "hybrid/field_lists.hpp"
+#include "hybrid/tshark_columns.hpp"
 
 namespace acapella::hybrid {
 namespace {
 
 constexpr int kPipeBytes = 1 << 20;
-constexpr std::size_t kLongestLine = std::size_t{16} << 20;  // fields of a frame of 256 KiB take less
+constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20;  // fields of a frame of 256 KiB take less
 // Output that waits to be fetched; beyond it, tshark waits.
-constexpr std::size_t kMostReceived = std::size_t{64} << 20;
+constexpr std::size_t kMaxReceivedBytes = std::size_t{64} << 20;
 constexpr std::size_t kChunk = std::size_t{256} << 10;
 // tshark writes line by line; on one core, waking up for each would cost as much as a fifth of its work.
-constexpr std::chrono::milliseconds kPause{2};
+constexpr std::chrono::milliseconds kReadInterval{2};
 
 }  // namespace
 
-AnswerReader::AnswerReader(int descriptor, Layout layout, Seconds timeout, WhileWaiting while_waiting)
+TsharkOutput::TsharkOutput(int descriptor, Layout layout, Seconds timeout, WhileWaiting while_waiting)
     : descriptor_(descriptor),
       layout_(layout),
       timeout_(timeout),
       while_waiting_(std::move(while_waiting)),
-      stop_(::eventfd(0, EFD_CLOEXEC)) {
+      stop_event_(::eventfd(0, EFD_CLOEXEC)) {
     ::fcntl(descriptor, F_SETPIPE_SZ, kPipeBytes);  // only the pace depends on it
     receiver_ = std::thread([this] { receive(); });
 }
 
-AnswerReader::~AnswerReader() {
+TsharkOutput::~TsharkOutput() {
     const std::uint64_t one = 1;
-    (void)!::write(stop_, &one, sizeof one);
+    (void)!::write(stop_event_, &one, sizeof one);
     {
         const std::lock_guard lock(mutex_);
         stopped_ = true;
     }
     room_.notify_one();
     receiver_.join();
-    ::close(stop_);
+    ::close(stop_event_);
     ::close(descriptor_);
 }
 
 // False if the output is not wanted any more: a process that tshark started may hold it open.
-bool AnswerReader::wait_for_output() const {
-    std::array<pollfd, 2> wanted{{{descriptor_, POLLIN, 0}, {stop_, POLLIN, 0}}};
+bool TsharkOutput::wait_for_output() const {
+    std::array<pollfd, 2> wanted{{{descriptor_, POLLIN, 0}, {stop_event_, POLLIN, 0}}};
     while (::poll(wanted.data(), wanted.size(), -1) < 0 && errno == EINTR) {
     }
     return wanted[1].revents == 0;
 }
 
 // The receiver's whole life.
-void AnswerReader::receive() {
+void TsharkOutput::receive() {
     std::vector<char> chunk(kChunk);
     while (wait_for_output()) {
         const ssize_t got = ::read(descriptor_, chunk.data(), chunk.size());
@@ -73,28 +74,28 @@ void AnswerReader::receive() {
         }
         changed_.notify_one();
         if (ended_ || !wait_for_room()) return;
-        std::this_thread::sleep_for(kPause);
+        std::this_thread::sleep_for(kReadInterval);
     }
 }
 
 // Called with the lock held. The line's length is counted here: nobody may fetch for a long time.
-void AnswerReader::keep(std::string_view output) {
+void TsharkOutput::keep(std::string_view output) {
     received_.insert(received_.end(), output.begin(), output.end());
     const std::size_t newline = output.rfind('\n');
     line_bytes_ =
         newline == std::string_view::npos ? line_bytes_ + output.size() : output.size() - newline - 1;
-    too_long_ = line_bytes_ > kLongestLine;
+    too_long_ = line_bytes_ > kMaxLineBytes;
     received_bytes_.store(received_.size(), std::memory_order_relaxed);
 }
 
 // False if the output is not wanted any more.
-bool AnswerReader::wait_for_room() {
+bool TsharkOutput::wait_for_room() {
     std::unique_lock lock(mutex_);
-    room_.wait(lock, [this] { return received_.size() < kMostReceived || stopped_; });
+    room_.wait(lock, [this] { return received_.size() < kMaxReceivedBytes || stopped_; });
     return !stopped_;
 }
 
-void AnswerReader::wait_for_news(std::unique_lock<std::mutex>& lock) {
+void TsharkOutput::wait_for_news(std::unique_lock<std::mutex>& lock) {
     const auto start = std::chrono::steady_clock::now();
     const Seconds slice = std::min<Seconds>(timeout_, input::ByteSink::kSlice);
     while (!changed_.wait_for(lock, slice, [this] { return !received_.empty() || ended_; })) {
@@ -107,12 +108,13 @@ void AnswerReader::wait_for_news(std::unique_lock<std::mutex>& lock) {
     }
 }
 
-bool AnswerReader::fetch(bool wait) {
+bool TsharkOutput::fetch(bool wait) {
     if (!wait && !news_.load(std::memory_order_relaxed)) return false;
     std::unique_lock lock(mutex_);
     if (wait) wait_for_news(lock);
     if (too_long_)
-        throw AnswerError("tshark printed a line of more than " + std::to_string(kLongestLine) + " bytes");
+        throw TsharkOutputError("tshark printed a line of more than " + std::to_string(kMaxLineBytes) +
+                                " bytes");
     news_.store(false, std::memory_order_relaxed);
     if (received_.empty()) return false;
     text_.erase(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(at_));
@@ -129,7 +131,7 @@ bool AnswerReader::fetch(bool wait) {
     return true;
 }
 
-bool AnswerReader::next_line(std::string_view& line) {
+bool TsharkOutput::next_line(std::string_view& line) {
     if (at_ == text_.size()) return false;
     const char* start = text_.data() + at_;
     const auto* newline = static_cast<const char*>(std::memchr(start, '\n', text_.size() - at_));
@@ -139,46 +141,46 @@ bool AnswerReader::next_line(std::string_view& line) {
     return true;
 }
 
-const Answer* AnswerReader::poll() {
+const TsharkRow* TsharkOutput::poll() {
     std::string_view line;
     while (!next_line(line))
         if (!fetch(false)) return nullptr;
     return &parse(line);
 }
 
-const Answer* AnswerReader::next() {
+const TsharkRow* TsharkOutput::next() {
     std::string_view line;
     while (!next_line(line))
         if (!fetch(true)) return nullptr;
     return &parse(line);
 }
 
-const Answer& AnswerReader::wait() {
-    if (const Answer* answer = next()) return *answer;
-    throw AnswerError("tshark ended without an answer for frame " + std::to_string(frames_ + 1) +
-                      " of those it was sent");
+const TsharkRow& TsharkOutput::wait() {
+    if (const TsharkRow* tshark_row = next()) return *tshark_row;
+    throw TsharkOutputError("tshark exited without printing frame " + std::to_string(frames_ + 1) +
+                            " of those sent to it");
 }
 
-void AnswerReader::expect_end() {
+void TsharkOutput::expect_end() {
     const std::uint64_t sent = frames_;
     if (next() != nullptr)
-        throw AnswerError("tshark gave more answers than the " + std::to_string(sent) +
-                          " frames it was sent");
+        throw TsharkOutputError("tshark printed more rows than the " + std::to_string(sent) +
+                                " frames sent to it");
 }
 
-const Answer& AnswerReader::parse(std::string_view line) {
+const TsharkRow& TsharkOutput::parse(std::string_view line) {
     ++frames_;
     if (layout_ == Layout::kColumns)
-        split_columns(line, answer_);
+        split_columns(line, row_);
     else
-        for (std::string_view& field : answer_.fields) field = take(line, '\t');
+        for (std::string_view& field : row_.fields) field = take(line, '\t');
     std::uint64_t number = 0;
-    const std::string_view text = answer_[Field::number];
+    const std::string_view text = row_[Field::number];
     std::from_chars(text.data(), text.data() + text.size(), number);
     if (number != frames_)
-        throw AnswerError("tshark gave no answer for frame " + std::to_string(frames_) +
-                          " of those it was sent");
-    return answer_;
+        throw TsharkOutputError("tshark did not print frame " + std::to_string(frames_) +
+                                " of those sent to it");
+    return row_;
 }
 
 }  // namespace acapella::hybrid

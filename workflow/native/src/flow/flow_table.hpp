@@ -10,26 +10,26 @@
 #include <vector>
 
 #include "containers/pool.hpp"
+#include "flow/flow_counts.hpp"
 #include "flow/flow_keys.hpp"
 #include "flow/peers.hpp"
-#include "flow/shares.hpp"
 #include "flow/tcp_state.hpp"
 #include "frame/frame_row.hpp"
 
 namespace acapella {
 
 inline constexpr std::uint32_t kMaxRuns = 16;
-inline constexpr std::uint64_t kMostFrames = (std::uint64_t{1} << 55) - 1;  // 500 petabytes of headers
+inline constexpr std::uint64_t kMaxFrames = (std::uint64_t{1} << 55) - 1;  // 500 petabytes of headers
 
-__extension__ using Wide = unsigned __int128;
+__extension__ using UInt128 = unsigned __int128;
 
-// A Wide that asks for no more alignment than its halves.
-class WideCell {
+// A UInt128 that asks for no more alignment than its halves.
+class PackedUInt128 {
   public:
-    WideCell() = default;
-    explicit WideCell(Wide value)
+    PackedUInt128() = default;
+    explicit PackedUInt128(UInt128 value)
         : low_(static_cast<std::uint64_t>(value)), high_(static_cast<std::uint64_t>(value >> 64)) {}
-    Wide value() const { return static_cast<Wide>(high_) << 64 | low_; }
+    UInt128 value() const { return static_cast<UInt128>(high_) << 64 | low_; }
 
   private:
     std::uint64_t low_ = 0;
@@ -56,7 +56,7 @@ struct FlowState {
     std::int64_t previous_ns;
     std::int64_t iat_min_ns = INT64_MAX;
     std::int64_t iat_max_ns = INT64_MIN;
-    WideCell iat_squares{};
+    PackedUInt128 iat_squares{};
     std::uint64_t frames = 0;
     std::uint64_t wire_bytes = 0;
     std::uint64_t ip_bytes = 0;
@@ -70,18 +70,18 @@ struct FlowState {
     std::uint32_t wire_len_min = UINT32_MAX;
     std::uint32_t wire_len_max = 0;
     std::uint32_t run_stack;
-    std::uint32_t shares = Shares::kEnd;  // its applications, and the runs before
+    std::uint32_t counts = FlowCounts::kEnd;  // its applications, and the runs before
     std::uint32_t tcp = kNone;
     std::uint32_t key;
 };
 static_assert(sizeof(FlowState) == 112 && kMaxRuns < 1U << 5);
 
-class Accountant {
+class FlowTable {
   public:
-    explicit Accountant(const FlowKeys& keys) : keys_(keys), peers_(keys) {}
+    explicit FlowTable(const FlowKeys& keys) : keys_(keys), peers_(keys) {}
 
     // Adds a frame to its flow and returns the flow's number (by first appearance), or kNone for a row
-    // without a key. `stack` is the row's final header stack, a StackNames row.
+    // without a key. `stack` is the row's final header stack, a HeaderStacks row.
     std::uint32_t add(const FrameRow& row, std::uint32_t stack, const FrameApplication& application);
 
     // Start to fetch what add() will touch of the flow with this key, many frames and some frames ahead: with
@@ -92,7 +92,7 @@ class Accountant {
     std::uint32_t size() const { return flows_.size(); }
     std::uint64_t bytes() const {  // of memory
         return peers_.bytes() + number_of_key_.capacity() * sizeof(std::uint32_t) + flows_.bytes() +
-               tcp_.bytes() + shares_.bytes() + older_ranges_.bytes() + older_ranges_total_ * sizeof(Range) +
+               tcp_.bytes() + counts_.bytes() + older_ranges_.bytes() + older_ranges_total_ * sizeof(Range) +
                map_bytes(times_) + map_bytes(untimed_) + map_bytes(carries_) + map_bytes(long_round_trips_);
     }
     const FlowState& flow(std::uint32_t number) const { return flows_[number]; }
@@ -130,11 +130,11 @@ class Accountant {
     void add_tcp(FlowState& flow, std::uint32_t number, const FrameRow& row);
     void count_flags(TcpState& tcp, std::uint32_t number, std::uint16_t flags);
     void add_sequence(TcpState& tcp, std::uint32_t number, const FrameRow& row);
-    void see_payload(TcpState& tcp, std::uint32_t number, Range range);
-    void bound_ranges(OlderRanges& list);
+    void add_payload(TcpState& tcp, std::uint32_t number, Range range);
+    void limit_ranges(OlderRanges& list);
     void add_ack(TcpState& tcp, std::uint32_t number, const FrameRow& row);
     void add_handshake(TcpState& tcp, std::uint32_t number, const FrameRow& row);
-    const TcpState* meet_peer(TcpState& tcp, std::uint32_t number);
+    const TcpState* update_peer(TcpState& tcp, std::uint32_t number);
     std::uint64_t carried(std::uint32_t number, std::size_t which) const;
     // Adds less than a counter can hold.
     template <typename Counter>
@@ -148,7 +148,7 @@ class Accountant {
     std::vector<std::uint32_t> number_of_key_;
     Pool<FlowState> flows_;
     Pool<TcpState> tcp_;
-    Shares shares_;
+    FlowCounts counts_;
     Pool<OlderRanges> older_ranges_;
     std::uint64_t older_ranges_total_ = 0;
     std::uint64_t ranges_forgotten_ = 0;

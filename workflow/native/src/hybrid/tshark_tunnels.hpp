@@ -8,13 +8,13 @@
 
 #include "dissect/vni.hpp"
 #include "frame/dissection.hpp"
-#include "hybrid/answers.hpp"
+#include "hybrid/tshark_output.hpp"
 
 namespace acapella::hybrid {
 
 class TunnelWalk {
   public:
-    TunnelWalk(const Answer& answer, Dissection& out) : answer_(answer), out_(out) {}
+    TunnelWalk(const TsharkRow& tshark_row, Dissection& out) : row_(tshark_row), out_(out) {}
 
     // The next token of frame.protocols, the one before it, and the header's position.
     void visit(std::string_view token, std::string_view before, std::size_t position);
@@ -25,9 +25,9 @@ class TunnelWalk {
 
     // MPLS labels of the next header.
     void labels(std::size_t count) { labels_ += count; }
-    void ip_header() { outside_.ip_header(); }
+    void ip_header() { outer_key_.ip_header(); }
     // The end of the headers.
-    void finish() { outside_.restore(out_); }
+    void finish() { outer_key_.restore(out_); }
 
   private:
     std::uint16_t vxlan_flags(std::size_t length, std::size_t index) const;
@@ -43,14 +43,14 @@ class TunnelWalk {
     template <typename Integer>
     Integer value(Field field, std::size_t index) const;
     // Values of `field` that no header has taken yet.
-    std::size_t left(Field field, std::size_t taken) const;
+    std::size_t remaining(Field field, std::size_t taken) const;
 
-    const Answer& answer_;
+    const TsharkRow& row_;
     Dissection& out_;
     std::uint16_t position_ = 0;
     std::uint16_t dst_port_ = 0;  // of the innermost UDP header
     std::size_t labels_ = 0;
-    vni::Outside outside_;
+    vni::OuterKey outer_key_;
     std::size_t vxlan_ = 0, vxlan_gpe_ = 0, geneve_ = 0, gre_ = 0, gre_keys_ = 0, gre_calls_ = 0, gtp_ = 0,
                 gtp_teids_ = 0;
     std::size_t l2tp_udp_ = 0, l2tp_2_ = 0, l2tp_sids_ = 0, pppoe_ = 0, pbb_ = 0, erspan_ = 0;

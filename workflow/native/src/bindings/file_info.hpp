@@ -10,6 +10,6 @@ namespace acapella {
 // The class DecompressionLimits, and scan_capture().
 void bind_captures(nanobind::module_& module);
 
-nanobind::dict file_dict(const input::FileFacts& facts);
+nanobind::dict file_dict(const input::FileInfo& info);
 
 }  // namespace acapella

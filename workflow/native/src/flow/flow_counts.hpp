@@ -1,6 +1,6 @@
-// Shares of the flows' frames, in lists: the application tokens of a flow and in how many frames each stood,
-// and the runs of one header stack that are over. Most flows have one token and no such run; so one list a
-// flow holds both, tokens first.
+// FlowCounts of the flows' frames, in lists: the application tokens of a flow and in how many frames each
+// stood, and the runs of one header stack that are over. Most flows have one token and no such run; so one
+// list a flow holds both, tokens first.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ std::uint64_t map_bytes(const Map& map) {
     return map.size() * kNode + map.bucket_count() * sizeof(void*);
 }
 
-class Shares {
+class FlowCounts {
   public:
     static constexpr std::uint32_t kEnd = 0x7fffffff;  // an empty list
 
@@ -36,22 +36,22 @@ class Shares {
     std::vector<std::pair<std::uint32_t, std::uint64_t>> applications(std::uint32_t list) const;
     // Newest first.
     std::vector<StackRun> runs(std::uint32_t list) const;
-    std::uint64_t bytes() const { return shares_.bytes() + map_bytes(carries_); }
+    std::uint64_t bytes() const { return entries_.bytes() + map_bytes(carries_); }
 
   private:
-    struct Share {
-        std::uint32_t of;         // a token or a stack
+    struct Entry {
+        std::uint32_t id;         // a token or a stack
         std::uint32_t frames;     // modulo 2^32; carries_ has the rest
-        std::uint32_t next : 31;  // row of shares_, or kEnd
+        std::uint32_t next : 31;  // row of entries_, or kEnd
         std::uint32_t is_run : 1;
     };
-    static_assert(sizeof(Share) == 12);
+    static_assert(sizeof(Entry) == 12);
 
-    bool is_application(std::uint32_t row) const { return row != kEnd && !shares_[row].is_run; }
-    std::uint32_t add(const Share& share) { return shares_.add(share) & kEnd; }
+    bool is_application(std::uint32_t row) const { return row != kEnd && !entries_[row].is_run; }
+    std::uint32_t add(const Entry& entry) { return entries_.add(entry) & kEnd; }
     std::uint64_t frames(std::uint32_t row) const;
 
-    Pool<Share> shares_;
+    Pool<Entry> entries_;
     std::unordered_map<std::uint32_t, std::uint64_t> carries_;  // by row
 };
 

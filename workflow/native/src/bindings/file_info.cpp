@@ -1,4 +1,4 @@
-#include "bindings/file_facts.hpp"
+#include "bindings/file_info.hpp"
 
 #include <nanobind/stl/string.h>
 
@@ -27,8 +27,8 @@ nb::dict scan_capture(const std::string& path, const input::DecompressionLimits&
             if (PyErr_CheckSignals() != 0) throw nb::python_error();
         }
     }
-    nb::dict result = file_dict(reader->facts());
-    result["frames"] = reader->facts().records;
+    nb::dict result = file_dict(reader->info());
+    result["frames"] = reader->info().records;
     result["clock_resolution_ns"] =
         clock.stamps() > 0 ? nb::object(nb::int_(clock.resolution_ns())) : nb::object(nb::none());
     return result;
@@ -38,8 +38,7 @@ nb::dict scan_capture(const std::string& path, const input::DecompressionLimits&
 
 void bind_captures(nb::module_& module) {
     using input::DecompressionLimits;
-    nb::class_<DecompressionLimits>(module, "DecompressionLimits",
-                                    "How much of a capture may be decompressed")
+    nb::class_<DecompressionLimits>(module, "DecompressionLimits", "Limits of decompression")
         .def(nb::init<>())
         .def(
             "__init__",
@@ -50,27 +49,27 @@ void bind_captures(nb::module_& module) {
         .def_ro("bytes", &DecompressionLimits::bytes)
         .def_ro("ratio", &DecompressionLimits::ratio);
     module.def("scan_capture", &scan_capture, nb::arg("path"), nb::arg("limits") = DecompressionLimits(),
-               "What a capture tells of itself: as the summary of a digest, without its flows");
+               "Metadata of a capture, as in the summary of a digest without flows");
 }
 
-nb::dict file_dict(const input::FileFacts& facts) {
+nb::dict file_dict(const input::FileInfo& info) {
     nb::dict file;
     nb::list link_types;
-    for (const std::uint16_t type : facts.link_types) link_types.append(type);
-    file["format"] = facts.format;
-    file["compression"] = facts.compression;
+    for (const std::uint16_t type : info.link_types) link_types.append(type);
+    file["format"] = info.format;
+    file["compression"] = info.compression;
     file["link_types"] = link_types;
-    file["snaplen"] = facts.snaplen == 0 ? nb::object(nb::none()) : nb::object(nb::int_(facts.snaplen));
-    file["fcs_len"] = facts.fcs_len;
-    file["untimed"] = facts.untimed;
-    file["longer_than_snaplen"] = facts.longer_than_snaplen;
-    file["ts_out_of_range"] = facts.ts_out_of_range;
-    file["blocks_not_frames"] = facts.blocks_not_frames;
-    const bool whole = facts.end == input::FileEnd::clean;
-    file["file_issue"] = whole ? nb::object(nb::none()) : nb::object(nb::str(input::name_of(facts.end)));
-    file["file_issue_detail"] = facts.end_detail;
-    file["file_unread_bytes"] = facts.unread_bytes;
-    file["file_issue_offset"] = whole ? nb::object(nb::none()) : nb::object(nb::int_(facts.end_offset));
+    file["snaplen"] = info.snaplen == 0 ? nb::object(nb::none()) : nb::object(nb::int_(info.snaplen));
+    file["fcs_len"] = info.fcs_len;
+    file["untimed"] = info.untimed;
+    file["longer_than_snaplen"] = info.longer_than_snaplen;
+    file["ts_out_of_range"] = info.ts_out_of_range;
+    file["blocks_not_frames"] = info.blocks_not_frames;
+    const bool whole = info.end == input::FileEnd::clean;
+    file["file_issue"] = whole ? nb::object(nb::none()) : nb::object(nb::str(input::name_of(info.end)));
+    file["file_issue_detail"] = info.end_detail;
+    file["file_unread_bytes"] = info.unread_bytes;
+    file["file_issue_offset"] = whole ? nb::object(nb::none()) : nb::object(nb::int_(info.end_offset));
     return file;
 }
 

@@ -13,9 +13,9 @@ namespace acapella {
 
 inline constexpr std::uint32_t kNone = 0xffffffff;
 
-class Slots {
+class HashIndex {
   public:
-    Slots() : slots_(std::size_t{1} << kFirstBits, kNone) {}
+    HashIndex() : slots_(std::size_t{1} << kFirstBits, kNone) {}
 
     // The row for which `equal(row)` holds among those stored under `hash`, or kNone.
     template <typename Equal>

@@ -7,34 +7,35 @@
 #include <utility>
 
 #include "columns/tag_columns.hpp"
-#include "digest/ledger.hpp"
-#include "hybrid/answers.hpp"
+#include "digest/digest_builder.hpp"
+#include "hybrid/tshark_output.hpp"
 
 namespace acapella::hybrid {
 
-class Reference {
+class ReferenceDigest {
   public:
-    // Takes over `answers`, tshark's standard output; `timeout`, `while_waiting` as AnswerReader.
-    Reference(int answers, std::size_t batch_rows, Seconds timeout, WhileWaiting while_waiting = nullptr)
-        : answers_(answers, Layout::kFields, timeout, std::move(while_waiting)),
-          ledger_(keys_, names_, Place{}, batch_rows) {}
+    // Takes over `tshark_output`, tshark's standard output; `timeout`, `while_waiting` as TsharkOutput.
+    ReferenceDigest(int tshark_output, std::size_t batch_rows, Seconds timeout,
+                    WhileWaiting while_waiting = nullptr)
+        : tshark_output_(tshark_output, Layout::kFields, timeout, std::move(while_waiting)),
+          builder_(keys_, header_stacks_, CapturePoint{}, batch_rows) {}
 
-    // As NativeDigest. Throws AnswerError, TsharkTimeout.
+    // As NativeDigest. Throws TsharkOutputError, TsharkTimeout.
     std::optional<Batch> next_frames();
     // VLAN ids and MPLS labels of the frames that next_frames() gave last.
     Batch tags() { return tags_.take(); }
     Batch flow_rows(std::uint32_t first, std::uint32_t count) const {
-        return ledger_.flow_rows(first, count);
+        return builder_.flow_rows(first, count);
     }
-    std::uint32_t flows() const { return ledger_.accountant().size(); }
+    std::uint32_t flows() const { return builder_.flow_table().size(); }
     // Custom and journal blocks, which tshark lists as frames: they are left out, and not numbered.
     std::uint64_t blocks_not_frames() const { return blocks_not_frames_; }
 
   private:
-    AnswerReader answers_;
+    TsharkOutput tshark_output_;
     FlowKeys keys_;
-    StackNames names_;
-    Ledger ledger_;
+    HeaderStacks header_stacks_;
+    DigestBuilder builder_;
     TagColumns tags_;
     Dissection dissection_;
     std::uint64_t blocks_not_frames_ = 0;

@@ -1,21 +1,21 @@
-#include "hybrid/answer_columns.hpp"
+#include "hybrid/tshark_columns.hpp"
 
 #include <algorithm>
 #include <span>
 
-#include "hybrid/answer_fields.hpp"
+#include "hybrid/field_lists.hpp"
 
 namespace acapella::hybrid {
 namespace {
 
-constexpr Form form_of(Field field) {
+constexpr ValueFormat format_of(Field field) {
     switch (field) {
         case Field::ip_src:
         case Field::ip_dst:
-            return Form::kAddress4;
+            return ValueFormat::kAddress4;
         case Field::ipv6_src:
         case Field::ipv6_dst:
-            return Form::kAddress6;
+            return ValueFormat::kAddress6;
         case Field::tcp_flags:
         case Field::vxlan_flags:
         case Field::geneve_vni:
@@ -28,33 +28,33 @@ constexpr Form form_of(Field field) {
         case Field::l2tp_sid:
         case Field::pppoe_session:
         case Field::ip_id:
-            return Form::kHexadecimal;
+            return ValueFormat::kHexadecimal;
         default:
-            return Form::kDecimal;
+            return ValueFormat::kDecimal;
     }
 }
 
-constexpr bool is_pair(const Column& column) {
+constexpr bool is_pair(const TsharkColumn& column) {
     return column.count > 1 &&
-           form_of(column.fields[column.count - 2]) == form_of(column.fields[column.count - 1]);
+           format_of(column.fields[column.count - 2]) == format_of(column.fields[column.count - 1]);
 }
 
 // Every field that is asked for is in one column.
 constexpr bool is_complete() {
-    std::array<int, kFields> columns{};
-    for (const Field field : kFrameColumn) ++columns[static_cast<std::size_t>(field)];
-    for (const Column& column : kColumns)
+    std::array<int, kReferenceFields> columns{};
+    for (const Field field : kFirstColumn) ++columns[static_cast<std::size_t>(field)];
+    for (const TsharkColumn& column : kTsharkColumns)
         for (std::size_t i = 0; i < column.count; ++i) ++columns[static_cast<std::size_t>(column.fields[i])];
-    for (std::size_t i = 0; i < kAskedFields; ++i)
+    for (std::size_t i = 0; i < kDigestFields; ++i)
         if (columns[i] != (static_cast<Field>(i) == Field::service_text ? 0 : 1)) return false;
     return true;
 }
 static_assert(is_complete());
 
-Form form_of(std::string_view value) {
-    if (value.starts_with("0x")) return Form::kHexadecimal;
-    if (value.find(':') != std::string_view::npos) return Form::kAddress6;
-    return value.find('.') != std::string_view::npos ? Form::kAddress4 : Form::kDecimal;
+ValueFormat format_of(std::string_view value) {
+    if (value.starts_with("0x")) return ValueFormat::kHexadecimal;
+    if (value.find(':') != std::string_view::npos) return ValueFormat::kAddress6;
+    return value.find('.') != std::string_view::npos ? ValueFormat::kAddress4 : ValueFormat::kDecimal;
 }
 
 // The first `count` values of a list; `rest` is what follows.
@@ -66,22 +66,23 @@ std::string_view take_values(std::string_view& rest, std::size_t count) {
 }
 
 // The values of `form` that a list begins with.
-std::size_t values_of(std::string_view list, Form form) {
+std::size_t values_of(std::string_view list, ValueFormat form) {
     std::size_t count = 0;
-    while (!list.empty() && form_of(take(list, ',')) == form) ++count;
+    while (!list.empty() && format_of(take(list, ',')) == form) ++count;
     return count;
 }
 
-void split(const Column& column, std::string_view text, Answer& answer) {
+void split(const TsharkColumn& column, std::string_view text, TsharkRow& tshark_row) {
     const std::size_t pair = is_pair(column) ? column.count - 2 : column.count;
     for (std::size_t i = 0; i < column.count; ++i) {
         const Field field = column.fields[i];
         if (text.starts_with(',')) text.remove_prefix(1);  // tshark 4.0 writes two before a list of several
-        std::size_t count = values_of(text, form_of(field));
+        std::size_t count = values_of(text, format_of(field));
         if (i == pair) count = (count + 1) / 2;
-        answer.fields[static_cast<std::size_t>(field)] = take_values(text, count);
+        tshark_row.fields[static_cast<std::size_t>(field)] = take_values(text, count);
     }
-    if (!text.empty()) throw AnswerError("tshark gave an unexpected value: " + std::string(take(text, ',')));
+    if (!text.empty())
+        throw TsharkOutputError("tshark printed an unexpected value: " + std::string(take(text, ',')));
 }
 
 }  // namespace
@@ -93,19 +94,20 @@ std::string expression_of(std::span<const Field> fields) {
     return text;
 }
 
-void split_columns(std::string_view line, Answer& answer) {
+void split_columns(std::string_view line, TsharkRow& tshark_row) {
     std::string_view frame = take(line, '\t');
-    if (frame.size() >= kLongestColumn) frame = frame.substr(0, frame.rfind(':'));  // a last token may be cut
+    if (frame.size() >= kMaxColumnBytes)
+        frame = frame.substr(0, frame.rfind(':'));  // a last token may be cut
     for (const Field field : {Field::number, Field::encap})
-        answer.fields[static_cast<std::size_t>(field)] = take(frame, ',');
-    answer.fields[static_cast<std::size_t>(Field::protocols)] = frame;
-    for (const Column& column : kColumns) {
+        tshark_row.fields[static_cast<std::size_t>(field)] = take(frame, ',');
+    tshark_row.fields[static_cast<std::size_t>(Field::protocols)] = frame;
+    for (const TsharkColumn& column : kTsharkColumns) {
         const std::string_view text = take(line, '\t');
         if (column.count == 1 || text.empty()) {
             for (std::size_t i = 0; i < column.count; ++i)
-                answer.fields[static_cast<std::size_t>(column.fields[i])] = text;
+                tshark_row.fields[static_cast<std::size_t>(column.fields[i])] = text;
         } else {
-            split(column, text, answer);
+            split(column, text, tshark_row);
         }
     }
 }

@@ -1,4 +1,4 @@
-#include "hybrid/reference.hpp"
+#include "hybrid/reference_digest.hpp"
 
 #include <charconv>
 
@@ -28,39 +28,39 @@ std::int64_t nanoseconds(std::string_view text) {
     return negative ? -ns : ns;
 }
 
-FrameRow row_of(const Answer& answer, const Dissection& keys) {
+FrameRow row_of(const TsharkRow& tshark_row, const Dissection& keys) {
     Record record;
-    record.timed = !answer[Field::time].empty();  // tshark gives a simple packet block no time either
-    record.ts_ns = nanoseconds(answer[Field::time]);
+    record.timed = !tshark_row[Field::time].empty();  // tshark gives a simple packet block no time either
+    record.ts_ns = nanoseconds(tshark_row[Field::time]);
     FrameRow row = frame_row(record, keys, 0, 0);
     // tshark prints some plausible times as negative ones (erratum fraction_overflows): kept, to be compared.
     if (record.timed && record.ts_ns < 0)
         row.bits = static_cast<std::uint8_t>(row.bits & ~(FrameRow::kUntimed | FrameRow::kImplausible));
-    row.frame = number<std::uint64_t>(answer[Field::number]);
-    row.wire_len = number<std::uint32_t>(answer[Field::len]);
-    row.cap_len = number<std::uint32_t>(answer[Field::cap_len]);
+    row.frame = number<std::uint64_t>(tshark_row[Field::number]);
+    row.wire_len = number<std::uint32_t>(tshark_row[Field::len]);
+    row.cap_len = number<std::uint32_t>(tshark_row[Field::cap_len]);
     return row;
 }
 
 }  // namespace
 
-std::optional<Batch> Reference::next_frames() {
-    while (!ledger_.full()) {
-        const Answer* answer = answers_.next();
-        if (answer == nullptr) break;
-        if ((*answer)[Field::encap].empty()) {  // what was on no link
+std::optional<Batch> ReferenceDigest::next_frames() {
+    while (!builder_.full()) {
+        const TsharkRow* tshark_row = tshark_output_.next();
+        if (tshark_row == nullptr) break;
+        if ((*tshark_row)[Field::encap].empty()) {  // what was on no link
             ++blocks_not_frames_;
             continue;
         }
-        take_keys(*answer, dissection_);
-        FrameRow row = row_of(*answer, dissection_);
+        take_keys(*tshark_row, dissection_);
+        FrameRow row = row_of(*tshark_row, dissection_);
         row.frame -= blocks_not_frames_;
         row.key = keys_.intern(dissection_);
-        const std::uint32_t stack = names_.intern(answer->protocols(), stack_text(*answer));
-        tags_.add(row.frame, dissection_, (*answer)[Field::eth_dst]);
-        ledger_.add(row, {stack, L4By::kTshark, AppBy::kTshark});
+        const std::uint32_t stack = header_stacks_.intern(tshark_row->protocols(), stack_text(*tshark_row));
+        tags_.add(row.frame, dissection_, (*tshark_row)[Field::eth_dst]);
+        builder_.add(row, {stack, L4By::kTshark, AppBy::kTshark});
     }
-    Batch batch = ledger_.take_frames();
+    Batch batch = builder_.take_frames();
     if (batch.columns.length == 0) return std::nullopt;
     return batch;
 }

@@ -1,4 +1,4 @@
-#include "flow/accountant.hpp"
+#include "flow/flow_table.hpp"
 
 #include <algorithm>
 
@@ -23,7 +23,7 @@ std::uint64_t unwrap(std::uint32_t seq, std::uint64_t near) {
 
 }  // namespace
 
-std::uint32_t Accountant::add(const FrameRow& row, std::uint32_t stack, const FrameApplication& application) {
+std::uint32_t FlowTable::add(const FrameRow& row, std::uint32_t stack, const FrameApplication& application) {
     if (row.key == kNone) return kNone;
     const std::uint32_t number = number_of(row, stack);
     FlowState& flow = flows_[number];
@@ -53,17 +53,17 @@ void fetch(const Cell& cell) {
 
 }  // namespace
 
-void Accountant::prefetch_flow(std::uint32_t key) const {
+void FlowTable::prefetch_flow(std::uint32_t key) const {
     if (key < number_of_key_.size() && number_of_key_[key] != kNone) fetch(flows_[number_of_key_[key]]);
 }
 
-void Accountant::prefetch_tcp(std::uint32_t key) const {
+void FlowTable::prefetch_tcp(std::uint32_t key) const {
     if (key >= number_of_key_.size() || number_of_key_[key] == kNone) return;
     const std::uint32_t tcp_row = flows_[number_of_key_[key]].tcp;
     if (tcp_row != kNone) fetch(tcp_[tcp_row]);
 }
 
-std::uint32_t Accountant::number_of(const FrameRow& row, std::uint32_t stack) {
+std::uint32_t FlowTable::number_of(const FrameRow& row, std::uint32_t stack) {
     if (row.key >= number_of_key_.size()) number_of_key_.resize(row.key + 1, kNone);
     std::uint32_t& number = number_of_key_[row.key];
     if (number != kNone) return number;
@@ -74,17 +74,17 @@ std::uint32_t Accountant::number_of(const FrameRow& row, std::uint32_t stack) {
     return number;
 }
 
-std::uint64_t Accountant::untimed(std::uint32_t number) const {
+std::uint64_t FlowTable::untimed(std::uint32_t number) const {
     if (untimed_.empty()) return 0;
     const auto found = untimed_.find(number);
     return found == untimed_.end() ? 0 : found->second;
 }
 
-std::uint64_t Accountant::timed_frames(std::uint32_t number) const {
+std::uint64_t FlowTable::timed_frames(std::uint32_t number) const {
     return flows_[number].frames - untimed(number);
 }
 
-void Accountant::add_time(FlowState& flow, std::uint32_t number, std::int64_t ts_ns) {
+void FlowTable::add_time(FlowState& flow, std::uint32_t number, std::int64_t ts_ns) {
     if (flow.frames == untimed(number)) {
         flow.first_ns = flow.previous_ns = ts_ns;
         return;
@@ -92,10 +92,10 @@ void Accountant::add_time(FlowState& flow, std::uint32_t number, std::int64_t ts
     const std::int64_t iat = saturating_difference(ts_ns, flow.previous_ns);
     flow.iat_min_ns = std::min(flow.iat_min_ns, iat);
     flow.iat_max_ns = std::max(flow.iat_max_ns, iat);
-    const Wide size = iat < 0 ? -static_cast<Wide>(iat) : static_cast<Wide>(iat);
-    Wide squares = 0;
+    const UInt128 size = iat < 0 ? -static_cast<UInt128>(iat) : static_cast<UInt128>(iat);
+    UInt128 squares = 0;
     const bool too_many = __builtin_add_overflow(flow.iat_squares.value(), size * size, &squares);
-    flow.iat_squares = WideCell(too_many ? ~Wide{0} : squares);
+    flow.iat_squares = PackedUInt128(too_many ? ~UInt128{0} : squares);
     if (iat < 0 || flow.time_went_back) {
         widen_times(number, flow, ts_ns);
         flow.time_went_back = true;
@@ -103,30 +103,30 @@ void Accountant::add_time(FlowState& flow, std::uint32_t number, std::int64_t ts
     flow.previous_ns = ts_ns;
 }
 
-void Accountant::widen_times(std::uint32_t number, const FlowState& flow, std::int64_t ts_ns) {
+void FlowTable::widen_times(std::uint32_t number, const FlowState& flow, std::int64_t ts_ns) {
     auto& [first, last] = times_.try_emplace(number, flow.first_ns, flow.previous_ns).first->second;
     first = std::min(first, ts_ns);
     last = std::max(last, ts_ns);
 }
 
-void Accountant::add_stack(FlowState& flow, std::uint32_t stack) {
+void FlowTable::add_stack(FlowState& flow, std::uint32_t stack) {
     if (stack == flow.run_stack || flow.runs_cut) return;
-    shares_.add_run(flow.shares, {flow.run_stack, flow.frames - flow.run_start});
+    counts_.add_run(flow.counts, {flow.run_stack, flow.frames - flow.run_start});
     if (flow.runs == kMaxRuns) {  // the 16th run ends here; `frames` goes on without it
         flow.runs_cut = true;
         return;
     }
     flow.run_stack = stack;
-    flow.run_start = flow.frames & kMostFrames;
+    flow.run_start = flow.frames & kMaxFrames;
     ++flow.runs;
 }
 
-void Accountant::add_applications(FlowState& flow, const FrameApplication& application) {
+void FlowTable::add_applications(FlowState& flow, const FrameApplication& application) {
     if (application.carried_over) flow.application_carried_over = true;
-    for (const std::uint32_t token : application.tokens) shares_.count_application(flow.shares, token);
+    for (const std::uint32_t token : application.tokens) counts_.count_application(flow.counts, token);
 }
 
-void Accountant::count_flags(TcpState& tcp, std::uint32_t number, std::uint16_t flags) {
+void FlowTable::count_flags(TcpState& tcp, std::uint32_t number, std::uint16_t flags) {
     const auto one = [&](bool set, FlagCount which) {
         const auto i = static_cast<std::size_t>(which);
         if (set) count(tcp.flags[i], number, i);
@@ -143,7 +143,7 @@ void Accountant::count_flags(TcpState& tcp, std::uint32_t number, std::uint16_t 
     one((flags & kCwr) != 0, FlagCount::kCwr);
 }
 
-void Accountant::add_tcp(FlowState& flow, std::uint32_t number, const FrameRow& row) {
+void FlowTable::add_tcp(FlowState& flow, std::uint32_t number, const FrameRow& row) {
     if (flow.tcp == kNone) flow.tcp = tcp_.add({});
     TcpState& tcp = tcp_[flow.tcp];
     count_flags(tcp, number, row.tcp_flags);
@@ -160,21 +160,21 @@ void Accountant::add_tcp(FlowState& flow, std::uint32_t number, const FrameRow& 
     add_sequence(tcp, number, row);
 }
 
-void Accountant::add_sequence(TcpState& tcp, std::uint32_t number, const FrameRow& row) {
+void FlowTable::add_sequence(TcpState& tcp, std::uint32_t number, const FrameRow& row) {
     // Far enough from 0 that positions before the first frame's are above it.
     if (tcp.next == 0) tcp.next = (std::uint64_t{1} << 32) + row.tcp_seq;
     const std::uint64_t at = unwrap(row.tcp_seq, tcp.next);
     const std::uint64_t payload = row.has(FrameRow::kHasPayloadLen) ? row.payload_len : 0;
     const std::uint64_t begin =
         at + ((row.tcp_flags & kSyn) != 0 ? 1 : 0);  // RFC 9293 3.4: a SYN is before the data
-    if (payload > 0) see_payload(tcp, number, {begin, begin + payload});
+    if (payload > 0) add_payload(tcp, number, {begin, begin + payload});
     tcp.next = std::max(tcp.next, begin + payload + ((row.tcp_flags & kFin) != 0 ? 1 : 0));
 }
 
-void Accountant::see_payload(TcpState& tcp, std::uint32_t number, Range range) {
+void FlowTable::add_payload(TcpState& tcp, std::uint32_t number, Range range) {
     const bool has_older = tcp.older != TcpState::kNoOlder;
     const std::size_t before = has_older ? older_ranges_[tcp.older].size() : 0;
-    const std::uint64_t seen = see(range, tcp.newest, has_older, [&]() -> OlderRanges& {
+    const std::uint64_t seen = add_range(range, tcp.newest, has_older, [&]() -> OlderRanges& {
         if (tcp.older == TcpState::kNoOlder) {
             tcp.older = older_ranges_.add({}) & TcpState::kNoOlder;
         }
@@ -183,10 +183,10 @@ void Accountant::see_payload(TcpState& tcp, std::uint32_t number, Range range) {
     count(tcp.retransmitted_bytes, number, kRetransmittedBytes, static_cast<std::uint32_t>(seen));
     if (tcp.older == TcpState::kNoOlder) return;
     older_ranges_total_ += older_ranges_[tcp.older].size() - before;
-    bound_ranges(older_ranges_[tcp.older]);
+    limit_ranges(older_ranges_[tcp.older]);
 }
 
-void Accountant::bound_ranges(OlderRanges& list) {
+void FlowTable::limit_ranges(OlderRanges& list) {
     const std::size_t bound = older_ranges_total_ < kManyRanges ? kRangesPerFlow : kRangesPerFlowWhenMany;
     while (list.size() > bound) {
         list.forget_first();
@@ -195,7 +195,7 @@ void Accountant::bound_ranges(OlderRanges& list) {
     }
 }
 
-const TcpState* Accountant::meet_peer(TcpState& tcp, std::uint32_t number) {
+const TcpState* FlowTable::update_peer(TcpState& tcp, std::uint32_t number) {
     const std::uint32_t peer_number = peer(number);
     if (peer_number != tcp.peer) {
         tcp.peer = peer_number;
@@ -207,14 +207,14 @@ const TcpState* Accountant::meet_peer(TcpState& tcp, std::uint32_t number) {
     return &tcp_[flows_[peer_number].tcp];
 }
 
-void Accountant::add_ack(TcpState& tcp, std::uint32_t number, const FrameRow& row) {
+void FlowTable::add_ack(TcpState& tcp, std::uint32_t number, const FrameRow& row) {
     // RFC 5681 section 2: (b) no data, (c) neither SYN nor FIN, (d) the greatest acknowledgment so far, (e)
     // the same window as the acknowledgment before; then (a), data outstanding: sent by the peer and not
     // acknowledged.
     const bool no_data = row.has(FrameRow::kHasPayloadLen) && row.payload_len == 0;
     if (no_data && tcp.has_ack && row.tcp_ack == tcp.highest_ack && row.tcp_window == tcp.last_window &&
         (row.tcp_flags & (kSyn | kFin)) == 0) {
-        const TcpState* other = meet_peer(tcp, number);
+        const TcpState* other = update_peer(tcp, number);
         if (other != nullptr &&
             static_cast<std::int32_t>(static_cast<std::uint32_t>(other->next) - row.tcp_ack) > 0)
             count(tcp.duplicate_acks, number, kDuplicateAcks);
@@ -230,8 +230,8 @@ void Accountant::add_ack(TcpState& tcp, std::uint32_t number, const FrameRow& ro
 
 // The third step of RFC 9293 section 3.5, figure 6: the ACK of the peer's SYN/ACK, which acknowledged this
 // SYN.
-void Accountant::add_handshake(TcpState& tcp, std::uint32_t number, const FrameRow& row) {
-    const TcpState* other = meet_peer(tcp, number);
+void FlowTable::add_handshake(TcpState& tcp, std::uint32_t number, const FrameRow& row) {
+    const TcpState* other = update_peer(tcp, number);
     if (other == nullptr || tcp.round_trip_ns != TcpState::kNoRoundTrip ||
         other->count(FlagCount::kSynAck) == 0)
         return;
@@ -242,47 +242,47 @@ void Accountant::add_handshake(TcpState& tcp, std::uint32_t number, const FrameR
     if (is_long) long_round_trips_[number] = round_trip_ns;
 }
 
-const TcpState* Accountant::tcp(std::uint32_t number) const {
+const TcpState* FlowTable::tcp(std::uint32_t number) const {
     const std::uint32_t row = flows_[number].tcp;
     return row == kNone ? nullptr : &tcp_[row];
 }
 
-std::uint32_t Accountant::peer(std::uint32_t number) const {
+std::uint32_t FlowTable::peer(std::uint32_t number) const {
     return peers_.peer(number, [this](std::uint32_t flow) { return key_of(flow); });
 }
 
-std::uint32_t Accountant::peer_candidates(std::uint32_t number) const {
+std::uint32_t FlowTable::peer_candidates(std::uint32_t number) const {
     return peers_.candidates(key_of(number), [this](std::uint32_t flow) { return key_of(flow); });
 }
 
-std::uint64_t Accountant::peers_ambiguous() const {
+std::uint64_t FlowTable::peers_ambiguous() const {
     std::uint64_t count = 0;
     for (std::uint32_t number = 0; number < size(); ++number)
         count += peer_candidates(number) > 0 && peer(number) == kNone;
     return count;
 }
 
-std::uint64_t Accountant::carried(std::uint32_t number, std::size_t which) const {
+std::uint64_t FlowTable::carried(std::uint32_t number, std::size_t which) const {
     const auto found = carries_.find((std::uint64_t{number} << 8) | which);
     return found == carries_.end() ? 0 : found->second;
 }
 
-std::uint64_t Accountant::flag_count(std::uint32_t number, FlagCount flag) const {
+std::uint64_t FlowTable::flag_count(std::uint32_t number, FlagCount flag) const {
     return (carried(number, static_cast<std::size_t>(flag)) << 16) + tcp(number)->count(flag);
 }
 
-std::uint64_t Accountant::retransmitted_bytes(std::uint32_t number) const {
+std::uint64_t FlowTable::retransmitted_bytes(std::uint32_t number) const {
     return (carried(number, kRetransmittedBytes) << 32) + tcp(number)->retransmitted_bytes;
 }
 
-std::optional<std::uint64_t> Accountant::duplicate_acks(std::uint32_t number) const {
+std::optional<std::uint64_t> FlowTable::duplicate_acks(std::uint32_t number) const {
     const std::uint32_t other = peer(number);
     if (other == kNone || tcp(number) == nullptr) return std::nullopt;
     if (tcp(number)->peer != other) return 0;  // no frame of this flow was ever held against this peer
     return (carried(number, kDuplicateAcks) << 32) + tcp(number)->duplicate_acks;
 }
 
-std::optional<std::int64_t> Accountant::handshake_rtt_ns(std::uint32_t number) const {
+std::optional<std::int64_t> FlowTable::handshake_rtt_ns(std::uint32_t number) const {
     const std::uint32_t other = peer(number);
     const TcpState* own = tcp(number);
     if (other == kNone || own == nullptr || own->peer != other) return std::nullopt;
@@ -294,13 +294,13 @@ std::optional<std::int64_t> Accountant::handshake_rtt_ns(std::uint32_t number) c
     return own->round_trip_ns == TcpState::kLongRoundTrip ? long_round_trips_.at(number) : own->round_trip_ns;
 }
 
-std::pair<std::int64_t, std::int64_t> Accountant::first_and_last_ns(std::uint32_t number) const {
+std::pair<std::int64_t, std::int64_t> FlowTable::first_and_last_ns(std::uint32_t number) const {
     const auto found = times_.find(number);
     return found != times_.end() ? found->second
                                  : std::pair(flows_[number].first_ns, flows_[number].previous_ns);
 }
 
-bool Accountant::is_closed(std::uint32_t number) const {
+bool FlowTable::is_closed(std::uint32_t number) const {
     const auto closed = [this](std::uint32_t flow) {
         return flow != kNone && tcp(flow) != nullptr &&
                flag_count(flow, FlagCount::kFin) + flag_count(flow, FlagCount::kRst) > 0;
@@ -308,16 +308,16 @@ bool Accountant::is_closed(std::uint32_t number) const {
     return closed(number) || closed(peer(number));
 }
 
-std::vector<StackRun> Accountant::runs(std::uint32_t number) const {
+std::vector<StackRun> FlowTable::runs(std::uint32_t number) const {
     const FlowState& flow = flows_[number];
-    std::vector<StackRun> runs = shares_.runs(flow.shares);
+    std::vector<StackRun> runs = counts_.runs(flow.counts);
     std::ranges::reverse(runs);
     if (!flow.runs_cut) runs.push_back({flow.run_stack, flow.frames - flow.run_start});
     return runs;
 }
 
-std::vector<std::pair<std::uint32_t, std::uint64_t>> Accountant::applications(std::uint32_t number) const {
-    return shares_.applications(flows_[number].shares);
+std::vector<std::pair<std::uint32_t, std::uint64_t>> FlowTable::applications(std::uint32_t number) const {
+    return counts_.applications(flows_[number].counts);
 }
 
 }  // namespace acapella

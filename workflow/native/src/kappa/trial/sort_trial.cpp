@@ -36,23 +36,23 @@ void sort_runs(std::vector<Value>& values, const Earlier& earlier) {
     }
 }
 
-struct Sequel {
+struct SortKey {
     std::int64_t ts_ns;
     std::uint32_t packet;
 };
 
 // That sorting in memory takes for each packet: its order, that merged, and identities.
-constexpr std::uint64_t kSortBytes = 2 * sizeof(Sequel) + sizeof(Identity);
+constexpr std::uint64_t kSortBytes = 2 * sizeof(SortKey) + sizeof(Identity);
 
 void sort_in_memory(Trial& trial) {
-    const std::span<std::int64_t> stamps = trial.stamps.span();
+    const std::span<std::int64_t> timestamps = trial.timestamps.span();
     const std::span<Identity> identities = trial.identities.span();
-    std::vector<Sequel> order(stamps.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = {stamps[i], static_cast<std::uint32_t>(i)};
-    sort_runs(order, [](const Sequel& a, const Sequel& b) { return a.ts_ns < b.ts_ns; });
+    std::vector<SortKey> order(timestamps.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = {timestamps[i], static_cast<std::uint32_t>(i)};
+    sort_runs(order, [](const SortKey& a, const SortKey& b) { return a.ts_ns < b.ts_ns; });
     std::vector<Identity> moved(identities.size());
     for (std::size_t i = 0; i < order.size(); ++i) {
-        stamps[i] = order[i].ts_ns;
+        timestamps[i] = order[i].ts_ns;
         moved[i] = identities[order[i].packet];
     }
     std::copy(moved.begin(), moved.end(), identities.begin());
@@ -61,7 +61,7 @@ void sort_in_memory(Trial& trial) {
 // A sorted part of a column of packets.
 class Run {
   public:
-    Run(const Column<Packet>& packets, std::size_t first, std::size_t last, std::size_t buffered)
+    Run(const SpillColumn<Packet>& packets, std::size_t first, std::size_t last, std::size_t buffered)
         : packets_(&packets), next_(first), last_(last), buffer_(std::min(buffered, last - first)) {
         fill();
     }
@@ -80,7 +80,7 @@ class Run {
         at_ = 0;
     }
 
-    const Column<Packet>* packets_;
+    const SpillColumn<Packet>* packets_;
     std::size_t next_;
     std::size_t last_;
     std::vector<Packet> buffer_;
@@ -89,16 +89,16 @@ class Run {
 };
 
 // Sorted parts as long as memory allows, written to `packets`; returns where each begins, and the end.
-std::vector<std::size_t> write_runs(const Trial& trial, std::size_t longest, Column<Packet>& packets) {
+std::vector<std::size_t> write_runs(const Trial& trial, std::size_t longest, SpillColumn<Packet>& packets) {
     std::vector<std::size_t> starts{0};
     std::vector<Identity> identities(std::min<std::size_t>(longest, trial.size()));
-    std::vector<std::int64_t> stamps(identities.size());
+    std::vector<std::int64_t> timestamps(identities.size());
     for (std::size_t first = 0; first < trial.size(); first += longest) {
         const std::size_t some = std::min<std::size_t>(longest, trial.size() - first);
         trial.identities.read(first, std::span(identities).first(some));
-        trial.stamps.read(first, std::span(stamps).first(some));
+        trial.timestamps.read(first, std::span(timestamps).first(some));
         std::vector<Packet> part(some);
-        for (std::size_t i = 0; i < some; ++i) part[i] = {stamps[i], identities[i]};
+        for (std::size_t i = 0; i < some; ++i) part[i] = {timestamps[i], identities[i]};
         sort_runs(part, [](const Packet& a, const Packet& b) { return a.ts_ns < b.ts_ns; });
         for (const Packet& packet : part) packets.push(packet);
         starts.push_back(packets.size());
@@ -106,8 +106,8 @@ std::vector<std::size_t> write_runs(const Trial& trial, std::size_t longest, Col
     return starts;
 }
 
-void merge_runs(const Column<Packet>& packets, const std::vector<std::size_t>& starts, std::size_t buffered,
-                Trial& sorted) {
+void merge_runs(const SpillColumn<Packet>& packets, const std::vector<std::size_t>& starts,
+                std::size_t buffered, Trial& sorted) {
     std::vector<Run> runs;
     for (std::size_t i = 0; i + 1 < starts.size(); ++i)
         runs.emplace_back(packets, starts[i], starts[i + 1], buffered);
@@ -121,38 +121,38 @@ void merge_runs(const Column<Packet>& packets, const std::vector<std::size_t>& s
     while (!first.empty()) {
         const std::size_t run = first.top();
         first.pop();
-        sorted.stamps.push(runs[run].head().ts_ns);
+        sorted.timestamps.push(runs[run].head().ts_ns);
         sorted.identities.push(runs[run].head().identity);
         runs[run].advance();
         if (!runs[run].ended()) first.push(run);
     }
 }
 
-void sort_through_files(Trial& trial, Budget& budget) {
-    constexpr std::uint64_t kLeast = std::uint64_t{1} << 12;
+void sort_through_files(Trial& trial, MemoryBudget& budget) {
+    constexpr std::uint64_t kMin = std::uint64_t{1} << 12;
     const std::uint64_t room = budget.left() / sizeof(Packet);
-    const auto longest = static_cast<std::size_t>(std::max(room / 4, kLeast));
-    Budget none(0, budget.directory());
-    Column<Packet> packets(none);
+    const auto longest = static_cast<std::size_t>(std::max(room / 4, kMin));
+    MemoryBudget none(0, budget.directory());
+    SpillColumn<Packet> packets(none);
     const std::vector<std::size_t> starts = write_runs(trial, longest, packets);
     const std::size_t buffered = std::max<std::size_t>(longest / starts.size(), 64);
     Trial sorted(budget);
     merge_runs(packets, starts, buffered, sorted);
     trial.identities.swap(sorted.identities);
-    trial.stamps.swap(sorted.stamps);
+    trial.timestamps.swap(sorted.timestamps);
 }
 
-struct Stamps {
+struct TimeScan {
     bool sorted = true;
     std::uint64_t equal = 0;
     std::int64_t first = 0;
     std::int64_t last = 0;
 };
 
-Stamps look_at(const Column<std::int64_t>& stamps) {
-    Stamps seen;
+TimeScan scan(const SpillColumn<std::int64_t>& timestamps) {
+    TimeScan seen;
     bool any = false;
-    stamps.for_each_chunk([&](std::span<const std::int64_t> chunk) {
+    timestamps.for_each_chunk([&](std::span<const std::int64_t> chunk) {
         for (const std::int64_t ts_ns : chunk) {
             if (!any) seen.first = seen.last = ts_ns;
             seen.sorted &= ts_ns >= seen.last;
@@ -166,17 +166,17 @@ Stamps look_at(const Column<std::int64_t>& stamps) {
 
 }  // namespace
 
-void finish_trial(Trial& trial, Budget& budget) {
-    Stamps seen = look_at(trial.stamps);
+void finish_trial(Trial& trial, MemoryBudget& budget) {
+    TimeScan seen = scan(trial.timestamps);
     if (!seen.sorted) {
         // As much again as the budget is for the pairs, which are not there yet.
         const bool fits = trial.size() * kSortBytes <= budget.left() + budget.whole();
-        if (fits && trial.identities.in_memory() && trial.stamps.in_memory()) {
+        if (fits && trial.identities.in_memory() && trial.timestamps.in_memory()) {
             sort_in_memory(trial);
         } else {
             sort_through_files(trial, budget);
         }
-        seen = look_at(trial.stamps);
+        seen = scan(trial.timestamps);
     }
     trial.first_ns = seen.first;
     trial.last_ns = seen.last;
@@ -184,7 +184,7 @@ void finish_trial(Trial& trial, Budget& budget) {
     // So that every difference of two times since the first packet fits in 64 bits with its sign.
     if (trial.duration_ns() >> 63 != 0)
         throw TrialError(trial.files.front().path +
-                         ": the stamps of this trial are more than 292 years apart");
+                         ": the timestamps of this trial are more than 292 years apart");
 }
 
 }  // namespace acapella::kappa

@@ -22,7 +22,7 @@ namespace acapella::hybrid {
 
 // The fields asked for (tshark -e). A field that a frame has several times is a comma-separated list,
 // outermost first.
-#define ACAPELLA_ANSWER_FIELDS(X)            \
+#define ACAPELLA_TSHARK_FIELDS(X)            \
     X(number, "frame.number")                \
     X(protocols, "frame.protocols")          \
     X(vlan, "vlan.id")                       \
@@ -89,17 +89,17 @@ namespace acapella::hybrid {
 
 enum class Field : std::uint8_t {
 #define ACAPELLA_FIELD(name, text) name,
-    ACAPELLA_ANSWER_FIELDS(ACAPELLA_FIELD)
+    ACAPELLA_TSHARK_FIELDS(ACAPELLA_FIELD)
 #undef ACAPELLA_FIELD
         count_
 };
 
-inline constexpr std::size_t kFields = static_cast<std::size_t>(Field::count_);
+inline constexpr std::size_t kReferenceFields = static_cast<std::size_t>(Field::count_);
 // Without the last ones, which only a reference needs: of a frame that we sent we know them.
-inline constexpr std::size_t kAskedFields = static_cast<std::size_t>(Field::time);
-inline constexpr std::array<std::string_view, kFields> kFieldNames = {
+inline constexpr std::size_t kDigestFields = static_cast<std::size_t>(Field::time);
+inline constexpr std::array<std::string_view, kReferenceFields> kFieldNames = {
 #define ACAPELLA_FIELD(name, text) text,
-    ACAPELLA_ANSWER_FIELDS(ACAPELLA_FIELD)
+    ACAPELLA_TSHARK_FIELDS(ACAPELLA_FIELD)
 #undef ACAPELLA_FIELD
 };
 
@@ -107,7 +107,7 @@ inline constexpr std::array<std::string_view, kFields> kFieldNames = {
 inline constexpr std::string_view kUnknownEncap = "0";
 
 // tshark's output is not what was asked for: it left a frame out, or printed a line of its own.
-class AnswerError : public std::runtime_error {
+class TsharkOutputError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
 };
@@ -119,12 +119,12 @@ class TsharkTimeout : public std::runtime_error {
 };
 
 using Seconds = std::chrono::duration<double>;
-inline constexpr Seconds kAnswerTimeout{120};
+inline constexpr Seconds kTsharkTimeout{120};
 using WhileWaiting = input::ByteSink::WhileWaiting;
 
 // One frame's answer; its views are valid until the reader's next call.
-struct Answer {
-    std::array<std::string_view, kFields> fields;
+struct TsharkRow {
+    std::array<std::string_view, kReferenceFields> fields;
 
     std::string_view operator[](Field field) const { return fields[static_cast<std::size_t>(field)]; }
     std::string_view protocols() const { return (*this)[Field::protocols]; }
@@ -135,26 +135,26 @@ enum class Layout : std::uint8_t { kFields, kColumns };
 
 // Takes tshark's output from a pipe as it comes, in a thread of its own: a tshark whose output waits would
 // stop reading. That happens only if more output waits than any capture needs.
-class AnswerReader {
+class TsharkOutput {
   public:
     // Takes the descriptor over. `timeout`: how long to wait for an answer, and for the end; `while_waiting`
     // is called at least every ByteSink::kSlice of that time, and may throw to interrupt it.
-    explicit AnswerReader(int descriptor, Layout layout = Layout::kFields, Seconds timeout = kAnswerTimeout,
-                          WhileWaiting while_waiting = nullptr);
-    AnswerReader(const AnswerReader&) = delete;
-    AnswerReader& operator=(const AnswerReader&) = delete;
-    ~AnswerReader();
+    explicit TsharkOutput(int descriptor, Layout layout = Layout::kFields,
+                          Seconds timeout = kTsharkTimeout, WhileWaiting while_waiting = nullptr);
+    TsharkOutput(const TsharkOutput&) = delete;
+    TsharkOutput& operator=(const TsharkOutput&) = delete;
+    ~TsharkOutput();
 
-    // The next frame's answer; null while it is not there. Throws AnswerError where it will not come.
-    const Answer* poll();
+    // The next frame's answer; null while it is not there. Throws TsharkOutputError where it will not come.
+    const TsharkRow* poll();
     // As poll(), but waits: null at the end of the output. Throws TsharkTimeout.
-    const Answer* next();
+    const TsharkRow* next();
     // As next(), where an answer has to come.
-    const Answer& wait();
-    // Waits for the end of the output; throws AnswerError where it holds another answer.
+    const TsharkRow& wait();
+    // Waits for the end of the output; throws TsharkOutputError where it holds another answer.
     void expect_end();
     // Output that has come and was not returned. Who writes to tshark has to read answers before it is much.
-    [[nodiscard]] std::size_t waiting_bytes() const {
+    [[nodiscard]] std::size_t pending_bytes() const {
         return text_.size() - at_ + received_bytes_.load(std::memory_order_relaxed);
     }
 
@@ -164,19 +164,19 @@ class AnswerReader {
     bool wait_for_room();
     void keep(std::string_view output);
     // More of the output in `text_`; false where there is none now (at all, if `wait`). Throws TsharkTimeout,
-    // and AnswerError for a line longer than any answer.
+    // and TsharkOutputError for a line longer than any answer.
     bool fetch(bool wait);
     void wait_for_news(std::unique_lock<std::mutex>& lock);
     bool next_line(std::string_view& line);
-    const Answer& parse(std::string_view line);
+    const TsharkRow& parse(std::string_view line);
 
     int descriptor_;
     Layout layout_;
     Seconds timeout_;
     WhileWaiting while_waiting_;
-    int stop_;  // readable once the receiver shall end
+    int stop_event_;  // readable once the receiver shall end
     std::uint64_t frames_ = 0;
-    Answer answer_;
+    TsharkRow row_;
     std::vector<char> text_;  // lines to come, from at_ on
     std::size_t at_ = 0;
 
@@ -196,7 +196,7 @@ class AnswerReader {
 // Layers 2 to 4 as tshark gave them: tags, identifiers of tunnels, the innermost addresses, ports and TCP
 // numbers; no tokens. Quoted packets (ICMP errors) and what an application carries are left out, as in the
 // core.
-void take_keys(const Answer& answer, Dissection& dissection);
+void take_keys(const TsharkRow& tshark_row, Dissection& dissection);
 // What the core read of a frame's VLAN ids and MPLS labels. A column of tshark's lists the reserved labels
 // (RFC 3032 2.1) before the others, which are another field of the same name, and does not say which service
 // tag is one of two.
@@ -216,6 +216,6 @@ struct CoreTags {
 void replace_keys(FrameRow& row, const Dissection& keys);
 
 // The labels of `stack` for an answer: mpls repeats its label for every entry of the stack.
-std::string stack_text(const Answer& answer);
+std::string stack_text(const TsharkRow& tshark_row);
 
 }  // namespace acapella::hybrid

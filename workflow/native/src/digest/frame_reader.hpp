@@ -1,0 +1,87 @@
+// The first half of a digest: a capture in, one row a frame out, keys and stacks interned on the way.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dissect/dispatch.hpp"
+#include "flow/flow_keys.hpp"
+#include "frame/frame_row.hpp"
+#include "frame/header_stacks.hpp"
+#include "input/capture_reader.hpp"
+
+namespace acapella {
+
+class FrameReader {
+  public:
+    // `path`: a file, or "-" for standard input; `vendors`, as dissect() takes them, outlive this. Raises
+    // input::InputError.
+    explicit FrameReader(const std::string& path, const Vendors* vendors = nullptr,
+                         const input::DecompressionLimits& limits = {});
+
+    // The next frame's row; false at the end, see facts().
+    bool next(FrameRow& row) {
+        if (!capture_->next(record_)) return false;
+        dissect(record_, dissection_, vendors_);
+        row = frame_row(record_, dissection_, header_stacks_.intern(dissection_), keys_.intern(dissection_));
+        return true;
+    }
+
+    // As many of the next rows as `rows` holds; fewer at the end. The look-ups of their flows overlap.
+    std::size_t next(std::span<FrameRow> rows);
+    // The same, and `on_row` is called with the place of each row, whose key is not there yet, while record()
+    // and dissection() are of it. Their bytes stay until the next call, and so there may be fewer rows
+    // elsewhere than at the end; at the end there is none.
+    template <typename OnRow>
+    std::size_t next(std::span<FrameRow> rows, OnRow on_row);
+
+    // Of the row that next() gave last.
+    const Record& record() const { return record_; }
+    const Dissection& dissection() const { return dissection_; }
+
+    const input::CaptureReader& capture() const { return *capture_; }
+    const input::FileInfo& info() const { return capture_->info(); }
+    std::uint64_t offset() const { return source_->offset(); }
+    HeaderStacks& header_stacks() { return header_stacks_; }
+    FlowKeys& keys() { return keys_; }
+
+  private:
+    static constexpr std::uint32_t kPendingKey = kNone - 1;  // no key's number: it would take that many keys
+
+    // The record's row; its key where it cannot wait.
+    void make_row(FrameRow& row, FlowKeys::Lookup& lookup) {
+        dissect(record_, dissection_, vendors_);
+        const bool pending = keys_.start_lookup(dissection_, lookup);
+        const std::uint32_t key = pending ? kPendingKey : keys_.intern(dissection_);
+        row = frame_row(record_, dissection_, header_stacks_.intern(dissection_), key);
+    }
+    void intern_lookups(std::span<FrameRow> rows);
+
+    std::unique_ptr<input::ByteSource> source_;
+    std::unique_ptr<input::CaptureReader> capture_;
+    const Vendors* vendors_;
+    HeaderStacks header_stacks_;
+    FlowKeys keys_;
+    std::vector<FlowKeys::Lookup> lookups_;
+    Record record_;
+    Dissection dissection_;
+};
+
+template <typename OnRow>
+std::size_t FrameReader::next(std::span<FrameRow> rows, OnRow on_row) {
+    source_->pin_views();
+    lookups_.resize(rows.size());
+    std::size_t count = 0;
+    while (count < rows.size() && !source_->buffer_changed() && capture_->next(record_)) {
+        make_row(rows[count], lookups_[count]);
+        on_row(count);
+        ++count;
+    }
+    intern_lookups(rows.first(count));
+    return count;
+}
+
+}  // namespace acapella

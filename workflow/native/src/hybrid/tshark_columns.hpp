@@ -1,0 +1,82 @@
+// The columns that engine hybrid asks tshark for. Most of the price of a column is its own, not that of its
+// fields: tshark 4.0 walks its list of columns for each (get_column_visible). So fields whose values cannot
+// be mistaken for each other share one.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "hybrid/tshark_output.hpp"
+
+namespace acapella::hybrid {
+
+// How tshark writes the values of a field. A column lists the values of its first field, then those of the
+// second.
+enum class ValueFormat : std::uint8_t { kAddress4, kAddress6, kHexadecimal, kDecimal };
+
+// Fields of different forms; two of one form (source and destination port) are a pair, of which every header
+// has both, or the first.
+struct TsharkColumn {
+    static constexpr std::size_t kMaxFields = 4;
+
+    constexpr TsharkColumn(std::initializer_list<Field> list) {
+        for (const Field field : list) fields[count++] = field;
+    }
+
+    std::array<Field, kMaxFields> fields{};
+    std::size_t count = 0;
+};
+
+// The first column: these three fields, each of which every frame has once.
+inline constexpr std::array kFirstColumn = {Field::number, Field::encap, Field::protocols};
+
+// clang-format off
+inline constexpr std::array kTsharkColumns = {
+    TsharkColumn{Field::ip_src, Field::ipv6_src, Field::tcp_flags, Field::ip_proto},
+    TsharkColumn{Field::ip_dst, Field::ipv6_dst, Field::gre_flags, Field::ip_len},
+    TsharkColumn{Field::gre_proto, Field::ip_hdr_len, Field::ip_frag_offset},
+    TsharkColumn{Field::gre_key, Field::vlan},
+    TsharkColumn{Field::gtp_flags, Field::ipv6_plen, Field::ipv6_nxt},
+    TsharkColumn{Field::gtp_message, Field::geneve_version},
+    TsharkColumn{Field::gtp_teid, Field::tcp_src, Field::tcp_dst},
+    TsharkColumn{Field::geneve_vni, Field::udp_src, Field::udp_dst},
+    TsharkColumn{Field::l2tp_sid, Field::udp_length},
+    TsharkColumn{Field::pppoe_session, Field::tcp_seq},
+    TsharkColumn{Field::ip_id, Field::tcp_ack},
+    TsharkColumn{Field::tcp_window, Field::tcp_urgent},
+    TsharkColumn{Field::tcp_len},
+    TsharkColumn{Field::sctp_src, Field::sctp_dst},
+    TsharkColumn{Field::service_vlan},
+    TsharkColumn{Field::service_outer, Field::service_inner},
+    TsharkColumn{Field::label},
+    TsharkColumn{Field::label_bottom},
+    TsharkColumn{Field::hopopts_nxt},
+    TsharkColumn{Field::routing_nxt},
+    TsharkColumn{Field::fraghdr_nxt, Field::fraghdr_offset},
+    TsharkColumn{Field::dstopts_nxt},
+    TsharkColumn{Field::ah_nxt},
+    TsharkColumn{Field::vxlan_flags, Field::vxlan_vni},
+    TsharkColumn{Field::gre_call},
+    TsharkColumn{Field::l2tp_type, Field::l2tp_version},
+    TsharkColumn{Field::l2tp_tunnel, Field::l2tp_session},
+    TsharkColumn{Field::pbb_isid},
+    TsharkColumn{Field::erspan_session},
+};
+// clang-format on
+
+// What tshark's columns hold of a longer text.
+inline constexpr std::size_t kMaxColumnBytes = 2047;
+
+// A column's expression (gui.column.format): "ip.src || ipv6.src".
+std::string expression_of(std::span<const Field> fields);
+
+// The line's fields; views into it. Field::service_text has none: a column shows no protocol's text. Throws
+// TsharkOutputError if a value has none of the forms of its column.
+void split_columns(std::string_view line, TsharkRow& tshark_row);
+
+}  // namespace acapella::hybrid
