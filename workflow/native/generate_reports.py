@@ -1,8 +1,8 @@
-"""Make reports.inc, the layouts of the flow reports in C++, of schemas/report_formats.tsv: generate_reports.py TSV INC
+"""Generate reports.inc, the layouts of flow reports, from schemas/report_formats.tsv: generate_reports.py TSV INC
 
 Format N becomes namespace formatN: a ``Field<BYTES> name{OFFSET}`` for each row, ``kBytes``, and for a meaning that
-lists bits or values (``bits: 1=syn 2=ack``) a namespace NAME_bits or NAME_values of them. Rows name_0, name_1 ... are
-neighbors and also a ``Fields<BYTES, COUNT> names{OFFSET}``.
+lists bits or values (``bits: 1=syn 2=ack``) a namespace NAME_bits or NAME_values with them. Adjacent
+rows name_0, name_1 ... are also a ``Fields<BYTES, COUNT> names{OFFSET}``.
 """
 
 import csv
@@ -18,7 +18,7 @@ def lines(rows: list[dict]):
         yield f"namespace format{number} {{"
         for row in fields:
             if int(row["offset"]) != end:
-                raise SystemExit(f"format {number}: {row['name']} does not start where the field before it ends")
+                raise SystemExit(f"format {number}: {row['name']} does not start at the end of the previous field")
             end += int(row["bytes"])
             yield f"inline constexpr Field<{row['bytes']}> {row['name']}{{{row['offset']}}};"
             yield from named_values(row)
@@ -50,7 +50,9 @@ def main(table: str, output: str) -> None:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     target = Path(output)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text("// made from schemas/report_formats.tsv\n" + "\n".join(lines(rows)) + "\n", encoding="utf-8")
+    target.write_text(
+        "// generated from schemas/report_formats.tsv\n" + "\n".join(lines(rows)) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Make tokens.inc, the core's list of tokens, out of schemas/protocols.tsv: generate_tokens.py PROTOCOLS.tsv TOKENS.inc
+"""Generate tokens.inc, the list of tokens, from schemas/protocols.tsv: generate_tokens.py PROTOCOLS.tsv TOKENS.inc
 
 Tokens of layers 1 to 4, tunnels and glue become ``ACAPELLA_TOKEN(name, "token", "label", layer)`` and thus members of
 enum Token; tokens above become ``ACAPELLA_APPLICATION("token", "label")``, sorted by token. An application
-without a label is a part of the header before it (the ASN.1 of a certificate) and not counted as one in `stack`.
+without a label is part of the previous header (the ASN.1 of a certificate) and not shown in `stack`.
 """
 
 import csv
@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 LAYERS = {"1": "kPhysical", "2": "kLink", "3": "kNetwork", "4": "kTransport", "tunnel": "kTunnel", "glue": "kGlue"}
-ABOVE = ("app", "payload")  # payload: a kind of content that tshark names, and no header
+ABOVE = ("app", "payload")  # payload: a kind of content named by tshark, not a header
 
 
 def enumerator(token: str) -> str:
-    """A C++ name for ``token``; ``null`` and ``data`` are fine, keywords would not be."""
+    """Return the C++ enumerator of a token, which must not be a keyword."""
     return token.replace(".", "_").replace("-", "_")
 
 
@@ -34,7 +34,9 @@ def lines(table: Path):
 def main(table: str, output: str) -> None:
     target = Path(output)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text("// made from schemas/protocols.tsv\n" + "\n".join(lines(Path(table))) + "\n", encoding="utf-8")
+    target.write_text(
+        "// generated from schemas/protocols.tsv\n" + "\n".join(lines(Path(table))) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Make tunnels.inc, the types of tunnel identifiers, from schemas/tunnels.tsv.
+"""Generate tunnels.inc, the types of tunnel identifiers, from schemas/tunnels.tsv.
 
     generate_tunnels.py TUNNELS.tsv TUNNELS.inc
 
@@ -23,7 +23,9 @@ def lines(table: Path):
 def main(table: str, output: str) -> None:
     target = Path(output)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text("// made from schemas/tunnels.tsv\n" + "\n".join(lines(Path(table))) + "\n", encoding="utf-8")
+    target.write_text(
+        "// generated from schemas/tunnels.tsv\n" + "\n".join(lines(Path(table))) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -36,37 +36,35 @@ def complaint(capsys, *argv: str) -> str:
 def test_an_unknown_option_is_one_line_for_every_command(command, capsys):
     line = complaint(capsys, *command.split(), *("x" for _ in range(4)), "--no\nsuch=option")
     assert line.startswith(f"acapella: error: {command}: ")
-    assert line.endswith(f"; acapella {command} --help shows what there is")
+    assert line.endswith(f"; see acapella {command} --help")
 
 
 @pytest.mark.parametrize(
     ("argv", "line"),
     [
-        ([], "acapella: error: the following arguments are required: COMMAND; acapella --help shows what there is"),
+        ([], "acapella: error: the following arguments are required: COMMAND; see acapella --help"),
         (
             ["digst"],
-            "acapella: error: argument COMMAND: 'digst' is unknown; perhaps digest is meant; acapella --help shows "
-            "what there is",
+            "acapella: error: argument COMMAND: 'digst' is unknown (did you mean digest?); see acapella --help",
         ),
         (
             ["digest", "a.pcap", "--engine", "nativ"],
-            "acapella: error: digest: argument --engine: 'nativ' is unknown; perhaps native is meant; acapella digest "
-            "--help shows what there is",
+            "acapella: error: digest: argument --engine: 'nativ' is unknown (did you mean native?); see acapella "
+            "digest --help",
         ),
         (
             ["digest", "a.pcap"],
-            "acapella: error: digest: the following arguments are required: -o; acapella digest --help shows "
-            "what there is",
+            "acapella: error: digest: the following arguments are required: -o; see acapella digest --help",
         ),
         (
             ["digest", "a.pcap", "-o", "a.parquet", "--flwos", "f.parquet"],
-            "acapella: error: digest: unrecognized arguments: --flwos; perhaps --flows is meant; acapella digest "
-            "--help shows what there is",
+            "acapella: error: digest: unrecognized arguments: --flwos (did you mean --flows?); see "
+            "acapella digest --help",
         ),
         (
             ["verify", "a.pcap", "--engine", "x"],
-            "acapella: error: verify: argument --engine: 'x' is unknown; there are hybrid, native, tshark; acapella "
-            "verify --help shows what there is",
+            "acapella: error: verify: argument --engine: 'x' is unknown; choose from hybrid, native, tshark; see "
+            "acapella verify --help",
         ),
     ],
 )
@@ -110,7 +108,7 @@ def test_collect_inside_the_sandbox_says_it_in_one_line_too(argv):
     (line,) = ended.stderr.splitlines()
     assert (ended.returncode, ended.stdout) == (2, "")
     assert line.startswith("acapella: error: collect: ")
-    assert line.endswith("; acapella collect --help shows what there is")
+    assert line.endswith("; see acapella collect --help")
 
 
 INTERRUPTED_IMPORT = """

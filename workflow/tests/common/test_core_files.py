@@ -188,15 +188,14 @@ def test_temporary_files_go_where_it_is_said_and_nowhere_else(tmp_path, monkeypa
     assert temporary_directory(tmp_path / "named") == tmp_path / "named"
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
     gone = tmp_path / "gone"
-    for unusable, why in ((gone, "there is no such directory; make it, or "), (Path("/proc"), "cannot write: ")):
+    for unusable, why in ((gone, "no such directory; create it, or "), (Path("/proc"), "cannot write: ")):
         monkeypatch.setenv("TMPDIR", str(unusable))
         with pytest.raises(UserError) as caught:
             temporary_directory()
         assert str(caught.value).startswith(f"directory of temporary files {unusable}: {why}")
-        assert str(caught.value).endswith("name another one: TMPDIR=DIRECTORY") and "make room" not in str(caught.value)
-    with pytest.raises(
-        UserError, match="gone: there is no such directory; make it, or name another one: --spool DIRECTORY"
-    ):
+        assert str(caught.value).endswith("use another one: TMPDIR=DIRECTORY")
+        assert "free some space" not in str(caught.value)
+    with pytest.raises(UserError, match="gone: no such directory; create it, or use another one: --spool DIRECTORY"):
         temporary_directory(gone)
 
 
@@ -214,7 +213,7 @@ def test_the_database_spills_to_that_directory_too(tmp_path, monkeypatch):
     (directory,) = queries.connect().execute("select current_setting('temp_directory')").fetchone()
     assert Path(directory).parent == tmp_path
     monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
-    with pytest.raises(UserError, match=f"directory of temporary files {tmp_path}/gone: there is no such directory"):
+    with pytest.raises(UserError, match=f"directory of temporary files {tmp_path}/gone: no such directory"):
         queries.connect()
 
 
@@ -233,9 +232,9 @@ def test_every_stage_keeps_to_the_directory_that_tmpdir_names(argv, tmp_path):
     command = [sys.executable, "-m", "acapella.cli.main", *argv]
     environment = os.environ | {"TMPDIR": str(tmp_path / "gone") if "--spool" not in argv else str(tmp_path)}
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
-    directory, why = tmp_path / "gone", "there is no such directory; make it, or name another one: TMPDIR="
+    directory, why = tmp_path / "gone", "no such directory; create it, or use another one: TMPDIR="
     if "--spool" in argv:
-        directory, why = "/proc", "cannot write: No such file or directory; name another one: --spool "
+        directory, why = "/proc", "cannot write: No such file or directory; use another one: --spool "
     assert ended.returncode == 2 or "not compared: " in ended.stderr
     assert f"directory of temporary files {directory}: {why}" in ended.stderr
     assert len([line for line in ended.stderr.splitlines() if "temporary" in line]) == 1

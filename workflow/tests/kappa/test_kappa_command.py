@@ -279,7 +279,7 @@ def test_unwritable_temporary_file_error_names_its_directory(tmp_path):
     )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert (
-        f"temporary files are in {tmp_path}; make room there, or name another directory: --spool DIRECTORY"
+        f"temporary files are in {tmp_path}; free space there, or use another directory: --spool DIRECTORY"
         in done.stderr
     )
 

@@ -188,7 +188,7 @@ def test_a_directory_of_temporary_files_that_cannot_be_used_is_named_before_anyt
     ended = place.run("--dry-run")
     assert ended.returncode != 0
     last = ended.stdout.splitlines()[-1]
-    assert last.startswith(f"directory of temporary files {tmp_path / 'gone'}: there is no such directory; "), (
+    assert last.startswith(f"directory of temporary files {tmp_path / 'gone'}: no such directory; "), (
         ended.stdout
     )
 

@@ -1,7 +1,7 @@
-"""Captures that may leave their site: headers without payload, and a pseudonym for each address.
+"""Anonymize captures: keep headers without payload, and replace addresses by pseudonyms.
 
-The native core reads, cuts and replaces; this module looks after the key and the files. docs/release.md says what is
-kept of each header.
+The native core processes the frames; this module handles the key and the files. docs/release.md lists what is kept of
+each header.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read_key(path: str | os.PathLike) -> bytes:
-    """The 32 octets of a key file. Raises UserError where others may read it, or it is no such file.
+    """Return the 32 bytes of a key file. Raises UserError if other users can access the file, or it is not a key.
 
-    Nothing of the key is in any message.
+    No message contains any of the key.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -30,19 +30,20 @@ def read_key(path: str | os.PathLike) -> bytes:
     with os.fdopen(descriptor, "rb") as stream:
         found = os.fstat(stream.fileno())
         if not stat.S_ISREG(found.st_mode):
-            raise UserError("the key is not in a regular file", where=path)
+            raise UserError("not a regular file", where=path)
         if found.st_mode & OTHERS:
-            raise UserError("others may read or write this key", where=path, fix=f"chmod 600 {path}")
+            raise UserError("other users can access this key", where=path, fix=f"chmod 600 {path}")
         key = stream.read(KEY_BYTES + 1)
     if len(key) != KEY_BYTES:
         size = "more" if len(key) > KEY_BYTES else str(len(key))
-        raise UserError(f"a key is {KEY_BYTES} octets, and here are {size}", where=path)
+        raise UserError(f"expected a key of {KEY_BYTES} bytes, found {size}", where=path)
     return key
 
 
 def make_key(path: str | os.PathLike) -> None:
-    """Write a new key of the system's random numbers to ``path``, for its owner alone. Raises UserError where a file is
-    there: what was made with its key could not be continued. The key is whole or not there.
+    """Write a new random key to ``path``, readable by its owner only. The write is atomic.
+
+    Raises UserError if the file exists: captures anonymized with its key could not be continued.
     """
     target = Path(path)
     try:
@@ -55,16 +56,14 @@ def make_key(path: str | os.PathLike) -> None:
                 with open(descriptor, "wb", closefd=False) as stream:
                     stream.write(os.urandom(KEY_BYTES))
                 os.fsync(descriptor)
-                # Unlike a rename it replaces nothing.
+                # Unlike a rename, a link does not replace an existing file.
                 os.link(temporary, target.name, src_dir_fd=directory, dst_dir_fd=directory)
             finally:
                 remove(temporary, directory)
                 os.close(descriptor)
             os.fsync(directory)
     except FileExistsError as error:
-        raise UserError(
-            "there is a file already", where=target, fix="a new key would give all addresses other names"
-        ) from error
+        raise UserError("file exists", where=target, fix="a new key would change all pseudonyms") from error
     except OSError as error:
         raise UserError(f"cannot write the key: {error.strerror}", where=target) from error
 
@@ -72,13 +71,12 @@ def make_key(path: str | os.PathLike) -> None:
 def anonymize(  # noqa: PLR0913 - independent choices
     source: str, target: str | os.PathLike, key: bytes, *, macs: str = "replace", vendors=None, limits=None
 ) -> dict:
-    """Anonymize the capture ``source`` (a path, or - for standard input) to the pcap ``target``, whole or not at all,
-    and its owner's alone.
+    """Anonymize the capture ``source`` (a path, or - for standard input) to the pcap ``target``.
 
-    Returns counts: frames, wire_bytes, captured_bytes, kept_bytes, cut_frames (of which less was kept than was
-    captured), empty_frames (of which nothing was), ts_not_kept (stamps that a pcap cannot hold), link_type; and what
-    the reader says of the file, as in a digest; and `replaced`, the addresses with their pseudonyms as bytes, which
-    are private. ``vendors`` are tshark's, as the core takes them, or None. Raises UserError.
+    The write is atomic, and only the owner can read the file. Returns counts: frames, wire_bytes, captured_bytes,
+    kept_bytes, cut_frames (less was kept than captured), empty_frames (nothing was kept), ts_not_kept (timestamps that
+    do not fit in a pcap), link_type; the metadata of the file, as in a digest; and `replaced`, the addresses with their
+    pseudonyms as bytes, which are private. ``vendors`` are those of tshark, or None. Raises UserError.
     """
     if macs not in MACS:
         raise UserError(f"MAC addresses: {macs}", fix=f"one of {', '.join(MACS)}")
@@ -90,17 +88,17 @@ def anonymize(  # noqa: PLR0913 - independent choices
             return _native.anonymize_file(source, stream.fileno(), key, macs, vendors, limits)
         except _native.WriteError as error:
             raise UserError(str(error), where=target, fix="free some space, or write elsewhere") from error
-        except (_native.InputError, _native.AnonymizeError) as error:  # else taken for the target's
+        except (_native.InputError, _native.AnonymizeError) as error:  # not an error of the target
             raise UserError(str(error)) from error
 
 
 def pseudonyms_of(addresses: list[str], key: bytes) -> list[str]:
-    """The pseudonyms that `anonymize` gives IPv4 and IPv6 addresses, as text. Raises ValueError for what is none."""
+    """Return the pseudonyms of IPv4 and IPv6 addresses, as text. Raises ValueError for other texts."""
     return _native.pseudonyms_of(addresses, key)
 
 
 def tunnel_pseudonyms_of(kind: str, ids: list[int], key: bytes) -> list[int]:
-    """Return the pseudonyms that `anonymize` gives tunnel identifiers of a type in schemas/tunnels.tsv.
+    """Return the pseudonyms of tunnel identifiers of a type in schemas/tunnels.tsv.
 
     Raises ValueError if the type is unknown or an identifier is wider than its field.
     """

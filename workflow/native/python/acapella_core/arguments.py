@@ -1,4 +1,4 @@
-"""Command lines whose complaints are one line, as every other mistake's."""
+"""Argument parser with error messages of one line."""
 
 import argparse
 import difflib
@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
         """End with a mistake in the command line."""
         command, _, stage = self.prog.partition(" ")
         what = f"{stage}: {message}" if stage else message
-        line = f"{command}: error: {what}; {self.prog} --help shows what there is"
+        line = f"{command}: error: {what}; see {self.prog} --help"
         names.report(" ".join(line.split()))
         sys.exit(2)
 
@@ -72,7 +72,7 @@ class Parser(argparse.ArgumentParser):
             if not name.startswith("--") or " " in word or any(option.startswith(name) for option in known):
                 continue
             near = difflib.get_close_matches(name, known, n=1)
-            self.error(f"unrecognized arguments: {word}" + (f"; perhaps {near[0]} is meant" if near else ""))
+            self.error(f"unrecognized arguments: {word}" + (f" (did you mean {near[0]}?)" if near else ""))
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         """As argparse, with the choice that was probably meant, or all of them."""
@@ -80,5 +80,5 @@ class Parser(argparse.ArgumentParser):
             return
         choices = [str(choice) for choice in action.choices]
         near = difflib.get_close_matches(str(value), choices, n=1)
-        hint = f"perhaps {near[0]} is meant" if near else f"there are {', '.join(choices)}"
-        raise argparse.ArgumentError(action, f"{value!r} is unknown; {hint}")
+        hint = f" (did you mean {near[0]}?)" if near else f"; choose from {', '.join(choices)}"
+        raise argparse.ArgumentError(action, f"{value!r} is unknown{hint}")

@@ -1,4 +1,4 @@
-"""The Arrow schema of a table that schemas/tables/ describes."""
+"""Arrow schemas of the tables described in schemas/tables/."""
 
 import re
 
@@ -19,7 +19,7 @@ SCALARS = {
 
 
 def arrow_type(text: str) -> pa.DataType:
-    """The Arrow type that a schema's ``type`` spells, as ``list<struct<stack: utf8, frames: uint64>>``."""
+    """Return the Arrow type for a schema's ``type``, such as ``list<struct<stack: utf8, frames: uint64>>``."""
     if text in SCALARS:
         return SCALARS[text]
     outer, inner = re.fullmatch(r"(\w+)<(.*)>", text).groups()
@@ -30,10 +30,10 @@ def arrow_type(text: str) -> pa.DataType:
         return pa.dictionary(*(arrow_type(part) for part in parts))
     if outer == "struct":
         return pa.struct([(name, arrow_type(kind)) for name, kind in (part.split(": ") for part in parts)])
-    raise ValueError(f"a schema names the unknown type {text}")
+    raise ValueError(f"unknown type in a schema: {text}")
 
 
 def arrow_schema(table: str) -> pa.Schema:
-    """Names, types and nullability of a table's columns, in the order of its schema."""
+    """Return names, types and nullability of a table's columns, in the order of its schema."""
     columns = schemas.table(table)["columns"]
     return pa.schema([pa.field(c["name"], arrow_type(c["type"]), nullable=c["null"] != "never") for c in columns])

@@ -1,10 +1,10 @@
 """Directories beneath which writers follow no symbolic link.
 
-A results directory may come from a third party, with links in it: `tables/throughput.csv` to a file of the user's, or
+A results directory may come from a third party and contain links: `tables/throughput.csv` to a file of the user's, or
 `tables` to another directory. `protect` names such a directory; the Snakefile sets ACAPELLA_CAMPAIGN for its jobs,
-whose output files are arguments of their own. Writers then open the directory of a file with openat2, RESOLVE_BENEATH
-and RESOLVE_NO_SYMLINKS; on kernels before 5.6, or to make directories, they open one component after the other with
-O_NOFOLLOW. The last component is no link either. Whatever replaces a directory afterwards, writers keep to its
+whose output files are separate arguments. Writers then open the directory of a file with openat2, RESOLVE_BENEATH
+and RESOLVE_NO_SYMLINKS; on kernels before 5.6, or to make directories, they open one component at a time with
+O_NOFOLLOW. The last component must not be a link either. If a directory is replaced afterwards, writers still use its
 descriptor. The protected directory itself may be a link, and readers follow links.
 """
 
@@ -20,15 +20,15 @@ from .errors import UserError
 VARIABLE = "ACAPELLA_CAMPAIGN"
 FIX = "remove the link, or replace it with a copy of its target"
 
-# After these errors of openat2 the components are opened one after the other: it is not offered (ENOSYS, EPERM by a
-# seccomp filter), something is to be made (ENOENT), or the error has to name a link (ELOOP).
+# After these errors of openat2 the components are opened one at a time: it is not supported (ENOSYS, or EPERM by a
+# seccomp filter), a directory is missing (ENOENT), or the error has to name the link (ELOOP).
 STEPWISE = (errno.ENOSYS, errno.EPERM, errno.EAGAIN, errno.ENOENT, errno.ELOOP)
 
 _protected: set[str] = set()
 
 
 def protect(directory: str | os.PathLike) -> None:
-    """Have writers of this process follow no link beneath a directory."""
+    """Make writers of this process follow no links beneath a directory."""
     _protected.update((os.path.abspath(directory), os.path.realpath(directory)))  # noqa: PTH100
 
 
@@ -116,7 +116,7 @@ def refuse_link(descriptor: int, name: str, place: Path) -> None:
     except FileNotFoundError:
         return
     if stat.S_ISLNK(found.st_mode):
-        raise UserError("is a symbolic link, and no file is written through one", where=place, fix=FIX)
+        raise UserError("is a symbolic link, and links are not followed here", where=place, fix=FIX)
 
 
 def open_file(path: str | os.PathLike, flags: int, mode: int = 0o600) -> int:
@@ -130,7 +130,7 @@ def open_file(path: str | os.PathLike, flags: int, mode: int = 0o600) -> int:
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
-            raise UserError("is a symbolic link, and no file is written through one", where=path, fix=FIX) from error
+            raise UserError("is a symbolic link, and links are not followed here", where=path, fix=FIX) from error
 
 
 def inside(descriptor: int, directory: Path) -> Path:

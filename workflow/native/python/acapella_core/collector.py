@@ -1,11 +1,11 @@
-"""Flow reports in, flows out: the collector of the P4-RDMA paper (section III-C), in the native core.
+"""Convert flow reports to flows: the collector of the P4-RDMA paper (section III-C), in the native core.
 
-A `Collector` takes RoCEv2 frames (of capture files, in memory, of an interface) or reports as they lie in a ring,
-checks them as an RDMA NIC does, and keeps a table of flows. What it refuses or finds missing it counts by reason; such
-a report is in no ring and no table. Another thread may call `counters()` and `snapshot()` while it runs.
+A `Collector` receives RoCEv2 frames (from capture files, memory, or an interface) or reports in a ring, checks them as
+an RDMA NIC does, and keeps a table of flows. Rejected and missing reports are counted by reason, and are not added to
+the table. Other threads may call `counters()` and `snapshot()` while it runs.
 
 schemas/report_formats.tsv has the layouts of the reports, schemas/tables/flow_reports.yaml and flow_report_series.yaml
-the two tables that come out.
+describe the two output tables.
 """
 
 import contextlib
@@ -34,8 +34,8 @@ ORDERS = ("bytes", "packets", "reports", "last_ns", "rtt", "throughput")
 class QueuePair:
     """One of the sender's queue pairs, and the ring that it writes to.
 
-    number: 24 bits, not 0. key: of the memory region. base: the ring's address as the sender has it. slots: reports
-    that the ring holds. psn: the first packet sequence number; None takes that of the first report.
+    number: 24 bits, not 0. key: of the memory region. base: address of the ring, for the sender. slots: number of
+    reports in the ring. psn: the first packet sequence number; None: that of the first report.
     """
 
     number: int
@@ -47,11 +47,11 @@ class QueuePair:
 
 @dataclass(frozen=True)
 class Rdma:
-    """An RDMA device's port and the sender behind it.
+    """A port of an RDMA device and its sender.
 
-    device: its name, None for the first. gid_index: of our address as RoCEv2 has it (show_gids). peer: the sender's
-    IPv4 address. peer_queue_pair: a data plane has none, and any number will do. slots: of the ring. psn: the first
-    packet sequence number.
+    device: its name; None: the first device. gid_index: of this machine's RoCEv2 address (show_gids). peer: IPv4
+    address of the sender. peer_queue_pair: any number, because a data plane has none. slots: of the ring. psn: the
+    first packet sequence number.
     """
 
     peer: str
@@ -65,12 +65,12 @@ class Rdma:
 
 @dataclass(frozen=True)
 class Options:
-    """How reports are read.
+    """Options of a collector.
 
-    format: 1, the paper's 64 bytes, or 2. threads: the result is the same for any number. series_ns: width of the
-    windows of the series, 0 for a row a report, None for no series. memory_bytes: of the flow table; reports of further
-    flows are counted (table_full). check_icrc: False takes frames of programs that leave it out. site: part of what a
-    flow_id is made of, as in the digest.
+    format: 1, the paper's 64 bytes, or 2. threads: the result does not depend on it. series_ns: width of the windows of
+    the series; 0: one row per report; None: no series. memory_bytes: of the flow table; reports of further flows are
+    counted (table_full). check_icrc: False accepts frames of programs that omit the ICRC. site: part of flow_id, as in
+    the digest.
     """
 
     format: int = 2
@@ -83,7 +83,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Loss:
-    """Rows of a table that were not written, of how many, and the error of the first."""
+    """Number of rows of a table that were not written, number of all rows, and the first error."""
 
     rows: int
     all_rows: int
@@ -91,11 +91,11 @@ class Loss:
 
 
 class Collector:
-    """A running collector. series: file that rows of the series go to as they come; needed where series_ns is given.
+    """A running collector. series: output file for rows of the series; required with series_ns.
 
-    As a context manager it writes the series whole at the end, or not at all. Raises UserError for queue pairs or
-    options that contradict themselves, for files that cannot be read or written. With keep, a table that cannot be
-    written, or not wholly, does not end the run: the rows that fit are kept, and losses has the others, by table.
+    As a context manager it writes the series completely, or not at all. Raises UserError for contradictory queue pairs
+    or options, and for files that cannot be read or written. With keep, a table that cannot be written completely does
+    not end the run: the rows that fit are kept, and `losses` describes the others, by table.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Collector:
         words["queue_pairs"] = [pair_words(pair) for pair in queue_pairs]
         with core_errors():
             self._core = _native.Collector(words, site)
-        self.on_series: Callable[[pa.RecordBatch], None] | None = None  # sees rows of the series as they are written
+        self.on_series: Callable[[pa.RecordBatch], None] | None = None  # called with each written part of the series
         self.losses: dict[str, Loss] = {}  # by "flows", "series"
         self._keep = keep
         self._exit = contextlib.ExitStack()
@@ -131,10 +131,10 @@ class Collector:
         self._exit.__exit__(*failure)
 
     def feed(self, path: str | os.PathLike, attend: Callable[[], bool] | None = None, limits=None) -> dict:
-        """Take the frames of a capture file; returns {"records", "end", "detail"}: how it ended (clean or why not).
+        """Read the frames of a capture file; returns {"records", "end", "detail"}: how it ended (clean or a fault).
 
-        attend is called between two steps of the core, at most 2^20 frames apart: queue pairs may come and go in it,
-        and where it returns True the rest of the file is left. limits: on decompression (acapella_core.decompression).
+        attend is called at least every 2^20 frames: it may add and remove queue pairs, and stops reading by returning
+        True. limits: on decompression (acapella_core.decompression).
         """
         with core_errors(path):
             self._core.open_file(os.fspath(path), limits or _native.DecompressionLimits())
@@ -146,36 +146,36 @@ class Collector:
         return self._core.file_end()
 
     def run_interface(self, name: str, attend: Callable[[], bool]) -> None:
-        """Take the frames of an interface until attend, which is called at least every WAIT_MS, returns True.
+        """Receive frames of an interface until attend, which is called at least every WAIT_MS, returns True.
 
-        Frames that the kernel dropped because we were too slow are counted (kernel_dropped). Raises UserError where
-        there is no such interface, it is not permitted (CAP_NET_RAW), or it goes.
+        Frames dropped by the kernel are counted (kernel_dropped). Raises UserError if there is no such interface,
+        permission (CAP_NET_RAW) is missing, or the interface is removed.
         """
         with core_errors():
             self._core.open_interface(name)
             while not attend():
-                if self._core.advance_interface(WAIT_MS):  # else rows wait: a row group has many
+                if self._core.advance_interface(WAIT_MS):  # otherwise rows are buffered, because a row group has many
                     self.write_series()
-            self._core.advance_interface(0)  # what had come by then
+            self._core.advance_interface(0)  # frames received by then
 
     def open_rdma(self, rdma: "Rdma", *, single_ring: bool = True) -> QueuePair:
-        """Register a ring with an RDMA device, which writes it without this processor; returns what the sender needs.
+        """Register a ring with an RDMA device, which writes to it directly; returns the parameters for the sender.
 
-        single_ring: all reports of the program come to this ring. Then report format 2 tells what was lost on the way and
-        what was overwritten before it was read (psn_gap_lost, overrun); elsewhere nobody can know.
-        Raises UserError, above all where there is no such device.
+        single_ring: all reports of the program are written to this ring. Then sequence numbers of report format 2 show
+        which reports were lost or overwritten before they were read (psn_gap_lost, overrun); otherwise this is unknown.
+        Raises UserError, for example if there is no such device.
         """
         with core_errors():
             return QueuePair(**self._core.open_rdma(rdma_words(rdma), single_ring))
 
     def run_rdma(self, attend: Callable[[], bool]) -> None:
-        """Take what RDMA devices write to the rings of open_rdma, until attend() returns True."""
+        """Process reports in the rings of open_rdma until attend() returns True."""
         while not attend():
-            if self._core.poll_rdma(WAIT_MS):  # else rows wait: a row group has many
+            if self._core.poll_rdma(WAIT_MS):  # otherwise rows are buffered, because a row group has many
                 self.write_series()
 
     def feed_frames(self, frames, offsets=None) -> None:
-        """Take frames in memory: a sequence of bytes; or one buffer of uint8 and where each frame starts and ends in it
+        """Process frames in memory: a sequence of bytes; or one buffer of uint8 and the offsets of the frames in it
         (uint64, one more than frames).
         """
         if offsets is None:
@@ -183,12 +183,12 @@ class Collector:
         self._feed(lambda first: self._core.feed_frames(frames, offsets, first), len(offsets) - 1)
 
     def feed_reports(self, reports) -> None:
-        """Take reports one behind the other (uint8), as a ring's memory holds them, unchecked but for their version."""
+        """Process contiguous reports (uint8), as in a ring. Only their version is checked."""
         size = REPORT_BYTES[self.options.format]
         self._feed(lambda first: self._core.feed_reports(reports, first), len(reports) // size)
 
     def finish(self) -> dict:
-        """End every window of the series; returns counters(). Nothing can be taken afterwards."""
+        """Close all windows of the series; returns counters(). No further input is possible."""
         self._core.finish()
         self.write_series()
         if self._series is not None and self._keep:
@@ -197,36 +197,36 @@ class Collector:
         return self.counters()
 
     def counters(self) -> dict[str, int]:
-        """Frames and reports by what became of them, as of the last round (at most 16,384 reports ago); any thread."""
+        """Return counts of frames and reports as of the last round (at most 16,384 reports ago). Thread-safe."""
         return self._core.counters()
 
     def newest_epoch(self) -> int:
-        """The largest number of an epoch in any report, 0 before the first one and in format 1; as of counters()."""
+        """Return the largest epoch in any report, 0 before the first report and in format 1; as of counters()."""
         return self._core.newest_epoch()
 
     def snapshot(self, limit: int | None = None, by: str = "bytes") -> pa.RecordBatch:
-        """The flows as they are now, the largest first, in the columns of flow_reports; any thread, at any time."""
+        """Return the current flows, the largest first, in the columns of flow_reports. Thread-safe."""
         if by not in ORDERS:
             raise UserError(f"order: {by}", fix=f"one of {', '.join(ORDERS)}")
         return typed(self._core.snapshot(limit, by), "flow_reports")
 
     def add_queue_pair(self, pair: QueuePair) -> None:
-        """Take a queue pair into use, in place of one with its number."""
+        """Add a queue pair; replaces one with the same number."""
         with core_errors():
             self._core.add_queue_pair(pair_words(pair))
 
     def remove_queue_pair(self, number: int) -> None:
-        """Refuse what names this queue pair from now on (bad_qp); an RDMA device's does so without a count."""
+        """Remove a queue pair. Later requests are rejected and counted (bad_qp); RDMA devices do not count them."""
         self._core.remove_queue_pair(number)
         self._core.close_rdma(number)
 
     def flow_batches(self, rows: int = FLOW_ROWS) -> Iterator[pa.RecordBatch]:
-        """The flow table in the order of the flows' first reports; while nothing is fed."""
+        """Yield the flow table in the order of the flows' first reports. Not during feeding."""
         for first in range(0, max(self._core.flows, 1), rows):
             yield typed(self._core.flow_rows(first, rows), "flow_reports")
 
     def write_flows(self, path: str | os.PathLike) -> None:
-        """Write the flow table as Parquet. Raises UserError where that fails, but for keep."""
+        """Write the flow table as Parquet. Raises UserError if that fails, unless keep is set."""
         with self._losses_of("flows", None), table_file(path, "flow_reports", keep=self._keep) as file:
             for batch in self.flow_batches():
                 file.write(batch)
@@ -235,7 +235,7 @@ class Collector:
 
     @contextlib.contextmanager
     def _losses_of(self, name: str, file: "TableFile | None") -> Iterator[None]:
-        """Note what of a table was not written, with keep; all of it if the block fails."""
+        """With keep, record the rows of a table that were not written; all rows if the block fails."""
         rows = self._core.flows if file is None else file.rows + file.rows_lost
         try:
             yield
@@ -253,7 +253,7 @@ class Collector:
 
     @property
     def bytes_per_flow(self) -> int:
-        """Memory that a flow takes, its share of the index included."""
+        """Memory per flow, including its part of the index."""
         return self._core.bytes_per_flow
 
     def _feed(self, take, end: int) -> None:
@@ -263,7 +263,7 @@ class Collector:
             self.write_series()
 
     def write_series(self) -> None:
-        """Write the rows of the series that there are, as a row group; from the thread that feeds."""
+        """Write the available rows of the series as a row group. Call in the thread that feeds."""
         batch = self._core.take_series()
         if batch is not None:
             rows = typed(batch, "flow_report_series")
@@ -275,18 +275,18 @@ class Collector:
 
 
 PARQUET = {"version": "2.6", "compression": "zstd", "compression_level": 1}
-COLUMN_BYTES = 512  # of the footer, per column and row group: offsets, encodings, statistics
-SMALLEST_PART = 1024  # rows of a row group that is not divided on a full disk
-SPARE_BYTES = 1 << 16  # headers of pages, and then counters.json
-FLOW_BYTES = 256  # of the flow table's file, per flow: 62 in a run of 20,000 flows
+COLUMN_BYTES = 512  # footer per column and row group: offsets, encodings, statistics
+SMALLEST_PART = 1024  # rows: smaller row groups are not divided on a full disk
+SPARE_BYTES = 1 << 16  # page headers and counters.json
+FLOW_BYTES = 256  # flow table file, per flow: 62 in a run of 20,000 flows
 
 
 class TableFile:
     """A Parquet file that grows by row groups.
 
-    With keep, the space of a row group and of the footer is allocated on the disk before the row group is written. On a
-    full disk the file so ends with the last row group that fits, and rows_lost counts the rows of the others.
-    spare_bytes() more are allocated, and free again when the file is complete, for files that are written after it.
+    With keep, disk space for a row group and the footer is allocated before the row group is written. So on a full disk
+    the file ends with the last row group that fits, and rows_lost counts the other rows. spare_bytes() more bytes are
+    allocated until the file is complete, for files that are written after it.
     """
 
     def __init__(self, part: os.PathLike, table: str, *, keep: bool):
@@ -300,7 +300,7 @@ class TableFile:
         self._writer = pq.ParquetWriter(self._file, arrow_schema(table), **PARQUET)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write a row group, or the parts of it that fit. Raises OSError if it does not fit, but for keep."""
+        """Write a row group, or the parts of it that fit. Raises OSError if it does not fit, unless keep is set."""
         if self.fault is not None:
             self.rows_lost += len(batch)
             return
@@ -321,7 +321,7 @@ class TableFile:
         except OSError as error:
             if not self._keep:
                 raise
-            self.fault = error  # in the middle of a row group: nothing of the file can be read
+            self.fault = error  # inside a row group: the file is unreadable
             self.rows, self.rows_lost = 0, self.rows + self.rows_lost + len(batch)
 
     def loss(self) -> Loss:
@@ -329,7 +329,7 @@ class TableFile:
         return Loss(self.rows_lost, self.rows + self.rows_lost, self.fault)
 
     def close(self) -> None:
-        """Write the footer. Raises OSError if that fails, or if no row fitted."""
+        """Write the footer. Raises OSError if that fails, or if no row was written."""
         if self.fault and not self.rows:
             raise self.fault
         self._writer.close()
@@ -337,21 +337,21 @@ class TableFile:
 
     def release(self) -> None:
         """Close the descriptors, also of a file that was not completed."""
-        self._writer.is_open = False  # else it is completed when its memory is freed
+        self._writer.is_open = False  # otherwise the writer completes the file when it is freed
         self._file.close()
         os.close(self._descriptor)
 
     def _allocate(self, batch: pa.RecordBatch) -> None:
-        """Have the disk keep room for a row group, and the footer with it. Raises OSError."""
+        """Allocate disk space for a row group and the resulting footer. Raises OSError."""
         footer = self._footer_bytes + COLUMN_BYTES * len(batch.schema)
         end = self._file.tell() + footer + self.spare_bytes()
         try:
-            os.posix_fallocate(self._descriptor, 0, end + 2 * batch.nbytes)  # more than it takes
+            os.posix_fallocate(self._descriptor, 0, end + 2 * batch.nbytes)  # more than needed
             self._allocated = end + 2 * batch.nbytes
         except OSError as error:
-            if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):  # of file systems that allocate nothing
+            if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):  # file system without fallocate
                 return
-            os.ftruncate(self._descriptor, self._allocated)  # what was allocated in part
+            os.ftruncate(self._descriptor, self._allocated)  # remove a partial allocation
             end += encoded_bytes(batch)
             os.posix_fallocate(self._descriptor, 0, end)
             self._allocated = end
@@ -359,7 +359,7 @@ class TableFile:
 
 
 def encoded_bytes(batch: pa.RecordBatch) -> int:
-    """Return the size of a file of one row group."""
+    """Return the size of a Parquet file with this row group."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, batch.schema, **PARQUET) as writer:
         writer.write_batch(batch)
@@ -368,7 +368,7 @@ def encoded_bytes(batch: pa.RecordBatch) -> int:
 
 @contextlib.contextmanager
 def table_file(path: str | os.PathLike, table: str, *, keep: bool) -> Iterator[TableFile]:
-    """Yield a table's file; it has its name at the end, or is gone where something failed. Raises UserError."""
+    """Yield a table file; it is renamed at the end, or removed if the block fails. Raises UserError."""
     with atomic_path(path) as part:
         file = TableFile(part, table, keep=keep)
         try:
@@ -379,7 +379,7 @@ def table_file(path: str | os.PathLike, table: str, *, keep: bool) -> Iterator[T
 
 
 def typed(batch, table: str) -> pa.RecordBatch:
-    """The core's rows under the schema of their table."""
+    """Return rows of the core with the schema of their table."""
     rows = pa.record_batch(batch)
     schema = arrow_schema(table)
     if rows.schema.names != schema.names:
@@ -388,7 +388,7 @@ def typed(batch, table: str) -> pa.RecordBatch:
 
 
 def pair_words(pair: QueuePair) -> dict:
-    """A queue pair as the core's options. Raises UserError."""
+    """Return a queue pair as options of the core. Raises UserError."""
     for name, bits in (("number", 24), ("key", 32), ("base", 64), ("slots", 32), ("psn", 24)):
         value = getattr(pair, name)
         if value is not None and not 0 <= value < 1 << bits:
@@ -397,7 +397,7 @@ def pair_words(pair: QueuePair) -> dict:
 
 
 def rdma_words(rdma: Rdma) -> dict:
-    """As the core's options. Raises UserError."""
+    """Return RDMA settings as options of the core. Raises UserError."""
     try:
         peer = ipaddress.IPv4Address(rdma.peer).packed
     except ValueError as error:
@@ -406,17 +406,17 @@ def rdma_words(rdma: Rdma) -> dict:
         if not 0 <= getattr(rdma, name) < 1 << bits:
             raise UserError(f"RDMA: {name} {getattr(rdma, name)}", fix=f"a number of {bits} bits")
     if rdma.slots == 0:
-        raise UserError("RDMA: a ring of no slot", fix="65536, for example")
+        raise UserError("RDMA: the ring must have at least 1 slot", fix="65536, for example")
     return {**asdict(rdma), "peer": peer, "device": rdma.device or ""}
 
 
 def rdma_devices() -> list[str]:
-    """Names of this machine's RDMA devices."""
+    """Return the names of this machine's RDMA devices."""
     return _native.rdma_devices()
 
 
 def check_options(options: Options) -> None:
-    """Raise UserError for what the core could not say in the user's words."""
+    """Raise UserError for invalid options that the core would report less clearly."""
     if options.format not in REPORT_BYTES:
         raise UserError(f"report format {options.format}", fix="1 or 2")
     if not 1 <= options.threads <= 256:
@@ -428,7 +428,7 @@ def check_options(options: Options) -> None:
 
 
 def joined(frames: Sequence[bytes]):
-    """Frames as one buffer and their bounds."""
+    """Return frames as one buffer, and their offsets."""
     import numpy as np  # noqa: PLC0415  (large, and only this needs it)
 
     lengths = np.fromiter((len(frame) for frame in frames), np.uint64, len(frames))
@@ -439,7 +439,7 @@ def joined(frames: Sequence[bytes]):
 
 @contextlib.contextmanager
 def core_errors(where: object = None) -> Iterator[None]:
-    """What the core says of files and queue pairs as UserError."""
+    """Convert errors of the core about files and queue pairs to UserError."""
     try:
         yield
     except _native.InputError as error:
@@ -447,6 +447,6 @@ def core_errors(where: object = None) -> Iterator[None]:
     except _native.CollectorConfigError as error:
         raise UserError(str(error), where=where) from error
     except _native.RdmaError as error:
-        raise UserError(str(error), fix="take reports from an interface or a capture instead") from error
+        raise UserError(str(error), fix="use an interface or a capture instead") from error
     except MemoryError as error:
         raise UserError("not enough memory for the rings", fix="fewer slots") from error

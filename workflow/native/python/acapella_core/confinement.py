@@ -1,6 +1,6 @@
-"""Take rights from this process or from a program, before it reads what others made.
+"""Remove rights from this process or a program before it reads untrusted input.
 
-docs/collect.md lists which command and which program gets which profile.
+docs/collect.md lists the profile of each command and program.
 """
 
 import concurrent.futures
@@ -19,12 +19,13 @@ CPU_S = 24 * 3600  # as long as the rule digest may take
 
 
 def confine_self(*written: str | os.PathLike | None, serves: bool = False, starts: bool = False) -> None:
-    """Confine this process before it reads what others made: no network, and no writing but beneath the directories of
-    the files ``written`` (nulls are skipped) and of temporary files.
+    """Confine this process before it reads untrusted input: no network, and writes only beneath the directories of the
+    files ``written`` (None is skipped) and of temporary files.
 
-    Of a directory that does not exist yet, it is the nearest one above. With ``serves`` it may listen on Unix sockets.
-    It signals itself alone; with ``starts`` also the programs that it starts, and before Landlock's ABI 6 all processes
-    of the user. It holds for the calling thread and what that starts. `acapella doctor` reports what the kernel offers.
+    For a directory that does not exist yet, this is its nearest existing parent. With ``serves`` it may listen on Unix
+    sockets. It can signal only itself; with ``starts`` also programs that it starts, and before Landlock ABI 6 all
+    processes of the user. Applies to the calling thread and everything that it starts. `acapella doctor` reports the
+    features of the kernel.
     """
     beside = [str(existing(Path(path).absolute().parent)) for path in written if path]
     _native.confine_self([*beside, os.environ.get("TMPDIR") or "/tmp"], serves, starts)
@@ -36,21 +37,20 @@ def existing(directory: Path) -> Path:
 
 
 def start(command: Sequence[str], writable: Sequence[Path] = (), **options) -> subprocess.Popen:
-    """Start a program that reads what others made, as subprocess.Popen with ``options`` does.
+    """Start a program that reads untrusted input, as subprocess.Popen with ``options``.
 
-    It has no network, and writes beneath the directories ``writable`` alone, as do its children;
-    its memory and CPU time are limited. It keeps our user id, so that it reads what we can read. Raises OSError if it
-    cannot be started.
+    It and its children have no network and can write only beneath the directories ``writable``; memory and CPU time are
+    limited. It keeps the user id, and so can read the same files. Raises OSError if it cannot be started.
 
-    The thread that starts it lasts as long as the program: a program that asks for a signal at its parent's end
-    (PR_SET_PDEATHSIG) gets it at the end of that thread.
+    The thread that starts the program lives as long as the program, because a program that requests a signal at the end
+    of its parent (PR_SET_PDEATHSIG) is sent it at the end of that thread.
     """
 
     def confined() -> subprocess.Popen:
         _native.confine_self([str(existing(Path(path).absolute())) for path in writable], False, True)
         return subprocess.Popen(command, **options)
 
-    # What a thread gives up, the others keep. A function between fork and exec would not be safe beside other threads.
+    # Only one thread gives up rights. A preexec function would not be safe with other threads.
     process = in_lasting_thread(confined)
     for what, most in (
         (resource.RLIMIT_AS, MEMORY_BYTES),
@@ -62,13 +62,13 @@ def start(command: Sequence[str], writable: Sequence[Path] = (), **options) -> s
 
 
 def in_lasting_thread(begin: Callable[[], subprocess.Popen]) -> subprocess.Popen:
-    """Return the process that ``begin`` starts in a thread of its own, which ends with that process."""
+    """Return the process that ``begin`` starts in a new thread, which ends with that process."""
     started: concurrent.futures.Future[subprocess.Popen] = concurrent.futures.Future()
 
     def last() -> None:
         try:
             process = begin()
-            handle = os.pidfd_open(process.pid)  # nobody has waited for it yet
+            handle = os.pidfd_open(process.pid)  # not waited for yet
         except BaseException as error:
             started.set_exception(error)
             return
@@ -83,7 +83,7 @@ def in_lasting_thread(begin: Callable[[], subprocess.Popen]) -> subprocess.Popen
 
 
 def limit(pid: int, what: int, most: int) -> None:
-    """Lower a limit of a process of ours that has not been waited for; never raise it."""
+    """Lower a limit of a child process that was not waited for; never raise it."""
     _, hard = resource.prlimit(pid, what)
     lower = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.prlimit(pid, what, (lower, lower))

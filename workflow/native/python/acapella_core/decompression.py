@@ -1,6 +1,6 @@
 """Limits on decompression, the same options for every command that reads captures.
 
-A capture that exceeds a limit ends there: the frames before it are whole, and the file issue is `decompression_limit`.
+A capture that exceeds a limit ends there: earlier frames are complete, and the file issue is `decompression_limit`.
 """
 
 import argparse
@@ -34,12 +34,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def limits_of(args: argparse.Namespace):
-    """Return the limits of a command line as the core takes them. Raises UserError."""
+    """Return the limits of a command line as an object of the core. Raises UserError."""
     return limits(args.max_decompressed, args.max_ratio)
 
 
 def limits(max_decompressed: str, max_ratio: int):
-    """Return the limits as the core takes them. Raises UserError."""
+    """Return the limits as an object of the core. Raises UserError."""
     from . import _native  # noqa: PLC0415 - the start of `--help` stays quick
 
     if not 1 <= max_ratio <= LARGEST_RATIO:

@@ -1,13 +1,13 @@
-"""One exception for a user's mistake or a fault outside the program, and the exit codes of commands."""
+"""The exception for user errors and system errors, and the exit codes of commands."""
 
 import errno
 import os
 
 # Exit codes. Snakemake keeps output only if a command exits with 0.
-DAMAGED = 1  # the capture is damaged, or answers differ; what could be read is written
-MISTAKE = 2  # nothing could be made of this input
+DAMAGED = 1  # the capture is damaged, or results differ; output has what could be read
+MISTAKE = 2  # invalid input: no output
 INTERNAL = 70  # EX_SOFTWARE of sysexits.h: an error in the program, with a traceback
-OUTSIDE = 75  # EX_TEMPFAIL: the machine lacks space or memory, or a disk fails; the input may be as good as any
+OUTSIDE = 75  # EX_TEMPFAIL: no space or memory, or a disk error; the input may be valid
 INTERRUPTED = (129, 130, 143)  # 128 + SIGHUP, SIGINT, SIGTERM
 
 MACHINE = {
@@ -29,14 +29,14 @@ MACHINE = {
 }
 
 
-FROM_DISK = ("IOException", "FatalException", "TransactionException")  # of DuckDB: file, checkpoint, commit
+FROM_DISK = ("IOException", "FatalException", "TransactionException")  # DuckDB: file, checkpoint, commit
 
 
 class UserError(Exception):
-    """What went wrong, where, and what to do, in one line.
+    """An error message in one line: what failed, where, and what to do.
 
     The command line prints it as ``acapella: error: ...`` and exits with MISTAKE, or with OUTSIDE if ``outside`` is
-    true or a failed system call behind it is the machine's fault; a traceback only with ``--debug``.
+    true or it was caused by a system error; a traceback is printed only with ``--debug``.
     """
 
     def __init__(self, what: str, *, where: object = None, fix: str | None = None, outside: bool = False):
@@ -48,7 +48,7 @@ class UserError(Exception):
 
 
 def exit_code_of(error: BaseException) -> int:
-    """Return OUTSIDE if the machine caused an error or what it was raised from; else MISTAKE."""
+    """Return OUTSIDE if an error or its cause is a system error; else MISTAKE."""
     seen = []
     while error is not None and error not in seen:
         seen.append(error)
@@ -56,7 +56,7 @@ def exit_code_of(error: BaseException) -> int:
             return OUTSIDE
         if getattr(error, "errno", None) in MACHINE:
             return OUTSIDE
-        # DuckDB's, which is imported only where it is needed; it has no numbers of system calls.
+        # DuckDB, which is imported only if needed; its errors have no errno.
         if type(error).__name__ == "OutOfMemoryException" or (
             type(error).__name__ in FROM_DISK and any(os.strerror(number) in str(error) for number in MACHINE)
         ):

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: write to a temporary name, sync, rename."""
+"""Atomic writes: write to a temporary name, sync, rename."""
 
 import contextlib
 import errno
@@ -16,25 +16,25 @@ from pathlib import Path
 from . import beneath
 from .errors import UserError
 
-PRIVATE = 0o600  # captures and what is made from them hold other people's traffic
+PRIVATE = 0o600  # captures and derived files contain other people's traffic
 
 
 @contextlib.contextmanager
 def atomic_path(target: str | os.PathLike, mode: int = PRIVATE) -> Iterator[Path]:
     """Yield a temporary path beside ``target``; on success sync it and rename it, on error remove it.
 
-    A link is followed, but not beneath a directory that `beneath.protect` names. The path goes through the descriptor
-    of the target's directory, for this process alone: what replaces that directory meanwhile is not written to. What
-    killed writers of the same target left behind is removed. Raises UserError where the directory is missing or not
-    writable, the disk is full, a component is a link that is not followed, or something other than a file stands there:
-    a rename would put a file in a device's place.
+    A link is followed, unless it is beneath a protected directory (`beneath.protect`). The path uses the descriptor of
+    the target's directory and is valid in this process only, so a replaced directory is not written to. Removes
+    temporary files of killed writers of the same target. Raises UserError if the directory is missing or not writable,
+    the disk is full, a component is a link that is not followed, or the target is not a regular file, which the rename
+    would replace.
     """
     try:
         target = beneath.located(target)
     except OSError as error:
         raise UserError(f"cannot write: {error.strerror}", where=target) from error
     if target.exists() and not target.is_file():
-        raise UserError("is not a regular file", where=target, fix="name a file to write")
+        raise UserError("is not a regular file", where=target, fix="choose another file name")
     with contextlib.ExitStack() as opened:
         try:
             directory = opened.enter_context(beneath.parent(target, make=True))
@@ -90,10 +90,10 @@ def written_whole(target: Path) -> Iterator[None]:
 
 
 def held_temporary(directory: int, target: str) -> tuple[int, str]:
-    """Make an empty file for ``target`` in an open directory; return the descriptor, whose lock shows others that its
-    writer lives, and the name.
+    """Create an empty temporary file for ``target`` in an open directory; return its descriptor and name.
 
-    The kernel lets go of the lock when the descriptor is closed or the process ends, by kill -9 too.
+    A lock on the descriptor shows other processes that the writer is running. The kernel releases it when the
+    descriptor is closed or the process ends, also after kill -9.
     """
     while True:
         name = f".{target}.{secrets.token_hex(4)}.part"
@@ -104,27 +104,27 @@ def held_temporary(directory: int, target: str) -> tuple[int, str]:
             continue
         if locked(descriptor, fcntl.flock) is not False and os.fstat(descriptor).st_nlink:
             return descriptor, name
-        os.close(descriptor)  # in the instant before the lock another writer took it for abandoned
+        os.close(descriptor)  # removed as abandoned by another writer before it was locked
 
 
 def remove_abandoned(directory: int, target: str) -> None:
-    """Remove temporary files of ``target`` in an open directory whose writers are gone: nobody holds a lock on them."""
+    """Remove temporary files of ``target`` in an open directory that are not locked by a running writer."""
     for name in fnmatch.filter(os.listdir(directory), f".{glob.escape(target)}.????????.part"):
-        with contextlib.suppress(OSError):  # gone by now, not ours, or a link
+        with contextlib.suppress(OSError):  # removed already, of another user, or a link
             flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(name, flags, dir_fd=directory)
             try:
-                # flock is ours; DuckDB holds the other kind on a file that it has made anew under the name.
+                # We use flock; DuckDB uses the other kind of lock on a file that it has recreated.
                 ours = os.fstat(descriptor).st_uid == os.geteuid()
                 if ours and locked(descriptor, fcntl.flock) and locked(descriptor, fcntl.lockf):
-                    for left in (name, f"{name}.wal", f"tmp_{name}"):  # DuckDB's, of a database and of Parquet
+                    for left in (name, f"{name}.wal", f"tmp_{name}"):  # and DuckDB's files for databases and Parquet
                         remove(left, directory)
             finally:
                 os.close(descriptor)
 
 
 def locked(descriptor: int, kind: Callable[[int, int], None]) -> bool | None:
-    """Take a lock: False where somebody has it, None where the file system has none."""
+    """Take a lock: False if it is held by another process, None if the file system has no locks."""
     try:
         kind(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
@@ -135,26 +135,25 @@ def locked(descriptor: int, kind: Callable[[int, int], None]) -> bool | None:
 
 
 def atomic_text(target: str | os.PathLike, text: str, mode: int = PRIVATE) -> None:
-    """Write ``text`` as UTF-8 to ``target``, whole or not at all."""
+    """Write ``text`` as UTF-8 to ``target`` atomically."""
     with atomic_path(target, mode) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def temporary_directory(named: str | os.PathLike | None = None) -> Path:
-    """Where temporary files go: ``named``, else TMPDIR, else /tmp, and nowhere else.
+    """Return the directory of temporary files: ``named``, else TMPDIR, else /tmp.
 
-    tempfile.gettempdir() would go on to other directories in silence where the one that was asked for is full or may
-    not be written, and fill a disk that nobody named. Raises UserError there.
+    Raises UserError if it is full or not writable; tempfile.gettempdir() would silently use another directory.
     """
     directory = Path(named or os.environ.get("TMPDIR") or "/tmp")
     try:
         with tempfile.TemporaryFile(dir=directory, buffering=0) as probe:
             probe.write(b"\0")
     except OSError as error:
-        what, fix = f"cannot write: {error.strerror}", "make room, or " if error.errno == errno.ENOSPC else ""
+        what, fix = f"cannot write: {error.strerror}", "free some space, or " if error.errno == errno.ENOSPC else ""
         if not directory.is_dir():
-            what, fix = "there is no such directory", "make it, or "
-        fix += f"name another one: {'--spool ' if named else 'TMPDIR='}DIRECTORY"
+            what, fix = "no such directory", "create it, or "
+        fix += f"use another one: {'--spool ' if named else 'TMPDIR='}DIRECTORY"
         raise UserError(what, where=f"directory of temporary files {directory}", fix=fix) from error
     return directory.resolve()
 
@@ -164,9 +163,9 @@ SCRATCH = "acapella-scratch-"
 
 @contextlib.contextmanager
 def scratch_directory(parent: Path | None = None) -> Iterator[Path]:
-    """A private directory in ``parent`` (default: `temporary_directory`), removed at the end.
+    """Yield a private directory in ``parent`` (default: `temporary_directory`), removed at the end.
 
-    After kill -9 the next one in the same place removes it, or the next start of any command (`remove_scratch`).
+    After kill -9 it is removed by the next call with the same parent, or the next command (`remove_scratch`).
     """
     descriptor, directory = held_directory(parent)
     try:
@@ -176,7 +175,7 @@ def scratch_directory(parent: Path | None = None) -> Iterator[Path]:
 
 
 def held_directory(parent: Path | None = None, prefix: str = SCRATCH, suffix: str = "") -> tuple[int, Path]:
-    """Return a new private directory in ``parent`` and a descriptor; its lock shows others that the process lives.
+    """Return a new private directory in ``parent`` and its descriptor, whose lock shows that the process is running.
 
     ``parent`` is `temporary_directory` by default. Directories of the same prefix and suffix are removed if their
     processes were killed.
@@ -185,7 +184,7 @@ def held_directory(parent: Path | None = None, prefix: str = SCRATCH, suffix: st
     remove_abandoned_directories(parent, prefix, suffix)
     while True:
         directory = Path(tempfile.mkdtemp(prefix=prefix, suffix=suffix, dir=parent))
-        with contextlib.suppress(FileNotFoundError):  # in the instant before the lock another process removed it
+        with contextlib.suppress(FileNotFoundError):  # removed by another process before it was locked
             descriptor = open_directory(directory)
             if locked(descriptor, fcntl.flock) is not False and os.fstat(descriptor).st_nlink:
                 return descriptor, directory
@@ -193,30 +192,30 @@ def held_directory(parent: Path | None = None, prefix: str = SCRATCH, suffix: st
 
 
 def remove_scratch() -> None:
-    """Remove what `scratch_directory` made in TMPDIR for processes that were killed: it may contain packets."""
+    """Remove scratch directories of killed processes in TMPDIR: they may contain packets."""
     remove_abandoned_directories(Path(os.environ.get("TMPDIR") or "/tmp"))
 
 
 def remove_abandoned_directories(parent: Path, prefix: str = SCRATCH, suffix: str = "") -> None:
-    """Remove directories of `held_directory` whose processes are gone."""
+    """Remove directories of `held_directory` whose processes have ended."""
     for left in parent.glob(f"{glob.escape(prefix)}????????{glob.escape(suffix)}"):
-        with contextlib.suppress(OSError):  # gone by now, not ours, or a link
+        with contextlib.suppress(OSError):  # removed already, of another user, or a link
             remove_abandoned_directory(left)
 
 
 def open_directory(directory: Path) -> int:
-    """A descriptor of a directory, not of what a link names."""
+    """Return a descriptor of a directory; links are not followed."""
     return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def remove_held(descriptor: int, directory: Path) -> None:
-    """Remove a directory and let go of its lock."""
+    """Remove a directory and release its lock."""
     shutil.rmtree(directory, ignore_errors=True)
     os.close(descriptor)
 
 
 def remove_abandoned_directory(directory: Path) -> None:
-    """Remove a directory of this user's that nobody holds a lock on."""
+    """Remove a directory of this user that is not locked."""
     descriptor = open_directory(directory)
     if os.fstat(descriptor).st_uid == os.geteuid() and locked(descriptor, fcntl.flock):
         remove_held(descriptor, directory)
@@ -225,7 +224,7 @@ def remove_abandoned_directory(directory: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Make the content of a file, or the names in a directory, survive a power cut."""
+    """Sync the content of a file, or the entries of a directory, to disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -234,6 +233,6 @@ def sync(path: Path) -> None:
 
 
 def sha256_of(path: str | os.PathLike) -> str:
-    """Hex sha256 of a file's bytes, in constant memory."""
+    """Return the hex sha256 of a file, in constant memory."""
     with Path(path).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,8 +1,8 @@
-"""The sums that the consistency of trials is made of: the CHOIR paper, section 3, as exact integers.
+"""Compute the sums of kappa (CHOIR paper, section 3) as exact integers.
 
-A trial is one or more capture files of the same traffic. `compare` reads trials and compares pairs of them; the ratios
-U, O, L, I and kappa are for the caller to divide. The native core reads, hashes and counts; this module checks what it
-is given and says what was wrong in one line.
+A trial is one or more capture files of the same traffic. `compare` reads trials and compares pairs of them; the caller
+computes the ratios U, O, L, I and kappa. The native core reads, hashes and counts; this module checks arguments and
+converts errors to one line.
 """
 
 import ipaddress
@@ -21,16 +21,16 @@ TAGS = ("auto", "v1", "v2")
 
 @dataclass(frozen=True)
 class IdentityRule:
-    """How a packet is known again.
+    """How a packet is matched between trials.
 
     kind:
-      invariant  the innermost IP header without TTL or hop limit, DSCP and ECN, and IPv4 header checksum, and what the
-                 packet carries (without IP: what follows the innermost ethertype or 802.3 length, and it)
-      tag        time, node and port in the 16-byte trailer that CHOIR appends; `tag` names the layouts that are taken
-                 for one: v2 as the paper's version writes it, v1 as older ones did, auto for either
-      regions    the bytes of `regions`, pairs of offset from the frame's start and length
+      invariant  the innermost IP header without TTL or hop limit, DSCP and ECN, and IPv4 header checksum, and its
+                 payload (without IP: the innermost ethertype or 802.3 length, and its payload)
+      tag        time, node and port in the 16-byte trailer of CHOIR; `tag` is the accepted layout: v2 of the paper's
+                 version, v1 of older ones, auto for both
+      regions    the byte ranges `regions`, pairs of offset from the start of the frame and length
       frame      every byte of the frame; does not survive a router
-    l4_checksum: False leaves checksums of TCP, UDP, UDP-Lite, SCTP and ICMP out, which offload fills in late.
+    l4_checksum: False ignores checksums of TCP, UDP, UDP-Lite, SCTP and ICMP, which a NIC may compute after capture.
     """
 
     kind: str = "invariant"
@@ -41,13 +41,13 @@ class IdentityRule:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which frames take part; None means all.
+    """Which frames are compared; None: all.
 
-    frames: for every file's path an array of uint64, the frames' numbers from 1 as tshark counts them.
-    flow: (ip_proto, src, src_port, dst, dst_port) of the innermost headers, None in it for anything; or a sequence of
-      such tuples, of which a frame has to fit one.
-    from_ns, to_ns: from_ns <= time < to_ns, since 1970, or, if `relative`, since the trial's first packet that frames
-      and flow leave.
+    frames: an array of uint64 for each file path: frame numbers from 1 as in tshark.
+    flow: (ip_proto, src, src_port, dst, dst_port) of the innermost headers, None matches everything; or a sequence of
+      such tuples, of which one has to match.
+    from_ns, to_ns: from_ns <= time < to_ns, since 1970, or with `relative` since the trial's first packet selected by
+      frames and flow.
     """
 
     frames: Mapping[str, object] | None = None
@@ -74,13 +74,13 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
 ) -> dict:
     """Read `trials`, lists of files, and compare `pairs` of their indices.
 
-    Returns {"trials": [...], "pairs": [...]} of integers, texts and None; times and their sums are in ns. A sha256 of a
-    file costs as much as the rest, so it is None unless `hash_files`, or its trial has several files: there it decides
-    between packets of equal time. The files of a trial are listed as they were given.
+    Returns {"trials": [...], "pairs": [...]} of integers, texts and None; times and their sums are in ns. A file's
+    sha256 takes as long as everything else, so it is None unless `hash_files` is set or its trial has several files:
+    then it determines the order of packets with equal timestamps. The files of a trial are in the given order.
 
-    memory_bytes bounds what is held in memory; beyond it private files in the directory `spool` (default: TMPDIR, else
-    /tmp) hold the rest, and the result is the same. progress(done, total) gets bytes; `done` counts decompressed ones
-    and may pass `total`.
+    memory_bytes limits memory; beyond it temporary files in the directory `spool` (default: TMPDIR, else /tmp) are
+    used, with the same result. progress(done, total) is called with bytes; `done` counts decompressed bytes and may
+    exceed `total`.
 
     Raises UserError: no or unreadable files, the same file twice in a trial, too many windows, a full disk.
     """
@@ -104,7 +104,7 @@ def compare(  # noqa: PLR0913  (each is an independent choice of the caller)
 
 
 def words_of(identity: IdentityRule, selection: Selection) -> dict:
-    """Both as the core's options. Raises UserError for a flow that is none."""
+    """Return both as options of the core. Raises UserError for an invalid flow."""
     return {
         "kind": identity.kind,
         "l4_checksum": identity.l4_checksum,
@@ -119,12 +119,12 @@ def words_of(identity: IdentityRule, selection: Selection) -> dict:
 
 
 def compare_trials(files: list[list[tuple[str, str]]], pairs: list[tuple[int, int]], options: dict) -> dict:
-    """The core's answer. Raises UserError where it has none, with what to do where that is known."""
+    """Return the result of the core. Raises UserError with a remedy if there is one."""
     try:
         return _native.compare_trials(files, pairs, options)
     except _native.SpoolError as error:
         fix = (
-            f"temporary files are in {options['spool']}; make room there, or name another directory: --spool DIRECTORY"
+            f"temporary files are in {options['spool']}; free space there, or use another directory: --spool DIRECTORY"
         )
         raise UserError(str(error), fix=fix) from error
     except (_native.InputError, _native.TrialError) as error:
@@ -132,24 +132,26 @@ def compare_trials(files: list[list[tuple[str, str]]], pairs: list[tuple[int, in
     except _native.MemoryLimitError as error:
         raise UserError(str(error), fix="raise --memory", outside=True) from error
     except MemoryError as error:
-        raise UserError("not enough memory for these trials", fix="lower --memory, so that files hold more") from error
+        raise UserError(
+            "not enough memory for these trials", fix="lower --memory, so that more is kept in files"
+        ) from error
 
 
 def check_identity(identity: IdentityRule) -> None:
-    """Raise UserError where the rule contradicts itself."""
+    """Raise UserError if the rule is contradictory."""
     if identity.kind not in KINDS:
         raise UserError(f"identity: {identity.kind}", fix=f"one of {', '.join(KINDS)}")
     if identity.tag not in TAGS:
         raise UserError(f"tag layout: {identity.tag}", fix=f"one of {', '.join(TAGS)}")
     if (identity.kind == "regions") != bool(identity.regions):
-        raise UserError("identity regions and byte regions go together", fix="give both or neither")
+        raise UserError("identity regions requires byte regions, and vice versa", fix="give both or neither")
     for offset, length in identity.regions:
         if not (0 <= offset < 1 << 31 and 0 < length < 1 << 31):
             raise UserError(f"byte region {offset}:{length}", fix="an offset from 0 and a length from 1")
 
 
 def files_of(paths: Sequence[str], hash_files: bool) -> list[tuple[str, str]]:
-    """Paths with their sha256 where it is needed, else with an empty text. Raises UserError."""
+    """Return paths with their sha256, or with an empty text if it is not needed. Raises UserError."""
     for path in paths:
         if not Path(path).is_file():
             raise UserError("is not a file" if Path(path).exists() else "no such file", where=path)
@@ -169,20 +171,20 @@ def files_of(paths: Sequence[str], hash_files: bool) -> list[tuple[str, str]]:
 
 
 def flows_of(flow: tuple | Sequence[tuple] | None) -> list[tuple]:
-    """One flow or several as a list."""
+    """Return one or several flows as a list."""
     if flow is None:
         return []
     return [flow] if len(flow) == 5 and not isinstance(flow[0], tuple | list) else list(flow)
 
 
 def flow_words(flow: tuple) -> tuple:
-    """A flow with its addresses as bytes in network order. Raises UserError."""
+    """Return a flow with its addresses as bytes in network order. Raises UserError."""
     proto, src, src_port, dst, dst_port = flow
     return proto, address_bytes(src), src_port, address_bytes(dst), dst_port
 
 
 def address_bytes(address: str | None) -> bytes | None:
-    """An IP address's 4 or 16 bytes. Raises UserError."""
+    """Return the 4 or 16 bytes of an IP address. Raises UserError."""
     if address is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Names from catalogs, manifests, sample sheets and lists of checksums, before they become paths or output."""
+"""Validate names from catalogs, manifests, sample sheets and checksum lists before using or printing them."""
 
 import re
 import sys
@@ -34,7 +34,7 @@ def file(name: object, where: object) -> str:
 
 
 def path(name: object, where: object) -> PurePosixPath:
-    """Return a relative path as a list of checksums has it. Raises UserError if a part could leave its directory."""
+    """Return a relative path of a checksum list. Raises UserError if a part could leave its directory."""
     if not isinstance(name, str) or not all(is_component(part) for part in name.split("/")):
         raise UserError(f"{name!r} is not the path of a file in this directory", where=where)
     return PurePosixPath(name)
@@ -48,7 +48,7 @@ def shown(text: str) -> str:
 def report(line: str, stream: TextIO | None = None) -> None:
     """Print one line at once, on standard error or ``stream``, with control characters escaped.
 
-    For every line with the name of a site, port or file: a terminal obeys the sequences in it.
+    Use it for every line with the name of a site, port or file: a terminal would interpret control sequences in it.
     """
     print(shown(line), file=stream or sys.stderr, flush=True)
 

@@ -1,7 +1,7 @@
-"""Control files of P4 programs, and values of their registers that a program would take for others without a word.
+"""Parse control files of P4 programs, and check the values of registers that a program would silently misinterpret.
 
-The loader knows no program, and a register takes any number. A statement that cannot be read is left to the loader,
-which names its line.
+The loader accepts any number for any register. Statements that cannot be parsed are left to the loader, which reports
+their line.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from .errors import UserError
 
-INDICES = 16  # as many of a register are looked at: the most that a program gives a meaning each (queue pairs)
-ALL = 1 << 32  # what a share of flows or packets is compared with; kept is what hashes below
+INDICES = 16  # checked per register: the maximum with individual meanings (queue pairs)
+ALL = 1 << 32  # flows or packets with a hash below the value are sampled
 PREPROCESS = {"edit_which": (0, 1 + 2 + 4), "sample_flows_below": (0, ALL), "sample_packets_below": (0, ALL)}
 
 
@@ -24,7 +24,7 @@ class Statement:
 
 
 def statements(paths: Sequence[Path]) -> list[Statement]:
-    """Those of control files, in their order; a file that cannot be read has none."""
+    """Return the statements of control files, in order; none of files that cannot be read."""
     found = []
     for path in paths:
         try:
@@ -39,7 +39,7 @@ def statements(paths: Sequence[Path]) -> list[Statement]:
 
 
 def registers_of(said: Sequence[Statement]) -> dict[tuple[str, int], tuple[int, str]]:
-    """(name, index): (value, where) of the last statement about it."""
+    """Return (name, index): (value, where) of the last statement for each register."""
     found = {}
     for statement in said:
         if statement.words[0] == "register" and len(statement.words) in (4, 5):
@@ -54,7 +54,7 @@ def registers_of(said: Sequence[Statement]) -> dict[tuple[str, int], tuple[int, 
 
 
 def number(word: str) -> int | None:
-    """Decimal or 0x; None: it is none."""
+    """Parse a decimal or 0x number; None if invalid."""
     try:
         return int(word, 0)
     except ValueError:
@@ -62,7 +62,7 @@ def number(word: str) -> int | None:
 
 
 def check_ranges(registers: dict, ranges: dict[str, tuple[int, int]]) -> None:
-    """Raise UserError where the first value of a register is not from its least to its most."""
+    """Raise UserError if the first value of a register is outside its range."""
     for (name, index), (value, where) in registers.items():
         least, most = ranges.get(name, (value, value))
         if index == 0 and not least <= value <= most:
@@ -70,5 +70,5 @@ def check_ranges(registers: dict, ranges: dict[str, tuple[int, int]]) -> None:
 
 
 def check_preprocess(paths: Sequence[Path]) -> None:
-    """Raise UserError where a line of a control file sets a register of preprocess to what it cannot mean."""
+    """Raise UserError if a control file sets a register of preprocess to an invalid value."""
     check_ranges(registers_of(statements(paths)), PREPROCESS)

@@ -1,4 +1,4 @@
-"""schemas/ holds each fact about a column, a config key or a manifest once; this finds and reads it."""
+"""Read schemas/, the definitions of columns, config keys and manifests."""
 
 import functools
 import json
@@ -11,7 +11,7 @@ from .errors import UserError
 
 @functools.cache
 def root() -> Path:
-    """The project's schemas/ directory: four levels above this package in the tree."""
+    """Return the project's schemas/ directory, four levels above this package."""
     directory = Path(__file__).resolve().parents[4] / "schemas"
     if not directory.is_dir():
         raise UserError(
@@ -22,11 +22,11 @@ def root() -> Path:
 
 @functools.cache
 def table(name: str) -> dict:
-    """A table's schema: ``table``, ``grain`` and ``columns`` (name, type, unit, null, about)."""
+    """Return a table's schema: ``table``, ``grain`` and ``columns`` (name, type, unit, null, about)."""
     return yaml.safe_load((root() / "tables" / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
 @functools.cache
 def json_schema(name: str) -> dict:
-    """A JSON Schema of schemas/, by its stem: ``config`` or ``manifest``."""
+    """Return a JSON Schema of schemas/ by its stem: ``config`` or ``manifest``."""
     return json.loads((root() / f"{name}.schema.json").read_text(encoding="utf-8"))

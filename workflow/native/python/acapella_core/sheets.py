@@ -1,4 +1,4 @@
-"""Sheets in raw/: samples.tsv has the samples that `acapella collect` has taken, failed.tsv those that it could not.
+"""Sheets in raw/: samples.tsv lists the samples taken by a collection, failed.tsv those that failed.
 
 A results directory may come from a third party, so every name in a sheet is validated before it becomes a path or
 output.
@@ -17,10 +17,10 @@ FAILED: Columns = {"sample": names.label, "site": names.label, "port": names.lab
 
 
 def read(sheet: Path, columns: Columns = TAKEN) -> list[dict[str, str]]:
-    """Return the rows of a sheet; [] if there is none. Quotes are text: nothing in these files is quoted.
+    """Return the rows of a sheet; [] if it does not exist. Quotes are ordinary characters.
 
-    Raises UserError that names the first line with a name that is missing or not allowed, or that occurs twice in the
-    first column of samples.tsv.
+    Raises UserError for the first line with a missing or invalid name, or a repeated name in the first column of
+    samples.tsv.
     """
     if not sheet.is_file():
         return []
