@@ -19,56 +19,56 @@ enum HandshakeType : std::uint8_t {
     kClientKeyExchange = 16
 };
 
-Octets record(ContentType type, std::uint32_t version, const Octets& body) {
-    Octets out;
+ByteVector record(ContentType type, std::uint32_t version, const ByteVector& body) {
+    ByteVector out;
     add16(add8(out, type), version);
     return add(add16(out, static_cast<std::uint32_t>(body.size())), body);
 }
 
-Octets message(HandshakeType type, const Octets& body) {
-    Octets out;
+ByteVector message(HandshakeType type, const ByteVector& body) {
+    ByteVector out;
     add8(out, type);
     add8(out, 0);
     return add(add16(out, static_cast<std::uint32_t>(body.size())), body);
 }
 
-void add_extension(Octets& out, std::uint32_t type, const Octets& body) {
+void add_extension(ByteVector& out, std::uint32_t type, const ByteVector& body) {
     add16(add16(out, type), static_cast<std::uint32_t>(body.size()));
     add(out, body);
 }
 
-Octets server_name() {
+ByteVector server_name() {
     constexpr std::string_view kName = "data.example.org";
-    Octets out;
+    ByteVector out;
     add16(out, kName.size() + 3);
     add16(add8(out, 0), kName.size());
     return add(out, kName);
 }
 
-Octets key_share(Random& random) {
-    Octets out;
+ByteVector key_share(Random& random) {
+    ByteVector out;
     return add_random(add16(add16(out, kX25519), 32), random, 32);
 }
 
-Octets with_length16(const Octets& body) {
-    Octets out;
+ByteVector with_length16(const ByteVector& body) {
+    ByteVector out;
     return add(add16(out, static_cast<std::uint32_t>(body.size())), body);
 }
 
-Octets client_hello(Random& random, const Octets& session, bool version_13) {
-    Octets body;
+ByteVector client_hello(Random& random, const ByteVector& session, bool version_13) {
+    ByteVector body;
     add_random(add16(body, kTls12), random, 32);
     add(add8(body, static_cast<std::uint32_t>(session.size())), session);
     add16(add16(add16(body, 4), kAes128Gcm), kPskAes128Gcm);
     add8(add8(body, 1), 0);
-    Octets extensions;
+    ByteVector extensions;
     add_extension(extensions, 0, server_name());
-    Octets groups;
+    ByteVector groups;
     add_extension(extensions, 10, add16(add16(groups, 2), kX25519));
-    Octets signatures;
+    ByteVector signatures;
     add_extension(extensions, 13, add16(add16(signatures, 2), 0x0403));  // ecdsa_secp256r1_sha256
     if (version_13) {
-        Octets versions;
+        ByteVector versions;
         add_extension(extensions, 43, add16(add16(add8(versions, 4), kTls13), kTls12));
         add_extension(extensions, 51, with_length16(key_share(random)));
     }
@@ -76,14 +76,14 @@ Octets client_hello(Random& random, const Octets& session, bool version_13) {
     return record(kHandshake, kTls10, message(kClientHello, body));
 }
 
-Octets server_hello(Random& random, const Octets& session, bool version_13) {
-    Octets body;
+ByteVector server_hello(Random& random, const ByteVector& session, bool version_13) {
+    ByteVector body;
     add_random(add16(body, kTls12), random, 32);
     add(add8(body, static_cast<std::uint32_t>(session.size())), session);
     add8(add16(body, version_13 ? kAes128Gcm : kPskAes128Gcm), 0);
     if (version_13) {
-        Octets extensions;
-        Octets version;
+        ByteVector extensions;
+        ByteVector version;
         add_extension(extensions, 43, add16(version, kTls13));
         add_extension(extensions, 51, key_share(random));
         add(body, with_length16(extensions));
@@ -91,17 +91,17 @@ Octets server_hello(Random& random, const Octets& session, bool version_13) {
     return record(kHandshake, kTls12, message(kServerHello, body));
 }
 
-Octets sealed(ContentType type, Random& random, std::size_t size) {
-    Octets body;
+ByteVector sealed(ContentType type, Random& random, std::size_t size) {
+    ByteVector body;
     return record(type, kTls12, add_random(body, random, size));
 }
 
 }  // namespace
 
 TlsHandshake tls_handshake(Random& random, bool version_13) {
-    Octets session;
+    ByteVector session;
     add_random(session, random, 32);
-    const Octets change_cipher_spec = record(kChangeCipherSpec, kTls12, {1});
+    const ByteVector change_cipher_spec = record(kChangeCipherSpec, kTls12, {1});
     TlsHandshake out;
     out.client_hello = client_hello(random, session, version_13);
     out.server_hello = server_hello(random, session, version_13);
@@ -113,7 +113,7 @@ TlsHandshake tls_handshake(Random& random, bool version_13) {
         return out;
     }
     add(out.server_hello, record(kHandshake, kTls12, message(kServerHelloDone, {})));
-    Octets identity;
+    ByteVector identity;
     add(add16(identity, 6), "client");
     out.client_finished = record(kHandshake, kTls12, message(kClientKeyExchange, identity));
     add(out.client_finished, change_cipher_spec);

@@ -2,14 +2,14 @@
 // payloads.
 #pragma once
 
-#include "octets.hpp"
+#include "byte_vector.hpp"
 
 namespace acapella::bench {
 
 struct TlsHandshake {
-    Octets client_hello;
-    Octets server_hello;     // and what the server sends with it
-    Octets client_finished;  // the client's last message of the handshake
+    ByteVector client_hello;
+    ByteVector server_hello;     // and what the server sends with it
+    ByteVector client_finished;  // the client's last message of the handshake
 };
 
 TlsHandshake tls_handshake(Random& random, bool version_13);

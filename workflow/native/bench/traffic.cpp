@@ -25,7 +25,8 @@ std::uint32_t address(std::uint32_t number, bool client) {
     return 0x0a000000U | (client ? 0U : 0x00800000U) | ((number / 250) << 8U) | (number % 250 + 1);
 }
 
-void add_ethernet(Octets& out, std::uint32_t oui, std::uint32_t to, std::uint32_t from, std::uint32_t type) {
+void add_ethernet(ByteVector& out, std::uint32_t oui, std::uint32_t to, std::uint32_t from,
+                  std::uint32_t type) {
     add8(out, oui >> 16U);
     add8(add16(out, oui & 0xffffU), 0);
     add16(out, to);
@@ -35,7 +36,7 @@ void add_ethernet(Octets& out, std::uint32_t oui, std::uint32_t to, std::uint32_
 }
 
 // VLAN, two MPLS labels of this direction alone, a pseudowire with control word (RFC 4448).
-void add_underlay(Octets& out, std::uint32_t number, bool from_client) {
+void add_underlay(ByteVector& out, std::uint32_t number, bool from_client) {
     constexpr std::uint32_t kBottom = 0x100;
     constexpr std::uint32_t kTtl = 64;
     constexpr std::uint32_t kLabels = 1U << 20U;
@@ -100,7 +101,7 @@ void Traffic::write_headers(Direction& way, std::uint32_t number, bool from_clie
     const bool tls = options_.profile != Profile::iperf && number % 2 == 0;
     const std::uint32_t server_port = tls ? 443 : 5201;
     const std::uint32_t client_port = 32768 + number % 28000;
-    Octets out;
+    ByteVector out;
     if (options_.profile == Profile::fabric || options_.profile == Profile::single) {
         add_underlay(out, number, from_client);
     }
@@ -123,7 +124,7 @@ void Traffic::write_headers(Direction& way, std::uint32_t number, bool from_clie
     std::copy(out.begin(), out.end(), way.headers.begin());
 }
 
-const Octets& Traffic::handshake_message(const Connection& connection, std::uint32_t step) {
+const ByteVector& Traffic::handshake_message(const Connection& connection, std::uint32_t step) {
     return handshakes_[(connection.tls_13 ? 3 : 0) + step - kHandshakeSteps];
 }
 
@@ -150,7 +151,7 @@ Traffic::Segment Traffic::next_segment(Connection& connection) {
         return {static_cast<std::uint8_t>(step % 2), kFlags[step], 0};
     }
     if (connection.tls && step < kTlsHandshakeSteps) {
-        const Octets& message = handshake_message(connection, step);
+        const ByteVector& message = handshake_message(connection, step);
         return {static_cast<std::uint8_t>((step - kHandshakeSteps) % 2), kPushAck,
                 static_cast<std::uint32_t>(message.size()), &message};
     }

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "octets.hpp"
+#include "byte_vector.hpp"
 
 namespace acapella::bench {
 
@@ -51,24 +51,24 @@ class Traffic {
     struct Segment {
         std::uint8_t way;
         std::uint8_t flags;
-        std::uint32_t payload;          // bytes on the wire
-        const Octets* bytes = nullptr;  // the payload, where it is not application data
+        std::uint32_t payload;              // bytes on the wire
+        const ByteVector* bytes = nullptr;  // the payload, where it is not application data
     };
 
     void prepare(Connection& connection, std::uint32_t number);
     void write_headers(Direction& way, std::uint32_t number, bool from_client);
     void next_turn();
     Segment next_segment(Connection& connection);
-    const Octets& handshake_message(const Connection& connection, std::uint32_t step);
+    const ByteVector& handshake_message(const Connection& connection, std::uint32_t step);
     void write_payload(std::uint8_t* at, std::uint32_t captured, Connection& connection,
                        const Segment& segment);
 
     Options options_;
     Random random_;
     std::vector<Connection> connections_;
-    std::vector<Octets> handshakes_;  // three messages of TLS 1.2, three of TLS 1.3
-    Octets pool_;                     // random bytes that payloads are taken from
-    std::uint32_t headers_ = 0;       // bytes before the payload
+    std::vector<ByteVector> handshakes_;  // three messages of TLS 1.2, three of TLS 1.3
+    ByteVector pool_;                     // random bytes that payloads are taken from
+    std::uint32_t headers_ = 0;           // bytes before the payload
     std::uint32_t ip_at_ = 0;
     std::uint64_t ts_ns_;
     std::uint32_t current_ = 0;

@@ -122,7 +122,7 @@ void check_search(const Record& frame, const Record& kept, const Vendors* vendor
 constexpr std::uint8_t kMarker = 0xa5;
 constexpr std::size_t kMarkers = 8;  // in a row; pseudonyms may hold a few
 
-using Octets = std::vector<std::uint8_t>;
+using ByteVector = std::vector<std::uint8_t>;
 
 enum class Planted : std::uint8_t { tcp, ipv4, ipv6, sctp, neighbor };
 
@@ -149,10 +149,10 @@ bool right_length(Planted where, unsigned type, std::size_t length) {
     return false;
 }
 
-// Options in a row, a type and a length of two octets of the input each. SACK's markers stand for its counts,
+// Options in a row, a type and a length of two bytes of the input each. SACK's markers stand for its counts,
 // too, which so never fit its length.
-Octets planted_options(Planted where, const std::uint8_t* data, std::size_t size, std::size_t room) {
-    Octets made;
+ByteVector planted_options(Planted where, const std::uint8_t* data, std::size_t size, std::size_t room) {
+    ByteVector made;
     const std::size_t head = where == Planted::sctp ? 4 : 2;
     for (; size >= 2 && made.size() + head <= room; data += 2, size -= 2) {
         const std::size_t unit = where == Planted::neighbor ? 8 : 1;
@@ -177,10 +177,10 @@ Octets planted_options(Planted where, const std::uint8_t* data, std::size_t size
     return made;
 }
 
-Octets in_ipv4(std::uint8_t protocol, const Octets& options, const Octets& payload) {
+ByteVector in_ipv4(std::uint8_t protocol, const ByteVector& options, const ByteVector& payload) {
     const std::size_t header = 20 + options.size();
     const std::size_t total = header + payload.size();
-    Octets packet(12, 0);
+    ByteVector packet(12, 0);
     packet.insert(packet.end(), {8,
                                  0,
                                  static_cast<std::uint8_t>(0x40 + header / 4),
@@ -208,8 +208,8 @@ Octets in_ipv4(std::uint8_t protocol, const Octets& options, const Octets& paylo
     return packet;
 }
 
-Octets in_ipv6(std::uint8_t next, const Octets& payload) {
-    Octets packet(12, 0);
+ByteVector in_ipv6(std::uint8_t next, const ByteVector& payload) {
+    ByteVector packet(12, 0);
     packet.insert(packet.end(), {0x86, 0xdd, 0x60, 0, 0, 0, static_cast<std::uint8_t>(payload.size() >> 8),
                                  static_cast<std::uint8_t>(payload.size()), next, 64});
     packet.resize(packet.size() + 32, 0xfe);
@@ -217,10 +217,10 @@ Octets in_ipv6(std::uint8_t next, const Octets& payload) {
     return packet;
 }
 
-Octets planted_frame(Planted where, const std::uint8_t* data, std::size_t size) {
+ByteVector planted_frame(Planted where, const std::uint8_t* data, std::size_t size) {
     const bool small = where == Planted::tcp || where == Planted::ipv4;
-    const Octets options = planted_options(where, data, size, small ? 40 : 1000);
-    Octets header;
+    const ByteVector options = planted_options(where, data, size, small ? 40 : 1000);
+    ByteVector header;
     switch (where) {
         case Planted::tcp:
             header = {
@@ -228,7 +228,7 @@ Octets planted_frame(Planted where, const std::uint8_t* data, std::size_t size) 
                 2, 0, 0, 0, 0, 0, 0};
             break;
         case Planted::ipv4:
-            return in_ipv4(17, options, Octets(8, 0));
+            return in_ipv4(17, options, ByteVector(8, 0));
         case Planted::ipv6:
             header = {59, static_cast<std::uint8_t>((options.size() + 2) / 8 - 1)};
             break;
@@ -246,16 +246,16 @@ Octets planted_frame(Planted where, const std::uint8_t* data, std::size_t size) 
 }
 
 void check_planted(Planted where, const std::uint8_t* data, std::size_t size) {
-    const Octets octets = planted_frame(where, data, size);
+    const ByteVector bytes = planted_frame(where, data, size);
     Record frame;
     frame.frame = 1;
     frame.link_type = 1;
-    frame.bytes = {reinterpret_cast<const std::byte*>(octets.data()), octets.size()};
-    frame.wire_len = static_cast<std::uint32_t>(octets.size());
+    frame.bytes = {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()};
+    frame.wire_len = static_cast<std::uint32_t>(bytes.size());
     const Bytes kept = anonymizer_of(false, false).anonymize(frame);
     std::size_t run = 0;
-    for (const std::byte octet : kept) {
-        run = octet == std::byte{kMarker} ? run + 1 : 0;
+    for (const std::byte byte : kept) {
+        run = byte == std::byte{kMarker} ? run + 1 : 0;
         check(run < kMarkers);
     }
 }
@@ -270,12 +270,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         return 0;
     }
     // A copy of its own, so that the sanitizer sees the end of the frame.
-    const std::vector<std::uint8_t> octets(data + 4, data + size);
+    const std::vector<std::uint8_t> bytes(data + 4, data + size);
     Record frame;
     frame.frame = 1;
     frame.link_type = kLinkTypes[data[0] % std::size(kLinkTypes)];
-    frame.bytes = {reinterpret_cast<const std::byte*>(octets.data()), octets.size()};
-    frame.wire_len = static_cast<std::uint32_t>(octets.size() + data[2] * 256U + data[3]);
+    frame.bytes = {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()};
+    frame.wire_len = static_cast<std::uint32_t>(bytes.size() + data[2] * 256U + data[3]);
     const bool vendors = data[1] % 2 != 0;
     const bool blank = !vendors && data[1] / 2 % 2 != 0;
     FrameAnonymizer& anonymizer = anonymizer_of(vendors, blank);

@@ -1,7 +1,6 @@
-// acapella-anonymize IN OUT.pcap KEY_FILE replace|blank [VENDORS...]: as `acapella anonymize`, without
-// Python. It is linked with all that it needs, so that it can be put on a machine where nothing is installed:
-// the node that took the capture. OUT is whole where the exit status is 0. 1: the capture's bytes are
-// damaged; 2: nothing done, and OUT is not there.
+// acapella-anonymize IN OUT.pcap KEY_FILE replace|blank [VENDORS...]: `acapella anonymize` without Python,
+// for the node that took the capture. It is statically linked, so that nothing has to be installed. Exit
+// status 0: OUT is complete. 1: the capture is damaged. 2: error, and OUT was not written.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -45,7 +44,7 @@ class Descriptor {
     int fd_;
 };
 
-// The file to write: gone unless it is whole, so that it takes no room on a node whose disk is full.
+// The output file. It is removed unless complete, so that it takes no space on a full disk.
 class Output {
   public:
     explicit Output(const std::string& path) : path_(path), file_(path, O_WRONLY | O_CREAT | O_TRUNC) {}
@@ -67,7 +66,7 @@ class Output {
     bool whole_ = false;
 };
 
-// As acapella_core.anonymize.read_key. Nothing of the key is in any message.
+// As acapella_core.anonymize.read_key. No message contains any of the key.
 std::array<std::byte, kKey> key_of(const std::string& path) {
     const Descriptor file(path, O_RDONLY | O_NONBLOCK);
     struct stat found {};
@@ -75,11 +74,11 @@ std::array<std::byte, kKey> key_of(const std::string& path) {
         throw std::runtime_error(path + ": not a regular file");
     if ((found.st_mode & (S_IRWXG | S_IRWXO)) != 0)
         throw std::runtime_error(path + ": other users can access this key; chmod 600");
-    std::array<std::byte, kKey + 1> octets{};
-    if (read(file.get(), octets.data(), octets.size()) != kKey)
+    std::array<std::byte, kKey + 1> buffer{};
+    if (read(file.get(), buffer.data(), buffer.size()) != kKey)
         throw std::runtime_error(path + ": expected a key of 32 bytes");
     std::array<std::byte, kKey> key{};
-    std::memcpy(key.data(), octets.data(), kKey);
+    std::memcpy(key.data(), buffer.data(), kKey);
     return key;
 }
 
@@ -93,7 +92,7 @@ Vendors vendors_of(char** first, char** last) {
     return vendors;
 }
 
-// As DAMAGED in `acapella digest`: what was read may be made up, or what is there was not read.
+// As DAMAGED in `acapella digest`: frames may be invalid, or existing data was not read.
 bool damaged(input::FileEnd end) {
     using input::FileEnd;
     return end != FileEnd::clean && end != FileEnd::cut_header && end != FileEnd::cut_record &&

@@ -94,7 +94,5 @@ def test_a_trial_without_times_is_refused_by_name_and_compares_nothing(untimed, 
     place.sheet(*rows)
     ended = place.run("--cores", "1", "--", "results/tiny/kappa/quiet.json")
     assert ended.returncode != 0
-    assert (
-        f"first.pcapng: its {len(FRAMES)} frames have no timestamps, and trials are compared by time" in ended.stdout
-    )
+    assert f"first.pcapng: its {len(FRAMES)} frames have no timestamps, and trials are compared by time" in ended.stdout
     assert not (place.campaign / "kappa" / "quiet.json").exists()

@@ -10,8 +10,8 @@ from acapella_testing.frames.trial_frames import BASE_NS, disturbed, plain, sent
 from acapella_testing.oracles import naive_kappa
 
 from acapella.kappa import ratios
-from acapella_core.kappa import compare
 from acapella_core.errors import UserError
+from acapella_core.kappa import compare
 
 
 def pair_of(*trials, **options) -> dict:

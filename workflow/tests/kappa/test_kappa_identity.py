@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from acapella_testing.frames.trial_frames import BASE_NS, ethernet, ipv4, ipv6, plain, sent, udp, write_pcap
 
-from acapella_core.kappa import IdentityRule, Selection, compare
 from acapella_core.errors import UserError
+from acapella_core.kappa import IdentityRule, Selection, compare
 
 MACS = b"\2" * 6 + b"\4" * 6
 VLAN = struct.pack(">HH", 0x8100, 42)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from acapella_testing.frames.trial_frames import disturbed, sent, write_pcap
 
-from acapella_core.kappa import compare
 from acapella_core.errors import UserError
+from acapella_core.kappa import compare
 
 
 @pytest.mark.parametrize("memory_bytes", [1, 20_000, 400_000])

@@ -188,9 +188,7 @@ def test_a_directory_of_temporary_files_that_cannot_be_used_is_named_before_anyt
     ended = place.run("--dry-run")
     assert ended.returncode != 0
     last = ended.stdout.splitlines()[-1]
-    assert last.startswith(f"directory of temporary files {tmp_path / 'gone'}: no such directory; "), (
-        ended.stdout
-    )
+    assert last.startswith(f"directory of temporary files {tmp_path / 'gone'}: no such directory; "), ended.stdout
 
 
 def test_two_samples_of_one_name_are_refused_with_their_lines(tmp_path):

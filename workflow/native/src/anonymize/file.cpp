@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t kBetweenProgress = 4096;  // frames
 constexpr std::uint16_t kEthernet = 1;
 
-// What stands before a frame in the file says nothing that a reader needs, but has its length.
+// Pseudo-headers are replaced by zeros of the same length.
 constexpr std::array<std::byte, 16> kNoPseudoHeader{};
 
 void check(bool written, const input::PcapWriter& writer) {

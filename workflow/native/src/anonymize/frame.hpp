@@ -1,4 +1,4 @@
-// One frame to what may leave the site.
+// Anonymizes one frame.
 #pragma once
 
 #include "anonymize/headers/frame_builder.hpp"
@@ -11,19 +11,20 @@ class Vendors;
 
 namespace anonymize {
 
-// Cuts behind the last header that it knows, replaces every address and tunnel identifier in those before,
-// makes checksums anew or zero. Lengths in headers, ports, VLAN ids, labels, and times stay.
+// Truncates the frame after the last known header, replaces all addresses and tunnel identifiers, and
+// recomputes checksums or sets them to zero. Lengths in headers, ports, VLAN ids, labels, and timestamps are
+// kept.
 class FrameAnonymizer {
   public:
-    // `vendors` may be null and has to stay.
+    // `vendors` may be null; it has to outlive this object.
     FrameAnonymizer(Key key, MacPolicy macs, const Vendors* vendors)
         : pseudonyms_(key, macs, vendors), builder_(pseudonyms_), vendors_(vendors) {}
     FrameAnonymizer(const FrameAnonymizer&) = delete;
     FrameAnonymizer& operator=(const FrameAnonymizer&) = delete;
 
-    // The view stays valid until the next call; it is no longer than what was captured.
+    // The result is valid until the next call, and not longer than the captured frame.
     Bytes anonymize(const Record& record);
-    // Every address that was replaced in any frame.
+    // All addresses replaced in any frame.
     [[nodiscard]] ReplacedAddresses& replaced() { return pseudonyms_.replaced(); }
 
   private:

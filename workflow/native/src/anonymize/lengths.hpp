@@ -1,5 +1,5 @@
-// The lengths that RFCs give options, chunks and parameters of which the value is kept. A value of any other
-// length becomes zeros: its bytes may be anything, payload included.
+// The lengths in RFCs of options, chunks and parameters whose values are kept. Values of any other length are
+// set to zero, because they could contain anything, including payload.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@
 
 namespace acapella::anonymize {
 
-// The lengths `first`, `first` + `step`, ..., `last`, type and length fields included.
+// The lengths `first`, `first` + `step`, ..., `last`, including type and length fields.
 struct KeptLength {
     std::uint16_t type;
     std::uint16_t first;
     std::uint16_t step = 1;
-    std::uint16_t last = 0;  // 0: `first` alone
+    std::uint16_t last = 0;  // 0: only `first`
 };
 
 constexpr bool has_length(std::span<const KeptLength> table, unsigned type, std::size_t length) {
@@ -25,7 +25,7 @@ constexpr bool has_length(std::span<const KeptLength> table, unsigned type, std:
     return false;
 }
 
-// The place of a type in a table; the table's size if it is not there.
+// The index of a type in a table; the table's size if it is not there.
 template <typename Type, std::size_t Size>
 constexpr std::size_t place_of(const Type (&table)[Size], unsigned type) {
     std::size_t place = 0;
@@ -45,10 +45,10 @@ inline constexpr KeptLength kIpv4Options[] = {
     {148, 4},         // router alert, RFC 2113 2.1
 };
 
-// What keeps kind and length: the options above, and timestamps.
+// Options of which kind and length are kept: the options above, and timestamps.
 inline constexpr std::uint8_t kIpv4Kinds[] = {7, 68, 131, 137, 148};
 
-// RFC 791 3.1, by flag: timestamps alone (0), behind addresses (1), behind prespecified addresses (3).
+// RFC 791 3.1, by flag: timestamps only (0), with addresses (1), with prespecified addresses (3).
 inline constexpr KeptLength kIpv4Timestamps[] = {{0, 4, 4, 40}, {1, 4, 8, 36}, {3, 4, 8, 36}};
 
 inline constexpr KeptLength kIpv6Options[] = {
@@ -58,7 +58,7 @@ inline constexpr KeptLength kIpv6Options[] = {
     {0xc9, 18},  // home address, RFC 6275 6.3
 };
 
-// What keeps type and length: padding, and the options above.
+// Options of which type and length are kept: padding, and the options above.
 inline constexpr std::uint8_t kIpv6Types[] = {0x01, 0x04, 0x05, 0xc2, 0xc9};
 
 inline constexpr KeptLength kTcpOptions[] = {
@@ -69,16 +69,16 @@ inline constexpr KeptLength kTcpOptions[] = {
     {8, 10},         // timestamps, RFC 7323 3.2
 };
 
-// What keeps kind and length: the options above, MD5 signature (RFC 2385), User Timeout (RFC 5482), TCP-AO
-// (RFC 5925), MPTCP (RFC 8684) and Fast Open (RFC 7413).
+// Options of which kind and length are kept: the options above, MD5 signature (RFC 2385), User Timeout (RFC
+// 5482), TCP-AO (RFC 5925), MPTCP (RFC 8684) and Fast Open (RFC 7413).
 inline constexpr std::uint8_t kTcpKinds[] = {2, 3, 4, 5, 8, 19, 28, 29, 30, 34};
 
-// Of blocks of selective acknowledgments the first, which has the newest segment (RFC 2018 4); four of them
-// are 32 bytes in a row.
+// Only the first SACK block is kept, which has the newest segment (RFC 2018 4): four of them are 32
+// contiguous bytes.
 inline constexpr std::uint8_t kTcpSack = 5;
 inline constexpr std::size_t kTcpSackKept = 10;
 
-// By subtype, RFC 8684 3; ADD_ADDR with or without a port and a check value.
+// By subtype, RFC 8684 3; ADD_ADDR with or without a port and an HMAC.
 inline constexpr std::uint8_t kMptcpAddAddress = 3;
 inline constexpr KeptLength kMptcpOptions[] = {
     {0, 4, 8, 20}, {0, 22, 2, 24}, {1, 12, 4, 16}, {1, 24},  // MP_CAPABLE, MP_JOIN
@@ -88,7 +88,7 @@ inline constexpr KeptLength kMptcpOptions[] = {
     {8, 4},                                                  // MP_TCPRST
 };
 
-// What is kept of a chunk is no longer than its first length here; of SACK all (sack_length).
+// At most the first length here is kept of a chunk; of SACK everything (sack_length).
 inline constexpr KeptLength kSctpChunks[] = {
     {1, 20, 1, 0xffff},     // INIT, RFC 9260 3.3.2
     {2, 20, 1, 0xffff},     // INIT ACK, RFC 9260 3.3.3
@@ -101,19 +101,19 @@ inline constexpr KeptLength kSctpChunks[] = {
     {0xc1, 16, 1, 0xffff},  // ASCONF, RFC 5061 4.1.1
 };
 
-// The chunks that RFC 9260 3.2, 4895, 8260, 5061, 6525, 4820 and 3758 define; DATA (0) and I-DATA (64) are
-// read apart. Others become PAD.
+// The chunks defined in RFC 9260 3.2, 4895, 8260, 5061, 6525, 4820 and 3758. DATA (0) and I-DATA (64) are
+// handled separately. Others are replaced by PAD.
 inline constexpr std::uint8_t kSctpPad = 0x84;
 inline constexpr std::uint8_t kSctpTypes[] = {1,  2,  3,  4,  5,    6,    7,        8,    9,    10,  11,
                                               12, 13, 14, 15, 0x80, 0x82, kSctpPad, 0xc0, 0xc1, 0xc2};
 
-// The flags that a chunk may have: of data those of RFC 9260 3.3.1, T of ABORT and SHUTDOWN COMPLETE.
+// The flags allowed in a chunk: for data those of RFC 9260 3.3.1, T of ABORT and SHUTDOWN COMPLETE.
 constexpr std::uint8_t sctp_flags(unsigned type) {
     if (type == 0 || type == 64) return 0x0f;
     return type == 6 || type == 14 ? 0x01 : 0x00;
 }
 
-// Length of a SACK chunk by its numbers of gap blocks and duplicate TSNs, RFC 9260 3.3.4.
+// Length of a SACK chunk with these numbers of gap blocks and duplicate TSNs, RFC 9260 3.3.4.
 constexpr std::size_t sack_length(std::size_t gap_blocks, std::size_t duplicates) {
     return 16 + 4 * (gap_blocks + duplicates);
 }
@@ -127,12 +127,12 @@ inline constexpr KeptLength kSctpParameters[] = {
     {0xc004, 16, 12, 28},  // set primary address, RFC 5061 4.2.4
 };
 
-// The parameters that RFC 9260 3.3, 4895, 4820, 5061 and 3758 define; others get type 0, which is none.
+// The parameters defined in RFC 9260 3.3, 4895, 4820, 5061 and 3758; others get the unused type 0.
 inline constexpr std::uint16_t kSctpParameterTypes[] = {
     1,      5,      6,      7,      8,      9,      11,     12,     0x8000, 0x8002, 0x8003,
     0x8004, 0x8005, 0x8008, 0xc000, 0xc001, 0xc002, 0xc003, 0xc004, 0xc005, 0xc006};
 
-// The types of addresses that parameter 12 lists, RFC 9260 3.3.2.1.5.
+// The address types in parameter 12, RFC 9260 3.3.2.1.5.
 inline constexpr std::uint16_t kSctpAddressTypes[] = {5, 6, 11};
 
 inline constexpr KeptLength kNeighbourOptions[] = {
@@ -144,22 +144,21 @@ inline constexpr KeptLength kNeighbourOptions[] = {
     {25, 24, 16, 2040},  // recursive DNS servers, RFC 8106 5.1
 };
 
-// The options above, the redirected header, intervals and home agents (RFC 6275), nonce (RFC 3971), DNSSL
-// (RFC 8106), captive portal (RFC 8910) and PREF64 (RFC 8781); others get type 0, which is none.
+// The options above, redirected header, intervals and home agents (RFC 6275), nonce (RFC 3971), DNSSL (RFC
+// 8106), captive portal (RFC 8910) and PREF64 (RFC 8781); others get the unused type 0.
 inline constexpr std::uint8_t kNeighbourTypes[] = {1, 2, 3, 4, 5, 7, 8, 14, 24, 25, 31, 37, 38};
 
-// Class and type of a Geneve option: OVN's port, and the endpoint, attachment and flow of AWS's load
-// balancers.
+// Class and type of Geneve options: OVN's port, and the endpoint, attachment and flow of AWS load balancers.
 inline constexpr std::uint32_t kGeneveTypes[] = {0x010280, 0x010801, 0x010802, 0x010803};
 
 // Extension headers of GTP-U, 3GPP TS 29.281 5.2.1.
 inline constexpr std::uint8_t kGtpExtensions[] = {0x01, 0x02, 0x03, 0x20, 0x40, 0x81, 0x82,
                                                   0x83, 0x84, 0x85, 0xc0, 0xc1, 0xc2};
 
-// RFC 3376 4.2.12, RFC 3810 5.2.12: records of groups.
+// RFC 3376 4.2.12, RFC 3810 5.2.12: group record types.
 constexpr bool is_record_type(unsigned type) { return type >= 1 && type <= 6; }
 
-// RFC 1701: a source route of addresses (IPv4) or AS numbers, whose offset is within it.
+// RFC 1701: a source route of addresses (IPv4) or AS numbers, with a valid offset.
 constexpr bool is_source_route(unsigned family, std::size_t offset, std::size_t length) {
     return (family == 0x0800 || family == 0xfffe) && offset <= length;
 }

@@ -1,7 +1,7 @@
-// How often headers, and parts of one header, may repeat in what leaves a site. A chain of short headers is a
-// channel for payload: each keeps fields whose values any bytes may be. So what repeats more often than its
-// RFC lets it, or than real traffic needs, is omitted or becomes padding; of what may repeat the first ones
-// keep their values, the others type, length, and pseudonyms of addresses.
+// Limits of repeated headers, and of repeated parts of a header, in anonymized frames. A chain of short
+// headers could carry payload, because each keeps fields that may have any value. So repetitions beyond an
+// RFC or real traffic are omitted or replaced by padding. Of allowed repetitions the first ones keep their
+// values; the others keep type, length, and pseudonyms of addresses.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +15,10 @@
 
 namespace acapella::anonymize {
 
-// The longest row of values of four bytes: 12 bytes of payload at most.
+// Maximum number of consecutive four-byte values: at most 12 bytes of payload.
 inline constexpr std::size_t kMaxInRow = 3;
 
-// Whether a type of option, chunk or parameter comes for the first time in its header.
+// Whether a type of option, chunk or parameter occurs for the first time in its header.
 template <std::size_t Types>
 class Seen {
   public:
@@ -32,11 +32,11 @@ class Seen {
     std::bitset<Types> types_;
 };
 
-// Which headers of a frame are kept, given one after another.
+// Decides which headers of a frame are kept; call allows() for each in order.
 class HeaderLimits {
   public:
-    // False for the fourth VLAN tag after an Ethernet or IP header, for extension headers beyond those of
-    // RFC 8200 4.1 (each once, destination options twice) and for a second AH (RFC 4301 4.1).
+    // False for the fourth VLAN tag after an Ethernet or IP header, for extension headers beyond those of RFC
+    // 8200 4.1 (each once, destination options twice), and for a second AH (RFC 4301 4.1).
     bool allows(const Step& step) {
         switch (step.dissector) {
             case Next::ethernet:
@@ -77,8 +77,8 @@ class HeaderLimits {
 
 inline constexpr std::size_t kLabel = 4;
 
-// Whether the bytes from `offset` on may be what an MPLS stack carries: where they have the version of IP,
-// its length is within the packet. Bytes that were not captured may be anything.
+// Whether the bytes from `offset` on can follow an MPLS stack: if they have an IP version, the IP length has
+// to fit. Bytes that were not captured may be anything.
 inline bool may_follow_labels(const Cursor& at, std::size_t offset) {
     constexpr std::size_t kIpv6 = 40;
     constexpr std::size_t kLengths = 6;  // of both versions
@@ -89,9 +89,9 @@ inline bool may_follow_labels(const Cursor& at, std::size_t offset) {
     return version != 6 || kIpv6 + at.be16(offset + 4) <= left;
 }
 
-// Entries that are kept of `length` bytes of an MPLS stack: one if it has no bottom (RFC 3032 2.1), more than
-// kMaxLabels, or what follows it cannot be right, because then it is not known to be a stack. Those after the
-// first kMaxInRow keep the bottom bit alone.
+// Number of entries kept of an MPLS stack of `length` bytes: only one if it has no bottom (RFC 3032 2.1),
+// more than kMaxLabels entries, or an invalid payload, because then it may not be a label stack. Entries
+// after the first kMaxInRow keep only the bottom bit.
 inline std::size_t kept_labels(const Cursor& at, std::size_t length) {
     const std::size_t entries = length / kLabel;
     const bool bottom = entries > 0 && (at.u8(kLabel * entries - 2) & 1) != 0;
@@ -99,14 +99,14 @@ inline std::size_t kept_labels(const Cursor& at, std::size_t length) {
     return stack ? entries : std::min(entries, std::size_t{1});
 }
 
-// Whether a chunk of SCTP is the packet's only one, as an INIT has to be (RFC 9260 3.3.2).
+// Whether an SCTP chunk is the only one of its packet, as an INIT has to be (RFC 9260 3.3.2).
 inline bool is_alone(const Cursor& at, std::size_t chunk, std::size_t length) {
     constexpr std::size_t kSctpHeader = 12;
     constexpr std::size_t kPadding = 3;
     return chunk == kSctpHeader && chunk + length + kPadding >= at.reported();
 }
 
-// RFC 9260 3.3.4: of gap blocks and then duplicate TSNs the first that are kept.
+// The numbers of gap blocks and duplicate TSNs that are kept (RFC 9260 3.3.4); gap blocks come first.
 struct KeptBlocks {
     std::size_t gaps;
     std::size_t duplicates;

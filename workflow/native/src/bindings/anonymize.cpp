@@ -38,23 +38,23 @@ MacPolicy macs_of(const std::string& name) {
 }
 
 template <typename Address>
-nb::bytes octets_of(const std::vector<Pair<Address>>& pairs) {
+nb::bytes bytes_of(const std::vector<Pair<Address>>& pairs) {
     return nb::bytes(reinterpret_cast<const char*>(pairs.data()), pairs.size() * sizeof(Pair<Address>));
 }
 
 template <typename Address>
-std::vector<Pair<Address>> pairs_of(const nb::bytes& octets) {
-    if (octets.size() % sizeof(Pair<Address>) != 0) throw nb::value_error("not pairs of addresses");
-    std::vector<Pair<Address>> pairs(octets.size() / sizeof(Pair<Address>));
-    if (!pairs.empty()) std::memcpy(pairs.data(), octets.data(), octets.size());
+std::vector<Pair<Address>> pairs_of(const nb::bytes& data) {
+    if (data.size() % sizeof(Pair<Address>) != 0) throw nb::value_error("not pairs of addresses");
+    std::vector<Pair<Address>> pairs(data.size() / sizeof(Pair<Address>));
+    if (!pairs.empty()) std::memcpy(pairs.data(), data.data(), data.size());
     return pairs;
 }
 
-// Everything arrives checked: acapella_core.anonymize is the only caller.
+// The arguments were checked by the only caller, acapella_core.anonymize.
 nb::dict anonymize_capture(const std::string& path, int descriptor, const nb::bytes& key,
                            const std::string& macs, const Vendors* vendors,
                            const input::DecompressionLimits& limits) {
-    const Key octets = key_of(key);
+    const Key key_bytes = key_of(key);
     const MacPolicy how = macs_of(macs);
     const FileCounts counts = [&] {
         const nb::gil_scoped_release unlocked;
@@ -62,7 +62,7 @@ nb::dict anonymize_capture(const std::string& path, int descriptor, const nb::by
             const nb::gil_scoped_acquire locked;  // lets Ctrl-C through
             if (PyErr_CheckSignals() != 0) throw nb::python_error();
         };
-        return anonymize_file(path, descriptor, octets, how, vendors, progress, limits);
+        return anonymize_file(path, descriptor, key_bytes, how, vendors, progress, limits);
     }();
     nb::dict result = file_dict(counts.info);
     result["frames"] = counts.frames;
@@ -74,9 +74,9 @@ nb::dict anonymize_capture(const std::string& path, int descriptor, const nb::by
     result["ts_not_kept"] = counts.ts_out_of_range;
     result["link_type"] = counts.link_type;
     nb::dict replaced;
-    replaced["ipv4"] = octets_of(counts.ipv4);
-    replaced["ipv6"] = octets_of(counts.ipv6);
-    replaced["macs"] = octets_of(counts.macs);
+    replaced["ipv4"] = bytes_of(counts.ipv4);
+    replaced["ipv6"] = bytes_of(counts.ipv6);
+    replaced["macs"] = bytes_of(counts.macs);
     result["replaced"] = replaced;
     return result;
 }
@@ -89,7 +89,7 @@ std::string pseudonym_of(const CryptoPan& pan, int family, Address address) {
     return text.data();
 }
 
-// As tables write them, of addresses as tables write them.
+// The pseudonyms of addresses, as texts.
 std::vector<std::string> pseudonyms_of(const std::vector<std::string>& addresses, const nb::bytes& key) {
     const CryptoPan pan(key_of(key));
     std::vector<std::string> found;
@@ -123,7 +123,7 @@ std::vector<std::uint32_t> tunnel_pseudonyms_of(const std::string& type,
     return found;
 }
 
-// Twelve hexadecimal digits, with or without colons, hyphens or dots.
+// Parses twelve hexadecimal digits, with or without colons, hyphens or dots.
 std::optional<Mac> mac_of(const std::string& text) {
     std::string hex;
     std::ranges::copy_if(text, std::back_inserter(hex),
@@ -131,16 +131,16 @@ std::optional<Mac> mac_of(const std::string& text) {
     Mac address{};
     if (hex.size() != 2 * address.size()) return std::nullopt;
     for (std::size_t i = 0; i < address.size(); ++i) {
-        unsigned octet = 0;
+        unsigned byte = 0;
         const char* digits = hex.data() + 2 * i;
-        const auto read = std::from_chars(digits, digits + 2, octet, 16);
+        const auto read = std::from_chars(digits, digits + 2, byte, 16);
         if (read.ec != std::errc{} || read.ptr != digits + 2) return std::nullopt;
-        address[i] = static_cast<std::byte>(octet);
+        address[i] = static_cast<std::byte>(byte);
     }
     return address;
 }
 
-// What a release must not contain, and the search for it.
+// Searches a release for content that it must not have.
 class LeakSearch {
   public:
     void add(const nb::bytes& ipv4, const nb::bytes& ipv6, const nb::bytes& macs) {
@@ -148,7 +148,7 @@ class LeakSearch {
         known_.ipv6.add(pairs_of<Ipv6>(ipv6));
         known_.macs.add(pairs_of<Mac>(macs));
     }
-    // Adds original addresses as tables write them; whatever else is among them is skipped.
+    // Adds original addresses from texts; other texts are skipped.
     void add_originals(const std::vector<std::string>& texts) {
         std::vector<Ipv4> fours;
         std::vector<Ipv6> sixes;
@@ -161,7 +161,8 @@ class LeakSearch {
         known_.ipv4.add_originals(fours);
         known_.ipv6.add_originals(sixes);
     }
-    // The original addresses in some words; in one with colons, an IPv6 address may be any part between two.
+    // Returns the words that contain an original address; in a word with colons, an IPv6 address may be any
+    // part between two colons.
     [[nodiscard]] std::vector<std::string> addresses(const std::vector<std::string>& words) const {
         std::vector<std::string> found;
         for (const std::string& word : words) {
@@ -179,7 +180,7 @@ class LeakSearch {
             return find_leak(original, released, known_, texts, vendors, unexplained_, check_signals, limits);
         });
     }
-    // A frame of a capture with what was unexplained in any of those that `find` was called with.
+    // Returns a frame of a capture with a run that was unexplained in any capture passed to find().
     [[nodiscard]] nb::object find_unexplained(const std::string& original,
                                               const input::DecompressionLimits& limits) const {
         if (unexplained_.empty()) return nb::none();
@@ -240,8 +241,8 @@ Windows windows_of(const std::vector<nb::bytes>& texts, bool whole) {
     return {views, whole};
 }
 
-std::optional<std::size_t> find_window(const Windows& windows, const nb::bytes& octets) {
-    return windows.find(Bytes(static_cast<const std::byte*>(octets.data()), octets.size()));
+std::optional<std::size_t> find_window(const Windows& windows, const nb::bytes& data) {
+    return windows.find(Bytes(static_cast<const std::byte*>(data.data()), data.size()));
 }
 
 }  // namespace
@@ -272,7 +273,7 @@ void bind_anonymize(nb::module_& module) {
                 new (self) Windows(windows_of(texts, whole));
             },
             nb::arg("texts"), nb::kw_only(), nb::arg("whole"))
-        .def("find", &find_window, nb::arg("octets"));
+        .def("find", &find_window, nb::arg("data"));
 }
 
 }  // namespace acapella

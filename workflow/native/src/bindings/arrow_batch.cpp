@@ -5,7 +5,7 @@ namespace nb = nanobind;
 namespace acapella {
 namespace {
 
-// The PyCapsule interface: a capsule that nobody consumed releases what it holds.
+// PyCapsule interface: a capsule that was not consumed releases its content.
 template <typename Exported>
 void destroy(void* pointer) noexcept {
     auto* exported = static_cast<Exported*>(pointer);

@@ -1,4 +1,4 @@
-// A record batch for Python: anything that knows the Arrow PyCapsule interface takes it without a copy.
+// A record batch for Python, with the Arrow PyCapsule interface (zero copy).
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -12,7 +12,7 @@ class ArrowBatch {
     explicit ArrowBatch(Batch batch) : batch_(std::move(batch)) {}
 
     std::int64_t rows() const { return batch_.columns.length; }
-    // (schema, array) as capsules; the array keeps the buffers, so this object need not live on.
+    // Returns (schema, array) as capsules; the array keeps the buffers alive.
     nanobind::tuple arrow_c_array() const;
 
   private:

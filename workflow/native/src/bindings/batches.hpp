@@ -1,4 +1,5 @@
-// What every digest gives Python: batches of both tables, made with the interpreter lock released.
+// Batches of both tables for Python, common to all digests. The interpreter lock is released while they are
+// made.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -39,7 +40,7 @@ class PyBatches {
     Digest digest_;
 };
 
-// Their methods, for the class that is bound.
+// Binds the methods of PyBatches.
 template <typename Digest>
 void def_batches(nanobind::class_<Digest>& bound) {
     bound

@@ -84,13 +84,13 @@ nb::dict counters_dict(const Counters& counters) {
     return dict;
 }
 
-// What `acapella p4 top` may order by, largest first.
+// The sort keys of `acapella p4 top`, largest first.
 std::uint64_t measure_of(const FlowState& state, const std::string& by) {
     if (by == "bytes") return state.bytes();
     if (by == "packets") return state.packets();
     if (by == "reports") return state.reports;
     if (by == "last_ns") return state.timestamp;
-    if (by == "rtt") return state.rtt_syn_ns + state.rtt_ack_ns;  // zero where there is none
+    if (by == "rtt") return state.rtt_syn_ns + state.rtt_ack_ns;  // zero if there is none
     if (by == "throughput") {
         const std::uint64_t from = state.from_ns(), until = state.until_ns();
         return rate_bps(state.bytes(), until > from ? until - from : 0).value_or(0);
@@ -109,7 +109,7 @@ class PyCollector {
         reader_ = input::open_capture(*source_);
     }
 
-    // False at the end of the file; true where rows of the series are ready, or after a while.
+    // False at the end of the file; true if rows of the series are ready, or after a number of frames.
     bool advance() {
         const nb::gil_scoped_release unlocked;
         constexpr std::uint32_t kFrames = 1 << 20;
@@ -134,8 +134,8 @@ class PyCollector {
 
     void open_interface(const std::string& name) { socket_ = std::make_unique<PacketSocket>(name); }
 
-    // Takes what has come, or waits for it; then everything that came is in the flow table. True where rows
-    // of the series are ready.
+    // Receives pending frames, or waits for some, and adds them to the flow table. True if rows of the series
+    // are ready.
     bool advance_interface(int wait_ms) {
         const nb::gil_scoped_release unlocked;
         constexpr int kBlocks = 16;
@@ -149,8 +149,8 @@ class PyCollector {
         return collector_.series_ready();
     }
 
-    // Frames [first, end) lie one behind the other from offsets[i] to offsets[i + 1]; returns the first that
-    // was not taken, because rows of the series are ready.
+    // Frame i of the contiguous frames [first, end) is at offsets[i] to offsets[i + 1]. Returns the first
+    // frame that was not processed because rows of the series are ready.
     std::uint64_t feed_frames(const ByteArray& bytes, const Offsets& offsets, std::uint64_t first) {
         const std::uint64_t* at = offsets.data();
         const std::uint64_t end = offsets.size() - 1;
@@ -167,7 +167,7 @@ class PyCollector {
         return first;
     }
 
-    // Reports one behind the other as in a ring; returns the first that was not taken.
+    // Contiguous reports, as in a ring. Returns the first one that was not processed.
     std::uint64_t feed_reports(const ByteArray& bytes, std::uint64_t first) {
         const std::size_t stride = bytes_of(collector_.config().format);
         const std::uint64_t end = bytes.size() / stride;
@@ -182,7 +182,7 @@ class PyCollector {
         return first;
     }
 
-    // What the sender has to be told of the ring.
+    // Opens a ring and returns its parameters for the sender.
     nb::dict open_rdma(const nb::dict& options, bool single_ring) {
         const RdmaConfig config = rdma_of(options, collector_.config().format);
         rdma_.push_back({RdmaRing::open(config), {}});
@@ -198,17 +198,17 @@ class PyCollector {
         return dict;
     }
 
-    // What is in it is read, and then the device refuses its key.
+    // Reads the remaining reports of a ring; then the device rejects its key.
     void close_rdma(std::uint32_t number) {
         constexpr int kMaxPolls =
-            512;  // of RingPoller::kBatch reports; who writes on meanwhile is not waited for
+            512;  // of RingPoller::kBatch reports, so that a sender that keeps writing does not block this
         for (const PolledRing& polled : rdma_)
             for (int i = 0; i < kMaxPolls && polled.ring->number() == number; ++i)
                 if (!poll(polled) && !poll(polled)) break;
         std::erase_if(rdma_, [number](const PolledRing& polled) { return polled.ring->number() == number; });
     }
 
-    // True where rows of the series are ready.
+    // True if rows of the series are ready.
     bool poll_rdma(int timeout_ms) {
         const nb::gil_scoped_release unlocked;
         const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
@@ -244,7 +244,7 @@ class PyCollector {
         return ArrowBatch(flow_batch(flows, site_));
     }
 
-    // From any thread, at any time.
+    // Thread-safe.
     ArrowBatch snapshot(std::optional<std::size_t> limit, const std::string& by) const {
         measure_of({}, by);
         const nb::gil_scoped_release unlocked;
@@ -252,7 +252,7 @@ class PyCollector {
             std::uint64_t measure;
             FlowSnapshot flow;
         };
-        // Ties go to the flow that came first, so that two looks at the same state agree.
+        // Ties are sorted by flow number, so that the order is deterministic.
         const auto before = [](const Entry& a, const Entry& b) {
             return a.measure != b.measure ? a.measure > b.measure : a.flow.state.number < b.flow.state.number;
         };

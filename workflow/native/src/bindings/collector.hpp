@@ -1,4 +1,4 @@
-// The collector of flow reports for Python; see acapella_core.collector.
+// Bindings of the collector of flow reports; see acapella_core.collector.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,4 +1,4 @@
-// acapella_core.confinement, for Python.
+// Bindings for acapella_core.confinement.
 #pragma once
 
 #include <nanobind/nanobind.h>

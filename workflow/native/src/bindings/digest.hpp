@@ -1,4 +1,4 @@
-// The digest for Python.
+// Bindings of engine native.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -8,7 +8,7 @@
 
 namespace acapella {
 
-// The whole-sample facts as a dict of integers, texts and dicts of them.
+// The summary of a sample as a dict of integers, texts and dicts of them.
 nanobind::dict summary_dict(const DigestBuilder& builder, const FrameReader& reader);
 
 void bind_digest(nanobind::module_& module);

@@ -16,7 +16,7 @@ namespace {
 constexpr char kOutOfMemory[] = "acapella: error: out of memory\n";
 std::terminate_handler previous = nullptr;
 
-// Arrow's writers are called without a handler of C++ exceptions: a failed allocation in them arrives here.
+// Arrow calls writers without handling C++ exceptions: a failed allocation in them ends here.
 [[noreturn]] void terminate() {
     try {
         if (const std::exception_ptr current = std::current_exception()) std::rethrow_exception(current);

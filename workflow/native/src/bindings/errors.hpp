@@ -1,4 +1,4 @@
-// The core's exceptions as Python's.
+// Bindings of the core's exceptions.
 #pragma once
 
 #include <nanobind/nanobind.h>

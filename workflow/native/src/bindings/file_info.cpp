@@ -12,7 +12,7 @@ namespace acapella {
 
 namespace {
 
-// What a capture tells of itself, in memory that does not grow with its flows.
+// Returns the metadata of a capture. Memory use does not depend on the number of flows.
 nb::dict scan_capture(const std::string& path, const input::DecompressionLimits& limits) {
     constexpr std::uint64_t kBetweenSignals = 1U << 20U;  // frames
     const auto source = input::ByteSource::open(path, limits);

@@ -1,4 +1,4 @@
-// What a reader says of a file, for Python.
+// Bindings of the metadata of a capture file.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,7 +7,7 @@
 
 namespace acapella {
 
-// The class DecompressionLimits, and scan_capture().
+// Binds the class DecompressionLimits, and scan_capture().
 void bind_captures(nanobind::module_& module);
 
 nanobind::dict file_dict(const input::FileInfo& info);

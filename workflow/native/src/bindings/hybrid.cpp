@@ -21,13 +21,13 @@ hybrid::SelectionPolicy policy_of(std::uint32_t first, std::uint32_t kinds, std:
     return {first, kinds, again};
 }
 
-// Called while tshark is waited for: lets Ctrl-C through.
+// Called while waiting for tshark, so that Ctrl-C works.
 void check_signals() {
     const nb::gil_scoped_acquire locked;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
-// Python's view: it starts tshark and gives both ends of its pipes.
+// Python starts tshark and passes both ends of its pipes.
 class PyHybridDigest : public PyBatches<hybrid::HybridDigest> {
   public:
     PyHybridDigest(const std::string& path, std::optional<std::string> site, std::optional<std::string> port,
@@ -48,7 +48,7 @@ class PyHybridDigest : public PyBatches<hybrid::HybridDigest> {
     }
 };
 
-// tshark's own digest of a file.
+// A digest made of tshark's output alone.
 class PyReferenceDigest : public PyBatches<hybrid::ReferenceDigest> {
   public:
     PyReferenceDigest(int tshark_output, std::size_t batch_rows, double timeout_s)

@@ -1,4 +1,4 @@
-// Engines hybrid and tshark for Python.
+// Bindings of engines hybrid and tshark.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -18,7 +18,7 @@ namespace {
 
 using namespace kappa;
 
-// Python's integers have no end; C++'s widest go over in two halves.
+// Converts 128-bit integers to Python in two halves.
 nb::object integer(Sum128 value) {
     const nb::object high = nb::int_(static_cast<std::uint64_t>(value >> 64));
     return (high << nb::int_(64)) | nb::int_(static_cast<std::uint64_t>(value));
@@ -168,7 +168,7 @@ nb::dict trial_dict(const Trial& trial, std::size_t identity_bytes, std::uint64_
         reversals += info.reversals;
         implausible += info.implausible;
         gaps.add(info.gaps);
-        // Powers of ten: what all stamps are multiples of is the least of them.
+        // The values are powers of ten, so the minimum divides all timestamps.
         if (info.taken > 0)
             resolution_ns = resolution_ns == 0 ? info.clock_resolution_ns
                                                : std::min(resolution_ns, info.clock_resolution_ns);
@@ -215,7 +215,7 @@ std::optional<FlowFilter::Address> address_of(nb::handle packed) {
     return address;
 }
 
-// (proto, src, src_port, dst, dst_port): addresses as bytes, None for anything.
+// (proto, src, src_port, dst, dst_port): addresses as bytes, None matches everything.
 FlowFilter flow_of(const nb::tuple& flow) {
     FlowFilter filter;
     filter.ip_proto = nb::cast<std::optional<std::uint8_t>>(flow[0]);
@@ -258,7 +258,7 @@ IdentityRule rule_of(const nb::dict& options) {
     return rule;
 }
 
-// Lets Ctrl-C through, and tells the caller how far reading is.
+// Lets Ctrl-C through, and reports progress to the caller.
 std::function<void(std::uint64_t)> progress_of(const nb::object& progress) {
     return [progress](std::uint64_t bytes_read) {
         const nb::gil_scoped_acquire locked;
@@ -282,7 +282,7 @@ nb::dict result_of(const Request& request, const Trials& trials, const Report& r
 
 using Files = std::vector<std::vector<std::pair<std::string, std::string>>>;
 
-// Everything arrives checked: acapella_core.kappa is the only caller.
+// The arguments were checked by the only caller, acapella_core.kappa.
 nb::dict compare(const Files& files, const std::vector<std::pair<std::size_t, std::size_t>>& pairs,
                  const nb::dict& options) {
     Request request;

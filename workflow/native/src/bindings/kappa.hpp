@@ -1,4 +1,4 @@
-// The consistency of trials for Python.
+// Bindings for acapella_core.kappa.
 #pragma once
 
 #include <nanobind/nanobind.h>

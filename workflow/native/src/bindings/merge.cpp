@@ -17,7 +17,7 @@ using input::Merge;
 
 namespace {
 
-// The decompressed bytes of a capture for another program.
+// Decompresses a capture for another program.
 class Decompression {
   public:
     Decompression(const std::string& path, const input::DecompressionLimits& limits)
@@ -27,13 +27,13 @@ class Decompression {
                                     source_->fault().number);
     }
 
-    // Returns the number of bytes; stops if the reader closes it.
+    // Returns the number of bytes; stops if the reader closes the pipe.
     std::uint64_t write(int descriptor, std::uint64_t most) {
         input::ByteSink sink(descriptor);
         return source_->copy(sink, most);
     }
 
-    // (kind, detail) of the fault that ended the data; empty texts if they are whole so far.
+    // (kind, detail) of the fault that ended the data; empty texts if there is none so far.
     std::pair<std::string, std::string> fault() const {
         return {source_->fault().kind, source_->fault().what};
     }

@@ -1,4 +1,4 @@
-// Captures merged by time for Python.
+// Bindings of the merging of captures by time.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -1,5 +1,5 @@
-// Reports in, flows out: what an RDMA NIC does in front of the rings, the rings, and the flow table behind
-// them.
+// Converts flow reports to flows. Receives reports as an RDMA NIC does, or from rings in memory, and adds
+// them to the flow table.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace acapella::collector {
 
-// A configuration that contradicts itself.
+// A contradictory configuration.
 class ConfigError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
@@ -30,23 +30,23 @@ struct CollectorConfig {
     std::vector<QueuePairConfig> queue_pairs;
     unsigned threads = 1;
     std::optional<std::uint64_t>
-        series_ns;  // width of the series' windows, 0: a row a report; none: no series
+        series_ns;  // width of the series' windows; 0: one row per report; none: no series
     std::uint64_t memory_bytes = std::uint64_t{4} << 30;  // of the flow table
     bool check_icrc = true;
-    std::uint32_t round = std::uint32_t{1} << 14;  // reports between two looks at the series and the limits
-    std::size_t series_rows = std::size_t{1}
-                              << 17;         // so many rows are ready before they are to be taken away
-    std::optional<std::uint64_t> hash_seed;  // for fuzzing; by default random
+    // reports per round; series and limits are checked between rounds
+    std::uint32_t round = std::uint32_t{1} << 14;
+    std::size_t series_rows = std::size_t{1} << 17;  // number of rows at which series_ready() is true
+    std::optional<std::uint64_t> hash_seed;          // for fuzzing (default: random)
 };
 
-// Numbers of frames and reports, which another thread may look at.
+// Numbers of frames and reports; other threads may read them.
 struct Counters {
     std::array<std::uint64_t, kVerdicts> verdicts{};
     std::uint64_t frames = 0;
-    std::uint64_t lost = 0;     // packet sequence numbers that were skipped
-    std::uint64_t overrun = 0;  // slots that were written again before they were read
-    std::uint64_t dropped = 0;  // by the kernel, before we saw them
-    std::uint64_t stored = 0;   // reports handed over in memory, and found by polling
+    std::uint64_t lost = 0;     // skipped packet sequence numbers
+    std::uint64_t overrun = 0;  // slots overwritten before they were read
+    std::uint64_t dropped = 0;  // by the kernel
+    std::uint64_t stored = 0;   // reports read from memory, including those found by polling
     ReportCounts reports;
     std::uint32_t flows = 0;
     std::uint32_t newest_epoch = 0;
@@ -56,18 +56,18 @@ class Collector {
   public:
     explicit Collector(const CollectorConfig& config);
 
-    // A frame as it came from the wire; wire_len is its length before a capture cut it.
+    // Receives a frame. `wire_len` is its length before truncation by a capture.
     void receive(Bytes frame, std::uint32_t wire_len);
-    // A frame that no capture could give as Ethernet.
+    // Counts a frame that is not Ethernet.
     void refuse_frame() { count(Verdict::not_roce); }
-    // The reports that wait go to the flow table, and the round ends.
+    // Adds the pending reports to the flow table and ends the round.
     void drain();
-    // The reports in memory that was not written by receive(): `bytes` outlives the call.
+    // Adds reports in memory; `bytes` has to outlive the call.
     void take_reports(const std::byte* bytes, std::uint64_t count);
-    // Nothing more comes: what waits is taken, and every window of the series ends.
+    // Call after the last report: adds the pending reports and closes all windows of the series.
     void finish();
 
-    // Takes a queue pair out of use, or brings a new one in; what waits in its ring is taken first.
+    // Removes or adds a queue pair. Its pending reports are added to the flow table first.
     void remove_queue_pair(std::uint32_t number);
     void add_queue_pair(const QueuePairConfig& config);
     QueuePair* queue_pair(std::uint32_t number);
@@ -78,7 +78,7 @@ class Collector {
     const CollectorConfig& config() const { return config_; }
     void add_dropped(std::uint64_t frames) { counters_.dropped += frames; }
     void add_ring_losses(std::uint64_t lost, std::uint64_t overrun);
-    // As they were when the last round ended; from any thread.
+    // The counters at the end of the last round; thread-safe.
     Counters counters() const;
     void publish_counters();
 
@@ -91,10 +91,10 @@ class Collector {
     FlowTable table_;
     std::unordered_map<std::uint32_t, std::unique_ptr<QueuePair>> pairs_;
     QueuePair* last_pair_ = nullptr;
-    std::vector<std::byte> waiting_;  // accepted reports, in their order
+    std::vector<std::byte> waiting_;  // accepted reports, in order
     std::uint32_t max_waiting_;
     std::uint32_t waiting_reports_ = 0;
-    std::uint32_t round_reports_ = 0;  // of this round, those that wait included
+    std::uint32_t round_reports_ = 0;  // of this round, including pending ones
     Counters counters_;
     Counters published_;
     mutable std::mutex published_mutex_;

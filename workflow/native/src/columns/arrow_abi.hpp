@@ -1,4 +1,4 @@
-// The Arrow C data interface, declared as its specification prescribes, so that nothing of Arrow is linked.
+// The Arrow C data interface, declared as in its specification, so that Arrow is not linked.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A validity bitmap, filled from the front.
+// An Arrow validity bitmap; bits are appended.
 #pragma once
 
 #include <bit>
@@ -23,7 +23,7 @@ class Bitmap {
     void clear() { word_ = size_ = valid_ = 0; }
     std::int64_t nulls() const { return static_cast<std::int64_t>(size_ - valid_); }
     const void* words() const { return words_.data(); }
-    // Null where nothing is null, as Arrow allows.
+    // Null if no value is null, as Arrow allows.
     const void* buffer() const { return nulls() == 0 ? nullptr : words_.data(); }
 
   private:
@@ -38,22 +38,22 @@ class Bitmap {
     std::uint64_t valid_ = 0;
 };
 
-// Several validity bitmaps of one table: a byte a row while it is filled, one bit of it for each bitmap.
+// Several validity bitmaps of one table. While it is filled, each row has one byte with one bit per bitmap.
 class RowValidity {
   public:
     explicit RowValidity(std::size_t capacity) : rows_(capacity + 7) {}
 
     void set(std::size_t row, std::uint8_t bits) { rows_[row] = bits; }
 
-    // The bitmap of `bit` over the first `size` rows, into `words`; returns how many are null.
+    // Writes the bitmap of `bit` for the first `size` rows to `bitmap`. Returns the number of nulls.
     std::int64_t pack(std::size_t size, unsigned bit, std::vector<std::uint8_t>& bitmap) {
-        std::memset(rows_.data() + size, 0, 7);  // whole words below
+        std::memset(rows_.data() + size, 0, 7);  // the loop below reads whole words
         bitmap.resize((size + 7) / 8);
         std::int64_t valid = 0;
         for (std::size_t at = 0; at < bitmap.size(); ++at) {
             std::uint64_t eight = 0;
             std::memcpy(&eight, rows_.data() + 8 * at, sizeof eight);
-            // The lowest bit of each byte, gathered by a multiplication into the highest byte.
+            // A multiplication gathers the lowest bit of each byte in the highest byte.
             bitmap[at] =
                 static_cast<std::uint8_t>(((eight >> bit) & 0x0101010101010101) * 0x0102040810204080 >> 56);
             valid += std::popcount(bitmap[at]);

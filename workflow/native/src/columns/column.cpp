@@ -5,7 +5,7 @@
 namespace acapella {
 namespace {
 
-// What an exported node points to; it dies with the node's release.
+// The memory of an exported node; freed by the node's release().
 struct SchemaNode {
     std::string name;
     std::string format;
@@ -22,7 +22,7 @@ struct ArrayNode {
     ArrowArray dictionary;
 };
 
-// The specification lets a receiver move children out: those are marked as released and skipped here.
+// A receiver may move children out (and mark them as released): those are skipped.
 template <typename Node, typename Exported>
 void release(Exported* exported) {
     for (std::int64_t i = 0; i < exported->n_children; ++i)

@@ -1,4 +1,4 @@
-// A column ready to be handed over through the Arrow C data interface: what it is, and where its buffers lie.
+// A column to be exported through the Arrow C data interface: its type and the addresses of its buffers.
 #pragma once
 
 #include <cstdint>
@@ -17,23 +17,23 @@ struct Column {
     bool nullable = false;
     std::int64_t length = 0;
     std::int64_t null_count = 0;
-    std::vector<const void*> buffers;  // validity (null where nothing is null) and what the format asks for
+    std::vector<const void*> buffers;  // validity (may be null) and those that the format requires
     std::vector<Column> children = {};
     std::unique_ptr<Column> dictionary = nullptr;  // `format` is then the type of the indices
 };
 
-// Both give the receiver a tree of its own; the caller hands `schema` and `array` over with it. `owner` keeps
-// the buffers alive until the array is released, from whatever thread that happens.
+// Fill `schema` and `array`, which the receiver releases. `owner` keeps the buffers alive until the array is
+// released, in whatever thread.
 void export_schema(const Column& column, ArrowSchema* schema);
 void export_array(const Column& column, std::shared_ptr<const void> owner, ArrowArray* array);
 
-// A record batch: the columns as children of one struct, and who owns their buffers.
+// A record batch: the columns as children of one struct, and the owner of their buffers.
 struct Batch {
     Column columns;
     std::shared_ptr<const void> owner;
 };
 
-// Texts one behind the other, as utf8 columns want them.
+// Concatenated texts with offsets, as utf8 columns need them.
 class Texts {
   public:
     void add(std::string_view text) {

@@ -12,11 +12,10 @@ double mean(std::uint64_t sum, std::uint64_t count) {
     return static_cast<double>(sum) / static_cast<double>(count);
 }
 
-// The sum of the inter-arrival times telescopes to last - first in file order.
+// The sum of the inter-arrival times is last - first in file order.
 std::int64_t iat_sum(const FlowState& flow) { return saturating_difference(flow.previous_ns, flow.first_ns); }
 
-// Of n times: sqrt(sum(x^2)/n - (sum(x)/n)^2), with the difference taken among integers, where nothing is
-// lost.
+// For n times: sqrt(sum(x^2)/n - (sum(x)/n)^2). The difference is computed with integers, so it is exact.
 double iat_stddev(const FlowState& flow, std::uint64_t n) {
     const std::int64_t sum = iat_sum(flow);
     const UInt128 size = sum < 0 ? -static_cast<UInt128>(sum) : static_cast<UInt128>(sum);
@@ -55,8 +54,8 @@ constexpr std::array<const char*, kFlagCounts> kFlagNames = {"syn", "syn_ack", "
 
 }  // namespace
 
-// A label on fewer frames than one for so many that are `data` is what a heuristic of tshark saw in random
-// payload.
+// If fewer than one frame in 17 has a label and the rest is `data`, the label is a false match of a tshark
+// heuristic in random payload.
 constexpr std::uint64_t kDataToOneLabel = 16;
 
 std::string application_of(const FlowTable& flow_table, std::uint32_t flow, const TextTable& tokens) {

@@ -1,4 +1,4 @@
-// The flow table in batches; schemas/tables/flows.yaml says what its columns mean.
+// The flow table in batches; schemas/tables/flows.yaml describes its columns.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class FlowColumns {
           flow_table_(flow_table),
           capture_point_(capture_point) {}
 
-    // Rows [first, first + count) of the flow table, as far as there are flows.
+    // Rows [first, first + count) of the flow table, as far as they exist.
     Batch rows(std::uint32_t first, std::uint32_t count) const;
 
   private:
@@ -40,8 +40,8 @@ class FlowColumns {
     CommunityIds community_ids_;
 };
 
-// The application label of a flow: its most frequent token, ties to the smallest, `data` only where there is
-// nothing else; empty where there is none.
+// The application label of a flow: its most frequent token; of equally frequent ones the alphabetically
+// first; `data` only if there is no other; empty if there is none.
 std::string application_of(const FlowTable& flow_table, std::uint32_t flow, const TextTable& tokens);
 
 }  // namespace acapella

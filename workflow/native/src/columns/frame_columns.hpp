@@ -1,4 +1,4 @@
-// The frame table, filled row by row; schemas/tables/frames.yaml says what its columns mean.
+// The frame table, filled row by row; schemas/tables/frames.yaml describes its columns.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace acapella {
 
-// Who decided layers 2 to 4; kUnsure: the core's best guess, in engine native alone.
+// Source of layers 2 to 4. kUnsure: the core's best guess, in engine native only.
 enum class L4By : std::uint8_t { kNative, kTshark, kUnsure };
-// Who decided what stands above layer 4; kUnidentified: engine native, and something stands there.
+// Source of the application. kUnidentified: engine native, and the frame has payload.
 enum class AppBy : std::uint8_t { kNative, kTshark, kFlow, kUnidentified };
 
 std::string_view text_of(L4By by);
 std::string_view text_of(AppBy by);  // empty for kUnidentified
 
-// The dictionary of one column in one batch: only the values that the batch uses, in order of first
-// appearance, so that a batch never depends on what other batches hold.
+// The dictionary of one column in one batch. It holds only the values of the batch, in order of first
+// appearance, so that a batch does not depend on other batches.
 class LocalDictionary {
   public:
     std::uint32_t local(std::uint32_t row) {
@@ -47,17 +47,16 @@ class LocalDictionary {
 
 class FrameColumns {
   public:
-    // Batches of up to `capacity` rows; their buffers are used again as soon as the receiver has released
-    // them.
+    // Batches have up to `capacity` rows. Their buffers are reused once the receiver has released them.
     FrameColumns(const HeaderStacks& header_stacks, std::size_t capacity);
     ~FrameColumns();
 
     void add(const FrameRow& row, std::uint32_t stack, std::uint32_t flow, L4By l4_by, AppBy app_by);
     std::size_t size() const;
     bool full() const { return size() == capacity_; }
-    // The rows since the last call, which may be none.
+    // The rows since the last call; there may be none.
     Batch take();
-    // No row will come any more: gives up the buffers.
+    // No more rows follow: frees the buffers.
     void close();
 
   private:
@@ -66,7 +65,7 @@ class FrameColumns {
 
     const HeaderStacks& header_stacks_;
     std::size_t capacity_;
-    std::shared_ptr<BufferPool> pool_;  // outlives this object in the deleters of batches
+    std::shared_ptr<BufferPool> pool_;  // also owned by the deleters of batches
     std::unique_ptr<Buffers> current_;  // null until the first row after take()
     LocalDictionary protocols_;
     LocalDictionary stacks_;

@@ -1,4 +1,4 @@
-// The key of a flow as the tables of flows have it.
+// The columns of a flow's key.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace acapella {
 
-// vlan and mpls.
+// Columns vlan and mpls.
 class TagLists {
   public:
     void add(TagsView tags);
@@ -21,7 +21,7 @@ class TagLists {
     ListOffsets vlan_lists_, label_lists_;
 };
 
-// tunnels.
+// Column tunnels.
 class TunnelLists {
   public:
     void add(std::span<const Tunnel> tunnels);
@@ -34,7 +34,7 @@ class TunnelLists {
     ListOffsets lists_;
 };
 
-// From ip_version to dst_port.
+// Columns ip_version to dst_port.
 class EndpointColumns {
   public:
     void add(const Endpoints& ends);

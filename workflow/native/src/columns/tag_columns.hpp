@@ -1,5 +1,5 @@
-// VLAN ids, MPLS labels and identifiers of tunnels frame by frame, for comparing two digests: in a digest
-// itself they stand in the flow table, which has no row for frames without an IP header.
+// VLAN ids, MPLS labels and tunnel identifiers of every frame, to compare two digests. The flow table has
+// these columns, but no row for frames without an IP header.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ class TagColumns {
     TagColumns();
     ~TagColumns();
 
-    // `eth_dst`: destinations of all Ethernet headers, separated by commas; empty where nobody says them.
+    // `eth_dst`: destination addresses of all Ethernet headers, separated by commas; may be empty.
     void add(std::uint64_t frame, const Dissection& dissection, std::string_view eth_dst);
-    // Columns frame, vlan, mpls, tunnels, eth_dst of the rows since the last call, which may be none.
+    // Columns frame, vlan, mpls, tunnels, eth_dst of the rows since the last call; there may be none.
     Batch take();
 
   private:

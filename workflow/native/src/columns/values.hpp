@@ -1,4 +1,4 @@
-// Columns that grow value by value, for tables that are small beside the frame table.
+// Columns that grow value by value, for tables that are small compared with the frame table.
 #pragma once
 
 #include <optional>
@@ -129,7 +129,7 @@ class NullableBooleans {
     std::int64_t size_ = 0;
 };
 
-// The boundaries of lists whose elements another column holds.
+// The offsets of a list column whose elements are in another column.
 class ListOffsets {
   public:
     void close(std::size_t elements) { offsets_.push_back(static_cast<std::int32_t>(elements)); }

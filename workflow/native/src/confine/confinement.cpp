@@ -23,7 +23,7 @@ namespace acapella::confine {
 namespace {
 
 constexpr uid_t kNobody = 65534;
-// No user has an id from here on: it is above those that distributions allocate.
+// Unused user ids: above those that distributions allocate.
 constexpr uid_t kFirstPrivateUid = 0x70000000;
 
 class Descriptor {
@@ -49,7 +49,7 @@ int landlock_abi() {
     return abi > 0 ? static_cast<int>(abi) : 0;
 }
 
-// One path and what is beneath it, to be read and executed. A path that cannot be opened is skipped.
+// Allows rights for a path and everything beneath it. A path that cannot be opened is skipped.
 void allow(int ruleset, const std::string& path, std::uint64_t rights) {
     const Descriptor at(::open(path.c_str(), O_PATH | O_CLOEXEC));
     struct stat status {};
@@ -59,18 +59,18 @@ void allow(int ruleset, const std::string& path, std::uint64_t rights) {
     (void)::syscall(landlock::kAddRule, ruleset, landlock::kPathBeneath, &rule, 0);
 }
 
-// A ruleset for these rights to files, for the network and for other processes; none without Landlock.
+// A ruleset that handles these file rights, the network and other processes; none without Landlock.
 Descriptor ruleset(std::uint64_t handled_fs) {
     const int abi = landlock_abi();
     if (abi == 0) return Descriptor();
     const landlock::RulesetAttributes attributes{handled_fs & landlock::file_system_rights(abi),
                                                  abi >= 4 ? landlock::kTcpBindAndConnect : 0,
                                                  abi >= 6 ? landlock::kAbstractSocketsAndSignals : 0};
-    const std::size_t size = abi >= 6 ? 24 : abi >= 4 ? 16 : 8;  // as the ABI knows them
+    const std::size_t size = abi >= 6 ? 24 : abi >= 4 ? 16 : 8;  // size in this ABI
     return Descriptor(static_cast<int>(::syscall(landlock::kCreateRuleset, &attributes, size, 0)));
 }
 
-// What may be read, as a ruleset to restrict with.
+// A ruleset that allows reading the readable paths.
 Descriptor ruleset_of(const Rights& rights) {
     Descriptor made = ruleset(~std::uint64_t{0});
     if (made.number() < 0) return made;
@@ -87,14 +87,14 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
     return all;
 }
 
-// ---- after fork: system calls alone ----
+// ---- after fork: only system calls ----
 
 struct Fault {
-    const char* step;  // of this program's text, so that the parent can read it
+    const char* step;  // a string literal, so that the parent can read it
     int error;
 };
 
-// Everything that the child needs, made before it exists.
+// Everything that the child needs, prepared before the fork.
 struct Prepared {
     const Program& program;
     const Rights& rights;
@@ -102,7 +102,7 @@ struct Prepared {
     std::vector<char*> environment;
     Descriptor executable;
     Descriptor ruleset;
-    Descriptor faults;  // the child's end
+    Descriptor faults;  // the child's end of the pipe
 };
 
 [[noreturn]] void fail(const Prepared& prepared, const char* step) {
@@ -118,7 +118,8 @@ bool limit(__rlimit_resource what, std::uint64_t most) {
     return ::setrlimit(what, &wanted) == 0;
 }
 
-// The numbers 0, 1 and 2; all others close with exec. Copies above them first, so that none is overwritten.
+// Sets descriptors 0, 1 and 2; all others are closed at exec. Copies to numbers above them first, so that
+// none is overwritten.
 void set_streams(const Prepared& prepared) {
     const int from[] = {prepared.program.standard_input, prepared.program.standard_output,
                         prepared.program.standard_error};
@@ -130,13 +131,13 @@ void set_streams(const Prepared& prepared) {
     for (int i = 0; i < 3; ++i)
         if (::dup2(copies[i], i) < 0) fail(prepared, "the standard streams");
 #ifdef SYS_close_range
-    constexpr unsigned kCloseWithExec = 4;  // CLOSE_RANGE_CLOEXEC; ours are marked so anyway
+    constexpr unsigned kCloseWithExec = 4;  // CLOSE_RANGE_CLOEXEC
     (void)::syscall(SYS_close_range, 3U, ~0U, kCloseWithExec);
 #endif
-    (void)::fcntl(prepared.executable.number(), F_SETFD, 0);  // a script's interpreter opens it
+    (void)::fcntl(prepared.executable.number(), F_SETFD, 0);  // the interpreter of a script opens it
 }
 
-// Python ignores these, and a handler does not survive exec, but being ignored does.
+// Python ignores these signals; unlike handlers, ignored signals stay ignored at exec.
 void reset_signals() {
     for (const int number : {SIGPIPE, SIGXFSZ}) ::signal(number, SIG_DFL);
     sigset_t none;
@@ -144,25 +145,26 @@ void reset_signals() {
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// Whether the id is of this process alone.
+// Returns whether the new id belongs to this process alone.
 bool become_other_user(const Prepared& prepared) {
-    // The C library's functions of these names would look for other threads.
+    // System calls, because the C library's functions would involve other threads.
     if (::geteuid() != 0 || ::syscall(SYS_setgroups, 0, nullptr) != 0) return false;
     const auto own = kFirstPrivateUid + static_cast<uid_t>(::getpid());
     for (const uid_t id : {own, kNobody}) {
-        if (::syscall(SYS_setresgid, id, id, id) != 0) continue;  // a user namespace without this id
+        if (::syscall(SYS_setresgid, id, id, id) != 0) continue;  // a user namespace may not have this id
         if (::syscall(SYS_setresuid, id, id, id) != 0) fail(prepared, "the user id");
         return id == own;
     }
     return false;
 }
 
-// Leaves other users, and the network unless a filter refuses it. The kernel counts processes by user and
-// user namespace, and limits those of root never: whether they are this program's alone, and limited.
+// Separates the process from other users, and from the network unless a filter blocks it. The kernel counts
+// processes per user and user namespace, and does not limit those of root. Returns whether a limit would
+// count this program's processes alone, and is enforced.
 bool isolate(const Prepared& prepared, bool seccomp) {
     const int network = seccomp ? 0 : CLONE_NEWNET;
     const bool left = network == 0 || ::unshare(network) == 0;
-    const bool root = ::geteuid() == 0;  // perhaps outside, too, if this is a user namespace
+    const bool root = ::geteuid() == 0;  // perhaps also outside, if this is a user namespace
     if (become_other_user(prepared)) return true;
     return ::unshare(CLONE_NEWUSER | (left ? 0 : network)) == 0 && !root;
 }
@@ -183,7 +185,7 @@ bool isolate(const Prepared& prepared, bool seccomp) {
     if (seccomp &&
         !(refuse_new_groups() && refuse_signals(::getpid()) && refuse_system_v() && refuse_system_calls()))
         fail(prepared, "seccomp");
-    // By its descriptor: the new user may not pass the directories that lead to it.
+    // By its descriptor, because the new user may have no access to its parent directories.
     ::syscall(SYS_execveat, prepared.executable.number(), "", prepared.arguments.data(),
               prepared.environment.data(), AT_EMPTY_PATH);
     fail(prepared, "exec");
@@ -209,8 +211,8 @@ void confine_self(const std::vector<std::string>& writable, bool allow_listen, b
         allow(made.number(), "/dev/null", landlock::kWriteFile);
         (void)::syscall(landlock::kRestrictSelf, made.number(), 0);
     }
-    // A program that it starts may need both: nfpcapd has semaphores and signals its own threads, whose
-    // process is not known before the fork.
+    // A started program may need both: nfpcapd has semaphores, and signals its own threads, whose process id
+    // is not known before the fork.
     if (!allow_programs) {
         (void)refuse_signals(::getpid());
         (void)refuse_system_v();

@@ -1,4 +1,4 @@
-// Runs a program that reads hostile input with as few rights as the kernel lets us take away.
+// Runs a program that reads untrusted input with minimal rights.
 #pragma once
 
 #include <sys/types.h>
@@ -21,44 +21,47 @@ class SpawnError : public std::runtime_error {
 };
 
 struct Rights {
-    std::vector<std::string>
-        readable;  // files, or directories with all beneath; those that do not exist are skipped
-    std::uint64_t memory_bytes;  // RLIMIT_AS
-    std::uint64_t cpu_s;         // RLIMIT_CPU
-    std::uint64_t file_bytes;    // RLIMIT_FSIZE
-    std::uint64_t tasks;         // RLIMIT_NPROC: processes and threads, its own; see spawn
+    std::vector<std::string> readable;  // files, or directories with their content; missing ones are skipped
+    std::uint64_t memory_bytes;         // RLIMIT_AS
+    std::uint64_t cpu_s;                // RLIMIT_CPU
+    std::uint64_t file_bytes;           // RLIMIT_FSIZE
+    std::uint64_t tasks;                // RLIMIT_NPROC: its own processes and threads; see spawn()
 };
 
 struct Program {
     std::string path;
-    std::vector<std::string> arguments;    // with the name
+    std::vector<std::string> arguments;    // including argument 0
     std::vector<std::string> environment;  // NAME=value
     int standard_input;
     int standard_output;
     int standard_error;
 };
 
-// What the kernel offers.
+// Confinement features of the kernel.
 struct KernelSupport {
     int landlock_abi = 0;     // 0: none
     bool seccomp = false;     // and there is a filter for this architecture
-    bool other_user = false;  // we are root, and may become somebody else
+    bool other_user = false;  // running as root, so other user ids can be used
 };
 KernelSupport kernel_support();
 
-// Starts `program` with these rights, and no others: no network and no signals to other processes (seccomp;
-// without it a network namespace), no files but `rights.readable` (Landlock), no open files but its three, no
-// core dumps; if we are root, an unprivileged user id that no other process has, else a user namespace of its
-// own: only so are its processes counted apart from the user's others, and their number limited; a process
-// group of its own, which it and its children cannot leave (seccomp). What the kernel does not offer is left
-// out. Only system calls run between fork and exec, so other threads may hold any lock. Raises SpawnError.
+// Starts `program` with these rights and no others:
+//
+// No network and no signals to other processes (seccomp; without it a network namespace). No files except
+// `rights.readable` (Landlock), no open files except its three, no core dumps. If root: an unprivileged user
+// id that no other process has; otherwise a user namespace: only then are its processes counted separately
+// from the user's other processes, and limited. A separate process group, which it and its children cannot
+// leave (seccomp).
+//
+// Features that the kernel does not have are left out. Only system calls are used between fork and exec, so
+// other threads may hold any lock. Throws SpawnError.
 pid_t spawn(const Program& program, const Rights& rights);
 
-// Takes rights from the calling thread and the threads and programs that it starts from here on: they write
-// beneath `writable` alone, and have no network (Landlock, seccomp); Unix sockets to be connected to if it
-// `allow_listen`. If it `allow_programs` programs, it and they may signal each other (Landlock from ABI 6 on;
-// earlier ABIs allow all processes of the user) and share memory (System V), else it signals itself alone.
-// Does without what the kernel does not offer.
+// Removes rights from the calling thread, and from threads and programs that it starts afterwards. They can
+// write only beneath `writable`, and have no network (Landlock, seccomp), except listening on Unix sockets
+// with `allow_listen`. With `allow_programs` they may signal each other (Landlock from ABI 6 on; earlier ABIs
+// allow all processes of the user) and share memory (System V); without, they can signal only themselves.
+// Features that the kernel does not have are left out.
 void confine_self(const std::vector<std::string>& writable, bool allow_listen, bool allow_programs);
 
 }  // namespace acapella::confine

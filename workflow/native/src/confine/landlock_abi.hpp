@@ -1,4 +1,4 @@
-// Landlock's system calls and constants, which the C library's headers have in part or not at all. Source:
+// Landlock's system calls and constants, some of which are missing in the C library's headers. Source:
 // Documentation/userspace-api/landlock.rst and include/uapi/linux/landlock.h of Linux 6.12.
 #pragma once
 
@@ -28,14 +28,14 @@ inline constexpr std::uint64_t kExecute = 1U << 0U;
 inline constexpr std::uint64_t kWriteFile = 1U << 1U;
 inline constexpr std::uint64_t kReadFile = 1U << 2U;
 inline constexpr std::uint64_t kReadDirectory = 1U << 3U;
-inline constexpr std::uint64_t kFileRights = kExecute | kWriteFile | kReadFile;  // of a path that is a file
-// Rights that an ABI brought: 13 with ABI 1 (up to make_sym), refer with 2, truncate with 3, ioctl_dev
-// with 5.
+// rights that apply to a file
+inline constexpr std::uint64_t kFileRights = kExecute | kWriteFile | kReadFile;
+// The rights of an ABI: 13 with ABI 1 (up to make_sym), refer with 2, truncate with 3, ioctl_dev with 5.
 constexpr std::uint64_t file_system_rights(int abi) {
     const int bits = 13 + (abi >= 2 ? 1 : 0) + (abi >= 3 ? 1 : 0) + (abi >= 5 ? 1 : 0);
     return (std::uint64_t{1} << static_cast<unsigned>(bits)) - 1;
 }
-// Those that only read.
+// Rights to read and execute.
 inline constexpr std::uint64_t kReadRights = kExecute | kReadFile | kReadDirectory;
 inline constexpr std::uint64_t kTcpBindAndConnect = 3;          // ABI 4
 inline constexpr std::uint64_t kAbstractSocketsAndSignals = 3;  // ABI 6

@@ -22,11 +22,11 @@ constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 #elif defined(__aarch64__)
 constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #else
-constexpr std::uint32_t kArchitecture = 0;  // not known: no filter
+constexpr std::uint32_t kArchitecture = 0;  // unknown: no filter
 #endif
-constexpr std::uint32_t kX32Calls = 0x40000000;  // x86-64 only: the same calls under other numbers
+constexpr std::uint32_t kX32Calls = 0x40000000;  // x86-64 only: the same calls with other numbers
 
-// Not there in older headers; the numbers are those of all architectures.
+// Missing in older headers; the numbers are the same on all architectures.
 constexpr std::uint32_t kIoUringSetup = 425;
 constexpr std::uint32_t kIoUringEnter = 426;
 constexpr std::uint32_t kIoUringRegister = 427;
@@ -54,19 +54,19 @@ constexpr std::uint32_t kIopl = kNoCall;
 constexpr std::uint32_t kIoperm = kNoCall;
 #endif
 
-// Flags of clone that make namespaces, in which a process would be root: CLONE_NEWTIME is for clone3 alone,
-// whose flags are in memory that a filter cannot read.
+// Flags of clone that create namespaces, in which a process would be root. CLONE_NEWTIME exists only in
+// clone3, whose flags are in memory that a filter cannot read.
 constexpr std::uint32_t kNamespaces =
     CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
 
 constexpr std::array kRefused{
-    // the network, and other processes by it
+    // the network, and other processes through it
     std::uint32_t{SYS_socket},
     std::uint32_t{SYS_socketpair},
     std::uint32_t{SYS_connect},
     std::uint32_t{SYS_bind},
     std::uint32_t{SYS_listen},
-    // what stands for other system calls
+    // ways to issue other system calls
     kIoUringSetup,
     kIoUringEnter,
     kIoUringRegister,
@@ -123,11 +123,11 @@ constexpr std::array kRefused{
     std::uint32_t{SYS_syslog},
 };
 
-// Of these, what a program that serves may call; of `socket`, Unix sockets alone.
+// Allowed with allow_listen; `socket` only for Unix sockets.
 constexpr std::array kListenCalls{std::uint32_t{SYS_socket}, std::uint32_t{SYS_socketpair},
                                   std::uint32_t{SYS_bind}, std::uint32_t{SYS_listen}};
 
-constexpr std::size_t kBefore = 6;  // instructions before the refused numbers
+constexpr std::size_t kBefore = 6;  // number of instructions before the blocked calls
 constexpr std::size_t kLength = kBefore + kRefused.size() + 9;
 static_assert(kLength < 256, "jumps are 8 bits long");
 
@@ -164,7 +164,7 @@ constexpr std::array<sock_filter, kLength> filter(bool allow_listen) {
     constexpr std::size_t kClone = kSocket + 3;
     code[kClone] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 2);
     code[kClone + 1] =
-        load(offsetof(seccomp_data, args));  // the lower half: little-endian, as both architectures
+        load(offsetof(seccomp_data, args));  // the lower half (both architectures are little-endian)
     code[kClone + 2] = BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kNamespaces, until_refused(kClone + 2), 0);
     code[kNotThere - 1] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     code[kNotThere] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS);
@@ -189,7 +189,7 @@ bool refuse_system_calls(bool allow_listen) {
 }
 
 bool refuse_signals(pid_t own) {
-    // Places in the filter. A number of process 0 is the process itself for prlimit64, its group for kill.
+    // Offsets in the filter. Process id 0 is the process itself for prlimit64, its group for kill.
     constexpr std::uint8_t kAnyTarget = 8, kTarget = 10, kAllow = 12, kRefuse = 13;
     const auto when = [](std::uint32_t call, std::uint8_t at, std::uint8_t to) {
         return sock_filter(
@@ -204,7 +204,7 @@ bool refuse_signals(pid_t own) {
         when(SYS_rt_sigqueueinfo, 5, kTarget),
         when(SYS_rt_tgsigqueueinfo, 6, kTarget),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kPidfdSendSignal, kRefuse - 7 - 1, kAllow - 7 - 1),
-        load(offsetof(seccomp_data, args)),  // the lower half, which is all of a number of a process
+        load(offsetof(seccomp_data, args)),  // the lower half, which is a whole process id
         when(0, 9, kAllow),
         load(offsetof(seccomp_data, args)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(own), 0, 1),

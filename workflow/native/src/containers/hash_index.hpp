@@ -1,9 +1,8 @@
-// An open-addressed index from hashes to row numbers; the rows themselves live with the caller, who compares
-// them.
+// An open-addressed index from hashes to row numbers. The caller stores and compares the rows.
 //
-// A slot is four bytes: the row in as many lower bits as a slot's number has, which is enough because rows
-// are numbered from 0 on as they come and the index is never full, and above it bits of the hash, so that few
-// rows are compared in vain.
+// A slot has four bytes. The lower bits are the row number, as many bits as the slot number has: rows are
+// numbered from 0 and the index is never full. The upper bits are taken from the hash, so that few rows are
+// compared in vain.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@ class HashIndex {
   public:
     HashIndex() : slots_(std::size_t{1} << kFirstBits, kNone) {}
 
-    // The row for which `equal(row)` holds among those stored under `hash`, or kNone.
+    // The row stored under `hash` for which `equal(row)` is true, or kNone.
     template <typename Equal>
     std::uint32_t find(std::uint64_t hash, const Equal& equal) const {
         const std::uint64_t mask = this->mask();
@@ -29,16 +28,15 @@ class HashIndex {
         return kNone;
     }
 
-    // Two steps ahead of a look-up, for those who have other work meanwhile: fetch the slot, then guess the
-    // row by it.
+    // Two steps that callers can take ahead of a lookup: prefetch the slot, then guess the row from it.
     void prefetch(std::uint64_t hash) const { __builtin_prefetch(&slots_[hash & mask()]); }
     std::uint32_t guess(std::uint64_t hash) const {
         const std::uint32_t slot = slots_[hash & mask()];
         return slot == kNone ? kNone : slot & static_cast<std::uint32_t>(mask());
     }
 
-    // `row` is the number of rows stored before. `hash_of(row)` gives the hash of a row stored before; it is
-    // needed when the index grows.
+    // `row` is the number of rows stored so far. `hash_of(row)` returns the hash of a stored row; it is
+    // called when the index grows.
     template <typename HashOf>
     void insert(std::uint64_t hash, std::uint32_t row, const HashOf& hash_of) {
         if (4 * (std::uint64_t{row} + 1) > 3 * slots_.size()) grow(row, hash_of);
@@ -51,7 +49,7 @@ class HashIndex {
     static constexpr unsigned kFirstBits = 10;
 
     std::uint64_t mask() const { return slots_.size() - 1; }
-    // Bits of the hash that the slot's number does not hold, above the row's.
+    // The hash bits stored in a slot, above the row's bits.
     std::uint32_t tag(std::uint64_t hash) const {
         return static_cast<std::uint32_t>(hash >> 32) & ~static_cast<std::uint32_t>(mask());
     }
@@ -65,7 +63,7 @@ class HashIndex {
     template <typename HashOf>
     void grow(std::uint32_t rows, const HashOf& hash_of) {
         const std::size_t size = slots_.size() * 2;
-        slots_ = {};  // first, so that the two are never there at once
+        slots_ = {};  // free it first, so that both are never allocated at once
         slots_.resize(size, kNone);
         for (std::uint32_t row = 0; row < rows; ++row) place(hash_of(row), row);
     }

@@ -1,4 +1,4 @@
-// What ends a command whose tables may not grow on.
+// The error that ends a command whose tables exceed the memory limit.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace acapella {
 
 inline constexpr std::uint64_t kUnlimited = UINT64_MAX;
 
-// Tables exceed the memory that they may take. what() is one line.
+// The tables need more memory than allowed. what() is one line.
 class MemoryLimitError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;

@@ -1,5 +1,4 @@
-// A growing array of equal cells in blocks: growth copies nothing, so a million flows never need twice their
-// memory.
+// A growing array that allocates blocks and never copies, so that it never needs twice its memory to grow.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Hashing for look-ups inside one run. Seeded afresh for every run, so that nobody can prepare a capture
-// whose keys collide; no result depends on it, because no table is ever walked in its own order.
+// Hash function for in-memory tables. It has a new random seed in every run, so that no one can prepare a
+// capture whose keys collide. No result depends on the seed, because no table is iterated in hash order.
 #pragma once
 
 #include <array>
@@ -15,12 +15,12 @@ class TableHash {
 
     std::uint64_t start() const { return secrets_[0]; }
 
-    // For data of any length, a word after the other.
+    // For data of any length, one word at a time.
     static std::uint64_t mix(std::uint64_t state, std::uint64_t word) {
         return fold(state ^ 0x9e3779b97f4a7c15, word ^ 0xd6e8feb86659fd93 ^ state);
     }
 
-    // For a known number of words: the multiplications do not wait for each other.
+    // For a fixed number of words: the multiplications are independent of each other.
     template <std::size_t N>
     std::uint64_t words(const std::array<std::uint64_t, N>& words) const {
         static_assert(N % 2 == 0 && N < kSecrets);

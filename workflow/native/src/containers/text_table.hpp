@@ -1,4 +1,4 @@
-// Texts by number, in order of first appearance; for small sets, such as header stacks and tokens.
+// Numbers texts in order of first appearance. For small sets such as header stacks and tokens.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class TextTable {
     std::uint32_t intern(std::string_view text) {
         const auto found = rows_.find(text);
         if (found != rows_.end()) return found->second;
-        texts_.emplace_back(text);  // a deque: the keys, which view the texts, stay where they are
+        texts_.emplace_back(text);  // a deque, so that the views in rows_ stay valid
         bytes_ += kEntry + text.size();
         const auto row = static_cast<std::uint32_t>(texts_.size() - 1);
         rows_.emplace(texts_.back(), row);
@@ -23,10 +23,10 @@ class TextTable {
 
     const std::string& operator[](std::uint32_t row) const { return texts_[row]; }
     std::uint32_t size() const { return static_cast<std::uint32_t>(texts_.size()); }
-    std::uint64_t bytes() const { return bytes_; }  // of memory, about
+    std::uint64_t bytes() const { return bytes_; }  // approximate memory use
 
   private:
-    // The text, its view and row, a node and a bucket, headers of malloc.
+    // The text, its view and row, a node and a bucket, malloc headers.
     static constexpr std::uint64_t kEntry = 128;
 
     std::uint64_t bytes_ = 0;

@@ -1,4 +1,5 @@
-// The second half of a digest: rows with their final stacks in, both tables out.
+// The second half of a digest: builds the frame table and the flow table from rows and their final header
+// stacks.
 #pragma once
 
 #include <malloc.h>
@@ -17,14 +18,14 @@
 
 namespace acapella {
 
-// What was decided of a frame's header stack, and by whom.
+// A frame's final header stack, and the source of its parts.
 struct StackDecision {
-    std::uint32_t stack;  // HeaderStacks: everything, the application included
+    std::uint32_t stack;  // row of HeaderStacks, including the application
     L4By l4_by;
     AppBy app_by;
 };
 
-// Of the core alone: it names no application, and says where it is not sure.
+// The decision without tshark: no application.
 inline StackDecision native_decision(const FrameRow& row) {
     const bool sure = row.has(FrameRow::kSure);
     return {row.stack, sure ? L4By::kNative : L4By::kUnsure,
@@ -33,7 +34,7 @@ inline StackDecision native_decision(const FrameRow& row) {
 
 class DigestBuilder {
   public:
-    // `memory_bytes` limits what the tables of flows and header stacks take.
+    // `memory_bytes` limits the memory of flows and header stacks.
     DigestBuilder(const FlowKeys& keys, const HeaderStacks& header_stacks, CapturePoint capture_point,
                   std::size_t batch_rows, std::uint64_t memory_bytes = kUnlimited)
         : keys_(keys),
@@ -46,7 +47,7 @@ class DigestBuilder {
     DigestBuilder(const DigestBuilder&) = delete;
     DigestBuilder& operator=(const DigestBuilder&) = delete;
 
-    // Rows in file order.
+    // Rows have to be added in file order.
     void add(const FrameRow& row, const StackDecision& decision) {
         FrameApplication application;
         if (decision.app_by == AppBy::kTshark || decision.app_by == AppBy::kFlow)
@@ -57,18 +58,18 @@ class DigestBuilder {
     }
 
     bool full() const { return frames_.full(); }
-    // Raises MemoryLimitError; a batch more is in memory by then.
+    // Throws MemoryLimitError; by then memory holds one more batch.
     Batch take_frames() {
         check_memory();
         return frames_.take();
     }
-    // Every row is in: gives up what only frames need. What they and others have freed lies in pieces that
-    // the flow table's columns do not fit in, so it goes back to the system.
+    // Call after the last row. Frees what only frames need. The freed memory is too fragmented for the flow
+    // table's columns, so it is returned to the system.
     void close_frames() {
         frames_.close();
         ::malloc_trim(0);
     }
-    // Once every row is in.
+    // Call after the last row.
     Batch flow_rows(std::uint32_t first, std::uint32_t count) const { return flows_.rows(first, count); }
 
     const Summary& summary() const { return summary_; }

@@ -1,4 +1,5 @@
-// The first half of a digest: a capture in, one row a frame out, keys and stacks interned on the way.
+// The first half of a digest: reads a capture, dissects each frame into a row, and numbers keys and header
+// stacks.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +18,12 @@ namespace acapella {
 
 class FrameReader {
   public:
-    // `path`: a file, or "-" for standard input; `vendors`, as dissect() takes them, outlive this. Raises
-    // input::InputError.
+    // `path`: a file, or "-" for standard input. `vendors` as in dissect(); has to outlive this object.
+    // Throws input::InputError.
     explicit FrameReader(const std::string& path, const Vendors* vendors = nullptr,
                          const input::DecompressionLimits& limits = {});
 
-    // The next frame's row; false at the end, see facts().
+    // Reads the next frame's row. False at the end, see info().
     bool next(FrameRow& row) {
         if (!capture_->next(record_)) return false;
         dissect(record_, dissection_, vendors_);
@@ -30,15 +31,15 @@ class FrameReader {
         return true;
     }
 
-    // As many of the next rows as `rows` holds; fewer at the end. The look-ups of their flows overlap.
+    // Reads as many rows as `rows` holds, fewer at the end. Memory latencies of the key lookups overlap.
     std::size_t next(std::span<FrameRow> rows);
-    // The same, and `on_row` is called with the place of each row, whose key is not there yet, while record()
-    // and dissection() are of it. Their bytes stay until the next call, and so there may be fewer rows
-    // elsewhere than at the end; at the end there is none.
+    // The same, and calls `on_row(i)` for each row before its key is known, while record() and dissection()
+    // describe it. Their bytes are valid until the next call; to keep them valid, a call may return fewer
+    // rows even before the end. 0 at the end.
     template <typename OnRow>
     std::size_t next(std::span<FrameRow> rows, OnRow on_row);
 
-    // Of the row that next() gave last.
+    // Of the row that next() read last.
     const Record& record() const { return record_; }
     const Dissection& dissection() const { return dissection_; }
 
@@ -49,9 +50,9 @@ class FrameReader {
     FlowKeys& keys() { return keys_; }
 
   private:
-    static constexpr std::uint32_t kPendingKey = kNone - 1;  // no key's number: it would take that many keys
+    static constexpr std::uint32_t kPendingKey = kNone - 1;  // not a key's number
 
-    // The record's row; its key where it cannot wait.
+    // Makes the record's row; its key may be pending.
     void make_row(FrameRow& row, FlowKeys::Lookup& lookup) {
         dissect(record_, dissection_, vendors_);
         const bool pending = keys_.start_lookup(dissection_, lookup);

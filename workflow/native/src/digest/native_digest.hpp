@@ -1,4 +1,4 @@
-// Engine native: one pass, nobody asked.
+// Engine native: one pass, without tshark.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ namespace acapella {
 
 class NativeDigest {
   public:
-    // As FrameReader.
+    // As in FrameReader.
     NativeDigest(const std::string& path, CapturePoint capture_point, std::size_t batch_rows,
                  const Vendors* vendors = nullptr, const input::DecompressionLimits& limits = {},
                  std::uint64_t memory_bytes = kUnlimited)
@@ -21,9 +21,9 @@ class NativeDigest {
                    memory_bytes),
           batch_rows_(batch_rows) {}
 
-    // The next rows of the frame table, as many as a batch holds; none at the end.
+    // The next batch of the frame table; none at the end.
     std::optional<Batch> next_frames();
-    // Rows of the flow table, once next_frames() has come to its end.
+    // Rows of the flow table. Call after the last next_frames().
     Batch flow_rows(std::uint32_t first, std::uint32_t count) const {
         return builder_.flow_rows(first, count);
     }
@@ -32,8 +32,8 @@ class NativeDigest {
     const DigestBuilder& builder() const { return builder_; }
 
   private:
-    // Rows between the two halves, so that the flows of later rows can be fetched while earlier ones are
-    // booked.
+    // Rows passed from one half to the other at a time, so that the flows of later rows are prefetched while
+    // earlier ones are added.
     static constexpr std::size_t kRows = 64;
 
     void add_rows(std::size_t count);

@@ -1,4 +1,4 @@
-// The core's VLAN ids and MPLS labels of every frame of a capture, IP header or not.
+// VLAN ids and MPLS labels of every frame of a capture, including frames without an IP header.
 #pragma once
 
 #include <optional>
@@ -11,12 +11,12 @@ namespace acapella {
 
 class NativeTags {
   public:
-    // As FrameReader.
+    // As in FrameReader.
     NativeTags(const std::string& path, std::size_t batch_rows, const Vendors* vendors,
                const input::DecompressionLimits& limits = {})
         : reader_(path, vendors, limits), batch_rows_(batch_rows) {}
 
-    // The next rows; none at the end.
+    // The next batch; none at the end.
     std::optional<Batch> next_frames() {
         std::size_t rows = 0;
         for (FrameRow row; rows < batch_rows_ && reader_.next(row); ++rows)

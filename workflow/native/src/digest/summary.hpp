@@ -1,4 +1,4 @@
-// What a digest says of its sample as a whole, beside the tables.
+// Summary of a sample: what a digest contains besides its tables.
 #pragma once
 
 #include <algorithm>

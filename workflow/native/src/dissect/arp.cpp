@@ -4,7 +4,7 @@
 namespace acapella {
 
 Next dissect_arp(Walk& walk) {
-    constexpr std::uint16_t kAx25 = 3;  // has a dissector of its own in tshark, as has ATM
+    constexpr std::uint16_t kAx25 = 3;  // tshark has separate dissectors for AX.25 and ATM
     constexpr std::uint16_t kAtm = 19;
     walk.push(Token::arp);
     if (!walk.at.has(8)) {

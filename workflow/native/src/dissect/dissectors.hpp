@@ -1,4 +1,5 @@
-// Every protocol's dissector: reads its header at Walk::at, appends its tokens, says what comes next.
+// The dissectors of all protocols. Each reads its header at Walk::at, appends its tokens, and returns the
+// next dissector.
 #pragma once
 
 #include "dissect/walk.hpp"

@@ -8,21 +8,22 @@ constexpr std::size_t kHeader = 14;
 constexpr std::uint16_t kMaxLength = 1500;     // IEEE 802.3-2018 3.2.6
 constexpr std::uint16_t kMinEthertype = 1536;  // ibid.
 constexpr std::uint16_t kF5FileInformation = 0x05ff;
-constexpr std::size_t kIsl = 26;  // Cisco ISL's header; its length counts from behind the length field on
+// Cisco ISL's header; its length field does not count the bytes up to itself
+constexpr std::size_t kIsl = 26;
 constexpr std::uint32_t kIslLlc = 0xaaaa03;
 constexpr std::size_t kFrameCheck = 4;
 constexpr std::uint32_t kTteMarker = 0x03040506;  // tshark's default marker of Time-Triggered Ethernet
 
-// Destination addresses that make tshark read a length-typed frame as Cisco ISL.
+// Destination addresses for which tshark decodes an 802.3 frame as Cisco ISL.
 bool is_isl(const Cursor& at) {
     const std::uint8_t first = at.u8(0);
     return (first == 0x01 || first == 0x0c) && at.be32(1) == 0x000c0000;
 }
 
-// IEEE 802.1D's GARP addresses, 01-80-C2-00-00-20 to 2F: on LLC's STP address, but not STP.
+// IEEE 802.1D's GARP addresses, 01-80-C2-00-00-20 to 2F: the LLC address of STP, but another protocol.
 bool is_garp(const Cursor& at) { return at.be32(0) == 0x0180c200 && (at.be16(4) & 0xfff0) == 0x0020; }
 
-// Cisco ISL: a whole frame with its check sequence, behind a header whose type is 0 for Ethernet.
+// Cisco ISL: a whole frame with its FCS, after a header whose type is 0 for Ethernet.
 Next dissect_isl(Walk& walk, std::uint16_t length) {
     const bool carries_ethernet = walk.at.u8(5) >> 4 == 0 && walk.at.be24(kHeader) == kIslLlc;
     if (!walk.innermost || !carries_ethernet || length < kIsl - kHeader + kFrameCheck)
@@ -30,7 +31,7 @@ Next dissect_isl(Walk& walk, std::uint16_t length) {
     walk.out.sure = false;
     walk.at.limit(kHeader + length - kFrameCheck);
     walk.at.skip(kIsl);
-    walk.link_payload(0);  // until the frame in it says its own
+    walk.link_payload(0);  // until the inner frame sets it
     return Next::ethernet;
 }
 
@@ -59,7 +60,7 @@ Next dissect_ethernet(Walk& walk) {
     }
     if (type <= kMaxLength) return dissect_802_3(walk, type);
     if (walk.innermost && is_isl(walk.at))
-        return dissect_isl(walk, type);  // tshark looks at shorter ones only
+        return dissect_isl(walk, type);  // tshark decodes only shorter ones
     walk.at.skip(kHeader);
     walk.link_payload(type);
     walk.link_header(kHeader);

@@ -1,10 +1,10 @@
-// What stands above an ethertype, whoever carried it: Ethernet, VLAN, SNAP, GRE, Geneve, Linux cooked.
+// The dissector for an ethertype, for Ethernet, VLAN, SNAP, GRE, Geneve and Linux cooked captures.
 #pragma once
 
 #include "dissect/walk.hpp"
 
 namespace acapella {
 
-Next by_ethertype(Walk& walk);  // of Walk::key
+Next by_ethertype(Walk& walk);  // uses Walk::key
 
 }  // namespace acapella

@@ -20,8 +20,7 @@ void add_key(Walk& walk, std::uint16_t flags, std::uint16_t type) {
     const std::size_t at = gre::key_offset(flags);
     if ((flags & kKey) == 0 || !walk.at.has(at + 4)) return;
     const std::uint32_t key = walk.at.be32(at);
-    if (type == kPptp)
-        return walk.tunnel(TunnelType::pptp_call, key & 0xffff);  // behind the payload's length
+    if (type == kPptp) return walk.tunnel(TunnelType::pptp_call, key & 0xffff);  // after the payload length
     const Tunnel found = gre::key_identifier(flags, type, key);
     walk.tunnel(found.type, found.id);
     const std::uint8_t flow = gre::flow_id(found.type, key);
@@ -30,7 +29,7 @@ void add_key(Walk& walk, std::uint16_t flags, std::uint16_t type) {
 
 // draft-foschiano-erspan 4.2 and 4.3. tshark decodes more of type III than the core.
 Next erspan(Walk& walk, bool sequenced) {
-    constexpr std::uint16_t kPlatform = 0x0001;  // type III: a subheader of 8 octets follows
+    constexpr std::uint16_t kPlatform = 0x0001;  // type III: a subheader of 8 bytes follows
     constexpr std::uint16_t kFrameType = 0x7c00;
     walk.push(Token::erspan);
     if (!sequenced) return Next::ethernet;  // type I has no header
@@ -56,7 +55,7 @@ Next dissect_gre(Walk& walk) {
     const std::uint16_t type = walk.at.be16(2);
     add_key(walk, flags, type);
     if ((flags & kRouting) && (flags & kVersion))
-        return walk.stop_unsure();  // RFC 2637 4.1: version 1 has no routes
+        return walk.stop_unsure();  // RFC 2637 4.1: version 1 has no source routes
     const std::size_t header = gre::header_end(walk.at, flags);
     if (header == 0) return walk.truncated(Issue::truncated_gre);
     walk.at.skip(header);
@@ -83,12 +82,12 @@ Next dissect_gre(Walk& walk) {
             return erspan(walk, (flags & kSequence) != 0);
         case kErspan3:
             return erspan(walk, true);
-        case kPptp:  // RFC 2637 4.4; tshark decodes PPP further than the core
+        case kPptp:  // RFC 2637 4.4; tshark decodes more of PPP than the core
             walk.out.sure = false;
             if (walk.at.be16(0) == kPppAddressAndControl) walk.at.skip(2);
             return Next::ppp;
-        // Carriers of layers 2 to 4 that the core does not decode: bonding, NHRP, bridging, frame relay,
-        // WCCP, MetaData, NSH.
+        // May carry layers 2 to 4, but not decoded by the core: bonding, NHRP, bridging, frame relay, WCCP,
+        // MetaData, NSH.
         case 0x0101:
         case 0x2001:
         case 0x6400:
@@ -102,7 +101,7 @@ Next dissect_gre(Walk& walk) {
             return walk.stop_unsure();
         default:
             return (type >> 8 == 0x82 || type >> 8 == 0x83) ? walk.stop_unsure()
-                                                            : walk.stop_at_payload();  // Aruba's WLAN
+                                                            : walk.stop_at_payload();  // Aruba WLAN
     }
 }
 

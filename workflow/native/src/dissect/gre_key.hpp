@@ -1,4 +1,4 @@
-// What the key of a GRE header identifies.
+// The key of a GRE header, and what it identifies.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ inline constexpr std::uint16_t kErspan3 = 0x22eb;
 
 inline constexpr std::uint16_t kAcknowledgment = 0x0080;  // version 1, RFC 2637 4.1
 
-// Where the key begins: the checksum's field is also there for source routes, whose offset it ends with.
+// Offset of the key. Source routes also need the checksum's field, whose second half is their offset.
 constexpr std::size_t key_offset(std::uint16_t flags) { return flags & (kChecksum | kRouting) ? 8 : 4; }
 
 // Without source routes.
@@ -42,7 +42,7 @@ inline bool is_last_route(const Cursor& at, std::size_t offset) {
     return at.be16(offset) == 0 && at.u8(offset + 3) == 0;
 }
 
-// Where the header ends, source routes included; 0 if it is not whole.
+// Length of the header including source routes; 0 if it is truncated.
 inline std::size_t header_end(const Cursor& at, std::uint16_t flags) {
     std::size_t end = header_length(flags);
     for (bool last = (flags & kRouting) == 0; !last; end += route_length(at, end)) {
@@ -52,9 +52,9 @@ inline std::size_t header_end(const Cursor& at, std::uint16_t flags) {
     return at.has(end) ? end : 0;
 }
 
-// RFC 7637 section 3.2: if nothing but a key stands before an Ethernet frame, the key's upper 24 bits are a
-// tenant's VSID and the lower 8 bits its FlowID. VSIDs below 0x1000 are reserved, so such a key is a number
-// given to a plain GRE tunnel (RFC 2890). Not of PPTP.
+// RFC 7637 section 3.2: if an Ethernet frame follows and the key is the only optional field, the key's upper
+// 24 bits are a tenant's VSID and the lower 8 bits its FlowID. VSIDs below 0x1000 are reserved, so such a key
+// is that of a plain GRE tunnel (RFC 2890). Not for PPTP.
 constexpr Tunnel key_identifier(std::uint16_t flags, std::uint16_t type, std::uint32_t key) {
     constexpr std::uint32_t kFirstVsid = 0x1000;
     const bool nvgre = type == kTransparentEthernet &&
@@ -64,8 +64,8 @@ constexpr Tunnel key_identifier(std::uint16_t flags, std::uint16_t type, std::ui
             .type = nvgre ? TunnelType::nvgre_vsid : TunnelType::gre_key};
 }
 
-// The FlowID, an identifier of its own, because nothing tells NVGRE from an Ethernet tunnel of GRE with a
-// large key, all of whose bits count. 0 if the key has none.
+// The FlowID; 0 if the key has none. It is a separate identifier, because NVGRE cannot be distinguished from
+// an Ethernet-over-GRE tunnel with a large key, in which all bits count.
 constexpr std::uint8_t flow_id(TunnelType type, std::uint32_t key) {
     return type == TunnelType::nvgre_vsid ? static_cast<std::uint8_t>(key) : std::uint8_t{0};
 }

@@ -1,4 +1,4 @@
-// GTP: user data is 3GPP TS 29.281 5, signaling TS 29.060 and 29.274.
+// GTP: user data (3GPP TS 29.281 5), signaling (TS 29.060 and 29.274).
 #include "dissect/dissectors.hpp"
 
 namespace acapella {
@@ -9,7 +9,7 @@ constexpr std::uint8_t kOptional = 0x07;  // any of E, S, PN
 constexpr std::uint8_t kExtension = 0x04;
 constexpr std::uint8_t kGPdu = 255;
 
-// Message types of GTPv1-C that tshark takes; it refuses a packet with another.
+// GTPv1-C message types accepted by tshark; it rejects others.
 bool is_signalling(std::uint8_t type) {
     constexpr std::uint8_t kRanges[][2] = {{1, 7},     {16, 37},   {48, 62},   {70, 70},  {96, 105},
                                            {112, 121}, {128, 129}, {240, 241}, {254, 254}};
@@ -19,7 +19,7 @@ bool is_signalling(std::uint8_t type) {
     return false;
 }
 
-// Steps over extension headers (5.2.1); false where one is cut or has no length.
+// Skips extension headers (5.2.1); false if one is truncated or has no length.
 bool skip_extensions(Cursor& at, std::uint8_t type) {
     while (type != 0) {
         const std::size_t length = at.u8(0) * std::size_t{4};
@@ -30,8 +30,8 @@ bool skip_extensions(Cursor& at, std::uint8_t type) {
     return true;
 }
 
-// No field of GTP-U tells an Ethernet frame (PDU session type Ethernet, TS 23.501 5.8.2.2) from IP or PPP: it
-// is known from signaling alone. An address cannot be told from the start of an IP packet with certainty.
+// No field of GTP-U distinguishes an Ethernet frame (PDU session type Ethernet, TS 23.501 5.8.2.2) from IP or
+// PPP: only signaling does. So a MAC address may look like the start of an IP packet.
 bool looks_like_ethernet(const Cursor& at) {
     constexpr std::size_t kType = 12;
     const std::uint16_t type = at.be16(kType);

@@ -1,4 +1,4 @@
-// ICMP, RFC 792, and ICMPv6, RFC 4443. Quotes give tokens, as in tshark, but no keys.
+// ICMP, RFC 792, and ICMPv6, RFC 4443. Quoted packets add tokens, as in tshark, but no keys.
 #include "dissect/dissectors.hpp"
 
 namespace acapella {
@@ -73,7 +73,7 @@ Next dissect_icmpv6(Walk& walk) {
         case 136:
         case 143:
             return Walk::stop();
-        case 137:  // a redirect quotes inside an option
+        case 137:  // a redirect quotes a packet in an option
         case 160:
         case 161:  // extended echo: tshark calls its ICMP dissector
             return walk.stop_unsure();

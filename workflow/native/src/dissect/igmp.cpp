@@ -1,4 +1,4 @@
-// IGMP, RFC 2236 and RFC 3376. tshark writes `igmp` for the family and again for the version.
+// IGMP, RFC 2236 and RFC 3376. tshark prints `igmp` for the family and again for the version.
 #include "dissect/dissectors.hpp"
 
 namespace acapella {

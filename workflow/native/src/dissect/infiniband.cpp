@@ -6,7 +6,7 @@ namespace {
 
 constexpr std::size_t kBaseTransportHeader = 12;
 
-// Bytes of the extended headers of an opcode of the connected services (table 35), or -1 for opcodes without
+// Length of the extended headers of an opcode of the connected services (table 35); -1 for opcodes without
 // data.
 int extended_headers(std::uint8_t operation) {
     switch (operation) {
@@ -37,7 +37,7 @@ int extended_headers(std::uint8_t operation) {
     }
 }
 
-// tshark takes a payload that starts with a known ethertype and two zero bytes for an encapsulated packet.
+// tshark decodes a payload that starts with a known ethertype and two zero bytes as an encapsulated packet.
 bool looks_like_ethertype(const Cursor& payload) { return payload.be16(0) != 0 && payload.be16(2) == 0; }
 
 }  // namespace
@@ -47,7 +47,7 @@ Next dissect_infiniband(Walk& walk) {
     if (!walk.at.has(kBaseTransportHeader)) return walk.truncated(Issue::truncated_infiniband);
     const std::uint8_t opcode = walk.at.u8(0);
     const std::uint8_t service =
-        opcode >> 5;  // 0 reliable, 1 unreliable connection; datagrams carry management
+        opcode >> 5;  // 0: reliable, 1: unreliable connection; datagrams carry management
     const int extended = extended_headers(opcode & 0x1f);
     if (service > 1) return walk.stop_unsure();
     walk.at.skip(kBaseTransportHeader);

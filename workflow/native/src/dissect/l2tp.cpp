@@ -1,5 +1,6 @@
 // L2TP: version 2 over UDP (RFC 2661), version 3 over UDP and over IP (RFC 3931). Data messages of version 2
-// carry PPP; how much of version 3's is a cookie, and what follows it, only the control connection knows.
+// carry PPP. In version 3, the length of the cookie and the type of payload are known only from the control
+// connection.
 #include <algorithm>
 
 #include "dissect/dissectors.hpp"
@@ -19,7 +20,7 @@ Next truncated(Walk& walk) {
     return walk.stop_unsure();
 }
 
-// RFC 2661 3.1. tshark decodes PPP further than the core.
+// RFC 2661 3.1. tshark decodes more of PPP than the core.
 Next data_version_2(Walk& walk, std::uint16_t flags) {
     const std::size_t tunnel = flags & kLength ? 4 : 2;
     if (!walk.at.has(tunnel + 4)) return truncated(walk);
@@ -39,7 +40,7 @@ Next data_version_2(Walk& walk, std::uint16_t flags) {
     return walk.at.reported() > 0 ? truncated(walk) : walk.stop_at_payload();
 }
 
-// RFC 3931 4.1. Session 0 is the control connection's.
+// RFC 3931 4.1. Session 0 is the control connection.
 Next data_version_3(Walk& walk, std::size_t offset) {
     if (!walk.at.has(offset + 4)) return truncated(walk);
     const std::uint32_t session = walk.at.be32(offset);

@@ -4,9 +4,9 @@
 namespace acapella {
 namespace {
 
-constexpr std::uint16_t kMinEthertype = 1537;  // 1536 is not one, for tshark
+constexpr std::uint16_t kMinEthertype = 1537;  // tshark does not accept 1536
 
-// ARPHRD_ types whose protocol field tshark does not read as an ethertype, or not always.
+// ARPHRD_ types whose protocol field tshark does not, or not always, read as an ethertype.
 bool has_own_protocols(std::uint16_t hardware) {
     switch (hardware) {
         case 778:  // GRE
@@ -71,7 +71,7 @@ Next by_family(Walk& walk, std::uint32_t family) {
 
 }  // namespace
 
-// The address family in the byte order of the machine that captured.
+// The address family is in the byte order of the capturing machine.
 Next dissect_null(Walk& walk) {
     walk.push(Token::null);
     if (!walk.at.has(4)) return walk.truncated(Issue::truncated_null);
@@ -79,7 +79,7 @@ Next dissect_null(Walk& walk) {
     return by_family(walk, family & 0xffff0000U ? __builtin_bswap32(family) : family);
 }
 
-// The same in network byte order.
+// As dissect_null(), in network byte order.
 Next dissect_loop(Walk& walk) {
     walk.push(Token::null);
     if (!walk.at.has(4)) return walk.truncated(Issue::truncated_null);
@@ -87,7 +87,7 @@ Next dissect_loop(Walk& walk) {
 }
 
 Next dissect_raw(Walk& walk) {
-    constexpr std::size_t kLookahead = 8;  // tshark looks for PPP first
+    constexpr std::size_t kLookahead = 8;  // tshark checks for PPP first
     walk.push(Token::raw);
     if (!walk.at.has(kLookahead)) {
         walk.truncated(Issue::truncated_ipv4);

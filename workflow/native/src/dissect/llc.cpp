@@ -1,4 +1,4 @@
-// IEEE 802.2 LLC, SNAP (IEEE 802-2014 9.5), and what Cisco puts behind its own OUI.
+// IEEE 802.2 LLC, SNAP (IEEE 802-2014 9.5), and protocols with Cisco's OUI.
 #include "dissect/dissectors.hpp"
 
 namespace acapella {
@@ -68,7 +68,8 @@ Next dissect_llc(Walk& walk) {
     const bool unnumbered = (control & 0x03) == 0x03;
     walk.at.skip(unnumbered ? 3 : 4);  // I and S frames carry two control bytes
     walk.link_header(0);
-    if ((control & 1) == 0) return walk.stop_unsure();  // tshark hands on some information frames
+    // tshark decodes the payload of some information frames
+    if ((control & 1) == 0) return walk.stop_unsure();
     if (control != kUnnumberedInformation || walk.at.reported() == 0) return walk.stop_at_payload();
     switch (destination) {
         case kSapStp:

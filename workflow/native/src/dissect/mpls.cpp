@@ -1,4 +1,4 @@
-// MPLS label stacks (RFC 3032) and the choice of what follows them: no field says it (RFC 4928 3).
+// MPLS label stacks (RFC 3032), and what follows them, which no field identifies (RFC 4928 3).
 #include "dissect/dissectors.hpp"
 
 namespace acapella {
@@ -6,7 +6,7 @@ namespace {
 
 constexpr std::uint32_t kLabelY1711 = 14;      // OAM alert, RFC 3429
 constexpr std::uint32_t kLabelGal = 13;        // generic associated channel, RFC 5586 4.2
-constexpr std::uint32_t kLabelItdm = 0x99887;  // bound to a dissector of tshark
+constexpr std::uint32_t kLabelItdm = 0x99887;  // tshark has a dissector for it
 
 void add_label(Walk& walk, std::uint32_t label) {
     Dissection& out = walk.out;
@@ -18,7 +18,7 @@ void add_label(Walk& walk, std::uint32_t label) {
     }
 }
 
-// RFC 4928 3 and RFC 4385 3: 4 and 6 are IP, 0 a control word or an address, 1 an associated channel.
+// RFC 4928 3 and RFC 4385 3: 4 and 6 are IP, 0 is a control word or an address, 1 an associated channel.
 Next by_first_nibble(Walk& walk) {
     switch (walk.at.u8(0) >> 4) {
         case 4:

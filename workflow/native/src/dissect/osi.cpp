@@ -1,4 +1,4 @@
-// OSI network layer protocols, told apart by their first byte (ISO/IEC TR 9577); IS-IS is ISO/IEC 10589.
+// OSI network layer protocols, distinguished by their first byte (ISO/IEC TR 9577); IS-IS is ISO/IEC 10589.
 #include "dissect/dissectors.hpp"
 
 namespace acapella {

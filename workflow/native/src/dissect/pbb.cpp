@@ -3,14 +3,14 @@
 
 namespace acapella {
 
-// tshark takes the I-TAG behind a single service tag (the B-TAG) and that tag for one header, and lists no
-// header for the customer's addresses.
+// tshark reads a single service tag (the B-TAG) and a following I-TAG as one header, and prints no token for
+// the customer's addresses.
 Next dissect_pbb(Walk& walk) {
-    constexpr std::size_t kServiceId = 1;  // 24 bits, behind priority and flags
+    constexpr std::size_t kServiceId = 1;  // 24 bits, after priority and flags
     constexpr std::size_t kTag = 4;
     constexpr std::size_t kType = 16;
     constexpr std::size_t kHeader = 18;
-    constexpr std::uint32_t kEthernet = 14;  // of which are the customer's addresses and type
+    constexpr std::uint32_t kEthernet = 14;  // the customer's addresses and type
     const Dissection& out = walk.out;
     const bool behind_tag = out.token_count > 0 && out.tokens[out.token_count - 1] == Token::ieee8021ad;
     if (!behind_tag) walk.push(Token::ieee8021ah);

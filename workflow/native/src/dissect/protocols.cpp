@@ -5,12 +5,12 @@
 namespace acapella {
 namespace {
 
-// What the core does with a protocol number.
+// What to do for a protocol number.
 enum class Action : std::uint8_t {
-    payload,            // no layer 2 to 4 that the core or tshark decodes: tshark names it as an application
-    dissect_with,       // to the dissector `next`
+    payload,            // payload without layers 2 to 4: tshark names it as an application
+    dissect_with,       // continue with the dissector `next`
     leaf,               // `token` ends the stack
-    leaf_with_payload,  // `token`, and tshark may name what is above
+    leaf_with_payload,  // `token`, and tshark may name its payload
     unsure,             // `token` if there is one; may carry layers 2 to 4 that the core does not decode
 };
 
@@ -30,8 +30,7 @@ struct Numbered {
     Protocol protocol;
 };
 
-// IANA's protocol numbers; of those that are not here (and of 59, no next header, RFC 8200 4.7) nothing is
-// known.
+// Protocol numbers assigned by IANA. All others, and 59 (no next header, RFC 8200 4.7), are payload.
 constexpr Numbered kNumbered[] = {
     {0, dissect_with(Next::hop_by_hop)},
     {1, dissect_with(Next::icmp)},
@@ -62,7 +61,7 @@ constexpr Numbered kNumbered[] = {
     {97, dissect_with(Next::etherip)},
     {103, dissect_with(Next::pim)},
     {106, kUndecodedCarrier},
-    {108, end_with(Action::unsure, Token::ipcomp)},  // tshark inflates what it carries
+    {108, end_with(Action::unsure, Token::ipcomp)},  // tshark decompresses its payload
     {112, end_with(Action::leaf, Token::vrrp)},
     {115, dissect_with(Next::l2tp_ip)},
     {132, dissect_with(Next::sctp)},
@@ -87,7 +86,7 @@ Next by_protocol(Walk& walk) {
     if (protocol.has_token) walk.push(protocol.token);
     switch (protocol.action) {
         case Action::leaf:
-            if (walk.quoted) walk.out.sure = false;  // tshark takes it back where the quote ends inside it
+            if (walk.quoted) walk.out.sure = false;  // tshark removes the token if the quote ends inside it
             return Walk::stop();
         case Action::unsure:
             return walk.stop_unsure();

@@ -1,10 +1,10 @@
-// What stands above an IP protocol number, whoever carried it: IPv4, IPv6 and its extension headers, AH.
+// The dissector for an IP protocol number, for IPv4, IPv6 and its extension headers, and AH.
 #pragma once
 
 #include "dissect/walk.hpp"
 
 namespace acapella {
 
-Next by_protocol(Walk& walk);  // of Walk::key
+Next by_protocol(Walk& walk);  // uses Walk::key
 
 }  // namespace acapella

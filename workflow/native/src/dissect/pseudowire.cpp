@@ -1,4 +1,5 @@
-// Ethernet pseudowires over MPLS, RFC 4448, with or without control word. No field tells which.
+// Ethernet pseudowires over MPLS, RFC 4448, with or without a control word. No field distinguishes these
+// forms.
 #include "dissect/dissectors.hpp"
 #include "dissect/vendors.hpp"
 
@@ -8,11 +9,11 @@ namespace {
 constexpr std::size_t kControlWord = 4;
 constexpr std::size_t kEthernet = 14;
 constexpr std::size_t kType = 12;           // offset of the ethertype
-constexpr std::size_t kVendors = 9;         // tshark looks up the prefixes of both addresses
+constexpr std::size_t kVendors = 9;         // the prefixes of both addresses, which tshark looks up
 constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 3.2.6
 
-// IEEE 802.2: both service access points of what is common on Ethernet: STP, SNAP, NetWare, NetBIOS, OSI,
-// and Novell's frames without LLC.
+// IEEE 802.2: both service access points of protocols that are common on Ethernet (STP, SNAP, NetWare,
+// NetBIOS, OSI), and Novell's frames without LLC.
 bool is_llc(std::uint16_t access_points) {
     switch (access_points) {
         case 0x4242:
@@ -27,8 +28,8 @@ bool is_llc(std::uint16_t access_points) {
     }
 }
 
-// Whether the bytes from `offset` on are what follows the addresses of an Ethernet frame: an ethertype that
-// is common, and of IP and ARP the first field behind it, or a length and LLC.
+// Whether the bytes from `offset` on could follow the addresses of an Ethernet frame: a common ethertype (for
+// IP and ARP also the first field after it), or a length and LLC.
 bool goes_on_as_ethernet(const Cursor& at, std::size_t offset) {
     if (!at.has(offset + 4)) return false;
     const std::uint16_t type = at.be16(offset);
@@ -58,8 +59,8 @@ bool goes_on_as_ethernet(const Cursor& at, std::size_t offset) {
     }
 }
 
-// A word of zeros is a control word without sequencing (RFC 4385 3, RFC 4448 4.6), and could be the start of
-// an address of the vendor 00:00:00. It is taken for the word where only behind it a frame goes on.
+// A word of zeros is a control word without sequencing (RFC 4385 3, RFC 4448 4.6), or the start of an address
+// of the vendor 00:00:00. It is read as a control word if an Ethernet frame continues only after it.
 bool is_control_word(const Cursor& at) {
     return at.be32(0) == 0 && goes_on_as_ethernet(at, kControlWord + kType) &&
            !goes_on_as_ethernet(at, kType);
@@ -83,10 +84,10 @@ Next without_control_word(Walk& walk) {
 
 }  // namespace
 
-// Only the first nibble 0 comes here. tshark 4.0 takes for a plain frame what begins with two addresses of
-// vendors that it knows, and all else for a frame behind a control word. So does the core where it was given
-// tshark's vendors, but for a word of zeros that is one: schemas/tshark_errata.yaml. Without them it is sure
-// of that word alone.
+// Called for first nibble 0 only. tshark 4.0 reads data that begins with two addresses of known vendors as a
+// plain frame, and everything else as a frame after a control word. So does the core if it was given tshark's
+// vendors, except for control words of zeros: schemas/tshark_errata.yaml. Without vendors it is sure of these
+// alone.
 Next dissect_pseudowire(Walk& walk) {
     walk.push(Token::pwethheuristic);
     if (!walk.at.has(kControlWord)) {

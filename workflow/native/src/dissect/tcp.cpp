@@ -9,7 +9,7 @@ constexpr std::uint8_t kEnd = 0;
 constexpr std::uint8_t kNop = 1;
 constexpr std::uint8_t kMptcp = 30;
 
-// tshark writes `mptcp` once for every such option.
+// tshark prints `mptcp` once for every MPTCP option.
 void take_options(Walk& walk, std::size_t header) {
     for (std::size_t at = kMinHeader; at < header;) {
         const std::uint8_t kind = walk.at.u8(at);
@@ -26,8 +26,8 @@ void take_options(Walk& walk, std::size_t header) {
     }
 }
 
-// OpenFlow's PACKET_IN and PACKET_OUT carry whole frames, and tshark looks for OpenFlow on every port
-// (OpenFlow 1.5.1 7.1.1): does any message of this payload look so?
+// Whether any message in this payload looks like OpenFlow's PACKET_IN or PACKET_OUT (OpenFlow 1.5.1 7.1.1),
+// which carry whole frames. tshark looks for OpenFlow on every port.
 bool carries_openflow_packet(Cursor at) {
     constexpr std::uint8_t kMaxVersion = 6;
     constexpr std::uint8_t kMaxType = 35;

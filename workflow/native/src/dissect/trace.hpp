@@ -1,4 +1,4 @@
-// Where the dissectors found each header of a frame.
+// The position of each header of a frame.
 #pragma once
 
 #include <array>
@@ -8,26 +8,26 @@
 
 namespace acapella {
 
-// One dissector's step. Offsets count from the frame's start; the steps of a frame follow one another without
-// gaps, but for the last, behind which bytes may be left.
+// One step of the dissection. Offsets count from the start of the frame. The steps are contiguous; bytes may
+// follow the last one.
 struct Step {
     Next dissector;
-    std::uint16_t key = 0;        // of by_ethertype and by_protocol
+    std::uint16_t key = 0;        // for by_ethertype and by_protocol
     std::uint8_t ip_version = 0;  // of the nearest network header before it
-    bool continues = false;       // whether the walk goes on behind this header
+    bool continues = false;       // whether another dissector follows
     std::uint32_t begin = 0;
-    std::uint32_t end = 0;       // where the dissector left the cursor: at `begin` where it took no header
-    std::uint32_t captured = 0;  // from `begin`, within what outer length fields leave
+    std::uint32_t end = 0;       // where the dissector left the cursor; `begin` if it rejected the header
+    std::uint32_t captured = 0;  // from `begin`, within outer length fields
     std::uint32_t reported = 0;  // the same on the wire
 };
 
 struct Trace {
-    // Most steps push a token; those that only look up what is next do not.
+    // Most steps append a token; those that only look up the next dissector do not.
     static constexpr std::size_t kMaxSteps = 3 * kMaxTokens;
 
     std::array<Step, kMaxSteps> steps;
     std::size_t count = 0;
-    std::uint32_t link_end = 0;  // of the header that the link type gives, where it is none of Next's
+    std::uint32_t link_end = 0;  // end of the link-type header, for link types without a dissector in Next
 
     void begin(const Walk& walk, Next dissector) {
         if (count == kMaxSteps) return;

@@ -1,4 +1,4 @@
-// UDP, RFC 768; UDP-Lite, RFC 3828; and the tunnels that a port number tells.
+// UDP, RFC 768; UDP-Lite, RFC 3828; and the tunnels identified by a port number.
 #include <algorithm>
 
 #include "dissect/dissectors.hpp"
@@ -12,7 +12,7 @@ constexpr std::size_t kHeader = 8;
 Next by_port(Walk& walk, std::uint16_t source, std::uint16_t destination) {
     const std::uint16_t low = std::min(source, destination);
     const std::uint16_t high = std::max(source, destination);
-    // tshark asks the dissector of the lower port first.
+    // tshark tries the dissector of the lower port first.
     for (const std::uint16_t port : {low, high}) {
         const Next tunnel = udp_tunnel(port);
         if (tunnel == Next::stop) continue;
@@ -24,8 +24,8 @@ Next by_port(Walk& walk, std::uint16_t source, std::uint16_t destination) {
     return walk.stop_at_payload();
 }
 
-// tshark asks nobody about a payload that was not captured, so the stack ends here; but the identifier of a
-// tunnel may be missing.
+// tshark calls no dissector for a payload that was not captured, so the stack ends here. But the identifier
+// of a tunnel may be missing.
 Next without_payload(Walk& walk, std::uint16_t source, std::uint16_t destination) {
     if (walk.at.reported() == 0) return Walk::stop();
     const Next low = udp_tunnel(std::min(source, destination));
@@ -45,7 +45,7 @@ Next dissect_udp(Walk& walk) {
     const std::size_t length = walk.at.be16(4);
     if (length == 0 && walk.out.ip_version == 6) walk.out.sure = false;  // a jumbogram, RFC 2675 4
     if (length < kHeader) return walk.malformed(Issue::bad_udp_length);
-    // The first fragment of a datagram holds less than its length field says.
+    // The first fragment of a datagram is shorter than its length field.
     walk.payload_length(static_cast<std::uint32_t>(std::min(length, walk.at.reported()) - kHeader));
     walk.at.limit(length);
     walk.at.skip(kHeader);

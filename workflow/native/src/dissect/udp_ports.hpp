@@ -1,4 +1,4 @@
-// UDP ports that matter to layers 2 to 4: facts of tshark 4.0 (`tshark -G decodes`, table udp.port).
+// UDP ports that matter to layers 2 to 4, from tshark 4.0 (`tshark -G decodes`, table udp.port).
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace acapella {
 
-// The tunnel's dissector, or Next::stop.
+// The dissector of the tunnel on this port, or Next::stop.
 constexpr Next udp_tunnel(std::uint16_t port) {
     switch (port) {
         case 1701:
@@ -41,7 +41,8 @@ constexpr Next udp_tunnel(std::uint16_t port) {
     }
 }
 
-// Of a tunnel with an identifier: what is wrong if the capture ends before its header. Issue::none of others.
+// The issue if the capture ends before the header of a tunnel with an identifier; Issue::none for other
+// tunnels.
 constexpr Issue udp_tunnel_truncated(Next tunnel) {
     switch (tunnel) {
         case Next::l2tp:
@@ -61,10 +62,10 @@ constexpr Issue udp_tunnel_truncated(Next tunnel) {
     }
 }
 
-// Whether tshark has a dissector for this port, which it asks before that of a higher port.
+// Whether tshark has a dissector for this port; it tries the lower of both ports first.
 bool udp_port_known(std::uint16_t port);
 
-// Dissectors that find layers 2 to 4 again in what they carry.
+// Whether tshark's dissector for this port finds layers 2 to 4 in the payload.
 inline bool udp_port_carries_layers(std::uint16_t port, const Cursor& payload) {
     constexpr std::uint8_t kLispEncapsulated = 8;  // RFC 9301 4
     constexpr std::uint8_t kCapwapDtls = 0x01;     // RFC 5415 4.1

@@ -1,4 +1,5 @@
-// The 24-bit address prefixes that tshark knows a vendor of: what its choice of a pseudowire's form rests on.
+// The 24-bit address prefixes (OUIs) of vendors known to tshark, which uses them to detect the form of a
+// pseudowire.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +13,12 @@ class Vendors {
   public:
     Vendors() : known_(kPrefixes / kBits) {}
 
-    // Adds the lines of a list in the form of Wireshark 4.0's `manuf` and `wka`: an address, perhaps "/" and
-    // its bits, then names. Only addresses of three bytes count: tshark looks pseudowires' addresses up among
-    // these alone, so that blocks of 28 and 36 bits, and whole addresses, are no vendors here. Other lines
-    // are passed over.
+    // Adds the lines of a file in the format of Wireshark 4.0's `manuf` and `wka`: an address, optionally "/"
+    // and its number of bits, then names. Only three-byte addresses count, because tshark looks up pseudowire
+    // addresses among these alone. Other lines, such as blocks of 28 and 36 bits, are ignored.
     void add(std::string_view text);
 
-    // Of a prefix as it stands in the address, the multicast bit included.
+    // `prefix` as in the address, including the multicast bit.
     [[nodiscard]] bool knows(std::uint32_t prefix) const {
         return (known_[prefix / kBits % known_.size()] >> (prefix % kBits) & 1) != 0;
     }
@@ -30,7 +30,7 @@ class Vendors {
 
     void add_line(std::string_view line);
 
-    std::vector<std::uint64_t> known_;  // a bit for each prefix, 2 MiB
+    std::vector<std::uint64_t> known_;  // one bit per prefix, 2 MiB
     std::size_t size_ = 0;
 };
 

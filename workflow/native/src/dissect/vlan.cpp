@@ -20,19 +20,20 @@ void add_id(Walk& walk, std::size_t offset) {
     }
 }
 
-// Behind a header of `length` octets, whose last two are `type`.
+// After a header of `length` bytes whose last two are `type`.
 Next after_tag(Walk& walk, std::size_t length, bool service) {
     const std::uint16_t type = walk.at.be16(length - 2);
     walk.at.skip(length);
     walk.link_header(0);
-    if (type <= kMaxLength && (!service || walk.innermost)) {  // tshark knows no length in a service tag
+    // tshark does not accept a length after a service tag
+    if (type <= kMaxLength && (!service || walk.innermost)) {
         if (service) walk.out.sure = false;
         const bool raw_ipx = walk.at.be16(0) == 0xffff && walk.at.has(2);
         walk.link_payload(type);
         walk.limit(type);
         return raw_ipx ? walk.stop_at_payload() : Next::llc;
     }
-    // tshark takes a single service tag and the I-TAG behind it for one header.
+    // tshark reads a single service tag and a following I-TAG as one header.
     if (service && length == kTag && type == kBackboneServiceTag) return Next::pbb;
     walk.push(Token::ethertype);
     return walk.ethertype(type);
@@ -46,8 +47,7 @@ Next dissect_vlan(Walk& walk) {
     return walk.at.has(kTag) ? after_tag(walk, kTag, false) : walk.truncated(Issue::truncated_vlan);
 }
 
-// tshark takes a service tag with a service tag right behind it for one header, and says its ids once it has
-// both.
+// tshark reads two adjacent service tags as one header, and prints their ids only if both were captured.
 Next dissect_service_vlan(Walk& walk) {
     walk.push(Token::ieee8021ad);
     if (!walk.at.has(kTag)) return walk.truncated(Issue::truncated_vlan);

@@ -1,8 +1,8 @@
-// Which VNIs count. Nothing but a UDP port marks these tunnels, and a client may have chosen that port for
-// itself. So a VNI identifies a tunnel only if the datagram is sent to the tunnel's port (RFC 7348 section 5,
-// RFC 8926 section 3.3: the source port is a hash of the inner packet, the destination port is assigned), the
-// header is valid for a receiver, which ignores reserved bits, and a whole IP header follows inside. Without
-// one, as in replies to such a client, nothing inside is part of the key.
+// Which VNIs count. Only a UDP port marks these tunnels, and a client may have chosen that port as its own.
+// So a VNI identifies a tunnel only if the datagram is sent to the tunnel's port (RFC 7348 section 5, RFC
+// 8926 section 3.3: the source port is a hash of the inner packet, the destination port is assigned), the
+// header is valid for a receiver, which ignores reserved bits, and a whole IP header follows. Otherwise, as
+// in replies to such a client, nothing inside is part of the key.
 #pragma once
 
 #include <cstddef>
@@ -34,10 +34,10 @@ constexpr bool is_geneve(std::uint16_t dst_port, std::uint8_t version) {
     return dst_port == kGenevePort && version == 0;
 }
 
-// What is known of the key outside the outermost of these tunnels in which no IP header was found yet.
+// The key outside the outermost of these tunnels in which no IP header was found yet.
 class OuterKey {
   public:
-    // A tunnel begins. `labels`: MPLS labels before it.
+    // Enter a tunnel. `labels`: number of MPLS labels before it.
     void enter(const Dissection& found, std::size_t labels) {
         if (inside_) return;
         inside_ = true;

@@ -1,9 +1,9 @@
-// VXLAN-GPE, draft-ietf-nvo3-vxlan-gpe section 3: VXLAN with a field that names what it carries.
+// VXLAN-GPE, draft-ietf-nvo3-vxlan-gpe section 3: VXLAN with a next protocol field.
 #include "dissect/dissectors.hpp"
 
 namespace acapella {
 
-// tshark 4.0 lists no header for it.
+// tshark 4.0 prints no token for it.
 Next dissect_vxlan_gpe(Walk& walk) {
     constexpr std::size_t kNextProtocol = 3;
     constexpr std::size_t kVni = 4;  // 24 bits
@@ -21,7 +21,7 @@ Next dissect_vxlan_gpe(Walk& walk) {
             return Next::ipv6;
         case 3:
             return Next::ethernet;
-        case 4:  // NSH, which the core does not decode
+        case 4:  // NSH, not decoded by the core
             return walk.stop_unsure();
         case 5:
             return Next::mpls;

@@ -1,4 +1,4 @@
-// One frame's dissection on its way up the headers, and what every protocol file shares.
+// The state of one frame's dissection, and functions shared by all dissectors.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace acapella {
 
 class Vendors;
 
-// What a dissector says comes next. `by_ethertype` and `by_protocol` are looked up in dispatch.cpp by
-// Walk::key; its table there ends with the last one here.
+// The next dissector. `by_ethertype` and `by_protocol` look it up by Walk::key. The table in dispatch.cpp
+// ends with the last enumerator.
 enum class Next : std::uint8_t {
     stop,
     by_ethertype,
@@ -71,16 +71,16 @@ struct Walk {
 
     Cursor at;
     Dissection& out;
-    const Vendors* vendors;  // tshark's, or null
+    const Vendors* vendors;  // known to tshark; may be null
     const std::byte* start;
     std::uint32_t wire_len;
     std::uint32_t link_len = 0;   // of the nearest link header, without VLAN tags and MPLS
     std::uint16_t key = 0;        // ethertype or IP protocol
-    std::uint8_t ip_version = 0;  // of the nearest network header, in a quote too
-    bool innermost = false;       // Depth::innermost: where tshark stops, the walk may go on
-    bool quoted = false;          // inside the packet that an ICMP error quotes: tokens only, no keys
+    std::uint8_t ip_version = 0;  // of the nearest network header, also in a quoted packet
+    bool innermost = false;       // Depth::innermost: may continue where tshark stops
+    bool quoted = false;          // inside a packet quoted in an ICMP error: tokens only, no keys
     vni::OuterKey outer_key;
-    bool trailer = false;  // bytes other than zeros stand behind the packet
+    bool trailer = false;  // bytes other than zeros follow the packet
 
     void push(Token token, std::uint8_t repeats = 1) {
         if (out.token_count == kMaxTokens) {
@@ -91,8 +91,8 @@ struct Walk {
         out.repeats[out.token_count++] = repeats;
     }
 
-    // An identifier of the header whose token was pushed last. Where tshark lists none for a header, its
-    // place is that of the header before it.
+    // Adds an identifier of the header whose token was pushed last. If tshark has no token for a header, its
+    // position is that of the header before it.
     void tunnel(TunnelType type, std::uint32_t id) {
         if (quoted) return;
         if (out.tunnel_count == kMaxTunnels) {
@@ -102,7 +102,7 @@ struct Walk {
         out.tunnels[out.tunnel_count++] = {.id = id, .position = last_position(out), .type = type};
     }
 
-    // The VNI of a tunnel that only a UDP port marks.
+    // Adds the VNI of a tunnel that is marked by a UDP port alone.
     void vni_tunnel(TunnelType type, std::uint32_t id, bool valid) {
         if (!quoted) outer_key.enter(out, out.label_count);
         if (valid) tunnel(type, id);
@@ -113,20 +113,20 @@ struct Walk {
         out.sure = false;
     }
 
-    // The end of what the core decodes; tshark names what follows, if anything does.
+    // Ends the dissection: the rest is payload, which only tshark can name.
     Next stop_at_payload() {
         if (!quoted) out.payload = at.rest();
         out.payload_undecoded = at.reported() > 0;
         return Next::stop;
     }
-    // As above, where tshark may find layers 2 to 4 again.
+    // As stop_at_payload(), if tshark may find layers 2 to 4 in it.
     Next stop_unsure() {
         out.sure = false;
         return stop_at_payload();
     }
-    // The whole stack is said.
+    // Ends the dissection: the stack is complete.
     static Next stop() { return Next::stop; }
-    // A header that ends the stack; `leaf_with_payload`: tshark may name something above it.
+    // Append a header that ends the stack; leaf_with_payload(): tshark may name its payload.
     Next leaf(Token token) {
         push(token);
         return stop();
@@ -139,7 +139,7 @@ struct Walk {
     // The capture or the packet ends inside a header.
     Next truncated(Issue issue) {
         if (quoted) {
-            out.sure = false;  // tshark takes tokens of a quote back where it meets its end
+            out.sure = false;  // tshark removes tokens of a quoted packet if it is truncated
         } else {
             out.issue = issue;
         }
@@ -157,12 +157,12 @@ struct Walk {
         return Next::by_protocol;
     }
 
-    // Wire bytes from here to the end of the frame, whatever inner length fields say.
+    // Wire bytes from here to the end of the frame, regardless of inner length fields.
     [[nodiscard]] std::uint32_t to_end() const {
         const auto offset = static_cast<std::uint32_t>(at.rest().data() - start);
         return wire_len > offset ? wire_len - offset : 0;
     }
-    // Here ends a link header of `length` bytes (0: tags and labels, which do not count).
+    // Call after a link header of `length` bytes (0: tags and labels, which do not count).
     void link_header(std::uint32_t length) {
         if (quoted) return;
         if (length) link_len = length;
@@ -172,12 +172,12 @@ struct Walk {
         if (quoted) return;
         out.link_payload = {at.rest(), static_cast<std::uint32_t>(at.reported()), 0, type};
     }
-    // Here starts the innermost IP packet; `at` ends where it does.
+    // Call at the start of an IP packet; `at` ends where the packet ends.
     void network_packet(std::uint8_t version) {
         if (quoted) return;
         out.network = {at.rest(), static_cast<std::uint32_t>(at.reported()), version, 0};
     }
-    // Here starts a network header that becomes the innermost.
+    // Call at the start of a network header, which becomes the innermost.
     void network_header(std::uint8_t version) {
         ip_version = version;
         if (quoted) return;
@@ -187,8 +187,8 @@ struct Walk {
         out.later_fragment = out.has_ip_id = false;
         out.has_ports = out.has_payload_len = out.has_tcp = false;
     }
-    // An outer length field ends the packet here; what else was captured is padding, or a trailer that tshark
-    // reads.
+    // Limits the packet to an outer length field. Captured bytes after it are padding, or a trailer that
+    // tshark decodes.
     void limit(std::size_t length) {
         if (!at.zeros_from(length)) trailer = true;
         at.limit(length);

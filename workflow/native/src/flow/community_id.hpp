@@ -16,9 +16,9 @@ class CommunityIds {
   public:
     CommunityIds();
 
-    // The id with seed 0, "1:" and 28 characters of base64. Null unless the protocol is TCP, UDP or SCTP and
-    // the ports are known: the specification hashes the type and code of ICMP, which a flow does not have,
-    // and implementations disagree on protocols without ports.
+    // The id with seed 0: "1:" and 28 characters of base64. Null unless the protocol is TCP, UDP or SCTP and
+    // the ports are known: the specification hashes ICMP type and code, which a flow does not have, and
+    // implementations disagree on protocols without ports.
     [[nodiscard]] std::optional<std::string> of(const Endpoints& endpoints) const;
 
   private:

@@ -10,7 +10,7 @@ void FlowCounts::count_application(std::uint32_t& list, std::uint32_t token) {
 }
 
 void FlowCounts::add_run(std::uint32_t& list, StackRun run) {
-    std::uint32_t last = kEnd;  // of the tokens
+    std::uint32_t last = kEnd;  // last of the tokens
     std::uint32_t row = list;
     for (; is_application(row); row = entries_[row].next) last = row;
     const std::uint32_t added = add(

@@ -1,6 +1,5 @@
-// FlowCounts of the flows' frames, in lists: the application tokens of a flow and in how many frames each
-// stood, and the runs of one header stack that are over. Most flows have one token and no such run; so one
-// list a flow holds both, tokens first.
+// Frame counts of flows: per application token, and per completed run of one header stack. Most flows have
+// one token and no completed run, so one linked list per flow holds both, tokens first.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@ struct StackRun {
     std::uint64_t frames;
 };
 
-// What a hash map of the standard library takes: a node has its entry, a pointer and a header of malloc.
+// Memory of a standard hash map: a node has its entry, a pointer and a malloc header.
 template <typename Map>
 std::uint64_t map_bytes(const Map& map) {
     constexpr std::uint64_t kNode = sizeof(typename Map::value_type) + 16;
@@ -28,11 +27,11 @@ class FlowCounts {
   public:
     static constexpr std::uint32_t kEnd = 0x7fffffff;  // an empty list
 
-    // `list` is a flow's, kEnd at first; it is changed where something new stands in front.
+    // `list` is the head of a flow's list, kEnd at first; it changes if an entry is added in front.
     void count_application(std::uint32_t& list, std::uint32_t token);
     void add_run(std::uint32_t& list, StackRun run);
 
-    // Tokens and in how many frames each stood.
+    // Tokens and the number of frames with each.
     std::vector<std::pair<std::uint32_t, std::uint64_t>> applications(std::uint32_t list) const;
     // Newest first.
     std::vector<StackRun> runs(std::uint32_t list) const;

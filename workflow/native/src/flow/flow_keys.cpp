@@ -16,12 +16,12 @@ TagsView tags_of(const Dissection& d) {
         {d.vlans.data(), d.vlan_count}, {d.labels.data(), d.label_count}, {d.tunnels.data(), d.tunnel_count}};
 }
 
-// Without the position: headers that differ per direction may stand before it.
+// Without the position, because the headers before it may differ by direction.
 std::uint64_t type_and_id(const Tunnel& tunnel) {
     return static_cast<std::uint64_t>(tunnel.type) << 32 | tunnel.id;
 }
 
-// The bytes that a flow id is made of; the longest key has a site of 65,535 bytes.
+// The input of the flow id hash; the longest has a site of 65,535 bytes.
 class KeyBytes {
   public:
     template <typename T>
@@ -42,7 +42,7 @@ class KeyBytes {
 
 }  // namespace
 
-// Both are put together in registers: an array filled by bytes and read by words would wait for the memory.
+// Both are assembled in registers: reading words from an array just written by bytes would stall.
 Endpoints Endpoints::of(const Dissection& d) {
     Words words{};
     if (d.ip_version == 4) {

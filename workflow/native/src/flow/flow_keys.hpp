@@ -1,6 +1,6 @@
-// Interns flow keys: endpoints (addresses, protocol, ports) and tags (VLAN ids, MPLS labels, identifiers of
-// tunnels) get row numbers of their own, a key is a pair of them. Numbers follow first appearance, whatever
-// the hashes are.
+// Numbers flow keys. Endpoints (addresses, protocol, ports) and tags (VLAN ids, MPLS labels, tunnel
+// identifiers) have row numbers of their own, and a key is a pair of them. Numbers are in order of first
+// appearance and do not depend on hashes.
 #pragma once
 
 #include <array>
@@ -49,20 +49,20 @@ struct TagsView {
     std::span<const Tunnel> tunnels = {};
 };
 
-// The tags of most frames, for comparing a key within one cache line: a VLAN id, three MPLS labels, or a
-// label and a tunnel.
+// The tags of most frames, small enough to compare a key within one cache line: a VLAN id, three MPLS labels,
+// or a label and a tunnel.
 class ShortTags {
   public:
     using Words = std::array<std::uint64_t, 2>;
 
     static ShortTags of(const Dissection& dissection);
-    // Whether these are all tags of the frame.
+    // Whether it holds all tags of the frame.
     bool whole() const {
         return vlan_count() <= 1 && label_count_ <= (tunnel_count() == 0 ? 3 : 1) && tunnel_count() <= 1;
     }
     Words words() const { return std::bit_cast<Words>(*this); }
 
-    // If whole.
+    // Only if whole().
     std::span<const std::uint16_t> vlans() const { return {&vlan_, vlan_count()}; }
     std::span<const std::uint32_t> labels() const { return {values_.data(), label_count_}; }
     std::size_t tunnel_count() const { return counts_ >> kTunnelShift; }
@@ -77,14 +77,15 @@ class ShortTags {
     std::uint8_t counts_ = 0;  // of VLAN ids and, at most 15, of tunnels
     std::uint8_t label_count_ = 0;
     std::uint16_t vlan_ = 0;
-    std::array<std::uint32_t, 3> values_{};  // labels; the last two a tunnel if there is one
+    std::array<std::uint32_t, 3> values_{};  // labels; with a tunnel, the last two are the tunnel
 };
 static_assert(sizeof(ShortTags) == 16);
 
-// The 128-bit id: BLAKE2b over, big-endian, u16 length of the site and its UTF-8 bytes; u8 count and u16 VLAN
-// ids; u8 count and u32 labels; u8 count and, of each tunnel, u8 type (its number in schemas/tunnels.tsv),
-// u32 identifier and u16 position; u8 IP version; source and destination (4 or 16 bytes each); u8 protocol;
-// u8 1 and u16 source and destination port, or u8 0 without ports. No site counts as an empty one.
+// The 128-bit flow id: BLAKE2b of, big-endian, u16 length of the site and its UTF-8 bytes; u8 count and u16
+// VLAN ids; u8 count and u32 labels; u8 count and, for each tunnel, u8 type (its number in
+// schemas/tunnels.tsv), u32 identifier and u16 position; u8 IP version; source and destination address (4 or
+// 16 bytes each); u8 protocol; u8 1 and u16 source and destination port, or u8 0 if there are no ports. No
+// site is the same as an empty one.
 std::array<std::byte, 16> flow_id_of(const Endpoints& endpoints, TagsView tags, std::string_view site);
 std::string hex_text(const std::array<std::byte, 16>& bytes);
 
@@ -95,8 +96,8 @@ class FlowKeys {
     // The key's number, or kNone for a frame without an IP header.
     std::uint32_t intern(const Dissection& dissection);
 
-    // The same in three steps, for many frames at a time, so that the waits for memory overlap. seek() is
-    // false for the few frames that have to be interned at once.
+    // intern() in three steps, for many frames at a time, so that memory latencies overlap. start_lookup()
+    // returns false for the few frames that need intern(dissection).
     struct Lookup {
         Endpoints endpoints;
         ShortTags tags;
@@ -111,28 +112,28 @@ class FlowKeys {
     FlowKey key(std::uint32_t number) const { return {keys_[number].endpoints_row, keys_[number].tags_row}; }
 
     const Endpoints& endpoints(std::uint32_t row) const { return keys_[endpoints_[row].first_key].endpoints; }
-    // The row of the endpoints seen from the other side, or kNone; kNone also where both sides are the same,
-    // because then nothing tells the directions apart.
+    // The row of the reversed endpoints, or kNone. Also kNone if both endpoints are equal, because then the
+    // directions cannot be distinguished.
     std::uint32_t reversed(std::uint32_t endpoints_row) const { return endpoints_[endpoints_row].reversed; }
 
     std::span<const std::uint16_t> vlans(std::uint32_t tags_row) const;
     std::span<const std::uint32_t> labels(std::uint32_t tags_row) const;
     std::span<const Tunnel> tunnels(std::uint32_t tags_row) const;
-    // Classes of tags, each a division of the one before, whatever the positions of tunnels are: equal for
-    // equal identifiers of those tunnels that have one for both directions (VNI) ...
+    // Classes of tags, each a subdivision of the one before; positions of tunnels do not count. shared():
+    // equal identifiers of the tunnels that have one for both directions (VNI) ...
     std::uint32_t shared(std::uint32_t tags_row) const { return class_of(shared_, tags_row); }
     bool same_shared(std::uint32_t tags_row, std::uint32_t other_row) const {
         return tags_row == other_row || same_class(shared_, tags_row, other_row);
     }
-    // ... and equal VLAN stacks ...
+    // ... network(): and equal VLAN stacks ...
     std::uint32_t network(std::uint32_t tags_row) const { return class_of(networks_, tags_row); }
-    // ... and equal identifiers that mostly are the same for both directions (GRE key).
+    // ... keyed_network(): and equal identifiers that are usually the same for both directions (GRE key).
     std::uint32_t keyed_network(std::uint32_t tags_row) const { return class_of(keyed_networks_, tags_row); }
 
     std::array<std::byte, 16> flow_id(std::uint32_t number, std::string_view site) const;
 
   private:
-    // What a look-up compares, in one cache line.
+    // What a lookup compares, in one cache line.
     struct alignas(64) Key {
         Endpoints endpoints;
         ShortTags tags;
@@ -141,11 +142,11 @@ class FlowKeys {
     };
     static_assert(sizeof(Key) == 64);
     struct EndpointsRow {
-        std::uint32_t first_key;  // which holds them
+        std::uint32_t first_key;  // the key with these endpoints
         std::uint32_t reversed;
     };
-    // Where the tags of a row stand: with the key that first had them, or in longer_tags_ if there is a
-    // tunnel among them or its ShortTags do not hold them all.
+    // Where the tags of a row are stored: in the key that had them first, or in longer_tags_ if they include
+    // a tunnel or do not fit in ShortTags.
     struct TagsRow {
         static constexpr std::uint32_t kMaxPlace = 0x7fffffff;
 
@@ -161,11 +162,11 @@ class FlowKeys {
         std::uint8_t tunnel_count;
     };
 
-    // Rows of tags by the identifiers of those tunnels that count, and by VLAN stack.
+    // Classes of tags by VLAN stack and by the tunnel identifiers that count.
     struct TagsClasses {
         bool counts(const Tunnel& tunnel) const;
 
-        Directions directions;  // the last of those that count
+        Directions directions;  // tunnels up to this kind count
         bool by_vlans;
         Pool<std::uint32_t> first_rows{};
         HashIndex index{};

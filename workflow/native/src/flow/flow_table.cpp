@@ -5,17 +5,17 @@
 namespace acapella {
 namespace {
 
-// A flow with more gaps forgets its lowest ranges; where all flows together have too many, with fewer. TCP
-// never goes back that far, so what is lost is a retransmission of data that old.
+// Limits of the stored ranges per flow; the lowest are dropped first. The second limit applies once all flows
+// together have kManyRanges. TCP rarely retransmits data that old, so only such retransmissions are missed.
 constexpr std::size_t kRangesPerFlow = 4096;
 constexpr std::size_t kRangesPerFlowWhenMany = 4;
 constexpr std::uint64_t kManyRanges = 1 << 20;
 
-// Their places among the counters that can carry.
+// Their indices among the counters with carries.
 constexpr std::size_t kDuplicateAcks = kFlagCounts;
 constexpr std::size_t kRetransmittedBytes = kFlagCounts + 1;
 
-// Unwraps a sequence number to the 64-bit position next to `near`.
+// Returns the 64-bit position next to `near` for a sequence number.
 std::uint64_t unwrap(std::uint32_t seq, std::uint64_t near) {
     const auto distance = static_cast<std::int32_t>(seq - static_cast<std::uint32_t>(near));
     return near + static_cast<std::uint64_t>(static_cast<std::int64_t>(distance));
@@ -112,7 +112,7 @@ void FlowTable::widen_times(std::uint32_t number, const FlowState& flow, std::in
 void FlowTable::add_stack(FlowState& flow, std::uint32_t stack) {
     if (stack == flow.run_stack || flow.runs_cut) return;
     counts_.add_run(flow.counts, {flow.run_stack, flow.frames - flow.run_start});
-    if (flow.runs == kMaxRuns) {  // the 16th run ends here; `frames` goes on without it
+    if (flow.runs == kMaxRuns) {  // the 16th run ends here; later frames are counted in `frames` only
         flow.runs_cut = true;
         return;
     }
@@ -161,12 +161,12 @@ void FlowTable::add_tcp(FlowState& flow, std::uint32_t number, const FrameRow& r
 }
 
 void FlowTable::add_sequence(TcpState& tcp, std::uint32_t number, const FrameRow& row) {
-    // Far enough from 0 that positions before the first frame's are above it.
+    // Start at 2^32, so that positions before the first frame's are not negative.
     if (tcp.next == 0) tcp.next = (std::uint64_t{1} << 32) + row.tcp_seq;
     const std::uint64_t at = unwrap(row.tcp_seq, tcp.next);
     const std::uint64_t payload = row.has(FrameRow::kHasPayloadLen) ? row.payload_len : 0;
     const std::uint64_t begin =
-        at + ((row.tcp_flags & kSyn) != 0 ? 1 : 0);  // RFC 9293 3.4: a SYN is before the data
+        at + ((row.tcp_flags & kSyn) != 0 ? 1 : 0);  // RFC 9293 3.4: SYN precedes the data
     if (payload > 0) add_payload(tcp, number, {begin, begin + payload});
     tcp.next = std::max(tcp.next, begin + payload + ((row.tcp_flags & kFin) != 0 ? 1 : 0));
 }
@@ -209,8 +209,8 @@ const TcpState* FlowTable::update_peer(TcpState& tcp, std::uint32_t number) {
 
 void FlowTable::add_ack(TcpState& tcp, std::uint32_t number, const FrameRow& row) {
     // RFC 5681 section 2: (b) no data, (c) neither SYN nor FIN, (d) the greatest acknowledgment so far, (e)
-    // the same window as the acknowledgment before; then (a), data outstanding: sent by the peer and not
-    // acknowledged.
+    // the same window as in the previous acknowledgment; and (a), data outstanding: the peer sent data that
+    // is not acknowledged.
     const bool no_data = row.has(FrameRow::kHasPayloadLen) && row.payload_len == 0;
     if (no_data && tcp.has_ack && row.tcp_ack == tcp.highest_ack && row.tcp_window == tcp.last_window &&
         (row.tcp_flags & (kSyn | kFin)) == 0) {
@@ -228,8 +228,8 @@ void FlowTable::add_ack(TcpState& tcp, std::uint32_t number, const FrameRow& row
     tcp.last_window = row.tcp_window;
 }
 
-// The third step of RFC 9293 section 3.5, figure 6: the ACK of the peer's SYN/ACK, which acknowledged this
-// SYN.
+// The third step of the handshake (RFC 9293 section 3.5, figure 6): the ACK of the peer's SYN/ACK, which
+// acknowledged this SYN.
 void FlowTable::add_handshake(TcpState& tcp, std::uint32_t number, const FrameRow& row) {
     const TcpState* other = update_peer(tcp, number);
     if (other == nullptr || tcp.round_trip_ns != TcpState::kNoRoundTrip ||
@@ -278,7 +278,7 @@ std::uint64_t FlowTable::retransmitted_bytes(std::uint32_t number) const {
 std::optional<std::uint64_t> FlowTable::duplicate_acks(std::uint32_t number) const {
     const std::uint32_t other = peer(number);
     if (other == kNone || tcp(number) == nullptr) return std::nullopt;
-    if (tcp(number)->peer != other) return 0;  // no frame of this flow was ever held against this peer
+    if (tcp(number)->peer != other) return 0;  // no frame of this flow was compared with this peer
     return (carried(number, kDuplicateAcks) << 32) + tcp(number)->duplicate_acks;
 }
 
@@ -286,7 +286,7 @@ std::optional<std::int64_t> FlowTable::handshake_rtt_ns(std::uint32_t number) co
     const std::uint32_t other = peer(number);
     const TcpState* own = tcp(number);
     if (other == kNone || own == nullptr || own->peer != other) return std::nullopt;
-    if (untimed(number) > 0) return std::nullopt;  // its SYN or ACK may be among them
+    if (untimed(number) > 0) return std::nullopt;  // its SYN or ACK may be one of them
     if (own->round_trip_ns == TcpState::kNoRoundTrip) return std::nullopt;
     const bool syn_once = flag_count(number, FlagCount::kSyn) - flag_count(number, FlagCount::kSynAck) == 1;
     const bool syn_ack_once = flag_count(other, FlagCount::kSynAck) == 1;

@@ -1,4 +1,4 @@
-// Keeps the books of every flow of a sample, in file order.
+// The statistics of every flow of a sample. Frames are added in file order.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ inline constexpr std::uint64_t kMaxFrames = (std::uint64_t{1} << 55) - 1;  // 50
 
 __extension__ using UInt128 = unsigned __int128;
 
-// A UInt128 that asks for no more alignment than its halves.
+// A 128-bit integer with the alignment of its halves.
 class PackedUInt128 {
   public:
     PackedUInt128() = default;
@@ -36,23 +36,22 @@ class PackedUInt128 {
     std::uint64_t high_ = 0;
 };
 
-// Time stamps span more than their differences can: those end at the limits.
+// The difference of two timestamps may overflow; it is clamped.
 inline std::int64_t saturating_difference(std::int64_t a, std::int64_t b) {
     std::int64_t difference = 0;
     if (__builtin_sub_overflow(a, b, &difference)) return a < b ? INT64_MIN : INT64_MAX;
     return difference;
 }
 
-// What a frame says of the application above layer 4.
+// The application tokens of one frame.
 struct FrameApplication {
-    std::span<const std::uint32_t>
-        tokens;                 // TextTable rows of the tokens above layer 4; empty where there are none
-    bool carried_over = false;  // taken from other frames of the flow
+    std::span<const std::uint32_t> tokens;  // rows of the token table; empty: none
+    bool carried_over = false;              // predicted from other frames of the flow
 };
 
-// A million of them are in memory at once, so their size is what the memory of a digest goes by.
+// There may be millions in memory, so their size determines the memory of a digest.
 struct FlowState {
-    std::int64_t first_ns;  // of the first frame in the file that has a time
+    std::int64_t first_ns;  // of the first frame in the file with a timestamp
     std::int64_t previous_ns;
     std::int64_t iat_min_ns = INT64_MAX;
     std::int64_t iat_max_ns = INT64_MIN;
@@ -61,7 +60,7 @@ struct FlowState {
     std::uint64_t wire_bytes = 0;
     std::uint64_t ip_bytes = 0;
     std::uint64_t payload_bytes = 0;
-    std::uint64_t run_start : 55 = 0;  // frames before the current run of one stack
+    std::uint64_t run_start : 55 = 0;  // number of frames before the current run of equal stacks
     std::uint64_t runs : 5 = 1;
     std::uint64_t runs_cut : 1 = false;
     std::uint64_t time_went_back : 1 = false;
@@ -70,7 +69,7 @@ struct FlowState {
     std::uint32_t wire_len_min = UINT32_MAX;
     std::uint32_t wire_len_max = 0;
     std::uint32_t run_stack;
-    std::uint32_t counts = FlowCounts::kEnd;  // its applications, and the runs before
+    std::uint32_t counts = FlowCounts::kEnd;  // its application counts and completed runs
     std::uint32_t tcp = kNone;
     std::uint32_t key;
 };
@@ -80,17 +79,17 @@ class FlowTable {
   public:
     explicit FlowTable(const FlowKeys& keys) : keys_(keys), peers_(keys) {}
 
-    // Adds a frame to its flow and returns the flow's number (by first appearance), or kNone for a row
-    // without a key. `stack` is the row's final header stack, a HeaderStacks row.
+    // Adds a frame to its flow. Returns the flow's number (flows are numbered in order of appearance), or
+    // kNone for a row without a key. `stack` is the row's final header stack, a HeaderStacks row.
     std::uint32_t add(const FrameRow& row, std::uint32_t stack, const FrameApplication& application);
 
-    // Start to fetch what add() will touch of the flow with this key, many frames and some frames ahead: with
-    // many flows, waiting for memory is most of the cost.
+    // Prefetch what add() will read and write for this key; call them many and some frames ahead. With many
+    // flows, memory latency dominates the cost.
     void prefetch_flow(std::uint32_t key) const;
     void prefetch_tcp(std::uint32_t key) const;
 
     std::uint32_t size() const { return flows_.size(); }
-    std::uint64_t bytes() const {  // of memory
+    std::uint64_t bytes() const {  // memory use
         return peers_.bytes() + number_of_key_.capacity() * sizeof(std::uint32_t) + flows_.bytes() +
                tcp_.bytes() + counts_.bytes() + older_ranges_.bytes() + older_ranges_total_ * sizeof(Range) +
                map_bytes(times_) + map_bytes(untimed_) + map_bytes(carries_) + map_bytes(long_round_trips_);
@@ -98,25 +97,25 @@ class FlowTable {
     const FlowState& flow(std::uint32_t number) const { return flows_[number]; }
     const TcpState* tcp(std::uint32_t number) const;
     std::uint64_t flag_count(std::uint32_t number, FlagCount flag) const;
-    // Meaningless where no frame is timed.
+    // Undefined if no frame has a timestamp.
     std::pair<std::int64_t, std::int64_t> first_and_last_ns(std::uint32_t number) const;
     std::uint64_t timed_frames(std::uint32_t number) const;
     std::uint32_t peer(std::uint32_t number) const;
-    // Of a flow with tcp().
+    // Only for flows with tcp().
     std::uint64_t retransmitted_bytes(std::uint32_t number) const;
     std::optional<std::uint64_t> duplicate_acks(std::uint32_t number) const;
     std::optional<std::int64_t> handshake_rtt_ns(std::uint32_t number) const;
-    // A FIN or RST was seen, in either direction.
+    // Whether a FIN or RST was seen in either direction.
     bool is_closed(std::uint32_t number) const;
     std::uint32_t peer_candidates(std::uint32_t number) const;
-    // Flows that have candidates but no peer.
+    // Number of flows with candidates but no peer.
     std::uint64_t peers_ambiguous() const;
-    // The header stacks in order, run-length, at most kMaxRuns.
+    // The header stacks in order, run-length encoded; at most kMaxRuns.
     std::vector<StackRun> runs(std::uint32_t number) const;
-    // Token rows and in how many frames of the flow each stood.
+    // Application tokens (rows) and the number of frames with each.
     std::vector<std::pair<std::uint32_t, std::uint64_t>> applications(std::uint32_t number) const;
 
-    // Positions of sequence ranges given up because a flow, or all flows, had too many gaps.
+    // Number of sequence ranges dropped because a flow, or all flows together, had too many gaps.
     std::uint64_t ranges_forgotten() const { return ranges_forgotten_; }
 
   private:
@@ -136,7 +135,7 @@ class FlowTable {
     void add_handshake(TcpState& tcp, std::uint32_t number, const FrameRow& row);
     const TcpState* update_peer(TcpState& tcp, std::uint32_t number);
     std::uint64_t carried(std::uint32_t number, std::size_t which) const;
-    // Adds less than a counter can hold.
+    // Adds to a counter and records its carry.
     template <typename Counter>
     void count(Counter& counter, std::uint32_t number, std::size_t which, Counter added = 1) {
         counter = static_cast<Counter>(counter + added);
@@ -152,10 +151,10 @@ class FlowTable {
     Pool<OlderRanges> older_ranges_;
     std::uint64_t older_ranges_total_ = 0;
     std::uint64_t ranges_forgotten_ = 0;
-    // Earliest and latest time of the flows whose time went back.
+    // Earliest and latest timestamp of flows whose timestamps went backwards.
     std::unordered_map<std::uint32_t, std::pair<std::int64_t, std::int64_t>> times_;
     std::unordered_map<std::uint32_t, std::uint64_t>
-        untimed_;  // frames without a time, of flows that have any
+        untimed_;  // number of frames without a timestamp, for flows that have any
     std::unordered_map<std::uint64_t, std::uint64_t> carries_;  // by flow and counter
     std::unordered_map<std::uint32_t, std::int64_t> long_round_trips_;
 };

@@ -36,7 +36,7 @@ void Peers::add_to_tag_groups(std::uint32_t flow, FlowKey key) {
 }
 
 std::uint32_t Peers::reversed_flows(FlowKey key) const {
-    const std::uint32_t other = keys_.reversed(key.endpoints);  // kNone is above every size
+    const std::uint32_t other = keys_.reversed(key.endpoints);  // kNone is larger than any size
     return other < by_endpoints_.size() ? by_endpoints_[other].count : 0;
 }
 

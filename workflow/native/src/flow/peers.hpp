@@ -1,13 +1,13 @@
-// Finds the other direction of a flow. The candidates are the flows with reversed endpoints, the same
-// protocol, and the same identifiers of those tunnels that have one for both directions (VNI, VSID, PPPoE
-// session, I-SID). The peer is the only candidate; among several the only one with the same VLAN stack; among
-// several of these the only one with the same GRE keys. MPLS labels and identifiers that each end chooses
-// (TEID) do not count: equal ones are a coincidence. The peer has to choose this flow in turn, so that
-// connections are pairs. Otherwise there is none.
+// Finds the reverse direction of a flow (its peer). The candidates are the flows with reversed endpoints, the
+// same protocol, and the same identifiers of those tunnels that have one for both directions (VNI, VSID,
+// PPPoE session, I-SID). The peer is the only candidate; if there are several, the only one with the same
+// VLAN stack; if there are still several, the only one with the same GRE keys. MPLS labels and identifiers
+// chosen by each end (TEID) do not count, because equal ones are a coincidence. The peer has to choose this
+// flow in turn, so that connections are pairs; otherwise the flow has no peer.
 //
-// Flows are only ever added. So of two flows that are a pair at the end, both were free for each other from
-// the moment the later one appeared, and whoever was the peer before that one appeared is not the peer now:
-// metrics that start anew whenever the peer changes are those of the final peer.
+// Flows are never removed. So two flows that are a pair at the end have been free for each other since the
+// later one appeared, and an earlier peer is not the peer now: metrics that are reset when the peer changes
+// are those of the final peer.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class Peers {
   public:
     explicit Peers(const FlowKeys& keys) : keys_(keys) {}
 
-    // Adds `flow`. `key_of(flow)` gives the key of a flow, as below.
+    // Adds `flow`. `key_of(flow)` returns the key of a flow, here and below.
     template <typename KeyOf>
     void add(std::uint32_t flow, const KeyOf& key_of) {
         const FlowKey key = key_of(flow);
@@ -42,7 +42,7 @@ class Peers {
         return by_endpoints_.bytes() + by_shared_.bytes() + by_network_.bytes() + by_keyed_network_.bytes();
     }
 
-    // How many flows could be the peer of one with `key`.
+    // The number of candidates for a flow with `key`.
     template <typename KeyOf>
     std::uint32_t candidates(FlowKey key, const KeyOf& key_of) const {
         const std::uint32_t count = reversed_flows(key);
@@ -65,7 +65,7 @@ class Peers {
 
       private:
         struct Entry {
-            std::uint64_t endpoints_and_class;  // hashed and compared as a number
+            std::uint64_t endpoints_and_class;  // hashed and compared as one number
             Group group;
         };
 
@@ -89,7 +89,7 @@ class Peers {
         if (count == 0) return kNone;
         return count == 1 ? only_reversed(key, key_of) : choose_by_tags(key);
     }
-    // If there is one flow with the reversed endpoints: that flow, or kNone if it is of another network.
+    // The only flow with the reversed endpoints, or kNone if it belongs to another network.
     template <typename KeyOf>
     std::uint32_t only_reversed(FlowKey key, const KeyOf& key_of) const {
         const std::uint32_t found = by_endpoints_[keys_.reversed(key.endpoints)].first;
@@ -99,7 +99,7 @@ class Peers {
 
     const FlowKeys& keys_;
     Pool<Group> by_endpoints_;
-    // Only for endpoints that more than one flow has.
+    // Only for endpoints shared by several flows.
     TagGroups by_shared_;
     TagGroups by_network_;
     TagGroups by_keyed_network_;

@@ -1,4 +1,4 @@
-// Which payload ranges of one direction of a TCP connection were sent before. Positions are sequence numbers
+// The payload ranges already sent in one direction of a TCP connection. Positions are sequence numbers
 // unwrapped to 64 bits, relative to the highest one sent (RFC 9293 section 3.4: comparisons modulo 2^32).
 #pragma once
 
@@ -12,7 +12,7 @@ struct Range {
     std::uint64_t end;
 };
 
-// The ranges below the newest one, ascending and apart; only flows with gaps own such a list.
+// The ranges below the newest one, ascending and disjoint. Only flows with gaps have such a list.
 class OlderRanges {
   public:
     bool empty() const { return ranges_.empty(); }
@@ -22,16 +22,16 @@ class OlderRanges {
     void push(Range range) { ranges_.push_back(range); }
     void forget_first() { ranges_.erase(ranges_.begin()); }
 
-    // Merges `range` in and returns how many of its positions were there before. The caller sees to it that
-    // the merged range does not reach the newest one.
+    // Merges `range` and returns how many of its positions were there already. The merged range must not
+    // reach the newest one.
     std::uint64_t merge(Range range);
 
   private:
     std::vector<Range> ranges_;
 };
 
-// Merges `added` into `newest` and `older` (the newest range is the one that reaches highest) and returns how
-// many positions of `added` were seen before. `older` is called for only when it is needed.
+// Merges `added` into `newest` (the range that ends highest) and `older`. Returns how many positions of
+// `added` were sent before. Calls `older` only when needed.
 template <typename OlderOf>
 std::uint64_t add_range(Range added, Range& newest, bool has_older, const OlderOf& older) {
     if (newest.begin == newest.end) {
@@ -49,7 +49,7 @@ std::uint64_t add_range(Range added, Range& newest, bool has_older, const OlderO
         return seen;
     }
     std::uint64_t seen = 0;
-    if (added.end >= newest.begin) {  // it closes the gap below the newest range
+    if (added.end >= newest.begin) {  // it fills the gap below the newest range
         seen = (added.end < newest.end ? added.end : newest.end) - newest.begin;
         if (added.end > newest.end) newest.end = added.end;
         added.end = newest.begin;

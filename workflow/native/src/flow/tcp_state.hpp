@@ -1,4 +1,4 @@
-// What one direction of a TCP connection has shown so far.
+// State of one direction of a TCP connection.
 #pragma once
 
 #include <array>
@@ -24,19 +24,20 @@ enum TcpFlag : std::uint16_t {
 enum class FlagCount : std::uint8_t { kSyn, kSynAck, kFin, kRst, kPsh, kAck, kUrg, kEce, kCwr };
 inline constexpr std::size_t kFlagCounts = 9;
 
-// As FlowState, of every flow of TCP.
+// One per TCP flow, as FlowState one per flow.
 struct TcpState {
-    // Values of round_trip_ns that are none: not measured, and one that FlowTable keeps elsewhere.
+    // Special values of round_trip_ns: not measured, and too long for the field (then
+    // FlowTable::long_round_trips_ has it).
     static constexpr std::uint32_t kNoRoundTrip = 0xffffffff;
     static constexpr std::uint32_t kLongRoundTrip = 0xfffffffe;
     static constexpr std::uint32_t kNoOlder = 0x7fffffff;
 
-    // Counts modulo 2^16 and 2^32; FlowTable keeps the carries of the few flows that have any.
+    // Counts modulo 2^16 and 2^32. FlowTable has the carries of the few flows that have any.
     std::array<std::uint16_t, kFlagCounts> flags{};
     std::uint16_t last_window = 0;
     std::uint32_t duplicate_acks = 0;
-    // Sequence positions, unwrapped; `next` is one above the highest sent, SYN and FIN included, and 0 before
-    // the first.
+    // Unwrapped sequence positions. `next` is one above the highest position sent, including SYN and FIN; 0
+    // before the first frame.
     std::uint64_t next = 0;
     Range newest{0, 0};
     std::int64_t syn_ns = 0;
@@ -46,8 +47,8 @@ struct TcpState {
     std::uint32_t syn_ack_seq = 0;
     std::uint32_t syn_ack_ack = 0;
     std::uint32_t highest_ack = 0;
-    std::uint32_t peer = kNone;           // whom duplicate_acks and the round trip were measured against
-    std::uint32_t older : 31 = kNoOlder;  // OlderRanges of a flow with gaps
+    std::uint32_t peer = kNone;  // the peer for which duplicate_acks and the round trip were measured
+    std::uint32_t older : 31 = kNoOlder;  // row of OlderRanges, for a flow with gaps
     std::uint32_t has_ack : 1 = false;
 
     std::uint32_t count(FlagCount flag) const { return flags[static_cast<std::size_t>(flag)]; }

@@ -1,4 +1,4 @@
-// The one way to captured bytes: every read is checked against what was captured.
+// Access to captured bytes. Every read is checked against the captured length.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace acapella {
 
-// Two lengths travel together. `captured` is what may be read; `reported` is what was on the wire, or what an
-// outer header's length field left of it. A header beyond `reported` is malformed, one beyond `captured` only
-// is cut. Reads past the captured bytes give 0; whoever depends on a header's bytes asks `has` first.
+// Has two lengths. `captured` bytes may be read. `reported` is the length on the wire, or what an outer
+// length field leaves of it. A header that ends after `reported` is malformed; one that ends after `captured`
+// alone is truncated. Reads past the captured bytes return 0; call has() first if the bytes matter.
 class Cursor {
   public:
     Cursor(Bytes bytes, std::size_t reported)
@@ -39,7 +39,7 @@ class Cursor {
     [[nodiscard]] std::uint32_t be24(std::size_t offset) const {
         return (std::uint32_t{be16(offset)} << 8) | u8(offset + 2);
     }
-    // Copies `count` bytes, or nothing where they were not all captured.
+    // Copies `count` bytes, or nothing if they were not all captured.
     void copy(std::size_t offset, std::size_t count, std::byte* to) const {
         if (inside(offset, count)) std::memcpy(to, at_ + offset, count);
     }
@@ -58,7 +58,7 @@ class Cursor {
         captured_ -= step;
         reported_ -= std::min(count, reported_);
     }
-    // An outer length field leaves this much; it never gives back more than there is.
+    // Shorten to the length in an outer length field; never lengthens.
     void limit(std::size_t reported) {
         reported_ = std::min(reported_, reported);
         captured_ = std::min(captured_, reported_);

@@ -1,4 +1,4 @@
-// What the dissectors find in one frame. Plain data, reset and reused from frame to frame.
+// The result of dissecting one frame. Plain data, reset and reused for every frame.
 #pragma once
 
 #include <array>
@@ -13,44 +13,45 @@ inline constexpr std::size_t kMaxVlans = 8;
 inline constexpr std::size_t kMaxLabels = 16;
 inline constexpr std::size_t kMaxTunnels = 16;
 
-// A token of frame.protocols; the enumerators and their texts come from schemas/protocols.tsv.
+// A token of frame.protocols. schemas/protocols.tsv lists the enumerators and their texts.
 enum class Token : std::uint8_t;
-// Why a dissection ended early; texts in issue.hpp.
+// Why a dissection ended early. issue.hpp has the texts.
 enum class Issue : std::uint8_t;
 
-// What an identifier of a tunnel is; the enumerators come from schemas/tunnels.tsv, texts in tunnels.hpp.
+// The type of a tunnel identifier. schemas/tunnels.tsv lists the enumerators, tunnels.hpp has the texts.
 enum class TunnelType : std::uint8_t;
 
-// The identifier of a tunnel, and the place (from 1) of its header among those of has_position().
+// The identifier of a tunnel, and the position (from 1) of its header among the headers for which
+// has_position() is true.
 struct Tunnel {
     std::uint32_t id;
     std::uint16_t position;
     TunnelType type;
-    std::uint8_t zero = 0;  // no padding: hashed and compared as a word
+    std::uint8_t zero = 0;  // no padding: the struct is hashed and compared as one word
 
     friend bool operator==(const Tunnel&, const Tunnel&) = default;
 };
 static_assert(sizeof(Tunnel) == 8);
 
-// Where an innermost header begins, and how much from there on belongs to it.
+// The bytes of an innermost packet, from the start of its header.
 struct PacketSpan {
-    Bytes bytes;                 // what was captured, without what its length field leaves out
-    std::uint32_t reported = 0;  // the same on the wire
-    std::uint8_t version = 0;    // of IP, 0 where there is none
+    Bytes bytes;                 // captured, and within the packet's length field
+    std::uint32_t reported = 0;  // their number on the wire
+    std::uint8_t version = 0;    // of IP; 0: none
     std::uint16_t ethertype = 0;
 };
 
 struct Dissection {
-    std::array<Token, kMaxTokens> tokens;  // layers 2 to 4 and tunnels, in order; nothing above layer 4
-    // Headers that a token stands for: tshark writes `mpls` once for a whole label stack, `stack` repeats its
+    // layers 2 to 4 and tunnels, outermost first; nothing above layer 4
+    std::array<Token, kMaxTokens> tokens;
+    // Number of headers of each token. tshark prints `mpls` once for a whole label stack; `stack` repeats the
     // label.
     std::array<std::uint8_t, kMaxTokens> repeats;
     std::uint8_t token_count = 0;
-    // False where the core is not certain to say what tshark says of layers 2 to 4: tshark decides this
-    // frame.
+    // False if the core's layers 2 to 4 may differ from tshark's. Then tshark dissects the frame.
     bool sure = true;
-    // True where bytes stand above what the core decodes (an application, or an unknown ethertype or IP
-    // protocol), so that only tshark can name the rest; false where the native tokens are the whole stack.
+    // True if the core does not decode the rest of the frame (an application, or an unknown ethertype or IP
+    // protocol), so that only tshark can name it. False if the native tokens are the whole stack.
     bool payload_undecoded = false;
     Issue issue{};
 
@@ -61,21 +62,21 @@ struct Dissection {
     std::uint8_t tunnel_count = 0;
     std::array<Tunnel, kMaxTunnels> tunnels;  // outermost first
 
-    std::uint32_t inner_wire_len = 0;  // as schemas/tables/frames.yaml defines it
+    std::uint32_t inner_wire_len = 0;  // defined in schemas/tables/frames.yaml
 
-    // Innermost network header; ip_version 0 where there is none.
+    // Innermost network header; ip_version is 0 if there is none.
     std::uint8_t ip_version = 0;
     std::uint8_t ip_proto = 0;
     bool later_fragment = false;
     std::array<std::byte, 16> src;  // IPv4: the first 4 bytes
     std::array<std::byte, 16> dst;
     bool has_ip_id = false;    // IPv4
-    std::uint16_t ip_id = 0;   // identification, RFC 791
-    std::uint32_t ip_len = 0;  // header and payload, by the header (IPv6 jumbograms: by the frame)
+    std::uint16_t ip_id = 0;   // identification field, RFC 791
+    std::uint32_t ip_len = 0;  // header and payload, from the length field (IPv6 jumbograms: from the frame)
 
-    PacketSpan network;  // the innermost IP header, also one that is cut, with its payload
-    // What the innermost ethertype names, or stands behind MPLS labels; no data(): none. Where an 802.3
-    // length stands in the ethertype's place it is taken for one, and bytes do not follow it yet.
+    PacketSpan network;  // the innermost IP packet, header included, even if truncated
+    // The payload of the innermost ethertype or MPLS label stack; data() is null if there is none. An 802.3
+    // length field is stored as the ethertype, and the payload is not limited to it.
     PacketSpan link_payload;
 
     // Innermost transport header.
@@ -89,13 +90,13 @@ struct Dissection {
     std::uint32_t tcp_seq = 0;
     std::uint32_t tcp_ack = 0;
     std::uint32_t payload_len = 0;  // on the wire
-    Bytes payload;                  // the captured part of what stands above the last native header
+    Bytes payload;                  // the captured part of what follows the last native header
 
-    // The Ethernet frame that the innermost pseudowire with a control word carries; empty where there is
-    // none. tshark may take the control word for an address, so it is asked about this frame instead.
+    // The Ethernet frame in the innermost pseudowire with a control word; empty if there is none. tshark may
+    // take the control word for an address, so this frame is sent to tshark instead.
     Bytes pseudowire_frame;
     std::uint32_t pseudowire_frame_len = 0;
-    std::uint8_t pseudowire_tokens = 0;  // tokens before it
+    std::uint8_t pseudowire_tokens = 0;  // number of tokens before this frame
 
     void reset();
 };

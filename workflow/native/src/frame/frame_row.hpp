@@ -1,5 +1,5 @@
-// What accounting and the columns need of one frame: plain data of one cache line, so that rows can wait in a
-// file until somebody else has named what stands above layer 4.
+// The fields of one frame that the flow table and the columns use. One cache line of plain data, so that rows
+// can be queued until tshark has named the application.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ struct FrameRow {
         kSure = 4,
         kPayloadUndecoded = 8,
         kSent = 16,
-        kUntimed = 32,      // no time, or none that is plausible
-        kImplausible = 64,  // the file gives a time outside the years 1970 to 2106
+        kUntimed = 32,      // no timestamp, or an implausible one
+        kImplausible = 64,  // the timestamp is outside the years 1970 to 2106
         kHasIpId = 128,
     };
 
@@ -30,18 +30,18 @@ struct FrameRow {
     std::uint32_t wire_len;
     std::uint32_t cap_len;
     std::uint32_t inner_wire_len;
-    std::uint32_t stack;  // HeaderStacks: the native tokens
-    std::uint32_t key;    // FlowKeys, or kNone
+    std::uint32_t stack;  // row of HeaderStacks: the native tokens
+    std::uint32_t key;    // row of FlowKeys, or kNone
     std::uint32_t ip_len;
     std::uint32_t tcp_seq;
     std::uint32_t tcp_ack;
     std::uint32_t payload_len;
     std::uint16_t tcp_flags;
     std::uint16_t tcp_window;
-    std::uint32_t kind;  // engine hybrid: a row of hybrid::Selection, or kNone
+    std::uint32_t kind;  // engine hybrid: payload kind (row of hybrid::Selection), or kNone
     std::uint8_t bits;
     Issue issue;
-    std::uint8_t pseudowire_tokens;  // Dissection: tokens before the frame that a pseudowire carries
+    std::uint8_t pseudowire_tokens;  // as in Dissection
     std::uint8_t zero;
 
     bool has(Bits bit) const { return (bits & bit) != 0; }

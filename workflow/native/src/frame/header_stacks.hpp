@@ -1,5 +1,6 @@
-// Every header stack of a sample once: its two spellings and the tokens above layer 4. Not every stack of one
-// `protocols` text is the same: a stack of MPLS labels is one token, but one label of `stack` each.
+// The distinct header stacks of a sample, each with its two texts (`protocols` and `stack`) and the tokens
+// above layer 4. Stacks with equal `protocols` may differ: an MPLS label stack is one token, but one label
+// per entry in `stack`.
 #pragma once
 
 #include <array>
@@ -18,22 +19,22 @@ namespace acapella {
 
 class HeaderStacks {
   public:
-    // The stack of the native tokens.
+    // Add the stack of the native tokens.
     std::uint32_t intern(const Dissection& dissection);
-    // A native stack with what stands above it: `tokens` as in frame.protocols ("tls", "http:json").
+    // Add a native stack with application tokens as in frame.protocols ("tls", "http:json").
     std::uint32_t with_application(std::uint32_t stack, std::string_view tokens);
-    // Both spellings from elsewhere; the tokens after the last one of layers 2 to 4 are the application.
+    // Add a stack by its two texts. The tokens after the last one of layers 2 to 4 are the application.
     std::uint32_t intern(std::string_view protocols, std::string_view stack);
 
     std::uint32_t size() const { return static_cast<std::uint32_t>(stacks_.size()); }
-    // Of memory, about. A column of rows has a dictionary of the texts beside them.
+    // Approximate memory use. Each column also has a dictionary of these texts.
     std::uint64_t bytes() const {
         constexpr std::uint64_t kStack = sizeof(Stack) + 64;  // its applications, its node in by_rows_
         return paths_.capacity() * sizeof(Path) + stack_of_path_.capacity() * sizeof(std::uint32_t) +
                path_index_.bytes() + stacks_.size() * kStack +
                2 * (protocols_.bytes() + stack_texts_.bytes() + tokens_.bytes());
     }
-    // Rows of protocols() and stacks(): equal texts have equal rows.
+    // Rows of protocols() and stacks(); equal texts have the same row.
     std::uint32_t protocols_row(std::uint32_t stack) const { return stacks_[stack].protocols; }
     std::uint32_t stack_row(std::uint32_t stack) const { return stacks_[stack].stack; }
     const TextTable& protocols() const { return protocols_; }
@@ -43,7 +44,7 @@ class HeaderStacks {
     }
     const std::string& stack_text(std::uint32_t stack) const { return stack_texts_[stacks_[stack].stack]; }
 
-    // Rows of tokens(): the distinct tokens above layer 4.
+    // The distinct tokens above layer 4, as rows of tokens().
     std::span<const std::uint32_t> applications(std::uint32_t stack) const {
         return stacks_[stack].applications;
     }
@@ -55,7 +56,7 @@ class HeaderStacks {
         std::uint32_t stack;
         std::vector<std::uint32_t> applications;
     };
-    // Tokens and their repeats, for the quick way from a dissection to its stack.
+    // Tokens and their repeats, to find the stack of a dissection without building its texts.
     struct Path {
         std::array<Token, kMaxTokens> tokens;
         std::array<std::uint8_t, kMaxTokens> repeats;

@@ -1,4 +1,4 @@
-// Why a dissection ended before its last header was whole. The names are the values of the column `issue`.
+// Why a dissection ended before the end of the last header. The names are the values of the column `issue`.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace acapella {
 
-// truncated_X: the capture ends inside X. bad_X: a field of X contradicts the bytes around it.
-// no_timestamp: the file gives the frame no time, and nothing else is wrong with it.
-// implausible_timestamp: the same of a time outside the years 1970 to 2106.
+// truncated_X: the capture ends inside X. bad_X: a field of X contradicts the bytes around it. no_timestamp:
+// the file has no timestamp for the frame, and there is no other issue. implausible_timestamp: as
+// no_timestamp, for a timestamp outside the years 1970 to 2106.
 #define ACAPELLA_ISSUES(X)      \
     X(none)                     \
     X(empty_frame)              \
@@ -66,7 +66,7 @@ enum class Issue : std::uint8_t {
 #undef ACAPELLA_ISSUE
 };
 
-// Empty for none, so that a null column cell is an empty text.
+// Empty for Issue::none, so that a null cell of the column is an empty text.
 inline std::string_view text_of(Issue issue) {
     constexpr std::string_view kTexts[] = {
 #define ACAPELLA_ISSUE(name) #name,

@@ -1,4 +1,4 @@
-// The tokens of frame.protocols that the core knows, with their labels; all from schemas/protocols.tsv.
+// The tokens of frame.protocols known to the core, with their labels, from schemas/protocols.tsv.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,18 @@ std::string_view text_of(Token token);   // as in frame.protocols
 std::string_view label_of(Token token);  // as in `stack`; empty for glue
 Layer layer_of(Token token);
 
-// What tshark writes, looked up by text: any token that the table lacks is an application.
+// The same for the text that tshark prints. A token that is not in the table is an application.
 Layer layer_of(std::string_view token);
 std::string label_of(std::string_view token);  // default: upper case
 
-// "eth:ethertype:ip:tcp" and "Ethernet/IPv4/TCP" of what the core found, without anything above it.
+// The headers found by the core as "eth:ethertype:ip:tcp" and "Ethernet/IPv4/TCP".
 std::string protocols_of(const Dissection& dissection);
 std::string stack_of(const Dissection& dissection);
-// Whether a header has a place in `stack` that identifies it: it has a label, and is no extension header of
-// IPv6 that only some packets of a flow have (hop-by-hop, routing, fragment, destination options).
+// Whether a header counts for positions in `stack`: it has a label and is not one of the IPv6 extension
+// headers that only some packets of a flow have (hop-by-hop, routing, fragment, destination options).
 bool has_position(Token token);
 bool has_position(std::string_view token);
-// The place, from 1, of the last header found so far among those that have one.
+// The position, from 1, of the last header found so far among those with a position.
 std::uint16_t last_position(const Dissection& dissection);
 
 }  // namespace acapella

@@ -15,7 +15,7 @@ enum class TunnelType : std::uint8_t {
 #undef ACAPELLA_TUNNEL
 };
 
-// As in the column `tunnels`.
+// The text in the column `tunnels`.
 constexpr std::string_view text_of(TunnelType type) {
     switch (type) {
 #define ACAPELLA_TUNNEL(name, number, directions) \
@@ -37,9 +37,9 @@ constexpr std::optional<TunnelType> tunnel_type_of(std::string_view text) {
 
 // How the identifiers of the two directions of a flow are related.
 enum class Directions : std::uint8_t {
-    same,         // one identifier of a network
-    mostly_same,  // of each end, but configured to the same number (GRE key)
-    may_differ,   // chosen by each end; equal numbers are a coincidence (TEID)
+    same,         // one identifier for the network
+    mostly_same,  // each end has its own, usually configured to the same number (GRE key)
+    may_differ,   // chosen by each end; equal values are a coincidence (TEID)
 };
 
 constexpr Directions directions_of(TunnelType type) {

@@ -1,4 +1,4 @@
-// What tshark's answers say of the frames that it did not see.
+// Predicts the application of frames that were not sent to tshark, from those that were.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,17 @@ namespace acapella::hybrid {
 
 class ApplicationCache {
   public:
-    // `selection` outlives this.
+    // `selection` has to outlive this object.
     explicit ApplicationCache(const Selection& selection) : selection_(selection) {}
 
-    // A frame of `kind` has `tokens` above its native headers: so have the next ones of the kind, and of the
-    // kinds that contain it, until another answer says otherwise. Returns the number of `tokens`.
+    // Learns that a frame of `kind` has `tokens` above its native headers. Later frames of the kind, and of
+    // the kinds that contain it, are given these tokens until another frame contradicts them. Returns the
+    // number of `tokens`.
     std::uint32_t learn(std::uint32_t kind, std::string_view tokens);
-    // What the latest answer of the kind, or of the nearest that contains it, said; kNone where there is
-    // none.
+    // The number of the tokens predicted for the kind, or for the nearest kind that contains it; kNone if
+    // there is none.
     std::uint32_t predict(std::uint32_t kind);
-    // The native stack with the tokens of a number above it.
+    // The native stack with the application tokens of this number.
     std::uint32_t stack(HeaderStacks& header_stacks, std::uint32_t native, std::uint32_t tokens);
 
   private:

@@ -1,4 +1,4 @@
-// Reading the lists of values in an answer of tshark.
+// Functions that parse lists of values printed by tshark.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace acapella::hybrid {
 
-// The text up to `separator`; `rest` is what follows it.
+// Takes the text up to `separator` from `rest`.
 inline std::string_view take(std::string_view& rest, char separator) {
     const std::size_t end = std::min(rest.find(separator), rest.size());
     const std::string_view part = rest.substr(0, end);
@@ -18,7 +18,7 @@ inline std::string_view take(std::string_view& rest, char separator) {
     return part;
 }
 
-// The `index`th value of a list; empty where it has fewer.
+// The value number `index` (from 0) of a list; empty if the list is shorter.
 inline std::string_view nth(std::string_view list, std::size_t index) {
     std::string_view value = take(list, ',');
     for (; index > 0; --index) value = take(list, ',');
@@ -29,14 +29,14 @@ inline std::size_t length(std::string_view list) {
     return list.empty() ? 0 : 1 + static_cast<std::size_t>(std::ranges::count(list, ','));
 }
 
-// How often a token is in a colon-separated text.
+// The number of occurrences of a token in a colon-separated text.
 inline std::size_t tokens_in(std::string_view rest, std::string_view token) {
     std::size_t count = 0;
     while (!rest.empty()) count += take(rest, ':') == token;
     return count;
 }
 
-// Decimal, or hexadecimal after 0x.
+// Parses a decimal number, or a hexadecimal one after 0x.
 template <typename Integer>
 std::optional<Integer> number(std::string_view text) {
     const bool hexadecimal = text.starts_with("0x");

@@ -14,27 +14,27 @@ namespace acapella::hybrid {
 namespace {
 
 constexpr std::uint16_t kLinkEthernet = 1;
-constexpr std::uint32_t kFlowsWithoutKey = 1U << 10;  // more stacks share them
+constexpr std::uint32_t kFlowsWithoutKey = 1U << 10;  // for frames without a key; more stacks share them
 constexpr int kPipeBytes = 1 << 20;
 constexpr std::uint64_t kFlushEvery = 1U << 13;  // frames
-constexpr std::size_t kMaxRows = 1U << 16;       // 4 MiB of rows that wait
-// Frames with hundreds of headers have long answers. tshark stops reading once its output waits
-// (TsharkOutput), which needs more than these and the answers to what is in its pipe.
+constexpr std::size_t kMaxRows = 1U << 16;       // 4 MiB of queued rows
+// Frames with hundreds of headers have long rows. tshark stops reading its input if too much of its output is
+// pending (TsharkOutput), which takes more than this limit plus the rows of the frames in its pipe.
 constexpr std::size_t kMaxPendingBytes = std::size_t{16} << 20;
-constexpr std::uint64_t kMaxUnanswered = 1U << 14;  // frames sent; some 3 MiB of answers that wait
+constexpr std::uint64_t kMaxUnanswered = 1U << 14;  // frames sent and pending; about 3 MiB of output
 
-// A flow for Selection: frames without an IP header go by their native stack.
+// The flow number for Selection. Frames without an IP header are grouped by their native stack.
 std::uint32_t flow_number(const FrameRow& row) {
     return row.key != kNone ? kFlowsWithoutKey + row.key : row.stack % kFlowsWithoutKey;
 }
 
-// What is left of a colon-separated text without its first `count` tokens.
+// A colon-separated text without its first `count` tokens.
 std::string_view without_tokens(std::string_view text, std::size_t count) {
     for (; count > 0; --count) text.remove_prefix(std::min(text.find(':'), text.size() - 1) + 1);
     return text;
 }
 
-// What stands in `tshark_row` above `native`; none where it does not start so.
+// The tokens in tshark's protocols above `native`; none if they do not start with `native`.
 std::optional<std::string_view> tokens_above(std::string_view tshark_row, std::string_view native) {
     if (!tshark_row.starts_with(native)) return std::nullopt;
     tshark_row.remove_prefix(native.size());
@@ -49,7 +49,7 @@ TsharkInput::TsharkInput(int descriptor, Seconds timeout, WhileWaiting while_wai
     : descriptor_(descriptor),
       writer_(descriptor, std::chrono::duration_cast<std::chrono::milliseconds>(timeout),
               std::move(while_waiting)) {
-    ::fcntl(descriptor, F_SETPIPE_SZ, kPipeBytes);  // only the pace depends on it
+    ::fcntl(descriptor, F_SETPIPE_SZ, kPipeBytes);  // affects only the speed
     ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);
 }
 
@@ -115,7 +115,7 @@ std::optional<Batch> HybridDigest::frames_in_time() {
     return batch;
 }
 
-// The flow table needs memory too.
+// Frees memory for the flow table.
 void HybridDigest::end() {
     tshark_output_.expect_end();
     ended_ = true;
@@ -130,7 +130,7 @@ bool HybridDigest::must_wait() const {
            (unanswered_ > 0 && tshark_output_.pending_bytes() >= kMaxPendingBytes);
 }
 
-// The next frames join the queue; false after the last.
+// Reads frames into the queue; false after the last.
 bool HybridDigest::read_rows() {
     const std::size_t count =
         reader_.next(read_, [this](std::size_t i) { keep_frame(read_[i], frames_[i]); });
@@ -149,7 +149,7 @@ bool HybridDigest::read_rows() {
     return count > 0;
 }
 
-// Rows from the queue's start go to the ledger, up to the first without an answer.
+// Adds rows from the front of the queue to the digest, up to the first one that tshark has not printed.
 void HybridDigest::add_answered_rows() {
     constexpr std::size_t kAhead = 8;
     while (!builder_.full() && add_first_row(false)) {
@@ -162,7 +162,7 @@ void HybridDigest::add_answered_rows() {
     }
 }
 
-// The first row of the queue goes to the ledger; false where there is none, or its answer is not there yet.
+// Adds the first row of the queue to the digest; false if there is none, or tshark has not printed it yet.
 bool HybridDigest::add_first_row(bool wait) {
     if (rows_.empty()) return false;
     FrameRow& row = rows_.front();
@@ -182,7 +182,7 @@ bool HybridDigest::add_first_row(bool wait) {
     return true;
 }
 
-// Whether tshark shall see the frame; its kind where the core is sure of what stands below.
+// Whether to send the frame to tshark. Sets the row's payload kind if the core is sure of layers 2 to 4.
 bool HybridDigest::select(FrameRow& row, const Frame& frame) {
     if (options_.send_all) row.bits = static_cast<std::uint8_t>(row.bits & ~FrameRow::kSure);
     bool send = !row.has(FrameRow::kSure);
@@ -195,7 +195,7 @@ bool HybridDigest::select(FrameRow& row, const Frame& frame) {
     return send;
 }
 
-// Of the frame that was read last.
+// Stores what is needed of the frame read last.
 void HybridDigest::keep_frame(const FrameRow& row, Frame& frame) {
     const bool sure = row.has(FrameRow::kSure) && !options_.send_all;
     if (sure && !row.has(FrameRow::kPayloadUndecoded)) return;
@@ -227,7 +227,7 @@ StackDecision HybridDigest::decision(FrameRow& row, const TsharkRow& tshark_row)
             AppBy::kTshark};
 }
 
-// The core's layers 2 to 4 with what tshark says above them.
+// Combines the core's layers 2 to 4 with tshark's application.
 StackDecision HybridDigest::combine(const FrameRow& row, const TsharkRow& tshark_row) {
     const std::string_view native =
         without_tokens(reader_.header_stacks().protocols_text(row.stack), row.pseudowire_tokens);

@@ -1,6 +1,6 @@
-// Engines hybrid and tshark: the frames that tshark shall see are written to it as they come, and the rows
-// wait in file order until it has answered for the first of them. Neither what is sent nor what a row becomes
-// depends on how soon an answer is there.
+// Engines hybrid and tshark. Selected frames are written to tshark as they are read; rows wait in file order
+// until tshark has printed the first of them. Neither the selection nor the resulting rows depend on how fast
+// tshark is.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@
 
 namespace acapella::hybrid {
 
-// tshark stopped reading: the reason stands in its own standard error.
+// tshark closed its standard input. The reason is in its standard error.
 class TsharkInputError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
@@ -31,24 +31,24 @@ class TsharkInputError : public std::runtime_error {
 struct Options {
     bool send_all = false;  // engine tshark
     SelectionPolicy policy;
-    const Vendors* vendors = nullptr;  // as FrameReader
+    const Vendors* vendors = nullptr;  // as in FrameReader
     input::DecompressionLimits limits;
-    std::uint64_t memory_bytes = kUnlimited;  // as DigestBuilder
+    std::uint64_t memory_bytes = kUnlimited;  // as in DigestBuilder
     Seconds tshark_timeout = kTsharkTimeout;
-    WhileWaiting while_waiting = nullptr;  // as TsharkOutput
+    WhileWaiting while_waiting = nullptr;  // as in TsharkOutput
 };
 
-// tshark's standard input, open from here to the end of the questions.
+// The standard input of tshark, open until end().
 class TsharkInput {
   public:
-    // Takes the descriptor over. `timeout`: how long tshark may take nothing; `while_waiting` as
+    // Takes ownership of the descriptor. `timeout`: for tshark to read something. `while_waiting` as in
     // TsharkOutput.
     TsharkInput(int descriptor, Seconds timeout, WhileWaiting while_waiting = nullptr);
     TsharkInput(const TsharkInput&) = delete;
     TsharkInput& operator=(const TsharkInput&) = delete;
     ~TsharkInput();
 
-    // These throw TsharkInputError, TsharkTimeout.
+    // Throw TsharkInputError, TsharkTimeout.
     void write(const Record& record);
     void flush();
     void end();
@@ -65,8 +65,8 @@ class TsharkInput {
 
 class HybridDigest {
   public:
-    // Takes over `tshark_input`, tshark's standard input; `tshark_output`, its standard output,
-    // line-buffered, stays the caller's. Raises input::InputError.
+    // Takes ownership of `tshark_input`, the standard input of tshark, and of `tshark_output`, its standard
+    // output, which has to be line-buffered. Throws input::InputError.
     HybridDigest(const std::string& path, CapturePoint capture_point, std::size_t batch_rows,
                  const Options& options, int tshark_input, int tshark_output)
         : tshark_output_(tshark_output, options.send_all ? Layout::kFields : Layout::kColumns,
@@ -80,8 +80,8 @@ class HybridDigest {
         applications_.emplace(*selection_);
     }
 
-    // As NativeDigest. Throws TsharkInputError, TsharkOutputError, and TsharkTimeout with the frames that
-    // wait.
+    // As in NativeDigest. Throws TsharkInputError, TsharkOutputError, and TsharkTimeout with the numbers of
+    // the pending frames.
     std::optional<Batch> next_frames();
     Batch flow_rows(std::uint32_t first, std::uint32_t count) const {
         return builder_.flow_rows(first, count);
@@ -90,14 +90,15 @@ class HybridDigest {
     const FrameReader& reader() const { return reader_; }
     const DigestBuilder& builder() const { return builder_; }
     std::uint64_t frames_sent() const { return tshark_input_.frames(); }
-    // Frames where tshark's layers 2 to 4 are not those that the core is sure of.
+    // Number of frames of which tshark's layers 2 to 4 differ from those that the core is sure of.
     std::uint64_t contradictions() const { return contradictions_; }
 
   private:
-    // Rows that are read, or booked, at a time, so that the waits for memory overlap.
+    // Rows read or added at a time, so that memory latencies overlap.
     static constexpr std::size_t kRows = 64;
 
-    // What of a frame its row does not tell, for choosing and asking; only of frames that may be sent.
+    // What is needed of a frame besides its row to select and send it. Filled only for frames that may be
+    // sent.
     struct Frame {
         Record sent_record;
         Bytes payload;
@@ -117,19 +118,20 @@ class HybridDigest {
     StackDecision combine(const FrameRow& row, const TsharkRow& tshark_row);
     StackDecision carry_over(const FrameRow& row);
 
-    TsharkOutput tshark_output_;  // before tshark_input_: it ends after tshark's input is closed
+    // before tshark_input_, so that it is destroyed after tshark's input is closed
+    TsharkOutput tshark_output_;
     TsharkInput tshark_input_;
     FrameReader reader_;
     DigestBuilder builder_;
     Options options_;
-    std::optional<Selection> selection_;  // until the last frame, as what follows
+    std::optional<Selection> selection_;  // freed after the last frame, as the next member
     std::optional<ApplicationCache> applications_;
     std::array<FrameRow, kRows> read_;
     std::array<Frame, kRows> frames_;
     RowQueue rows_;
-    std::deque<CoreTags> core_tags_;  // of frames that were sent, have several, and wait for their answer
+    std::deque<CoreTags> core_tags_;  // of pending frames that have several tags
     std::uint64_t unanswered_ = 0;
-    std::uint64_t last_sent_ = 0;  // number in the capture, as the next
+    std::uint64_t last_sent_ = 0;  // frame number in the capture, as the next member
     std::uint64_t last_answered_ = 0;
     std::uint64_t contradictions_ = 0;
     Dissection keys_;

@@ -1,4 +1,4 @@
-// How many frames of a flow tshark shall see. A flow is directed, and only frames with something above the
+// How many frames of a flow are sent to tshark. A flow is directed, and only frames with payload above the
 // core's headers count.
 #pragma once
 
@@ -7,12 +7,12 @@
 namespace acapella::hybrid {
 
 struct SelectionPolicy {
-    // The first frames of a flow, whatever they hold.
+    // The first frames of a flow are always sent.
     std::uint32_t first = 2;
-    // New kinds of payload that a flow may show at once; every frame of a known kind allows one more. Of
-    // those that start with a word, which encrypted payload rarely does, four times as many.
+    // Budget of new payload kinds of a flow; each frame of a known kind adds one. Payload that starts with a
+    // word, which is rare if encrypted, has four times this budget.
     std::uint32_t kinds = 8;
-    // The first frame that is looked at again, whatever was seen; then the 4th, 16th, ... multiple of it.
+    // This frame of a flow is sent again, as are those with 4, 16, ... times this number.
     std::uint32_t again = 16;
 };
 

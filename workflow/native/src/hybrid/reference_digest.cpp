@@ -16,7 +16,7 @@ Integer number(std::string_view text) {
     return value;
 }
 
-// "-1.250000000": seconds and nine digits.
+// Parses seconds with nine decimals, such as "-1.250000000".
 std::int64_t nanoseconds(std::string_view text) {
     const bool negative = text.starts_with('-');
     if (negative) text.remove_prefix(1);
@@ -30,10 +30,12 @@ std::int64_t nanoseconds(std::string_view text) {
 
 FrameRow row_of(const TsharkRow& tshark_row, const Dissection& keys) {
     Record record;
-    record.timed = !tshark_row[Field::time].empty();  // tshark gives a simple packet block no time either
+    // a simple packet block has no timestamp in tshark either
+    record.timed = !tshark_row[Field::time].empty();
     record.ts_ns = nanoseconds(tshark_row[Field::time]);
     FrameRow row = frame_row(record, keys, 0, 0);
-    // tshark prints some plausible times as negative ones (erratum fraction_overflows): kept, to be compared.
+    // tshark prints some plausible times as negative (erratum fraction_overflows): keep them for the
+    // comparison.
     if (record.timed && record.ts_ns < 0)
         row.bits = static_cast<std::uint8_t>(row.bits & ~(FrameRow::kUntimed | FrameRow::kImplausible));
     row.frame = number<std::uint64_t>(tshark_row[Field::number]);
@@ -48,7 +50,7 @@ std::optional<Batch> ReferenceDigest::next_frames() {
     while (!builder_.full()) {
         const TsharkRow* tshark_row = tshark_output_.next();
         if (tshark_row == nullptr) break;
-        if ((*tshark_row)[Field::encap].empty()) {  // what was on no link
+        if ((*tshark_row)[Field::encap].empty()) {  // not a frame
             ++blocks_not_frames_;
             continue;
         }

@@ -1,4 +1,4 @@
-// Rows in file order that wait until tshark has answered for the first of them.
+// Queue of rows in file order that wait for the output of tshark.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ class RowQueue {
         ++size_;
     }
     FrameRow& front() { return blocks_.front()[first_]; }
-    // At most `count` rows from the front on; fewer also where their block ends.
+    // At most `count` rows from the front; fewer at the end of a block.
     std::span<const FrameRow> first(std::size_t count) const {
         if (empty()) return {};
         return {blocks_.front().get() + first_, std::min({count, size_, kBlock - first_})};
@@ -35,7 +35,7 @@ class RowQueue {
     }
 
   private:
-    static constexpr std::size_t kBlock = 1U << 12;  // 256 KiB: a short queue stays in the cache
+    static constexpr std::size_t kBlock = 1U << 12;  // 256 KiB, so that a short queue stays in the cache
     using Block = std::unique_ptr<FrameRow[]>;
 
     void add_block() {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::uint32_t kMaxNewInARow = 32;  // new kinds in a row
 constexpr std::uint32_t kWordFactor = 4;
-constexpr std::uint32_t kRecheckFactor = 4;  // of the distance between frames that are looked at again
+constexpr std::uint32_t kRecheckFactor = 4;  // of the interval between frames that are sent again
 
 bool is_text(std::uint8_t byte) {
     return (byte >= 0x20 && byte < 0x7f) || byte == '\t' || byte == '\n' || byte == '\r';
@@ -29,7 +29,7 @@ bool is_word(std::uint32_t start) {
     return true;
 }
 
-// A whole word, or two bytes: behind them come lengths and numbers.
+// A whole word, or two bytes, which are usually followed by lengths and numbers.
 std::uint32_t short_start(std::uint32_t start) { return is_word(start) ? start : start & 0xffff0000; }
 
 }  // namespace
@@ -78,7 +78,7 @@ Choice Selection::select(std::uint32_t flow_number, Bytes payload, std::uint32_t
     return {finest != kNone ? finest : row, true};
 }
 
-// For payload whose start says nothing.
+// For payload whose start does not identify the message.
 Choice Selection::select_by_length(std::uint32_t number, std::uint8_t length, bool send) {
     const Lookup lookup = find(number, 0, Kind::Level::length, length);
     if (lookup.row != kNone) return {lookup.row, send};
@@ -116,7 +116,7 @@ Selection::Lookup Selection::find(std::uint32_t flow, std::uint32_t start, Kind:
             })};
 }
 
-// The new kind's row, or kNone where there are too many.
+// Adds a kind; returns its row, or kNone if there are too many.
 std::uint32_t Selection::add(const Lookup& lookup, const Kind& kind) {
     if (kinds_.size() >= kMaxKinds) return kNone;
     const std::uint32_t row = kinds_.add(kind);

@@ -1,11 +1,11 @@
-// Chooses the frames that tshark shall see, in one pass and without its answers, so that a file and a pipe
-// give the same choice.
+// Selects the frames that are sent to tshark. It works in one pass and without tshark's output, so that the
+// selection is the same for a file and a pipe.
 //
-// Frames of a flow fall into kinds by the start and the length of their payload: most protocols say what a
-// message is in its first bytes. A frame of a kind that the flow has not shown yet is sent, then a second one
-// of the kind; all others take what their kind has shown. Encrypted payload has new first bytes all the time,
-// so the new kinds of a flow have a budget, which grows with the frames of known kinds; after kMaxNewInARow
-// new kinds in a row its payload is taken to say nothing, and only looked at again at growing distances.
+// The frames of a flow are divided into kinds by the start and the length of their payload, because most
+// protocols identify a message in its first bytes. The first two frames of each kind in a flow are sent; the
+// others are given the application of their kind. Encrypted payload has new first bytes all the time. So a
+// flow has a budget of new kinds, which grows with frames of known kinds; and after kMaxNewInARow new kinds
+// in a row its payload is considered random, and frames are sent only at growing intervals.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@
 
 namespace acapella::hybrid {
 
-// Kinds that are remembered in all, flows not counted; a sample that shows more keeps one answer a flow for
-// the rest.
+// Maximum number of stored kinds, not counting flows. If a sample has more, further kinds use the application
+// of their flow.
 inline constexpr std::uint32_t kMaxKinds = 1U << 19;
 
-// Kinds stand in a tree: the flow itself, payloads of a length, of a length and a short start, and of a
-// length and a longer start. A flow needs no row: its kind is its number with the upper bit.
+// Kinds form a tree: the flow itself, payloads of a length, of a length and a short start, and of a length
+// and a longer start. A flow needs no row: its kind is its number with the upper bit set.
 inline constexpr std::uint32_t kFlowKind = 1U << 31;
 
 struct Kind {
@@ -46,11 +46,11 @@ class Selection {
   public:
     explicit Selection(SelectionPolicy policy, TableHash hash = TableHash()) : policy_(policy), hash_(hash) {}
 
-    // The next frame that has something above its native headers. `flow` is any number that stands for the
-    // flow; `payload` its captured and `payload_len` its wire bytes.
+    // Selects or skips the next frame with payload above its native headers. `flow` is any number that
+    // identifies the flow; `payload` has the captured bytes, `payload_len` is the length on the wire.
     Choice select(std::uint32_t flow, Bytes payload, std::uint32_t payload_len);
 
-    // The flow's frame comes soon.
+    // Call some frames before choose() for this flow.
     void prefetch(std::uint32_t flow) const {
         if (flow < flows_.size()) __builtin_prefetch(&flows_[flow]);
     }
@@ -59,7 +59,7 @@ class Selection {
     const Kind& kind(std::uint32_t row) const { return kinds_[row]; }
 
   private:
-    // New kinds less frames of known ones, which may be the more by 32,768 at most.
+    // Number of new kinds minus frames of known kinds; the latter count up to 32,768.
     struct Budget {
         std::int16_t used = 0;
 
@@ -75,7 +75,7 @@ class Selection {
         std::uint32_t frames = 0;
         Budget starts;
         Budget long_starts;
-        std::uint8_t rechecks = 0;  // again
+        std::uint8_t rechecks = 0;  // how often it was sent again
         std::uint8_t new_in_a_row = 0;
     };
     static_assert(sizeof(Flow) == 12);

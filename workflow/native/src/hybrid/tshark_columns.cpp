@@ -39,7 +39,7 @@ constexpr bool is_pair(const TsharkColumn& column) {
            format_of(column.fields[column.count - 2]) == format_of(column.fields[column.count - 1]);
 }
 
-// Every field that is asked for is in one column.
+// Whether every requested field is in exactly one column.
 constexpr bool is_complete() {
     std::array<int, kReferenceFields> columns{};
     for (const Field field : kFirstColumn) ++columns[static_cast<std::size_t>(field)];
@@ -57,7 +57,7 @@ ValueFormat format_of(std::string_view value) {
     return value.find('.') != std::string_view::npos ? ValueFormat::kAddress4 : ValueFormat::kDecimal;
 }
 
-// The first `count` values of a list; `rest` is what follows.
+// Takes the first `count` values of a list from `rest`.
 std::string_view take_values(std::string_view& rest, std::size_t count) {
     const std::string_view list = rest;
     for (; count > 0; --count) take(rest, ',');
@@ -65,7 +65,7 @@ std::string_view take_values(std::string_view& rest, std::size_t count) {
     return list.substr(0, taken - (taken > 0 && list[taken - 1] == ',' ? 1 : 0));
 }
 
-// The values of `form` that a list begins with.
+// The number of values of this format at the start of a list.
 std::size_t values_of(std::string_view list, ValueFormat form) {
     std::size_t count = 0;
     while (!list.empty() && format_of(take(list, ',')) == form) ++count;
@@ -76,7 +76,8 @@ void split(const TsharkColumn& column, std::string_view text, TsharkRow& tshark_
     const std::size_t pair = is_pair(column) ? column.count - 2 : column.count;
     for (std::size_t i = 0; i < column.count; ++i) {
         const Field field = column.fields[i];
-        if (text.starts_with(',')) text.remove_prefix(1);  // tshark 4.0 writes two before a list of several
+        // tshark 4.0 prints two commas before a list of several values
+        if (text.starts_with(',')) text.remove_prefix(1);
         std::size_t count = values_of(text, format_of(field));
         if (i == pair) count = (count + 1) / 2;
         tshark_row.fields[static_cast<std::size_t>(field)] = take_values(text, count);
@@ -97,7 +98,7 @@ std::string expression_of(std::span<const Field> fields) {
 void split_columns(std::string_view line, TsharkRow& tshark_row) {
     std::string_view frame = take(line, '\t');
     if (frame.size() >= kMaxColumnBytes)
-        frame = frame.substr(0, frame.rfind(':'));  // a last token may be cut
+        frame = frame.substr(0, frame.rfind(':'));  // the last token may be truncated
     for (const Field field : {Field::number, Field::encap})
         tshark_row.fields[static_cast<std::size_t>(field)] = take(frame, ',');
     tshark_row.fields[static_cast<std::size_t>(Field::protocols)] = frame;

@@ -1,6 +1,6 @@
-// The columns that engine hybrid asks tshark for. Most of the price of a column is its own, not that of its
-// fields: tshark 4.0 walks its list of columns for each (get_column_visible). So fields whose values cannot
-// be mistaken for each other share one.
+// The columns that engine hybrid requests from tshark. The cost depends mostly on the number of columns, not
+// of fields: tshark 4.0 searches its list of columns for each one (get_column_visible). So fields whose
+// values cannot be confused share a column.
 #pragma once
 
 #include <array>
@@ -15,12 +15,12 @@
 
 namespace acapella::hybrid {
 
-// How tshark writes the values of a field. A column lists the values of its first field, then those of the
+// How tshark prints the values of a field. A column lists the values of its first field, then those of the
 // second.
 enum class ValueFormat : std::uint8_t { kAddress4, kAddress6, kHexadecimal, kDecimal };
 
-// Fields of different forms; two of one form (source and destination port) are a pair, of which every header
-// has both, or the first.
+// Fields with different value formats. The last two may have the same format (source and destination port):
+// then every header has both, or only the first.
 struct TsharkColumn {
     static constexpr std::size_t kMaxFields = 4;
 
@@ -69,14 +69,14 @@ inline constexpr std::array kTsharkColumns = {
 };
 // clang-format on
 
-// What tshark's columns hold of a longer text.
+// tshark truncates a column to this length.
 inline constexpr std::size_t kMaxColumnBytes = 2047;
 
-// A column's expression (gui.column.format): "ip.src || ipv6.src".
+// The expression of a column (gui.column.format): "ip.src || ipv6.src".
 std::string expression_of(std::span<const Field> fields);
 
-// The line's fields; views into it. Field::service_text has none: a column shows no protocol's text. Throws
-// TsharkOutputError if a value has none of the forms of its column.
+// Splits a line into fields, as views into it. Field::service_text is left empty: columns do not show a
+// protocol's text. Throws TsharkOutputError if a value has none of the formats of its column.
 void split_columns(std::string_view line, TsharkRow& tshark_row);
 
 }  // namespace acapella::hybrid

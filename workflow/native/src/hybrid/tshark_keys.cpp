@@ -1,5 +1,5 @@
-// From tshark's fields to the keys of a flow. Its tokens tell which header a value belongs to: the third `ip`
-// of frame.protocols is the third value of ip.src.
+// Reads flow keys from tshark's fields. The tokens assign values to headers: the third `ip` of
+// frame.protocols has the third value of ip.src.
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -14,8 +14,9 @@
 namespace acapella::hybrid {
 namespace {
 
-// The entries of one MPLS stack, of which `stacks` come before it: up to a bottom of stack (mpls.bottom). A
-// list without one of each label is none: there all labels but one for every other stack are the first's.
+// The number of entries of MPLS stack number `stack` (from 0) of `stacks`, up to its bottom of stack
+// (mpls.bottom). If the list does not have one value per label, every later stack is given one label and the
+// first one the rest.
 std::size_t label_count(const TsharkRow& tshark_row, std::size_t stack, std::size_t stacks) {
     const std::size_t labels = length(tshark_row[Field::label]);
     std::string_view bottoms = tshark_row[Field::label_bottom];
@@ -34,7 +35,7 @@ bool address(int family, std::string_view text, std::array<std::byte, 16>& into)
     return inet_pton(family, std::string(text).c_str(), into.data()) == 1;
 }
 
-// The walk over the tokens: how often each has come, and the innermost headers so far.
+// Walks over the tokens: counts each kind, and keeps the innermost headers.
 class KeyWalk {
   public:
     KeyWalk(const TsharkRow& tshark_row, Dissection& out)
@@ -51,7 +52,8 @@ class KeyWalk {
         std::string_view before;
         for (std::string_view rest = row_.protocols(); !rest.empty();) {
             const std::string_view token = take(rest, ':');
-            // What an ICMP error quotes, and what an application carries over IP, is not this frame's own.
+            // Packets quoted in ICMP errors, and packets that an application carries over IP, are not part of
+            // the frame's key.
             if (network && (token == "icmp" || token == "icmpv6")) return icmp();
             if (network && layer_of(token) == Layer::kApplication) return;
             network = network || token == "ip" || token == "ipv6";
@@ -97,7 +99,7 @@ class KeyWalk {
         if (id && out_.vlan_count < kMaxVlans) out_.vlans[out_.vlan_count++] = *id;
     }
 
-    // Two service tags in a row are one header of tshark's, with two ids in fields of their own.
+    // tshark reads two service tags in a row as one header, with two ids in separate fields.
     void service_tag() {
         if (!is_double()) {
             tunnels_.service_tag(service_text(single_ + double_), rest_, position_);
@@ -107,8 +109,8 @@ class KeyWalk {
         tag(Field::service_inner, double_++);
     }
 
-    // By the header's own text; a column has none. There a tag that another one follows is double, and the
-    // last of each run where no single one is left.
+    // Uses the header's own text, which columns do not have. Without it, a tag followed by another one is
+    // double, and so is the last tag of a run if no single tags are left.
     bool is_double() const {
         const std::size_t singles = length(row_[Field::service_vlan]);
         const std::size_t doubles = length(row_[Field::service_outer]);
@@ -118,8 +120,8 @@ class KeyWalk {
         return rest_.starts_with("ethertype:ieee8021ad");
     }
 
-    // "IEEE 802.1ad, ID: 5", "IEEE 802.1ad, S-VID: 5, C-VID: 6", or "IEEE 802.1ah, B-VID: 5, I-SID: 6": of
-    // the header `index`; empty where it has none.
+    // The text of header `index`: "IEEE 802.1ad, ID: 5", "IEEE 802.1ad, S-VID: 5, C-VID: 6", or "IEEE
+    // 802.1ah, B-VID: 5, I-SID: 6"; empty if unknown.
     std::string_view service_text(std::size_t index) const {
         constexpr std::string_view kName = "IEEE 802.1a";
         std::string_view rest = row_[Field::service_text];
@@ -133,7 +135,7 @@ class KeyWalk {
         }
     }
 
-    // tshark writes `mpls` once for a whole stack, so all labels belong to the first of the tokens.
+    // tshark prints `mpls` once per label stack; all labels are taken at the first of these tokens.
     void labels() {
         for (std::string_view rest = row_[Field::label]; out_.label_count < kMaxLabels && !rest.empty();)
             if (const auto label = number<std::uint32_t>(take(rest, ',')))
@@ -152,7 +154,7 @@ class KeyWalk {
         std::array<std::byte, 16> dst{};
         if (!address(AF_INET, value(Field::ip_src, index), src) ||
             !address(AF_INET, value(Field::ip_dst, index), dst))
-            return;  // a header that is not whole
+            return;  // a truncated header
         network(4);
         out_.src = src;
         out_.dst = dst;
@@ -177,7 +179,7 @@ class KeyWalk {
         out_.ip_len = kIpv6Header + number<std::uint32_t>(value(Field::ipv6_plen, index)).value_or(0);
     }
 
-    // Where nothing stands behind an extension header that announces something, the header itself is cut.
+    // If nothing follows an extension header that announces a header, it was truncated.
     void extension(Field field, std::size_t index) {
         const auto next = number<std::uint8_t>(value(field, index));
         if (next && (!rest_.empty() || *next == kNoNextHeader)) out_.ip_proto = *next;
@@ -201,7 +203,7 @@ class KeyWalk {
     void tcp(std::size_t index) {
         if (!ports(Field::tcp_src, Field::tcp_dst, index)) return;
         const auto flags = number<std::uint16_t>(value(Field::tcp_flags, index));
-        // A header that is not whole counts as none; the urgent pointer is the last field of every one.
+        // A truncated header does not count. The urgent pointer is the last field of every header.
         out_.has_tcp = flags && !value(Field::tcp_urgent, index).empty();
         if (!out_.has_tcp) return;
         out_.tcp_flags = *flags;
@@ -211,8 +213,7 @@ class KeyWalk {
         payload(number<std::uint32_t>(value(Field::tcp_len, index)), 0);
     }
 
-    // What the innermost network packet holds behind its headers; none where tshark does not say how long
-    // these are.
+    // The payload length of the innermost IP packet; none if tshark does not show the length of all headers.
     std::optional<std::uint32_t> network_payload() const {
         if (out_.ip_version == 0 || hopopts_ + routing_ + dstopts_ + ah_ > 0) return std::nullopt;
         const std::uint32_t headers =
@@ -222,7 +223,7 @@ class KeyWalk {
         return out_.ip_len - headers;
     }
 
-    // A first fragment's UDP length is the whole datagram's: the packet's own length bounds it.
+    // The UDP length of a first fragment is that of the whole datagram, so the packet's own length limits it.
     void udp(std::size_t index) {
         if (!ports(Field::udp_src, Field::udp_dst, index)) return;
         tunnels_.udp(out_.src_port, out_.dst_port, rest_, position_);
@@ -230,7 +231,7 @@ class KeyWalk {
         if (length) payload(std::min(*length, network_payload().value_or(*length)), kUdpHeader);
     }
 
-    // UDP's fields, but for a coverage in the length's place (RFC 3828 3.1).
+    // UDP's fields, with a checksum coverage in place of the length (RFC 3828 3.1).
     void udplite(std::size_t index) {
         if (ports(Field::udp_src, Field::udp_dst, index)) payload(network_payload(), kUdpHeader);
     }
@@ -262,8 +263,8 @@ class KeyWalk {
     bool labels_taken_ = false;
     TunnelWalk tunnels_;
     std::size_t label_stacks_ = 0;
-    std::size_t position_ = 0;  // of the header, see has_position()
-    std::string_view rest_;     // tokens that follow
+    std::size_t position_ = 0;  // of the current header, see has_position()
+    std::string_view rest_;     // tokens after the current one
 };
 
 }  // namespace
@@ -278,7 +279,7 @@ namespace {
 template <typename Ids>
 void take_order(Ids& ids, std::size_t count, const Ids& core, std::size_t core_count) {
     const auto end = static_cast<std::ptrdiff_t>(count);
-    // The core may have gone on where tshark stopped.
+    // The core may have decoded more headers than tshark.
     if (count <= core_count && std::is_permutation(core.begin(), core.begin() + end, ids.begin())) ids = core;
 }
 

@@ -20,11 +20,11 @@ namespace acapella::hybrid {
 namespace {
 
 constexpr int kPipeBytes = 1 << 20;
-constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20;  // fields of a frame of 256 KiB take less
-// Output that waits to be fetched; beyond it, tshark waits.
+constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20;  // enough for the fields of a frame of 256 KiB
+// Maximum of received output; beyond it, tshark has to wait.
 constexpr std::size_t kMaxReceivedBytes = std::size_t{64} << 20;
 constexpr std::size_t kChunk = std::size_t{256} << 10;
-// tshark writes line by line; on one core, waking up for each would cost as much as a fifth of its work.
+// tshark writes line by line. On one core, waking up for each line would cost a fifth of its CPU time.
 constexpr std::chrono::milliseconds kReadInterval{2};
 
 }  // namespace
@@ -35,7 +35,7 @@ TsharkOutput::TsharkOutput(int descriptor, Layout layout, Seconds timeout, While
       timeout_(timeout),
       while_waiting_(std::move(while_waiting)),
       stop_event_(::eventfd(0, EFD_CLOEXEC)) {
-    ::fcntl(descriptor, F_SETPIPE_SZ, kPipeBytes);  // only the pace depends on it
+    ::fcntl(descriptor, F_SETPIPE_SZ, kPipeBytes);  // affects only the speed
     receiver_ = std::thread([this] { receive(); });
 }
 
@@ -52,7 +52,7 @@ TsharkOutput::~TsharkOutput() {
     ::close(descriptor_);
 }
 
-// False if the output is not wanted any more: a process that tshark started may hold it open.
+// False if the receiver has to stop. A child process of tshark may keep the pipe open.
 bool TsharkOutput::wait_for_output() const {
     std::array<pollfd, 2> wanted{{{descriptor_, POLLIN, 0}, {stop_event_, POLLIN, 0}}};
     while (::poll(wanted.data(), wanted.size(), -1) < 0 && errno == EINTR) {
@@ -60,7 +60,7 @@ bool TsharkOutput::wait_for_output() const {
     return wanted[1].revents == 0;
 }
 
-// The receiver's whole life.
+// Thread function of the receiver.
 void TsharkOutput::receive() {
     std::vector<char> chunk(kChunk);
     while (wait_for_output()) {
@@ -78,7 +78,8 @@ void TsharkOutput::receive() {
     }
 }
 
-// Called with the lock held. The line's length is counted here: nobody may fetch for a long time.
+// Called with the lock held. Checks the length of the line here, because the caller may not fetch for a long
+// time.
 void TsharkOutput::keep(std::string_view output) {
     received_.insert(received_.end(), output.begin(), output.end());
     const std::size_t newline = output.rfind('\n');
@@ -88,7 +89,7 @@ void TsharkOutput::keep(std::string_view output) {
     received_bytes_.store(received_.size(), std::memory_order_relaxed);
 }
 
-// False if the output is not wanted any more.
+// False if the receiver has to stop.
 bool TsharkOutput::wait_for_room() {
     std::unique_lock lock(mutex_);
     room_.wait(lock, [this] { return received_.size() < kMaxReceivedBytes || stopped_; });
@@ -102,7 +103,7 @@ void TsharkOutput::wait_for_news(std::unique_lock<std::mutex>& lock) {
         if (std::chrono::steady_clock::now() - start >= timeout_)
             throw TsharkTimeout("tshark printed nothing after frame " + std::to_string(frames_));
         if (!while_waiting_) continue;
-        lock.unlock();  // the receiver goes on while Python's signal handlers run
+        lock.unlock();  // the receiver continues while Python's signal handlers run
         while_waiting_();
         lock.lock();
     }

@@ -1,4 +1,4 @@
-// What tshark printed: one line a frame, tab-separated, in the order of the fields below.
+// The output of tshark: one line per frame, tab-separated, in the order of the fields below.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@
 
 namespace acapella::hybrid {
 
-// The fields asked for (tshark -e). A field that a frame has several times is a comma-separated list,
+// The requested fields (tshark -e). A field with several values in a frame is a comma-separated list,
 // outermost first.
 #define ACAPELLA_TSHARK_FIELDS(X)            \
     X(number, "frame.number")                \
@@ -95,7 +95,7 @@ enum class Field : std::uint8_t {
 };
 
 inline constexpr std::size_t kReferenceFields = static_cast<std::size_t>(Field::count_);
-// Without the last ones, which only a reference needs: of a frame that we sent we know them.
+// The last fields are only needed by ReferenceDigest: of frames sent to tshark they are known.
 inline constexpr std::size_t kDigestFields = static_cast<std::size_t>(Field::time);
 inline constexpr std::array<std::string_view, kReferenceFields> kFieldNames = {
 #define ACAPELLA_FIELD(name, text) text,
@@ -103,16 +103,16 @@ inline constexpr std::array<std::string_view, kReferenceFields> kFieldNames = {
 #undef ACAPELLA_FIELD
 };
 
-// Field::encap of a frame whose link type tshark does not know: all it says of it is "data".
+// Field::encap of a frame with a link type unknown to tshark, for which it prints only "data".
 inline constexpr std::string_view kUnknownEncap = "0";
 
-// tshark's output is not what was asked for: it left a frame out, or printed a line of its own.
+// The output of tshark is not as expected: it skipped a frame, or printed another line.
 class TsharkOutputError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
 };
 
-// tshark printed nothing, or took nothing, for as long as it may.
+// tshark did not print or read anything before the timeout.
 class TsharkTimeout : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
@@ -122,7 +122,7 @@ using Seconds = std::chrono::duration<double>;
 inline constexpr Seconds kTsharkTimeout{120};
 using WhileWaiting = input::ByteSink::WhileWaiting;
 
-// One frame's answer; its views are valid until the reader's next call.
+// The row that tshark printed for one frame; its views are valid until the next call of TsharkOutput.
 struct TsharkRow {
     std::array<std::string_view, kReferenceFields> fields;
 
@@ -130,30 +130,31 @@ struct TsharkRow {
     std::string_view protocols() const { return (*this)[Field::protocols]; }
 };
 
-// The layout of a line: a field after the other, or the columns of answer_columns.hpp.
+// The layout of a line: one field after the other, or the columns of tshark_columns.hpp.
 enum class Layout : std::uint8_t { kFields, kColumns };
 
-// Takes tshark's output from a pipe as it comes, in a thread of its own: a tshark whose output waits would
-// stop reading. That happens only if more output waits than any capture needs.
+// Reads the output of tshark from a pipe in a separate thread, because tshark would stop reading its input if
+// its output were not read. The thread pauses only if more output is pending than any capture needs.
 class TsharkOutput {
   public:
-    // Takes the descriptor over. `timeout`: how long to wait for an answer, and for the end; `while_waiting`
-    // is called at least every ByteSink::kSlice of that time, and may throw to interrupt it.
-    explicit TsharkOutput(int descriptor, Layout layout = Layout::kFields,
-                          Seconds timeout = kTsharkTimeout, WhileWaiting while_waiting = nullptr);
+    // Takes ownership of the descriptor. `timeout`: for a row, and for the end of the output. `while_waiting`
+    // is called at least every ByteSink::kSlice of that time, and may throw to stop waiting.
+    explicit TsharkOutput(int descriptor, Layout layout = Layout::kFields, Seconds timeout = kTsharkTimeout,
+                          WhileWaiting while_waiting = nullptr);
     TsharkOutput(const TsharkOutput&) = delete;
     TsharkOutput& operator=(const TsharkOutput&) = delete;
     ~TsharkOutput();
 
-    // The next frame's answer; null while it is not there. Throws TsharkOutputError where it will not come.
+    // The next row; null if it is not there yet. Throws TsharkOutputError if it will not come.
     const TsharkRow* poll();
-    // As poll(), but waits: null at the end of the output. Throws TsharkTimeout.
+    // As poll(), but waits; null at the end of the output. Throws TsharkTimeout.
     const TsharkRow* next();
-    // As next(), where an answer has to come.
+    // As next(), but throws if there is no further row.
     const TsharkRow& wait();
-    // Waits for the end of the output; throws TsharkOutputError where it holds another answer.
+    // Waits for the end of the output. Throws TsharkOutputError if there is another row.
     void expect_end();
-    // Output that has come and was not returned. Who writes to tshark has to read answers before it is much.
+    // Number of received bytes that were not returned yet. Whoever writes to tshark has to read rows before
+    // this becomes large.
     [[nodiscard]] std::size_t pending_bytes() const {
         return text_.size() - at_ + received_bytes_.load(std::memory_order_relaxed);
     }
@@ -163,8 +164,8 @@ class TsharkOutput {
     bool wait_for_output() const;
     bool wait_for_room();
     void keep(std::string_view output);
-    // More of the output in `text_`; false where there is none now (at all, if `wait`). Throws TsharkTimeout,
-    // and TsharkOutputError for a line longer than any answer.
+    // Appends received output to `text_`. False if there is none now (with `wait`: none at all). Throws
+    // TsharkTimeout, and TsharkOutputError if a line is too long.
     bool fetch(bool wait);
     void wait_for_news(std::unique_lock<std::mutex>& lock);
     bool next_line(std::string_view& line);
@@ -174,36 +175,36 @@ class TsharkOutput {
     Layout layout_;
     Seconds timeout_;
     WhileWaiting while_waiting_;
-    int stop_event_;  // readable once the receiver shall end
+    int stop_event_;  // readable when the receiver has to stop
     std::uint64_t frames_ = 0;
     TsharkRow row_;
-    std::vector<char> text_;  // lines to come, from at_ on
+    std::vector<char> text_;  // received lines, unread from at_ on
     std::size_t at_ = 0;
 
-    std::mutex mutex_;  // guards what follows, up to news_
+    std::mutex mutex_;  // guards the members below, up to news_
     std::condition_variable changed_;
     std::condition_variable room_;
     std::vector<char> received_;
-    std::size_t line_bytes_ = 0;  // of the line at its end, so far
-    bool too_long_ = false;       // that line; nothing is read after it
+    std::size_t line_bytes_ = 0;  // of the incomplete line at its end
+    bool too_long_ = false;       // the line is too long; nothing is read after it
     bool ended_ = false;
     bool stopped_ = false;
-    std::atomic<std::size_t> received_bytes_ = 0;  // of received_, for a look without the lock
-    std::atomic<bool> news_ = false;               // a hint, so that polling takes no lock
+    std::atomic<std::size_t> received_bytes_ = 0;  // size of received_, readable without the lock
+    std::atomic<bool> news_ = false;               // a hint, so that polling needs no lock
     std::thread receiver_;
 };
 
-// Layers 2 to 4 as tshark gave them: tags, identifiers of tunnels, the innermost addresses, ports and TCP
-// numbers; no tokens. Quoted packets (ICMP errors) and what an application carries are left out, as in the
-// core.
+// Reads layers 2 to 4 from tshark's fields: tags, tunnel identifiers, the innermost addresses, ports and TCP
+// numbers; no tokens. Packets quoted in ICMP errors and packets carried by an application are left out, as in
+// the core.
 void take_keys(const TsharkRow& tshark_row, Dissection& dissection);
-// What the core read of a frame's VLAN ids and MPLS labels. A column of tshark's lists the reserved labels
-// (RFC 3032 2.1) before the others, which are another field of the same name, and does not say which service
-// tag is one of two.
+// VLAN ids and MPLS labels as the core read them. tshark's columns list the reserved labels (RFC 3032 2.1)
+// before the others, because they are another field of the same name, and do not show which service tags are
+// double.
 struct CoreTags {
     CoreTags(std::uint64_t number, const Dissection& d);
 
-    // Ids and labels that both have take the order of the frame's bytes.
+    // Puts ids and labels that both have into the order of the frame's bytes.
     void order(Dissection& keys) const;
 
     std::uint64_t frame;
@@ -212,10 +213,10 @@ struct CoreTags {
     std::uint8_t vlan_count;
     std::uint8_t label_count;
 };
-// They take the place of the core's guess; the row's key is the caller's to intern.
+// Replaces the core's keys in a row. The caller numbers the row's key.
 void replace_keys(FrameRow& row, const Dissection& keys);
 
-// The labels of `stack` for an answer: mpls repeats its label for every entry of the stack.
+// The text of the column `stack`: mpls is repeated for every label.
 std::string stack_text(const TsharkRow& tshark_row);
 
 }  // namespace acapella::hybrid

@@ -23,7 +23,7 @@ void TunnelWalk::add(TunnelType type, std::uint32_t id) {
         out_.tunnels[out_.tunnel_count++] = {.id = id, .position = position_, .type = type};
 }
 
-// A header that is cut before its identifier has no value.
+// A header truncated before its identifier has no value.
 void TunnelWalk::add(TunnelType type, Field field, std::size_t index) {
     if (const auto id = number<std::uint32_t>(nth(row_[field], index))) add(type, *id);
 }
@@ -46,8 +46,8 @@ void TunnelWalk::visit(std::string_view token, std::string_view before, std::siz
     if (token == "ieee8021ah") return add(TunnelType::pbb_isid, Field::pbb_isid, pbb_++);
 }
 
-// Flags of the n-th header whose flags tshark writes as a text of `length`: 0x0800 of VXLAN, 0x0c of
-// VXLAN-GPE, in a column not in the order of the headers.
+// Flags of the n-th header whose flags tshark prints with this number of characters: 0x0800 for VXLAN, 0x0c
+// for VXLAN-GPE. In a column they are not in the order of the headers.
 std::uint16_t TunnelWalk::vxlan_flags(std::size_t length, std::size_t index) const {
     for (std::string_view rest = row_[Field::vxlan_flags]; !rest.empty();) {
         const std::string_view text = take(rest, ',');
@@ -68,7 +68,7 @@ void TunnelWalk::geneve() {
     add_vni(TunnelType::geneve_vni, Field::geneve_vni, geneve_++, vni::is_geneve(dst_port_, version));
 }
 
-// tshark lists no header for VXLAN-GPE, whose VNIs are among VXLAN's.
+// tshark has no token for VXLAN-GPE; its VNIs are listed among those of VXLAN.
 void TunnelWalk::udp(std::uint16_t src_port, std::uint16_t dst_port, std::string_view rest,
                      std::size_t position) {
     constexpr std::uint16_t kGpe = vni::kVxlanGpePort;
@@ -83,7 +83,7 @@ void TunnelWalk::udp(std::uint16_t src_port, std::uint16_t dst_port, std::string
     add_vni(TunnelType::vxlan_gpe_vni, Field::vxlan_vni, vxlan_++, vni::is_vxlan_gpe(dst_port, flags));
 }
 
-// tshark takes a single service tag and the I-TAG behind it for one header.
+// tshark reads a single service tag and a following I-TAG as one header.
 void TunnelWalk::service_tag(std::string_view text, std::string_view rest, std::size_t position) {
     const bool has_one = text.empty() ? remaining(Field::pbb_isid, pbb_) > tokens_in(rest, "ieee8021ah")
                                       : text.find("I-SID") != std::string_view::npos;
@@ -107,7 +107,7 @@ void TunnelWalk::gre() {
     if (flow != 0) add(TunnelType::nvgre_flow_id, flow);
 }
 
-// The identifiers of signaling messages are those of the control plane.
+// TEIDs in signaling messages belong to the control plane.
 void TunnelWalk::gtp() {
     constexpr unsigned kVersion1 = 1;
     constexpr std::uint8_t kGPdu = 255;

@@ -1,5 +1,4 @@
-// From tshark's fields to the identifiers of tunnels: the n-th header of a kind has the n-th value of its
-// field.
+// Reads tunnel identifiers from tshark's fields: the n-th header of a kind has the n-th value of its field.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +15,17 @@ class TunnelWalk {
   public:
     TunnelWalk(const TsharkRow& tshark_row, Dissection& out) : row_(tshark_row), out_(out) {}
 
-    // The next token of frame.protocols, the one before it, and the header's position.
+    // Process the next token of frame.protocols, given the token before it and the header's position.
     void visit(std::string_view token, std::string_view before, std::size_t position);
-    // A UDP header with these ports; `rest`: the tokens behind it, also below.
+    // Process a UDP header with these ports. `rest`: the tokens after it, here and below.
     void udp(std::uint16_t src_port, std::uint16_t dst_port, std::string_view rest, std::size_t position);
-    // A single service tag. `text`: the header's own, empty if unknown.
+    // Process a single service tag. `text`: the header's own text, empty if unknown.
     void service_tag(std::string_view text, std::string_view rest, std::size_t position);
 
-    // MPLS labels of the next header.
+    // Count the MPLS labels of the next header.
     void labels(std::size_t count) { labels_ += count; }
     void ip_header() { outer_key_.ip_header(); }
-    // The end of the headers.
+    // Call after the last header.
     void finish() { outer_key_.restore(out_); }
 
   private:
@@ -42,7 +41,7 @@ class TunnelWalk {
     void add(TunnelType type, std::uint32_t id);
     template <typename Integer>
     Integer value(Field field, std::size_t index) const;
-    // Values of `field` that no header has taken yet.
+    // Number of values of `field` not yet assigned to a header.
     std::size_t remaining(Field field, std::size_t taken) const;
 
     const TsharkRow& row_;

@@ -1,4 +1,4 @@
-// Integers of a file that was written in either byte order. The caller has checked the bounds.
+// Reads integers of either byte order. The caller has checked the bounds.
 #pragma once
 
 #include <bit>
@@ -21,7 +21,7 @@ Integer swap_bytes(Integer value) {
     }
 }
 
-// `swapped`: the file's byte order is not this machine's.
+// `swapped`: the file's byte order differs from this machine's.
 template <typename Integer>
 Integer load(const std::byte* at, bool swapped) {
     static_assert(std::is_integral_v<Integer>);

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kFlushAt = std::size_t{256} << 10;
 
-// Keeps a write to a pipe without reader from ending the process: SIGPIPE is held back, and taken off again
-// if the write raised it.
+// Prevents SIGPIPE from ending the process: the signal is blocked during a write, and removed if the write
+// raised it.
 class NoSigpipe {
   public:
     NoSigpipe() {
@@ -51,7 +51,7 @@ ByteSink::ByteSink(int descriptor, std::chrono::milliseconds timeout, WhileWaiti
     buffer_.reserve(kFlushAt + (std::size_t{64} << 10));
 }
 
-// Waits until a non-blocking descriptor takes more; errno, or 0.
+// Waits until a non-blocking descriptor accepts more. Returns errno or 0.
 int ByteSink::wait_for_room() const {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point start = Clock::now();
@@ -66,7 +66,7 @@ int ByteSink::wait_for_room() const {
     return ETIMEDOUT;
 }
 
-// Writes all; errno, or 0.
+// Writes everything. Returns errno or 0.
 int ByteSink::write_all(const std::byte* from, std::size_t size) const {
     const NoSigpipe guard;
     while (size > 0) {

@@ -1,4 +1,4 @@
-// Bytes to a descriptor, buffered.
+// Buffered output to a descriptor.
 #pragma once
 
 #include <chrono>
@@ -9,9 +9,8 @@
 
 namespace acapella::input {
 
-// A fault of the descriptor (no space left, a reader that went away) makes this and all later calls return
-// false, and error() says it. A pipe that nobody reads is a fault like others: no SIGPIPE reaches the
-// process.
+// After an error of the descriptor (no space left, broken pipe) this and all later calls return false, and
+// error() describes it. A broken pipe does not raise SIGPIPE.
 class ByteSink {
   public:
     static constexpr std::chrono::milliseconds kNoTimeout{-1};
@@ -20,18 +19,17 @@ class ByteSink {
     using WhileWaiting = std::function<void()>;
     static constexpr std::chrono::milliseconds kSlice{100};
 
-    // The descriptor stays the caller's. A non-blocking one that takes nothing for `timeout` is a fault
-    // (ETIMEDOUT).
+    // The caller keeps ownership of the descriptor. If a non-blocking one accepts nothing for `timeout`, the
+    // error is ETIMEDOUT.
     explicit ByteSink(int descriptor, std::chrono::milliseconds timeout = kNoTimeout,
                       WhileWaiting while_waiting = nullptr);
     ByteSink(const ByteSink&) = delete;
     ByteSink& operator=(const ByteSink&) = delete;
 
     void put(const void* from, std::size_t size);
-    // Writes out what is buffered, where that is much.
+    // Writes the buffer if it is full.
     bool flush_if_full();
-    // Writes out what is buffered. Nothing is written on destruction, where nobody could learn that it
-    // failed.
+    // Writes the buffer. The destructor does not, because it could not report an error.
     bool flush();
 
     [[nodiscard]] int error_number() const { return error_number_; }  // errno; 0: none

@@ -15,7 +15,7 @@
 namespace acapella::input {
 namespace {
 
-constexpr std::size_t kBufferSize = std::size_t{256} << 10;  // stays in the second-level cache
+constexpr std::size_t kBufferSize = std::size_t{256} << 10;  // stays in the L2 cache
 constexpr int kPipeSize = 1 << 20;
 
 }  // namespace
@@ -31,14 +31,14 @@ std::unique_ptr<ByteSource> ByteSource::open(const std::string& path, const Deco
     if (::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode)) {
         throw InputError("cannot_open", path, "is a directory, not a capture");
     }
-    // Advice only: where it is refused (a pipe), reading is as right and a little slower.
+    // Advice only: it fails for a pipe.
     (void)::posix_fadvise(descriptor, 0, 0, POSIX_FADV_SEQUENTIAL);
     return std::unique_ptr<ByteSource>(new ByteSource(std::move(raw), path, limits));
 }
 
 std::unique_ptr<ByteSource> ByteSource::from_descriptor(int descriptor, std::string name,
                                                         const DecompressionLimits& limits) {
-    // A wider pipe means fewer switches between its two ends; refused for a file, and that is no fault.
+    // A larger pipe means fewer context switches. It fails for a file.
     (void)::fcntl(descriptor, F_SETPIPE_SZ, kPipeSize);
     return std::unique_ptr<ByteSource>(
         new ByteSource(descriptor_stream(descriptor, false), std::move(name), limits));
@@ -57,8 +57,7 @@ ByteSource::ByteSource(std::unique_ptr<ByteStream> raw, std::string name, const 
     const Bytes head = view(kMagicBytes);
     compression_ = detect_compression(head);
     if (compression_ != Compression::none) {
-        // What was read so far is compressed: the decoder takes it over (it copies), and the buffer starts
-        // anew.
+        // The bytes read so far are compressed: the decoder copies them, and the buffer is reused.
         std::vector<std::byte> taken(buffer_.get(), buffer_.get() + size_);
         stream_ = decoder(compression_, std::move(stream_), taken, limits);
         size_ = 0;
@@ -66,7 +65,7 @@ ByteSource::ByteSource(std::unique_ptr<ByteStream> raw, std::string name, const 
     }
 }
 
-// What was not skipped yet goes on in the other buffer; views into this one stay valid.
+// Moves unread bytes to the other buffer; views into this one remain valid.
 void ByteSource::change_buffers() {
     const std::size_t left = size_ - at_;
     if (kept_capacity_ < std::max(left, kBufferSize)) {
@@ -94,7 +93,7 @@ void ByteSource::make_room(std::size_t count) {
     if (size_ < capacity_) {
         return;
     }
-    // Grown by what has come, not by what a damaged length field promises.
+    // Grow with the data, not by a length field that may be damaged.
     capacity_ = std::min(std::max(count, kBufferSize), capacity_ * 2);
     auto larger = std::make_unique_for_overwrite<std::byte[]>(capacity_);
     std::memcpy(larger.get(), buffer_.get(), size_);

@@ -1,4 +1,4 @@
-// A capture's bytes in order, decompressed, with a contiguous view of what comes next.
+// The decompressed bytes of a capture in order, with a contiguous view of the next ones.
 #pragma once
 
 #include <algorithm>
@@ -13,16 +13,16 @@
 
 namespace acapella::input {
 
-// Copies each byte once, from the kernel or the decompressor to a buffer that the views point into. Not mmap:
-// a capture that is cut while it is read would end the process with SIGBUS.
+// Copies each byte once, from the kernel or the decompressor to a buffer that the views point into. It does
+// not use mmap, because the process would get SIGBUS if the file were truncated while it is read.
 class ByteSource {
   public:
-    // Raises InputError (cannot_open, read_error).
+    // Throws InputError (cannot_open, read_error).
     static std::unique_ptr<ByteSource> open(const std::string& path, const DecompressionLimits& limits = {});
-    // Reads a descriptor that stays the caller's; `name` stands in messages.
+    // The caller keeps ownership of the descriptor. `name` is used in messages.
     static std::unique_ptr<ByteSource> from_descriptor(int descriptor, std::string name,
                                                        const DecompressionLimits& limits = {});
-    // Reads bytes that outlive the source.
+    // The bytes have to outlive the source.
     static std::unique_ptr<ByteSource> from_memory(Bytes bytes, std::string name,
                                                    const DecompressionLimits& limits = {});
 
@@ -35,7 +35,7 @@ class ByteSource {
         return {buffer_.get() + at_, count};
     }
 
-    // Moves on and returns how many bytes there were to skip: fewer than `count` only at the end of the data.
+    // Skips bytes and returns their number: fewer than `count` only at the end of the data.
     std::uint64_t skip(std::uint64_t count) {
         if (count <= size_ - at_) [[likely]] {
             at_ += count;
@@ -44,22 +44,22 @@ class ByteSource {
         return skip_far(count);
     }
 
-    // Moves on to the end, or by `most` bytes, and writes what lies between to the sink; stops at the sink's
-    // first fault. Returns the number of bytes.
+    // Copies at most `most` bytes to the sink, up to the end of the data or the sink's first error. Returns
+    // the number of bytes.
     std::uint64_t copy(ByteSink& sink, std::uint64_t most);
 
-    // From here on views stay valid beyond the next call: up to the next keep(), or to a frame that is read
-    // where moved() is true already.
+    // Keep views valid until the next call of pin_views(). Once buffer_changed() is true, only views of one
+    // more frame are kept.
     void pin_views() {
         pinned_ = true;
         buffer_changed_ = false;
     }
-    // True where the views since keep() lie in two buffers, which is as many as there are.
+    // Whether the views since pin_views() are in two buffers; there are no more.
     [[nodiscard]] bool buffer_changed() const { return buffer_changed_; }
 
-    // Bytes skipped so far: where the next view starts in the decompressed data.
+    // Number of bytes skipped so far: the offset of the next view in the decompressed data.
     [[nodiscard]] std::uint64_t offset() const { return base_ + at_; }
-    // Why the data ended early; an empty kind where it did not.
+    // Why the data ended early; an empty kind if it did not.
     [[nodiscard]] const ByteStream::Fault& fault() const { return stream_->fault(); }
     [[nodiscard]] const std::string& name() const { return name_; }
     [[nodiscard]] Compression compression() const { return compression_; }
@@ -76,7 +76,7 @@ class ByteSource {
     std::unique_ptr<ByteStream> stream_;
     std::unique_ptr<std::byte[]> buffer_;
     std::size_t capacity_;
-    std::unique_ptr<std::byte[]> kept_;  // the other buffer, for keep()
+    std::unique_ptr<std::byte[]> kept_;  // the other buffer, for pin_views()
     std::size_t kept_capacity_ = 0;
     bool pinned_ = false;
     bool buffer_changed_ = false;

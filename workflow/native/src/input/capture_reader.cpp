@@ -14,10 +14,10 @@
 namespace acapella::input {
 namespace {
 
-// Wireshark's frame lengths are signed; it shows a larger one so.
+// Wireshark's frame lengths are signed; larger ones are shown as this.
 constexpr std::uint32_t kMaxWireLen = 0x7fffffff;
 
-// A record that cannot be, while there are bytes to come.
+// Whether this is an invalid record before the end of the data.
 bool is_damage(FileEnd end) {
     return end == FileEnd::bad_caplen || end == FileEnd::bad_pseudo_header || end == FileEnd::bad_block ||
            end == FileEnd::bad_version || end == FileEnd::too_many_interfaces;
@@ -52,7 +52,7 @@ struct KnownMagic {
     const char* name;
 };
 
-// Captures and archives that people have and that this reader does not read.
+// Common formats of captures and archives that are not supported.
 constexpr std::array<KnownMagic, 10> kUnsupported{{
     {std::string_view("\xfd"
                       "7zXZ",
@@ -90,7 +90,7 @@ bool is_text(Bytes head) {
                      is_text(head) ? "text, not a pcap or pcapng capture" : "not a pcap or pcapng capture");
 }
 
-// A disk that fails is not damage of the capture: what was read of it is no result.
+// A read error is not damage of the capture: there is no result.
 void throw_read_error(const ByteSource& source) {
     const ByteStream::Fault& fault = source.fault();
     if (fault.kind == "read_error") {
@@ -133,7 +133,7 @@ bool CaptureReader::stop(FileEnd end, std::string detail) {
     return false;
 }
 
-// Damaged compressed data comes out as records that make no sense before its checksum does.
+// Damaged compressed data may yield invalid records before its checksum is reached.
 void CaptureReader::read_to_end() {
     info_.unread_bytes = source_.skip(UINT64_MAX);
     throw_read_error(source_);

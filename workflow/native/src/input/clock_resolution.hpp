@@ -1,4 +1,4 @@
-// How coarse a capture's clock was, from its time stamps alone.
+// The resolution of a capture's clock, from its timestamps alone.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace acapella::input {
 
-// A power of ten, prepared for testing multiples of it.
+// A power of ten with constants for testing multiples of it.
 struct Grid {
     std::int64_t ns;
     std::uint64_t inverse;  // of the odd part of ns, modulo 2^64
@@ -19,7 +19,7 @@ struct Grid {
 constexpr Grid grid_of(std::int64_t ns) {
     const int twos = std::countr_zero(static_cast<std::uint64_t>(ns));
     const std::uint64_t odd = static_cast<std::uint64_t>(ns) >> twos;
-    std::uint64_t inverse = odd;  // right in 3 bits; each step doubles them (Newton)
+    std::uint64_t inverse = odd;  // correct in 3 bits; each Newton step doubles their number
     for (int step = 0; step < 5; ++step) {
         inverse *= 2 - odd * inverse;
     }
@@ -44,17 +44,17 @@ class ClockResolution {
         ++stamps_;
     }
 
-    // The coarsest of 1 s, 100 ms, ..., 1 ns of which every stamp is a multiple; 0 without stamps.
+    // The coarsest of 1 s, 100 ms, ..., 1 ns of which all timestamps are multiples; 0 if there are none.
     [[nodiscard]] std::int64_t resolution_ns() const { return stamps_ == 0 ? 0 : kGrids[grid_].ns; }
-    // Stamps equal to the one before them, of stamps() - 1 pairs.
+    // Timestamps equal to the previous one, of stamps() - 1 pairs.
     [[nodiscard]] std::uint64_t equal() const { return equal_; }
-    // Stamps earlier than the one before them.
+    // Timestamps earlier than the previous one.
     [[nodiscard]] std::uint64_t reversals() const { return reversals_; }
     [[nodiscard]] std::uint64_t stamps() const { return stamps_; }
 
   private:
     // Granlund and Montgomery, "Division by invariant integers using multiplication", PLDI 1994, section 9:
-    // one multiplication per stamp instead of a division.
+    // one multiplication per timestamp instead of a division.
     static bool divides(const Grid& grid, std::uint64_t ts) {
         return std::rotr(ts * grid.inverse, grid.twos) <= grid.largest;
     }

@@ -56,7 +56,7 @@ class MemoryStream final : public ByteStream {
     Bytes rest_;
 };
 
-// The compressed side of a decoder: what is read and not yet consumed.
+// The input of a decoder: bytes that were read and not consumed yet.
 class CompressedInput {
   public:
     CompressedInput(std::unique_ptr<ByteStream> raw, Bytes head)
@@ -65,7 +65,7 @@ class CompressedInput {
         size_ = head.size();
     }
 
-    // What lies ready; after it was consumed whole, the next bytes; empty at the end.
+    // The available bytes; once they are consumed, the next ones; empty at the end.
     Bytes ready() {
         if (at_ == size_) {
             at_ = 0;
@@ -92,7 +92,7 @@ class CompressedInput {
     std::uint64_t consumed_ = 0;
 };
 
-// What the three decoders share: the feed, the limits, and what the end of the compressed bytes means.
+// Common to the three decoders: the input, the limits, and the meaning of the end of the compressed data.
 class Decoder : public ByteStream {
   public:
     std::size_t read(std::byte* into, std::size_t room) final {
@@ -113,7 +113,7 @@ class Decoder : public ByteStream {
     // As read(), without limits.
     virtual std::size_t decode(std::byte* into, std::size_t room) = 0;
 
-    // No compressed bytes are left. `inside`: a member or frame is not complete.
+    // Call if no compressed bytes are left. `inside`: a member or frame is incomplete.
     std::size_t end_of_input(bool inside) {
         if (!input_.fault().kind.empty()) {
             return fail(input_.fault().kind, input_.fault().what, input_.fault().number);
@@ -121,7 +121,7 @@ class Decoder : public ByteStream {
         return inside ? fail("cut_compressed", "the compressed data is cut") : 0;
     }
 
-    // What the library cannot go on with: other bytes `behind` the last frame, or damage inside one.
+    // Call if the library fails: `behind`: on bytes after the last frame; else on damage inside one.
     std::size_t stop(bool behind, std::string what) {
         done_ = true;
         return behind ? fail("trailing_bytes",
@@ -133,10 +133,10 @@ class Decoder : public ByteStream {
     bool done_ = false;
 
   private:
-    // Of the `made` bytes that exceed a limit, returns as many as the total allows.
+    // Returns how many of the last `made` bytes are within the limits.
     std::size_t exceed(std::size_t made) {
         done_ = true;
-        fault_ = {};  // the limit was reached before what the decoder found later
+        fault_ = {};  // the limit was reached before any fault found later
         if (made_ <= limits_.bytes) {
             return fail("decompression_limit", "decompressed bytes exceed " + std::to_string(limits_.ratio) +
                                                    " times the compressed bytes (--max-ratio)");
@@ -184,9 +184,9 @@ class GzipDecoder final : public Decoder {
     }
 
   private:
-    static constexpr std::size_t kMax = std::size_t{1} << 30;  // zlib counts in 32 bits
+    static constexpr std::size_t kMax = std::size_t{1} << 30;  // zlib has 32-bit lengths
 
-    // Between members: true where another begins.
+    // Called between members: whether another one begins.
     bool next_member(Bytes ready) {
         if (ready[0] == std::byte{0x1f} && !padded_) {
             return true;
@@ -226,7 +226,7 @@ class GzipDecoder final : public Decoder {
     std::size_t members_ = 0;
 };
 
-// RFC 8878; skippable frames are skipped by the library.
+// RFC 8878; the library skips skippable frames.
 class ZstdDecoder final : public Decoder {
   public:
     ZstdDecoder(std::unique_ptr<ByteStream> raw, Bytes head, const DecompressionLimits& limits)
@@ -236,13 +236,13 @@ class ZstdDecoder final : public Decoder {
 
     std::size_t decode(std::byte* into, std::size_t room) override {
         while (!done_) {
-            // The library may hold output back that did not fit: ask it before more input is read.
+            // The library may have pending output: get it before reading more input.
             const Bytes ready = more_inside_ ? Bytes{} : input_.ready();
             if (ready.empty() && !more_inside_) {
                 done_ = true;
                 return end_of_input(pending_ != 0);
             }
-            // Not more than the library asks for: it gives nothing of a call in which it met a fault.
+            // Not more than the library asks for, because it returns no output of a call with an error.
             ZSTD_inBuffer in{ready.data(), std::min(ready.size(), pending_ ? pending_ : kFirst), 0};
             ZSTD_outBuffer out{into, room, 0};
             const std::size_t answer = ZSTD_decompressStream(stream_, &out, &in);
@@ -261,7 +261,7 @@ class ZstdDecoder final : public Decoder {
     }
 
   private:
-    static constexpr std::size_t kFirst = 5;  // the shortest start that says how long the header is
+    static constexpr std::size_t kFirst = 5;  // the shortest prefix that determines the header's length
 
     ZSTD_DStream* stream_;
     std::size_t pending_ = 0;
@@ -290,7 +290,7 @@ class Lz4Decoder final : public Decoder {
                 return end_of_input(pending_ != 0);
             }
             std::size_t made = room;
-            std::size_t taken = std::min(ready.size(), pending_ ? pending_ : kFirst);  // as with zstd
+            std::size_t taken = std::min(ready.size(), pending_ ? pending_ : kFirst);  // as for zstd
             const std::size_t answer = LZ4F_decompress(context_, into, &made, ready.data(), &taken, nullptr);
             if (LZ4F_isError(answer)) {
                 return stop(behind_, std::string("lz4: ") + LZ4F_getErrorName(answer));

@@ -1,4 +1,4 @@
-// Plain bytes out of a descriptor, memory, or a gzip, zstd or lz4 stream over one of them.
+// Byte streams from a descriptor, from memory, or from gzip, zstd or lz4 data in one of these.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,11 @@
 
 namespace acapella::input {
 
-// A stream of bytes. After `read` has returned 0 the stream is at its end; `fault` then says whether it is
-// whole.
+// A stream of bytes. After read() has returned 0, fault() describes an incomplete stream.
 class ByteStream {
   public:
     struct Fault {
-        std::string kind;  // as FileEnd's members, or read_error; empty: none
+        std::string kind;  // name of a FileEnd, or read_error; empty: none
         std::string what;
         int number = 0;  // errno of a read_error
     };
@@ -25,7 +24,7 @@ class ByteStream {
     ByteStream& operator=(const ByteStream&) = delete;
     virtual ~ByteStream() = default;
 
-    // Fill at most `room` bytes (> 0) and return how many; 0 at the end. Never throws.
+    // Reads at most `room` bytes (> 0) and returns their number; 0 at the end. Never throws.
     virtual std::size_t read(std::byte* into, std::size_t room) = 0;
 
     [[nodiscard]] const Fault& fault() const { return fault_; }
@@ -41,32 +40,32 @@ class ByteStream {
     Fault fault_;
 };
 
-// Reads a descriptor; closes it in the end if it `owns` it.
+// Reads a descriptor; closes it if it `owns` it.
 std::unique_ptr<ByteStream> descriptor_stream(int descriptor, bool owns);
 
-// Reads bytes that outlive the stream.
+// The bytes have to outlive the stream.
 std::unique_ptr<ByteStream> memory_stream(Bytes bytes);
 
 enum class Compression { none, gzip, zstd, lz4 };
 
 inline constexpr std::size_t kMagicBytes = 4;
 
-// What the first bytes of a file say.
+// Detects the compression from the first bytes of a file.
 Compression detect_compression(Bytes head);
 
 const char* name_of(Compression compression);
 
-// How much may be decompressed. A stream that exceeds a limit ends with the fault decompression_limit.
+// Limits of decompression. A stream that exceeds one ends with the fault decompression_limit.
 struct DecompressionLimits {
-    // zstd reaches 32,768 with runs of one byte, and some 3,000 with repeated full-size TSO frames; gzip
+    // zstd reaches 32,768 with runs of one byte, and about 3,000 with repeated full-size TSO frames; gzip
     // reaches 1,032, lz4 255.
-    std::uint32_t ratio = 10'000;                   // decompressed bytes for each compressed one
-    std::uint64_t bytes = std::uint64_t{1} << 40U;  // decompressed, in all
-    // The ratio is checked from here on: less does no harm, and a small file may be all zeros.
+    std::uint32_t ratio = 10'000;                   // decompressed bytes per compressed byte
+    std::uint64_t bytes = std::uint64_t{1} << 40U;  // decompressed bytes in total
+    // The ratio is checked beyond this number of bytes: a small file may be all zeros.
     static constexpr std::uint64_t kFreeOfRatio = std::uint64_t{16} << 20U;
 };
 
-// Decompresses `raw`, of which `head` has been read already. Concatenated members and frames are one stream.
+// Decompresses `raw`, of which `head` was read already. Concatenated members and frames are one stream.
 std::unique_ptr<ByteStream> decoder(Compression compression, std::unique_ptr<ByteStream> raw, Bytes head,
                                     const DecompressionLimits& limits);
 

@@ -1,4 +1,4 @@
-// The one exception of the readers: a file is not a capture, or the operating system cannot open or read it.
+// The exception of the readers: a file is not a capture, or cannot be opened or read.
 #pragma once
 
 #include <stdexcept>
@@ -6,9 +6,8 @@
 
 namespace acapella::input {
 
-// `kind` is a stable snake_case name: cannot_open, read_error, empty_file, cut_header, not_a_capture,
-// unsupported_format, unsupported_version, bad_header, cut_compressed, bad_compression,
-// decompression_limit.
+// `kind` is a stable name: cannot_open, read_error, empty_file, cut_header, not_a_capture,
+// unsupported_format, unsupported_version, bad_header, cut_compressed, bad_compression, decompression_limit.
 // what() is one line, "where: what". `number` is errno after a failed system call, else 0.
 class InputError : public std::runtime_error {
   public:

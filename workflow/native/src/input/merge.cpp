@@ -10,12 +10,12 @@ namespace {
 
 constexpr std::uint16_t kEthernet = 1;
 
-// Of a capture that has another frame: its time, and which capture it is.
+// The timestamp of a capture's next frame.
 struct NextFrame {
     std::int64_t ts_ns;
     std::size_t capture;
 
-    bool operator<(const NextFrame& other) const {  // a priority_queue has the greatest on top
+    bool operator<(const NextFrame& other) const {  // a priority_queue has the greatest element on top
         return ts_ns != other.ts_ns ? ts_ns > other.ts_ns : capture > other.capture;
     }
 };
@@ -47,7 +47,7 @@ bool Merge::next(Capture& capture) const {
     return true;
 }
 
-// Of a frame; of what a file's header says where there is none.
+// The link type of the first frame; without frames, of the first file header.
 std::uint16_t Merge::link_type() const {
     for (const Capture& capture : captures_)
         if (capture.record.frame > 0) return capture.record.link_type;

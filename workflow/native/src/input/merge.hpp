@@ -1,4 +1,4 @@
-// Several captures as one, in order of time: what was taken by several queues, or in several files.
+// Merges several captures by time: captures of several queues, or in several files.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace acapella::input {
 
-// What cannot be merged, or the output's fault. what() is one line.
+// The captures cannot be merged, or the output failed. what() is one line.
 class MergeError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
@@ -23,24 +23,24 @@ class MergeError : public std::runtime_error {
 
 class Merge {
   public:
-    // Opens all captures. Raises InputError where one is none.
+    // Opens all captures. Throws InputError.
     explicit Merge(const std::vector<std::string>& paths, const DecompressionLimits& limits = {});
     Merge(const Merge&) = delete;
     Merge& operator=(const Merge&) = delete;
 
-    // Writes all frames to `descriptor`, which stays the caller's, as a pcap with nanosecond stamps. Of each
-    // capture the next frame is the next in its file: of these the earliest goes first, of equally early ones
-    // that of the capture named first. A frame with an implausible time follows the one before it in its
-    // file, and its time becomes kNoPlausibleNs, which is as implausible. Raises MergeError where frames have
-    // no time or several link types, or where the descriptor does not take them.
+    // Writes all frames to `descriptor` as a pcap with nanosecond timestamps. The caller keeps ownership of
+    // the descriptor. The frames of each capture stay in file order: the earliest of their next frames is
+    // written first; of equally early ones, that of the capture named first. A frame with an implausible
+    // timestamp follows the previous frame of its file, and is given the timestamp kNoPlausibleNs, which is
+    // implausible too. Throws MergeError if frames have no timestamps or several link types, or if writing
+    // fails.
     void write(int descriptor);
 
-    // The capture, by its place among the paths, of each of the next `count` frames that write() wrote, in
-    // order; fewer where it wrote fewer. May be called in another thread while write() runs: a frame is
-    // noted before it is written, so whoever has read it gets an answer.
+    // The captures, as indices of the paths, of the next `count` written frames; fewer if fewer were written.
+    // May be called in another thread while write() runs: a frame is noted before it is written.
     [[nodiscard]] std::vector<std::uint32_t> take_captures(std::size_t count);
 
-    // What each file said of itself, in order; whole once write() has returned.
+    // The metadata of each file, in order; complete after write() has returned.
     [[nodiscard]] std::vector<FileInfo> info() const;
 
   private:
@@ -48,15 +48,15 @@ class Merge {
         std::string path;
         std::unique_ptr<ByteSource> source;
         std::unique_ptr<CaptureReader> reader;
-        Record record;              // the next one, where there is one
-        std::int64_t place_ns = 0;  // the latest plausible time up to that one
+        Record record;              // the next frame, if there is one
+        std::int64_t place_ns = 0;  // the latest plausible timestamp up to that frame
     };
     bool next(Capture& capture) const;
     [[nodiscard]] std::uint16_t link_type() const;
 
     std::vector<Capture> captures_;
     std::mutex mutex_;
-    std::deque<std::uint32_t> written_;  // captures of frames that were written and not taken yet
+    std::deque<std::uint32_t> written_;  // captures of written frames, not yet returned by take_captures()
 };
 
 }  // namespace acapella::input

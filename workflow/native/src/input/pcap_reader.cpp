@@ -38,7 +38,7 @@ std::uint32_t header_size(PcapReader::Variant variant) {
     return 16;
 }
 
-// AIX wrote interface types of RFC 1573 where others write link types, in files of version 2.2.
+// AIX wrote interface types of RFC 1573 instead of link types, in files of version 2.2.
 constexpr std::pair<std::uint32_t, std::uint16_t> kAixLinkTypes[] = {{6, 1}, {9, 6}, {15, 10}, {24, 0}};
 
 }  // namespace
@@ -69,8 +69,8 @@ void PcapReader::read_file_header() {
         throw InputError("unsupported_version", source_.name(),
                          "unsupported pcap version " + std::to_string(major) + "." + std::to_string(minor));
     }
-    // Bits 16 to 25 are reserved; bit 26 says that the topmost four count the 16-bit words of the FCS
-    // (draft-ietf-opsawg-pcap, section 4).
+    // Bits 16 to 25 are reserved. If bit 26 is set, the upper four bits are the length of the FCS in 16-bit
+    // words (draft-ietf-opsawg-pcap, section 4).
     if ((network & 0x03ff0000U) != 0) {
         throw InputError("bad_header", source_.name(), "reserved bits of the pcap link type are set");
     }
@@ -109,7 +109,7 @@ void PcapReader::read_file_header() {
     add_interface(interface);
 }
 
-// Up to version 2.2 the wire length came first, like in a BPF header; 2.3 was written both ways.
+// Up to version 2.2 the wire length came first, as in a BPF header; 2.3 was written both ways.
 void PcapReader::set_lengths_order(std::uint16_t major, std::uint16_t minor) {
     if (major == kDgUxMajor || (major == 2 && minor < 3)) {
         length_order_ = LengthOrder::captured_second;
@@ -118,9 +118,9 @@ void PcapReader::set_lengths_order(std::uint16_t major, std::uint16_t minor) {
     }
 }
 
-// Two magic numbers were used with several record headers. Ours is the usual one unless the first records
-// contradict it and another variant is without fault on all of them; Wireshark takes the one with the fewest
-// faults, which makes it read a damaged file in a wrong format.
+// Two magic numbers were used with several record headers. The usual one is chosen unless the first records
+// contradict it and another variant fits all of them. Wireshark chooses the one with the fewest
+// contradictions, so it may read a damaged file in the wrong format.
 void PcapReader::choose_variant(std::uint32_t magic) {
     Variant variant = Variant::standard;
     if (magic == kModified) {
@@ -152,7 +152,7 @@ PcapReader::Header PcapReader::decode(const std::byte* at) const {
     return header;
 }
 
-// Are the first records, as far as they are there, free of contradictions if read so?
+// Whether the first records, as far as they exist, have no contradictions in this variant.
 bool PcapReader::fits_variant(Variant variant) {
     constexpr int kRecords = 3;
     constexpr std::uint32_t kMaxWireLen = 128U << 20;
@@ -171,7 +171,7 @@ bool PcapReader::fits_variant(Variant variant) {
         }
         const std::byte* extra = seen.data() + at + 16;
         if (variant == Variant::patched || variant == Variant::patched_smp) {
-            // Index of the interface, type of the payload, and direction (PACKET_HOST to PACKET_OUTGOING).
+            // Interface index, payload type, and direction (PACKET_HOST to PACKET_OUTGOING).
             const auto index = load<std::uint32_t>(extra, swapped_);
             const auto type = load<std::uint16_t>(extra + 4, swapped_);
             if (index == 0 || index > kMaxInterface || type == 0 || std::to_integer<int>(extra[6]) > 4) {

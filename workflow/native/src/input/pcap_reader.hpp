@@ -10,15 +10,15 @@ namespace acapella::input {
 
 class PcapReader final : public CaptureReader {
   public:
-    // True where the first 4 bytes are a magic number of this format.
+    // Whether the first 4 bytes are a magic number of this format.
     static bool recognizes(Bytes head);
 
-    // Reads the file header; raises InputError (cut_header, unsupported_version, bad_header).
+    // Reads the file header. Throws InputError (cut_header, unsupported_version, bad_header).
     explicit PcapReader(ByteSource& source);
 
     bool next(Record& record) override;
 
-    // Records differ in what follows the four fields that all have.
+    // Record headers differ after the four common fields.
     enum class Variant : std::uint8_t { standard, patched, patched_smp, nokia };
 
   private:
@@ -45,8 +45,8 @@ class PcapReader final : public CaptureReader {
     std::uint32_t header_size_ = 16;
     std::uint32_t padding_ = 0;  // between record header and frame, counted in the lengths
     std::uint32_t max_captured_ = 0;
-    std::uint32_t snaplen_ = UINT32_MAX;  // no limit where the file gives none
-    std::uint64_t pending_ = 0;           // the last record, not yet skipped because its view is in use
+    std::uint32_t snaplen_ = UINT32_MAX;  // unlimited if the file has none
+    std::uint64_t pending_ = 0;  // length of the last record, not skipped yet because its view is in use
 };
 
 }  // namespace acapella::input

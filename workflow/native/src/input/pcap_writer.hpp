@@ -1,4 +1,4 @@
-// Writes frames of one link type into a pcap with nanosecond stamps, in this machine's byte order.
+// Writes frames of one link type to a pcap with nanosecond timestamps, in this machine's byte order.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace acapella::input {
 
-// After a fault (ByteSink) this and all later calls return false, and error() says it.
+// After an error (see ByteSink) this and all later calls return false.
 class PcapWriter {
   public:
-    // Writes to a descriptor that stays the caller's.
+    // The caller keeps ownership of the descriptor.
     PcapWriter(int descriptor, std::uint16_t link_type);
 
-    // The format's stamps are of 1970 to 2106; one outside is written as the nearest of these, and counted.
+    // The format has timestamps from 1970 to 2106; others are clamped and counted.
     bool write(const Record& record);
     bool flush() { return sink_.flush(); }
 

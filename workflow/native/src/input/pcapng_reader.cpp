@@ -41,14 +41,14 @@ constexpr std::size_t kSimplePacketFixed = 12;
 constexpr std::size_t kStatisticsFixed = 20;
 constexpr std::size_t kSecretsFixed = 16;
 constexpr std::size_t kMinSection = kSectionFixed + kTrailer;
-// The largest frame of any link type and 128 KiB of options, Wireshark's limit.
+// The largest frame of any link type and 128 KiB of options, as in Wireshark.
 constexpr std::size_t kMaxBlock = 32 + (std::size_t{128} << 20) + (std::size_t{128} << 10);
 
 constexpr std::size_t padded(std::size_t size) { return (size + 3) & ~std::size_t{3}; }
 
 std::uint32_t type_of(const std::byte* at, bool swapped) { return load<std::uint32_t>(at, swapped); }
 
-// Lengths that an option of a packet block must have; 0: any.
+// Whether an option of a packet block has a valid length.
 bool packet_option_fits(std::uint16_t code, Bytes value) {
     switch (code) {
         case 2:  // epb_flags
@@ -69,12 +69,12 @@ bool packet_option_fits(std::uint16_t code, Bytes value) {
 
 void interface_option(std::uint16_t code, Bytes value, bool swapped, Interface& interface,
                       bool& resolution_seen) {
-    if (code == 9 && value.size() == 1 && !resolution_seen) {  // if_tsresol: the first one counts
+    if (code == 9 && value.size() == 1 && !resolution_seen) {  // if_tsresol: only the first one counts
         const auto resolution = std::to_integer<unsigned>(value[0]);
         interface.tsresol = static_cast<std::uint8_t>(resolution & 0x7fU);
         interface.tsresol_binary = (resolution & 0x80U) != 0;
         resolution_seen = true;
-    } else if (code == 13 && value.size() == 1) {  // if_fcslen, octets
+    } else if (code == 13 && value.size() == 1) {  // if_fcslen, in bytes
         interface.fcs_len = std::to_integer<std::uint8_t>(value[0]);
     } else if (code == 14 && value.size() == 8) {  // if_tsoffset
         interface.tsoffset_s = load<std::int64_t>(value.data(), swapped);
@@ -87,7 +87,7 @@ bool is_custom(std::uint16_t code) { return code == 2988 || code == 2989 || code
 
 std::int64_t to_ns(std::uint64_t ts, const Interface& interface, bool& out_of_range) {
     constexpr std::uint64_t kSecond = 1'000'000'000;
-    constexpr unsigned kLongestShift = 94;  // 2^64 units of 10^-9 s are less than 2^94 of these
+    constexpr unsigned kLongestShift = 94;  // larger exponents give less than 1 ns
     constexpr unsigned kLongestPower = 29;
     UInt128 ns = 0;
     const unsigned exponent = interface.tsresol;
@@ -152,7 +152,7 @@ bool PcapngReader::read_block_head(Block& block) {
     }
     block.type = type_of(head.data(), swapped_);
     bool swapped = swapped_;
-    if (block.type == kSection) {  // reads the same in both byte orders, and brings its own
+    if (block.type == kSection) {  // a palindrome; the section defines its own byte order
         const Bytes more = source_.view(kBlockHead + 4);
         if (more.size() < kBlockHead + 4) {
             return stop_truncated(FileEnd::cut_record, more.size(), kMinSection);
@@ -170,7 +170,7 @@ bool PcapngReader::read_block_head(Block& block) {
     if (block.size < kBlockHead + kTrailer) {
         return bad_block(block, "shorter than a block can be");
     }
-    // Some programs leave the padding out of the length; 2^32 - 1 is no length either way.
+    // Some programs do not count the padding; 2^32 - 1 is invalid in either case.
     block.size = padded(block.size);
     return block.size <= kMaxBlock || bad_block(block, "longer than a block can be");
 }
@@ -180,7 +180,7 @@ bool PcapngReader::trailer_agrees(const std::byte* at, const Block& block) {
            bad_block(block, "its two lengths differ");
 }
 
-// The whole block in `bytes`, which has at least `least` bytes before its trailer.
+// Reads the whole block into `bytes`, which has at least `least` bytes before its trailer.
 bool PcapngReader::view_block(const Block& block, std::size_t least, Bytes& bytes) {
     if (block.size < least + kTrailer) {
         return bad_block(block, "shorter than its fixed part");
@@ -192,7 +192,7 @@ bool PcapngReader::view_block(const Block& block, std::size_t least, Bytes& byte
     return trailer_agrees(bytes.data() + block.size - kTrailer, block);
 }
 
-// As view_block for a block of no interest, which may be long.
+// As view_block() for a block that is not used, which may be long.
 bool PcapngReader::skip_block(const Block& block) {
     const std::uint64_t skipped = source_.skip(block.size - kTrailer);
     if (skipped < block.size - kTrailer) {
@@ -211,8 +211,8 @@ bool PcapngReader::skip_block(const Block& block) {
 
 bool PcapngReader::next(Record& record) {
     if (info_.end != FileEnd::clean) [[unlikely]] {
-        return false;  // a block may be skipped in part before its fault is seen: nothing behind it is in
-                       // step
+        // a fault may follow a partly skipped block, and then the position is not that of a block
+        return false;
     }
     source_.skip(std::exchange(pending_, 0));
     for (;;) {
@@ -286,7 +286,7 @@ bool PcapngReader::read_interface(const Block& block) {
     return true;
 }
 
-// Options have to fit into their block; those of an interface set its time stamps.
+// Checks that options fit into their block, and reads those of an interface.
 bool PcapngReader::check_options(Bytes options, std::uint32_t block_type, Interface* interface) {
     bool resolution_seen = false;
     while (!options.empty()) {
@@ -371,7 +371,8 @@ PcapngReader::Outcome PcapngReader::read_packet(const Block& block, Record& reco
     return Outcome::frame;
 }
 
-// No time, no capture length: that is the least of the frame's and the snap length of the first interface.
+// A simple packet block has no timestamp and no capture length: the latter is the minimum of the frame's
+// length and the snap length of the first interface.
 PcapngReader::Outcome PcapngReader::read_simple_packet(const Block& block, Record& record) {
     Bytes bytes;
     if (!view_block(block, kSimplePacketFixed, bytes)) {
@@ -403,7 +404,8 @@ PcapngReader::Outcome PcapngReader::read_simple_packet(const Block& block, Recor
     return Outcome::frame;
 }
 
-// Blocks that hold no frame. Those that describe frames have to be sound; of the others only the lengths.
+// Blocks without a frame. Those that describe frames have to be valid; of others only the lengths are
+// checked.
 bool PcapngReader::read_other(const Block& block) {
     switch (block.type) {
         case kStatistics:

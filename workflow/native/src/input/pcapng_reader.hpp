@@ -10,19 +10,19 @@ namespace acapella::input {
 
 class PcapngReader final : public CaptureReader {
   public:
-    // True where a section header block begins.
+    // Whether `head` is the start of a section header block.
     static bool recognizes(Bytes head);
 
-    // Reads the first section header; raises InputError (cut_header, unsupported_version, bad_header).
+    // Reads the first section header. Throws InputError (cut_header, unsupported_version, bad_header).
     explicit PcapngReader(ByteSource& source);
 
     bool next(Record& record) override;
 
   private:
-    // A block whose head has been read and checked.
+    // A block of which the type and length were read and checked.
     struct Block {
         std::uint32_t type = 0;
-        std::size_t size = 0;  // with head, trailer and padding
+        std::size_t size = 0;  // including type, both lengths and padding
     };
 
     enum class Outcome : std::uint8_t { frame, no_frame, stopped };
@@ -42,12 +42,12 @@ class PcapngReader final : public CaptureReader {
     bool bad_block(const Block& block, const char* what);
 
     bool swapped_ = false;
-    std::size_t section_base_ = 0;  // interfaces_ of this section begin here
-    std::uint64_t pending_ = 0;     // the last block, not yet skipped because its view is in use
+    std::size_t section_base_ = 0;  // index of this section's first interface
+    std::uint64_t pending_ = 0;     // length of the last block, not skipped yet because its view is in use
 };
 
-// A time stamp of `ts` units in nanoseconds since 1970, rounded down; INT64_MAX or INT64_MIN where it does
-// not fit, and then `out_of_range` is set.
+// Converts a timestamp of `ts` units to nanoseconds since 1970, rounded down. Clamped to INT64_MAX or
+// INT64_MIN if it does not fit; then `out_of_range` is set.
 std::int64_t to_ns(std::uint64_t ts, const Interface& interface, bool& out_of_range);
 
 }  // namespace acapella::input

@@ -10,18 +10,18 @@ constexpr std::uint32_t kSectionHeader = 0x0a0d0d0a;
 constexpr std::uint32_t kInterfaceDescription = 1;
 constexpr std::uint32_t kEnhancedPacket = 6;
 
-// Blocks are written in this machine's byte order; the section header says which that is.
+// Blocks are written in this machine's byte order, which the section header defines.
 struct Section {
     std::uint32_t magic = 0x1a2b3c4d;
     std::uint16_t major = 1;
     std::uint16_t minor = 0;
-    std::int64_t length = -1;  // not known
+    std::int64_t length = -1;  // unknown
 };
 
 struct InterfaceDescription {
     std::uint16_t link_type;
     std::uint16_t reserved = 0;
-    std::uint32_t snaplen = 0;  // no limit
+    std::uint32_t snaplen = 0;  // unlimited
     std::uint16_t option = 9;   // if_tsresol
     std::uint16_t option_length = 1;
     std::uint8_t tsresol[4] = {9, 0, 0, 0};

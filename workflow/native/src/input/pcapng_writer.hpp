@@ -1,4 +1,4 @@
-// Writes frames of any link types into one pcapng, nanosecond stamps, for another program to read.
+// Writes frames of any link types to one pcapng with nanosecond timestamps, for another program to read.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,18 @@
 
 namespace acapella::input {
 
-// After a fault (ByteSink) this and all later calls return false, and error() says it.
+// After an error (see ByteSink) this and all later calls return false.
 class PcapngWriter {
   public:
-    // Writes to a descriptor that stays the caller's; `timeout`, `while_waiting` as ByteSink.
+    // The caller keeps ownership of the descriptor; `timeout` as in ByteSink.
     explicit PcapngWriter(int descriptor, std::chrono::milliseconds timeout = ByteSink::kNoTimeout,
                           ByteSink::WhileWaiting while_waiting = nullptr);
     PcapngWriter(const PcapngWriter&) = delete;
     PcapngWriter& operator=(const PcapngWriter&) = delete;
 
-    // Stamps before 1970 are written as 1970-01-01: the format's own are unsigned.
+    // Timestamps before 1970 are written as 1970-01-01, because those of the format are unsigned.
     bool write(const Record& record);
-    // Writes out what is buffered. Nothing is written on destruction, where nobody could learn that it
-    // failed.
+    // Writes the buffer. The destructor does not, because it could not report an error.
     bool flush() { return sink_.flush(); }
 
     [[nodiscard]] std::uint64_t frames() const { return frames_; }
@@ -37,7 +36,7 @@ class PcapngWriter {
     ByteSink sink_;
     std::uint64_t frames_ = 0;
     std::uint32_t interfaces_ = 0;
-    std::vector<std::uint32_t> interface_of_type_;  // by link type; kNoInterface: not described yet
+    std::vector<std::uint32_t> interface_of_type_;  // by link type; kNoInterface: not written yet
 };
 
 }  // namespace acapella::input

@@ -7,10 +7,10 @@
 namespace acapella::kappa {
 namespace {
 
-// What a pair takes in memory beside identities and stamps: the table and the two kinds of differences, which
-// may take twice what they hold, and the matches.
+// Memory of a pair besides identities and timestamps: the hash table, the two columns of differences, which
+// may use twice their size, and the matches.
 constexpr std::uint64_t kBytesPerPacket = 16 + 2 * 2 * sizeof(std::int64_t) + sizeof(std::uint32_t);
-// For a block out of order, whatever the limit is.
+// Always available for a block out of order.
 constexpr std::uint64_t kMinBlockBytes = std::uint64_t{16} << 20;
 
 WindowPlan plan_windows(const PairRequest& request, std::uint64_t longer_ns) {
@@ -40,7 +40,7 @@ void sum_of_a(const Trial& a, PairSums& sums) {
     sums.end_of_a();
 }
 
-// Both ways below go through the same sums in the same order.
+// Both functions below add the same values in the same order.
 
 void compare_in_memory(const Trial& a, const Trial& b, const PairOptions& options, MemoryBudget& budget,
                        PairResult& info) {
@@ -110,7 +110,7 @@ PairResult compare_pair(const Trial& a, const Trial& b, const PairRequest& reque
         MemoryBudget budget(memory_bytes, directory);
         compare_in_memory(a, b, options, budget, info);
     } else {
-        // Another quarter is for buffers by then.
+        // Another quarter is used for buffers.
         options.block_bytes = std::max(memory_bytes / 2, kMinBlockBytes);
         MemoryBudget budget(memory_bytes / 4, directory);
         compare_through_files(a, b, options, budget, memory_bytes, info);
@@ -142,7 +142,7 @@ Report compare_trials(const Trials& trials, const Request& request, std::uint64_
 
 }  // namespace
 
-// Half of the memory is for identities and stamps, and what they leave for the pairs.
+// Half of the memory is for identities and timestamps, and the rest for the pairs.
 Compared compare_files(const Request& request) {
     Compared compared;
     compared.budget = std::make_unique<MemoryBudget>(request.memory_bytes / 2, request.directory);

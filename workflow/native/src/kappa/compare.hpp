@@ -1,4 +1,4 @@
-// The consistency of trials: reads them, then compares pairs of them, in memory or through private files.
+// Compares trials: reads them, then compares pairs of them, in memory or with temporary files.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,18 @@
 namespace acapella::kappa {
 
 struct PairRequest {
-    std::vector<std::uint64_t> bounds_ns;  // for PairResult::latency_within and gap_within
-    std::optional<std::uint64_t> windows;  // how many over the longer trial; neither: none
+    std::vector<std::uint64_t> bounds_ns;  // thresholds for PairResult::latency_within and gap_within
+    // number of windows in the longer trial; with neither there are no windows
+    std::optional<std::uint64_t> windows;
     std::optional<std::uint64_t> window_ns;
 };
 
-// More than that many windows would say nothing and take much memory.
+// More windows would not be useful and take much memory.
 inline constexpr std::uint64_t kMaxWindows = 10'000;
 
-// `memory_bytes`: what the comparison may take beside what the trials hold already, before it goes through
-// files. The result is the same to the last bit. Raises TrialError for too many windows, MemoryLimitError for
-// a block out of order that takes more than is left.
+// `memory_bytes`: memory for the comparison besides that of the trials; beyond it temporary files are used,
+// with exactly the same result. Throws TrialError for too many windows, MemoryLimitError for a block out of
+// order that does not fit.
 PairResult compare_pair(const Trial& a, const Trial& b, const PairRequest& request,
                         std::uint64_t memory_bytes, const std::string& directory);
 
@@ -32,7 +33,7 @@ struct Request {
     Reading reading;
     PairRequest pair;
     std::uint64_t memory_bytes = 0;
-    std::string directory;  // for private files
+    std::string directory;  // for temporary files
 };
 
 struct Report {
@@ -40,10 +41,10 @@ struct Report {
     std::vector<std::uint64_t> ambiguous;  // by trial: packets whose identity occurs more than once
 };
 
-// Reads and compares. The trials stay for what they say of themselves. Raises as read_trials and compare_pair
-// do.
+// Reads and compares the trials, and returns them, too, for their metadata. Throws as read_trials() and
+// compare_pair().
 struct Compared {
-    std::unique_ptr<MemoryBudget> budget;  // outlives the trials
+    std::unique_ptr<MemoryBudget> budget;  // has to outlive the trials
     std::unique_ptr<Trials> trials;
     Report report;
 };

@@ -7,10 +7,10 @@ namespace acapella::kappa {
 namespace {
 
 constexpr std::uint32_t kNone = UINT32_MAX;
-constexpr std::size_t kPrefetchDistance = 16;  // look-ups whose memory is asked for before it is needed
+constexpr std::size_t kPrefetchDistance = 16;  // number of lookups prefetched
 
-// The packets of one trial by identity: an open-addressed table whose entries hold the first packet that was
-// not taken yet; packets of the same identity are chained in trial order. Identities are hashes already.
+// The packets of one trial by identity, in an open-addressed table. An entry has the first packet not taken
+// yet; packets of the same identity are chained in trial order. Identities are already hashes.
 class Occurrences {
   public:
     explicit Occurrences(std::span<const Identity> identities) : identities_(identities) {
@@ -22,7 +22,7 @@ class Occurrences {
 
     void prefetch(const Identity& identity) const { __builtin_prefetch(&entries_[identity.low & mask_]); }
 
-    // Packets have to come from the last to the first, so that each chain begins with its first.
+    // Add packets from the last to the first, so that each chain begins with its first packet.
     void add(std::uint32_t packet) {
         Entry& entry = entry_of(identities_[packet]);
         if (entry.seen == 0) {
@@ -35,12 +35,12 @@ class Occurrences {
         entry.packet = packet;
     }
 
-    // The first packet of this identity that was not taken yet, or kNone; `again` is true from the second
-    // time on that this identity is asked for, and `known` where it is in the table at all.
+    // Takes the first packet of this identity that was not taken yet, or kNone. `known`: whether the identity
+    // is in the table.
     struct TakeResult {
         std::uint32_t packet = kNone;
         bool known = false;
-        std::uint32_t asked = 0;  // times before: 0, 1, or 2 for more
+        std::uint32_t asked = 0;  // number of earlier calls: 0, 1, or 2 for more
     };
     TakeResult take(const Identity& identity) {
         Entry& entry = entry_of(identity);
@@ -50,7 +50,7 @@ class Occurrences {
         if (!entry.exhausted) {
             const std::uint32_t next = next_.empty() ? kNone : next_[entry.packet];
             if (next == kNone) {
-                entry.exhausted = 1;  // the packet stays, so that the identity can be told
+                entry.exhausted = 1;  // keep the packet: the entry's identity is its identity
             } else {
                 entry.packet = next;
             }
@@ -67,7 +67,7 @@ class Occurrences {
             : packet(first), tag(its_tag & kTagBits), seen(1), exhausted(0), asked(0) {}
 
         std::uint32_t packet;
-        std::uint32_t tag : 28;  // of the identity, so that others are rarely looked at
+        std::uint32_t tag : 28;  // part of the identity, so that others are rarely compared
         std::uint32_t seen : 1;
         std::uint32_t exhausted : 1;
         std::uint32_t asked : 2;
@@ -92,7 +92,7 @@ class Occurrences {
     std::size_t mask_ = 0;
     Pages pages_;
     Entry* entries_ = nullptr;
-    std::vector<std::uint32_t> next_;  // empty while no identity occurs twice
+    std::vector<std::uint32_t> next_;  // empty if no identity occurs twice
     std::uint64_t ambiguous_ = 0;
 };
 
@@ -110,7 +110,7 @@ Occurrences occurrences_of(std::span<const Identity> identities) {
 Ambiguous match(std::span<const Identity> a, std::span<const Identity> b, std::span<std::uint32_t> matches) {
     Occurrences in_a = occurrences_of(a);
     Ambiguous ambiguous{in_a.ambiguous(), 0};
-    std::vector<Identity> foreign;  // identities of B that A does not have
+    std::vector<Identity> foreign;  // identities of B that are not in A
     for (std::size_t i = 0; i < b.size(); ++i) {
         if (i + kPrefetchDistance < b.size()) in_a.prefetch(b[i + kPrefetchDistance]);
         const Occurrences::TakeResult taken = in_a.take(b[i]);

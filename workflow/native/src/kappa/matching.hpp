@@ -1,4 +1,4 @@
-// Which packet of one trial is which of the other.
+// Matches the packets of two trials.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace acapella::kappa {
 inline constexpr std::uint32_t kUnmatched = UINT32_MAX;
 inline constexpr std::uint64_t kMaxPackets = (std::uint64_t{1} << 32) - 2;
 
-// Packets whose identity occurs more than once in their own trial.
+// Number of packets whose identity occurs more than once in their own trial.
 struct Ambiguous {
     std::uint64_t a = 0;
     std::uint64_t b = 0;
 };
 
-// The i-th packet of an identity in A is the i-th one in B: `matches[b]` becomes A's packet, or kUnmatched.
-// At most kMaxPackets a side. O(packets) time; 8 to 16 bytes of memory a packet of A, 4 more where
-// identities occur more than once.
+// Matches the i-th packet of an identity in A with the i-th one in B: `matches[b]` is the packet of A, or
+// kUnmatched. At most kMaxPackets per side. O(packets) time; 8 to 16 bytes of memory per packet of A, 4 more
+// if identities occur more than once.
 Ambiguous match(std::span<const Identity> a, std::span<const Identity> b, std::span<std::uint32_t> matches);
 
 }  // namespace acapella::kappa

@@ -1,7 +1,7 @@
-// Every sum that the consistency of two trials is made of, from their packets in the order of B.
+// All sums that kappa of two trials is computed from. Packets are added in the order of B.
 //
-// Source: the CHOIR paper, section 3, equations 1 to 5. Everything is an integer; the one division of each
-// component is left to the caller, so that partial results add up exactly.
+// Source: the CHOIR paper, section 3, equations 1 to 5. All sums are integers; the caller does the one
+// division of each component, so that partial results add up exactly.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@
 
 namespace acapella::kappa {
 
-// When a packet came, in its own trial.
+// The time of a packet in its own trial.
 struct PacketTime {
-    std::uint64_t since_ns = 0;  // after the trial's first packet
-    std::uint64_t gap_ns = 0;    // after the packet before it, of the full trial; 0 for the first
+    std::uint64_t since_ns = 0;  // since the trial's first packet
+    std::uint64_t gap_ns = 0;    // since the previous packet of the full trial; 0 for the first
 };
 
-// Windows of equal width over the time since a trial's first packet.
+// Windows of equal width, from a trial's first packet on.
 struct WindowPlan {
     std::uint64_t width_ns = 1;
     std::size_t count = 0;
@@ -30,8 +30,8 @@ struct WindowPlan {
     [[nodiscard]] std::size_t of(std::uint64_t since_ns) const { return since_ns / width_ns; }
 };
 
-// A common packet and one that only A has belong to the window of A's time, one that only B has to that of
-// B's.
+// Common packets and packets of A alone are counted in the window of their time in A; packets of B alone in
+// the window of their time in B.
 struct Window {
     std::uint64_t packets_a = 0;
     std::uint64_t packets_b = 0;
@@ -40,7 +40,7 @@ struct Window {
     Sum128 gap_sum = 0;
     Sum128 gaps_a_sum = 0;
     Sum128 gaps_b_sum = 0;
-    std::uint64_t order_distance = 0;  // ranks among the window's common packets
+    std::uint64_t order_distance = 0;  // by ranks among the window's common packets
     std::uint64_t order_moved = 0;
     std::uint64_t inversions = 0;
 };
@@ -50,16 +50,15 @@ struct PairResult {
     std::uint64_t packets_b = 0;
     std::uint64_t common = 0;
     Ambiguous ambiguous;
-    bool first_common_a = false;  // whether each trial's first packet is in the other
+    bool first_common_a = false;  // whether each trial's first packet is in the other trial
     bool first_common_b = false;
     std::uint64_t duration_a_ns = 0;
     std::uint64_t duration_b_ns = 0;
-    Deltas latency;                 // of lB - lA, each trial rebased to its first packet
-    Deltas latency_offset_removed;  // the same less offset_ns
-    std::int64_t offset_ns = 0;     // the lower median of lB - lA
-    Deltas gap;                     // of gB - gA
-    std::vector<std::uint64_t>
-        latency_within;  // common packets with |lB - lA| <= bound, for each bound asked
+    Deltas latency;                             // of lB - lA, each relative to the trial's first packet
+    Deltas latency_offset_removed;              // the same minus offset_ns
+    std::int64_t offset_ns = 0;                 // the lower median of lB - lA
+    Deltas gap;                                 // of gB - gA
+    std::vector<std::uint64_t> latency_within;  // common packets with |lB - lA| <= threshold, by threshold
     std::vector<std::uint64_t> gap_within;
     std::uint64_t order_distance = 0;
     std::uint64_t inversions = 0;
@@ -73,13 +72,13 @@ struct PairResult {
     std::vector<Window> windows;
 };
 
-// Which packets of A are common, and how many of them stand before a given one.
+// The common packets, as packets of A, and their ranks.
 class CommonPackets {
   public:
     explicit CommonPackets(std::uint64_t packets) : words_(packets / 64 + 1), before_(words_.size()) {}
 
     void put(std::uint32_t packet) { words_[packet / 64] |= std::uint64_t{1} << packet % 64; }
-    // After the last put().
+    // Call after the last put().
     void count();
     [[nodiscard]] bool has(std::uint64_t packet) const { return words_[packet / 64] >> packet % 64 & 1; }
     [[nodiscard]] std::uint32_t rank(std::uint64_t packet) const {
@@ -95,10 +94,10 @@ class CommonPackets {
 struct PairOptions {
     std::vector<std::uint64_t> bounds_ns;
     WindowPlan plan;
-    std::uint64_t block_bytes = kUnlimited;  // as BlockSolver
+    std::uint64_t block_bytes = kUnlimited;  // as in BlockSolver
 };
 
-// First every packet of A in order, then every packet of B.
+// Add every packet of A in order, then every packet of B.
 class PairSums {
   public:
     PairSums(MemoryBudget& budget, const PairOptions& options, const Trial& a, const CommonPackets& common);
@@ -107,12 +106,12 @@ class PairSums {
     void end_of_a();
     void only_in_b(const PacketTime& at);
     void common(std::uint32_t packet_a, const PacketTime& in_a, const PacketTime& in_b);
-    // Fills in what is known here.
+    // Fills in the sums.
     void finish(PairResult& info);
 
   private:
     [[nodiscard]] std::size_t window_of(std::uint64_t since_ns) {
-        // Packets mostly follow one another in a window.
+        // Most packets are in the same window as the one before.
         if (since_ns - window_from_ >= plan_.width_ns) [[unlikely]] {
             window_ = plan_.of(since_ns);
             window_from_ = window_ * plan_.width_ns;
@@ -123,7 +122,7 @@ class PairSums {
     WindowPlan plan_;
     const CommonPackets& common_in_a_;
     std::uint64_t packets_a_ = 0;
-    std::uint64_t last_packet_ = ~std::uint64_t{1};  // of A; no packet follows this one
+    std::uint64_t last_packet_ = ~std::uint64_t{1};  // of A; initially a number that no packet follows
     std::uint32_t last_rank_ = 0;
     std::size_t window_ = 0;
     std::uint64_t window_from_ = 0;
@@ -134,7 +133,7 @@ class PairSums {
     SpacingSums spacing_;
     std::vector<Window> windows_;
     std::vector<OrderSums> window_orders_;
-    std::vector<std::uint32_t> window_ranks_;  // common packets of A before each window
+    std::vector<std::uint32_t> window_ranks_;  // number of common packets of A before each window
 };
 
 }  // namespace acapella::kappa

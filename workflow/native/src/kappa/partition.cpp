@@ -14,10 +14,10 @@ struct Entry {
 };
 
 constexpr int kMaxBits = 10;
-constexpr int kSubdivisionBits = 4;  // of a part that takes too much
+constexpr int kSubdivisionBits = 4;  // of a part that is too large
 constexpr int kIdentityBits = 128;
 constexpr std::uint64_t kMinPartBytes = std::uint64_t{64} << 10;
-// Of one side, while a part is matched: entries, identities, table, chains, matches, answers.
+// Memory per packet while a part is matched: entries, identities, table, chains, matches, results.
 constexpr std::uint64_t kBytesPerPacket = 128;
 
 std::size_t part_of(const Identity& identity, int first_bit, int bits) {
@@ -27,7 +27,7 @@ std::size_t part_of(const Identity& identity, int first_bit, int bits) {
     return least & ((std::size_t{1} << bits) - 1);
 }
 
-// As many parts as make one of them, with its table, take a quarter of the memory.
+// A part and its table use at most a quarter of the memory.
 std::uint64_t max_part_bytes(std::uint64_t memory_bytes) { return std::max(memory_bytes / 4, kMinPartBytes); }
 
 int bits_for(std::uint64_t packets, std::uint64_t memory_bytes) {
@@ -35,7 +35,7 @@ int bits_for(std::uint64_t packets, std::uint64_t memory_bytes) {
     return std::min(kMaxBits, static_cast<int>(std::bit_width(parts - 1)));
 }
 
-// A quarter of the memory for the buffers of all parts.
+// The buffers of all parts use a quarter of the memory.
 std::size_t buffer_bytes(int bits, std::uint64_t memory_bytes) {
     constexpr std::uint64_t kMin = 4096;
     constexpr std::uint64_t kMax = std::uint64_t{256} << 10;
@@ -82,11 +82,11 @@ class PartitionedMatch::Parts {
 
     [[nodiscard]] int next_bit() const { return first_bit_ + bits_; }
     [[nodiscard]] std::size_t size(std::size_t part) const { return parts_[part].size; }
-    // Whether all entries, of which there may be none, have one identity, and which.
+    // Whether all entries (if any) have the same identity, and which.
     [[nodiscard]] bool one_identity(std::size_t part) const { return parts_[part].one_identity; }
     [[nodiscard]] const Identity& first(std::size_t part) const { return parts_[part].first; }
 
-    // visit(Entry) of a part's entries in order.
+    // Calls visit(Entry) for a part's entries in order.
     template <typename Visit>
     void for_each(std::size_t part, const Visit& visit) const {
         std::vector<Entry> entries;
@@ -100,7 +100,7 @@ class PartitionedMatch::Parts {
   private:
     struct Piece {
         std::uint64_t offset;
-        std::size_t size;  // entries
+        std::size_t size;  // number of entries
     };
     struct Part {
         std::vector<Entry> waiting;
@@ -181,7 +181,7 @@ void PartitionedMatch::match_part(const Parts& parts_a, const Parts& parts_b, st
     nodes_[node].results_end = results_.size();
 }
 
-// Ends: after the last bit of an identity, all of a part have one.
+// The recursion ends: after the last bit of an identity, all entries of a part have the same one.
 void PartitionedMatch::divide(const Parts& parts_a, const Parts& parts_b, std::size_t part,
                               std::size_t node) {
     const int first_bit = parts_a.next_bit();
@@ -220,7 +220,7 @@ void PartitionedMatch::match_in_memory(const Parts& parts_a, const Parts& parts_
     results_.append(std::as_bytes(std::span(results)));
 }
 
-// Of one identity on each side, the i-th packet of A is the i-th one of B, however many there are.
+// If each side has one identity, the i-th packet of A matches the i-th one of B, however many there are.
 void PartitionedMatch::match_equal(const Parts& parts_a, const Parts& parts_b, std::size_t part) {
     const std::size_t size_a = parts_a.size(part);
     const std::size_t size_b = parts_b.size(part);

@@ -1,5 +1,5 @@
-// Matching two trials that do not fit in memory: their packets go to files by a part of their identity, so
-// that each part can be matched alone.
+// Matches two trials that do not fit in memory: packets are written to files, partitioned by bits of their
+// identity, and each partition is matched alone.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace acapella::kappa {
 
-// Where a packet of B was found in A.
+// The packet of A that matches a packet of B.
 struct Match {
     std::uint32_t packet_a = kUnmatched;
     std::uint32_t zero = 0;
@@ -32,21 +32,21 @@ void for_each_packet(const Trial& trial, const Visit& visit) {
 
 class PartitionedMatch {
   public:
-    // Matches all of B; `memory_bytes` bounds what one part takes.
+    // Matches all of B; `memory_bytes` limits the memory of one part.
     PartitionedMatch(const Trial& a, const Trial& b, std::uint64_t memory_bytes,
                      const std::string& directory);
     ~PartitionedMatch();
 
     [[nodiscard]] Ambiguous ambiguous() const { return ambiguous_; }
     [[nodiscard]] const CommonPackets& common() const { return common_; }
-    // visit(Match, PacketTime in B) for every packet of B in order.
+    // Calls visit(Match, PacketTime in B) for every packet of B in order.
     void for_each_of_b(const std::function<void(const Match&, const PacketTime&)>& visit) const;
 
   private:
     class Parts;
-    // A part that was matched, or that was divided further because it takes too much memory.
+    // A part that was matched, or that was divided further because it was too large.
     struct Node {
-        int first_bit = 0;  // of an identity, by which it is divided
+        int first_bit = 0;  // of the identity bits by which it is divided
         int bits = 0;       // 0: not divided
         std::size_t children = 0;
         std::uint64_t results_begin = 0;
@@ -63,12 +63,12 @@ class PartitionedMatch {
 
     const Trial& b_;
     std::string directory_;
-    std::uint64_t part_bytes_;  // that matching a part may take
+    std::uint64_t part_bytes_;  // memory limit for matching a part
     CommonPackets common_;
     Ambiguous ambiguous_;
     SpoolFile results_;
-    std::vector<Node> nodes_;  // the first is divided into the parts
-    std::size_t buffered_;     // bytes for each part
+    std::vector<Node> nodes_;  // the first one is the root
+    std::size_t buffered_;     // buffer of each part, bytes
 };
 
 }  // namespace acapella::kappa

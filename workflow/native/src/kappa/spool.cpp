@@ -38,14 +38,14 @@ void Pages::grow(std::size_t bytes) {
     if (bytes <= capacity_) return;
     const std::size_t page = bytes >= kHugePage ? kHugePage : std::size_t{4096};
     bytes = (bytes + page - 1) / page * page;
-    // Small pages stay small: what they hold is copied to the first huge one.
-    const bool anew = capacity_ < kHugePage;
-    void* grown = anew ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                       : ::mremap(data_, capacity_, bytes, MREMAP_MAYMOVE);
+    // Memory in small pages is copied to the first huge page.
+    const bool small = capacity_ < kHugePage;
+    void* grown = small ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                        : ::mremap(data_, capacity_, bytes, MREMAP_MAYMOVE);
     if (grown == MAP_FAILED) throw std::bad_alloc();
-    // Advice only: with it a random access costs one miss, not two.
+    // Advice only: with huge pages a random access costs one TLB miss, not two.
     if (bytes >= kHugePage) (void)::madvise(grown, bytes, MADV_HUGEPAGE);
-    if (anew && data_ != nullptr) {
+    if (small && data_ != nullptr) {
         std::memcpy(grown, data_, capacity_);
         ::munmap(data_, capacity_);
     }

@@ -1,4 +1,4 @@
-// Columns of plain values that stay in memory up to a budget and go to private files beyond it.
+// Columns of plain values that are kept in memory up to a limit, and written to temporary files beyond it.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace acapella::kappa {
 
-// A spool file that could not be made, written or read; the text is one line.
+// A temporary file could not be created, written or read. The text is one line.
 // `number` is errno after a failed system call.
 class SpoolError : public std::runtime_error {
   public:
@@ -24,7 +24,7 @@ class SpoolError : public std::runtime_error {
     int number_;
 };
 
-// Memory from the kernel that grows without being copied.
+// Memory pages that grow without being copied.
 class Pages {
   public:
     Pages() = default;
@@ -37,10 +37,10 @@ class Pages {
     }
     ~Pages();
 
-    // What the kernel clears and hands out at once where as much is asked for.
+    // The kernel allocates and clears a huge page at once.
     static constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-    // Raises std::bad_alloc. What was there stays; what is new is zero.
+    // Throws std::bad_alloc. Keeps the content; new memory is zero.
     void grow(std::size_t bytes);
     [[nodiscard]] std::byte* data() const { return data_; }
     [[nodiscard]] std::size_t capacity() const { return capacity_; }
@@ -50,8 +50,8 @@ class Pages {
     std::size_t capacity_ = 0;
 };
 
-// A file that no other user can read and that has no name from its first moment on, so that nothing is left
-// behind whatever happens. Raises SpoolError.
+// A temporary file that only this user can read, and that never has a name, so that nothing is left behind.
+// Throws SpoolError.
 class SpoolFile {
   public:
     explicit SpoolFile(const std::string& directory);
@@ -64,7 +64,7 @@ class SpoolFile {
     }
     ~SpoolFile();
 
-    // Writes at the end and returns where.
+    // Appends bytes and returns their offset.
     std::uint64_t append(std::span<const std::byte> bytes);
     void read(std::uint64_t offset, std::span<std::byte> into) const;
     [[nodiscard]] std::uint64_t size() const { return size_; }
@@ -74,7 +74,7 @@ class SpoolFile {
     std::uint64_t size_ = 0;
 };
 
-// How much the columns that share it may hold in memory together.
+// Memory limit shared by several columns.
 class MemoryBudget {
   public:
     MemoryBudget(std::uint64_t bytes, std::string directory)
@@ -96,7 +96,7 @@ class MemoryBudget {
     std::string directory_;
 };
 
-// Values are appended, then read from the first to the last as often as needed.
+// Values are appended, then read sequentially as often as needed.
 template <typename Value>
 class SpillColumn {
   public:
@@ -128,11 +128,11 @@ class SpillColumn {
 
     [[nodiscard]] std::size_t size() const { return spilled_ + count_; }
     [[nodiscard]] bool in_memory() const { return files_.empty(); }
-    // All of it, where it is in memory.
+    // All values, if they are in memory.
     [[nodiscard]] std::span<const Value> span() const { return {values(), count_}; }
     [[nodiscard]] std::span<Value> span() { return {values(), count_}; }
 
-    // visit(std::span<const Value>) over all values in order.
+    // Calls visit(std::span<const Value>) for all values in order.
     template <typename Visit>
     void for_each_chunk(const Visit& visit) const {
         if (spilled_ > 0) {
@@ -147,7 +147,7 @@ class SpillColumn {
         if (count_ > 0) visit(span());
     }
 
-    // Values from `first` on; all of them have to be there. Spilled or not.
+    // Reads values from `first` on, which have to exist, from the file or from memory.
     void read(std::size_t first, std::span<Value> into) const {
         const std::size_t from_file = first < spilled_ ? std::min(into.size(), spilled_ - first) : 0;
         if (from_file > 0)
@@ -162,7 +162,7 @@ class SpillColumn {
     const Value* values() const { return reinterpret_cast<const Value*>(pages_.data()); }
 
     void make_room() {
-        // After the first chunk a huge page, which costs less than the small ones on the way to it.
+        // The second allocation is a huge page, which is cheaper than growing in small steps.
         const std::size_t least = pages_.capacity() == 0 ? kChunk * sizeof(Value) : Pages::kHugePage;
         const std::size_t bytes = std::max<std::size_t>(pages_.capacity() * 2, least);
         const std::size_t more = bytes - pages_.capacity();
@@ -188,11 +188,11 @@ class SpillColumn {
 
     MemoryBudget* budget_;
     Pages pages_;
-    std::size_t count_ = 0;  // in memory
+    std::size_t count_ = 0;  // number of values in memory
     std::size_t room_ = 0;
-    std::size_t spilled_ = 0;  // in the file, before those in memory
+    std::size_t spilled_ = 0;  // number of values in the file, before those in memory
     std::uint64_t taken_ = 0;
-    std::vector<SpoolFile> files_;  // none, or one
+    std::vector<SpoolFile> files_;  // none or one
 };
 
 }  // namespace acapella::kappa

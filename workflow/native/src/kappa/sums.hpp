@@ -1,4 +1,4 @@
-// Integers that hold every sum of this part.
+// Integer types that hold every sum of kappa.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ inline std::uint64_t magnitude(std::int64_t value) {
                      : static_cast<std::uint64_t>(value);
 }
 
-// Differences of stamps wrap like the stamps themselves and never overflow as signed arithmetic would.
+// Unsigned differences of timestamps wrap and never overflow.
 inline std::uint64_t since(std::int64_t later, std::int64_t earlier) {
     return static_cast<std::uint64_t>(later) - static_cast<std::uint64_t>(earlier);
 }

@@ -9,23 +9,23 @@
 
 namespace acapella::test {
 
-using Octets = std::vector<std::byte>;
+using ByteVector = std::vector<std::byte>;
 
 template <std::size_t Bytes>
-void put(Octets& to, collector::Field<Bytes> field, std::uint64_t value) {
+void put(ByteVector& to, collector::Field<Bytes> field, std::uint64_t value) {
     for (std::size_t i = 0; i < Bytes; ++i)
         to[field.offset + i] = static_cast<std::byte>(value >> 8 * (Bytes - 1 - i));
 }
 
-inline void number(Octets& to, std::uint64_t value, std::size_t bytes) {
+inline void number(ByteVector& to, std::uint64_t value, std::size_t bytes) {
     for (std::size_t i = bytes; i-- > 0;) to.push_back(static_cast<std::byte>(value >> 8 * i));
 }
 
 // A report of format 2 of TCP between 10.0.0.`flow` and 0.0.0.0.
-inline Octets tagged(unsigned flow, std::uint32_t epoch, std::uint64_t time, std::uint32_t sequence,
-                     std::uint64_t bytes = 0) {
+inline ByteVector tagged(unsigned flow, std::uint32_t epoch, std::uint64_t time, std::uint32_t sequence,
+                         std::uint64_t bytes = 0) {
     using namespace collector::format2;
-    Octets report(kBytes);
+    ByteVector report(kBytes);
     put(report, version, 2);
     put(report, ip_version, 4);
     put(report, ip_proto, 6);
@@ -38,9 +38,9 @@ inline Octets tagged(unsigned flow, std::uint32_t epoch, std::uint64_t time, std
 }
 
 // A report of the published format.
-inline Octets published(std::uint64_t time, std::uint64_t bytes, std::uint64_t packets) {
+inline ByteVector published(std::uint64_t time, std::uint64_t bytes, std::uint64_t packets) {
     using namespace collector::format1;
-    Octets report(kBytes);
+    ByteVector report(kBytes);
     put(report, timestamp, time);
     put(report, packet_type, packet_type_values::ack);
     for (std::size_t i = 0; i < 4; ++i) {
@@ -50,7 +50,7 @@ inline Octets published(std::uint64_t time, std::uint64_t bytes, std::uint64_t p
     return report;
 }
 
-inline std::uint32_t plain_crc32(const Octets& data) {
+inline std::uint32_t plain_crc32(const ByteVector& data) {
     std::uint32_t state = 0xffffffff;
     for (const std::byte byte : data) {
         state ^= std::to_integer<std::uint32_t>(byte);
@@ -71,8 +71,8 @@ struct FrameFields {
     std::int64_t length = -1;  // RETH's; -1: the payload's
 };
 
-inline Octets frame(const FrameFields& fields, const Octets& payload) {
-    Octets made(12, std::byte{2});
+inline ByteVector frame(const FrameFields& fields, const ByteVector& payload) {
+    ByteVector made(12, std::byte{2});
     for (std::uint32_t i = 0; i < fields.vlans; ++i) number(made, 0x81000064, 4);
     number(made, 0x0800, 2);
     const std::size_t start = made.size();
@@ -89,7 +89,7 @@ inline Octets frame(const FrameFields& fields, const Octets& payload) {
     number(made, fields.key, 4);
     number(made, fields.length < 0 ? payload.size() : static_cast<std::uint64_t>(fields.length), 4);
     made.insert(made.end(), payload.begin(), payload.end());
-    Octets masked(8, std::byte{0xff});
+    ByteVector masked(8, std::byte{0xff});
     masked.insert(masked.end(), made.begin() + static_cast<std::ptrdiff_t>(start), made.end());
     for (const std::size_t at : {1, 8, 10, 11, 26, 27, 32}) masked[8 + at] = std::byte{0xff};
     number(made, __builtin_bswap32(plain_crc32(masked)), 4);

@@ -27,21 +27,21 @@ std::uint64_t count(const Collector& collector, Verdict verdict) {
 }
 
 // In memory of exactly its size, so that the sanitizer sees what is read beyond.
-Verdict verdict_of(const Octets& frame, std::size_t captured, std::size_t wire) {
+Verdict verdict_of(const ByteVector& frame, std::size_t captured, std::size_t wire) {
     const auto exact = std::make_unique<std::byte[]>(captured);
     std::copy_n(frame.begin(), captured, exact.get());
     WriteRequest request;
     return parse({exact.get(), captured}, static_cast<std::uint32_t>(wire), true, request);
 }
 
-Verdict verdict_of(const Octets& frame) { return verdict_of(frame, frame.size(), frame.size()); }
+Verdict verdict_of(const ByteVector& frame) { return verdict_of(frame, frame.size(), frame.size()); }
 
-Octets report() { return tagged(1, 0, 1, 1); }
+ByteVector report() { return tagged(1, 0, 1, 1); }
 
 }  // namespace
 
 TEST(Crc32, IsThatOfTheStandardAtEveryLength) {
-    Octets data;
+    ByteVector data;
     for (const char letter : std::string("123456789")) data.push_back(static_cast<std::byte>(letter));
     EXPECT_EQ(~crc32_update(0xffffffff, data), 0xcbf43926);
     data.clear();
@@ -53,7 +53,7 @@ TEST(Crc32, IsThatOfTheStandardAtEveryLength) {
 }
 
 TEST(Crc32, GoesOnFromAnyPlace) {
-    Octets data;
+    ByteVector data;
     for (std::size_t i = 0; i < 300; ++i) data.push_back(static_cast<std::byte>(i * i));
     for (std::size_t cut = 0; cut < data.size(); cut += 7) {
         const std::span<const std::byte> all(data);
@@ -71,7 +71,7 @@ TEST(Crc32, MaskedBytesCountAsTheyWereWrittenOut) {
             const auto memory = std::make_unique<std::byte[]>(offset + length);
             const std::span<std::byte> data(memory.get() + offset, length);
             for (std::size_t i = 0; i < length; ++i) data[i] = static_cast<std::byte>(i * 37 + offset);
-            Octets written(kCrcOnes, std::byte{0xff});
+            ByteVector written(kCrcOnes, std::byte{0xff});
             written.insert(written.end(), data.begin(), data.end());
             for (std::size_t i = 0; i < mask.size(); ++i) written[kCrcOnes + i] |= mask[i];
             EXPECT_EQ(~crc32_of_masked(mask, data), plain_crc32(written)) << offset << " " << length;
@@ -83,9 +83,9 @@ TEST(Crc32, MaskedBytesCountAsTheyWereWrittenOut) {
 TEST(Roce, IcrcIsThatOfTheMaskedPacketAtEveryLength) {
     constexpr std::size_t kVariant[] = {1, 8, 10, 11, 26, 27, 32};  // annex A17 of the IBTA specification
     for (std::size_t length = 33; length < 300; ++length) {
-        Octets packet;
+        ByteVector packet;
         for (std::size_t i = 0; i < length; ++i) packet.push_back(static_cast<std::byte>(i * 11));
-        Octets written(8, std::byte{0xff});
+        ByteVector written(8, std::byte{0xff});
         written.insert(written.end(), packet.begin(), packet.end());
         for (const std::size_t at : kVariant) written[8 + at] = std::byte{0xff};
         EXPECT_EQ(icrc_of(packet), __builtin_bswap32(plain_crc32(written))) << length;
@@ -98,19 +98,19 @@ TEST(Roce, TakesAWriteWithAndWithoutTags) {
 }
 
 TEST(Roce, PaddingOfEthernetIsNoPartOfThePacket) {
-    Octets padded = frame({}, report());
+    ByteVector padded = frame({}, report());
     padded.resize(padded.size() + 30);
     EXPECT_EQ(verdict_of(padded), Verdict::accepted);
 }
 
 TEST(Roce, AFrameThatIsCutAnywhereIsTruncated) {
-    const Octets whole = frame({.vlans = 1}, report());
+    const ByteVector whole = frame({.vlans = 1}, report());
     for (std::size_t length = 0; length < whole.size(); ++length)
         EXPECT_EQ(verdict_of(whole, length, whole.size()), Verdict::truncated) << length;
 }
 
 TEST(Roce, AFrameThatEndsOnTheWireContradictsItself) {
-    const Octets whole = frame({}, report());
+    const ByteVector whole = frame({}, report());
     for (std::size_t length = 0; length < whole.size(); ++length) {
         const Verdict verdict = verdict_of(whole, length, length);
         EXPECT_EQ(verdict, length < 42 ? Verdict::not_roce : Verdict::bad_length) << length;
@@ -118,10 +118,10 @@ TEST(Roce, AFrameThatEndsOnTheWireContradictsItself) {
 }
 
 TEST(Roce, EveryFlippedBitOfWhatIsCoveredIsSeen) {
-    const Octets whole = frame({}, report());
+    const ByteVector whole = frame({}, report());
     std::size_t covered = 0;
     for (std::size_t bit = 14 * 8; bit < whole.size() * 8; ++bit) {
-        Octets flipped = whole;
+        ByteVector flipped = whole;
         flipped[bit / 8] ^= static_cast<std::byte>(0x80 >> bit % 8);
         const std::size_t at = bit / 8 - 14;
         const bool variant = at == 1 || at == 8 || at == 10 || at == 11 || at == 26 || at == 27 || at == 32;
@@ -142,7 +142,7 @@ TEST(Roce, OtherTrafficIsNamed) {
 
 TEST(Roce, APacketWithoutRoomForItsHeadersAndChecksumContradictsItself) {
     for (std::uint32_t total = 28; total < 44; ++total) {
-        Octets small = frame({}, report());
+        ByteVector small = frame({}, report());
         small[14 + 2] = small[14 + 20 + 4] = std::byte{0};
         small[14 + 3] = static_cast<std::byte>(total);
         small[14 + 20 + 5] = static_cast<std::byte>(total - 20);
@@ -187,20 +187,20 @@ TEST(SequenceWindow, ForgetsAfterATurn) {
 
 TEST(Collector, CountsEachRefusalByItsReasonAndTakesNothingOfIt) {
     Collector collector(config());
-    const auto receive = [&](const FrameFields& fields, const Octets& payload) {
-        const Octets made = frame(fields, payload);
+    const auto receive = [&](const FrameFields& fields, const ByteVector& payload) {
+        const ByteVector made = frame(fields, payload);
         collector.receive(made, static_cast<std::uint32_t>(made.size()));
     };
     const std::size_t stride = format2::kBytes;
     receive({.address = kBase, .queue_pair = 0x12}, report());
     receive({.address = kBase, .key = 1}, report());
-    receive({.address = kBase}, Octets(64));
+    receive({.address = kBase}, ByteVector(64));
     receive({.address = kBase}, {});
     receive({.address = kBase - stride}, report());
     receive({.address = kBase + stride / 2}, report());
     receive({.address = kBase + kSlots * stride}, report());
     receive({.address = ~std::uint64_t{0} - 100}, report());
-    receive({.address = kBase}, Octets(stride, std::byte{3}));
+    receive({.address = kBase}, ByteVector(stride, std::byte{3}));
     collector.drain();
     EXPECT_EQ(count(collector, Verdict::bad_qp), 1U);
     EXPECT_EQ(count(collector, Verdict::bad_key), 1U);
@@ -217,7 +217,7 @@ TEST(Collector, DuplicatesAndReorderedReportsAreCountedAndNotWritten) {
     Collector collector(config(SequenceWindow::kModulus - 1));
     std::uint64_t written = 1;
     for (const std::uint32_t psn : {0xffffffU, 0U, 3U, 3U, 1U, 1U, 4U}) {
-        const Octets made = frame({.psn = psn, .address = kBase}, tagged(1, 0, written, 1, written));
+        const ByteVector made = frame({.psn = psn, .address = kBase}, tagged(1, 0, written, 1, written));
         ++written;
         collector.receive(made, static_cast<std::uint32_t>(made.size()));
     }
@@ -234,7 +234,7 @@ TEST(Collector, ASlotIsReadBeforeItIsWrittenAgain) {
     CollectorConfig small = config();
     Collector collector(small);
     for (std::uint32_t n = 0; n < 20; ++n) {
-        const Octets made = frame({.psn = n, .address = kBase}, tagged(n, 0, n, n + 1, 5));
+        const ByteVector made = frame({.psn = n, .address = kBase}, tagged(n, 0, n, n + 1, 5));
         collector.receive(made, static_cast<std::uint32_t>(made.size()));
     }
     collector.drain();
@@ -243,7 +243,7 @@ TEST(Collector, ASlotIsReadBeforeItIsWrittenAgain) {
 
 TEST(Collector, AQueuePairThatIsGoneIsRefused) {
     Collector collector(config());
-    const Octets made = frame({.psn = 4, .address = kBase}, report());
+    const ByteVector made = frame({.psn = 4, .address = kBase}, report());
     collector.receive(made, static_cast<std::uint32_t>(made.size()));
     collector.remove_queue_pair(0x11);
     collector.receive(made, static_cast<std::uint32_t>(made.size()));

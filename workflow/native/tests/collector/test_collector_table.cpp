@@ -35,17 +35,17 @@ void take(FlowTable& table, const std::byte* bytes, std::uint32_t count) {
 }
 
 // One flow after reports of the format.
-FlowState after(Format format, const std::vector<Octets>& reports) {
+FlowState after(Format format, const std::vector<ByteVector>& reports) {
     FlowTable table = table_of(format);
-    for (const Octets& report : reports) take(table, report.data(), 1);
+    for (const ByteVector& report : reports) take(table, report.data(), 1);
     EXPECT_EQ(table.flows(), 1U);
     return table.flow(0).state;
 }
 
-Octets many_reports(std::uint32_t count, std::uint32_t flows) {
-    Octets all;
+ByteVector many_reports(std::uint32_t count, std::uint32_t flows) {
+    ByteVector all;
     for (std::uint32_t n = 0; n < count; ++n) {
-        const Octets report = tagged(n * 7 % flows, n / 1000, n, n + 1, n);
+        const ByteVector report = tagged(n * 7 % flows, n / 1000, n, n + 1, n);
         all.insert(all.end(), report.begin(), report.end());
     }
     return all;
@@ -54,9 +54,9 @@ Octets many_reports(std::uint32_t count, std::uint32_t flows) {
 }  // namespace
 
 TEST(Flow, AnEpochCountsItsLargestReportInAnyOrder) {
-    const std::vector<Octets> reports = {tagged(1, 1, 10, 1, 100), tagged(1, 2, 20, 3, 5),
-                                         tagged(1, 1, 15, 2, 300), tagged(1, 2, 21, 4, 70),
-                                         tagged(1, 2, 20, 2, 60)};
+    const std::vector<ByteVector> reports = {tagged(1, 1, 10, 1, 100), tagged(1, 2, 20, 3, 5),
+                                             tagged(1, 1, 15, 2, 300), tagged(1, 2, 21, 4, 70),
+                                             tagged(1, 2, 20, 2, 60)};
     const FlowState flow = after(Format::tagged, reports);
     EXPECT_EQ(flow.bytes(), 370U);
     EXPECT_EQ(flow.epochs, 2U);
@@ -67,7 +67,7 @@ TEST(Flow, AnEpochCountsItsLargestReportInAnyOrder) {
 TEST(Flow, AReportOfAClosedEpochIsCountedAsLate) {
     FlowTable table = table_of(Format::tagged);
     for (const std::uint32_t epoch : {1U, 2U, 3U, 1U}) {
-        const Octets report = tagged(1, epoch, epoch, epoch, 10);
+        const ByteVector report = tagged(1, epoch, epoch, epoch, 10);
         take(table, report.data(), 1);
     }
     EXPECT_EQ(table.counts()[Effect::late], 1U);
@@ -76,7 +76,7 @@ TEST(Flow, AReportOfAClosedEpochIsCountedAsLate) {
 
 TEST(Flow, TheSameReportTwiceIsRepeated) {
     FlowTable table = table_of(Format::tagged);
-    const Octets report = tagged(1, 1, 1, 1, 10);
+    const ByteVector report = tagged(1, 1, 1, 1, 10);
     take(table, report.data(), 1);
     take(table, report.data(), 1);
     EXPECT_EQ(table.counts()[Effect::repeated], 1U);
@@ -87,7 +87,7 @@ TEST(Flow, AGapThatIsFilledIsTakenBackAndAnotherStartCountsAnew) {
     using namespace format2;
     const auto report = [](std::uint32_t time, std::uint64_t started, std::uint64_t payload,
                            std::uint64_t gap) {
-        Octets one = tagged(1, 1, time, time);
+        ByteVector one = tagged(1, 1, time, time);
         put(one, valid, valid_bits::slot | valid_bits::start | valid_bits::uncertain);
         put(one, start, started);
         put(one, payload_bytes, payload);
@@ -108,7 +108,7 @@ TEST(Flow, ASynBeginsNumbersAnew) {
     using namespace format2;
     const auto report = [](std::uint32_t time, unsigned why, unsigned known, std::uint32_t end,
                            std::uint32_t acked, std::uint32_t first) {
-        Octets one = tagged(1, 1, time, time);
+        ByteVector one = tagged(1, 1, time, time);
         put(one, first_ack, first);
         put(one, trigger, why);
         put(one, valid, known);
@@ -117,7 +117,7 @@ TEST(Flow, ASynBeginsNumbersAnew) {
         return one;
     };
     constexpr unsigned kSeq = valid_bits::slot | valid_bits::seq, kBoth = kSeq | valid_bits::ack;
-    const std::vector<Octets> reports = {
+    const std::vector<ByteVector> reports = {
         report(1, trigger_bits::syn, kSeq, 103, 0, 0), report(2, trigger_bits::ack, kBoth, 301, 201, 101),
         report(3, trigger_bits::syn, kSeq, 0x70000001, 0, 0),
         report(4, trigger_bits::ack, kBoth, 0x70000031, 0x70000011, 0x70000001)};
@@ -129,14 +129,14 @@ TEST(Flow, ASynBeginsNumbersAnew) {
 TEST(Flow, AnInterArrivalTimeIsOfTheNewestReportOnly) {
     using namespace format2;
     const auto report = [](std::uint32_t time, unsigned known) {
-        Octets one = tagged(1, 1, time, time);
+        ByteVector one = tagged(1, 1, time, time);
         put(one, valid, known);
         put(one, iat, 7000);
         return one;
     };
     EXPECT_TRUE(after(Format::tagged, {report(1, valid_bits::iat)}).has(FlowState::kIat));
     EXPECT_FALSE(after(Format::tagged, {report(1, valid_bits::iat), report(2, 0)}).has(FlowState::kIat));
-    Octets with_gap = published(1, 1, 1);
+    ByteVector with_gap = published(1, 1, 1);
     put(with_gap, format1::iat, 7000);
     EXPECT_TRUE(after(Format::published, {with_gap}).has(FlowState::kIat));
     EXPECT_FALSE(after(Format::published, {with_gap, published(2, 2, 2)}).has(FlowState::kIat));
@@ -145,7 +145,7 @@ TEST(Flow, AnInterArrivalTimeIsOfTheNewestReportOnly) {
 TEST(Flow, AcknowledgedBytesCountFromTheFirstAcknowledgmentOfTheSlot) {
     using namespace format2;
     const auto report = [](std::uint32_t time, unsigned known, std::uint32_t first, std::uint32_t acked) {
-        Octets one = tagged(1, 1, time, time);
+        ByteVector one = tagged(1, 1, time, time);
         put(one, valid, known);
         put(one, first_ack, first);
         put(one, ack, acked);
@@ -165,7 +165,7 @@ TEST(Flow, AcknowledgedBytesCountFromTheFirstAcknowledgmentOfTheSlot) {
 TEST(Flow, AFlowThatLosesItsSlotIsFollowedInPart) {
     using namespace format2;
     const auto report = [](std::uint32_t time, unsigned why, unsigned known, std::uint64_t started) {
-        Octets one = tagged(1, 1, time, time);
+        ByteVector one = tagged(1, 1, time, time);
         put(one, trigger, why);
         put(one, valid, known);
         put(one, start, started);
@@ -173,7 +173,7 @@ TEST(Flow, AFlowThatLosesItsSlotIsFollowedInPart) {
     };
     constexpr unsigned kNth = trigger_bits::nth, kSyn = trigger_bits::syn,
                        kHeld = valid_bits::slot | valid_bits::start;
-    const auto partly = [](const std::vector<Octets>& reports) {
+    const auto partly = [](const std::vector<ByteVector>& reports) {
         return after(Format::tagged, reports).has(FlowState::kUnfollowed);
     };
     EXPECT_FALSE(partly({report(1, kNth, kHeld, 1), report(2, kNth, kHeld, 1)}));
@@ -205,7 +205,7 @@ TEST(Flow, PublishedTimesGoOnBeyond48Bits) {
 }
 
 TEST(FlowTable, AnyNumberOfThreadsGivesTheSame) {
-    const Octets reports = many_reports(20'000, 999);
+    const ByteVector reports = many_reports(20'000, 999);
     FlowTable one = table_of(Format::tagged, 1, 100);
     FlowTable five = table_of(Format::tagged, 5, 100);
     for (FlowTable* table : {&one, &five}) {
@@ -228,13 +228,13 @@ TEST(FlowTable, AnyNumberOfThreadsGivesTheSame) {
 // Of the published format two words are not looked at: every field of the key is in the others.
 TEST(RecordPool, AKeyIsAnotherOneByEachOfItsFields) {
     using namespace format1;
-    const Octets report = published(1, 1, 1);
+    const ByteVector report = published(1, 1, 1);
     const auto key = key_of<Format::published>(report.data());
     RecordPool pool;
     pool.add(key, FlowState{});
     EXPECT_TRUE(pool.has_key<Format::published>(0, key));
     const auto is_told_apart = [&](auto field) {
-        Octets other = report;
+        ByteVector other = report;
         put(other, field, 1);
         return !pool.has_key<Format::published>(0, key_of<Format::published>(other.data()));
     };
@@ -266,9 +266,9 @@ TEST(FlowTable, FlowsThatTheIndexTakesForOneAnotherAreKeptApart) {
         if (!is_new) twins = {at->second, flow};
     }
     ASSERT_NE(twins.second, 0U);
-    Octets reports;
+    ByteVector reports;
     for (std::uint32_t n = 0; n < 300; ++n) {
-        const Octets report = tagged(n % 3 == 0 ? twins.second : twins.first, 1, n, n, n);
+        const ByteVector report = tagged(n % 3 == 0 ? twins.second : twins.first, 1, n, n, n);
         reports.insert(reports.end(), report.begin(), report.end());
     }
     TableConfig config;
@@ -282,7 +282,7 @@ TEST(FlowTable, FlowsThatTheIndexTakesForOneAnotherAreKeptApart) {
 }
 
 TEST(FlowTable, FurtherFlowsThanTheMemoryHoldsAreCounted) {
-    const Octets reports = many_reports(4'000, 2'000);
+    const ByteVector reports = many_reports(4'000, 2'000);
     FlowTable table = table_of(Format::tagged, 1, {}, 100);
     for (std::uint32_t n = 0; n < 4'000; n += 50) take(table, reports.data() + n * format2::kBytes, 50);
     EXPECT_EQ(table.flows(), 100U);
@@ -290,7 +290,7 @@ TEST(FlowTable, FurtherFlowsThanTheMemoryHoldsAreCounted) {
 }
 
 TEST(FlowTable, CanBeLookedAtWhileItIsFilled) {
-    const Octets reports = many_reports(2'000, 50);
+    const ByteVector reports = many_reports(2'000, 50);
     FlowTable table = table_of(Format::tagged, 2);
     std::atomic<bool> ended{false};
     std::uint64_t looks = 0;
@@ -311,11 +311,11 @@ TEST(FlowTable, CanBeLookedAtWhileItIsFilled) {
 }
 
 TEST(RingPoller, TakesReportsAsTheyComeAndTheLastOneAtTheNextLook) {
-    Octets ring(4 * format2::kBytes);
+    ByteVector ring(4 * format2::kBytes);
     RingPoller poller(ring.data(), 4, Format::tagged, true);
     std::vector<std::byte> found;
     const auto write = [&](std::uint32_t sequence) {
-        const Octets report = tagged(1, 0, sequence, sequence);
+        const ByteVector report = tagged(1, 0, sequence, sequence);
         std::memcpy(ring.data() + (sequence - 1) % 4 * format2::kBytes, report.data(), report.size());
     };
     EXPECT_EQ(poller.poll(found, 10), 0U);
@@ -339,11 +339,11 @@ TEST(RingPoller, TakesReportsAsTheyComeAndTheLastOneAtTheNextLook) {
 }
 
 TEST(RingPoller, FindsPublishedReportsByTheirTimes) {
-    Octets ring(3 * format1::kBytes);
+    ByteVector ring(3 * format1::kBytes);
     RingPoller poller(ring.data(), 3, Format::published, true);
     std::vector<std::byte> found;
     for (std::uint64_t time = 1; time < 8; ++time) {
-        const Octets report = published(time, time, time);
+        const ByteVector report = published(time, time, time);
         std::memcpy(ring.data() + (time - 1) % 3 * format1::kBytes, report.data(), report.size());
         poller.poll(found, 10);
         poller.poll(found, 10);

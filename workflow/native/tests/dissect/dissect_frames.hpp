@@ -12,64 +12,66 @@
 
 namespace acapella::testing {
 
-using Octets = std::vector<std::uint8_t>;
+using ByteVector = std::vector<std::uint8_t>;
 
-inline Octets hex(const std::string& digits) {
-    Octets octets;
+inline ByteVector hex(const std::string& digits) {
+    ByteVector bytes;
     std::string pair;
     for (const char digit : digits) {
         if (digit == ' ') continue;
         pair += digit;
         if (pair.size() == 2) {
-            octets.push_back(static_cast<std::uint8_t>(std::stoul(pair, nullptr, 16)));
+            bytes.push_back(static_cast<std::uint8_t>(std::stoul(pair, nullptr, 16)));
             pair.clear();
         }
     }
-    return octets;
+    return bytes;
 }
 
-inline Octets operator+(Octets left, const Octets& right) {
+inline ByteVector operator+(ByteVector left, const ByteVector& right) {
     left.insert(left.end(), right.begin(), right.end());
     return left;
 }
 
-inline const Octets kMacs = hex("001b21aabbcc 001b21ddeeff");
-inline const Octets kData = hex("68656c6c6f20776f726c642068656c6c6f");
+inline const ByteVector kMacs = hex("001b21aabbcc 001b21ddeeff");
+inline const ByteVector kData = hex("68656c6c6f20776f726c642068656c6c6f");
 
-inline Octets be16(std::size_t value) {
+inline ByteVector be16(std::size_t value) {
     return {static_cast<std::uint8_t>(value >> 8), static_cast<std::uint8_t>(value)};
 }
 
-inline Octets ethernet(std::uint16_t type, const Octets& payload) { return kMacs + be16(type) + payload; }
+inline ByteVector ethernet(std::uint16_t type, const ByteVector& payload) {
+    return kMacs + be16(type) + payload;
+}
 
 // 10.0.0.1 to 10.0.0.2; `length` 0: as long as it is.
-inline Octets ipv4(std::uint8_t protocol, const Octets& payload, std::uint16_t fragment = 0,
-                   std::size_t length = 0) {
+inline ByteVector ipv4(std::uint8_t protocol, const ByteVector& payload, std::uint16_t fragment = 0,
+                       std::size_t length = 0) {
     return hex("4500") + be16(length ? length : 20 + payload.size()) + hex("0001") + be16(fragment) +
-           Octets{64, protocol, 0, 0} + hex("0a000001 0a000002") + payload;
+           ByteVector{64, protocol, 0, 0} + hex("0a000001 0a000002") + payload;
 }
 
 // 2001::1 to 2001::2.
-inline Octets ipv6(std::uint8_t next, const Octets& payload) {
-    const Octets zeros(13);
-    return hex("60000000") + be16(payload.size()) + Octets{next, 64} + hex("2001") + zeros + hex("01") +
+inline ByteVector ipv6(std::uint8_t next, const ByteVector& payload) {
+    const ByteVector zeros(13);
+    return hex("60000000") + be16(payload.size()) + ByteVector{next, 64} + hex("2001") + zeros + hex("01") +
            hex("2001") + zeros + hex("02") + payload;
 }
 
-inline Octets udp(std::uint16_t destination, const Octets& payload, std::uint16_t source = 50000) {
+inline ByteVector udp(std::uint16_t destination, const ByteVector& payload, std::uint16_t source = 50000) {
     return be16(source) + be16(destination) + be16(8 + payload.size()) + hex("0000") + payload;
 }
 
 // Port 50000 to 443, sequence number 1, acknowledgment 2, PSH and ACK; `options` in multiples of four bytes.
-inline Octets tcp(const Octets& payload, const Octets& options = {}) {
+inline ByteVector tcp(const ByteVector& payload, const ByteVector& options = {}) {
     const auto offset = static_cast<std::uint8_t>((20 + options.size()) / 4 << 4);
-    return hex("c350 01bb 00000001 00000002") + Octets{offset, 0x18} + hex("0064 0000 0000") + options +
+    return hex("c350 01bb 00000001 00000002") + ByteVector{offset, 0x18} + hex("0064 0000 0000") + options +
            payload;
 }
 
 // A frame as a capture has it: cut to `captured` bytes, `longer` bytes longer on the wire.
 struct Frame {
-    Octets octets;
+    ByteVector bytes;
     std::uint16_t link_type = 1;
     std::size_t longer = 0;
 
@@ -77,8 +79,8 @@ struct Frame {
         Record record;
         record.frame = 1;
         record.link_type = link_type;
-        record.bytes = {reinterpret_cast<const std::byte*>(octets.data()), octets.size()};
-        record.wire_len = static_cast<std::uint32_t>(octets.size() + longer);
+        record.bytes = {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()};
+        record.wire_len = static_cast<std::uint32_t>(bytes.size() + longer);
         Dissection dissection;
         dissect(record, dissection, vendors);
         return dissection;
@@ -87,9 +89,9 @@ struct Frame {
 };
 
 // The first `captured` bytes of a frame.
-inline Frame cut(const Octets& octets, std::size_t captured) {
-    return {Octets(octets.begin(), octets.begin() + static_cast<std::ptrdiff_t>(captured)), 1,
-            octets.size() - captured};
+inline Frame cut(const ByteVector& bytes, std::size_t captured) {
+    return {ByteVector(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(captured)), 1,
+            bytes.size() - captured};
 }
 
 }  // namespace acapella::testing

@@ -9,12 +9,12 @@
 namespace acapella::testing {
 namespace {
 
-const Octets kPacket = ipv4(17, udp(40001, kData));
-const Octets kLabel20 = hex("00014140");      // bottom of the stack
-const Octets kLabel600000 = hex("927c0040");  // another below it
+const ByteVector kPacket = ipv4(17, udp(40001, kData));
+const ByteVector kLabel20 = hex("00014140");      // bottom of the stack
+const ByteVector kLabel600000 = hex("927c0040");  // another below it
 
 TEST(DissectLink, FabricsPseudowireHasEveryTagAndLabel) {
-    const Octets inner = ethernet(0x0800, ipv4(6, tcp(kData)));
+    const ByteVector inner = ethernet(0x0800, ipv4(6, tcp(kData)));
     const Frame frame{ethernet(0x8100, hex("006f 8847") + kLabel600000 + kLabel20 + hex("00000000") + inner)};
     const Dissection found = frame.dissected();
     EXPECT_EQ(protocols_of(found),
@@ -54,7 +54,7 @@ TEST(DissectLink, ServiceAndCustomerTags) {
 
 TEST(DissectLink, TwoServiceTagsAreOneHeaderOfTwoIds) {
     struct Case {
-        Octets tags;
+        ByteVector tags;
         const char* protocols;
         std::vector<std::uint16_t> ids;
     };
@@ -80,7 +80,7 @@ TEST(DissectLink, TwoServiceTagsAreOneHeaderOfTwoIds) {
 }
 
 TEST(DissectLink, ACutServiceTagHasItsIdsOnceBothAreThere) {
-    const Octets frame = ethernet(0x88a8, hex("00c8 88a8 07d1 0800") + kPacket);
+    const ByteVector frame = ethernet(0x88a8, hex("00c8 88a8 07d1 0800") + kPacket);
     for (std::size_t length = 14; length < 22; ++length) {
         const Dissection found = cut(frame, length).dissected();
         EXPECT_EQ(protocols_of(found), "eth:ethertype:ieee8021ad") << length;
@@ -101,17 +101,17 @@ TEST(DissectLink, LengthsAndTypes) {
 Dissection innermost_of(const Frame& frame) {
     Record record;
     record.link_type = frame.link_type;
-    record.bytes = std::as_bytes(std::span(frame.octets));
-    record.wire_len = static_cast<std::uint32_t>(frame.octets.size());
+    record.bytes = std::as_bytes(std::span(frame.bytes));
+    record.wire_len = static_cast<std::uint32_t>(frame.bytes.size());
     Dissection dissection;
     dissect(record, dissection, nullptr, Depth::innermost);
     return dissection;
 }
 
 TEST(DissectLink, InnermostGoesOnWhereTsharkStops) {
-    const Octets snap = hex("aaaa03 000000 0800") + kPacket;
-    const Octets isl = hex("aaaa03 001b21 000a 0000 0000") + ethernet(0x0800, kPacket) + hex("deadbeef");
-    const Octets to_isl = hex("01000c0000 00 001b21ddeeff");
+    const ByteVector snap = hex("aaaa03 000000 0800") + kPacket;
+    const ByteVector isl = hex("aaaa03 001b21 000a 0000 0000") + ethernet(0x0800, kPacket) + hex("deadbeef");
+    const ByteVector to_isl = hex("01000c0000 00 001b21ddeeff");
     for (const Frame& frame : {Frame{ethernet(0x88a8, hex("0005") + be16(snap.size()) + snap)},
                                Frame{to_isl + be16(isl.size()) + isl}, Frame{to_isl + be16(1501) + isl}}) {
         EXPECT_EQ(frame.dissected().network.version, 0);
@@ -127,7 +127,7 @@ TEST(DissectLink, InnermostGoesOnWhereTsharkStops) {
 }
 
 TEST(DissectLink, TruncatedTagIsKeptAsCut) {
-    const Octets frame = ethernet(0x8100, hex("0005 0800") + kPacket);
+    const ByteVector frame = ethernet(0x8100, hex("0005 0800") + kPacket);
     for (std::size_t length = 14; length < 18; ++length) {
         const Dissection found = cut(frame, length).dissected();
         EXPECT_EQ(protocols_of(found), "eth:ethertype:vlan") << length;
@@ -165,13 +165,13 @@ TEST(DissectLink, UnsupportedLinkTypeIsLeftToTshark) {
 }
 
 TEST(DissectLink, TrailerThatIsNoPaddingStandsAbove) {
-    const Octets pseudowire_frame = ethernet(0x0800, ipv4(6, tcp({})));
+    const ByteVector pseudowire_frame = ethernet(0x0800, ipv4(6, tcp({})));
     EXPECT_FALSE((Frame{pseudowire_frame + hex("000000000000")}.dissected().payload_undecoded));
     EXPECT_TRUE((Frame{pseudowire_frame + hex("000000000001")}.dissected().payload_undecoded));
 }
 
 TEST(DissectLink, EndlessTagsEnd) {
-    Octets tags;
+    ByteVector tags;
     for (int i = 0; i < 100; ++i) tags = tags + hex("0005 8100");
     const Dissection found = Frame{ethernet(0x8100, tags)}.dissected();
     EXPECT_EQ(found.issue, Issue::too_many_headers);

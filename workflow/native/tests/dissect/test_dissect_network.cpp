@@ -6,8 +6,10 @@
 namespace acapella::testing {
 namespace {
 
-Octets in_ethernet(const Octets& packet) { return ethernet(packet[0] >> 4 == 6 ? 0x86dd : 0x0800, packet); }
-Dissection of(const Octets& packet) { return Frame{in_ethernet(packet)}.dissected(); }
+ByteVector in_ethernet(const ByteVector& packet) {
+    return ethernet(packet[0] >> 4 == 6 ? 0x86dd : 0x0800, packet);
+}
+Dissection of(const ByteVector& packet) { return Frame{in_ethernet(packet)}.dissected(); }
 
 TEST(DissectNetwork, TcpHasPortsNumbersAndPayload) {
     const Dissection found = of(ipv4(6, tcp(kData)));
@@ -29,7 +31,7 @@ TEST(DissectNetwork, BareAcknowledgmentIsTheWholeStack) {
 }
 
 TEST(DissectNetwork, EthernetPaddingIsNoPayload) {
-    const Dissection found = Frame{in_ethernet(ipv4(6, tcp({}))) + Octets(6)}.dissected();
+    const Dissection found = Frame{in_ethernet(ipv4(6, tcp({}))) + ByteVector(6)}.dissected();
     EXPECT_EQ(found.payload_len, 0U);
     EXPECT_FALSE(found.payload_undecoded);
     EXPECT_EQ(found.inner_wire_len, 60U);
@@ -40,7 +42,7 @@ TEST(DissectNetwork, MultipathOptionIsAToken) {
 }
 
 TEST(DissectNetwork, TruncatedTcpKeepsItsPorts) {
-    const Octets frame = in_ethernet(ipv4(6, tcp(kData)));
+    const ByteVector frame = in_ethernet(ipv4(6, tcp(kData)));
     const Dissection found = cut(frame, 14 + 20 + 10).dissected();
     EXPECT_EQ(protocols_of(found), "eth:ethertype:ip:tcp");
     EXPECT_EQ(found.issue, Issue::truncated_tcp);
@@ -50,7 +52,7 @@ TEST(DissectNetwork, TruncatedTcpKeepsItsPorts) {
 }
 
 TEST(DissectNetwork, PayloadLengthIsThatOfTheWire) {
-    const Dissection found = cut(in_ethernet(ipv4(6, tcp(Octets(1000)))), 100).dissected();
+    const Dissection found = cut(in_ethernet(ipv4(6, tcp(ByteVector(1000)))), 100).dissected();
     EXPECT_EQ(found.payload_len, 1000U);
     EXPECT_EQ(found.payload.size(), 100U - 54U);
 }
@@ -70,25 +72,25 @@ TEST(DissectNetwork, FirstFragmentHasPorts) {
 }
 
 TEST(DissectNetwork, TotalLengthZeroIsTheFrames) {
-    Octets packet = ipv4(6, tcp(kData));
+    ByteVector packet = ipv4(6, tcp(kData));
     packet[2] = packet[3] = 0;
     EXPECT_EQ(of(packet).payload_len, kData.size());
 }
 
 TEST(DissectNetwork, BadLengths) {
-    Octets short_header = ipv4(17, udp(53, kData));
+    ByteVector short_header = ipv4(17, udp(53, kData));
     short_header[0] = 0x44;
     EXPECT_EQ(of(short_header).issue, Issue::bad_ipv4_header_length);
     EXPECT_EQ(of(ipv4(17, udp(53, kData), 0, 19)).issue, Issue::bad_ipv4_total_length);
     EXPECT_EQ(of(ipv4(17, hex("c350 0035 0007 0000"))).issue, Issue::bad_udp_length);
-    Octets bad_tcp = tcp(kData);
+    ByteVector bad_tcp = tcp(kData);
     bad_tcp[12] = 0x40;
     EXPECT_EQ(of(ipv4(6, bad_tcp)).issue, Issue::bad_tcp_header_length);
 }
 
 TEST(DissectNetwork, ExtensionHeaders) {
-    const Octets fragment = hex("11 00 0001 00000001") + udp(53, kData);
-    const Octets hop_by_hop = hex("2c 00 0104 00000000") + fragment;
+    const ByteVector fragment = hex("11 00 0001 00000001") + udp(53, kData);
+    const ByteVector hop_by_hop = hex("2c 00 0104 00000000") + fragment;
     const Dissection found = of(ipv6(0, hop_by_hop));
     EXPECT_EQ(protocols_of(found), "eth:ethertype:ipv6:ipv6.hopopts:ipv6.fraghdr:udp");
     EXPECT_EQ(found.ip_proto, 17);
@@ -118,9 +120,9 @@ TEST(DissectNetwork, IcmpEcho) {
 }
 
 TEST(DissectNetwork, SctpWithDataIsOpen) {
-    const Octets header = hex("0b80 0b81 00000001 00000000");
-    EXPECT_TRUE(of(ipv4(132, header + hex("0003 0014") + Octets(16))).payload_undecoded);
-    EXPECT_FALSE(of(ipv4(132, header + hex("0300 0010") + Octets(12))).payload_undecoded);
+    const ByteVector header = hex("0b80 0b81 00000001 00000000");
+    EXPECT_TRUE(of(ipv4(132, header + hex("0003 0014") + ByteVector(16))).payload_undecoded);
+    EXPECT_FALSE(of(ipv4(132, header + hex("0300 0010") + ByteVector(12))).payload_undecoded);
 }
 
 TEST(DissectNetwork, LeavesAndUnknowns) {
@@ -132,7 +134,7 @@ TEST(DissectNetwork, LeavesAndUnknowns) {
 }
 
 TEST(DissectNetwork, LongerThanOnTheWireIsLeftToTshark) {
-    const Octets frame = in_ethernet(ipv4(6, tcp(kData)));
+    const ByteVector frame = in_ethernet(ipv4(6, tcp(kData)));
     Record record;
     record.link_type = 1;
     record.wire_len = 40;

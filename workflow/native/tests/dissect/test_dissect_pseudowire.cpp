@@ -8,21 +8,21 @@
 namespace acapella::testing {
 namespace {
 
-const Octets kPacket = ipv4(17, udp(9, kData));
-const Octets kKnown = hex("001b21aabbcc 001b21ddeeff");
-const Octets kUnknown = hex("00ff01020304 00ff05060708");
-const Octets kZeros = hex("00000000");
+const ByteVector kPacket = ipv4(17, udp(9, kData));
+const ByteVector kKnown = hex("001b21aabbcc 001b21ddeeff");
+const ByteVector kUnknown = hex("00ff01020304 00ff05060708");
+const ByteVector kZeros = hex("00000000");
 
 // Label 20 and what it carries.
-Octets labeled(const Octets& carried) { return ethernet(0x8847, hex("00014140") + carried); }
-Octets ip_frame(const Octets& addresses) { return addresses + hex("0800") + kPacket; }
+ByteVector labeled(const ByteVector& carried) { return ethernet(0x8847, hex("00014140") + carried); }
+ByteVector ip_frame(const ByteVector& addresses) { return addresses + hex("0800") + kPacket; }
 
 class DissectPseudowire : public ::testing::Test {
   protected:
     DissectPseudowire() { vendors_.add("00:00:00\tXerox\n00:1B:21\tIntelCor\tIntel Corporate\n"); }
 
-    Dissection with(const Octets& octets) const { return Frame{octets}.dissected(&vendors_); }
-    static Dissection without(const Octets& octets) { return Frame{octets}.dissected(); }
+    Dissection with(const ByteVector& bytes) const { return Frame{bytes}.dissected(&vendors_); }
+    static Dissection without(const ByteVector& bytes) { return Frame{bytes}.dissected(); }
     static std::string behind(const Dissection& found) {
         const std::string before = "eth:ethertype:mpls:pwethheuristic:";
         const std::string text = protocols_of(found);
@@ -33,14 +33,14 @@ class DissectPseudowire : public ::testing::Test {
 };
 
 TEST_F(DissectPseudowire, TwoKnownVendorsAreAPlainFrame) {
-    const Octets frame = labeled(ip_frame(kKnown));
+    const ByteVector frame = labeled(ip_frame(kKnown));
     EXPECT_EQ(behind(with(frame)), "pwethnocw:eth:ethertype:ip:udp");
     EXPECT_TRUE(with(frame).sure);
     EXPECT_FALSE(without(frame).sure);
 }
 
 TEST_F(DissectPseudowire, ASequenceNumberIsAControlWord) {
-    const Octets frame = labeled(hex("00001234") + ip_frame(kKnown));
+    const ByteVector frame = labeled(hex("00001234") + ip_frame(kKnown));
     EXPECT_EQ(behind(with(frame)), "pwethcw:eth:ethertype:ip:udp");
     EXPECT_TRUE(with(frame).sure);
     EXPECT_FALSE(without(frame).sure);
@@ -51,9 +51,10 @@ TEST_F(DissectPseudowire, AnUnknownVendorMakesAControlWordOfTheFirstFourBytes) {
 }
 
 TEST_F(DissectPseudowire, ZerosAreAControlWordWhateverVendorsFollow) {
-    const Octets seems_plain = hex("1234001b2155 001b21ddeeff");  // 00:00:00:00:12:34 <- 00:1b:21:55:00:1b
-    for (const Octets& addresses : {kKnown, kUnknown, seems_plain}) {
-        const Octets frame = labeled(kZeros + ip_frame(addresses));
+    const ByteVector seems_plain =
+        hex("1234001b2155 001b21ddeeff");  // 00:00:00:00:12:34 <- 00:1b:21:55:00:1b
+    for (const ByteVector& addresses : {kKnown, kUnknown, seems_plain}) {
+        const ByteVector frame = labeled(kZeros + ip_frame(addresses));
         EXPECT_EQ(behind(with(frame)), "pwethcw:eth:ethertype:ip:udp");
         EXPECT_TRUE(with(frame).sure);
         EXPECT_EQ(behind(without(frame)), "pwethcw:eth:ethertype:ip:udp");
@@ -62,29 +63,29 @@ TEST_F(DissectPseudowire, ZerosAreAControlWordWhateverVendorsFollow) {
 }
 
 TEST_F(DissectPseudowire, AnAddressThatBeginsWithZerosIsNoControlWord) {
-    const Octets frame = labeled(ip_frame(hex("000000000002 000000000001")));
+    const ByteVector frame = labeled(ip_frame(hex("000000000002 000000000001")));
     EXPECT_EQ(behind(with(frame)), "pwethnocw:eth:ethertype:ip:udp");
     EXPECT_TRUE(with(frame).sure);
     EXPECT_FALSE(without(frame).sure);
 }
 
 TEST_F(DissectPseudowire, WhatGoesOnAsNeitherIsReadAsTsharkDoes) {
-    const Octets unknown_type = kZeros + hex("000000000002 000000000001 88b5") + kData;
+    const ByteVector unknown_type = kZeros + hex("000000000002 000000000001 88b5") + kData;
     EXPECT_EQ(behind(with(labeled(unknown_type))), "pwethnocw:eth:ethertype");
 }
 
 TEST_F(DissectPseudowire, BareFrameIsKeptOfEveryControlWord) {
-    const Octets inner = ip_frame(kUnknown);
-    for (const Octets& word : {kZeros, hex("00001234")}) {
-        const Octets octets = labeled(word + inner);
-        const Dissection found = with(octets);
+    const ByteVector inner = ip_frame(kUnknown);
+    for (const ByteVector& word : {kZeros, hex("00001234")}) {
+        const ByteVector bytes = labeled(word + inner);
+        const Dissection found = with(bytes);
         EXPECT_EQ(found.pseudowire_frame.size(), inner.size());
         EXPECT_EQ(found.pseudowire_frame_len, inner.size());
     }
 }
 
 TEST_F(DissectPseudowire, CutBetweenBothVendorsIsTruncated) {
-    const Octets frame = labeled(ip_frame(kKnown));
+    const ByteVector frame = labeled(ip_frame(kKnown));
     const Dissection found = cut(frame, 14 + 4 + 8).dissected(&vendors_);
     EXPECT_EQ(found.issue, Issue::truncated_pseudowire);
     EXPECT_TRUE(found.sure);

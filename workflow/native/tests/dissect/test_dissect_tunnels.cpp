@@ -6,11 +6,11 @@
 namespace acapella::testing {
 namespace {
 
-const Octets kInner = ipv6(6, tcp(kData));
-const Octets kInnerFrame = ethernet(0x86dd, kInner);
+const ByteVector kInner = ipv6(6, tcp(kData));
+const ByteVector kInnerFrame = ethernet(0x86dd, kInner);
 
-std::string through(const Octets& packet) { return Frame{ethernet(0x0800, packet)}.protocols(); }
-std::string through_udp(std::uint16_t port, const Octets& payload) {
+std::string through(const ByteVector& packet) { return Frame{ethernet(0x0800, packet)}.protocols(); }
+std::string through_udp(std::uint16_t port, const ByteVector& payload) {
     return through(ipv4(17, udp(port, payload)));
 }
 
@@ -46,7 +46,7 @@ TEST(DissectTunnels, KeysAreTheInnermost) {
 }
 
 TEST(DissectTunnels, CutInnerHeaderLeavesTheOuterKeys) {
-    const Octets frame = ethernet(0x0800, ipv4(17, udp(4789, hex("0800000000000100") + kInnerFrame)));
+    const ByteVector frame = ethernet(0x0800, ipv4(17, udp(4789, hex("0800000000000100") + kInnerFrame)));
     const Dissection found = cut(frame, 14 + 20 + 8 + 8 + 14 + 10).dissected();
     EXPECT_EQ(found.issue, Issue::truncated_ipv6);
     EXPECT_EQ(found.ip_version, 4);
@@ -54,13 +54,13 @@ TEST(DissectTunnels, CutInnerHeaderLeavesTheOuterKeys) {
 }
 
 TEST(DissectTunnels, LowerPortWithADissectorComesFirst) {
-    const Octets payload = hex("0800000000000100") + kInnerFrame;
+    const ByteVector payload = hex("0800000000000100") + kInnerFrame;
     EXPECT_TRUE((Frame{ethernet(0x0800, ipv4(17, udp(4789, payload, 50000)))}.dissected().sure));
     EXPECT_FALSE((Frame{ethernet(0x0800, ipv4(17, udp(4789, payload, 53)))}.dissected().sure));
 }
 
 TEST(DissectTunnels, RocePayloadThatLooksLikeAnEthertypeIsLeftToTshark) {
-    const Octets send_only = hex("0440ffff 00000001 00000001");
+    const ByteVector send_only = hex("0440ffff 00000001 00000001");
     EXPECT_EQ(through_udp(4791, send_only + kData), "eth:ethertype:ip:udp:infiniband");
     EXPECT_TRUE((Frame{ethernet(0x0800, ipv4(17, udp(4791, send_only + kData)))}.dissected().sure));
     EXPECT_FALSE(
@@ -74,8 +74,8 @@ TEST(DissectTunnels, PortsThatHideLayersAreLeftToTshark) {
 }
 
 TEST(DissectTunnels, OpenFlowThatCarriesAFrameIsLeftToTshark) {
-    const Octets hello = hex("0100 0008 00000001");
-    const Octets packet_in = hex("010a 0020 00000002") + kData;
+    const ByteVector hello = hex("0100 0008 00000001");
+    const ByteVector packet_in = hex("010a 0020 00000002") + kData;
     EXPECT_TRUE((Frame{ethernet(0x0800, ipv4(6, tcp(hello)))}.dissected().sure));
     EXPECT_FALSE((Frame{ethernet(0x0800, ipv4(6, tcp(hello + packet_in)))}.dissected().sure));
 }

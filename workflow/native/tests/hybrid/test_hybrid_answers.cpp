@@ -296,7 +296,7 @@ TEST(HybridAnswers, TheCoreKnowsTheOrderOfTagsThatBothHave) {
               (std::vector<std::uint32_t>{17, 0, 16}));
     keys.labels[0] = 18;
     CoreTags(1, core).order(keys);
-    EXPECT_EQ(keys.labels[0], 18U) << "another label than the core's is tshark's to say";
+    EXPECT_EQ(keys.labels[0], 18U) << "tshark determines a label that is not in this core's list";
 }
 
 TEST(HybridAnswers, ALaterFragmentHasNoPorts) {

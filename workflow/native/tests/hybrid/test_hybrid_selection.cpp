@@ -95,7 +95,7 @@ TEST(HybridApplications, AnAnswerNamesTheNextFramesOfItsKind) {
     const std::uint32_t tls = applications.learn(hello, "tls");
     EXPECT_EQ(applications.predict(hello), tls);
     const std::uint32_t other = frames.see("SSH-2.0").kind;
-    EXPECT_EQ(applications.predict(other), tls) << "no answer of its own yet: the flow's";
+    EXPECT_EQ(applications.predict(other), tls) << "no result for this kind yet: that of the flow";
     const std::uint32_t ssh = applications.learn(other, "ssh");
     EXPECT_EQ(applications.predict(other), ssh);
     EXPECT_EQ(applications.predict(hello), tls);

@@ -49,7 +49,7 @@ TEST(Spool, AColumnGivesBackWhatWasPutInWhereverItIs) {
                 for (std::size_t i = 0; i < some.size(); ++i) EXPECT_EQ(some[i], (first + i) * (first + i));
             }
         }
-        EXPECT_EQ(budget.left(), bytes) << "what a column took it gives back";
+        EXPECT_EQ(budget.left(), bytes) << "a column releases the memory it took";
     }
 }
 

@@ -7,7 +7,7 @@
 
 namespace acapella::anonymize {
 
-// The one's complement sum of several pieces, each of which but the last has an even length.
+// The one's complement sum of several pieces. All but the last have an even length.
 class InternetSum {
   public:
     void add(Bytes bytes);

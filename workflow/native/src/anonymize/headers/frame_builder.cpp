@@ -77,42 +77,42 @@ template void FrameBuilder::map<Ipv4>(std::size_t offset);
 template void FrameBuilder::map<Ipv6>(std::size_t offset);
 template void FrameBuilder::map<Mac>(std::size_t offset);
 
-void FrameBuilder::map_prefix(std::size_t offset, std::size_t octets) {
+void FrameBuilder::map_prefix(std::size_t offset, std::size_t length) {
     Ipv6 address{};
-    octets = std::min(octets, address.size());
-    if (!inside(offset, octets)) return;
-    original(offset).copy(0, octets, address.data());
+    length = std::min(length, address.size());
+    if (!inside(offset, length)) return;
+    original(offset).copy(0, length, address.data());
     const Ipv6 mapped = pseudonyms_.map(address);
-    put(offset, Bytes(mapped).first(octets));
+    put(offset, Bytes(mapped).first(length));
 }
 
 void FrameBuilder::map_inverted(std::size_t offset) {
     Ipv4 address{};
     if (!inside(offset, address.size())) return;
     original(offset).copy(0, address.size(), address.data());
-    for (std::byte& octet : address) octet = ~octet;
+    for (std::byte& byte : address) byte = ~byte;
     address = pseudonyms_.map(address);
-    for (std::byte& octet : address) octet = ~octet;
+    for (std::byte& byte : address) byte = ~byte;
     put(offset, address);
 }
 
-void FrameBuilder::map_tunnel(std::size_t offset, std::size_t octets, TunnelType type) {
+void FrameBuilder::map_tunnel(std::size_t offset, std::size_t length, TunnelType type) {
     std::array<std::byte, 4> field{};
-    octets = std::min(octets, field.size());
-    if (!inside(offset, octets)) return;
-    original(offset).copy(0, octets, field.data());
+    length = std::min(length, field.size());
+    if (!inside(offset, length)) return;
+    original(offset).copy(0, length, field.data());
     std::uint64_t number = 0;
-    for (std::size_t i = 0; i < octets; ++i) number = number << 8 | std::to_integer<std::uint64_t>(field[i]);
-    const std::size_t bits = std::min<std::size_t>(8 * octets, bits_of(type));
+    for (std::size_t i = 0; i < length; ++i) number = number << 8 | std::to_integer<std::uint64_t>(field[i]);
+    const std::size_t bits = std::min<std::size_t>(8 * length, bits_of(type));
     const std::uint64_t mask = (std::uint64_t{1} << bits) - 1;
     number = (number & ~mask) | pseudonyms_.map(type, static_cast<std::uint32_t>(number & mask));
-    for (std::size_t i = octets; i-- > 0; number >>= 8) field[i] = static_cast<std::byte>(number);
-    put(offset, Bytes(field).first(octets));
+    for (std::size_t i = length; i-- > 0; number >>= 8) field[i] = static_cast<std::byte>(number);
+    put(offset, Bytes(field).first(length));
 }
 
 void FrameBuilder::add_checksum(const PendingChecksum& sum) {
     const std::size_t width = sum.kind == ChecksumKind::crc32c ? 4 : 2;
-    if (!inside(sum.field, width)) {  // a part of it may be there
+    if (!inside(sum.field, width)) {  // the field may be truncated
         for (std::size_t i = sum.field; i < out_.size(); ++i) out_[i] = std::byte{0};
         return;
     }
@@ -138,9 +138,9 @@ void FrameBuilder::write_checksum(const PendingChecksum& sum) {
     if (sum.kind != ChecksumKind::plain) {
         const bool four = sum.ip_version == 4;
         const std::size_t addresses = sum.ip_begin + (four ? 12 : 8);
-        const std::size_t octets = four ? 8 : 32;
-        if (sum.ip_version == 0 || !inside(addresses, octets)) return;
-        total.add(Bytes(out_).subspan(addresses, octets));
+        const std::size_t length = four ? 8 : 32;
+        if (sum.ip_version == 0 || !inside(addresses, length)) return;
+        total.add(Bytes(out_).subspan(addresses, length));
         total.add(sum.proto);
         total.add(static_cast<std::uint16_t>(sum.whole >> 16));
         total.add(static_cast<std::uint16_t>(sum.whole));

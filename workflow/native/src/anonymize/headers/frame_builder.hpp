@@ -1,4 +1,5 @@
-// A frame on its way out. Nothing is in it but what somebody who knows a header put there.
+// The anonymized frame under construction. It contains only bytes that were put there explicitly, for known
+// headers.
 #pragma once
 
 #include <cstdint>
@@ -13,63 +14,62 @@ namespace acapella::anonymize {
 
 enum class ChecksumKind : std::uint8_t {
     plain,   // over the header and what follows
-    pseudo,  // and IP's pseudo-header (RFC 9293 3.1, RFC 8200 8.1)
-    udp,     // as pseudo; 0 says that there is none
+    pseudo,  // with the IP pseudo-header (RFC 9293 3.1, RFC 8200 8.1)
+    udp,     // as pseudo; 0: no checksum
     crc32c,
 };
 
-// A checksum that is made when all is kept that it is of.
+// A checksum that is computed when the covered bytes are complete.
 struct PendingChecksum {
     ChecksumKind kind = ChecksumKind::plain;
-    std::uint8_t proto = 0;       // of a pseudo-header
-    std::uint8_t ip_version = 0;  // 0: what the pseudo-header has to be is not known
+    std::uint8_t proto = 0;       // of the pseudo-header
+    std::uint8_t ip_version = 0;  // 0: the pseudo-header is unknown
     std::uint32_t ip_begin = 0;
     std::uint32_t begin = 0;
-    std::uint32_t length = 0;  // octets from `begin` that it is of
-    std::uint32_t whole = 0;   // the length that a pseudo-header tells
-    std::uint32_t field = 0;   // offset of the checksum from the frame's start
+    std::uint32_t length = 0;  // number of covered bytes from `begin` on
+    std::uint32_t whole = 0;   // the length in the pseudo-header
+    std::uint32_t field = 0;   // offset of the checksum from the start of the frame
 };
 
 class FrameBuilder {
   public:
     explicit FrameBuilder(Pseudonyms& pseudonyms) : pseudonyms_(pseudonyms) {}
 
-    // Starts anew; the frame's bytes have to stay until finish().
+    // Starts a new frame; its bytes have to stay valid until finish().
     void start(Bytes frame, std::uint32_t wire_len);
 
     [[nodiscard]] std::size_t size() const { return out_.size(); }
     [[nodiscard]] Bytes bytes() const { return out_; }
-    // The frame from `offset` on, as it came.
+    // The original frame from `offset` on.
     [[nodiscard]] Cursor original(std::size_t offset) const;
 
-    // The draft grows to `end`, by the frame's own octets or by zeros; never beyond what was captured.
+    // Extend the frame to `end`, with the original bytes or with zeros; never beyond the captured length.
     void keep_to(std::size_t end);
     void blank_to(std::size_t end);
-    // These change what is in the draft; where not all of it is in the draft and was captured they do
-    // nothing.
+    // Change bytes of the frame. They do nothing if the range is not completely in the frame and captured.
     void copy_original(std::size_t offset, std::size_t count);
     void fill(std::size_t offset, std::size_t count, std::uint8_t value);
     void put16(std::size_t offset, std::uint16_t value);
     void put32_little(std::size_t offset, std::uint32_t value);
     template <typename Address>
     void map(std::size_t offset);
-    // The first octets of an IPv6 address whose others are zeros.
-    void map_prefix(std::size_t offset, std::size_t octets);
-    // An IPv4 address with every bit inverted.
+    // The first bytes of an IPv6 address whose other bytes are zero.
+    void map_prefix(std::size_t offset, std::size_t length);
+    // An IPv4 address with all bits inverted.
     void map_inverted(std::size_t offset);
-    // The identifier of a tunnel in the last bits of a field of 1 to 4 octets.
-    void map_tunnel(std::size_t offset, std::size_t octets, TunnelType type);
+    // A tunnel identifier in the last bits of a field of 1 to 4 bytes.
+    void map_tunnel(std::size_t offset, std::size_t length, TunnelType type);
 
     // The checksum at `sum.field` is zero until finish().
     void add_checksum(const PendingChecksum& sum);
-    // Computes the checksums of what is whole, inner ones first; the others stay zero.
+    // Computes the checksums of complete ranges, inner ones first; the others remain zero.
     void finish();
 
-    // The nearest IP header, and whether it says all that a pseudo-header is made of.
+    // The nearest IP header, and whether its addresses are those of the pseudo-header.
     std::uint8_t ip_version = 0;
     std::uint32_t ip_begin = 0;
     bool addresses_known = false;
-    bool fragment = false;  // of which no checksum above IP can be made
+    bool fragment = false;  // a fragment: no checksum above IP can be computed
 
   private:
     [[nodiscard]] bool inside(std::size_t offset, std::size_t count) const;
@@ -83,16 +83,16 @@ class FrameBuilder {
     std::vector<PendingChecksum> checksums_;
 };
 
-// One header of the draft, by its own offsets.
+// One header of the frame, with offsets relative to it.
 class Header {
   public:
     Header(FrameBuilder& out, const Step& found) : builder(out), step(found), at(cursor_of(out, found)) {}
 
     FrameBuilder& builder;
     const Step& step;
-    const Cursor at;  // what was captured of it and behind it, within what outer length fields leave
+    const Cursor at;  // the captured bytes from the header on, within outer length fields
 
-    // What the dissector took; 0 where it took nothing, or was not content.
+    // The length that the dissector accepted; 0 if it rejected the header.
     [[nodiscard]] std::size_t length() const { return step.end - step.begin; }
     [[nodiscard]] std::size_t kept() const { return builder.size() - step.begin; }
 
@@ -108,10 +108,10 @@ class Header {
     void ipv4(std::size_t offset) { builder.map<Ipv4>(step.begin + offset); }
     void ipv6(std::size_t offset) { builder.map<Ipv6>(step.begin + offset); }
     void mac(std::size_t offset) { builder.map<Mac>(step.begin + offset); }
-    void tunnel(std::size_t offset, std::size_t octets, TunnelType type) {
-        builder.map_tunnel(step.begin + offset, octets, type);
+    void tunnel(std::size_t offset, std::size_t length, TunnelType type) {
+        builder.map_tunnel(step.begin + offset, length, type);
     }
-    // Owes a checksum over all that the nearest length field leaves, or over `length` octets.
+    // Adds a checksum over everything within the nearest length field, or over `length` bytes.
     void add_checksum(ChecksumKind kind, std::size_t field, std::uint8_t proto = 0) {
         add_checksum(kind, field, proto, at.reported());
     }

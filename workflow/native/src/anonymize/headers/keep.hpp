@@ -1,5 +1,5 @@
-// What is kept of each header. A function keeps what it knows, replaces the addresses in it, and leaves all
-// else out: where the draft does not reach the header's end the frame ends there.
+// What is kept of each header. Each function keeps known fields, replaces addresses in them, and leaves out
+// everything else: if it does not reach the end of the header, the frame ends there.
 #pragma once
 
 #include "anonymize/headers/frame_builder.hpp"
@@ -16,7 +16,7 @@ void keep_arp(Header& header);
 void keep_slow(Header& header);
 void keep_osi(Header& header);
 void keep_ptp(Header& header);
-// The header that a link type gives, `length` octets of it.
+// The header of a link type, `length` bytes of it.
 void keep_linux_cooked(FrameBuilder& builder, std::size_t length);
 void keep_linux_cooked_v2(FrameBuilder& builder, std::size_t length);
 
@@ -49,8 +49,8 @@ void keep_teredo(Header& header);
 void keep_infiniband(Header& header);
 
 // The options of IPv4 (RFC 791 3.1) and TCP (RFC 9293 3.1) from `option` to `end`: kind 0 ends them, kind 1
-// is one octet, every other kind is followed by its length. `keep_one` gets those that are whole; where it
-// returns false, they become octets of kind 1.
+// is one byte, all others have a length byte. Calls `keep_one` for complete options; if it returns false, the
+// option is replaced by bytes of kind 1.
 template <typename KeepOne>
 void keep_options(Header& header, std::size_t option, std::size_t end, KeepOne keep_one) {
     constexpr std::uint8_t kNoOperation = 1;
@@ -68,7 +68,7 @@ void keep_options(Header& header, std::size_t option, std::size_t end, KeepOne k
     }
 }
 
-// Headers that hold neither addresses nor text: all of them, as the dissector found them.
+// Keeps headers without addresses or text completely, as the dissector found them.
 inline void keep_all(Header& header) { header.keep(header.length()); }
 
 }  // namespace acapella::anonymize

@@ -10,7 +10,7 @@ constexpr std::size_t kHeader = 8;
 constexpr std::uint8_t kIcmpv6 = 58;
 constexpr std::size_t kIpv6 = 16;
 
-// As many addresses from `offset` on as were captured, at most `count`; returns where they end.
+// Keeps captured addresses from `offset` on, at most `count`; returns their end.
 std::size_t keep_ipv6_each(Header& header, std::size_t offset, std::size_t count) {
     for (; count > 0 && header.at.has(offset + kIpv6); --count, offset += kIpv6) {
         header.blank(offset + kIpv6);
@@ -19,15 +19,15 @@ std::size_t keep_ipv6_each(Header& header, std::size_t offset, std::size_t count
     return offset;
 }
 
-// The value of an option; of one that came before `again`, its addresses alone.
+// Keeps the value of an option; of a repeated one, only its addresses.
 void keep_neighbor_value(Header& header, std::size_t option, std::size_t length, bool again) {
     constexpr std::size_t kUnit = 8;
-    constexpr std::size_t kPrefix = 12;  // before four reserved octets
+    constexpr std::size_t kPrefix = 12;  // before four reserved bytes
     const auto copy_original = [&](std::size_t from, std::size_t to) {
         if (!again) header.copy_original(option + from, to - from);
     };
     switch (header.at.u8(option)) {
-        case 1:  // link-layer address of the source, of the target
+        case 1:  // link-layer address of source, target
         case 2:
             header.mac(option + 2);
             return;
@@ -35,14 +35,14 @@ void keep_neighbor_value(Header& header, std::size_t option, std::size_t length,
             copy_original(2, kPrefix);
             header.ipv6(option + 2 * kUnit);
             return;
-        case 5:  // MTU, behind two reserved octets
+        case 5:  // MTU, after two reserved bytes
             copy_original(4, kUnit);
             return;
         case 24:  // route
             copy_original(2, kUnit);
             header.builder.map_prefix(header.step.begin + option + kUnit, length - kUnit);
             return;
-        case 25:  // name servers: lifetime, behind two reserved octets
+        case 25:  // name servers: lifetime, after two reserved bytes
             copy_original(4, kUnit);
             for (std::size_t at = kUnit; at + kIpv6 <= length; at += kIpv6) header.ipv6(option + at);
             return;
@@ -51,8 +51,8 @@ void keep_neighbor_value(Header& header, std::size_t option, std::size_t length,
     }
 }
 
-// RFC 4861 4.6: type, length in units of 8 octets. An option that quotes a packet keeps these, one that is
-// not known its length.
+// RFC 4861 4.6: type, length in units of 8 bytes. Options that quote a packet keep both, unknown options only
+// the length.
 void keep_neighbor_options(Header& header, std::size_t option) {
     Seen<256> seen;
     while (header.kept() == option && header.at.has(option + 8)) {
@@ -68,14 +68,14 @@ void keep_neighbor_options(Header& header, std::size_t option) {
     }
 }
 
-// `fixed` octets and `addresses` before the options.
+// `fixed` bytes and `addresses` before the options.
 void keep_neighbor(Header& header, std::size_t fixed, std::size_t addresses) {
     header.keep(fixed);
     const std::size_t options = fixed + addresses * kIpv6;
     if (keep_ipv6_each(header, fixed, addresses) == options) keep_neighbor_options(header, options);
 }
 
-// RFC 3810 5.1: version 2 goes on with two octets of its own and the sources.
+// RFC 3810 5.1: version 2 has two more bytes and the sources.
 void keep_listener_query(Header& header) {
     header.keep(kHeader);
     const std::size_t sources = keep_ipv6_each(header, kHeader, 1);
@@ -106,7 +106,7 @@ void keep_icmpv6_message(Header& header) {
         case 1:
         case 2:
         case 3:
-        case 4:  // errors; what they quote follows as headers of their own
+        case 4:  // errors; quoted packets are dissected as further headers
         case 128:
         case 129:  // echo
             header.keep(kHeader);
@@ -156,7 +156,7 @@ void keep_icmp_message(Header& header) {
         case 15:
         case 16:
         case 17:
-        case 18:  // time stamps, information, address masks: identifier and number
+        case 18:  // timestamps, information, address masks: identifier and sequence number
             header.keep(kHeader);
             return;
         case 5:  // redirect
@@ -183,7 +183,7 @@ void keep_igmp_records(Header& header) {
     }
 }
 
-// RFC 3376 4.1: what makes a query one of version 3.
+// RFC 3376 4.1: the additional fields of version 3 queries.
 void keep_igmp_sources(Header& header) {
     const std::size_t count = header.at.be16(kHeader + 2);
     if (!header.at.has(kHeader + 4) || header.at.reported() < kHeader + 4 + 4 * count) return;
@@ -233,7 +233,8 @@ void keep_igmp(Header& header) {
     header.add_checksum(ChecksumKind::plain, 2);
 }
 
-// A Register message's checksum is of its header alone (RFC 7761 4.9), in IPv6 with a pseudo-header.
+// The checksum of a Register message covers only its header (RFC 7761 4.9); in IPv6 it includes a
+// pseudo-header.
 void keep_pim(Header& header) {
     constexpr std::uint8_t kRegister = 0x21;
     if (!header.at.has(kHeader)) return;

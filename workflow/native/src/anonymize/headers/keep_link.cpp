@@ -1,4 +1,4 @@
-// Link headers, and what stands in their place.
+// Link-layer headers and tags, ARP, and protocols directly above Ethernet.
 #include <algorithm>
 
 #include "anonymize/headers/keep.hpp"
@@ -9,14 +9,14 @@ namespace {
 
 constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 3.2.6
 
-// Novell's frames without LLC are told by two octets that are always the same.
+// Novell's frames without LLC are identified by two constant bytes.
 void keep_raw_ipx(Header& header, std::size_t length) {
     const std::uint16_t type = header.at.be16(length - 2);
     const bool raw_ipx = type > 0 && type <= kMaxLength && header.at.be16(length) == 0xffff;
     if (raw_ipx && !header.step.continues) header.keep(length + 2);
 }
 
-// Linux writes the sender's address in eight octets, of which `length` count.
+// Linux stores the sender's address in eight bytes, of which `length` are used.
 void cooked_address(FrameBuilder& builder, std::size_t offset, std::size_t length) {
     constexpr std::size_t kMac = 6;
     if (length == kMac) builder.map<Mac>(offset);
@@ -62,13 +62,14 @@ void keep_pbb(Header& header) {
     header.tunnel(1, 3, TunnelType::pbb_isid);
 }
 
-// Behind it spanning tree, CDP, VTP, DTP and UDLD name bridges, ports and versions: nothing of them.
+// Spanning tree, CDP, VTP, DTP and UDLD contain names of bridges, ports and versions: nothing of them is
+// kept.
 void keep_llc(Header& header) { header.keep(header.length()); }
 
 void keep_arp(Header& header) {
     constexpr std::size_t kFixed = 8;
     constexpr std::uint16_t kAx25 = 3;
-    constexpr std::uint16_t kAtm = 19;  // lengths and order of its own, RFC 2225 8.1
+    constexpr std::uint16_t kAtm = 19;  // with another layout, RFC 2225 8.1
     const Cursor& at = header.at;
     const std::size_t hardware = at.u8(4);
     const std::size_t protocol = at.u8(5);
@@ -88,21 +89,21 @@ void keep_arp(Header& header) {
     }
 }
 
-// LACP names systems by MAC address behind its subtype and version.
+// LACP contains MAC addresses after its subtype and version.
 void keep_slow(Header& header) {
     if (header.at.has(2)) header.keep(2);
 }
 
-// Of IS-IS the header that all its packets share; identifiers of systems follow.
+// Of IS-IS only the common header: system identifiers follow.
 void keep_osi(Header& header) {
     constexpr std::uint8_t kIsis = 0x83;
     if (header.at.u8(0) == kIsis && header.at.has(8)) header.keep(8);
 }
 
-// Up to the correction field; the clock's identity, often of a MAC address, follows (IEEE 1588-2019 13.3).
+// Up to the correction field: the clock identity, often a MAC address, follows (IEEE 1588-2019 13.3).
 void keep_ptp(Header& header) {
     const bool version2 = (header.at.u8(1) & 0x0f) == 2;
-    const bool fits = header.at.be16(2) <= header.at.reported();  // else it is no message
+    const bool fits = header.at.be16(2) <= header.at.reported();  // otherwise it is not a message
     if (version2 && fits && header.at.has(16)) header.keep(16);
 }
 

@@ -1,5 +1,4 @@
-// IPv4 and its options; IPv6 and its extension headers. An option that is not known, or comes again, becomes
-// padding.
+// IPv4 and its options; IPv6 and its extension headers. Unknown and repeated options are replaced by padding.
 #include <algorithm>
 
 #include "anonymize/headers/checksum.hpp"
@@ -16,7 +15,7 @@ void map_ipv4_each(Header& header, std::size_t from, std::size_t to, std::size_t
     for (; from + 4 <= to; from += step) header.ipv4(from);
 }
 
-// RFC 791 3.1: pointer, overflow and flag, then timestamps, each behind an address unless they stand alone.
+// RFC 791 3.1: pointer, overflow and flag, then timestamps, each after an address unless the flag is 0.
 void keep_ipv4_timestamps(Header& header, std::size_t option, std::size_t length) {
     constexpr std::size_t kStamps = 4;
     const unsigned flag = header.at.u8(option + 3) & 0x0fU;
@@ -53,8 +52,8 @@ void keep_ipv4_options(Header& header, std::size_t begin, std::size_t end) {
     });
 }
 
-// RFC 8200 4.2: type, length, data; zeros are padding. The options that are kept come once (RFC 2473 4.1.1,
-// RFC 2711 2.1, RFC 2675 2, RFC 6275 6.3); padding may come again.
+// RFC 8200 4.2: type, length, data; zeros are padding. Each kept option may occur once (RFC 2473 4.1.1, RFC
+// 2711 2.1, RFC 2675 2, RFC 6275 6.3); padding may be repeated.
 void keep_ipv6_option(Header& header, std::size_t option, std::size_t length, Seen<256>& seen) {
     constexpr std::uint8_t kPadN = 1;
     constexpr std::uint8_t kHomeAddress = 0xc9;
@@ -126,7 +125,8 @@ void keep_ipv6_routing(Header& header) {
     if (end < kFixed) return;
     header.keep(4);
     header.blank(end);
-    if (header.at.u8(3) != 0) header.builder.addresses_known = false;  // the last address is the packet's end
+    // the final destination is the last address
+    if (header.at.u8(3) != 0) header.builder.addresses_known = false;
     const std::size_t room = (end - kFixed) / kIpv6Address;
     std::size_t addresses = 0;
     switch (header.at.u8(2)) {
@@ -136,7 +136,7 @@ void keep_ipv6_routing(Header& header) {
         case 2:  // mobility, RFC 6275 6.4
             addresses = end == kFixed + kIpv6Address ? 1 : 0;
             break;
-        case 4:  // segment routing, RFC 8754 2; what follows the segments is not known
+        case 4:  // segment routing, RFC 8754 2; data after the segments is not kept
             addresses = header.at.u8(4) + std::size_t{1};
             if (addresses > room) return;
             header.copy_original(4, 4);
@@ -155,12 +155,12 @@ void keep_ipv6_fragment(Header& header) {
     if ((header.at.be16(2) & 0xfff9) != 0) header.builder.fragment = true;
 }
 
-// The check value is of what was sent, and nobody can make another.
+// The integrity check value is set to zero: it cannot be recomputed.
 void keep_authentication(Header& header) {
     if (header.length() < 12) return;
     header.keep(2);
     header.blank(header.length());
-    header.copy_original(4, 8);  // behind two reserved octets
+    header.copy_original(4, 8);  // after two reserved bytes
 }
 
 }  // namespace acapella::anonymize

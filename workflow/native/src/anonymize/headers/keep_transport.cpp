@@ -1,4 +1,5 @@
-// TCP, UDP, UDP-Lite, SCTP. Ports and numbers stay; the addresses in MPTCP's and SCTP's parameters do not.
+// TCP, UDP, UDP-Lite, SCTP. Ports and sequence numbers are kept; addresses in MPTCP and SCTP parameters are
+// replaced.
 #include <algorithm>
 
 #include "anonymize/headers/keep.hpp"
@@ -16,7 +17,8 @@ constexpr std::size_t kUdpHeader = 8;
 constexpr std::size_t kPorts = 4;
 constexpr std::size_t kSctpHeader = 12;
 
-// RFC 8684 3: subtype and flags; of ADD_ADDR (3.4.1) the address. Keys, tokens and check values are blank.
+// RFC 8684 3: subtype and flags; for ADD_ADDR (3.4.1) also the address. Keys, tokens and HMACs are set to
+// zero.
 void keep_mptcp(Header& header, std::size_t option, std::size_t length) {
     constexpr std::size_t kFixed = 4;
     constexpr std::size_t kLongestWithIpv4 = 18;
@@ -32,7 +34,7 @@ void keep_mptcp(Header& header, std::size_t option, std::size_t length) {
     }
 }
 
-// The first block stays; the octets of the others become padding.
+// Keeps the first block; the others are replaced by padding.
 void keep_tcp_sack(Header& header, std::size_t option, std::size_t length) {
     constexpr std::uint8_t kNoOperation = 1;
     header.copy_original(option, kTcpSackKept);
@@ -41,7 +43,7 @@ void keep_tcp_sack(Header& header, std::size_t option, std::size_t length) {
     header.fill(option + kTcpSackKept, length - kTcpSackKept, kNoOperation);
 }
 
-// Kinds come once, those of MPTCP by subtype.
+// Each kind may occur once, for MPTCP each subtype.
 void keep_tcp_options(Header& header, std::size_t begin, std::size_t end) {
     constexpr std::uint8_t kMptcp = 30;
     Seen<512> seen;
@@ -62,7 +64,7 @@ void keep_tcp_options(Header& header, std::size_t begin, std::size_t end) {
     });
 }
 
-// RFC 9260 3.2.1: type, length, value; an address.
+// RFC 9260 3.2.1: an address parameter: type, length, value.
 void keep_sctp_address(Header& header, std::size_t parameter, std::size_t length) {
     constexpr std::size_t kHead = 4;
     constexpr std::uint16_t kIpv4 = 5;
@@ -84,14 +86,14 @@ void keep_sctp_numbered(Header& header, std::size_t parameter, std::size_t lengt
     keep_sctp_address(header, parameter + kNumbered, inner);
 }
 
-// RFC 9260 3.3.2.1.5: types of addresses, if they are all such.
+// RFC 9260 3.3.2.1.5: address types, if all are valid.
 void keep_sctp_types(Header& header, std::size_t parameter, std::size_t length) {
     for (std::size_t at = parameter + 4; at < parameter + length; at += 2)
         if (!has_type(kSctpAddressTypes, header.at.be16(at))) return;
     header.copy_original(parameter, length);
 }
 
-// Of a parameter whose type came before `again`, addresses alone.
+// Keeps a parameter; of a repeated one, only addresses.
 void keep_sctp_parameter(Header& header, std::size_t parameter, std::size_t length, bool again) {
     const std::uint16_t type = header.at.be16(parameter);
     const bool known = has_type(kSctpParameterTypes, type);
@@ -123,7 +125,7 @@ void keep_sctp_parameters(Header& header, std::size_t parameter, std::size_t end
     }
 }
 
-// RFC 9260 3.3.4: the first gap blocks and duplicates; a chunk of padding has the place of the others.
+// RFC 9260 3.3.4: keeps the first gap blocks and duplicates; a PAD chunk replaces the others.
 void keep_sctp_sack(Header& header, std::size_t chunk, std::size_t length) {
     const std::size_t gaps = header.at.be16(chunk + 12);
     const std::size_t duplicates = header.at.be16(chunk + 14);
@@ -139,7 +141,7 @@ void keep_sctp_sack(Header& header, std::size_t chunk, std::size_t length) {
     header.put16(chunk + kept + 2, static_cast<std::uint16_t>(length - kept));
 }
 
-// The value of a chunk that was captured whole. Cookies, heartbeats and causes of errors are blank.
+// Keeps the value of a completely captured chunk. Cookies, heartbeats and error causes are set to zero.
 void keep_sctp_value(Header& header, std::size_t chunk, std::size_t length) {
     constexpr std::size_t kHead = 4;
     constexpr std::size_t kTsn = 4;
@@ -160,7 +162,7 @@ void keep_sctp_value(Header& header, std::size_t chunk, std::size_t length) {
             header.copy_original(value, kTsn);
             keep_sctp_parameters(header, value + kTsn, chunk + length);
             return;
-        default:  // a TSN and, of some, what is not kept
+        default:  // a TSN; the rest, if any, is not kept
             header.copy_original(value, kTsn);
             return;
     }
@@ -170,7 +172,7 @@ void keep_sctp_flags(Header& header, std::size_t chunk) {
     header.fill(chunk + 1, 1, header.at.u8(chunk + 1) & sctp_flags(header.at.u8(chunk)));
 }
 
-// One with the type of a chunk before keeps its length; its value is blank.
+// A chunk with a repeated type keeps its length; its value is zero.
 void keep_sctp_chunk(Header& header, std::size_t chunk, std::size_t length, Seen<256>& seen) {
     const std::uint8_t type = header.at.u8(chunk);
     header.copy_original(chunk, 4);
@@ -179,7 +181,7 @@ void keep_sctp_chunk(Header& header, std::size_t chunk, std::size_t length, Seen
     if (seen.first(type)) keep_sctp_value(header, chunk, length);
 }
 
-// The head of the data that a packet has, as it came but for what is reserved.
+// Keeps the header of a data chunk, except reserved fields.
 void keep_sctp_data(Header& header, std::size_t chunk, bool interleaved) {
     const std::size_t head = interleaved ? 20 : 16;
     if (header.at.be16(chunk + 2) < head || !header.at.has(chunk + head)) return;
@@ -206,7 +208,7 @@ void keep_sctp_chunks(Header& header) {
 
 }  // namespace
 
-// Where not all was captured, as in a quote: the fields that were.
+// Keeps the captured fields of a truncated header, for example in a quoted packet.
 void keep_tcp(Header& header) {
     const std::size_t captured = header.at.captured();
     const std::size_t length = (header.at.u8(12) >> 4) * std::size_t{4};
@@ -234,7 +236,7 @@ void keep_udp(Header& header) {
     header.add_checksum(ChecksumKind::udp, 6, kUdp, length);
 }
 
-// RFC 3828 3.1: of the first `coverage` octets; 0 is all.
+// RFC 3828 3.1: the checksum covers the first `coverage` bytes; 0 is all.
 void keep_udplite(Header& header) {
     if (header.length() != kUdpHeader) return;
     header.keep(kUdpHeader);

@@ -1,4 +1,4 @@
-// Tunnels: their own headers; what they carry follows as headers of its own.
+// Tunnel headers; the packets inside are dissected as further headers.
 #include "anonymize/headers/keep.hpp"
 #include "anonymize/lengths.hpp"
 #include "anonymize/repeats.hpp"
@@ -20,8 +20,8 @@ void replace_gre_key(Header& header, std::uint16_t flags, std::uint16_t type) {
     header.tunnel(at + 3, 1, TunnelType::nvgre_flow_id);
 }
 
-// draft-foschiano-erspan 4.2, 4.3. Type III keeps what tells the frame's type and the header's length; the
-// mirror's clock, security group and port become zeros.
+// draft-foschiano-erspan 4.2, 4.3. Type III keeps the frame type and the flag that determines the header's
+// length; timestamp, security group and port are set to zero.
 void keep_erspan(Header& header, std::size_t begin) {
     constexpr std::size_t kTypeTwo = 8;
     constexpr std::size_t kFlags = 10;
@@ -36,7 +36,7 @@ void keep_erspan(Header& header, std::size_t begin) {
     header.tunnel(begin + 2, 2, TunnelType::erspan_session);
 }
 
-// RFC 1701: whether all routes from `begin` on, but the last, are of a family that is known.
+// RFC 1701: whether all source routes from `begin` on, except the last, have a known family.
 bool has_source_routes(const Cursor& at, std::size_t begin, std::size_t end) {
     for (; begin + gre::kRouteHeader <= end; begin += gre::route_length(at, begin))
         if (!gre::is_last_route(at, begin) &&
@@ -45,7 +45,7 @@ bool has_source_routes(const Cursor& at, std::size_t begin, std::size_t end) {
     return true;
 }
 
-// RFC 1701: of source routes, which are addresses, family, offset and length.
+// RFC 1701: source routes are addresses, so only family, offset and length are kept.
 void blank_routes(Header& header, std::size_t begin, std::size_t end) {
     header.blank(end);
     for (; begin + gre::kRouteHeader <= end; begin += gre::route_length(header.at, begin))
@@ -54,7 +54,7 @@ void blank_routes(Header& header, std::size_t begin, std::size_t end) {
 
 }  // namespace
 
-// With ERSPAN's header, which the dissector takes with it, and PPP's address and control.
+// Includes the ERSPAN header, which the dissector reads as part of GRE, and PPP's address and control.
 void keep_gre(Header& header) {
     if (header.length() < 4) return;
     const std::uint16_t flags = header.at.be16(0);
@@ -92,7 +92,7 @@ std::size_t geneve_option_length(const Cursor& at, std::size_t option) {
     return kGeneveOption + (at.u8(option + 3) & 0x1fU) * std::size_t{4};
 }
 
-// RFC 8926 3.5: options fill their part of the header, and three bits of each are zeros.
+// RFC 8926 3.5: whether the options fill their part of the header, and their three reserved bits are zero.
 bool has_geneve_options(const Cursor& at, std::size_t option, std::size_t end) {
     constexpr std::uint8_t kReserved = 0xe0;
     for (; option < end; option += geneve_option_length(at, option))
@@ -102,7 +102,7 @@ bool has_geneve_options(const Cursor& at, std::size_t option, std::size_t end) {
 
 }  // namespace
 
-// RFC 8926 3.5: options keep their length, and class and type if they are known and come for the first time.
+// RFC 8926 3.5: options keep their length, and class and type if known and not repeated.
 void keep_geneve(Header& header) {
     constexpr std::size_t kFixed = 8;
     const std::size_t end = header.length();
@@ -121,9 +121,9 @@ void keep_geneve(Header& header) {
 
 namespace {
 
-constexpr std::size_t kGtpFixed = 12;  // with number and type of the first extension
+constexpr std::size_t kGtpFixed = 12;  // with sequence number and type of the first extension
 
-// Whether all extensions are known, and none comes twice.
+// Whether all extensions are known and none is repeated.
 bool has_gtp_extensions(const Cursor& at, std::size_t end) {
     Seen<256> seen;
     std::uint8_t type = at.u8(kGtpFixed - 1);
@@ -138,8 +138,8 @@ bool has_gtp_extensions(const Cursor& at, std::size_t end) {
 
 }  // namespace
 
-// 3GPP TS 29.281 5.2.1: extension headers keep length and the next one's type, if all types are known and
-// come once; else the frame ends before them. Of signaling the part that is the same in all messages.
+// 3GPP TS 29.281 5.2.1: extension headers keep their length and the next type, if all types are known and not
+// repeated; otherwise the frame ends before them. Of signaling messages, the common header is kept.
 void keep_gtp(Header& header) {
     constexpr std::size_t kFixed = 8;
     constexpr std::uint8_t kOptional = 0x07;
@@ -166,7 +166,7 @@ void keep_gtp(Header& header) {
     }
 }
 
-// RFC 3948 2: a keepalive, the marker before IKE, or ESP's index and number.
+// RFC 3948 2: a keepalive, the non-ESP marker of IKE, or the SPI and sequence number of ESP.
 void keep_udpencap(Header& header) {
     if (header.length() != 0) {
         header.keep(header.length());
@@ -190,7 +190,7 @@ void replace_l2tp_version_2(Header& header, std::size_t at) {
     header.tunnel(at + 2, 2, TunnelType::l2tp_session);
 }
 
-// RFC 2661 3.1, RFC 3931 3.2.1: the header of control messages; attributes name hosts.
+// RFC 2661 3.1, RFC 3931 3.2.1: the header of control messages; attributes contain host names.
 void keep_l2tp_control(Header& header, std::uint16_t flags) {
     if (!header.at.has(12)) return;
     header.keep(12);
@@ -198,7 +198,7 @@ void keep_l2tp_control(Header& header, std::uint16_t flags) {
     replace_l2tp_version_2(header, flags & kL2tpLength ? 4 : 2);
 }
 
-// RFC 2661 3.1: the offset's padding becomes zeros; PPP's address and control stay.
+// RFC 2661 3.1: the offset padding is set to zero; PPP's address and control are kept.
 void keep_l2tp_data(Header& header, std::uint16_t flags) {
     const std::size_t ids = flags & kL2tpLength ? 4 : 2;
     const std::size_t end = header.length();
@@ -221,14 +221,14 @@ void keep_l2tp(Header& header) {
     header.tunnel(4, 4, TunnelType::l2tp_session);
 }
 
-// RFC 3931 4.1.1: a cookie, or the control connection behind session 0, follows.
+// RFC 3931 4.1.1: a cookie, or the control connection after session 0, follows.
 void keep_l2tp_ip(Header& header) {
     if (header.length() == 0) return;
     header.keep(4);
     header.tunnel(0, 4, TunnelType::l2tp_session);
 }
 
-// RFC 4380 5.1.1: authentication keeps the lengths, the origin is an address with every bit inverted.
+// RFC 4380 5.1.1: authentication keeps its lengths; the origin is an address with all bits inverted.
 void keep_teredo(Header& header) {
     constexpr std::uint16_t kAuthentication = 1;
     const std::size_t end = header.length();
@@ -244,7 +244,7 @@ void keep_teredo(Header& header) {
     }
 }
 
-// The base transport header; the extended ones hold remote addresses and keys.
+// The base transport header; extended headers contain remote addresses and keys.
 void keep_infiniband(Header& header) {
     constexpr std::size_t kBase = 12;
     if (header.at.has(kBase)) header.keep(kBase);

@@ -13,7 +13,7 @@ constexpr std::size_t kIpv4 = 4;
 constexpr std::size_t kIpv6 = 16;
 constexpr std::size_t kMac = 6;
 
-// One header: offsets count from its start.
+// One header; offsets count from its start.
 class Reader {
   public:
     Reader(HeaderFields& fields, const Record& record, const Step& step)
@@ -47,10 +47,10 @@ class Reader {
     HeaderFields& fields_;
 };
 
-constexpr std::uint8_t kMptcp = 30;  // of IPv4's options none
+constexpr std::uint8_t kMptcp = 30;  // not an IPv4 option
 
-// Calls read_one(option, length) for options of kind and length; kind 0 ends them, kind 1 is one byte. Of
-// those whose kind is not in `kinds`, or came before, nothing is kept, but MPTCP's may come again.
+// Calls read_one(option, length) for each option; kind 0 ends them, kind 1 is one byte. Options whose kind is
+// not in `kinds`, or is repeated, have to be zero; only MPTCP options may be repeated.
 template <std::size_t Kinds, typename ReadOne>
 void each_option(Reader& reader, std::size_t option, std::size_t end, const std::uint8_t (&kinds)[Kinds],
                  const ReadOne& read_one) {
@@ -137,7 +137,7 @@ void read_tcp_option(Reader& reader, std::size_t option, std::size_t length) {
 
 void read_tcp(Reader& reader) {
     constexpr std::size_t kHeader = 20;
-    reader.header(0, kHeader);  // of one that was cut, too
+    reader.header(0, kHeader);  // also if truncated
     const std::size_t length = (reader.at.u8(12) >> 4) * std::size_t{4};
     if (length <= kHeader || !reader.at.has(length)) return;
     reader.header(0, length);
@@ -145,8 +145,8 @@ void read_tcp(Reader& reader) {
                 [&](std::size_t option, std::size_t size) { read_tcp_option(reader, option, size); });
 }
 
-// Calls read_one(begin, length) for chunks or parameters that are whole (type, length, padding to words)
-// while it returns true; returns where the next one begins.
+// Calls read_one(begin, length) for complete chunks or parameters (type, length, padding to words) while it
+// returns true; returns the start of the next one.
 template <typename ReadOne>
 std::size_t each_word_aligned(Reader& reader, std::size_t begin, std::size_t end, const ReadOne& read_one) {
     end = std::min(end, reader.at.captured());
@@ -214,7 +214,7 @@ void read_sctp(Reader& reader) {
     constexpr std::size_t kHeader = 12;
     constexpr std::size_t kIDataHead = 20;
     Seen<256> seen;
-    const std::size_t end =  // of data only the head is kept, and nothing after it
+    const std::size_t end =  // of data only the header is kept, and nothing after it
         each_word_aligned(reader, kHeader, reader.at.captured(), [&](std::size_t chunk, std::size_t length) {
             const std::uint8_t type = reader.at.u8(chunk);
             if (type == 0 || type == 64) return false;
@@ -247,7 +247,7 @@ void read_neighbor_option(Reader& reader, std::size_t option, std::size_t length
 void read_icmpv6(Reader& reader) {
     constexpr std::size_t kHeader = 8;
     const std::uint8_t type = reader.at.u8(0);
-    if (type >= 130 && type <= 132) {  // listeners
+    if (type >= 130 && type <= 132) {  // multicast listeners
         reader.ipv6(kHeader);
         reader.header(0, kHeader + kIpv6 + 4);
     }
@@ -291,7 +291,7 @@ void read_igmp(Reader& reader) {
 
 void read_mpls(Reader& reader) {
     const std::size_t kept = kept_labels(reader.at, reader.length());
-    for (std::size_t i = kMaxInRow; i < kept; ++i) {  // all but the octet with the bottom bit
+    for (std::size_t i = kMaxInRow; i < kept; ++i) {  // all but the byte with the bottom bit
         reader.blank(kLabel * i, kLabel * i + 2);
         reader.blank(kLabel * i + 3, kLabel * i + 4);
     }
@@ -341,7 +341,7 @@ void read_gre(Reader& reader) {
     }
 }
 
-// Reserved octets, and the check value.
+// Reserved bytes, and the check value.
 void read_authentication(Reader& reader) {
     reader.blank(2, 4);
     reader.blank(12, reader.length());

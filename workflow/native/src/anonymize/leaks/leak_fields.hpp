@@ -1,5 +1,5 @@
-// What the headers of a released frame may hold, by the lengths that RFCs give. The search for leaks reads
-// headers here, apart from the code that keeps them.
+// The allowed content of headers in a released frame, by the lengths in RFCs. The leak search parses headers
+// here, independently of the code that keeps them.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,18 @@ struct Range {
     std::size_t end;
 };
 
-// Offsets count from the frame's start.
+// Offsets count from the start of the frame.
 struct HeaderFields {
-    std::vector<std::size_t> ipv4;  // addresses that were captured whole
+    std::vector<std::size_t> ipv4;  // completely captured addresses
     std::vector<std::size_t> ipv6;
     std::vector<std::size_t> macs;
     std::vector<Range> headers;
-    // In headers: unknown options, values of those with a wrong length, and what repeats beyond repeats.hpp.
+    // Parts of headers that have to be zero: unknown options, values with a wrong length, and repetitions
+    // beyond the limits in repeats.hpp.
     std::vector<Range> blank;
 
     void clear();
-    // Adds those of one header.
+    // Adds the fields of one header.
     void read(const Record& record, const Step& step);
 
   private:

@@ -14,7 +14,7 @@ namespace acapella::anonymize {
 namespace {
 
 constexpr std::uint64_t kBetweenProgress = 4096;  // frames
-constexpr std::size_t kMinValues = 6;             // of a run; fewer are padding
+constexpr std::size_t kMinValues = 6;  // minimum number of distinct bytes in a run; fewer are padding
 
 std::uint64_t first_bytes(const std::byte* at) {
     std::uint64_t value = 0;
@@ -51,7 +51,8 @@ bool is_zero(Bytes bytes) {
     return std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; });
 }
 
-// Four bytes occur by chance, and addresses of few values, as 00:00:00:00:00:01, in other fields of such.
+// Whether an address is unlikely to occur by chance: not four bytes, nor addresses with few distinct bytes,
+// such as 00:00:00:00:00:01.
 bool is_distinctive(const Ipv4&) { return false; }
 template <typename Address>
 bool is_distinctive(const Address& address) {
@@ -60,7 +61,7 @@ bool is_distinctive(const Address& address) {
     return values_in(address) - (zero ? 1 : 0) >= kMin;
 }
 
-// Which of the windows of `released` that begin at `places` is in `original`.
+// Returns the first of the runs at `places` in `released` that also occurs in `original`.
 std::optional<std::size_t> find_moved(Bytes original, Bytes released,
                                       const std::vector<std::size_t>& places) {
     constexpr unsigned kBits = 12;
@@ -74,7 +75,7 @@ std::optional<std::size_t> find_moved(Bytes original, Bytes released,
     return std::nullopt;
 }
 
-// Where kRunBytes bytes outside of headers are those of the original, and not of a few values.
+// Returns the offset of a run of bytes outside headers that is unchanged and has enough distinct values.
 std::optional<std::size_t> find_kept(Bytes original, Bytes released, const std::vector<bool>& header) {
     const std::size_t size = std::min(released.size(), original.size());
     std::size_t begin = 0;
@@ -87,7 +88,7 @@ std::optional<std::size_t> find_kept(Bytes original, Bytes released, const std::
     return std::nullopt;
 }
 
-// Where a byte of the original is left in a value that becomes zeros.
+// Returns the offset of an original byte left in a range that has to be zero.
 std::optional<std::size_t> find_value(Bytes original, Bytes released, const std::vector<Range>& blank) {
     for (const Range& range : blank)
         for (std::size_t i = range.begin; i < std::min(range.end, original.size()); ++i)
@@ -131,8 +132,8 @@ void LeakFinder::read_fields(const Record& record) {
     for (std::size_t i = 0; i < trace_.count; ++i) fields_.read(record, trace_.steps[i]);
 }
 
-// Addresses in fields of the released frame; those in fields of the original one at the same place and, if
-// they are no chance match, anywhere.
+// Searches original addresses in address fields of the released frame; and addresses of the original's fields
+// at the same offset or, if they are distinctive, anywhere in the released frame.
 std::optional<Leak> LeakFinder::find_addresses(const Record& original, const Record& released) {
     std::optional<Leak> leak;
     read_fields(original);
@@ -164,8 +165,8 @@ std::optional<Leak> LeakFinder::find_addresses(const Record& original, const Rec
     return leak;
 }
 
-// Collects windows of which at least half is neither the original's at the same place, nor of a pseudonym,
-// nor zeros.
+// Collects runs of which at least half of the bytes are neither equal to the original at the same offset, nor
+// part of a pseudonym, nor zero.
 void LeakFinder::explain(Bytes original, Bytes released) {
     constexpr std::size_t kHalf = kRunBytes / 2;
     places_.clear();

@@ -1,5 +1,5 @@
-// What of an original capture is in its anonymized one and must not be. It reads both again; of what the
-// anonymization noted it takes the addresses alone.
+// Finds parts of an original capture that are left in the anonymized one. Reads both again; of the
+// anonymization it uses only the list of addresses.
 #pragma once
 
 #include <algorithm>
@@ -24,9 +24,9 @@ class Vendors;
 
 namespace anonymize {
 
-inline constexpr std::size_t kRunBytes = 16;  // bytes of payload that are recognized
+inline constexpr std::size_t kRunBytes = 16;  // length of the byte runs that are compared
 
-// The addresses of one kind that a release replaced, and the pseudonyms.
+// The replaced addresses of one kind, and their pseudonyms.
 template <typename Address>
 class AddressSet {
   public:
@@ -37,7 +37,7 @@ class AddressSet {
         }
         sort();
     }
-    // Addresses of which no pseudonym is known.
+    // Adds addresses without a known pseudonym.
     void add_originals(const std::vector<Address>& originals) {
         originals_.insert(originals_.end(), originals.begin(), originals.end());
         sort();
@@ -71,15 +71,15 @@ struct KnownAddresses {
     [[nodiscard]] const AddressSet<Mac>& of(const Mac&) const { return macs; }
 };
 
-// Runs of kRunBytes bytes of some texts: all of each, or the first alone.
+// Runs of kRunBytes bytes of some texts: all of each, or only the first.
 class Windows {
   public:
     Windows() = default;
     Windows(const std::vector<std::string_view>& texts, bool whole);
-    // The kRunBytes bytes from `at` on; nothing if there are kMax already.
+    // Adds the kRunBytes bytes at `at`; does nothing if there are kMax runs already.
     void add(const char* at);
     [[nodiscard]] bool empty() const { return windows_.empty(); }
-    // Where the first of them begins in `bytes`.
+    // The offset of the first of these runs in `bytes`.
     [[nodiscard]] std::optional<std::size_t> find(Bytes bytes) const;
 
   private:
@@ -93,17 +93,17 @@ class Windows {
 
 struct Leak {
     std::uint64_t frame = 0;
-    std::size_t offset = 0;  // in the anonymized frame; of payload in a text, in the original one
+    std::size_t offset = 0;  // in the anonymized frame; for payload in a text, in the original frame
     std::string what;
 };
 
 class LeakFinder {
   public:
-    // `vendors` may be null and has to stay, as have the others.
+    // `vendors` may be null; all arguments have to outlive this object.
     LeakFinder(const KnownAddresses& known, const Windows& texts, const Vendors* vendors)
         : known_(known), texts_(texts), vendors_(vendors) {}
 
-    // Of one frame. Runs that are neither headers of this frame nor pseudonyms are added to `unexplained`.
+    // Searches one frame. Adds runs that are neither headers of this frame nor pseudonyms to `unexplained`.
     [[nodiscard]] std::optional<Leak> find(const Record& original, const Record& released,
                                            Windows& unexplained);
 
@@ -118,21 +118,21 @@ class LeakFinder {
     const Vendors* vendors_;
     Dissection dissection_;
     Trace trace_;
-    HeaderFields fields_;              // of the frame that was read last
-    std::vector<bool> header_;         // bytes of the released frame: in a header
-    std::vector<bool> pseudonym_;      // bytes of the released frame: in an address
-    std::vector<std::size_t> places_;  // where unexplained runs of kRunBytes bytes begin
+    HeaderFields fields_;              // of the frame read last
+    std::vector<bool> header_;         // by byte of the released frame: whether in a header
+    std::vector<bool> pseudonym_;      // by byte of the released frame: whether in a pseudonym
+    std::vector<std::size_t> places_;  // offsets of unexplained runs
 };
 
-// The first leak in a capture; `texts` are other parts of the release, in which payload of this capture is
-// looked for. `limits`: of the original. Raises InputError if a file is not a capture, AnonymizeError if they
-// have not the same frames.
+// Returns the first leak in a capture. `texts` are runs of other files of the release, in which payload of
+// this capture is searched. `limits` are for the original. Throws InputError if a file is not a capture,
+// AnonymizeError if they do not have the same frames.
 std::optional<Leak> find_leak(const std::string& original, const std::string& released,
                               const KnownAddresses& known, const Windows& texts, const Vendors* vendors,
                               Windows& unexplained, const std::function<void()>& progress,
                               const input::DecompressionLimits& limits = {});
 
-// The first frame of a capture with one of these runs. Raises InputError.
+// Returns the first frame of a capture with one of these runs. Throws InputError.
 std::optional<Leak> find_windows(const std::string& original, const Windows& windows,
                                  const std::function<void()>& progress,
                                  const input::DecompressionLimits& limits = {});

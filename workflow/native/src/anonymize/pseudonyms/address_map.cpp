@@ -7,13 +7,13 @@
 namespace acapella::anonymize {
 namespace {
 
-constexpr std::size_t kMaxCached = 1U << 16;  // 2 MiB or so; then they are found again
+constexpr std::size_t kMaxCached = 1U << 16;  // about 2 MiB; then the cache is cleared
 constexpr std::uint64_t kGroupBit = std::uint64_t{1} << 40;
 constexpr std::uint64_t kLocalBit = std::uint64_t{2} << 40;
 
 std::uint64_t number_of(const Mac& address) {
     std::uint64_t number = 0;
-    for (const std::byte octet : address) number = number << 8 | std::to_integer<std::uint64_t>(octet);
+    for (const std::byte byte : address) number = number << 8 | std::to_integer<std::uint64_t>(byte);
     return number;
 }
 
@@ -23,7 +23,8 @@ Mac mac_of(std::uint64_t number) {
     return address;
 }
 
-// Kind `other` keeps the bits 7 to 4, 1 and 0 of the first octet; the 42 others, gathered and put back.
+// Kind `other` keeps bits 7 to 4, 1 and 0 of the first byte; gather() and scatter() convert the other 42
+// bits.
 constexpr std::uint64_t kKept = std::uint64_t{0xf3} << 40;
 constexpr std::uint64_t kLow40 = (std::uint64_t{1} << 40) - 1;
 
@@ -38,11 +39,11 @@ CryptoPan::CryptoPan(Key key) : aes_(key.first<kBlock>()) {
     aes_.encrypt(padding_);
 }
 
-template <std::size_t octets>
-std::array<std::byte, octets> CryptoPan::mapped(const std::array<std::byte, octets>& address) const {
-    constexpr std::size_t kBits = octets * 8;
+template <std::size_t length>
+std::array<std::byte, length> CryptoPan::mapped(const std::array<std::byte, length>& address) const {
+    constexpr std::size_t kBits = length * 8;
     std::array<std::byte, kBits * kBlock> blocks;
-    // Block i: the address's first i bits, then the padding's.
+    // Block i: the first i bits of the address, then those of the padding.
     std::array<std::byte, kBlock> block = padding_;
     for (std::size_t bit = 0; bit < kBits; ++bit) {
         std::copy(block.begin(), block.end(), blocks.begin() + static_cast<std::ptrdiff_t>(bit * kBlock));
@@ -50,7 +51,7 @@ std::array<std::byte, octets> CryptoPan::mapped(const std::array<std::byte, octe
         block[bit / 8] = (block[bit / 8] & ~mask) | (address[bit / 8] & mask);
     }
     aes_.encrypt(blocks);
-    std::array<std::byte, octets> result = address;
+    std::array<std::byte, length> result = address;
     for (std::size_t bit = 0; bit < kBits; ++bit)
         result[bit / 8] ^= (blocks[bit * kBlock] & std::byte{0x80}) >> (bit % 8);
     return result;
@@ -67,7 +68,8 @@ MacMap::MacMap(Key key, MacPolicy how, const Vendors* vendors)
 MacMap::Kind MacMap::kind_of(std::uint64_t address) {
     constexpr std::uint64_t kIeee =
         0x0180c2000000;  // to :2f: bridges, LLDP, LACP, GARP, IEEE 802.1Q table 8-1
-    constexpr std::uint64_t kCisco = 0x01000ccccccc;  // CDP, VTP, UDLD; the next one per-VLAN spanning tree
+    // CDP, VTP, UDLD; the next address: per-VLAN spanning tree
+    constexpr std::uint64_t kCisco = 0x01000ccccccc;
     if (address == 0 || address == 0xffffffffffff || address - kIeee < 0x30 || address - kCisco < 2)
         return Kind::fixed;
     if (address >> 23 == 0x01005e000000U >> 23) return Kind::ipv4_group;  // RFC 1112 6.4
@@ -98,8 +100,7 @@ bool MacMap::same_class(std::uint64_t a, std::uint64_t b) const {
     return kind_of(a) == kind_of(b) && knows_vendor(a) == knows_vendor(b);
 }
 
-// Walks the permutation's cycle to the next address that is like the first one, so that each has a pseudonym
-// of its own.
+// Permutes until the result has the same class as the address, so that the mapping is one-to-one.
 std::uint64_t MacMap::replaced(std::uint64_t address) const {
     const Kind kind = kind_of(address);
     if (kind == Kind::fixed) return address;

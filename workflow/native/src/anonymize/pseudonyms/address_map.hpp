@@ -1,4 +1,4 @@
-// Every address to its pseudonym: a function of the key and the address alone.
+// Maps addresses to pseudonyms, which depend on the key and the address alone.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +23,10 @@ using Ipv4 = std::array<std::byte, 4>;
 using Ipv6 = std::array<std::byte, 16>;
 using Mac = std::array<std::byte, 6>;
 
-// Crypto-PAn: two addresses share as long a prefix after it as before it. Xu, Fan, Ammar, Moon,
+// Crypto-PAn: two pseudonyms share a prefix of the same length as their addresses. Xu, Fan, Ammar, Moon,
 // "Prefix-preserving IP address anonymization", ICNP 2002, with AES-128 as in the authors' program: the first
-// 16 octets of the key are AES's, the others, encrypted with it, the padding. IPv6 is the same over 128 bits.
+// 16 bytes of the key are the AES key; the others, encrypted with it, are the padding. IPv6 is the same over
+// 128 bits.
 class CryptoPan {
   public:
     explicit CryptoPan(Key key);
@@ -34,8 +35,8 @@ class CryptoPan {
     [[nodiscard]] Ipv6 map(const Ipv6& address) const;
 
   private:
-    template <std::size_t octets>
-    [[nodiscard]] std::array<std::byte, octets> mapped(const std::array<std::byte, octets>& address) const;
+    template <std::size_t length>
+    [[nodiscard]] std::array<std::byte, length> mapped(const std::array<std::byte, length>& address) const;
 
     Aes128 aes_;
     std::array<std::byte, kBlock> padding_{};
@@ -43,15 +44,15 @@ class CryptoPan {
 
 enum class MacPolicy : std::uint8_t { replace, blank };
 
-// MAC addresses. What stays: broadcast, the address of zeros, the groups that name a protocol and nobody
-// (01:80:c2:00:00:00 to :2f, 01:00:0c:cc:cc:cc and :cd); of IP multicast the prefix (01:00:5e and the bit
-// behind it, 33:33); of all others the first four bits (by these MPLS tells an address from IP), the group
-// and the local bit. Of an address that is neither group nor local also whether tshark knows its vendor (by
-// which it tells the forms of pseudowires), not which. `replace` permutes all other bits; `blank` makes them
-// zeros.
+// Maps MAC addresses. Unchanged: broadcast, the zero address, and the group addresses of protocols
+// (01:80:c2:00:00:00 to :2f, 01:00:0c:cc:cc:cc and :cd). IP multicast keeps its prefix (01:00:5e and the next
+// bit, 33:33). All others keep the first four bits (by which an address after MPLS is distinguished from IP),
+// the group bit and the local bit; an address that is neither group nor local also keeps whether tshark knows
+// its vendor (by which tshark distinguishes the forms of pseudowires), but not the vendor. `replace` permutes
+// all other bits; `blank` sets them to zero.
 class MacMap {
   public:
-    // `vendors` may be null and has to stay.
+    // `vendors` may be null; it has to outlive this object.
     MacMap(Key key, MacPolicy how, const Vendors* vendors);
 
     [[nodiscard]] Mac map(const Mac& address);
@@ -75,7 +76,7 @@ class MacMap {
 template <typename Address>
 using Pair = std::array<Address, 2>;
 
-// The pseudonyms that were asked for. At most twice as many pairs are in memory as there are addresses.
+// The pseudonyms used so far. Memory holds at most twice as many pairs as there are addresses.
 template <typename Address>
 class PseudonymTable {
   public:
@@ -88,7 +89,7 @@ class PseudonymTable {
         if (pairs_.size() >= limit_) compact();
         return (*recent)[1];
     }
-    // Each pair once, sorted by original.
+    // Distinct pairs, sorted by original.
     [[nodiscard]] const std::vector<Pair<Address>>& sorted() {
         compact();
         return pairs_;
@@ -100,8 +101,8 @@ class PseudonymTable {
 
     [[nodiscard]] static std::size_t place(const Address& address) {
         std::uint64_t hash = 14695981039346656037U;  // FNV-1a
-        for (const std::byte octet : address)
-            hash = (hash ^ std::to_integer<std::uint64_t>(octet)) * 1099511628211U;
+        for (const std::byte byte : address)
+            hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 1099511628211U;
         return (hash ^ hash >> 32) % kRecent;
     }
     void compact() {
@@ -115,7 +116,7 @@ class PseudonymTable {
     std::size_t limit_ = kMin;
 };
 
-// Every address that was replaced, with its pseudonym.
+// All replaced addresses, with their pseudonyms.
 struct ReplacedAddresses {
     PseudonymTable<Ipv4> ipv4;
     PseudonymTable<Ipv6> ipv6;

@@ -11,7 +11,7 @@ void check(int done) {
     if (done != 1) throw std::runtime_error("OpenSSL does not support AES-128");
 }
 
-unsigned char* octets(std::byte* at) { return reinterpret_cast<unsigned char*>(at); }
+unsigned char* as_unsigned(std::byte* at) { return reinterpret_cast<unsigned char*>(at); }
 
 }  // namespace
 
@@ -27,7 +27,8 @@ Aes128::Aes128(std::span<const std::byte, kBlock> key) : context_(EVP_CIPHER_CTX
 void Aes128::encrypt(std::span<std::byte> blocks) const {
     int done = 0;
     const auto size = static_cast<int>(blocks.size());
-    check(EVP_EncryptUpdate(context_.get(), octets(blocks.data()), &done, octets(blocks.data()), size));
+    check(EVP_EncryptUpdate(context_.get(), as_unsigned(blocks.data()), &done, as_unsigned(blocks.data()),
+                            size));
     if (done != size) throw std::runtime_error("OpenSSL did not encrypt all data");
 }
 

@@ -1,4 +1,4 @@
-// AES-128 (FIPS 197), a block at a time, as OpenSSL computes it.
+// AES-128 (FIPS 197) in ECB mode, with OpenSSL.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ class Aes128 {
   public:
     explicit Aes128(std::span<const std::byte, kBlock> key);
 
-    // Encrypts whole blocks, each on its own, in place.
+    // Encrypts whole blocks independently, in place.
     void encrypt(std::span<std::byte> blocks) const;
 
   private:

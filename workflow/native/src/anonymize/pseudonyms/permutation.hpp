@@ -17,11 +17,11 @@ using Key = std::span<const std::byte, kKey>;
 class Permutation {
   public:
     // Each `label` gives an independent permutation, so that pseudonyms of one kind reveal nothing about
-    // those of another: AES-128 with the first 16 octets of HMAC-SHA-256(key, label).
+    // those of another: AES-128 with the first 16 bytes of HMAC-SHA-256(key, label).
     Permutation(Key key, std::string_view label);
 
-    // A Feistel network of ten rounds, as many as NIST SP 800-38G's FF1 has, over `bits` bits: an even
-    // number, at most 64. `kind` selects one of 256 permutations.
+    // A Feistel network of ten rounds, as in NIST SP 800-38G FF1, over `bits` bits: an even number, at most
+    // 64. `kind` selects one of 256 permutations.
     [[nodiscard]] std::uint64_t map(std::uint64_t value, unsigned bits, std::uint8_t kind = 0) const;
     [[nodiscard]] std::uint64_t inverse(std::uint64_t value, unsigned bits, std::uint8_t kind = 0) const;
 

@@ -7,10 +7,10 @@
 namespace acapella::anonymize {
 namespace {
 
-constexpr std::size_t kMaxCached = 1U << 16;  // 2 MiB or so; then they are computed again
+constexpr std::size_t kMaxCached = 1U << 16;  // about 2 MiB; then the cache is cleared
 
-// The identifiers below 2^bits[0], those from there to 2^bits[1], and so on; unused places repeat the last
-// one. Each range is permuted in itself.
+// Ranges of identifiers: below 2^bits[0], from there to 2^bits[1], and so on; unused elements repeat the last
+// one. Each range is permuted separately.
 using Ranges = std::array<std::uint8_t, 3>;
 
 Ranges ranges_of(TunnelType type) {
@@ -20,9 +20,9 @@ Ranges ranges_of(TunnelType type) {
         case TunnelType::geneve_vni:
         case TunnelType::pbb_isid:
             return {24, 24, 24};
-        case TunnelType::gre_key:  // gre::key_identifier takes some keys from 2^20 on for NVGRE's
+        case TunnelType::gre_key:  // gre::key_identifier() reads some keys from 2^20 on as NVGRE
             return {20, 32, 32};
-        case TunnelType::nvgre_vsid:  // 0 to 0xfff are reserved (RFC 7637 3.2) and not taken for NVGRE's
+        case TunnelType::nvgre_vsid:  // 0 to 0xfff are reserved (RFC 7637 3.2) and not read as NVGRE
             return {12, 24, 24};
         case TunnelType::nvgre_flow_id:  // 0: no FlowID (RFC 7637 3.2)
             return {0, 8, 8};
@@ -45,8 +45,8 @@ Ranges ranges_of(TunnelType type) {
 
 unsigned bits_of(TunnelType type) { return ranges_of(type).back(); }
 
-// The identifier whose permuted value is the next one: no identifier is its own pseudonym, as a few would be
-// by the permutation alone. Results outside the range are permuted again.
+// Returns the identifier whose permuted value follows that of `id`, so that no identifier is its own
+// pseudonym, as a few would be in a permutation. Results outside the range are permuted again.
 std::uint32_t TunnelMap::replaced(TunnelType type, std::uint32_t id) const {
     const auto kind = static_cast<std::uint8_t>(type);
     std::uint64_t low = 0;
@@ -64,7 +64,7 @@ std::uint32_t TunnelMap::replaced(TunnelType type, std::uint32_t id) const {
         }
         low = high;
     }
-    return 0;  // wider than the field: no frame has it
+    return 0;  // wider than the field: cannot occur
 }
 
 std::uint32_t TunnelMap::map(TunnelType type, std::uint32_t id) {

@@ -1,4 +1,4 @@
-// Every tunnel identifier to its pseudonym: a function of the key, the type and the identifier alone.
+// Maps tunnel identifiers to pseudonyms, which depend on the key, the type and the identifier alone.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +10,10 @@
 
 namespace acapella::anonymize {
 
-// A permutation of the identifiers of each type: equal ones stay equal, different ones stay different, and
-// the pseudonym fits the field; no identifier but zero is its own. Identifiers that the dissectors or a
-// standard treat differently (zero, a GRE key that could be an NVGRE one, an L2TP session of 16 bits) are
-// permuted among themselves.
+// Permutes the identifiers of each type: equal ones stay equal, different ones stay different, pseudonyms fit
+// the field, and only zero may be its own pseudonym. Identifiers that dissectors or a standard treat
+// differently (zero, a GRE key that could be an NVGRE one, an L2TP session of 16 bits) are permuted among
+// themselves.
 class TunnelMap {
   public:
     explicit TunnelMap(Key key)
@@ -28,7 +28,7 @@ class TunnelMap {
     std::unordered_map<std::uint64_t, std::uint32_t> known_;
 };
 
-// Number of bits of the largest identifier of a type.
+// The number of bits of the identifiers of a type.
 [[nodiscard]] unsigned bits_of(TunnelType type);
 
 }  // namespace acapella::anonymize

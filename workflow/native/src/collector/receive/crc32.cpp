@@ -15,7 +15,7 @@ constexpr std::size_t kSlices = 16;
 
 using Tables = std::array<std::array<std::uint32_t, 256>, kSlices>;
 
-// tables[n][b]: what byte b adds to the register after n further zero bytes.
+// tables[n][b]: the contribution of byte b to the register after n more zero bytes.
 constexpr Tables make_tables() {
     Tables tables{};
     for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -87,7 +87,7 @@ struct Lanes {
     __m128i lane[4];
 };
 
-// The first 64 bytes as `lanes`, then `count` at `at`, a multiple of 16.
+// The first 64 bytes are in `first`, followed by `count` bytes at `at`, a multiple of 16.
 ACAPELLA_CLMUL std::uint32_t multiplied(std::uint32_t state, const Lanes& first, const std::byte* at,
                                         std::size_t count) {
     const __m128i by_512 = constants(kFold512Low, kFold512High);
@@ -107,7 +107,7 @@ ACAPELLA_CLMUL std::uint32_t multiplied(std::uint32_t state, const std::byte* at
     return multiplied(state, {{load(at), load(at + 16), load(at + 32), load(at + 48)}}, at + 64, blocks - 64);
 }
 
-// In registers: a masked copy in memory would be read while its stores are still under way.
+// Masks in registers, because reading a masked copy from memory would stall on its stores.
 ACAPELLA_CLMUL std::uint32_t multiplied_masked(const std::byte* mask, const std::byte* at,
                                                std::size_t blocks) {
     const auto masked = [=](std::size_t i)

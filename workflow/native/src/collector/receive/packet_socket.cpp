@@ -41,7 +41,7 @@ const tpacket3_hdr& frame_of(const std::byte* at) { return *reinterpret_cast<con
 PacketSocket::PacketSocket(const std::string& interface) : interface_(interface) {
     const unsigned index = if_nametoindex(interface.c_str());
     if (index == 0) cannot_open(interface);
-    descriptor_ = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);  // protocol 0: nothing comes before bind()
+    descriptor_ = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);  // protocol 0: no frames before bind()
     if (descriptor_ < 0) cannot_open(interface);
     try {
         set_up(index);
@@ -56,7 +56,7 @@ void PacketSocket::set_up(unsigned index) {
     tpacket_req3 ring{};
     ring.tp_block_size = kBlockBytes;
     ring.tp_block_nr = kBlocks;
-    ring.tp_frame_size = TPACKET_ALIGNMENT << 7;  // of no meaning in version 3, but checked
+    ring.tp_frame_size = TPACKET_ALIGNMENT << 7;  // unused in version 3, but checked
     ring.tp_frame_nr = kBlockBytes / ring.tp_frame_size * kBlocks;
     ring.tp_retire_blk_tov = kBlockMs;
     set(descriptor_, PACKET_RX_RING, ring, interface_);
@@ -65,7 +65,7 @@ void PacketSocket::set_up(unsigned index) {
     if (memory == MAP_FAILED) cannot_open(interface_);
     ring_ = static_cast<std::byte*>(memory);
     set(descriptor_, PACKET_IGNORE_OUTGOING, 1,
-        interface_);  // what this machine sends there is no report to it
+        interface_);  // frames sent by this machine are not reports
     packet_mreq promiscuous{};
     promiscuous.mr_ifindex = static_cast<int>(index);
     promiscuous.mr_type = PACKET_MR_PROMISC;

@@ -1,4 +1,4 @@
-// Frames of a live interface: an AF_PACKET socket with a ring of blocks that the kernel shares with us
+// Receives frames of a network interface: an AF_PACKET socket with a ring of blocks shared with the kernel
 // (TPACKET_V3, packet(7)).
 #pragma once
 
@@ -12,16 +12,16 @@ namespace acapella::collector {
 
 class PacketSocket {
   public:
-    // Receives from now on, in promiscuous mode. Raises input::InputError (cannot_open): no such interface,
-    // no right to (CAP_NET_RAW), no memory.
+    // Starts receiving in promiscuous mode. Throws input::InputError (cannot_open): no such interface, no
+    // permission (CAP_NET_RAW), no memory.
     explicit PacketSocket(const std::string& interface);
     PacketSocket(const PacketSocket&) = delete;
     PacketSocket& operator=(const PacketSocket&) = delete;
     ~PacketSocket();
 
-    // Calls see(frame, wire_len) for every frame of the next block; false where none was full after wait_ms,
-    // which a block with a frame in it is after kBlockMs. Raises input::InputError (read_error) where the
-    // interface is gone; one that is down may come up again.
+    // Calls see(frame, wire_len) for every frame of the next block. False if no block was ready within
+    // wait_ms; a block with a frame in it is ready after kBlockMs. Throws input::InputError (read_error) if
+    // the interface was removed; one that is down may come up again.
     template <typename See>
     bool receive(int wait_ms, const See& see) {
         const std::byte* block = next_block(wait_ms);
@@ -37,13 +37,13 @@ class PacketSocket {
         return true;
     }
 
-    // Frames that the kernel dropped since the last call because the ring was full.
+    // Number of frames dropped by the kernel since the last call because the ring was full.
     std::uint64_t take_dropped();
 
   private:
     static constexpr std::uint32_t kBlockBytes = 1U << 20;
     static constexpr std::uint32_t kBlocks = 64;
-    static constexpr std::uint32_t kBlockMs = 10;  // a block that is not full is handed over after so long
+    static constexpr std::uint32_t kBlockMs = 10;  // timeout after which a partly filled block is delivered
 
     void set_up(unsigned index);
     void wait(int wait_ms);

@@ -14,7 +14,7 @@ constexpr std::uint32_t kHalf = SequenceWindow::kModulus / 2;
 
 void SequenceWindow::Unmap::operator()(std::uint64_t* bits) const { ::munmap(bits, kBytes); }
 
-// Mapped, not allocated: a sanitizer would touch memory for all of it.
+// Mapped, not allocated, because a sanitizer would touch all of an allocation.
 SequenceWindow::SequenceWindow(std::uint32_t initial)
     : expected_(initial % kModulus), any_(initial != QueuePairConfig::kFirstSeen) {
     void* mapped = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -31,7 +31,7 @@ SequenceWindow::Position SequenceWindow::position_of(std::uint32_t psn) const {
 
 std::uint32_t SequenceWindow::advance(std::uint32_t psn) {
     const std::uint32_t lost = any_ ? (psn - expected_) % kModulus : 0;
-    // Of the numbers that lie ahead some have come only if they are a whole turn old.
+    // PSNs ahead are marked as received only if they are a whole cycle old.
     if (passed_ + lost + 1 > kModulus) forget(any_ ? expected_ : psn, lost + 1);
     mark(psn);
     any_ = true;
@@ -40,7 +40,7 @@ std::uint32_t SequenceWindow::advance(std::uint32_t psn) {
     return lost;
 }
 
-// Bits of numbers that come again after half a turn or more.
+// Clears the bits of PSNs that will be reused.
 void SequenceWindow::forget(std::uint32_t psn, std::uint32_t count) {
     for (; count > 0 && psn % 64 != 0; --count, psn = (psn + 1) % kModulus)
         bits_[psn / 64] &= ~(std::uint64_t{1} << (psn % 64));

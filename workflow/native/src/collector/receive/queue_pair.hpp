@@ -1,5 +1,5 @@
-// A queue pair of an unreliable connection and the addresses of the ring of report slots that its memory
-// region is. There is no such memory: what is accepted goes to the flow table (Collector).
+// A queue pair of an unreliable connection, and the addresses of the ring of report slots in its memory
+// region. This memory does not exist: accepted reports are added to the flow table (see Collector).
 #pragma once
 
 #include <cstddef>
@@ -13,25 +13,25 @@
 namespace acapella::collector {
 
 struct QueuePairConfig {
-    static constexpr std::uint32_t kFirstSeen = 0xffffffff;  // as initial_psn: that of the first report
+    static constexpr std::uint32_t kFirstSeen = 0xffffffff;  // as initial_psn: use that of the first report
 
     std::uint32_t number = 0;  // 24 bits
     std::uint32_t key = 0;
-    std::uint64_t base = 0;  // address of the ring as the sender has it
+    std::uint64_t base = 0;  // address of the ring, for the sender
     std::uint32_t slots = 0;
     std::uint32_t initial_psn = kFirstSeen;
 };
 
-// Which packet sequence numbers of the last half of their space have come.
+// The packet sequence numbers received, of the last half of their space.
 class SequenceWindow {
   public:
     explicit SequenceWindow(std::uint32_t initial);
 
     enum class Position : std::uint8_t { expected, ahead, duplicate, reordered };
     Position position_of(std::uint32_t psn) const;
-    // Of a psn that is expected or ahead; returns how many before it did not come.
+    // Accepts a PSN that is expected or ahead; returns how many before it are missing.
     std::uint32_t advance(std::uint32_t psn);
-    // A reordered one has come: a further copy is a duplicate.
+    // Marks a reordered PSN as received: a further copy is a duplicate.
     void mark(std::uint32_t psn) { bits()[psn / 64] |= std::uint64_t{1} << (psn % 64); }
     std::uint32_t expected() const { return expected_; }
 
@@ -45,9 +45,9 @@ class SequenceWindow {
     bool has(std::uint32_t psn) const { return (bits()[psn / 64] >> (psn % 64) & 1) != 0; }
     void forget(std::uint32_t psn, std::uint32_t count);
 
-    std::unique_ptr<std::uint64_t[], Unmap> bits_;  // pages that nothing was written to take no memory
+    std::unique_ptr<std::uint64_t[], Unmap> bits_;  // unused pages take no memory
     std::uint32_t expected_;
-    std::uint64_t passed_ = 0;  // numbers since the first
+    std::uint64_t passed_ = 0;  // number of PSNs since the first
     bool any_ = false;
 };
 
@@ -55,8 +55,8 @@ class QueuePair {
   public:
     QueuePair(const QueuePairConfig& config, Format format);
 
-    // Checks key, length, bounds, content and number of the request, in this order: what is refused before
-    // its number is looked at does not move it, so that a forged frame cannot make a true report a duplicate.
+    // Checks key, length, bounds, content and PSN of a request, in this order. A request rejected before the
+    // check of its PSN does not advance the window, so a forged frame cannot make a valid report a duplicate.
     Verdict check(const WriteRequest& request);
 
     const QueuePairConfig& config() const { return config_; }

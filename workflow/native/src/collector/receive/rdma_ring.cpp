@@ -39,7 +39,7 @@ void checked(int error, const std::string& what) {
     if (error != 0) throw RdmaError(what + ": " + std::strerror(error));
 }
 
-// Members are released last first: the queue pair before what it uses.
+// Members are destroyed in reverse order: the queue pair before what it uses.
 class VerbsRing : public RdmaRing {
   public:
     VerbsRing(ibv_device* device, const RdmaConfig& config)

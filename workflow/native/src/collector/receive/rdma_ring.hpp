@@ -1,6 +1,5 @@
-// A ring in memory that an RDMA device writes: registered through libibverbs, behind an unreliable
-// connection's queue pair. Where libibverbs was not there at the build, or there is no device, opening one
-// says so.
+// A ring in memory written by an RDMA device: registered with libibverbs, for a queue pair of an unreliable
+// connection. Throws an error if the core was built without libibverbs or there is no device.
 #pragma once
 
 #include <array>
@@ -21,10 +20,10 @@ class RdmaError : public std::runtime_error {
 };
 
 struct RdmaConfig {
-    std::string device;  // empty: the first
+    std::string device;  // empty: the first one
     std::uint8_t port = 1;
-    int gid_index = 0;                   // of our address as RoCEv2 has it
-    std::array<std::uint8_t, 4> peer{};  // the sender's IPv4 address
+    int gid_index = 0;                   // of this machine's RoCEv2 address
+    std::array<std::uint8_t, 4> peer{};  // IPv4 address of the sender
     std::uint32_t peer_queue_pair = 0;
     std::uint32_t initial_psn = 0;
     std::uint32_t slots = 0;
@@ -33,9 +32,9 @@ struct RdmaConfig {
 
 class RdmaRing {
   public:
-    // Raises RdmaError.
+    // Throws RdmaError.
     static std::unique_ptr<RdmaRing> open(const RdmaConfig& config);
-    // Names of this machine's devices; none without libibverbs.
+    // Names of this machine's RDMA devices; none without libibverbs.
     static std::vector<std::string> devices();
 
     RdmaRing() = default;
@@ -43,7 +42,7 @@ class RdmaRing {
     RdmaRing& operator=(const RdmaRing&) = delete;
     virtual ~RdmaRing() = default;
 
-    // What the sender has to be told.
+    // Parameters for the sender.
     virtual std::uint32_t number() const = 0;
     virtual std::uint32_t key() const = 0;
     virtual std::uint64_t base() const = 0;

@@ -6,7 +6,7 @@
 namespace acapella::collector {
 namespace {
 
-// What tells two reports of a slot apart.
+// The value by which two reports in a slot are distinguished.
 std::uint64_t stamp_of(Format format, const std::byte* report) {
     return format == Format::published ? format1::timestamp.of(report) : format2::report_sequence.of(report);
 }
@@ -38,16 +38,17 @@ std::uint32_t RingPoller::poll(std::vector<std::byte>& found, std::uint32_t most
     return taken;
 }
 
-// Whether there is a new report in the slot, and its stamp.
+// Whether the slot has a new report; returns its stamp.
 bool RingPoller::find_new(std::uint32_t slot, std::uint64_t& stamp) const {
     const std::byte* report = ring_ + slot * bytes_of(format_);
     stamp = stamp_of(format_, report);
     const bool found = is_report(format_, report) && is_new(slot, stamp);
-    std::atomic_thread_fence(std::memory_order_acquire);  // later reads of the ring stay behind these
+    // later reads of the ring are not moved before these
+    std::atomic_thread_fence(std::memory_order_acquire);
     return found;
 }
 
-// Copies the slot to the end of `found` if the copy is a new report; `stamp` is the copy's.
+// Appends the slot to `found` if the copy is a new report; `stamp` is that of the copy.
 bool RingPoller::append(std::uint32_t slot, std::vector<std::byte>& found, std::uint64_t& stamp) const {
     const std::size_t bytes = bytes_of(format_);
     const std::byte* report = ring_ + slot * bytes;

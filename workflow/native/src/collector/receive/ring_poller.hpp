@@ -1,5 +1,5 @@
-// Reports that somebody else writes into a ring, an RDMA NIC, without saying so: found by looking, and copied
-// before they can be overwritten.
+// Finds reports that an RDMA NIC writes to a ring without notification, and copies them before they are
+// overwritten.
 #pragma once
 
 #include <cstddef>
@@ -10,32 +10,32 @@
 
 namespace acapella::collector {
 
-// Reports come in the order of the slots. A slot holds a new one where its stamp is another than the last: in
-// format 2 the report's sequence number, which tells too whether a slot was passed by (lost on the way) or
-// written more than once since (overrun); in the published format, which has no such number, the time, so
-// that neither can be told there.
+// Reports are written in slot order. A slot has a new report if its stamp has changed. In format 2 the stamp
+// is the report's sequence number, which also shows whether a slot was skipped (lost) or overwritten
+// (overrun). In the published format, which has no sequence number, it is the time, and lost and overwritten
+// reports cannot be detected.
 class RingPoller {
   public:
-    // `single_ring`: all reports of the program come to this ring, so that its sequence numbers have no
-    // holes.
+    // `single_ring`: all reports of the program are written to this ring, so its sequence numbers have no
+    // gaps.
     RingPoller(const std::byte* ring, std::uint32_t slots, Format format, bool single_ring);
 
-    // A batch of this size stays in a core's own cache until the flow table has read it.
+    // A batch of this size stays in the CPU cache until the flow table has read it.
     static constexpr std::uint32_t kBatch = 2048;
 
-    // Copies at most `most` new reports to the end of `found`; returns how many. A report is taken when one
-    // is there in the slot behind it, because a device's writes become visible in their order, or else at the
-    // next call: before that its end may be on the way.
+    // Appends at most `most` new reports to `found`; returns their number. A report is copied if the next
+    // slot has a new report, because writes of a device become visible in order; otherwise at the next call,
+    // because its end may not have been written yet.
     std::uint32_t poll(std::vector<std::byte>& found, std::uint32_t most);
 
     std::uint64_t lost() const { return lost_; }
     std::uint64_t overrun() const { return overrun_; }
 
   private:
-    // Beyond so many slots that did not come nothing is looked for before the next call.
+    // Maximum number of missing slots that are skipped.
     static constexpr std::uint32_t kLookAhead = 64;
 
-    // Of a number below twice the slots; a division for every report would cost more than the copy.
+    // For a number below twice the slots; a division per report would cost more than the copy.
     std::uint32_t wrapped(std::uint32_t slot) const { return slot < slots_ ? slot : slot - slots_; }
     bool find_new(std::uint32_t slot, std::uint64_t& stamp) const;
     bool append(std::uint32_t slot, std::vector<std::byte>& found, std::uint64_t& stamp) const;
@@ -47,8 +47,8 @@ class RingPoller {
     const std::byte* ring_;
     std::uint32_t slots_;
     Format format_;
-    bool counts_;                       // sequence numbers tell what is missing
-    std::vector<std::uint64_t> stamp_;  // by slot; where it counts, the sequence number that comes next
+    bool counts_;                       // sequence numbers show missing reports
+    std::vector<std::uint64_t> stamp_;  // by slot; if gaps are detected, the next expected sequence number
     std::uint32_t at_ = 0;
     bool any_ = false;
     std::uint64_t calls_ = 0;
@@ -57,7 +57,7 @@ class RingPoller {
         std::uint64_t stamp = 0;
         std::uint64_t call = 0;
     };
-    PendingReport pending_;  // the report that waits for the next call
+    PendingReport pending_;  // the report that is copied at the next call
     std::uint64_t lost_ = 0;
     std::uint64_t overrun_ = 0;
 };

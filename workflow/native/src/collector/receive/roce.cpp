@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kEthernet = 14;
 constexpr std::size_t kVlan = 4;
-constexpr std::size_t kIpv4 = 20;  // RoCEv2 has no options
+constexpr std::size_t kIpv4 = 20;  // RoCEv2 has no IP options
 constexpr std::size_t kUdp = 8;
 constexpr std::size_t kBth = 12;
 constexpr std::size_t kReth = 16;
@@ -26,7 +26,7 @@ bool is_vlan(std::uint16_t ethertype) {
     return ethertype == 0x8100 || ethertype == 0x88a8 || ethertype == 0x9100;
 }
 
-// Leaves the cursor at the IPv4 header.
+// Moves the cursor to the IPv4 header.
 Verdict skip_link(Cursor& at) {
     std::size_t type_at = kEthernet - 2;
     while (at.has(type_at + 2) && is_vlan(at.be16(type_at))) type_at += kVlan;
@@ -36,7 +36,7 @@ Verdict skip_link(Cursor& at) {
     return Verdict::accepted;
 }
 
-// Leaves the cursor where it is, limited to the IPv4 packet.
+// Limits the cursor to the IPv4 packet.
 Verdict check_network(Cursor& at) {
     if (!at.has(kIpv4 + kUdp)) return at.reported() > at.captured() ? Verdict::truncated : Verdict::not_roce;
     constexpr std::uint16_t kFragment = 0x3fff;  // more fragments, or an offset
@@ -49,8 +49,8 @@ Verdict check_network(Cursor& at) {
     return at.be16(kIpv4 + 4) == total - kIpv4 ? Verdict::accepted : Verdict::bad_length;
 }
 
-// What routers change counts as ones (annex A17, 17.9): type of service, time to live and both checksums, and
-// the byte with the congestion bits; eight bytes of ones stand for InfiniBand's own routing header.
+// Fields that routers change count as ones (annex A17, 17.9): type of service, time to live, both checksums,
+// and the byte with the congestion bits; eight bytes of ones replace InfiniBand's own routing header.
 constexpr std::size_t kOnes = 8;
 constexpr std::array<std::size_t, 7> kVariant = {1, 8, 10, 11, kIpv4 + 6, kIpv4 + 7, kIpv4 + kUdp + 4};
 static_assert(kOnes == kCrcOnes && kVariant.back() < kCrcMask);
@@ -62,7 +62,7 @@ constexpr std::array<std::byte, kCrcMask> make_mask() {
 }
 constexpr std::array<std::byte, kCrcMask> kMask = make_mask();
 
-// Of a packet that is shorter than the mask.
+// For a packet shorter than the mask.
 std::uint32_t short_icrc_of(Bytes packet) {
     std::array<std::byte, kOnes + kCrcMask> masked;
     masked.fill(std::byte{0xff});
@@ -75,7 +75,7 @@ std::uint32_t short_icrc_of(Bytes packet) {
 std::uint32_t icrc_of(Bytes packet) {
     const std::uint32_t state =
         packet.size() < kCrcMask ? short_icrc_of(packet) : crc32_of_masked(kMask, packet);
-    return __builtin_bswap32(~state);  // the register goes out lowest byte first
+    return __builtin_bswap32(~state);  // the register is sent lowest byte first
 }
 
 Verdict parse(Bytes frame, std::uint32_t wire_len, bool check_icrc, WriteRequest& request) {

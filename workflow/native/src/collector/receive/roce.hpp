@@ -1,5 +1,5 @@
-// One RoCEv2 frame: RDMA WRITE ONLY of an unreliable connection (opcode 0x2a), in UDP over IPv4 over
-// Ethernet, VLAN tags allowed. IBTA specification 1.4, chapter 9 and annex A17.
+// Parses one RoCEv2 frame: RDMA WRITE ONLY of an unreliable connection (opcode 0x2a), in UDP over IPv4 over
+// Ethernet, with optional VLAN tags. IBTA specification 1.4, chapter 9 and annex A17.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 
 namespace acapella::collector {
 
-// What a frame came to. The names are those of the counters. From psn_gap_lost on they count reports, not
-// frames.
+// The result of checking a frame. The names are those of the counters. From psn_gap_lost on they count
+// reports, not frames.
 #define ACAPELLA_VERDICTS(X)                                                                       \
     X(accepted)      /* written to the ring */                                                     \
     X(not_roce)      /* no UDP over IPv4 to port 4791, or a fragment of it */                      \
@@ -47,16 +47,15 @@ struct WriteRequest {
     std::uint32_t psn = 0;
     std::uint64_t address = 0;
     std::uint32_t key = 0;
-    std::uint32_t length = 0;  // as RETH has it
+    std::uint32_t length = 0;  // from the RETH
     Bytes payload;
 };
 
-// `accepted` where the frame is such a request and all its own lengths agree; `request` is whole then.
-// wire_len is the frame's length before the capture cut it.
+// Returns `accepted` if the frame is such a request and its lengths agree; then `request` is complete.
+// `wire_len` is the frame's length before truncation by a capture.
 Verdict parse(Bytes frame, std::uint32_t wire_len, bool check_icrc, WriteRequest& request);
 
-// The ICRC that stands in the last four bytes, as a big-endian number, over a packet that starts with its
-// IPv4 header and ends before them.
+// Computes the ICRC, as a big-endian number, of a packet from its IPv4 header to before the ICRC.
 std::uint32_t icrc_of(Bytes packet);
 
 }  // namespace acapella::collector

@@ -26,20 +26,20 @@ std::uint64_t head_of(std::uint64_t tags_and_ports, std::uint64_t ip_version, st
     return tags_and_ports | ip_version << 48 | ip_proto << 56;
 }
 
-// The first `count` of four numbers of `bits` bits each, of which `skipped` stand before this word.
+// Keeps the first `count` of four numbers with `bits` bits each, of which `skipped` are before this word.
 std::uint64_t first_of(std::uint64_t word, unsigned count, unsigned bits, unsigned skipped) {
     const unsigned kept = (count <= skipped ? 0 : count - skipped) * bits;
     return kept >= 64 ? word : word & ((std::uint64_t{1} << kept) - 1);
 }
 
-// What a packet of the flow itself triggers: the report's time is that packet's.
+// Triggers by a packet of the flow itself: the report's time is that of the packet.
 constexpr unsigned kOwnPacket = format2::trigger_bits::syn | format2::trigger_bits::fin |
                                 format2::trigger_bits::rst | format2::trigger_bits::nth |
                                 format2::trigger_bits::time | format2::trigger_bits::first;
 
 }  // namespace
 
-// The bits of `valid` and those of Has are the same ones.
+// The bits of `valid` and Has are equal.
 static_assert(Report::kStart == format2::valid_bits::start &&
               Report::kRttSyn == format2::valid_bits::rtt_syn &&
               Report::kRttAck == format2::valid_bits::rtt_ack && Report::kIat == format2::valid_bits::iat &&
@@ -118,7 +118,7 @@ Report report_of<Format::tagged>(const std::byte* bytes) {
     const std::uint32_t trigger = format2::trigger.of(bytes);
     unsigned has = format2::valid.of(bytes) & 0x3ffU;
     if (format2::ip_proto.of(bytes) != kTcp)
-        has &= ~static_cast<unsigned>(Report::kSlot);  // counts of TCP alone
+        has &= ~static_cast<unsigned>(Report::kSlot);  // these counts are for TCP only
     else if ((has & Report::kSlot) == 0)
         has |= Report::kNoSlot;
     if ((trigger & (why::fin | why::rst)) != 0) has |= Report::kEnd;

@@ -1,4 +1,4 @@
-// A flow report as the collector reads it, whichever of the two formats it came in.
+// A flow report, independent of its format.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ constexpr std::size_t bytes_of(Format format) {
     return format == Format::published ? format1::kBytes : format2::kBytes;
 }
 
-// The whole key of a flow, as it stands in a report of format 2: numbers big-endian, an IPv4 address in the
-// last four bytes. What a count or version says is not there is zero, so that keys are equal as words.
+// The key of a flow, in the layout of format 2: numbers big-endian, an IPv4 address in the last four bytes.
+// Unused fields are zero, so that keys can be compared as words.
 struct ReportKey {
     static constexpr std::size_t kTags = 4;
     using Words = std::array<std::uint64_t, 8>;
@@ -43,7 +43,7 @@ struct ReportKey {
 static_assert(sizeof(ReportKey) == 64 && std::endian::native == std::endian::little);
 
 struct Report {
-    // Which of the values below the report has.
+    // Bits of the optional fields that the report has.
     enum Has : std::uint16_t {
         kStart = 1,
         kRttSyn = 2,
@@ -56,8 +56,8 @@ struct Report {
         kLast = 256,       // last
         kUncertain = 512,  // uncertain_bytes
         kEnd = 1024,       // the report's time is the end of the flow
-        kSynSeq = 2048,    // seq_end is where the flow's data starts
-        kSyn = 4096,       // a SYN of the flow made the report
+        kSynSeq = 2048,    // seq_end is the start of the flow's data
+        kSyn = 4096,       // the report was triggered by a SYN of the flow
         kNoSlot = 8192,    // the flow is TCP, and the data plane has no slot for it
     };
 
@@ -67,29 +67,29 @@ struct Report {
     std::uint64_t timestamp;  // ns; published format: modulo 2^48
     std::uint64_t bytes;      // of the epoch; published format: modulo 2^32
     std::uint64_t packets;    // of the epoch; published format: modulo 2^16
-    // Each of these has a value where its bit of `has` says so, and is not even zero elsewhere: half of the
-    // time that a report takes would go into zeros.
+    // Fields below are only initialized if their bit in `has` is set: clearing them would take half of the
+    // time per report.
     std::uint64_t start;    // ns
-    std::uint64_t last;     // ns: of the last packet that is in the counts, no later than timestamp
+    std::uint64_t last;     // ns: of the last packet in the counts, not later than timestamp
     std::uint64_t rtt_syn;  // ns
     std::uint64_t rtt_ack;  // ns
     std::uint64_t iat;      // ns
     std::uint32_t seq_end;
     std::uint32_t ack;
-    std::uint32_t first_ack;  // acknowledged bytes count from here
+    std::uint32_t first_ack;  // base of the acknowledged bytes
     std::uint32_t duplicate_acks;
     std::uint64_t retransmitted_bytes;
     std::uint64_t gap_bytes;
     std::uint64_t payload_bytes;
-    std::uint64_t uncertain_bytes;  // either of the two counts of loss may be this much larger
+    std::uint64_t uncertain_bytes;  // both counts of loss may be this much larger
 };
 
-// Whether the bytes are a report of that format: version and IP version are known ones. The published format
-// has nothing to go by but the zeros before its time.
+// Whether the bytes are a report of the format: version and IP version are valid. In the published format,
+// only the zeros before its time can be checked.
 bool is_report(Format format, const std::byte* bytes);
 
-// Of a format that is known when this is compiled: reports are read in the innermost loop, where neither a
-// branch on the format nor a key that goes through memory is cheap.
+// Templates by format, because they are called in the innermost loop, where a branch on the format or a key
+// in memory would be expensive.
 template <Format kFormat>
 ReportKey::Words key_of(const std::byte* bytes);
 template <>
@@ -104,7 +104,7 @@ Report report_of<Format::published>(const std::byte* bytes);
 template <>
 Report report_of<Format::tagged>(const std::byte* bytes);
 
-// In the published format ports and addresses tell flows apart: all other words are the same.
+// The published format has only ports and addresses; the other words are constant.
 template <Format kFormat>
 std::uint64_t hash_of(const TableHash& hash, const ReportKey::Words& key) {
     if constexpr (kFormat == Format::published)

@@ -1,4 +1,4 @@
-// Where the fields of a flow report stand; all of it from schemas/report_formats.tsv. Numbers are big-endian.
+// The layout of flow reports, generated from schemas/report_formats.tsv. Numbers are big-endian.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ Integer from_big_endian(const std::byte* at) {
     return value;
 }
 
-// A number in a report whose bytes are all there.
+// A number in a complete report.
 template <std::size_t Bytes>
 struct Field {
     std::size_t offset;
@@ -40,7 +40,7 @@ struct Field<16> {
     std::size_t offset;
 };
 
-// Equal fields one behind the other.
+// An array of fields.
 template <std::size_t Bytes, std::size_t Count>
 struct Fields {
     static constexpr std::size_t kCount = Count;
@@ -49,7 +49,7 @@ struct Fields {
     Unsigned<Bytes> of(const std::byte* report, std::size_t i) const {
         return from_big_endian<Unsigned<Bytes>>(report + offset + i * Bytes);
     }
-    // A count-min sketch's estimate: no cell has counted less than the flow.
+    // The estimate of a count-min sketch: no cell is below the flow's count.
     Unsigned<Bytes> least(const std::byte* report) const {
         Unsigned<Bytes> value = of(report, 0);
         for (std::size_t i = 1; i < Count; ++i) value = of(report, i) < value ? of(report, i) : value;

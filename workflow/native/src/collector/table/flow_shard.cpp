@@ -94,7 +94,7 @@ void FlowShard::close_window(std::uint32_t row, std::uint64_t position) {
 }
 
 std::size_t FlowShard::memory_bytes_per_flow(bool with_series) {
-    // Of the index at its fullest growth: four bytes a slot, and between 3/8 and 3/4 of the slots are taken.
+    // Maximum memory of the index per flow: four bytes per slot, and at least 3/8 of the slots are used.
     constexpr std::size_t kIndexBytes = 11;
     return RecordPool::record_bytes() + kIndexBytes + (with_series ? 2 * Series::bytes_per_flow() : 0);
 }

@@ -1,5 +1,5 @@
-// The flows whose hash falls to one worker: an open-addressed index over records that are compared by their
-// whole key, so that a collision of hashes is none of flows.
+// The flows of one worker, assigned by hash: an open-addressed index over records, which are compared by
+// their whole key, so hash collisions do not merge flows.
 #pragma once
 
 #include <array>
@@ -15,13 +15,13 @@
 
 namespace acapella::collector {
 
-// A report in memory and its place among all reports of the run.
+// A report in memory, and its number among all reports of the run.
 struct ReportRef {
     const std::byte* bytes;
     std::uint64_t position;
 };
 
-// What became of the reports that were read.
+// Number of reports by effect.
 class ReportCounts {
   public:
     std::uint64_t& operator[](Effect effect) { return counts_[static_cast<std::size_t>(effect)]; }
@@ -36,18 +36,18 @@ class ReportCounts {
 
 class FlowShard {
   public:
-    // series_ns: width of the windows of the series, 0 for a row a report; none without a series.
-    // max_flows: how many fit.
+    // series_ns: width of the series' windows, 0 for one row per report; none: no series. max_flows: maximum
+    // number of flows.
     FlowShard(Format format, const TableHash& hash, std::optional<std::uint64_t> series_ns,
               std::uint64_t max_flows);
 
-    // Of the key of a report.
+    // The hash of a report's key.
     std::uint64_t hash_at(const std::byte* bytes) const;
-    // In the order of their positions.
+    // Adds reports in the order of their positions.
     void take(std::span<const ReportRef> reports, bool full);
 
     const RecordPool& records() const { return records_; }
-    // Where each flow came first, by row, since the last call of start_round().
+    // The position of each new flow's first report, by row, since start_round().
     std::span<const std::uint64_t> new_positions() const { return new_positions_; }
     std::uint32_t first_new() const {
         return records_.size() - static_cast<std::uint32_t>(new_positions_.size());
@@ -62,12 +62,11 @@ class FlowShard {
     static std::size_t memory_bytes_per_flow(bool with_series);
 
   private:
-    // A look-up waits twice for memory, for its slot and for its record; so many others are under way
-    // meanwhile.
+    // A lookup has two memory latencies, for its slot and its record; this many lookups overlap.
     static constexpr std::size_t kPrefetchDistance = 8;
     struct Lookup {
         std::uint64_t hash;
-        std::uint32_t row;  // the likely one: the first whose slot has the hash's bits
+        std::uint32_t row;  // the likely row: the first one whose slot has the hash's bits
     };
 
     template <Format kFormat>

@@ -14,8 +14,8 @@ std::uint64_t stamp_step(const FlowState& flow, const Report& report) {
     return (report.timestamp - flow.timestamp) % kStampModulus;
 }
 
-// The cells of both sketches are cleared together and wrap apart: where one count falls, and the other says
-// how far it may have got, it has wrapped; else both began anew (section III-A1 of the paper).
+// The cells of both sketches are cleared together but wrap separately. If one count falls and the other gives
+// a plausible range for it, it has wrapped; otherwise both were reset (section III-A1 of the paper).
 void count_published(FlowState& flow, const Report& report) {
     const bool bytes_fell = report.bytes < flow.epoch_bytes % kByteModulus;
     const bool packets_fell = report.packets < flow.epoch_packets % kPacketModulus;
@@ -48,7 +48,7 @@ void close_previous(FlowState& flow) {
     flow.closed_packets += flow.previous_packets;
 }
 
-// False for a report of an epoch that is closed.
+// False for a report of a closed epoch.
 bool count_tagged(FlowState& flow, const Report& report) {
     if (report.epoch == flow.epoch) {
         take_larger(flow.epoch_bytes, flow.epoch_packets, report);
@@ -100,7 +100,8 @@ void update_times(FlowState& flow, const Report& report) {
         flow.rtt_ack_ns = report.rtt_ack;
         flow.flags |= FlowState::kRttAck;
     }
-    // Unlike a handshake, a gap between packets is of one time: that of an older report is not this one's.
+    // Unlike the handshake time, the inter-arrival time is not constant: a value from an older report is not
+    // kept.
     flow.flags = flow.flags & ~std::uint32_t{FlowState::kIat};
     if ((report.has & Report::kIat) != 0) {
         flow.iat_ns = report.iat;
@@ -108,7 +109,7 @@ void update_times(FlowState& flow, const Report& report) {
     }
 }
 
-// Sequence numbers are modulo 2^32: a step of less than half of that is forwards (RFC 9293, section 3.4).
+// Sequence numbers are modulo 2^32: a step of less than half of that is forward (RFC 9293, section 3.4).
 void update_numbers(FlowState& flow, const Report& report) {
     if ((report.has & Report::kSeq) != 0) {
         flow.seq = report.seq_end;
@@ -122,14 +123,14 @@ void update_numbers(FlowState& flow, const Report& report) {
             flow.ack = report.ack;
         }
         flow.flags |= FlowState::kAck | FlowState::kAckBase;
-    } else if ((report.has & Report::kSynSeq) != 0) {  // of ports used again, too: numbers begin anew
+    } else if ((report.has & Report::kSynSeq) != 0) {  // also for reused ports: numbers restart
         flow.ack = report.seq_end;
         flow.flags = flow.flags & ~std::uint32_t{FlowState::kAckBase};  // first_ack, without the SYN's data
     }
 }
 
-// Nothing follows a TCP flow that has no slot: loss is of its other packets only, and a report without a slot
-// has no acknowledgment or sequence number. A slot that a SYN has taken begins with its connection.
+// A TCP flow without a slot is not tracked: its losses count only packets seen with a slot, and its reports
+// have no acknowledgment or sequence number. A slot allocated at a SYN starts with the connection.
 void update_without_slot(FlowState& flow, const Report& report) {
     const bool opens = (report.has & Report::kSyn) != 0;
     const bool lost = (report.has & Report::kNoSlot) != 0;
@@ -138,7 +139,7 @@ void update_without_slot(FlowState& flow, const Report& report) {
     if (!lost && !taken_again) return;
     flow.flags |= FlowState::kUnfollowed;
     if (lost) flow.flags = flow.flags & ~std::uint32_t{FlowState::kSeq | FlowState::kAck};
-    // Acknowledgments before the slot's first are not known; after a SYN they are of another connection.
+    // Acknowledgments before the slot's first one are unknown; after a SYN they belong to another connection.
     if (flow.has(FlowState::kAckBase) && !opens) return;
     flow.flags = (flow.flags & ~std::uint32_t{FlowState::kAckBase}) | FlowState::kAckPartial;
 }
@@ -149,8 +150,8 @@ void add_step(RelaxedAtomic<std::uint64_t>& total, RelaxedAtomic<std::uint64_t>&
     last = value;
 }
 
-// The program counts these since its slot took the flow, which it may do more than once. Gaps that are filled
-// make their count fall, so that it is no sign of that.
+// The P4 program counts from the allocation of the slot, which may happen more than once. Filled gaps reduce
+// the count, so a smaller count does not indicate a new slot.
 void update_slot(FlowState& flow, const Report& report) {
     if ((report.has & Report::kSlot) == 0) return;
     const bool restarted = report.start != flow.slot_start;
@@ -167,7 +168,8 @@ void update_slot(FlowState& flow, const Report& report) {
     flow.flags |= FlowState::kSlot;
 }
 
-// Of the tagged format alone. A report that does not say it may be of packets behind those that were said.
+// For the tagged format only. A report without the time of the last packet may include later packets than
+// those reported.
 void update_last(FlowState& flow, const Report& report, bool newest) {
     if ((report.has & Report::kLast) != 0) {
         flow.end_ns = std::max(flow.end_ns.get(), report.last);

@@ -1,4 +1,4 @@
-// What the collector knows of one flow, and how a report changes it.
+// The state of one flow, and how a report changes it.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace acapella::collector {
 
-// Counts of an epoch are kept for the newest epoch and the one before it, so that their reports may come in
-// any order; those of earlier ones are closed.
+// Counts are kept separately for the newest epoch and the one before it, so that their reports may arrive in
+// any order. Earlier epochs are closed.
 struct FlowState {
     enum Flag : std::uint32_t {
         kStart = 1,
@@ -19,28 +19,29 @@ struct FlowState {
         kIat = 16,
         kSeq = 32,
         kAck = 64,
-        kAckBase = 128,  // ack holds where acknowledged bytes count from
+        kAckBase = 128,  // `ack` is the base of acknowledged bytes
         kSlot = 256,
         kPrevious = 512,      // there is an epoch before the newest one
-        kTagsCut = 1024,      // there were more tags than a report holds
-        kLast = 2048,         // the newest report said when the last packet was
+        kTagsCut = 1024,      // there were more tags than fit in a report
+        kLast = 2048,         // the newest report has the time of the last packet
         kUncertain = 4096,    // uncertain_bytes was reported
-        kUnfollowed = 8192,   // TCP: some packets came while the data plane had no slot for the flow
-        kAckPartial = 16384,  // acknowledgments before those of a report may be missing
+        kUnfollowed = 8192,   // TCP: the data plane had no slot for the flow during some packets
+        kAckPartial = 16384,  // earlier acknowledgments may be missing
     };
 
     bool has(Flag flag) const { return (flags & flag) != 0; }
     std::uint64_t bytes() const { return closed_bytes + previous_bytes + epoch_bytes; }
     std::uint64_t packets() const { return closed_packets + previous_packets + epoch_packets; }
-    // What the bytes were sent between, as far as it is known.
+    // The time between which the bytes were sent, as far as known.
     std::uint64_t from_ns() const { return has(kStart) ? start_ns : first_ns; }
     std::uint64_t until_ns() const { return has(kLast) ? end_ns : timestamp; }
-    // Sent, as far as seen, and not acknowledged, modulo 2^32; nothing where an acknowledgment is ahead.
+    // Whether bytes in flight (sent and not acknowledged, modulo 2^32) are known; not if an acknowledgment is
+    // ahead.
     bool knows_acked() const { return has(kAck) && !has(kAckPartial); }
     bool knows_flight() const { return has(kSeq) && has(kAck) && static_cast<std::int32_t>(seq - ack) >= 0; }
 
-    // In the order of use, so that a report touches few lines of the cache (RecordPool): first what reports
-    // of both formats change, then what only format 2 has, then what few reports change.
+    // In the order of use, so that a report touches few cache lines (see RecordPool): first the fields
+    // changed by reports of both formats, then those of format 2, then those that few reports change.
     RelaxedAtomic<std::uint64_t> timestamp;  // of the newest report
     RelaxedAtomic<std::uint64_t> epoch_bytes;
     RelaxedAtomic<std::uint64_t> epoch_packets;
@@ -57,8 +58,9 @@ struct FlowState {
     RelaxedAtomic<std::uint64_t> end_ns;
     RelaxedAtomic<std::uint64_t> rtt_ack_ns;
     RelaxedAtomic<std::uint64_t> payload_bytes;
-    RelaxedAtomic<std::uint64_t> slot_start;  // of the newest report: another one is a slot that counts anew
-    RelaxedAtomic<std::uint64_t> payload_last;  // as the newest report has it
+    // of the newest report; if it changes, the slot's counters were reset
+    RelaxedAtomic<std::uint64_t> slot_start;
+    RelaxedAtomic<std::uint64_t> payload_last;  // value in the newest report
     RelaxedAtomic<std::uint64_t> retransmitted_bytes;
     RelaxedAtomic<std::uint64_t> retransmitted_last;
     RelaxedAtomic<std::uint64_t> gap_bytes;
@@ -67,34 +69,34 @@ struct FlowState {
     RelaxedAtomic<std::uint64_t> uncertain_last;
     RelaxedAtomic<std::uint32_t> duplicate_acks;
     RelaxedAtomic<std::uint32_t> duplicate_acks_last;
-    // Seldom changed: fields that most reports change stand before this one.
+    // Rarely changed: fields that most reports change are before this one.
     RelaxedAtomic<std::uint64_t> closed_bytes;
     RelaxedAtomic<std::uint64_t> closed_packets;
-    RelaxedAtomic<std::uint32_t> number;    // the flow's row
-    RelaxedAtomic<std::uint32_t> epochs;    // published format: times that the counts began
+    RelaxedAtomic<std::uint32_t> number;    // the flow's row number
+    RelaxedAtomic<std::uint32_t> epochs;    // published format: number of times the counts were reset
     RelaxedAtomic<std::uint64_t> first_ns;  // of the first report
     RelaxedAtomic<std::uint64_t> previous_bytes;
     RelaxedAtomic<std::uint64_t> previous_packets;
     RelaxedAtomic<std::uint32_t> previous_epoch;
-    RelaxedAtomic<std::uint32_t> older_reports;  // of `reports`: came after a newer one
+    RelaxedAtomic<std::uint32_t> older_reports;  // of `reports`: received after a newer one
 };
 
 enum class Effect : std::uint8_t {
-    newer,     // all of it was taken; a flow's first one too
-    older,     // only its counts, as those of an epoch are the largest that were reported
-    repeated,  // it has the stamp of the newest one
-    late,      // of an epoch that was closed: it could not be taken
-    refused,   // of a new flow, and the table is full
+    newer,     // all fields were used; also the first report of a flow
+    older,     // only its counts were used: those of an epoch are the largest reported
+    repeated,  // same time and sequence number as the newest report
+    late,      // of a closed epoch: not used
+    refused,   // of a new flow, but the table is full
 };
 
-// The first report of a flow.
+// Add the first report of a flow.
 void begin(FlowState& flow, Report& report);
-// A further one. The newer of two reports is the one with the larger (epoch, time, sequence); in the
-// published format the one with the later time modulo 2^48, of equal ones the one that came later.
+// Add a further report. The newer of two reports is the one with the larger (epoch, time, sequence); in the
+// published format the one with the later time modulo 2^48, and with equal times the one received later.
 bool is_newer(const FlowState& flow, Format format, const Report& report);
 Effect update(FlowState& flow, Format format,
-              Report& report);  // the published format's stamp goes on past 2^48
-// The time of a newer report: beyond 2^48 ns where the published format's stamp has wrapped.
+              Report& report);  // unwraps the 48-bit time of the published format in `report`
+// The time of a newer report, unwrapped beyond 2^48 ns in the published format.
 std::uint64_t time_of(const FlowState& flow, Format format, const Report& report);
 
 }  // namespace acapella::collector

@@ -1,8 +1,8 @@
-// The flow table that the workers fill together: shards by hash, a worker each.
+// The flow table, filled by several workers: each has a shard, assigned by hash.
 //
-// A round is a run of reports in the order in which they stand in the rings. Each worker reads a segment of
-// it and sorts the reports by shard; then each worker takes what fell to its shard, segment after segment, so
-// that a flow's reports are taken in their order. Nothing in the result depends on the number of workers.
+// A round is a run of reports in ring order. Each worker reads a segment of it and sorts its reports by
+// shard; then each worker adds the reports of its shard, segment by segment, so that a flow's reports are
+// added in order. The result does not depend on the number of workers.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace acapella::collector {
 
-// Reports that stand one behind the other.
+// Contiguous reports.
 struct ReportRun {
     const std::byte* bytes;
     std::uint32_t count;
@@ -25,8 +25,8 @@ struct ReportRun {
 struct TableConfig {
     Format format = Format::tagged;
     unsigned threads = 1;
-    std::uint64_t max_flows = RecordPool::kMaxRecords;          // is looked at between rounds
-    std::uint64_t max_round_reports = RecordPool::kMaxRecords;  // reports between two looks
+    std::uint64_t max_flows = RecordPool::kMaxRecords;          // checked between rounds
+    std::uint64_t max_round_reports = RecordPool::kMaxRecords;  // maximum reports per round
     std::optional<std::uint64_t> series_ns;                     // none: no series
 };
 
@@ -34,14 +34,14 @@ class FlowTable {
   public:
     explicit FlowTable(const TableConfig& config, const TableHash& hash = TableHash());
 
-    // A round: whether the table is full is looked at when it starts.
+    // Adds a round of reports. Whether the table is full is checked at its start.
     void take(std::span<const ReportRun> round) {
         start_round();
         take_more(round);
     }
     void start_round() { full_ = flows_ >= config_.max_flows; }
     void take_more(std::span<const ReportRun> reports);
-    // The windows that are open, in the order of the flows. Nothing may be taken afterwards.
+    // Closes all open windows, in the order of the flows. No reports may be added afterwards.
     void close_windows();
 
     ReportCounts counts() const;
@@ -51,12 +51,12 @@ class FlowTable {
         return FlowShard::memory_bytes_per_flow(config_.series_ns.has_value());
     }
 
-    // In order of the first report; only between rounds.
+    // Flows are numbered by their first report. Call only between rounds.
     std::uint32_t flows() const { return flows_; }
     FlowSnapshot flow(std::uint32_t number) const;
 
-    // The flows as they are, from any thread, while others take reports: any number may be half a round
-    // behind.
+    // Visits the current flows; may be called from any thread while reports are added. Values may be half a
+    // round old.
     template <typename Visit>
     void visit(const Visit& see) const {
         for (const auto& shard : shards_) {
@@ -69,8 +69,7 @@ class FlowTable {
         }
     }
 
-    // Rows of the series that are ready, in the order of the reports that ended them; the caller takes them
-    // away.
+    // Completed rows of the series, in the order of the reports that completed them; the caller removes them.
     std::vector<SeriesRow>& series() { return series_; }
     const std::vector<SeriesRow>& series() const { return series_; }
 
@@ -92,7 +91,7 @@ class FlowTable {
     std::vector<std::unique_ptr<FlowShard>> shards_;
     Workers workers_;
     std::vector<std::vector<std::vector<ReportRef>>> sorted_;  // by worker and shard
-    std::vector<Location> locations_;                          // by number; empty with one shard
+    std::vector<Location> locations_;                          // by flow number; empty with one shard
     std::vector<SeriesRow> series_;
     std::uint32_t flows_ = 0;
     bool full_;

@@ -1,4 +1,4 @@
-// Flow records that one thread writes and any other reads meanwhile, without either waiting for the other.
+// Flow records written by one thread and read by others, without blocking either.
 #pragma once
 
 #include <sys/mman.h>
@@ -22,11 +22,11 @@ struct FlowSnapshot {
     FlowState state;
 };
 
-// A sequence lock a record: a reader that meets a writer reads again (Boehm, "Can seqlocks get along with
-// programming language memory models?", 2012). Keys never change. Growth moves nothing.
+// Each record has a sequence lock: a reader that overlaps with a write reads again (Boehm, "Can seqlocks get
+// along with programming language memory models?", 2012). Keys never change. Growth does not move records.
 class RecordPool {
   public:
-    // `most`: how many records fit. A pool of few takes little memory, which is what fuzzing needs.
+    // `most`: maximum number of records. A small pool takes little memory, which fuzzing needs.
     explicit RecordPool(std::uint64_t most = kMaxRecords)
         : max_records_(static_cast<std::uint32_t>(std::min<std::uint64_t>(most, kMaxRecords))),
           blocks_(std::make_unique<std::atomic<Record*>[]>(blocks_of(max_records_))) {}
@@ -40,26 +40,26 @@ class RecordPool {
     static constexpr std::uint32_t kMaxRecords = std::uint32_t{1} << 30;
     static constexpr std::size_t record_bytes() { return sizeof(Record); }
 
-    // Any thread.
+    // Thread-safe.
     std::uint32_t size() const { return size_.load(std::memory_order_acquire); }
     FlowSnapshot copy(std::uint32_t row) const;
 
-    // The writing thread.
+    // For the writing thread only.
     std::uint32_t add(const ReportKey::Words& key, const FlowState& state);
-    // change(FlowState&) may not throw: readers wait for its end.
+    // change(FlowState&) must not throw, because readers wait for its end.
     template <typename Change>
     void change(std::uint32_t row, const Change& change);
     ReportKey::Words key(std::uint32_t row) const { return at(row).key(); }
     template <Format kFormat>
     bool has_key(std::uint32_t row, const ReportKey::Words& key) const {
         const Record& own = at(row);
-        if constexpr (kFormat == Format::published)  // no other word tells flows apart
+        if constexpr (kFormat == Format::published)  // the other words are constant
             return ((own.ends[0] ^ key[0]) | (own.ends[2] ^ key[2]) | (own.ends[4] ^ key[4])) == 0;
         else
             return own.key() == key;
     }
     const FlowState& state(std::uint32_t row) const { return at(row).state; }
-    // Into the caches: all of a record, or what a report of the published format changes.
+    // Prefetches a record, or the part that a report of the published format changes.
     template <Format kFormat>
     void prefetch(std::uint32_t row) const {
         const char* record = reinterpret_cast<const char*>(&at(row));
@@ -68,14 +68,14 @@ class RecordPool {
     }
 
   private:
-    // The key's tags, which the published format has none of, stand behind the state: what its reports need
-    // is in the first two lines of the cache.
+    // The key's tags are after the state, because the published format has none: what its reports need is in
+    // the first two cache lines.
     struct alignas(64) Record {
         ReportKey::Words key() const {
             return {ends[0], ends[1], ends[2], ends[3], ends[4], tags[0], tags[1], tags[2]};
         }
 
-        std::atomic<std::uint64_t> version{0};  // odd while it is written
+        std::atomic<std::uint64_t> version{0};  // odd during a write
         std::array<std::uint64_t, 5> ends;
         FlowState state;
         std::array<std::uint64_t, 3> tags;
@@ -106,13 +106,12 @@ class RecordPool {
     std::atomic<std::uint32_t> size_{0};
 };
 
-// Flows are met in no order, so that with pages of 4 KiB nearly every look-up would miss the address cache
-// too.
+// Flows are accessed in random order, so with pages of 4 KiB nearly every lookup would miss the TLB, too.
 inline RecordPool::Record* RecordPool::new_block() const {
     std::size_t bytes = block_bytes();
     if (bytes >= kHugePage) bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
     void* block = ::operator new(bytes, alignment());
-    // A failure of madvise costs time alone.
+    // If madvise fails, access is only slower.
     if (bytes >= kHugePage) ::madvise(block, bytes, MADV_HUGEPAGE);
     return static_cast<Record*>(block);
 }

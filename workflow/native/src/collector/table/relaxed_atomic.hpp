@@ -1,5 +1,5 @@
-// A number that one thread writes while others may read it: plain loads and stores to the processor, and no
-// data race to the language.
+// A number written by one thread and read by others: plain loads and stores for the CPU, but no data race in
+// C++.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ class RelaxedAtomic {
     T get() const { return value_.load(std::memory_order_relaxed); }
     operator T() const { return get(); }  // NOLINT(google-explicit-constructor)
 
-    // Of the writing thread alone, so none of them is a locked operation.
+    // For the writing thread only, so none of these is a locked operation.
     RelaxedAtomic& operator+=(T more) { return *this = static_cast<T>(get() + more); }
     RelaxedAtomic& operator|=(T bits) { return *this = static_cast<T>(get() | bits); }
     RelaxedAtomic& operator++() { return *this += T{1}; }

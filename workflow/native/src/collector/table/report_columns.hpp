@@ -1,5 +1,5 @@
-// The collector's two tables in batches; schemas/tables/flow_reports.yaml and flow_report_series.yaml say
-// what their columns mean.
+// The two tables of the collector in batches; schemas/tables/flow_reports.yaml and flow_report_series.yaml
+// describe their columns.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,10 @@
 
 namespace acapella::collector {
 
-// 8e9 bytes / ns, rounded half up, and no more than 2^64 - 1: reports may tell of any size. Not known of no
-// time.
+// 8e9 * bytes / ns, rounded half up, clamped to 2^64 - 1; none if ns is 0.
 std::optional<std::uint64_t> rate_bps(std::uint64_t bytes, std::uint64_t ns);
 
-// `site` is part of what a flow_id is made of, as in the digest's table of flows.
+// `site` is part of flow_id, as in the digest's flow table.
 Batch flow_batch(std::span<const FlowSnapshot> flows, std::string_view site);
 Batch series_batch(std::span<const SeriesRow> rows);
 

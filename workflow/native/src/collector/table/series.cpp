@@ -56,7 +56,7 @@ void Series::before(std::uint32_t row, std::uint64_t ts_ns, const FlowState& flo
         windows_[row].start = windows_[row].last_ns;
         return;
     }
-    // A newer epoch may have an older time: its report stays in the window that is open.
+    // A newer epoch may have an older time: its report remains in the open window.
     opens_window_ = ts_ns >= width_ns_ && ts_ns - width_ns_ >= windows_[row].start * width_ns_;
     if (!opens_window_) return;
     const std::uint64_t start = ts_ns / width_ns_;
@@ -65,7 +65,7 @@ void Series::before(std::uint32_t row, std::uint64_t ts_ns, const FlowState& flo
     windows_[row].start = start;
 }
 
-// The report has opened a window: of what it added, that one has what came in it, those before have the rest.
+// The report has opened a window: divide what it added between that window and earlier ones.
 void Series::spread(std::uint32_t row, const Report& report, const FlowState& flow, std::uint64_t position) {
     const Window& window = windows_[row];
     WindowBase& base = bases_[row];
@@ -106,7 +106,7 @@ void Series::spread(std::uint32_t row, const Report& report, const FlowState& fl
     base.payload_bytes += spread.before(window.start, added.payload_bytes);
 }
 
-// Windows without reports, the first to the one before `until`, where they have a share.
+// Adds a row for the windows without reports from `first` to before `until`, if they have a share.
 void Series::add_row(const SeriesRow& like, const Spread& spread, const Counts& added, std::uint64_t first,
                      std::uint64_t until) {
     const auto share = [&](std::uint64_t amount) {

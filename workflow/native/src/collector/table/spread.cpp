@@ -12,8 +12,7 @@ Spread::Spread(std::uint64_t from_ns, const Report& report, std::uint64_t packet
     if (!known || packets == 0) return;
     placed_ = 1;
     if (packets == 1 || (report.has & Report::kIat) == 0) return;
-    if (report.iat >
-        last_ns_ - from_ns) {  // there was but one: the others are what a sketch counted too much
+    if (report.iat > last_ns_ - from_ns) {  // there was only one: the sketch overestimated the rest
         from_ns_ = last_ns_;
         return;
     }

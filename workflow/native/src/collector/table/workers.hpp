@@ -19,8 +19,8 @@ class Workers {
     ~Workers();
 
     unsigned count() const { return count_; }
-    // job(part) for each part below count(), all at once, the first in the calling thread; returns when all
-    // are done, and raises the first exception of any.
+    // Calls job(part) for each part below count() in parallel, the first in the calling thread. Returns when
+    // all are done; rethrows the first exception.
     void run(const std::function<void(unsigned)>& job);
 
   private:
@@ -28,7 +28,7 @@ class Workers {
     void run_part(unsigned part);
 
     unsigned count_;
-    const std::function<void(unsigned)>* job_ = nullptr;  // none: the threads end
+    const std::function<void(unsigned)>* job_ = nullptr;  // null: the threads end
     std::barrier<> start_;
     std::barrier<> done_;
     std::mutex failure_mutex_;

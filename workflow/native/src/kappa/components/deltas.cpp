@@ -5,7 +5,7 @@
 namespace acapella::kappa {
 namespace {
 
-// 10^(r/5) for r = 0..4 with 15 decimal digits behind the point, cut off.
+// 10^(r/5) for r = 0..4 with 15 decimals, truncated.
 constexpr std::array<std::uint64_t, 5> kFifthRoots{1000000000000000, 1584893192461113, 2511886431509580,
                                                    3981071705534972, 6309573444801932};
 constexpr std::uint64_t kUnit = 1000000000000000;
@@ -15,7 +15,7 @@ constexpr std::array<std::uint64_t, LogHistogram::kBins> make_starts() {
     std::uint64_t cut = kUnit;
     for (std::size_t k = 0; k < starts.size(); ++k) {
         if (k > 0 && k % 5 == 0) cut /= 10;
-        // Only the powers of ten are integers; of the others the next one is sought.
+        // Only the powers of ten are integers; the others are rounded up.
         starts[k] = kFifthRoots[k % 5] / cut + (k % 5 == 0 ? 0 : 1);
     }
     return starts;
@@ -33,7 +33,7 @@ constexpr std::array<std::uint64_t, LogHistogram::kBins> kLasts = [] {
     return lasts;
 }();
 
-// By bit width: the last bin that begins at or below the least number of that width.
+// By bit width: the last bin that begins at or below the smallest number of that width.
 constexpr std::array<std::uint8_t, 65> make_first_bins() {
     std::array<std::uint8_t, 65> bins{};
     for (std::size_t width = 1; width < bins.size(); ++width) {
@@ -83,7 +83,7 @@ std::int64_t DeltaSums::signed_median() const {
     for (std::size_t i = 0; i < Bins::kCount; ++i) negative += bins_[i];
     const std::uint64_t rank = nearest_rank(count(), 50);
     const std::span<const std::uint64_t> all(bins_);
-    // Of the negative ones the largest magnitude comes first.
+    // Negative differences are sorted by descending magnitude.
     const bool below = rank < negative;
     OrderStatistic statistic = below ? OrderStatistic::in_bin(negative - 1 - rank, all.first(Bins::kCount))
                                      : OrderStatistic::in_bin(rank - negative, all.subspan(Bins::kCount));

@@ -1,4 +1,4 @@
-// Differences between two trials' packets: their sums, quantiles and histograms.
+// Differences between the packets of two trials: sums, quantiles and histograms.
 #pragma once
 
 #include <array>
@@ -12,23 +12,23 @@
 
 namespace acapella::kappa {
 
-// Absolute differences in ns; quantiles are nearest rank, the median the lower one.
+// Absolute differences in ns. Quantiles are nearest-rank; the median is the lower one.
 struct Deltas {
     Sum128 sum = 0;
-    SignedSum128 signed_sum = 0;  // of B less A
+    SignedSum128 signed_sum = 0;  // B minus A
     std::uint64_t median = 0;
     std::uint64_t p99 = 0;
     std::uint64_t largest = 0;
 };
 
-// Signed differences by size: five bins to a decade. Bin k begins at the least integer that is not below
-// 10^(k/5) ns and the last one, which begins at 100 s, has no end.
+// Histogram of signed differences, with five bins per decade. Bin k begins at the smallest integer that is
+// not below 10^(k/5) ns; the last one begins at 100 s and has no end.
 class LogHistogram {
   public:
     static constexpr std::size_t kBins = 56;
 
     void add(std::int64_t delta) {
-        // Signs come by chance: no branch depends on them.
+        // Signs are unpredictable, so no branch depends on them.
         zero_ += delta == 0;
         counts_[static_cast<std::size_t>(delta >= 0) * kBins + bin_of(magnitude(delta))] += delta != 0;
     }
@@ -37,17 +37,17 @@ class LogHistogram {
     [[nodiscard]] std::span<const std::uint64_t> negative() const { return all().first(kBins); }
     [[nodiscard]] std::span<const std::uint64_t> positive() const { return all().last(kBins); }
     static std::span<const std::uint64_t> starts();
-    // Of a difference that is not 0; 0 for 0.
+    // The bin of a nonzero difference; 0 for 0.
     static std::size_t bin_of(std::uint64_t absolute);
 
   private:
     [[nodiscard]] std::span<const std::uint64_t> all() const { return counts_; }
 
     std::uint64_t zero_ = 0;
-    std::array<std::uint64_t, 2 * kBins> counts_{};  // of negative differences, then of the others
+    std::array<std::uint64_t, 2 * kBins> counts_{};  // negative differences, then the others
 };
 
-// One kind of difference over all common packets.
+// One kind of difference, for all common packets.
 class DeltaSums {
   public:
     DeltaSums(MemoryBudget& budget, std::vector<std::uint64_t> bounds)
@@ -72,9 +72,10 @@ class DeltaSums {
         }
     }
 
-    // With the quantiles, after the last one.
+    // Returns the sums and quantiles; call after the last add().
     Deltas finish();
-    // The lower median of the signed differences, and the absolute ones from it; after the last one.
+    // The lower median of the signed differences, and the absolute distances from it; call after the last
+    // add().
     std::int64_t signed_median() const;
     Deltas around(std::int64_t center) const;
 
@@ -83,7 +84,7 @@ class DeltaSums {
 
   private:
     [[nodiscard]] std::uint64_t count() const { return narrow_.size() + wide_.size(); }
-    // visit(std::int64_t) of every difference, in no order that means anything.
+    // Calls visit(std::int64_t) for every difference, in any order.
     template <typename Visit>
     void for_each(const Visit& visit) const {
         const auto visit_all = [&visit](const auto& chunk) {
@@ -93,7 +94,7 @@ class DeltaSums {
         wide_.for_each_chunk(visit_all);
     }
 
-    SpillColumn<std::int32_t> narrow_;  // those that fit, which are mostly all
+    SpillColumn<std::int32_t> narrow_;  // differences that fit in 32 bits: most of them
     SpillColumn<std::int64_t> wide_;
     std::vector<std::uint64_t> bounds_;
     std::vector<std::uint64_t> within_;

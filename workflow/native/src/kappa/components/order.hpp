@@ -1,6 +1,6 @@
-// The order component of the consistency of two trials: which common packets moved, and how far.
+// The order component of kappa: which common packets moved, and how far.
 //
-// Source: the CHOIR paper, section 3, equation 2, with the tie-breaks that docs/kappa.md derives.
+// Source: the CHOIR paper, section 3, equation 2, with the tie-breaks derived in docs/kappa.md.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace acapella::kappa {
 
-// A common packet outside the kept subsequence. Ranks count from 0 within the intersection.
+// A common packet that is not in the kept subsequence. Ranks count from 0 within the common packets.
 struct Move {
     std::uint32_t rank_a;
     std::uint32_t rank_b;
@@ -23,37 +23,37 @@ struct Move {
 struct Order {
     std::uint64_t common = 0;
     std::uint64_t distance = 0;    // sum of |rank_a - rank_b| over the moved packets
-    std::uint64_t inversions = 0;  // pairs of packets that stand in opposite orders
+    std::uint64_t inversions = 0;  // pairs of packets in opposite order
     std::vector<Move> moves;       // by rank in B
 };
 
 // `ranks[b]` is the rank in A of the common packet whose rank in B is `b`: a permutation of 0..n-1.
 //
-// HeaderMask is a longest increasing subsequence; among these one with the largest sum of |rank_a - rank_b|,
-// which makes the number moved and `distance` unique and symmetric in A and B; among the rest the one whose
-// ranks in A are lexicographically smallest. O(n log n) time; memory O(longest block), where blocks lie
-// between the cut points at which the first i packets of A and of B are the same set.
+// The kept packets are a longest increasing subsequence; of several, one with the largest sum of |rank_a -
+// rank_b|, which makes the number moved and `distance` unique and symmetric in A and B; of these, the one
+// whose ranks in A are lexicographically smallest. O(n log n) time; memory O(longest block), where blocks are
+// separated by the points at which the first i packets of A and of B are the same set.
 Order compare_order(std::span<const std::uint32_t> ranks);
 
-// One block at a time; keeps its memory, some 40 bytes a packet of the longest, from block to block.
+// Solves one block at a time; reuses its memory, some 40 bytes per packet of the longest block.
 class BlockSolver {
   public:
-    // What a packet of a block takes: in here, waiting (twice with windows, in vectors that double), as a
-    // move.
+    // Memory per packet of a block: in the solver, pending (twice with windows, in vectors that double), and
+    // as a move.
     static constexpr std::uint64_t kBytesPerPacket = 96;
 
-    // `memory_bytes` limits the blocks that its callers collect.
+    // `memory_bytes` limits the blocks that callers collect.
     explicit BlockSolver(std::uint64_t memory_bytes = kUnlimited);
     ~BlockSolver();
 
-    // Raises MemoryLimitError if a block of so many packets takes more than the limit.
+    // Throws MemoryLimitError if a block of this many packets needs more than the limit.
     void check(std::size_t packets) const {
         if (packets > max_packets_) [[unlikely]]
             exceed();
     }
 
-    // `ranks` is a permutation of offset..offset+size-1, of packets whose ranks in B are those as well, in
-    // order. Moves are appended by rank in B; returns the inversions.
+    // `ranks` is a permutation of offset..offset+size-1, for packets with these ranks in B, in order. Appends
+    // moves by rank in B; returns the number of inversions.
     std::uint64_t solve(std::span<const std::uint32_t> ranks, std::uint32_t offset, std::vector<Move>& moves);
 
   private:
@@ -64,19 +64,19 @@ class BlockSolver {
     std::uint64_t max_packets_;
 };
 
-// Signed moves, rank in A minus rank in B (the paper's Table 1).
+// Sums of signed moves, rank in A minus rank in B (the paper's Table 1).
 struct MoveSums {
     std::uint64_t count = 0;
     SignedSum128 sum = 0;
     Sum128 sum_of_squares = 0;
     Sum128 absolute_sum = 0;
-    std::int64_t smallest = 0;  // 0 where nothing moved
+    std::int64_t smallest = 0;  // 0 if nothing moved
     std::int64_t largest = 0;
 
     void add(const Move& move);
 };
 
-// The sums of equation 2 and of Table 1 over packets that come one by one in the order of B.
+// The sums of equation 2 and of Table 1. Packets are added in the order of B.
 class OrderSums {
   public:
     explicit OrderSums(BlockSolver& solver) : solver_(&solver) {}
@@ -93,11 +93,11 @@ class OrderSums {
     [[nodiscard]] std::uint64_t distance() const { return distance_; }
     [[nodiscard]] std::uint64_t inversions() const { return inversions_; }
     [[nodiscard]] const MoveSums& moves() const { return moves_; }
-    // A burst: a longest run of moved packets that are neighbors in both orders; its move is that of each of
-    // them. None reaches over a cut point, because its last packet before one would not have moved.
+    // A burst is a maximal run of moved packets that are adjacent in both orders; its move is that of each of
+    // them. A burst never spans two blocks, because the last packet of a block would not have moved.
     [[nodiscard]] const MoveSums& bursts() const { return bursts_; }
     [[nodiscard]] std::uint64_t longest_burst() const { return longest_burst_; }
-    // Whether all packets came that were waited for.
+    // Whether no block is open.
     [[nodiscard]] bool whole() const { return pending_.empty(); }
 
   private:
@@ -107,7 +107,7 @@ class OrderSums {
     BlockSolver* solver_;
     std::uint32_t count_ = 0;
     std::uint32_t highest_ = 0;           // of the open block
-    std::vector<std::uint32_t> pending_;  // the open block
+    std::vector<std::uint32_t> pending_;  // ranks in the open block
     std::uint64_t distance_ = 0;
     std::uint64_t inversions_ = 0;
     MoveSums moves_;

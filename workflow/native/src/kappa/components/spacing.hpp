@@ -1,7 +1,7 @@
 // How often two packets arrive in the opposite order, by the time between them in trial A.
 //
-// Source: Bellardo and Savage, "Measuring Packet Reordering" (IMW 2002), which the CHOIR paper names in
-// section 9: the probability that a pair of packets is reordered as a function of their spacing.
+// Source: Bellardo and Savage, "Measuring Packet Reordering" (IMW 2002), cited in section 9 of the CHOIR
+// paper: the probability that a pair of packets is reordered as a function of their spacing.
 #pragma once
 
 #include <array>
@@ -15,10 +15,10 @@ namespace acapella::kappa {
 
 class CommonPackets;
 
-// Pairs of common packets of which one was sent 1, 4, 16, ... packets after the other in A.
+// Pairs of common packets sent 1, 4, 16, ... packets apart in A.
 struct Spacing {
     static constexpr std::array<std::uint64_t, 7> kDistances{1, 4, 16, 64, 256, 1024, 4096};
-    static constexpr std::size_t kBins = LogHistogram::kBins + 1;  // the first one: equal times
+    static constexpr std::size_t kBins = LogHistogram::kBins + 1;  // the first one is for equal times
 
     static std::size_t bin_of(std::uint64_t spacing_ns) {
         return spacing_ns == 0 ? 0 : LogHistogram::bin_of(spacing_ns) + 1;
@@ -28,14 +28,14 @@ struct Spacing {
     std::array<std::uint64_t, kBins> reversed{};  // of these, pairs whose later packet arrived first in B
 };
 
-// First every packet of A in order, then every common packet in the order of B.
+// Add every packet of A in order, then every common packet in the order of B.
 class SpacingSums {
   public:
-    // `a` and `common` outlive this.
+    // `a` and `common` have to outlive this object.
     SpacingSums(const Trial& a, const CommonPackets& common);
 
     void packet_of_a(std::uint64_t since_ns);
-    // `in_order`: every common packet that precedes it in A has been given.
+    // `in_order`: every common packet before it in A has been added.
     void common(std::uint64_t packet, std::uint64_t since_ns, bool in_order) {
         if (!in_order) [[unlikely]]
             count_reversed(packet, since_ns);
@@ -53,7 +53,7 @@ class SpacingSums {
     const CommonPackets& common_;
     std::uint64_t packets_ = 0;
     std::vector<std::uint64_t> recent_;  // times of the last kFarthest packets of A
-    std::vector<std::uint64_t> seen_;    // a bit a packet of A: whether it has arrived in B
+    std::vector<std::uint64_t> seen_;    // one bit per packet of A: whether it has arrived in B
     Spacing spacing_;
 };
 

@@ -1,5 +1,5 @@
-// The grid that a trial's clock ticked on, from the gaps between its stamps and from what files declare: a
-// grid with an offset, or one of 512 ns, shows in no multiple of a power of ten.
+// The grid of a trial's clock, from the gaps between its timestamps and from the units declared in files.
+// Timestamps on a grid with an offset, or on one of 512 ns, are not multiples of a power of ten.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace acapella::kappa {
 
-// What all gaps between stamps are multiples of. One gap, or one period that never varies, shows the traffic
-// and no clock: it takes kMinGaps gaps, of which kMinChanges differ from the gap before.
+// The common divisor of all gaps between timestamps. A single gap, or a constant period, shows the traffic
+// and not the clock, so at least kMinGaps gaps are needed, of which kMinChanges differ from the previous gap.
 class GapGrid {
   public:
     static constexpr std::uint64_t kMinGaps = 16;
@@ -34,7 +34,7 @@ class GapGrid {
         take(gap);
     }
 
-    // Another file of the same trial; the step from file to file counts as a gap of its own.
+    // Add another file of the same trial; the step between the files counts as a gap.
     void add(const GapGrid& file) {
         if (file.timestamps_ == 0) return;
         if (timestamps_ == 0) {
@@ -47,8 +47,8 @@ class GapGrid {
         changes_ += file.changes_ + 1;
     }
 
-    // The largest divisor of all gaps that has no factor but 2 and 5, which are what clocks tick in; what is
-    // left of the common divisor is the traffic's. 1 where there are too few gaps to tell.
+    // The largest common divisor of all gaps with no prime factors other than 2 and 5, which are those of
+    // clock units; other factors belong to the traffic. 1 if there are too few gaps.
     [[nodiscard]] std::uint64_t ns() const {
         if (divisor_ <= 1 || timestamps_ <= kMinGaps || changes_ < kMinChanges) return 1;
         std::uint64_t rest = divisor_;
@@ -62,7 +62,7 @@ class GapGrid {
         if (divisor_ == 0 || gap % divisor_ != 0) divisor_ = std::gcd(divisor_, gap);
     }
 
-    std::uint64_t divisor_ = 0;     // of all gaps; 0 where all are 0
+    std::uint64_t divisor_ = 0;     // of all gaps; 0: all gaps are 0
     std::uint64_t timestamps_ = 0;  // until the divisor was 1
     std::uint64_t changes_ = 0;
     std::uint64_t gap_ = 0;
@@ -70,8 +70,7 @@ class GapGrid {
     std::int64_t last_ = 0;
 };
 
-// The unit in which an interface declares its stamps (if_tsresol, or pcap's magic number), in whole ns, at
-// least 1.
+// The timestamp unit declared by an interface (if_tsresol, or pcap's magic number), in whole ns, at least 1.
 inline std::uint64_t declared_unit_ns(const input::Interface& interface) {
     constexpr std::uint64_t kSecond = 1'000'000'000;
     if (interface.tsresol_binary)

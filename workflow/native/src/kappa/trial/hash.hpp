@@ -1,4 +1,4 @@
-// A 128-bit hash of short byte strings, made for speed on packets of 40 to 1500 bytes.
+// A fast 128-bit hash for packets of 40 to 1500 bytes.
 #pragma once
 
 #include <array>
@@ -9,8 +9,9 @@
 
 namespace acapella::kappa {
 
-// Takes 16 bytes a step: two words are multiplied to 128 bits, both halves of which stay in the state, so
-// that no step loses more than chance does. Two lanes, because a multiplication takes several cycles.
+// Hashes 16 bytes per step: two words are multiplied to 128 bits, and both halves remain in the state, so
+// that collisions in a step are not more frequent than by chance. Two lanes, because a multiplication takes
+// several cycles.
 class Hasher {
   public:
     static constexpr std::size_t kStep = 16;
@@ -18,8 +19,8 @@ class Hasher {
     Hasher(std::uint64_t seed, std::size_t length)
         : lanes_{{{kKeys[0] ^ seed, kKeys[1] ^ length}, {kKeys[2] ^ length, kKeys[3] ^ seed}}} {}
 
-    // Every byte of `bytes` counts. At least 16 of them are read where there are as many; the last step may
-    // take bytes a second time, which the length in the seed tells from others.
+    // Hashes all of `bytes`. If there are at least 16, the last step may read some bytes twice; the length in
+    // the seed distinguishes such inputs.
     void absorb(Bytes bytes) {
         const std::byte* at = bytes.data();
         std::size_t left = bytes.size();
@@ -42,8 +43,8 @@ class Hasher {
         }
     }
 
-    // The first 32 of `bytes`, or all where there are fewer, of the first 16 no more than the bits of `mask`;
-    // returns the rest. Masked in registers: a word that was just stored byte by byte is slow to load.
+    // Hashes the first 32 of `bytes`, or all if there are fewer; of the first 16 only the bits in `mask`.
+    // Returns the rest. Masks in registers, because loading a word just stored byte by byte is slow.
     Bytes absorb_head(Bytes bytes, const std::array<std::byte, kStep>& mask) {
         if (bytes.size() < 2 * kStep) [[unlikely]] {
             std::array<std::byte, 2 * kStep> head{};
@@ -73,7 +74,7 @@ class Hasher {
         std::uint64_t y;
     };
 
-    // Fractional digits of pi, as Blowfish takes them.
+    // Fractional digits of pi, as in Blowfish.
     static constexpr std::array<std::uint64_t, 4> kKeys{0x243f6a8885a308d3, 0x13198a2e03707344,
                                                         0xa4093822299f31d0, 0x082efa98ec4e6c89};
 
@@ -82,8 +83,8 @@ class Hasher {
         const std::uint64_t x = lane.x ^ a;
         const std::uint64_t y = lane.y ^ b;
         const Wide product = static_cast<Wide>(x ^ kKeys[2]) * (y ^ kKeys[0]);
-        // Where a factor is zero the sums still hold what the other was. Turned by half a word, because a
-        // product's highest bits go with those of its factors.
+        // If a factor is zero, the sums still depend on the other. Rotated by half a word, because the upper
+        // bits of a product depend mostly on the upper bits of its factors.
         return {static_cast<std::uint64_t>(product) + (y << 32 | y >> 32),
                 static_cast<std::uint64_t>(product >> 64) ^ (x << 32 | x >> 32)};
     }

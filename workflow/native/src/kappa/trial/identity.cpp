@@ -11,13 +11,13 @@ namespace acapella::kappa {
 namespace {
 
 constexpr std::size_t kEthertype = 2;
-constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 3.2.6: above it are ethertypes, from 1536 on
-// What ICMP quotes of a packet so that its sender knows it again (RFC 792): the IP header and 8 octets more.
+constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 3.2.6; ethertypes start at 1536
+// Bytes after the IP header that an ICMP error quotes to identify the packet (RFC 792).
 constexpr std::size_t kQuoted = 8;
 constexpr std::size_t kIpv4Header = 20;
 constexpr std::size_t kIpv6Header = 40;
 constexpr std::size_t kTag = 16;
-constexpr std::size_t kTagIdentity = 12;  // time, node and port; the check differs from layout to layout
+constexpr std::size_t kTagIdentity = 12;  // time, node and port
 constexpr std::uint16_t kTagMark = 0x6587;
 
 bool is_tag(const Cursor& tag, TagLayout layout) {
@@ -35,7 +35,7 @@ bool is_tag(const Cursor& tag, TagLayout layout) {
     return v1 || v2;
 }
 
-// Where the transport header stands in an IP packet and which it is; proto 0 where none begins here.
+// Offset and protocol of the transport header of an IP packet; proto is 0 if there is none.
 struct Transport {
     std::size_t offset = 0;
     std::uint8_t proto = 0;
@@ -47,7 +47,7 @@ Transport transport_of_ipv4(const Cursor& ip) {
     return {(ip.u8(0) & 0x0fU) * std::size_t{4}, ip.u8(9)};
 }
 
-// Over the extension headers of RFC 8200 4.1 and AH (RFC 4302).
+// Skips the extension headers of RFC 8200 4.1 and AH (RFC 4302).
 Transport transport_of_ipv6(const Cursor& ip) {
     std::size_t at = 40;
     std::uint8_t proto = ip.u8(6);
@@ -75,7 +75,7 @@ Transport transport_of_ipv6(const Cursor& ip) {
     return {};
 }
 
-// UDP ports that may carry another packet; everything else above UDP is payload to dissect().
+// Whether the UDP ports may carry another packet; dissect() treats all others as payload.
 bool may_carry_packets(const Cursor& udp) {
     return udp_tunnel(udp.be16(0)) != Next::stop || udp_tunnel(udp.be16(2)) != Next::stop;
 }
@@ -103,7 +103,7 @@ Field l4_checksum(const Cursor& ip, std::uint8_t version) {
     }
 }
 
-// The bits of an IP header's first bytes that no hop changes.
+// Masks of the bits in an IP header's first bytes that no hop changes.
 using HeaderMask = std::array<std::byte, Hasher::kStep>;
 constexpr HeaderMask kIpv4Mask = [] {
     HeaderMask mask;
@@ -162,7 +162,7 @@ Identifier::Found Identifier::find(const Record& record) {
     return found;
 }
 
-// IPv4's header is as long as it says, options and all.
+// The IPv4 header length includes options.
 std::size_t Identifier::min_captured() const {
     if (ip_version_ == 6) return kIpv6Header + kQuoted;
     if (ip_version_ != 4 || bytes_.empty()) return kIpv4Header + kQuoted;
@@ -206,7 +206,7 @@ Identifier::Found Identifier::find_without_ip(const PacketSpan& payload) {
     has_ethertype_ = true;
     ethertype_ = payload.ethertype;
     Cursor at(payload.bytes, payload.reported);
-    if (ethertype_ > 0 && ethertype_ <= kMaxLength)  // a length, behind which padding stands; 0 tells none
+    if (ethertype_ > 0 && ethertype_ <= kMaxLength)  // a length, after which there is padding; 0: none
         at.limit(ethertype_);
     const Found found = all_of(at.rest(), at.reported());
     return {true, kEthertype + found.captured, kEthertype + found.whole};

@@ -1,4 +1,4 @@
-// Sorting a trial by time: captures are sorted but for a few frames, or are a few sorted files.
+// Sorts a trial by time. Captures are usually sorted except for a few frames, or are a few sorted files.
 #include <algorithm>
 #include <memory>
 #include <queue>
@@ -13,7 +13,7 @@ struct Packet {
     Identity identity;
 };
 
-// Merges neighboring ascending runs until one is left: stable, and the fewer runs the cheaper.
+// Merges adjacent ascending runs until one is left. Stable; the fewer runs, the cheaper.
 template <typename Value, typename Earlier>
 void sort_runs(std::vector<Value>& values, const Earlier& earlier) {
     std::vector<std::size_t> starts{0};
@@ -41,7 +41,7 @@ struct SortKey {
     std::uint32_t packet;
 };
 
-// That sorting in memory takes for each packet: its order, that merged, and identities.
+// Memory per packet for sorting in memory: the order, its merged copy, and identities.
 constexpr std::uint64_t kSortBytes = 2 * sizeof(SortKey) + sizeof(Identity);
 
 void sort_in_memory(Trial& trial) {
@@ -88,7 +88,7 @@ class Run {
     std::size_t size_ = 0;
 };
 
-// Sorted parts as long as memory allows, written to `packets`; returns where each begins, and the end.
+// Writes sorted parts as long as memory allows to `packets`. Returns the start of each, and the end.
 std::vector<std::size_t> write_runs(const Trial& trial, std::size_t longest, SpillColumn<Packet>& packets) {
     std::vector<std::size_t> starts{0};
     std::vector<Identity> identities(std::min<std::size_t>(longest, trial.size()));
@@ -169,7 +169,7 @@ TimeScan scan(const SpillColumn<std::int64_t>& timestamps) {
 void finish_trial(Trial& trial, MemoryBudget& budget) {
     TimeScan seen = scan(trial.timestamps);
     if (!seen.sorted) {
-        // As much again as the budget is for the pairs, which are not there yet.
+        // The memory reserved for the pairs is free until they are compared.
         const bool fits = trial.size() * kSortBytes <= budget.left() + budget.whole();
         if (fits && trial.identities.in_memory() && trial.timestamps.in_memory()) {
             sort_in_memory(trial);

@@ -34,7 +34,7 @@ bool in_flow(const FlowFilter& flow, const Dissection& d) {
            matches_filter(flow.dst_port, d.has_ports, d.dst_port);
 }
 
-// The frames of one file that take part, as far as numbers and flows say.
+// Selects frames of one file by frame number and flow.
 class FrameFilter {
   public:
     FrameFilter(const Selection& selection, const std::string& path) : selection_(selection) {
@@ -45,7 +45,7 @@ class FrameFilter {
         numbers_ = found->second;
     }
 
-    // Frames have to come in the order of the file. `number` is tshark's.
+    // Call in file order. `number` is tshark's frame number.
     bool has(const Record& record, std::uint64_t number) {
         if (selection_.by_frames) {
             while (at_ < numbers_.size() && numbers_[at_] < number) ++at_;
@@ -64,7 +64,7 @@ class FrameFilter {
     Dissection dissection_;
 };
 
-// One pass over one file's chosen frames.
+// Reads the selected frames of one file.
 class SelectedFrames {
   public:
     SelectedFrames(const Reading& reading, const std::string& path)
@@ -87,7 +87,7 @@ class SelectedFrames {
     FrameFilter filter_;
 };
 
-// When a trial's frames take part.
+// The time range of the frames that are compared.
 struct TimeRange {
     std::optional<std::int64_t> from_ns;
     std::optional<std::int64_t> to_ns;
@@ -118,8 +118,8 @@ TimeRange time_range_of(const Reading& reading, const std::vector<TrialFile>& fi
     return time_range;
 }
 
-// The cut of all trials, which is known for certain only after the last packet: identities are hashed under
-// what is known so far, and if that does not hold, everything is read once more.
+// The number of identifying bytes used in all trials. It is known only after the last packet: packets are
+// hashed with the minimum so far, and if it decreases, everything is read again.
 class IdentityBytes {
   public:
     explicit IdentityBytes(std::size_t known) : length_(known) {}
@@ -166,7 +166,8 @@ class TrialReader {
 };
 
 void TrialReader::read(const std::vector<TrialFile>& files, Trial& trial) {
-    // Packets of equal time come in the order of their files' hashes, in whatever order the files were named.
+    // Packets of equal time are in the order of their files' hashes, so the order of the file names does not
+    // matter.
     std::vector<std::size_t> order(files.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(),
@@ -235,7 +236,7 @@ void TrialReader::take(const Record& record, const SelectedFrames& frames, FileI
     trial.timestamps.push(record.ts_ns);
 }
 
-// What the first frames of every file say of the cut, so that it mostly holds from the beginning on.
+// Estimates the number from the first frames of every file, so that a second pass is rarely needed.
 std::size_t estimate_identity_bytes(const std::vector<std::vector<TrialFile>>& trials,
                                     const Reading& reading) {
     constexpr int kFrames = 1000;

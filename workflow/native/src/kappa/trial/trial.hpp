@@ -1,5 +1,4 @@
-// A trial: the packets of one or more capture files, in the order of (time, file, record), with their
-// identities.
+// A trial: the packets of one or more capture files and their identities, sorted by (time, file, record).
 #pragma once
 
 #include <array>
@@ -18,13 +17,13 @@
 
 namespace acapella::kappa {
 
-// What a user can mend; the text is one line that names the file.
+// An error that the user can correct. The text is one line that names the file.
 class TrialError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
 };
 
-// Innermost addresses, protocol and ports; what has no value may be anything.
+// Innermost addresses, protocol and ports; fields without a value match everything.
 struct FlowFilter {
     struct Address {
         std::uint8_t ip_version = 4;
@@ -37,37 +36,39 @@ struct FlowFilter {
     std::optional<std::uint16_t> dst_port;
 };
 
-// Which frames take part.
+// Which frames are compared.
 struct Selection {
     bool by_frames = false;
-    std::map<std::string, std::vector<std::uint64_t>> frames;  // by file: sorted numbers, from 1
-    std::vector<FlowFilter> flows;                             // one of them; none: all
-    std::optional<std::int64_t> from_ns;                       // from_ns <= time < to_ns
+    std::map<std::string, std::vector<std::uint64_t>> frames;  // by file: sorted frame numbers, from 1
+    std::vector<FlowFilter> flows;        // frames of any of these flows; empty: all frames
+    std::optional<std::int64_t> from_ns;  // from_ns <= time < to_ns
     std::optional<std::int64_t> to_ns;
-    bool relative = false;  // both count from the trial's first packet that frames and flows leave
+    // both are relative to the trial's first packet after the selection by frames and flows
+    bool relative = false;
 };
 
 struct TrialFile {
     std::string path;
-    std::string sha256;  // where the caller knows it; orders the files of a trial
+    std::string sha256;  // if known to the caller; determines the order of a trial's files
 };
 
-// A file as it was read.
+// Information about a file that was read.
 struct FileInfo {
     std::string path;
     std::string sha256;
     std::uint64_t frames = 0;
     std::uint64_t taken = 0;             // selected, with an identity
-    std::uint64_t truncated = 0;         // taken, and captured shorter than they were
-    std::uint64_t without_identity = 0;  // selected, but Identifier does not find them
-    std::uint64_t untimed = 0;           // frames that the file gives no time
-    std::uint64_t implausible = 0;       // selected but for their time, which is not plausible: left out
-    std::string end;                     // clean, or the fault's name
+    std::uint64_t truncated = 0;         // taken, and truncated
+    std::uint64_t without_identity = 0;  // selected, but without identifying bytes
+    std::uint64_t untimed = 0;           // frames without a timestamp
+    std::uint64_t implausible = 0;       // selected, but skipped because of an implausible timestamp
+    std::string end;                     // name of the FileEnd
     std::string end_detail;
-    std::int64_t clock_resolution_ns = 0;  // of the frames taken; 0 without any
-    std::uint64_t reversals = 0;           // stamps earlier than the one before, of the frames taken
-    std::uint64_t declared_ns = 0;         // the coarsest unit declared by an interface of the frames taken
-    GapGrid gaps;                          // of the frames taken
+    std::int64_t clock_resolution_ns = 0;  // of the frames taken; 0: none
+    std::uint64_t reversals = 0;           // timestamps earlier than the previous one, of the frames taken
+    // the coarsest timestamp unit declared by the interfaces of the frames taken
+    std::uint64_t declared_ns = 0;
+    GapGrid gaps;  // of the frames taken
 };
 
 struct Trial {
@@ -79,7 +80,7 @@ struct Trial {
     std::int64_t first_ns = 0;
     std::int64_t last_ns = 0;
     std::uint64_t equal_stamps = 0;
-    std::uint64_t truncated_identities = 0;  // packets with identifying bytes beyond the cut
+    std::uint64_t truncated_identities = 0;  // packets with more identifying bytes than are used
 
     [[nodiscard]] std::uint64_t size() const { return timestamps.size(); }
     [[nodiscard]] std::uint64_t duration_ns() const {
@@ -87,22 +88,22 @@ struct Trial {
     }
 };
 
-// Puts the packets that were appended into the order of time, those of equal time into that of appending, and
-// sets what follows from it. Raises TrialError where the stamps are more than 292 years apart.
+// Sorts the appended packets by time (stable) and sets the members that depend on it. Throws TrialError if
+// the timestamps are more than 292 years apart.
 void finish_trial(Trial& trial, MemoryBudget& budget);
 
 struct Reading {
     IdentityRule identity;
     Selection selection;
     input::DecompressionLimits limits;
-    // Called now and then with the bytes read so far; may throw to stop.
+    // Called from time to time with the number of bytes read; may throw to stop.
     std::function<void(std::uint64_t)> progress;
 };
 
 inline constexpr std::size_t kAllBytes = SIZE_MAX;
 
-// Reads all trials under one cut: the least number of identifying bytes of any packet that was not captured
-// whole, kAllBytes where all were. Raises input::InputError, TrialError, SpoolError.
+// Reads all trials. All identities use the same number of bytes: that of the packet with the fewest captured
+// identifying bytes, kAllBytes if no packet was truncated. Throws input::InputError, TrialError, SpoolError.
 struct Trials {
     std::vector<Trial> trials;
     std::size_t identity_bytes = kAllBytes;

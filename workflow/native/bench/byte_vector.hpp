@@ -9,7 +9,7 @@
 
 namespace acapella::bench {
 
-using Octets = std::vector<std::uint8_t>;
+using ByteVector = std::vector<std::uint8_t>;
 
 inline void put16(std::uint8_t* at, std::uint32_t value) {
     const auto swapped = __builtin_bswap16(static_cast<std::uint16_t>(value));
@@ -21,21 +21,23 @@ inline void put32(std::uint8_t* at, std::uint32_t value) {
     std::memcpy(at, &swapped, sizeof swapped);
 }
 
-inline Octets& add8(Octets& out, std::uint32_t value) {
+inline ByteVector& add8(ByteVector& out, std::uint32_t value) {
     out.push_back(static_cast<std::uint8_t>(value));
     return out;
 }
 
-inline Octets& add16(Octets& out, std::uint32_t value) { return add8(add8(out, value >> 8U), value); }
+inline ByteVector& add16(ByteVector& out, std::uint32_t value) { return add8(add8(out, value >> 8U), value); }
 
-inline Octets& add32(Octets& out, std::uint32_t value) { return add16(add16(out, value >> 16U), value); }
+inline ByteVector& add32(ByteVector& out, std::uint32_t value) {
+    return add16(add16(out, value >> 16U), value);
+}
 
-inline Octets& add(Octets& out, const Octets& more) {
+inline ByteVector& add(ByteVector& out, const ByteVector& more) {
     out.insert(out.end(), more.begin(), more.end());
     return out;
 }
 
-inline Octets& add(Octets& out, std::string_view text) {
+inline ByteVector& add(ByteVector& out, std::string_view text) {
     for (const char c : text) {
         add8(out, static_cast<unsigned char>(c));
     }
@@ -63,7 +65,7 @@ class Random {
     std::uint64_t state_;
 };
 
-inline Octets& add_random(Octets& out, Random& random, std::size_t count) {
+inline ByteVector& add_random(ByteVector& out, Random& random, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
         add8(out, random.below(256));
     }
