@@ -1,4 +1,4 @@
-// acapella-generate: a nanosecond pcap of any length, a pure function of its arguments.
+// acapella-generate: writes a nanosecond pcap of any length, determined by its arguments alone.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -21,15 +21,12 @@ using acapella::bench::Traffic;
 constexpr const char* kHelp =
     "usage: acapella-generate [--frames N] [--flows N] [--profile fabric|iperf|plain|single]\n"
     "                         [--snaplen N] [--seed N] [--start-ns N] [-o FILE]\n"
-    "Writes a nanosecond pcap to FILE or standard output. The same arguments give the same bytes.\n"
-    "  fabric  TCP connections inside VLAN, two MPLS labels and an Ethernet pseudowire with control word; "
-    "each\n"
-    "          direction has labels of its own; two of three frames carry data; TLS on every second "
-    "connection\n"
-    "  plain   the same connections without what is around them\n"
-    "  single  as fabric, but the connections come one after the other, one frame with data in each "
-    "direction;\n"
-    "          as many frames as flows make the most flows that so many frames can have\n"
+    "Writes a nanosecond pcap to FILE or standard output. The output depends on the arguments alone.\n"
+    "  fabric  TCP connections in VLAN, two MPLS labels and an Ethernet pseudowire with control word; each\n"
+    "          direction has its own labels; two of three frames carry data; every second connection is TLS\n"
+    "  plain   the same connections without the encapsulation\n"
+    "  single  as fabric, but the connections are sequential, with one data frame in each direction: the\n"
+    "          maximum number of flows for a number of frames\n"
     "  iperf   bulk TCP over Ethernet: frames of 1514 bytes, acknowledgments of 66\n"
     "Defaults: 1000000 frames, 6000 flows (directions; 8 for iperf), fabric, snaplen 200, seed 1.\n";
 
@@ -132,7 +129,7 @@ std::size_t put_file_header(std::uint8_t* into, std::uint32_t snaplen) {
 
 int main(int argc, char** argv) {
     const Arguments arguments = parse(argc, argv);
-    std::signal(SIGPIPE, SIG_IGN);  // a reader that went away is an error with a name
+    std::signal(SIGPIPE, SIG_IGN);  // a broken pipe is an error of write()
     const bool to_file = arguments.output != "-";
     const int descriptor =
         to_file ? ::open(arguments.output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)

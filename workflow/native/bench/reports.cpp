@@ -33,11 +33,11 @@ using namespace acapella::collector;
 
 constexpr std::uint64_t kBase = 0x7f0000000000;
 constexpr std::size_t kRingBytes = std::size_t{64} << 20;  // --ring
-constexpr std::uint64_t kReportNs = 125;                   // between two reports: 8 million a second
+constexpr std::uint64_t kReportNs = 125;                   // between two reports: 8 million per second
 constexpr std::uint32_t kQueuePair = 0x11;
 constexpr std::uint32_t kKey = 0x1234;
 
-// SplitMix64 (Steele, Lea, Flood 2014): a permutation of the 64-bit numbers that looks like chance.
+// SplitMix64 (Steele, Lea, Flood 2014): a pseudorandom permutation of the 64-bit numbers.
 std::uint64_t scattered(std::uint64_t value) {
     value += 0x9e3779b97f4a7c15;
     value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
@@ -103,8 +103,7 @@ std::vector<std::byte> make_reports(Format format, std::uint32_t flows, std::uin
                                     std::uint64_t count) {
     std::vector<std::byte> made(count * bytes_of(format));
     for (std::uint64_t n = first; n < first + count; ++n) {
-        // Every flow once in a turn, in an order that looks like chance where the number of flows is no power
-        // of two.
+        // Every flow once per cycle, in a pseudorandom order unless the number of flows is a power of two.
         const std::uint64_t turn = n / flows;
         const auto flow = static_cast<std::uint32_t>(scattered(n) % flows);
         std::byte* at = made.data() + (n - first) * bytes_of(format);
@@ -113,8 +112,7 @@ std::vector<std::byte> make_reports(Format format, std::uint32_t flows, std::uin
     return made;
 }
 
-// Frames of equal length, one behind the other; the ICRC is the core's own, which the tests compare with
-// others'.
+// Contiguous frames of equal length; the ICRC is computed by the core, whose tests compare it with others.
 std::vector<std::byte> make_frames(Format format, const std::vector<std::byte>& reports, std::uint64_t first,
                                    std::size_t& length) {
     constexpr std::size_t kEthernet = 14;
@@ -144,7 +142,7 @@ std::vector<std::byte> make_frames(Format format, const std::vector<std::byte>& 
     return frames;
 }
 
-// Cycles of this process and the threads it starts, in user space; 0 where the kernel does not say.
+// Cycles of this process and its threads in user space; 0 if the kernel does not count them.
 class Cycles {
   public:
     Cycles() {
@@ -202,7 +200,7 @@ CollectorConfig config_of(const Work& work) {
     return config;
 }
 
-// Seconds and cycles of what is measured.
+// Measured seconds and cycles.
 class Clock {
   public:
     void start() {
@@ -229,7 +227,7 @@ class Measurement {
   public:
     explicit Measurement(const Work& work) : work_(work), collector_(config_of(work)) {}
 
-    // The next `count` reports; making them is not measured.
+    // Generates the next `count` reports, which is not measured.
     void take(Source source, std::uint64_t first, std::uint64_t count) {
         std::vector<std::byte> data = make_reports(work_.format, work_.flows, first, count);
         if (source == Source::frames) {
@@ -276,7 +274,7 @@ class Measurement {
         clock_.stop();
     }
 
-    // As the bindings' feed_reports().
+    // As feed_reports() of the bindings.
     void take_memory(const std::vector<std::byte>& reports) {
         const std::size_t stride = bytes_of(work_.format);
         const std::uint64_t count = reports.size() / stride;
@@ -289,7 +287,7 @@ class Measurement {
         clock_.stop();
     }
 
-    // As the bindings' poll_rdma(): the device writes half of the ring, then it is polled until it is read.
+    // As poll_rdma() of the bindings: the device writes half of the ring, then it is polled until it is read.
     void take_ring(const std::vector<std::byte>& reports, std::uint64_t first) {
         const std::size_t stride = bytes_of(work_.format);
         ring_.resize(work_.slots() * stride);
@@ -302,7 +300,7 @@ class Measurement {
                             stride);
             done += now;
             clock_.start();
-            for (int idle = 0; idle < 2;) {  // the last report is taken at the second look
+            for (int idle = 0; idle < 2;) {  // the last report is read at the second poll
                 found_.clear();
                 const std::uint32_t taken = poller_->poll(found_, RingPoller::kBatch);
                 if (taken > 0) collector_.take_reports(found_.data(), taken);
@@ -322,7 +320,7 @@ class Measurement {
     std::optional<RingPoller> poller_;
 };
 
-// Reports come in blocks, so that many of them need little memory.
+// Reports are generated in blocks, to save memory.
 int run(const Work& work, Source source) {
     Measurement measured(work);
     constexpr std::uint64_t kBlock = std::uint64_t{1} << 20;

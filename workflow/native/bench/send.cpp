@@ -1,9 +1,8 @@
-// acapella-send: frames of a pcap file out of an interface, again and again, as fast as packet(7) takes them
-// or at a set rate: acapella-send INTERFACE FILE.pcap SECONDS [FRAMES_A_SECOND]. Prints {"sent": frames,
-// "seconds": s}.
+// acapella-send INTERFACE FILE.pcap SECONDS [FRAMES_PER_SECOND]: sends the frames of a pcap file repeatedly,
+// as fast as possible or at a fixed rate. Prints {"sent": frames, "seconds": s}.
 //
-// For benchmarks on interfaces that were made for them. 64 frames a system call and no queueing discipline,
-// so that a core sends more than one that calls for each frame. What the interface took its own counters say.
+// For benchmarks on virtual interfaces. Sends 64 frames per system call (packet(7)) without a queueing
+// discipline, which is faster than one call per frame. Counters of the interface show what it accepted.
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
@@ -30,7 +29,7 @@ namespace {
 constexpr std::size_t kBatch = 64;
 constexpr std::size_t kFileHead = 24, kRecordHead = 16;
 constexpr std::uint64_t kBehind =
-    256;  // frames; what is due for longer is given up, so that no burst makes up for it
+    256;  // frames; frames overdue for longer are skipped, so that there are no bursts
 
 using Clock = std::chrono::steady_clock;
 
@@ -40,7 +39,7 @@ using Clock = std::chrono::steady_clock;
     std::exit(1);
 }
 
-// Little-endian pcap, whose records hold whole frames.
+// Little-endian pcap with complete frames.
 std::vector<std::vector<char>> frames_of(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     const std::vector<char> raw(std::istreambuf_iterator<char>(file), {});
@@ -68,11 +67,11 @@ int socket_on(const char* interface) {
         bind(out, reinterpret_cast<const sockaddr*>(&where), sizeof where) != 0) {
         fail(interface);
     }
-    setsockopt(out, SOL_PACKET, PACKET_QDISC_BYPASS, &yes, sizeof yes);  // an old kernel does without
+    setsockopt(out, SOL_PACKET, PACKET_QDISC_BYPASS, &yes, sizeof yes);  // ignored by old kernels
     return out;
 }
 
-// How many frames are due now, at most a batch.
+// The number of frames due now, at most a batch.
 class Pace {
   public:
     explicit Pace(double rate) : rate_(rate) {}
@@ -96,7 +95,7 @@ class Pace {
 
 int main(int argc, char** argv) {
     if (argc != 4 && argc != 5) {
-        std::fputs("usage: acapella-send INTERFACE FILE.pcap SECONDS [FRAMES_A_SECOND]\n", stderr);
+        std::fputs("usage: acapella-send INTERFACE FILE.pcap SECONDS [FRAMES_PER_SECOND]\n", stderr);
         return 2;
     }
     auto frames = frames_of(argv[2]);

@@ -1,5 +1,5 @@
-// acapella-stages CAPTURE: CPU seconds of passes over one capture that do more and more of a digest's work,
-// as JSON.
+// acapella-stages CAPTURE: prints the CPU seconds of passes over a capture that do increasing parts of a
+// digest's work, as JSON.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -18,7 +18,7 @@ using acapella::NativeDigest;
 using acapella::Record;
 using acapella::input::ByteSource;
 
-// CPU time, which other programs on the machine disturb least, of the quicker of two runs.
+// CPU time, which other programs affect least; the faster of two runs.
 template <typename Pass>
 double seconds(Pass pass) {
     double least = 0;
@@ -31,7 +31,7 @@ double seconds(Pass pass) {
     return least;
 }
 
-// Without anything that uses them the compiler may leave a pass out.
+// Uses results, so that the compiler does not remove a pass.
 volatile std::uint64_t sink = 0;
 
 void read(const std::string& path) {
@@ -57,7 +57,7 @@ void dissect(const std::string& path) {
 }
 
 void digest(const std::string& path) {
-    constexpr std::size_t kBatchRows = std::size_t{1} << 18;  // as acapella digest
+    constexpr std::size_t kBatchRows = std::size_t{1} << 18;  // as in acapella digest
     NativeDigest digest(path, {}, kBatchRows);
     std::uint64_t rows = 0;
     while (const auto batch = digest.next_frames()) ++rows;

@@ -8,15 +8,15 @@ namespace acapella::bench {
 
 struct TlsHandshake {
     ByteVector client_hello;
-    ByteVector server_hello;     // and what the server sends with it
+    ByteVector server_hello;     // and the following messages of the server
     ByteVector client_finished;  // the client's last message of the handshake
 };
 
 TlsHandshake tls_handshake(Random& random, bool version_13);
 
-// An application data record's head.
+// The header of an application data record.
 inline constexpr std::size_t kTlsRecordHead = 5;
-// The usual plaintext of 16 KiB and what AEAD and TLS 1.3 add.
+// The maximum plaintext of 16 KiB plus the overhead of AEAD and TLS 1.3.
 inline constexpr std::uint32_t kTlsRecordBody = 16384 + 17;
 
 void put_tls_record_head(std::uint8_t* at);

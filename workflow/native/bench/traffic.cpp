@@ -7,7 +7,7 @@
 namespace acapella::bench {
 namespace {
 
-constexpr std::uint32_t kPayload = 1448;  // an MTU of 1500 less IPv4, TCP and its time stamps
+constexpr std::uint32_t kPayload = 1448;  // an MTU of 1500 minus IPv4, TCP and its timestamps
 constexpr std::uint32_t kIpHeader = 20;
 constexpr std::uint32_t kTcpHeader = 32;
 constexpr std::uint32_t kMeanGapNs = 1000;
@@ -35,13 +35,13 @@ void add_ethernet(ByteVector& out, std::uint32_t oui, std::uint32_t to, std::uin
     add16(add16(out, from), type);
 }
 
-// VLAN, two MPLS labels of this direction alone, a pseudowire with control word (RFC 4448).
+// VLAN, two MPLS labels that only this direction has, a pseudowire with control word (RFC 4448).
 void add_underlay(ByteVector& out, std::uint32_t number, bool from_client) {
     constexpr std::uint32_t kBottom = 0x100;
     constexpr std::uint32_t kTtl = 64;
     constexpr std::uint32_t kLabels = 1U << 20U;
-    constexpr std::uint32_t kMin = 16;        // those below mean something (RFC 3032)
-    constexpr std::uint32_t kItdm = 0x99887;  // to tshark, no pseudowire stands behind it
+    constexpr std::uint32_t kMin = 16;        // lower ones are reserved (RFC 3032)
+    constexpr std::uint32_t kItdm = 0x99887;  // tshark does not decode a pseudowire after it
     add_ethernet(out, 0x00562b, from_client ? 2 : 1, from_client ? 1 : 2, 0x8100);
     add16(add16(out, 100 + number % 3900), 0x8847);
     const std::uint32_t way = from_client ? 0 : 1;
@@ -97,7 +97,7 @@ void Traffic::prepare(Connection& connection, std::uint32_t number) {
 }
 
 void Traffic::write_headers(Direction& way, std::uint32_t number, bool from_client) {
-    constexpr std::uint32_t kOpenStack = 0xfa163e;  // its virtual machines' addresses
+    constexpr std::uint32_t kOpenStack = 0xfa163e;  // OUI of its virtual machines
     const bool tls = options_.profile != Profile::iperf && number % 2 == 0;
     const std::uint32_t server_port = tls ? 443 : 5201;
     const std::uint32_t client_port = 32768 + number % 28000;
@@ -118,7 +118,7 @@ void Traffic::write_headers(Direction& way, std::uint32_t number, bool from_clie
     add32(add32(out, 0), 0);
     add32(out, 0x80000000U | 502);  // 32 bytes, window
     add32(out, 0);
-    add32(out, 0x0101080a);  // no-operation twice, time stamps
+    add32(out, 0x0101080a);  // two no-operations, timestamps
     add32(add32(out, 0), 0);
     headers_ = static_cast<std::uint32_t>(out.size());
     std::copy(out.begin(), out.end(), way.headers.begin());
@@ -128,12 +128,12 @@ const ByteVector& Traffic::handshake_message(const Connection& connection, std::
     return handshakes_[(connection.tls_13 ? 3 : 0) + step - kHandshakeSteps];
 }
 
-// Whose turn it is, once the last turn is over.
+// The connection that sends next.
 void Traffic::next_turn() {
-    if (options_.profile == Profile::single) {  // one after the other, a frame each way
+    if (options_.profile == Profile::single) {  // in order, one frame in each direction
         current_ = began_ ? (current_ + 1) % static_cast<std::uint32_t>(connections_.size()) : 0;
         burst_ = 2;
-    } else {  // the square makes some connections long and none short
+    } else {  // the square makes some connections much longer than others
         const std::uint64_t u = random_.below(1U << 31U);
         current_ = static_cast<std::uint32_t>(((u * u) >> 31U) * connections_.size() >> 31U);
         burst_ = 1 + random_.below(kLongestBurst);
@@ -162,7 +162,7 @@ Traffic::Segment Traffic::next_segment(Connection& connection) {
     return {connection.sender, cycle == 1 ? kPushAck : kAck, kPayload};
 }
 
-// TLS records run on over segments, so that most segments begin in the middle of one.
+// TLS records span segments, so most segments begin inside a record.
 void Traffic::write_payload(std::uint8_t* at, std::uint32_t captured, Connection& connection,
                             const Segment& segment) {
     if (segment.bytes != nullptr) {

@@ -1,4 +1,4 @@
-// Frames of many TCP connections, as a mirrored port would show them: a pure function of the options.
+// Generates frames of many TCP connections, as on a mirrored port; determined by the options alone.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ struct Options {
     std::uint64_t start_ns = 1'700'000'000'000'000'000;
 };
 
-// One direction of a connection: its frame's headers, and where its sequence stands.
+// One direction of a connection: its headers and sequence number.
 struct Direction {
     std::array<std::uint8_t, 112> headers{};
     std::uint32_t seq = 0;
@@ -52,7 +52,7 @@ class Traffic {
         std::uint8_t way;
         std::uint8_t flags;
         std::uint32_t payload;              // bytes on the wire
-        const ByteVector* bytes = nullptr;  // the payload, where it is not application data
+        const ByteVector* bytes = nullptr;  // the payload, if it is not application data
     };
 
     void prepare(Connection& connection, std::uint32_t number);
@@ -67,12 +67,12 @@ class Traffic {
     Random random_;
     std::vector<Connection> connections_;
     std::vector<ByteVector> handshakes_;  // three messages of TLS 1.2, three of TLS 1.3
-    ByteVector pool_;                     // random bytes that payloads are taken from
+    ByteVector pool_;                     // random bytes for payloads
     std::uint32_t headers_ = 0;           // bytes before the payload
     std::uint32_t ip_at_ = 0;
     std::uint64_t ts_ns_;
     std::uint32_t current_ = 0;
-    std::uint32_t burst_ = 0;  // frames left before another connection's turn
+    std::uint32_t burst_ = 0;  // frames left before another connection sends
     bool began_ = false;
 };
 

@@ -2,8 +2,8 @@
 //   acapella-trials write PACKETS ORDER A.pcap B.pcap   as captures of 200-byte frames
 //   acapella-trials compare PACKETS ORDER               without files: CPU seconds of the comparison, as JSON
 //   acapella-trials files A.pcap B.pcap                 CPU seconds of reading and comparing them, as JSON
-// ORDER is how the packets of A stand in B: ordered, reversed, shuffled, or bursts (two senders' bursts of 64
-// that change places).
+// ORDER is the order of the packets of A in B: ordered, reversed, shuffled, or bursts (two senders' bursts of
+// 64 that change places).
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using namespace acapella::kappa;
 constexpr std::int64_t kStart = 1'700'000'000'000'000'000;
 constexpr std::int64_t kGap = 284;  // 1,400 bytes at 40 Gbit/s, as in the CHOIR paper
 
-// SplitMix64 (Steele, Lea, Flood 2014): a permutation of the 64-bit numbers that looks like chance.
+// SplitMix64 (Steele, Lea, Flood 2014): a pseudorandom permutation of the 64-bit numbers.
 std::uint64_t scattered(std::uint64_t value) {
     value += 0x9e3779b97f4a7c15;
     value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
@@ -34,7 +34,7 @@ std::uint64_t scattered(std::uint64_t value) {
     return value ^ (value >> 31);
 }
 
-// Which packet of A stands at each place of B.
+// The packet of A at each position of B.
 class Arrangement {
   public:
     Arrangement(std::string_view name, std::uint32_t packets) : kind_(name), packets_(packets) {
@@ -61,13 +61,13 @@ class Arrangement {
     std::vector<std::uint32_t> shuffled_;
 };
 
-// The second trial's clock trembles by some ns and never runs backwards.
+// The second trial's clock has a jitter of some ns and never runs backwards.
 std::int64_t stamp(std::uint32_t place, bool second) {
     const std::int64_t tremble = second ? static_cast<std::int64_t>(scattered(place) % 40) : 0;
     return kStart + std::int64_t{place} * kGap + tremble;
 }
 
-// Of the kernel on behalf of this process: mostly clearing memory.
+// CPU time of the kernel for this process: mostly clearing memory.
 double system_s() {
     struct rusage usage {};
     getrusage(RUSAGE_SELF, &usage);
@@ -115,7 +115,7 @@ int compare(std::uint32_t packets, const Arrangement& order) {
     return info.common == packets ? 0 : 1;
 }
 
-// An Ethernet frame of 200 bytes with IPv4 and UDP; the payload tells the packet.
+// An Ethernet frame of 200 bytes with IPv4 and UDP; the payload identifies the packet.
 void put_frame(std::uint32_t packet, std::byte* at) {
     constexpr std::size_t kFrame = 200;
     constexpr unsigned char kHeaders[] = {2,    0, 0,  0,   0, 1, 2,    0,    0,    0,    0, 2,   8,  0,

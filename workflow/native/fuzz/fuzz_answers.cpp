@@ -1,7 +1,7 @@
-// Any bytes as tshark's output: a line is split into fields that lie within it, and the keys of its frame
-// stay within their arrays. One input in 64 also goes through the reader's thread and pipe, by a hash of it.
+// Arbitrary bytes as output of tshark: the fields of a line have to lie within it, and the keys of its frame
+// within their arrays. One input in 64, chosen by hash, also goes through the reader's thread and pipe.
 //
-// Input: one byte of choices (the layout; from the second bit on what the core read of tags), then lines.
+// Input: one byte of choices (the layout; from the second bit on the tags read by the core), then lines.
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 using namespace acapella;
 using namespace acapella::hybrid;
 
-constexpr std::size_t kMaxInPipe = 1 << 15;  // a pipe takes it without a reader
+constexpr std::size_t kMaxInPipe = 1 << 15;  // fits in a pipe without a reader
 
 void check(bool holds) {
     if (!holds) std::abort();
@@ -46,7 +46,7 @@ Dissection keys_of(const TsharkRow& answer) {
     return keys;
 }
 
-// What both have of tags takes the order of the core; none is lost or added.
+// Common tags are put in the order of the core; none is lost or added.
 void check_order(Dissection keys, std::uint8_t choices) {
     Dissection core = keys;
     for (unsigned i = 0; i < core.vlan_count; ++i)
@@ -68,7 +68,7 @@ void read_lines(std::string_view text, Layout layout, std::uint8_t choices) {
             const TsharkRow answer = answer_of(line, layout);
             check(stack_text(answer).size() <= 64 * line.size() + 64);
             check_order(keys_of(answer), choices);
-        } catch (const TsharkOutputError&) {  // a value that its column cannot have
+        } catch (const TsharkOutputError&) {  // an invalid value for its column
         }
     }
 }
@@ -81,7 +81,7 @@ void read_pipe(std::string_view text, Layout layout) {
     TsharkOutput reader(ends[0], layout);
     try {
         while (const TsharkRow* answer = reader.next()) keys_of(*answer);
-    } catch (const TsharkOutputError&) {  // an answer is missing
+    } catch (const TsharkOutputError&) {  // a row is missing
     }
 }
 

@@ -1,5 +1,5 @@
-// Any bytes as a pcapng file, also compressed, for the P4 loader's reader: it must not read outside a block,
-// must keep its promises on every frame, and must end.
+// Arbitrary bytes as a pcapng file, also compressed, for the P4 loader's reader: it must not read outside a
+// block, every frame must satisfy its documented properties, and it must end.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ extern "C" {
 
 namespace {
 
-// A few compressed bytes can stand for gigabytes of empty blocks.
+// A few compressed bytes may expand to gigabytes of empty blocks.
 constexpr std::uint64_t kMaxFrames = 4096;
 
 void check(bool holds) {
@@ -24,7 +24,7 @@ void check(bool holds) {
     }
 }
 
-// Reads every byte, so that the sanitizer sees a view that is too long.
+// Reads every byte, so that the sanitizer detects a view that is too long.
 void read_bytes(const blocks_frame& frame) {
     volatile std::uint8_t last = 0;
     for (std::uint32_t i = 0; i < frame.kept_bytes; ++i) last = frame.bytes[i];
@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     check(::lseek(descriptor, 0, SEEK_SET) == 0);
     gzFile file = gzdopen(descriptor, "rb");
     check(file != nullptr);
-    gzbuffer(file, 4096);  // as little as can be is allocated for an input
+    gzbuffer(file, 4096);  // allocate as little as possible per input
     blocks* const reader = p4_blocks_open(file);
     check(reader != nullptr);
     blocks_result result = BLOCKS_FRAME;

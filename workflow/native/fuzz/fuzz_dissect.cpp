@@ -1,6 +1,6 @@
-// Any bytes as a frame of any link type: the dissectors must not read outside them, must end, and must keep
-// their promises. The first byte chooses the link type, the second whether vendors are known, the next two
-// what the frame was longer on the wire.
+// Arbitrary bytes as a frame of any link type: the dissectors must not read outside the frame, must end, and
+// their results must satisfy the documented properties. The first byte selects the link type, the second
+// whether vendors are known, the next two how much longer the frame was on the wire.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -41,7 +41,7 @@ void check_promises(const Record& record, const Dissection& found) {
         check(found.tokens[i] < Token::count_);
         if (found.tokens[i] == Token::mpls) labels += found.repeats[i];
     }
-    // What an ICMP error quotes has tokens but no keys.
+    // A packet quoted in an ICMP error has tokens but no keys.
     check(found.label_count <= labels || labels >= 255);
     const std::byte* begin = record.bytes.data();
     const std::byte* end = begin + record.bytes.size();
@@ -56,7 +56,7 @@ void check_promises(const Record& record, const Dissection& found) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     if (size < 4) return 0;
-    // A copy of its own, so that the sanitizer sees the end of the frame.
+    // A separate copy, so that the sanitizer detects reads beyond the frame.
     const std::vector<std::uint8_t> frame(data + 4, data + size);
     Record record;
     record.frame = 1;
@@ -68,7 +68,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Dissection first;
     dissect(record, first, vendors);
     check_promises(record, first);
-    // No state: the same frame again, into a used Dissection, is the same.
+    // No state: the same frame again, into a used Dissection, gives the same result.
     const std::string protocols = protocols_of(first);
     const bool sure = first.sure;
     dissect(record, first, vendors);

@@ -1,6 +1,6 @@
-// Any bytes as a capture file, compressed ones included: the readers must not read outside them, must keep
-// their promises on every frame, and must end. What was read is written as pcapng and must read the same
-// again.
+// Arbitrary bytes as a capture file, also compressed: the readers must not read outside them, every frame
+// must satisfy its documented properties, and they must end. The frames are written as pcapng and must be
+// read back unchanged.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ namespace {
 using acapella::Record;
 using namespace acapella::input;
 
-// A few compressed bytes can stand for gigabytes of empty records.
+// A few compressed bytes may expand to gigabytes of empty records.
 constexpr std::uint64_t kMaxFrames = 4096;
 
 void check(bool holds) {
@@ -28,7 +28,7 @@ void check(bool holds) {
     }
 }
 
-// Reads every byte, so that the sanitizer sees a view that is too long.
+// Reads every byte, so that the sanitizer detects a view that is too long.
 std::uint32_t sum(acapella::Bytes bytes) {
     std::uint32_t total = 0;
     for (const std::byte b : bytes) {
@@ -55,7 +55,7 @@ Digest read(ByteSource& source, PcapngWriter* writer) {
         check(reader->interfaces()[record.interface_id].link_type == record.link_type);
         digest.content =
             digest.content * 31 + sum(record.bytes) + sum(record.pseudo_header) + record.wire_len;
-        // The writer's stamps begin in 1970.
+        // The writer's timestamps begin in 1970.
         digest.content += static_cast<std::uint32_t>(std::max<std::int64_t>(record.ts_ns, 0));
         clock.add(record.ts_ns);
         if (writer != nullptr) {

@@ -1,9 +1,11 @@
-// Any bytes as a frame that is to leave its site: nothing outside it may be read, what is kept must be a part
-// of it, and read again must be the same headers as far as they go, with the pseudonyms of the same
-// addresses and tunnel identifiers, and nothing that the search of a release refuses. The first byte chooses
-// the link type, the second whether vendors are known and MAC addresses blank, the next two what the frame
-// was longer on the wire. From 0xf0 on the first byte chooses a header whose options get types and lengths
-// from the others; values of a length that no RFC gives are filled with markers, none of which may be kept.
+// Arbitrary bytes as a frame to be anonymized: nothing outside the frame may be read. The result must be a
+// part of it, must dissect to the same headers up to its end, with the pseudonyms of the same
+// addresses and tunnel identifiers, and the leak search must accept it.
+//
+// The first byte selects the link type, the second whether vendors are known and MAC addresses are blanked,
+// the next two how much longer the frame was on the wire. From 0xf0 on, the first byte selects a header whose
+// options have types and lengths from the other bytes; values with a length that is in no RFC are filled with
+// markers, none of which may be kept.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -32,7 +34,7 @@ void check(bool holds) {
     if (!holds) std::abort();
 }
 
-// As dense as the real list, so that as few addresses as there are looked at for each.
+// As dense as the real list, so that few addresses are tried for each.
 Vendors some_vendors() {
     Vendors vendors;
     std::string text;
@@ -59,7 +61,7 @@ FrameAnonymizer& anonymizer_of(bool vendors, bool blank) {
     return vendors ? with_vendors : plain;
 }
 
-// Of the addresses of the innermost IP header, where it was kept.
+// Checks the addresses of the innermost IP header, if it was kept.
 void check_addresses(const Record& frame, const Dissection& before, const Record& kept,
                      const Dissection& after) {
     if (after.ip_version == 0 || before.ip_version != after.ip_version) return;
@@ -81,7 +83,7 @@ void check_addresses(const Record& frame, const Dissection& before, const Record
     }
 }
 
-// Of the tunnels whose headers were kept.
+// Checks the tunnels whose headers were kept.
 void check_tunnels(const Dissection& before, const Dissection& after) {
     static anonymize::TunnelMap map{anonymize::Key(kKey)};
     check(after.tunnel_count <= before.tunnel_count);
@@ -92,21 +94,21 @@ void check_tunnels(const Dissection& before, const Dissection& after) {
     }
 }
 
-// Which form a pseudowire has is told by where vendors seem to stand, also in the middle of an address: there
-// a pseudonym may look like another form.
+// The form of a pseudowire depends on bytes that look like vendors, also inside an address: there a pseudonym
+// may look like another form.
 bool has_pseudowire(const Dissection& found) {
     const auto end = found.tokens.begin() + found.token_count;
     return std::find(found.tokens.begin(), end, Token::pwethheuristic) != end;
 }
 
-// The last token may be another: where a frame ends behind an ethertype, that alone says what was there.
+// The last token may differ: if a frame ends after an ethertype, only the ethertype identifies the payload.
 void check_tokens(const Dissection& before, const Dissection& after) {
     const std::ptrdiff_t known = std::max<int>(after.token_count, 1) - 1;
     check(known <= before.token_count);
     check(std::equal(after.tokens.begin(), after.tokens.begin() + known, before.tokens.begin()));
 }
 
-// The search of a release, which reads headers apart, finds nothing where no payload was left.
+// The leak search, which parses headers separately, finds nothing if no payload was left.
 void check_search(const Record& frame, const Record& kept, const Vendors* vendors) {
     static anonymize::HeaderFields fields;
     static Trace trace;
@@ -120,14 +122,14 @@ void check_search(const Record& frame, const Record& kept, const Vendors* vendor
 }
 
 constexpr std::uint8_t kMarker = 0xa5;
-constexpr std::size_t kMarkers = 8;  // in a row; pseudonyms may hold a few
+constexpr std::size_t kMarkers = 8;  // in a row; pseudonyms may contain a few
 
 using ByteVector = std::vector<std::uint8_t>;
 
 enum class Planted : std::uint8_t { tcp, ipv4, ipv6, sctp, neighbor };
 
-// As lengths.hpp, written again: whether an RFC gives options of this type this length. Types that are not
-// known are never kept; types with addresses alone are right in any length, for these become others.
+// Written independently of lengths.hpp: whether an RFC gives options of this type this length. Unknown types
+// are never kept; types with addresses only are valid with any length, because the addresses are replaced.
 bool right_length(Planted where, unsigned type, std::size_t length) {
     switch (where) {
         case Planted::tcp:
@@ -149,8 +151,8 @@ bool right_length(Planted where, unsigned type, std::size_t length) {
     return false;
 }
 
-// Options in a row, a type and a length of two bytes of the input each. SACK's markers stand for its counts,
-// too, which so never fit its length.
+// Consecutive options, each with a type and a length from two bytes of the input. SACK's markers are also its
+// counts, which so never match its length.
 ByteVector planted_options(Planted where, const std::uint8_t* data, std::size_t size, std::size_t room) {
     ByteVector made;
     const std::size_t head = where == Planted::sctp ? 4 : 2;
@@ -269,7 +271,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         check_planted(static_cast<Planted>((data[0] - kPlanted) % 5), data + 1, size - 1);
         return 0;
     }
-    // A copy of its own, so that the sanitizer sees the end of the frame.
+    // A separate copy, so that the sanitizer detects reads beyond the frame.
     const std::vector<std::uint8_t> bytes(data + 4, data + size);
     Record frame;
     frame.frame = 1;

@@ -1,11 +1,11 @@
-// Any bytes as frames to the collector: the software NIC must not read outside them nor write outside its
-// rings, every frame and report must be counted once, and three threads must say what one says.
+// Arbitrary bytes as frames for the collector: it must not read outside them or write outside its rings,
+// every frame and report must be counted once, and three threads must give the same result as one.
 //
-// By a hash of the input, one in 4 is also made into tables, and one in 64 is given to three threads: both
-// take longer than all else.
+// By a hash of the input, one in 4 is also converted to tables, and one in 64 is processed by three threads:
+// both are slow.
 //
-// Input: one byte of choices, then frames: two bytes of length (little-endian), of which the highest bit says
-// that the capture cut it, and its bytes.
+// Input: one byte of choices, then frames: two bytes of length (little-endian), whose highest bit marks a
+// truncated frame, and the frame's bytes.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -23,7 +23,8 @@ using namespace acapella;
 using namespace acapella::collector;
 
 constexpr std::uint32_t kSlots = 4;
-constexpr std::uint64_t kMemory = 1 << 16;  // some hundred flows: the table may be full, and is quickly made
+// some hundred flows: the table may become full, and is created quickly
+constexpr std::uint64_t kMemory = 1 << 16;
 
 void check(bool holds) {
     if (!holds) std::abort();
@@ -38,7 +39,7 @@ CollectorConfig config_of(std::uint8_t choices, unsigned threads) {
     config.round = 1 + (choices >> 4);
     config.threads = threads;
     config.memory_bytes = kMemory;
-    config.hash_seed = 1;  // the same inputs reach the same code, at 1.2 times the rate
+    config.hash_seed = 1;  // the same inputs reach the same code, 1.2 times as fast
     return config;
 }
 
@@ -47,7 +48,7 @@ void feed(Collector& collector, Bytes input) {
         const std::size_t head =
             std::to_integer<std::size_t>(input[0]) | std::to_integer<std::size_t>(input[1]) << 8;
         const std::size_t size = std::min<std::size_t>(head & 0x7fff, input.size() - 2);
-        // In memory of its own, so that a read beyond it is seen.
+        // In a separate buffer, so that reads beyond it are detected.
         const std::vector<std::byte> frame(input.begin() + 2,
                                            input.begin() + 2 + static_cast<std::ptrdiff_t>(size));
         collector.receive(frame, static_cast<std::uint32_t>(size + (head >> 15) * 100));
@@ -87,7 +88,7 @@ void check_equal(const Collector& a, const Collector& b) {
     }
 }
 
-// The tables of any flows can be made.
+// Tables can be built from any flows.
 void check_columns(const Collector& collector) {
     std::vector<FlowSnapshot> flows;
     for (std::uint32_t i = 0; i < collector.table().flows(); ++i) flows.push_back(collector.table().flow(i));
@@ -96,7 +97,7 @@ void check_columns(const Collector& collector) {
     check(series_batch(rows).columns.length == static_cast<std::int64_t>(rows.size()));
 }
 
-// However far apart reports are: at most four rows each, and windows have what their flows have, to the byte.
+// At most four rows per report, however far apart; and the windows add up to the flows, to the byte.
 void check_series(const Collector& collector) {
     if (collector.config().series_ns.value_or(0) == 0) return;
     std::vector<std::array<std::uint64_t, 2>> left;

@@ -1,5 +1,5 @@
-// Any text as a .spec file for the P4 loader: the parser and the checks behind it must not read outside the
-// text, and every refusal must be one line of printable text.
+// Arbitrary text as a .spec file for the P4 loader: the parser and the checks after it must not read outside
+// the text, and every error must be one line of printable text.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,8 +1,8 @@
-// Any bytes as two trials: reading, identities of every kind, and the comparison must not read outside them,
-// keep their promises, and say the same through files as in memory.
+// Arbitrary bytes as two trials: reading, identities of every kind, and the comparison must not read outside
+// them, must satisfy their documented properties, and must give the same result with files as in memory.
 //
-// Input: one byte of choices, two bytes of the first capture's length (little-endian), the first capture, the
-// second one.
+// Input: one byte of choices, two bytes with the length of the first capture (little-endian), the first
+// capture, the second one.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ void check(bool holds) {
     if (!holds) std::abort();
 }
 
-// A capture that exists in memory alone, under a path that can be opened.
+// A capture in memory, with a path that can be opened.
 class MemoryFile {
   public:
     explicit MemoryFile(acapella::Bytes bytes) : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {
@@ -42,7 +42,7 @@ class MemoryFile {
 Request request_of(std::uint8_t choices, const std::string& a, const std::string& b) {
     Request request;
     request.files = {{{a, "1"}}, {{b, "2"}}};
-    if (choices & 0x80) request.files[1].push_back({a, "1"});  // B is of two files
+    if (choices & 0x80) request.files[1].push_back({a, "1"});  // B has two files
     request.pairs = {{0, 1}};
     IdentityRule& rule = request.reading.identity;
     rule.kind = static_cast<IdentityKind>(choices & 3);
@@ -54,7 +54,7 @@ Request request_of(std::uint8_t choices, const std::string& a, const std::string
         request.reading.selection.relative = true;
         request.reading.selection.from_ns = 1;
     }
-    // A few compressed bytes can stand for gigabytes.
+    // A few compressed bytes may expand to gigabytes.
     request.reading.progress = [](std::uint64_t bytes) {
         if (bytes > std::uint64_t{8} << 20) throw TrialError("too long");
     };
@@ -95,7 +95,7 @@ void check_equal(const PairResult& x, const PairResult& y) {
     for (std::size_t i = 0; i < x.windows.size(); ++i) check(equal(x.windows[i], y.windows[i]));
 }
 
-// What holds of every pair of trials.
+// Properties of every pair of trials.
 void check_promises(const PairResult& pair, std::size_t windows) {
     check(pair.common <= pair.packets_a && pair.common <= pair.packets_b);
     check(pair.moves.count < pair.common || pair.common == 0);
@@ -125,7 +125,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         Request request = request_of(data[0], a.path(), b.path());
         request.memory_bytes = std::uint64_t{1} << 40;
         const Compared in_memory = compare_files(request);
-        request.memory_bytes = 4096;  // less than any column takes
+        request.memory_bytes = 4096;  // less than any column needs
         const Compared through_files = compare_files(request);
         check_promises(in_memory.report.pairs[0], 7);
         check_equal(in_memory.report.pairs[0], through_files.report.pairs[0]);

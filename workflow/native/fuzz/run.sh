@@ -1,15 +1,15 @@
 #!/bin/sh
-# Builds the fuzz targets and runs them all at once; fails and names the input where one finds a fault.
-# Usage: run.sh BUILD SECONDS [TARGET...]      BUILD: where the C++ tests are built (the Makefile configures it).
-# Each target runs for SECONDS, from seeds/, the kept corpus/ beside this file, and what earlier runs found. With
-# FUZZ_RUNS="TARGET=N ..." it tries N inputs instead, with the seed FUZZ_SEED (1) and without what earlier runs found: the
-# same inputs each time, so that the verdict is the code's. A target that FUZZ_RUNS does not name runs for SECONDS; a
-# number alone is every target's. fuzz_control is a program of Python.
-# corpus/TARGET.tar.gz has inputs that reach code beyond the seeds, from runs with a fixed seed:
+# Builds the fuzz targets and runs them in parallel; fails and prints the input if one finds a fault.
+# Usage: run.sh BUILD SECONDS [TARGET...]      BUILD: build directory of the C++ tests (the Makefile configures it).
+# Each target runs for SECONDS, starting from seeds/, corpus/ in this directory, and the results of earlier runs. With
+# FUZZ_RUNS="TARGET=N ..." it tries N inputs instead, with the seed FUZZ_SEED (1) and without results of earlier runs: the
+# same inputs each time, so that the result depends on the code alone. Other targets run for SECONDS; a number without
+# TARGET applies to all targets. fuzz_control is a Python program.
+# corpus/TARGET.tar.gz has inputs that reach more code than the seeds, from runs with a fixed seed:
 #   TARGET -runs=100000 -seed=1 -max_len=512 NEW SEEDS, then TARGET -merge=1 -max_len=512 KEPT SEEDS NEW; of KEPT the
 #   smallest that fit into 20 KB; tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=0644 | gzip -9n
-# With COVERAGE=yes nothing is fuzzed: what seeds and kept inputs reach of the code is printed (llvm-cov), a line a file,
-# and BUILD/fuzz/coverage.txt has every line of code and how often it ran.
+# With COVERAGE=yes nothing is fuzzed: the code coverage of seeds and corpus is printed (llvm-cov), one line per file, and
+# BUILD/fuzz/coverage.txt has the count of every line of code.
 set -eu
 
 tests=${1:?usage: run.sh BUILD SECONDS [TARGET...]}

@@ -1,7 +1,8 @@
-// Prints what the core says of every frame of captures, tab-separated under a header line, for comparing with
-// tshark.
-// --cut N looks at the first N captured bytes only; --write FILE writes the frames so seen into one pcapng;
-// --vendors FILE reads a list of tshark's, and may come several times.
+// Prints the core's dissection of every frame of captures, tab-separated with a header line, to compare it
+// with tshark.
+//
+// --cut N: use only the first N captured bytes. --write FILE: write these frames to a pcapng. --vendors FILE:
+// read a vendor list of tshark; may be repeated.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <unistd.h>

@@ -14,7 +14,7 @@ from .errors import UserError
 SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
 LARGEST_SIZE = 2**63 - 1
-MOST_DIGITS = 40  # of a number that may fit; Python refuses thousands of them with an error of its own
+MOST_DIGITS = 40  # of a size; Python rejects numbers with thousands of digits
 
 
 def size_bytes(text: str) -> int:
@@ -27,15 +27,12 @@ def size_bytes(text: str) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that says what is wrong, where, and what to do in one line, without its usage; exits with 2.
-
-    Its subparsers are of this class too.
-    """
+    """An ArgumentParser with error messages of one line, without the usage; exits with 2. Its subparsers, too."""
 
     _intermixed = False  # whether positional arguments are parsed apart from options
 
     def error(self, message: str) -> NoReturn:
-        """End with a mistake in the command line."""
+        """Report an error in the command line and exit."""
         command, _, stage = self.prog.partition(" ")
         what = f"{stage}: {message}" if stage else message
         line = f"{command}: error: {what}; see {self.prog} --help"
@@ -43,11 +40,10 @@ class Parser(argparse.ArgumentParser):
         sys.exit(2)
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None):
-        """As argparse, but a subparser complains of what it does not know itself, so that its name is in the line.
+        """Parse as argparse, but report unknown arguments in the subparser, so that its name is in the message.
 
-        It does so before it misses a required option: that one may only be misspelt. Options may stand between
-        positional arguments: argparse assigns those before an option without those after it, so that it does not
-        know the latter; then both are parsed again, the options first.
+        Unknown options are reported before missing required options, because one may be misspelled. Options may be
+        between positional arguments: argparse does not support that, so then the options are parsed first.
         """
         if self._intermixed:
             return super().parse_known_args(args, namespace)
@@ -63,7 +59,7 @@ class Parser(argparse.ArgumentParser):
         return known, unknown
 
     def _check_options(self, words: Sequence[str]) -> None:
-        """End with the first long option that does not exist, and the one that was probably meant."""
+        """Report the first unknown long option, and the most similar known one."""
         for word in words:
             if word == "--":
                 return
@@ -75,7 +71,7 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unrecognized arguments: {word}" + (f" (did you mean {near[0]}?)" if near else ""))
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        """As argparse, with the choice that was probably meant, or all of them."""
+        """Check a value as argparse; the error names the most similar choice, or all of them."""
         if action.choices is None or value in action.choices:
             return
         choices = [str(choice) for choice in action.choices]

@@ -38,10 +38,10 @@ def statements(paths: Sequence[Path]) -> list[Statement]:
     return found
 
 
-def registers_of(said: Sequence[Statement]) -> dict[tuple[str, int], tuple[int, str]]:
+def registers_of(found_statements: Sequence[Statement]) -> dict[tuple[str, int], tuple[int, str]]:
     """Return (name, index): (value, where) of the last statement for each register."""
     found = {}
-    for statement in said:
+    for statement in found_statements:
         if statement.words[0] == "register" and len(statement.words) in (4, 5):
             numbers = [number(word) for word in statement.words[2:]]
             if None not in numbers:

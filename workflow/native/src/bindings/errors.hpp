@@ -7,7 +7,7 @@
 
 namespace acapella {
 
-// Has Python's exception of `Error` carry its number() as errno, which decides the exit code
+// Sets errno of the Python exception of `Error` to its number(), which determines the exit code
 // (acapella_core.errors).
 template <typename Error>
 void register_numbered(nanobind::handle type) {

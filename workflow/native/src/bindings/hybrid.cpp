@@ -48,7 +48,7 @@ class PyHybridDigest : public PyBatches<hybrid::HybridDigest> {
     }
 };
 
-// A digest made of tshark's output alone.
+// A digest from tshark's output alone.
 class PyReferenceDigest : public PyBatches<hybrid::ReferenceDigest> {
   public:
     PyReferenceDigest(int tshark_output, std::size_t batch_rows, double timeout_s)

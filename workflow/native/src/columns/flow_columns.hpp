@@ -27,7 +27,7 @@ class FlowColumns {
           flow_table_(flow_table),
           capture_point_(capture_point) {}
 
-    // Rows [first, first + count) of the flow table, as far as they exist.
+    // Rows [first, first + count) of the flow table, fewer at the end.
     Batch rows(std::uint32_t first, std::uint32_t count) const;
 
   private:

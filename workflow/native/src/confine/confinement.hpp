@@ -53,7 +53,7 @@ KernelSupport kernel_support();
 // from the user's other processes, and limited. A separate process group, which it and its children cannot
 // leave (seccomp).
 //
-// Features that the kernel does not have are left out. Only system calls are used between fork and exec, so
+// Features that the kernel does not have are omitted. Only system calls are used between fork and exec, so
 // other threads may hold any lock. Throws SpawnError.
 pid_t spawn(const Program& program, const Rights& rights);
 
@@ -61,7 +61,7 @@ pid_t spawn(const Program& program, const Rights& rights);
 // write only beneath `writable`, and have no network (Landlock, seccomp), except listening on Unix sockets
 // with `allow_listen`. With `allow_programs` they may signal each other (Landlock from ABI 6 on; earlier ABIs
 // allow all processes of the user) and share memory (System V); without, they can signal only themselves.
-// Features that the kernel does not have are left out.
+// Features that the kernel does not have are omitted.
 void confine_self(const std::vector<std::string>& writable, bool allow_listen, bool allow_programs);
 
 }  // namespace acapella::confine

@@ -1,5 +1,5 @@
 // Numbers flow keys. Endpoints (addresses, protocol, ports) and tags (VLAN ids, MPLS labels, tunnel
-// identifiers) have row numbers of their own, and a key is a pair of them. Numbers are in order of first
+// identifiers) have separate row numbers, and a key is a pair of them. Numbers are in order of first
 // appearance and do not depend on hashes.
 #pragma once
 

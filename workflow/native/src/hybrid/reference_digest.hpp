@@ -29,7 +29,7 @@ class ReferenceDigest {
         return builder_.flow_rows(first, count);
     }
     std::uint32_t flows() const { return builder_.flow_table().size(); }
-    // Number of custom and journal blocks, which tshark lists as frames. They are left out and not numbered.
+    // Number of custom and journal blocks, which tshark lists as frames. They are skipped and not numbered.
     std::uint64_t blocks_not_frames() const { return blocks_not_frames_; }
 
   private:

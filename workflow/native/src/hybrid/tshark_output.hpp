@@ -153,7 +153,7 @@ class TsharkOutput {
     const TsharkRow& wait();
     // Waits for the end of the output. Throws TsharkOutputError if there is another row.
     void expect_end();
-    // Number of received bytes that were not returned yet. Whoever writes to tshark has to read rows before
+    // Number of received bytes that were not returned yet. The writer to tshark has to read rows before
     // this becomes large.
     [[nodiscard]] std::size_t pending_bytes() const {
         return text_.size() - at_ + received_bytes_.load(std::memory_order_relaxed);
@@ -195,7 +195,7 @@ class TsharkOutput {
 };
 
 // Reads layers 2 to 4 from tshark's fields: tags, tunnel identifiers, the innermost addresses, ports and TCP
-// numbers; no tokens. Packets quoted in ICMP errors and packets carried by an application are left out, as in
+// numbers; no tokens. Packets quoted in ICMP errors and packets carried by an application are skipped, as in
 // the core.
 void take_keys(const TsharkRow& tshark_row, Dissection& dissection);
 // VLAN ids and MPLS labels as the core read them. tshark's columns list the reserved labels (RFC 3032 2.1)

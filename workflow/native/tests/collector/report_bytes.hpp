@@ -1,4 +1,4 @@
-// Flow reports and RoCEv2 frames for tests, field by field; the ICRC by a plain CRC of its own.
+// Flow reports and RoCEv2 frames for tests, field by field; the ICRC is computed by a separate simple CRC.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ inline void number(ByteVector& to, std::uint64_t value, std::size_t bytes) {
     for (std::size_t i = bytes; i-- > 0;) to.push_back(static_cast<std::byte>(value >> 8 * i));
 }
 
-// A report of format 2 of TCP between 10.0.0.`flow` and 0.0.0.0.
+// A report of format 2 for TCP between 10.0.0.`flow` and 0.0.0.0.
 inline ByteVector tagged(unsigned flow, std::uint32_t epoch, std::uint64_t time, std::uint32_t sequence,
                          std::uint64_t bytes = 0) {
     using namespace collector::format2;
@@ -68,7 +68,7 @@ struct FrameFields {
     std::uint32_t flags = 0x40;  // of the BTH: migrated; the lowest four bits are its version
     std::uint32_t port = 4791;
     std::uint32_t vlans = 0;
-    std::int64_t length = -1;  // RETH's; -1: the payload's
+    std::int64_t length = -1;  // in the RETH; -1: that of the payload
 };
 
 inline ByteVector frame(const FrameFields& fields, const ByteVector& payload) {

@@ -1,4 +1,4 @@
-// What an RDMA NIC does: frames to verdicts, packet sequence numbers, the ring.
+// The functions of an RDMA NIC: verdicts on frames, packet sequence numbers, the ring.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -26,7 +26,7 @@ std::uint64_t count(const Collector& collector, Verdict verdict) {
     return collector.counters().verdicts[static_cast<std::size_t>(verdict)];
 }
 
-// In memory of exactly its size, so that the sanitizer sees what is read beyond.
+// In a buffer of exactly its size, so that the sanitizer detects reads beyond it.
 Verdict verdict_of(const ByteVector& frame, std::size_t captured, std::size_t wire) {
     const auto exact = std::make_unique<std::byte[]>(captured);
     std::copy_n(frame.begin(), captured, exact.get());
@@ -40,7 +40,7 @@ ByteVector report() { return tagged(1, 0, 1, 1); }
 
 }  // namespace
 
-TEST(Crc32, IsThatOfTheStandardAtEveryLength) {
+TEST(Crc32, MatchesTheStandardForAllLengths) {
     ByteVector data;
     for (const char letter : std::string("123456789")) data.push_back(static_cast<std::byte>(letter));
     EXPECT_EQ(~crc32_update(0xffffffff, data), 0xcbf43926);
@@ -52,7 +52,7 @@ TEST(Crc32, IsThatOfTheStandardAtEveryLength) {
     }
 }
 
-TEST(Crc32, GoesOnFromAnyPlace) {
+TEST(Crc32, CanBeContinuedAtAnyOffset) {
     ByteVector data;
     for (std::size_t i = 0; i < 300; ++i) data.push_back(static_cast<std::byte>(i * i));
     for (std::size_t cut = 0; cut < data.size(); cut += 7) {
@@ -62,8 +62,8 @@ TEST(Crc32, GoesOnFromAnyPlace) {
     }
 }
 
-// Every length and alignment, in memory of exactly its size.
-TEST(Crc32, MaskedBytesCountAsTheyWereWrittenOut) {
+// Every length and alignment, in a buffer of exactly its size.
+TEST(Crc32, MaskEqualsMaskedBytes) {
     std::array<std::byte, kCrcMask> mask{};
     for (std::size_t i = 0; i < mask.size(); ++i) mask[i] = static_cast<std::byte>(i % 5 == 0 ? 0xff : i);
     for (std::size_t offset = 0; offset < 16; ++offset) {
@@ -79,8 +79,8 @@ TEST(Crc32, MaskedBytesCountAsTheyWereWrittenOut) {
     }
 }
 
-// Both ways to the mask: a packet may be shorter than it.
-TEST(Roce, IcrcIsThatOfTheMaskedPacketAtEveryLength) {
+// Both code paths: a packet may be shorter than the mask.
+TEST(Roce, IcrcEqualsCrcOfMaskedPacketForAllLengths) {
     constexpr std::size_t kVariant[] = {1, 8, 10, 11, 26, 27, 32};  // annex A17 of the IBTA specification
     for (std::size_t length = 33; length < 300; ++length) {
         ByteVector packet;
@@ -92,24 +92,24 @@ TEST(Roce, IcrcIsThatOfTheMaskedPacketAtEveryLength) {
     }
 }
 
-TEST(Roce, TakesAWriteWithAndWithoutTags) {
+TEST(Roce, AcceptsWritesWithAndWithoutTags) {
     EXPECT_EQ(verdict_of(frame({}, report())), Verdict::accepted);
     EXPECT_EQ(verdict_of(frame({.vlans = 3}, report())), Verdict::accepted);
 }
 
-TEST(Roce, PaddingOfEthernetIsNoPartOfThePacket) {
+TEST(Roce, EthernetPaddingIsIgnored) {
     ByteVector padded = frame({}, report());
     padded.resize(padded.size() + 30);
     EXPECT_EQ(verdict_of(padded), Verdict::accepted);
 }
 
-TEST(Roce, AFrameThatIsCutAnywhereIsTruncated) {
+TEST(Roce, FrameTruncatedAnywhereIsTruncated) {
     const ByteVector whole = frame({.vlans = 1}, report());
     for (std::size_t length = 0; length < whole.size(); ++length)
         EXPECT_EQ(verdict_of(whole, length, whole.size()), Verdict::truncated) << length;
 }
 
-TEST(Roce, AFrameThatEndsOnTheWireContradictsItself) {
+TEST(Roce, ShortFrameHasABadLength) {
     const ByteVector whole = frame({}, report());
     for (std::size_t length = 0; length < whole.size(); ++length) {
         const Verdict verdict = verdict_of(whole, length, length);
@@ -117,7 +117,7 @@ TEST(Roce, AFrameThatEndsOnTheWireContradictsItself) {
     }
 }
 
-TEST(Roce, EveryFlippedBitOfWhatIsCoveredIsSeen) {
+TEST(Roce, EveryFlippedCoveredBitIsDetected) {
     const ByteVector whole = frame({}, report());
     std::size_t covered = 0;
     for (std::size_t bit = 14 * 8; bit < whole.size() * 8; ++bit) {
@@ -131,7 +131,7 @@ TEST(Roce, EveryFlippedBitOfWhatIsCoveredIsSeen) {
     EXPECT_EQ(covered, (whole.size() - 14 - 7) * 8);
 }
 
-TEST(Roce, OtherTrafficIsNamed) {
+TEST(Roce, OtherTrafficHasItsOwnVerdict) {
     EXPECT_EQ(verdict_of(frame({.port = 4790}, report())), Verdict::not_roce);
     EXPECT_EQ(verdict_of(frame({.opcode = 0x0a}, report())), Verdict::bad_opcode);
     EXPECT_EQ(verdict_of(frame({.opcode = 0x26}, report())), Verdict::bad_opcode);
@@ -140,7 +140,7 @@ TEST(Roce, OtherTrafficIsNamed) {
     EXPECT_EQ(verdict_of(frame({.length = 0x1'0000'0000 - 1}, report())), Verdict::bad_length);
 }
 
-TEST(Roce, APacketWithoutRoomForItsHeadersAndChecksumContradictsItself) {
+TEST(Roce, PacketTooShortForHeadersHasABadLength) {
     for (std::uint32_t total = 28; total < 44; ++total) {
         ByteVector small = frame({}, report());
         small[14 + 2] = small[14 + 20 + 4] = std::byte{0};
@@ -150,7 +150,7 @@ TEST(Roce, APacketWithoutRoomForItsHeadersAndChecksumContradictsItself) {
     }
 }
 
-TEST(SequenceWindow, TellsGapDuplicateAndReorderedApart) {
+TEST(SequenceWindow, DistinguishesGapDuplicateAndReordered) {
     SequenceWindow window(10);
     EXPECT_EQ(window.position_of(10), SequenceWindow::Position::expected);
     EXPECT_EQ(window.advance(10), 0U);
@@ -163,7 +163,7 @@ TEST(SequenceWindow, TellsGapDuplicateAndReorderedApart) {
     EXPECT_EQ(window.position_of(9), SequenceWindow::Position::duplicate);  // older than the queue pair
 }
 
-TEST(SequenceWindow, GoesRound) {
+TEST(SequenceWindow, WrapsAround) {
     constexpr std::uint32_t kLast = SequenceWindow::kModulus - 1;
     SequenceWindow window(kLast - 1);
     window.advance(kLast - 1);
@@ -173,7 +173,7 @@ TEST(SequenceWindow, GoesRound) {
     EXPECT_EQ(window.position_of(kLast - 1), SequenceWindow::Position::duplicate);
 }
 
-TEST(SequenceWindow, ForgetsAfterATurn) {
+TEST(SequenceWindow, ForgetsAfterACycle) {
     SequenceWindow window(0);
     window.advance(5);
     std::uint32_t psn = 5;
@@ -185,7 +185,7 @@ TEST(SequenceWindow, ForgetsAfterATurn) {
     EXPECT_EQ(window.position_of((psn - 1) % SequenceWindow::kModulus), SequenceWindow::Position::reordered);
 }
 
-TEST(Collector, CountsEachRefusalByItsReasonAndTakesNothingOfIt) {
+TEST(Collector, RejectedFramesAreCountedByReason) {
     Collector collector(config());
     const auto receive = [&](const FrameFields& fields, const ByteVector& payload) {
         const ByteVector made = frame(fields, payload);
@@ -213,7 +213,7 @@ TEST(Collector, CountsEachRefusalByItsReasonAndTakesNothingOfIt) {
     EXPECT_EQ(collector.table().reports(), 0U);
 }
 
-TEST(Collector, DuplicatesAndReorderedReportsAreCountedAndNotWritten) {
+TEST(Collector, DuplicateAndReorderedReportsAreCountedAndDropped) {
     Collector collector(config(SequenceWindow::kModulus - 1));
     std::uint64_t written = 1;
     for (const std::uint32_t psn : {0xffffffU, 0U, 3U, 3U, 1U, 1U, 4U}) {
@@ -230,7 +230,7 @@ TEST(Collector, DuplicatesAndReorderedReportsAreCountedAndNotWritten) {
     EXPECT_EQ(collector.table().flow(0).state.reports, 4U);
 }
 
-TEST(Collector, ASlotIsReadBeforeItIsWrittenAgain) {
+TEST(Collector, SlotIsReadBeforeItIsOverwritten) {
     CollectorConfig small = config();
     Collector collector(small);
     for (std::uint32_t n = 0; n < 20; ++n) {
@@ -241,7 +241,7 @@ TEST(Collector, ASlotIsReadBeforeItIsWrittenAgain) {
     EXPECT_EQ(collector.counters().flows, 20U);
 }
 
-TEST(Collector, AQueuePairThatIsGoneIsRefused) {
+TEST(Collector, RemovedQueuePairIsRejected) {
     Collector collector(config());
     const ByteVector made = frame({.psn = 4, .address = kBase}, report());
     collector.receive(made, static_cast<std::uint32_t>(made.size()));
@@ -253,7 +253,7 @@ TEST(Collector, AQueuePairThatIsGoneIsRefused) {
     EXPECT_EQ(collector.counters().flows, 1U);
 }
 
-TEST(Collector, AConfigurationThatContradictsItselfIsRefused) {
+TEST(Collector, ContradictoryConfigurationIsRejected) {
     CollectorConfig wrong = config();
     wrong.queue_pairs[0].slots = 0;
     EXPECT_THROW(Collector{wrong}, ConfigError);

@@ -1,5 +1,5 @@
-// Reports to flows: the newer-report rule, epochs, the published format's counts, threads, looks from
-// outside; and rings that somebody else writes.
+// Flows from reports: the newer-report rule, epochs, counts of the published format, threads, concurrent
+// reads; and rings written by a device.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -34,7 +34,7 @@ void take(FlowTable& table, const std::byte* bytes, std::uint32_t count) {
     table.take({&run, 1});
 }
 
-// One flow after reports of the format.
+// One flow after reports of this format.
 FlowState after(Format format, const std::vector<ByteVector>& reports) {
     FlowTable table = table_of(format);
     for (const ByteVector& report : reports) take(table, report.data(), 1);
@@ -53,7 +53,7 @@ ByteVector many_reports(std::uint32_t count, std::uint32_t flows) {
 
 }  // namespace
 
-TEST(Flow, AnEpochCountsItsLargestReportInAnyOrder) {
+TEST(Flow, EpochCountsAreThoseOfItsLargestReport) {
     const std::vector<ByteVector> reports = {tagged(1, 1, 10, 1, 100), tagged(1, 2, 20, 3, 5),
                                              tagged(1, 1, 15, 2, 300), tagged(1, 2, 21, 4, 70),
                                              tagged(1, 2, 20, 2, 60)};
@@ -64,7 +64,7 @@ TEST(Flow, AnEpochCountsItsLargestReportInAnyOrder) {
     EXPECT_EQ(flow.timestamp, 21U);
 }
 
-TEST(Flow, AReportOfAClosedEpochIsCountedAsLate) {
+TEST(Flow, ReportOfAClosedEpochIsLate) {
     FlowTable table = table_of(Format::tagged);
     for (const std::uint32_t epoch : {1U, 2U, 3U, 1U}) {
         const ByteVector report = tagged(1, epoch, epoch, epoch, 10);
@@ -74,7 +74,7 @@ TEST(Flow, AReportOfAClosedEpochIsCountedAsLate) {
     EXPECT_EQ(table.flow(0).state.bytes(), 30U);
 }
 
-TEST(Flow, TheSameReportTwiceIsRepeated) {
+TEST(Flow, EqualReportIsRepeated) {
     FlowTable table = table_of(Format::tagged);
     const ByteVector report = tagged(1, 1, 1, 1, 10);
     take(table, report.data(), 1);
@@ -83,7 +83,7 @@ TEST(Flow, TheSameReportTwiceIsRepeated) {
     EXPECT_EQ(table.flow(0).state.bytes(), 10U);
 }
 
-TEST(Flow, AGapThatIsFilledIsTakenBackAndAnotherStartCountsAnew) {
+TEST(Flow, FilledGapIsSubtractedAndNewStartResetsCounts) {
     using namespace format2;
     const auto report = [](std::uint32_t time, std::uint64_t started, std::uint64_t payload,
                            std::uint64_t gap) {
@@ -104,7 +104,7 @@ TEST(Flow, AGapThatIsFilledIsTakenBackAndAnotherStartCountsAnew) {
     EXPECT_EQ(flow.duplicate_acks, 7U);
 }
 
-TEST(Flow, ASynBeginsNumbersAnew) {
+TEST(Flow, SynRestartsSequenceNumbers) {
     using namespace format2;
     const auto report = [](std::uint32_t time, unsigned why, unsigned known, std::uint32_t end,
                            std::uint32_t acked, std::uint32_t first) {
@@ -126,7 +126,7 @@ TEST(Flow, ASynBeginsNumbersAnew) {
     EXPECT_EQ(flow.seq - flow.ack, 0x20U);
 }
 
-TEST(Flow, AnInterArrivalTimeIsOfTheNewestReportOnly) {
+TEST(Flow, InterArrivalTimeIsThatOfTheNewestReport) {
     using namespace format2;
     const auto report = [](std::uint32_t time, unsigned known) {
         ByteVector one = tagged(1, 1, time, time);
@@ -155,14 +155,14 @@ TEST(Flow, AcknowledgedBytesCountFromTheFirstAcknowledgmentOfTheSlot) {
     EXPECT_EQ(after(Format::tagged, {report(1, kAcked, 100, 400), report(2, kAcked, 100, 450)}).acked_bytes,
               350U);
     EXPECT_EQ(after(Format::tagged, {report(1, kAcked, 0xffffff00, 0x100)}).acked_bytes, 0x200U);
-    // Without a slot nothing is known of acknowledgments: those before the slot's first one are missing.
+    // Without a slot, acknowledgments are unknown: those before the slot's first one are missing.
     EXPECT_FALSE(after(Format::tagged, {report(1, 0, 0, 0), report(2, kAcked, 300, 400)}).knows_acked());
     EXPECT_TRUE(
         after(Format::tagged, {report(1, kAcked, 300, 400), report(2, 0, 0, 0), report(3, kAcked, 900, 900)})
             .knows_acked());
 }
 
-TEST(Flow, AFlowThatLosesItsSlotIsFollowedInPart) {
+TEST(Flow, FlowWithoutSlotIsPartlyFollowed) {
     using namespace format2;
     const auto report = [](std::uint32_t time, unsigned why, unsigned known, std::uint64_t started) {
         ByteVector one = tagged(1, 1, time, time);
@@ -184,7 +184,7 @@ TEST(Flow, AFlowThatLosesItsSlotIsFollowedInPart) {
     EXPECT_TRUE(partly({report(2, kNth, kHeld, 2), report(1, kNth, 0, 0)}));  // in any order
 }
 
-TEST(Flow, PublishedCountsThatFallBeganAnewOrWrapped) {
+TEST(Flow, FallingPublishedCountsWrappedOrWereReset) {
     EXPECT_EQ(after(Format::published, {published(1, 3000, 2), published(2, 180, 3)}).bytes(), 3180U);
     EXPECT_EQ(after(Format::published, {published(1, 3000, 2), published(2, 180, 3)}).packets(), 5U);
     const FlowState packets =
@@ -196,7 +196,7 @@ TEST(Flow, PublishedCountsThatFallBeganAnewOrWrapped) {
     EXPECT_EQ(bytes.bytes(), 0x1'0000'0500U);
 }
 
-TEST(Flow, PublishedTimesGoOnBeyond48Bits) {
+TEST(Flow, PublishedTimesExceed48Bits) {
     constexpr std::uint64_t kTurn = std::uint64_t{1} << 48;
     const FlowState flow = after(Format::published, {published(kTurn - 10, 1, 1), published(5, 2, 2)});
     EXPECT_EQ(flow.timestamp, kTurn + 5);
@@ -204,7 +204,7 @@ TEST(Flow, PublishedTimesGoOnBeyond48Bits) {
     EXPECT_EQ(after(Format::published, {published(100, 1, 1), published(50, 2, 2)}).older_reports, 1U);
 }
 
-TEST(FlowTable, AnyNumberOfThreadsGivesTheSame) {
+TEST(FlowTable, ResultDoesNotDependOnThreads) {
     const ByteVector reports = many_reports(20'000, 999);
     FlowTable one = table_of(Format::tagged, 1, 100);
     FlowTable five = table_of(Format::tagged, 5, 100);
@@ -225,8 +225,8 @@ TEST(FlowTable, AnyNumberOfThreadsGivesTheSame) {
     }
 }
 
-// Of the published format two words are not looked at: every field of the key is in the others.
-TEST(RecordPool, AKeyIsAnotherOneByEachOfItsFields) {
+// In the published format two words are not compared: the others contain all fields of the key.
+TEST(RecordPool, EveryFieldOfTheKeyCounts) {
     using namespace format1;
     const ByteVector report = published(1, 1, 1);
     const auto key = key_of<Format::published>(report.data());
@@ -244,7 +244,7 @@ TEST(RecordPool, AKeyIsAnotherOneByEachOfItsFields) {
     EXPECT_TRUE(is_told_apart(dst_port));
 }
 
-TEST(RecordPool, NoMoreRecordsAreAddedThanFit) {
+TEST(RecordPool, FullPoolThrows) {
     const auto key = key_of<Format::tagged>(tagged(1, 1, 1, 1).data());
     RecordPool pool(2);
     EXPECT_EQ(pool.add(key, FlowState{}), 0U);
@@ -253,8 +253,8 @@ TEST(RecordPool, NoMoreRecordsAreAddedThanFit) {
     EXPECT_EQ(pool.size(), 2U);
 }
 
-// Two flows of the same slot and the same bits in it: only their keys tell them apart.
-TEST(FlowTable, FlowsThatTheIndexTakesForOneAnotherAreKeptApart) {
+// Two flows with the same slot and the same bits in it: only their keys differ.
+TEST(FlowTable, HashCollisionsDoNotMergeFlows) {
     const acapella::TableHash hash(1);
     std::unordered_map<std::uint64_t, unsigned> seen;
     std::pair<unsigned, unsigned> twins{0, 0};
@@ -281,7 +281,7 @@ TEST(FlowTable, FlowsThatTheIndexTakesForOneAnotherAreKeptApart) {
     EXPECT_EQ(table.flow(1).state.bytes(), 299U);
 }
 
-TEST(FlowTable, FurtherFlowsThanTheMemoryHoldsAreCounted) {
+TEST(FlowTable, FlowsBeyondTheMemoryLimitAreCounted) {
     const ByteVector reports = many_reports(4'000, 2'000);
     FlowTable table = table_of(Format::tagged, 1, {}, 100);
     for (std::uint32_t n = 0; n < 4'000; n += 50) take(table, reports.data() + n * format2::kBytes, 50);
@@ -289,7 +289,7 @@ TEST(FlowTable, FurtherFlowsThanTheMemoryHoldsAreCounted) {
     EXPECT_EQ(table.counts()[Effect::newer] + table.counts()[Effect::refused], 4'000U);
 }
 
-TEST(FlowTable, CanBeLookedAtWhileItIsFilled) {
+TEST(FlowTable, CanBeReadWhileItIsFilled) {
     const ByteVector reports = many_reports(2'000, 50);
     FlowTable table = table_of(Format::tagged, 2);
     std::atomic<bool> ended{false};
@@ -298,7 +298,7 @@ TEST(FlowTable, CanBeLookedAtWhileItIsFilled) {
         do {
             table.visit([](const FlowSnapshot& flow) {
                 EXPECT_EQ(flow.key.ip_version, 4);
-                // The reports' time and sequence number go together, and a state is never half of one.
+                // The reports' time and sequence number are related, and a state is never mixed.
                 EXPECT_EQ(flow.state.timestamp + 1, flow.state.sequence);
             });
             ++looks;
@@ -310,7 +310,7 @@ TEST(FlowTable, CanBeLookedAtWhileItIsFilled) {
     EXPECT_GT(looks, 0U);
 }
 
-TEST(RingPoller, TakesReportsAsTheyComeAndTheLastOneAtTheNextLook) {
+TEST(RingPoller, LastReportIsReadAtTheNextPoll) {
     ByteVector ring(4 * format2::kBytes);
     RingPoller poller(ring.data(), 4, Format::tagged, true);
     std::vector<std::byte> found;
@@ -338,7 +338,7 @@ TEST(RingPoller, TakesReportsAsTheyComeAndTheLastOneAtTheNextLook) {
     EXPECT_EQ(found.size(), 8 * format2::kBytes);
 }
 
-TEST(RingPoller, FindsPublishedReportsByTheirTimes) {
+TEST(RingPoller, DetectsPublishedReportsByTime) {
     ByteVector ring(3 * format1::kBytes);
     RingPoller poller(ring.data(), 3, Format::published, true);
     std::vector<std::byte> found;
@@ -352,7 +352,7 @@ TEST(RingPoller, FindsPublishedReportsByTheirTimes) {
     EXPECT_EQ(poller.overrun(), 0U);
 }
 
-TEST(RdmaRing, WithoutADeviceSaysSo) {
+TEST(RdmaRing, MissingDeviceIsAnError) {
     if (!RdmaRing::devices().empty()) GTEST_SKIP() << "this machine has an RDMA device";
     RdmaConfig config;
     config.slots = 4;

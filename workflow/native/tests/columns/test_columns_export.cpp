@@ -1,4 +1,4 @@
-// Columns through the Arrow C data interface: what a receiver gets, and when buffers go back.
+// Columns exported through the Arrow C data interface, and when their buffers are released.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -38,7 +38,7 @@ std::string text(const Column& dictionary, std::size_t row) {
             static_cast<std::size_t>(offsets[index + 1] - offsets[index])};
 }
 
-TEST_F(Frames, ABatchHoldsTheTextsItUsesInOrderOfAppearance) {
+TEST_F(Frames, BatchHasOnlyItsTextsInOrderOfAppearance) {
     add(tls);
     add(tcp);
     columns.take();
@@ -55,7 +55,7 @@ TEST_F(Frames, ABatchHoldsTheTextsItUsesInOrderOfAppearance) {
     EXPECT_EQ(text(column(batch, "stack"), 1), "Ethernet/IPv4/TCP/TLS");
 }
 
-TEST_F(Frames, NullsAreMarkedAndCountedAndNoBitmapIsMadeWithoutThem) {
+TEST_F(Frames, NullsAreCountedAndColumnsWithoutNullsHaveNoBitmap) {
     add(tcp);
     add(tcp, kNone);
     const Batch batch = columns.take();
@@ -77,7 +77,7 @@ TEST_F(Frames, ExportedBuffersLiveUntilTheReceiverReleasesThem) {
         export_schema(batch.columns, &schema);
         export_array(batch.columns, batch.owner, &array);
     }
-    add(tls, 8);  // the next batch writes to other buffers
+    add(tls, 8);  // the next batch uses other buffers
     ASSERT_EQ(array.n_children, 17);
     EXPECT_STREQ(schema.children[7]->name, "flow");
     EXPECT_EQ(static_cast<const std::uint32_t*>(array.children[7]->buffers[1])[0], 7);
@@ -88,7 +88,7 @@ TEST_F(Frames, ExportedBuffersLiveUntilTheReceiverReleasesThem) {
     EXPECT_EQ(schema.release, nullptr);
 }
 
-TEST_F(Frames, AReceiverMayKeepOneColumnAndReleaseTheRest) {
+TEST_F(Frames, ReceiverMayKeepOneColumn) {
     add(tcp, 7);
     ArrowArray array;
     {
@@ -102,7 +102,7 @@ TEST_F(Frames, AReceiverMayKeepOneColumnAndReleaseTheRest) {
     moved.release(&moved);
 }
 
-TEST_F(Frames, ReleasedBuffersServeALaterBatch) {
+TEST_F(Frames, ReleasedBuffersAreReused) {
     add(tcp);
     const void* first = column(columns.take(), "frame").buffers[1];  // released at once
     add(tcp);
@@ -111,7 +111,7 @@ TEST_F(Frames, ReleasedBuffersServeALaterBatch) {
     EXPECT_EQ(column(columns.take(), "frame").buffers[1], first);
 }
 
-TEST_F(Frames, ColumnsOutlivedByABatchStillRelease) {
+TEST_F(Frames, BatchMayOutliveItsColumns) {
     auto shortlived = std::make_unique<FrameColumns>(header_stacks, 4);
     shortlived->add(test::row(0, {}), tcp, 5, L4By::kNative, AppBy::kNative);
     const Batch batch = shortlived->take();
@@ -127,7 +127,7 @@ TEST(Bitmap, GrowsBeyondItsCapacity) {
     for (int i = 0; i < 1000; ++i) ASSERT_EQ((bytes[i / 8] >> (i % 8)) & 1, i % 3 == 0);
 }
 
-TEST(HeaderStacks, ATokensTableSaysWhatStandsAboveLayer4) {
+TEST(HeaderStacks, TokensAboveLayer4AreTheApplication) {
     HeaderStacks header_stacks;
     const std::uint32_t udp = header_stacks.intern("eth:ethertype:ip:udp", "Ethernet/IPv4/UDP");
     const std::uint32_t dns = header_stacks.with_application(udp, "dns");

@@ -44,7 +44,7 @@ inline ByteVector ethernet(std::uint16_t type, const ByteVector& payload) {
     return kMacs + be16(type) + payload;
 }
 
-// 10.0.0.1 to 10.0.0.2; `length` 0: as long as it is.
+// 10.0.0.1 to 10.0.0.2; `length` 0: the actual length.
 inline ByteVector ipv4(std::uint8_t protocol, const ByteVector& payload, std::uint16_t fragment = 0,
                        std::size_t length = 0) {
     return hex("4500") + be16(length ? length : 20 + payload.size()) + hex("0001") + be16(fragment) +
@@ -69,7 +69,7 @@ inline ByteVector tcp(const ByteVector& payload, const ByteVector& options = {})
            payload;
 }
 
-// A frame as a capture has it: cut to `captured` bytes, `longer` bytes longer on the wire.
+// A captured frame, `longer` bytes longer on the wire.
 struct Frame {
     ByteVector bytes;
     std::uint16_t link_type = 1;

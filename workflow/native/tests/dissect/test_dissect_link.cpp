@@ -13,7 +13,7 @@ const ByteVector kPacket = ipv4(17, udp(40001, kData));
 const ByteVector kLabel20 = hex("00014140");      // bottom of the stack
 const ByteVector kLabel600000 = hex("927c0040");  // another below it
 
-TEST(DissectLink, FabricsPseudowireHasEveryTagAndLabel) {
+TEST(DissectLink, FabricPseudowireHasAllTagsAndLabels) {
     const ByteVector inner = ethernet(0x0800, ipv4(6, tcp(kData)));
     const Frame frame{ethernet(0x8100, hex("006f 8847") + kLabel600000 + kLabel20 + hex("00000000") + inner)};
     const Dissection found = frame.dissected();
@@ -34,7 +34,7 @@ TEST(DissectLink, PseudowireWithoutControlWordIsLeftToTshark) {
     EXPECT_FALSE((Frame{ethernet(0x8847, kLabel20 + ethernet(0x0800, kPacket))}.dissected().sure));
 }
 
-TEST(DissectLink, FirstNibbleBehindTheBottomLabelDecides) {
+TEST(DissectLink, FirstNibbleAfterTheBottomLabelDecides) {
     EXPECT_EQ((Frame{ethernet(0x8847, kLabel20 + kPacket)}.protocols()), "eth:ethertype:mpls:ip:udp");
     EXPECT_EQ((Frame{ethernet(0x8847, kLabel20 + ipv6(17, udp(53, kData)))}.protocols()),
               "eth:ethertype:mpls:ipv6:udp");
@@ -52,7 +52,7 @@ TEST(DissectLink, ServiceAndCustomerTags) {
     EXPECT_EQ(found.inner_wire_len, 14 + kPacket.size());
 }
 
-TEST(DissectLink, TwoServiceTagsAreOneHeaderOfTwoIds) {
+TEST(DissectLink, TwoServiceTagsAreOneHeaderWithTwoIds) {
     struct Case {
         ByteVector tags;
         const char* protocols;
@@ -79,7 +79,7 @@ TEST(DissectLink, TwoServiceTagsAreOneHeaderOfTwoIds) {
     }
 }
 
-TEST(DissectLink, ACutServiceTagHasItsIdsOnceBothAreThere) {
+TEST(DissectLink, TruncatedServiceTagHasIdsOnlyIfBothWereCaptured) {
     const ByteVector frame = ethernet(0x88a8, hex("00c8 88a8 07d1 0800") + kPacket);
     for (std::size_t length = 14; length < 22; ++length) {
         const Dissection found = cut(frame, length).dissected();
@@ -108,7 +108,7 @@ Dissection innermost_of(const Frame& frame) {
     return dissection;
 }
 
-TEST(DissectLink, InnermostGoesOnWhereTsharkStops) {
+TEST(DissectLink, InnermostContinuesWhereTsharkStops) {
     const ByteVector snap = hex("aaaa03 000000 0800") + kPacket;
     const ByteVector isl = hex("aaaa03 001b21 000a 0000 0000") + ethernet(0x0800, kPacket) + hex("deadbeef");
     const ByteVector to_isl = hex("01000c0000 00 001b21ddeeff");
@@ -126,18 +126,19 @@ TEST(DissectLink, InnermostGoesOnWhereTsharkStops) {
         << "Token Ring";
 }
 
-TEST(DissectLink, TruncatedTagIsKeptAsCut) {
+TEST(DissectLink, TruncatedTagIsReported) {
     const ByteVector frame = ethernet(0x8100, hex("0005 0800") + kPacket);
     for (std::size_t length = 14; length < 18; ++length) {
         const Dissection found = cut(frame, length).dissected();
         EXPECT_EQ(protocols_of(found), "eth:ethertype:vlan") << length;
         EXPECT_EQ(found.issue, Issue::truncated_vlan) << length;
-        EXPECT_EQ(found.vlan_count, length < 16 ? 0 : 1) << length;  // tshark says the id once it is there
+        // tshark prints the id if it was captured
+        EXPECT_EQ(found.vlan_count, length < 16 ? 0 : 1) << length;
         EXPECT_TRUE(found.sure) << length;
     }
 }
 
-TEST(DissectLink, TruncatedEthernetIsKeptAsCut) {
+TEST(DissectLink, TruncatedEthernetIsReported) {
     const Dissection found = cut(ethernet(0x0800, kPacket), 13).dissected();
     EXPECT_EQ(protocols_of(found), "eth");
     EXPECT_EQ(found.issue, Issue::truncated_ethernet);
@@ -164,13 +165,13 @@ TEST(DissectLink, UnsupportedLinkTypeIsLeftToTshark) {
     EXPECT_FALSE(found.sure);
 }
 
-TEST(DissectLink, TrailerThatIsNoPaddingStandsAbove) {
+TEST(DissectLink, TrailerOtherThanZerosIsUndecodedPayload) {
     const ByteVector pseudowire_frame = ethernet(0x0800, ipv4(6, tcp({})));
     EXPECT_FALSE((Frame{pseudowire_frame + hex("000000000000")}.dissected().payload_undecoded));
     EXPECT_TRUE((Frame{pseudowire_frame + hex("000000000001")}.dissected().payload_undecoded));
 }
 
-TEST(DissectLink, EndlessTagsEnd) {
+TEST(DissectLink, TooManyTagsEndTheDissection) {
     ByteVector tags;
     for (int i = 0; i < 100; ++i) tags = tags + hex("0005 8100");
     const Dissection found = Frame{ethernet(0x8100, tags)}.dissected();

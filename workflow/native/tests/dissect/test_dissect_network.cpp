@@ -1,4 +1,4 @@
-// IP and what it carries.
+// IP and its payload protocols.
 #include <gtest/gtest.h>
 
 #include "dissect/dissect_frames.hpp"
@@ -23,14 +23,14 @@ TEST(DissectNetwork, TcpHasPortsNumbersAndPayload) {
     EXPECT_TRUE(found.payload_undecoded);
 }
 
-TEST(DissectNetwork, BareAcknowledgmentIsTheWholeStack) {
+TEST(DissectNetwork, AcknowledgmentWithoutPayloadEndsTheStack) {
     const Dissection found = of(ipv4(6, tcp({})));
     EXPECT_FALSE(found.payload_undecoded);
     EXPECT_TRUE(found.has_payload_len);
     EXPECT_EQ(found.payload_len, 0U);
 }
 
-TEST(DissectNetwork, EthernetPaddingIsNoPayload) {
+TEST(DissectNetwork, EthernetPaddingIsNotPayload) {
     const Dissection found = Frame{in_ethernet(ipv4(6, tcp({}))) + ByteVector(6)}.dissected();
     EXPECT_EQ(found.payload_len, 0U);
     EXPECT_FALSE(found.payload_undecoded);
@@ -71,7 +71,7 @@ TEST(DissectNetwork, FirstFragmentHasPorts) {
     EXPECT_TRUE(found.has_ports);
 }
 
-TEST(DissectNetwork, TotalLengthZeroIsTheFrames) {
+TEST(DissectNetwork, TotalLengthZeroIsThatOfTheFrame) {
     ByteVector packet = ipv4(6, tcp(kData));
     packet[2] = packet[3] = 0;
     EXPECT_EQ(of(packet).payload_len, kData.size());
@@ -104,7 +104,7 @@ TEST(DissectNetwork, OptionBeyondItsHeaderIsLeftToTshark) {
     EXPECT_FALSE(of(ipv6(0, hex("11 00 3030 30303030") + udp(53, kData))).sure);
 }
 
-TEST(DissectNetwork, QuoteGivesTokensButNoKeys) {
+TEST(DissectNetwork, QuotedPacketAddsTokensButNoKeys) {
     const Dissection found = of(ipv4(1, hex("0303000000000000") + ipv6(17, udp(53, kData))));
     EXPECT_EQ(protocols_of(found), "eth:ethertype:ip:icmp:ip:ipv6:udp");
     EXPECT_EQ(found.ip_version, 4);
@@ -119,13 +119,13 @@ TEST(DissectNetwork, IcmpEcho) {
     EXPECT_FALSE(of(ipv4(1, hex("0800000000010001"))).payload_undecoded);
 }
 
-TEST(DissectNetwork, SctpWithDataIsOpen) {
+TEST(DissectNetwork, SctpDataIsUndecodedPayload) {
     const ByteVector header = hex("0b80 0b81 00000001 00000000");
     EXPECT_TRUE(of(ipv4(132, header + hex("0003 0014") + ByteVector(16))).payload_undecoded);
     EXPECT_FALSE(of(ipv4(132, header + hex("0300 0010") + ByteVector(12))).payload_undecoded);
 }
 
-TEST(DissectNetwork, LeavesAndUnknowns) {
+TEST(DissectNetwork, UnknownProtocolsAndThoseWithoutPayload) {
     EXPECT_EQ(protocols_of(of(ipv4(89, kData))), "eth:ethertype:ip:ospf");
     EXPECT_EQ(protocols_of(of(ipv4(2, hex("16000000e0000001")))), "eth:ethertype:ip:igmp:igmp");
     EXPECT_EQ(stack_of(of(ipv4(2, hex("16000000e0000001")))), "Ethernet/IPv4/IGMP");

@@ -1,5 +1,5 @@
-// Pseudowires: with the vendors that tshark knows the core decides as tshark does; without, it says what it
-// cannot know.
+// Pseudowires: with tshark's vendors the core decides like tshark; without them it reports what it cannot
+// decide.
 #include <gtest/gtest.h>
 
 #include "dissect/dissect_frames.hpp"
@@ -13,7 +13,7 @@ const ByteVector kKnown = hex("001b21aabbcc 001b21ddeeff");
 const ByteVector kUnknown = hex("00ff01020304 00ff05060708");
 const ByteVector kZeros = hex("00000000");
 
-// Label 20 and what it carries.
+// Label 20 and its payload.
 ByteVector labeled(const ByteVector& carried) { return ethernet(0x8847, hex("00014140") + carried); }
 ByteVector ip_frame(const ByteVector& addresses) { return addresses + hex("0800") + kPacket; }
 
@@ -32,7 +32,7 @@ class DissectPseudowire : public ::testing::Test {
     Vendors vendors_;
 };
 
-TEST_F(DissectPseudowire, TwoKnownVendorsAreAPlainFrame) {
+TEST_F(DissectPseudowire, TwoKnownVendorsMeanNoControlWord) {
     const ByteVector frame = labeled(ip_frame(kKnown));
     EXPECT_EQ(behind(with(frame)), "pwethnocw:eth:ethertype:ip:udp");
     EXPECT_TRUE(with(frame).sure);
@@ -46,11 +46,11 @@ TEST_F(DissectPseudowire, ASequenceNumberIsAControlWord) {
     EXPECT_FALSE(without(frame).sure);
 }
 
-TEST_F(DissectPseudowire, AnUnknownVendorMakesAControlWordOfTheFirstFourBytes) {
+TEST_F(DissectPseudowire, UnknownVendorMeansAControlWord) {
     EXPECT_TRUE(behind(with(labeled(ip_frame(kUnknown)))).starts_with("pwethcw:eth"));
 }
 
-TEST_F(DissectPseudowire, ZerosAreAControlWordWhateverVendorsFollow) {
+TEST_F(DissectPseudowire, ZerosAreAControlWordBeforeAnyVendors) {
     const ByteVector seems_plain =
         hex("1234001b2155 001b21ddeeff");  // 00:00:00:00:12:34 <- 00:1b:21:55:00:1b
     for (const ByteVector& addresses : {kKnown, kUnknown, seems_plain}) {
@@ -62,19 +62,19 @@ TEST_F(DissectPseudowire, ZerosAreAControlWordWhateverVendorsFollow) {
     }
 }
 
-TEST_F(DissectPseudowire, AnAddressThatBeginsWithZerosIsNoControlWord) {
+TEST_F(DissectPseudowire, AddressThatBeginsWithZerosIsNotAControlWord) {
     const ByteVector frame = labeled(ip_frame(hex("000000000002 000000000001")));
     EXPECT_EQ(behind(with(frame)), "pwethnocw:eth:ethertype:ip:udp");
     EXPECT_TRUE(with(frame).sure);
     EXPECT_FALSE(without(frame).sure);
 }
 
-TEST_F(DissectPseudowire, WhatGoesOnAsNeitherIsReadAsTsharkDoes) {
+TEST_F(DissectPseudowire, AmbiguousPseudowireIsReadAsByTshark) {
     const ByteVector unknown_type = kZeros + hex("000000000002 000000000001 88b5") + kData;
     EXPECT_EQ(behind(with(labeled(unknown_type))), "pwethnocw:eth:ethertype");
 }
 
-TEST_F(DissectPseudowire, BareFrameIsKeptOfEveryControlWord) {
+TEST_F(DissectPseudowire, PseudowireFrameIsStoredForEveryControlWord) {
     const ByteVector inner = ip_frame(kUnknown);
     for (const ByteVector& word : {kZeros, hex("00001234")}) {
         const ByteVector bytes = labeled(word + inner);
@@ -84,7 +84,7 @@ TEST_F(DissectPseudowire, BareFrameIsKeptOfEveryControlWord) {
     }
 }
 
-TEST_F(DissectPseudowire, CutBetweenBothVendorsIsTruncated) {
+TEST_F(DissectPseudowire, FrameCutBetweenVendorsIsTruncated) {
     const ByteVector frame = labeled(ip_frame(kKnown));
     const Dissection found = cut(frame, 14 + 4 + 8).dissected(&vendors_);
     EXPECT_EQ(found.issue, Issue::truncated_pseudowire);
@@ -107,7 +107,7 @@ TEST(Vendors, OnlyPrefixesOfThreeBytesCount) {
     EXPECT_FALSE(vendors.knows(0xffffffff));
 }
 
-TEST(Vendors, TheSameLineTwiceCountsOnce) {
+TEST(Vendors, RepeatedLineCountsOnce) {
     Vendors vendors;
     vendors.add("00:1B:21\tIntelCor\n");
     vendors.add("00:1b:21\tIntelCor\n");

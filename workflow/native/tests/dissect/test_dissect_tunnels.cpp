@@ -14,7 +14,7 @@ std::string through_udp(std::uint16_t port, const ByteVector& payload) {
     return through(ipv4(17, udp(port, payload)));
 }
 
-TEST(DissectTunnels, EachKindEndsAtTheInnerTcp) {
+TEST(DissectTunnels, EveryTunnelEndsAtTheInnerTcp) {
     const std::string udp_of = "eth:ethertype:ip:udp:";
     EXPECT_EQ(through_udp(4789, hex("08000000 00000100") + kInnerFrame),
               udp_of + "vxlan:eth:ethertype:ipv6:tcp");
@@ -45,7 +45,7 @@ TEST(DissectTunnels, KeysAreTheInnermost) {
     EXPECT_EQ(stack_of(found), "Ethernet/IPv4/UDP/VXLAN/Ethernet/IPv6/TCP");
 }
 
-TEST(DissectTunnels, CutInnerHeaderLeavesTheOuterKeys) {
+TEST(DissectTunnels, TruncatedInnerHeaderKeepsTheOuterKeys) {
     const ByteVector frame = ethernet(0x0800, ipv4(17, udp(4789, hex("0800000000000100") + kInnerFrame)));
     const Dissection found = cut(frame, 14 + 20 + 8 + 8 + 14 + 10).dissected();
     EXPECT_EQ(found.issue, Issue::truncated_ipv6);
@@ -53,7 +53,7 @@ TEST(DissectTunnels, CutInnerHeaderLeavesTheOuterKeys) {
     EXPECT_EQ(found.dst_port, 4789);
 }
 
-TEST(DissectTunnels, LowerPortWithADissectorComesFirst) {
+TEST(DissectTunnels, LowerPortHasPriority) {
     const ByteVector payload = hex("0800000000000100") + kInnerFrame;
     EXPECT_TRUE((Frame{ethernet(0x0800, ipv4(17, udp(4789, payload, 50000)))}.dissected().sure));
     EXPECT_FALSE((Frame{ethernet(0x0800, ipv4(17, udp(4789, payload, 53)))}.dissected().sure));

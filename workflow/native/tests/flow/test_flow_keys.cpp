@@ -1,4 +1,4 @@
-// Flow keys: what makes two frames one flow, and ids that anyone can compute again.
+// Flow keys: which frames belong to one flow, and reproducible ids.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -29,7 +29,7 @@ std::string blake2b_hex(const std::string& text) {
 }
 
 // hashlib.blake2b(text, digest_size=16).hexdigest() of Python 3.11.
-TEST(Blake2b, AgreesWithAnotherImplementation) {
+TEST(Blake2b, MatchesPython) {
     std::string twice;
     for (int i = 0; i < 512; ++i) twice += static_cast<char>(i);
     EXPECT_EQ(blake2b_hex(""), "cae66941d9efbd404e4d88758ea67670");
@@ -46,7 +46,7 @@ TEST(FlowKeys, EqualKeysHaveEqualNumbersInOrderOfAppearance) {
     EXPECT_EQ(keys.size(), 2);
 }
 
-TEST(FlowKeys, EveryPartOfTheKeyTellsFlowsApart) {
+TEST(FlowKeys, EveryPartOfTheKeyDistinguishesFlows) {
     FlowKeys keys;
     Dissection other = dissection({});
     other.ip_proto = 17;
@@ -70,14 +70,14 @@ TEST(FlowKeys, EveryPartOfTheKeyTellsFlowsApart) {
     EXPECT_EQ(keys.size(), std::size(all));
 }
 
-TEST(FlowKeys, NoIpHeaderNoKey) {
+TEST(FlowKeys, FrameWithoutIpHeaderHasNoKey) {
     FlowKeys keys;
     Dissection d = dissection({});
     d.ip_version = 0;
     EXPECT_EQ(keys.intern(d), kNone);
 }
 
-TEST(FlowKeys, BytesBehindAnIpv4AddressDoNotCount) {
+TEST(FlowKeys, BytesAfterAnIpv4AddressAreIgnored) {
     FlowKeys keys;
     Dissection d = dissection({});
     keys.intern(d);
@@ -85,7 +85,7 @@ TEST(FlowKeys, BytesBehindAnIpv4AddressDoNotCount) {
     EXPECT_EQ(keys.intern(d), 0);
 }
 
-TEST(FlowKeys, ManyKeysAreAllFoundAgain) {
+TEST(FlowKeys, ManyKeysAreFound) {
     FlowKeys keys(TableHash(0));
     for (int round = 0; round < 2; ++round)
         for (std::uint32_t i = 0; i < 20000; ++i) {
@@ -96,7 +96,7 @@ TEST(FlowKeys, ManyKeysAreAllFoundAgain) {
     EXPECT_EQ(keys.size(), 20000);
 }
 
-TEST(FlowKeys, EndpointsKnowTheirOtherSideInWhateverOrderTheyCome) {
+TEST(FlowKeys, ReversedEndpointsAreLinkedInAnyOrder) {
     FlowKeys keys;
     const Ends there;
     const FlowKey a = keys.key(keys.intern(dissection(there)));
@@ -106,7 +106,7 @@ TEST(FlowKeys, EndpointsKnowTheirOtherSideInWhateverOrderTheyCome) {
     EXPECT_EQ(keys.reversed(b.endpoints), a.endpoints);
 }
 
-TEST(FlowKeys, EndsThatAreAlikeHaveNoOtherSide) {
+TEST(FlowKeys, EqualEndpointsHaveNoReverse) {
     FlowKeys keys;
     const FlowKey key = keys.key(keys.intern(dissection({1, 1, 5, 5})));
     EXPECT_EQ(keys.reversed(key.endpoints), kNone);
@@ -124,7 +124,7 @@ TEST(FlowKeys, NetworksAreVlanStacksWithoutLabels) {
     EXPECT_NE(stack(Vlans{}, Labels{1}), stack(Vlans{6}, Labels{1}));
 }
 
-TEST(FlowKeys, TheIdIsAFunctionOfKeyAndSiteAlone) {
+TEST(FlowKeys, FlowIdDependsOnKeyAndSiteOnly) {
     FlowKeys one, two;
     two.intern(dissection({.src = 77}));
     const std::uint32_t a = one.intern(dissection({}, {5}, {16}));

@@ -1,5 +1,5 @@
-// What a million flows take: with what Python and the batches need (test_memory.py) it has to stay below 512
-// MiB.
+// The memory of a million flows. Together with that of Python and the batches (test_memory.py) it has to stay
+// below 512 MiB.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -18,7 +18,7 @@
 #endif
 #endif
 #if defined(__SANITIZE_ADDRESS__)
-extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // GCC brings no header that declares it
+extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // not declared in any header of GCC
 #endif
 
 namespace acapella {
@@ -27,7 +27,8 @@ namespace {
 using test::dissection;
 using test::row;
 
-// A quarter of a million: the indexes, whose sizes are powers of two, are as full as with a million.
+// A quarter of a million: the load of the indexes, whose sizes are powers of two, is the same as with a
+// million.
 constexpr std::uint32_t kFlows = 250'000;
 constexpr double kTimes = 4;
 constexpr double kMiB = 1024.0 * 1024.0;
@@ -41,8 +42,7 @@ double allocated_mib() {
 #endif
 }
 
-// A connection's direction with endpoints and labels of its own, as acapella-generate --profile single has
-// them.
+// One direction of a connection with its own endpoints and labels, as in acapella-generate --profile single.
 Dissection direction(std::uint32_t number) {
     const std::uint32_t connection = number / 2;
     const bool back = number % 2 == 1;
@@ -64,7 +64,7 @@ struct Books {
     }
 };
 
-TEST(FlowMemory, AMillionFlowsTakeLessThan310MiB) {
+TEST(FlowMemory, MillionFlowsNeedLessThan310MiB) {
     const double before = allocated_mib();
     Books books;
     for (std::uint32_t flow = 0; flow < kFlows; ++flow) books.book(flow, {});
@@ -78,8 +78,8 @@ TEST(FlowMemory, AMillionFlowsTakeLessThan310MiB) {
     EXPECT_NEAR(counted, taken, taken / 20) << "the memory limit of a digest is checked against it";
 }
 
-TEST(FlowMemory, WithLabelsAndTheKindsOfTheirPayloadTheyTakeLessThan355MiB) {
-    constexpr double kKindsMib = 14;  // kMaxKinds of them, however many flows
+TEST(FlowMemory, MillionFlowsWithLabelsAndPayloadKindsNeedLessThan355MiB) {
+    constexpr double kKindsMib = 14;  // kMaxKinds, for any number of flows
     const double before = allocated_mib();
     const std::array<std::uint32_t, 1> tokens{0};
     Books books;

@@ -1,4 +1,4 @@
-// Seen ranges against a set of single positions.
+// Compares seen ranges with a set of positions.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -27,12 +27,12 @@ class Both {
     std::set<std::uint64_t> positions_;
 };
 
-TEST(SeenRanges, InOrderNothingIsSeenTwice) {
+TEST(SeenRanges, RangesInOrderAreNotRepeated) {
     Both both;
     for (std::uint64_t i = 0; i < 50; ++i) both.see_and_compare(1000 + 10 * i, 10);
 }
 
-TEST(SeenRanges, RandomRangesAgreeWithSinglePositions) {
+TEST(SeenRanges, RandomRangesMatchASetOfPositions) {
     for (unsigned seed = 0; seed < 50; ++seed) {
         std::mt19937 random(seed);
         Both both;
@@ -40,7 +40,7 @@ TEST(SeenRanges, RandomRangesAgreeWithSinglePositions) {
     }
 }
 
-TEST(SeenRanges, TheLowestRangeCanBeForgotten) {
+TEST(SeenRanges, LowestRangeCanBeDropped) {
     OlderRanges older;
     older.push({10, 20});
     older.push({30, 40});

@@ -1,4 +1,4 @@
-// tshark's lines, and the keys of a frame that they hold.
+// Lines of tshark, and the keys in them.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@
 namespace acapella::hybrid {
 namespace {
 
-// A line of tshark with the fields named, and the others empty.
+// A line of tshark with these fields; the others are empty.
 std::string line(const std::map<std::string_view, std::string>& fields) {
     std::string text;
     for (const std::string_view name : kFieldNames) {
@@ -29,7 +29,7 @@ std::string line(const std::map<std::string_view, std::string>& fields) {
     return text + '\n';
 }
 
-// A pipe that holds all of a text and then ends.
+// A pipe with a text, then its end.
 int pipe_with(std::string_view text) {
     int ends[2];
     EXPECT_EQ(::pipe(ends), 0);
@@ -38,7 +38,7 @@ int pipe_with(std::string_view text) {
     return ends[0];
 }
 
-// Writes a text to a pipe again and again, until nobody reads it.
+// Writes a text to a pipe repeatedly until the reader closes it.
 class PatientWriter {
   public:
     PatientWriter(const std::string& text, int times) {
@@ -63,7 +63,7 @@ class PatientWriter {
     }
     [[nodiscard]] int reading() const { return ends_[0]; }
     [[nodiscard]] std::size_t so_far() const { return so_far_; }
-    // All of it; the reader has to have closed the pipe, or to read on.
+    // Write everything; the reader has to close the pipe, or to continue reading.
     std::size_t written() {
         if (thread_.joinable()) thread_.join();
         return so_far_;
@@ -87,7 +87,7 @@ int last_of(const std::array<std::byte, 16>& address, std::size_t width) {
     return std::to_integer<int>(address[width - 1]);
 }
 
-TEST(HybridAnswers, LinesComeInOrderAndThenEnd) {
+TEST(TsharkOutput, LinesAreReadInOrder) {
     TsharkOutput reader(pipe_with(line({{"frame.number", "1"}, {"frame.protocols", "eth:arp"}}) +
                                   line({{"frame.number", "2"}, {"frame.protocols", "eth:ip"}})));
     EXPECT_EQ(reader.wait().protocols(), "eth:arp");
@@ -96,16 +96,15 @@ TEST(HybridAnswers, LinesComeInOrderAndThenEnd) {
     EXPECT_THROW(reader.wait(), TsharkOutputError);
 }
 
-TEST(HybridAnswers, WaitingForAnAnswerCanBeInterrupted) {
+TEST(TsharkOutput, WaitingCanBeInterrupted) {
     std::array<int, 2> ends{};
     ASSERT_EQ(::pipe(ends.data()), 0);
-    TsharkOutput reader(ends[0], Layout::kFields, Seconds(3600),
-                        [] { throw std::domain_error("Ctrl-C"); });
+    TsharkOutput reader(ends[0], Layout::kFields, Seconds(3600), [] { throw std::domain_error("Ctrl-C"); });
     EXPECT_THROW(reader.wait(), std::domain_error);
     ::close(ends[1]);
 }
 
-TEST(HybridAnswers, AnAnswerThatDoesNotComeIsATimeout) {
+TEST(TsharkOutput, MissingOutputIsATimeout) {
     std::array<int, 2> ends{};
     ASSERT_EQ(::pipe(ends.data()), 0);
     const std::string first = line({{"frame.number", "1"}});
@@ -118,7 +117,7 @@ TEST(HybridAnswers, AnAnswerThatDoesNotComeIsATimeout) {
     ::close(ends[1]);
 }
 
-TEST(HybridAnswers, ALineWithoutAnEndIsAnError) {
+TEST(TsharkOutput, EndlessLineIsAnError) {
     PatientWriter writer(std::string(std::size_t{1} << 20, 'x'), 200);
     {
         TsharkOutput reader(writer.reading());
@@ -132,13 +131,13 @@ TEST(HybridAnswers, ALineWithoutAnEndIsAnError) {
     EXPECT_LE(writer.written(), std::size_t{18} << 20);
 }
 
-TEST(HybridAnswers, OutputThatNobodyReadsIsBounded) {
+TEST(TsharkOutput, PendingOutputIsBounded) {
     const std::string some(std::size_t{1} << 10, '\n');
     PatientWriter writer(some, 200 << 10);  // 200 MiB
     {
         TsharkOutput reader(writer.reading());
         std::size_t before = 1;
-        for (std::size_t now = 0; now != before || now == 0;) {  // until nothing is taken any more
+        for (std::size_t now = 0; now != before || now == 0;) {  // until nothing is read any more
             before = now;
             std::this_thread::sleep_for(std::chrono::milliseconds(500));
             now = writer.so_far();
@@ -150,7 +149,7 @@ TEST(HybridAnswers, OutputThatNobodyReadsIsBounded) {
     EXPECT_LE(writer.written(), std::size_t{66} << 20);
 }
 
-TEST(HybridAnswers, OutputThatWaitedIsReadToItsEnd) {
+TEST(TsharkOutput, PendingOutputIsReadCompletely) {
     constexpr std::uint64_t kLines = 100'000;
     int ends[2];
     ASSERT_EQ(::pipe(ends), 0);
@@ -172,18 +171,18 @@ TEST(HybridAnswers, OutputThatWaitedIsReadToItsEnd) {
     writer.join();
 }
 
-TEST(HybridAnswers, AFrameLeftOutIsAnError) {
+TEST(TsharkOutput, MissingFrameIsAnError) {
     TsharkOutput reader(pipe_with(line({{"frame.number", "2"}})));
     EXPECT_THROW(reader.wait(), TsharkOutputError);
 }
 
-TEST(HybridAnswers, AnAnswerTooManyIsAnError) {
+TEST(TsharkOutput, ExtraRowIsAnError) {
     TsharkOutput reader(pipe_with(line({{"frame.number", "1"}}) + line({{"frame.number", "2"}})));
     reader.wait();
     EXPECT_THROW(reader.expect_end(), TsharkOutputError);
 }
 
-TEST(HybridAnswers, KeysAreTheInnermostHeaders) {
+TEST(TsharkOutput, KeysAreTheInnermostHeaders) {
     const Dissection keys =
         keys_of({{"frame.protocols", "eth:ethertype:ip:udp:vxlan:eth:ethertype:ip:tcp:tls"},
                  {"ip.src", "10.0.0.1,192.168.0.7"},
@@ -213,7 +212,7 @@ TEST(HybridAnswers, KeysAreTheInnermostHeaders) {
     EXPECT_EQ(keys.payload_len, 410U);
 }
 
-TEST(HybridAnswers, WhatAnIcmpErrorQuotesIsNoKey) {
+TEST(TsharkOutput, PacketQuotedInIcmpErrorHasNoKey) {
     const Dissection keys = keys_of({{"frame.protocols", "eth:ethertype:ip:icmp:ip:udp:dns"},
                                      {"ip.src", "10.0.0.1,192.168.0.7"},
                                      {"ip.dst", "10.0.0.2,192.168.0.8"},
@@ -228,7 +227,7 @@ TEST(HybridAnswers, WhatAnIcmpErrorQuotesIsNoKey) {
     EXPECT_EQ(keys.payload_len, 56U);
 }
 
-TEST(HybridAnswers, TagsOfBothKindsKeepTheirOrder) {
+TEST(TsharkOutput, TagsOfBothKindsKeepTheirOrder) {
     const Dissection keys = keys_of({{"frame.protocols", "eth:ethertype:ieee8021ad:vlan:ethertype:mpls:ip"},
                                      {"ieee8021ad.id", "100"},
                                      {"vlan.id", "101"},
@@ -246,14 +245,14 @@ std::vector<std::uint16_t> vlans_of(const Dissection& keys) {
     return {keys.vlans.begin(), keys.vlans.begin() + keys.vlan_count};
 }
 
-TEST(HybridAnswers, TwoServiceTagsInOneHeaderAreTwoIds) {
+TEST(TsharkOutput, TwoServiceTagsInOneHeaderAreTwoIds) {
     const Dissection keys = keys_of({{"frame.protocols", "eth:ethertype:ieee8021ad:ethertype:ip"},
                                      {"ieee8021ad.svid", "100"},
                                      {"ieee8021ad.cvid", "200"}});
     EXPECT_EQ(vlans_of(keys), (std::vector<std::uint16_t>{100, 200}));
 }
 
-TEST(HybridAnswers, ATagBehindTwoInOneHeaderKeepsItsPlace) {
+TEST(TsharkOutput, TagAfterDoubleTagKeepsItsPosition) {
     const Dissection keys =
         keys_of({{"frame.protocols", "eth:ethertype:ieee8021ad:ethertype:ieee8021ad:ethertype:ip"},
                  {"ieee8021ad.id", "102"},
@@ -262,7 +261,7 @@ TEST(HybridAnswers, ATagBehindTwoInOneHeaderKeepsItsPlace) {
     EXPECT_EQ(vlans_of(keys), (std::vector<std::uint16_t>{100, 101, 102}));
 }
 
-TEST(HybridAnswers, TheTextOfAServiceTagTellsWhetherItIsTwo) {
+TEST(TsharkOutput, TextOfAServiceTagShowsWhetherItIsDouble) {
     const char* protocols = "eth:ethertype:ieee8021ad:ethertype:vlan:ethertype:ieee8021ad:ethertype:ip";
     const Dissection first =
         keys_of({{"frame.protocols", protocols},
@@ -282,7 +281,7 @@ TEST(HybridAnswers, TheTextOfAServiceTagTellsWhetherItIsTwo) {
     EXPECT_EQ(vlans_of(last), (std::vector<std::uint16_t>{100, 101, 102, 103}));
 }
 
-TEST(HybridAnswers, TheCoreKnowsTheOrderOfTagsThatBothHave) {
+TEST(TsharkOutput, CommonTagsAreInTheOrderOfTheCore) {
     Dissection core;
     core.reset();
     core.label_count = 3;
@@ -299,7 +298,7 @@ TEST(HybridAnswers, TheCoreKnowsTheOrderOfTagsThatBothHave) {
     EXPECT_EQ(keys.labels[0], 18U) << "tshark determines a label that is not in this core's list";
 }
 
-TEST(HybridAnswers, ALaterFragmentHasNoPorts) {
+TEST(TsharkOutput, ALaterFragmentHasNoPorts) {
     const Dissection keys = keys_of({{"frame.protocols", "eth:ethertype:ipv6:ipv6.fraghdr:data"},
                                      {"ipv6.src", "2001:db8::1"},
                                      {"ipv6.dst", "2001:db8::2"},
@@ -314,7 +313,7 @@ TEST(HybridAnswers, ALaterFragmentHasNoPorts) {
     EXPECT_FALSE(keys.has_ip_id);
 }
 
-TEST(HybridAnswers, ACutTcpHeaderHasPortsOnly) {
+TEST(TsharkOutput, TruncatedTcpHeaderHasPortsOnly) {
     const Dissection keys = keys_of({{"frame.protocols", "eth:ethertype:ip:tcp"},
                                      {"ip.src", "10.0.0.1"},
                                      {"ip.dst", "10.0.0.2"},
@@ -326,14 +325,14 @@ TEST(HybridAnswers, ACutTcpHeaderHasPortsOnly) {
     EXPECT_FALSE(keys.has_tcp);
 }
 
-TEST(HybridAnswers, EveryLabelOfAStackIsNamed) {
+TEST(TsharkOutput, EveryLabelIsInTheStackText) {
     TsharkOutput reader(pipe_with(line({{"frame.number", "1"},
                                         {"frame.protocols", "eth:ethertype:vlan:ethertype:mpls:ip:tcp:tls"},
                                         {"mpls.label", "17,18"}})));
     EXPECT_EQ(stack_text(reader.wait()), "Ethernet/VLAN/MPLS/MPLS/IPv4/TCP/TLS");
 }
 
-// A line of columns: of each, the values of its fields in their order, as tshark lists them.
+// A line of columns: for each, the values of its fields in order, as tshark lists them.
 std::string column_line(const std::map<Field, std::string>& fields) {
     std::string text =
         fields.at(Field::number) + "," + fields.at(Field::encap) + "," + fields.at(Field::protocols);
@@ -355,8 +354,8 @@ std::string protocols_of(const std::string& protocols) {
     return std::string(reader.wait().protocols());
 }
 
-// Every field with no, one, two or three values of its form.
-TEST(HybridColumns, FieldsOfAColumnDifferInTheFormOfTheirValues) {
+// Every field with no, one, two or three values of its format.
+TEST(TsharkColumns, FieldsOfAColumnDifferInValueFormat) {
     constexpr std::array kAddresses4 = {Field::ip_src, Field::ip_dst};
     constexpr std::array kAddresses6 = {Field::ipv6_src, Field::ipv6_dst};
     constexpr std::array kHexadecimal = {Field::tcp_flags, Field::vxlan_flags,   Field::geneve_vni,
@@ -380,7 +379,8 @@ TEST(HybridColumns, FieldsOfAColumnDifferInTheFormOfTheirValues) {
                 state = state * 1664525 + 1013904223;
                 std::size_t values = (state >> 16) % 4;
                 if (second)
-                    values = last - (last > 0 && (state >> 20) % 4 == 0 ? 1 : 0);  // a last header may be cut
+                    // the last header may be truncated
+                    values = last - (last > 0 && (state >> 20) % 4 == 0 ? 1 : 0);
                 last = values;
                 for (std::size_t n = 0; n < values; ++n) {
                     state = state * 1664525 + 1013904223;
@@ -401,8 +401,8 @@ TEST(HybridColumns, FieldsOfAColumnDifferInTheFormOfTheirValues) {
     }
 }
 
-// tshark 4.0 writes an empty value between an address and a list of several.
-TEST(HybridColumns, AnEmptyValueBetweenTwoFieldsIsSkipped) {
+// tshark 4.0 prints an empty value between an address and a list of several values.
+TEST(TsharkColumns, AnEmptyValueBetweenTwoFieldsIsSkipped) {
     TsharkOutput reader(pipe_with("1,1,eth:ethertype:ip:ipv6:ipv6\t10.0.0.1,,::1,::2,41,41,58\n"),
                         Layout::kColumns);
     const TsharkRow& answer = reader.wait();
@@ -411,13 +411,13 @@ TEST(HybridColumns, AnEmptyValueBetweenTwoFieldsIsSkipped) {
     EXPECT_EQ(answer[Field::ip_proto], "41,41,58");
 }
 
-TEST(HybridColumns, AValueOfAnotherFormIsAnError) {
+TEST(TsharkColumns, ValueOfAnotherFormatIsAnError) {
     TsharkOutput reader(pipe_with("1,1,eth:ethertype:ip\t6,10.0.0.1\n"), Layout::kColumns);
     EXPECT_THROW(reader.wait(), TsharkOutputError);
 }
 
-TEST(HybridColumns, TheLastTokenOfAFullColumnIsLeftOut) {
-    const std::string shorter(kMaxColumnBytes - 10, 'x');  // behind "1,1,"
+TEST(TsharkColumns, LastTokenOfATruncatedColumnIsDropped) {
+    const std::string shorter(kMaxColumnBytes - 10, 'x');  // after "1,1,"
     EXPECT_EQ(protocols_of(shorter + ":data"), shorter + ":data");
     EXPECT_EQ(protocols_of(shorter + ":data:"), shorter + ":data");
     EXPECT_EQ(protocols_of(shorter + "x:data"), shorter + "x");

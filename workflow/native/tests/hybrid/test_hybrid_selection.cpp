@@ -1,4 +1,4 @@
-// Which frames tshark is asked about, and what its answers do to the frames it was not asked about.
+// Which frames are sent to tshark, and how its rows determine the applications of other frames.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -42,7 +42,7 @@ TEST(HybridSelection, FirstFramesOfEveryFlowAreSent) {
     }
 }
 
-TEST(HybridSelection, EqualFramesAreLookedAtAgainEverMoreRarely) {
+TEST(HybridSelection, EqualFramesAreSentAgainAtGrowingIntervals) {
     Flow frames;
     for (int i = 0; i < 100'000; ++i) frames.see("\x17\x03\x03\x05");
     EXPECT_LE(frames.sent, 2 + 8);  // the 16th, 64th, ... 65,536th
@@ -57,21 +57,21 @@ TEST(HybridSelection, ANewKindIsSentTwice) {
     EXPECT_EQ(frames.sent, before + 2);
 }
 
-TEST(HybridSelection, AnotherLengthIsAnotherKind) {
+TEST(HybridSelection, PayloadLengthIsPartOfTheKind) {
     Flow frames;
     for (int i = 0; i < 10; ++i) frames.see("\x80\x60\x01\x02", 160);
     EXPECT_TRUE(frames.see("\x80\x60\x01\x02", 1200).send);
     EXPECT_FALSE(frames.see("\x80\x60\x01\x02", 161).send);
 }
 
-TEST(HybridSelection, PayloadWithoutAPatternIsGivenUp) {
+TEST(HybridSelection, RandomPayloadIsNotSent) {
     Flow frames;
     std::mt19937 generator(3);
     for (int i = 0; i < 100'000; ++i) frames.see(random_payload(generator));
     EXPECT_LT(frames.sent, 60);
 }
 
-TEST(HybridSelection, APayloadThatWasNotCapturedHasAKind) {
+TEST(HybridSelection, PayloadThatWasNotCapturedHasAKind) {
     Flow frames;
     EXPECT_TRUE(frames.see("", 0).send);
     EXPECT_TRUE(frames.see("", 1).send);
@@ -84,11 +84,11 @@ TEST(HybridSelection, MemoryIsBounded) {
         frames.see(random_payload(generator), 1000, flow);
         frames.see(random_payload(generator), 10, flow);
     }
-    // Flows have a kind each whatever there is; the others stop.
+    // Every flow always has a kind; further kinds are limited.
     EXPECT_LE(frames.selection.size(), kMaxKinds + kMaxKinds / 2);
 }
 
-TEST(HybridApplications, AnAnswerNamesTheNextFramesOfItsKind) {
+TEST(ApplicationCache, RowDeterminesLaterFramesOfItsKind) {
     Flow frames;
     ApplicationCache applications(frames.selection);
     const std::uint32_t hello = frames.see("\x16\x03\x01\x02").kind;
@@ -101,7 +101,7 @@ TEST(HybridApplications, AnAnswerNamesTheNextFramesOfItsKind) {
     EXPECT_EQ(applications.predict(hello), tls);
 }
 
-TEST(HybridApplications, OneOutlierChangesNothing) {
+TEST(ApplicationCache, OneOutlierChangesNothing) {
     Flow frames;
     ApplicationCache applications(frames.selection);
     const std::uint32_t kind = frames.see("\x17\x03\x03\x05").kind;
@@ -113,13 +113,13 @@ TEST(HybridApplications, OneOutlierChangesNothing) {
     EXPECT_EQ(applications.predict(kind), data);
 }
 
-TEST(HybridApplications, NothingIsKnownBeforeTheFirstAnswer) {
+TEST(ApplicationCache, NothingIsPredictedBeforeTheFirstRow) {
     Flow frames;
     ApplicationCache applications(frames.selection);
     EXPECT_EQ(applications.predict(frames.see("GET /").kind), kNone);
 }
 
-TEST(HybridApplications, TheStackIsTheNativeOneAndTheTokens) {
+TEST(ApplicationCache, StackIsTheNativeStackAndTheTokens) {
     Flow frames;
     ApplicationCache applications(frames.selection);
     HeaderStacks names;

@@ -1,4 +1,4 @@
-// Captures made in memory, for tests: integers are appended in a chosen byte order.
+// Captures in memory for tests: integers are appended in a chosen byte order.
 #pragma once
 
 #include <cstddef>
@@ -149,13 +149,13 @@ inline Reading read_source(input::ByteSource& source) {
     return reading;
 }
 
-// Reads all frames; raises InputError like the reader.
+// Reads all frames; throws InputError like the reader.
 inline Reading read_all(const std::vector<std::byte>& file) {
     const auto source = input::ByteSource::from_memory(file, "memory");
     return read_source(*source);
 }
 
-// The kind of the InputError that opening raises; "" where it raises none.
+// The kind of the InputError thrown on opening; "" if none.
 inline std::string refusal(const std::vector<std::byte>& file) {
     try {
         read_all(file);

@@ -17,7 +17,7 @@ ClockResolution of(std::initializer_list<std::int64_t> stamps) {
     return clock;
 }
 
-TEST(ClockResolution, IsTheCoarsestGridThatHoldsEveryStamp) {
+TEST(ClockResolution, IsTheCoarsestGridOfAllTimestamps) {
     EXPECT_EQ(of({}).resolution_ns(), 0);
     EXPECT_EQ(of({0, 5'000'000'000}).resolution_ns(), 1'000'000'000);
     EXPECT_EQ(of({1'700'000'000'000'250'000, 1'700'000'000'010'000'000}).resolution_ns(), 10'000);
@@ -43,7 +43,7 @@ TEST(ClockResolution, AgreesWithDivision) {
     }
 }
 
-TEST(ClockResolution, CountsEqualAndEarlierStamps) {
+TEST(ClockResolution, CountsEqualAndEarlierTimestamps) {
     const auto clock = of({5, 5, 5, 4, 9});
     EXPECT_EQ(clock.equal(), 2U);
     EXPECT_EQ(clock.reversals(), 1U);

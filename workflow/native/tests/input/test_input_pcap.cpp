@@ -33,7 +33,7 @@ TEST(Pcap, BothByteOrdersAndBothResolutions) {
     }
 }
 
-TEST(Pcap, HeaderOnlyIsACaptureWithoutFrames) {
+TEST(Pcap, FileHeaderAloneIsACapture) {
     const auto reading = read_all(pcap({.snaplen = 200}));
     EXPECT_TRUE(reading.frames.empty());
     EXPECT_EQ(reading.info.end, FileEnd::clean);
@@ -76,7 +76,7 @@ TEST(Pcap, WireLengthIsShownAsWiresharkDoes) {
     EXPECT_EQ(reading.frames.at(0).wire_len, 0x7fffffffU);
 }
 
-TEST(Pcap, LargestFrameIsReadAndALargerOneEndsTheFile) {
+TEST(Pcap, FrameAboveTheMaximumEndsTheFile) {
     const auto good = join({pcap(), pcap_record(1, 0, 60, 60), pcap_record(2, 0, 262144, 262144)});
     EXPECT_EQ(read_all(good).frames.at(1).cap_len, 262144U);
     for (const std::uint64_t caplen : {std::uint64_t{262145}, std::uint64_t{0xffffffff}}) {
@@ -99,7 +99,7 @@ TEST(Pcap, LinkTypesWithLargerFrames) {
     }
 }
 
-TEST(Pcap, CutAnywhereKeepsTheWholeRecords) {
+TEST(Pcap, TruncatedFileKeepsWholeRecords) {
     const std::vector<std::size_t> lengths{60, 0, 7};
     std::vector<std::byte> file = pcap();
     std::vector<std::size_t> ends{file.size()};
@@ -125,7 +125,7 @@ TEST(Pcap, CutAnywhereKeepsTheWholeRecords) {
     }
 }
 
-TEST(Pcap, FilesThatAreNoneAreRefusedByKind) {
+TEST(Pcap, OtherFilesAreRejected) {
     EXPECT_EQ(refusal({}), "empty_file");
     EXPECT_EQ(refusal(text("ab")), "not_a_capture");
     EXPECT_EQ(refusal(text("frame,time\n1,2\n")), "not_a_capture");
@@ -140,7 +140,7 @@ TEST(Pcap, FilesThatAreNoneAreRefusedByKind) {
     EXPECT_EQ(refusal(pcap({.network = 0x00010001})), "bad_header");
 }
 
-TEST(Pcap, RefusalSaysWhereAndWhatInOneLine) {
+TEST(Pcap, ErrorNamesFileAndReasonInOneLine) {
     const auto file = text("frame,time\n1,2\n");
     try {
         read_all(file);
@@ -150,7 +150,7 @@ TEST(Pcap, RefusalSaysWhereAndWhatInOneLine) {
     }
 }
 
-TEST(Pcap, TheFcsIsNoPartOfTheLinkTypeNorOfALength) {
+TEST(Pcap, FcsIsNotCountedInLengths) {
     const auto reading =
         read_all(join({pcap({.network = 0x24000001}), pcap_record(1, 0, 60, 60), pcap_record(1, 0, 58, 60),
                        pcap_record(1, 0, 40, 60), pcap_record(1, 0, 3, 3), pcap_record(1, 0, 4, 4)}));
@@ -164,7 +164,7 @@ TEST(Pcap, TheFcsIsNoPartOfTheLinkTypeNorOfALength) {
     EXPECT_EQ(undeclared.frames.at(0).wire_len, 60U);
 }
 
-TEST(Pcap, OldVersionsHaveTheirLengthsExchanged) {
+TEST(Pcap, OldVersionsHaveSwappedLengths) {
     const auto v22 =
         read_all(join({pcap({.minor = 2}), Writer().u32(1).u32(0).u32(70).u32(60).fill(60, 1).bytes}));
     EXPECT_EQ(v22.frames, (std::vector<Frame>{{1, 1'000'000'000, 70, 60, 1, 0, 0}}));
@@ -211,7 +211,7 @@ TEST(Pcap, PatchedRecordHeaders) {
 }
 
 TEST(Pcap, DamageInTheFirstRecordsDoesNotChangeTheFormat) {
-    // Frames of zeros fit every variant by chance.
+    // Frames of zeros fit every variant.
     const auto zeros = [](std::uint64_t captured) {
         return Writer().u32(1).u32(5).u32(captured).u32(captured).fill(60, 0).bytes;
     };
@@ -229,7 +229,7 @@ TEST(Pcap, IxiaHeaderHasFourMoreBytes) {
     }
 }
 
-TEST(Pcap, PseudoHeaderIsNoPartOfTheFrame) {
+TEST(Pcap, PseudoHeaderIsNotPartOfTheFrame) {
     const auto reading =
         read_all(join({pcap({.network = 123}), pcap_record(1, 0, 60, 64), pcap_record(1, 0, 2, 2)}));
     EXPECT_EQ(reading.frames, (std::vector<Frame>{{1, 1'000'000'000, 60, 56, 123, 0, 4}}));

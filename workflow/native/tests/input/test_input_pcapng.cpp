@@ -76,7 +76,7 @@ struct TimeCase {
     bool out_of_range = false;
 };
 
-TEST(Pcapng, TimeStampsOfEveryResolution) {
+TEST(Pcapng, TimestampsOfEveryResolution) {
     constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();
     constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
     const std::vector<TimeCase> cases{
@@ -112,7 +112,7 @@ TEST(Pcapng, TimeStampsOfEveryResolution) {
     }
 }
 
-TEST(Pcapng, StampOutOfRangeIsCounted) {
+TEST(Pcapng, TimestampOutOfRangeIsCounted) {
     const auto reading = read_all(
         join({section(), interface(1, 0, option(9, Writer().u8(0).bytes)), packet(1ULL << 62U), packet(1)}));
     EXPECT_EQ(reading.info.ts_out_of_range, 1U);
@@ -147,7 +147,7 @@ TEST(Pcapng, BlocksWithoutFramesAreSkipped) {
     EXPECT_EQ(reading.info.end, FileEnd::clean);
 }
 
-TEST(Pcapng, LengthWithoutItsPaddingIsUnderstood) {
+TEST(Pcapng, LengthWithoutPaddingIsAccepted) {
     const auto odd = Writer().u32(0x7777).u32(17).fill(8, 1).u32(17).bytes;
     const auto reading = read_all(join({section(), interface(), odd, packet(1)}));
     EXPECT_EQ(reading.frames.size(), 1U);
@@ -158,7 +158,7 @@ std::vector<std::byte> one_good_then(const std::vector<std::byte>& bad) {
     return join({section(), interface(), packet(1), bad, packet(2)});
 }
 
-TEST(Pcapng, EveryFaultKeepsTheFramesBeforeItAndHasAName) {
+TEST(Pcapng, EveryFaultKeepsEarlierFramesAndHasAName) {
     auto other_trailer = packet(2);
     other_trailer[other_trailer.size() - 4] = std::byte{200};
     const std::vector<std::pair<std::vector<std::byte>, FileEnd>> cases{
@@ -191,11 +191,11 @@ TEST(Pcapng, EveryFaultKeepsTheFramesBeforeItAndHasAName) {
     }
 }
 
-// A fault of a block that is skipped is seen at its end, and what stands there may look like a block.
-TEST(Pcapng, NothingIsReadBehindAFault) {
+// A fault of a skipped block is detected at its end, and the bytes there may look like a block.
+TEST(Pcapng, NothingIsReadAfterAFault) {
     const auto content = [] {
         Writer out;
-        out.u32(0x45).u32(16).u32(0);  // a block whose trailer is the head of the packet behind it
+        out.u32(0x45).u32(16).u32(0);  // a block whose trailer is the header of the next packet
         return join({section(), interface(1), out.bytes, packet(kSecond)});
     }();
     const auto source = input::ByteSource::from_memory(content, "test");
@@ -207,7 +207,7 @@ TEST(Pcapng, NothingIsReadBehindAFault) {
     EXPECT_EQ(reader->info().records, 0U);
 }
 
-TEST(Pcapng, CutAnywhereKeepsTheWholeFrames) {
+TEST(Pcapng, TruncatedFileKeepsWholeFrames) {
     const auto head = join({section(), interface()});
     const auto file = join({head, packet(1), packet(2, 7)});
     const std::size_t first = head.size() + packet(1).size();
@@ -219,7 +219,7 @@ TEST(Pcapng, CutAnywhereKeepsTheWholeFrames) {
     }
 }
 
-TEST(Pcapng, AFirstSectionThatCannotBeReadIsRefused) {
+TEST(Pcapng, UnreadableFirstSectionIsRejected) {
     const auto whole = section();
     for (std::size_t cut = 12; cut < whole.size(); ++cut) {
         EXPECT_EQ(refusal({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(cut)}), "cut_header")

@@ -37,19 +37,19 @@ std::vector<std::byte> compress(Compression compression, const std::vector<std::
         deflateEnd(&stream);
     } else if (compression == Compression::zstd) {
         ZSTD_CCtx* context = ZSTD_createCCtx();
-        ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);  // as the zstd program writes
+        ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);  // as the zstd program does
         size = ZSTD_compress2(context, packed.data(), packed.size(), plain.data(), plain.size());
         ZSTD_freeCCtx(context);
     } else {
         LZ4F_preferences_t preferences{};
-        preferences.frameInfo.contentChecksumFlag = LZ4F_contentChecksumEnabled;  // as the lz4 program writes
+        preferences.frameInfo.contentChecksumFlag = LZ4F_contentChecksumEnabled;  // as the lz4 program does
         size = LZ4F_compressFrame(packed.data(), packed.size(), plain.data(), plain.size(), &preferences);
     }
     packed.resize(size);
     return packed;
 }
 
-// Some megabytes that do not compress to nothing.
+// Some megabytes that do not compress well.
 std::vector<std::byte> long_capture(std::size_t frames) {
     Writer out;
     out.add(pcap());
@@ -87,7 +87,7 @@ TEST(ByteSource, ConcatenatedMembersAndFramesAreOneCapture) {
     }
 }
 
-TEST(ByteSource, CutCompressedCaptureKeepsWhatCameOut) {
+TEST(ByteSource, TruncatedCompressedCaptureKeepsDecompressedFrames) {
     const auto plain = long_capture(5000);
     for (const Compression compression : kCompressions) {
         auto packed = compress(compression, plain);
@@ -99,7 +99,7 @@ TEST(ByteSource, CutCompressedCaptureKeepsWhatCameOut) {
     }
 }
 
-TEST(ByteSource, DamagedCompressedCaptureKeepsWhatCameOut) {
+TEST(ByteSource, DamagedCompressedCaptureKeepsDecompressedFrames) {
     const auto plain = join({pcap(), pcap_record(1, 0, 60, 60)});
     auto bad_crc = compress(Compression::gzip, plain);
     bad_crc[bad_crc.size() - 5] ^= std::byte{0xff};
@@ -113,9 +113,9 @@ TEST(ByteSource, DamagedCompressedCaptureKeepsWhatCameOut) {
     }
 }
 
-TEST(ByteSource, OneWrongByteCostsOneBlockAndIsTold) {
+TEST(ByteSource, OneWrongByteLosesOneBlockAndIsReported) {
     auto plain = long_capture(20000);
-    std::uint32_t noise = 1;  // so that each compressor makes many blocks
+    std::uint32_t noise = 1;  // so that each compressor writes many blocks
     for (std::size_t record = 24; record + 16 < plain.size();) {
         std::uint32_t length = 0;
         std::memcpy(&length, &plain[record + 8], sizeof length);
@@ -133,7 +133,7 @@ TEST(ByteSource, OneWrongByteCostsOneBlockAndIsTold) {
     }
 }
 
-// What comes out under limits, and the fault.
+// The decompressed size with limits, and the fault.
 std::pair<std::uint64_t, std::string> read_limited(const std::vector<std::byte>& packed,
                                                    const input::DecompressionLimits& limits) {
     const auto source = ByteSource::from_memory(packed, "memory", limits);
@@ -172,7 +172,7 @@ TEST(ByteSource, DecompressionEndsAtTheRatioLimit) {
     EXPECT_EQ(read_limited(compress(Compression::gzip, zeros), {.ratio = 2000}).second, "");
 }
 
-TEST(ByteSource, ACaptureThatExceedsALimitKeepsTheFramesBeforeIt) {
+TEST(ByteSource, CaptureBeyondALimitKeepsEarlierFrames) {
     const auto plain = long_capture(5000);
     for (const Compression compression : kCompressions) {
         const auto packed = compress(compression, plain);
@@ -190,7 +190,7 @@ TEST(ByteSource, ZerosAfterTheLastGzipMemberArePadding) {
     EXPECT_EQ(read_all(join({packed, Writer().fill(1000, 0).bytes})).info.end, FileEnd::clean);
 }
 
-TEST(ByteSource, CompressedNothingAndDamageAreRefusedByKind) {
+TEST(ByteSource, EmptyAndDamagedCompressedFilesAreRejected) {
     for (const Compression compression : kCompressions) {
         EXPECT_EQ(refusal(compress(compression, {})), "empty_file") << name_of(compression);
         auto packed = compress(compression, long_capture(3));
@@ -222,7 +222,7 @@ TEST(ByteSource, ViewsAreContiguousAcrossTheBufferAndGrowIt) {
     EXPECT_TRUE(source->view(1).empty());
 }
 
-TEST(ByteSource, APipeThatGivesByteByByte) {
+TEST(ByteSource, PipeWithSingleBytes) {
     const auto file = join({pcap(), pcap_record(1, 0, 60, 60), pcap_record(2, 0, 60, 60)});
     int ends[2];
     ASSERT_EQ(::pipe(ends), 0);
@@ -240,7 +240,7 @@ TEST(ByteSource, APipeThatGivesByteByByte) {
     EXPECT_EQ(reading.info.end, FileEnd::clean);
 }
 
-TEST(ByteSource, AFileThatShrinksWhileReadIsCutNotACrash) {
+TEST(ByteSource, FileTruncatedWhileReadDoesNotCrash) {
     const auto path =
         std::filesystem::temp_directory_path() / ("acapella-shrinks-" + std::to_string(::getpid()));
     const auto file = long_capture(5000);
@@ -260,7 +260,7 @@ TEST(ByteSource, AFileThatShrinksWhileReadIsCutNotACrash) {
     EXPECT_NE(reader->info().end, FileEnd::clean);
 }
 
-TEST(ByteSource, PathsThatCannotBeReadAreRefused) {
+TEST(ByteSource, UnreadablePathsAreRejected) {
     const auto kind_of = [](const std::string& path) {
         try {
             ByteSource::open(path);
@@ -274,7 +274,7 @@ TEST(ByteSource, PathsThatCannotBeReadAreRefused) {
     EXPECT_EQ(kind_of(std::filesystem::temp_directory_path()), "cannot_open");
 }
 
-TEST(ByteSource, AnErrorOfTheSystemIsNotTheEndOfTheFile) {
+TEST(ByteSource, ReadErrorIsNotTheEndOfTheFile) {
     const int write_only = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
     const auto source = ByteSource::from_descriptor(write_only, "device");
     try {
@@ -293,7 +293,7 @@ std::vector<std::byte> numbered_bytes(std::size_t size) {
     return bytes;
 }
 
-// Reads pieces up to each moved() and compares them only then; the number of times that it came.
+// Reads pieces until buffer_changed() and compares them only then; returns how often this happened.
 std::size_t read_kept(ByteSource& source, const std::vector<std::byte>& expected, std::size_t longest) {
     std::size_t at = 0;
     std::size_t moves = 0;
@@ -315,7 +315,7 @@ std::size_t read_kept(ByteSource& source, const std::vector<std::byte>& expected
     return moves;
 }
 
-TEST(ByteSource, KeptViewsStayWhereTheyAre) {
+TEST(ByteSource, PinnedViewsStayValid) {
     const std::vector<std::byte> bytes = numbered_bytes(std::size_t{5} << 20U);
     for (const std::size_t longest : {1'000U, 100'000U, 1'000'000U}) {  // below and above a buffer
         const auto source = ByteSource::from_memory(bytes, "bytes");
@@ -323,7 +323,7 @@ TEST(ByteSource, KeptViewsStayWhereTheyAre) {
     }
 }
 
-TEST(ByteSource, KeptViewsOfAPipeStayWhereTheyAre) {
+TEST(ByteSource, PinnedViewsOfAPipeStayValid) {
     const std::vector<std::byte> bytes = numbered_bytes(std::size_t{1} << 20U);
     std::array<int, 2> ends{};
     ASSERT_EQ(::pipe(ends.data()), 0);

@@ -34,7 +34,7 @@ class WrittenFile : public testing::Test {
     int descriptor_;
 };
 
-TEST_F(WrittenFile, FramesOfSeveralLinkTypesComeBack) {
+TEST_F(WrittenFile, FramesOfSeveralLinkTypesAreReadBack) {
     const auto file = join({section(), interface(1), interface(101), interface(123), packet(1, 61, 1500, 0),
                             packet(2, 0, 40, 1), packet(3, 60, 60, 2), packet(1, 4, 4, 0)});
     const auto source = ByteSource::from_memory(file, "memory");
@@ -69,13 +69,13 @@ TEST_F(WrittenFile, NanosecondsAndManyFlushes) {
     EXPECT_EQ(reading.frames[2000].ts_ns, 0);
 }
 
-TEST_F(WrittenFile, NoFrameIsStillACapture) {
+TEST_F(WrittenFile, FileWithoutFramesIsACapture) {
     PcapngWriter writer(descriptor_);
     ASSERT_TRUE(writer.flush());
     EXPECT_TRUE(read_back().frames.empty());
 }
 
-TEST(PcapngWriter, AReaderThatWentAwayIsAnErrorNotASignal) {
+TEST(PcapngWriter, BrokenPipeIsAnErrorNotASignal) {
     int ends[2];
     ASSERT_EQ(::pipe(ends), 0);
     ::close(ends[0]);

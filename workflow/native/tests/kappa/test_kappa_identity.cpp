@@ -1,4 +1,4 @@
-// Identities: the short way to the IP header says what the dissectors say; the hash spreads.
+// Identities: the fast path to the IP header matches the dissectors; the hash has an avalanche effect.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -33,7 +33,7 @@ const std::vector<Frame> kSeeds{
               50, 0, 1, 0, 7, 64, 47, 0, 0, 10, 0, 0, 1, 10, 0,    0, 2},
              64)};
 
-TEST(Identity, TheShortWaySaysWhatTheDissectorsSay) {
+TEST(Identity, FastPathMatchesTheDissectors) {
     std::mt19937 random(1);
     std::size_t short_ways = 0;
     for (int round = 0; round < 200'000; ++round) {
@@ -58,7 +58,7 @@ TEST(Identity, TheShortWaySaysWhatTheDissectorsSay) {
     EXPECT_GT(short_ways, 20'000U);
 }
 
-// A changed bit of the input changes every bit of the hash about every second time.
+// A changed input bit changes every bit of the hash with a probability of about 1/2.
 TEST(Identity, EveryBitOfTheHashDependsOnEveryByte) {
     std::mt19937_64 random(2);
     for (const std::size_t size : {1U, 15U, 16U, 17U, 31U, 40U, 63U, 200U}) {
@@ -79,8 +79,8 @@ TEST(Identity, EveryBitOfTheHashDependsOnEveryByte) {
     }
 }
 
-// Whatever length it is cut to, an IPv4 identity has no TTL, DSCP, ECN and header checksum, and all the rest.
-TEST(Identity, WhatAHopChangesIsLeftOutAtEveryLength) {
+// At any length, an IPv4 identity excludes TTL, DSCP, ECN and header checksum, and includes everything else.
+TEST(Identity, FieldsChangedByHopsAreIgnoredForAllLengths) {
     constexpr std::size_t kEthernet = 14;
     const auto hash_of_first = [](const Frame& frame, std::size_t length) {
         Record record;
@@ -94,8 +94,7 @@ TEST(Identity, WhatAHopChangesIsLeftOutAtEveryLength) {
     const Frame& frame = kSeeds[0];
     for (std::size_t length = 12; length <= 50; ++length) {
         for (std::size_t at = 1; at < length; ++at) {
-            if (at == 2 || at == 3 || at == 6 || at == 7 || at == 9)
-                continue;  // say what and how much there is
+            if (at == 2 || at == 3 || at == 6 || at == 7 || at == 9) continue;  // version and length fields
             Frame changed = frame;
             changed[kEthernet + at] ^= std::byte{0x11};
             const bool hops = at == 1 || at == 8 || at == 10 || at == 11;
@@ -105,7 +104,7 @@ TEST(Identity, WhatAHopChangesIsLeftOutAtEveryLength) {
     }
 }
 
-TEST(Identity, LengthsAndSeedsAreToldApart) {
+TEST(Identity, LengthsAndSeedsAreDistinguished) {
     const Frame zeros(64);
     std::vector<kappa::Identity> seen;
     for (std::size_t size = 0; size <= zeros.size(); ++size)

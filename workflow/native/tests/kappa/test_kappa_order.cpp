@@ -1,4 +1,4 @@
-// The order component against brute force over every permutation of up to seven packets.
+// Compares the order component with brute force for all permutations of up to seven packets.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ Ranks kept_of(const Ranks& ranks, const Order& order) {
     return mask;
 }
 
-// The best increasing subsequence by looking at all of them.
+// The best increasing subsequence, by trying all of them.
 struct BruteForce {
     Ranks mask;
     std::uint64_t kept_distance = 0;
@@ -72,7 +72,7 @@ struct BruteForce {
     }
 };
 
-TEST(Order, EqualsBruteForceOverAllPermutationsOfUpToSeven) {
+TEST(Order, MatchesBruteForceForAllPermutationsUpToSeven) {
     for (std::uint32_t size = 1; size <= 7; ++size) {
         Ranks ranks = identity_order(size);
         do {
@@ -96,13 +96,13 @@ TEST(Order, IsSymmetricUnderExchangeOfTrials) {
     } while (std::next_permutation(ranks.begin(), ranks.end()));
 }
 
-TEST(Order, OfNoPacketsIsEmpty) {
+TEST(Order, NoPacketsGiveAnEmptyResult) {
     const Order order = compare_order({});
     EXPECT_EQ(order.common, 0U);
     EXPECT_TRUE(order.moves.empty());
 }
 
-TEST(Order, OfAReversalKeepsOneEndPacket) {
+TEST(Order, ReversalKeepsOneEndPacket) {
     for (const std::uint32_t size : {2U, 3U, 10U, 1001U}) {
         Ranks ranks = identity_order(size);
         std::reverse(ranks.begin(), ranks.end());
@@ -114,8 +114,8 @@ TEST(Order, OfAReversalKeepsOneEndPacket) {
     }
 }
 
-// A block is limited, packets in order and blocks behind one another are not.
-TEST(Order, ABlockThatTakesMoreThanTheLimitEnds) {
+// The limit applies to a block, not to packets in order or to several blocks.
+TEST(Order, BlockBeyondTheLimitThrows) {
     constexpr std::uint32_t kMax = 1000;
     const auto distance = [](std::uint32_t size, std::uint64_t memory_bytes) {
         acapella::kappa::BlockSolver solver(memory_bytes);
@@ -133,7 +133,7 @@ TEST(Order, ABlockThatTakesMoreThanTheLimitEnds) {
     EXPECT_THROW(distance(kMax + 1, bytes), acapella::MemoryLimitError);
 }
 
-TEST(Order, OfBlocksIsTheSumOfTheBlocks) {
+TEST(Order, BlocksAddUp) {
     const Ranks first = {2, 0, 1};
     const Ranks second = {1, 0};
     const Ranks both = {2, 0, 1, 3, 5, 4};

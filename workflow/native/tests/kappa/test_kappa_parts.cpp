@@ -1,5 +1,5 @@
-// The parts that a comparison is made of against the plainest way to the same: spooled columns, quantiles,
-// matching, and pairs compared through files.
+// Compares the parts of a comparison with the simplest implementations: spooled columns, quantiles, matching,
+// and pairs compared with files.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ const std::string kDirectory = std::filesystem::temp_directory_path();
 // ---- columns
 // ----------------------------------------------------------------------------------------------
 
-TEST(Spool, AColumnGivesBackWhatWasPutInWhereverItIs) {
+TEST(Spool, ColumnReturnsItsValuesFromMemoryAndFile) {
     constexpr std::size_t kValues = 3 * SpillColumn<std::uint64_t>::kChunk + 17;
     for (const std::uint64_t bytes :
          {std::uint64_t{0}, std::uint64_t{300} << 10, std::uint64_t{600} << 10, std::uint64_t{1} << 30}) {
@@ -53,7 +53,7 @@ TEST(Spool, AColumnGivesBackWhatWasPutInWhereverItIs) {
     }
 }
 
-TEST(Spool, AFileGivesBackWhatWasWrittenAndHasNoName) {
+TEST(Spool, FileReturnsItsContentAndHasNoName) {
     std::string directory = kDirectory + "/acapella-spool-XXXXXX";
     ASSERT_NE(mkdtemp(directory.data()), nullptr);
     SpoolFile file(directory);
@@ -75,7 +75,7 @@ TEST(Spool, AFileGivesBackWhatWasWrittenAndHasNoName) {
 // ---- quantiles
 // --------------------------------------------------------------------------------------------
 
-TEST(Quantiles, BinsAreInOrderAndHoldTheirValues) {
+TEST(Quantiles, BinsAreInOrderAndContainTheirValues) {
     std::mt19937_64 random(1);
     for (std::size_t bin = 0; bin + 1 < Bins::kCount; ++bin)
         ASSERT_EQ(Bins::first(bin) + Bins::width_less_one(bin) + 1, Bins::first(bin + 1));
@@ -102,8 +102,8 @@ std::uint64_t nearest(std::vector<std::uint64_t> values, std::uint64_t percent) 
     return values[(values.size() * percent + 99) / 100 - 1];
 }
 
-// The third shape puts more values into one bin than are gathered at once.
-TEST(Quantiles, OfDifferencesEqualThoseOfSortedOnes) {
+// The third shape has more values in one bin than are gathered at once.
+TEST(Quantiles, MatchThoseOfSortedDifferences) {
     std::mt19937_64 random(2);
     for (const std::size_t count : {1U, 2U, 3U, 99U, 100U, 101U, 5000U, 300'000U}) {
         for (int shape = 0; shape < 3; ++shape) {
@@ -131,7 +131,7 @@ TEST(Quantiles, OfDifferencesEqualThoseOfSortedOnes) {
             std::sort(sorted.begin(), sorted.end());
             const std::int64_t median = sorted[(count + 1) / 2 - 1];
             ASSERT_EQ(sums.signed_median(), median);
-            if (shape == 1) continue;  // differences of any two stamps fit, of any two of these not
+            if (shape == 1) continue;  // differences of any two timestamps fit, but not of any two of these
             std::vector<std::uint64_t> centered;
             for (const std::int64_t value : values) centered.push_back(magnitude(value - median));
             const Deltas around = sums.around(median);
@@ -141,8 +141,8 @@ TEST(Quantiles, OfDifferencesEqualThoseOfSortedOnes) {
     }
 }
 
-// Differences are kept in 32 bits where they fit, in 64 where they do not: around any center they are one.
-TEST(Quantiles, DifferencesOfEitherWidthAreOne) {
+// Differences are stored in 32 bits if they fit, else in 64; both are used together around any center.
+TEST(Quantiles, NarrowAndWideDifferencesAreCombined) {
     constexpr std::int64_t kEdge = std::int64_t{1} << 31;
     const std::vector<std::int64_t> values{-kEdge - 1, -kEdge,       -kEdge + 1, -7,        0,
                                            3,          kEdge - 1,    kEdge,      kEdge + 1, -3'000'000'000,
@@ -204,7 +204,7 @@ Matched match_plainly(const std::vector<Identity>& a, const std::vector<Identity
     return result;
 }
 
-// Identities of which many share the bits that choose the place in the table, or all that an entry keeps.
+// Many identities share the bits that choose the slot, or all bits that an entry stores.
 std::vector<Identity> identities(std::mt19937& random, std::size_t count, unsigned kinds, int shape) {
     std::vector<Identity> made;
     for (std::size_t i = 0; i < count; ++i) {
@@ -216,7 +216,7 @@ std::vector<Identity> identities(std::mt19937& random, std::size_t count, unsign
     return made;
 }
 
-TEST(Matching, EqualsTheDefinition) {
+TEST(Matching, MatchesTheDefinition) {
     std::mt19937 random(3);
     for (int round = 0; round < 600; ++round) {
         const unsigned kinds = 1 + random() % 80;
@@ -263,7 +263,7 @@ void expect_found(const Trial& a, const Trial& b, std::uint64_t memory_bytes) {
     EXPECT_EQ(packet, b.size());
 }
 
-TEST(Partition, FindsWhatMatchingInMemoryFinds) {
+TEST(Partition, MatchesInMemoryMatching) {
     std::mt19937 random(4);
     MemoryBudget none(0, kDirectory);
     for (const std::size_t count : {0U, 1U, 40U, 3000U}) {
@@ -275,8 +275,7 @@ TEST(Partition, FindsWhatMatchingInMemoryFinds) {
     }
 }
 
-// Equal identities, and others that share their first bits, do not fit into a part of 64 KiB, which holds
-// 512.
+// Equal identities, and others with equal first bits, do not fit in a part of 64 KiB, which holds 512.
 TEST(Partition, EqualAndSimilarIdentitiesAreMatchedInParts) {
     std::mt19937 random(6);
     MemoryBudget none(0, kDirectory);
@@ -301,8 +300,8 @@ TEST(Partition, EqualAndSimilarIdentitiesAreMatchedInParts) {
     expect_found(other, trial_of(none, random, 0, 1, 0), 1);
 }
 
-// Trials whose packets came out of order are sorted stably, in memory and through files alike.
-TEST(Partition, SortingThroughFilesIsStableToo) {
+// Trials with packets out of order are sorted stably, in memory and with files.
+TEST(Partition, SortingWithFilesIsStable) {
     std::mt19937 random(5);
     std::vector<std::pair<std::int64_t, std::uint64_t>> packets;
     for (std::uint64_t i = 0; i < 30'000; ++i) packets.emplace_back(random() % 5000, i);

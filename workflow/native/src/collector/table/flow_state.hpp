@@ -32,7 +32,7 @@ struct FlowState {
     bool has(Flag flag) const { return (flags & flag) != 0; }
     std::uint64_t bytes() const { return closed_bytes + previous_bytes + epoch_bytes; }
     std::uint64_t packets() const { return closed_packets + previous_packets + epoch_packets; }
-    // The time between which the bytes were sent, as far as known.
+    // The known time between which the bytes were sent.
     std::uint64_t from_ns() const { return has(kStart) ? start_ns : first_ns; }
     std::uint64_t until_ns() const { return has(kLast) ? end_ns : timestamp; }
     // Whether bytes in flight (sent and not acknowledged, modulo 2^32) are known; not if an acknowledgment is

@@ -9,8 +9,7 @@ namespace acapella::collector {
 template <typename T>
 class RelaxedAtomic {
   public:
-    RelaxedAtomic(T value = T{})
-        : value_(value) {}  // NOLINT(google-explicit-constructor): it is meant to be a T
+    RelaxedAtomic(T value = T{}) : value_(value) {}  // NOLINT(google-explicit-constructor): replaces a T
     RelaxedAtomic(const RelaxedAtomic& other) : value_(other.get()) {}
     RelaxedAtomic& operator=(const RelaxedAtomic& other) { return *this = other.get(); }
     RelaxedAtomic& operator=(T value) {

@@ -30,7 +30,7 @@ enum class IdentityKind : std::uint8_t {
 // The last 16 bytes of a frame that went through CHOIR: arrival time in ns (64 bits, big-endian), node and
 // port (16 bits each), 16 check bits, 0x6587. The layouts differ in the check bits: v1 repeats the last two
 // bytes of the time, v2 its first two in reverse. The first 12 bytes are the packet's identity. The check
-// bits are left out: they follow from the time, and differ between the layouts of one packet. Source:
+// bits are excluded: they follow from the time, and differ between the layouts of one packet. Source:
 // crease_monitor.c before version 0.4 (v1), and 0.4, which the paper cites, and 0.5 (v2).
 enum class TagLayout : std::uint8_t { automatic, v1, v2 };
 
