@@ -135,7 +135,7 @@ inline constexpr std::uint16_t kSctpParameterTypes[] = {
 // The address types in parameter 12, RFC 9260 3.3.2.1.5.
 inline constexpr std::uint16_t kSctpAddressTypes[] = {5, 6, 11};
 
-inline constexpr KeptLength kNeighbourOptions[] = {
+inline constexpr KeptLength kNeighborOptions[] = {
     {1, 8},              // source link-layer address, RFC 4861 4.6.1
     {2, 8},              // target link-layer address, RFC 4861 4.6.1
     {3, 32},             // prefix information, RFC 4861 4.6.2
@@ -146,7 +146,7 @@ inline constexpr KeptLength kNeighbourOptions[] = {
 
 // The options above, redirected header, intervals and home agents (RFC 6275), nonce (RFC 3971), DNSSL (RFC
 // 8106), captive portal (RFC 8910) and PREF64 (RFC 8781); others get the unused type 0.
-inline constexpr std::uint8_t kNeighbourTypes[] = {1, 2, 3, 4, 5, 7, 8, 14, 24, 25, 31, 37, 38};
+inline constexpr std::uint8_t kNeighborTypes[] = {1, 2, 3, 4, 5, 7, 8, 14, 24, 25, 31, 37, 38};
 
 // Class and type of Geneve options: OVN's port, and the endpoint, attachment and flow of AWS load balancers.
 inline constexpr std::uint32_t kGeneveTypes[] = {0x010280, 0x010801, 0x010802, 0x010803};

@@ -60,9 +60,9 @@ void keep_neighbor_options(Header& header, std::size_t option) {
         const std::size_t length = header.at.u8(option + 1) * std::size_t{8};
         if (length == 0 || !header.at.has(option + length)) return;
         header.blank(option + length);
-        const bool known = has_type(kNeighbourTypes, type);
+        const bool known = has_type(kNeighborTypes, type);
         header.copy_original(option + (known ? 0 : 1), known ? 2 : 1);
-        if (has_length(kNeighbourOptions, type, length))
+        if (has_length(kNeighborOptions, type, length))
             keep_neighbor_value(header, option, length, !seen.first(type));
         option += length;
     }

@@ -234,8 +234,8 @@ void read_arp(Reader& reader) {
 
 void read_neighbor_option(Reader& reader, std::size_t option, std::size_t length, bool again) {
     const std::uint8_t type = reader.at.u8(option);
-    if (!has_type(kNeighbourTypes, type)) reader.blank(option, option + 1);
-    if (!has_length(kNeighbourOptions, type, length)) return reader.blank(option + 2, option + length);
+    if (!has_type(kNeighborTypes, type)) reader.blank(option, option + 1);
+    if (!has_length(kNeighborOptions, type, length)) return reader.blank(option + 2, option + length);
     if (again && type > 2) reader.blank(option + 2, option + 8);
     if (type <= 2) reader.mac(option + 2);
     if (type == 3) reader.blank(option + (again ? 8 : 12), option + 16);
@@ -259,9 +259,9 @@ void read_icmpv6(Reader& reader) {
     while (reader.at.has(option + 8)) {
         const std::size_t length = reader.at.u8(option + 1) * std::size_t{8};
         if (length == 0 || !reader.at.has(option + length)) break;
-        const std::uint8_t type = reader.at.u8(option);
-        read_neighbor_option(reader, option, length,
-                             has_length(kNeighbourOptions, type, length) && !seen.first(type));
+        const std::uint8_t option_type = reader.at.u8(option);
+        const bool valid = has_length(kNeighborOptions, option_type, length);
+        read_neighbor_option(reader, option, length, valid && !seen.first(option_type));
         option += length;
     }
     reader.header(0, option);
