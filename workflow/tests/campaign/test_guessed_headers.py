@@ -110,7 +110,7 @@ def test_figures_mark_headers_that_are_always_guessed(tmp_path):
     assert "GTP (heuristic)" in words(svg_of(compose.compose_figure("header_occurrence", source)))
     frames = next(r["frames"] for r in source.rows("header_occurrence") if (r["site"], r["header"]) == ("all", "GTP"))
     text = words(svg_of(compose.compose_figure("header_depth", source)))
-    assert f"Heuristic, and counted with the others: GTP ({frames:,} frames)" in text.replace("  ", " ")
+    assert f"Included heuristic headers: GTP ({frames:,} frames)" in text.replace("  ", " ")
 
 
 def test_headers_that_some_flow_confirms_are_marked_by_share(tmp_path):
@@ -120,4 +120,4 @@ def test_headers_that_some_flow_confirms_are_marked_by_share(tmp_path):
     assert f"GTP (heuristic in {share})" in words(svg_of(compose.compose_figure("header_occurrence", source)))
     text = words(svg_of(compose.compose_figure("header_depth", source))).replace("  ", " ")
     assert "recognized by payload alone" in text
-    assert f"Heuristic, and counted with the others: GTP ({frames - 1:,} of {frames:,} frames)" in text
+    assert f"Included heuristic headers: GTP ({frames - 1:,} of {frames:,} frames)" in text

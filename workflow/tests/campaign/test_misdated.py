@@ -66,7 +66,7 @@ def test_durations_of_flows_that_only_misdated_samples_have_are_left_out_and_cou
     sizes = {(r["scope"], r["measure"]): r["flows"] for r in rows(campaign, "flow_sizes") if r["site"] == "all"}
     assert [sizes[scope, "wire"] for scope in ("sample", "port", "site", "campaign")] == [5, 3, 3, 2]
     figure = flow_times.draw(Source(Campaign(made)))
-    assert "Omitted: 1 directed flow without times or seen only in 2 misdated samples." in map(plain, figure.key)
+    assert "Omitted: 1 directed flow without timestamps or seen only in 2 misdated samples." in map(plain, figure.key)
 
 
 def test_a_frame_of_the_last_second_of_pcap_ends_no_figure(tmp_path):

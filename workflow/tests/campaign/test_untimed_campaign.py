@@ -71,7 +71,7 @@ def test_a_frame_without_a_time_is_counted_as_that_and_not_as_malformed(untimed)
 @pytest.mark.parametrize("name", OVER_TIME)
 def test_figures_over_time_say_that_there_are_no_times(untimed, name):
     said = words((untimed.campaign / "figures" / f"{name}.svg").read_text(encoding="utf-8"))
-    assert "No data: no frame has a time (the files give none)" in said
+    assert "No data: no frame has a timestamp (the files contain none)" in said
 
 
 def test_the_figure_of_flow_sizes_is_drawn(untimed):

@@ -10,6 +10,7 @@ import time
 import pytest
 from acapella_testing.frames.traces import START_NS, busy_port, write_pcap
 from acapella_testing.processes import runs
+from acapella_testing.workflow_run import TSHARK
 
 from acapella.cli.main import main
 from acapella.common import tshark
@@ -138,13 +139,12 @@ def test_a_tshark_that_fails_is_one_line_and_no_output(script, said, capture, mo
 
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
 @pytest.mark.parametrize("frames", [1, 20_000], ids=["answer", "full pipe"])
-def test_interrupt_ends_a_tshark_that_hangs(engine, frames, tmp_path):
+def test_interrupt_ends_a_tshark_that_hangs(engine, frames, tmp_path, program):
     """While the digest waits for an answer, and while it waits for tshark to read."""
     capture = write_pcap(tmp_path / "c.pcap", [(START_NS + at, b"\x02" * 1000) for at in range(frames)])
-    fake, seconds = tmp_path / "bin" / "tshark", f"3600.{os.getpid()}"
+    fake, seconds = tmp_path / "bin" / "tshark", f"3600.{os.getpid()}{engine == 'hybrid':d}{frames}"
     fake.parent.mkdir()
-    version = '[ "$1" = --version ] && echo "TShark (Wireshark) 4.0.17" && exit'
-    fake.write_text(f"#!/bin/sh\n{version}\nexec sleep {seconds}\n")
+    fake.write_text(TSHARK.format(instead=f"exec sleep {seconds}", tshark=program.path))
     fake.chmod(0o755)
     command = [sys.executable, "-m", "acapella.cli.main", "digest", capture, "--engine", engine]
     command += ["--tshark-timeout", "3600", "-o", tmp_path / "a.parquet", "--flows", tmp_path / "f.parquet"]

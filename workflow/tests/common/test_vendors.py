@@ -60,6 +60,15 @@ def test_a_digest_tells_the_lists_it_was_made_with(engine, program, capture):
     assert decided == (["tshark"] if engine == "tshark" else ["native"])
 
 
+def test_installation_elsewhere_reports_its_data_directory(program, tmp_path):
+    wrapper = tmp_path / "bin" / "tshark"
+    wrapper.parent.mkdir()
+    wrapper.write_text(f'#!/bin/sh\nexec {program.path} "$@"\n')
+    wrapper.chmod(0o755)
+    reported = vendors.directory_of(tshark.Tshark(str(wrapper), program.version))
+    assert reported.resolve() == vendors.directory_of(program).resolve()
+
+
 def test_without_tshark_the_core_is_not_sure(capture, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     decided, metadata = deciders(capture)

@@ -72,11 +72,11 @@ CLEAR = {"mirror_verdict": "clear", "mirror_loss_low": 0.0, "mirror_loss_high": 
 @pytest.mark.parametrize(
     ("verdicts", "title", "losses"),
     [
-        ([CLEAR, CLEAR], "No loss counted in 2 samples", "losses: none counted; counted in part in 2 of 2 samples"),
+        ([CLEAR, CLEAR], "No loss counted in 2 samples", "losses: none counted; partly counted in 2 of 2 samples"),
         (
             [CONGESTED, AT_RISK, CLEAR],
             f"No loss counted in 3 samples; mirror congested in 1 sample ({BOUNDS}), at risk in 1 sample",
-            "losses: none counted; counted in part in 3 of 3 samples; "
+            "losses: none counted; partly counted in 3 of 3 samples; "
             f"mirror congested in 1 sample ({BOUNDS}), at risk in 1 sample",
         ),
         (

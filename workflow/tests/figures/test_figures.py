@@ -303,7 +303,7 @@ def test_figures_draw_the_numbers_of_the_csv_files(tmp_path):
         ({"Ethernet": 1}, "All frames are plain Ethernet (no tag, no tunnel)"),
         ({"none": 1}, "All frames start with IP (no Ethernet, no tunnel)"),
         ({"Ethernet": 0.9, "Ethernet/VLAN": 0.1}, "2 encapsulations; 90.0 % of frames are plain Ethernet (no tag, no"),
-        ({"Ethernet/VLAN": 0.9, "Ethernet": 0.1}, "2 encapsulations; 90.0 % of frames have just Ethernet/VLAN"),
+        ({"Ethernet/VLAN": 0.9, "Ethernet": 0.1}, "2 encapsulations; 90.0 % of frames have only Ethernet/VLAN"),
     ],
 )
 def test_frames_with_nothing_around_ethernet_are_called_plain(shares, said):

@@ -7,7 +7,7 @@ from acapella.campaign.layout import Campaign
 from acapella.figures import flowreport_memory
 from acapella.figures.source import Source
 
-NOT_EXACT = "; with {} of sketch (4 x 64 cells) {} are not exact; no sketch between was tried"
+NOT_EXACT = "; with {} of sketch (4 x 64 cells) {} are not exact; no size in between was tried"
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,8 @@ NOT_EXACT = "; with {} of sketch (4 x 64 cells) {} are not exact; no sketch betw
         (
             (0, 0, 0),
             (0, 0, 0),
-            "Every flow size is exact in all 6 runs with 1 kB of sketch (4 x 64 cells) or more; less was not tried",
+            "Every flow size is exact in all 6 runs with 1 kB of sketch (4 x 64 cells) or more; smaller sketches were not "
+            "tried",
         ),
         (
             (0, 0, 0),
@@ -39,14 +40,14 @@ NOT_EXACT = "; with {} of sketch (4 x 64 cells) {} are not exact; no sketch betw
         (
             (0, 0, 36),
             (0, 0, 0),
-            "With 4 kB of sketch (4 x 64 cells), the most that was tried, the sizes of 12.0 % of 300 flows are "
+            "With 4 kB of sketch (4 x 64 cells), the largest sketch tried, the sizes of 12.0 % of 300 flows are "
             "not exact",
         ),
         (
             (0, 0, 0),
             (9, 9, 100),
-            "With 4 kB of sketch (4 x 64 cells), the most that was tried, the sizes of 25.0 % of 400 flows are missing "
-            "or not exact",
+            "With 4 kB of sketch (4 x 64 cells), the largest sketch tried, the sizes of 25.0 % of 400 flows are "
+            "missing or not exact",
         ),
     ],
 )
@@ -59,7 +60,7 @@ def test_title_states_which_runs_are_exact_and_that_nothing_between_was_tried(un
 def test_sketch_with_an_error_is_not_exact_although_all_values_count_as_equal():
     rows = [memory_row(n, equal=300, missing=0, error=2.5e-8 * (n == 0)) for n in range(2)]
     assert memory_title(rows).endswith("; with 1 kB of sketch (4 x 64 cells) 0.33 % of 300 flows are not exact; "
-                                       "no sketch between was tried")  # fmt: skip
+                                       "no size in between was tried")  # fmt: skip
 
 
 def test_runs_of_a_sketch_are_the_samples_and_missing_flows_are_in_the_share():

@@ -122,7 +122,7 @@ def test_where_no_packet_is_in_common_it_says_so(campaigns, svg):
     text = words(svg("kappa_components", "nothing_in_common"))
     assert text.count("0: no packet in common") == 2
     assert "Mean kappa: 0 (quiet), 0.4500 (loaded)" in text
-    assert "Without a packet in common: quiet-2, loaded-3." in words(svg("iat_delta", "nothing_in_common"))
+    assert "No packets in common: quiet-2, loaded-3." in words(svg("iat_delta", "nothing_in_common"))
 
 
 def test_without_any_packet_in_common_histograms_say_why(tmp_path):
@@ -249,7 +249,7 @@ def test_components_of_many_runs_are_those_with_the_least_kappa_in_order(tmp_pat
     texts = [float(row["text"]) for row in panels[0]["layer"][1]["data"]["values"]]
     every = sorted(round(kappa, 4) for runs in kappas.values() for kappa in runs)
     assert texts == pytest.approx(every[:40], abs=1e-4)
-    said = "the 40 runs with the lowest kappa of 49 runs, the least first; not shown: 9 runs of e1 (2) and e0 (7)"
+    said = "the 40 runs with the lowest kappa of 49 runs, the lowest first; not shown: 9 runs of e1 (2) and e0 (7)"
     assert f"{said} with kappa {every[40]:.4f} to {every[-1]:.4f}" in figure.description.replace("\u00a0", " ")
 
 

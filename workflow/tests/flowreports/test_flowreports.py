@@ -57,7 +57,8 @@ def busy(tmp_path_factory):
     parts = [traces.busy_port(start + n * 4_000 * traces.MS, shift=n) for n in range(5)]
     capture = traces.write_pcap(directory / "busy.pcap", traces.merged(*parts), snaplen=262144)
     words = [
-        "flowreports",
+        "p4",
+        "reports",
         str(capture),
         "-o",
         str(directory / "made"),

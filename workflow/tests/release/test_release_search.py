@@ -198,7 +198,10 @@ def forget_table(directory: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "line"),
-    [(change_checksum, "sha256 'not hex' is not a SHA-256"), (forget_table, "frame_sizes.parquet: is not what its")],
+    [
+        (change_checksum, "sha256 'not hex' is not a SHA-256"),
+        (forget_table, "frame_sizes.parquet: does not have the checksum in its"),
+    ],
 )
 def test_a_damaged_catalog_or_provenance_is_one_line(campaign, tmp_path, capsys, change, line):
     directory = shutil.copytree(campaign, tmp_path / "damaged")
@@ -299,8 +302,11 @@ LEAKS = {
     "site in a README": (in_text("README.md", f"at {SITE}."), f"true name {SITE}"),
     "site in another column": (in_column("tables/capture_quality", "method", f"of {SITE}"), f"true name {SITE}"),
     "port in a table": (in_column("tables/capture_quality", "port", "p1"), "true name p1"),
-    "payload in a table": (in_column("tables/capture_quality", "method", f"by {TEXT}"), "payload that is in a text"),
-    "payload in a README": (in_text("README.md", TEXT[4:]), "payload that is in a text"),
+    "payload in a table": (
+        in_column("tables/capture_quality", "method", f"by {TEXT}"),
+        "payload that also occurs in a text",
+    ),
+    "payload in a README": (in_text("README.md", TEXT[4:]), "payload that also occurs in a text"),
     "sample in a table": (in_column("tables/capture_quality", "sample", SAMPLES[1]), f"true name {SAMPLES[1]}"),
 }
 

@@ -132,9 +132,9 @@ def test_profile_fabric_tells_without_a_token_what_it_would_ask_for(tmp_path):
         ({"consistency": {"identity": "regions"}}, "config error: consistency.regions: missing"),
         ({"consistency": {"flow": "10.0.0.1"}}, "config error: consistency: flow: '10.0.0.1' is not a flow"),
         ({"consistency": {"from": "soon"}}, "config error: consistency: from, to: 'soon' is not a time"),
-        ({"consistency": {"from": "2s", "to": "1s"}}, "config error: consistency: from, to: 2s 1s: --to has to be"),
+        ({"consistency": {"from": "2s", "to": "1s"}}, "config error: consistency: from, to: 2s 1s: --to must be"),
         ({"consistency": {"from": 2}}, "config error: consistency.from: 2 is not of type 'string'"),
-        ({"consistency": {"window": "0s"}}, "config error: consistency: window: --window 0s: a window lasts 1 ns or"),
+        ({"consistency": {"window": "0s"}}, "config error: consistency: window: --window 0s: a window must be 1 ns or"),
         ({"consistency": {"regions": ["4-8"]}}, "config error: consistency.regions[0]: '4-8' does not match"),
     ],
 )
@@ -207,7 +207,7 @@ def test_an_empty_sheet_says_what_to_write_into_it(tmp_path):
     ended = place.run("--dry-run")
     assert ended.returncode != 0
     last = ended.stdout.splitlines()[-1]
-    assert re.match(r"config error: .*samples\.tsv: no samples; one line a capture", last), last
+    assert re.match(r"config error: .*samples\.tsv: no samples; add one line per capture", last), last
     assert not re.search(r"Exception|Error in|Traceback", ended.stdout), "one line, without Snakemake's frame"
 
 

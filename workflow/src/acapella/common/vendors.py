@@ -68,7 +68,7 @@ def directory_of(program: tshark.Tshark) -> Path | None:
         return usual
     try:
         told = subprocess.run(
-            [program.path, "-G", "directories"],
+            [program.path, "-G", "folders"],
             capture_output=True,
             text=True,
             env=tshark.environment(),
