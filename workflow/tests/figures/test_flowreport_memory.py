@@ -28,8 +28,8 @@ NOT_EXACT = "; with {} of sketch (4 x 64 cells) {} are not exact; no size in bet
         (
             (0, 0, 0),
             (0, 0, 0),
-            "Every flow size is exact in all 6 runs with 1 kB of sketch (4 x 64 cells) or more; smaller sketches were not "
-            "tried",
+            "Every flow size is exact in all 6 runs with 1 kB of sketch (4 x 64 cells) or more; smaller sketches "
+            "were not tried",
         ),
         (
             (0, 0, 0),
