@@ -1,9 +1,10 @@
-"""The two Parquet files of a digest: their schemas, each column's encoding, their metadata.
+"""The two Parquet files of a digest: their schemas, the encoding of each column, and their metadata.
 
-DuckDB 1.0.0 reads every column: it does not know BYTE_STREAM_SPLIT for integers, so no column has it. Encodings are
-chosen for traffic with a few long TCP streams and for one core. Columns that grow step by step and the IP
-identification are DELTA_BINARY_PACKED. Captured lengths and flags have few values and are dictionaries, as texts are.
-The other integers are PLAIN; zstd compresses them. Row groups have statistics only if a query skips row groups by them.
+DuckDB 1.0.0 must be able to read every column. It does not support BYTE_STREAM_SPLIT for integers, so no column uses
+it. The encodings are chosen for traffic with a few long TCP streams and for one core. Columns with small increments and
+the IP identification use DELTA_BINARY_PACKED. Capture lengths and flags have few distinct values and use dictionaries,
+as text columns do. The other integers are PLAIN and compressed with zstd. A column of the frame table has statistics
+only if queries use them to skip row groups.
 """
 
 import contextlib
@@ -19,11 +20,11 @@ from acapella_core.errors import UserError
 from .merged import FILE
 
 KEY = "acapella"  # key-value metadata, JSON
-# Of both files, the key `acap_format` of the metadata (none is 1). 2: identifiers of tunnels are part of flows' keys.
-# 3: frames have ip_id.
+# Key `acap_format` in the metadata of both files; files without it have format 1. Format 2 added tunnel identifiers to
+# the keys of flows, format 3 added ip_id to frames.
 FORMAT = 3
 
-BATCH_ROWS = 1 << 17  # a row group: small enough for the caches and for memory, large enough for DuckDB
+BATCH_ROWS = 1 << 17  # rows per row group: fits into caches and memory, and is large enough for DuckDB
 FLOW_BATCH_ROWS = 1 << 14
 
 DELTA = "DELTA_BINARY_PACKED"
@@ -45,16 +46,16 @@ FRAME_DICTIONARIES = ["cap_len", "protocols", "stack", "tcp_flags", "l4_by", "ap
 FRAME_STATISTICS = ["frame", "ts_ns", "flow"]
 
 FLOW_ENCODINGS = {"flow": DELTA, "peer_flow": DELTA, "first_ns": DELTA, "last_ns": DELTA}
-FLOW_PLAIN = ["flow_id", "peer_flow_id"]  # hashes: no two alike
+FLOW_PLAIN = ["flow_id", "peer_flow_id"]  # hashes: all values are distinct
 
 
 def metadata_of(path) -> dict:
-    """What digest wrote into an acap or a flow table about its sample."""
+    """Return the metadata that digest wrote into an acap or a flow table."""
     return json.loads(pq.read_metadata(path).metadata[KEY.encode()])
 
 
 def is_digest(path) -> bool:
-    """Return whether a file has the metadata of an acap or a flow table, of any format."""
+    """Return whether a file has the metadata of an acap or a flow table, regardless of its format version."""
     try:
         return isinstance(metadata_of(path), dict)
     except (pa.ArrowInvalid, OSError, ValueError, KeyError, TypeError):
@@ -62,7 +63,7 @@ def is_digest(path) -> bool:
 
 
 def check_digest(path, sample: str) -> None:
-    """Raise UserError with the sample's name if an acap or flow table is damaged, no digest's, or of another format."""
+    """Raise UserError with the sample's name if a file is damaged or is not an acap or flow table of this format."""
     try:
         check_format(path, metadata_of(path))
     except (pa.ArrowInvalid, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -76,9 +77,10 @@ def check_digest(path, sample: str) -> None:
 
 
 def check_format(path, metadata: dict | None = None) -> None:
-    """Raise UserError if an acap or flow table is of another format: its flows are not those of this version.
+    """Raise UserError if an acap or flow table has another format version, because its flows differ.
 
-    ``metadata``: what metadata_of() gives, if it is known. A file that is no digest's is left to the caller.
+    ``metadata``: the result of metadata_of(), if the caller has it. Without it, files that digest did not write are
+    accepted; the caller has to check them.
     """
     if metadata is None:
         try:
@@ -98,9 +100,9 @@ def check_format(path, metadata: dict | None = None) -> None:
 
 
 class TableWriter:
-    """One Parquet file, a row group a batch; as a context manager, closed whole or abandoned.
+    """Writer of a Parquet file with one row group per batch. As a context manager, it closes the file after an error.
 
-    ``target`` is what errors call the file where it is not ``path``, its temporary name. Raises UserError where writing
+    ``path`` is usually a temporary name; errors name the file ``target`` if it is given. Raises UserError if writing
     fails.
     """
 
@@ -111,12 +113,12 @@ class TableWriter:
             self._writer = pq.ParquetWriter(path, self.schema, version="2.6", compression="zstd", **options)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append ``batch`` as one row group."""
+        """Append a batch as one row group."""
         with self._disk_errors():
             self._writer.write_table(pa.Table.from_batches([batch], self.schema), row_group_size=max(len(batch), 1))
 
     def close(self, metadata: dict) -> None:
-        """Add ``metadata`` and finish the file."""
+        """Add the metadata and finish the file."""
         with self._disk_errors():
             self._writer.add_key_value_metadata({KEY: json.dumps(metadata, sort_keys=True)})
             self._writer.close()
@@ -133,13 +135,13 @@ class TableWriter:
         return self
 
     def __exit__(self, failed, *_) -> None:
-        if failed:  # what was wrong is known already, and the file goes
+        if failed:  # the first error is reported, and the caller deletes the file
             with contextlib.suppress(OSError):
                 self._writer.close()
 
 
 def frame_writer(path, target=None, *, merged: bool = False) -> TableWriter:
-    """Return a writer of the frame table; of a ``merged`` digest, with the column `file`."""
+    """Return a writer of the frame table. ``merged``: add the column `file` of merged captures."""
     schema = arrow_schema("frames")
     return TableWriter(
         path,
@@ -153,7 +155,7 @@ def frame_writer(path, target=None, *, merged: bool = False) -> TableWriter:
 
 
 def leaves_of(field: pa.Field) -> list[str]:
-    """The names of a column's values in Parquet."""
+    """Return the names of a column's leaf columns in Parquet."""
     if not pa.types.is_list(field.type):
         return [field.name]
     element = f"{field.name}.list.element"
@@ -163,7 +165,7 @@ def leaves_of(field: pa.Field) -> list[str]:
 
 
 def flow_writer(path, target=None) -> TableWriter:
-    """A writer of the flow table."""
+    """Return a writer of the flow table."""
     leaves = [leaf for field in arrow_schema("flows") for leaf in leaves_of(field)]
     dictionary = [name for name in leaves if name not in FLOW_ENCODINGS and name not in FLOW_PLAIN]
     return TableWriter(

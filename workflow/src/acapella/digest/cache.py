@@ -1,8 +1,9 @@
-"""Snakemake's cache of digests between campaigns, with private files whose checksums are verified.
+"""Snakemake's cache of digests, shared by campaigns. Its files are private, and their checksums are verified.
 
-Beside each entry is NAME.sha256, in the format of sha256sum: `sha256sum -c *.sha256` in the cache's directory verifies
-it. An entry that is damaged, is not a regular file, or belongs to another user is not used: one line names the entry
-and the sample, and the digest is computed again. A cache that cannot be written stops no run.
+Each entry NAME has a file NAME.sha256 in the format of sha256sum: `sha256sum -c *.sha256` in the cache directory
+verifies all entries. An entry that is damaged, is not a regular file, or belongs to another user is not used. A warning
+then names the entry and the sample, and the digest is computed again. A cache that cannot be written only causes a
+warning.
 """
 
 import contextlib
@@ -23,40 +24,40 @@ from acapella_core.files import atomic_link, atomic_path, atomic_text, sha256_of
 
 KINDS = ("acap", "flows")
 MISSING = "is missing"
-MAGIC = b"PAR1"  # the first and the last bytes of a Parquet file
+MAGIC = b"PAR1"  # the first and the last 4 bytes of a Parquet file
 
-LOCATION = "SNAKEMAKE_OUTPUT_CACHE"  # Snakemake's variable
+LOCATION = "SNAKEMAKE_OUTPUT_CACHE"  # environment variable of Snakemake
 
 _reported: set[str] = set()
-_verified: dict[Path, int] = {}  # entries whose checksum was computed, and when by their file system, in ns since 1970
+_verified: dict[Path, int] = {}  # entry -> start of its verification, file system time in ns since 1970
 
 
 class CheckedCache(OutputFileCache):
-    """Snakemake's cache in a directory; entries are verified when they are used, and readable by their owner alone."""
+    """Snakemake's cache in a directory. Entries are verified when they are used."""
 
     async def fetch(self, job) -> None:
-        """Link a job's outputs to the entries; Snakemake runs the job if one is missing or not intact.
+        """Link the outputs of a job to their entries. If an entry is missing or not intact, Snakemake runs the job.
 
-        No output is linked before all entries are verified: the job would write through such a link.
+        Outputs are linked after all entries are verified, because a job that runs would write through such a link.
         """
         entries = [entry for _, entry in await self.get_outputfiles_and_cachefiles(job)]
         faults = {entry: fault for entry in entries if (fault := fault_of(entry))}
         for entry, fault in faults.items():
             if fault != MISSING:
                 report(warning(entry, sample_of(job), fault))
-            with contextlib.suppress(OSError):  # `store` reports a directory that cannot be written
+            with contextlib.suppress(OSError):  # store() reports a directory that is not writable
                 discard(entry)
         if faults:
             self.raise_cache_miss_exception(job)
         await super().fetch(job)
 
     async def exists(self, job) -> bool:
-        """Return whether the outputs are there, for a dry run: without their checksums, which take long."""
+        """Return whether all entries exist and look intact, for a dry run. Checksums are skipped, as they take long."""
         files = await self.get_outputfiles_and_cachefiles(job)
         return all(sum_file(entry).is_file() and not quick_fault(entry) for _, entry in files)
 
     async def store(self, job) -> None:
-        """Move a job's outputs to the cache and leave links; outputs stay where they are if that fails."""
+        """Move the outputs of a job to the cache and replace them with links. If that fails, they stay in place."""
         for output, entry in await self.get_outputfiles_and_cachefiles(job):
             try:
                 prepare_directory(entry.parent)
@@ -68,9 +69,9 @@ class CheckedCache(OutputFileCache):
 
 
 def report(line: str) -> None:
-    """Print a line on standard error, at once and in one piece, once in a run.
+    """Print a line on standard error with a single write, unless it was printed before.
 
-    It begins with a line break: jobs run in threads, and Snakemake may have written the first half of a line.
+    A line break precedes it, because jobs run in threads and Snakemake may have written a part of a line.
     """
     if line in _reported:
         return
@@ -88,19 +89,19 @@ def report_damaged(campaign: Path, sample: str) -> bool:
 
 
 def sample_of(job) -> str:
-    """Return the sample of a digest's job."""
+    """Return the sample of a job of rule digest."""
     return job.wildcards.sample
 
 
 def warning(entry: Path, sample: str, fault: str) -> str:
-    """Return the line that reports an entry that is not used."""
+    """Return the warning about an entry that is not used."""
     return f"warning: cache entry {entry} of sample {sample} {fault}; the digest is computed again"
 
 
 def entry_of(output: Path) -> Path | None:
-    """Return the entry that a digest's output is a symbolic or hard link to; None if it is no such link.
+    """Return the entry that an output of digest is a symbolic or hard link to; None if it is not such a link.
 
-    A hard link is recognized if the entry is in the cache that Snakemake uses.
+    A hard link is recognized only if the entry is in the cache that Snakemake uses.
     """
     if output.is_symlink():
         return output.parent / output.readlink() if ENTRY.fullmatch(output.readlink().name) else None
@@ -111,7 +112,7 @@ def entry_of(output: Path) -> Path | None:
 
 @functools.cache
 def entries_by_inode(cache: Path) -> dict[tuple[int, int], Path]:
-    """Return the entries of a cache by device and inode; none if it cannot be read."""
+    """Return the entries of a cache by device and inode; an empty dict if the cache cannot be read."""
     found = {}
     with contextlib.suppress(OSError):
         for path in cache.iterdir():
@@ -122,12 +123,12 @@ def entries_by_inode(cache: Path) -> dict[tuple[int, int], Path]:
 
 
 def sum_file(entry: Path) -> Path:
-    """Return the file with an entry's checksum."""
+    """Return the path of the file with the checksum of an entry."""
     return entry.with_name(f"{entry.name}.sha256")
 
 
 def recorded_checksum(entry: Path) -> str | None:
-    """Return the checksum in an entry's .sha256 file; None if there is none."""
+    """Return the checksum in the .sha256 file of an entry; None if it is missing or unreadable."""
     try:
         return sum_file(entry).read_text(encoding="utf-8").partition("  ")[0].strip() or None
     except (OSError, UnicodeDecodeError):
@@ -135,10 +136,10 @@ def recorded_checksum(entry: Path) -> str | None:
 
 
 def keep(output: Path, entry: Path) -> None:
-    """Move ``output`` to ``entry``, write the checksum, and leave a link in the place of the output.
+    """Move an output to the cache, replace it with a link, and write the checksum.
 
-    The entry is written under a temporary name; its checksum comes last, because every step before it sets the change
-    time of the entry (`changed`). An entry without a checksum is not used.
+    The entry is written under a temporary name. The checksum is written last, because all earlier steps set the change
+    time of the entry (see `changed`). An entry without a checksum is not used.
     """
     checksum = sha256_of(output)
     if quick_fault(entry):
@@ -154,7 +155,7 @@ def keep(output: Path, entry: Path) -> None:
 
 
 def prepare_directory(directory: Path) -> None:
-    """Create the cache's directory if it is missing; remove the write permission of others if it is ours."""
+    """Create the cache directory if it is missing; if this user owns it, remove write permission for others."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = directory.stat()
     if found.st_uid == os.geteuid() and found.st_mode & 0o022:
@@ -163,7 +164,7 @@ def prepare_directory(directory: Path) -> None:
 
 
 def discard(entry: Path) -> None:
-    """Remove an entry and its checksum; a directory in its place is renamed, what a link points to is left alone."""
+    """Remove an entry and its checksum. A directory with the name of an entry is renamed; targets of links are kept."""
     sum_file(entry).unlink(missing_ok=True)
     if entry.is_dir() and not entry.is_symlink():
         entry.rename(Path(tempfile.mkdtemp(prefix=f"{entry.name}.", suffix=".rejected", dir=entry.parent)) / entry.name)
@@ -172,7 +173,7 @@ def discard(entry: Path) -> None:
 
 
 def fault_of(entry: Path) -> str | None:
-    """Return why an entry cannot be used, None if it is intact."""
+    """Return why an entry cannot be used; None if it is intact."""
     if fault := quick_fault(entry):
         return fault
     try:
@@ -187,7 +188,7 @@ def fault_of(entry: Path) -> str | None:
 
 
 def quick_fault(entry: Path) -> str | None:
-    """Return what is wrong with an entry as far as its inode and its first and last bytes show; None if nothing is."""
+    """Return a fault that the inode or the first and last bytes of an entry show; None if there is none."""
     try:
         descriptor = os.open(entry, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -203,7 +204,7 @@ def quick_fault(entry: Path) -> str | None:
 
 
 def fault_of_open(descriptor: int) -> str | None:
-    """Return what `quick_fault` finds in an open file."""
+    """Return the fault that `quick_fault` reports for an open file; None if there is none."""
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         return "is not a regular file"
@@ -218,10 +219,11 @@ def fault_of_open(descriptor: int) -> str | None:
 
 
 def damaged_entries(campaign: Path, sample: str) -> dict[Path, str]:
-    """Return the entries that a sample's outputs are links to and that are not intact, and why; nothing is changed.
+    """Return the entries that the outputs of a sample link to and that are not intact, each with its fault.
 
-    The checksum is computed of entries that may have changed since it was computed last; of the others only the inode
-    and the ends are read, because this precedes every run. `acapella campaign index` computes the checksums of all.
+    This check precedes every run. To keep it short, it computes the checksum only of entries that may have changed
+    since their last verification, and reads only the inode and both ends of the others. `acapella campaign index`
+    computes all checksums.
     """
     faults = {}
     for kind in KINDS:
@@ -232,7 +234,7 @@ def damaged_entries(campaign: Path, sample: str) -> dict[Path, str]:
 
 
 def fault_since(entry: Path) -> str | None:
-    """As `fault_of`; `record_verified` can record that the entry is intact."""
+    """Return the result of `fault_of`, and note an intact entry for `record_verified`."""
     began_ns = time_of_file_system(entry.parent)
     fault = fault_of(entry)
     if fault is None and began_ns is not None:
@@ -241,9 +243,9 @@ def fault_since(entry: Path) -> str | None:
 
 
 def time_of_file_system(directory: Path) -> int | None:
-    """Return the time of a directory's file system, ns since 1970; None if no file can be made there.
+    """Return the time of a directory's file system in ns since 1970; None if no file can be created there.
 
-    Change times come from the clock of a file server, which may differ from that of this machine.
+    Change times of a network file system come from the clock of its server, which may differ from the local clock.
     """
     try:
         with tempfile.TemporaryFile(prefix=".clock.", dir=directory) as probe:
@@ -253,18 +255,18 @@ def time_of_file_system(directory: Path) -> int | None:
 
 
 def record_verified() -> None:
-    """Set the time of .sha256 files to when `damaged_entries` computed the checksum: the next run does not."""
+    """Set the modification times of .sha256 files to the time of verification, so that the next run skips it."""
     for entry, began_ns in _verified.items():
-        with contextlib.suppress(OSError):  # of another user; the next run computes it again
+        with contextlib.suppress(OSError):  # file of another user; the next run verifies the entry again
             os.utime(sum_file(entry), ns=(began_ns, began_ns))
     _verified.clear()
 
 
 def changed(entry: Path) -> bool:
-    """Return whether an entry changed after its checksum was computed, or one of the two is missing.
+    """Return whether an entry may have changed since its last verification, or it or its checksum is missing.
 
-    By the change time of its inode: no program can set that back, as it can the modification time. A change at the
-    same time counts, since a file system's clock advances in steps of milliseconds.
+    This compares the change time of the inode, because programs can set back the modification time but not the change
+    time. Equal times count as changed, because the clock of a file system advances in steps of milliseconds.
     """
     try:
         return entry.stat().st_ctime_ns >= sum_file(entry).stat().st_mtime_ns

@@ -40,44 +40,43 @@ from acapella_core import decompression, files, names
 from acapella_core.arguments import size_bytes
 from acapella_core.errors import UserError
 
-# Each has open_digest(source, options): an object with frame_batches() and, after its end, flow_batches(), both of
-# Arrow record batches, and then summary(), a dict; digest_native is the plainest of them.
+# Each module has open_digest(source, options). The object that it returns has the methods of native.NativeDigest.
 ENGINES = {
     "native": "acapella.digest.native",
     "hybrid": "acapella.digest.hybrid",
     "tshark": "acapella.digest.hybrid",
 }
 
-UNREADABLE = "unsupported_link_type"  # an issue of frames
-PRIVATE = range(147, 163)  # LINKTYPE_USER0 to USER15, which tshark knows by name alone
+UNREADABLE = "unsupported_link_type"  # value of column `issue` of frames
+PRIVATE = range(147, 163)  # LINKTYPE_USER0 to USER15: tshark knows their names but does not dissect them
 
 MEMORY = "2G"
-ANSWER_S = 120.0  # acapella.common.tshark's, which is slow to import
+ANSWER_S = 120.0  # default of acapella.common.tshark, which is slow to import
 LONGEST_S = 10**6
 MEND = "leave the sample out (exclude), keep what is before the damage (--damaged keep), or mend the capture (editcap)"
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a digest's result depends on besides the bytes, and how many threads it may use."""
+    """Options of a digest. `threads` does not affect the result."""
 
     engine: str
     deep_frames: tuple[int, ...] = ()
     site: str | None = None
     port: str | None = None
     threads: int = 1
-    limits: object = None  # _native.DecompressionLimits; None: the core's own
+    limits: object = None  # _native.DecompressionLimits; None: defaults of the core
     memory: str = MEMORY
     answer_s: float = ANSWER_S
 
     def of_core(self) -> dict:
-        """The limits as the core takes them. Raises UserError."""
+        """Return the limits as arguments of the core. Raises UserError if the memory limit is not a size."""
         from acapella_core import _native  # noqa: PLC0415 - the start of `--help` stays quick
 
         return {"limits": self.limits or _native.DecompressionLimits(), "memory_bytes": size_bytes(self.memory)}
 
     def parameters(self) -> dict:
-        """What is recorded; threads change nothing and are not part of it."""
+        """Return the parameters recorded in the metadata. `threads` is not recorded: it does not affect the result."""
         return {"deep_frames": list(self.deep_frames)}
 
 
@@ -138,17 +137,18 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def confine(args: argparse.Namespace) -> None:
-    """Take rights from this process, which reads a capture."""
+    """Confine this process, because it reads captures."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
     confine_self(args.acap, args.flows, starts=True)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Digest one sample; 0 also for a cut capture, with a warning; 1 where its bytes are damaged, with an error.
+    """Digest one sample and return the exit code: 1 with an error if bytes of a capture are damaged, otherwise 0.
 
-    ``--damaged keep`` makes that error a warning and the 1 a 0, and changes nothing in the files. What is merely odd is
-    summed up in one note. The error comes last, where a log is looked at.
+    A truncated capture only causes a warning. ``--damaged keep`` turns the error into a warning and the exit code into
+    0; the output files are the same. One note summarizes oddities. The error is printed last, so that it is at the end
+    of the log.
     """
     if not 0 < args.tshark_timeout <= LONGEST_S:
         raise UserError(f"--tshark-timeout takes seconds above 0, up to {LONGEST_S}", where=args.tshark_timeout)
@@ -180,12 +180,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def flows_beside(acap: Path) -> Path:
-    """Return the path of the flow table that `acapella show` finds beside an acap."""
+    """Return the default path of an acap's flow table, in the same directory. `acapella show` searches for it there."""
     return acap.with_suffix(f".flows{acap.suffix}")
 
 
 def check_paths(sources: Sequence[str], acap: str, flows: str) -> None:
-    """Raise UserError where two of the files are one, or a directory to write into is not there."""
+    """Raise UserError if two paths name the same file, or an output directory does not exist."""
     paths = [Path(path).resolve() for path in (*sources, acap, flows) if path != "-"]
     if len(set(paths)) < len(paths) or sources.count("-") > 1:
         raise UserError("inputs, acap and flow table have to be different files", where=acap)
@@ -195,8 +195,8 @@ def check_paths(sources: Sequence[str], acap: str, flows: str) -> None:
 
 
 def digest(sources: Sequence[str], acap: str, flows: str, options: Options, progress: bool = False) -> dict:
-    """Digest a sample's captures into two Parquet files and return the metadata that both carry."""
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own ones keep 12 MiB for a few pages
+    """Convert the captures of a sample to two Parquet files; return the metadata, which is the same in both."""
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other pools retain 12 MiB for a few pages
     from .acap_files import flow_writer, frame_writer  # noqa: PLC0415 - pyarrow is slow to import
 
     with (
@@ -218,12 +218,12 @@ def digest(sources: Sequence[str], acap: str, flows: str, options: Options, prog
 
 @contextlib.contextmanager
 def opened(sources: Sequence[str], options: Options):
-    """The engine that digests a capture, or several merged by time."""
+    """Yield the engine for one capture, or for several captures merged by time."""
     open_digest = importlib.import_module(ENGINES[options.engine]).open_digest
     if len(sources) == 1:
         yield open_digest(sources[0], options)
         return
-    from .merged import Merged, MergedDigest  # noqa: PLC0415 - as little as can be is imported for one
+    from .merged import Merged, MergedDigest  # noqa: PLC0415 - not needed for a single capture
 
     with (
         Merged(sources, DAMAGING, options.limits) as stream,
@@ -233,11 +233,11 @@ def opened(sources: Sequence[str], options: Options):
 
 
 def write_all(batches, table, threads: int) -> None:
-    """Write every batch; with 2 threads, one is written while the next is made. The file is the same."""
+    """Write all batches. With 2 threads, a batch is written while the next one is computed; the file is the same."""
     if threads == 1:
         for batch in batches:
             table.write(batch)
-            del batch  # its memory is used again for the next one
+            del batch  # releases its memory for the next batch
         return
     with ThreadPoolExecutor(max_workers=1) as writer:
         pending = None
@@ -250,7 +250,7 @@ def write_all(batches, table, threads: int) -> None:
 
 
 def metadata_of(summary: dict, options: Options) -> dict:
-    """The metadata of a sample: a function of its bytes, the version and the parameters, and of nothing else."""
+    """Return the metadata of a sample. It depends only on the capture's bytes, the version and the parameters."""
     from .acap_files import FORMAT  # noqa: PLC0415
 
     return summary | {
@@ -264,7 +264,7 @@ def metadata_of(summary: dict, options: Options) -> dict:
 
 
 def refuse_unreadable(sources: Sequence[str], metadata: dict) -> None:
-    """Raise UserError where no frame of the capture has a link type that the engine can read."""
+    """Raise UserError if the engine cannot read the link type of any frame of the captures."""
     if 0 < metadata["frames"] == metadata["issues"].get(UNREADABLE):
         types = ", ".join(map(str, metadata["link_types"]))
         native = metadata["engine"] == "native"
@@ -276,7 +276,7 @@ def refuse_unreadable(sources: Sequence[str], metadata: dict) -> None:
 
 
 def report_progress(batches):
-    """Pass ``batches`` on and print frames and rate at most once a second."""
+    """Yield the batches; print the number of frames and the rate at most once per second."""
     start = printed = time.monotonic()
     frames = 0
     for batch in batches:
@@ -291,13 +291,13 @@ def report_progress(batches):
 
 
 def name_of(sources: Sequence[str]) -> str:
-    """What messages call the input."""
+    """Return the name of the input in messages."""
     first = "standard input" if sources[0] == "-" else sources[0]
     return first if len(sources) == 1 else f"{first} and {len(sources) - 1} more"
 
 
 def unreadable_of(metadata: dict) -> str:
-    """How many frames nobody can read; empty where there are none."""
+    """Return text about frames whose link type is not supported or private; an empty string if there are none."""
     unreadable = metadata["issues"].get(UNREADABLE)
     if not unreadable:
         private = ", ".join(str(number) for number in metadata["link_types"] if number in PRIVATE)
@@ -313,14 +313,14 @@ def unreadable_of(metadata: dict) -> str:
 
 
 def kept(frames: int) -> str:
-    """What was written of a file with a fault."""
+    """Return text about the frames before a fault, which were written."""
     if frames == 0:
         return "no whole frame is before it"
     return f"the {frames} whole {'frame before it is' if frames == 1 else 'frames before it are'} written"
 
 
 def oddities_of(metadata: dict) -> str:
-    """What is odd and no fault, each with its count; empty where nothing is."""
+    """Return text about oddities that are not faults, each with its count; an empty string if there are none."""
     if metadata["frames"] == 0:
         return "no frames" if metadata["file_issue"] is None else ""
     issues = metadata["issues"]

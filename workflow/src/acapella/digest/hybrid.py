@@ -1,8 +1,8 @@
-"""Engines hybrid and tshark: tshark names what the core cannot, for a selection of frames or for every frame.
+"""Engines hybrid and tshark: tshark dissects a selection of frames or every frame in addition to the core.
 
-The core dissects every frame and writes those that tshark shall see to its standard input; rows wait in memory until
-their answers are there. Which frames are sent depends on the capture alone, never on an answer, so a file and a pipe
-give the same result. Nothing is written to the disk, and a tshark that loses its input ends by itself.
+The core dissects every frame and writes frames for tshark to the standard input of tshark. Rows stay in memory until
+the output of tshark for them arrives. The selection of frames depends only on the capture, not on the output of tshark,
+so a file and a pipe produce the same result. No temporary files are written. tshark exits when its input is closed.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ from .native import core_errors, flow_batches_of
 
 
 def open_digest(source: str, options) -> "HybridDigest":
-    """Open ``source``, a path or ``-``; raises UserError where there is no tshark."""
+    """Open a capture: a path, or ``-`` for standard input. Raises UserError if tshark is missing or does not start."""
     return HybridDigest(source, options, tshark.find())
 
 
 class HybridDigest:
-    """Batches of both tables; digest_native says what every engine gives."""
+    """Engines hybrid and tshark, with the interface of NativeDigest."""
 
     def __init__(self, source: str, options, program: tshark.Tshark):
         self._source = source
@@ -37,20 +37,23 @@ class HybridDigest:
         self._core = None
 
     def frame_batches(self) -> Iterator[pa.RecordBatch]:
-        """The frame table, in file order."""
-        # Engine tshark is tshark to the letter, so it takes lists of any length.
+        """Yield the frame table in file order. Raises UserError if the capture cannot be read or tshark fails."""
+        # Engine tshark reproduces the output of tshark exactly, so it accepts lists of any length.
         asked = _native.TSHARK_FIELDS if self._ask_all else _native.TSHARK_COLUMNS
         with core_errors(), faults(self._source), self._program.start("-", asked, as_columns=not self._ask_all) as run:
             self._core = self._open(run)
             try:
                 yield from map(pa.record_batch, iter(self._core.next_frames, None))
             except (_native.TsharkInputError, _native.TsharkOutputError):
-                run.finish(answer_s=self._options.answer_s)  # tshark's own words, where it has any
+                run.finish(answer_s=self._options.answer_s)  # raises the error message of tshark, if there is one
                 raise
             run.finish(answer_s=self._options.answer_s)
 
     def _open(self, run: tshark.Run):
-        """The core with pipes of its own to tshark, so that it alone says when the questions end."""
+        """Return the core with duplicates of the pipes to tshark.
+
+        Closing the originals lets the core signal the end of the input by closing its pipe.
+        """
         questions, answers = os.dup(run.stdin.fileno()), os.dup(run.stdout.fileno())
         run.stdin.close()
         run.stdout.close()
@@ -70,15 +73,15 @@ class HybridDigest:
         )
 
     def flow_batches(self) -> Iterator[pa.RecordBatch]:
-        """The flow table, once the frames are through."""
+        """Return the batches of the flow table. Call it after the last frame batch."""
         return flow_batches_of(self._core)
 
     def close(self) -> None:
-        """Let go of the capture."""
+        """Release the capture."""
         self._core = None
 
     def summary(self) -> dict:
-        """What the metadata says of the sample beside the parameters."""
+        """Return the metadata of the sample that the engine provides."""
         summary = self._core.summary()
         return summary | {
             "tshark": {
@@ -93,7 +96,7 @@ class HybridDigest:
 
 
 def policy_of(deep_frames: tuple[int, ...]) -> tuple[int, ...]:
-    """The values of --deep-frames with the defaults for those not given. Raises UserError."""
+    """Return the values of --deep-frames, with defaults for omitted ones. Raises UserError if they are invalid."""
     if len(deep_frames) > len(_native.SELECTION_POLICY):
         raise UserError(f"--deep-frames takes at most {len(_native.SELECTION_POLICY)} numbers")
     policy = deep_frames + _native.SELECTION_POLICY[len(deep_frames) :]
@@ -104,7 +107,7 @@ def policy_of(deep_frames: tuple[int, ...]) -> tuple[int, ...]:
 
 @contextlib.contextmanager
 def faults(source: str):
-    """Raise the core's exceptions about tshark as UserErrors."""
+    """Convert the core's exceptions about tshark to UserErrors."""
     try:
         yield
     except _native.TsharkTimeout as error:

@@ -1,6 +1,6 @@
-"""Several captures of one sample as one stream, in order of time: files of several queues, or one after the other.
+"""Merges the captures of a sample by time: files of several queues, or consecutive files.
 
-The core merges them into a pipe that any engine reads as it reads a file; nothing is written to the disk.
+The core writes the merged capture to a pipe that every engine can read like a file. No temporary files are written.
 """
 
 import os
@@ -15,13 +15,13 @@ from acapella_core import _native
 from acapella_core.arrow_tables import arrow_type
 from acapella_core.errors import UserError
 
-FILE = pa.field("file", arrow_type("dictionary<uint32, utf8>"), nullable=False)  # column of merged acaps alone
+FILE = pa.field("file", arrow_type("dictionary<uint32, utf8>"), nullable=False)  # column that only merged acaps have
 SUMS = ("longer_than_snaplen", "untimed", "blocks_not_frames", "file_unread_bytes", "ts_out_of_range")
 LARGEST = ("snaplen", "fcs_len")
 
 
 class Merged:
-    """The stream of some captures: read `path` to its end, then call `facts`."""
+    """Merged stream of captures: read `path` to its end, then call `check` and `facts`."""
 
     def __init__(self, sources: Sequence[str], damaged: Sequence[str], limits=None):
         self.names = file_names(sources)
@@ -47,17 +47,20 @@ class Merged:
             os.close(self._writing)
 
     def end(self) -> None:
-        """Nobody reads on: that it cannot be written from here on is no fault."""
+        """Ignore write errors from now on, because the reader is about to close the stream."""
         self._ending = True
 
     def check(self) -> None:
-        """Raises UserError where not all of it came through the stream. Once that has been read to its end."""
+        """Raise UserError if the merge was incomplete. Call it after reading the stream to its end."""
         self._thread.join()
         if self._fault:
             raise UserError(str(self._fault)) from self._fault
 
     def facts(self) -> dict:
-        """What the metadata says of a file, of all together: the fault is the first that makes the result wrong."""
+        """Return the file metadata of all captures combined.
+
+        The file issue is the first one that is damage, or else the first one.
+        """
         files = self._core.info()
         facts = {"format": one_of([each["format"] for each in files])}
         facts["compression"] = one_of([each["compression"] for each in files])
@@ -72,14 +75,17 @@ class Merged:
         return facts | {"files": self.names}
 
     def files_of(self, frames: int) -> pa.DictionaryArray:
-        """Return the names of the files of the next ``frames`` frames that were read from the stream."""
+        """Return the file names of the next ``frames`` frames read from the stream."""
         taken = pa.py_buffer(self._core.take_captures(frames))
         places = pa.Array.from_buffers(FILE.type.index_type, frames, [None, taken])
         return pa.DictionaryArray.from_arrays(places, pa.array(self.names, pa.utf8()))
 
     @staticmethod
     def damage_at(source: str, limits=None) -> int | None:
-        """Return the decompressed bytes of a file before its fault, None if it has none. Raises UserError."""
+        """Return the offset of the first fault in a file's decompressed bytes; None if it has no fault.
+
+        Raises UserError if the file cannot be read.
+        """
         try:
             core = _native.Merge([source], limits or _native.DecompressionLimits())
             with Path(os.devnull).open("wb") as nowhere:
@@ -92,7 +98,10 @@ class Merged:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """End the stream, also where it was not read to its end. What ended it early is what there is to tell."""
+        """Close the stream, even if it was not read to its end.
+
+        If merging failed and the reader raised a UserError, raises the error of the merge, which is the cause.
+        """
         self.end()
         os.close(self._reading)
         self._thread.join()
@@ -101,9 +110,9 @@ class Merged:
 
 
 def file_names(sources: Sequence[str]) -> list[str]:
-    """Return a name for each file: the last part of its path, and a number if several have the same.
+    """Return a name for each file: the last component of its path, with a number if several files have the same name.
 
-    The directories are left out, so that a digest does not depend on where its captures are.
+    Directories are omitted, so that a digest does not depend on the location of its captures.
     """
     names: list[str] = []
     for source in sources:
@@ -117,12 +126,12 @@ def file_names(sources: Sequence[str]) -> list[str]:
 
 
 def one_of(names: list[str]) -> str:
-    """The name that all have, else all of them."""
+    """Return the distinct names, joined by `+`."""
     return "+".join(dict.fromkeys(names))
 
 
 class MergedDigest:
-    """An engine that reads such a stream: what digest_native gives, and of the files what they said of themselves."""
+    """Engine that reads a merged stream: the interface of NativeDigest, plus the metadata of the files."""
 
     def __init__(self, engine, stream: Merged):
         self._engine = engine
@@ -131,22 +140,25 @@ class MergedDigest:
         self.flow_batches = engine.flow_batches
 
     def frame_batches(self) -> Iterator[pa.RecordBatch]:
-        """The frame table, in order of time. Raises UserError where not all could be merged."""
+        """Return the batches of the frame table, ordered by time.
+
+        Iteration raises UserError if the merge was incomplete.
+        """
         return self._batches
 
     def _merged_batches(self) -> Iterator[pa.RecordBatch]:
         for batch in self._engine.frame_batches():
             files = self._stream.files_of(batch.num_rows)
             yield pa.RecordBatch.from_arrays([*batch.columns, files], schema=batch.schema.append(FILE))
-            del batch  # its memory is used again for the next one
+            del batch  # releases its memory for the next batch
         self._stream.check()
 
     def close(self) -> None:
-        """Have the engine let go of the stream, whoever still holds its batches; else what writes it would wait."""
+        """Close the engine's end of the stream even if batches are still referenced; else the writer would block."""
         self._stream.end()
         self._batches.close()
         self._engine.close()
 
     def summary(self) -> dict:
-        """What the metadata says of the sample beside the parameters."""
+        """Return the metadata from the engine and from the files."""
         return self._engine.summary() | self._stream.facts()

@@ -1,4 +1,4 @@
-"""Engine native: the core alone, in one pass. Of tshark it takes the list of vendors, where there is one."""
+"""Engine native: the core dissects all frames in one pass. It uses the vendor lists of tshark if they are installed."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from .acap_files import BATCH_ROWS, FLOW_BATCH_ROWS
 
 
 def open_digest(source: str, options) -> "NativeDigest":
-    """Open ``source``, a path or ``-``; raises UserError where it is no capture."""
+    """Open a capture: a path, or ``-`` for standard input. Raises UserError if it is not a capture."""
     known = vendors.find()
     core_vendors = known.core if known else None
     with core_errors():
@@ -22,14 +22,14 @@ def open_digest(source: str, options) -> "NativeDigest":
 
 
 def flow_batches_of(core) -> Iterator[pa.RecordBatch]:
-    """The flow table of any engine's core."""
+    """Yield the flow table of a core; all engines use it."""
     for first in range(0, core.flows, FLOW_BATCH_ROWS):
         yield pa.record_batch(core.flow_rows(first, FLOW_BATCH_ROWS))
 
 
 @contextlib.contextmanager
 def core_errors() -> Iterator[None]:
-    """Raise the core's InputError and MemoryLimitError as UserErrors."""
+    """Convert the core's InputError and MemoryLimitError to UserErrors."""
     try:
         yield
     except _native.InputError as error:
@@ -40,25 +40,25 @@ def core_errors() -> Iterator[None]:
 
 
 class NativeDigest:
-    """Batches of both tables; what every engine gives."""
+    """Engine native. All engines have this interface: batches of both tables, then the metadata of the sample."""
 
     def __init__(self, core, known: vendors.Vendors | None):
         self._core = core
         self._vendors = known
 
     def frame_batches(self) -> Iterator[pa.RecordBatch]:
-        """The frame table, in file order."""
+        """Yield the frame table in file order. Raises UserError for invalid input or an exceeded memory limit."""
         with core_errors():
-            yield from map(pa.record_batch, iter(self._core.next_frames, None))  # keeps no batch while the next is made
+            yield from map(pa.record_batch, iter(self._core.next_frames, None))  # map() keeps no earlier batch alive
 
     def flow_batches(self) -> Iterator[pa.RecordBatch]:
-        """The flow table, once the frames are through."""
+        """Return the batches of the flow table. Call it after the last frame batch."""
         return flow_batches_of(self._core)
 
     def close(self) -> None:
-        """Let go of the capture."""
+        """Release the capture."""
         self._core = None
 
     def summary(self) -> dict:
-        """What the metadata says of the sample beside the parameters."""
+        """Return the metadata of the sample that the engine provides."""
         return self._core.summary() | {"tshark": None, "vendors": self._vendors.told() if self._vendors else None}

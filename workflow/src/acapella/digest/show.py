@@ -24,7 +24,7 @@ ARROW = "\N{RIGHTWARDS ARROW}"
 FLAGS = ("FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR", "AE")  # from bit 0, RFC 9293 3.1 and RFC 7560
 SUMMARY_FRAMES = ["frame", "ts_ns", "wire_len", "stack", "tcp_flags", "tcp_seq", "tcp_ack", "payload_len", "issue"]
 SUMMARY_FLOWS = ["src", "dst", "ip_proto", "src_port", "dst_port"]
-# The first ICMP of a stack is the frame's own, what stands behind it is quoted (RFC 792, RFC 4443 2.4).
+# The first ICMP header of a stack belongs to the frame; the headers after it are quoted (RFC 792, RFC 4443 2.4).
 ICMP = r"^(?:.*?/)?(ICMP(?:v6)?)(?:/.*)?$"
 QUOTED = r"^(.*?ICMP(?:v6)?)/(IP.*)$"
 
@@ -46,14 +46,14 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 
 def confine(_args: argparse.Namespace) -> None:
-    """Take rights from this process, which reads files of somebody else's."""
+    """Confine this process, because it reads files that may come from a third party."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
     confine_self()
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print one acap."""
+    """Print the frames of an acap."""
     if args.columns is not None:
         print_columns(Path(args.acap), args.flows, [name.strip() for name in args.columns.split(",")])
     else:
@@ -61,7 +61,10 @@ def run(args: argparse.Namespace) -> None:
 
 
 def find_flows(acap: Path, flows: str | None) -> Path:
-    """The flow table of an acap: the given one, or by where digests put it; UserError where there is none."""
+    """Return the path of an acap's flow table: ``flows``, or else the default paths of digest.
+
+    Raises UserError if there is no such file.
+    """
     places = [acap.parent.parent / "flows" / acap.name, acap.with_suffix(f".flows{acap.suffix}")]
     for place in [Path(flows)] if flows else places:
         if place.is_file() and place.resolve() != acap.resolve():
@@ -72,9 +75,9 @@ def find_flows(acap: Path, flows: str | None) -> Path:
 
 
 def open_table(path: Path, *, flows: bool = False):
-    """Open a Parquet file that digest wrote, the frame table or with ``flows`` the other; returns it and its metadata.
+    """Open a frame table, or a flow table if ``flows``; return the Parquet file and its metadata.
 
-    Raises UserError where it is neither, or the one for the other, or of another format.
+    Raises UserError if the file cannot be read, is not such a table, or has another format version.
     """
     import pyarrow as pa  # noqa: PLC0415 - slow to import
     import pyarrow.parquet as pq  # noqa: PLC0415
@@ -105,7 +108,10 @@ def open_table(path: Path, *, flows: bool = False):
 
 
 def joined(acap: Path, flows: str | None, frame_columns: list[str], flow_columns: list[str]) -> Iterator:
-    """Yield tables of the frames in file order, with their flows' columns beside them."""
+    """Yield tables of frames in file order, joined with columns of their flows.
+
+    Raises UserError if the flow table belongs to another acap.
+    """
     import pyarrow as pa  # noqa: PLC0415
 
     file, metadata = open_table(acap)
@@ -125,7 +131,7 @@ def joined(acap: Path, flows: str | None, frame_columns: list[str], flow_columns
 
 
 def print_columns(acap: Path, flows: str | None, names: list[str]) -> None:
-    """Print columns of the joined view, tab-separated."""
+    """Print columns of the joined view, tab-separated. Raises UserError for an unknown column."""
     from acapella.common.tables import arrow_schema  # noqa: PLC0415
 
     of_frames, of_flows = arrow_schema("frames").names, arrow_schema("flows").names
@@ -143,7 +149,7 @@ def print_columns(acap: Path, flows: str | None, names: list[str]) -> None:
 
 
 def print_summary(acap: Path, flows: str | None) -> None:
-    """Print one line a frame as tshark's summary."""
+    """Print one line per frame, like the summary of tshark."""
     start = None
     for table in joined(acap, flows, SUMMARY_FRAMES, SUMMARY_FLOWS):
         stamps = table["ts_ns"].drop_null()
@@ -152,7 +158,7 @@ def print_summary(acap: Path, flows: str | None) -> None:
 
 
 def as_text(column):
-    """A column as text: null as nothing, a list joined by commas, the parts of its structs by asterisks."""
+    """Return a column as text. Nulls are empty, list elements are joined by commas, fields of structs by asterisks."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 
@@ -169,7 +175,7 @@ def as_text(column):
 
 
 def write_lines(columns: list, separator: str) -> None:
-    """Write equally long text columns side by side to standard output."""
+    """Write text columns of equal length to standard output, one line per row."""
     import pyarrow.compute as pc  # noqa: PLC0415
 
     lines = pc.binary_join_element_wise(*columns, separator) if len(columns) > 1 else columns[0]
@@ -179,7 +185,7 @@ def write_lines(columns: list, separator: str) -> None:
 
 
 def one_list(column):
-    """All values of a text column as the only list of a list column."""
+    """Return a list column with one list, which contains all values of a text column."""
     import pyarrow as pa  # noqa: PLC0415
 
     values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -187,7 +193,7 @@ def one_list(column):
 
 
 def seconds(ns):
-    """Nanoseconds as text in seconds with nine decimals."""
+    """Return nanoseconds as text: seconds with nine decimals."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 
@@ -199,7 +205,7 @@ def seconds(ns):
 
 
 def summary_columns(table, start: int) -> list:
-    """Number, time, source, arrow, destination, protocol, length, information; each a text column."""
+    """Return the text columns number, time, source, arrow, destination, protocol, length and information."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 
@@ -218,14 +224,14 @@ def summary_columns(table, start: int) -> list:
 
 
 def named(stack):
-    """Header stacks without the data behind them, which are no protocol."""
+    """Return header stacks without trailing `Data`, which is not a protocol."""
     import pyarrow.compute as pc  # noqa: PLC0415
 
     return pc.replace_substring_regex(stack, "(/Data)+$", "")
 
 
 def protocol(stack):
-    """The last header of each stack, as tshark's column: not what an ICMP error quotes."""
+    """Return the last header of each stack, like tshark's column Protocol, without headers that ICMP errors quote."""
     import pyarrow.compute as pc  # noqa: PLC0415
 
     own = pc.replace_substring_regex(named(stack), ICMP, r"\1")
@@ -233,7 +239,7 @@ def protocol(stack):
 
 
 def information(table, text: dict):
-    """Ports, TCP flags and numbers, payload length, else the headers; and the issue, where there is one."""
+    """Return ports, TCP flags and numbers and payload length, or headers if there are no ports; then any issue."""
     import pyarrow.compute as pc  # noqa: PLC0415
 
     ports = pc.binary_join_element_wise(text["flow.src_port"], text["flow.dst_port"], f" {ARROW} ")
@@ -254,13 +260,16 @@ def information(table, text: dict):
 
 
 def headers(text: dict, length):
-    """Of frames without ports: the headers and what they quote, the length behind them; else who should read it."""
+    """Return the text for frames without ports: the headers and the headers that an ICMP error quotes.
+
+    Without quoted headers, the IP protocol number (if the stack ends in IP) and the payload length follow.
+    """
     import pyarrow.compute as pc  # noqa: PLC0415
 
     stack = named(text["stack"])
     errors = pc.replace_substring_regex(stack, QUOTED, r"\1 quotes \2")
     after = pc.if_else(pc.equal(text["payload_len"], ""), "", pc.binary_join_element_wise(" ", length, ""))
-    ends_in_ip = pc.match_substring_regex(stack, "(^|/)IPv[46][^/]*$")  # a later fragment, or a protocol nobody knows
+    ends_in_ip = pc.match_substring_regex(stack, "(^|/)IPv[46][^/]*$")  # a later fragment, or an unknown protocol
     number = pc.if_else(
         pc.and_(ends_in_ip, pc.not_equal(text["flow.ip_proto"], "")),
         pc.binary_join_element_wise(" IP protocol", text["flow.ip_proto"], " "),
@@ -271,7 +280,7 @@ def headers(text: dict, length):
 
 
 def flag_names(flags):
-    """TCP flag bits as text, "[SYN, ACK]"; made once for each combination."""
+    """Return TCP flag bits as text, such as "[SYN, ACK]". Each combination is converted only once."""
     import pyarrow as pa  # noqa: PLC0415
 
     coded = flags.combine_chunks().dictionary_encode()
