@@ -1,4 +1,4 @@
-"""Every table equals the naive reference, on captures through the real digest and on made-up acaps."""
+"""Compares every table with the naive reference, for digested captures and for generated acaps."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,7 @@ PERIOD_NS = 30 * 10**9
 
 
 def made_campaign(directory: Path, engine: str) -> list[naive_samples.Sample]:
-    """Two sites of two ports with captures of every kind, digested, and their naive reading."""
+    """Digest captures of every kind from two ports at each of two sites; return the naive reading of the samples."""
     for part in ("raw", "acap", "flows"):
         (directory / part).mkdir(parents=True)
     samples = []
@@ -30,7 +30,7 @@ def made_campaign(directory: Path, engine: str) -> list[naive_samples.Sample]:
         ("EAST", "p1", 0): traces.merged(
             traces.whole_connection("mpls", start, labels=(900, 901)),
             traces.datagrams("pw", start + 9 * MS, count=9),
-            # equal addresses and ports in two slices
+            # equal addresses and ports in two FABRIC slices
             traces.cut_in_the_middle("vlan", start, vlan=7),
             traces.cut_in_the_middle("vlan", start + 1, vlan=8, segments=2),
         ),
@@ -50,7 +50,9 @@ def made_campaign(directory: Path, engine: str) -> list[naive_samples.Sample]:
 
 @pytest.fixture(scope="module")
 def captured(tmp_path_factory):
-    """(directory with tables, naive samples); who decided a frame, and ids, are taken from the digest."""
+    """Return the directory with the tables and the naive samples. The columns l4_by, app_by, issue and flow_id come
+    from the digest, because the naive reading does not compute them.
+    """
     directory = tmp_path_factory.mktemp("captured") / "small"
     samples = made_campaign(directory, "native")
     for mine, digested in zip(
@@ -66,7 +68,7 @@ def captured(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def labeled(tmp_path_factory):
-    """The same captures with the labels that tshark gives: directory, naive samples."""
+    """Return the directory and the naive samples of the same captures, labeled by tshark."""
     if shutil.which("tshark") is None:
         pytest.skip("no tshark on this machine")
     directory = tmp_path_factory.mktemp("labeled") / "small"
@@ -76,7 +78,7 @@ def labeled(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made_up(campaign):
-    """The made-up campaign: directory, naive samples."""
+    """Return the directory and the naive samples of the generated campaign."""
     return campaign, naive_samples.read_campaign(campaign)
 
 
@@ -96,7 +98,7 @@ def test_tables_of_made_up_acaps_equal_the_naive_reference(made_up, name):
 
 
 def test_rates_are_rounded_half_up_as_in_the_naive_reference(tmp_path):
-    """1,000 bytes, in ns that give bit/s with a fraction below a half, of a half, above it."""
+    """1,000 bytes over three durations, which give rates with a fraction below, equal to and above one half."""
     directory = tmp_path / "made"
     for name, covered_ns in (("below", 600_000_000), ("half", 40_960_000), ("above", 700_000_000)):
         known = {"start_ns": tiny.START, "end_ns": tiny.START + covered_ns}
@@ -108,7 +110,7 @@ def test_rates_are_rounded_half_up_as_in_the_naive_reference(tmp_path):
 
 @pytest.mark.parametrize("known", [None, "manifest"])
 def test_bins_before_1970_equal_the_naive_reference(tmp_path, known):
-    """A clock that was never set: frames on both sides of 1970, on a bin's edge and within it."""
+    """The clock was never set: frames lie on both sides of 1970, on the edge of a bin and inside one."""
     directory, second = tmp_path / "made", 10**9
     instants = [-2_500_000_000, -2 * second, -1, 0, second // 2]
     flows = [tiny.flow(0, 0, src=f"10.0.0.{n}", first_ns=at, last_ns=at) for n, at in enumerate(instants, 1)]
@@ -123,7 +125,7 @@ def test_bins_before_1970_equal_the_naive_reference(tmp_path, known):
 def test_every_published_table_has_a_reference():
     from acapella.campaign.process import TABLES  # noqa: PLC0415
 
-    assert set(TABLES) == naive_tables.TABLES | {"congestion"}  # that one: test_congestion.py
+    assert set(TABLES) == naive_tables.TABLES | {"congestion"}  # test_congestion.py checks table congestion
 
 
 def test_captures_show_what_the_reference_is_for(captured):

@@ -1,4 +1,4 @@
-"""Verdicts on mirrors: against a simulated queue whose loss is known; their evidence: against plain Python."""
+"""Compares the verdicts on mirrors with a simulated queue of known loss, and their evidence with plain Python."""
 
 import json
 import statistics
@@ -16,13 +16,13 @@ from acapella_core.errors import UserError
 
 SEEDS = range(60)  # of the class "plain"
 SEEDS_EACH = 6  # of each other class
-SEEDS_OF = {"exact lines": 24, "fan-in": 12}  # and of those that have floors of their own
-# Samples that lack what a verdict needs; docs/collect.md, limits. They count in all checks but that of detection.
+SEEDS_OF = {"exact lines": 24, "fan-in": 12}  # of the classes with separate thresholds
+# Samples without the data that a verdict needs (docs/collect.md, limits). Excluded only from the check of detection.
 BLIND = {"untimed frames", "drops not counted", "receiver drops 20 %", "receiver drops 40 %"}
 
 
 def judge(simulated, directory, **limits) -> dict:
-    """Return the row of `acapella campaign analyze`."""
+    """Return the row that `acapella campaign analyze` writes."""
     manifest = directory / "manifest.json"
     manifest.write_text(json.dumps(simulated.manifest))
     parameters = {**analyze.congestion_limits(), **limits}
@@ -38,7 +38,7 @@ def judge(simulated, directory, **limits) -> dict:
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory):
-    """Simulated samples and their verdicts."""
+    """Return simulated samples of class "plain" with their verdicts."""
     directory = tmp_path_factory.mktemp("congestion")
     samples = [mirror_simulation.sample(seed) for seed in SEEDS]
     return [(each, judge(each, directory)) for each in samples]
@@ -46,7 +46,7 @@ def judged(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def classes(judged, tmp_path_factory):
-    """Samples of each class, and their verdicts."""
+    """Return the samples of each class with their verdicts."""
     directory, found = tmp_path_factory.mktemp("classes"), {"plain": judged}
     for n, (name, given) in enumerate(mirror_simulation.CLASSES.items()):
         if name != "plain":
@@ -59,7 +59,7 @@ def classes(judged, tmp_path_factory):
 
 
 def described(samples):
-    """Return the floors of some samples, in words."""
+    """Yield the detection rates and the coverage of samples as text."""
     for name, part, verdict in (
         ("clear with a loss above 1 %", [v for s, v in samples if s.loss > 0.01], "clear"),
         ("loss-free below half, clear", [v for s, v in samples if s.loss == 0 and s.load < 0.5], "clear"),
@@ -72,12 +72,12 @@ def described(samples):
 
 
 def covers(simulated, found) -> bool:
-    """Return whether the interval contains the true loss."""
+    """Return True if the interval contains the true loss."""
     return found["loss_low"] <= simulated.loss + 1e-12 and simulated.loss <= found["loss_high"] + 1e-12
 
 
 def every(classes):
-    """Return all samples and verdicts."""
+    """Return the samples of all classes with their verdicts."""
     return [pair for samples in classes.values() for pair in samples]
 
 
@@ -105,14 +105,14 @@ def test_verdicts_and_intervals_agree(classes):
 
 
 def quiet_samples(samples):
-    """Yield samples below half the capacity that no frame is missing from, lost by the mirror or before it."""
+    """Yield loss-free samples below half the capacity without gaps in identifications from losses before the port."""
     for simulated, found in samples:
         if simulated.loss == 0 and simulated.load < 0.5 and not missing_identifications(simulated):
             yield simulated, found
 
 
 def missing_identifications(simulated) -> bool:
-    """Return whether frames lost before the port left gaps in identifications, as if the mirror had lost them."""
+    """Return True if frames lost before the port left gaps in the identifications that look like loss of the mirror."""
     return simulated.identifiers == "socket" and simulated.lost_before > 0
 
 
@@ -125,14 +125,14 @@ def test_identifications_lost_before_the_port_leave_samples_at_risk(judged):
 
 
 def test_loss_free_samples_below_half_the_capacity_are_clear(classes):
-    """Bursts that fill the queue and just fit stay at risk: see the limits in docs/collect.md."""
+    """Bursts that just fit into the queue stay at risk: see the limits in docs/collect.md."""
     for name in ("plain", "overhead", "jumbo frames", "batches of 2 ms", "batches of 10 ms", "exact lines"):
         quiet = [v["verdict"] for s, v in quiet_samples(classes[name]) if s.shape == "smooth"]
         assert quiet.count("clear") >= 0.8 * len(quiet), name
     quiet = [v["verdict"] for _, v in quiet_samples(classes["exact lines"])]
     assert len(quiet) >= 5
     assert quiet.count("clear") >= 0.8 * len(quiet)
-    # lines of 300 Mbit/s, as far as the verdict knows: bursts that fill the queue and just fit stay at risk
+    # The verdict assumes lines of 300 Mbit/s, so bursts that just fit into the queue stay at risk.
     quiet = [v["verdict"] for _, v in quiet_samples(classes["plain"])]
     assert len(quiet) >= 10
     assert quiet.count("clear") >= 0.7 * len(quiet)
@@ -175,7 +175,9 @@ def test_untimed_frames_leave_the_counters_alone(classes):
 
 
 def test_steady_overload_is_bounded_by_slow_counters(classes):
-    """Without the counters' mean rate the interval reaches 0.9; an excess of less than a tenth is left alone."""
+    """Without the mean rate from the counters, the interval would reach 0.9. An excess of less than a tenth is not
+    checked.
+    """
     steady = [(s, found) for s, found in classes["steady overload"] if s.load >= 1.15]
     assert len(steady) >= 2
     for simulated, found in steady:
@@ -184,7 +186,7 @@ def test_steady_overload_is_bounded_by_slow_counters(classes):
 
 @pytest.mark.parametrize("share", [0.05, 0.1])
 def test_lower_bound_is_of_missing_bytes_and_upper_bound_of_the_mirror(tmp_path, share):
-    """A switch that loses frames after it has counted them: no evidence separates these from loss of the mirror."""
+    """A switch loses frames after counting them. No evidence distinguishes these from frames lost by the mirror."""
     given = mirror_simulation.Conditions(switch_share=share)
     samples = [mirror_simulation.sample(seed, given) for seed in range(12)]
     found = [(each, judge(each, tmp_path)) for each in samples]
@@ -192,11 +194,11 @@ def test_lower_bound_is_of_missing_bytes_and_upper_bound_of_the_mirror(tmp_path,
         assert row["loss_low"] <= simulated.missing
         assert simulated.loss <= row["loss_high"]
     above = [row["loss_low"] > simulated.loss for simulated, row in found]
-    assert sum(above) >= 2  # as a lower bound of what the mirror lost it would be wrong
+    assert sum(above) >= 2  # wrong as a lower bound of the mirror's loss
 
 
 def test_retransmitted_segments_are_no_loss(judged):
-    """Segments lost before the mirrored port come later and fill their gap."""
+    """Segments lost before the mirrored port are retransmitted and fill their gap."""
     again = [
         (s, found)
         for s, found in judged
@@ -204,11 +206,11 @@ def test_retransmitted_segments_are_no_loss(judged):
     ]
     assert len(again) >= 1
     for _, found in again:
-        assert found["tcp_missing_bytes"] <= 2 * mirror_simulation.MSS  # what is still on its way at the end
+        assert found["tcp_missing_bytes"] <= 2 * mirror_simulation.MSS  # segments in flight at the end
 
 
 def in_order(frames):
-    """Return (the next sequence number that was due, the frame) of segments with data."""
+    """Yield (expected sequence number, frame) for the segments of flow 0."""
     due = None
     for frame in frames:
         if frame["flow"] == 0:
@@ -217,13 +219,13 @@ def in_order(frames):
 
 
 def test_identifications_count_the_frames_that_the_queue_lost(judged):
-    """The queue of the simulation counted them; all frames have the same length."""
+    """The simulated queue counts lost frames. All frames have the same length."""
     checked = 0
     for simulated, found in judged:
         if simulated.identifiers == "socket" and simulated.shape != "tcp" and not found["id_other_missing"]:
             lost = len(simulated.frames) * simulated.loss / (1 - simulated.loss)
             assert found["id_share"] == 1
-            assert 0.99 * lost - 20 <= found["id_full_missing"] <= lost + 1e-6  # those after the last frame are unseen
+            assert 0.99 * lost - 20 <= found["id_full_missing"] <= lost + 1e-6  # losses at the end leave no gap
             checked += lost > 0
     assert checked >= 2
 
@@ -259,7 +261,9 @@ def test_a_sample_through_a_filter_has_the_verdict_of_the_counters(judged, tmp_p
 
 
 def test_a_mirror_that_copies_later_than_the_start_and_ends_early_lost_nothing(judged, tmp_path):
-    """As switches under load: counters are read when the sample starts and ends, and the first and last frames lack."""
+    """Counters are read when the sample starts and ends, but a switch under load mirrors neither the first nor the last
+    frames.
+    """
     checked = 0
     for simulated, before in judged:
         actual = simulated.manifest["actual"]
@@ -290,13 +294,13 @@ def test_without_a_reading_after_its_end_no_sample_is_clear(judged, tmp_path):
 
 
 def every_s(simulated) -> float:
-    """Return the interval of the counters."""
+    """Return the interval between counter readings in seconds."""
     readings = simulated.manifest["congestion"]["readings"]
     return (readings[1][0] - readings[0][0]) / 10**9
 
 
 def test_no_lossy_mirror_with_an_unknown_queue_is_clear(judged, tmp_path):
-    """On FABRIC the queue is not known and the counters are read each 30 s."""
+    """On FABRIC the queue size is unknown and the counters are read every 30 s."""
     lossy = [s for s, _ in judged if s.loss > 0.01 and every_s(s) == 30]
     assert len(lossy) >= 10
     for simulated in lossy:
@@ -322,7 +326,7 @@ def test_wrong_thresholds_are_errors():
 
 
 def without_backlog(copied, every_ns: int, counters_s: int, buffer_bytes: int | None, ids: bool):
-    """Return 4 s of frames of 1,000 B at equal distances, of which a mirror of 160 Mbit/s copies some."""
+    """Return 4 s of equally spaced 1,000-byte frames, of which a 160 Mbit/s mirror copies those `copied` selects."""
     length, start, seconds, per_s = 1000, 1_700_000_000 * 10**9, 4, 10**9 // every_ns
     overhead = 0 if buffer_bytes else 4
     numbers = [n for n in range(seconds * per_s) if copied(n)]
@@ -364,7 +368,7 @@ def without_backlog(copied, every_ns: int, counters_s: int, buffer_bytes: int | 
 def test_a_mirror_that_leaves_out_frames_without_a_backlog_is_not_clear(
     tmp_path, counters_s, buffer_bytes, copied, ids
 ):
-    """Loss that no queue explains, at a twentieth of what the mirror port can send."""
+    """The offered rate is a twentieth of the mirror port's capacity, so no queue explains the loss."""
     simulated = without_backlog(copied, 10**6, counters_s, buffer_bytes, ids)
     found = judge(simulated, tmp_path)
     assert found["verdict"] != "clear"
@@ -376,7 +380,7 @@ def test_a_mirror_that_leaves_out_frames_without_a_backlog_is_not_clear(
     ("every_ms", "copied"), [(25, lambda n: n % 2), (125, lambda n: n % 5 < 2), (1, lambda n: n % 30)]
 )
 def test_few_bytes_that_a_mirror_left_out_are_not_taken_for_its_queue(tmp_path, every_ms, copied, ids):
-    """All bytes of these samples, or all that are missing, would fit the queue of 96 KiB, which never had a backlog."""
+    """All bytes of these samples, or all missing bytes, would fit into the 96 KiB queue, but it never had a backlog."""
     simulated = without_backlog(copied, every_ms * 10**6, 1, 96 << 10, ids)
     found = judge(simulated, tmp_path)
     assert found["verdict"] != "clear"
@@ -394,7 +398,7 @@ def test_few_bytes_that_a_mirror_left_out_are_not_taken_for_its_queue(tmp_path, 
     ],
 )
 def test_bursts_of_several_senders_to_one_port_are_not_clear(tmp_path, bursts, counters_s, direction, ids):
-    """Copies that are made before the limit of the port arrive faster than its line."""
+    """Frames are copied before the port limits them, so copies can arrive faster than the line rate."""
     offered = mirror_simulation.coinciding_bursts(*bursts, ids=ids)
     simulated = mirror_simulation.coinciding(offered, counters_s, direction)
     found = judge(simulated, tmp_path)
@@ -404,7 +408,7 @@ def test_bursts_of_several_senders_to_one_port_are_not_clear(tmp_path, bursts, c
 
 
 def test_all_that_a_port_receives_comes_over_one_line(tmp_path):
-    """Bursts of 4 flows, together longer than the queue: over one line they leave room in it, over four they do not."""
+    """Bursts of 4 flows are together longer than the queue. They fit into it over one line, but not over four."""
     offered = mirror_simulation.coinciding_bursts(4, 17, 0.05, ids=False)
     line_ns = 1514 * 8 * 10**9 // 10**9
     first = [frame for n, frame in enumerate(offered) if not n or frame["at"] - offered[n - 1]["at"] > 10**7]
@@ -419,7 +423,7 @@ def test_all_that_a_port_receives_comes_over_one_line(tmp_path):
 
 @pytest.mark.parametrize("counters_s", [1, 30])
 def test_skipped_identifications_prevent_clear_whatever_the_counters_show(tmp_path, counters_s):
-    """The counters agree with the capture; the flow skips each 34th identification: 2.9 %."""
+    """The counters agree with the capture, but the flow skips every 34th identification (2.9 %)."""
     simulated = without_backlog(lambda n: n % 34, 10**6, counters_s, 96 << 10, ids=True)
     for reading in simulated.manifest["congestion"]["readings"]:
         reading[1] = reading[1] * 33 // 34
@@ -430,7 +434,7 @@ def test_skipped_identifications_prevent_clear_whatever_the_counters_show(tmp_pa
 
 
 def test_identifications_shared_with_other_destinations_do_not_prevent_clear(tmp_path):
-    """A host with one counter for all its packets, of which the port sees about every second one."""
+    """A host uses one counter for all its packets, and the port carries about every second one."""
     simulated = without_backlog(lambda n: True, 10**6, 1, 96 << 10, ids=True)
     for n, frame in enumerate(simulated.frames):
         frame["ip_id"] = (2 * n + (n % 3 == 1)) % 2**16
@@ -441,7 +445,7 @@ def test_identifications_shared_with_other_destinations_do_not_prevent_clear(tmp
 
 
 def test_copies_of_frames_that_the_port_then_drops_are_in_no_counter(tmp_path):
-    """UDP without identifications at 2.2 times the port's line: the counters have less than half of the copies."""
+    """UDP without identifications at 2.2 times the line rate: the counters include less than half of the copies."""
     line_bps = mirror_simulation.FAN_IN_CAPACITY_BPS
     offered = mirror_simulation.coinciding_bursts(4, 90, 0.02, ids=False, line_bps=line_bps)
     counted = mirror_simulation.through_port(offered, line_bps)

@@ -1,8 +1,10 @@
-"""Each write, sync, rename or allocation that fails: one line, exit code not 0, and no damaged file.
+"""Fails each write, sync, rename or allocation: the command prints one line, exits with a code other than 0, and
+damages no file.
 
-As SQLite does it (sqlite.org/testing.html): the n-th call fails, n = 1, 2, 3, ... Here n is a seeded choice; `make
-soak` takes all (of allocations, ALLOCATIONS). Not covered are writes inside libc (stdio) and io_uring, and
-the processes that the command starts. Beside it commands are killed (kill -9) while their files are incomplete.
+The method is that of SQLite (sqlite.org/testing.html): the n-th call fails, for n = 1, 2, 3, ... These tests fail a
+seeded selection of calls; `make soak` fails all of them (ALLOCATIONS of the allocations). Writes inside libc (stdio)
+and io_uring, and processes started by the command, are not covered. Other tests kill commands (kill -9) while their
+files are incomplete.
 """
 
 import contextlib
@@ -31,14 +33,16 @@ from acapella_core.files import sha256_of
 SOURCE = Path(__file__).parents[1].joinpath("support", "fail_nth_call.c")
 SOAK = "ACAPELLA_SOAK" in os.environ
 ALLOCATIONS = 200
-CHOSEN = {"write": 3, "sync": 1, "rename": 1, "malloc": 2}  # calls of a kind in `make test`
+CHOSEN = {"write": 3, "sync": 1, "rename": 1, "malloc": 2}  # calls of each kind in `make test`
 COMMAND = Path(sys.executable).with_name("acapella")
 SAMPLES = ("alpha-p2", "beta-p1")
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A command, run in the campaign's directory, and what its calls count from: the first open of such a path."""
+    """A command to run in the campaign's directory. Calls are counted from the first open of a path that matches
+    `armed_by`.
+    """
 
     words: tuple[str, ...]
     armed_by: str
@@ -58,7 +62,7 @@ STAGES = {
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory) -> Path:
-    """The preloaded library."""
+    """Compile the library to preload and return its path."""
     if (compiler := shutil.which("gcc") or shutil.which("cc")) is None:
         pytest.skip("no C compiler")
     path = tmp_path_factory.mktemp("preload") / "fail.so"
@@ -67,7 +71,7 @@ def library(tmp_path_factory) -> Path:
 
 
 def run(directory: Path, words: tuple[str, ...], **environment: str) -> subprocess.CompletedProcess:
-    """A command in a directory."""
+    """Run an acapella command in a directory."""
     return subprocess.run(
         [COMMAND, *words],
         cwd=directory,
@@ -93,7 +97,7 @@ def run(directory: Path, words: tuple[str, ...], **environment: str) -> subproce
     ],
 )
 def test_calls_that_files_are_written_with_fail(kind, call, library, tmp_path):
-    """The first fails, the second succeeds: the same call twice."""
+    """The first call fails and the second, identical one succeeds."""
     code = f"""
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -116,7 +120,7 @@ for _ in range(2):
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory) -> dict[str, Path]:
-    """For each stage, the campaign as it is before that stage."""
+    """Return, for each stage, the campaign's directory before that stage runs."""
     campaign = tmp_path_factory.mktemp("faults") / "campaign"
     (campaign / "raw").mkdir(parents=True)
     for directory in ("acap", "flows"):
@@ -153,13 +157,13 @@ def before(tmp_path_factory) -> dict[str, Path]:
 
 
 def done(directory: Path, words: tuple[str, ...]) -> None:
-    """Run a command that has to succeed, in this process."""
+    """Run a command in this process; it must succeed."""
     with contextlib.chdir(directory):
         assert main(list(words)) == 0, words
 
 
 def contents(directory: Path) -> dict[str, str]:
-    """Each file's path and what it holds; of a DuckDB file its rows, because its bytes may differ."""
+    """Return the content of each file by path: the rows of a DuckDB file, whose bytes may differ, else the checksum."""
     return {
         str(path.relative_to(directory)): rows(path) if path.suffix == ".duckdb" else sha256_of(path)
         for path in sorted(directory.rglob("*"))
@@ -168,14 +172,14 @@ def contents(directory: Path) -> dict[str, str]:
 
 
 def rows(path: Path) -> str:
-    """The rows of all tables of a DuckDB file."""
+    """Return the rows of all tables of a DuckDB file as text."""
     with duckdb.connect(str(path), read_only=True) as client:
         names = [name for (name,) in client.sql("select table_name from duckdb_tables() order by all").fetchall()]
         return repr({name: client.sql(f'from "{name}" order by all').fetchall() for name in names})
 
 
 def chosen(kind: str, total: int, seed: str) -> list[int]:
-    """Which calls fail, from 1."""
+    """Return the numbers of the calls to fail, from 1."""
     some = ALLOCATIONS if kind == "malloc" else total
     count = min(total, some if SOAK else CHOSEN[kind])
     return sorted(random.Random(seed).sample(range(1, total + 1), count))
@@ -183,7 +187,7 @@ def chosen(kind: str, total: int, seed: str) -> list[int]:
 
 @dataclass(frozen=True)
 class Whole:
-    """A stage without a failing call: its calls of each kind, and the contents of its directory before and after."""
+    """A stage without a failing call: the number of calls of each kind, and the files before and after."""
 
     calls: dict[str, int]
     start: dict[str, str]
@@ -192,7 +196,7 @@ class Whole:
 
 @pytest.fixture(scope="module", params=STAGES)
 def counted(request, before, library, tmp_path_factory) -> tuple[str, Whole]:
-    """A stage's name, and its run without a failing call."""
+    """Return the name of a stage and its run without a failing call."""
     name, directory = request.param, tmp_path_factory.mktemp("whole")
     stage, whole, count = STAGES[name], directory / "campaign", directory / "count"
     shutil.copytree(before[name], whole)
@@ -216,10 +220,10 @@ def test_a_failed_call_leaves_every_file_old_or_new(counted, kind, before, libra
         what = f"{kind} {number} of {total}: exit code {ended.returncode}, {ended.stderr}"
         found = contents(directory)
         if name == "collector" and incomplete_tables(directory / "collected"):
-            del found["collected/counters.json"]  # it names them; the other tables are kept
+            del found["collected/counters.json"]  # counters.json lists the missing tables; the other tables are kept
         damaged = [path for path, held in found.items() if held not in (start.get(path), new.get(path))]
         assert not damaged, (damaged, what)
-        if ended.returncode == 0:  # a call that is allowed to fail, such as removing what nobody needs
+        if ended.returncode == 0:  # a call that may fail, such as removing a file that is no longer needed
             assert found == new, what
         else:
             assert ended.returncode > 0 and "Traceback" not in ended.stderr, what
@@ -228,7 +232,7 @@ def test_a_failed_call_leaves_every_file_old_or_new(counted, kind, before, libra
 
 
 def incomplete_tables(directory: Path) -> list[str]:
-    """Return the tables that a collector's counters name as not written; these are not there."""
+    """Return the tables that the counters of a collector list as not written. Checks that they are missing."""
     counters = directory / "counters.json"
     names = list(json.loads(counters.read_text())["not_written"]) if counters.exists() else []
     assert not [name for name in names if (directory / f"{name}.parquet").exists()]
@@ -257,7 +261,7 @@ def test_a_disk_that_fails_within_a_capture_is_no_damage_of_it(name, before, lib
     assert sorted(path.name for path in tmp_path.iterdir()) == there
 
 
-# Commands that write packets or what is made of them, and the call at which they are killed.
+# Commands that write packets or data derived from packets, and the call at which they are killed.
 KILLED = {name: ("rename", stage) for name, stage in STAGES.items()} | {
     "anonymize": (
         "rename",
@@ -270,7 +274,7 @@ KILLED = {name: ("rename", stage) for name, stage in STAGES.items()} | {
 
 
 def incomplete(directory: Path, temporary: Path) -> list[str]:
-    """Files and directories that a command has not finished."""
+    """Return the names of the incomplete files and directories that a command left."""
     return [path.name for path in directory.rglob("*.part*")] + [path.name for path in temporary.iterdir()]
 
 

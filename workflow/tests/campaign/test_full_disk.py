@@ -1,4 +1,4 @@
-"""Commands and a campaign whose disk becomes full."""
+"""Runs commands and a workflow on a disk that becomes full."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ from acapella_core.errors import OUTSIDE
 
 PROBE = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"]
 
-# In a separate namespace: a small disk, a run, its files, more room, and a second run.
+# In a separate mount namespace: mount a small disk, run, list the files, enlarge the disk, and run again.
 RUNS = """\
 mkdir results
 mount -t tmpfs -o size=512k none results
@@ -33,7 +33,7 @@ cp -r results kept
 
 @pytest.fixture
 def place(tmp_path) -> Workplace:
-    """A campaign of one sample; skips the test if a namespace may have no file system of its own."""
+    """Return a campaign of one sample. Skips the test if file systems cannot be mounted in a namespace."""
     if (found := subprocess.run(PROBE, capture_output=True, text=True, check=False)).returncode:
         pytest.skip(f"no file system in a namespace: {found.stderr}")
     place = Workplace(tmp_path)
@@ -61,7 +61,7 @@ def test_a_full_disk_ends_a_run_with_one_line_and_the_next_run_completes(place, 
         assert con.execute("select sample, frames from samples").fetchall() == [("s", len(busy_port()))]
 
 
-# In a separate namespace: a directory of logs that takes no new file, and a run.
+# In a separate mount namespace: mount a directory of logs in which no file can be created, and run.
 LOGS = """\
 mkdir -p results/tiny/logs/digest
 mount -t tmpfs -o $1 none results/tiny/logs/digest
@@ -89,7 +89,8 @@ def test_a_log_that_cannot_be_opened_ends_a_run_with_a_summary_and_excludes_no_s
     assert "exclude" not in printed
 
 
-# In a separate namespace: a disk with 8 KiB left, a command, its files, more room, and the command again.
+# In a separate mount namespace: leave 8 KiB on the disk, run a command, list the files, enlarge the disk, and run it
+# again.
 COMMANDS = """\
 mkdir disk
 mount -t tmpfs -o size=64m none disk
@@ -108,8 +109,8 @@ cp -r disk kept
 
 @pytest.fixture
 def limited(tmp_path):
-    """Run a command twice beside a copy of `made` on a disk that is full the first time; return what it printed then
-    and the files after it.
+    """Return a function that runs a command twice next to a copy of `made`, first on a full disk. It returns the
+    output of the first run and the list of files after it.
     """
     if (found := subprocess.run(PROBE, capture_output=True, text=True, check=False)).returncode:
         pytest.skip(f"no file system in a namespace: {found.stderr}")

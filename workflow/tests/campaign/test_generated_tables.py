@@ -1,4 +1,4 @@
-"""Made-up tables, which tests of figures and report read, are as of one campaign: their sums agree."""
+"""Checks that the generated tables, which tests of figures and of the report read, are consistent."""
 
 import random
 from collections import defaultdict
@@ -14,13 +14,13 @@ from acapella.figures.source import Source
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory) -> dict[str, list[dict]]:
-    """All tables of a campaign of three sites."""
+    """Return all tables of a campaign of three sites."""
     source = Source(Campaign(write_tables(tmp_path_factory.mktemp("made"))))
     return {name: source.rows(name) for name in TABLES}
 
 
 def summed(rows: list[dict], column: str, **wanted) -> dict[str, int]:
-    """The sum of a column at each site."""
+    """Return the sum of a column at each site, over the rows with the `wanted` values."""
     found = defaultdict(int)
     for row in rows:
         if all(row[name] == value for name, value in wanted.items()):
@@ -29,7 +29,7 @@ def summed(rows: list[dict], column: str, **wanted) -> dict[str, int]:
 
 
 def with_all(sums: dict[str, int]) -> dict[str, int]:
-    """Sums of sites, and their own sum."""
+    """Return the sums of the sites and, as "all", their total."""
     return {**sums, "all": sum(sums.values())}
 
 
@@ -81,19 +81,19 @@ def test_flows_of_all_tables_agree(tables):
     largest = {row["rank"]: row for row in tables["top_flows"] if row["site"] == "all"}
     reached = [
         row for row in tables["flow_sizes"] if (row["scope"], row["flows_ge"]) == ("campaign", 1)
-    ]  # the largest flow alone
+    ]  # the largest flow
     assert all(row["bytes"] <= largest[1]["wire_bytes"] for row in reached)
 
 
-LINK_BPS = 100 * 10**9  # of the ports, HundredGigE
+LINK_BPS = 100 * 10**9  # of the ports, type HundredGigE
 LEAST = 60  # bytes of an Ethernet frame without FCS (IEEE 802.3, section 4.2.3.3: 64 with FCS)
-RAW = 20  # bytes of a frame that starts with IP: at least its header
+RAW = 20  # bytes of a frame that starts with IP: at least the IP header
 PARTS = {"tcp_frames", "no_payload_frames", "ack_frames", "cut_tcp_frames", "issue_frames", "flow_frames"}
 
 
 @pytest.fixture(scope="module", params=[1, 2, 30])
 def sized(request, tmp_path_factory) -> dict[str, list[dict]]:
-    """All tables of a campaign of 1, 2 or 30 sites."""
+    """Return all tables of a campaign of 1, 2 or 30 sites."""
     source = Source(Campaign(write_tables(tmp_path_factory.mktemp("sized"), sites=request.param)))
     return {name: source.rows(name) for name in TABLES}
 
@@ -102,7 +102,7 @@ def test_no_share_is_below_0_or_above_1(sized):
     for name, rows in sized.items():
         for row in rows:
             shares = {column: row[column] for column in row if "share" in column or column == "ccdf"}
-            shares.pop("occurrence_share", None)  # a frame may have a header more than once
+            shares.pop("occurrence_share", None)  # a frame may contain a header more than once
             assert all(value is None or 0 <= value <= 1 for value in shares.values()), (name, shares)
             assert all(row[part] <= row["frames"] for part in PARTS & set(row)), (name, row)
     for row in sized["header_occurrence"]:
@@ -159,7 +159,7 @@ def test_repeated_timestamps_and_losses_are_whole_frames(sized):
 
 @pytest.mark.parametrize("runs", [[{}], [{"U": 0.02, "I": 0.12, "L": 0.005}, {"common": 0}, {"U": 0.5}], [{"I": 0.0}]])
 def test_components_of_trials_are_those_of_their_packets(runs):
-    """Against the definitions in docs/kappa.md."""
+    """The definitions are in docs/kappa.md."""
     made = result("e", runs, all_pairs=True)
     packets = {one["name"]: one["packets"] for one in made["trials"]}
     for pair in made["pairs"]:

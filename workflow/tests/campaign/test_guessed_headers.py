@@ -1,4 +1,4 @@
-"""Headers that tshark guessed from the payload of unknown flows are counted, and marked as heuristic in figures."""
+"""Headers that tshark guesses from the payload of unknown flows are counted and marked as heuristic in figures."""
 
 import random
 import subprocess
@@ -18,24 +18,25 @@ from acapella.figures import compose
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source
 
-QUERY = bytes.fromhex("000101000001000000000000036162630000010001")  # DNS (RFC 1035): address of abc
+QUERY = bytes.fromhex("000101000001000000000000036162630000010001")  # DNS (RFC 1035): a query for the address of abc
 TRANSPORTS = ("tcp", "udp", "sctp", "dccp")
-GUESSED = 2 + 5 + 1  # frames of STUN of no flow on its port (RFC 8489, section 18.6: 3478)
-# What tshark's heuristic for STUN looks at: a binding request of 8 bytes, the magic cookie (RFC 8489, section 5), an
-# identifier, and one attribute.
+GUESSED = 2 + 5 + 1  # STUN frames of flows on other ports (RFC 8489, section 18.6: port 3478)
+# Matches tshark's heuristic for STUN: a binding request of 8 bytes, the magic cookie (RFC 8489, section 5), a
+# transaction identifier, and one attribute.
 LIKE_STUN = bytes.fromhex("000100082112a442") + bytes(range(12)) + bytes.fromhex("8022000461626364")
 
 
 def datagram(payload: bytes, port: int) -> bytes:
-    """A frame with a UDP datagram."""
+    """Return a frame with a UDP datagram."""
     return ethernet(tunnel_frames.over_udp(Packet(payload), port)).raw
 
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory) -> Path:
-    """Flows with datagrams that look like STUN, and DNS queries.
+    """Return a campaign with datagrams that look like STUN, and with DNS queries.
 
-    Two after 60 unknown ones, five after 60 unknown ones, one alone, all on ports of no protocol; four on STUN's port.
+    On ports without a protocol: two STUN datagrams after 60 unknown ones, five after 60 unknown ones, and a single one.
+    On the port of STUN: four.
     """
     draw = random.Random(1)
     frames = [datagram(b"\1" + draw.randbytes(40), 40_001) for _ in range(60)]
@@ -61,7 +62,7 @@ def test_headers_of_unknown_flows_are_counted_as_guessed(campaign):
 
 
 def test_inner_headers_of_a_tunnel_and_quotes_of_errors_are_not_guessed(tmp_path):
-    """A ping over VXLAN, of which no payload names ICMP; an ICMP error about DNS, whose flow has no ports."""
+    """A ping over VXLAN: no port or heuristic identifies ICMP. An ICMP error that quotes DNS: its flow has no ports."""
     ping = tunnel_frames.ipv4(Packet(bytes.fromhex("0800f7ff00000000") + bytes(40)), 1, tunnel_frames.INNER)
     quoted = tunnel_frames.over_udp(Packet(QUERY), 53)
     error = tunnel_frames.ipv4(quoted.with_header(bytes.fromhex("0303000000000000")), 1, tunnel_frames.OUTER)
@@ -72,7 +73,7 @@ def test_inner_headers_of_a_tunnel_and_quotes_of_errors_are_not_guessed(tmp_path
 
 
 def test_heuristics_and_ports_are_those_of_tshark():
-    """``tshark -G`` of version 4.0; the table may have registered ports (IANA) that tshark does not decide by."""
+    """Compares with ``tshark -G`` of version 4.0. The table may list IANA ports that tshark does not use."""
     if not (version := tshark.find().version).startswith("4.0."):
         pytest.skip(f"the table is that of tshark 4.0, not {version}")
     lists = {}
@@ -94,7 +95,7 @@ def test_heuristics_and_ports_are_those_of_tshark():
 
 
 def with_guesses(tmp_path, header: str, *, whole: bool) -> Source:
-    """A campaign in which all frames of a header, or all but one, are guessed."""
+    """Return a campaign in which all frames of a header, or all but one, are guessed."""
     directory = write_tables(tmp_path / "made", sites=2)
 
     def guess(_: int, row: dict) -> None:

@@ -1,4 +1,4 @@
-"""Frame sizes by header stack: segments of each kind, cut headers, and ICMP errors, from captured bytes."""
+"""Tests frame sizes by header stack: segments of each kind, truncated headers, and ICMP errors, from captures."""
 
 import pytest
 from acapella_testing.frames import traces
@@ -10,12 +10,14 @@ from acapella.cli import main as cli
 
 
 def segment(flags: str, payload: bytes = b"", **more):
-    """A TCP segment."""
+    """Return an IPv4 packet with a TCP segment."""
     return IP(src="10.0.0.1", dst="10.0.0.2", ttl=9, **more) / TCP(sport=1, dport=2, flags=flags) / Raw(payload)
 
 
 def found_of(directory, packets, snaplen=200) -> dict:
-    """Rows of the campaign by header stack and bin, as (frames, tcp, without payload, only ACK, cut)."""
+    """Return the campaign's rows by header stack and bin as (frames, TCP, without payload, only ACK, truncated TCP
+    header).
+    """
     for part in ("raw", "acap", "flows"):
         (directory / part).mkdir(parents=True)
     trace = [(traces.START_NS + n, traces.underlay(kind, packet)) for n, (kind, packet) in enumerate(packets)]

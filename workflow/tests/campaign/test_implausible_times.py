@@ -1,4 +1,4 @@
-"""A campaign with captures that are dated in the year 586524, from the sample sheet to the report."""
+"""Runs the workflow, from the sample sheet to the report, on captures with timestamps in the year 586524."""
 
 import struct
 
@@ -16,14 +16,16 @@ SAMPLES = {"all": ("alpha", "p1"), "half": ("alpha", "p2"), "none": ("beta", "p1
 
 
 def time_of(name: str, number: int) -> int:
-    """Return the time of a frame in microseconds."""
+    """Return the timestamp of a frame in microseconds."""
     implausible = name == "all" or (name == "half" and number % 2)
     return YEAR_586524_US - number if implausible else START_US + number * STEP_US
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Workplace:
-    """Return a campaign in which every second frame of one sample, and all of another, have implausible times."""
+    """Return a campaign in which every second frame of one sample, and all frames of another, have implausible
+    timestamps.
+    """
     place = Workplace(tmp_path_factory.mktemp("implausible"))
     place.configure()
     (place.directory / "captures").mkdir()

@@ -1,4 +1,4 @@
-"""The catalog: what it holds, what it refuses, and that any DuckDB client can open it."""
+"""Tests the catalog: its content, the input that it refuses, and that any DuckDB client can open it."""
 
 import argparse
 import json
@@ -39,7 +39,7 @@ def directory(tmp_path):
 
 
 def content(directory, environment=None):
-    """Every table and view of a catalog but the published ones, as text, read from another directory."""
+    """Return all tables and views of a catalog except the published ones as text, read from another directory."""
     query = (
         f"import duckdb; c = duckdb.connect({str(directory / 'catalog.duckdb')!r}, read_only=True); "
         f"published = {process.TABLES}; "
@@ -59,13 +59,13 @@ def test_any_client_opens_the_views_from_any_directory(tmp_path, directory):
 
 
 def test_duckdb_1_0_0_opens_the_catalog(directory, old_client):
-    """Also lists without any element in a whole row group, as here, which it cannot read from a table."""
+    """This includes lists that are empty in a whole row group, as here. DuckDB 1.0.0 cannot read them from a table."""
     index.build(Campaign(directory))
     assert content(directory, old_client) == content(directory)
 
 
 def test_lists_in_the_catalog_are_those_of_the_files(directory):
-    """Empty lists, nulls and values: the way they are stored does not show."""
+    """Compares empty lists, nulls and values. How they are stored makes no difference."""
     add_sample(
         directory, "c", WEST, (0, 20), [flow(1, 2, vlan=[7, 8], mpls=[17]), flow(1, 3)], notes=["first", "second"]
     )
@@ -90,7 +90,7 @@ ETHERNET = bytes.fromhex("020000000001 020000000002")
 
 
 def ipv4_frame(choice: random.Random) -> bytes:
-    """Return the headers of a TCP segment in one of three VLANs, with and without an MPLS label."""
+    """Return the headers of a TCP segment in one of three VLANs, with or without an MPLS label."""
     length, host = choice.choice((40, 52, 1500, choice.randrange(40, 1500))), choice.randrange(200)
     mpls = struct.pack("!HI", 0x8847, choice.randrange(16, 20) << 12 | 0x140)
     flags = choice.choice((0x10, 0x18, 0x02, 0x12, 0x11))
@@ -107,7 +107,7 @@ def ipv4_frame(choice: random.Random) -> bytes:
 
 
 def ipv6_frame(choice: random.Random) -> bytes:
-    """Return the headers of a UDP datagram without VLAN: no TCP fields, no IP identification, only empty lists."""
+    """Return the headers of a UDP datagram without VLAN, TCP fields, IP identification or list elements."""
     length = 8 + choice.randrange(1000)
     addresses = bytes(15) + b"\1" + bytes(15) + b"\2"
     header = struct.pack("!IHBB", 6 << 28, length, 17, 64) + addresses
@@ -115,7 +115,7 @@ def ipv6_frame(choice: random.Random) -> bytes:
 
 
 def arp_frame(choice: random.Random) -> bytes:
-    """Return an ARP request: no flow at all."""
+    """Return an ARP request, which has no flow."""
     return ETHERNET + struct.pack("!HHHBBH", 0x0806, 1, 0x0800, 6, 4, 1) + bytes(16) + choice.randbytes(4)
 
 
@@ -123,7 +123,7 @@ KINDS_OF_FRAMES = {"tcp": ipv4_frame, "udp": ipv6_frame, "arp": arp_frame}
 
 
 def write_capture(path: Path, frames: int, *makers) -> None:
-    """Write a pcap with frames that ``makers`` return in turn, cut to the headers."""
+    """Write a pcap file with frames that ``makers`` return in turn, truncated after the headers."""
     choice, time = random.Random(11), 1_700_000_000 * 10**9
     with path.open("wb") as out:
         out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 200, 1))
@@ -137,7 +137,7 @@ def write_capture(path: Path, frames: int, *makers) -> None:
 
 @pytest.fixture(scope="module")
 def digested(tmp_path_factory):
-    """A campaign with acaps that `acapella digest` writes: one of two row groups, and samples with columns of nulls."""
+    """Return a campaign of acaps from `acapella digest`: one with two row groups, and samples with all-null columns."""
     root = tmp_path_factory.mktemp("digested")
     directory = root / "made"
     samples = {"mixed": (BATCH_ROWS + 3000, *KINDS_OF_FRAMES.values())}
@@ -170,7 +170,7 @@ print(json.dumps(found))
 
 
 def columns_read(catalog: Path, files: list[Path], environment=None) -> dict:
-    """Return rows and checksum of each column of a catalog and of Parquet files, read from another directory."""
+    """Return the rows and checksum of each column of a catalog and of Parquet files, read from another directory."""
     words = json.dumps([str(catalog), *map(str, files)])
     command = [sys.executable, "-c", READ_COLUMNS]
     done = subprocess.run(
@@ -205,7 +205,7 @@ def test_published_tables_are_views_of_the_catalog(campaign):
 
 
 def counts_of(directory, tables, environment=None):
-    """Rows of published tables, as a client counts them in another working directory."""
+    """Return the row counts of published tables, as a client in another working directory reports them."""
     query = (
         f"import duckdb; c = duckdb.connect({str(directory / 'catalog.duckdb')!r}, read_only=True); "
         f"print({{t: c.execute(f'select count(*) from {{t}}').fetchone()[0] for t in {tables}}})"
@@ -229,7 +229,7 @@ def test_views_of_a_third_party_are_made_again(directory):
 
 
 def test_views_of_tables_made_later_open_anywhere_with_duckdb_1_0_0(directory, tmp_path, old_client, capsys):
-    """Also after the directory was moved; `acapella sql` needs nothing for that."""
+    """Also after the directory was moved. `acapella sql` needs no extra step."""
     index.build(Campaign(directory))
     before = (directory / "catalog.duckdb").stat().st_mtime_ns
     conformance.run(argparse.Namespace(output=str(directory / "tables"), **PRINTED))
@@ -279,7 +279,7 @@ def test_names_in_the_collected_sheet_are_validated(directory, row, capsys):
 
 
 def test_files_are_private_while_they_are_written(directory, monkeypatch):
-    """Also those that DuckDB makes."""
+    """This includes the files that DuckDB creates."""
     seen, finish = {}, files.finish
 
     def look(directory, *more):
@@ -320,7 +320,7 @@ def test_connections_have_one_row_a_pair_in_the_direction_of_its_first_frame(tmp
     directory = tmp_path / "made"
     there = flow(1, 5, syn=2, peer_flow=1, handshake_rtt_ns=77)
     back = flow(2, 6, src="10.0.0.2", dst="10.0.0.1", src_port=2000, dst_port=1000, syn=1, peer_flow=0)
-    lonely = flow(3, 3, src_port=5, peer_flow=1)  # points at a flow that points elsewhere
+    lonely = flow(3, 3, src_port=5, peer_flow=1)  # its peer flow has another peer
     add_sample(directory, "a", WEST, (0, 20), [there, back, lonely])
     index.build(Campaign(directory))
     con = duckdb.connect(str(directory / "catalog.duckdb"), read_only=True)
@@ -398,7 +398,7 @@ def test_broken_acap_is_one_line(directory):
 
 
 def flip(file):
-    """Invert a quarter of a file's bytes behind its first four."""
+    """Invert the first quarter of a file's bytes, except the first four."""
     content = bytearray(file.read_bytes())
     for place in range(4, len(content) // 4):
         content[place] ^= 0xFF
@@ -472,7 +472,7 @@ def test_the_view_frames_has_every_column_of_an_acap(campaign):
 
 
 def test_an_acap_of_several_captures_can_be_the_first_of_a_campaign(directory):
-    """It has a column more than the others, and DuckDB takes the columns of the first file for those of all."""
+    """This acap has an additional column. DuckDB takes the columns of the first file as those of all files."""
     acap = directory / "acap" / "a.parquet"
     table = pq.read_table(acap)
     files = pa.array(["x.pcap"] * len(table)).dictionary_encode()

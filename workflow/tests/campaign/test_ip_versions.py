@@ -1,4 +1,4 @@
-"""Versions of the innermost network header and encapsulations, compared with tshark's header tokens."""
+"""Compares the version of the innermost network header, and the encapsulations, with the header tokens of tshark."""
 
 import itertools
 from collections import Counter
@@ -18,7 +18,7 @@ NOT_IP = {"arp", "eth", "llc"}
 
 
 def in_ethernet(header: bytes, payload: Packet, ethertype: int, port: int) -> Packet:
-    """A tunnel over UDP that carries an Ethernet frame."""
+    """Return a tunnel over UDP that carries an Ethernet frame."""
     return tunnel_frames.over_udp(ethernet(payload, ethertype).with_header(header), port)
 
 
@@ -44,7 +44,7 @@ PACKETS = {
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory) -> Path:
-    """One sample with every packet, the n-th of them n times, and ARP without a tunnel."""
+    """Return a campaign of one sample: the n-th packet n times, and ARP without a tunnel."""
     frames = [ethernet(packet).raw for n, packet in enumerate(PACKETS.values(), 1) for _ in range(n)]
     frames += [ethernet(ARP, ARP_TYPE).raw] * 20
     return analyzed_frames(tmp_path_factory.mktemp("versions"), frames)
@@ -52,7 +52,7 @@ def campaign(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def protocols(campaign, program) -> list[list[str]]:
-    """The header tokens of each frame by tshark, without what ICMP errors quote."""
+    """Return tshark's header tokens of each frame, without those that ICMP errors quote."""
     with program.start(campaign / "raw" / "s.pcap", ("frame.protocols",)) as run:
         lines = run.stdout.read().decode().splitlines()
     return [list(itertools.takewhile(lambda token: token != "icmp", line.split(":"))) for line in lines]

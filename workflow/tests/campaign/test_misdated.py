@@ -1,4 +1,4 @@
-"""Samples of a clock that was not set: dated 1970 among samples of today."""
+"""Tests samples from a node whose clock was not set: they are dated 1970, the others today."""
 
 import duckdb
 import pytest
@@ -22,7 +22,7 @@ OTHER = {"src": "10.0.0.9"}
 
 @pytest.fixture
 def made(tmp_path):
-    """Three samples of one day, and two of a clock that began in 1970; a flow is in samples of both kinds."""
+    """Return three samples of one day and two that start in 1970. One flow is in samples of both kinds."""
     made = tmp_path / "made"
     add_sample(made, "a", WEST, (0, 20), [flow(1, 2)])
     add_sample(made, "b", WEST, None, [flow(100, 119)])
@@ -70,7 +70,7 @@ def test_durations_of_flows_that_only_misdated_samples_have_are_left_out_and_cou
 
 
 def test_a_frame_of_the_last_second_of_pcap_ends_no_figure(tmp_path):
-    """The only sample lasts until 2106, so its durations are not left out."""
+    """The only sample lasts until 2106, so its durations are included."""
     made = tmp_path / "made"
     last_s = (2**32 - 1) - START // SECOND
     add_sample(made, "a", WEST, None, [flow(3, last_s)])
@@ -82,7 +82,7 @@ def test_a_frame_of_the_last_second_of_pcap_ends_no_figure(tmp_path):
 @pytest.mark.parametrize(
     ("starts_s", "expected"),
     [
-        ([0, 9 * YEAR_S, 11 * YEAR_S], [False, False, False]),  # the median is the second
+        ([0, 9 * YEAR_S, 11 * YEAR_S], [False, False, False]),  # the second start is the median
         ([0, YEAR_S, 12 * YEAR_S], [False, False, True]),
         ([SINCE_1970_S, SINCE_1970_S + 1, SINCE_1970_S + 2, 0], [True, True, True, False]),
         ([SINCE_1970_S, SINCE_1970_S + 1], [False, False]),
@@ -112,7 +112,7 @@ def test_title_and_figure_leave_misdated_samples_out_and_count_them(tmp_path):
 
 
 def test_bins_of_a_misdated_sample_are_left_out_also_within_the_range_of_others():
-    """Port b has only a sample from 2005 to 2017; the campaign is of 2013 to 2020."""
+    """Port b has only a sample from 2005 to 2017. The campaign lasts from 2013 to 2020."""
     years = {year: (year - 1970) * 31_556_952 * SECOND for year in (2005, 2013, 2017, 2020)}
     samples = [
         {"site": "A", "port": port, "misdated": misdated, "actual_start_ns": years[first], "actual_end_ns": years[last]}

@@ -1,4 +1,4 @@
-"""The table and the figure of what became of the sites of all collections."""
+"""Tests the table and the figure of the outcome of every site in every collection."""
 
 import csv
 from collections import Counter
@@ -27,7 +27,7 @@ two,2026-09-11T12:00:00.000Z,STAR,incomplete,did not end,2,2,4,0
 
 @pytest.fixture
 def table(tmp_path):
-    """Rows of the table, and the campaign's directory."""
+    """Return the rows of the table and the campaign's directory."""
     (tmp_path / "outcomes.csv").write_text(LINES)
     directory = tmp_path / "one"
     assert cli.main(["campaign", "outcomes", str(tmp_path / "outcomes.csv"), "-o", str(directory / "tables")]) == 0
@@ -80,7 +80,7 @@ def test_the_figure_says_the_shares(table):
 
 
 def reasons_of(directory) -> list[dict]:
-    """Rows of outcome_reasons."""
+    """Return the rows of outcome_reasons."""
     with (directory / "tables" / "outcome_reasons.csv").open() as lines:
         return list(csv.DictReader(lines))
 

@@ -1,4 +1,4 @@
-"""What tshark names of a payload (text, media, images) is no header."""
+"""Tokens of tshark that describe a payload (text, media, images) do not count as headers."""
 
 import struct
 from pathlib import Path
@@ -16,7 +16,7 @@ PAYLOAD = {"data", "data-text-lines", "media", "png", "json", "xml"}
 
 
 def response(kind: str, content: bytes, port: int) -> bytes:
-    """A frame with an HTTP response of one segment."""
+    """Return a frame with an HTTP response in one segment."""
     text = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(content)}\r\n\r\n".encode() + content
     segment = struct.pack(">HHIIBBHHH", 80, port, 1, 1, 0x50, 0x18, 100, 0, 0) + text
     return ethernet(tunnel_frames.ipv4(Packet(segment), 6, tunnel_frames.INNER)).raw
@@ -24,7 +24,7 @@ def response(kind: str, content: bytes, port: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory) -> Path:
-    """A sample with the n-th kind of content n times, and UDP with payload that no dissector knows."""
+    """Return a campaign of one sample: the n-th content type n times, and UDP with an unknown payload."""
     kinds = list(CONTENTS.items())
     frames = [response(*kinds[n], 5000 + 10 * n + k) for n in range(len(kinds)) for k in range(n + 1)]
     frames += [ethernet(tunnel_frames.over_udp(Packet(b"\1\2\3\4" * 5), 40_001)).raw] * 4
@@ -32,7 +32,7 @@ def campaign(tmp_path_factory) -> Path:
 
 
 def tokens_of(campaign: Path) -> list[list[str]]:
-    """tshark's header tokens of each frame."""
+    """Return tshark's header tokens of each frame."""
     with tshark.find().start(campaign / "raw" / "s.pcap", ("frame.protocols",)) as run:
         return [line.split(":") for line in run.stdout.read().decode().splitlines()]
 

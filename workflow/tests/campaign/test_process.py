@@ -1,4 +1,4 @@
-"""Published tables: their schemas, what must add up, and that the same bytes come out again."""
+"""Tests published tables: their schemas, sums that must agree, and that a rerun writes the same bytes."""
 
 import contextlib
 import csv
@@ -26,13 +26,13 @@ SMALL = {"frames": 120, "flows": 60, "samples": 2}
 
 
 def checksums(directory):
-    """Name and sha256 of every table and of provenance.json."""
+    """Return the name and SHA-256 checksum of every table and of provenance.json."""
     return {path.name: sha256_of(path) for path in [*(directory / "tables").iterdir(), directory / "provenance.json"]}
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """A campaign of 3 sites, its tables made once. Tests only read it."""
+    """Return a campaign of 3 sites with its tables. Tests must not modify it."""
     return analyze_campaign(make_campaign(tmp_path_factory.mktemp("small") / "made_up", **SMALL))
 
 
@@ -65,7 +65,7 @@ def test_csv_holds_the_same_values_as_parquet(campaign, name):
 
 
 def same(cell, value, kind):
-    """A CSV cell says what the Parquet value is, doubles to 9 digits."""
+    """Return True if a CSV cell contains the Parquet value; floating-point values have 9 digits."""
     if value is None:
         return cell == ""
     if pa.types.is_floating(kind):
@@ -80,7 +80,7 @@ def test_every_schema_of_a_published_table_has_a_query():
 
 
 def frames_by_site(found, **only):
-    """Sum of frames by site over the rows that ``only`` describes."""
+    """Return the number of frames by site over the rows with the values of ``only``."""
     sums = {}
     for row in found:
         if all(row[k] == v for k, v in only.items()):
@@ -122,7 +122,7 @@ def test_shares_lie_in_their_intervals_and_samples_are_named(campaign):
     ):
         for row in rows(campaign, name):
             assert row["samples"] == counted[row["site"]]
-            if row["samples"] < bootstrap.FEWEST:  # perhaps also where some are empty
+            if row["samples"] < bootstrap.FEWEST:  # can also be null with more samples if some are empty
                 assert row[f"{share}_lo"] is row[f"{share}_hi"] is None
             elif row["site"] == "all":
                 assert 0 <= row[f"{share}_lo"] <= row[share] <= row[f"{share}_hi"] <= 1
@@ -231,7 +231,7 @@ def test_missing_partial_names_the_command(small, tmp_path):
 
 
 def overflow(campaign: Campaign, sample: str) -> None:
-    """Give the first time bin of a sample a sum that no table can hold."""
+    """Set the bytes of a sample's time bins so that their sum overflows."""
     path = campaign.partial(sample, "throughput")
     bins = pq.read_table(path)
     sums = pa.array([2**64 - 1 - n for n in range(len(bins))], pa.uint64())
@@ -239,13 +239,13 @@ def overflow(campaign: Campaign, sample: str) -> None:
 
 
 def truncate(campaign: Campaign, sample: str) -> None:
-    """Cut the end off a partial."""
+    """Truncate a partial table of a sample."""
     path = campaign.partial(sample, "frame_sizes")
     path.write_bytes(path.read_bytes()[:-10])
 
 
 def without(campaign: Campaign, sample: str) -> None:
-    """Replace a number of a partial by null."""
+    """Replace a value of a partial table by null."""
     path = campaign.partial(sample, "quality")
     quality = pq.read_table(path)
     place = quality.schema.get_field_index("l4_unsure_frames")
@@ -275,7 +275,7 @@ MACHINE_FAULTS = {
 @pytest.mark.parametrize("fault", MACHINE_FAULTS.values(), ids=MACHINE_FAULTS)
 @pytest.mark.parametrize("stage", ["index", "process"])
 def test_a_fault_of_the_machine_names_no_sample(small, tmp_path, capsys, monkeypatch, stage, fault):  # noqa: PLR0913, PLR0917
-    """It occurs only if there are many samples, so a search would find one."""
+    """The fault occurs only with two or more samples. A search for the faulty sample would name one."""
     directory = shutil.copytree(small, tmp_path / "made_up")
     before = checksums(directory)
     module, name = {"index": (index, "fill"), "process": (process, "merge")}[stage]

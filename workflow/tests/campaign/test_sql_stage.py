@@ -1,4 +1,4 @@
-"""acapella sql: from anywhere, read only, in every format, opening no more files than it needs."""
+"""Tests acapella sql: it runs in any directory, only reads, supports every format, and opens no unneeded files."""
 
 import csv
 import io
@@ -29,7 +29,7 @@ PROGRAM = str(Path(sys.executable).with_name("acapella"))
 
 @pytest.fixture
 def ask(capsys):
-    """Run `acapella sql ...`; return (exit code, standard output, standard error)."""
+    """Return a function that runs `acapella sql ...` and returns (exit code, standard output, standard error)."""
 
     def run(*args):
         code = cli.main(["sql", *map(str, args)])
@@ -40,7 +40,9 @@ def ask(capsys):
 
 @pytest.fixture
 def mostly_broken(campaign, tmp_path):
-    """A copy of the campaign whose acaps are no Parquet, but for the first (of which the schema is) and SITE02's."""
+    """Return a copy of the campaign whose acaps are not Parquet, except the first, which provides the schema, and those
+    of SITE02.
+    """
     directory = shutil.copytree(campaign, tmp_path / "copy")
     _, *others = sorted((directory / "acap").glob("*.parquet"))
     for acap in others:
@@ -128,7 +130,9 @@ def test_formats(campaign, ask):
 
 @pytest.mark.parametrize(("form", "delimiter"), [("csv", ","), ("tsv", "\t")])
 def test_null_and_empty_text_are_read_back_as_they_were(campaign, ask, tmp_path, form, delimiter):
-    """By DuckDB and by Arrow; also in the only column and in both columns of a row."""
+    """DuckDB and Arrow read them back, also from a table with one column and from rows where both columns are empty or
+    null.
+    """
     texts = [(None, ""), ("", None), ("", ""), (None, None), ('a"b', "c,\td"), ("e\r\nf", " "), ("null", '""')]
     literals = [", ".join("null" if text is None else f"'{text}'" for text in row) for row in texts]
     values = ", ".join(f"({number}, {pair})" for number, pair in enumerate(literals))
@@ -172,7 +176,7 @@ def test_json_has_neither_nan_nor_python_text(campaign, ask):
 
 
 def test_json_has_decimals_as_exact_numbers(campaign, ask):
-    number = "12345678901234567890123456.789012345678"  # more digits than a double has
+    number = "12345678901234567890123456.789012345678"  # more digits than a double can hold
     query = f"select {number}::decimal(38, 12) as whole, -0.50::decimal(3, 2) as half, [1.5::decimal(3, 1)] as list"
     query += ", 0.0000000001::decimal(20, 10) as little, {'a': 2.50::decimal(3, 2)} as struct, 1e300 as double"
     text = ask(campaign, query, "--format", "json")[1]
@@ -195,7 +199,7 @@ def test_a_table_in_a_pipe_has_all_columns_and_rows(campaign):
 
 
 def test_output_to_a_pipe_is_csv_of_all_columns(campaign):
-    """A table drawn on a terminal leaves out columns that do not fit."""
+    """A table on a terminal omits columns that do not fit."""
     query = "select " + ", ".join(f"'{n:030d}' as column_{n}" for n in range(20))
     command = [PROGRAM, "sql", str(campaign), query]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -287,7 +291,7 @@ def test_a_query_reads_no_file_outside_and_changes_no_setting(campaign, ask, tmp
 
 @pytest.mark.skipif(not _native.confinement_support()["landlock_abi"], reason="the kernel has no Landlock")
 def test_the_command_can_write_temporary_files_alone(campaign, tmp_path):
-    """Also if DuckDB could be asked to write: nothing refuses the statement here."""
+    """This holds even if DuckDB is asked to write: this test disables the check of the statement."""
     (tmp_path / "scratch").mkdir()
     code = f"""
 import sys
@@ -306,7 +310,7 @@ sys.exit(cli.main())
 
 @pytest.fixture
 def foreign(campaign, tmp_path):
-    """A campaign whose catalog reads a file of the user's in place of its samples."""
+    """Return a campaign whose catalog reads a file of the user instead of its samples."""
     directory = shutil.copytree(campaign, tmp_path / "foreign")
     (tmp_path / "outside.csv").write_text("sample,site,port,sha256,start_ns,acap\nsecret,s,p,0,0,x\n")
     with duckdb.connect(str(directory / "catalog.duckdb")) as con:
@@ -318,7 +322,7 @@ def foreign(campaign, tmp_path):
 
 @pytest.mark.parametrize("command", ["campaign process", "release -o public", "sql 'from catalog.samples'"])
 def test_a_catalog_of_somebody_else_reads_no_file_outside(foreign, tmp_path, monkeypatch, capsys, command):
-    """Also if a query of ours reads its views."""
+    """This also holds if a query of acapella reads the catalog's views."""
     monkeypatch.chdir(tmp_path)
     words = [*shlex.split(command), str(foreign)]
     if words[0] == "sql":
@@ -382,7 +386,7 @@ def test_plans_and_tables_can_be_asked_for(campaign, ask, query):
 
 
 def test_all_stages_connect_by_the_function_whose_spill_directory_is_private():
-    """DuckDB's own functions open a database that spills to a predictable directory, or to the current one."""
+    """DuckDB's own functions open a database that spills to a predictable directory or to the current directory."""
     opening = re.compile(r"duckdb\.(connect|sql|query|execute|read_\w+|from_\w+|default_connection)\b|temp_directory=")
     root = Path(queries.__file__).parents[4]
     sources = [

@@ -1,4 +1,4 @@
-"""Files of samples that left the sheet: what is removed, moved, and left alone."""
+"""Tests the cleanup after samples were removed from the sheet: files that are removed, moved, or kept."""
 
 import json
 import os
@@ -19,7 +19,7 @@ WEST = ("WEST", "p1")
 
 @pytest.fixture
 def campaign(tmp_path):
-    """Samples a, b and c with captures of a testbed in raw/; the sheet lists all."""
+    """Return a campaign of samples a, b and c with testbed captures in raw/. The sheet lists all three."""
     directory = tmp_path / "made"
     for name in "abc":
         add_sample(directory, name, WEST, (0, 20), [flow(1, 2)])
@@ -30,7 +30,7 @@ def campaign(tmp_path):
 
 
 def names(directory):
-    """Paths of all files and links below a directory."""
+    """Return the paths of all files and links below a directory."""
     return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_symlink() or not path.is_dir()}
 
 
@@ -93,7 +93,7 @@ def test_links_are_removed_and_never_followed(campaign, tmp_path):
 
 
 def test_files_of_no_sample_stay_and_are_listed(campaign, tmp_path):
-    """A link, a copy of an acap, and a directory of the user; sample c leaves the sheet at the same time."""
+    """A link, a copy of an acap, and directories of the user are kept when sample c is removed from the sheet."""
     directory = campaign.directory
     (tmp_path / "elsewhere.parquet").write_text("mine")
     (directory / "acap" / "mine.parquet").symlink_to(tmp_path / "elsewhere.parquet")
@@ -224,7 +224,7 @@ PLACES = re.search(r"with places as.*?;", (ROOT / "results" / "README.md").read_
 
 
 def test_a_sample_that_left_the_sheet_leaves_the_directories_and_not_the_users(tmp_path):
-    """Also if another sample fails, so that `index` does not run; a dry run removes nothing."""
+    """This also holds if another sample fails, so that `index` does not run. A dry run removes nothing."""
     place = workplace(tmp_path, digest={"engine": "native"})
     place.succeed("index")
     made_ns = (place.campaign / "catalog.duckdb").stat().st_mtime_ns

@@ -1,4 +1,6 @@
-"""Flows across samples, ports and sites: gaps, cut ends, and who counts when several saw the same."""
+"""Tests flows across samples, ports and sites: gaps, truncated ends, and which observation counts if several saw a
+flow.
+"""
 
 import pytest
 from acapella_testing.generated.tiny import SECOND, START, add_sample, flow

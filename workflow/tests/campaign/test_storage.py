@@ -1,4 +1,4 @@
-"""Tables and figure of the storage study, from a study made by hand."""
+"""Tests the tables and the figure of the storage study, on a generated study."""
 
 import copy
 import csv
@@ -49,7 +49,7 @@ def test_thresholds_are_crossed_in_their_order(percent, crossed):
 
 
 def words_of(directory: Path) -> str:
-    """The words of the figure, those of its drawing last."""
+    """Return the text of the figure: its description, then the text of the drawing."""
     assert cli.main(["campaign", "figures", str(directory), "--only", "storage_latency", "--formats", "svg"]) == 0
     figure = compose_figure("storage_latency", Source(Campaign(directory)))
     svg = (directory / "figures" / "storage_latency.svg").read_text()
@@ -96,7 +96,7 @@ def test_title_states_that_no_call_is_long_instead_of_shares_of_zero(tmp_path):
 
 
 def test_sums_below_the_axis_are_marked_as_such(tmp_path):
-    """The first interval has a sum of 66 us, and the axis begins at 1 ms."""
+    """The first interval has a sum of 66 us, and the axis starts at 1 ms."""
     words = words_of(campaign(tmp_path / "c", study(RUN)))
     assert "\u22641" in words and "sums below 1 ms are at the lower end" in words
 
@@ -110,13 +110,13 @@ def test_each_row_has_the_losses_of_its_own_runs(tmp_path):
 
 
 def panels_of(directory: Path) -> list[dict]:
-    """The rows of panels of the figure: dirty memory, writev, io_uring."""
+    """Return the rows of panels of the figure: dirty memory, writev, io_uring."""
     spec = compose_figure("storage_latency", Source(Campaign(directory))).spec
     return [row["hconcat"] for row in spec["concat"][0]["vconcat"]]
 
 
 def values_of(part: object) -> list[dict]:
-    """All values that a part of a specification draws."""
+    """Return all values that a part of a specification draws."""
     if isinstance(part, list):
         return [value for each in part for value in values_of(each)]
     if not isinstance(part, dict):
@@ -126,7 +126,7 @@ def values_of(part: object) -> list[dict]:
 
 
 def many(**changes) -> dict:
-    """A run of 100 calls of 4 to 8 us, and two long ones of 1 to 2 ms and of 0.5 to 1 s."""
+    """Return a run of 100 calls: 98 of 4 to 8 us, one of 1 to 2 ms, and one of 0.5 to 1 s."""
     run = copy.deepcopy(RUN) | changes
     run["intervals"][0]["buckets"] = [[4096, 8191, 98], [1 << 20, (1 << 21) - 1, 1]]
     run["intervals"][0]["calls"] = 99
@@ -136,7 +136,7 @@ def many(**changes) -> dict:
 def test_long_calls_are_those_beyond_the_power_of_two_of_the_95_percent_quantile(tmp_path):
     directory = campaign(tmp_path / "c", study(many()))
     calls = sorted([8192] * 98 + [1 << 21, 1 << 30])
-    average_end = calls[95 - 1]  # the smallest end that at least 95 of 100 calls do not exceed
+    average_end = calls[95 - 1]  # smallest upper bound that at least 95 of 100 calls do not exceed
     long = [end for end in calls if end > average_end]
     (run,) = rows(directory, "storage_runs")
     assert (int(run["long_from_ns"]), int(run["long_calls"])) == (average_end, len(long))
@@ -145,7 +145,7 @@ def test_long_calls_are_those_beyond_the_power_of_two_of_the_95_percent_quantile
     assert (int(last["long_calls"]), int(last["long_upper_ns"])) == (len(long), sum(long))
     ((_, writev),) = panels_of(directory)
     drawn_ms = {value["line"]: value["ms"] for value in values_of(writev) if "line" in value}
-    assert drawn_ms == {"writev, long calls": sum(long) / 1e6, "writev, average case": 1.0}  # 0.8 ms, at the axis's end
+    assert drawn_ms == {"writev, long calls": sum(long) / 1e6, "writev, average case": 1.0}  # 0.8 ms, below the axis
     words = words_of(directory)
     assert "2.00 % of its calls have 99.9 % of the summed latency" in words
     assert "Long calls: 8.19 \u00b5s or more, at most 5.00 % of a run's calls" in words
@@ -168,7 +168,7 @@ def test_thresholds_are_marked_where_dirty_memory_reached_them(tmp_path):
     assert [[mark["at"] for mark in marks] for marks in across] == [[10, 15, 20]]
     reached = [layer["data"]["values"] for layer in writev["layer"] if layer["mark"]["type"] == "rule"]
     assert [[(mark["name"], mark["x"]) for mark in marks] for marks in reached] == [
-        [("background", 25), ("midpoint", 25)],  # 15 % at 250,000 of 1,000,000 B; the limit was not reached
+        [("background", 25), ("midpoint", 25)],  # 15 % at 250,000 of 1,000,000 bytes; the limit was not reached
     ]
 
 
@@ -191,7 +191,7 @@ def test_report_has_figure_14_and_tables_1_and_2_if_the_study_was_run(tmp_path):
     page = (directory / "report.html").read_text(encoding="utf-8")
     assert 'data-name="storage_latency"' in page and '<section id="storage">' in page
     shown = {table["name"]: table for table in report_storage.tables(Source(Campaign(directory)))}
-    # 1 % lost is the most that counts as sustained; 2,000,000 frames written in 2 s without a limit.
+    # A rate counts as sustained with at most 1 % loss. 2,000,000 frames were written in 2 s without a rate limit.
     first, second = shown["storage_rates"]["rows"]
     assert first == ["200", "1,514", "direct", "12.11", "1", "1.00", "12.11", "100", "5", "0.67"]
     assert second == ["64", "128", "direct", "1.02", "1", "10.00", "0.46", "28", "15", "0.13"]

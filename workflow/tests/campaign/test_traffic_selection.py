@@ -1,4 +1,6 @@
-"""Which samples count in traffic statistics, against the naive oracle: trials, filters, P4 programs, sampling."""
+"""Compares the samples that count in traffic statistics with the naive reference: trials, filters, P4 programs,
+sampling.
+"""
 
 import json
 import re
@@ -52,12 +54,12 @@ MIXES = {
 
 
 def small_campaign(directory, sites=2):
-    """A made-up campaign of four samples a site."""
+    """Return a generated campaign of four samples per site."""
     return make_campaign(directory / "made_up", sites=sites, frames=60, flows=30, samples=2)
 
 
 def restrict(directory, kinds):
-    """Rewrite the manifests of a campaign so that its samples are of these kinds in turn; return {sample: kind}."""
+    """Rewrite the manifests of a campaign so that the samples are of these kinds in turn; return {sample: kind}."""
     kind_of = {}
     for number, path in enumerate(sorted((directory / "raw").glob("*.json"))):
         kind = kind_of[path.stem] = kinds[number % len(kinds)]
@@ -69,14 +71,14 @@ def restrict(directory, kinds):
 
 @pytest.fixture(scope="module", params=sorted(MIXES))
 def selected(request, tmp_path_factory):
-    """(name of the mix, directory, {sample: kind}) of a campaign with its tables."""
+    """Return (name of the mix, directory, {sample: kind}) of a campaign with its tables."""
     directory = small_campaign(tmp_path_factory.mktemp("selected"))
     kind_of = restrict(directory, MIXES[request.param])
     return request.param, analyze_campaign(directory), kind_of
 
 
 def oracle(directory):
-    """The naive samples; runs of blanks in a filter are one blank in the tables."""
+    """Return the naive samples. Whitespace in filters is normalized as in the tables."""
     samples = naive_samples.read_campaign(directory)
     for sample in samples:
         sample.manifest["filter"] = " ".join((sample.manifest["filter"] or "").split())
@@ -85,7 +87,7 @@ def oracle(directory):
 
 @pytest.fixture(scope="module")
 def reference(selected):
-    """The naive samples of `selected`."""
+    """Return the naive samples of `selected`."""
     return oracle(selected[1])
 
 
@@ -157,7 +159,7 @@ def test_an_empty_sample_excludes_no_other(tmp_path):
 
 @pytest.fixture(scope="module")
 def with_all(tmp_path_factory):
-    """The directory and the naive samples of a mixed campaign of which all samples count."""
+    """Return the directory and the naive samples of a mixed campaign in which all samples count."""
     directory = small_campaign(tmp_path_factory.mktemp("all"))
     restrict(directory, MIXES["mixed"])
     return analyze_campaign(directory, choice={"traffic": "all"}), oracle(directory)
@@ -241,7 +243,7 @@ def test_a_campaign_of_excluded_samples_reads_none_of_their_partials(tmp_path):
     before = rows(directory, "header_occurrence")
     for sample in (sample for sample, kind in kind_of.items() if kind == "trial"):
         for path in (directory / "partial" / sample).iterdir():
-            if path.stem not in ("quality", "congestion"):  # tables of all samples
+            if path.stem not in ("quality", "congestion"):  # these tables contain all samples
                 path.unlink()
     process.make_tables(Campaign(directory))
     assert rows(directory, "header_occurrence") == before

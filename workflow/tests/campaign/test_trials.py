@@ -1,4 +1,4 @@
-"""Tables of the consistency of trials, from results of acapella kappa: numbers, nulls, names."""
+"""Tests the tables of the consistency of trials, from results of acapella kappa: numbers, nulls, names."""
 
 import json
 import re
@@ -18,12 +18,12 @@ ENVIRONMENTS = [*shapes(1)]
 
 @pytest.fixture
 def results(tmp_path):
-    """Three environments of four runs, every pair compared."""
+    """Return three environments of four runs, with every pair compared."""
     return write_results(tmp_path / "made", shapes(4), all_pairs=True)
 
 
 def make(directory, *arguments, environments=ENVIRONMENTS) -> dict[str, list[dict]]:
-    """The rows of each table."""
+    """Run the stage; return the rows of each table."""
     assert cli.main(["campaign", "trials", str(directory), *arguments, "--environments", *environments]) == 0
     return {name: pq.read_table(directory / "tables" / f"{name}.parquet").to_pylist() for name in TABLES}
 
@@ -99,7 +99,7 @@ def test_what_is_undefined_is_null_and_no_part_of_a_mean(tmp_path):
     rows = make(directory, environments=["quiet", "lost"])
     quiet, lost = rows["consistency_environments"]
     assert (quiet["undefined_runs"], quiet["I"], quiet["U"]) == (1, 0.2, 0.5)
-    assert quiet["kappa"] == pytest.approx(0.9 / 2)  # kappa is 0 by convention where nothing is in common
+    assert quiet["kappa"] == pytest.approx(0.9 / 2)  # kappa is 0 by convention if no packet is in common
     assert (lost["I"], lost["iat_within_share"], lost["kappa"]) == (None, None, 0)
     assert "NaN" not in (directory / "tables" / "consistency_environments.csv").read_text(encoding="utf-8")
 
@@ -147,7 +147,7 @@ def test_pseudonyms_hide_filters_and_flows_which_may_hold_addresses(results, hid
 
 
 def published(directory) -> list:
-    """What the stage writes, as text."""
+    """Return the text files that the stage writes."""
     return [
         *directory.glob("tables/*.csv"),
         *directory.glob("consistency/*.json"),
@@ -175,7 +175,7 @@ def test_the_published_result_is_the_command_s_own_but_for_pseudonyms(results):
 
 
 def with_pseudonyms(directory) -> None:
-    """The mapping that acapella campaign process leaves behind."""
+    """Write the mapping of pseudonyms that acapella campaign process creates."""
     names = [f"{environment}-{n}" for environment in ENVIRONMENTS for n in range(1, 6)]
     lines = "".join(f"S0-P0-{n:04d}\tS0\tP0\t{name}\talpha\tp1\n" for n, name in enumerate(names))
     header = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n"
@@ -183,7 +183,7 @@ def with_pseudonyms(directory) -> None:
 
 
 def told(directory, environment, text):
-    """Put a text into the first warning of an environment's pairs."""
+    """Set the text of the first warning of each pair of an environment."""
     path = directory / "kappa" / f"{environment}.json"
     result = json.loads(path.read_text(encoding="utf-8"))
     for pair in result["pairs"]:
@@ -283,6 +283,6 @@ def test_a_result_that_cannot_be_merged_is_named_with_its_samples_and_earlier_ta
 
 
 def widened(result: dict) -> dict:
-    """Return a result with a time that no 64 bits hold."""
+    """Return a result with a time that exceeds 64 bits."""
     pairs = [{**pair, "offset_ns": 2**70} for pair in result["pairs"]]
     return {**result, "pairs": pairs}

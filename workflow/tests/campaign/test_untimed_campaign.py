@@ -1,4 +1,4 @@
-"""A campaign of captures without any time, from the sample sheet to the report: no number is made up."""
+"""Runs the workflow, from the sample sheet to the report, on captures without timestamps: no time is invented."""
 
 import re
 
@@ -17,7 +17,7 @@ OVER_TIME = ("throughput", "flow_times")
 
 @pytest.fixture(scope="module")
 def untimed(tmp_path_factory) -> Workplace:
-    """Two samples of one port, one of another site; cut at several lengths, so that no two files are the same."""
+    """Return two samples of one port and one of another site. Their snap lengths and so their files differ."""
     place = Workplace(tmp_path_factory.mktemp("untimed"))
     place.configure()
     (place.directory / "captures").mkdir()
