@@ -1,1 +1,1 @@
-"""Figures of a campaign, one module each."""
+"""Figures of a campaign, one module per figure."""

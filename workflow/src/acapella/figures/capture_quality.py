@@ -21,9 +21,9 @@ COLUMNS = ("loss_share", "equal_stamps_share", "clock_resolution_ns", "port_cove
 COLUMNS += ("issue_frames", "frames", "file_unread_bytes")
 SCOPE = scope_of_all
 LABEL = 24
-MARK = 16  # px: a circle with a number, and the room for 0 beside a logarithmic axis
-DOT = 8  # px: a dot; marks of a site that would cover each other become one
-MAX_NAMED = 4  # samples that the pointer names
+MARK = 16  # px: size of a circle with a number, and space for 0 at the left end of a logarithmic axis
+DOT = 8  # px: size of a dot; marks of a site that would overlap are merged
+MAX_NAMED = 4  # samples listed in a tooltip
 AXIS_MIN, AXIS_MAX = 1e-4, 100  # %: the logarithmic axes; 0 is at their left edge, ``MARK`` px from AXIS_MIN
 PANELS = (
     ("loss", ("frames", "lost (%)")),
@@ -108,7 +108,7 @@ def panel_marks(rows: list[dict], labels: dict, column: str, width: int) -> list
 
 
 def axis_position(value: float, column: str, width: int) -> float:
-    """Return the place of a fraction on a panel's axis, in px from its left edge."""
+    """Return the position of a fraction on a panel's axis, in px from its left edge."""
     if column == "coverage":
         return width * value
     if not value:
@@ -119,9 +119,9 @@ def axis_position(value: float, column: str, width: int) -> float:
 def group_overlapping(
     samples: list[tuple[float, str]], column: str, width: int
 ) -> list[tuple[float, list[tuple[float, str]]]]:
-    """Return groups of samples, each with its mean place in px, whose marks do not cover each other.
+    """Return groups of samples whose marks do not overlap, each with its mean position in px.
 
-    ``samples``: sorted by value. On a logarithmic axis samples with 0 have no part in the group of others.
+    ``samples``: sorted by value. On a logarithmic axis, samples with 0 are never grouped with others.
     """
     groups = [(axis_position(value, column, width), [(value, name)]) for value, name in samples]
     while True:
@@ -135,7 +135,7 @@ def group_overlapping(
 
 
 def may_join(one: tuple, other: tuple, column: str) -> bool:
-    """Whether two neighboring groups would cover each other and are of one kind: zeros, or others."""
+    """Return whether two adjacent groups would overlap and are of the same kind (zeros, or other values)."""
     zeros = column != "coverage" and one[1][-1][0] == 0 < other[1][0][0]
     room = sum((DOT if len(own) == 1 else MARK) / 2 for _, own in (one, other))
     return other[0] - one[0] < room and not zeros
@@ -159,7 +159,7 @@ def title(rows: list[dict]) -> str:
 
 
 def clock_resolutions(rows: list[dict]) -> str:
-    """The clock resolutions seen, finest first, with their samples."""
+    """Return the clock resolutions of the samples as text, finest first, with the number of samples of each."""
     seen = {}
     for row in sorted(rows, key=lambda row: row["clock_resolution_ns"] or 0):
         value = row["clock_resolution_ns"]
@@ -179,7 +179,7 @@ def unread_bytes(rows: list[dict]) -> tuple[str, ...]:
 
 
 def panel(values, order, which, width, *, first) -> alt.LayerChart:
-    """The marks of one panel over one row a site."""
+    """Return the marks of one panel, with one row per site."""
     column, name = which
     shown = [0, 25, 50, 75, 100] if column == "coverage" else [0, 0.01, 1, 100]
     ticks = {round(axis_position(value / 100, column, width), 2): f"{value:g}" for value in shown}
@@ -213,7 +213,7 @@ def tick_labels(ticks: dict[float, str]) -> str:
 
 
 def gap_column(rows: list[dict], labels: dict, order: list[str], gap: UnknownLoss) -> alt.Chart:
-    """A column of words: how many samples of each site have a gap in what is known of their loss."""
+    """Return a text column with the number of samples of each site with this kind of incomplete loss information."""
     values = []
     for site, label in labels.items():
         own = [row for row in rows if row["site"] == site]

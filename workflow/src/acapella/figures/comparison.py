@@ -11,7 +11,7 @@ BASELINE = 1  # position of the trial with which the others are compared
 
 
 def trial_letter(place: int) -> str:
-    """A trial's letter, as in the paper: A is the baseline, B the second trial; from the 27th on a number."""
+    """Return the letter of a trial as in the paper (A is the baseline), or its number from the 27th on."""
     return chr(ord("A") + place - 1) if place <= 26 else str(place)
 
 
@@ -22,13 +22,13 @@ def trial_names(source: Source) -> dict[tuple[str, int], str]:
 
 
 def trial_labels(source: Source, limit: int) -> dict[tuple[str, int], str]:
-    """Return a label for each trial by environment and place: its name, behind the environment unless it begins so."""
+    """Return a label for each trial by environment and place: its name, preceded by the environment if needed."""
     names = trial_names(source)
     whole = {key: name if name.startswith(key[0]) else f"{key[0]}: {name}" for key, name in names.items()}
     distinct = short_labels(dict.fromkeys(whole.values()), limit)
     labels = {key: distinct[text] for key, text in sorted(whole.items())}
     taken: dict[str, int] = {}
-    for key, label in labels.items():  # two environments may have trials that read alike
+    for key, label in labels.items():  # trials of two environments may have the same label
         taken[label] = taken.get(label, 0) + 1
         if taken[label] > 1:
             labels[key] = f"{label} ({taken[label]})"
@@ -36,13 +36,13 @@ def trial_labels(source: Source, limit: int) -> dict[tuple[str, int], str]:
 
 
 def environments(source: Source) -> list[str]:
-    """The environments in the order of the config."""
+    """Return the environments in the order of the config."""
     rows = sorted(source.rows("consistency_environments"), key=lambda row: row["place"])
     return [row["environment"] for row in rows]
 
 
 def pairs(source: Source) -> list[dict]:
-    """Rows of consistency, by environment and trials. Raises NoData where there are none."""
+    """Return the rows of consistency, by environment and trials. Raises NoData if there are none."""
     place = {name: place for place, name in enumerate(environments(source))}
     rows = source.rows("consistency")
     if not rows:
@@ -51,12 +51,12 @@ def pairs(source: Source) -> list[dict]:
 
 
 def runs_against_first(rows: list[dict]) -> list[dict]:
-    """The rows about a run against its baseline."""
+    """Return the rows that compare a run with its baseline."""
     return [row for row in rows if row["a"] == BASELINE]
 
 
 def environments_with_odd_baseline(source: Source) -> set[str]:
-    """The environments whose other trials agree among themselves, and not with the first."""
+    """Return the environments whose other trials agree with each other, but not with the first trial."""
     return {row["environment"] for row in source.rows("consistency_warnings") if row["code"] == ODD_BASELINE}
 
 
@@ -83,7 +83,7 @@ def scope_of_pairs(source: Source) -> tuple[str, ...]:
 
 
 def comparison_scope(source: Source, compared: list[dict], called: str) -> tuple[str, ...]:
-    """Both, of the pairs ``compared``, which are ``called`` so."""
+    """Return both for the pairs ``compared``; ``called`` describes these pairs."""
     rows = source.rows("consistency")
     names = {name for row in rows for trial in ("trial_a", "trial_b") for name in row[trial].split(JOINED)}
     trials = len({(row["environment"], row[place]) for row in rows for place in ("a", "b")})

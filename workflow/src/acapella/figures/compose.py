@@ -12,7 +12,7 @@ from .source import NoData, Source
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure as its module draws it: a title that states a result, the chart, and notes on how to read its marks."""
+    """Output of a figure's module: a title that states a result, the chart, and notes on how to read its marks."""
 
     title: str
     chart: alt.TopLevelMixin
@@ -33,14 +33,14 @@ class ComposedFigure:
 
     @property
     def description(self) -> str:
-        """Title and notes as one text."""
+        """Return title and notes as one text."""
         return ". ".join([self.title, *self.notes])
 
 
 def compose_figure(name: str, source: Source, *, origin: bool = True) -> ComposedFigure:
     """Draw one figure. Raises UserError if a table that it needs is missing.
 
-    ``origin``: whether the figure itself names its table; a page with captions names it there.
+    ``origin``: add the name of the table to the figure. Pages with captions have it in the caption.
     """
     module = registry.figure_module(name)
     try:
@@ -69,7 +69,7 @@ def restriction_suffix(scope: Callable, source: Source) -> str:
 
 
 def add_title(chart: alt.TopLevelMixin, title: str, notes: tuple[str, ...], origin: str | None) -> alt.ConcatChart:
-    """Put title and notes above a drawing and the origin of its numbers, if given, below."""
+    """Add title and notes above a chart and, if given, the origin of its numbers below."""
     head = alt.TitleParams(
         text=wrap_lines(title, theme.TITLE), subtitle=[line for note in notes for line in wrap_lines(note, theme.TEXT)]
     )

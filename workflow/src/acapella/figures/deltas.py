@@ -15,25 +15,25 @@ PER_DECADE = 5
 LABEL = 40
 TRIAL_LABEL = 24  # characters of a trial's name in a legend
 PALETTE = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.SKY, theme.PURPLE, theme.BLACK)
-MAX_NAMED_RUNS = len(PALETTE)  # as many runs get a color each; of more, all are gray
+MAX_NAMED_RUNS = len(PALETTE)  # runs with separate colors; if there are more, all are gray
 UNNAMED_RUN = "each run"
-MIN_BINS, MIN_SHARE = 10, 0.5  # bins of each sign, and %: the axes reach so far at least
-FLOOR = 0.4  # of the smallest share that is drawn: the axis begins there
-MAX_NAMED_ENVIRONMENTS = 4  # that the title names; of more, the two with the smallest and the largest difference
+MIN_BINS, MIN_SHARE = 10, 0.5  # bins of each sign, and %: minimum extent of the axes
+FLOOR = 0.4  # share of the smallest drawn value at which the axis begins
+MAX_NAMED_ENVIRONMENTS = 4  # environments in the title; if there are more, only the smallest and the largest
 MAX_STACKED_PANELS, PANELS_PER_ROW, SPACING = (
     8,
     3,
     14,
-)  # panels below each other; if there are more, ``PANELS_PER_ROW`` in a row, px between them
-SMALL_WIDTH, SMALL_HEIGHT = 150, 90  # px: width and height of these
-BOUND_NS = 10  # differences within it are shaded: 10 ns in the CHOIR paper (sections 6 and 7)
+)  # panels in one column; panels per row if there are more; px between panels
+SMALL_WIDTH, SMALL_HEIGHT = 150, 90  # px: size of a small panel
+BOUND_NS = 10  # differences within this bound are shaded: 10 ns in the CHOIR paper (sections 6 and 7)
 SHADE = "#EAF1F6"
-LABEL_STEPS = (1, 2, 3, 6)  # decades between two labels of ticks
-TICK_LABEL = theme.text_width(["\u2212100 ms"]) + 6  # px that the label of a tick needs
+LABEL_STEPS = (1, 2, 3, 6)  # decades between two tick labels
+TICK_LABEL = theme.text_width(["\u2212100 ms"]) + 6  # px: width of a tick label with spacing
 
 
 def draw(source: Source, measure: str, name: str) -> Figure:
-    """Draw one panel per environment and one line per run; shares are logarithmic, so that outliers are visible."""
+    """Draw one panel per environment and one line per run. Shares are logarithmic, so that outliers are visible."""
     compared = runs_against_first(pairs(source))
     rows = [row for row in runs_against_first(source.rows("consistency_deltas")) if row["measure"] == measure]
     if not rows:
@@ -71,9 +71,9 @@ def draw(source: Source, measure: str, name: str) -> Figure:
 
 
 def shares_within(source: Source, measure: str) -> tuple[int, dict[str, list[float]]]:
-    """The bound that is marked, in ns, and the shares of packets within it of each environment's runs.
+    """Return the marked bound in ns, and the share of packets within it for each run, by environment.
 
-    The bound is 10 ns, as in the CHOIR paper, or the smallest of the table if it does not have 10 ns.
+    The bound is 10 ns, as in the CHOIR paper, or the smallest bound in the table if it does not contain 10 ns.
     """
     rows = [row for row in runs_against_first(source.rows("consistency_within")) if row["measure"] == measure]
     bounds = {row["bound_ns"] for row in rows}
@@ -86,7 +86,7 @@ def shares_within(source: Source, measure: str) -> tuple[int, dict[str, list[flo
 
 
 def within_text(shares: list[float], bound: int) -> str:
-    """``83.1 % to 85.0 % of packets within ±10 ns``; empty without shares."""
+    """Return shares as text: ``83.1 % to 85.0 % of packets within ±10 ns``; empty without shares."""
     if not shares:
         return ""
     low, high = percent(min(shares)), percent(max(shares))
@@ -94,7 +94,7 @@ def within_text(shares: list[float], bound: int) -> str:
 
 
 def title(compared: list[dict], measure: str, name: str, labels: dict, trials: dict) -> str:
-    """Return the means of the runs of each environment; of many environments the runs with the ends of the range."""
+    """Return the title: the mean of each environment's runs; for many environments, the smallest and the largest."""
     column = f"{measure}_delta_mean_ns"
     known = [row for row in compared if row[column] is not None]
     means = {env: [row[column] for row in known if row["environment"] == env] for env in labels}
@@ -120,19 +120,19 @@ def run_label(row: dict, trials: dict[tuple[str, int], str]) -> str:
 
 
 def mean_text(value: float) -> str:
-    """A mean in words: below 10 ns with a digit behind the point."""
+    """Return a mean as text; below 10 ns with two significant digits."""
     return nanoseconds(round(value)) if value >= 9.95 or value == 0 else f"{value:.2g}\N{NO-BREAK SPACE}ns"
 
 
 def runs_without_common_packets(compared: list[dict], rows: list[dict], trials: dict) -> tuple[str, ...]:
-    """Runs that have nothing to draw."""
+    """Return a note on runs without common packets; they are not drawn."""
     drawn = {(row["environment"], row["b"]) for row in rows}
     absent = [trials[run] for row in compared if (run := (row["environment"], row["b"])) not in drawn]
     return (f"No packets in common: {', '.join(absent)}.",) if absent else ()
 
 
 def histogram_outline(rows: list[dict], place: int, run: str, least: float) -> list[dict]:
-    """The outline of a run's histogram: a piece for each block of neighboring bins that hold packets."""
+    """Return the outline of a run's histogram, with one piece for each block of adjacent nonempty bins."""
     points, before = [], None
     for row in sorted((row for row in rows if row["b"] == place), key=lambda row: row["bin"]):
         here = {"run": run, "text": percent(row["share"]), "range": range_text(row)}
@@ -148,12 +148,12 @@ def histogram_outline(rows: list[dict], place: int, run: str, least: float) -> l
 
 
 def ticks(most: int, width: int) -> tuple[list[float], str]:
-    """Return the places of 0 and of the powers of ten from 10 ns on, and the expression that writes their labels.
+    """Return the positions of ticks at 0 and at powers of ten from 10 ns on, and the expression for their labels.
 
-    Each has a tick; each, or each second, third or sixth, has a label, as many as have room.
+    Every power of ten has a tick. Every one, or every second, third or sixth, has a label, depending on the width.
     """
     last = (2 * most + 1) // (2 * PER_DECADE)  # the axis ends at most + 1
-    room = PER_DECADE * width / (2 * (most + 1))  # px of a decade
+    room = PER_DECADE * width / (2 * (most + 1))  # px per decade
     step = next((step for step in LABEL_STEPS if step * room >= TICK_LABEL), LABEL_STEPS[-1])
     places = [PER_DECADE * power + 0.5 for power in range(1, last + 1)]
     values = [*(-place for place in reversed(places)), 0, *places]
@@ -165,7 +165,7 @@ def ticks(most: int, width: int) -> tuple[list[float], str]:
 
 
 def range_text(row: dict) -> str:
-    """What a bin holds, in words."""
+    """Return the range of a bin as text."""
     low, high = row["lo_ns"], row["hi_ns"]
     if low is None or high is None:
         return f"{low if high is None else high:,} ns and beyond"
@@ -173,12 +173,12 @@ def range_text(row: dict) -> str:
 
 
 def share_ticks(least: float) -> list[float]:
-    """Powers of ten from a share in % to 100 %."""
+    """Return the powers of ten from a share in % to 100 %."""
     return [10.0**power for power in range(math.ceil(math.log10(least)), 3)]
 
 
 def mark_bound(lines: alt.Chart, bound: int, most: int, head: tuple[str, str]) -> alt.LayerChart:
-    """A panel with its heading, and the differences within the bound shaded beneath its lines."""
+    """Return a panel with its heading; the range of differences within the bound is shaded."""
     at = min(most + 1, PER_DECADE * math.log10(bound) + 0.5)
     shade = alt.Chart(alt.Data(values=[{"low": -at, "high": at}])).mark_rect(color=SHADE).encode(x="low:Q", x2="high:Q")
     edges = alt.Chart(alt.Data(values=[{"bin": -at}, {"bin": at}])).mark_rule(color=theme.GRAY, strokeDash=[3, 3])
@@ -191,7 +191,7 @@ def mark_bound(lines: alt.Chart, bound: int, most: int, head: tuple[str, str]) -
 
 
 def panel(values, names, limits, name, last, panels) -> alt.Chart:  # noqa: PLR0913, PLR0917
-    """The lines of one environment; ``last``: with labels on the axis of differences."""
+    """Return the lines of one environment. ``last``: draw labels on the axis of differences."""
     most, least, width = limits
     places, text = ticks(most, width)
     named = bool(names)
@@ -201,7 +201,7 @@ def panel(values, names, limits, name, last, panels) -> alt.Chart:  # noqa: PLR0
     legend = alt.Legend(title="run", orient="right", symbolType="stroke", symbolSize=200) if named else None
     axis = alt.Axis(
         **{"values": places, "labelExpr": text, "labels": last, "ticks": last, "domain": False, "labelOverlap": False},
-        tickCount=len(places),  # with fewer, Vega leaves out some of ``values``
+        tickCount=len(places),  # with a smaller tickCount, Vega omits some of ``values``
     )
     return (
         alt.Chart(alt.Data(values=values if named else [{**value, "all": UNNAMED_RUN} for value in values]))

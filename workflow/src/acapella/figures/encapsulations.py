@@ -12,11 +12,11 @@ SUBJECT = "Encapsulations"
 TABLE = "encapsulations"
 COLUMNS = ("encapsulation", "share", "share_lo", "share_hi")
 MAX_ENCAPSULATIONS = 14
-TITLE_LABEL = 50  # characters of a label in the title
-BARS = theme.WIDTH - 162  # px: the width of 100 %, and of the longest label above a bar
+TITLE_LABEL = 50  # characters per label in the title
+BARS = theme.WIDTH - 162  # px: width of a 100 % bar; labels above bars are not longer
 NONE = "none (the frame starts with IP)"
 ROW = 31
-BAR, MIDDLE = 13, 7  # px: the bar's height, and how far below the row's middle it is, under its label
+BAR, MIDDLE = 13, 7  # px: height of a bar, and its distance below the middle of the row
 PLAIN = {
     "Ethernet": "are plain Ethernet (no tag, no tunnel)",
     "none": "start with IP (no Ethernet, no tunnel)",
@@ -62,7 +62,7 @@ def bar_values(row: dict, rank: dict) -> dict:
 
 
 def shorten_to_bars(name: str) -> str:
-    """Return a label that ends at 100 %: beyond it are the numbers."""
+    """Return a label that is at most as wide as a bar of 100 %; numbers follow it."""
     limit = len(name)
     while theme.text_width([shortened(name, limit)], theme.SMALL) > BARS:
         limit -= 1
@@ -80,7 +80,7 @@ def title(ranked: list[dict]) -> str:
 
 
 def chart(values: list[dict], dots: list[dict], sites: list[str]) -> alt.LayerChart:
-    """Bars under their labels; what they say in words at their right."""
+    """Return bars with labels above and shares at the right."""
     x = alt.Scale(domain=[0, 100], nice=False)
     y = alt.Y("place:O", axis=None, scale=alt.Scale(paddingInner=0, paddingOuter=0))
     tooltip = [

@@ -16,7 +16,7 @@ PANELS = {
     "duration_ns": ValueAxis("value", "flow duration (first to last frame)", ("ns", "µs", "ms", "s"), "at least, ns"),
     "rate_bps": ValueAxis("value", "flow rate (bit/s, mean on the wire)", ("", "k", "M", "G", "T"), "at least, bit/s"),
 }
-HEIGHT = 190  # px of a panel
+HEIGHT = 190  # px: height of a panel
 
 
 def draw(source: Source) -> Figure:
@@ -44,7 +44,7 @@ def draw(source: Source) -> Figure:
 
 
 def zero_durations(table: list[dict]) -> tuple[str, ...]:
-    """State how many flows have a duration of 0: they are below every threshold, and have no rate."""
+    """Return a note on flows with a duration of 0. They are below every threshold and have no rate."""
     lowest = [
         row
         for row in table
@@ -60,7 +60,7 @@ def zero_durations(table: list[dict]) -> tuple[str, ...]:
 
 
 def without_duration(source: Source, table: list[dict]) -> tuple[str, ...]:
-    """State how many flows of a campaign with misdated samples have no duration; () if all are misdated or none is."""
+    """Return a note on the flows without a duration if some samples are misdated; () if all or none are."""
     samples = sum(bool(row["misdated"]) for row in source.traffic)
     if not samples or not time_range(source.traffic):
         return ()
@@ -75,13 +75,13 @@ def without_duration(source: Source, table: list[dict]) -> tuple[str, ...]:
 
 
 def title(wholes: dict[str, list[dict]]) -> str:
-    """Where the middles of both lie; thresholds are ten a decade."""
+    """Return the title: the medians of durations and rates, as thresholds (ten per decade)."""
     first = next(iter(wholes.values()))[0]
     flows = first["flows"]
     medians = {measure: median_interval(whole, "value") for measure, whole in wholes.items()}
     said = []
     duration, rate = medians.get("duration_ns"), medians.get("rate_bps")
-    if duration and duration[1] == 1:  # the lowest threshold: below it are frames of one stamp
+    if duration and duration[1] == 1:  # the lowest threshold: flows below it have frames of only one timestamp
         said.append(f"{flows - first['flows_ge']:,} of {count(flows, 'directed flow')} have a duration of 0")
     elif duration:
         said.append(f"median duration of {count(flows, 'directed flow')} {median_text(duration, nanoseconds)}")

@@ -34,10 +34,10 @@ COLUMNS = (
     "iat_at_report_ns",
 )
 SCOPE = scope
-PANEL, HEIGHT, PANELS_PER_ROW = 196, 150, 3  # px of a panel, panels in a row
+PANEL, HEIGHT, PANELS_PER_ROW = 196, 150, 3  # px: size of a panel; panels per row
 MAX_TICKS = 5
-GRID_CELLS = 90  # a panel's points are drawn once for each of so many by so many places
-MEASURES = {  # measure: heading, axis, columns of flowreport_flows or None, their unit in that of the axis
+GRID_CELLS = 90  # grid of 90 x 90 cells per panel: points in the same cell are drawn once
+MEASURES = {  # measure: heading, axis title, columns of flowreport_flows or None, factor to the unit of the axis
     "rtt_syn": ("Handshake: SYN to SYN-ACK", "ms", ("rtt_syn_ns", "rtt_syn_measured_ns"), 1e-6),
     "rtt_ack": ("Handshake: SYN-ACK to ACK", "ms", ("rtt_ack_ns", "rtt_ack_measured_ns"), 1e-6),
     "start": ("Start time", "s", ("start_ns", "start_measured_ns"), 1e-9),
@@ -56,11 +56,11 @@ MEASURES = {  # measure: heading, axis, columns of flowreport_flows or None, the
     "throughput": ("Throughput in windows", "Mbit/s", None, 1e-6),
     "throughput_known": ("Windows without reason code", "Mbit/s", None, 1e-6),
 }
-BINS_PER_DECADE = 20  # a decade, of flowreport_by_report
+BINS_PER_DECADE = 20  # resolution of table flowreport_by_report
 
 
 def draw(source: Source) -> Figure:
-    """A scatter plot a measure, both axes logarithmic, with the line of no error."""
+    """Draw one scatter plot per measure with logarithmic axes; on the diagonal, measured and exact values are equal."""
     rows = {row["measure"]: row for row in own_rows(source.rows("flowreport_accuracy")) if row["sample"] == ALL}
     drawn = {measure: points(source, measure) for measure in MEASURES if measure in rows}
     shown = sorted((measure for measure in drawn if drawn[measure]), key=lambda measure: badness(rows[measure]))
@@ -84,15 +84,15 @@ def draw(source: Source) -> Figure:
 
 
 def point_description(hidden: int) -> str:
-    """What a point stands for."""
+    """Return the description of a point."""
     zero = f" ({count(hidden, 'pair')} with a 0 not drawn)" if hidden else ""
     return f"a flow, a report, or a window of a flow{zero}, darker if there are many"
 
 
 def points(source: Source, measure: str) -> list[dict]:
-    """Places of a panel with their number of pairs: a pair is at the place's middle, to a hundredth of the axis.
+    """Return the points of a panel with their number of pairs. Pairs are drawn in the middle of their grid cell.
 
-    ``top`` is the upper end of a measured interval, ``y`` its lower end; both are equal for values without an interval.
+    ``top`` and ``y`` are the ends of a measured interval. They are equal for values without an interval.
     """
     _, _, columns, unit = MEASURES[measure]
     if columns is None:
@@ -123,7 +123,7 @@ def points(source: Source, measure: str) -> list[dict]:
 
 
 def flow_pairs(source: Source, columns: tuple[str, str]) -> list[tuple]:
-    """The pairs of two columns, once each."""
+    """Return the pairs of two columns, each with the count 1."""
     table = source.table(TABLE)
     return [(*pair, 1) for pair in zip(*(table[name].to_pylist() for name in columns), strict=True)]
 
@@ -152,7 +152,8 @@ def duration_pairs(source: Source, _: str) -> list[tuple]:
 def loss_pairs(source: Source, _: str) -> list[tuple]:
     """Return exact loss, measured loss (lower bound), 1, and the width of the interval for each flow.
 
-    Loss: missing bytes / bytes sent. Uncertain bytes are missing and sent again, or neither: bytes sent stay the same.
+    Loss is missing bytes / bytes sent. Uncertain bytes are either missing and retransmitted, or neither, so they do
+    not change the bytes sent.
     """
     found = []
     for row in source.rows(TABLE):
@@ -170,7 +171,7 @@ def bytes_sent(row: dict, middle: str) -> int | None:
 
 
 def retransmission_pairs(source: Source, _: str) -> list[tuple]:
-    """Return exact and measured shares of payload that was sent again, 1, and the width of the interval."""
+    """Return exact and measured shares of retransmitted payload, 1, and the width of the interval for each flow."""
     found = []
     for row in source.rows(TABLE):
         both = [(row[f"retransmitted_{m}bytes"], row[f"payload_{m}bytes"]) for m in ("", "measured_")]
@@ -181,7 +182,7 @@ def retransmission_pairs(source: Source, _: str) -> list[tuple]:
 
 
 def report_pairs(source: Source, measure: str) -> list[tuple]:
-    """What is compared at every report, ns or bit/s, and how many times."""
+    """Return the exact and measured values at reports, in ns or bit/s, with the number of pairs."""
     return [
         (10 ** (row["place"] / BINS_PER_DECADE), 10 ** (row["place_measured"] / BINS_PER_DECADE), row["pairs"])
         for row in source.rows("flowreport_by_report")
@@ -190,7 +191,7 @@ def report_pairs(source: Source, measure: str) -> list[tuple]:
 
 
 def window_pairs(source: Source, measure: str) -> list[tuple]:
-    """Return throughputs, bit/s, of windows of flows that both sides have: all, or those without a reason code."""
+    """Return exact and measured throughput of windows, in bit/s: all windows, or only those without a reason code."""
     both = {(row["sample"], row["flow"]) for row in source.rows(TABLE) if row["found"] == "both" and not row["outside"]}
     length_ns = window_ns(source)
     return [
@@ -210,13 +211,13 @@ PAIRS_BY_MEASURE = {
 
 
 def window_ns(source: Source) -> int:
-    """Length of the windows."""
+    """Return the length of the windows, in ns."""
     settings = {row["counter"]: row["value"] for row in source.rows("flowreport_counts") if row["stage"] == "settings"}
     return settings["window_ns"]
 
 
 def title(rows: dict[str, dict]) -> str:
-    """Return how many measures agree with the digest, by the bounds of agreement, and the worst that differs."""
+    """Return the title: the number of measures that agree with the digest, and the largest difference."""
     known = {name: row for name, row in rows.items() if row["n"] + row["missing"]}
     if not known:
         return "Flow reports compared with the digest"
@@ -237,7 +238,7 @@ def title(rows: dict[str, dict]) -> str:
 def largest_error(rows: dict[str, dict]) -> list[str]:
     """Return the largest relative error of a value, and its measure; empty if there is none or all are 0.
 
-    Measures with intervals are left out: their measured values are lower bounds.
+    Measures with intervals are omitted, because their measured values are lower bounds.
     """
     values = {name: row["error_largest"] or 0 for name, row in rows.items() if KINDS[name] is not INTERVAL}
     worst = max(values, key=values.get, default=None)
@@ -248,12 +249,12 @@ def largest_error(rows: dict[str, dict]) -> list[str]:
 
 
 def format_r2(value: float) -> str:
-    """Four digits, never rounded up to 1."""
+    """Return R² with four digits, rounded down, so that only 1 is shown as 1."""
     return "1" if value == 1 else f"{math.floor(value * 1e4) / 1e4:.4f}"
 
 
 def panel_subtitle(row: dict) -> list[str]:
-    """The lines under a panel's heading."""
+    """Return the lines below a panel's heading."""
     both = "R² undefined" if row["r2"] is None else f"R² {format_r2(row['r2'])}"
     if row["r2_log"] is not None:
         both += f", log {format_r2(row['r2_log'])}"
@@ -274,9 +275,9 @@ def verdict_text(row: dict) -> str:
 
 
 def error_summary(row: dict) -> list[str]:
-    """Return the share of values within the error by which the measure agrees or differs, and the largest errors.
+    """Return the share of values within the error bound for agreement, and the largest errors.
 
-    Of intervals the 99th percentile and the median of their widths.
+    For intervals, return the 99th percentile and the median of their widths.
     """
     kind = KINDS[row["measure"]]
     if kind is INTERVAL:
@@ -293,7 +294,7 @@ def error_summary(row: dict) -> list[str]:
 
 
 def axis_ticks(low: float, high: float) -> list[float]:
-    """Return at most MOST_TICKS powers of ten at equal distances; fewer than two: 1, 2, 5, 10, or the axis ends."""
+    """Return at most MAX_TICKS powers of ten; if fewer than two fit, also 2 and 5 times these, or two values near the ends."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     step = max(1, math.ceil((last - first + 1) / MAX_TICKS))
     found = [10.0**power for power in range(first, last + 1, step)]
@@ -301,12 +302,12 @@ def axis_ticks(low: float, high: float) -> list[float]:
         return found
     finer = [float(f"{lead}e{power}") for power in range(first - 1, last + 1) for lead in (1, 2, 5)]
     finer = [value for value in finer if low <= value <= high]
-    ends = [float(f"{end:.2g}") for end in (low * 1.15, high / 1.15)]  # within, however they are rounded
+    ends = [float(f"{end:.2g}") for end in (low * 1.15, high / 1.15)]  # within the axis even after rounding
     return finer if len(finer) > 1 else sorted({*finer, *ends})
 
 
 def panel(values: list[dict], measure: str, row: dict) -> alt.LayerChart:
-    """One measure."""
+    """Return the panel of one measure."""
     heading, unit, _, _ = MEASURES[measure]
     low, high = values[0]["low"] / 1.3, values[0]["high"] * 1.3
     scale = alt.Scale(type="log", domain=[low, high], nice=False)

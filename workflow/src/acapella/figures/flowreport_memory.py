@@ -16,13 +16,13 @@ SCOPE = scope
 PANEL, HEIGHT = 222, 170
 MEASURES = {"bytes": "Flow size", "packets": "Packets"}
 UNEQUAL = "flows missing or not exact (%)"
-COLORS = (theme.VERMILION, theme.ORANGE, theme.SKY, theme.BLUE)  # of 1 to 4 rows
-MIN_ERROR = 1e-4  # %, where the axis of errors begins: a smaller one is drawn there
+COLORS = (theme.VERMILION, theme.ORANGE, theme.SKY, theme.BLUE)  # of sketches with 1 to 4 rows
+MIN_ERROR = 1e-4  # %: lower end of the axis of errors; smaller errors are drawn there
 MIN_ERROR_LABEL = f"datum.value < {1.001 * MIN_ERROR:g} ? '\u2264{MIN_ERROR:.4f}' : ({theme.SHORT_NUMBERS})"
 
 
 def draw(source: Source) -> Figure:
-    """Flows with any error, and the 99th percentile of errors, a line a number of rows."""
+    """Draw the share of flows with any error and the 99th percentile of errors, one line per number of sketch rows."""
     rows = source.rows(TABLE)
     if not rows:
         raise NoData("no other sketch sizes were tried (config flowreports.sketches)")
@@ -46,7 +46,7 @@ def draw(source: Source) -> Figure:
 
 
 def combine_samples(rows: list[dict]) -> list[dict]:
-    """Return a row for each sketch and measure: flows and samples summed, the worst errors of all samples."""
+    """Return a row for each sketch and measure: total flows and samples, and the largest errors."""
     groups: dict[tuple, list[dict]] = {}
     for row in rows:
         groups.setdefault((row["rows"], row["cells"], row["measure"]), []).append(row)
@@ -60,7 +60,7 @@ def combine_samples(rows: list[dict]) -> list[dict]:
 
 
 def point(row: dict) -> dict:
-    """Return a sketch in the drawing. An error above 0 is a flow that is not exact, whatever number is equal."""
+    """Return the values of a sketch for the chart. If any error is above 0, at least one flow counts as inexact."""
     inexact = max(row["n"] + row["missing"] - row["equal"], int(row["error_largest"] > 0))
     return {
         "measure": row["measure"],
@@ -79,9 +79,9 @@ def point(row: dict) -> dict:
 
 
 def title(values: list[dict]) -> str:
-    """Return the memory from which on all runs were exact, and the largest with which one was not.
+    """Return the memory from which on all runs were exact, and the largest memory of an inexact run.
 
-    Nothing is stated of sizes between the two, which were not tried.
+    Sizes between the two were not measured.
     """
     sizes = [v for v in values if v["measure"] == "bytes"]
     unequal = max((v for v in sizes if v["inexact"]), key=lambda v: (v["memory"], v["inexact"]), default=None)
@@ -102,17 +102,17 @@ def title(values: list[dict]) -> str:
 
 
 def memory_text(sketch: dict) -> str:
-    """``262 kB of sketch (2 x 4,096 cells)``."""
+    """Return the size of a sketch: ``262 kB of sketch (2 x 4,096 cells)``."""
     return f"{scaled(sketch['memory'], 'B')} of sketch ({sketch['rows']} x {sketch['cells']:,} cells)"
 
 
 def inexact_share(sketch: dict) -> str:
-    """``12.0 % of 300 flows``."""
+    """Return the share of inexact flows: ``12.0 % of 300 flows``."""
     return f"{percent(sketch['inexact'] / sketch['flows'])} of {count(sketch['flows'], 'flow')}"
 
 
 def panel(values: list[dict], field: str, heading: str, sizes: list[int]) -> alt.Chart:
-    """One measure and one kind of error."""
+    """Return the panel of one measure and one kind of error."""
     legend = alt.Legend(title="rows", orient="right", symbolType="circle", symbolOpacity=1)
     color = alt.Color(
         "rows:N", scale=alt.Scale(domain=[f"{n}" for n in sizes], range=[COLORS[n - 1] for n in sizes]), legend=legend

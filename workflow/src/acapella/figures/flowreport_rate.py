@@ -14,16 +14,16 @@ TABLE = "flowreport_seconds"
 COLUMNS = ("second", "whole", "reports", "probes")
 SCOPE = scope
 COLORS = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.SKY)
-PAPER_RANGE = (39_000, 104_000)  # section IV-C: averages of four traces of a backbone
+PAPER_RANGE = (39_000, 104_000)  # section IV-C: averages of four backbone traces
 HEIGHT, LABEL = 230, 30
-MILLIONS_FROM = 10**7  # from here on, numbers in the title are in millions
-LOG_AXIS_RATIO = 20  # ratio of counts from which on the axis is logarithmic
+MILLIONS_FROM = 10**7  # from this value on, the title gives numbers in millions
+LOG_AXIS_RATIO = 20  # ratio of counts above which the axis is logarithmic
 SHARE = "seconds with at most x reports (%)"
-MARGIN = 0.04  # of the axis, before the least and after the largest count
+MARGIN = 0.04  # share of the axis before the smallest and after the largest count
 
 
 def draw(source: Source) -> Figure:
-    """A cumulative distribution a sample."""
+    """Draw one cumulative distribution per sample."""
     rows = source.rows(TABLE)
     if not rows:
         raise NoData("no sample has frames")
@@ -42,7 +42,7 @@ def draw(source: Source) -> Figure:
 
 
 def distribution(sample: str, rows: list[dict]) -> list[dict]:
-    """The steps of one distribution, from the least second on."""
+    """Return the steps of a distribution, in ascending order."""
     counts = sorted(row["reports"] for row in rows if row["sample"] == sample)
     first = {"sample": sample, "reports": counts[0], "share": 0.0, "order": 0}
     return [first] + [
@@ -52,14 +52,14 @@ def distribution(sample: str, rows: list[dict]) -> list[dict]:
 
 
 def mean_reports(sample: str, rows: list[dict]) -> float:
-    """Return the mean of a sample's whole seconds, reports/s; of its cut second if it has no other."""
+    """Return the mean of a sample's complete seconds, in reports/s; of its incomplete second if there is no other."""
     own = [row for row in rows if row["sample"] == sample]
     counts = [row["reports"] for row in own if row["whole"]] or [row["reports"] for row in own]
     return sum(counts) / len(counts)
 
 
 def title(rows: list[dict]) -> str:
-    """Return the mean of a sample, of several samples the range; and the most in one second of any sample."""
+    """Return the title: the mean of each sample or the range of means, and the maximum of a second in any sample."""
     means = [mean_reports(name, rows) for name in {row["sample"] for row in rows}]
     range_of_means = span(f"{format_count(min(means))} reports/s", f"{format_count(max(means))} reports/s")
     each = " of a sample" if len(means) > 1 else ""
@@ -67,12 +67,12 @@ def title(rows: list[dict]) -> str:
 
 
 def format_count(number: float) -> str:
-    """Return a number of reports: ``1,860``, from eight digits on ``106 million``."""
+    """Return a number of reports as text: ``1,860``; from eight digits on, ``106 million``."""
     return f"{number:,.0f}" if number < MILLIONS_FROM else f"{digits(number / 1e6)}{GAP}million"
 
 
 def axis_ends(counts: list[int]) -> tuple[bool, list[float]]:
-    """Return whether the axis is logarithmic, and its ends: those of the counts, and a margin."""
+    """Return whether the axis is logarithmic, and its ends: those of the counts plus a margin."""
     low, high = min(counts), max(counts)
     if low > 0 and high > LOG_AXIS_RATIO * low:
         margin = (high / low) ** MARGIN
@@ -82,18 +82,18 @@ def axis_ends(counts: list[int]) -> tuple[bool, list[float]]:
 
 
 def visible_paper_range(ends: list[float]) -> list[float]:
-    """Return the ends of the part of the paper's range that is on the axis; empty if none is."""
+    """Return the ends of the visible part of the paper's range; empty if it is outside the axis."""
     low, high = max(PAPER_RANGE[0], ends[0]), min(PAPER_RANGE[1], ends[1])
     return [low, high] if low < high else []
 
 
 def paper_range_text(values: list[dict]) -> str:
-    """Return where the paper's range is drawn."""
+    """Return a note on how the paper's range is drawn."""
     return "gray" if visible_paper_range(axis_ends([value["reports"] for value in values])[1]) else "outside the axis"
 
 
 def chart(values: list[dict], labels: list[str]) -> alt.LayerChart:
-    """The lines over the paper's range."""
+    """Return the lines over the shaded range of the paper."""
     many = len(labels) > len(COLORS)
     color = (
         alt.value(theme.BLUE)

@@ -21,7 +21,7 @@ WIDTH, THROUGHPUT_HEIGHT, INTER_ARRIVAL_HEIGHT = theme.WIDTH - 180, 200, 150
 
 
 def scope(source: Source) -> tuple[str, ...]:
-    """How much was watched."""
+    """Return the numbers of windows, frames and reports as text."""
     rows = source.rows(TABLE)
     if not rows:
         return ()
@@ -36,7 +36,7 @@ SCOPE = scope
 
 
 def draw(source: Source) -> Figure:
-    """Throughput above, inter-arrival times below."""
+    """Draw throughput above inter-arrival times."""
     rows = source.rows(TABLE)
     if not rows:
         raise NoData("nothing was measured (acapella measure response)")
@@ -63,7 +63,7 @@ def counters_of(source: Source) -> dict[str, int]:
 
 
 def background_note(rows: list[dict], counters: dict[str, int]) -> str:
-    """Return what was sent beside the flows, and its exact mean rate while rates were set."""
+    """Return a note on the background traffic and its exact mean rate while rates were set."""
     set_at = {row["t_ns"] for row in rows if row["set_bps"] is not None}
     rates = [row["bps"] for row in rows if row["flow"] == BACKGROUND and row["t_ns"] in set_at]
     parts = [f"{rate_range(rates)} in single windows (exact)"] if rates else []
@@ -75,13 +75,13 @@ def background_note(rows: list[dict], counters: dict[str, int]) -> str:
 
 
 def rate_range(rates: list[float]) -> str:
-    """``mean 22 Mbit/s, 5.1 Mbit/s to 41.9 Mbit/s``."""
+    """Return mean and range of rates: ``mean 22 Mbit/s, 5.1 Mbit/s to 41.9 Mbit/s``."""
     mean, *ends = (scaled(rate, "bit/s") for rate in (sum(rates) / len(rates), min(rates), max(rates)))
     return f"mean {mean}, {span(*ends)}"
 
 
 def point(row: dict) -> dict:
-    """A window in the drawing."""
+    """Return the values of a window in the units of the chart."""
     return {
         "flow": row["flow"],
         "t": row["t_ns"] / 1e9,
@@ -95,7 +95,7 @@ def point(row: dict) -> dict:
 
 
 def title(rows: list[dict], flows: list[str]) -> str:
-    """How far measured throughput is from the exact one, window by window."""
+    """Return the title: the error of measured throughput per window."""
     pairs = [(row["bps"], row["bps_measured"]) for row in rows if row["flow"] in flows and row["bps"]]
     errors = sorted(abs(measured - exact) / exact for exact, measured in pairs)
     if not errors:
@@ -108,7 +108,7 @@ def title(rows: list[dict], flows: list[str]) -> str:
 
 
 def time_axis(*, last: bool) -> alt.X:
-    """Shared by both panels; labeled below."""
+    """Return the time axis of both panels; only the last panel has labels."""
     axis = alt.Axis(labels=last, ticks=last, grid=True, tickCount=10)
     return alt.X(
         "t:Q", title="time since the first frame (s)" if last else None, axis=axis, scale=alt.Scale(nice=False)
@@ -116,7 +116,7 @@ def time_axis(*, last: bool) -> alt.X:
 
 
 def color(flows: list[str]) -> alt.Color:
-    """One a flow, and the background's."""
+    """Return the colors of the flows and of the background."""
     return alt.Color(
         "flow:N",
         scale=alt.Scale(domain=[*flows, BACKGROUND], range=[*COLORS[: len(flows)], theme.GREEN]),
@@ -127,7 +127,7 @@ def color(flows: list[str]) -> alt.Color:
 
 
 def throughput_panel(own: list[dict], behind: list[dict], flows: list[str]) -> alt.LayerChart:
-    """Set, exact and measured."""
+    """Return the panel of set, exact and measured throughput."""
     y = {"title": "throughput (Mbit/s)", "axis": alt.Axis(domain=False, minExtent=46)}
     lines = alt.Chart(alt.Data(values=own)).encode(x=time_axis(last=False), color=color(flows), detail="flow:N")
     area = alt.Chart(alt.Data(values=behind)).mark_area(opacity=0.25, color=theme.GREEN, interpolate="step-after")
@@ -154,12 +154,12 @@ def throughput_panel(own: list[dict], behind: list[dict], flows: list[str]) -> a
 
 
 def powers(low: float, high: float) -> list[float]:
-    """Powers of ten from one end of the axis to the other."""
+    """Return the powers of ten between two ends of an axis."""
     return [10.0**power for power in range(round(math.log10(low)), round(math.log10(high)) + 1)]
 
 
 def inter_arrival_panel(own: list[dict], flows: list[str]) -> alt.LayerChart:
-    """Inter-arrival times, logarithmic."""
+    """Return the panel of inter-arrival times, on a logarithmic axis."""
     values = [value[name] for value in own for name in ("iat", "iat_measured", "gap_measured") if value[name]]
     low, high = (math.log10(end) for end in (min(values, default=1), max(values, default=10)))
     ends = [10 ** math.floor(low), 10 ** math.ceil(high + 1e-9)]

@@ -13,7 +13,7 @@ def counter_sum(source: Source, stage: str, counter: str) -> int:
 
 
 def scope(source: Source) -> tuple[str, ...]:
-    """``3 samples, 24,000 frames, 9,120 reports``; the share of the reports that the collector did not accept."""
+    """Return ``3 samples, 24,000 frames, 9,120 reports`` and the share of reports that the collector did not accept."""
     samples = {row["sample"] for row in source.rows("flowreport_counts")}
     sent, taken = counter_sum(source, "balance", "reports_sent"), counter_sum(source, "balance", "reports_accepted")
     frames = counter_sum(source, "balance", "frames_in")
@@ -22,6 +22,6 @@ def scope(source: Source) -> tuple[str, ...]:
 
 
 def reports_text(sent: int, accepted: int) -> str:
-    """``9,120 reports (not accepted by the collector: 28, 0.31 %)``: the share is of all reports."""
+    """Return ``9,120 reports (not accepted by the collector: 28, 0.31 %)``; the share is of all reports."""
     lost = "none" if sent == accepted else f"{count(sent - accepted)}, {percent((sent - accepted) / sent)}"
     return f"{count(sent, 'report')} (not accepted by the collector: {lost})"

@@ -11,16 +11,16 @@ from .source import NoData, Source
 SUBJECT = "Success against offered rate"
 TABLE = "flowreport_offered"
 COLUMNS = ("trace", "speed", "offered_rps", "offered", "lost", "success_share")
-PAPER_RATE = 22e6  # section IV-C, reports/s with negligible losses
+PAPER_RATE = 22e6  # section IV-C: reports/s with negligible losses
 HEIGHT = 190
 RATE = "offered (million reports/s)"
 LOST = "lost (% of offered)"
 COLORS = (theme.BLUE, theme.VERMILION)
-IN_MEMORY, REPLAYED = "Reports made in memory", "Reports of replayed traces"  # the upper and the lower panel
+IN_MEMORY, REPLAYED = "Reports made in memory", "Reports of replayed traces"  # titles of the upper and the lower panel
 
 
 def scope(source: Source) -> tuple[str, ...]:
-    """How much was offered, and what of it was lost: a line for each panel."""
+    """Return the numbers of reports offered and lost as text, one line per panel."""
     made, replays = split_replays(source.rows(TABLE))
     found = []
     for rows, what, run in ((made, IN_MEMORY, "run"), (replays, REPLAYED, "replay")):
@@ -48,7 +48,7 @@ def split_replays(rows: list[dict]) -> tuple[list[dict], list[dict]]:
 
 
 def draw(source: Source) -> Figure:
-    """Return a point per run: above of reports made in memory, below of replayed traces."""
+    """Draw a point per run: reports made in memory in the upper panel, replayed traces in the lower one."""
     rows, replays = split_replays(source.rows(TABLE))
     if not rows:
         raise NoData("no rate was measured (acapella measure collector)")
@@ -157,7 +157,7 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def title(rows: list[dict], replays: list[dict]) -> str:
-    """Return between which rates losses begin, for the reports made in memory and for each trace."""
+    """Return the rates between which losses begin, for reports made in memory and for each trace."""
     traces = dict.fromkeys(row["trace"] for row in replays)
     parts = [
         f"replayed trace of {name}: {loss_onset([row for row in replays if row['trace'] == name])}" for name in traces
@@ -166,7 +166,7 @@ def title(rows: list[dict], replays: list[dict]) -> str:
 
 
 def loss_onset(rows: list[dict]) -> str:
-    """Return between which rates losses begin."""
+    """Return the rates between which losses begin."""
     lossy = [row["offered_rps"] for row in rows if row["lost"]]
     whole = [row["offered_rps"] for row in rows if not row["lost"]]
     if not whole:

@@ -16,11 +16,11 @@ TABLE = "flows_per_sample"
 COLUMNS = ("site", "sample", "flows")
 LABEL = 24
 BINS = 24
-LOG_AXIS_RATIO = 50  # the largest count over the median, from where on a linear axis would hide most samples
+LOG_AXIS_RATIO = 50  # ratio of the largest count to the median above which a linear axis would hide most samples
 
 
 def draw(source: Source) -> Figure:
-    """Above: how many samples show how many flows. Below, where there are several: a tick a sample, a row a site."""
+    """Draw a histogram of flows per sample and, below it, a row per site with a tick per sample."""
     rows = source.required_rows(TABLE)
     flows = sorted(row["flows"] for row in rows)
     edges = bin_edges(flows)
@@ -39,7 +39,7 @@ def draw(source: Source) -> Figure:
 
 
 def title(flows: list[int]) -> str:
-    """Median and most."""
+    """Return the title: median and maximum."""
     if len(flows) == 1:
         return f"The sample shows {count(flows[0], 'directed flow')}"
     middle = flows[(len(flows) - 1) // 2]
@@ -47,12 +47,12 @@ def title(flows: list[int]) -> str:
 
 
 def logarithmic(flows: list[int]) -> bool:
-    """Whether the counts spread too far for a linear axis."""
+    """Return whether the counts are too far apart for a linear axis."""
     return flows[-1] > LOG_AXIS_RATIO * max(1, flows[(len(flows) - 1) // 2])
 
 
 def bin_edges(flows: list[int]) -> list[int]:
-    """Edges of the histogram's bins; the first is 0 and the last lies above every count."""
+    """Return the edges of the histogram's bins; the first is 0 and the last is above all counts."""
     most = max(flows[-1], 1)
     if not logarithmic(flows):
         step = nice_step(most / BINS)
@@ -63,13 +63,13 @@ def bin_edges(flows: list[int]) -> list[int]:
 
 
 def nice_step(least: float) -> int:
-    """The smallest of 1, 2, 5, 10, 20, ... that is at least ``least``."""
+    """Return the smallest of 1, 2, 5, 10, 20, ... that is at least ``least``."""
     power = 10 ** max(0, math.floor(math.log10(max(least, 1))))
     return next(power * lead for lead in (1, 2, 5, 10) if power * lead >= least)
 
 
 def histogram(flows: list[int], edges: list[int], x: alt.Scale, width: int) -> alt.Chart:
-    """Samples in each bin."""
+    """Return the histogram of samples by number of flows."""
     values = [
         {"from": low, "below": high, "samples": sum(low <= number < high for number in flows)}
         for low, high in pairwise(edges)
@@ -94,7 +94,7 @@ def histogram(flows: list[int], edges: list[int], x: alt.Scale, width: int) -> a
 
 
 def site_strips(values: list[dict], labels: list[str], x: alt.Scale, edges: list[int], width: int) -> alt.Chart:
-    """A tick for each sample, sites in rows."""
+    """Return one row of ticks per site, one tick per sample."""
     title = "directed flows in a sample" + (" (symmetric logarithmic axis)" if x.type == "symlog" else "")
     return (
         alt.Chart(alt.Data(values=values))
@@ -112,7 +112,7 @@ def site_strips(values: list[dict], labels: list[str], x: alt.Scale, edges: list
 
 
 def axis(edges: list[int], *, labels: bool) -> alt.Axis:
-    """Ticks of both panels; on a logarithmic axis at the powers of ten."""
+    """Return the axis of both panels; if it is logarithmic, its ticks are at powers of ten."""
     powers = [edge for edge in edges if edge == 0 or math.log10(edge).is_integer()]
     ticks = {"values": powers} if edges[1] == 1 and len(edges) > 3 and edges[3] == 5 else {"tickCount": 8}
     return alt.Axis(format=",d", labels=labels, ticks=labels, tickMinStep=1, domain=labels, **ticks)

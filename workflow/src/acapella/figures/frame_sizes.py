@@ -14,13 +14,13 @@ COLUMNS = ("length", "bin", "share", "share_lo", "share_hi")
 LENGTHS = {"outer": "on the wire (outer)", "inner": "innermost frame"}
 STANDARD_MAX = 1518
 MINIMUM = "a minimum-size Ethernet frame (64 B with FCS) has 60 B without FCS, which is in bin <64"
-TWO_LINES = "split(replace(datum.label, '-', '-|'), '|')"  # a bin's label: the bins stand close
+TWO_LINES = "split(replace(datum.label, '-', '-|'), '|')"  # a bin's label in two lines, because bins are narrow
 LABEL = 20
-GUTTER = 14  # px between the panels of the two lengths
+GUTTER = 14  # px: distance between the panels of the two lengths
 
 
 def draw(source: Source) -> Figure:
-    """Above: the bins over all sites, both lengths side by side. Below: each site as a bar of shares."""
+    """Draw the bins over all sites, both lengths next to each other, and below them the shares of each site."""
     rows = [row for row in source.required_rows(TABLE) if row["share"] is not None]
     bins = sorted({(row["bin_lo"], row["bin"]) for row in rows})
     order = [label for _, label in bins]
@@ -43,7 +43,7 @@ def draw(source: Source) -> Figure:
 
 
 def bar_values(row: dict) -> dict:
-    """What one row puts into the drawing, shares in percent."""
+    """Return the values of a row for the chart, shares in percent."""
     low, high = row["share_lo"], row["share_hi"]
     return {
         **{key: row[key] for key in ("site", "bin", "bin_lo", "frames", "samples")},
@@ -56,7 +56,7 @@ def bar_values(row: dict) -> dict:
 
 
 def title(whole: list[dict]) -> str:
-    """The most common bins on the wire."""
+    """Return the title: the most common bins on the wire."""
     outer = sorted((r for r in whole if r["length"] == LENGTHS["outer"]), key=lambda r: (-r["share"], r["bin_lo"]))
     named = [f"{row['bin']}{GAP}B ({row['text']})" for row in outer[:3] if row["frames"]]
     return f"Most common on the wire: {listed(named)}"
@@ -74,7 +74,7 @@ def tooltip() -> list[alt.Tooltip]:
 
 
 def overall(values: list[dict], order: list[str], width: int) -> alt.LayerChart:
-    """Two bars a bin, outer and innermost, with intervals."""
+    """Return the panel with two bars per bin (outer and innermost length) and their intervals."""
     colors = alt.Scale(domain=list(LENGTHS.values()), range=[theme.BLUE, theme.ORANGE])
     x = alt.X(
         "bin:N",
@@ -93,7 +93,7 @@ def overall(values: list[dict], order: list[str], width: int) -> alt.LayerChart:
 
 
 def by_site(values: list[dict], labels: list[str], bins: list[tuple], width: int) -> alt.HConcatChart:
-    """One stacked bar a site and length; the color of a bin darkens with its length."""
+    """Return one stacked bar per site and length; bins of longer frames are darker."""
     order = [label for _, label in bins]
     standard = [label for low, label in bins if low <= STANDARD_MAX]
     jumbo = order[len(standard) :]

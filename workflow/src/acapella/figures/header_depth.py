@@ -17,9 +17,9 @@ TABLE = "header_depth"
 COLUMNS = ("distinct_headers", "deepest_stack")
 ALL_SITES = "all sites"
 LABEL = 24
-MAX_BARS = 12  # sites that have bars; more have points over the ranked sites
-MAX_NAMED = 6  # headers named as heuristic
-HEIGHT = 160  # px of a panel of points
+MAX_BARS = 12  # sites drawn as bars; if there are more, sites are points in ranked order
+MAX_NAMED = 6  # headers listed as heuristic
+HEIGHT = 160  # px: height of a panel of points
 PAYLOAD = "Payload (Data) does not count as a header."
 PANELS = (
     ("distinct_headers", "distinct headers (labels)", theme.BLUE),
@@ -28,7 +28,7 @@ PANELS = (
 
 
 def draw(source: Source) -> Figure:
-    """Two bars a site, or two points, in two panels of one scale; the sites in the same order in both."""
+    """Draw two panels of bars or points with one scale; sites have the same order in both."""
     rows = {row["site"]: row for row in source.required_rows(TABLE)}
     sites = sorted((site for site in rows if site != ALL), key=lambda s: (-rows[s]["distinct_headers"], natural(s)))
     if not sites:
@@ -50,7 +50,7 @@ def draw(source: Source) -> Figure:
 
 
 def heuristic_note(source: Source) -> tuple[str, ...]:
-    """State the headers that tshark guessed from payload (table header_occurrence), most frames first."""
+    """Return a note on headers that tshark guessed from payload (table header_occurrence), most frames first."""
     rows = [row for row in source.rows("header_occurrence") if row["site"] == ALL and heuristic(row)]
     rows.sort(key=lambda row: (-row["guessed_frames"], natural(row["header"])))
     if not rows:
@@ -71,7 +71,7 @@ def guessed_frames(row: dict) -> str:
 
 
 def points_notes(rows: dict) -> tuple[str, ...]:
-    """How to read the points, and the row of the whole campaign, which is no site."""
+    """Return notes on how to read the points, and on the row of the whole campaign, which is not a site."""
     key = (
         f"Sites by their number of distinct headers, in the same order and on the same scale in both panels. {PAYLOAD}"
     )
@@ -82,12 +82,12 @@ def points_notes(rows: dict) -> tuple[str, ...]:
 
 
 def largest(values: list[dict]) -> int:
-    """Return the largest number of both panels, where their common scale ends."""
+    """Return the largest number of both panels, the end of their common scale."""
     return max(row[column] for row in values for column, *_ in PANELS) or 1
 
 
 def point_panels(values: list[dict], order: list[str]) -> alt.VConcatChart:
-    """A panel for each column, one above the other: a point for each site, joined to the axis."""
+    """Return one panel per column, one above the other, with a point and a line to the axis for each site."""
     most, panels = largest(values), []
     for column, name, color in PANELS:
         last = (column, name, color) == PANELS[-1]
@@ -120,7 +120,7 @@ def tooltip() -> list[alt.Tooltip]:
 
 
 def title(sites: list[str], rows: dict) -> str:
-    """What the sites show, from the fewest to the most."""
+    """Return the title: the ranges of both numbers over sites."""
     few, many = (pick(rows[site]["distinct_headers"] for site in sites) for pick in (min, max))
     flat, deep = (pick(rows[site]["deepest_stack"] for site in sites) for pick in (min, max))
     if len(sites) == 1:
@@ -129,7 +129,7 @@ def title(sites: list[str], rows: dict) -> str:
 
 
 def panel(values, order, which, width, *, first) -> alt.LayerChart:
-    """Bars of one column with the value at their ends."""
+    """Return the bars of one column with their values."""
     column, name, color = which
     most = largest(values)
     base = alt.Chart(alt.Data(values=values)).encode(

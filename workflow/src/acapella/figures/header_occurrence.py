@@ -11,16 +11,16 @@ from .source import ALL, Source
 SUBJECT = "Occurrence of headers"
 TABLE = "header_occurrence"
 COLUMNS = ("frame_share", "frame_share_lo", "frame_share_hi", "occurrence_share")
-MAX_HEADERS = 25  # headers drawn; the table has them all
+MAX_HEADERS = 25  # headers drawn; the table contains all
 LABEL = 28
 PAYLOAD = "Data"  # label of payload
 HEURISTIC = "heuristic"
-ABSENT = {  # of a site without the header
+ABSENT = {  # values of a site without the header
     **{"frames": 0, "occurrences": 0, "guessed_frames": 0, "frame_share": 0.0, "occurrence_share": 0.0},
     **{"frame_share_lo": None, "frame_share_hi": None},
 }
-BAND = 0.74  # of a row's height is its bar
-TITLE_HEADERS = ("TCP", "UDP", "VLAN", "MPLS", "IPv6")  # headers that the title names if their bars can be seen
+BAND = 0.74  # height of a bar, as a share of its row
+TITLE_HEADERS = ("TCP", "UDP", "VLAN", "MPLS", "IPv6")  # headers in the title if their bars are visible
 MIN_VISIBLE_SHARE = 0.005  # share of frames: shorter bars are narrower than 3 px
 
 
@@ -68,12 +68,12 @@ def heuristic(row: dict) -> str:
 
 
 def header_label(row: dict) -> str:
-    """The header, and in which share of its frames it is heuristic."""
+    """Return the header, with the share of its frames in which it is heuristic."""
     return f"{row['header']} ({mark})" if (mark := heuristic(row)) else row["header"]
 
 
 def bar_values(row: dict, shown: dict) -> dict:
-    """What one row puts into the drawing, in percent."""
+    """Return the values of a row for the chart, in percent."""
     low, high = row["frame_share_lo"], row["frame_share_hi"]
     twice, text = row["occurrences"] > row["frames"], percent(row["frame_share"])
     return {
@@ -89,7 +89,7 @@ def bar_values(row: dict, shown: dict) -> dict:
 
 
 def title(ranked: list[dict]) -> str:
-    """Return the shares of the headers that describe a testbed best; ``ranked``: rows that are drawn."""
+    """Return the title: the shares of the headers that best characterize a testbed. ``ranked``: drawn rows."""
     share = {row["header"]: row["frame_share"] for row in ranked if row["frame_share"] >= MIN_VISIBLE_SHARE}
     named = [f"{header} in {percent(share[header])}" for header in TITLE_HEADERS if header in share]
     if not named:
@@ -98,7 +98,7 @@ def title(ranked: list[dict]) -> str:
 
 
 def chart(values: list[dict], dots: list[dict], order: list[str], sites: list[str]) -> alt.LayerChart:
-    """Bars, intervals and dots over one row a header, the shares in words at the right."""
+    """Return bars, intervals and dots in one row per header, with shares as text at the right."""
     x = alt.Scale(domain=[0, 100], nice=False)
     y = alt.Y(
         "label:N", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False, labelLimit=200, labelPadding=6)

@@ -14,7 +14,7 @@ from .source import ALL, Source
 SUBJECT = "Frame sizes by header stack"
 TABLE = "header_stack_sizes"
 COLUMNS = ("stack", "bin", "frames", "tcp_frames", "no_payload_frames", "ack_frames", "cut_tcp_frames")
-SMALLEST, SMALL = 64, 127  # B: with tags, labels, and TCP options an acknowledgment is longer than 64 B
+SMALLEST, SMALL = 64, 127  # B: an acknowledgment with tags, labels and TCP options is longer than 64 B
 ACK, NO_PAYLOAD, PAYLOAD, CUT, OTHER = (
     "TCP, only ACK, no payload",
     "TCP, other flags, no payload",
@@ -24,15 +24,15 @@ ACK, NO_PAYLOAD, PAYLOAD, CUT, OTHER = (
 )
 CONTENTS = {ACK: theme.BLUE, NO_PAYLOAD: theme.SKY, PAYLOAD: theme.ORANGE, CUT: theme.PURPLE, OTHER: "#A6A6A6"}
 EMPTY = (ACK, NO_PAYLOAD)
-MAX_STACKS = 10  # header stacks drawn, the most frequent ones
+MAX_STACKS = 10  # header stacks drawn, the most frequent first
 REST = "other header stacks"
 TWO_LINES = "split(replace(datum.label, '-', '-|'), '|')"
 LABEL, SITE_LABEL = 100, 20
-GUTTER = 46  # px left of the panels without names
+GUTTER = 46  # px: space left of panels without row labels
 
 
 def draw(source: Source) -> Figure:
-    """By length over all sites; below, of the shortest frames, each header stack and each site."""
+    """Draw frames by length over all sites; below, the shortest frames by header stack and by site."""
     rows = source.required_rows(TABLE)
     whole = [row for row in rows if row["site"] == ALL]
     small = [row for row in rows if is_at_most(row, SMALL)]
@@ -50,12 +50,12 @@ def draw(source: Source) -> Figure:
 
 
 def is_at_most(row: dict, most: int) -> bool:
-    """Whether the row's lengths are at most ``most`` bytes."""
+    """Return whether the row's lengths are at most ``most`` bytes."""
     return row["bin_hi"] is not None and row["bin_hi"] <= most
 
 
 def frames_by_content(row: dict) -> Counter:
-    """Frames of a row by what they carry."""
+    """Return the frames of a row by content."""
     tcp = row["tcp_frames"] + row["cut_tcp_frames"]
     return Counter(
         {
@@ -69,18 +69,18 @@ def frames_by_content(row: dict) -> Counter:
 
 
 def sum_by_content(rows: list[dict]) -> Counter:
-    """The same of several rows."""
+    """Return the frames of several rows by content."""
     return sum(map(frames_by_content, rows), Counter())
 
 
 def share_without_payload(rows: list[dict]) -> float:
-    """The share of frames that are TCP segments without payload."""
+    """Return the share of frames that are TCP segments without payload."""
     contents = sum_by_content(rows)
     return sum(contents[name] for name in EMPTY) / contents.total()
 
 
 def title(small: list[dict]) -> str:
-    """The share of the shortest frames that are TCP segments without payload, and its range over the sites."""
+    """Return the title: the share of TCP segments without payload among the shortest frames, and its range."""
     if not small:
         return f"No frame has at most {SMALL}{GAP}B"
     sites = {row["site"] for row in small} - {ALL}
@@ -95,7 +95,7 @@ def title(small: list[dict]) -> str:
 
 
 def notes_of(source: Source, whole: list[dict], sites: list[str]) -> tuple[str, ...]:
-    """The same of minimum-size frames, and what the figure leaves out."""
+    """Return notes: the same share for minimum-size frames, and what the figure omits."""
     smallest = [row for row in whole if is_at_most(row, SMALLEST)]
     found = [f"Lengths on the wire without FCS and preamble; {MINIMUM}; numbers above the bars: frames"]
     if smallest:
@@ -113,7 +113,7 @@ def notes_of(source: Source, whole: list[dict], sites: list[str]) -> tuple[str, 
 
 
 def bar_parts(name: str, rows: list[dict], contents: list[str]) -> list[dict]:
-    """The parts of one bar, in percent of its frames."""
+    """Return the parts of one bar, in percent of its frames."""
     counted = sum_by_content(rows)
     return [
         {
@@ -126,7 +126,7 @@ def bar_parts(name: str, rows: list[dict], contents: list[str]) -> list[dict]:
 
 
 def color(contents: list[str], *, legend: bool = False) -> alt.Color:
-    """A color for each kind of content; one panel has the legend."""
+    """Return the colors of contents; only one panel has the legend."""
     shown = alt.Legend(
         **{"title": None, "orient": "top", "offset": 14, "columns": 3, "labelLimit": 220},
         **{"symbolType": "square", "symbolStrokeWidth": 0},
@@ -142,7 +142,7 @@ TOOLTIP = [
 
 
 def by_length(rows: list[dict], contents: list[str], width: int) -> alt.LayerChart:
-    """A bar a length bin, each to 100 %."""
+    """Return one bar per length bin; each bar is 100 %."""
     bins = sorted({(row["bin_lo"], row["bin"]) for row in rows})
     order = [label for _, label in bins]
     own = {label: [row for row in rows if row["bin"] == label] for label in order}
@@ -159,12 +159,12 @@ def by_length(rows: list[dict], contents: list[str], width: int) -> alt.LayerCha
 
 
 def frames_text(rows: list[dict]) -> str:
-    """The number of frames, with three digits."""
+    """Return the number of frames with three digits."""
     return scaled(sum(row["frames"] for row in rows), "").strip()
 
 
 def by_stack(rows: list[dict], contents: list[str], width: int) -> alt.LayerChart:
-    """A bar a header stack, its share of the shortest frames; its name above it."""
+    """Return one bar per header stack: its share of the shortest frames, with the name above."""
     frames = Counter()
     for row in rows:
         frames[row["stack"]] += row["frames"]
@@ -195,7 +195,7 @@ def by_stack(rows: list[dict], contents: list[str], width: int) -> alt.LayerChar
 
 
 def by_site(small: list[dict], labels: dict[str, str], contents: list[str], width: int) -> alt.Chart:
-    """A bar a site, each to 100 % of its shortest frames."""
+    """Return one bar per site; each bar is 100 % of the site's shortest frames."""
     names = list(labels.values())
     groups = {label: [row for row in small if row["site"] == site] for site, label in labels.items()}
     values = [part for name, own in groups.items() for part in bar_parts(name, own, contents)]

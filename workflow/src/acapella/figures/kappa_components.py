@@ -22,15 +22,15 @@ COMPONENTS = {
     "I": ("I: inter-arrival time", theme.BLUE),
 }
 LABEL = 28
-COLUMN, BAR, SPACING = 74, 28, 8  # px: a component's column, the longest bar in it, and between columns
+COLUMN, BAR, SPACING = 74, 28, 8  # px: column of a component, its longest bar, distance between columns
 X_AXIS = alt.Axis(domain=False, tickCount=4, labelFlush=False)
-MAX_NAMED = 4  # environments whose mean the title states; of more, the smallest and the largest
-MAX_LISTED = 6  # environments with runs that are not drawn: of more, their number
-MAX_RUNS = 40  # runs that are drawn; of more, those with the least kappa
+MAX_NAMED = 4  # environments in the title; if there are more, only the smallest and the largest mean
+MAX_LISTED = 6  # environments listed with omitted runs; if there are more, their number
+MAX_RUNS = 40  # runs drawn; if there are more, those with the lowest kappa
 
 
 def draw(source: Source) -> Figure:
-    """A bar a run, its pieces what each component takes from a kappa of 1; beside it kappa and each component."""
+    """Draw a bar per run, divided into the contributions to 1 - kappa; at the right, kappa and each component."""
     rows = runs_against_first(pairs(source))
     labels = short_labels(environments(source), LABEL)
     key = ["The part of a component is its share of U² + O² + L² + I²; the parts add up to 1 - kappa"]
@@ -52,7 +52,7 @@ def draw(source: Source) -> Figure:
 
 
 def omitted_runs(rows: list[dict], labels: dict[str, str]) -> str:
-    """Return which runs are not shown: their kappa, and their environments or the number of these."""
+    """Return a description of the omitted runs: their kappa, and their environments or the number of environments."""
     numbers = Counter(labels[row["environment"]] for row in rows)
     where = count(len(numbers), "environment")
     if len(numbers) <= MAX_LISTED:
@@ -62,7 +62,7 @@ def omitted_runs(rows: list[dict], labels: dict[str, str]) -> str:
 
 
 def bar_pieces(name: str, row: dict) -> list[dict]:
-    """The parts of one bar; none where a component is undefined."""
+    """Return the parts of one bar; [] if a component is undefined."""
     parts = [row[f"contribution_{component}"] for component in COMPONENTS]
     if None in parts:
         return []
@@ -81,7 +81,7 @@ def bar_pieces(name: str, row: dict) -> list[dict]:
 
 
 def component_values(row: dict) -> dict:
-    """Each component, and the same in words."""
+    """Return each component as number and as text."""
     texts = {f"{name}_text": format_component(row[name]) for name in COMPONENTS}
     return {
         **{name: row[name] for name in COMPONENTS},
@@ -92,14 +92,14 @@ def component_values(row: dict) -> dict:
 
 
 def format_component(value: float | None) -> str:
-    """Three significant digits; 0 and 1 for these alone."""
+    """Return a component with three significant digits; only exact values are shown as 0 and 1."""
     if value is None:
         return "undefined"
     return f"{value:#.3g}" if value not in (0, 1) else f"{value:.0f}"
 
 
 def kappa_text(row: dict) -> str:
-    """Kappa in words."""
+    """Return kappa as text."""
     if row["kappa"] is None:
         return "undefined"
     if not row["packets_common"]:
@@ -108,7 +108,10 @@ def kappa_text(row: dict) -> str:
 
 
 def format_kappa(kappa: float) -> str:
-    """Four digits; the distance from 1 where those would be nines; 0 and 1 for these alone."""
+    """Return kappa with four digits, or as difference from 1 if it would be rounded to 1.
+
+    Only exact values are shown as 0 and 1.
+    """
     text = f"{kappa:.4f}"
     if text == "1.0000" and kappa < 1:
         return f"1 - {1 - kappa:.1e}"
@@ -116,7 +119,7 @@ def format_kappa(kappa: float) -> str:
 
 
 def title(rows: list[dict], labels: dict) -> str:
-    """The mean kappa of each environment; of many the smallest and the largest."""
+    """Return the title: the mean kappa of each environment; of many environments, the smallest and the largest."""
     means = {}
     for environment, label in labels.items():
         own = [row["kappa"] for row in rows if row["environment"] == environment and row["kappa"] is not None]
@@ -131,7 +134,7 @@ def title(rows: list[dict], labels: dict) -> str:
 
 
 def chart(values: list[dict], words: list[dict], alone: list[dict], names: list[str]) -> alt.HConcatChart:
-    """The bars with kappa at their right, and a column for each component."""
+    """Return the bars with kappa at the right, and a column for each component."""
     beside = theme.text_width(word["text"] for word in words) + 10
     width = theme.WIDTH - theme.text_width(names) - 4 - beside - len(COMPONENTS) * (COLUMN + SPACING) - 20
     panels = [stacked_panel(values, words, names, width, beside)]
@@ -140,18 +143,18 @@ def chart(values: list[dict], words: list[dict], alone: list[dict], names: list[
 
 
 def row_axis(names: list[str], *, first: bool) -> alt.Y:
-    """A row a run; its label at the left of the first panel."""
+    """Return the axis of runs; only the first panel has labels."""
     axis = alt.Axis(ticks=False, domain=False, labelPadding=6) if first else None
     return alt.Y("label:N", sort=names, title=None, scale=alt.Scale(domain=names), axis=axis)
 
 
 def row_heights(names: list[str]) -> alt.Step:
-    """The same for all panels."""
+    """Return the row height of all panels."""
     return alt.Step(theme.row_height(len(names), low=14))
 
 
 def stacked_panel(values: list[dict], words: list[dict], names: list[str], width: int, beside: int) -> alt.LayerChart:
-    """The bars of contributions, and kappa at their right."""
+    """Return the bars of contributions, with kappa at the right."""
     most = max((value["to"] for value in values), default=0) or 0.01
     texts, colors = zip(*COMPONENTS.values(), strict=True)
     legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0, offset=4, columns=4)
@@ -176,7 +179,7 @@ def stacked_panel(values: list[dict], words: list[dict], names: list[str], width
 
 
 def component_panel(alone: list[dict], name: str, names: list[str]) -> alt.LayerChart:
-    """One component: bars from 0 to its largest, and the value in words."""
+    """Return the column of one component: bars from 0 to the largest value, and the values as text."""
     most = max((row[name] or 0 for row in alone), default=0) or 1
     base = alt.Chart(alt.Data(values=alone)).encode(
         y=row_axis(names, first=False),
@@ -190,5 +193,5 @@ def component_panel(alone: list[dict], name: str, names: list[str]) -> alt.Layer
 
 
 def panel_title(text: str, at: int) -> alt.TitleParams:
-    """A heading over a column, so many px from the panel's left edge."""
+    """Return a heading, ``at`` px from the left edge of its panel."""
     return alt.TitleParams(text, fontSize=theme.TEXT, offset=4, frame="group", color=theme.INK, dx=at)

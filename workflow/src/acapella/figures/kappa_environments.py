@@ -17,15 +17,15 @@ TABLE = "consistency_comparisons"
 SCOPE = scope
 COLUMNS = ("environment_a", "environment_b", "kappa_b", "relative_difference", "relative_lo", "relative_hi", "verdict")
 LABEL = 28
-MAX_NAMED = 2  # environments that the title compares one by one; of more it gives the numbers
+MAX_NAMED = 2  # environments that the title compares individually; if there are more, it gives their number
 COLORS = {LESS: theme.VERMILION, MORE: theme.BLUE, UNDECIDED: theme.GRAY, TOO_FEW: theme.GRAY}
-GAP = 12  # px between the panels
+GAP = 12  # px: distance between panels
 WORDS = {LESS: "less", MORE: "more"}
 MINUS = "\N{MINUS SIGN}"
 
 
 def draw(source: Source) -> Figure:
-    """A row an environment: kappa of its runs, and the difference of their mean from that of the first environment."""
+    """Draw a row per environment: kappa of its runs, and the difference of their mean from the first environment."""
     rows = [row for row in source.rows(TABLE) if row["place_a"] == 1]
     if not rows:
         raise NoData("a single environment cannot be compared")
@@ -48,7 +48,7 @@ def draw(source: Source) -> Figure:
 
 
 def point_values(row: dict, labels: dict[str, str]) -> dict:
-    """What one row adds to the drawing, in percent."""
+    """Return the values of a row for the chart, in percent."""
     low, high = row["relative_lo"], row["relative_hi"]
     return {
         "label": labels[row["environment_b"]],
@@ -61,18 +61,18 @@ def point_values(row: dict, labels: dict[str, str]) -> dict:
 
 
 def interval_text(row: dict) -> str:
-    """The interval without signs, the smaller end first."""
+    """Return an interval without signs, smaller end first."""
     low, high = sorted(abs(row[end]) for end in ("relative_lo", "relative_hi"))
     return f"{percent(low)} to {percent(high)}"
 
 
 def signed_percent(share: float) -> str:
-    """A share in percent with its sign."""
+    """Return a share in percent with its sign."""
     return f"{MINUS if share < 0 else '+'}{percent(abs(share))}" if share else "0"
 
 
 def verdict_text(row: dict) -> str:
-    """The verdict, with the numbers if there is one."""
+    """Return the verdict with its numbers, if it has any."""
     if row["relative_difference"] is None:
         return "no kappa above 0"
     if row["verdict"] in WORDS:
@@ -83,7 +83,7 @@ def verdict_text(row: dict) -> str:
 
 
 def title(rows: list[dict], labels: dict[str, str]) -> str:
-    """The differences that the intervals allow to state."""
+    """Return the title: the differences that are supported by the intervals."""
     first = labels[rows[0]["environment_a"]]
     decided = [row for row in rows if row["verdict"] in WORDS]
     if not decided:
@@ -117,7 +117,7 @@ def difference_range(rows: list[dict]) -> str:
 
 
 def notes_of(source: Source, rows: list[dict], labels: dict[str, str]) -> tuple[str, ...]:
-    """What the difference is, and what the intervals do not include."""
+    """Return notes on what the difference is and what the intervals do not include."""
     first = labels[rows[0]["environment_a"]]
     found = [
         f"Difference: of mean kappa, relative to that of {first}; lines: 95 % bootstrap intervals over runs",
@@ -133,7 +133,7 @@ def notes_of(source: Source, rows: list[dict], labels: dict[str, str]) -> tuple[
 
 
 def panels(kappas: list[dict], values: list[dict], texts: list[dict], names: list[str], first: str) -> alt.HConcatChart:
-    """Kappa of the runs at the left, differences at the right with their numbers."""
+    """Return kappa of the runs at the left, and the differences with their numbers at the right."""
     beside = theme.text_width([text["text"] for text in texts]) + 8
     width = (theme.WIDTH - theme.text_width(names) - beside - GAP - 45) // 2
     height = alt.Step(theme.row_height(len(names), low=14))
@@ -153,7 +153,7 @@ def panels(kappas: list[dict], values: list[dict], texts: list[dict], names: lis
 
 
 def difference_panel(values, texts, y, widths, height, first) -> alt.LayerChart:  # noqa: PLR0913, PLR0917
-    """Points with intervals, and a line at 0."""
+    """Return points with intervals, and a line at 0."""
     width, beside = widths
     ends = [end for value in values for end in (value["low"], value["high"], value["difference"], 0) if end is not None]
     margin = 0.04 * (max(ends) - min(ends)) or 1
@@ -176,5 +176,5 @@ def difference_panel(values, texts, y, widths, height, first) -> alt.LayerChart:
 
 
 def panel_title(text: str) -> alt.TitleParams:
-    """A heading over a panel."""
+    """Return the heading of a panel."""
     return alt.TitleParams(text, fontSize=theme.TEXT, offset=4, frame="group", color=theme.INK)

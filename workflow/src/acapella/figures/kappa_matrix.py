@@ -22,17 +22,17 @@ TABLE = "consistency"
 SCOPE = scope_of_pairs
 COLUMNS = ("a", "b", "kappa")
 LABEL = 26
-TRIAL_LABEL = 14  # characters of a trial's name beside its row and below its column
-MIN_TEXT_CELL = 30  # px of a cell that holds kappa in figures
-MAX_TEXT_TRIALS = 10  # trials of which the cells hold kappa in figures
-PANELS_PER_ROW = 3  # panels in a row
-MAX_LARGE_PANELS = 9  # of more, cells are small and without figures
-COLORS = tuple(reversed(theme.DECADES))  # of the least kappa to the largest
-CELL = (15, 40)  # px, least and most
+TRIAL_LABEL = 14  # characters of a trial's name in row and column labels
+MIN_TEXT_CELL = 30  # px: minimum size of a cell that contains kappa as text
+MAX_TEXT_TRIALS = 10  # maximum number of trials for cells with text
+PANELS_PER_ROW = 3  # panels per row
+MAX_LARGE_PANELS = 9  # if there are more panels, cells are small and without text
+COLORS = tuple(reversed(theme.DECADES))  # lowest kappa to highest
+CELL = (15, 40)  # px: minimum and maximum size
 
 
 def draw(source: Source) -> Figure:
-    """A panel an environment; a cell a pair, on both sides of the diagonal: kappa is symmetric."""
+    """Draw a panel per environment and a cell per pair, on both sides of the diagonal because kappa is symmetric."""
     rows = pairs(source)
     known = [row["kappa"] for row in rows if row["kappa"] is not None]
     labels = short_labels(environments(source), LABEL)
@@ -43,7 +43,7 @@ def draw(source: Source) -> Figure:
     across = min(PANELS_PER_ROW, len(labels), max(1, (theme.WIDTH - 60) // (CELL[0] * size + beside + 24)))
     numbers = size <= MAX_TEXT_TRIALS and len(labels) <= MAX_LARGE_PANELS
     while numbers and across > 1 and cell_width(across, beside, size) < MIN_TEXT_CELL:
-        across -= 1  # the cells have to hold kappa in figures
+        across -= 1  # cells must be large enough for kappa as text
     cell = cell_width(across, beside, size) if len(labels) <= MAX_LARGE_PANELS else CELL[0]
     least = min(known, default=1)
     odd = environments_with_odd_baseline(source)
@@ -74,7 +74,7 @@ def draw(source: Source) -> Figure:
 
 
 def panel_lines(widths: list[int]) -> list[list[int]]:
-    """Return the places of panels of these widths (px), line by line: as many in a line as a page holds."""
+    """Return the panels of each line, as many as fit on the page. ``widths``: in px."""
     lines, room = [], 0
     for place, width in enumerate(widths):
         if not lines or width > room:
@@ -86,7 +86,7 @@ def panel_lines(widths: list[int]) -> list[list[int]]:
 
 
 def pad_to_page(chart: alt.VConcatChart, width: int) -> alt.TopLevelMixin:
-    """The chart, and beside it as much nothing as keeps a narrow figure a page wide."""
+    """Return the chart padded with empty space to the width of the page."""
     rest = theme.WIDTH - 90 - width
     if rest <= 0:
         return chart
@@ -95,7 +95,7 @@ def pad_to_page(chart: alt.VConcatChart, width: int) -> alt.TopLevelMixin:
 
 
 def cell_width(across: int, beside: int, size: int) -> int:
-    """Return the width of a cell in px: so many panels in a row, with names so wide beside each, and cells in a row."""
+    """Return the width of a cell in px, for ``across`` panels with ``size`` cells and labels of ``beside`` px."""
     return max(CELL[0], min(CELL[1], (theme.WIDTH - 90 - (beside + 24) * across) // across // size))
 
 
@@ -112,12 +112,12 @@ def first_trial(trials: dict[int, str]) -> str:
 
 
 def panel_heading(label: str, first: str, *, odd: bool) -> str:
-    """What stands over a panel."""
+    """Return the heading of a panel."""
     return f"{label}: {first} is odd" if odd else label
 
 
 def title(rows: list[dict], names: dict[tuple[str, int], str], odd: list[str]) -> str:
-    """Return the range of kappa with the pairs at its ends, and the environments whose first trial is the odd one."""
+    """Return the title: the range of kappa with its pairs, and the environments whose first trial is the odd one."""
     what = f"Kappa of {count(len(rows), 'pair')} of trials"
     known = [row for row in rows if row["kappa"] is not None]
     if not known:
@@ -142,7 +142,7 @@ def pairs_with(rows: list[dict], kappa: float, names: dict[tuple[str, int], str]
 def panel(
     rows: list[dict], trials: dict[int, str], label: str, frame: tuple[int, float, float], *, numbers: bool
 ) -> alt.LayerChart:
-    """Draw the matrix of one environment; ``frame``: px of a cell, least and largest kappa of all environments."""
+    """Return the matrix of one environment. ``frame``: size of a cell in px, lowest and highest kappa of all."""
     cell, least, most = frame
     low, high = (least, most) if least < most else (min(least, 0.99), 1)
     size = max(row["b"] for row in rows)
@@ -183,12 +183,12 @@ PLAIN_AXIS = {"ticks": False, "domain": False, "grid": False}
 
 
 def text_color(kappa: float | None, low: float, high: float) -> str:
-    """The color of the text in a cell; a cell without kappa is white."""
+    """Return the text color of a cell. Cells without kappa are white."""
     return theme.BLACK if kappa is None else theme.ink_on(theme.color_at(COLORS, (kappa - low) / (high - low)))
 
 
 def cell_text(row: dict) -> str:
-    """Kappa with four digits at most."""
+    """Return kappa with up to four characters after the decimal point."""
     if row["kappa"] is None:
         return "?"
     text = f"{row['kappa']:.3f}"

@@ -20,13 +20,13 @@ LABEL = 26
 PANELS_PER_ROW, MAX_RUNS = (
     4,
     40,
-)  # panels in a row, and of all runs; of more runs, those with the least kappa in a window
-HEIGHT, SPACING = 64, 10  # px of a panel, and between two
+)  # panels per row; maximum number of runs: if there are more, those with the lowest window
+HEIGHT, SPACING = 64, 10  # px: height of a panel, and distance between panels
 UNITS = ((10**10, 10**9, "s"), (10**7, 10**6, "ms"), (10**4, 10**3, "µs"), (0, 1, "ns"))
 
 
 def draw(source: Source) -> Figure:
-    """A small panel a run, all with the same axes; windows without packets are left out."""
+    """Draw a small panel per run, all with the same axes. Windows without packets are omitted."""
     pairs(source)
     rows = [row for row in runs_against_first(source.rows(TABLE)) if row["kappa"] is not None]
     if not rows:
@@ -60,7 +60,7 @@ def draw(source: Source) -> Figure:
 
 
 def window_values(row: dict, size: int, run: str) -> dict:
-    """What one window puts into the drawing: a step from its start to its end."""
+    """Return the values of a window for the chart: a step from its start to its end."""
     return {
         **{"x": row["from_ns"] / size, "x2": row["to_ns"] / size, "run": run, "kappa": row["kappa"]},
         **{name: row[name] for name in ("U", "O", "L", "I")},
@@ -69,7 +69,7 @@ def window_values(row: dict, size: int, run: str) -> dict:
 
 
 def title(rows: list[dict], trials: dict) -> str:
-    """Return the window in which the consistency was least, and how many runs are least consistent at that time."""
+    """Return the title: the window with the lowest kappa, and how many runs have their lowest kappa then."""
     worst = min(rows, key=lambda row: row["kappa"])
     if worst["kappa"] == 1:
         return "Kappa is 1 in every window"
@@ -83,7 +83,7 @@ def title(rows: list[dict], trials: dict) -> str:
 
 
 def runs_lowest_at(rows: list[dict], worst: dict) -> list[str]:
-    """Return how many runs have a lowest window that overlaps the lowest of all; [] if it is the run of that alone."""
+    """Return how many runs have a lowest window that overlaps the lowest of all, as text; [] if only one has."""
     least: dict[tuple, float] = {}
     for row in rows:
         run = row["environment"], row["b"]
@@ -101,7 +101,7 @@ def runs_lowest_at(rows: list[dict], worst: dict) -> list[str]:
 
 
 def panel(values: list[dict], head: str, frame: dict) -> alt.LayerChart:
-    """The windows of one run; only panels at the left and at the lower end have labels."""
+    """Return the panel of one run. Only panels at the left and at the bottom have labels."""
     low = frame["least"] - 0.05 * (1 - frame["least"]) if frame["least"] < 1 else 0.99
     x = alt.X(
         "x:Q",

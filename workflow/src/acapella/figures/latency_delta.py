@@ -1,4 +1,4 @@
-"""How latencies since the first packet differ between each run and the first trial (CHOIR, figures 4 to 10)."""
+"""Differences of latency since the first packet between each run and the first trial (CHOIR, figures 4 to 10)."""
 
 from . import deltas
 from .comparison import scope

@@ -16,13 +16,13 @@ SUBJECT = "Reasons of unsuccessful collections"
 TABLE = "outcome_reasons"
 COLUMNS = ("outcome", "reason", "sites", "reason_share", "site_share")
 SCOPE = scope
-MAX_REASONS = 15  # reasons drawn, the most frequent ones
+MAX_REASONS = 15  # reasons drawn, the most frequent first
 LABEL = 100
 UNKNOWN = "no reason given"
 
 
 def draw(source: Source) -> Figure:
-    """A bar a reason, its parts the outcomes; the reason with its number of sites above it."""
+    """Draw a bar per reason, divided by outcome, with the reason and its number of sites above."""
     rows = source.rows(TABLE)
     if not rows:
         sites = sum(row["sites_of_all"] for row in source.rows("outcomes") if row["outcome"] == SUCCESS)
@@ -63,16 +63,16 @@ def all_succeeded(sites: int) -> Figure:
 
 
 def caption(row: str, text: str, parts: Counter, whole: int) -> str:
-    """A reason with its share and number of sites."""
+    """Return a reason with its share and number of sites."""
     number = sum(sites for (place, _), sites in parts.items() if place == row)
     return f"{text}: {percent(number / whole)} ({count(number, 'site')})"
 
 
 def title(rows: list[dict], sites: Counter) -> str:
-    """Return how many sites were not a success, and the most frequent reason, or how many are equally frequent.
+    """Return the title: the number of unsuccessful sites, and the most frequent reasons.
 
-    The share is of all sites; reasons have the number of sites alone, because their shares in the drawing are of the
-    unsuccessful ones.
+    The share is of all sites. Reasons have only numbers of sites, because their shares in the chart are of the
+    unsuccessful sites.
     """
     whole, of_all = rows[0]["unsuccessful_sites"], rows[0]["sites_of_all"]
     were = "was" if whole == 1 else "were"
@@ -87,13 +87,13 @@ def title(rows: list[dict], sites: Counter) -> str:
 
 
 def notes_of(rows: list[dict]) -> tuple[str, ...]:
-    """What a bar is a share of."""
+    """Return a note on the total of the shares."""
     whole = count(rows[0]["unsuccessful_sites"], "site")
     return (f"Shares of {whole} that were not a success; N: any number; SITE: name of the site.",)
 
 
 def chart(values: list[dict], captions: list[dict], whole: int) -> alt.LayerChart:
-    """The bars, each below its reason."""
+    """Return the bars, each below its reason."""
     order = [one["row"] for one in captions]
     names = [name for name in COLORS if any(value["outcome"] == name for value in values)]
     scale = alt.Scale(domain=names, range=[COLORS[name] for name in names])

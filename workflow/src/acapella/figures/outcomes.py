@@ -1,4 +1,4 @@
-"""The share of sites by outcome, collection by collection (Patchwork, figure 10)."""
+"""Share of sites by outcome for each collection (Patchwork, figure 10)."""
 
 import altair as alt
 
@@ -17,7 +17,7 @@ MAX_COLLECTIONS = 60  # collections drawn, the latest ones
 
 
 def scope(source: Source) -> tuple[str, ...]:
-    """How many collections and sites."""
+    """Return the numbers of collections and sites as text."""
     rows = [row for row in source.rows(TABLE) if row["outcome"] == OUTCOMES[0]]
     sites = sum(row["sites_of_all"] for row in rows)
     return (f"{count(len(rows), 'collection')}, {count(sites, 'site')}; a site counts once per collection",)
@@ -27,7 +27,7 @@ SCOPE = scope
 
 
 def draw(source: Source) -> Figure:
-    """A bar a collection, its parts the shares of its sites."""
+    """Draw a bar per collection, divided into the shares of outcomes."""
     rows = source.rows(TABLE)
     if not rows:
         raise NoData("nothing was collected from a testbed")
@@ -42,12 +42,12 @@ def draw(source: Source) -> Figure:
 
 
 def label(started: str, campaign: str) -> str:
-    """``2026-01-31 12:00 star``."""
+    """Return the label of a collection: ``2026-01-31 12:00 star``."""
     return f"{started[:16].replace('T', ' ')} {campaign}"
 
 
 def bar_values(row: dict) -> dict:
-    """What one row puts into the drawing."""
+    """Return the values of a row for the chart."""
     return {
         "label": label(row["started"], row["campaign"]),
         "outcome": row["outcome"],
@@ -59,7 +59,7 @@ def bar_values(row: dict) -> dict:
 
 
 def title(rows: list[dict]) -> str:
-    """How often a site gave all that was wanted."""
+    """Return the title: the share of each outcome."""
     sites = {outcome: sum(row["sites"] for row in rows if row["outcome"] == outcome) for outcome in OUTCOMES}
     whole = sum(sites.values())
     parts = [f"{percent(sites[outcome] / whole)} {outcome}" for outcome in OUTCOMES if sites[outcome]]
@@ -67,7 +67,7 @@ def title(rows: list[dict]) -> str:
 
 
 def chart(values: list[dict], order: list[str]) -> alt.Chart:
-    """Stacked bars, the earliest collection on top."""
+    """Return stacked bars, the earliest collection at the top."""
     names = [outcome for outcome in OUTCOMES if any(row["outcome"] == outcome for row in values)]
     scale = alt.Scale(domain=names, range=[COLORS[name] for name in names])
     legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0)

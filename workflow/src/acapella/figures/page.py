@@ -15,8 +15,8 @@ import vl_convert
 from .compose import ComposedFigure
 
 VEGA_LITE = "6.4"
-# Draws each chart into its place. `ast`: Vega interprets expressions instead of compiling them, so that the policy
-# need not allow eval. A chart that cannot be drawn leaves the static picture (where there is one) in place.
+# Draws each chart in its element. `ast`: Vega interprets expressions instead of compiling them, so the policy need not
+# allow eval. If a chart cannot be drawn, the static image, if any, remains.
 EMBED_SCRIPT = """
 for (const place of document.querySelectorAll("[data-chart]")) {
   const spec = JSON.parse(document.getElementById(place.dataset.chart).textContent);
@@ -38,7 +38,7 @@ figure { margin: 0; }
 
 @functools.cache
 def vega() -> str:
-    """Vega, Vega-Lite and vega-embed as one script; about 0.9 MB."""
+    """Return Vega, Vega-Lite and vega-embed as one script (about 0.9 MB)."""
     return vl_convert.javascript_bundle(vl_version=VEGA_LITE).replace("</script", "<\\/script")
 
 

@@ -5,7 +5,7 @@ from acapella.common.wording import count, nanoseconds, percent, span
 from . import restrictions
 from .source import Source, sites_of
 
-STAGES = 4  # mirror, interface, kernel, file
+STAGES = 4  # with loss counters: mirror, interface, kernel, file
 
 
 def scope(source: Source) -> tuple[str, ...]:
@@ -19,9 +19,9 @@ def scope_of_all(source: Source) -> tuple[str, ...]:
 
 
 def restricted_samples(source: Source) -> list[str]:
-    """``excluded: 10 samples, 30,000 frames (replayed trial, filter)``; [] if every sample counts.
+    """Return ``excluded: 10 samples, 30,000 frames (replayed trial, filter)``; [] if every sample counts.
 
-    ``included: ...`` for samples with a restriction that count beside samples without one.
+    If restricted and unrestricted samples count, the restricted ones are listed as ``included: ...``.
     """
     groups = {"excluded": source.excluded}
     if not restrictions.only_restricted(source):
@@ -35,7 +35,7 @@ def restricted_samples(source: Source) -> list[str]:
 
 
 def sample_summary(rows: list[dict]) -> str:
-    """``12 samples (20 s each) of 3 sites, 24,000 frames``, of some rows of capture_quality."""
+    """Return ``12 samples (20 s each) of 3 sites, 24,000 frames`` for rows of capture_quality."""
     lengths = sorted(row["duration_ns"] for row in rows if row["duration_ns"] is not None)
     each = ""
     if lengths:
@@ -52,7 +52,10 @@ def without_times(source: Source) -> list[str]:
 
 
 def time_range(rows: list[dict]) -> tuple[int, int] | None:
-    """First start and last end of some rows of capture_quality that are not misdated; None if none has a time."""
+    """Return first start and last end of the samples that are not misdated, from rows of capture_quality.
+
+    None if no such sample has a time.
+    """
     dated = [row for row in rows if row["actual_start_ns"] is not None and not row["misdated"]]
     if not dated:
         return None
@@ -60,14 +63,14 @@ def time_range(rows: list[dict]) -> tuple[int, int] | None:
 
 
 def offered_frames(row: dict) -> int:
-    """Return the number of frames offered to the capture, with those that a filter or sampling omits if counted."""
+    """Return the number of frames offered to the capture, with those that a filter or sampling omits, if counted."""
     return max(row["mirror_offered"] or 0, row["lost_frames"] + row["frames"] + (row["sampled_out"] or 0))
 
 
 def loss_summary(rows: list[dict]) -> str:
-    """``losses: 0.03 % of offered frames; unknown in 2 of 12 samples``; unknown losses do not count as 0.
+    """Return ``losses: 0.03 % of offered frames; unknown in 2 of 12 samples``. Unknown losses do not count as 0.
 
-    ``rows``: some rows of capture_quality.
+    ``rows``: rows of capture_quality.
     """
     known = [row for row in rows if row["lost_frames"] is not None]
     if not rows:
@@ -91,10 +94,9 @@ def loss_summary(rows: list[dict]) -> str:
 
 
 def mirror_loss(rows: list[dict]) -> list[str]:
-    """``mirror congested in 3 samples (at least 5 % of bytes missing, ...), at risk in 2``; [] if in none.
+    """Return ``mirror congested in 3 samples (at least 5 % of bytes missing, ...), at risk in 2``; [] if none is.
 
-    Only of samples whose mirror has no counters, or lacks more bytes than its counters account for: the losses of the
-    others are counted.
+    Only samples whose mirror has no counters, or for which more bytes are missing than counted, are considered.
     """
     uncounted = [row for row in rows if mirror_undercounts(row)]
     congested = [row for row in uncounted if row["mirror_verdict"] == "congested"]
@@ -108,9 +110,9 @@ def mirror_loss(rows: list[dict]) -> list[str]:
 
 
 def mirror_undercounts(row: dict) -> bool:
-    """Whether the counters of a sample's mirror are unknown, or more bytes are missing than they account for.
+    """Return whether the counters of a sample's mirror are unknown, or are below the number of missing bytes.
 
-    ``mirror_loss_low`` is a share of bytes, so it is compared with the counters of bytes, else with those of frames.
+    ``mirror_loss_low`` is a share of bytes, so it is compared with byte counters if available, else frame counters.
     """
     if row["mirror_offered"] is None or row["mirror_delivered"] is None:
         return True
@@ -122,9 +124,9 @@ def mirror_undercounts(row: dict) -> bool:
 
 
 def mirror_loss_bounds(rows: list[dict]) -> str:
-    """``at least 5 % to 30 % of bytes missing, at most 42 % to 90 % lost by the mirror``: ranges over samples.
+    """Return ``at least 5 % to 30 % of bytes missing, at most 42 % to 90 % lost by the mirror``: ranges over samples.
 
-    Missing bytes may have been lost before the mirror. No sample is the worst, because their intervals overlap.
+    Missing bytes may have been lost before the mirror. No sample is reported as the worst: their intervals overlap.
     """
     bounds = ([row[f"mirror_loss_{end}"] for row in rows] for end in ("low", "high"))
     low, high = (span(percent(min(shares)), percent(max(shares))) for shares in bounds)

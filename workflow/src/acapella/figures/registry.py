@@ -1,4 +1,4 @@
-"""The names of all figures, in the order of the report; each is a module of this package."""
+"""The names of all figures, in the order of the report; each figure is a module of this package."""
 
 import importlib
 from types import ModuleType
@@ -15,7 +15,7 @@ TRAFFIC_FIGURES = (
     "throughput",
     "capture_quality",
 )
-TRIAL_FIGURES = (  # if the campaign compares trials
+TRIAL_FIGURES = (  # for campaigns that compare trials
     "kappa_environments",
     "kappa_components",
     "kappa_timeline",
@@ -24,13 +24,13 @@ TRIAL_FIGURES = (  # if the campaign compares trials
     "latency_delta",
     "reordering_spacing",
 )
-COLLECTION_FIGURES = ("outcomes", "outcome_reasons")  # of all campaigns that sampled a testbed
-STORAGE_FIGURES = ("storage_latency",)  # of the storage study
-FLOWREPORT_FIGURES = ("flowreport_accuracy", "flowreport_memory", "flowreport_rate")  # of samples with flow reports
+COLLECTION_FIGURES = ("outcomes", "outcome_reasons")  # for all campaigns that sampled a testbed
+STORAGE_FIGURES = ("storage_latency",)  # for the storage study
+FLOWREPORT_FIGURES = ("flowreport_accuracy", "flowreport_memory", "flowreport_rate")  # for samples with flow reports
 FLOWSTUDY_FIGURES = (
     "flowreport_response",
     "flowreport_success",
-)  # of measurements of flow reports on this machine
+)  # for measurements of flow reports on this machine
 
 
 def all_figures() -> tuple[str, ...]:
@@ -46,8 +46,8 @@ def all_figures() -> tuple[str, ...]:
 
 
 def figure_module(name: str) -> ModuleType:
-    """The module of a figure: ``TABLE``, ``COLUMNS``, ``draw(source)``; ``SCOPE`` unless it shows traffic statistics.
+    """Return the module of a figure. This imports Altair.
 
-    Imports Altair.
+    A module has ``TABLE``, ``COLUMNS`` and ``draw(source)``, and ``SCOPE`` unless it shows traffic statistics.
     """
     return importlib.import_module(f"acapella.figures.{name}")

@@ -19,17 +19,17 @@ COLUMNS = ("environment", "b", "lo_ns", "hi_ns", "pairs", "reversed_pairs", "rev
 PER_DECADE = 5
 LABEL = 40
 TRIAL_LABEL = 24  # characters of a trial's name in a legend
-MIN_PAIRS = 100  # pairs: with fewer of them a bin is drawn as a hollow point
-MAX_NAMED = 4  # environments that a sentence names; of more it gives the number
-PANELS_PER_ROW, LABEL_WIDTH = 3, 70  # if there are more than MAX_NAMED panels; px for the labels of each
+MIN_PAIRS = 100  # bins with fewer pairs are drawn as hollow points
+MAX_NAMED = 4  # environments named in a sentence; if there are more, it gives their number
+PANELS_PER_ROW, LABEL_WIDTH = 3, 70  # panels per row if there are more than MAX_NAMED; px for the labels of each
 SAMPLED_PAIR = (
     "Sampled pair: two packets of both trials that are 1, 4, 16, ... or 4096 packets apart in the first trial"
 )
-FLOOR = 0.3  # of the smallest share that is drawn: bins without a reversed pair are drawn there, as 0
+FLOOR = 0.3  # share of the smallest drawn value: bins without a reversed pair are drawn there, labeled 0
 
 
 def draw(source: Source) -> Figure:
-    """A panel for each environment with reversed pairs, a line a run."""
+    """Draw a panel for each environment with reversed pairs, with one line per run."""
     rows = runs_against_first(source.rows(TABLE))
     if not rows:
         raise NoData("no run has two packets in common with its first trial")
@@ -48,9 +48,7 @@ def draw(source: Source) -> Figure:
     across = 1 if len(shown) <= MAX_NAMED else PANELS_PER_ROW
     limits = axis_limits(drawn, least, across)
     names = {name: run_names(drawn, name, trials) for name in shown}
-    named = (
-        across == 1 and max(map(len, names.values())) <= MAX_NAMED_RUNS
-    )  # beside small panels there is no room for a legend
+    named = across == 1 and max(map(len, names.values())) <= MAX_NAMED_RUNS  # small panels have no space for one
     beside = theme.text_width([text for own in names.values() for text in own]) if named else 0
     size = (
         (theme.WIDTH - 50) // across - LABEL_WIDTH - beside,
@@ -75,9 +73,12 @@ def run_names(rows: list[dict], environment: str, trials: dict[tuple[str, int], 
 
 
 def axis_limits(rows: list[dict], least: float, across: int) -> dict:
-    """The ends of the axes: ``low`` and ``high`` in bins, ``zero``: place of equal times, ``least``, ``most`` in %."""
+    """Return the ends of the axes.
+
+    ``low`` and ``high`` are bins, ``zero`` is the position of equal times, ``least`` and ``most`` are in %.
+    """
     bins = [row["bin"] for row in rows if row["bin"]] or [1]
-    room = 2 + across * (max(bins) - min(bins)) // 13  # for the label 0 beside the next one
+    room = 2 + across * (max(bins) - min(bins)) // 13  # space for the label 0 to the left of the next one
     zero = min(bins) - room if any(row["bin"] == 0 for row in rows) else None
     most = max(100 * row["reversed_share"] for row in rows)
     return {
@@ -87,17 +88,17 @@ def axis_limits(rows: list[dict], least: float, across: int) -> dict:
 
 
 def pair_totals(rows: list[dict]) -> tuple[int, int]:
-    """Pairs of packets, and those of them that are reversed."""
+    """Return the numbers of pairs and of reversed pairs."""
     return sum(row["pairs"] for row in rows), sum(row["reversed_pairs"] for row in rows)
 
 
 def none_reversed(pairs: int) -> str:
-    """Return the sentence on pairs of which none is reversed."""
+    """Return the sentence for pairs of which none is reversed."""
     return f"None of {count(pairs, 'sampled pair')} of packets is reversed."
 
 
 def title(drawn: list[dict], trials: dict[tuple[str, int], str]) -> str:
-    """Return the highest point of the drawing, with its pairs, its run and its spacing.
+    """Return the title: the highest point of the chart, with its pairs, its run and its spacing.
 
     A mean over spacings would depend on how many pairs of each spacing are sampled.
     """
@@ -108,7 +109,7 @@ def title(drawn: list[dict], trials: dict[tuple[str, int], str]) -> str:
 
 
 def spacing_text(row: dict) -> str:
-    """Return the spacings of a bin in words: ``1 µs to 1.58 µs apart``."""
+    """Return the spacings of a bin as text: ``1 µs to 1.58 µs apart``."""
     if not row["bin"]:
         return "at equal times"
     if row["hi_ns"] is None:
@@ -119,7 +120,7 @@ def spacing_text(row: dict) -> str:
 def notes_of(
     drawn: list[dict], sums: dict[str, tuple[int, int]], labels: dict[str, str], *, gray: bool
 ) -> tuple[str, ...]:
-    """What a sampled pair is, the largest spacing at which one is reversed, and which environments have none."""
+    """Return notes: what a sampled pair is, the largest spacing of reversed pairs, and environments without any."""
     farthest = max((row for row in drawn if row["reversed_pairs"]), key=lambda row: row["bin"])
     bound = "reversed pairs have no bound on their spacing"
     if farthest["hi_ns"] is not None:
@@ -142,13 +143,13 @@ def notes_of(
 
 
 def round_up(value: int) -> int:
-    """The least number of three significant digits that is not below a value."""
+    """Return the smallest number with three significant digits that is not below a value."""
     step = 10 ** max(0, len(str(value)) - 3)
     return -(-value // step) * step
 
 
 def point(row: dict, run: str, limits: dict) -> dict:
-    """What one row adds to the drawing."""
+    """Return the values of a row for the chart."""
     return {
         **{"bin": row["bin"], "run": run, "pairs": row["pairs"], "reversed": row["reversed_pairs"]},
         "place": row["bin"] or limits["zero"],
@@ -161,7 +162,7 @@ def point(row: dict, run: str, limits: dict) -> dict:
 
 
 def ticks(limits: dict, most: int) -> tuple[list[float], str]:
-    """Places of at most ``most`` powers of ten on the axis, and of equal times, and the expression that labels them."""
+    """Return the ticks at equal times and at most ``most`` powers of ten, and the expression of their labels."""
     places = [PER_DECADE * power + 0.5 for power in range(12)]
     places = [place for place in places if limits["first"] - 1 <= place <= limits["high"]]
     values = places[:: max(1, -(-len(places) // most))]
@@ -174,7 +175,7 @@ def ticks(limits: dict, most: int) -> tuple[list[float], str]:
 
 
 def panel(values: list[dict], label: str, names: list[str], limits: dict) -> alt.LayerChart:
-    """The points of one environment, a line a run; equal times have no line to the others."""
+    """Return the points of one environment, one line per run. No line connects equal times with the other points."""
     places, text = ticks(limits, 4)
     named, least = bool(names), limits["least"]
     domain = names or [UNNAMED_RUN]

@@ -5,29 +5,29 @@ from acapella.common.wording import count, shortened
 from .source import Source
 
 DESCRIPTIONS = {"trial": "replayed trial", "filter": "filter", "p4": "P4 program", "sampling": "sampling"}
-MAX_DETAILS = 3  # named in a title; more are counted
-MAX_LENGTH = 100  # characters of one; a longer filter loses its middle
+MAX_DETAILS = 3  # restrictions listed in a title; others are counted
+MAX_LENGTH = 100  # characters of a restriction; longer filters are shortened in the middle
 
 
 def describe(restriction: str) -> str:
-    """``replayed trial, filter`` for ``trial, filter``."""
+    """Return the description of restrictions: ``replayed trial, filter`` for ``trial, filter``."""
     return ", ".join(DESCRIPTIONS[part] for part in restriction.split(", "))
 
 
 def describe_all(rows: list[dict]) -> str:
-    """The restrictions of some rows of capture_quality, each once."""
+    """Return the descriptions of the restrictions in rows of capture_quality, each once."""
     return "; ".join(describe(one) for one in sorted({row["restriction"] for row in rows}))
 
 
 def only_restricted(source: Source) -> bool:
-    """Whether traffic statistics count samples with a restriction alone."""
+    """Return whether all samples in traffic statistics have a restriction."""
     return bool(source.traffic) and all(row["restriction"] is not None for row in source.traffic)
 
 
 def title_suffix(source: Source, *, every: bool = False) -> str:
-    """`` (filter tcp port 443; replayed trial)``, to end a title with; empty if unfiltered samples count.
+    """Return the end of a title, `` (samples: tcp port 443 / replayed trial)``; empty if unrestricted samples count.
 
-    ``every``: also the restrictions of samples that are excluded from traffic statistics.
+    ``every``: include the restrictions of samples that are excluded from traffic statistics.
     """
     if not only_restricted(source):
         return ""

@@ -1,4 +1,4 @@
-"""Write the files of a figure. All come from one SVG, and the same figure gives the same bytes."""
+"""Write the files of a figure. All are made from one SVG, and the same figure gives the same bytes."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ CLIP = re.compile(r'(id="clip|url\(#clip)([0-9]+)')
 
 
 def save(figure: ComposedFigure, directory: Path, name: str, formats: list[str]) -> list[Path]:
-    """Write ``directory``/``name``.FORMAT for each format, whole or not at all; return the paths."""
+    """Write ``directory``/``name``.FORMAT for each format, atomically; return the paths."""
     svg = svg_of(figure)
     make = {
         "svg": svg.encode,
@@ -33,10 +33,10 @@ def save(figure: ComposedFigure, directory: Path, name: str, formats: list[str])
 
 
 def svg_of(figure: ComposedFigure) -> str:
-    """The figure as SVG.
+    """Return the figure as SVG.
 
-    Vega numbers clip paths through the whole life of a process; here they count from 1, so that a figure's bytes do not
-    depend on what was drawn before it.
+    Vega numbers clip paths per process. Here they are numbered from 1, so that the bytes of a figure do not depend on
+    figures drawn before it.
     """
     svg = vl_convert.vegalite_to_svg(figure.spec, vl_version=VEGA_LITE, show_warnings=False, allowed_base_urls=[])
     numbers: dict[str, int] = {}
@@ -44,10 +44,10 @@ def svg_of(figure: ComposedFigure) -> str:
 
 
 def pdf_of(svg: str) -> bytes:
-    """A figure as PDF, in vectors.
+    """Return a figure as PDF with vector graphics.
 
-    The converter writes the names of a page's parts in the order of a hash table, another one in each run. Order means
-    nothing in a dictionary of PDF (ISO 32000-2, 7.3.7), so they are sorted; no byte changes its distance from the start
-    of the lines, and the file's table of offsets stays right.
+    The converter writes the resource names of a page in the order of a hash table, which differs between runs. The
+    order of a PDF dictionary has no meaning (ISO 32000-2, 7.3.7), so the lines are sorted. This does not move other
+    bytes, so the cross-reference table remains valid.
     """
     return RESOURCES.sub(lambda m: b"".join(sorted(m[0].splitlines(keepends=True))), vl_convert.svg_to_pdf(svg))

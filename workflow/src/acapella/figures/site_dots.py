@@ -9,19 +9,19 @@ from acapella.common.wording import short_labels
 from . import theme
 from .source import ALL
 
-MAX_COLORED = 8  # as many sites have a color and a shape each; of more, all marks are the same
+MAX_COLORED = 8  # sites with separate colors and shapes; if there are more, all marks are the same
 PALETTE = (theme.BLUE, theme.VERMILION, theme.GREEN, theme.ORANGE, theme.PURPLE, theme.BLACK, theme.SKY, theme.GRAY)
 SHAPES = ("circle", "square", "triangle-up", "cross", "triangle-down", "triangle-right", "circle", "square")
-BAR = "#CDE4F3"  # sky blue so light that every mark stands out on it
-LANES = (-0.34, 0.34)  # heights of the bar from its middle: marks of neighboring sites are above and below the interval
+BAR = "#CDE4F3"  # light sky blue, for contrast with all marks
+LANES = (-0.34, 0.34)  # in bar heights from the middle: marks of adjacent sites are above and below the interval
 LABEL = 24
 
 
 def add_absent_sites(rows: list[dict], column: str, shown: Iterable[str], none: dict) -> list[dict]:
-    """Return the rows of sites whose ``column`` is in ``shown``; pairs without a row get one with the values ``none``.
+    """Return the rows of sites whose ``column`` is in ``shown``; add rows with the values ``none`` for missing pairs.
 
-    Tables have no row for what a site does not have. Without it each dot of a rare value would be above the share of
-    all sites.
+    Tables have no rows for what a site does not have. Without these rows, all dots of a rare value would be above the
+    share of all sites.
     """
     own = [row for row in rows if row["site"] != ALL]
     known = {(row["site"], row[column]): row for row in own}
@@ -32,9 +32,9 @@ def add_absent_sites(rows: list[dict], column: str, shown: Iterable[str], none: 
 
 
 def layers(dots: list[dict], sites: list[str], bar: float, middle: float, encoding: dict) -> list[alt.Chart]:
-    """The marks, a chart a lane. ``dots`` have a ``site``; ``encoding``: x, y, tooltip.
+    """Return the marks, one chart per lane. ``dots`` have a ``site``; ``encoding``: x, y, tooltip.
 
-    ``bar``: its height in px; ``middle``: how far below the row's middle it is.
+    ``bar``: its height in px; ``middle``: its distance below the middle of the row.
     """
     labels = short_labels(sites, LABEL)
     made = []
@@ -46,7 +46,7 @@ def layers(dots: list[dict], sites: list[str], bar: float, middle: float, encodi
 
 
 def marks_of_lane(values: list[dict], names: list[str], offset: float, encoding: dict) -> alt.Chart:
-    """One lane."""
+    """Return the marks of one lane."""
     base = alt.Chart(alt.Data(values=values))
     if len(names) > MAX_COLORED:
         return base.mark_circle(size=13, color=theme.BLUE, opacity=0.8, yOffset=offset).encode(**encoding)

@@ -1,4 +1,4 @@
-"""The published tables of a campaign, as figures and report read them."""
+"""The published tables of a campaign, as input of figures and report."""
 
 import functools
 
@@ -17,7 +17,7 @@ ALL = "all"  # site of the rows for the whole campaign
 
 
 class NoData(Exception):
-    """A table has nothing to draw; the text is the reason."""
+    """A table has nothing to draw; the text of the exception is the reason."""
 
 
 class Source:
@@ -28,32 +28,32 @@ class Source:
 
     @functools.cached_property
     def quality(self) -> list[dict]:
-        """Rows of capture_quality, one per sample."""
+        """Return the rows of capture_quality, one per sample."""
         return self.rows("capture_quality")
 
     @functools.cached_property
     def traffic(self) -> list[dict]:
-        """Rows of capture_quality of the samples that count in traffic statistics."""
+        """Return the rows of capture_quality of the samples that count in traffic statistics."""
         return [row for row in self.quality if row["excluded"] is None]
 
     @functools.cached_property
     def excluded(self) -> list[dict]:
-        """Rows of capture_quality of the samples that are excluded from traffic statistics."""
+        """Return the rows of capture_quality of the samples that are excluded from traffic statistics."""
         return [row for row in self.quality if row["excluded"] is not None]
 
     @functools.cached_property
     def sites(self) -> list[str]:
-        """The sites that have samples in traffic statistics, in natural order."""
+        """Return the sites that have samples in traffic statistics, in natural order."""
         return sites_of(self.traffic)
 
     @functools.cached_property
     def frames(self) -> int:
-        """Frames of the samples in traffic statistics."""
+        """Return the number of frames of the samples in traffic statistics."""
         return sum(row["frames"] for row in self.traffic)
 
     @functools.cached_property
     def has_times(self) -> bool:
-        """Whether any frame of the samples in traffic statistics has a time."""
+        """Return whether any frame of the samples in traffic statistics has a time."""
         return any(row["frames"] > row["untimed_frames"] for row in self.traffic)
 
     def rows(self, name: str) -> list[dict]:
@@ -75,18 +75,18 @@ class Source:
 
     @functools.cache  # noqa: B019 (a source lives as long as its command)
     def table(self, name: str) -> pa.Table:
-        """Return a table as `tables.read` does; the error names the command that makes the table."""
+        """Return a table as `tables.read` does; the error names the command that creates the table."""
         fix = f"run: {command_for(name, self.campaign)}"
         return tables.read(name, require(self.campaign.table(name, "parquet"), fix), fix)
 
 
 def sites_of(rows: list[dict]) -> list[str]:
-    """The sites of some rows of capture_quality, in natural order."""
+    """Return the sites of rows of capture_quality, in natural order."""
     return sorted({row["site"] for row in rows}, key=natural)
 
 
 def command_for(table: str, campaign: Campaign) -> str:
-    """Return the command that makes a table."""
+    """Return the command that creates a table."""
     for made, command in (
         (TRIAL_TABLES, f"campaign trials {campaign.directory} --environments ..."),
         (

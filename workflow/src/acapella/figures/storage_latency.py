@@ -17,16 +17,16 @@ COLUMNS = ("written_percent", "dirty_percent", "latency_upper_ns", "long_upper_n
 WRITERS = {"buffered": theme.VERMILION, "direct": theme.BLUE}
 NAMES = {"buffered": "writev", "direct": "io_uring"}
 DIRTY = {"buffered": "dirty memory, writev", "direct": "dirty memory, io_uring"}
-LINES = {  # of all three columns, as the legend names them
+LINES = {  # legend of all three columns
     DIRTY["buffered"]: theme.INK,
     DIRTY["direct"]: theme.SKY,
     "writev, long calls": theme.VERMILION,
     "writev, average case": theme.ORANGE,
     "io_uring, all calls": theme.BLUE,
 }
-HEIGHT = 118  # px of a panel
-SPACING = 62  # px between two panels of a row: room for an axis
-AXIS_MIN_MS = 1.0  # the axis begins there: a shorter sum is not worth a decade
+HEIGHT = 118  # px: height of a panel
+SPACING = 62  # px: space for an axis between two panels of a row
+AXIS_MIN_MS = 1.0  # lower end of the axis; shorter sums need no separate decade
 AXIS_LABEL = f"datum.value <= {AXIS_MIN_MS} ? '\u2264{AXIS_MIN_MS:g}' : ({theme.SHORT_NUMBERS})"
 EXACT_NOTE = (
     "in the title, the time for which writev blocked the capture and the share of calls are exact; the share of the "
@@ -36,7 +36,7 @@ THRESHOLDS = ("background", "midpoint", "limit")
 
 
 def scope(source: Source) -> tuple[str, ...]:
-    """What was measured, and what of the frames was lost."""
+    """Return the numbers of runs and calls, and the size of the memory, as text."""
     runs = source.rows("storage_runs")
     if not runs:
         return ()
@@ -61,7 +61,7 @@ SCOPE = scope
 
 
 def draw(source: Source) -> Figure:
-    """A row for each disk and pair of thresholds: dirty memory, calls of writev, and writes given to io_uring."""
+    """Draw a row for each disk and pair of thresholds: dirty memory, latency of writev, and of writes by io_uring."""
     runs = source.rows("storage_runs")
     if not runs:
         raise NoData(storage.read(source.campaign)["skipped"] or "the storage study has no runs")
@@ -89,7 +89,7 @@ def draw(source: Source) -> Figure:
 
 
 def notes_of(runs: list[dict]) -> tuple[str, ...]:
-    """How to read the panels."""
+    """Return notes on how to read the panels."""
     ends = sorted({row["long_from_ns"] for row in runs if row["writer"] == "buffered" and row["calls"]})
     found = []
     if ends:
@@ -142,7 +142,7 @@ def row_title(text: str) -> alt.TitleParams:
 
 
 def thresholds(one: tuple) -> list[dict]:
-    """The three thresholds of a condition, in percent of memory."""
+    """Return the three thresholds of a condition, in percent of memory."""
     _, background, limit = one
     return [
         {"at": at, "name": name}
@@ -151,23 +151,23 @@ def thresholds(one: tuple) -> list[dict]:
 
 
 def longest_ms(every: list[dict], writer: str) -> float:
-    """The longest sum of a writer, in ms."""
+    """Return the largest sum of a writer, in ms."""
     return max([AXIS_MIN_MS, *(each["all_ms"] for each in every if each["kind"] == writer)])
 
 
 def condition(row: dict) -> tuple:
-    """What the runs of a panel share."""
+    """Return the condition of a run: disk speed and thresholds. Runs with the same condition share a panel."""
     return (row["disk_mbps"] or 0, row["background_percent"], row["limit_percent"])
 
 
 def condition_text(one: tuple) -> str:
-    """A condition in words."""
+    """Return a condition as text."""
     mbps, background, limit = one
     return f"Thresholds {background}:{limit}, {f'disk slowed to {mbps}{GAP}MB/s' if mbps else 'the disk as it is'}"
 
 
 def point(row: dict, each: dict) -> dict:
-    """An interval in the drawing."""
+    """Return the values of an interval for the chart."""
     average = each["latency_upper_ns"] - each["long_upper_ns"]
     return {
         "x": each["written_percent"],
@@ -184,7 +184,7 @@ def point(row: dict, each: dict) -> dict:
 
 
 def title(runs: list[dict]) -> str:
-    """The longest sum of writev's latencies, and its ratio to the time in which frames were offered."""
+    """Return the title: the largest sum of writev latencies, and its ratio to the time in which frames were offered."""
     buffered = [row for row in runs if row["writer"] == "buffered" and row["calls"]]
     if not buffered:
         return "No write through the page cache was measured"
@@ -205,12 +205,12 @@ def title(runs: list[dict]) -> str:
 
 
 def powers(most: float) -> list[float]:
-    """Powers of ten from the axis's begin to its end."""
+    """Return the powers of ten from the lower end of the axis to its upper end."""
     return [10.0**power for power in range(math.floor(math.log10(AXIS_MIN_MS)), math.floor(math.log10(most)) + 1)]
 
 
 def written_axis(frame: dict, *, last: bool) -> alt.X:
-    """What was written so far; the title has the size of the memory if all runs are of the same."""
+    """Return the axis of written bytes. Its title has the size of the memory if all runs have the same."""
     memory = scaled(frame["memory"], "B") if frame["memory"] else "memory"
     return alt.X(
         "x:Q",
@@ -221,12 +221,12 @@ def written_axis(frame: dict, *, last: bool) -> alt.X:
 
 
 def crossings(marks: list[dict]) -> alt.Chart:
-    """Where thresholds were reached."""
+    """Return vertical lines at the points where thresholds were crossed."""
     return alt.Chart(alt.Data(values=marks)).mark_rule(color=theme.GRAY, strokeDash=[3, 3]).encode(x="x:Q")
 
 
 def dirty_panel(values: list[dict], marks: list[dict], frame: dict, *, last: bool) -> alt.LayerChart:
-    """Dirty memory of both runs, with the thresholds across."""
+    """Return the panel of dirty memory of both runs, with the thresholds."""
     y = alt.Y(
         "dirty:Q",
         title="dirty memory (%)",
@@ -246,7 +246,7 @@ def dirty_panel(values: list[dict], marks: list[dict], frame: dict, *, last: boo
 
 
 def latency_panel(values: list[dict], frame: dict, most: float, name: str, *, last: bool) -> alt.LayerChart:
-    """Summed latencies over what was written."""
+    """Return the panel of summed latencies over the amount written."""
     y = alt.Y(
         "ms:Q",
         title=f"{name}: summed latency (ms)",
@@ -266,7 +266,7 @@ LEGEND = alt.Legend(title=None, orient="bottom", symbolType="stroke", symbolSize
 
 
 def tooltip() -> list[alt.Tooltip]:
-    """What the pointer shows."""
+    """Return the tooltip."""
     return [
         alt.Tooltip("writer:N"),
         alt.Tooltip("x:Q", title="written (% of memory)", format=".3~g"),

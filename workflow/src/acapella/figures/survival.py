@@ -1,7 +1,7 @@
 """Log-log lines of complementary distributions: the campaign, its sites, and single samples.
 
-Tables contain a distribution only at thresholds. Lines connect them: they are exact at each threshold, interpolated in
-between, and end at the largest threshold that a flow reaches.
+Tables contain a distribution only at thresholds. Lines are exact at each threshold and interpolated in between. They
+end at the largest threshold that a flow reaches.
 """
 
 import math
@@ -21,21 +21,21 @@ SINGLE = "single samples"
 ONE_SITE = "one site, stitched"
 ALL_SITES = "all sites, "
 INTERPOLATION_NOTE = "Lines connect ten thresholds per decade: exact at these, interpolated in between."
-MAX_COLORED_SITES = 5  # as many sites get a color each; of more, all are gray
+MAX_COLORED_SITES = 5  # sites with separate colors; if there are more, all are gray
 PALETTE = (theme.ORANGE, theme.SKY, theme.GREEN, theme.VERMILION, theme.PURPLE)
 LABEL = 24
-TOTAL_WIDTH = 4  # px: the campaign's line, under those of its sites
-DASH_PERIOD = 15  # px: of the dashes of sites
-GAP = 6  # px: between two labels of ticks
-MEDIAN_SHARE = 0.5  # the median: a tick between those at powers of ten
-MIN_HALVING_HEIGHT = 12  # px: from 50 % to 100 % at least, so that both have a label
-# Ticks stand at powers of ten; these labels write them as 10 B, 1 kB, 100 GB, and shares in percent.
+TOTAL_WIDTH = 4  # px: width of the campaign's line, which is drawn below those of sites
+DASH_PERIOD = 15  # px: period of the dashes of sites
+GAP = 6  # px: distance between two tick labels
+MEDIAN_SHARE = 0.5  # the median has a tick between those at powers of ten
+MIN_HALVING_HEIGHT = 12  # px: minimum distance from 50 % to 100 %, so that both labels fit
+# Ticks are at powers of ten, with labels as 10 B, 1 kB, 100 GB, and shares in percent.
 EXPONENT = "round(log(datum.value) / LN10)"
 SHARE = "format(100 * datum.value, '~r') + ' %'"
 
 
 class ValueAxis(NamedTuple):
-    """What the lines are over: the column, its title, the unit at each third power of ten, the tooltip's name."""
+    """Horizontal axis: column, title, the unit at each third power of ten, and name in the tooltip."""
 
     column: str
     title: str
@@ -44,7 +44,7 @@ class ValueAxis(NamedTuple):
 
     @property
     def label(self) -> str:
-        """A Vega expression for a tick at a power of ten; beyond the last unit its thousands."""
+        """Return a Vega expression for the label of a power of ten; beyond the last unit, in thousands of that unit."""
         last = 3 * (len(self.units) - 1)
         power = f"{EXPONENT} < {last} ? {EXPONENT} % 3 : {EXPONENT} - {last}"
         names = "[" + ", ".join(f"'{unit}'" for unit in self.units) + "]"
@@ -53,9 +53,9 @@ class ValueAxis(NamedTuple):
 
 
 def distribution_lines(rows: list[dict], column: str) -> tuple[list[dict], list[str]]:
-    """The points of all lines, each with its line's name, in drawing order; and the names as a legend orders them.
+    """Return the points of all lines with the line's name, in drawing order, and the names in the order of the legend.
 
-    ``rows``: of a table with scope, site, ccdf and thresholds in ``column``, those of one measure that are above 0.
+    ``rows``: rows with scope, site, ccdf and a threshold in ``column``; only those of one measure, above 0.
     """
     sites = sorted({row["site"] for row in rows if row["scope"] == "site" and row["site"] != ALL}, key=natural)
     sites = sites if len(sites) > 1 else []
@@ -68,13 +68,13 @@ def distribution_lines(rows: list[dict], column: str) -> tuple[list[dict], list[
         (single, distribution_line(rows, column, "sample", ALL)),
     ]
     order = [stitched, single, *dict.fromkeys(name for name, _ in lines)]
-    # What comes later lies on top: sites with a name on the broad lines of all, the gray crowd beneath them.
+    # Later lines are drawn on top: named sites above the wide lines of all sites, unnamed gray sites below them.
     lines = total + lines if named else lines + total[::-1]
     return [{**row, "line": name} for name, line in lines for row in line], order
 
 
 def distribution_line(rows: list[dict], column: str, scope: str, site: str) -> list[dict]:
-    """One line's points, smallest threshold first."""
+    """Return the points of one line, smallest threshold first."""
     return sorted((r for r in rows if r["scope"] == scope and r["site"] == site), key=lambda r: r[column])
 
 
@@ -88,16 +88,16 @@ def median_interval(line: list[dict], column: str) -> tuple[int, int] | None:
 
 
 def median_text(ends: tuple[int, int], text_of: Callable[[int], str]) -> str:
-    """``between 158 B and 200 B``, or ``below 1 B`` if both ends are the first threshold."""
+    """Return the median as text: ``between 158 B and 200 B``, or ``below 1 B`` if both ends are the first threshold."""
     low, high = map(text_of, ends)
     return f"below {high}" if low == high else f"between {low} and {high}"
 
 
 def chart(values: list[dict], order: list[str], axis: ValueAxis, *, y_title: str, height: int) -> alt.Chart:
-    """The lines over both logarithmic scales, from the first threshold at which one of them falls."""
+    """Return the lines on two logarithmic scales, from the first threshold at which one of them decreases."""
     width = theme.WIDTH - 80
     least = first_falling(values, axis.column)
-    # A float: ten times a duration of 80 years exceeds 64 bits, which the renderer's integers have.
+    # A float: ten times a duration of 80 years exceeds the renderer's 64-bit integers.
     x = [least, float(max(10 * least, *(row[axis.column] for row in values)))]
     values = [row for row in values if row[axis.column] >= least]
     y = [min(0.1, *(row["ccdf"] for row in values)) / 1.3, 1]
@@ -138,9 +138,9 @@ def chart(values: list[dict], order: list[str], axis: ValueAxis, *, y_title: str
 
 
 def line_styles(order: list[str]) -> dict[str, alt.Color | alt.StrokeDash | alt.StrokeWidth]:
-    """The campaign's line black and broad, the single samples' dashed, sites thin, so that each shows on another.
+    """Return line styles: the campaign wide and black, samples dashed, sites thin, so that no line hides another.
 
-    The dashes of sites have one period, each shorter than the one before: where all coincide, each has its piece.
+    Dashes of sites have one period and decreasing lengths. If lines coincide, a part of each remains visible.
     """
     others = PALETTE if order[2:] != [ONE_SITE] else ("#ABABAB",)
     widths = [TOTAL_WIDTH, 2.6, *[1.4] * (len(order) - 2)]
@@ -160,7 +160,7 @@ def line_styles(order: list[str]) -> dict[str, alt.Color | alt.StrokeDash | alt.
 
 
 def first_falling(values: list[dict], column: str) -> int:
-    """The largest threshold to the left of which every line is flat."""
+    """Return the largest threshold up to which every line is constant."""
     lines = defaultdict(list)
     for row in values:
         lines[row["line"], row["site"]].append(row)
@@ -169,17 +169,17 @@ def first_falling(values: list[dict], column: str) -> int:
 
 
 def tick_labels(axis: ValueAxis, limits: list[float], width: int) -> str:
-    """What is written at decades: at each where the widest label has room, as ``100 Mbit/s``, else at each third."""
+    """Return the expression for tick labels: at every decade if the widest label fits, else at every third."""
     label = theme.text_width([f"100 {unit}" for unit in axis.units]) + GAP
     decades = math.log10(limits[1] / limits[0])
     return axis.label if width / decades >= label else f"{EXPONENT} % 3 == 0 ? {axis.label} : ''"
 
 
 def tick_values(values: list[float]) -> dict:
-    """Return the ticks of an axis; with a smaller tickCount, as its default may be, Vega leaves out some of them."""
+    """Return the ticks of an axis. With a smaller tickCount, such as its default, Vega omits some of them."""
     return {"values": values, "tickCount": len(values)}
 
 
 def powers(low: float, high: float) -> list[float]:
-    """The powers of ten from ``low`` to ``high``."""
+    """Return the powers of ten from ``low`` to ``high``."""
     return [10.0**k for k in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1)]

@@ -1,21 +1,21 @@
-"""How our figures look: for a page of 7 in, one font, colors that color-blind readers and gray print keep apart.
+"""Appearance of figures: width of a page (7 in), one font, colors distinct for color-blind readers and in gray print.
 
-Colors are those of Okabe and Ito (https://jfly.uni-koeln.de/color/). vl-convert brings Liberation Sans with it, so
-that text is measured the same everywhere and an SVG has the same bytes; PDF and PNG take the outlines of an installed
-Liberation Sans where there is one, so their bytes depend on its version. There is one weight alone: with two fonts in a
-file, vl-convert numbers them in an order that changes from run to run, and a PDF would not be the same twice.
+Colors are those of Okabe and Ito (https://jfly.uni-koeln.de/color/). vl-convert includes Liberation Sans, so text has
+the same width everywhere and an SVG has the same bytes. PDF and PNG use an installed Liberation Sans if there is one,
+so their bytes depend on its version. Only one font weight is used: vl-convert numbers two fonts in an order that
+changes between runs, so the bytes of a PDF would differ.
 """
 
 import math
 from collections.abc import Sequence
 
-WIDTH = 672  # px of 1/96 in: 7 in, a page's two columns
+WIDTH = 672  # px of 1/96 in: 7 in, two columns of a page
 FONT = "Liberation Sans, Arimo, Arial, Helvetica, sans-serif"
 TEXT = 10  # px: 7.5 pt on paper
 SMALL = 9
 TITLE = 14
-SHORT_NUMBERS = "format(datum.value, datum.value >= 1000 ? '~s' : '~g')"  # 100k, but 0.001 and not 1m
-MEAN_CHARACTER = 0.5  # mean width of a character in a sentence, in font sizes
+SHORT_NUMBERS = "format(datum.value, datum.value >= 1000 ? '~s' : '~g')"  # 100k, but 0.001 instead of 1m
+MEAN_CHARACTER = 0.5  # mean width of a character in a sentence, as a share of the font size
 
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
     "#000000",
@@ -29,19 +29,19 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILION, PURPLE = (
 )
 WHITE = "#FFFFFF"
 INK = "#222222"
-GRAY = "#595959"  # 7:1 against white
+GRAY = "#595959"  # contrast with white: 7:1
 GRID = "#E4E4E4"
-# Frame lengths, short to long: each step has its own hue and is darker than the one before, so that neighbors differ in
-# gray print too. Lengths beyond standard Ethernet's are red to black.
+# Frame lengths, short to long: each step has a separate hue and is darker than the previous one, so that adjacent
+# lengths differ in gray print. Lengths above standard Ethernet are red to black.
 STANDARD = ("#FBF3C4", "#DDE8A0", "#A9DB9E", "#7ECCA6", "#52BCBC", "#4A96CC", "#5C74C4")
 JUMBO = ("#C8441A", "#A02B2B", "#5F1F3A", "#241016")
 LEVELS = ("#DCEAF4", "#B4D2E7", "#84B4D6", "#5590BF", "#2F6DA3", "#184C80", "#0A2E58")  # low to high
-# As LEVELS, over more hues, for values that span many decades: inferno of Matplotlib (CC0), light to dark.
+# For values over many decades, with more hues than LEVELS: inferno of Matplotlib (CC0), light to dark.
 DECADES = ("#F7D13D", "#FB9B06", "#ED6925", "#CF4446", "#A52C60", "#781C6D", "#4A0C6B", "#1B0C41")
 
 
 def config() -> dict:
-    """Vega-Lite's configuration for every figure."""
+    """Return the Vega-Lite configuration of all figures."""
     label = {"labelFontSize": TEXT, "labelColor": INK, "labelFontWeight": "normal"}
     title = {"titleFontSize": TEXT, "titleColor": INK, "titleFontWeight": "normal"}
     return {
@@ -81,31 +81,31 @@ def config() -> dict:
 
 
 def row_height(rows: int, low: int = 13, high: int = 24, total: int = 360) -> int:
-    """Height of one row where a figure has so many: dense with 30 sites, not lost with one."""
+    """Return the height of a row in px, depending on the number of rows."""
     return max(low, min(high, total // max(rows, 1)))
 
 
 def text_width(texts, size: int = TEXT) -> int:
-    """About how wide the widest of some texts is in our font, in px."""
+    """Return the approximate width of the widest text in the font of the figures, in px."""
     return math.ceil(size * max((sum(map(character_width, text)) for text in texts), default=0)) + 4
 
 
 def character_width(letter: str) -> float:
-    """Width of a character of Liberation Sans (as Arial) in font sizes, by kinds of letters."""
+    """Return the approximate width of a character of Liberation Sans (as Arial), as a share of the font size."""
     if letter in " .,:;'!|/\\()[]-ijlItfr":
         return 0.3
     return 0.86 if letter in "MWmw@%…" else 0.7 if letter.isupper() else 0.56
 
 
 def pick_colors(colors: tuple[str, ...], number: int) -> list[str]:
-    """``number`` colors of an ordered scale, its ends included where there are at least two."""
+    """Return ``number`` colors of an ordered scale; two or more include both ends."""
     if number <= 1:
         return list(colors[-1:] * number)
     return [colors[round(place * (len(colors) - 1) / (number - 1))] for place in range(number)]
 
 
 def color_at(colors: Sequence[str], place: float) -> str:
-    """The color at ``place`` (0 to 1) of a scale that joins ``colors`` at equal distances in RGB, as Vega does."""
+    """Return the color at ``place`` (0 to 1) of a scale that interpolates ``colors`` linearly in RGB, as Vega does."""
     at = min(max(place, 0.0), 1.0) * (len(colors) - 1)
     low = min(int(at), len(colors) - 2)
     ends = zip(channels(colors[low]), channels(colors[low + 1]), strict=True)
@@ -113,28 +113,28 @@ def color_at(colors: Sequence[str], place: float) -> str:
 
 
 def channels(color: str) -> list[int]:
-    """Red, green and blue of ``#RRGGBB``."""
+    """Return red, green and blue of ``#RRGGBB``."""
     return [int(color[place : place + 2], 16) for place in (1, 3, 5)]
 
 
 def luminance(color: str) -> float:
-    """Relative luminance of a color (WCAG 2.1)."""
+    """Return the relative luminance of a color (WCAG 2.1)."""
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (n / 255 for n in channels(color))]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def contrast(one: str, other: str) -> float:
-    """Contrast ratio of two colors, 1 to 21 (WCAG 2.1)."""
+    """Return the contrast ratio of two colors, 1 to 21 (WCAG 2.1)."""
     low, high = sorted((luminance(one), luminance(other)))
     return (high + 0.05) / (low + 0.05)
 
 
 def ink_on(color: str) -> str:
-    """Black or white, whichever has more contrast on a color: always 4.5:1 or more, as WCAG 2.1 asks of text."""
+    """Return black or white, whichever has more contrast with a color: at least 4.5:1, as WCAG 2.1 requires."""
     return max((WHITE, BLACK), key=lambda ink: contrast(ink, color))
 
 
 def whole_ticks(most: int, wanted: int = 6) -> list[int]:
-    """Ticks of a count's axis: from 0 in steps of 1, 2, 5, 10, 20, ..., at most about ``wanted``."""
+    """Return the ticks of an axis of counts: from 0 in steps of 1, 2, 5, 10, 20, ..., about ``wanted`` at most."""
     step = next(lead * 10**power for power in range(20) for lead in (1, 2, 5) if lead * 10**power * wanted >= most)
     return list(range(0, most + 1, step))

@@ -17,24 +17,24 @@ from .source import NoData, Source
 SUBJECT = "Throughput over time"
 TABLE = "throughput"
 COLUMNS = ("site", "port", "start_ns", "covered_ns", "wire_bytes")
-MAX_AXES = 8  # as many ports get an axis each; more share a picture of colors
-MAX_ROWS = 60  # rows of that picture; beyond them a site's busiest port stands for the site
-MAX_BINS = 240  # bins in a row: narrower ones could not be seen
-SITE, PORT = 22, 18  # characters of a row's label; of a port's name the end tells most
-OWN_AXIS_RATIO = 20  # the highest peak of a port over the lowest, from where on each port gets its own axis
+MAX_AXES = 8  # ports with separate axes; more ports are drawn as rows of colors
+MAX_ROWS = 60  # rows of colors; if there are more ports, only the busiest one of each site is drawn
+MAX_BINS = 240  # bins per row; narrower ones would not be visible
+SITE, PORT = 22, 18  # characters of a row's label; port names are shortened at the start, because their ends differ
+OWN_AXIS_RATIO = 20  # ratio of the highest to the lowest peak of ports above which ports have separate scales
 UNOBSERVED_RATIO = (
-    1000  # the campaign's length over the longest time watched at a port, from where on gaps are left out
+    1000  # ratio of the campaign's length to the longest observed time of a port above which gaps are omitted
 )
-MIN_SAMPLE_PX, GAP_PX = 2, 1  # px: width of the shortest sample, and of the shortest gap between two samples
-OVERLAP = 0.4  # px that a bin lies under the next one of its sample: without it a hairline shows between them
-MAX_CROWDED_SHARE = 0.1  # share of samples without room for both, from where on no gap is drawn
-IDLE = "#D5D5D5"  # captured, without any frame
+MIN_SAMPLE_PX, GAP_PX = 2, 1  # px: minimum width of a sample, and of a gap between two samples
+OVERLAP = 0.4  # px: overlap of adjacent bins of a sample, which prevents a hairline between them
+MAX_CROWDED_SHARE = 0.1  # share of samples without space for both above which gaps are not drawn
+IDLE = "#D5D5D5"  # captured time without frames
 UNITS = ((3 * 86400 * 10**9, 86400 * 10**9, "d"), (3 * 3600 * 10**9, 3600 * 10**9, "h"))
 UNITS += ((5 * 60 * 10**9, 60 * 10**9, "min"), (0, 10**9, "s"))
 
 
 def draw(source: Source) -> Figure:
-    """Draw bars over time for a few ports, rows of colors for many; nothing outside of captured time."""
+    """Draw bars over time for few ports, rows of colors for many. Time without a capture is blank."""
     rows, key = omit_misdated(source.required_rows(TABLE), source.traffic)
     ports = observed_ports(rows, source.traffic)
     if not ports:
@@ -71,9 +71,9 @@ def draw(source: Source) -> Figure:
 
 
 def omit_misdated(rows: list[dict], samples: list[dict]) -> tuple[list[dict], list[str]]:
-    """Rows of bins that samples of the port which are not misdated cover, and what the caption states of the others.
+    """Return the rows covered by samples that are not misdated, and a note on the number of misdated samples.
 
-    All rows if no sample is misdated, or all are. ``samples``: rows of capture_quality.
+    If no sample is misdated, or all are, return all rows. ``samples``: rows of capture_quality.
     """
     misdated = sum(bool(row["misdated"]) for row in samples)
     if not misdated or not time_range(samples):
@@ -91,9 +91,9 @@ def omit_misdated(rows: list[dict], samples: list[dict]) -> tuple[list[dict], li
 
 
 def observed_ports(rows: list[dict], samples: list[dict]) -> dict[tuple[str, str], list[dict]]:
-    """Rows of each port with the time that its samples cover: ``start_ns`` to ``end_ns``, the ends of samples included.
+    """Return the rows of each port, limited to the time between ``start_ns`` and ``end_ns`` that its samples cover.
 
-    A sample begins and ends within a bin of the table. ``samples``: rows of capture_quality.
+    Samples may start and end within a bin of the table. ``samples``: rows of capture_quality.
     """
     spans = defaultdict(list)
     for row in samples:
@@ -110,7 +110,7 @@ def observed_ports(rows: list[dict], samples: list[dict]) -> dict[tuple[str, str
 
 
 def merge_spans(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Starts and ends of spans in order; spans that touch are one."""
+    """Return starts and ends of spans in order, with overlapping and adjacent spans merged."""
     starts, ends = [], []
     for start, end in sorted(spans):
         if ends and start <= ends[-1]:
@@ -122,35 +122,35 @@ def merge_spans(spans: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
 
 
 def clip_to_spans(start: int, end: int, spans: tuple[list[int], list[int]]) -> tuple[int, int]:
-    """From the first to the last time between ``start`` and ``end`` that is in a span; both unchanged if none is."""
+    """Return the first and the last time between ``start`` and ``end`` that is in a span; both unchanged if none is."""
     starts, ends = spans
     first, last = bisect_right(ends, start), bisect_left(starts, end) - 1
     return (max(start, starts[first]), min(end, ends[last])) if first <= last else (start, end)
 
 
 def gaps_note(gaps: bool, gapless: bool) -> list[str]:
-    """What stands between samples."""
+    """Return a note on the gaps between samples."""
     if not gaps:
         return ["gaps between samples are too short to be visible"]
     return ["a white line separates samples"] if gapless else ["blank: not captured"]
 
 
 def drawing_width(labels: list[str]) -> int:
-    """Width of the drawing in px, next to the labels of its rows if it has rows."""
+    """Return the width of the drawing in px, without the labels of its rows."""
     return theme.WIDTH - (80 if len(labels) <= MAX_AXES else theme.text_width(labels) + 112)
 
 
 def frame_times_note(samples: list[dict]) -> list[str]:
-    """What stands for the time of samples that have none of their own; [] where all have."""
+    """Return a note on samples without known start and end; [] if there are none."""
     if not any(row["actual_by"] == "frames" for row in samples):
         return []
     return ["captures without known start and end: captured time is from the first to the last frame"]
 
 
 def busiest_bin(ports: dict) -> dict | None:
-    """Return the bin of the table with the highest rate, of those that samples cover for half of their length or more.
+    """Return the bin of the table with the highest rate. Samples must cover at least half of its length.
 
-    A mean over a few milliseconds of a bin is no rate to compare with the others. None if no bin is covered so far.
+    A mean over a few milliseconds is not comparable with the others. None if no bin is covered that long.
     """
     whole = [row for rows in ports.values() for row in rows if 2 * row["covered_ns"] >= row["bin_ns"]]
     if not whole:
@@ -162,16 +162,16 @@ def busiest_bin(ports: dict) -> dict | None:
 
 
 def joined_bins_note(longest: int, bin_ns: int) -> list[str]:
-    """Return the width of the table's bins if the drawing joins several of them; ``longest``: drawn bin, ns."""
+    """Return a note that the title refers to the table's bins if drawn bins are wider. ``longest``: drawn bin in ns."""
     if longest < 2 * bin_ns:
         return []
     return [f"the title refers to the table's bins of {nanoseconds(bin_ns)}, not to the wider bins drawn here"]
 
 
 def title(values: list[dict], peak: dict | None, ports: int) -> str:
-    """Return the number of ports and the highest rate with the time that it is the mean of.
+    """Return the title: the number of ports, and the highest rate with the length of its bin.
 
-    ``peak``: the busiest bin of the table; a drawn bin that joins short ones with a neighbor may have a higher rate.
+    ``peak``: busiest bin of the table. A drawn bin that includes a short neighbor may have a higher rate.
     """
     peak = max([*([peak] if peak else []), *values], key=lambda row: row["rate"])
     rate = f"{scaled(peak['rate'], 'bit/s')} (over {peak['watched']})"
@@ -179,7 +179,7 @@ def title(values: list[dict], peak: dict | None, ports: int) -> str:
 
 
 def busiest_port_of_sites(ports: dict) -> dict:
-    """For each site its port with the most bytes (of equals the first)."""
+    """Return the port with the most bytes of each site; if several have the same, the first one."""
     total = {key: sum(row["wire_bytes"] for row in rows) for key, rows in ports.items()}
     best = {}
     for key in sorted(ports, key=lambda key: (-total[key], natural(key[1]))):
@@ -188,18 +188,18 @@ def busiest_port_of_sites(ports: dict) -> dict:
 
 
 def mostly_unobserved(ports: dict) -> bool:
-    """Whether nearly all of the campaign's time was not watched, so that a clock would show slivers."""
+    """Return whether the campaign was observed for so short a time that samples would be too narrow to see."""
     rows = [row for own in ports.values() for row in own]
     whole = max(row["end_ns"] for row in rows) - min(row["start_ns"] for row in rows)
     return whole > UNOBSERVED_RATIO * max(sum(row["end_ns"] - row["start_ns"] for row in own) for own in ports.values())
 
 
 def bin_ports(ports: dict, width: int, *, gapless: bool) -> tuple[list[dict], bool]:
-    """Bins of each port, and whether gaps show; times in ns from 0.
+    """Return the bins of all ports, and whether gaps are drawn; times are in ns from 0.
 
-    A bin holds rows of the table that follow one another, so few bins that each can be seen in ``width`` px. It ends
-    at ``end``, and is drawn up to ``to``: far enough to be seen, and not up to the next sample. Samples so close that
-    this cannot be are binned over their gaps. With ``gapless`` samples of a port stand one after the other.
+    A bin contains consecutive rows of the table, so that each bin is visible in ``width`` px. It ends at ``end`` and is
+    drawn up to ``to``, far enough to be visible but not up to the next sample. If samples are too close for this, bins
+    extend over the gaps. ``gapless``: draw the samples of a port without the time between them.
     """
     step = max(row["bin_ns"] for rows in ports.values() for row in rows)
     origin = min(row["start_ns"] for rows in ports.values() for row in rows)
@@ -225,7 +225,7 @@ def bin_ports(ports: dict, width: int, *, gapless: bool) -> tuple[list[dict], bo
 
 
 def contiguous_runs(rows: list[dict], origin: int, *, gapless: bool) -> list[list[tuple[int, int, dict]]]:
-    """Rows of a port as runs without a gap, each row with its start and end from 0; ``gapless``: without gaps."""
+    """Return the rows of a port as runs without gaps, each row with its times from 0. ``gapless``: join the runs."""
     runs, last, at = [], None, 0
     for row in sorted(rows, key=lambda row: row["start_ns"]):
         if row["start_ns"] != last:
@@ -237,10 +237,10 @@ def contiguous_runs(rows: list[dict], origin: int, *, gapless: bool) -> list[lis
 
 
 def bin_run(key: tuple, run: list[tuple[int, int, dict]], begin: int, bin_ns: int) -> list[dict]:
-    """Rows of a run, added up in bins that are counted from ``begin``, by the middle of each row.
+    """Return the rows of a run summed up in bins from ``begin`` on; the middle of a row determines its bin.
 
-    The first and the last bin take a neighbor's rows if they are shorter than half a bin: a mean over a few
-    milliseconds is no rate to compare with the others.
+    A first or last bin shorter than half a bin is merged with its neighbor: a mean over a few milliseconds is not
+    comparable with the others.
     """
     cells = defaultdict(list)
     for start, end, row in run:
@@ -264,7 +264,7 @@ def bin_run(key: tuple, run: list[tuple[int, int, dict]], begin: int, bin_ns: in
 
 
 def port_labels(ports: dict) -> dict:
-    """A row's label: site and port, long ones shortened; sites in natural order."""
+    """Return the label of each port: site and port, shortened if long; sites are in natural order."""
     keys = sorted(ports, key=lambda key: (natural(key[0]), natural(key[1])))
     sites = short_labels(dict.fromkeys(site for site, _ in keys), SITE)
     names = {key: f"{sites[key[0]]} {key[1] if len(key[1]) <= PORT else ELLIPSIS + key[1][1 - PORT :]}" for key in keys}
@@ -273,7 +273,7 @@ def port_labels(ports: dict) -> dict:
 
 
 def need_own_axes(values: list[dict]) -> bool:
-    """Whether the ports' peaks are so far apart that on one axis some would not be seen."""
+    """Return whether the peaks of ports differ too much for all bars to be visible on a common scale."""
     peaks = {}
     for row in values:
         peaks[row["label"]] = max(row["rate"], peaks.get(row["label"], 0))
@@ -284,14 +284,14 @@ TOOLTIP = (("site:N", "site"), ("port:N", "port"), ("text:N", "mean rate"), ("wa
 
 
 def tooltip(values: list[dict]) -> list[alt.Tooltip]:
-    """What the pointer shows; adds the rate in words to the values."""
+    """Return the tooltip; add the rate as text to the values."""
     for row in values:
         row["text"] = scaled(row["rate"], "bit/s")
     return [*(alt.Tooltip(field, title=name) for field, name in TOOLTIP), alt.Tooltip("frames:Q", format=",")]
 
 
 def bar_panels(values: list[dict], labels: list[str], x: alt.X, width: int) -> alt.VConcatChart:
-    """One panel a port."""
+    """Return one panel per port."""
     tips = tooltip(values)
     own = need_own_axes(values)
     panels = []
@@ -305,7 +305,7 @@ def bar_panels(values: list[dict], labels: list[str], x: alt.X, width: int) -> a
 
 
 def port_panel(rows: list[dict], x: alt.X, most: int, height: int, tips: list) -> alt.LayerChart:
-    """The bars of one port, in the unit that its axis suits, over a line where it was watched."""
+    """Return the bars of one port with a suitable unit, and a line over the observed time."""
     size, prefix = next(((s, p) for s, p in ((10**9, "G"), (10**6, "M"), (10**3, "k")) if most >= s), (1, ""))
     y = alt.Y(
         "y:Q",
@@ -321,7 +321,7 @@ def port_panel(rows: list[dict], x: alt.X, most: int, height: int, tips: list) -
 
 
 def color_rows(values: list[dict], labels: list[str], x: alt.X, width: int) -> alt.LayerChart:
-    """One row a port; the color of a bin is its rate, on a logarithmic scale of whole decades."""
+    """Return one row per port; colors are rates on a logarithmic scale of whole decades."""
     rates = [row["rate"] for row in values if row["rate"]] or [1]
     low, high = math.floor(math.log10(min(rates))), math.floor(math.log10(max(rates))) + 1
     y = alt.Y(

@@ -1,1 +1,1 @@
-"""report.html of a campaign."""
+"""The HTML report of a campaign (report.html)."""

@@ -31,13 +31,13 @@ MEASURES = {
     "throughput_known": "Throughput in windows without reason code",
 }
 REASON_SUBJECTS = {"report": "All flows", "loss": "Loss", "acknowledged_bytes": "Acknowledged bytes"}
-WIDTH_SUFFIX = "_ppm"  # end of the names of counters that are widths of intervals
-MAX_SAMPLES = 100  # samples whose rows are shown beside those of all
+WIDTH_SUFFIX = "_ppm"  # suffix of the names of counters that are widths of intervals
+MAX_SAMPLES = 100  # samples that have separate rows next to the rows of all samples
 
 
 @dataclass(frozen=True)
 class FlowSections:
-    """Which parts of the section a campaign has."""
+    """The parts of the section that a campaign has."""
 
     samples: bool
     study: bool
@@ -47,7 +47,7 @@ class FlowSections:
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """Its figures."""
+        """Return the names of the figures."""
         return (*(FLOWREPORT_FIGURES if self.samples else ()), *(FLOWSTUDY_FIGURES if self.study else ()))
 
 
@@ -55,7 +55,7 @@ NO_SECTIONS = FlowSections(samples=False, study=False)
 
 
 def tables(source: Source, parts: FlowSections, *, papers: bool) -> list[dict]:
-    """Return the tables of the section; with ``papers``, also the numbers that the P4/RDMA paper printed."""
+    """Return the tables of the section. ``papers`` adds the numbers printed in the P4/RDMA paper."""
     if not parts:
         return []
     return [
@@ -66,10 +66,10 @@ def tables(source: Source, parts: FlowSections, *, papers: bool) -> list[dict]:
 
 
 def accuracy(source: Source) -> dict:
-    """Agreement with the digest, of all samples together first."""
+    """Return the table on agreement with the digest; the rows of all samples together come first."""
     rows = source.rows("flowreport_accuracy")
     names = [ALL, *sorted({row["sample"] for row in rows} - {ALL})]
-    names = names if len(names) > 2 else names[:1]  # of one sample `all` says the same
+    names = names if len(names) > 2 else names[:1]  # with a single sample, the rows of `all` are the same
     order = {name: place for place, name in enumerate(names[: MAX_SAMPLES + 1])}
     shown = [row for row in rows if row["sample"] in order]
     shown.sort(key=lambda row: (order[row["sample"]], row["triggers"], list(MEASURES).index(row["measure"])))
@@ -126,7 +126,7 @@ def percent_or_empty(value: float | None) -> str:
 
 
 def r2_text(value: float | None) -> str:
-    """Six digits; 1 for that alone."""
+    """Return a number with six digits; "1" only if it is exactly 1."""
     if value is None:
         return "undefined"
     text = f"{value:.6f}"
@@ -214,7 +214,7 @@ def tools(source: Source) -> dict:
 
 
 def counts(source: Source) -> dict:
-    """The balance of all samples, and counters that are not 0."""
+    """Return the table of the balance of all samples and of all counters above 0."""
     found: dict[tuple, int] = {}
     for row in sorted(source.rows("flowreport_counts"), key=lambda row: row["place"]):
         if row["stage"] != "settings":
@@ -234,12 +234,12 @@ def counts(source: Source) -> dict:
 
 
 def sum_or_max(counter: str) -> Callable[[int, int], int]:
-    """Return how a counter of two samples becomes one: widths are no numbers of anything, and have no sum."""
+    """Return the function that combines a counter of two samples: the maximum for widths, the sum for all others."""
     return max if counter.endswith(WIDTH_SUFFIX) else operator.add
 
 
 def published(source: Source) -> dict:
-    """The paper's numbers beside ours."""
+    """Return the table that compares the paper's numbers with those of this campaign."""
     columns = [
         ("Where", False),
         ("What", False),

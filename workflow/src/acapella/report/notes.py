@@ -38,13 +38,16 @@ def tables(source: Source) -> list[dict]:
 
 
 def sample_notes(source: Source) -> list[tuple[dict, list[str]]]:
-    """The samples of the tables whose manifest notes something, in natural order."""
+    """Return the samples whose manifests have notes, with these notes, in natural order.
+
+    If the tables have pseudonyms, the rows of the samples are empty.
+    """
     found = {}
     for path in (source.campaign.directory / "raw").glob("*.json"):
         try:
             found[path.stem] = list(dict.fromkeys(map(str, json.loads(path.read_text(encoding="utf-8"))["notes"])))
         except (OSError, ValueError, LookupError, TypeError):
-            continue  # no manifest, which `acapella campaign index` would have said
+            continue  # no manifest; `acapella campaign index` reports this
     if has_pseudonyms(source.campaign):  # tables have other names
         return [({}, notes) for notes in found.values() if notes]
     rows = sorted(source.quality, key=lambda row: natural(row["sample"]))

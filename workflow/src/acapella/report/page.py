@@ -49,9 +49,8 @@ def write(  # noqa: PLR0913
 ) -> tuple[Path, int]:
     """Write the page; return its path and the number of figures.
 
-    It has a section on trials if they were compared, one on flow reports if the campaign has some of them, one on the
-    storage study if that was run, and one on the outcomes of all collections if their tables were made.
-    ``papers``: with tables of what the papers on these printed. ``excluded``: samples that the config leaves out.
+    The keywords add the sections on trials, flow reports, the storage study, and the outcomes of all collections.
+    ``papers`` adds tables of the numbers printed in papers. ``excluded``: samples that the config excludes.
     """
     source = Source(campaign)
     parts = (registry.TRAFFIC_FIGURES, registry.TRIAL_FIGURES if with_trials else (), flows.figures)
@@ -104,7 +103,7 @@ def trial_section(source: Source, figures: list[dict], *, papers: bool) -> dict:
 
 
 def template() -> jinja2.Template:
-    """Return the template. It escapes all values except those marked safe: own scripts, JSON of json_script."""
+    """Return the template. It escapes all values except those marked as safe: our scripts and JSON from json_script."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -139,14 +138,14 @@ def csv_link(name: str, source: Source) -> dict:
 
 
 def provenance_of(campaign: Campaign) -> list[dict]:
-    """provenance.json as rows of (name, value) under each of its keys."""
+    """Return the parts of provenance.json with their rows of (name, value)."""
     return provenance_parts(
         campaign.directory / "provenance.json", f"run: acapella campaign process {campaign.directory}"
     )
 
 
 def provenance_of_trials(campaign: Campaign) -> list[dict]:
-    """Return the same for the tables of trials."""
+    """Return the provenance of the tables of trials in the same form."""
     parts = provenance_parts(
         campaign.directory / TRIALS_FILE, f"run: acapella campaign trials {campaign.directory} --environments ..."
     )
@@ -165,7 +164,7 @@ def provenance_parts(path: Path, fix: str) -> list[dict]:
 
 
 def flatten(name: str, value: object):
-    """Leaves of a JSON value with their dotted names."""
+    """Yield the leaves of a JSON value as (dotted name, text)."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             yield from flatten(f"{name}.{key}" if name else key, inner)

@@ -10,13 +10,11 @@ from acapella.figures.storage_latency import condition, condition_text
 from .tables import number, table
 
 PAPER = Path(__file__).resolve().parents[3] / "conformance" / "patchwork_writer.csv"
-MAX_LOSS_SHARE = (
-    0.01  # the share of frames lost up to which a rate counts as sustained: the paper's tables are below it
-)
+MAX_LOSS_SHARE = 0.01  # a rate with at most this share of lost frames is sustained; the paper's losses are below it
 
 
 def tables(source: Source) -> list[dict]:
-    """The tables of the section."""
+    """Return the tables of the section."""
     return [rates(source), runs(source)]
 
 
@@ -52,7 +50,10 @@ def rates(source: Source) -> dict:
 
 
 def sustained_run(runs_: list[dict]) -> dict:
-    """The run with the highest rate that loses at most TOLERATED; if there is none, the one with the least loss."""
+    """Return the run with the highest rate that loses at most MAX_LOSS_SHARE.
+
+    If there is none, return the run with the lowest loss.
+    """
     known = [row for row in runs_ if row["lost_share"] is not None]
     kept = [row for row in known if row["lost_share"] <= MAX_LOSS_SHARE]
     if kept:
@@ -61,23 +62,23 @@ def sustained_run(runs_: list[dict]) -> dict:
 
 
 def gigabits(row: dict) -> str:
-    """A rate in Gbit/s."""
+    """Return a rate in Gbit/s as text."""
     return "" if row["rate_bps"] is None else f"{row['rate_bps'] / 1e9:.2f}"
 
 
 def written_rate(unlimited: list[dict]) -> str:
-    """The rate of the written frames of the run without a limit, in Gbit/s."""
+    """Return the rate of written frames of the run without a rate limit, in Gbit/s."""
     row = next((row for row in unlimited if row["whole_ns"]), None)
     return f"{8 * row['frame_bytes'] * row['written'] / row['whole_ns']:.2f}" if row else ""
 
 
 def loss_percent(row: dict) -> str:
-    """Lost frames in percent, without the sign."""
+    """Return the share of lost frames in percent, without the percent sign."""
     return "" if row["lost_share"] is None else f"{100 * row['lost_share']:.2f}"
 
 
 def paper_rows() -> dict[tuple[int, int], dict[str, str]]:
-    """The paper's rows by bytes kept and frame size."""
+    """Return the paper's rows by snap length and frame size."""
     with PAPER.open(encoding="utf-8", newline="") as stream:
         return {(int(row["snaplen"]), int(row["frame_bytes"])): row for row in csv.DictReader(stream)}
 

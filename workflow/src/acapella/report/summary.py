@@ -10,7 +10,7 @@ from acapella.figures.source import Source, sites_of
 
 
 def from_files(source: Source) -> bool:
-    """Whether every capture existed before the campaign (testbed `files`): none was taken from a mirrored port."""
+    """Return whether every capture existed before the campaign (testbed `files`), so that no port was mirrored."""
     return bool(source.quality) and all(row["method"] == "file" for row in source.quality)
 
 
@@ -21,9 +21,9 @@ def introduction(source: Source) -> str:
 
 
 def heading(source: Source) -> str:
-    """Return ``: testbed local, 2026-11-22 20:31:02 to 20:45:10 UTC``: what the title adds to the campaign's name.
+    """Return the end of the page title: ``: testbed local, 2026-11-22 20:31:02 to 20:45:10 UTC``.
 
-    The testbed is that of the manifests, raw/SAMPLE.json; empty without manifests and times.
+    The testbed is that of the manifests, raw/SAMPLE.json. Empty without manifests and times.
     """
     parts = []
     if names := testbeds(source):
@@ -35,7 +35,7 @@ def heading(source: Source) -> str:
 
 
 def testbeds(source: Source) -> list[str]:
-    """The testbeds that the samples' manifests name, in alphabetic order."""
+    """Return the testbeds in the manifests of the samples, in alphabetical order."""
     found = set()
     for path in sorted((source.campaign.directory / "raw").glob("*.json")):
         try:
@@ -46,7 +46,7 @@ def testbeds(source: Source) -> list[str]:
 
 
 def capture_span(source: Source) -> tuple[int, int] | None:
-    """Start of the first and end of the last sample, in ns since 1970 (UTC), without misdated samples.
+    """Return start of the first and end of the last sample, in ns since 1970 (UTC), without misdated samples.
 
     None if no sample has a time.
     """
@@ -54,7 +54,7 @@ def capture_span(source: Source) -> tuple[int, int] | None:
 
 
 def facts(source: Source) -> list[tuple[str, str]]:
-    """Names and values for the top of the report."""
+    """Return names and values for the top of the report."""
     rows = source.quality
     frames = sum(row["frames"] for row in rows)
     ports = len({(row["site"], row["port"]) for row in rows})
@@ -85,5 +85,5 @@ def facts(source: Source) -> list[tuple[str, str]]:
 
 
 def utc_text(stamp_ns: int) -> str:
-    """A time of day to the second."""
+    """Return a time as date and time of day, in seconds."""
     return datetime.fromtimestamp(stamp_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -10,24 +10,24 @@ UNKNOWN = "?"
 
 
 def report_tables(source: Source) -> list[dict]:
-    """Each table: name, title, note, columns, rows of text, and which columns hold numbers."""
+    """Return the tables of the report. See `table` for their keys."""
     traffic = [top_flows(source), applications(source), ip_versions(source), tcp_control(source)]
     named = restrictions.title_suffix(source)
     return [*({**one, "title": one["title"] + named} for one in traffic), *restrictions_table(source), quality(source)]
 
 
 def number(value: int | None) -> str:
-    """A count; null as a question mark."""
+    """Return a count as text; a question mark if it is null."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def table(name: str, title: str, note: str, columns: list[tuple[str, bool]], rows: list[list[str]]) -> dict:
-    """``columns`` are (heading, whether it holds numbers)."""
+    """Return a table of the page. ``columns`` are pairs of a heading and whether the column contains numbers."""
     return {"name": name, "title": title, "note": note, "columns": columns, "rows": rows}
 
 
 def top_flows(source: Source) -> dict:
-    """The largest flows of the campaign."""
+    """Return the table of the largest flows of the campaign."""
     rows = sorted((row for row in source.rows("top_flows") if row["site"] == ALL), key=lambda row: row["rank"])[
         :MAX_FLOWS
     ]
@@ -59,7 +59,7 @@ def top_flows(source: Source) -> dict:
 PROTOCOLS = {1: "ICMP", 2: "IGMP", 6: "TCP", 17: "UDP", 47: "GRE", 50: "ESP", 58: "ICMPv6", 89: "OSPF", 132: "SCTP"}
 
 
-TUNNELS = {  # by the types of schemas/tunnels.tsv
+TUNNELS = {  # type in schemas/tunnels.tsv: name in the report
     **{"vxlan_vni": "VXLAN VNI", "vxlan_gpe_vni": "VXLAN-GPE VNI", "geneve_vni": "Geneve VNI", "gre_key": "GRE key"},
     **{"nvgre_vsid": "NVGRE VSID", "nvgre_flow_id": "NVGRE FlowID", "pptp_call": "PPTP call", "gtp_teid": "GTP TEID"},
     **{"l2tp_tunnel": "L2TP tunnel", "l2tp_session": "L2TP session", "pppoe_session": "PPPoE session"},
@@ -68,20 +68,23 @@ TUNNELS = {  # by the types of schemas/tunnels.tsv
 
 
 def tunnels(identifiers: str) -> str:
-    """``VXLAN VNI 5, GTP TEID 7`` for ``vxlan_vni*5*4/gtp_teid*7*9`` (type, identifier, place of the header)."""
+    """Return the tunnels of a flow as text.
+
+    ``vxlan_vni*5*4/gtp_teid*7*9`` (type, identifier, position of the header) becomes ``VXLAN VNI 5, GTP TEID 7``.
+    """
     parts = [part.split("*") for part in identifiers.split("/") if part]
     return ", ".join(f"{TUNNELS.get(kind, kind)} {identifier}" for kind, identifier, *_ in parts)
 
 
 def endpoint(address: str, port: int | None) -> str:
-    """``10.0.0.1:443``, ``[fd00::1]:443``."""
+    """Return address and port: ``10.0.0.1:443``, ``[fd00::1]:443``."""
     if port is None:
         return address
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def applications(source: Source) -> dict:
-    """Application labels of the campaign."""
+    """Return the table of application labels of the campaign."""
     rows = [row for row in source.rows("applications") if row["site"] == ALL]
     rows.sort(key=lambda row: (-row["wire_bytes"], row["app"] or "", row["app_by"] or ""))
     columns = [("Application", False), ("Decided by", False), ("Flows", True), ("Frames", True), ("Bytes", True)]
@@ -98,7 +101,7 @@ def applications(source: Source) -> dict:
 
 
 def ip_versions(source: Source) -> dict:
-    """IP versions per site."""
+    """Return the table of IP versions per site."""
     rows = sorted(source.rows("ip_versions"), key=lambda r: (r["site"] != ALL, natural(r["site"]), r["ip_version"]))
     columns = [("Site", False), ("Innermost network header", False), ("Frames", True), ("Share", True)]
     columns += [("95 % interval", True), ("Bytes", True), ("Samples", True)]
@@ -117,7 +120,7 @@ def ip_versions(source: Source) -> dict:
 
 
 def tcp_control(source: Source) -> dict:
-    """TCP control information per site."""
+    """Return the table of TCP control information per site."""
     rows = sorted(source.rows("tcp_control"), key=lambda row: (row["site"] != ALL, natural(row["site"])))
     flags = ("syn", "fin", "rst", "ece", "cwr")
     columns = [("Site", False), ("Flows", True), ("Frames", True), ("Retransmitted", True), ("Duplicate ACKs", True)]
@@ -142,7 +145,10 @@ def tcp_control(source: Source) -> dict:
 
 
 def restrictions_table(source: Source) -> list[dict]:
-    """Samples by restriction, and whether they count in traffic statistics; [] if no sample has a restriction."""
+    """Return the table of samples by restriction, and whether they count in traffic statistics.
+
+    Returns [] if no sample has a restriction.
+    """
     if not any(row["restriction"] for row in source.quality):
         return []
     rows = sorted(source.rows("restrictions"), key=lambda row: (row["excluded"], -row["frames"], row["detail"] or ""))
@@ -161,7 +167,7 @@ def restrictions_table(source: Source) -> list[dict]:
 
 
 def quality(source: Source) -> dict:
-    """Capture quality per sample."""
+    """Return the table of capture quality per sample."""
     rows = sorted(source.quality, key=lambda r: (natural(r["site"]), natural(r["port"]), natural(r["sample"])))
     note = "Lost: at all stages with counters (mirror, interface, kernel, file); ? means unknown."
     note += (
@@ -209,10 +215,10 @@ def site(row: dict) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """``13.6 % to 49.5 %``; empty where there is none."""
+    """Return an interval as text: ``13.6 % to 49.5 %``; empty if there is none."""
     return "" if low is None else f"{percent(low)} to {percent(high)}"
 
 
 def duration(value_ns: int | None, without: str = "") -> str:
-    """A time in words."""
+    """Return a duration as text; ``without`` if it is null."""
     return without if value_ns is None else nanoseconds(value_ns)

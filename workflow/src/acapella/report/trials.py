@@ -25,7 +25,7 @@ VERDICTS = {"agrees": "agrees", "agrees_loosely": "agrees loosely", "disagrees":
 def tables(source: Source, *, papers: bool) -> list[dict]:
     """Return the tables of the section; the first one compares the environments.
 
-    ``papers``: the last one has the numbers that the CHOIR paper printed.
+    ``papers`` adds the numbers printed in the CHOIR paper as the last table.
     """
     return [
         environments_table(source),
@@ -36,7 +36,7 @@ def tables(source: Source, *, papers: bool) -> list[dict]:
 
 
 def warnings(source: Source) -> list[str]:
-    """Return each warning once with its runs; a warning about several trials once with their number."""
+    """Return each warning once, with its runs. A warning about several trials is returned once with their number."""
     about: dict[tuple, dict[str, list[str]]] = {}
     for row in source.rows("consistency_warnings"):
         run = trial_letter(row["b"]) if row["a"] == 1 else f"{trial_letter(row['a'])}-{trial_letter(row['b'])}"
@@ -50,7 +50,7 @@ def warnings(source: Source) -> list[str]:
 
 
 def warning_text(environment: str, touched: str, texts: dict[str, list[str]], trials: int) -> str:
-    """A warning in words. ``texts``: the runs by what is said of them; several where it is about several trials."""
+    """Return a warning as text. ``texts``: runs by text; several texts if the warning concerns several trials."""
     text = min(texts, key=natural)
     if len(texts) == 1:
         return f"{environment}, {runs_text(texts[text])} ({listed(list(touched))}): {text}"
@@ -61,34 +61,34 @@ def warning_text(environment: str, touched: str, texts: dict[str, list[str]], tr
 
 
 def runs_text(names: list[str]) -> str:
-    """``run B``, ``runs B and C``, ``12 runs``."""
+    """Return the names of runs: ``run B``, ``runs B and C``; the number of pairs if there are more than 6."""
     if len(names) > 6:
         return count(len(names), "pair")
     return f"run{'s' * (len(names) > 1)} {listed(names)}"
 
 
 def component_text(value: float | None) -> str:
-    """Three significant digits."""
+    """Return a component with three significant digits."""
     return UNDEFINED if value is None else f"{value:.3g}"
 
 
 def kappa_text(value: float | None) -> str:
-    """Four digits, or how far from 1."""
+    """Return kappa with four digits; close to 1, the difference from 1."""
     return UNDEFINED if value is None else kappa_words(value)
 
 
 def share_text(value: float | None) -> str:
-    """In percent."""
+    """Return a share in percent."""
     return UNDEFINED if value is None else percent(value)
 
 
 def time_text(value: float | None) -> str:
-    """A difference in ns, in words."""
+    """Return a difference in ns as text with a unit."""
     return UNDEFINED if value is None else nanoseconds(round(value))
 
 
 def environments_table(source: Source) -> dict:
-    """The layout of the paper's Table 2."""
+    """Return the table of environments, in the layout of the paper's Table 2."""
     rows = sorted(source.rows("consistency_environments"), key=lambda row: row["place"])
     bounds = sorted({row["within_ns"] for row in rows})
     within = f"IAT within {', '.join(nanoseconds(bound) for bound in bounds)}"
@@ -141,7 +141,7 @@ def baseline_note(source: Source) -> str:
 
 
 def pairs_table(source: Source) -> dict:
-    """Every pair that was compared."""
+    """Return the table of all compared pairs."""
     rows = pairs(source)
     columns = [("Environment", False), ("Pair", False), ("Kappa", True), *((name, True) for name in COMPONENTS)]
     columns += [("IAT 99 %", True), ("Latency 99 %", True), ("In common", True), ("Packets", True)]
@@ -166,7 +166,7 @@ def pairs_table(source: Source) -> dict:
 
 
 def moves_table(source: Source) -> dict:
-    """The layout of the paper's Table 1."""
+    """Return the table of moved packets, in the layout of the paper's Table 1."""
     order = {name: place for place, name in enumerate(environments(source))}
     rows = sorted(
         runs_against_first(source.rows("consistency_moves")),
@@ -192,7 +192,7 @@ def moves_table(source: Source) -> dict:
 
 
 def mean_and_sigma(row: dict, mean: str, sigma: str) -> str:
-    """``1,790.54 (8,111.16)``; empty where nothing moved."""
+    """Return mean and standard deviation: ``1,790.54 (8,111.16)``; empty if nothing moved."""
     return "" if row[mean] is None else f"{row[mean]:,.2f} ({row[sigma]:,.2f})"
 
 
@@ -202,7 +202,7 @@ def truncation_note(rows: list[dict]) -> str:
 
 
 def published_table(source: Source) -> dict:
-    """The paper's numbers, recomputed."""
+    """Return the table of the paper's numbers with the recomputed ones."""
     rows = sorted(source.rows("kappa_published"), key=lambda row: row["row"])
     columns = [("Environment", False), ("Run", False), *((name, True) for name in COMPONENTS), ("Kappa printed", True)]
     columns += [("Recomputed", True), ("Verdict", False), ("I that kappa implies", True), ("Erratum", False)]

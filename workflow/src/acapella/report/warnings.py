@@ -70,7 +70,7 @@ def has_pseudonyms(campaign: Campaign) -> bool:
     path = campaign.directory / "provenance.json"
     try:
         provenance = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # reported elsewhere on the page
+    except (OSError, ValueError):  # another part of the page reports this
         return True
     return bool(provenance.get("parameters", {}).get("pseudonyms"))
 
@@ -198,7 +198,7 @@ def overlapping(rows):
     """Return the warning about samples of one port and direction at the same time, other than the same capture."""
     distinct = {row["sha256"] or row["sample"]: row for row in reversed(rows)}.values()
     names = set()
-    for other in ("tx", "rx"):  # a sample of each direction has other frames
+    for other in ("tx", "rx"):  # samples of different directions contain different frames
         ports = defaultdict(list)
         for row in distinct:
             if row["direction"] != other and row["actual_start_ns"] is not None:
@@ -348,7 +348,7 @@ def malformed(rows):
 
 
 def undissected(rows):
-    """Return the warning about frames of link types that nothing dissects; None if there are none."""
+    """Return the warning about frames of link types that are not dissected; None if there are none."""
     bad = [row for row in rows if row["undissected_frames"]]
     if not bad:
         return None
