@@ -1,1 +1,1 @@
-"""Shared by the other packages; imports none of them."""
+"""Modules that the other packages share. They import none of those packages."""

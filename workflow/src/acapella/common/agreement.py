@@ -1,35 +1,38 @@
-"""When measured values agree with exact ones: bounds on R2, missing values, errors, and the width of intervals.
+"""Criteria for agreement of measured with exact values: R2, missing values, errors, and the width of intervals.
 
-The bounds are stated here only: figure 5, the report and docs/flowreports.md have the text of STATEMENT.
+The bounds are defined only here. Figure 5, the report and docs/flowreports.md contain the text of STATEMENT.
 """
 
 from dataclasses import dataclass
 
 LEAST_R2 = 0.99  # section IV-A of the P4/RDMA paper: "all the experiments had an R2 > 0.99"
-MOST_MISSING = 0.05  # share of exact values that no report has: of these R2 cannot show anything
-LEAST_ABOVE = 10  # pairs above 0 on both sides: fewer show nothing of a measure that is 0 elsewhere
-LEAST_WITHIN = 0.995  # share of values within the error of their kind: R2 hides a few wrong values among large ones
+MOST_MISSING = 0.05  # share of exact values without a reported value; R2 does not include them
+LEAST_ABOVE = 10  # pairs with both values above 0; with fewer, nothing can be concluded about the measure
+LEAST_WITHIN = 0.995  # share of values within the error of their kind; large values can hide wrong ones in R2
 TOO_FEW = "too few values"
-WIDEST = 0.01  # median width of intervals, a share of the sequence numbers or of the payload
-WIDEST_P99 = 0.1  # the same, 99th percentile
+WIDEST = 0.01  # maximum median width of intervals, as a share of the sequence numbers or of the payload
+WIDEST_P99 = 0.1  # maximum 99th percentile of the width
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Values of one kind: ``within`` is the column of flowreport_accuracy with the share of values within the error."""
+    """A kind of values.
+
+    ``within`` is the column of flowreport_accuracy with the share of values within the permitted error.
+    """
 
     name: str
     within: str | None
     error: str
 
 
-# The program counts every packet: a count is right or wrong.
+# The program counts every packet, so counts must be equal.
 COUNT = Kind("count", "equal_share", "equal")
-# Both sides have the same timestamps, but reports may round: those of format 1 have steps of 1,024 ns.
+# Both sides have the same timestamps, but reports may round them: the resolution of format 1 is 1,024 ns.
 TIME = Kind("time", "near_share", "within 1 %")
 # Quotients of counts and times, which are rounded.
 RATE = Kind("rate", "near_share", "within 1 %")
-# A lower bound and an upper one: what counts is that the exact number is between them, and that they are close.
+# A lower and an upper bound. The exact number must be between them, and they must be close to each other.
 INTERVAL = Kind("interval", None, "in the interval")
 
 DERIVED = {  # table II of the P4/RDMA paper, section III-A4: derived metric: measure of flowreport_accuracy
@@ -74,9 +77,9 @@ def bound(measure: str) -> str:
 
 
 def own_rows(rows: list[dict]) -> list[dict]:
-    """Return the rows of flowreport_accuracy of the samples' own run, without those of a second one.
+    """Return the rows of flowreport_accuracy from the run that produced the samples' reports, without a second run.
 
-    If the program ran twice the own run is that with all triggers.
+    If the program ran twice, that is the run with all triggers enabled.
     """
     own = min((row["triggers"] for row in rows), default=None)
     return [row for row in rows if row["triggers"] == own]
@@ -85,7 +88,7 @@ def own_rows(rows: list[dict]) -> list[dict]:
 def disagreement(row: dict | None) -> str | None:
     """Return why a row of flowreport_accuracy does not agree; None if it does.
 
-    R2 is undefined if all exact values are alike: then all pairs have to be equal.
+    If all exact values are the same, R2 is undefined. In this case, all pairs must be equal.
     """
     if row is None or not row["n"] + row["missing"]:
         return "no values"
@@ -98,7 +101,7 @@ def disagreement(row: dict | None) -> str | None:
 
 
 def faults(row: dict) -> dict[str, str]:
-    """Return the criteria that a row with pairs does not meet, and the number of each in words."""
+    """Return the criteria that a row with pairs does not meet, each with a description of the measured value."""
     found = {}
     for name, criterion, label in (("r2", "R2", "R2"), ("r2_log", "log R2", "R2 of logarithms")):
         if row[name] is not None and row[name] < LEAST_R2:
@@ -112,7 +115,7 @@ def faults(row: dict) -> dict[str, str]:
 
 
 def differs(row: dict | None) -> bool:
-    """Return whether a row of flowreport_accuracy shows a disagreement; too few values show none."""
+    """Return whether a row of flowreport_accuracy shows a disagreement; False if it has too few values."""
     why = disagreement(row)
     return why is not None and not why.startswith(TOO_FEW)
 
@@ -126,13 +129,13 @@ def verdict(row: dict | None) -> str:
 
 
 def error_faults(row: dict, kind: Kind) -> dict[str, str]:
-    """Return the criterion of their kind if too many values of a row are beyond its error."""
+    """Return the criterion of the kind if too many values of a row exceed its permitted error."""
     share = row[kind.within]
     return {} if share >= LEAST_WITHIN else {kind.error: f"{floor_percent(share)} % {kind.error}"}
 
 
 def interval_faults(row: dict) -> dict[str, str]:
-    """Return the criteria that the intervals of a row do not meet: all contain the exact value, and are narrow."""
+    """Return the criteria that the intervals of a row do not meet: containing the exact value, and maximum widths."""
     if row["covered_share"] is None:
         return {INTERVAL.error: "no intervals"}
     found = {}
@@ -146,14 +149,14 @@ def interval_faults(row: dict) -> dict[str, str]:
 
 
 def floor_percent(share: float) -> str:
-    """Return a share in percent with four digits, never rounded up to a bound."""
+    """Return a share in percent, rounded down so that a value below a bound is not printed as the bound."""
     return f"{int(share * 1e5) / 1e3:.5g}"
 
 
 def badness(row: dict) -> tuple:
-    """Return a key that sorts rows of flowreport_accuracy: those that differ, too few values, those that agree.
+    """Return a sort key for rows of flowreport_accuracy: rows that differ, rows with too few values, rows that agree.
 
-    Within each of the three the worst is first.
+    Within each group, the worst row is first.
     """
     known = [row[name] for name in ("r2", "r2_log") if row[name] is not None]
     if not known:

@@ -1,6 +1,7 @@
-"""Processes with few rights: no network, no files but those that a program needs, bounded memory and CPU time.
+"""Confined processes: no network, only the files that a program needs, limited memory and CPU time.
 
-The core starts them (confine/confinement.hpp lists what they lose); `acapella doctor` reports what the kernel offers.
+The core starts them (confine/confinement.hpp lists the restrictions); `acapella doctor` reports what the kernel
+supports.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ from acapella_core.confinement import CPU_S, MEMORY_BYTES, confine_self
 
 __all__ = ["Process", "beside", "confine_self", "readable", "status_of_trial"]
 
-# What programs of a distribution read: themselves, libraries, data, and the settings of libraries.
+# Files that programs of a distribution read: the programs, libraries, data, and the configuration of libraries.
 SYSTEM = (
     "/usr",
     "/bin",
@@ -50,17 +51,17 @@ SYSTEM = (
     "/proc/meminfo",
     "/sys/devices/system/cpu",
 )
-FILE_BYTES = 64 << 20  # complaints: standard error is a file
-TASKS = 64  # processes and threads: tshark is one; counted only with a user id or a user namespace of its own
+FILE_BYTES = 64 << 20  # standard error is written to a file
+TASKS = 64  # processes and threads; tshark is one. Enforced only with a separate user id or user namespace.
 
 PROCESSES = "Max processes"  # in /proc/PID/limits
 
 
 class Process:
-    """A running confined program; as much of subprocess.Popen's interface as its callers need."""
+    """A running confined program, with the part of the subprocess.Popen interface that its callers need."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], streams: tuple[int, int, int]):
-        """Start ``command``, whose first word is a path. Raises OSError if it cannot be started."""
+        """Start ``command``, whose first element is a path. Raises OSError if it cannot be started."""
         self.returncode: int | None = None
         pid = _native.spawn_confined(
             command[0],
@@ -71,10 +72,10 @@ class Process:
             (MEMORY_BYTES, CPU_S, FILE_BYTES, TASKS),
         )
         self.pid = pid
-        self._handle = os.pidfd_open(pid)  # names this process even after another has taken its number
+        self._handle = os.pidfd_open(pid)  # refers to this process even after its PID is reused
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Wait for the end and return the exit code, -N for signal N. Raises subprocess.TimeoutExpired."""
+        """Wait for the process and return its exit code, -N for signal N. Raises subprocess.TimeoutExpired."""
         if self.returncode is None:
             if not readable(self._handle, timeout_s):
                 raise subprocess.TimeoutExpired("", timeout_s)
@@ -85,27 +86,27 @@ class Process:
         return self.returncode
 
     def kill(self) -> None:
-        """Kill the process if it runs, stopped or not."""
+        """Kill the process if it is running or stopped."""
         if self.returncode is None:
             self._kill_group()
 
     def _kill_group(self) -> None:
-        """Kill the process and its children. Until it has been waited for, no other group has its number."""
+        """Kill the process group. Its number cannot be reused until the process has been waited for."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
 
 def readable(descriptor: int, timeout_s: float | None) -> bool:
-    """Wait until a descriptor can be read, or has ended; false after ``timeout_s`` seconds."""
+    """Wait until a descriptor is readable or at its end. Return False after ``timeout_s`` seconds."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
 
 
 def beside(program: Path) -> list[str]:
-    """Return what a program that is not in a directory of SYSTEM brings along: its directory, lib and share.
+    """Return the paths that a program outside the directories of SYSTEM may read: its directory, ../lib and ../share.
 
-    Of a program in a home directory or above one, it is the program alone.
+    If its directory is a home directory or contains one, only the path of the program is returned.
     """
     found = program.resolve()
     homes = [Path.home(), *(Path(user.pw_dir) for user in pwd.getpwall())]
@@ -115,9 +116,9 @@ def beside(program: Path) -> list[str]:
 
 
 def status_of_trial() -> dict[str, str]:
-    """Return the lines of /proc/PID/status of a confined program, and "Max processes" of /proc/PID/limits.
+    """Return the fields of /proc/PID/status of a confined test program, and "Max processes" of /proc/PID/limits.
 
-    Raises OSError if it cannot be started.
+    Raises OSError if the program cannot be started.
     """
     reading, writing = os.pipe()
     try:

@@ -186,7 +186,7 @@ def parsed(line: bytes) -> dict:
         message = json.loads(line.decode("utf-8"), object_pairs_hook=unique_members, parse_constant=refuse_constant)
     except RecursionError:
         raise Refused("nested too deeply") from None
-    except ValueError:  # invalid text, a number with thousands of digits, or from our hooks
+    except ValueError:  # invalid UTF-8 or JSON, a number with thousands of digits, or raised by the hooks
         raise Refused("not a JSON object") from None
     if not isinstance(message, dict):
         raise Refused("not a JSON object")
@@ -346,8 +346,9 @@ def secret_of(path: Path) -> Secret:
 
 
 def address(text: str) -> tuple[str, int]:
-    """Return host and port of ``HOST:PORT``, with an IPv6 host in brackets; port 0 only for listening. Raises
-    UserError.
+    """Return host and port of ``HOST:PORT``; IPv6 addresses are in brackets.
+
+    Port 0 is only valid for listening. Raises UserError.
     """
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")

@@ -1,7 +1,7 @@
-"""Compressed captures for the P4 loader: decompressed by the core, through a pipe.
+"""Compressed captures for the P4 loader, which the core decompresses into pipes.
 
-The core decompresses as it does for `acapella digest`, in a thread per capture. Nothing is written to the disk. A
-second pipe marks the end: if this process is killed, both pipes end without the mark, and the loader fails.
+The core decompresses each capture in a thread, as for `acapella digest`. Nothing is written to disk. A second pipe
+carries an end mark: if this process is killed, both pipes end without the mark, and the loader fails.
 """
 
 import contextlib
@@ -21,20 +21,23 @@ MAGIC = (bytes.fromhex("1f8b"), bytes.fromhex("28b52ffd"), bytes.fromhex("04224d
 ALL = 2**64 - 1
 PIPE_BYTES = 1 << 20
 END = b"."
-READ_ERROR = "read_error"  # of the operating system: no fault of the capture
+READ_ERROR = "read_error"  # reported by the operating system; the capture itself may be intact
 MEND = "mend the capture (editcap)"
 RAISE = "raise the limit if you trust the capture"
 
 
 @dataclass(frozen=True)
 class Fault:
-    """How the data of a capture ended early: ``kind`` as in an acap's `file_issue`, ``text`` for people."""
+    """Reason why the data of a capture ended early.
+
+    ``kind``: a value of `file_issue` in an acap's metadata; ``text``: a description for users.
+    """
 
     kind: str
     text: str
 
     def line(self, capture: Path, frames: int) -> str:
-        """Return the error or warning that `acapella digest` prints of such a capture."""
+        """Return the error or warning that `acapella digest` prints for such a capture."""
         damaged = self.kind in DAMAGING
         read = "no whole frame is before it"
         if frames:
@@ -44,7 +47,10 @@ class Fault:
 
 
 class Stream:
-    """A capture that a thread decompresses into a pipe until the reader closes it. Raises UserError."""
+    """A capture that a thread decompresses into a pipe until the reader closes it.
+
+    Raises UserError if the capture cannot be opened.
+    """
 
     def __init__(self, capture: Path, most: int, limits=None):
         self.capture = capture
@@ -54,7 +60,7 @@ class Stream:
         except _native.InputError as error:
             raise UserError(str(error)) from error
         self.reading, self._writing = os.pipe()
-        with contextlib.suppress(OSError):  # a user's pipes may be limited; a small one is slower
+        with contextlib.suppress(OSError):  # the user's limit may be lower; a small pipe is only slower
             fcntl.fcntl(self.reading, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self.ending, self._marking = os.pipe()
         self._bytes = 0
@@ -64,7 +70,7 @@ class Stream:
     def _write(self) -> None:
         try:
             self._bytes = self._core.write(self._writing, self._most)
-            os.write(self._marking, END)  # before the data end; the pipe has room
+            os.write(self._marking, END)  # before the data pipe is closed; one byte never blocks
         finally:
             os.close(self._writing)
             os.close(self._marking)
@@ -76,7 +82,7 @@ class Stream:
         os.close(self.ending)
 
     def fault(self) -> Fault | None:
-        """Return how the data ended early; None if they are whole, or were not read to their end."""
+        """Return why the data ended early; None if they are complete or were not read to the end."""
         kind, detail = self._core.fault()
         if not kind:
             return None
@@ -85,7 +91,10 @@ class Stream:
 
 
 class Streams:
-    """Captures as the loader's arguments; ``faults``, known when the loader has ended, is by place of the capture."""
+    """Captures as arguments of the loader.
+
+    ``faults`` maps the index of a capture to its fault; it is complete after `close`.
+    """
 
     def __init__(self, limits=None) -> None:
         self._limits = limits
@@ -95,11 +104,11 @@ class Streams:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """The descriptors that the loader has to inherit."""
+        """The file descriptors that the loader must inherit."""
         return tuple(end for stream in self._streams.values() for end in (stream.reading, stream.ending))
 
     def add(self, place: int, capture: Path, most: int | None) -> None:
-        """Add a capture, of which the first ``most`` decompressed bytes count. Raises UserError."""
+        """Add a capture, limited to the first ``most`` decompressed bytes. Raises UserError if it cannot be opened."""
         self.arguments += ["--in", str(capture)]
         if most is not None or is_compressed(capture):
             stream = self._streams[place] = Stream(capture, ALL if most is None else most, self._limits)
@@ -118,11 +127,11 @@ class Streams:
 
 @contextlib.contextmanager
 def streamed(captures: Sequence[Path], most: Sequence[int | None] = (), limits=None) -> Iterator[Streams]:
-    """Yield captures for a loader that runs inside the block; ``most``: decompressed bytes of each that count;
-    ``limits`` on decompression (acapella_core.decompression), by default the core's.
+    """Yield the captures as arguments of a loader that runs inside the block.
 
-    A capture without compression is left to the loader, as is one that cannot be opened. Raises UserError if nothing
-    can be decompressed.
+    ``most``: maximum number of decompressed bytes of each capture; ``limits``: limits on decompression
+    (acapella_core.decompression; default: those of the core). The loader itself opens captures that are not compressed
+    and have no maximum. Raises UserError if a compressed capture cannot be opened or read.
     """
     streams = Streams(limits)
     try:
@@ -134,7 +143,7 @@ def streamed(captures: Sequence[Path], most: Sequence[int | None] = (), limits=N
 
 
 def is_compressed(path: Path) -> bool:
-    """Return whether a file begins as gzip, zstd or lz4; False if it cannot be read."""
+    """Return whether a file begins with the magic number of gzip, zstd or lz4; False if it cannot be read."""
     try:
         if not path.is_file():
             return False

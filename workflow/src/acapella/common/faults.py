@@ -1,7 +1,7 @@
-"""Faults of capture files: which of them damage a result, and how they are described."""
+"""Faults of capture files: those that invalidate a result, and their descriptions."""
 
-# Ways for a file to end after which the result is wrong: frames that were read may be made up (a checksum that does not
-# fit comes last), or frames that are there were not read. A file that is only cut holds no more than what was read.
+# Faults that invalidate a result. Frames that were read may be corrupt, because a checksum is only verified at the end,
+# or frames in the file were not read. A file that is only truncated contains no more frames than were read.
 DAMAGING = (
     "bad_compression",
     "decompression_limit",
@@ -14,7 +14,7 @@ DAMAGING = (
 
 
 def describe_fault(metadata: dict) -> str:
-    """Return where and why reading of a file ended, and how much of it was not read."""
+    """Return a description of where and why reading of a file ended, and the number of bytes that were not read."""
     data = "" if metadata["compression"] == "none" else " of the decompressed data"
     text = f"at byte {metadata['file_issue_offset']}{data}: {metadata['file_issue_detail']}"
     if unread := metadata["file_unread_bytes"]:

@@ -1,4 +1,4 @@
-"""Symbolic links in a campaign's directory: those that the workflow makes, and others, which nothing writes through."""
+"""Symbolic links in a campaign's directory. The workflow does not write through links that it did not make itself."""
 
 import os
 import re
@@ -12,7 +12,7 @@ ENTRY = re.compile(r"[0-9a-f]{64}_(acap|flows)\.parquet")  # of a cache (acapell
 WRITTEN = (
     ".json",
     ".tsv",
-)  # files in raw/ that the workflow writes; others may be links, unless hidden
+)  # files in raw/ that the workflow writes; other files that are not hidden may be links
 
 
 def links(directory: Path) -> Iterator[tuple[Path, str]]:
@@ -25,7 +25,7 @@ def links(directory: Path) -> Iterator[tuple[Path, str]]:
 
 
 def is_ours(place: Path, path: Path) -> bool:
-    """Return whether a link at ``place`` in a campaign is one to a capture or to an entry of a cache."""
+    """Return whether a link at ``place`` in a campaign points to a capture or to an entry of a cache."""
     match place.parts:
         case ("raw", name):
             return not name.startswith(".") and not name.endswith(WRITTEN) and not path.is_dir()
@@ -43,7 +43,7 @@ def cached(directory: Path) -> list[Path]:
 
 
 def refusal(directory: Path) -> str | None:
-    """Return one line on the links that no run follows; None if there are none."""
+    """Return a one-line error about links that the workflow did not make; None if there are none."""
     found = [f"{directory / place} {what}" for place, what in links(directory)]
     if not found:
         return None

@@ -1,9 +1,9 @@
-"""Names that do not tell: sites S0, S1, ..., their ports P0, P1, ..., samples S0-P0-0000, environments E0, E1, ...
+"""Pseudonyms of sites (S0, S1, ...), ports (P0, P1, ...), samples (S0-P0-0000) and environments (E0, E1, ...).
 
-The order comes from the bytes of the captures: a site's rank is that of the smallest sha256 of its captures. Names do
-not enter it, nor hashes of names: a testbed's sites are a short public list, and whoever hashes the list would get the
-order back. Addresses, VLAN ids, labels and times stay as they are. The mapping is kept beside the tables, never in
-them.
+Sites and ports are numbered in the order of the smallest SHA-256 of their captures. Neither names nor hashes of names
+determine the order, because the sites of a testbed are a short public list: anyone could hash that list and recover
+the names. Addresses, VLAN ids, labels and times are not changed. The mapping is written to a separate file, never to
+the tables.
 """
 
 import io
@@ -20,7 +20,7 @@ HEADER = "sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n"
 
 @dataclass(frozen=True)
 class Name:
-    """What a sample is called in the tables; ``directory`` is its true name."""
+    """The names of a sample, its site and its port in the tables; ``directory`` is the true name of the sample."""
 
     directory: str
     sample: str
@@ -39,12 +39,12 @@ def is_pseudonym(name: str, letter: str) -> bool:
 
 
 def true_names(samples: list[dict]) -> list[Name]:
-    """The names as they are. ``samples``: sample, site, port, sha256, start_ns of each."""
+    """Return the true names. ``samples`` contains sample, site, port, sha256 and start_ns of each sample."""
     return [Name(s["sample"], s["sample"], s["site"], s["port"]) for s in samples]
 
 
 def pseudonyms(samples: list[dict]) -> list[Name]:
-    """Names that do not tell, in the order of ``samples``."""
+    """Return the pseudonyms, in the order of ``samples``."""
     sites = ranks(samples, lambda s: s["site"], "S")
     ports = {}
     for site in sites:
@@ -61,7 +61,10 @@ def pseudonyms(samples: list[dict]) -> list[Name]:
 
 
 def ranks(samples: list[dict], key, letter: str) -> dict:
-    """The groups of ``samples`` by ``key``, numbered by the smallest checksum in each; equal ones by name."""
+    """Return the pseudonym of each group of ``samples`` by ``key``.
+
+    Groups are numbered by the smallest checksum in each; ties are broken by name.
+    """
     smallest = {}
     for s in samples:
         smallest[key(s)] = min(smallest.get(key(s), "~"), s["sha256"] or "~")
@@ -69,7 +72,7 @@ def ranks(samples: list[dict], key, letter: str) -> dict:
 
 
 def write_mapping(path: Path, samples: list[dict], names: list[Name]) -> None:
-    """Write each sample's pseudonyms and true names as tab-separated text, readable for its owner alone."""
+    """Write the pseudonyms and true names of each sample as tab-separated text that only the file's owner can read."""
     out = io.StringIO()
     out.write(HEADER)
     for name, s in sorted(zip(names, samples, strict=True), key=lambda pair: pair[0].sample):

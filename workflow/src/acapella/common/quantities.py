@@ -1,4 +1,4 @@
-"""Whole numbers and durations as users write them."""
+"""Parsers of the whole numbers and durations that users enter."""
 
 import re
 from fractions import Fraction
@@ -7,13 +7,16 @@ from acapella_core.arguments import MOST_DIGITS
 from acapella_core.errors import UserError
 
 UNITS_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
-LARGEST = 2**63 - 1  # of the core's signed integers: 292 years in ns
+LARGEST = 2**63 - 1  # maximum of the core's signed integers: 292 years in ns
 DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|h|)", re.ASCII)
 WHOLE = re.compile(r"-?\d+", re.ASCII)
 
 
 def whole(text: str, low: int, high: int, what: str) -> int:
-    """A whole number from ``low`` to ``high`` in ASCII digits; ``what`` it is, for the message. Raises UserError."""
+    """Return a whole number from ``low`` to ``high`` in ASCII digits.
+
+    ``what`` describes the number in the error message. Raises UserError.
+    """
     written = WHOLE.fullmatch(text.strip())
     number = int(text) if written and len(text) <= MOST_DIGITS else None
     if number is None or not low <= number <= high:
@@ -22,7 +25,10 @@ def whole(text: str, low: int, high: int, what: str) -> int:
 
 
 def duration_ns(text: str) -> int:
-    """A time such as ``1.5s``, ``250ms`` or ``10us``; a bare number is seconds. Raises UserError."""
+    """Return the nanoseconds of a time such as ``1.5s``, ``250ms`` or ``10us``; the default unit is seconds.
+
+    Raises UserError.
+    """
     found = DURATION.fullmatch(text.strip()) if len(text) <= MOST_DIGITS else None
     exact = Fraction(found[1]) * UNITS_NS[found[2]] if found else None
     if exact is None or exact.denominator != 1:

@@ -1,4 +1,4 @@
-"""The SELECTs of workflow/sql/STAGE/NAME.sql, and DuckDB set up so that results are the same everywhere."""
+"""The SELECT statements in workflow/sql/STAGE/NAME.sql, and DuckDB connections with reproducible results."""
 
 import bisect
 import contextlib
@@ -29,29 +29,27 @@ def text(stage: str, name: str) -> str:
 
 
 def names(stage: str) -> list[str]:
-    """The names of a stage's SELECTs, sorted."""
+    """Return the sorted names of a stage's SELECT statements."""
     return sorted(path.stem for path in (DIRECTORY / stage).glob("*.sql"))
 
 
 def bound(stage: str, name: str, parameters: dict) -> tuple[str, dict]:
-    """A SELECT, and those of the parameters that it names: DuckDB refuses the others."""
+    """Return a SELECT statement and the parameters that it uses, because DuckDB rejects unused ones."""
     query = text(stage, name)
     return query, {key: value for key, value in parameters.items() if re.search(rf"\${key}\b", query)}
 
 
 def select(con, stage: str, name: str, parameters: dict):
-    """The relation of a SELECT with its parameters bound."""
+    """Return the relation of a SELECT statement with its parameters bound."""
     query, named = bound(stage, name, parameters)
     return con.sql(query, params=named)
 
 
 def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: bool = False, **more: str):
-    """A DuckDB connection that installs nothing from the network and spills to TMPDIR; use it inside `one_line`.
+    """Return a DuckDB connection that installs no extensions and spills to TMPDIR. Use it inside `one_line`.
 
-    It spills into a private directory with an unpredictable name, removed with the connection. ``more``: further
-    settings of DuckDB.
-
-    Raises UserError where TMPDIR is no directory to write into.
+    It spills to a private directory with an unpredictable name, which is removed with the connection. ``more``: further
+    settings of DuckDB. Raises UserError if TMPDIR is not a writable directory.
     """
     import duckdb  # noqa: PLC0415 (keeps the start of `acapella --help` quick)
 
@@ -74,8 +72,10 @@ def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: b
 
 
 def open_catalog(directory: Path, *, threads: int = 1, **more: str):
-    """Return a connection to a campaign's catalog, read only and confined to the campaign: it may come from a third
-    party, with views that read other files. Use it inside `one_line`; ``more`` and errors as of `connect`.
+    """Return a read-only connection to a campaign's catalog, which can only read files of the campaign.
+
+    The catalog may come from a third party and contain views that read other files. Use the connection inside
+    `one_line`. For ``more`` and errors see `connect`.
     """
     connection = connect(directory / "catalog.duckdb", threads=threads, read_only=True, **more)
     confine(connection, directory)
@@ -83,15 +83,15 @@ def open_catalog(directory: Path, *, threads: int = 1, **more: str):
 
 
 def spill_directory(con) -> Path:
-    """The directory of a connection's temporary files."""
+    """Return the directory of a connection's temporary files."""
     ((directory,),) = con.execute("select current_setting('temp_directory')").fetchall()
     return Path(directory)
 
 
 def confine(con, directory: Path) -> None:
-    """Let what follows read and write below ``directory`` and the spill directory only, and change no setting.
+    """Restrict a connection to files below ``directory`` and the spill directory, and lock its settings.
 
-    Links are followed to entries of a cache of digests alone.
+    Links are only followed to entries of a digest cache.
     """
     allowed = sorted({f"{path}/" for path in (directory.absolute(), directory.resolve(), spill_directory(con))})
     con.execute("set allowed_directories = $1", [allowed])
@@ -101,28 +101,29 @@ def confine(con, directory: Path) -> None:
 
 
 def interrupt() -> None:
-    """Have all queries that run end: after a signal DuckDB itself waits until its other threads are done."""
+    """Interrupt all running queries. Without this, DuckDB waits for its other threads after a signal."""
     if not _connections:
         return
     import duckdb  # noqa: PLC0415
 
     for connection in list(_connections):
-        with contextlib.suppress(duckdb.ConnectionException):  # it was closed
+        with contextlib.suppress(duckdb.ConnectionException):  # already closed
             connection.interrupt()
 
 
 def has_no_culprit(error: BaseException) -> bool:
-    """Return whether DuckDB failed for a reason outside the samples: memory, disk, or an interrupt."""
+    """Return whether DuckDB failed for a reason other than the samples: memory, disk, or an interrupt."""
     import duckdb  # noqa: PLC0415
 
     return exit_code_of(error) == OUTSIDE or isinstance(error.__cause__ or error, duckdb.InterruptException)
 
 
 def culprit(samples: Sequence[str], failure: Callable[[Sequence[str]], Exception | None]) -> tuple[str, str]:
-    """Return the sample that a merge of samples fails by, and the error in one line, with what it depends on.
+    """Return the sample that causes a merge of samples to fail, and a one-line error.
 
-    It is the last sample of the shortest list of first samples that fails. ``failure`` returns the error of a list of
-    samples, None if there is none; that of all samples is one.
+    It is the last sample of the shortest prefix of ``samples`` that fails; the error notes if the sample only fails
+    together with those before it. ``failure`` returns the error of merging a list of samples, or None. Merging all
+    samples must fail.
     """
     last = bisect.bisect_left(range(1, len(samples)), True, key=lambda n: failure(samples[:n]) is not None)
     name = samples[last]
@@ -133,9 +134,10 @@ def culprit(samples: Sequence[str], failure: Callable[[Sequence[str]], Exception
 
 @contextlib.contextmanager
 def one_line(where: object = None, *, catalog_of: object = None):
-    """Turn DuckDB's errors, which draw the query over several lines, into a UserError of one line.
+    """Convert errors of DuckDB, which show the query on several lines, to a UserError of one line.
 
-    Where queries of ours lack a column they meet the catalog of another version: that of the campaign ``catalog_of``.
+    ``catalog_of``: the campaign whose catalog is read. An unknown column then means that another version made the
+    catalog.
     """
     import duckdb  # noqa: PLC0415
 
@@ -149,5 +151,5 @@ def one_line(where: object = None, *, catalog_of: object = None):
                 where=where,
                 fix=f"run acapella campaign index {catalog_of}",
             ) from error
-        columns = next((line for line in lines if line.startswith(CANDIDATES)), None)  # that a wrong one may mean
+        columns = next((line for line in lines if line.startswith(CANDIDATES)), None)  # similar names
         raise UserError(lines[0], where=where, fix=columns and f"perhaps{columns.removeprefix(CANDIDATES)}") from error

@@ -1,4 +1,4 @@
-"""Tables as schemas/tables/*.yaml describe them: Arrow types, keys, and files whose bytes are stable."""
+"""Tables described by schemas/tables/*.yaml: Arrow types, keys, and reproducible files."""
 
 import contextlib
 from pathlib import Path
@@ -19,13 +19,14 @@ ROW_GROUP = 131_072  # rows
 
 
 def write(relation, table: str, target, complete: contextlib.ExitStack | None = None, columns=None) -> list[Path]:
-    """Write a DuckDB relation as ``target(suffix)`` for csv and parquet, as the table's schema says; return the paths.
+    """Write a DuckDB relation to ``target(suffix)`` for csv and parquet according to its schema; return the paths.
 
-    With ``complete``, the files get their names when that stack closes without an error, and are removed otherwise.
-    ``columns``: those of the schema to write, the key's among them (default: all).
+    With ``complete``, the files are renamed to their final names when that stack closes without an error, and removed
+    otherwise. ``columns``: columns to write, which must include the key (default: all columns of the schema).
 
-    Rows are sorted by the schema's key. CSV: RFC 4180, but lines end in LF; text is quoted, so null (nothing) differs
-    from empty text (""); doubles with at most 9 significant digits. Raises ValueError where a null breaks the schema.
+    Rows are sorted by the schema's key. CSV files follow RFC 4180, except that lines end in LF. Text is quoted, so that
+    null (nothing) differs from empty text (""). Doubles have at most 9 significant digits. Raises ValueError if a null
+    violates the schema.
     """
     schema = arrow_schema(table)
     if columns is not None:
@@ -47,14 +48,14 @@ def write(relation, table: str, target, complete: contextlib.ExitStack | None = 
 
 
 def check(relation, table: str) -> None:
-    """Raise as `write` does for a DuckDB relation that it cannot write."""
+    """Raise the error that `write` would raise for a DuckDB relation, without writing it."""
     schema = arrow_schema(table)
     for part in relation.select(*schema.names).to_arrow_reader(ROW_GROUP):
         conform(pa.Table.from_batches([part]), schema)
 
 
 def write_rows(rows: list[dict], table: str, target, complete: contextlib.ExitStack | None = None) -> list[Path]:
-    """As write, from dictionaries; what a row lacks is null, what the schema does not name is left out."""
+    """Write dictionaries as `write` does. Missing columns are null; keys that the schema does not name are ignored."""
     schema = arrow_schema(table)
     columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
     con = queries.connect()
@@ -62,7 +63,7 @@ def write_rows(rows: list[dict], table: str, target, complete: contextlib.ExitSt
 
 
 def parts(reader):
-    """Cut a stream of batches into tables of ROW_GROUP rows, whatever the batches' sizes: file bytes depend on them."""
+    """Yield tables of ROW_GROUP rows from a stream of batches, so that files do not depend on the batch sizes."""
     waiting = pa.Table.from_batches([], schema=reader.schema)
     for batch in reader:
         waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
@@ -73,7 +74,7 @@ def parts(reader):
 
 
 def conform(part: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with the schema's types; raises ValueError for an overflow or a null that it excludes."""
+    """Return the rows with the schema's types. Raises ValueError for an overflow or a null that the schema excludes."""
     for field in schema:
         if not field.nullable and part[field.name].null_count:
             raise ValueError(f"column {field.name} has nulls, which its schema excludes")
@@ -81,7 +82,7 @@ def conform(part: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def rounded(part: pa.Table) -> pa.Table:
-    """The rows with every double rounded to 9 significant digits, which CSV then shows in its shortest form."""
+    """Return the rows with doubles rounded to 9 significant digits, which CSV files contain in the shortest form."""
     columns = []
     for column in part.columns:
         if pa.types.is_floating(column.type):
@@ -93,9 +94,10 @@ def rounded(part: pa.Table) -> pa.Table:
 
 
 def read(table: str, path: Path, fix: str) -> pa.Table:
-    """Read a table's Parquet file: doubles rounded as in its CSV file, control characters in text escaped.
+    """Return the contents of a table's Parquet file.
 
-    Raises UserError with ``fix`` (what to do) if the file does not have the table's schema.
+    Doubles are rounded as in the CSV file, and control characters in text are escaped. Raises UserError with ``fix``
+    as advice if the file does not have the table's schema.
     """
     schema = arrow_schema(table)
     try:
@@ -107,7 +109,7 @@ def read(table: str, path: Path, fix: str) -> pa.Table:
 
 
 def printable(table: pa.Table) -> pa.Table:
-    """Return a table with control characters escaped: the renderer aborts at some of them."""
+    """Return a table with control characters escaped, because the renderer aborts at some of them."""
     for place, field in enumerate(table.schema):
         if pa.types.is_string(field.type) and not pc.all(pc.utf8_is_printable(table[field.name])).as_py():
             texts = [text and names.shown(text) for text in table[field.name].to_pylist()]
@@ -116,5 +118,5 @@ def printable(table: pa.Table) -> pa.Table:
 
 
 def one_line(error: Exception) -> str:
-    """The first line of an error's text, without the quotes that KeyError puts around it."""
+    """Return the first line of an error's text, without the quotes that KeyError adds."""
     return str(error).strip("'\"").splitlines()[0]

@@ -1,11 +1,11 @@
-"""tshark as a reference: its preferences in one list, one way to start it, and what it said when it failed.
+"""Runs of tshark as a reference: its preferences, its processes, and its errors.
 
-It reads hostile input, so it runs confined (acapella.common.confined), gets captures as open files, and has a time
-limit for every answer.
+tshark reads untrusted input. Therefore it runs confined (acapella.common.confined), reads captures from open file
+descriptors, and has a timeout for output.
 
-Its answers must be a function of the frames alone. So it runs without home and configuration directory (a user's
-profile, plugins or color rules never alter a result), in UTC and the C locale, without name resolution, and with
-the preferences below, which every result records.
+Its output must depend only on the frames. Therefore it runs without home and configuration directory, so that profiles,
+plugins and color rules of the user cannot alter a result. It uses UTC, the C locale, no name resolution, and the
+preferences below, which every result records.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ from acapella_core.files import temporary_directory
 
 from .confined import Process, readable
 
-# Captures are cut and samples are short: whatever joins frames would make an answer depend on where a file happens
-# to start. Sequence analysis and time stamps per conversation change no header, and cost a tenth of the time.
-# tcp.desegment_tcp_streams is the master switch of every protocol that desegments over TCP; the others reassemble
-# on their own.
+# Frames are truncated and samples are short. With reassembly, the result for a frame would depend on where a file
+# starts. Sequence analysis and timestamps per conversation change no header, and take a tenth of the time.
+# tcp.desegment_tcp_streams disables desegmentation in all protocols over TCP; the other preferences each disable
+# reassembly in one protocol.
 PREFERENCES = (
     "tcp.desegment_tcp_streams:FALSE",
     "tcp.reassemble_out_of_order:FALSE",
@@ -69,7 +69,7 @@ PREFERENCES = (
     "x25.reassemble:FALSE",
 )
 
-NO_HOME = "/nonexistent"  # as Debian names a home that there is not; an empty directory would have to be cleared away
+NO_HOME = "/nonexistent"  # Debian's convention for users without home; an empty directory would have to be removed
 INSTALL = "install it (Debian: apt-get install tshark), or use --engine native"
 NOISE = re.compile(r"Running as user .*|\s*")
 CHUNK = 1 << 20
@@ -77,21 +77,21 @@ LONGEST_LINE = 16 << 20  # fields of a frame of 256 KiB take less
 VERSION_S = 60
 CUT_SHORT = "cut short in the middle of a packet"
 
-# A frame of TCP in a pcap: a tshark that fails on it fails on every capture.
+# A pcap with one TCP frame. If tshark fails on it, it fails on every capture.
 SOUND = bytes.fromhex(
     "d4c3b2a1 02000400 00000000 00000000 00000400 01000000 00000000 00000000 36000000 36000000"
     "020000000002 020000000001 0800 4500002800010000400666cd0a0000010a000002 13890050 00000001 00000000"
     "50021000 00000000"
 )
 
-ANSWER_S = 120.0  # for an answer while frames wait for one; a frame takes some 10 us
+ANSWER_S = 120.0  # timeout for output while frames are pending; a frame takes about 10 us
 
 _running: set[Process] = set()
 
 
 @dataclass(frozen=True)
 class Tshark:
-    """An installed tshark: its path and its version, as "4.0.17"."""
+    """An installed tshark: its path and its version, for example "4.0.17"."""
 
     path: str
     version: str
@@ -99,13 +99,15 @@ class Tshark:
     def command(
         self, fields: Sequence[str], display_filter: str | None = None, *, as_columns: bool = False
     ) -> list[str]:
-        """The command line that prints ``fields`` of every frame on standard input that ``display_filter`` shows, a
-        line a frame, tab-separated; a field that a frame has several times is a comma-separated list, outermost first.
+        """Return the command line that reads a capture from standard input and prints ``fields``, tab-separated.
 
-        ``as_columns``: they come as the columns of a packet list. tshark then builds the asked fields alone instead of
-        every field of the frame with its text, which halves its time a frame; but no column is longer than 2,047
-        bytes, and a number's hexadecimal digits may be fewer. Fields may share a column: "ip.src || ipv6.src" lists the
-        values of the first, then those of the second. Every column costs time.
+        It prints one line for each frame that matches ``display_filter``. If a frame has a field several times, the
+        values are separated by commas, outermost first.
+
+        ``as_columns``: print the fields as columns of a packet list. tshark then only creates the requested fields
+        instead of every field of the frame with its text, which halves the time per frame. However, columns are limited
+        to 2,047 bytes, and hexadecimal numbers may have fewer digits. Fields may share a column: "ip.src || ipv6.src"
+        lists the values of the first field, then those of the second. Every column takes time.
         """
         command = [self.path, "-n", "-l", "-r", "-"]
         if display_filter is not None:
@@ -130,12 +132,12 @@ class Tshark:
         as_columns: bool = False,
         limits=None,
     ) -> Iterator["Run"]:
-        """Run tshark over ``source``, or, if that is ``-``, over what is written to the run's ``stdin``.
+        """Run tshark on ``source``, or on the data written to ``stdin`` of the run if ``source`` is ``-``.
 
-        A compressed capture is decompressed by the core within ``limits`` (acapella_core.decompression; by
-        default the core's), so that tshark gets the bytes that the core reads. Its lines are to be read from
-        the run's ``stdout``. Killed if the block is left before it ended. ``as_columns``: as for command().
-        Raises UserError if tshark does not start.
+        The core decompresses compressed captures within ``limits`` (acapella_core.decompression; default: those of the
+        core), so that tshark reads the same bytes as the core. The caller reads the output from ``stdout`` of the run.
+        tshark is killed if it is still running at the end of the block. For ``as_columns`` see `command`. Raises
+        UserError if tshark does not start.
         """
         command = self.command(fields, display_filter, as_columns=as_columns)
         with contextlib.ExitStack() as stack:
@@ -164,8 +166,11 @@ class Tshark:
 
 
 def opened(source: str | os.PathLike, stack: contextlib.ExitStack, limits) -> IO[bytes]:
-    """Open a capture: tshark may not. ``stack`` ends the decompression of a compressed one. Raises UserError."""
-    from .decompression import ALL, Stream, is_compressed  # noqa: PLC0415 - it imports what imports this module
+    """Return an open capture for tshark, which may not open files itself.
+
+    ``stack`` ends the decompression of a compressed capture. Raises UserError if the capture cannot be read.
+    """
+    from .decompression import ALL, Stream, is_compressed  # noqa: PLC0415 - circular import
 
     if is_compressed(Path(source)):
         stream = Stream(Path(source), ALL, limits)
@@ -187,16 +192,16 @@ def pipe(stack: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def close(stream: IO[bytes]) -> None:
-    """Close a pipe's end; what was not sent yet may have no reader any more."""
+    """Close one end of a pipe. Data that is still buffered is discarded if the reader has ended."""
     with contextlib.suppress(BrokenPipeError):
         stream.close()
 
 
 @dataclass(frozen=True)
 class Run:
-    """A running tshark: write a capture to ``stdin`` (if its source is ``-``), read lines from ``stdout``.
+    """A running tshark: write a capture to ``stdin`` (if the source is ``-``) and read lines from ``stdout``.
 
-    ``unfiltered`` is its command line without the display filter, whose errors are the user's.
+    ``unfiltered`` is its command line without the display filter, which the user may have written incorrectly.
     """
 
     unfiltered: Sequence[str]
@@ -207,7 +212,10 @@ class Run:
     stdout: IO[bytes]
 
     def lines(self, answer_s: float = ANSWER_S) -> Iterator[bytes]:
-        """Yield what tshark prints, whole lines at a time. Raises UserError if it prints nothing for ``answer_s``."""
+        """Yield the output of tshark in blocks of complete lines, without the last line end.
+
+        Raises UserError if tshark prints nothing for ``answer_s`` seconds, or a line that is too long.
+        """
         rest = b""
         while True:
             if not readable(self.stdout.fileno(), answer_s):
@@ -224,10 +232,10 @@ class Run:
             yield rest
 
     def finish(self, *, cut_allowed: bool = False, answer_s: float = ANSWER_S) -> None:
-        """Wait for the end. Raises UserError with tshark's own words if it failed, or does not end.
+        """Wait for tshark to end. Raises UserError with tshark's error message if it failed, or if it does not end.
 
-        A capture that ends inside a record is answered up to there; ``cut_allowed`` takes that as success. If the
-        command also fails on a sound capture, the machine is the cause: the error is ``outside``.
+        tshark prints the complete frames of a truncated capture, then fails; with ``cut_allowed``, this counts as
+        success. If the command also fails on an intact capture, the machine is the cause, and the error is ``outside``.
         """
         where = "tshark" if os.fspath(self.source) == "-" else self.source
         try:
@@ -240,7 +248,7 @@ class Run:
             return
         ended = f"ended by signal {-status}" if status < 0 else f"exit code {status}"
         what = f"tshark failed ({ended}): {complaint(said) or 'it said nothing'}"
-        if status == -signal.SIGKILL:  # the kernel does so for want of memory
+        if status == -signal.SIGKILL:  # sent by the kernel if memory is exhausted
             raise UserError(what, where=where, outside=True)
         if not works(self.unfiltered):
             raise UserError(what, where=self.unfiltered[0], fix=f"it fails on every capture; {INSTALL}", outside=True)
@@ -248,7 +256,7 @@ class Run:
 
 
 def works(command: Sequence[str]) -> bool:
-    """Return whether a command line of tshark succeeds on a sound capture."""
+    """Return whether a command line of tshark succeeds on an intact capture."""
     with (
         tempfile.TemporaryFile(dir=temporary_directory()) as capture,
         tempfile.TemporaryFile(dir=temporary_directory()) as shown,
@@ -269,7 +277,10 @@ def works(command: Sequence[str]) -> bool:
 
 
 def complaint(said: str) -> str:
-    """The first line of tshark's standard error that tells something: not its warning to root."""
+    """Return the first relevant line of tshark's standard error, without its prefix.
+
+    Empty lines and the warning about running as root are skipped.
+    """
     for line in said.splitlines():
         if not NOISE.fullmatch(line):
             return line.removeprefix("tshark: ").strip()
@@ -277,7 +288,7 @@ def complaint(said: str) -> str:
 
 
 def stop(run: Run) -> None:
-    """Kill the process if it still runs, close the pipes, and collect it."""
+    """Kill the process if it is still running, close the pipes, and wait for the process."""
     run.process.kill()
     for stream in (run.stdin, run.stdout):
         if stream:
@@ -286,13 +297,13 @@ def stop(run: Run) -> None:
 
 
 def stop_all() -> None:
-    """Kill every tshark that runs: whoever reads its output in another thread gets an error and ends."""
+    """Kill every running tshark. Threads that read its output get an error and end."""
     for process in list(_running):
         process.kill()
 
 
 def environment() -> dict[str, str]:
-    """An environment in which nothing of the user's own settings reaches tshark."""
+    """Return the environment of tshark, which excludes the user's settings."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": NO_HOME,
@@ -304,7 +315,7 @@ def environment() -> dict[str, str]:
 
 
 def find() -> Tshark:
-    """The tshark on the PATH. Raises UserError where there is none, or it does not start."""
+    """Return the tshark on the PATH. Raises UserError if there is none, or if it does not start."""
     path = shutil.which("tshark")
     if path is None:
         raise UserError("there is no tshark on the PATH", fix=INSTALL, outside=True)
@@ -312,10 +323,10 @@ def find() -> Tshark:
 
 
 def version_of(path: str) -> str:
-    """The version of an installed Wireshark, as dumpcap beside tshark says it.
+    """Return the version of an installed Wireshark. Raises UserError if no version is printed.
 
-    tshark takes 30 times as long, because it registers every dissector first; it is asked where dumpcap is not there
-    or may not be run.
+    dumpcap in the directory of tshark prints it. If dumpcap is missing or not executable, tshark prints it, which takes
+    30 times as long, because tshark first registers every dissector.
     """
     for program in (Path(path).with_name("dumpcap"), Path(path)):
         if os.access(program, os.X_OK):
@@ -326,7 +337,7 @@ def version_of(path: str) -> str:
 
 
 def shown_by(program: Path) -> str:
-    """What a program prints for --version. Raises UserError where it does not start."""
+    """Return the output of a program for --version. Raises UserError if it does not start or does not end in time."""
     try:
         shown = subprocess.run(
             [program, "--version"],

@@ -1,9 +1,9 @@
-"""The vendors of addresses as the installed tshark lists them.
+"""The vendors of MAC addresses that the installed tshark knows.
 
-No field says whether an Ethernet pseudowire over MPLS has a control word (RFC 4448). tshark 4.0 decides by the vendors
-of what would be two addresses without one, from the lists that it is installed with; the core reads the same lists, so
-that it decides as tshark does. Later versions have no such files and decide by other rules: there, and without a
-tshark, the core is not sure of these frames.
+No header field indicates whether an Ethernet pseudowire over MPLS has a control word (RFC 4448). tshark 4.0 looks up
+the vendors of the two MAC addresses with which the payload would start without a control word, in lists that are
+installed with it. The core reads the same lists to decide in the same way. Later versions have no such files and use
+other rules. With these, or without tshark, the core cannot determine the headers of such frames with certainty.
 """
 
 import hashlib
@@ -24,19 +24,22 @@ DIRECTORY = re.compile(r"^Global configuration:\s*(.+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Vendors:
-    """What the core takes, and where it is from: the tshark's version and the SHA-256 of each list."""
+    """The vendors in the form that the core uses, the version of tshark, and the SHA-256 of each list."""
 
     core: "_native.Vendors"
     version: str
     sha256: dict[str, str]
 
     def told(self) -> dict:
-        """What the metadata of a digest says of them."""
+        """Return the record of the lists for the metadata of a digest."""
         return {"tshark": self.version, "sha256": self.sha256}
 
 
 def find(program: tshark.Tshark | None = None) -> Vendors | None:
-    """The vendors that ``program``, or else the tshark on the PATH, knows; None where none says them in a file."""
+    """Return the vendors that ``program`` knows (default: the tshark on the PATH).
+
+    Return None if there is no tshark, or if it has no lists of vendors in files.
+    """
     try:
         program = program or tshark.find()
     except UserError:
@@ -48,7 +51,7 @@ def find(program: tshark.Tshark | None = None) -> Vendors | None:
 
 
 def read(directory: Path, version: str) -> Vendors | None:
-    """The lists in ``directory``; None where one of them cannot be read."""
+    """Return the vendors of the lists in ``directory``; None if one of them cannot be read."""
     core = _native.Vendors()
     sha256 = {}
     for name in FILES:
@@ -62,7 +65,10 @@ def read(directory: Path, version: str) -> Vendors | None:
 
 
 def directory_of(program: tshark.Tshark) -> Path | None:
-    """Return tshark's data directory: next to bin/ in a usual installation, else as tshark reports it (slow)."""
+    """Return tshark's data directory, None if it is unknown.
+
+    It is usually next to bin/. Otherwise tshark has to report it, which is slow.
+    """
     usual = Path(program.path).resolve().parents[1] / "share" / "wireshark"
     if (usual / FILES[0]).is_file():
         return usual

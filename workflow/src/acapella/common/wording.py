@@ -1,21 +1,24 @@
-"""Numbers and names as people read them: shares in percent, bytes and rates with SI prefixes, S2 before S10."""
+"""Formatting of numbers and names: shares in percent, bytes and rates with SI prefixes, S2 sorted before S10."""
 
 import re
 from collections.abc import Iterable
 
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
-GAP = "\N{NO-BREAK SPACE}"  # between a number and its unit: no line ends there
+GAP = "\N{NO-BREAK SPACE}"  # between a number and its unit
 SI = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
 
 
 def count(number: int, singular: str = "", plural: str | None = None) -> str:
-    """``24,000 frames``; without a noun the number alone."""
+    """Return a number with its noun (``24,000 frames``), or only the number if there is no noun."""
     noun = singular if number == 1 else (plural or f"{singular}s")
     return f"{number:,}{GAP}{noun}" if singular else f"{number:,}"
 
 
 def percent(share: float) -> str:
-    """A fraction in percent, three digits, two below 1 %: ``74.7 %``, ``0.031 %``, ``253 %``; ``100 %`` for 1 alone."""
+    """Return a fraction in percent with three digits, or two below 1 %: ``74.7 %``, ``0.031 %``, ``253 %``.
+
+    Only 1 is rounded to ``100 %``.
+    """
     value = 100 * share
     if 0 < value < 1e-4:
         return f"<{GAP}0.0001{GAP}%"
@@ -28,7 +31,7 @@ def percent(share: float) -> str:
 
 
 def scaled(value: float, unit: str) -> str:
-    """Three significant digits with an SI prefix (powers of 1000): ``1.54 kB``, ``100 Gbit/s``, ``0 B``."""
+    """Return three significant digits with an SI prefix (powers of 1000): ``1.54 kB``, ``100 Gbit/s``, ``0 B``."""
     for size, prefix in SI:
         if value >= 0.9995 * size:
             return f"{digits(value / size)}{GAP}{prefix}{unit}"
@@ -36,12 +39,15 @@ def scaled(value: float, unit: str) -> str:
 
 
 def digits(value: float) -> str:
-    """Three significant digits, no exponent and no zeros behind the point."""
+    """Return three significant digits without exponent and without trailing zeros after the decimal point."""
     return f"{value:.3g}" if value < 999.5 else f"{value:,.0f}"
 
 
 def nanoseconds(value: int) -> str:
-    """A time in the largest unit that keeps it at 1 or more: ``20 s``, ``1.5 h``, ``4 µs``."""
+    """Return a time in a unit that suits its size: ``20 s``, ``1.5 h``, ``4 µs``.
+
+    Seconds and shorter units are used from 1 on, longer ones from 2 on.
+    """
     units = ((86400 * 10**9, "d"), (3600 * 10**9, "h"), (60 * 10**9, "min"), (10**9, "s"), (10**6, "ms"), (10**3, "µs"))
     for size, unit in units:
         if value >= 2 * size or (unit in ("s", "ms", "µs") and value >= size):
@@ -50,22 +56,22 @@ def nanoseconds(value: int) -> str:
 
 
 def listed(names: list[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
+    """Return a list of names as text: ``a``, ``a and b``, ``a, b and c``."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def span(low: object, high: object) -> str:
-    """``6 to 12``, or ``6`` where both ends are the same."""
+    """Return a range as ``6 to 12``, or as ``6`` if both ends are the same."""
     return f"{low}" if low == high else f"{low} to {high}"
 
 
 def natural(name: str) -> list:
-    """Sort key that puts S2 before S10."""
+    """Return a sort key that places S2 before S10."""
     return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in re.findall(r"[0-9]+|[^0-9]+", name)]
 
 
 def shortened(text: str, limit: int) -> str:
-    """At most ``limit`` characters; what is too long loses its middle."""
+    """Return a text of at most ``limit`` characters; an ellipsis replaces the middle of a longer one."""
     if len(text) <= limit:
         return text
     head = limit // 2
@@ -73,7 +79,7 @@ def shortened(text: str, limit: int) -> str:
 
 
 def short_labels(names: Iterable[str], limit: int) -> dict[str, str]:
-    """A label of at most ``limit`` characters for each name; names that would look alike get a number."""
+    """Return a label of at most ``limit`` characters for each name; labels that would be equal get a number."""
     labels: dict[str, str] = {}
     taken: set[str] = set()
     for name in names:
