@@ -1,1 +1,1 @@
-"""Support for the Snakefile and the rules: configuration, code digests, failures of jobs."""
+"""Support for the Snakefile and the rules: configuration, code digests, and failed jobs."""

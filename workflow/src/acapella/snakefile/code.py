@@ -1,9 +1,9 @@
-"""A digest of the code behind a stage, so that Snakemake reruns what an edit changes.
+"""Digests of the code of workflow stages, so that Snakemake reruns a stage if its code changes.
 
-Snakemake sees a rule's command line, not the program behind it. Each rule carries `code.digest(STAGE, ...)` as a param:
-the sha256 of the stage's module and of all modules of ours that it imports (found in the source text, nothing is
-run), of the data files beside them, of the native core's sources where it is used, and of the versions of the
-foreign packages that shape our output.
+Snakemake compares the command line of a rule, but not the program that it runs. Therefore each rule has a parameter
+`code.digest(STAGE, ...)`. It is the SHA-256 of the module of the stage, all modules of Acapella that it imports (found
+by parsing, without running code), their data files, the sources of the native core if it is used, and the versions of
+third-party packages that affect the output.
 """
 
 import functools
@@ -28,7 +28,7 @@ IMPORT = re.compile(
 
 @functools.cache
 def digest(*stages: str) -> str:
-    """Hex sha256 of the code behind ``stages``, dotted names of modules or packages."""
+    """Return the SHA-256, in hexadecimal, of the code of ``stages``, which are dotted names of modules or packages."""
     files, foreign, native = closure(*stages)
     if native:
         files |= set(native_sources())
@@ -41,7 +41,10 @@ def digest(*stages: str) -> str:
 
 
 def closure(*stages: str) -> tuple[set[Path], set[str], bool]:
-    """Files of ours that ``stages`` reach, the packages of SHAPING among their imports, whether the native core is."""
+    """Return the source files that ``stages`` import, the imported packages of SHAPING, and whether the core is used.
+
+    Imports are followed transitively in Acapella's packages.
+    """
     files: set[Path] = set()
     foreign: set[str] = set()
     native = False
@@ -66,10 +69,10 @@ def closure(*stages: str) -> tuple[set[Path], set[str], bool]:
 
 @functools.cache
 def module_files(name: str, whole: bool = False) -> list[Path]:
-    """Return the file of a module, or of a package its `__init__.py` and its data files; [] for any other name.
+    """Return the file of a module, or `__init__.py` and the data files of a package; [] for any other name.
 
-    ``whole`` adds all modules of the package, which a package that loads them by name needs. A top package has no
-    files of its own here: its `__init__.py` imports no stage.
+    ``whole`` adds all modules of the package, as required by packages that load modules by name. A top-level package
+    has no files here, because its `__init__.py` imports no stage.
     """
     top, _, rest = name.partition(".")
     directory = package_directory(top)
@@ -83,7 +86,7 @@ def module_files(name: str, whole: bool = False) -> list[Path]:
 
 
 def is_code(file: Path, whole: bool) -> bool:
-    """Return whether a file of a package is a module that counts."""
+    """Return whether a file of a package is a module that the digest includes."""
     return file.suffix == ".py" and (whole or file.name == "__init__.py")
 
 
@@ -92,31 +95,31 @@ DATA = (".html", ".css", ".js", ".json", ".sql", ".yaml", ".j2", ".txt")
 
 @functools.cache
 def package_directory(top: str) -> Path | None:
-    """Where a top package of ours is; None where it is not installed."""
+    """Return the directory of a top-level package of Acapella; None if it is not installed, or for other packages."""
     spec = find_spec(top) if top in OURS else None
     return Path(spec.origin).parent if spec and spec.origin else None
 
 
 @functools.cache
 def imports(path: Path, name: str) -> tuple[str, ...]:
-    """Dotted names that a module's import statements reach, those inside functions included; read once in a process."""
+    """Return the dotted names in the import statements of a module, including those in functions (cached)."""
     return tuple(imported_names(content(path).decode(), package_of(path, name)))
 
 
 def package_of(path: Path, name: str) -> str:
-    """The package that relative imports of the module ``name`` in the file ``path`` count from."""
+    """Return the package to which relative imports of the module ``name`` in the file ``path`` refer."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     top = package_directory(name.partition(".")[0])
-    if top and path.is_relative_to(top):  # a file of a package that was taken whole: its own place counts
+    if top and path.is_relative_to(top):  # with ``whole``, the file may be in a subpackage
         package = ".".join([name.partition(".")[0], *path.relative_to(top).parent.parts])
     return package
 
 
 def imported_names(source: str, package: str) -> Iterator[str]:
-    """Dotted names of the import statements of a module's source, relative ones counted from ``package``.
+    """Yield the dotted names in the import statements of a module's source; ``package`` resolves relative imports.
 
-    Found by their first words, because syntax trees of all modules take a quarter of the time that Snakemake needs to
-    start. A line of a text that begins like a statement adds names of no module.
+    A regular expression finds the statements, because parsing all modules would take a quarter of the time in which
+    Snakemake starts. A line of a string that looks like an import statement only adds names that are not modules.
     """
     for match in IMPORT.finditer(COMMENT.sub("", source)):
         level, base, names = len(match["dots"] or ""), match["base"], imported(match["names"])
@@ -132,12 +135,12 @@ def imported_names(source: str, package: str) -> Iterator[str]:
 
 
 def imported(names: str) -> Iterator[str]:
-    """Yield the names of an import statement's list, without those that `as` gives them."""
+    """Yield the names in the list of an import statement, without their `as` aliases."""
     return (name.split()[0] for name in names.strip("() \t").split(",") if name.strip())
 
 
 def native_sources() -> list[Path]:
-    """What the native core is made of: its sources, the tables of protocols and of report formats."""
+    """Return the sources of the native core: C++ files and the tables of protocols, report formats and tunnels."""
     core = package_directory("acapella_core")
     root = core.parents[3]
     sources = [file for file in (root / "workflow/native/src").rglob("*") if file.suffix in (".cpp", ".hpp")]
@@ -147,13 +150,14 @@ def native_sources() -> list[Path]:
 
 @functools.cache
 def content(path: Path) -> bytes:
-    """A file's bytes, read once in a process."""
+    """Return the content of a file (cached)."""
     return path.read_bytes()
 
 
 def tshark_version(engine: str) -> str:
-    """What tshark decides depends on its version; "" where the engine does without. Where there is none, "none": the
-    digest itself says so.
+    """Return the version of tshark, on which its dissection depends; "" if the engine does not use tshark.
+
+    Return "none" if there is no tshark; `acapella digest` then reports the error.
     """
     if engine == "native":
         return ""
@@ -164,14 +168,17 @@ def tshark_version(engine: str) -> str:
 
 
 def vendors_sha256() -> str:
-    """Of the lists of vendors that the core decides pseudowires by, in any engine; "none" where there are none."""
+    """Return the SHA-256 of the lists of vendors, which the core uses for pseudowires in every engine.
+
+    Return "none" if there are no lists.
+    """
     known = vendors.find()
     return " ".join(known.sha256.values()) if known else "none"
 
 
 @functools.cache
 def version_of(package: str) -> str:
-    """The installed version, or that there is none: the stage says so when it runs."""
+    """Return the installed version of a package; "none" if it is missing, which the stage reports when it runs."""
     try:
         return version(package)
     except PackageNotFoundError:

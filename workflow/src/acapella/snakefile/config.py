@@ -1,6 +1,7 @@
-"""The workflow's configuration against schemas/config.schema.json: defaults filled in, mistakes named by their key.
+"""Validation of the workflow's configuration with schemas/config.schema.json.
 
-The schema holds every key, its type, its default and what it is for; config/config.yaml shows them to people.
+The schema defines the type, default and purpose of every key; config/config.yaml documents them for users. Errors name
+the key.
 """
 
 import copy
@@ -17,13 +18,12 @@ from acapella_core.errors import UserError
 
 
 def checked(config: dict) -> dict:
-    """A copy of ``config`` with the schema's defaults for the keys it leaves out.
+    """Return a copy of ``config`` with the schema's defaults for missing keys.
 
-    Raises UserError for the first mistake, in one line: ``config error: capture.snaplen: 'abc' is not of type
-    'integer'``.
+    Raises UserError for the first error, for example ``config error: capture.snaplen: 'abc' is not of type 'integer'``.
     """
     schema = schemas.json_schema("config")
-    # A configuration that Snakemake extends from the command line holds Snakemake's own keys beside ours.
+    # If the command line changes the configuration, Snakemake adds keys to it.
     ours = {key: value for key, value in config.items() if key not in ("pathvars",)}
     complaints = jsonschema.Draft202012Validator(schema).iter_errors(ours)
     first = min(complaints, key=lambda error: (len(error.absolute_path), str(error.absolute_path)), default=None)
@@ -35,7 +35,7 @@ def checked(config: dict) -> dict:
 
 
 def check_file(path: Path) -> None:
-    """Raise UserError where the file cannot be read or is no mapping of keys to values: Snakemake does not name it."""
+    """Raise UserError if the file cannot be read or is not a mapping. Snakemake's error would not name the file."""
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -48,14 +48,14 @@ def check_file(path: Path) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a complaint about an unknown name: the known one that is nearest, "" where none is near."""
+    """Return a suffix for the error about an unknown name that suggests a similar known name; "" if none is similar."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 def describe(error: jsonschema.ValidationError) -> str:
-    """The key with dots, and what is wrong with it, as short as it gets."""
-    while error.context:  # anyOf: the deepest complaint tells most, of equals the one where the type was right
+    """Return the path of the key and a short description of the error."""
+    while error.context:  # anyOf: prefer the deepest error, then one with a correct type
         error = max(error.context, key=lambda inner: (len(inner.absolute_path), inner.validator != "type"))
     where = dotted(error.absolute_path)
     if error.validator == "additionalProperties":
@@ -76,7 +76,7 @@ def describe(error: jsonschema.ValidationError) -> str:
 
 
 def dotted(path) -> str:
-    """``capture.sites[2].name`` of a JSON path."""
+    """Return a JSON path as text, for example ``capture.sites[2].name``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f"{'.' if text else ''}{part}"
@@ -84,7 +84,7 @@ def dotted(path) -> str:
 
 
 def with_defaults(value, schema: dict):
-    """Fill in the defaults of an object's missing keys, level by level."""
+    """Add the defaults of missing keys to an object and its nested objects; return the object."""
     if not isinstance(value, dict):
         return value
     for key, inner in schema.get("properties", {}).items():
@@ -96,7 +96,7 @@ def with_defaults(value, schema: dict):
 
 
 def check_across_keys(config: dict) -> None:
-    """What a schema cannot say: keys that need one another."""
+    """Check constraints between keys, which the schema cannot express. Raises UserError."""
     if config["testbed"] == "files" and not config.get("samples"):
         raise UserError("config error: samples: missing; testbed files needs the path of a sample sheet")
     if config["consistency"]["identity"] == "regions" and not config["consistency"]["regions"]:
@@ -109,7 +109,10 @@ def check_across_keys(config: dict) -> None:
 
 
 def check_selection(consistency: dict) -> None:
-    """The keys that `acapella kappa` takes as text are what it reads: better now than once captures are there."""
+    """Check the keys that `acapella kappa` parses, so that errors are reported before samples are captured.
+
+    Raises UserError.
+    """
     readers = {
         "flow": lambda: selection.flow(consistency["flow"]),
         "from, to": lambda: selection.span(consistency["from"], consistency["to"]),
@@ -123,7 +126,10 @@ def check_selection(consistency: dict) -> None:
 
 
 def check_trials(trials: dict, exclude: list[str]) -> None:
-    """No sample twice in an environment, none that is excluded. Two environments may share one, as their baseline."""
+    """Check that no sample occurs twice in an environment or is excluded. Raises UserError.
+
+    Two environments may share a sample as their baseline.
+    """
     for environment in trials:
         if not isinstance(environment, str):
             raise UserError(f"config error: trials: {environment!r} is no text; write it in quotes")
@@ -137,7 +143,7 @@ def check_trials(trials: dict, exclude: list[str]) -> None:
 
 
 def trial_samples(trials: dict, environment: str) -> list[tuple[str, str]]:
-    """The samples of an environment's trials, each with its key: ``("quiet-2", "trials.quiet[1]")``."""
+    """Return the samples of an environment's trials, each with its key, as ``("quiet-2", "trials.quiet[1]")``."""
     found = []
     for place, trial in enumerate(trials[environment]):
         key = f"trials.{environment}[{place}]"

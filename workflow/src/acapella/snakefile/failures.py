@@ -1,4 +1,4 @@
-"""What a run that ended early reports: which samples failed, which jobs the machine failed, and how to continue."""
+"""The report about a failed or interrupted run: failed samples, jobs that failed for other reasons, and what to do."""
 
 import errno
 import shutil
@@ -13,9 +13,9 @@ from acapella_core.errors import DAMAGED, INTERNAL, INTERRUPTED, MISTAKE, OUTSID
 from .job_records import FailedJob, JobRecords
 
 LEAST_FREE = 1 << 20  # bytes
-SAMPLE_RULES = ("collect", "digest", "analyze")  # a job of these fails by its sample
+SAMPLE_RULES = ("collect", "digest", "analyze")  # failures of their jobs are attributed to the sample
 FULL = (errno.ENOSPC, errno.EDQUOT)
-# Signals that a program brings upon itself; the others come from people, Slurm, or a kernel without memory.
+# Signals caused by the program itself. Other signals are sent by users, Slurm, or the kernel if memory is exhausted.
 CRASHES = (signal.SIGTRAP, signal.SIGABRT, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS)
 HINTS = {
     signal.SIGKILL: "the memory may be too small, or a time limit too short",
@@ -23,21 +23,21 @@ HINTS = {
     signal.SIGBUS: "a disk may be full or fail, or a file was truncated while it was read",
 }
 NOT_STARTED = (126, 127)  # exit codes of a shell that cannot run a command
-FIRST = 3  # jobs named of those that failed for the same reason
+FIRST = 3  # number of jobs named per reason
 
 
 def report_failures(records: JobRecords, excluded: Sequence[str]) -> None:
-    """Print `how_to_go_on` to standard error, once for each run of Snakemake."""
+    """Print the result of `how_to_go_on` on standard error, once for each run of Snakemake."""
     if not records.reported:
         records.reported = True
         print(how_to_go_on(records.failed, excluded, stopping=records.stopping), file=sys.stderr)
 
 
 def how_to_go_on(jobs: Sequence[FailedJob], excluded: Sequence[str], *, stopping: bool = False) -> str:
-    """Return which samples and jobs failed, with the last line of each one's log, and how the campaign continues.
+    """Return a report about the failed samples and jobs, with the last line of each log, and how to continue.
 
-    Only exit codes decide which sample failed by itself, not the texts of logs. ``jobs``: the failed ones;
-    ``excluded``: samples that the config leaves out already; ``stopping``: Snakemake received SIGTERM or SIGINT.
+    Only exit codes determine whether a sample is the cause of a failure, not the text of logs. ``jobs``: failed jobs;
+    ``excluded``: samples that the config excludes; ``stopping``: whether Snakemake received SIGTERM or SIGINT.
     """
     if shutil.disk_usage(".").free < LEAST_FREE or any(job.errno in FULL for job in jobs):
         return f"acapella: the disk is full; make room in {Path.cwd()}, then run snakemake again"
@@ -47,7 +47,9 @@ def how_to_go_on(jobs: Sequence[FailedJob], excluded: Sequence[str], *, stopping
     of_samples = {job.sample: job for job in own if job.sample and job.rule in SAMPLE_RULES}
     others = [job for job in own if job not in of_samples.values()]
     lines = [*about_samples(of_samples, excluded)]
-    if outside and not of_samples and not others:  # the log of another job may name the sample that made it fail
+    if (
+        outside and not of_samples and not others
+    ):  # the log of a job in others may name a sample that caused the failure
         lines.append("acapella: no sample failed by itself")
     if others:
         lines += ["acapella: these jobs failed:", *by_reason({name(job): last_line(job.log) for job in others})]
@@ -64,14 +66,14 @@ def how_to_go_on(jobs: Sequence[FailedJob], excluded: Sequence[str], *, stopping
             "acapella: unless somebody stopped these jobs, a time limit did (--set-resources RULE:runtime=MINUTES):"
         )
         lines += by_reason(dict.fromkeys(ended, "ended by SIGTERM"))
-    if deleted := [job for job in jobs if job.deleted and job.sample]:  # other rules keep what they update
+    if deleted := [job for job in jobs if job.deleted and job.sample]:  # other rules update their outputs in place
         lines.append("acapella: Snakemake deleted earlier results of these jobs; the next run makes them again:")
         lines += [f"  {name(job)}" for job in deleted]
     return "\n".join(lines or ["acapella: no job failed; the message above gives the reason"])
 
 
 def about_samples(failed: dict[str, FailedJob], excluded: Sequence[str]) -> list[str]:
-    """Return the lines about samples that failed by themselves."""
+    """Return the lines about samples that caused failures."""
     if not failed:
         return []
     damaged = sorted(sample for sample, job in failed.items() if job.rule == "digest" and job.exit_code == DAMAGED)
@@ -88,7 +90,7 @@ def about_samples(failed: dict[str, FailedJob], excluded: Sequence[str]) -> list
 
 
 def by_reason(reasons: dict[str, str], what: str = "jobs") -> list[str]:
-    """Return a line for each reason why jobs failed, with the job, or the number of jobs and the first of them."""
+    """Return a line for each reason of failure with the name of the job, or the number of jobs and the first names."""
     names: dict[str, list[str]] = {}
     for each in sorted(reasons):
         names.setdefault(reasons[each], []).append(each)
@@ -100,19 +102,19 @@ def by_reason(reasons: dict[str, str], what: str = "jobs") -> list[str]:
 
 
 def reason_outside(job: FailedJob) -> str | None:
-    """Return why a job failed that is no fault of its input; None if it is one, or the job was stopped."""
+    """Return the reason why a job failed if it is not a fault of its input or a stop; None otherwise."""
     code = job.exit_code
     if code is None:
         return "it was not started, or killed before it ended; Snakemake's message above gives the reason"
     if code in NOT_STARTED:
         return f"a program cannot be started (exit code {code}): {last_line(job.log)}"
-    if code == OUTSIDE:  # a full disk also loses the text
+    if code == OUTSIDE:  # if the disk is full, the log is empty
         lacks = "the machine lacks space, memory or a program (exit code 75), and the log is empty: make room first"
         return lacks if is_empty(job.log) else last_line(job.log)
-    if code == INTERNAL:  # a library that cannot be imported, or a mistake in the program
+    if code == INTERNAL:  # a library that cannot be imported, or a bug
         return f"the program failed (exit code 70, a traceback in the log): {last_line(job.log)}"
     if code in (DAMAGED, MISTAKE) and is_empty(job.log):
-        # A shell that cannot open the log exits with 1, and an error of acapella always has a line.
+        # A shell that cannot open the log exits with 1. acapella always prints a line for these exit codes.
         return f"exit code {code}, and its log {job.log} is missing or empty"
     killed = code > 128 and code not in INTERRUPTED and code - 128 not in CRASHES
     hint = f"; {HINTS[code - 128]}" if code - 128 in HINTS else ""
@@ -125,7 +127,7 @@ def is_stopped(job: FailedJob) -> bool:
 
 
 def of_collection(jobs: Sequence[FailedJob]) -> bool:
-    """Return whether one of the jobs is a testbed's collection, which takes all samples in one job."""
+    """Return whether one of the jobs is the collection of a testbed, which captures all samples in one job."""
     return any(job.rule == "collect" and job.sample is None for job in jobs)
 
 
@@ -145,7 +147,7 @@ def is_empty(log: Path) -> bool:
 
 
 def text_of(log: Path) -> str:
-    """Return the text of a log, without spaces around it; empty if it cannot be read."""
+    """Return the text of a log without leading and trailing whitespace; empty if it cannot be read."""
     try:
         return log.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

@@ -1,9 +1,9 @@
-"""Which jobs of a run failed and how they ended, from Snakemake's own records of jobs, whatever it prints.
+"""Failed jobs of a run and their exit codes, from Snakemake's log events instead of its output.
 
-Snakemake passes an event to its loggers when a job starts or fails, also with --quiet. The process that ran the job's
-shell also knows its exit code; under Slurm that is another process on another machine, so the exit code is written
-beside the job's log, as NAME.exit, and read by the process that started it. A job without an exit code was not
-started, or it was killed with all that watched it.
+Snakemake passes an event to its loggers when a job starts or fails, also with --quiet. Only the process that ran the
+shell of the job knows the exit code. Under Slurm, it is a process on another machine. It writes the exit code to
+NAME.exit in the directory of the job's log, and the process that submitted the job reads it. A job without an exit
+code was not started, or it was killed together with the process that ran it.
 """
 
 import contextlib
@@ -21,15 +21,16 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
-OF_SHELL = "snakemake.shell"  # raises the exit code of a job's command
+OF_SHELL = "snakemake.shell"  # raises CalledProcessError with the exit code of a job's command
 
 
 @dataclass(frozen=True)
 class FailedJob:
     """A job that failed.
 
-    ``sample``: of a job of one sample; ``exit_code``: of its command, 128 + N if signal N ended it, None if unknown;
-    ``errno``: of the error that Snakemake met around the command; ``earlier``: outputs that were there when it started.
+    ``sample``: set if the job has only one sample; ``exit_code``: exit code of the command, 128 + N if signal N ended
+    it, None if unknown; ``errno``: number of an operating system error in Snakemake itself; ``earlier``: outputs that
+    existed when the job started.
     """
 
     rule: str
@@ -41,15 +42,18 @@ class FailedJob:
 
     @property
     def deleted(self) -> bool:
-        """Whether an output of an earlier run is gone now; Snakemake deletes outputs after it reports the failure."""
+        """Whether an output of an earlier run no longer exists; Snakemake deletes outputs after it reports a failure.
+
+        Evaluate it when Snakemake has finished.
+        """
         return any(not path.exists() for path in self.earlier)
 
 
 class JobRecords(logging.Handler):
-    """Keeps the failed jobs of a run, and whether it was asked to stop; add it to Snakemake's logger.
+    """A handler for Snakemake's logger that collects the failed jobs of a run, and whether the run is being stopped.
 
-    ``dry_run`` returns whether jobs are only printed, or only their outputs touched; the Snakefile is read before
-    Snakemake knows.
+    ``dry_run`` returns whether jobs are only printed, or their outputs only touched. It is a function because this is
+    not yet known when Snakemake reads the Snakefile.
     """
 
     def __init__(self, dry_run: Callable[[], bool] = lambda: False):
@@ -62,10 +66,10 @@ class JobRecords(logging.Handler):
         self._existed: dict[int, tuple[Path, ...]] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take up a job that starts or fails; other events are ignored.
+        """Record a job that starts or fails. Other events are ignored.
 
-        Raises WorkflowError, which Snakemake prints in one line, if the log of a job cannot be made: Snakemake does not
-        survive that either, and the shell of the job would exit with 1, which is the code of a damaged capture.
+        Raises WorkflowError, which Snakemake prints in one line, if the log of a job cannot be created. Otherwise the
+        shell of the job would exit with 1, which is the exit code for a damaged capture.
         """
         event = getattr(record, "event", None)
         if event == LogEvent.JOB_INFO:
@@ -77,7 +81,7 @@ class JobRecords(logging.Handler):
             self.failed.append(self._failure(record, sys.exception()))
 
     def _renew_log(self, record: logging.LogRecord) -> None:
-        """Empty the log of a job that starts and remove its exit code. Raises WorkflowError."""
+        """Create an empty log for a job that starts, and remove its old exit code. Raises WorkflowError."""
         log = Path(record.log[0])
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +94,7 @@ class JobRecords(logging.Handler):
             raise WorkflowError(f"acapella: error: {log}: the log cannot be written: {error.strerror}") from None
 
     def _failure(self, record: logging.LogRecord, error: BaseException | None) -> FailedJob:
-        """Return the failed job of an event; the exit code is written beside its log, or read from there."""
+        """Return the failed job of an event. Write its exit code to a file if it is known; otherwise read that file."""
         log = Path(record.log[0])
         code, number = exit_code(error)
         if code is None:
@@ -102,8 +106,9 @@ class JobRecords(logging.Handler):
 
 
 def exit_code(error: BaseException | None) -> tuple[int | None, int | None]:
-    """Return the exit code of a job's shell and the errno of a failed system call, each None if it is not in a chain
-    of exceptions.
+    """Return the exit code of a job's shell and the errno of a failed system call from a chain of exceptions.
+
+    Each is None if it is not in the chain.
     """
     code = number = None
     seen = []
@@ -118,17 +123,17 @@ def exit_code(error: BaseException | None) -> tuple[int | None, int | None]:
 
 
 def modules_of(error: BaseException) -> set[str]:
-    """Return the names of the modules through which an exception passed."""
+    """Return the names of the modules in the traceback of an exception."""
     return {frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)}
 
 
 def exit_file(log: Path) -> Path:
-    """Return the file with the exit code of the job that a log belongs to."""
+    """Return the path of the exit code file that belongs to a job's log."""
     return log.with_suffix(".exit")
 
 
 def write_exit_code(log: Path, code: int) -> None:
-    """Write the exit code beside a job's log; a disk that is full or read-only loses it."""
+    """Write the exit code of a job. If the disk is full or read-only, the exit code is lost."""
     try:
         atomic_text(exit_file(log), f"{code}\n")
     except UserError:
@@ -137,7 +142,7 @@ def write_exit_code(log: Path, code: int) -> None:
 
 
 def read_exit_code(log: Path) -> int | None:
-    """Return the exit code that the process which ran a job has written; None if there is none."""
+    """Return the exit code written by the process that ran a job; None if there is none."""
     try:
         return int(exit_file(log).read_text(encoding="ascii"))
     except (OSError, ValueError):
