@@ -1,4 +1,4 @@
-"""The cache of digests: damaged entries are reported and computed again, files are private."""
+"""Tests the cache of digests: damaged entries are reported and computed again, and files are private."""
 
 import hashlib
 import itertools
@@ -21,7 +21,9 @@ DIGESTS = ("acap/*", "flows/*")
 
 
 def flip(position):
-    """Return a function that inverts one byte: at a share of the length, or (negative) so many bytes before the end."""
+    """Return a function that inverts one byte of an entry. `position` is a fraction of the length, or negative from the
+    end.
+    """
 
     def change(entry: Path, _) -> None:
         content = bytearray(entry.read_bytes())
@@ -32,37 +34,37 @@ def flip(position):
 
 
 def truncate(size):
-    """Return a function that keeps so many bytes of a file (negative: all but so many)."""
+    """Return a function that truncates an entry to `size` bytes. A negative size is the number of bytes removed."""
     return lambda entry, _: entry.write_bytes(entry.read_bytes()[:size])
 
 
 def replace_by_directory(entry: Path, _) -> None:
-    """Put a directory with a file in the entry's place."""
+    """Replace an entry with a directory that contains a file."""
     entry.unlink()
     entry.mkdir()
     (entry / "notes.txt").write_text("mine\n")
 
 
 def replace_by_link(entry: Path, other: Path) -> None:
-    """Put a link to another file in the entry's place."""
+    """Replace an entry with a link to another file."""
     entry.unlink()
     entry.symlink_to(other)
 
 
 def replace_by_other(entry: Path, other: Path) -> None:
-    """Put another entry's content and its checksum in the entry's place."""
+    """Replace an entry with the content and the checksum of another entry."""
     entry.write_bytes(other.read_bytes())
     checksum = hashlib.sha256(entry.read_bytes()).hexdigest()
     entry.with_name(f"{entry.name}.sha256").write_text(f"{checksum}  {other.name}\n")
 
 
 def forget_checksum(entry: Path, _) -> None:
-    """Remove the checksum."""
+    """Remove the checksum of an entry."""
     entry.with_name(f"{entry.name}.sha256").unlink()
 
 
 def open_to_all(entry: Path, _) -> None:
-    """Let everybody write, as Snakemake does."""
+    """Make an entry writable by all users, as Snakemake does."""
     entry.chmod(0o666)
 
 
@@ -88,13 +90,13 @@ LATER = {
     "s1": "zero-length",
     "s2": "flipped byte of a data page",
     "s4": "flipped byte of the footer",
-    "s5": "flipped byte of a data page",  # its output is a hard link
+    "s5": "flipped byte of a data page",  # the output is a hard link to the entry
 }
 REMOVED, INTACT = "s3", "s6"
 
 
 def campaign_of(directory: Path, cache: Path, samples=SAMPLES) -> Workplace:
-    """A workplace that uses a cache; each sample has a capture of its own."""
+    """Return a workplace that uses a cache. Each sample has a separate capture."""
     place = Workplace(directory)
     place.configure(digest={"engine": "native"})
     (directory / "captures").mkdir()
@@ -107,7 +109,7 @@ def campaign_of(directory: Path, cache: Path, samples=SAMPLES) -> Workplace:
 
 @pytest.fixture(scope="module")
 def cached(tmp_path_factory) -> tuple[Workplace, Path]:
-    """A campaign whose digests are in a cache, and that cache, made with umask 0; tests leave both as they are."""
+    """Return a campaign whose digests are in a cache, and the cache, created with umask 0. Tests do not modify them."""
     directory = tmp_path_factory.mktemp("cached")
     place = campaign_of(directory / "first", directory / "cache", [*SAMPLES, "spare"])
     before = os.umask(0)
@@ -120,12 +122,12 @@ def cached(tmp_path_factory) -> tuple[Workplace, Path]:
 
 
 def entry_of(place: Workplace, sample: str, kind: str) -> str:
-    """Name of a sample's entry."""
+    """Return the name of a sample's cache entry."""
     return (place.campaign / kind / f"{sample}.parquet").readlink().name
 
 
 def test_damaged_entries_are_reported_in_one_line_each_and_computed_again(cached, tmp_path):
-    """Each sample's acap or flow table is damaged in another way; those of the last sample are intact."""
+    """Each sample has different damage to its acap or flow table. The entries of the last sample are intact."""
     first, original = cached
     cache = tmp_path / "cache"
     shutil.copytree(original, cache)
@@ -150,16 +152,17 @@ def test_damaged_entries_are_reported_in_one_line_each_and_computed_again(cached
 
 
 def state(directory: Path) -> dict[Path, tuple]:
-    """Return inode, size and time of all files and links below a directory."""
+    """Return inode, size and modification time of all files and links below a directory."""
     found = {path: path.lstat() for path in directory.rglob("*") if path.is_symlink() or path.is_file()}
     return {path: (stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in found.items()}
 
 
 @pytest.mark.parametrize("cache_option", [[], ["--cache"]], ids=["without cache", "with cache"])
 def test_entries_that_are_damaged_while_a_campaign_uses_them_end_no_run(cached, tmp_path, cache_option):
-    """Snakemake regards the output as there, so `index` was the first to read it. Dry runs delete nothing.
+    """The entries keep their modification time, as after a disk error or if a program restores it.
 
-    The entries keep their modification time, as after a damage by the disk or by a program that restores it.
+    Snakemake treats the output as complete, so without the check `index` is the first to read the damage. Dry runs
+    delete nothing.
     """
     first, original = cached
     cache = tmp_path / "cache"
@@ -171,7 +174,7 @@ def test_entries_that_are_damaged_while_a_campaign_uses_them_end_no_run(cached, 
     linked = place.campaign / "acap" / "s5.parquet"
     linked.unlink()
     os.link(entries["s5"], linked)
-    os.utime(place.directory / "captures" / "s5.pcap", ns=(0, 0))  # else Snakemake makes the output again in any case
+    os.utime(place.directory / "captures" / "s5.pcap", ns=(0, 0))  # older than the output, or Snakemake reruns it
     for sample, damage in LATER.items():
         before = entries[sample].stat()
         DAMAGE[damage][0](entries[sample], entries[sample])
@@ -180,7 +183,7 @@ def test_entries_that_are_damaged_while_a_campaign_uses_them_end_no_run(cached, 
     damaged = [*LATER, REMOVED]
     before = state(cache) | state(place.campaign)
     looking = (("process", "--dry-run"), ("--lint",), ("--unlock",), ("process", "--summary"))
-    for arguments in () if cache_option else looking:  # once: both begin with the same files
+    for arguments in () if cache_option else looking:  # only once: both cases start with the same files
         said = place.run(*arguments).stdout
         assert state(cache) | state(place.campaign) == before, (arguments, said)
         if "--dry-run" in arguments:
@@ -241,7 +244,7 @@ def test_a_cache_that_cannot_be_written_stops_no_run(tmp_path):
 
 
 def test_a_change_after_the_verification_is_noticed_whatever_the_clock_of_this_machine_shows(tmp_path, monkeypatch):
-    """The clock is an hour ahead of the file system's, as of a file server that is behind."""
+    """The local clock is an hour ahead of the clock of the file system, for example of a file server."""
     directory, cache = tmp_path / "made", tmp_path / "cache"
     cache.mkdir()
     add_sample(directory, "a", ("WEST", "p1"), (0, 20), [flow(1, 2)])
@@ -250,7 +253,7 @@ def test_a_change_after_the_verification_is_noticed_whatever_the_clock_of_this_m
     os.utime(sum_file(entry), ns=(0, 0))
     ahead_ns = time.time_ns() + 3600 * SECOND
     monkeypatch.setattr(time, "time_ns", lambda: ahead_ns)
-    time.sleep(0.05)  # more than the resolution of times of files
+    time.sleep(0.05)  # exceeds the resolution of file timestamps
     assert damaged_entries(directory, "a") == {}
     record_verified()
     assert not changed(entry) and sum_file(entry).stat().st_mtime_ns < ahead_ns

@@ -1,4 +1,4 @@
-"""Column community_id against the reference implementation (PyPI communityid), on generated flows and on the corpus."""
+"""Compares column community_id with the reference implementation (PyPI communityid), on generated flows and corpus."""
 
 import ipaddress
 import random
@@ -20,14 +20,14 @@ from scapy.packet import Raw
 from acapella.digest.native import flow_batches_of
 from acapella_core import _native
 
-LEAST_FLOWS = {6: 5_000, 17: 4_000, 132: 20}  # with an id in the corpus; fewer means that captures were not read
+LEAST_FLOWS = {6: 5_000, 17: 4_000, 132: 20}  # flows with an ID in the corpus; with fewer, captures were not read
 COLUMNS = ["src", "dst", "ip_proto", "src_port", "dst_port", "peer_flow", "community_id"]
 A, B = "10.0.0.1", "10.0.0.2"
 MAC = {"src": "00:16:3e:f0:00:01", "dst": "00:16:3e:f0:00:02"}
 
 
 def flows_of(capture: Path) -> list[dict]:
-    """The flow table of a capture; nothing if the file is not a capture."""
+    """Return the flow table of a capture; empty if the file is not a capture."""
     try:
         core = _native.NativeDigest(str(capture), None, None, 1 << 16)
     except _native.InputError:
@@ -37,14 +37,14 @@ def flows_of(capture: Path) -> list[dict]:
 
 
 def digested(directory: Path, packets: list) -> list[dict]:
-    """The flows of packets on Ethernet."""
+    """Return the flows of Ethernet packets."""
     return flows_of(
         plain_flows.write_pcap(directory / "t.pcap", [(i, bytes(packet)) for i, packet in enumerate(packets)])
     )
 
 
 def random_packets(draw: random.Random, count: int) -> list:
-    """Packets of both directions of ``count`` flows; many with equal addresses, equal ports, or both."""
+    """Return packets in both directions of ``count`` flows, many of them with equal addresses, equal ports, or both."""
     packets = []
     for _ in range(count):
         six = draw.random() < 0.5
@@ -71,7 +71,7 @@ def test_generated_flows_have_the_id_of_the_reference(tmp_path, seed):
 
 
 def test_published_vectors(tmp_path):
-    """The examples of the specification's README: TCP, UDP and SCTP."""
+    """The examples are from the README of the specification: TCP, UDP and SCTP."""
     packets = [
         IP(src="128.232.110.120", dst="66.35.250.204") / TCP(sport=34_855, dport=80),
         IP(src="192.168.1.52", dst="8.8.8.8") / UDP(sport=54_585, dport=53),

@@ -1,4 +1,4 @@
-"""`acapella digest`: what it writes, and what it says of captures and disks that are not as they should be."""
+"""Tests the output of `acapella digest`, and its messages about damaged captures and full disks."""
 
 import gzip
 import hashlib
@@ -33,7 +33,7 @@ def capture(tmp_path) -> Path:
 
 
 def one_line(capsys) -> str:
-    """The only line on standard error."""
+    """Return standard error, which must be a single line. Standard output must be empty."""
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1
@@ -111,7 +111,7 @@ def test_killed_in_the_middle_nothing_is_there_and_a_restart_gives_the_same_byte
     with subprocess.Popen([*words, "--engine", "native"], stdin=subprocess.PIPE) as process:
         process.stdin.write(capture.read_bytes()[:5000])
         process.stdin.flush()
-        while not list(digest.directory.rglob(".t.parquet.*.part")):  # it has begun to write
+        while not list(digest.directory.rglob(".t.parquet.*.part")):  # until the digest starts to write
             assert process.poll() is None
         process.kill()
     assert not digest.acap.exists() and not digest.flows.exists()
@@ -154,7 +154,7 @@ def test_a_cut_header_says_what_is_missing_of_what(digest, tmp_path, capsys):
 
 @pytest.mark.parametrize("caplen", [2**32 - 1, 2**28])
 def test_an_insane_capture_length_ends_the_reading_and_is_no_success(digest, capture, capsys, caplen):
-    """Frames behind it are there and were not read, so the result is not what the file holds."""
+    """The frames after the invalid record are not read, so the output does not contain the whole file."""
     size = capture.stat().st_size
     with capture.open("ab") as out:
         out.write(struct.pack("<IIII", 1, 1, caplen, caplen) + b"x" * 100)
@@ -186,7 +186,7 @@ def test_a_bad_block_in_the_middle_is_no_success(digest, tmp_path, capsys):
     block = 32 + -(-len(frame) // 4) * 4
     damaged = bytearray(whole.read_bytes())
     at = len(damaged) - 2 * block
-    damaged[at + 4 : at + 8] = struct.pack("<I", 4)  # shorter than a block can be
+    damaged[at + 4 : at + 8] = struct.pack("<I", 4)  # shorter than the shortest block
     whole.write_bytes(damaged)
     assert digest(whole) == 1
     metadata = digest.metadata()
@@ -218,7 +218,7 @@ def test_odd_frames_stay_with_their_issue(digest, tmp_path):
     assert digest.metadata()["time_reversals"] == 1
 
 
-@pytest.mark.parametrize("link_type", [147, 9999])  # LINKTYPE_USER0, and one that does not exist
+@pytest.mark.parametrize("link_type", [147, 9999])  # LINKTYPE_USER0, and an unassigned value
 def test_a_capture_of_which_the_core_knows_nothing_is_refused(digest, tmp_path, capsys, link_type):
     source = tmp_path / "u.pcap"
     source.write_bytes(PCAP_HEADER[:20] + struct.pack("<IIIII", link_type, 1, 1, 4, 4) + b"abcd")
@@ -252,7 +252,7 @@ def test_a_directory_that_cannot_be_written_is_named(digest, capture, tmp_path, 
 
 
 def test_a_full_disk_leaves_nothing_half_written(digest, capture):
-    """The limit on a file's size stands for a full disk: writing fails in the middle in the same way."""
+    """A limit on the file size simulates the full disk: writes fail in the middle in the same way."""
     words = [sys.executable, "-m", "acapella.cli.main", "digest", str(capture), "-o", str(digest.acap)]
     small = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))  # noqa: E731
     result = subprocess.run(
@@ -296,7 +296,9 @@ def test_a_wrong_checksum_keeps_the_frames_and_is_no_success(digest, capture, tm
 
 @pytest.mark.parametrize("program", ["gzip", "zstd", "lz4"])
 def test_a_record_that_cannot_be_is_held_against_the_checksum_behind_it(digest, capture, capsys, program):
-    """Damaged data comes out of a decompressor as made-up records; only the checksum at its end says so."""
+    """A decompressor turns damaged data into invalid records. Only the checksum at the end of the file shows the
+    damage.
+    """
     if shutil.which(program) is None:
         pytest.skip(f"no {program} here")
     made_up = struct.pack("<IIII", 1, 1, 2**32 - 1, 60) + bytes(5_000_000)
@@ -306,7 +308,7 @@ def test_a_record_that_cannot_be_is_held_against_the_checksum_behind_it(digest, 
     bad.write_bytes(packed)
     assert (digest(bad), digest.metadata()["file_issue"]) == (1, "bad_caplen")
     capsys.readouterr()
-    packed[-8 if program == "gzip" else -1] ^= 0xFF  # behind a gzip's checksum stands the length
+    packed[-8 if program == "gzip" else -1] ^= 0xFF  # in gzip, the checksum is followed by the length
     bad.write_bytes(packed)
     assert (digest(bad), digest.metadata()["file_issue"]) == (1, "bad_compression")
     assert digest.metadata()["frames"] == 300
@@ -345,7 +347,7 @@ def test_odd_frames_are_summed_up_in_one_note(digest, tmp_path, capsys):
 
 
 def test_frames_without_a_time_have_none_and_take_part_in_no_time(digest, tmp_path, capsys):
-    """pcapng's simple packet blocks hold no time stamp."""
+    """Simple packet blocks of pcapng have no timestamp."""
     (_, frame), *_ = frames(1)
     simple = pcapng_block(3, struct.pack("<I", len(frame)) + frame)
     digest(write_pcapng(tmp_path / "m.pcapng", [(1, frame), (1, frame)], extra=simple))
@@ -374,7 +376,7 @@ def test_flow_table_is_beside_the_acap_by_default(capture, tmp_path, capsys):
 @pytest.mark.parametrize("engine", ["native", "hybrid", "tshark"])
 def test_implausible_timestamp_is_an_issue_and_no_time(digest, tmp_path, capsys, engine):
     (_, frame), *_ = frames(1)
-    broken = frame[:20]  # its own issue comes first
+    broken = frame[:20]  # the issue of its IPv4 header has precedence
     second_2106 = (1 << 32) * 1_000_000
     times = ((frame, YEAR_586524_US), (frame, second_2106 - 1), (frame, second_2106), (broken, YEAR_586524_US))
     blocks = b"".join(dated(*each) for each in times)

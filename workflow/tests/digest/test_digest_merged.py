@@ -1,4 +1,4 @@
-"""`acapella digest` of several captures: as of one with their frames in order of time."""
+"""`acapella digest` of several captures equals that of a single capture with all frames ordered by time."""
 
 import gzip
 import os
@@ -24,7 +24,7 @@ def digest(tmp_path) -> Digest:
 
 
 def pcap(records, *, link_type: int = 1, ns: bool = True) -> bytes:
-    """A capture of (time, frame), with stamps of nanoseconds or microseconds."""
+    """Return a pcap file with frames (time, bytes) and timestamps in nanoseconds or microseconds."""
     text = struct.pack("<IHHiIII", 0xA1B23C4D if ns else 0xA1B2C3D4, 2, 4, 0, 0, 65535, link_type)
     for ts_ns, frame in records:
         seconds, rest = divmod(ts_ns, 10**9)
@@ -33,7 +33,7 @@ def pcap(records, *, link_type: int = 1, ns: bool = True) -> bytes:
 
 
 def pcapng(records) -> bytes:
-    """The same in pcapng, with stamps of nanoseconds (if_tsresol 9)."""
+    """Return a pcapng file with frames (time, bytes) and timestamps in nanoseconds (if_tsresol 9)."""
     text = pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
     text += pcapng_block(1, struct.pack("<HHIHHB3xI", 1, 0, 0, 9, 1, 9, 0))
     for ts_ns, frame in records:
@@ -43,7 +43,7 @@ def pcapng(records) -> bytes:
 
 
 def tables(digest: Digest) -> list:
-    """Both tables as they were written, but for the column that a merged acap has besides."""
+    """Return both tables as they were written, without column `file`, which only a merged acap has."""
     both = [pq.read_table(path).replace_schema_metadata(None) for path in (digest.acap, digest.flows)]
     return [table.drop_columns([name for name in ("file",) if name in table.column_names]) for table in both]
 
@@ -54,7 +54,7 @@ def digest_all(digest: Digest, *names, engine: str = "native") -> int:
 
 
 def of_three_queues(directory, records) -> list[str]:
-    """The frames dealt to three files of different kinds, each in order."""
+    """Distribute the frames to three files of different formats; return their names. Each file is ordered by time."""
     names = [directory / name for name in ("q0.pcap", "q1.pcap.gz", "q2.pcapng")]
     names[0].write_bytes(pcap(records[0::3]))
     names[1].write_bytes(gzip.compress(pcap(records[1::3], ns=False)))
@@ -148,7 +148,7 @@ def test_the_same_file_twice_is_refused(digest, tmp_path, capsys):
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="no tshark here")
 def test_ctrl_c_in_a_terminal_which_tshark_hears_too_ends_it(tmp_path):
-    """More than a pipe holds is still to come, and who read it has ended."""
+    """More data than a pipe holds is still to be written, but its reader has exited."""
     sources = [tmp_path / name for name in ("a.pcap", "b.pcap")]
     for shift, source in enumerate(sources):
         header, record = (made := pcap([(START + shift, bytes(514))]))[:24], made[24:]
@@ -172,7 +172,7 @@ def test_ctrl_c_in_a_terminal_which_tshark_hears_too_ends_it(tmp_path):
 
 @pytest.mark.parametrize("engine", ["native", "hybrid"])
 def test_each_frame_of_a_merged_acap_has_the_name_of_its_file(digest, tmp_path, engine):
-    """More frames than a row group, each of a length that only one file has."""
+    """The table has several row groups. Each file has frames of a different length."""
     lengths = {"b.pcap": 60, "a.pcap": 61, "c.pcap": 62}
     order = [name for n in range(50_000) for name in ("b.pcap", *(["a.pcap"] * (n % 3)), "c.pcap")]
     frames_of = {name: [] for name in lengths}

@@ -1,7 +1,8 @@
-"""The core's layers 2 to 4 against tshark's, frame by frame: the corpus whole and cut, wrapped, and damaged.
+"""Compares the core's layers 2 to 4 with tshark's, frame by frame: the corpus whole, cut, wrapped, and damaged.
 
-Captures are joined, one tshark run for each form of the corpus. What is bounded: 200,000 wrapped frames of each part
-and 60,000 damaged ones; `acapella verify DIR` compares everything, a tshark run a file.
+Captures are merged, with one run of tshark for each form of the corpus. The number of frames is limited to 200,000
+wrapped frames of each part and 60,000 damaged ones. `acapella verify DIR` compares everything, with one run of tshark
+per file.
 """
 
 import random
@@ -22,8 +23,8 @@ CUTS = (64, 96, 128, 200, None)
 PARTS = ("ndpi", "tcpdump")
 WRAPPED_FRAMES = 200_000
 DAMAGED_FRAMES = 60_000
-COUNTED_WITH = "4.0.17"  # the tshark that the errata's counts are of
-L2TP = 1701  # tshark remembers its peers, so that a damaged frame may be one where a sound one is not
+COUNTED_WITH = "4.0.17"  # the version of tshark that the counts in the errata are from
+L2TP = 1701  # tshark remembers L2TP peers, so it can dissect a damaged frame as L2TP after an intact one
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def test_wrapped_corpus_agrees_but_for_the_errata(part, corpus, reference, tmp_p
 
 
 def damaged(frame: bytes, chance: random.Random) -> bytes:
-    """The frame with a few bytes changed, removed or inserted, mostly in its headers, and perhaps cut."""
+    """Return the frame with some bytes changed, removed or inserted, mostly in headers, and sometimes truncated."""
     out = bytearray(frame[:300])
     for _ in range(chance.choice((0, 1, 1, 1, 2, 2, 3, 5))):
         at = min(len(out) - 1, int(chance.expovariate(1 / 25)))
@@ -108,8 +109,8 @@ def test_each_erratum_has_a_frame_that_shows_it(entry, reference, tmp_path):
 
 @pytest.mark.parametrize("entry", errata(), ids=lambda entry: entry.name)
 def test_where_tshark_errs_the_core_is_right_about_the_frame_inside(entry, reference, tmp_path):
-    """The inner frames alone, which tshark reads rightly, have the layers that the core finds behind the underlay."""
-    address = entry.frame.index(bytes.fromhex("02000000000208004500")) - 6  # where the inner frame begins
+    """tshark dissects the inner frame alone correctly. The core finds the same layers after the underlay."""
+    address = entry.frame.index(bytes.fromhex("02000000000208004500")) - 6  # start of the inner frame
     underlay, addresses = entry.frame[:address], entry.frame[address : address + 12]
     inner = [addresses + frame[12:] for _, frame in busy_port()]
     wrapped, bare = tmp_path / "wrapped.pcap", tmp_path / "bare.pcap"
@@ -159,7 +160,7 @@ def test_layers_are_the_listed_tokens_wherever_they_stand():
 
 
 def test_ports_with_a_dissector_are_those_of_tshark(reference):
-    """The core's list of UDP ports below a tunnel's port is tshark's, as far as one tshark resembles another."""
+    """Compares the core's list of UDP ports below the first tunnel port with that of the installed tshark."""
     decodes = subprocess.run([reference.path, "-G", "decodes"], check=True, capture_output=True, text=True).stdout
     table = (line.split("\t") for line in decodes.splitlines())
     theirs = {int(port) for name, port, *_ in table if name == "udp.port"}

@@ -1,4 +1,4 @@
-"""Every column of the flow table against the slow way of plain_flows, on traces made for the purpose."""
+"""Compares every column of the flow table with the naive implementation plain_flows, on generated traces."""
 
 import random
 
@@ -21,14 +21,14 @@ A, B = "10.0.0.1", "10.0.0.2"
 
 
 def tcp(src, dst, flags, seq, ack=0, length=0, window=100, ports=(1000, 80)):  # noqa: PLR0913, PLR0917
-    """IPv4 and TCP from ``src`` to ``dst``; A is the client."""
+    """Return an IPv4 packet with a TCP segment from ``src`` to ``dst``. A is the client."""
     sport, dport = ports if src == A else reversed(ports)
     header = TCP(sport=sport, dport=dport, flags=flags, seq=seq % 2**32, ack=ack % 2**32, window=window)
     return IP(src=src, dst=dst) / header / Raw(b"x" * length)
 
 
 def ether(inner, vlan=None, labels=(), pseudowire=False):
-    """Ethernet around ``inner``, with a VLAN tag, MPLS labels and a pseudowire with control word."""
+    """Return ``inner`` in Ethernet with a VLAN tag, MPLS labels, and a pseudowire with control word."""
     frame = Ether(**MAC)
     if vlan is not None:
         frame /= Dot1Q(vlan=vlan)
@@ -40,12 +40,12 @@ def ether(inner, vlan=None, labels=(), pseudowire=False):
 
 
 def spaced(frames, gap_ns=1_000):
-    """Frames a fixed time apart."""
+    """Return (time, frame) with a fixed time between frames."""
     return [(START + i * gap_ns, frame) for i, frame in enumerate(frames)]
 
 
 def check(tmp_path, frames, site="S", port="p1", snaplen=262144):
-    """Digest ``frames`` and compare every column; returns the flow table's rows."""
+    """Digest ``frames`` and compare every column; return the rows of the flow table."""
     capture = plain_flows.write_pcap(tmp_path / "t.pcap", frames, snaplen)
     acap, flows = tmp_path / "t.parquet", tmp_path / "t.flows.parquet"
     digest([str(capture)], str(acap), str(flows), Options("native", site=site, port=port))
@@ -70,7 +70,7 @@ def check(tmp_path, frames, site="S", port="p1", snaplen=262144):
 
 
 def check_stacks(row, stacks):
-    """The run-length list of a flow's header stacks, and that engine native names no application."""
+    """Check the run-length list of a flow's header stacks, and that engine native names no application."""
     runs = plain_flows.runs(stacks)
     assert [(run["stack"], run["frames"]) for run in row["stacks"]] == runs[:16]
     assert row["stacks_cut"] == (len(runs) > 16)
@@ -124,10 +124,10 @@ def test_duplicate_acks_need_all_five_conditions(tmp_path):
     ack = tcp(B, A, "A", 1, 1200)
     counted = [ack, ack]
     others = [
-        tcp(B, A, "A", 1, 1200, window=99),  # (e) another window
+        tcp(B, A, "A", 1, 1200, window=99),  # (e) different window
         tcp(B, A, "A", 1, 1200, window=99, length=5),  # (b) data
         tcp(B, A, "FA", 6, 1200, window=99),  # (c) FIN
-        tcp(B, A, "A", 7, 1100, window=99),  # (d) not the greatest
+        tcp(B, A, "A", 7, 1100, window=99),  # (d) not the highest acknowledgment number
         tcp(B, A, "A", 7, 1600, window=99),
         tcp(B, A, "A", 7, 1600, window=99),  # (a) nothing outstanding
     ]
@@ -180,8 +180,8 @@ def test_a_better_peer_that_comes_later_starts_the_count_anew(tmp_path):
     data = [tcp(A, B, "A", 1000 + 100 * i, 1, 100) for i in range(3)]
     ack = tcp(B, A, "A", 1, 1000)
     frames = [ether(packet, vlan=20) for packet in data]
-    frames += [ether(ack, vlan=10)] * 4  # held against VLAN 20
-    frames += [ether(packet, vlan=10) for packet in data]  # the same stack: the peer from here on
+    frames += [ether(ack, vlan=10)] * 4  # compared with VLAN 20
+    frames += [ether(packet, vlan=10) for packet in data]  # same header stack: the peer from here on
     frames += [ether(ack, vlan=10)] * 2
     rows = check(tmp_path, spaced(frames))
     assert [row["peer_flow"] for row in rows] == [None, 2, 1]
@@ -281,7 +281,7 @@ FLAG_CHOICES = ["A", "A", "A", "A", "PA", "S", "SA", "FA", "R", "RA", "AU", "AE"
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_conversations(tmp_path, seed):
-    """Few flows, few sequence numbers around the wrap, few windows: everything that can coincide does."""
+    """Few flows, sequence numbers near the wrap, and windows make coincidences likely."""
     draw = random.Random(seed)
     frames, now = [], START
     for _ in range(draw.randrange(50, 400)):

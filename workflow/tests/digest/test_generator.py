@@ -1,4 +1,4 @@
-"""The benchmarks' frame generator: what it promises of its captures, read by dpkt."""
+"""Checks the documented properties of the captures of the benchmarks' frame generator, using dpkt."""
 
 import io
 import itertools
@@ -19,7 +19,7 @@ def generate(*options: object) -> bytes:
 
 
 def inner_frames(capture: bytes, outer: int = 0):
-    """Outer bytes, dpkt's inner IPv4 packet, and payload length on the wire, of each frame."""
+    """Yield the outer bytes, dpkt's inner IPv4 packet, and the payload length on the wire of each frame."""
     for _, frame in dpkt.pcap.Reader(io.BytesIO(capture)):
         ip = dpkt.ethernet.Ethernet(frame[outer:]).data
         yield frame[:outer], ip, ip.len - 4 * ip.hl - 4 * ip.data.off
@@ -74,7 +74,7 @@ def test_sequence_and_acknowledgment_numbers_are_those_of_tcp(fabric):
 
 
 def test_tls_records_follow_each_other():
-    """Whole frames: every byte of a direction belongs to a record, from the first handshake message on."""
+    """Without truncation, every byte of a direction belongs to a TLS record, starting with the handshake."""
     streams = defaultdict(bytes)
     for _, ip, _ in inner_frames(generate("--frames", 2000, "--flows", 4, "--profile", "plain", "--snaplen", 2000)):
         if 443 in (ip.data.sport, ip.data.dport):

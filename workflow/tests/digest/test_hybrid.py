@@ -1,4 +1,4 @@
-"""Engines hybrid and tshark: what tshark is asked, what its answers become, and that nothing else decides it."""
+"""Tests engines hybrid and tshark: frames sent to tshark, use of its output, and independence of anything else."""
 
 import hashlib
 import os
@@ -26,12 +26,12 @@ from acapella.report import warnings
 
 SOAK = bool(os.environ.get("ACAPELLA_SOAK"))
 WRAPPED_FRAMES = 1_000_000 if SOAK else 500_000
-SENT_SHARE = 0.06 if SOAK else 0.08  # at most: of a longer capture fewer frames are sent
+SENT_SHARE = 0.06 if SOAK else 0.08  # upper limit; longer captures send a smaller share
 LINK_80211 = 105
 
 
 class Digested:
-    """A digest's tables and metadata."""
+    """The tables and the metadata of a digest."""
 
     def __init__(self, source: Path, engine: str, deep_frames: tuple = (), threads: int = 1):
         self.acap = source.with_suffix(f".{engine}.parquet")
@@ -64,7 +64,7 @@ def test_engine_tshark_is_tshark_to_the_letter(program, capture):
 
 
 def test_flows_are_the_same_whoever_names_the_headers(program, capture):
-    """Keys, counts and TCP's measures, from our dissection and from tshark's fields."""
+    """Keys, counts and TCP statistics are equal whether they come from native dissection or from tshark's fields."""
     native, theirs = Digested(capture, "native"), Digested(capture, "tshark")
     assert native.flows("stacks", "app", "app_by") == theirs.flows("stacks", "app", "app_by")
     assert native.column("flow") == theirs.column("flow")
@@ -100,7 +100,7 @@ def test_hybrid_says_who_decided(program, capture):
 
 
 def long_flow(path: Path, segments: int) -> Path:
-    """One direction of a connection, whose segments all start alike."""
+    """Write one direction of a connection, whose segments all start alike."""
     return write_pcap(path, cut_in_the_middle("pw2", START_NS, segments))
 
 
@@ -155,7 +155,7 @@ def test_a_link_type_that_only_tshark_knows_goes_to_it_whole(program, tmp_path):
 
 
 def test_a_sample_of_a_private_link_type_is_a_warning_and_counted(program, tmp_path, capsys):
-    """tshark knows LINKTYPE_USER0 by name, so that the frames have no issue."""
+    """tshark has a name for LINKTYPE_USER0, so the frames have no issue."""
     add_sample(tmp_path, "known", ("WEST", "p1"), (0, 20), [flow(1, 2)])
     add_sample(tmp_path, "user", ("WEST", "p1"), (0, 20), [])
     capture = write_pcapng(tmp_path / "user.pcapng", [(147, b"abcd"), (147, b"efgh"), (147, b"ijkl")])
@@ -200,7 +200,9 @@ def test_an_empty_capture_asks_nothing(program, tmp_path):
 
 
 def test_a_pseudowire_that_tshark_misreads_has_its_application(program, tmp_path):
-    """Zeros of a control word before this address look like a vendor's to tshark: it is asked without them."""
+    """tshark takes the zeros of a control word before this address for a vendor's prefix. Frames are sent to it without
+    them.
+    """
     query = IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=40000, dport=53) / DNS(rd=1, qd=DNSQR(qname="example.org"))
     inner = bytes(Ether(dst="02:00:00:1b:21:01", src="02:00:00:00:00:02") / query)
     outer = bytes(Ether(dst="00:56:2b:0a:0b:0c", src="00:56:2b:01:02:03", type=0x8847) / MPLS(label=20, s=1, ttl=64))
@@ -227,5 +229,5 @@ def test_wrapped_corpus_reaches_the_agreement_with_few_questions(program, corpus
     measured = f"{agreement:.3%} of {len(compared)} frames agree, {share:.2%} were sent"
     print(measured)
     assert len(compared) > 0.92 * WRAPPED_FRAMES, measured
-    assert agreement >= 0.99, measured  # what has to be reached; 99.6 % where this was written
+    assert agreement >= 0.99, measured  # required minimum; measured 99.6 %
     assert share <= SENT_SHARE, measured

@@ -1,7 +1,7 @@
-"""What a digest holds in memory: under 512 MiB up to a million flows, tshark's own memory not counted.
+"""Limits the memory of a digest to 512 MiB for up to a million flows, without the memory of tshark.
 
-test_flow_memory.cpp bounds what the flows themselves take (310 MiB, 355 MiB with engine hybrid); here is the rest, and
-the whole of engine native at flows enough to see what each of them costs.
+test_flow_memory.cpp limits the memory of the flows (310 MiB, 355 MiB with engine hybrid). These tests limit the rest,
+and the total of engine native, extrapolated from the cost per flow.
 """
 
 import json
@@ -20,7 +20,7 @@ FLOWS_MIB = {"native": 310, "hybrid": 355}
 
 
 def peak_mib(directory, engine: str, flows: int, *options: str) -> float:
-    """Most memory that `acapella digest` itself held over as many frames as flows, from standard input."""
+    """Return the peak memory of `acapella digest` itself, reading one frame per flow from standard input."""
     generator = [native_program("acapella-generate"), "--profile", "single", "--frames", flows, "--flows", flows]
     words = [
         sys.executable,

@@ -1,4 +1,4 @@
-"""Files of an older format are refused in one line that names the command to run again."""
+"""Files of an older format are refused with one line that names the command to run again."""
 
 import json
 
@@ -18,7 +18,7 @@ from acapella_core.errors import UserError
 
 @pytest.fixture
 def old(tmp_path):
-    """A campaign whose acap and flow table were written before format version 2."""
+    """Return a campaign whose acap and flow table have the metadata of a format before version 2."""
     campaign = Campaign(tmp_path / "old")
     frames = whole([frame([("vxlan_vni", 5)])])
     digested(tmp_path, frames)

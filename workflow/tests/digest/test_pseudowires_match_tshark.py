@@ -1,7 +1,7 @@
-"""Ethernet pseudowires: whether a control word stands there, decided as tshark decides it, but for the errata.
+"""Compares the detection of the control word of Ethernet pseudowires with tshark's, except for the errata.
 
-Every combination of addresses, words, ethertypes and label stacks; frames cut everywhere; and the corpus behind labels
-without control word and with a sequence number, which underlay.py does not make.
+The frames combine all addresses, control words, ethertypes and label stacks, and are cut at every length. The corpus is
+also wrapped in labels without a control word and with a sequence number, which underlay.py does not generate.
 """
 
 import itertools
@@ -18,15 +18,16 @@ from acapella.common import tshark, vendors
 OUTER = bytes.fromhex("00562b0a0b0c00562b0102038847")
 IPV4 = bytes.fromhex("4500001c00010000401166cf0a0000010a0000029c409c4100080000")
 IPV6 = bytes.fromhex("60000000000811ff") + bytes(32) + IPV4[20:]
-# A word of a vendor that tshark knows, of none, locally administered, multicast, of a vendor of multicast addresses, of
-# an authority's block, of zeros, of well-known addresses, with nibbles that mean IPv4, IPv6 and an associated channel.
+# Prefixes: of a vendor known to tshark, of an unknown vendor, locally administered, multicast, of a vendor with
+# multicast addresses, of an authority's block, zeros, well-known addresses, and with first nibbles that mean IPv4, IPv6
+# and an associated channel.
 DESTINATIONS = (
     *("001b21aabbcc", "00ff01020304", "020000000001", "01005e000001", "01003c010101", "0050c2123456", "000000000001"),
     *("00000c070809", "0180c2000000", "0c4101020304", "401b21000000", "601b21000000", "101b21000000", "501b21000000"),
 )
 SOURCES = (
     *("001b21ddeeff", "00ff0a0b0c0d", "020000000002", "011b21000001", "000000000002", "0050c2654321", "021b21aabbcc"),
-    *("08004500001c", "aabb08004500"),  # whose ends are a header, read four bytes too early
+    *("08004500001c", "aabb08004500"),  # their last bytes look like a header if read four bytes too early
 )
 WORDS = ("", "00000000", "00000001", "0000ffff", "00010000", "0fffffff", "001b2101", "0000001b")
 BODIES = (
@@ -36,11 +37,11 @@ BODIES = (
     b"\x88\xb5" + bytes(20),
     b"\0\0" + IPV4,
     b"\0\x26\x42\x42\3" + bytes(35),
-    b"\5\0\xaa\xaa\3\0\0\0\x08\0" + IPV4,  # a length longer than the frame
+    b"\5\0\xaa\xaa\3\0\0\0\x08\0" + IPV4,  # a length that exceeds the frame
     b"\5\xdd" + IPV4,  # neither length nor ethertype
     b"\x81\0\0\5\x08\0" + IPV4,
 )
-EVERY_NTH = 3  # frame of the corpus
+EVERY_NTH = 3  # share of the corpus's frames: one in three
 SNAPLEN = 200
 
 
@@ -75,7 +76,7 @@ def test_every_combination_agrees(reference, tmp_path):
     report("combinations", agreement)
     assert agreement.disagreements == 0, agreement.first
     assert set(agreement.errata) <= {entry.name for entry in errata()}
-    assert agreement.sure_share > 0.85  # the rest is an associated channel's, or has an ethertype that is tshark's
+    assert agreement.sure_share > 0.85  # the rest: associated channels, and ethertypes that tshark decides
 
 
 def test_every_cut_agrees(reference, tmp_path):

@@ -1,8 +1,8 @@
-"""The file readers against tshark: number of frames, times and lengths, of every capture of the corpus.
+"""Compares the file readers with tshark: number of frames, times and lengths of every capture of the corpus.
 
-tshark reads the sound captures joined by mergecap, which reads them with the same library and keeps each frame's time
-and lengths; the others it reads one by one, and those of which a time differs, since schemas/tshark_errata.yaml lists
-where tshark errs on it.
+tshark reads the intact captures merged by mergecap, which uses the same library and keeps the time and lengths of each
+frame. It reads damaged captures separately, and also captures with a different time, because schemas/tshark_errata.yaml
+lists errors of tshark.
 """
 
 import importlib.util
@@ -18,9 +18,9 @@ from acapella_testing.native_programs import ROOT, native_program
 from acapella.verify.comparison import load_errata
 
 SECOND_NS = 1_000_000_000
-FILES_A_MERGE = 400  # mergecap holds them all open
+FILES_A_MERGE = 400  # mergecap keeps all files open
 
-# tshark does not know the link type of these, and reads no frame.
+# tshark does not support the link type of these captures and reads no frame.
 UNSUPPORTED = (
     "tcpdump/brcm-tag-prepend.pcap",
     "tcpdump/brcm-tag.pcap",
@@ -42,7 +42,7 @@ Frame = tuple[int, int, int]  # ts_ns, wire_len, cap_len
 
 
 def our_frames(files: list[Path]) -> dict[Path, tuple[list[Frame], str]]:
-    """Frames of each file and how it ended, by our readers."""
+    """Return the frames of each file, and how the file ended, from the core's readers."""
     dump = subprocess.run([native_program("acapella-dump-records"), *files], check=True, capture_output=True, text=True)
     answers: dict[Path, tuple[list[Frame], str]] = {}
     name, frames = Path(), []
@@ -60,7 +60,7 @@ def our_frames(files: list[Path]) -> dict[Path, tuple[list[Frame], str]]:
 
 
 def epoch_ns(text: str) -> int:
-    """frame.time_epoch in ns; 0 where a frame has no time, as in our readers."""
+    """Return frame.time_epoch in ns; 0 if a frame has no time, as in the core's readers."""
     if not text:
         return 0
     seconds, fraction = text.removeprefix("-").split(".")
@@ -69,16 +69,18 @@ def epoch_ns(text: str) -> int:
 
 
 def excused(ours: Frame, theirs: Frame) -> bool:
-    """Whether two frames differ in time alone, and an erratum says why tshark's is wrong."""
+    """Return True if two frames differ only in time and an erratum explains tshark's time."""
     rules = " or ".join(f"({erratum['when']})" for erratum in load_errata() if erratum["excuses"] == "time")
     query = f"select {rules} from (select $ours::bigint as ts_ns, $theirs::bigint as tshark_ts_ns)"
-    with duckdb.connect() as connection:  # of its own: what is left of the shared one's result is in others' way
+    with duckdb.connect() as connection:  # an unread result on the shared connection would interfere
         (known,) = connection.execute(query, {"ours": ours[0], "theirs": theirs[0]}).fetchone()
     return known and ours[1:] == theirs[1:]
 
 
 def tshark_frames(file: Path) -> list[Frame]:
-    """Frames by tshark. What it numbers as a frame and is none (a custom block) has no encapsulation type."""
+    """Return the frames from tshark. It also numbers custom blocks, which are not frames and have no encapsulation
+    type.
+    """
     fields = ["frame.time_epoch", "frame.len", "frame.cap_len", "frame.encap_type"]
     command = ["tshark", "-n", "-r", str(file), "-T", "fields", *(word for f in fields for word in ("-e", f))]
     answer = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -140,7 +142,7 @@ def test_each_unsupported_capture_still_is_one(name, ours, corpus):
 
 
 def seeds() -> dict[str, bytes]:
-    """The captures that the fuzz target starts from: one of every format and variant."""
+    """Return the captures that the fuzz target starts with: one of every format and variant."""
     path = ROOT / "workflow" / "native" / "fuzz" / "seeds_reader.py"
     spec = importlib.util.spec_from_file_location("seeds_reader", path)
     module = importlib.util.module_from_spec(spec)

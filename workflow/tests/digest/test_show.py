@@ -1,4 +1,4 @@
-"""`acapella show`: frames as lines, and as named columns."""
+"""Tests `acapella show`: frames as lines and as named columns."""
 
 import shutil
 
@@ -19,7 +19,7 @@ MAC = {"src": "00:16:3e:00:00:01", "dst": "00:16:3e:00:00:02"}
 
 @pytest.fixture
 def campaign(tmp_path):
-    """A directory with acap/t.parquet and flows/t.parquet."""
+    """Return a directory with acap/t.parquet and flows/t.parquet."""
     ip = IP(src="10.0.0.1", dst="10.0.0.2")
     labels = MPLS(label=16, s=0, ttl=1) / MPLS(label=17, s=1, ttl=1)
     packets = [
@@ -68,7 +68,7 @@ def test_what_has_no_ports_is_called_by_its_protocol_and_not_by_its_data(tmp_pat
     ]
     write_pcap(tmp_path / "t.pcap", [(START, bytes(Ether(**MAC) / packet)) for packet in packets])
     words = ["-o", str(tmp_path / "t.parquet"), "--flows", str(tmp_path / "t.flows.parquet")]
-    for engine in ["native", *(["hybrid"] if shutil.which("tshark") else [])]:  # with tshark, Data ends the stacks
+    for engine in ["native", *(["hybrid"] if shutil.which("tshark") else [])]:  # with tshark, stacks end with Data
         assert main(["digest", str(tmp_path / "t.pcap"), *words, "--engine", engine]) == 0
         capsys.readouterr()
         lines = [line.split("→ ", 1)[1].split(" ", 1)[1] for line in show(capsys, tmp_path / "t.parquet")]

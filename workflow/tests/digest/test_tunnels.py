@@ -1,4 +1,4 @@
-"""Flows of tenants with the same addresses: identifiers of tunnels against the plain reading of naive_tunnels."""
+"""Compares flows of tenants with equal addresses, and their tunnel identifiers, with the reference naive_tunnels."""
 
 import csv
 import random
@@ -16,20 +16,20 @@ from acapella_core import schemas
 
 TYPES = [name for name in WRAP if name != "vlan"]
 TENANTS = 1000
-LINK = ("vlan", "pppoe_session", "pbb_isid")  # headers without IP before them
+LINK = ("vlan", "pppoe_session", "pbb_isid")  # headers that IP does not precede
 needs_tshark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 ENGINES = ["native", *(pytest.param(name, marks=needs_tshark) for name in ("tshark", "hybrid"))]
 
 
 def key_of(row):
-    """The key of a row of the flow table, as naive_tunnels has it."""
+    """Return the key of a row of the flow table in the form that naive_tunnels uses."""
     tunnels = tuple((tunnel["type"], tunnel["id"], tunnel["position"]) for tunnel in row["tunnels"])
     ports = None if row["src_port"] is None else (row["src_port"], row["dst_port"])
     return tuple(row["vlan"]), tunnels, row["src"], row["dst"], row["ip_proto"], ports
 
 
 def check(tmp_path, frames, engine="native"):
-    """Compare the flow of every frame and every flow's peer; return the rows of both tables."""
+    """Compare the flow of every frame and the peer of every flow; return the rows of both tables."""
     frame_rows, flow_rows = digested(tmp_path, frames, engine)
     expected = [naive_tunnels.read(captured) for captured, _ in frames]
     keys = list(dict.fromkeys(found.key for found in expected if found.key is not None))
@@ -43,7 +43,9 @@ def check(tmp_path, frames, engine="native"):
 
 
 def tenants(before, name, count, behind=()):
-    """Both directions of ``count`` tenants, each with a tunnel of its own between the tunnels before and behind it."""
+    """Return frames in both directions of ``count`` tenants, each with a separate tunnel inside `before` and around
+    `behind`.
+    """
     ids = range(FIRST.get(name, 1), FIRST.get(name, 1) + count)
     return [frame([*before, (name, i), *behind], back=back) for back in (False, True) for i in ids]
 
@@ -142,8 +144,8 @@ EXTENDED = [(), (0,), (43,), (44,), (60,), (0, 44), (0, 43, 44, 60), (60, 43, 60
 
 
 def extended(name):
-    """Frames of one tunnel over IPv6 with every combination of extension headers."""
-    _, outer = WRAP[name](FIRST.get(name, 0) + 5, 0x0800, naive_tunnels.inner())  # IPv4 of 20 octets
+    """Return frames of one tunnel over IPv6 with every combination of extension headers."""
+    _, outer = WRAP[name](FIRST.get(name, 0) + 5, 0x0800, naive_tunnels.inner())  # IPv4 header of 20 bytes
     packets = [naive_tunnels.ipv6(outer[9], outer[20:], extensions) for extensions in EXTENDED]
     return [naive_tunnels.ethernet(naive_tunnels.IPV6, packet) for packet in packets]
 
@@ -168,7 +170,7 @@ def test_engines_agree_on_tunnels_behind_extension_headers(tmp_path, engine):
 
 
 PORTS = {"vxlan_vni": 4789, "vxlan_gpe_vni": 4790, "geneve_vni": 6081}
-FIRST_BYTES = {  # of headers with a VNI: reserved bits do not count, the I flag and the version do
+FIRST_BYTES = {  # headers with a VNI: the I flag and the version count, reserved bits do not
     "vxlan_vni": {0x08: True, 0xFF: True, 0x88: True, 0x00: False, 0xF7: False, 0x04: False},
     "vxlan_gpe_vni": {0x0C: True, 0xCD: True, 0x08: True, 0x04: False, 0x1C: False, 0x2C: False},
     "geneve_vni": {0x00: True, 0x40: False, 0x80: False, 0xC0: False},
@@ -176,7 +178,9 @@ FIRST_BYTES = {  # of headers with a VNI: reserved bits do not count, the I flag
 
 
 def with_first_byte(name, first, **ports):
-    """A tenant's frame whose tunnel header begins with ``first``; ``ports``: of the outer UDP header."""
+    """Return a frame of a tenant whose tunnel header starts with ``first``. ``ports`` are those of the outer UDP
+    header.
+    """
     data = bytearray(frame([(name, 5)]))
     data[42] = first
     for at, port in zip((34, 36), (ports.get("src", 40000), ports.get("dst", PORTS[name])), strict=True):
@@ -198,7 +202,7 @@ def test_a_vni_counts_if_its_header_is_valid_and_sent_to_the_port_of_the_tunnel(
 
 
 def clients(chance, server_port):
-    """1,000 datagrams with random payload in each direction of clients on the ports of tunnels."""
+    """Return 1,000 datagrams with random payload per direction and tunnel port, from clients that use these ports."""
     talk = []
     for port in PORTS.values():
         for _ in range(1000):
@@ -210,7 +214,7 @@ def clients(chance, server_port):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_client_on_the_port_of_a_tunnel_has_one_flow_per_direction(tmp_path, engine):
-    frames = clients(random.Random(5), 443)  # one payload in some 1,000 looks like IP in VXLAN-GPE; here none does
+    frames = clients(random.Random(5), 443)  # with this seed, no payload looks like IP in VXLAN-GPE (1 in 1,000)
     rows, flows = digested(tmp_path, whole(frames), engine)
     keys = [naive_tunnels.read(data).key for data in frames]
     assert [key_of(flows[row["flow"]]) for row in rows] == keys
@@ -219,7 +223,7 @@ def test_a_client_on_the_port_of_a_tunnel_has_one_flow_per_direction(tmp_path, e
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_more_than_16_identifiers_are_an_issue_of_the_frame(tmp_path, engine):
-    """Tenants that only a 17th identifier separates are one flow, and each of their frames has the issue."""
+    """Tenants that only a 17th identifier distinguishes have one flow, and each of their frames has the issue."""
     frames = [frame([("gre_key", 7)] * 15 + [("gre_key", last) for last in ids])
               for ids in ([1], [2], [7, 1], [7, 2])]  # fmt: skip
     rows, flows = digested(tmp_path, whole(frames), engine)
@@ -237,7 +241,7 @@ def test_vlan_in_vxlan_and_vxlan_in_vlan_are_separate_flows(tmp_path):
 
 
 def gre_of_ethernet(key, *, back=False):
-    """A frame of GRE over Ethernet with a key and no other option."""
+    """Return a GRE frame that carries Ethernet, with a key and no other option."""
     inner = naive_tunnels.ethernet(0x0800, naive_tunnels.inner(back=back))
     carrier = naive_tunnels.over_gre(0x2000, 0x6558)
     return naive_tunnels.ethernet(*carrier(naive_tunnels.word(key) + inner))
@@ -268,7 +272,7 @@ def test_engines_agree_on_keys_of_gre_over_ethernet(tmp_path, engine):
 
 
 def cuts(data):
-    """A frame cut at every length from the end of the first header on."""
+    """Return a frame truncated at every length from the end of the first header."""
     return [(data[:length], len(data)) for length in range(14, len(data) + 1)]
 
 
@@ -280,7 +284,7 @@ def test_a_cut_identifier_is_an_issue_and_never_zero(tmp_path, name):
 
 
 def random_nesting(chance):
-    """Up to five tunnels, each of which can carry the next."""
+    """Return up to five tunnels, each of which can carry the next."""
     names = []
     for _ in range(chance.randrange(1, 6)):
         ip_alone = bool(names) and names[-1] in (*CARRIES_IP_ALONE, "gre_key")
@@ -301,13 +305,13 @@ def test_random_nesting(tmp_path, seed):
 ROUTES = [  # address family, offset, route
     (0x0800, 4, bytes([192, 0, 2, 9, 192, 0, 2, 10])),
     (2, 0, b"any"),
-    (0x0800, 0, b""),  # empty, but not the last
+    (0x0800, 0, b""),  # empty, but not the last entry
     (0, 0, b"x"),
 ]
 
 
 def routed(flags, kind, payload, routes=ROUTES):
-    """A frame with source routes in a GRE header (RFC 1701), key 7."""
+    """Return a frame with source routes in a GRE header (RFC 1701) and key 7."""
     words = [0] * bool(flags & 0xC000) + [7] * bool(flags & 0x2000) + [1] * bool(flags & 0x1000)
     entries = [*routes, (0, 0, b"")]
     options = b"".join(family.to_bytes(2, "big") + bytes([at, len(route)]) + route for family, at, route in entries)
@@ -320,7 +324,7 @@ ROUTED += [routed(0x6000, 0x6558, naive_tunnels.ethernet(0x0800, naive_tunnels.i
 
 
 def gtp_of_ethernet(flags=0x30, extension=b"", first=b"\0"):
-    """A frame of GTP-U with an Ethernet frame, whose addresses begin with ``first``."""
+    """Return a GTP-U frame with an inner Ethernet frame, whose addresses start with ``first``."""
     inner = naive_tunnels.ethernet(0x0800, naive_tunnels.inner())
     carried = extension + first + inner[1:]
     header = bytes([flags, 255]) + len(carried).to_bytes(2, "big") + naive_tunnels.word(5)
@@ -369,7 +373,7 @@ def test_engines_agree_on_tunnels_however_frames_are_cut(tmp_path, engine):
 
 
 def agree(tmp_path, frames, engine):
-    """Compare the key of every frame's flow in engine native with that of ``engine``."""
+    """Compare the key of every frame's flow in engine native with that in ``engine``."""
     native, other = (digested(tmp_path, frames, each) for each in ("native", engine))
     for number, (mine, theirs) in enumerate(zip(native[0], other[0], strict=True)):
         keys = [None if row["flow"] is None else key_of(flows[row["flow"]])
@@ -378,7 +382,7 @@ def agree(tmp_path, frames, engine):
 
 
 def backbone(tags, isid):
-    """A tenant's frame behind VLAN tags of (ethertype, id) and an I-TAG."""
+    """Return a frame of a tenant with VLAN tags (ethertype, ID) followed by an I-TAG."""
     kind, payload = WRAP["pbb_isid"](isid, 0x0800, naive_tunnels.inner())
     for tag, number in reversed(tags):
         kind, payload = tag, number.to_bytes(2, "big") + kind.to_bytes(2, "big") + payload
@@ -420,7 +424,7 @@ def test_verify_finds_no_difference_in_headers_that_tshark_does_not_list(tmp_pat
 def test_verify_finds_no_difference_in_tunnels_on_cut_frames(tmp_path, capsys):
     frames = [one for name in TYPES for one in cuts(frame([(name, LARGEST.get(name, 0x4321))]))]
     digested(tmp_path, frames)
-    main(["verify", "--engine", "native", str(tmp_path / "t.pcap")])  # other columns of cut frames may differ
+    main(["verify", "--engine", "native", str(tmp_path / "t.pcap")])  # other columns of truncated frames may differ
     printed = capsys.readouterr().out
     (line,) = [line.split() for line in printed.splitlines() if line.startswith("tunnels ")]
     assert int(line[1].replace(",", "")) > len(frames) / 2
@@ -441,5 +445,5 @@ def test_bits_of_every_type_and_its_field_are_those_of_tshark():
 
 
 def run_text(command):
-    """The standard output of a command."""
+    """Return the standard output of a command."""
     return subprocess.run(command, check=True, capture_output=True, text=True, env=tshark.environment()).stdout

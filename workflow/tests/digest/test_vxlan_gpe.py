@@ -1,4 +1,4 @@
-"""VXLAN-GPE: which payloads are read as an inner IP packet, in engine native and in tshark."""
+"""Tests which payloads of VXLAN-GPE engine native and tshark dissect as an inner IP packet."""
 
 import random
 import shutil
@@ -14,7 +14,9 @@ VERSIONS = {"ip": "IPv4", "ipv6": "IPv6"}
 
 
 def near_valid(chance, payload):
-    """The payload with values that headers of VXLAN-GPE and IP have; not NSH (4), which the core does not decode."""
+    """Return the payload with plausible header values of VXLAN-GPE and IP, except NSH (4), which the core does not
+    dissect.
+    """
     near = bytearray(payload)
     near[3] = chance.choice((0, 1, 2, 3, 5, 6, 255))  # next protocol
     near[8] = chance.choice((0x45, 0x46, 0x44, 0x60, 0x75, near[8]))
@@ -25,7 +27,7 @@ def near_valid(chance, payload):
 
 
 def random_payloads(ports):
-    """10,000 datagrams with random payload, then 10,000 whose payload resembles VXLAN-GPE."""
+    """Return 10,000 datagrams with random payload, then 10,000 with a payload that resembles VXLAN-GPE."""
     chance = random.Random(4790)
     payloads = [chance.randbytes(chance.randrange(20, 200)) for _ in range(20_000)]
     payloads[10_000:] = [near_valid(chance, payload) for payload in payloads[10_000:]]
@@ -34,7 +36,7 @@ def random_payloads(ports):
 
 
 def read_by_tshark(capture):
-    """Yield the IP headers of every frame and the set of (source, destination) of those inside the outer one."""
+    """Yield the IP headers of every frame, and the set of (source, destination) pairs of the inner ones."""
     fields = [part for name in FIELDS for part in ("-e", name)]
     command = ["tshark", "-n", "-r", capture, "-T", "fields", *fields]
     for line in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines():
@@ -53,8 +55,8 @@ def test_tshark_reads_the_same_random_payloads_as_ip(tmp_path, ports):
         labels = row["stack"].split("/")
         assert [label for label in labels if label in VERSIONS.values()] == headers, (row, data.hex())
         has_inner.append(bool(inside))
-        if row["issue"] != "truncated_ipv4":  # of a header with cut options tshark gives no address
+        if row["issue"] != "truncated_ipv4":  # tshark reports no address for an IPv4 header with truncated options
             flow = flows[row["flow"]]
             assert (flow["src"], flow["dst"]) in (inside or {OUTER}), (row, data.hex())
-    assert 0 < sum(has_inner[:10_000]) < 20  # expected 7: next protocol 1 or 2, version 4 or 6
+    assert 0 < sum(has_inner[:10_000]) < 20  # expected: 7, with next protocol 1 or 2 and version 4 or 6
     assert sum(has_inner[10_000:]) > 1000
