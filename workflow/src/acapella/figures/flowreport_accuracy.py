@@ -294,7 +294,7 @@ def error_summary(row: dict) -> list[str]:
 
 
 def axis_ticks(low: float, high: float) -> list[float]:
-    """Return at most MAX_TICKS powers of ten; if fewer than two fit, also 2 and 5 times these, or two values near the ends."""
+    """Return at most MAX_TICKS powers of ten. If fewer than two fit, add 2 and 5 times these or the ends."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     step = max(1, math.ceil((last - first + 1) / MAX_TICKS))
     found = [10.0**power for power in range(first, last + 1, step)]
