@@ -1,4 +1,4 @@
-"""The digest of the code behind a stage: it changes with what the stage reaches, and with nothing else."""
+"""Tests the digest of a stage's code: it changes if code that the stage imports changes, and otherwise does not."""
 
 import ast
 import shutil
@@ -14,7 +14,7 @@ SOURCE = Path(code.__file__).parents[1]
 
 @pytest.fixture
 def copy(tmp_path, monkeypatch):
-    """Our packages in a directory of their own, so that they can be edited."""
+    """Copy the packages of this project so that tests can edit them."""
     for name in code.OURS:
         shutil.copytree(code.package_directory(name), tmp_path / "workflow/native/python" / name)
     root = SOURCE.parents[2]
@@ -24,11 +24,11 @@ def copy(tmp_path, monkeypatch):
         shutil.copy(root / "schemas" / name, tmp_path / "schemas" / name)
     monkeypatch.setattr(code, "package_directory", lambda top: tmp_path / "workflow/native/python" / top)
     yield tmp_path / "workflow/native"
-    forget()  # or the copy's digests are taken for ours
+    forget()  # otherwise the digests of the copy would be used for the original
 
 
 def forget() -> None:
-    """What is known of files."""
+    """Clear the caches of file contents and digests."""
     code.digest.cache_clear()
     code.content.cache_clear()
     code.imports.cache_clear()
@@ -36,7 +36,7 @@ def forget() -> None:
 
 
 def fresh(*stages: str) -> str:
-    """The digest as a new process would see it."""
+    """Return the digest as a new process would compute it."""
     forget()
     return code.digest(*stages)
 
@@ -80,7 +80,7 @@ def test_every_stage_is_found():
 
 
 def names_in_tree(path: Path, package: str) -> set[str]:
-    """Names that the import statements of a module's syntax tree reach."""
+    """Return the names that the import statements in a module's syntax tree import."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""The demo in a bounded form: one site instead of two, a sample of a second a port, few kinds of traffic."""
+"""Runs a reduced demo: one site instead of two, one sample of one second per port, few kinds of traffic."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is reported after a run that ended early."""
+"""Tests the report after a run that failed or was stopped."""
 
 import errno
 import os
@@ -23,13 +23,13 @@ from acapella.snakefile.job_records import FailedJob
 from acapella_core.errors import INTERNAL, OUTSIDE, UserError, exit_code_of
 
 BROKEN = "acapella: error: a.pcap: not a capture"
-# As the profile, with shorter waits.
+# Like the profile, with a shorter latency wait.
 SLURM = ["--profile", str(ROOT / "profiles" / "slurm"), "--latency-wait", "1"]
 SLURM += ["--slurm-init-seconds-before-status-checks", "1"]
 
 
 def after(directory, monkeypatch, *jobs) -> str:
-    """Return the report on jobs (name, exit code, log's text), with names as digest__a or process."""
+    """Return the report on failed jobs (name, exit code, text of the log). Names are like digest__a or process."""
     monkeypatch.chdir(directory)
     failed = []
     for name, code, text in jobs:
@@ -167,7 +167,7 @@ def test_equal_reasons_are_one_line(code, text, what, tmp_path, monkeypatch):
 
 
 def raised(cause: BaseException) -> BaseException:
-    """Return a UserError that was raised from another error."""
+    """Return a UserError raised from another error."""
     try:
         raise UserError("cannot write") from cause
     except UserError as error:
@@ -201,7 +201,7 @@ def test_a_module_that_cannot_be_imported_is_no_exit_code_of_damage(module, monk
 def test_a_capture_that_the_system_cannot_open_or_read_is_the_fault_of_the_machine(fault, engine, tmp_path, capsys):
     if engine == "hybrid" and shutil.which("tshark") is None:
         pytest.skip("no tshark")
-    source, why = "/proc/self/mem", "Input/output error"  # its first page is not there
+    source, why = "/proc/self/mem", "Input/output error"  # its first page is not mapped
     if fault == "open":
         source, why = str(tmp_path / "gone.pcap"), "No such device or address"
         with socket.socket(socket.AF_UNIX) as server:
@@ -227,7 +227,7 @@ def test_results_that_snakemake_deletes_after_it_reports_the_failure_are_named(t
 
 @pytest.fixture(scope="module")
 def letters(tmp_path_factory):
-    """A campaign of three good captures and a text file named .pcap, after a run up to the digests; and its output."""
+    """Return a campaign of good captures and a text file named .pcap after a run of stage digest, and its output."""
     place = workplace(tmp_path_factory.mktemp("letters"), digest={"engine": "native"})
     (place.directory / "captures" / "letter.pcap").write_text("Dear reader, this is not a capture at all.\n")
     with (place.directory / "config" / "samples.tsv").open("a") as sheet:
@@ -237,13 +237,13 @@ def letters(tmp_path_factory):
 
 @pytest.fixture
 def letter(letters, tmp_path):
-    """A copy of that campaign."""
+    """Return a copy of that campaign."""
     return letters[0].copy(tmp_path)
 
 
 @pytest.mark.parametrize("cause", ["damaged", "slurm"])
 def test_a_rerun_that_fails_names_the_deleted_results(letter, tmp_path, cause):
-    """A digest of a damaged capture has written its output when it fails; a job that Slurm refuses has not started."""
+    """The digest of a damaged capture writes its output and then fails. A job that Slurm refuses never starts."""
     place = letter
     place.configure(digest={"engine": "native"}, exclude=["letter"])
     arguments = ["--forcerun", "digest", "-q", "--keep-going", "--until", "digest"]
@@ -264,7 +264,7 @@ def test_a_rerun_that_fails_names_the_deleted_results(letter, tmp_path, cause):
 
 
 def test_a_signal_to_snakemake_alone_is_no_failure(tmp_path):
-    """Snakemake lets the running digest finish and starts no other."""
+    """Snakemake lets the running digest finish and starts no other job."""
     place = workplace(tmp_path, digest={"engine": "native"})
     running = place.start("--cores", "1", "-q", "--until", "digest", output=subprocess.PIPE)
     while not list(place.campaign.glob("logs/digest/*.log")) and running.poll() is None:
@@ -277,7 +277,7 @@ def test_a_signal_to_snakemake_alone_is_no_failure(tmp_path):
 
 
 def test_storage_tables_outlive_a_rerun_that_fails(tmp_path):
-    """The study cannot be read; Snakemake deletes outputs before a job starts, unless they are to be updated."""
+    """The study cannot be read. Snakemake deletes outputs before a job starts, except those marked with update()."""
     place = workplace(tmp_path)
     names = [f"results/tiny/tables/{table}.csv" for table in STORAGE_TABLES]
     for name in (*names, "results/tiny/storage/study.json"):
@@ -291,7 +291,7 @@ def test_storage_tables_outlive_a_rerun_that_fails(tmp_path):
 
 
 def test_outputs_of_a_whole_campaign_are_updated_in_place():
-    """Snakemake restores the previous ones if the job fails."""
+    """Snakemake restores the previous outputs if the job fails."""
     for rules in (ROOT / "rules").glob("*.smk"):
         for outputs in re.findall(r"^    output:\n((?: {8}.*\n)+)", rules.read_text(), re.M):
             for line in re.findall(r".*<campaign>/(?:tables|storage|consistency)/.*", outputs):
@@ -308,7 +308,7 @@ def test_a_broken_sample_is_named_also_if_snakemake_is_quiet(letters, letter, qu
 
 
 def refuse_slurm(place) -> None:
-    """Have the commands of Slurm end as they do without a controller, but at once."""
+    """Make Slurm's commands fail as they do without a controller, but without a delay."""
     commands = place.directory / "commands"
     commands.mkdir()
     for name in ("sbatch", "squeue", "sacct", "sinfo", "scontrol", "scancel"):
@@ -319,7 +319,7 @@ def refuse_slurm(place) -> None:
 
 def test_slurm_without_a_cluster_excludes_no_sample(letter):
     refuse_slurm(letter)
-    (letter.campaign / "logs" / "digest" / "alpha-p1.exit").write_text("2\n")  # of an earlier run
+    (letter.campaign / "logs" / "digest" / "alpha-p1.exit").write_text("2\n")  # from an earlier run
     ended = letter.run("--forcerun", "digest", "--until", "digest", *SLURM)
     assert ended.returncode != 0
     assert "acapella: no sample failed by itself" in ended.stdout, ended.stdout

@@ -1,4 +1,4 @@
-"""`snakemake --profile slurm` on a real Slurm: every job passes through sbatch and makes the same bytes."""
+"""Runs `snakemake --profile slurm` on a real Slurm: every job passes through sbatch and writes the same bytes."""
 
 import os
 import re
@@ -12,24 +12,24 @@ from acapella_testing import slurm_cluster
 from acapella_testing.workflow_run import ROOT, workplace
 
 RESULTS = ("acap/*", "flows/*", "tables/*", "provenance.json")
-# As the profile, but that jobs are asked after every second instead of every 40.
+# Like the profile, but the first status check is after one second instead of 40.
 PROFILE = ["--profile", str(ROOT / "profiles" / "slurm"), "--slurm-init-seconds-before-status-checks", "1"]
-PATIENCE_S = 900  # never reached but where something hangs
+PATIENCE_S = 900  # reached only if something hangs
 
 
 @pytest.fixture
 def cluster():
-    """A directory for a cluster's files; skips with a reason where there can be none."""
+    """Return a directory for a cluster's files. Skips the test with a reason if no cluster can be started."""
     why = slurm_cluster.missing()
     if why:
         pytest.skip(why)
-    with tempfile.TemporaryDirectory(prefix="slurm-") as directory:  # pytest's are too long for a socket's path
+    with tempfile.TemporaryDirectory(prefix="slurm-") as directory:  # paths of pytest are too long for a Unix socket
         yield Path(directory)
 
 
 def test_jobs_pass_through_sbatch_and_make_the_same_bytes(cluster, tmp_path):
     here, there = workplace(tmp_path / "local"), workplace(tmp_path / "slurm")
-    for place in (here, there):  # each job of Slurm's starts Snakemake anew: two captures are enough
+    for place in (here, there):  # each Slurm job starts Snakemake again, so only two captures
         place.sheet(*((f"{name}-p1", name, "p1", f"../captures/{name}-p1.pcap.gz") for name in ("alpha", "beta")))
     here.succeed("--cores", "2", "process")
     command = slurm_cluster.command_on_cluster(cluster, there.command(*PROFILE, "process"))
@@ -47,7 +47,7 @@ def test_jobs_pass_through_sbatch_and_make_the_same_bytes(cluster, tmp_path):
         said = running.communicate(timeout=PATIENCE_S)[0]
     finally:
         if running.poll() is None:
-            os.killpg(running.pid, signal.SIGKILL)  # unshare; with it goes all that it started
+            os.killpg(running.pid, signal.SIGKILL)  # ends unshare and all processes in its namespace
             running.wait()
     assert running.returncode == 0, said
     batched = re.findall(r"Launching batch job (\d+)", (cluster / "slurmd.log").read_text())
@@ -56,5 +56,5 @@ def test_jobs_pass_through_sbatch_and_make_the_same_bytes(cluster, tmp_path):
 
 
 def jobs(said: str) -> int:
-    """How many jobs Snakemake's table has."""
+    """Return the total number of jobs in Snakemake's table."""
     return int(re.search(r"^total +(\d+)$", said, re.M)[1])

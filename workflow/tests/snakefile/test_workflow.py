@@ -1,4 +1,4 @@
-"""The Snakefile, its rules and its configuration, without running a stage."""
+"""Tests the Snakefile, its rules and its configuration without running a stage."""
 
 import os
 import re
@@ -18,7 +18,7 @@ RULES = sorted((ROOT / "rules").glob("*.smk"))
 
 
 def rule_blocks():
-    """(name, text) of every rule of rules/."""
+    """Yield (name, text) of every rule in rules/."""
     for path in RULES:
         for match in re.finditer(r"^( *)(?:rule|checkpoint) (\w+):\n((?:\1 +.*\n|\n)+)", path.read_text(), re.M):
             yield f"{path.stem}:{match[2]}", match[3]
@@ -168,7 +168,7 @@ def test_thresholds_of_the_storage_study_are_in_their_order():
 
 
 def keys_of(schema):
-    """All keys of objects in objects; items of lists have their own place in the schema."""
+    """Yield all keys of nested objects. Items of lists are not included."""
     for key, inner in schema.get("properties", {}).items():
         yield key
         yield from keys_of(inner)
@@ -322,7 +322,7 @@ def test_the_demo_takes_nothing_from_the_settings_of_a_user(tmp_path):
 
 
 def without_times(said: str) -> list[str]:
-    """A plan's lines but those that tell one run from another, in order of their text."""
+    """Return the lines of a plan sorted by text, without those that differ between runs."""
     return sorted(line for line in said.splitlines() if not re.match(r" *(Date|Workflow ID|Config MD5|\[)", line))
 
 
@@ -357,7 +357,7 @@ def test_trials_bring_their_comparison_and_without_them_there_is_none(tmp_path):
     assert re.search(r"^conformance +1$", asked, re.M) and " --trials --papers " in asked, asked
     assert re.search(r"--name=alpha-p1\+beta-p1 .* -- \S+/alpha-p1\.pcap\.gz,\S+/beta-p1\.pcap\.gz \S+/alpha-p2", said)
     assert "--environments quiet loaded" in said
-    assert said.count("--damaged fail -- ") == 2  # of kappa
+    assert said.count("--damaged fail -- ") == 2  # in the commands of kappa
     place.configure(**TWO_TRIALS, digest={"damaged": "keep"})
     assert place.succeed("--dry-run", "--printshellcmds").count("--damaged keep -- ") == 2
 
@@ -365,7 +365,7 @@ def test_trials_bring_their_comparison_and_without_them_there_is_none(tmp_path):
 def test_a_trial_that_is_no_sample_is_named_with_its_key(tmp_path):
     ended = workplace(tmp_path, trials={"quiet": ["alpha-p1", ["beta-p1", "gamma"]]}).run("--dry-run")
     assert ended.returncode != 0
-    said = "config error: trials.quiet[1][1]: 'gamma' is no sample of config/samples.tsv"  # and like none of them
+    said = "config error: trials.quiet[1][1]: 'gamma' is no sample of config/samples.tsv"  # no suggestion
     assert said in ended.stdout.splitlines()
 
 

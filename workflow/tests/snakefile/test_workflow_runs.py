@@ -1,4 +1,4 @@
-"""The whole workflow on tiny captures: what is made, what is made again, and what happens where something breaks."""
+"""Runs the whole workflow on small captures: the output, reruns, and failures."""
 
 import re
 import struct
@@ -51,7 +51,7 @@ def test_a_capture_that_changed_is_digested_again_and_the_others_are_not(again):
 
 
 def tables_name(place: Workplace) -> set[str]:
-    """The samples that the campaign's tables were made of."""
+    """Return the names of the samples in the campaign's tables."""
     lines = (place.campaign / "tables" / "flows_per_sample.csv").read_text().splitlines()[1:]
     return {line.split(",")[2].strip('"') for line in lines}
 
@@ -72,7 +72,7 @@ def test_a_sample_that_is_excluded_no_longer_counts_though_its_files_are_there(a
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory) -> tuple[Workplace, subprocess.CompletedProcess]:
-    """Three good captures, a text file named .pcap, and a file that is not there; and their run."""
+    """Return a campaign with good captures, a text file named .pcap and a missing file, and the result of its run."""
     directory = tmp_path_factory.mktemp("broken")
     place = workplace(directory)
     (directory / "captures" / "letter.pcap").write_text("Dear reader, this is not a capture at all.\n")
@@ -107,7 +107,7 @@ def test_a_campaign_goes_on_without_samples_that_the_config_excludes(broken, fin
 
 
 def test_a_campaign_keeps_what_is_before_the_damage_in_a_capture(tmp_path):
-    """A record whose length cannot be, in the middle; the sample that is whole is not digested again."""
+    """One capture has a record with an impossible length after its frames. The intact sample is not digested again."""
     place = Workplace(tmp_path)
     place.configure(digest={"engine": "native"})
     (tmp_path / "captures").mkdir()
@@ -144,12 +144,12 @@ def test_digests_come_from_the_cache_of_another_campaign(finished, tmp_path):
         link = second.campaign / kind / "other-name.parquet"
         assert link.is_symlink() and link.resolve().parent == cache
         assert link.read_bytes() == (finished.campaign / kind / "alpha-p1.parquet").read_bytes()
-    logs = list((second.campaign / "logs" / "digest").glob("*.log"))  # Snakemake makes the file, digest would fill it
+    logs = list((second.campaign / "logs" / "digest").glob("*.log"))  # Snakemake creates it; a digest would write to it
     assert not any(log.read_text() for log in logs), "a digest ran although the cache had it"
 
 
 class Elsewhere:
-    """A rule of a Snakemake that keeps the benchmark in another attribute than today's."""
+    """A rule of a hypothetical Snakemake version that stores the benchmark in a different attribute."""
 
     name = "digest"
     benchmark = "benchmarks/x.tsv"

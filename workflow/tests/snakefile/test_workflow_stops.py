@@ -1,4 +1,4 @@
-"""Runs of the workflow that are killed or asked to stop: what they leave, and what the next run makes."""
+"""Tests runs of the workflow that are killed or interrupted: the files they leave, and the next run."""
 
 import os
 import re
@@ -12,7 +12,7 @@ import pytest
 from acapella_testing.processes import runs
 from acapella_testing.workflow_run import RESULTS, ROOT, function_of_rules, workplace
 
-STOPPED_S = 300  # never reached but where it hangs
+STOPPED_S = 300  # reached only if the run hangs
 
 
 def test_killed_and_started_again_in_another_directory_with_two_cores_it_makes_the_same_bytes(finished, tmp_path):
@@ -29,7 +29,7 @@ def test_killed_and_started_again_in_another_directory_with_two_cores_it_makes_t
 
 
 def test_asked_to_stop_again_and_again_it_ends_and_leaves_nothing_behind(tmp_path):
-    """As `kill` to the process group of `make demo`, which passes the signal on."""
+    """The signal is sent to the process group, as by `kill` to that of `make demo`, then repeatedly to Snakemake."""
     place = workplace(tmp_path)
     running = place.start("--cores", "2")
     while not list(place.campaign.glob("logs/digest/*.log")) and running.poll() is None:
@@ -49,7 +49,7 @@ def test_asked_to_stop_again_and_again_it_ends_and_leaves_nothing_behind(tmp_pat
 
 
 def test_after_ctrl_c_it_says_how_to_go_on_and_a_second_run_finishes(finished, tmp_path):
-    """As a terminal does it, to the whole process group, while a digest waits for its tshark."""
+    """The interrupt is sent to the whole process group, as by a terminal, while a digest waits for tshark."""
     place, seconds = workplace(tmp_path / "place"), f"600.{os.getpid()}"
     place.replace_tshark(tmp_path, f"exec sleep {seconds}")
     running = place.start("--cores", "1", output=subprocess.PIPE)
@@ -73,7 +73,7 @@ def test_after_ctrl_c_it_says_how_to_go_on_and_a_second_run_finishes(finished, t
 
 
 def test_an_interrupt_of_snakemake_alone_is_reported_as_one(tmp_path):
-    """As `kill -INT PID`: no job gets the signal, and the running digest ends well."""
+    """As with `kill -INT PID`, no job receives the signal, and the running digest completes."""
     place, seconds = workplace(tmp_path / "place"), f"3.{os.getpid()}"
     place.replace_tshark(tmp_path, f'sleep {seconds}; exec {shutil.which("tshark")} "$@"')
     running = place.start("--cores", "1", output=subprocess.PIPE)

@@ -1,4 +1,6 @@
-"""The whole workflow on trials of the same traffic, up to the report; and what is published with pseudonyms."""
+"""Runs the whole workflow on trials of the same traffic, up to the report, and checks what is published with
+pseudonyms.
+"""
 
 import hashlib
 import json
@@ -40,7 +42,7 @@ def test_what_is_compared_is_what_the_configuration_says(tmp_path, keys, words):
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory) -> Workplace:
-    """A campaign whose trials were compared; `a` is the baseline of two environments, one trial has two files."""
+    """Return a campaign with compared trials. `a` is the baseline of two environments, and one trial has two files."""
     place = Workplace(tmp_path_factory.mktemp("compared"))
     place.configure(**COMPARED)
     place.sheet(*((name, "lab", f"p{name}", str(TRIALS / f"{name}.pcap.gz")) for name in "abc"))
@@ -49,7 +51,7 @@ def compared(tmp_path_factory) -> Workplace:
 
 
 def environments(place: Workplace) -> dict[str, dict]:
-    """The rows of the comparison of environments."""
+    """Return the rows of the comparison of environments, by environment."""
     rows = pq.read_table(place.campaign / "tables" / "consistency_environments.parquet").to_pylist()
     return {row["environment"]: row for row in rows}
 
@@ -70,7 +72,7 @@ def test_trials_are_compared_up_to_the_report(compared):
 
 
 def test_a_failed_rerun_keeps_catalog_and_tables_and_the_next_run_makes_them_again(compared, tmp_path_factory):
-    """A manifest and a result cannot be read; Snakemake deletes outputs before a job starts."""
+    """A manifest and a result cannot be read. Snakemake deletes outputs before a job starts."""
     place = compared.copy(tmp_path_factory.mktemp("failed"))
     kept = ("catalog.duckdb", "tables/*", "consistency/*")
     before = place.sha256(*kept)
@@ -91,7 +93,7 @@ def test_a_failed_rerun_keeps_catalog_and_tables_and_the_next_run_makes_them_aga
 
 
 def write_unnoticed(path, text):
-    """Write a file and keep its modification time, so that Snakemake runs only what is forced."""
+    """Write a file and keep its modification time, so that Snakemake runs only forced jobs."""
     made_ns = path.stat().st_mtime_ns
     path.write_text(text)
     os.utime(path, ns=(made_ns, made_ns))
@@ -121,7 +123,7 @@ def test_another_baseline_compares_its_environment_again_and_no_other(compared, 
     assert rules_run(said) == {"kappa", "trials", "figures", "report"}
     assert re.search(r"^kappa +1$", said, re.M), said
     place.configure()
-    # without trials no page about them stays, and their samples count as traffic
+    # without trials, the page about them is removed and their samples count as traffic
     assert rules_run(place.succeed("--dry-run")) == {"index", "process", "figures", "report"}
 
 
@@ -133,7 +135,7 @@ HIDDEN = {
 
 
 def test_with_pseudonyms_no_true_name_is_in_what_is_published(tmp_path):
-    """Sites, ports, samples, the names of their files, and environments, in texts and in the cells of tables."""
+    """Checks sites, ports, samples, their file names, and environments, in texts and in the cells of tables."""
     place = Workplace(tmp_path)
     pair, joined = ["monday-north", "monday-south"], [["monday-north", "evening-oslo"], "monday-south"]
     trials = {"lab-steady": pair, "lab-queues": joined}
@@ -167,7 +169,7 @@ def test_with_pseudonyms_no_true_name_is_in_what_is_published(tmp_path):
 
 
 def everything_in(path) -> str:
-    """A file's text; of Parquet its cells and what its metadata say."""
+    """Return the text of a file; for Parquet, its metadata and cells."""
     if path.suffix != ".parquet":
         return path.read_text(encoding="utf-8")
     table = pq.read_table(path)
