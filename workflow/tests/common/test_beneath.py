@@ -1,4 +1,4 @@
-"""Nothing is written through a symbolic link beneath a campaign's directory."""
+"""Checks that no file is written through a symbolic link inside a campaign's directory."""
 
 import contextlib
 import ctypes
@@ -24,7 +24,7 @@ from acapella_core.files import atomic_path, atomic_text
 
 @pytest.fixture
 def outside(tmp_path):
-    """A directory of the user's with a file, which nothing may change."""
+    """Return a directory of the user that contains a file. Checks after the test that it is unchanged."""
     directory = tmp_path / "home"
     directory.mkdir()
     (directory / "profile").write_text("mine")
@@ -39,7 +39,7 @@ def refuse(*_):
 
 @pytest.fixture(params=["openat2", "stepwise"])
 def way(request, monkeypatch, tmp_path):
-    """Both ways to open directories, where this kernel has both."""
+    """Run the test with both ways to open directories: openat2, if the kernel supports it, and step by step."""
     if request.param == "stepwise":
         monkeypatch.setattr(_native, "open_beneath", refuse)
         return
@@ -54,7 +54,7 @@ def way(request, monkeypatch, tmp_path):
 
 @pytest.fixture
 def results(tmp_path, way):
-    """A protected directory; tests with it run both ways."""
+    """Return a protected directory. Tests that use it run with both ways to open directories."""
     directory = tmp_path / "results"
     (directory / "tables").mkdir(parents=True)
     beneath.protect(directory)
@@ -92,7 +92,7 @@ def test_a_file_that_is_a_link_is_not_followed(writer, target, results, outside)
 
 
 def test_openat2_refuses_links_and_what_leaves_the_directory(results, outside, monkeypatch):
-    """As openat2(2) describes it; the kernel is asked, not our own walk."""
+    """Checks openat2(2) itself, without the step-by-step implementation."""
     monkeypatch.undo()
     (results / "tables" / "link").symlink_to(results)
     descriptor = os.open(results, os.O_RDONLY | os.O_DIRECTORY)
@@ -111,7 +111,7 @@ def test_openat2_refuses_links_and_what_leaves_the_directory(results, outside, m
 
 
 def replaced_by_link(directory: Path, outside: Path) -> Path:
-    """Put a link in the place of a directory; return where the directory is."""
+    """Replace a directory with a link; return the new path of the directory."""
     moved = directory.with_name(f"{directory.name}.moved")
     directory.rename(moved)
     directory.symlink_to(outside)
@@ -133,7 +133,9 @@ STEPS = {
 
 
 def test_a_directory_replaced_between_any_two_steps_is_not_written_through(results, outside, monkeypatch):
-    """After the first step, the second, and so on: the file is in the directory, wherever that is, or an error."""
+    """The directory is replaced after the first step, after the second, and so on. The file is either written to the
+    directory, which has moved, or there is an error.
+    """
     inner, written = results / "tables" / "inner", []
     steps = 0
 
@@ -158,12 +160,12 @@ def test_a_directory_replaced_between_any_two_steps_is_not_written_through(resul
         steps = 0
         with contextlib.suppress(UserError):
             atomic_text(inner / "profile", "text")
-    assert (inner / "profile").read_text() == "text"  # nothing was replaced the last time
+    assert (inner / "profile").read_text() == "text"  # in the last round, the directory was not replaced
     assert len(written) > len(STEPS[files])
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchange two names at once (renameat2)."""
+    """Exchange two names atomically (renameat2)."""
     current, exchanged = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     assert renameat2(current, os.fsencode(one), current, os.fsencode(other), exchanged) == 0, ctypes.get_errno()
@@ -229,7 +231,7 @@ def test_captures_are_still_linked_and_not_into_a_linked_directory(results, outs
 
 
 class Node:
-    """A node with one file, as a fetch from FABRIC sees it."""
+    """A node with one file, as seen by a download from FABRIC."""
 
     def __init__(self, content: bytes):
         self.content = content
@@ -291,7 +293,7 @@ PLACES = {
 @pytest.mark.parametrize(("command", "place"), [(name, place) for name, found in PLACES.items() for place in found])
 def test_commands_refuse_links_in_somebody_elses_results(command, place, campaign, outside, capsys):
     directory = shutil.copytree(campaign, outside.parent / "copy")
-    if command == "index":  # it removes samples that are not in the sheet, and lists them in logs/
+    if command == "index":  # index removes samples that are not in the sheet and lists them in logs/
         (directory / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n")
         first = min(path.stem for path in (directory / "acap").iterdir())
         with (directory / "raw" / "samples.tsv").open("a") as sheet:
@@ -310,7 +312,7 @@ def test_commands_refuse_links_in_somebody_elses_results(command, place, campaig
 
 
 def test_snakemake_does_not_start_in_a_campaign_with_links(tmp_path, outside):
-    """The shells of its jobs would write their logs through them."""
+    """The shells of Snakemake's jobs would write their logs through the links."""
     started = workplace(tmp_path)
     started.campaign.mkdir(parents=True)
     (started.campaign / "logs").symlink_to(outside)

@@ -1,4 +1,4 @@
-"""Intervals of shares: what they are, that they cover, that they are the same everywhere."""
+"""Tests confidence intervals of shares: their definition, their coverage, and that they are reproducible."""
 
 from fractions import Fraction
 
@@ -42,19 +42,19 @@ def test_every_resample_has_as_many_samples_as_there_are():
 
 @pytest.mark.parametrize(("samples", "least"), [(FEWEST, 0.88), (12, 0.91), (60, 0.91)])
 def test_interval_covers_the_true_share_about_as_often_as_it_says(samples, least):
-    """Percentiles of 6 samples do in 84 % of cases, of 2 samples in half."""
+    """Percentiles of 6 samples cover it in 84 % of cases, of 2 samples in half."""
     truth, covered = 0.3, 0
     rng = np.random.default_rng(5)
     for _ in range(300):
         totals = rng.integers(200, 2000, samples)
-        share = rng.beta(3, 7, samples)  # samples differ in their share, around 0.3
+        share = rng.beta(3, 7, samples)  # the share differs between samples, around 0.3
         lo, hi = share_intervals(rng.binomial(totals, share)[:, None], totals, resamples=400)
         covered += bool(lo[0] <= truth <= hi[0])
     assert least <= covered / 300 <= 0.98
 
 
 def test_frames_of_one_sample_do_not_count_as_independent():
-    """Ten times the frames in the same samples leave the interval as wide; ten times the samples make it narrower."""
+    """Ten times the frames in the same samples give the same interval. Ten times the samples give a narrower one."""
     counts, totals = np.array([[1], [5], [9], [3], [2], [7]]) * 100, np.full(6, 1000)
     few = share_intervals(counts, totals)
     same = share_intervals(counts * 10, totals * 10)

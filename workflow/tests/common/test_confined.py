@@ -1,4 +1,4 @@
-"""Programs that read hostile input have few rights, and a time limit for every answer."""
+"""Programs that read untrusted input have few privileges and a timeout for every reply."""
 
 import errno
 import json
@@ -23,16 +23,16 @@ from acapella_core import _native
 from acapella_core.errors import MISTAKE, UserError
 
 FIELDS = ("frame.number", "frame.protocols")
-PYTHON = "/usr/bin/python3"  # of the system, so that a confined program may run it
+PYTHON = "/usr/bin/python3"  # the system's Python, which a confined program may execute
 OFFERED = _native.confinement_support()
 CAPTURES = sorted((Path(__file__).parents[3] / ".test/captures").glob("*.pcap.gz"))[:2]
 
 needs_landlock = pytest.mark.skipif(OFFERED["landlock_abi"] == 0, reason="this kernel has no Landlock")
 needs_seccomp = pytest.mark.skipif(not OFFERED["seccomp"], reason="this kernel has no seccomp")
 
-ASKED = '[ "$1" = -G ] && exit\n'  # for its directories
+ASKED = '[ "$1" = -G ] && exit\n'  # when asked for its directories
 
-# Prints what it could do as the first line of standard error.
+# Prints the results of its attempts on the first line of standard error.
 ATTEMPTS = """
 import json, os, resource, socket, sys
 def tried(attempt):
@@ -61,7 +61,7 @@ sys.exit(3)
 
 
 def fake(directory: Path, script: str, monkeypatch, interpreter: str = "/bin/sh") -> tshark.Tshark:
-    """A tshark on the PATH that does what the script says; dumpcap in the same directory prints the version."""
+    """Put a tshark on the PATH that runs the script; return it. dumpcap in the same directory prints the version."""
     directory.mkdir()
     for name, text in {
         "tshark": f"#!{interpreter}\n{ASKED if interpreter == '/bin/sh' else ''}{script}\n",
@@ -123,7 +123,7 @@ def test_confinement_changes_no_answer(path):
 
 @pytest.fixture
 def hung(tmp_path, monkeypatch):
-    """A capture, after a fake tshark was put on the PATH."""
+    """Return a function that puts a fake tshark on the PATH and writes a capture."""
 
     def make(script: str, copies: int) -> Path:
         fake(tmp_path / "bin", script, monkeypatch)
@@ -144,7 +144,7 @@ def digest_error(capture, capsys, *words: str) -> tuple[int, str]:
     return code, error
 
 
-# It reads all and answers nothing, answers one frame, reads nothing (of more than a pipe holds), does not end.
+# tshark reads all input and prints nothing, prints one frame, reads nothing (of more than a pipe holds), does not exit.
 @pytest.mark.parametrize(
     ("script", "frames", "said"),
     [
@@ -256,7 +256,7 @@ print([refused(attempt) for attempt in (
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     denied, refused = errno.EACCES, errno.EPERM
     found = json.loads(shown)
-    assert found[5] in (denied, errno.EXDEV)  # the second without the right to move between directories
+    assert found[5] in (denied, errno.EXDEV)  # EXDEV: without the right to move files between directories
     del found[5]
     assert found == [0, 0, 0, denied, denied, refused, 0, refused, errno.ENOSYS]
     assert (outside / "there").read_text() == "kept"
@@ -283,7 +283,7 @@ def test_the_command_confines_itself_and_still_writes_both_tables(capture, tmp_p
     ids=lambda words: words[0],
 )
 def test_commands_that_read_what_others_made_are_confined(tmp_path, command):
-    """Each waits for its input, a pipe to which nobody writes."""
+    """Each command waits for its input, a pipe without a writer."""
     os.mkfifo(tmp_path / "read")
     (tmp_path / "key").write_bytes(bytes(32))
     (tmp_path / "key").chmod(0o600)
@@ -350,12 +350,12 @@ cli.main()
 
 
 def status_of(pid: int) -> dict[str, str]:
-    """Return the lines of /proc/PID/status."""
+    """Return the lines of /proc/PID/status as a dictionary."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-# Calls on another process, itself and the kernel, without Landlock: the numbers of refused calls are their errors.
+# System calls on another process, on itself and on the kernel, without Landlock. Prints their errors; 0 if allowed.
 SIGNALS = """
 import ctypes, json, os, platform, resource, signal, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -394,8 +394,8 @@ print(json.dumps(found), flush=True)
 @needs_seccomp
 @pytest.mark.parametrize("how", ["spawned", "confined_self"])
 def test_a_confined_process_signals_itself_alone(how):
-    """As the same user, and by the filter: a signal to an unconfined process is refused by Landlock's ABI 6, too, but
-    other calls here are not.
+    """The processes have the same user, so the seccomp filter must refuse the calls. Landlock ABI 6 also refuses
+    signals to unconfined processes, but not the other calls.
     """
     script = SIGNALS
     if how == "spawned":
@@ -425,7 +425,7 @@ def test_doctor_reports_what_is_active():
 
 
 def test_doctor_reports_the_user_that_tshark_gets():
-    """Root of a user namespace has no other user to become."""
+    """Root in a user namespace has no other user to switch to."""
     command = "from acapella.cli.doctor import confinement; print([f.seen for f in confinement() if 'user' in f.piece])"
     for prefix, expected in (((), "one of its own" if os.geteuid() == 0 else "ours"), (("unshare", "-r"), "ours, 0")):
         if prefix and subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode:
@@ -444,7 +444,7 @@ def test_no_home_directory_is_readable_beside_a_program(monkeypatch, tmp_path):
 
 @needs_seccomp
 def test_no_child_outlives_a_confined_program():
-    """The child cannot leave the process group, which ends with the program."""
+    """The child cannot leave the process group, which is killed when the program exits."""
     script = (
         "import os, sys\nif os.fork() == 0:\n"
         " for leave in (os.setsid, lambda: os.setpgid(0, 0)):\n"
@@ -459,7 +459,7 @@ def test_no_child_outlives_a_confined_program():
         words = printed.readline().split()
         assert words[:2] == ["refused", "refused"]
         assert process.wait(60) == 0
-        assert printed.read() == ""  # its end of the pipe is closed, so it has ended
+        assert printed.read() == ""  # its end of the pipe is closed, so the child has exited
 
 
 def test_the_time_limit_of_digest_is_that_of_the_runner():

@@ -1,4 +1,4 @@
-"""Programs that are run on captures, and commands that run them, have no network and write few files."""
+"""Programs that process captures, and the commands that run them, have no network access and can write few files."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ ACAPELLA = str(Path(sys.executable).with_name("acapella"))
 needs_seccomp = pytest.mark.skipif(not OFFERED["seccomp"], reason="this kernel has no seccomp")
 needs_landlock = pytest.mark.skipif(OFFERED["landlock_abi"] == 0, reason="this kernel has no Landlock")
 
-# Says in the file of its first argument what it could do, in words; writes beside it, and to the second.
+# Writes the results of its attempts to its first argument, and tries to write to its second.
 ATTEMPTS = """\
 #!/bin/sh
 grep -E '^(Seccomp|NoNewPrivs):' /proc/self/status > "$1"
@@ -36,13 +36,13 @@ exit 0
 
 
 def status_of(pid: int) -> dict[str, str]:
-    """Return the lines of /proc/PID/status."""
+    """Return the lines of /proc/PID/status as a dictionary."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 def until_confined(process: subprocess.Popen) -> dict[str, str]:
-    """Return the status of a process when it has a filter of system calls; fail if it ends before."""
+    """Return the status of a process once it has a seccomp filter. Fails if the process ends before."""
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(FileNotFoundError):
@@ -55,7 +55,7 @@ def until_confined(process: subprocess.Popen) -> dict[str, str]:
 
 @pytest.fixture
 def program(tmp_path):
-    """A program that tries what it must not do, and the directories that it may and must not write."""
+    """Return a program that attempts forbidden actions, a directory that it may write to, and one that it may not."""
     own, other = tmp_path / "own", tmp_path / "other"
     own.mkdir()
     other.mkdir()
@@ -66,7 +66,7 @@ def program(tmp_path):
 
 
 def found(own: Path) -> list[str]:
-    """Return what the program found out, as words without spaces between them."""
+    """Return the lines that the program wrote, with normalized whitespace."""
     return [" ".join(line.split()) for line in (own / "found").read_text().splitlines()]
 
 
@@ -81,12 +81,12 @@ def test_a_started_program_has_no_network_and_writes_beneath_its_directory_alone
     assert lines[:2] == ["NoNewPrivs: 1", "Seccomp: 2"]
     assert "outside" not in lines and "network" not in lines
     assert not (other / "made").exists()
-    assert status_of(os.getpid())["Seccomp"] == before  # this process keeps its rights
+    assert status_of(os.getpid())["Seccomp"] == before  # this process keeps its privileges
     (other / "ours").write_text("x")
 
 
 def test_the_program_of_that_test_finds_what_it_may_do(program):
-    """The test itself: without confinement the program reports a network and a file."""
+    """Checks the test program: without confinement it can use the network and write the file."""
     path, own, other = program
     subprocess.run([path, own / "found", other / "made"], check=True)
     assert {"outside", "network"} <= set(found(own))
@@ -107,7 +107,7 @@ def test_a_started_program_has_limits(start):
 @needs_landlock
 @needs_seccomp
 def test_flow_meters_and_editcap_are_confined(tmp_path, monkeypatch):
-    """What ``run_tool`` runs, and the source of whole frames."""
+    """Checks the programs that ``run_tool`` runs, and editcap."""
     directory = tmp_path / "own"
     directory.mkdir()
     other = tmp_path / "made"
@@ -146,7 +146,7 @@ def test_confinement_changes_no_meter(name, tmp_path, monkeypatch):
 
 
 def test_nfpcapd_reads_no_pipe(tmp_path):
-    """Why it gets a copy: one that reads pipes could get the capture as a stream."""
+    """This is why nfpcapd gets a copy. If it read pipes, the capture could be streamed."""
     if why := meters.METERS["nfdump"].why_unavailable():
         pytest.skip(why)
     capture = write_pcap(tmp_path / "port.pcap", busy_port())
@@ -203,7 +203,7 @@ def test_p4_run_confines_its_loader(tmp_path):
     ids=lambda words: words[0],
 )
 def test_commands_that_run_programs_on_captures_are_confined(tmp_path, command):
-    """Each waits for an input, a pipe to which nobody writes."""
+    """Each command waits for its input, a pipe without a writer."""
     os.mkfifo(tmp_path / "read")
     write_pcap(tmp_path / "port.pcap", busy_port())
     prepare(tmp_path)
@@ -280,7 +280,7 @@ def test_the_scan_of_a_process_of_its_own_is_confined(tmp_path):
 
 
 def test_collect_started_by_hand_makes_private_files(tmp_path):
-    """`python -m acapella_capture.collect`, as inside the sandbox, with a generous umask."""
+    """Runs `python -m acapella_capture.collect`, as in the sandbox, with umask 0."""
     write_pcap(tmp_path / "port.pcap", busy_port())
     prepare(tmp_path)
     command = [sys.executable, "-m", collect.__name__, "campaign", "--config", "config.yaml"]
@@ -291,7 +291,7 @@ def test_collect_started_by_hand_makes_private_files(tmp_path):
 
 
 def test_root_of_a_user_namespace_is_not_said_to_be_limited():
-    """The kernel limits no process of root outside, and a namespace does not show who its root is."""
+    """The kernel does not limit processes of the real root, and a namespace does not show which user its root is."""
     if subprocess.run(["unshare", "-r", "true"], check=False, capture_output=True).returncode:
         pytest.skip("no user namespaces here")
     code = "from acapella.common import confined as c; print(c.status_of_trial()[c.PROCESSES] == str(c.TASKS))"
@@ -300,7 +300,7 @@ def test_root_of_a_user_namespace_is_not_said_to_be_limited():
 
 
 def test_a_confined_program_cannot_fork_without_end(tmp_path):
-    """Each child is counted for the program alone: as root by its user id, else by its user namespace."""
+    """Processes are counted for the program only: by its user ID if started by root, else by its user namespace."""
     if confined.status_of_trial()[confined.PROCESSES] != str(confined.TASKS):
         pytest.skip("this user gets no user namespace")
     script = (

@@ -1,4 +1,4 @@
-"""The control channel: valid messages, allocation of queue pairs, and hostile or failing peers."""
+"""Tests the control channel: valid messages, allocation of queue pairs, and malicious or failing peers."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ PROVED = channel.Challenge("c4a11e" * 10 + "0000"), channel.Proof("9400f0" * 10 
 
 
 def proof_line(secret: str, challenge: str) -> bytes:
-    """Return the proof for a challenge, computed as in RFC 2104: H(K xor opad, H(K xor ipad, text)), 64-byte blocks."""
+    """Return the proof for a challenge as defined in RFC 2104: H(K xor opad, H(K xor ipad, text)), 64-byte blocks."""
     key = bytes.fromhex(secret).ljust(64, b"\0")
     inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in key) + challenge.encode()).digest()
     proof = hashlib.sha256(bytes(byte ^ 0x5C for byte in key) + inner).hexdigest()
@@ -40,7 +40,7 @@ def proof_line(secret: str, challenge: str) -> bytes:
 
 
 class Client:
-    """A control plane that sends any lines, after the proof if it has the secret."""
+    """A control plane that can send arbitrary lines. It sends the proof first if it has the secret."""
 
     def __init__(self, port, secret=SECRET):
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
@@ -53,7 +53,7 @@ class Client:
         self._socket.sendall(line)
 
     def hear(self) -> dict:
-        """Return the next message other than a keepalive; {} at the end."""
+        """Return the next message that is not a keepalive; {} at the end of the connection."""
         for line in self._lines:
             message = json.loads(line)
             if "alive" not in message:
@@ -73,7 +73,7 @@ def test_messages_are_read_as_they_were_written():
 
 
 def with_members(**parts) -> dict:
-    """Return a session whose queue pair has other members."""
+    """Return a session with the members of its queue pair changed."""
     return {**SESSION, "queue_pairs": [{**PAIR, **parts}]}
 
 
@@ -146,7 +146,7 @@ def test_written_session_retires_the_previous_one():
     sessions.disconnected(1)
     assert (first.queue_pairs[0].size, rings.retired) == (384, [])
     sessions.begin(Hello("flowstats", 2, "a2"))
-    assert rings.retired == []  # until the registers have the new ones
+    assert rings.retired == []  # not before the registers are written
     sessions.written(2)
     assert rings.retired == [100]
     assert [row["retired"] for row in sessions.summary()] == [True, False]
@@ -178,7 +178,7 @@ def test_data_plane_beyond_the_maximum_is_refused():
     sessions.begin(HELLO)
     with pytest.raises(Refused, match="busy: 1 other data plane connected"):
         sessions.begin(Hello("flowstats", 2, "b1"))
-    assert sessions.begin(HELLO).number == 2  # the same one may come again before its old connection is noticed
+    assert sessions.begin(HELLO).number == 2  # it may reconnect before the end of its old connection is noticed
 
 
 def test_ring_size_is_a_multiple_of_the_report_size():
@@ -234,7 +234,7 @@ def test_other_addresses_than_loopback_require_listen_anywhere():
 
 @contextlib.contextmanager
 def data_plane(port, said, instance="a1", secret=SECRET):
-    """Run a control plane whose data plane records its sessions."""
+    """Yield a control plane and the sessions that its data plane recorded."""
     written = []
     hello = Hello("flowstats", 2, instance)
     with (
@@ -338,12 +338,12 @@ def test_connection_without_the_secret_gets_an_error_and_no_session(first):
 
 
 def test_secret_is_not_sent_and_proofs_cannot_be_replayed():
-    """Record both directions between control plane and collector."""
+    """Records both directions between control plane and collector."""
     said, sent = [], {}
     with contextlib.ExitStack() as stack:
         _, port = stack.enter_context(listening(Rings()))
         between = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        forwarding = stack.enter_context(contextlib.ExitStack())  # until the control plane has closed its connection
+        forwarding = stack.enter_context(contextlib.ExitStack())  # until the control plane closes its connection
         plane, _ = stack.enter_context(data_plane(between.getsockname()[1], said))
         near = forwarding.enter_context(between.accept()[0])
         far = forwarding.enter_context(socket.create_connection(("127.0.0.1", port)))
@@ -385,11 +385,11 @@ print(link.makefile().read())
 
 
 def test_other_users_can_neither_read_the_secret_nor_take_a_session():
-    python = shutil.which("python3", path="/usr/bin:/bin")  # of the system: a user's own may be in a private directory
+    python = shutil.which("python3", path="/usr/bin:/bin")  # a Python of the user may be in a private directory
     if os.geteuid() != 0 or python is None:
         pytest.skip("needs root, to be another user, and Debian's python3")
     with tempfile.TemporaryDirectory() as directory, listening(Rings()) as (server, port):
-        Path(directory).chmod(0o755)  # only the file's own mode protects it
+        Path(directory).chmod(0o755)  # only the mode of the file protects the secret
         path = Path(directory) / "collector.secret"
         server.secret = channel.make_secret(path)
         command = [python, "-c", STRANGER, str(path), str(port), encode(HELLO).decode()]
@@ -401,7 +401,7 @@ def test_other_users_can_neither_read_the_secret_nor_take_a_session():
 
 
 def test_silent_connections_do_not_block_a_data_plane():
-    """Open more silent connections than the collector accepts, before and after the data plane's."""
+    """More silent connections than the collector accepts are open before the data plane connects."""
     said = []
     with contextlib.ExitStack() as stack:
         server, port = stack.enter_context(listening(Rings()))
@@ -410,7 +410,7 @@ def test_silent_connections_do_not_block_a_data_plane():
         ]
         plane, written = stack.enter_context(data_plane(port, said))
         assert plane.wait(5) and len(written) == 1
-        with contextlib.suppress(ConnectionResetError):  # the one that waited longest was closed, after its challenge
+        with contextlib.suppress(ConnectionResetError):  # the oldest one was closed after its challenge
             while silent[0].recv(4096):
                 pass
         assert server.counts["crowded_out"] >= 20

@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files are either complete or do not exist."""
 
 import os
 import signal
@@ -60,8 +60,8 @@ RECORD = bytes.fromhex("01000000 00000000 3c000000 3c000000") + bytes(60)
 
 
 def digest_that_waits(directory: Path) -> subprocess.Popen:
-    """A digest of standard input, which has read some frames; with it there are two more files in the directory."""
-    wanted = len(list(directory.iterdir())) + 2  # both under temporary names
+    """Start a digest of standard input; return it once it has two temporary files in the directory."""
+    wanted = len(list(directory.iterdir())) + 2  # both have temporary names
     command = [
         sys.executable,
         "-m",
@@ -168,7 +168,7 @@ def test_a_catalog_that_is_being_written_is_not_taken_for_abandoned(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_digest_asked_to_stop_leaves_nothing_half_written(tmp_path, number):
-    before = signal.signal(number, signal.SIG_DFL)  # as nohup has it, SIGHUP is no wish
+    before = signal.signal(number, signal.SIG_DFL)  # under nohup, SIGHUP is ignored
     try:
         with digest_that_waits(tmp_path) as process:
             process.send_signal(number)
@@ -200,7 +200,7 @@ def test_temporary_files_go_where_it_is_said_and_nowhere_else(tmp_path, monkeypa
 
 
 def test_a_full_directory_of_temporary_files_is_refused(tmp_path):
-    """A limit of 0 bytes a file stands for the full disk: a file can be made there, and nothing put into it."""
+    """A file size limit of 0 bytes simulates the full disk: files can be created, but not written to."""
     code = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (0, 0)); "
     code += "from acapella_core.files import temporary_directory; temporary_directory()"
     environment = os.environ | {"TMPDIR": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""Captures with gzip, zstd and lz4, as nodes compress them, reach the loader through a pipe."""
+"""Captures compressed with gzip, zstd or lz4, as on nodes, are passed to the loader through a pipe."""
 
 import os
 import resource
@@ -14,7 +14,7 @@ CONTENT = bytes(range(256)) * 20_000
 
 
 def read(streams) -> bytes:
-    """All that comes through the only pipe."""
+    """Return all data from the only pipe."""
     descriptor, _ = streams.descriptors
     with os.fdopen(os.dup(descriptor), "rb") as pipe:
         return pipe.read()
@@ -22,11 +22,11 @@ def read(streams) -> bytes:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_compressed_capture_is_streamed_under_its_own_name(tmp_path, codec):
-    path = packed(tmp_path / "a.pcap.z", codec, CONTENT, CONTENT)  # frames that follow each other are one stream
+    path = packed(tmp_path / "a.pcap.z", codec, CONTENT, CONTENT)  # concatenated compressed frames form one stream
     with streamed([path]) as streams:
         assert streams.arguments == ["--in", str(path), "--descriptor", "{}:{}".format(*streams.descriptors)]
         assert read(streams) == CONTENT * 2
-        assert os.read(streams.descriptors[1], 2) == END  # the mark of the end
+        assert os.read(streams.descriptors[1], 2) == END  # the end marker
     assert streams.faults == {}
 
 
@@ -39,7 +39,7 @@ def test_others_are_left_to_the_loader(tmp_path):
 
 
 def test_streaming_writes_no_file(tmp_path):
-    """With a limit on the size of files, which pipes do not have."""
+    """Sets a limit on the size of files, which does not apply to pipes."""
     path = packed(tmp_path / "a.zst", "zstd", CONTENT)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))

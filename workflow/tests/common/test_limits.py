@@ -1,4 +1,4 @@
-"""Hostile captures end within the stated memory and time, in one line that names the limit."""
+"""Malicious captures end within the documented memory and time, with one line that names the limit."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from acapella_core.arguments import size_bytes
 from acapella_core.errors import DAMAGED, MISTAKE, OUTSIDE
 
 PCAP = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1)
-HEADER = [("s", "<u4"), ("ns", "<u4"), ("cap", "<u4"), ("wire", "<u4")]  # of a record
+HEADER = [("s", "<u4"), ("ns", "<u4"), ("cap", "<u4"), ("wire", "<u4")]  # header of a record
 MIB = 1 << 20
 FREE_OF_RATIO = 16 * MIB
 
@@ -36,7 +36,7 @@ def zstd(plain: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def bomb(tmp_path_factory) -> Path:
-    """10 GiB of empty frames in less than 400 KB: a zstd file may hold any number of zstd frames."""
+    """Write 10 GiB of empty frames in less than 400 KB. A zstd file may contain any number of zstd frames."""
     path = tmp_path_factory.mktemp("bomb") / "zeros.pcap.zst"
     path.write_bytes(zstd(PCAP) + zstd(bytes(64 * MIB)) * 160)
     assert path.stat().st_size < 400_000
@@ -44,7 +44,7 @@ def bomb(tmp_path_factory) -> Path:
 
 
 def own_mib(*words: object, code: int = 0) -> tuple[float, str]:
-    """The most memory that an `acapella` command itself held, and its standard error."""
+    """Return the peak memory of an `acapella` command itself in MiB, and its standard error."""
     command = [sys.executable, "-m", "acapella_bench.peak", *map(str, words)]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "bench")}
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -93,7 +93,7 @@ register qp_number 0 0x11
 register qp_base 0 0x100000
 register qp_end 0 0x1c0000
 """
-SMALL_FRAMES = (MIB - len(PCAP)) // 16  # empty ones, in 1 MiB
+SMALL_FRAMES = (MIB - len(PCAP)) // 16  # empty frames in 1 MiB
 
 
 def test_a_bomb_of_reports_ends_the_collector(bomb, tmp_path, capsys):
@@ -108,7 +108,9 @@ def test_a_bomb_of_reports_ends_the_collector(bomb, tmp_path, capsys):
 
 @pytest.mark.skipif(program.why_unavailable() is not None, reason=f"{program.why_unavailable()}")
 def test_a_bomb_ends_the_data_plane_at_the_limit(bomb, tmp_path, capfd):
-    """Both commands that decompress for it: the frames before the limit are counted, and the exit code is not 0."""
+    """Both commands that decompress for the data plane count the frames before the limit and exit with a code other
+    than 0.
+    """
     stats = tmp_path / "stats.json"
     words = ["p4", "run", "preprocess", "--in", str(bomb), "--stats", str(stats), "--pipeline", "interpreted"]
     assert main([*words, "--max-decompressed", "1M"]) == DAMAGED
@@ -122,11 +124,11 @@ def test_a_bomb_ends_the_data_plane_at_the_limit(bomb, tmp_path, capfd):
     assert json.loads((tmp_path / "reports" / "program.json").read_text())["in"] == SMALL_FRAMES
     tools = pq.read_table(tmp_path / "reports" / "tools.parquet", columns=["skipped"])["skipped"].to_pylist()
     missing = [meter.why_unavailable() for meter in meters.METERS.values()]
-    assert tools[2:] == (missing if all(missing) else [meters.TOO_LARGE] * len(missing))  # no more than the others get
+    assert tools[2:] == (missing if all(missing) else [meters.TOO_LARGE] * len(missing))  # same limit
 
 
 def test_tshark_gets_as_much_of_a_bomb_as_the_core(bomb, tmp_path):
-    """Both sides of `acapella verify`, and the filter of `acapella kappa`."""
+    """Checks both sides of `acapella verify`, and the filter of `acapella kappa`."""
     from acapella.kappa import selection  # noqa: PLC0415
     from acapella.verify import tables  # noqa: PLC0415
 
@@ -173,7 +175,7 @@ def test_interface_blocks_are_limited(tmp_path):
 
 
 def syns(flows: int) -> bytes:
-    """Spoofed SYNs, each of another address and port."""
+    """Return a capture of spoofed SYNs, each from a different address."""
     frame = bytes.fromhex(
         "000000000001000000000002080045000028000100004006000001020304050607080000005000000000000000005002000000000000"
     )
@@ -186,7 +188,7 @@ def syns(flows: int) -> bytes:
 
 
 def test_a_flood_of_flows_ends_at_the_memory_limit(tmp_path):
-    """A million flows take more than 300 MiB; the process keeps to --memory and the 150 MiB that --help states."""
+    """A million flows take more than 300 MiB. The process stays within --memory plus the 150 MiB that --help states."""
     path, out = tmp_path / "syns.pcap", tmp_path / "s.parquet"
     path.write_bytes(syns(1_000_000))
     words = ["digest", str(path), "-o", str(out), "--engine", "native"]
@@ -204,7 +206,7 @@ def test_a_flood_of_flows_ends_at_the_memory_limit(tmp_path):
 
 
 def equal_packets(count: int, step_ns: int) -> bytes:
-    """The same UDP packet over and over, in less than 100 KB."""
+    """Return a capture with copies of the same TCP segment, sent every `step_ns`."""
     frame = syns(1)[len(PCAP) + 16 :]
     records = np.zeros(count, dtype=[*HEADER, ("f", "u1", len(frame))])
     records["ns"] = np.arange(count) * step_ns
@@ -239,7 +241,7 @@ def test_equal_packets_are_compared_within_the_memory(tmp_path):
 def test_packets_out_of_order_end_at_the_memory_limit(tmp_path):
     forward = np.frombuffer(syns(200_000)[len(PCAP) :], dtype="u1").reshape(200_000, -1)
     backward = forward[::-1].copy()
-    backward[:, :16] = forward[:, :16]  # the times
+    backward[:, :16] = forward[:, :16]  # timestamps
     trials = [tmp_path / "a.pcap", tmp_path / "b.pcap"]
     for path, records in zip(trials, (forward, backward), strict=True):
         path.write_bytes(PCAP + records.tobytes())

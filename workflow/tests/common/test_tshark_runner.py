@@ -1,4 +1,4 @@
-"""Running tshark: nothing of the user's reaches it, it ends when we do, and its faults are one line."""
+"""Tests runs of tshark: settings of the user have no effect, tshark ends with acapella, and a failure is one line."""
 
 import fcntl
 import os
@@ -57,7 +57,7 @@ def test_frames_come_one_by_one_from_standard_input(program, capture):
     with program.start("-", FIELDS) as run:
         run.stdin.write(capture.read_bytes())
         run.stdin.flush()
-        assert run.stdout.readline() == expected[0] + b"\n"  # before the input ends
+        assert run.stdout.readline() == expected[0] + b"\n"  # before the end of the input
         run.stdin.close()
         assert run.stdout.read().splitlines() == expected[1:]
         run.finish()
@@ -103,7 +103,7 @@ def test_no_tshark_is_one_line_that_says_what_to_do(engine, capture, tmp_path, m
     assert main(["digest", str(capture), "-o", str(acap), "--flows", str(flows), "--engine", "native"]) == 0
 
 
-# Succeeds on the capture of one frame that tells a broken tshark from a broken capture.
+# Exits with 0 on the capture of one frame that distinguishes a broken tshark from a broken capture.
 UNLESS_SOUND = f"[ $(wc -c) = {len(tshark.SOUND)} ] && exit 0; "
 
 
@@ -140,7 +140,7 @@ def test_a_tshark_that_fails_is_one_line_and_no_output(script, said, capture, mo
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
 @pytest.mark.parametrize("frames", [1, 20_000], ids=["answer", "full pipe"])
 def test_interrupt_ends_a_tshark_that_hangs(engine, frames, tmp_path, program):
-    """While the digest waits for an answer, and while it waits for tshark to read."""
+    """The digest waits for tshark to print, or for tshark to read."""
     capture = write_pcap(tmp_path / "c.pcap", [(START_NS + at, b"\x02" * 1000) for at in range(frames)])
     fake, seconds = tmp_path / "bin" / "tshark", f"3600.{os.getpid()}{engine == 'hybrid':d}{frames}"
     fake.parent.mkdir()
@@ -169,7 +169,7 @@ def test_a_line_without_an_end_is_kept_up_to_a_limit(longest, before, monkeypatc
 
 
 def lines_printed(printed: bytes, *, ends: bool = True) -> list[bytes]:
-    """Return what ``lines`` makes of text from a pipe, which stays open unless tshark ``ends``."""
+    """Return the lines that ``lines`` yields for text from a pipe, which stays open unless ``ends`` is True."""
     reading, writing = os.pipe()
     with open(reading, "rb", buffering=0) as stdout, open(writing, "wb", buffering=0) as pipe:  # noqa: PTH123
         fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 1 << 18)

@@ -1,4 +1,4 @@
-"""The vendors that tshark knows: found beside it, told in every digest, and done without where there are none."""
+"""Tests the vendors known to tshark: their lists are found next to it, noted in every digest, and optional."""
 
 import hashlib
 import os
@@ -13,7 +13,7 @@ from acapella.common import tshark, vendors
 from acapella.digest.command import Options, digest
 from acapella.snakefile.code import vendors_sha256
 
-# Label 20, a sequence number as control word, 00:1b:21:aa:bb:cc <- 00:1b:21:dd:ee:ff, an ethertype of nobody.
+# Label 20, a sequence number as control word, 00:1b:21:aa:bb:cc <- 00:1b:21:dd:ee:ff, an unassigned ethertype.
 SEQUENCED = bytes.fromhex("00562b0a0b0c00562b01020388470001414000000001001b21aabbcc001b21ddeeff88b5")
 
 
@@ -32,14 +32,14 @@ def capture(tmp_path) -> Path:
 
 
 def deciders(capture: Path, engine: str = "native") -> tuple[list[str], dict]:
-    """The column l4_by of a digest, and its metadata."""
+    """Return column l4_by of a digest and the metadata."""
     acap, flows = capture.with_suffix(".parquet"), capture.with_suffix(".flows.parquet")
     metadata = digest([str(capture)], str(acap), str(flows), Options(engine))
     return pq.read_table(acap)["l4_by"].to_pylist(), metadata
 
 
 def install(directory: Path, version: str, monkeypatch) -> Path:
-    """A tshark that is nothing but its version, first on the PATH; the directory of its data."""
+    """Put a tshark on the PATH that only prints its version; return its data directory."""
     program = directory / "bin" / "tshark"
     data = directory / "share" / "wireshark"
     for each in (program.parent, data):
@@ -88,7 +88,7 @@ def test_a_later_tshark_decides_by_other_rules(capture, monkeypatch, tmp_path):
 def test_the_lists_beside_the_program_are_taken(capture, monkeypatch, tmp_path):
     data = install(tmp_path / "other", "4.0.99", monkeypatch)
     (data / "manuf").write_text("00:00:00\tXerox\n00:01:00\tEquip\n00:1B:21\tIntelCor\n")
-    assert vendors.find() is None  # one of both is missing
+    assert vendors.find() is None  # the second list is missing
     (data / "wka").write_text("01-00-3C\t\tAuspex\n")
     found = vendors.find()
     assert len(found.core) == 4
@@ -96,7 +96,7 @@ def test_the_lists_beside_the_program_are_taken(capture, monkeypatch, tmp_path):
 
 
 def test_the_lists_decide_and_are_read_whole(program):
-    """Every three-byte prefix of the installed lists, counted by another reader."""
+    """Counts all three-byte prefixes of the installed lists with a separate parser."""
     prefixes = set()
     for name in vendors.FILES:
         for line in (vendors.directory_of(program) / name).read_text(encoding="utf-8").splitlines():

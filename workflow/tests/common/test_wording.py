@@ -1,4 +1,4 @@
-"""Numbers and names in words."""
+"""Tests how numbers and names are written in text."""
 
 import pytest
 from acapella_testing.generated.generated_tables import write_table
@@ -11,7 +11,7 @@ from acapella.figures.source import Source
 
 
 def plain(text: str) -> str:
-    """No-break spaces as spaces."""
+    """Replace no-break spaces with spaces."""
     return text.replace(wording.GAP, " ")
 
 
