@@ -1,1 +1,1 @@
-"""Compare acaps with tshark, frame by frame."""
+"""Comparison of digests with tshark, frame by frame."""

@@ -1,4 +1,4 @@
-"""The captures of the paths that a user names, and the files that are skipped."""
+"""Search for captures in the files and directories that a user names."""
 
 import os
 import stat
@@ -12,10 +12,10 @@ OTHER_SUFFIX = "no suffix of a capture; name the file itself to compare it"
 
 
 def find_captures(paths: list[str]) -> tuple[dict[Path, bool], list[str]]:
-    """Return the captures in order, and a line for each file that is skipped.
+    """Return the captures in order, and a line for each skipped file.
 
-    Captures are the files that ``paths`` name (true) and those with a capture's suffix below the directories that they
-    name (false). Raises UserError if a path does not exist or there is no capture.
+    Captures are the files in ``paths`` (True) and the files with the suffix of a capture below directories in ``paths``
+    (False). Raises UserError if a path does not exist or no capture is found.
     """
     found: dict[Path, bool] = {}
     skipped: dict[Path, str] = {}
@@ -39,7 +39,7 @@ def find_captures(paths: list[str]) -> tuple[dict[Path, bool], list[str]]:
 
 
 def files_below(directory: Path) -> dict[Path, str]:
-    """Return every file below a directory with the reason why it is skipped; empty for a capture."""
+    """Return every file below a directory, each with the reason why it is skipped; empty for a capture."""
     reasons: dict[Path, str] = {}
 
     def unreadable(error: OSError) -> None:

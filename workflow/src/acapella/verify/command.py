@@ -77,7 +77,7 @@ def confine(_: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare, print, and return the exit code."""
+    """Compare the captures, print the result, and return the exit code."""
     if args.jobs < 1:
         raise UserError("--jobs must be at least 1", where=args.jobs)
     files, skipped = captures.find_captures(args.paths)
@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
 def compare_all(  # noqa: PLR0913 - independent choices
     files: list[Path], engine: str, first: int, jobs: int, *, progress: bool, limits=None
 ) -> list[Result]:
-    """Compare ``jobs`` files at a time and return the results in the order of ``files``."""
+    """Compare ``jobs`` files in parallel and return the results in the order of ``files``."""
     from acapella.common import tshark  # noqa: PLC0415 - slow to import
 
     report = Progress(len(files)) if progress else None
@@ -111,7 +111,7 @@ def compare_all(  # noqa: PLR0913 - independent choices
                     report.add(result)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            tshark.stop_all()  # else the pool waits until every running comparison has ended
+            tshark.stop_all()  # otherwise the pool waits for every running comparison
             raise
     if report:
         report.print()
@@ -119,7 +119,7 @@ def compare_all(  # noqa: PLR0913 - independent choices
 
 
 def compare(file: Path, engine: str, first: int = DEFAULT_EXAMPLES, threads: int = 1, limits=None) -> Result:
-    """Compare one file; the result names the ``first`` frames of each kind."""
+    """Compare one file and return the result, which names the ``first`` frames of each kind."""
     from . import comparison, tables  # noqa: PLC0415 - pyarrow and DuckDB are slow to import
 
     result, ours = Result(), None
@@ -144,7 +144,7 @@ def compare(file: Path, engine: str, first: int = DEFAULT_EXAMPLES, threads: int
 
 
 class Progress:
-    """Prints how many files have been compared, at most once in PROGRESS_S."""
+    """Progress output: the number of compared files, at most once per PROGRESS_S seconds."""
 
     def __init__(self, files: int):
         self._files = files
@@ -152,7 +152,7 @@ class Progress:
         self._printed = time.monotonic()
 
     def add(self, result: Result) -> None:
-        """Count one file."""
+        """Add the result of one file."""
         self._done += 1
         self._frames += result.frames
         if time.monotonic() - self._printed >= PROGRESS_S:

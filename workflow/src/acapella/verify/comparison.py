@@ -1,4 +1,4 @@
-"""The comparison of two digests of one file, in DuckDB."""
+"""Comparison of two digests of one file with DuckDB."""
 
 import contextlib
 import csv
@@ -31,29 +31,29 @@ LAYERS = (
     "above layer 4",
     "protocols",
 )
-# The digest answers for these on every frame, and for the others on those whose layers 2 to 4 the core decided.
+# Disagreements on these layers are faults on every frame; on other layers up to layer 4, only if the core decided them.
 ALWAYS = ("frames", "time", "lengths")
-TAGS = ("vlan", "mpls", "tunnels")  # columns of these names; null where the digest says none of a frame without a flow
+TAGS = ("vlan", "mpls", "tunnels")  # also columns; null for frames without a flow if the digest has no values
 BEFORE_MPLS = "both_have and native and split_part(protocols, ':mpls', 1) = split_part(tshark_protocols, ':mpls', 1)"
-# Which pairs an erratum may excuse, by its `excuses`.
+# The condition on pairs of frames for each value of `excuses` of an erratum.
 EXCUSED_IF = {"behind_mpls": BEFORE_MPLS, "time": "both_have"}
 OUTER_VLANS = (
     "len(list_filter(string_split(split_part(protocols, ':mpls', 1), ':'), lambda x: x in ('vlan', 'ieee8021ad')))"
 )
 OUTER_VLANS_AGREE = f"vlan[1:{OUTER_VLANS}] is not distinct from tshark_vlan[1:{OUTER_VLANS}]"
-# Labels of the stack, up to the pseudowire that is misread.
+# Number of labels before the pseudowire that tshark misinterprets.
 OUTER_LABELS = "len(list_filter(string_split(split_part(stack, '/PseudoWire', 1), '/'), lambda x: x = 'MPLS'))"
 OUTER_LABELS_AGREE = f"mpls[1:{OUTER_LABELS}] is not distinct from tshark_mpls[1:{OUTER_LABELS}]"
 LAYER_OF = {"2": "link", "glue": "link", "3": "network", "4": "transport", "tunnel": "transport"}
 
 
 def open_database(threads: int) -> contextlib.closing:
-    """Return a database that is closed at the end of the block."""
+    """Return a context manager for a database that is closed at the end of the block."""
     return contextlib.closing(queries.connect(threads=threads))
 
 
 class Comparison:
-    """One file's frames side by side; ``first``: how many frames of each kind are named."""
+    """Comparison of the frames of one file; ``first``: number of frames named of each kind."""
 
     def __init__(self, database, ours: DigestFiles, theirs: DigestFiles, file: Path, first: int):
         self._file, self._first = file, first
@@ -69,7 +69,7 @@ class Comparison:
         queries.select(self._database, "verify", "differences", {}).create("differences")
 
     def _load_tokens(self, files: list) -> None:
-        """The table `tokens`: every text of frame.protocols with its tokens by layer."""
+        """Create the table `tokens`: every distinct value of frame.protocols with its tokens by layer."""
         frames = self._database.read_parquet([str(file) for file in files])
         texts = [text for (text,) in frames.project("protocols::varchar").distinct().fetchall()]
         layers = [by_layer(text) for text in texts]
@@ -77,10 +77,10 @@ class Comparison:
         self._database.from_arrow(table).create("tokens")
 
     def _find_errata(self) -> None:
-        """The table `errata`: of every pair with one of tshark's known faults, the first that fits of each `excuses`.
+        """Create the table `errata`: the first matching erratum of tshark for each frame and value of `excuses`.
 
-        For what stands behind the MPLS stack, both have to agree on every header before it. `outer_vlans_agree` and
-        `outer_labels_agree` compare the VLAN ids before the stack, and its labels.
+        An erratum about headers after the MPLS stack requires that both digests agree on every header before it.
+        `outer_vlans_agree` and `outer_labels_agree` compare the VLAN ids before the stack, and its labels.
         """
         self._database.execute(
             "create table errata "
@@ -101,8 +101,8 @@ class Comparison:
             self._database.execute("insert or ignore into errata select * from found")
 
     def add_to(self, result: Result) -> None:
-        """Fill ``result`` with the counts of this file."""
-        # count_if is null over no rows, and a capture may have no frame
+        """Add the counts of this file to ``result``."""
+        # count_if returns null if there are no rows, and a capture may have no frames
         frames, native = self._database.execute(
             "select count(*), count(*) filter (l4_by = 'native') from ours"
         ).fetchone()
@@ -128,23 +128,23 @@ class Comparison:
             self._add_examples(places, "errata where erratum = $name", {"name": name})
 
     def _add_examples(self, places: FrameExamples, rows: str, bound: dict | None = None) -> None:
-        """Add some rows' frames to ``places``."""
+        """Add the frames of ``rows``, which is a FROM clause with parameters ``bound``, to ``places``."""
         places.frames += self._count(f"select count(*) from {rows}", bound)
         query = f"select frame from {rows} order by frame limit {self._first:d}"
         places.first += [f"{self._file}:{frame}" for (frame,) in self._database.execute(query, bound).fetchall()]
 
     def _compared_if(self, layer: str) -> str:
-        """The condition under which a layer is compared on a frame that both have."""
+        """Return the SQL condition under which a layer of a frame in both digests is compared."""
         if layer in ABOVE:
             return "ours.app_by is not null"
         if layer in TAGS:
             return f"ours.{layer} is not null"
-        if layer == "time":  # that neither has a plausible one is no agreement
+        if layer == "time":  # without a plausible timestamp on either side there is nothing to compare
             return "ours.ts_ns is not null or coalesce(theirs.ts_ns >= 0, false)"
         return "true"
 
     def _compared(self, layer: str) -> int:
-        """Frames on which a layer was compared."""
+        """Return the number of frames on which a layer was compared."""
         if layer == "frames":
             return self._count("select count(*) from ours full outer join theirs using (frame)")
         return self._count(
@@ -152,7 +152,10 @@ class Comparison:
         )
 
     def _faults(self) -> int:
-        """Frames with a difference that the digest answers for and nothing explains."""
+        """Return the number of frames with a fault.
+
+        A fault is a disagreement without erratum on a layer of ALWAYS, or up to layer 4 if the core decided the frame.
+        """
         return self._count(
             "select count(distinct frame) from differences "
             "where erratum is null "
@@ -164,7 +167,7 @@ class Comparison:
         return self._database.execute(sql, parameters).fetchone()[0]
 
     def _disagreements(self) -> dict[DisagreementKind, FrameExamples]:
-        """Return every kind of disagreement that no erratum explains, with its first frames and both answers."""
+        """Return every kind of disagreement without erratum, with its first frames and both values."""
         found: dict[DisagreementKind, FrameExamples] = {}
         query, named = queries.bound("verify", "disagreements", {"first": self._first})
         rows = self._database.execute(query, named).fetchall()
@@ -176,20 +179,20 @@ class Comparison:
 
 
 def load_errata() -> list[dict]:
-    """Where tshark errs, from schemas/tshark_errata.yaml: name, clause, about, excuses, when."""
+    """Return the known errors of tshark from schemas/tshark_errata.yaml: name, clause, about, excuses, when."""
     return yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text(encoding="utf-8"))
 
 
 @functools.cache
 def token_layers() -> dict[str, str]:
-    """Layer of every token that schemas/protocols.tsv puts below the application."""
+    """Return the layer of every token that schemas/protocols.tsv assigns to the link, network or transport layer."""
     with (schemas.root() / "protocols.tsv").open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t")
         return {row["token"]: LAYER_OF[row["layer"]] for row in rows if row["layer"] in LAYER_OF}
 
 
 def by_layer(protocols: str) -> dict[str, str]:
-    """The tokens of each layer, in order, wherever they stand; `above` are those of no lower layer."""
+    """Return the tokens of each layer in order; `above` contains the tokens that belong to no lower layer."""
     layers: dict[str, list[str]] = {"link": [], "network": [], "transport": [], "above": []}
     for token in filter(None, protocols.split(":")):
         layers[token_layers().get(token, "above")].append(token)
@@ -197,6 +200,6 @@ def by_layer(protocols: str) -> dict[str, str]:
 
 
 def columns_of(rows: list[dict[str, str]]) -> dict[str, pa.Array]:
-    """Arrow columns of dictionaries with equal keys, also of none."""
+    """Return dictionaries as Arrow columns; the list may be empty."""
     names = ("link", "network", "transport", "above")
     return {name: pa.array([row[name] for row in rows], pa.utf8()) for name in names}

@@ -1,4 +1,4 @@
-"""Counts of a comparison, of one file or of several in order, and how they are printed."""
+"""Results of the comparison of one or more files, and their output."""
 
 import sys
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from acapella_core import names
 
 DEFAULT_EXAMPLES = 10  # frames named of each kind
-# In the order in which disagreements are printed: layers 2 to 4, then the record of a frame, then what is above.
+# In the order in which disagreements are printed: layers 2 to 4, then record fields, then everything above layer 4.
 LOWER = ("link", "network", "transport", "addresses", "ports", "vlan", "mpls", "tunnels", "tcp")
 RECORD = ("frames", "time", "lengths")
 ABOVE = ("above layer 4", "protocols")
@@ -23,14 +23,14 @@ UNCOMPARED = {  # layers that are not compared on every frame, and why
 
 @dataclass
 class LayerCounts:
-    """Frames of one layer."""
+    """Numbers of frames with each outcome on one layer."""
 
     agree: int = 0
     errata: int = 0
     differ: int = 0
 
     def add(self, other: "LayerCounts") -> None:
-        """Add another file's frames."""
+        """Add the counts of another file."""
         self.agree += other.agree
         self.errata += other.errata
         self.differ += other.differ
@@ -38,13 +38,13 @@ class LayerCounts:
 
 @dataclass
 class FrameExamples:
-    """Some frames: how many, and a description of the first of them."""
+    """A group of frames: their number, and descriptions of the first ones."""
 
     frames: int = 0
     first: list[str] = field(default_factory=list)
 
     def add(self, other: "FrameExamples", first: int) -> None:
-        """Add another file's frames; ``first``: how many are described in all."""
+        """Add the frames of another file; ``first``: maximum number of descriptions in total."""
         self.frames += other.frames
         self.first += other.first[: max(first - len(self.first), 0)]
 
@@ -54,14 +54,17 @@ class FrameExamples:
 
 
 class DisagreementKind(NamedTuple):
-    """A kind of disagreement: the layer and, of header tokens, both answers (of `protocols`, what is above layer 4)."""
+    """A kind of disagreement: the layer and, for header tokens, both values.
+
+    For the layer `protocols`, the values are the tokens above layer 4.
+    """
 
     layer: str
     ours: str | None
     theirs: str | None
 
     def order(self) -> tuple:
-        """Return the position among all kinds."""
+        """Return the sort key that determines the order of output."""
         return ((*LOWER, *RECORD, *ABOVE).index(self.layer), self.ours or "", self.theirs or "")
 
 
@@ -73,19 +76,19 @@ class Result:
     native: int = 0
     files: int = 0
     tallies: dict[str, LayerCounts] = field(default_factory=dict)
-    disagreements: dict[DisagreementKind, FrameExamples] = field(default_factory=dict)  # that no erratum explains
-    left_out: dict[str, FrameExamples] = field(default_factory=dict)  # by layer: not compared there
+    disagreements: dict[DisagreementKind, FrameExamples] = field(default_factory=dict)  # without erratum
+    left_out: dict[str, FrameExamples] = field(default_factory=dict)  # by layer: frames not compared on it
     errata: dict[str, FrameExamples] = field(default_factory=dict)
-    faults: int = 0  # frames with an unexplained disagreement of what the core decided, or with no partner
+    faults: int = 0  # frames with an unexplained disagreement on what the core decided, or in one digest only
     notes: list[str] = field(default_factory=list)
     not_compared: list[str] = field(default_factory=list)
 
     def tally(self, layer: str) -> LayerCounts:
-        """The counts of a layer."""
+        """Return the counts of a layer."""
         return self.tallies.setdefault(layer, LayerCounts())
 
     def add(self, other: "Result", first: int) -> None:
-        """Add the counts of the files that follow; ``first``: how many frames are named of each kind."""
+        """Add the counts of the next files; ``first``: number of frames named of each kind."""
         self.frames += other.frames
         self.native += other.native
         self.files += other.files
@@ -101,7 +104,7 @@ class Result:
 
 
 def print_result(result: Result, skipped: list[str]) -> None:
-    """Print disagreements, the table of layers, errata by name, and on standard error what was not compared."""
+    """Print disagreements, the table of layers, and errata by name; list files not compared on standard error."""
     for line in result.not_compared:
         names.report(f"not compared: {line}")
     for line in skipped:
@@ -126,7 +129,7 @@ def print_result(result: Result, skipped: list[str]) -> None:
 
 
 def print_left_out(left_out: dict[str, FrameExamples]) -> None:
-    """Print the frames not compared on some layers; layers with the same frames, for the same reason, share a line."""
+    """Print the frames that were not compared on some layers, in one line for layers with equal frames and reason."""
     layers: dict[tuple[str, str], list[str]] = {}
     for layer, why in UNCOMPARED.items():
         if layer in left_out and left_out[layer].frames:
@@ -136,12 +139,12 @@ def print_left_out(left_out: dict[str, FrameExamples]) -> None:
 
 
 def percent(part: int, of: int) -> str:
-    """``99.982 %``, rounded down so that 100 % is all of them; ``-`` of nothing."""
+    """Return a share as ``99.982 %``, rounded down so that only all is 100 %; ``-`` if ``of`` is 0."""
     return f"{100_000 * part // of / 1000:.3f} %" if of else "-"
 
 
 def print_disagreements(result: Result) -> None:
-    """Print each kind of disagreement with its first frames: layers 2 to 4 first, what is above them last."""
+    """Print each kind of disagreement with its first frames, layers 2 to 4 first and higher layers last."""
     for line in result.notes:
         names.report(line, sys.stdout)
     for kind in sorted(result.disagreements, key=DisagreementKind.order):

@@ -1,4 +1,7 @@
-"""Both digests of a file, as Parquet in a temporary directory: ours, and tshark's own; with the tags of every frame."""
+"""The two digests of a file, Acapella's and tshark's, as Parquet files in a temporary directory.
+
+Each digest has an additional file with the VLAN ids, MPLS labels and tunnels of every frame.
+"""
 
 import os
 from dataclasses import dataclass, replace
@@ -31,18 +34,21 @@ TAGS = pa.schema(
 
 @dataclass(frozen=True)
 class DigestFiles:
-    """The two files of a digest, and its VLAN ids and MPLS labels frame by frame."""
+    """The frame and flow tables of a digest, and a table with the VLAN ids, MPLS labels and tunnels of each frame."""
 
     frames: Path
     flows: Path
     tags: Path
-    blocks_not_frames: int = 0  # tshark numbers them, these tables do not
-    fcs_len: int = 0  # octets of FCS, which these lengths leave out and tshark's do not
-    fault: str | None = None  # if the capture is damaged: where and how
+    blocks_not_frames: int = 0  # tshark numbers these blocks, Acapella does not
+    fcs_len: int = 0  # bytes of FCS, which tshark includes in lengths and Acapella does not
+    fault: str | None = None  # description of the damage if the capture is damaged
 
 
 def write_our_digest(file: Path, engine: str, directory: Path, limits=None) -> DigestFiles:
-    """Return our digest of ``file``. Raises UserError if it is not a capture."""
+    """Write Acapella's digest of ``file`` to ``directory`` and return its files.
+
+    Raises UserError if ``file`` is not a capture.
+    """
     tables = DigestFiles(directory / "ours.parquet", directory / "ours.flows.parquet", directory / "ours.tags.parquet")
     metadata = digest.digest([str(file)], str(tables.frames), str(tables.flows), digest.Options(engine, limits=limits))
     known = vendors.find()
@@ -61,7 +67,10 @@ def count_frames(tables: DigestFiles) -> int:
 
 
 def write_tshark_digest(file: Path, directory: Path, limits=None) -> DigestFiles:
-    """Return what tshark finds in ``file``, decompressed within ``limits``. Raises UserError where it cannot."""
+    """Write the digest of tshark's dissection of ``file`` to ``directory`` and return its files.
+
+    ``limits``: limits on decompression. Raises UserError if tshark fails.
+    """
     tables = DigestFiles(
         directory / "tshark.parquet", directory / "tshark.flows.parquet", directory / "tshark.tags.parquet"
     )
