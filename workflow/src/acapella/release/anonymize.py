@@ -59,7 +59,7 @@ def confine(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Anonymize one capture, or make a key; 1 where the capture's bytes are damaged, as `acapella digest`."""
+    """Anonymize one capture or create a key. Return the exit code, which is 1 if the capture is damaged."""
     from acapella_core import anonymize as core  # noqa: PLC0415
 
     if args.new_key:
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def anonymize(source: str, target, key: bytes, macs: str, limits=None) -> dict:
-    """As acapella_core.anonymize.anonymize, with the vendors of the installed tshark, where there is one."""
+    """Run acapella_core.anonymize.anonymize with the vendors of the installed tshark, if any; return its counts."""
     from acapella.common import vendors  # noqa: PLC0415
     from acapella_core import anonymize as core  # noqa: PLC0415
 
@@ -97,7 +97,7 @@ def summary(counts: dict) -> str:
 
 
 def report_faults(source: str, counts: dict) -> int:
-    """Print faults of the capture on standard error; return the exit code."""
+    """Print the faults of the capture on standard error and return the exit code."""
     from acapella.common.faults import DAMAGING, describe_fault  # noqa: PLC0415
     from acapella.digest.command import kept, name_of  # noqa: PLC0415
 

@@ -1,8 +1,8 @@
-"""catalog.duckdb of a release: what its acaps, flows, tables and samples.tsv contain, for any DuckDB client.
+"""catalog.duckdb of a release: the contents of its acaps, flow tables, tables and samples.tsv for any DuckDB client.
 
-Everything but the view `frames` is a table in the file, so it can be read from any working directory. `frames` reads
-acap/ by a relative path, so that the directory can be moved: a client has to run in the release's directory, or set
-file_search_path to it. `acapella sql DIR` works from anywhere.
+All data except the view `frames` are tables in the file, which can be read from any working directory. `frames` reads
+acap/ by a relative path, so that the release can be moved. For this view, a client must run in the directory of the
+release or set file_search_path to it. `acapella sql DIR` works from any directory.
 """
 
 import contextlib
@@ -18,14 +18,14 @@ TABLES = ("samples", "flows", "stacks")
 
 
 def write(directory: Path, tables: Sequence[str]) -> None:
-    """Write the catalog of the release in ``directory``; it contains ``tables``. Raises UserError."""
+    """Write the catalog of the release in ``directory``, including its ``tables``. Raises UserError."""
     with (
         atomic_path(directory / FILE) as temporary,
         contextlib.chdir(directory),
         queries.one_line(directory),
     ):
         database = temporary
-        database.unlink()  # DuckDB makes its own file, and takes an empty one for a broken one
+        database.unlink()  # DuckDB must create the file: it rejects an empty one as corrupt
         with contextlib.closing(views.new_database(database)) as con:
             views.store(con, "samples", queries.text("release", "samples"))
             for name in ("flows", "stacks"):
@@ -34,4 +34,4 @@ def write(directory: Path, tables: Sequence[str]) -> None:
             for name in tables:
                 source = views.literal(Path("tables") / f"{name}.parquet", pattern=True)
                 views.store(con, name, f"select * from read_parquet({source})")
-            con.execute("checkpoint")  # closing would drop an error of it, and leave rows in a file beside the catalog
+            con.execute("checkpoint")  # on close, an error would be lost, and rows would stay in the write-ahead log

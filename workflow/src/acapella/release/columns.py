@@ -1,4 +1,4 @@
-"""What a release may contain: the columns that schemas/released_columns.yaml lists."""
+"""The columns that a release may contain, which schemas/released_columns.yaml lists."""
 
 import functools
 import json
@@ -10,28 +10,28 @@ from acapella_core import schemas
 from acapella_core.files import atomic_path
 
 COLUMN_LIST = "released_columns.yaml"
-PRIVATE_UNITS = {"address", "pcap-filter"}  # the expression of a filter may contain addresses
+PRIVATE_UNITS = {"address", "pcap-filter"}  # filter expressions may contain addresses
 IDENTIFYING_COLUMNS = {
     "flow_id",
     "peer_flow_id",
     "community_id",
     "tunnels",
-}  # columns: hashes of addresses, tunnel identifiers
-METADATA = "metadata"  # in the list, in place of a table: keys of the metadata of acaps and flow tables
+}  # columns with hashes of addresses, or tunnel identifiers
+METADATA = "metadata"  # entry of the list for the metadata of acaps and flow tables, instead of the name of a table
 
 
 @functools.cache
 def published_columns(table: str) -> tuple[str, ...]:
-    """Return the columns of a table that are published; none if the table is not listed."""
+    """Return the published columns of a table; empty if the table is not listed."""
     listed = yaml.safe_load((schemas.root() / COLUMN_LIST).read_text(encoding="utf-8"))
     return tuple(listed.get(table, ()))
 
 
 def why_private(table: str) -> str:
-    """Return the reason for which a table cannot be copied to a release; empty if its published columns can."""
+    """Return the reason why a table cannot be copied to a release; empty if its published columns can be copied."""
     columns = {column["name"]: column["unit"] for column in schemas.table(table)["columns"]}
     private = [name for name, unit in columns.items() if unit in PRIVATE_UNITS or name in IDENTIFYING_COLUMNS]
-    if columns.get("flow") == "row":  # numbers of flows are in the order of addresses
+    if columns.get("flow") == "row":  # flows are numbered in the order of addresses
         private.append("flow")
     if private:
         named = f"column{'s' * (len(private) > 1)} {', '.join(private)}"
@@ -41,7 +41,7 @@ def why_private(table: str) -> str:
 
 
 def drop_private(path: Path, table: str) -> None:
-    """Write an acap or flow table again without columns and metadata that are not published, if it has any."""
+    """Rewrite an acap or flow table without private columns and metadata. Keep the file if it has none."""
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     from acapella.digest.acap_files import KEY, metadata_of  # noqa: PLC0415

@@ -43,9 +43,9 @@ from .columns import drop_private, published_columns, why_private
 KEY_FILE = "release.key"
 NAMES_FILE = "release-pseudonyms.tsv"
 CHECKSUM_FILE = "SHA256SUMS"
-PROVENANCE_FILES = ("provenance.json", "consistency_provenance.json")  # of process, of trials
+PROVENANCE_FILES = ("provenance.json", "consistency_provenance.json")  # of `campaign process` and of trials
 PROVENANCE_FILES += tuple(f"{stage}_provenance.json" for stage in ("flowtables", "flowstudy", "flowpublished"))
-PAPER_TABLES = {"kappa_published"}  # tables of what papers printed, which have nothing of the campaign
+PAPER_TABLES = {"kappa_published"}  # values printed in papers, which contain no data of the campaign
 TRUE_NAMES = "true names of sites, ports or samples"
 PSEUDONYMS_COMMAND = "snakemake --config pseudonyms=True"
 PSEUDONYMS_FIX = f"; to make them with pseudonyms: {PSEUDONYMS_COMMAND}; then release again"
@@ -62,7 +62,7 @@ SHEET_COLUMNS = (
     "cut_frames",
     "dropped_kernel",
 )
-CHECKSUM_COLUMNS = ("sha256", "acap_sha256", "flows_sha256", "manifest_sha256")  # of files that stay behind
+CHECKSUM_COLUMNS = ("sha256", "acap_sha256", "flows_sha256", "manifest_sha256")  # of unpublished files
 SHEET_COLUMNS += ("filtered", "one_in", "sampled_out", "restriction", "excluded")
 
 
@@ -115,7 +115,7 @@ def confine(args: argparse.Namespace) -> None:
 
 
 def output_paths(args: argparse.Namespace) -> tuple[Path, Path, Path | None]:
-    """Return what is written: the release, the key, and the map of names if there is one."""
+    """Return the paths that may be written: the release, the key, and the map of names (None without --pseudonyms)."""
     directory = Path(args.campaign)
     target = Path(args.output) if args.output else directory / "release"
     key_file = Path(args.key_file) if args.key_file else directory / KEY_FILE
@@ -123,7 +123,7 @@ def output_paths(args: argparse.Namespace) -> tuple[Path, Path, Path | None]:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Make the set and say where it is."""
+    """Make the release and print a summary."""
     campaign = opened(args.campaign)
     target, key_file, map_file = output_paths(args)
     check_paths(campaign, target, key_file, map_file)
@@ -138,7 +138,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def check_paths(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None) -> None:
-    """Raise UserError if the set would take something's place or contain the key or the map of names."""
+    """Raise UserError if the release would replace existing files, or contain the key or the map of names."""
     if map_file is not None:
         check_map(map_file, target, key_file)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
@@ -152,7 +152,7 @@ def check_paths(campaign: Campaign, target: Path, key_file: Path, map_file: Path
 
 
 def check_map(map_file: Path, target: Path, key_file: Path) -> None:
-    """Raise UserError if the map of names would be published, or replace a file that is no such map."""
+    """Raise UserError if the map of names would be published, or would replace a different kind of file."""
     if map_file.resolve().is_relative_to(target.resolve()):
         raise UserError("the true names would be published", where=map_file, fix="name a file outside of the release")
     if map_file.resolve() == key_file.resolve():
@@ -168,7 +168,7 @@ def check_map(map_file: Path, target: Path, key_file: Path) -> None:
 def make_release(
     campaign: Campaign, target: Path, key_file: Path, map_file: Path | None, args: argparse.Namespace
 ) -> dict:
-    """Make the complete set or nothing, and return counts of its contents. Raises UserError."""
+    """Make the complete release or nothing; return counts of its contents and the omitted tables. Raises UserError."""
     from acapella_core import anonymize as core  # noqa: PLC0415
 
     from . import catalog as release_catalog  # noqa: PLC0415
@@ -206,7 +206,7 @@ def make_release(
 def search_release(
     campaign: Campaign, part: Path, taken: list[ReleaseSample], done: list[dict], *, hidden: bool
 ) -> None:
-    """Raise UserError if the set in ``part`` contains anything that must not be published."""
+    """Raise UserError if the release in ``part`` contains anything that must not be published."""
     from . import search as release_search  # noqa: PLC0415
 
     captures = [
@@ -222,13 +222,14 @@ def search_release(
 
 
 def tables_hidden(campaign: Campaign) -> bool:
-    """Whether the tables were made with pseudonyms."""
+    """Return whether the tables of `campaign process` were made with pseudonyms."""
     return with_pseudonyms(provenance(campaign, PROVENANCE_FILES[0]))
 
 
 def check_tables(campaign: Campaign, *, hidden: bool) -> None:
-    """Raise UserError if names are ``hidden`` and the tables of `campaign process` have true names: none could be
-    released.
+    """Raise UserError if names are ``hidden`` but the tables of `campaign process` have true names.
+
+    In this case no table could be released.
     """
     if hidden and (campaign.directory / PROVENANCE_FILES[0]).is_file() and not tables_hidden(campaign):
         raise UserError(
@@ -239,20 +240,23 @@ def check_tables(campaign: Campaign, *, hidden: bool) -> None:
 
 
 def with_pseudonyms(told: dict) -> bool:
-    """Return whether the tables of a provenance have pseudonyms, of environments too."""
+    """Return whether the tables of a provenance have pseudonyms, including those of environments."""
     parameters = told.get("parameters", {})
     environments = parameters.get("environments", [])
     return bool(parameters.get("pseudonyms")) and all(is_pseudonym(name, "E") for name in environments)
 
 
 def provenance(campaign: Campaign, name: str) -> dict:
-    """Return the provenance of the tables of a stage; {} if there are none."""
+    """Return the provenance of the tables of a stage; {} if there is no such file."""
     path = campaign.directory / name
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def release_samples(campaign: Campaign, *, hide: bool) -> list[ReleaseSample]:
-    """The samples that count in the campaign, by name. Raises UserError where a capture is missing."""
+    """Return the samples that are included in the campaign, in the order of their names in the release.
+
+    Raises UserError if a capture is missing.
+    """
     from acapella.common import queries  # noqa: PLC0415
     from acapella.common.pseudonyms import pseudonyms, true_names  # noqa: PLC0415
 
@@ -277,7 +281,7 @@ def release_samples(campaign: Campaign, *, hide: bool) -> list[ReleaseSample]:
 
 
 def check_names(row: dict, catalog: Path) -> None:
-    """Raise UserError if a name of the catalog could leave its directory, or the lines of samples.tsv."""
+    """Raise UserError if a value of the catalog is not safe in paths or in samples.tsv."""
     names.sample(row["sample"], catalog)
     names.file(row["file"], catalog)
     for key in CHECKSUM_COLUMNS:
@@ -288,7 +292,7 @@ def check_names(row: dict, catalog: Path) -> None:
 
 
 def release_sample(part: Path, taken: ReleaseSample, key: bytes, args: argparse.Namespace) -> dict:
-    """Anonymize one capture and digest what is left; what was done."""
+    """Anonymize one capture and digest the result. Return the counts, the engine, and the limits of decompression."""
     from acapella.digest.command import Options, digest  # noqa: PLC0415
 
     from .anonymize import anonymize  # noqa: PLC0415
@@ -315,8 +319,9 @@ def release_sample(part: Path, taken: ReleaseSample, key: bytes, args: argparse.
 
 
 def release_tables(campaign: Campaign, directory: Path, key: bytes, *, hidden: bool) -> list[str]:
-    """Copy the tables that tell no address and, where names are hidden, no name; of flow reports make those that do
-    with pseudonyms. The names of all that are there.
+    """Copy the tables without addresses, and write tables of flow reports with pseudonyms; return their names.
+
+    If names are ``hidden``, tables with true names are omitted. Raises UserError if a table is missing or has changed.
     """
     from . import flows as release_flows  # noqa: PLC0415
 
@@ -340,14 +345,14 @@ def release_tables(campaign: Campaign, directory: Path, key: bytes, *, hidden: b
 
 
 def known_tables() -> set[str]:
-    """Return the tables that this version describes."""
+    """Return the names of the tables that have a schema in this version."""
     from acapella_core import schemas  # noqa: PLC0415
 
     return {path.stem for path in (schemas.root() / "tables").glob("*.yaml")}
 
 
 def copy_table(campaign: Campaign, name: str, directory: Path) -> None:
-    """Copy a table with its published columns."""
+    """Copy the published columns of a table."""
     from acapella.common import queries, tables  # noqa: PLC0415
     from acapella_core import schemas  # noqa: PLC0415
 
@@ -361,7 +366,7 @@ def copy_table(campaign: Campaign, name: str, directory: Path) -> None:
 
 
 def recorded_outputs(campaign: Campaign, *, hidden: bool) -> dict[str, str]:
-    """Return the checksums by path of what the stages made; if names are ``hidden``, of what has pseudonyms."""
+    """Return the checksums of the stages' outputs by path; if names are ``hidden``, only of outputs with pseudonyms."""
     outputs = {}
     for one in (provenance(campaign, name) for name in PROVENANCE_FILES):
         if with_pseudonyms(one) or not hidden:
@@ -370,7 +375,7 @@ def recorded_outputs(campaign: Campaign, *, hidden: bool) -> dict[str, str]:
 
 
 def missing_tables(campaign: Campaign, made: list[str], *, hidden: bool) -> dict[str, str]:
-    """Return the campaign's tables that are not released, each with the reason."""
+    """Return the omitted tables of the campaign, each with the reason."""
     recorded = recorded_outputs(campaign, hidden=False)
     allowed = recorded_outputs(campaign, hidden=hidden)
     reasons = {}
@@ -387,7 +392,7 @@ def missing_tables(campaign: Campaign, made: list[str], *, hidden: bool) -> dict
 
 
 def by_reason(left_out: dict[str, str]) -> dict[str, list[str]]:
-    """Return the tables that are left out for each reason."""
+    """Return the omitted tables by reason."""
     names: dict[str, list[str]] = {}
     for name, reason in left_out.items():
         names.setdefault(reason, []).append(name)
@@ -403,7 +408,7 @@ def write_texts(part: Path, taken: list[ReleaseSample], done: list[dict], readme
 
 
 def write_checksums(part: Path) -> None:
-    """Write the checksums of all files."""
+    """Write the checksums of all files of the release."""
     files = sorted(path for path in part.rglob("*") if path.is_file())
     sums = [f"{sha256_of(path)}  {path.relative_to(part).as_posix()}" for path in files]
     atomic_text(part / CHECKSUM_FILE, "\n".join(sums) + "\n")
@@ -424,12 +429,12 @@ def sheet_row(taken: ReleaseSample, counts: dict) -> list[str]:
 
 
 def publish(part: Path, target: Path) -> None:
-    """Write the set to the disk and give it its name, readable for all."""
+    """Make the files of the release readable for all users, flush them to disk, and rename the directory."""
     try:
         for path in (*part.rglob("*"), part):
             path.chmod(PUBLIC_DIRECTORY if path.is_dir() else PUBLIC_FILE)
             sync(path)
-        part.rename(target)  # takes the place of an empty directory
+        part.rename(target)  # replaces an empty directory
         sync(target.parent)
     except OSError as error:
         raise UserError(f"cannot write: {error.strerror}", where=target) from error

@@ -1,7 +1,7 @@
-"""Tables of flows with the pseudonyms of the released captures; flows are numbered in the order of the pseudonyms.
+"""Tables of flows with the pseudonyms of the released captures.
 
-Numbers in the order of the original addresses would reveal which of two addresses is lower and thus, because pseudonyms
-keep prefixes, the original value of the first bit that differs.
+Flows are numbered in the order of the pseudonyms. The order of the original addresses would reveal which of two
+addresses is lower. Because pseudonyms keep prefixes, this is the original value of the first bit that differs.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ TABLES = (FLOWS, *TABLES_BY_FLOW)
 
 
 def write(campaign: Campaign, directory: Path, key: bytes) -> None:
-    """Write TABLES as csv and parquet into ``directory``."""
+    """Write TABLES to ``directory`` as csv and parquet."""
     with queries.one_line(campaign.directory):
         con = queries.connect()
         for name in TABLES:
@@ -33,7 +33,7 @@ def write(campaign: Campaign, directory: Path, key: bytes) -> None:
 
 
 def add_pseudonyms(con, key: bytes) -> None:
-    """Table pseudonyms (address, pseudonym) of all addresses of the true flows."""
+    """Create the table `pseudonyms` (address, pseudonym) with all addresses of the true flows."""
     ends = con.sql(f"select src from true_{FLOWS} union select dst from true_{FLOWS}").fetchall()
     addresses = [address for (address,) in ends]
     con.execute("create temp table pseudonyms (address varchar, pseudonym varchar)")

@@ -1,4 +1,4 @@
-"""README.md of a release: how it was made, what it can be used for, and what it cannot be used for."""
+"""README.md of a release: its contents, how it was made, possible uses, and limitations."""
 
 from string import Template
 
@@ -74,7 +74,11 @@ NAMES = {
 
 
 def text(done: list[dict], tables: list[str], left_out: dict[str, list[str]], *, hidden: bool, macs: str) -> str:
-    """Return the text, of what was done with each capture, the tables released, and those ``left_out`` by reason."""
+    """Return the text of README.md.
+
+    ``done``: counts of each capture; ``tables``: released tables; ``left_out``: omitted tables by reason; ``hidden``:
+    whether names are pseudonyms; ``macs``: the value of --macs.
+    """
     listed = ", ".join(tables)
     about = f"results of the true captures, as counts and shares ({listed}); those with addresses are left out"
     if FLOWS in tables:
@@ -95,7 +99,7 @@ def text(done: list[dict], tables: list[str], left_out: dict[str, list[str]], *,
 
 
 def missing_tables_text(left_out: dict[str, list[str]]) -> str:
-    """Return the section on tables that are not released; empty if there are none."""
+    """Return the section about omitted tables; empty if there are none."""
     if not left_out:
         return ""
     lines = [f"- {', '.join(names)}: {reason}" for reason, names in left_out.items()]

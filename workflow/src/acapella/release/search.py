@@ -1,7 +1,7 @@
-"""The search of a finished release for what it must not contain; docs/release.md lists kinds and limits.
+"""Search of a complete release for data that must not be published. docs/release.md lists the checks and their limits.
 
-The core compares captures with the true ones, frame by frame. Of all other files the texts are searched: lines, values
-of text columns, names of files, metadata of Parquet files, and the tables of the catalog.
+The core compares released captures with the original ones, frame by frame. In all other files, text is searched: lines,
+values of text columns, names of files, metadata of Parquet files, and the tables of the catalog.
 """
 
 import base64
@@ -23,7 +23,8 @@ from acapella_core.errors import UserError
 from . import readme as release_readme
 from .columns import METADATA, published_columns
 
-# What may be an address or a checksum, wherever it begins. DuckDB, which has no look-around, evaluates ANY.
+# Patterns of possible addresses and checksums at any position of a text. DuckDB evaluates ANY_WORD, because it does not
+# support the look-around assertions of WORD_PATTERNS.
 HEX, BASE64 = "[0-9A-Fa-f]{64}", "[A-Za-z0-9+/_-]{43}"
 MAC = "[0-9A-Fa-f]{2}(?:[:-][0-9A-Fa-f]{2}){5}"
 PLAIN_MAC = r"[0-9A-Fa-f]{4}\.?[0-9A-Fa-f]{4}\.?[0-9A-Fa-f]{4}"
@@ -42,13 +43,13 @@ WORD_PATTERNS = tuple(
         f"(?=(?<![0-9])({IPV4})(?![0-9]))",
     )
 )
-MIN_NAME_LENGTH = 3  # characters of names that are looked for in every text
-PAYLOAD_WINDOW = 16  # bytes of payload that are recognized, as in the core
+MIN_NAME_LENGTH = 3  # minimum length of values that are searched for names; columns of names have none
+PAYLOAD_WINDOW = 16  # minimum number of payload bytes that the core recognizes
 NAME_COLUMNS = ("site", "sample", "environment", "environment_a", "environment_b", "trial_a", "trial_b", "largest_site")
 NAME_COLUMNS += ("port", "largest_port")
 HASH_COLUMNS = ("flow_id", "peer_flow_id", "community_id")
-# Columns that are not compared with payload: their values are hashes, addresses, names that the owner publishes, or
-# words of Acapella and tshark, which anybody's payload may contain.
+# Columns that are not compared with payload. They contain hashes, addresses, names that the owner publishes, or terms
+# of Acapella and tshark, which may also occur in payload.
 UNSEARCHED_COLUMNS = {*NAME_COLUMNS, *HASH_COLUMNS, "src", "dst", "tunnels", "stack", "stacks", "protocols", "header"}
 UNSEARCHED_COLUMNS |= {
     "deepest_example",
@@ -62,13 +63,16 @@ UNSEARCHED_COLUMNS |= {
     "reason",
     "metadata",
 }
-# A name is looked for in every text if it is no short number and no plain word, which prose may contain.
+# Names that are searched for in every text. Short names, numbers and lowercase words are not, because prose may contain
+# them.
 DISTINCTIVE = re.compile("(?=.*[^a-z])(?=.*[A-Za-z]).{3,}")
 
 
 @dataclass(frozen=True)
 class ReleasedCapture:
-    """A capture of a release: its sample, the true file, its name in the release, the addresses replaced in it, and the
+    """A released capture.
+
+    It has the true name of its sample, the original file, its name in the release, the replaced addresses, and the
     limits of decompression.
     """
 
@@ -81,7 +85,11 @@ class ReleasedCapture:
 
 @dataclass(frozen=True)
 class Text:
-    """Values of a release: the file, the column if they are a table's, and the values."""
+    """Text values in a release.
+
+    ``where``: the file or directory; ``column``: the column if the values are from a table, "metadata" for metadata,
+    None for other text.
+    """
 
     where: str
     column: str | None
@@ -95,10 +103,10 @@ def check(
     checksums: frozenset[str],
     names: frozenset[str],
 ) -> None:
-    """Search the release in ``part``; ``flows`` are the campaign's flow tables.
+    """Search the release in ``part``. Raises UserError at the first finding.
 
-    ``checksums``: SHA-256 of the campaign's files, as hex; ``names``: true names if the release has pseudonyms. Raises
-    UserError at the first finding.
+    ``flows``: flow tables of the campaign; ``checksums``: SHA-256 of the campaign's files in hexadecimal; ``names``:
+    true names if the release has pseudonyms.
     """
     check_columns(part)
     search = _native.LeakSearch()
@@ -119,7 +127,7 @@ def check(
 
 
 def add_originals(search: _native.LeakSearch, flows: Sequence[Path]) -> None:
-    """Add the addresses of the campaign's flow tables, which the anonymization did not make."""
+    """Add the addresses in the campaign's flow tables, which are independent of the anonymization."""
     if not flows:
         return
     with contextlib.closing(queries.connect()) as con:
@@ -130,7 +138,7 @@ def add_originals(search: _native.LeakSearch, flows: Sequence[Path]) -> None:
 
 
 def refuse(what: str, where: object) -> NoReturn:
-    """Raise UserError: the release is not published."""
+    """Raise the UserError about a finding, which prevents publication."""
     raise UserError(f"the release would contain {what}; nothing was published", where=where, fix="report this as a bug")
 
 
@@ -140,7 +148,7 @@ def files_of(part: Path, pattern: str = "*") -> list[Path]:
 
 
 def table_of(part: Path, path: Path) -> str:
-    """Return the schema of a Parquet or CSV file of a release."""
+    """Return the name of the schema of a Parquet or CSV file of a release."""
     return {"acap": "frames", "flows": "flows"}.get(path.relative_to(part).parts[0], path.stem)
 
 
@@ -155,7 +163,7 @@ def columns_of(path: Path) -> list[str]:
 
 
 def check_columns(part: Path) -> None:
-    """Raise UserError if a file has a column, or metadata with a key, that is not published."""
+    """Raise UserError if a file has a column or a metadata key that must not be published."""
     for path in [*files_of(part, "*.parquet"), *files_of(part, "*.csv")]:
         private = sorted(set(columns_of(path)) - set(published_columns(table_of(part, path))))
         if private:
@@ -166,7 +174,7 @@ def check_columns(part: Path) -> None:
 
 
 def metadata_of(path: Path) -> dict:
-    """Return what a file of a release states beside its rows."""
+    """Return the metadata of a Parquet file of a release; empty for other files."""
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     if path.suffix != ".parquet":
@@ -176,7 +184,7 @@ def metadata_of(path: Path) -> dict:
     return own | {key.decode(): value.decode() for key, value in found.items() if key not in (b"acapella", SCHEMA)}
 
 
-SCHEMA = b"ARROW:schema"  # Arrow's own, of the columns
+SCHEMA = b"ARROW:schema"  # Arrow's description of the columns
 
 
 def texts_of(con, part: Path) -> Iterator[Text]:
@@ -202,7 +210,7 @@ def texts_of(con, part: Path) -> Iterator[Text]:
 
 
 def sheet_texts(path: Path, where: str) -> Iterator[Text]:
-    """Yield the lines of a sheet, and its columns with names."""
+    """Yield the lines of a tab-separated sheet, and its columns with names."""
     lines = path.read_text(encoding="utf-8").splitlines()
     yield Text(where, "metadata", lines)
     head, *rows = (line.split("\t") for line in lines)
@@ -219,7 +227,7 @@ def digest_texts(con, part: Path) -> Iterator[Text]:
 
 
 def catalog_texts(con, path: Path, where: str) -> Iterator[Text]:
-    """Yield the texts of a catalog: of its tables, and the definitions of its views."""
+    """Yield the texts of a catalog: the values of its tables, and the definitions of its views."""
     con.execute(f"attach {literal(path)} as searched (read_only)")
     tables = con.execute("select table_name from duckdb_tables() where database_name = 'searched'").fetchall()
     views = con.execute("select sql from duckdb_views() where database_name = 'searched' and not internal").fetchall()
@@ -230,7 +238,7 @@ def catalog_texts(con, path: Path, where: str) -> Iterator[Text]:
 
 
 def columns(con, source: str, where: str) -> Iterator[Text]:
-    """Yield, of each column with text, the different values that have to be looked at."""
+    """Yield the distinct values to search in each text column. Raises UserError if a column contains binary data."""
     described = con.execute(f"describe select * from {source}").fetchall()
     parts = []
     for name, kind, *_ in described:
@@ -251,14 +259,14 @@ def columns(con, source: str, where: str) -> Iterator[Text]:
 
 
 def csv_source(path: Path) -> str:
-    """Return DuckDB's source of a CSV file as `tables.write` makes it, all columns as text."""
+    """Return the DuckDB expression that reads a CSV file of `tables.write`, with all columns as text."""
     named = ", ".join(f"'{name}': 'varchar'" for name in columns_of(path))
     given = f"auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', columns = {{{named}}}"
     return f"read_csv({literal(path, pattern=True)}, {given})"
 
 
 def check_words(text: Text, search: _native.LeakSearch, checksums: frozenset[str]) -> None:
-    """Raise UserError if a text contains an original address, or a checksum of what is not published."""
+    """Raise UserError if a text contains an original address, or the checksum of an unpublished file."""
     words = [word for value in text.values for pattern in WORD_PATTERNS for word in pattern.findall(value)]
     for word in search.addresses(words):
         refuse(f"the original address {word}", text.where)
@@ -268,14 +276,16 @@ def check_words(text: Text, search: _native.LeakSearch, checksums: frozenset[str
 
 
 def base64_forms(checksums: frozenset[str]) -> set[str]:
-    """Return checksums in base64 and in its form for URLs, without padding."""
+    """Return checksums in base64 and base64url (RFC 4648), without padding."""
     ways = (base64.b64encode, base64.urlsafe_b64encode)
     return {way(bytes.fromhex(each)).decode().rstrip("=") for each in checksums for way in ways}
 
 
 def check_names(text: Text, names: frozenset[str], distinctive: frozenset[str]) -> None:
-    """Raise UserError if a value of a column with names, or a part of it between plus signs, is a true name, or if
-    another text contains a distinctive one as a word.
+    """Raise UserError if a text contains a true name.
+
+    In columns with names, a value or one of its parts separated by "+" must not be a true name. Other texts must not
+    contain a distinctive name as a word.
     """
     if text.column in NAME_COLUMNS:
         for value in text.values:
@@ -289,7 +299,7 @@ def check_names(text: Text, names: frozenset[str], distinctive: frozenset[str]) 
 
 
 def check_hashes(con, part: Path, flows: Sequence[Path]) -> None:
-    """Raise UserError if a flow has an identifier that a flow of the campaign has."""
+    """Raise UserError if a flow has the same hash as a flow of the campaign."""
     sources = [", ".join(literal(path) for path in paths) for paths in (files_of(part / "flows"), flows)]
     if not all(sources):
         return
@@ -302,7 +312,7 @@ def check_hashes(con, part: Path, flows: Sequence[Path]) -> None:
 
 
 def check_bytes(part: Path, checksums: frozenset[str]) -> None:
-    """Raise UserError if a file contains a checksum as bytes or as text, compressed values excepted."""
+    """Raise UserError if a file contains a checksum as bytes or text. Compressed values are not searched."""
     forms = [form for each in checksums for form in (each.encode(), each.upper().encode(), bytes.fromhex(each))]
     search = _native.Windows([*forms, *(each.encode() for each in base64_forms(checksums))], whole=False)
     for path in files_of(part):
@@ -315,7 +325,7 @@ def check_bytes(part: Path, checksums: frozenset[str]) -> None:
 
 
 def check_captures(part: Path, captures: Sequence[ReleasedCapture], search: _native.LeakSearch, contents: list) -> None:
-    """Raise UserError if a capture has more of its original than headers with pseudonyms, or a text has payload."""
+    """Raise UserError if a capture contains more than headers with pseudonyms, or if a text contains payload."""
     from acapella.common import vendors  # noqa: PLC0415
 
     known = vendors.find()
@@ -337,7 +347,7 @@ def check_captures(part: Path, captures: Sequence[ReleasedCapture], search: _nat
 
 @contextlib.contextmanager
 def core_errors(part: Path, sample: str) -> Iterator[None]:
-    """Turn an error of the core into a UserError without the temporary path of the release."""
+    """Convert errors of the core to UserError, and remove the temporary path of the release from their text."""
     try:
         yield
     except (_native.InputError, _native.AnonymizeError) as error:
