@@ -40,18 +40,18 @@ SAMPLES = {"raw": ".json", "acap": ".parquet", "flows": ".parquet", "partial": "
 KINDS = ("acap", "flows")
 MADE_AGAIN = ("acap", "flows", "tables")
 AGAIN = "; if this campaign is yours, delete the file and run snakemake, which makes it again"
-MOST_BYTES = 64 << 20  # of a file that is read as a whole
-SPARSE = 1000  # a longer file than its blocks times this is a hole; file systems compress less
+MOST_BYTES = 64 << 20  # maximum size of a file that is read into memory
+SPARSE = 1000  # maximum ratio of size to allocated bytes; sparse files exceed it, compressing file systems do not
 BLOCK_BYTES = 512  # of st_blocks
 CHUNK_BYTES = 1 << 20
 NO_DISKS = ("dev", "proc", "sys")
-# Bounds on the catalog, whose queries are ours, but whose tables somebody else's: rows of a table, time, memory.
+# Limits for queries of the catalog, whose tables may be from a third party: rows of a table, time, memory, disk space.
 MOST_ROWS = 1_000_000
 MOST_S = 60.0
 CATALOG_BOUNDS = {"memory_limit": "1GiB", "max_temp_directory_size": "1GiB"}
 ROWS_AT_ONCE = 10_000
-# Kinds of files of a campaign that no list contains, as patterns of paths. Of tables and figures the names are checked,
-# too (`kind_of`).
+# Kinds of files of a campaign that no list contains, as patterns of their paths. `kind_of` also checks the values of
+# named groups.
 NOT_LISTED = {
     "catalog": r"catalog\.duckdb",
     "lists": r"(\w+_)?provenance\.json|raw/((samples|failed)\.tsv|[^/]+\.json)|(release-)?pseudonyms\.tsv",
@@ -72,7 +72,7 @@ NOT_LISTED = {
 
 
 class Findings:
-    """Faults of a directory, one line each; the SHA-256 of files by their lists, and which files are listed."""
+    """The findings in a directory, one line each, and its listed and unlisted files."""
 
     def __init__(self, directory: Path):
         self.directory = directory
@@ -86,7 +86,7 @@ class Findings:
         self.lines.append(f"{place}: {what}")
 
     def verify(self, name: object, checksum: object, by: str) -> None:
-        """Compare a file with the SHA-256 that the list ``by`` has of it."""
+        """Compare the SHA-256 of a file with that in the list ``by``; add a finding if they differ."""
         try:
             path = self.directory / names.path(name, by)
         except UserError as error:
@@ -106,10 +106,10 @@ class Findings:
 
 
 def bounded_sha256(path: Path) -> str:
-    """Return the SHA-256 of a regular file. Raises OSError, and ValueError if it is no such file or next to no data.
+    """Return the SHA-256 of a regular file. Raises OSError, or ValueError if it is not a regular file or mostly sparse.
 
-    It reads as many bytes as the file has at first: files of the kernel have none, and do not end. It waits for no
-    other end of a pipe.
+    The number of bytes read is limited to the size of the file when it is opened, because files of the kernel have size
+    0 and may be endless. A named pipe does not block.
     """
     target = path.resolve()
     if target.parts[1:2] and target.parts[1] in NO_DISKS:
@@ -128,7 +128,7 @@ def bounded_sha256(path: Path) -> str:
 
 
 def open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting for the other end of a pipe."""
+    """Open a file without blocking if it is a named pipe."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
@@ -148,7 +148,7 @@ confine = sql.confine
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the findings and a summary; return the exit code."""
+    """Print the findings and a summary, and return the exit code."""
     found = check(opened(args.directory))
     for line in found.lines:
         print(names.shown(line))
@@ -161,7 +161,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def about_unlisted(found: Findings) -> list[str]:
-    """Print the files of a campaign that the workflow does not write; return the counts of files without checksum."""
+    """Print the files of a campaign that the workflow does not write. Return the counts of files without checksum."""
     kinds = Counter(map(kind_of, found.unlisted))
     for name in found.unlisted:
         if kind_of(name) is None:
@@ -173,8 +173,9 @@ def about_unlisted(found: Findings) -> list[str]:
 
 
 def kind_of(name: str) -> str | None:
-    """Return the kind of a file of a campaign that no list contains, by its path; None if the workflow writes no such
-    file.
+    """Return the kind of an unlisted file of a campaign, determined by its path.
+
+    Return None if the workflow does not write such a file.
     """
     for kind, pattern in NOT_LISTED.items():
         match = re.fullmatch(pattern, name)
@@ -185,13 +186,13 @@ def kind_of(name: str) -> str | None:
 
 @functools.cache
 def known_names() -> dict[str, Sequence[str]]:
-    """Return the names that the groups of NOT_LISTED can have."""
+    """Return the valid values of the named groups in NOT_LISTED."""
     tables = sorted(path.stem for path in (schemas.root() / "tables").glob("*.yaml"))
     return {"query": queries.names("analyze"), "table": tables, "figure": registry.all_figures()}
 
 
 def check(campaign: Campaign) -> Findings:
-    """Return the faults of a directory. Raises UserError if it is neither a campaign nor a release."""
+    """Check a directory and return the findings. Raises UserError if it is neither a campaign nor a release."""
     found = Findings(campaign.directory)
     released = found.released = (campaign.directory / SUMS).is_file()
     provenances = sorted(campaign.directory.glob("*provenance.json"))
@@ -218,7 +219,7 @@ def check(campaign: Campaign) -> Findings:
 
 
 def check_files(found: Findings) -> Iterator[str]:
-    """Check names and kinds of all files; yield the path of each regular file and link."""
+    """Check the names and types of all files; yield the path of each regular file and symbolic link."""
     for parent, directories, files in os.walk(found.directory):
         for name in sorted((*directories, *files)):
             path = Path(parent) / name
@@ -236,9 +237,9 @@ def check_files(found: Findings) -> Iterator[str]:
 
 
 def whole(path: Path) -> str:
-    """Return the text of a regular file. Raises OSError, and ValueError if it is no such file, or a large one.
+    """Return the text of a regular file. Raises OSError, or ValueError if it is not a regular file or is too large.
 
-    It neither waits for the other end of a pipe nor follows a link.
+    Named pipes do not block, and links are not followed.
     """
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
@@ -250,7 +251,7 @@ def whole(path: Path) -> str:
 
 
 def document(found: Findings, path: Path) -> dict:
-    """Return the JSON object in a file; empty, with a finding, if there is none."""
+    """Return the JSON object in a file. If there is none, add a finding and return an empty object."""
     place = path.relative_to(found.directory)
     try:
         content = json.loads(whole(path))
@@ -275,14 +276,14 @@ def check_sums(found: Findings) -> None:
 
 
 def check_provenance(found: Findings, path: Path) -> None:
-    """Verify the tables that a provenance file lists, and the digests that they were made from."""
+    """Verify the tables that a provenance file lists, and the digests and manifests from which they were made."""
     content = document(found, path)
     outputs, inputs = (content.get(key) if isinstance(content.get(key), dict) else {} for key in ("outputs", "inputs"))
     for name, checksum in outputs.items():
         found.verify(name, checksum, path.name)
     parameters = content.get("parameters")
     if isinstance(parameters, dict) and parameters.get("pseudonyms"):
-        return  # the names of samples are not those of files
+        return  # the samples are named by pseudonyms, the files by true names
     for sample, checksums in inputs.items():
         for kind in KINDS:
             if isinstance(checksums, dict) and kind in checksums:
@@ -296,7 +297,7 @@ def check_manifests(found: Findings) -> None:
     for name, columns in (("samples.tsv", sheets.TAKEN), ("failed.tsv", sheets.FAILED)):
         sheet = found.directory / "raw" / name
         if sheet.is_symlink() or not sheet.exists():
-            continue  # a link is a finding already
+            continue  # a link is already a finding
         try:
             whole(sheet)
             sheets.read(sheet, columns)
@@ -306,7 +307,7 @@ def check_manifests(found: Findings) -> None:
             found.lines.append(str(error).removeprefix(f"{found.directory}/"))
     for path in sorted((found.directory / "raw").glob("*.json")):
         if path.is_symlink():
-            continue  # a finding already
+            continue  # already a finding
         place, manifest = path.relative_to(found.directory), document(found, path)
         if not manifest:
             continue
@@ -356,15 +357,16 @@ def check_catalog(found: Findings, campaign: Campaign) -> None:
 
 
 def rows_of(con, name: str, columns: Sequence[str]) -> list[tuple] | None:
-    """Return columns of a table of a catalog, sorted; None if there is none. Raises UserError if it is too long.
+    """Return the sorted rows of a table of a catalog; None if there is no such table.
 
-    Views are no tables: their queries are somebody else's. A table with lists is in the schema `stored`.
+    Views are not read, because their queries may be from a third party. A table with lists is in the schema `stored`.
+    Raises UserError if the table has too many rows.
     """
     query = "select schema_name from system.main.duckdb_tables() where table_name = $1 and not internal order by 1 desc"
     schemas = [schema for (schema,) in con.execute(query, [name]).fetchall()]
     schema = next((schema for schema in ("stored", "main") if schema in schemas), None)
     if schema == "stored":
-        con.execute(f"explain from {name}").fetchall()  # its view is bound, not executed: it may read other files
+        con.execute(f"explain from {name}").fetchall()  # only binds the view: executing it could read other files
     if schema is None:
         return None
     answer = con.execute(f"select {', '.join(columns)} from {schema}.{name} limit {MOST_ROWS + 1}")

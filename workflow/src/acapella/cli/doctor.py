@@ -20,15 +20,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 TIMEOUT_S = 20
-SIGNALS_ABI = 6  # of Landlock, from which on it limits signals
+SIGNALS_ABI = 6  # first ABI of Landlock that restricts signals
 GIB = 1024**3
 RDMA_DEVICES = Path("/sys/class/infiniband")
-ADMIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # tcpdump and tc are there, and users' PATHs are not
+ADMIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # directories of tcpdump and tc, which are not on the PATH of users
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One piece: whether it is there, what was seen of it, what it is good for and what to do where it is missing."""
+    """A program or feature: whether it is available, its version or state, its use, and how to install it."""
 
     group: str
     piece: str
@@ -40,7 +40,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Program:
-    """A program, how it tells its version, what it enables and the Debian package that brings it."""
+    """A program, the arguments that print its version, its use, its Debian package, and alternative names."""
 
     group: str
     name: str
@@ -90,7 +90,7 @@ PROGRAMS = (
     Program("development", "shellcheck", ("--version",), "make lint", "shellcheck"),
 )
 
-# What is tried on the dummy interface d0, with m0 as the mirror's end: piece, commands, what it enables.
+# Tests on interface d0 with m0 as mirror destination: feature, commands, use.
 HTB = "tc qdisc add dev d0 root handle 1: htb default 1"
 TC_FEATURES = (
     ("tc htb", (HTB,), "mirrors of what a port sends"),
@@ -131,7 +131,7 @@ def register_parser(subparsers: argparse._SubParsersAction) -> argparse.Argument
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print what was found, as text or JSON."""
+    """Print the findings as text or JSON."""
     findings = examine()
     if args.json:
         json.dump([asdict(finding) for finding in findings], sys.stdout, indent=2)
@@ -141,7 +141,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def examine() -> list[Finding]:
-    """Everything there is to find, in the order of PROGRAMS' groups."""
+    """Return all findings, ordered by group."""
     programs = [program(entry) for entry in PROGRAMS]
     found = [*machine(), *programs, rdma(), cluster(), *privileges(), *confinement(), *kernel(), *python_packages()]
     groups = list(dict.fromkeys(finding.group for finding in found))
@@ -149,7 +149,7 @@ def examine() -> list[Finding]:
 
 
 def as_text(findings: list[Finding]) -> Iterator[str]:
-    """Lines for people: a line for each piece, then for each missing one what it would enable."""
+    """Yield the report as lines of text: each program and feature, then the uses of those that are missing."""
     group, width = "", max((len(finding.piece) for finding in findings), default=0)
     for finding in findings:
         if finding.group != group:
@@ -167,7 +167,7 @@ def as_text(findings: list[Finding]) -> Iterator[str]:
 
 
 def machine() -> list[Finding]:
-    """Cores, memory and disk, which set how much runs at once."""
+    """Return findings about cores, memory and disk space, which limit the number of parallel jobs, and the system."""
     cores = len(os.sched_getaffinity(0))
     memory = memory_bytes()
     disk = shutil.disk_usage(".").free
@@ -180,7 +180,7 @@ def machine() -> list[Finding]:
 
 
 def memory_bytes() -> int:
-    """Memory that a new program can have without swapping."""
+    """Return the memory that is available to new programs without swapping, in bytes; 0 if it is unknown."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
@@ -188,7 +188,7 @@ def memory_bytes() -> int:
 
 
 def program(entry: Program) -> Finding:
-    """Whether a program is on the PATH (or where administrators keep theirs), and its version in its own words."""
+    """Return the finding about a program: whether `which` finds it, and the version that it prints."""
     path = None
     for name in (entry.name, *entry.others):
         path = path or which(name)
@@ -198,7 +198,7 @@ def program(entry: Program) -> Finding:
 
 
 def cluster() -> Finding:
-    """Whether a Slurm answers: its programs alone, without a configuration, submit nothing."""
+    """Return the finding about a Slurm cluster, which must respond: Slurm's programs are useless without a cluster."""
     said = tried(["sinfo", "--noheader", "--format=%D nodes"])
     answer = next((line for line in said.splitlines() if re.fullmatch(r"\d+ nodes", line)), None)
     fix = None if answer else "the cluster's slurm.conf in /etc/slurm, or one of its login nodes"
@@ -207,7 +207,7 @@ def cluster() -> Finding:
 
 
 def rdma(devices: Path = RDMA_DEVICES) -> Finding:
-    """RDMA devices that the kernel knows, with the state of their ports."""
+    """Return the finding about RDMA devices that the kernel lists, with the state of their ports."""
     names = sorted(path.name for path in devices.iterdir()) if devices.is_dir() else []
     states = [f"{path.parts[-4]} {path.read_text().strip()}" for path in sorted(devices.glob("*/ports/*/state"))]
     enables = "acapella p4 collect --rdma-device (without: pcap, AF_PACKET)"
@@ -216,17 +216,17 @@ def rdma(devices: Path = RDMA_DEVICES) -> Finding:
 
 
 def which(name: str) -> str | None:
-    """A program's path, the administrators' directories and the virtual environment's included."""
+    """Return the path of a program on the PATH, in ADMIN, or in the virtual environment; None if there is none."""
     return shutil.which(name) or shutil.which(name, path=os.pathsep.join((*ADMIN, str(Path(sys.executable).parent))))
 
 
 def install_hint(package: str) -> str:
-    """What to type, or that there is nothing to type."""
+    """Return the command that installs a package, or the text about a missing package."""
     return package if package.startswith("none") else f"apt-get install {package}"
 
 
 def tried(command: list[str]) -> str:
-    """What a command prints on both streams; nothing where it does not start or does not end."""
+    """Return the standard output and standard error of a command; empty if it does not start or does not end."""
     try:
         ended = subprocess.run(
             command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, errors="replace"
@@ -237,14 +237,14 @@ def tried(command: list[str]) -> str:
 
 
 def first_words(text: str) -> str:
-    """The line that names the version: the first with a number and a dot, cut to a readable length."""
+    """Return the first line with a version number, or else the first line, truncated to 70 characters."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not re.search(" (error|fatal): ", line)]
     versions = [line for line in lines if re.search(r"\d\.\d", line)]
     return (versions or lines or ["version not told"])[0][:70]
 
 
 def privileges() -> list[Finding]:
-    """Root, or namespaces of one's own: what testbed local needs."""
+    """Return findings about root and user namespaces; testbed local requires one of them."""
     root = os.geteuid() == 0
     network = isolated(["true"]) is None
     fix = "as root: sysctl kernel.unprivileged_userns_clone=1 (Debian), or run as root"
@@ -269,7 +269,7 @@ def privileges() -> list[Finding]:
 
 
 def trial() -> tuple[bool, str, str]:
-    """Return whether a confined program has a filter of system calls; its user and limit of processes, for people."""
+    """Return whether a confined program has a system call filter, and descriptions of its user and process limit."""
     from acapella.common.confined import PROCESSES, TASKS, status_of_trial  # noqa: PLC0415 - needs the native core
 
     try:
@@ -287,7 +287,7 @@ def trial() -> tuple[bool, str, str]:
 
 
 def confinement() -> list[Finding]:
-    """What tshark and `acapella digest`, which read hostile input, are confined with."""
+    """Return findings about the confinement of tshark and `acapella digest`, which read untrusted input."""
     try:
         from acapella_core import _native  # noqa: PLC0415 - python_packages reports that it is missing
     except ImportError:
@@ -313,7 +313,7 @@ def confinement() -> list[Finding]:
 
 
 def isolated(command: list[str]) -> str | None:
-    """Run a command in user and network namespaces of its own; None where it succeeds, else what was said."""
+    """Run a command in new user and network namespaces. Return None if it succeeds, otherwise an error message."""
     try:
         ended = subprocess.run(
             ["unshare", "-rn", *command],
@@ -333,29 +333,29 @@ def isolated(command: list[str]) -> str | None:
 
 
 def kernel() -> list[Finding]:
-    """Each feature of the kernel's switching, tried for real in namespaces of its own."""
+    """Test every traffic control and link feature of the kernel in new namespaces; return the findings."""
     prepare = ("ip link add d0 type dummy", "ip link add m0 type dummy", "ip link set d0 up", "ip link set m0 up")
     veths = ("ip link add d0 type veth peer name d1", "ip link add m0 type veth peer name m1", "ip link set d0 up")
-    start = prepare if isolated(script(prepare)) is None else veths  # dummy is a module of its own, and may be missing
+    start = prepare if isolated(script(prepare)) is None else veths  # the module dummy may be missing
     candidates = [(piece, commands, enables) for piece, commands, enables in TC_FEATURES]
     candidates += [(f"link {piece}", (command,), enables) for piece, command, enables in KERNEL_LINKS]
     return [feature(piece, (*start, *commands), enables) for piece, commands, enables in candidates]
 
 
 def script(commands: tuple[str, ...]) -> list[str]:
-    """The commands as one, which stops at the first that fails."""
+    """Return a command that runs all commands and stops at the first one that fails."""
     return ["sh", "-ec", "\n".join(commands)]
 
 
 def feature(piece: str, commands: tuple[str, ...], enables: str) -> Finding:
-    """Try a feature; what was said tells why it is missing."""
+    """Test a feature and return the finding, which contains the error message if the test fails."""
     said = isolated(script(commands))
     seen = "tried, works" if said is None else said[:70]
     return Finding("kernel (tried)", piece, said is None, seen, enables, None if said is None else "another kernel")
 
 
 def python_packages() -> list[Finding]:
-    """Optional Python packages."""
+    """Return findings about optional Python packages."""
     from importlib.util import find_spec  # noqa: PLC0415
 
     checks: tuple[tuple[str, str, str, Callable[[str], object]], ...] = (
