@@ -54,7 +54,7 @@ PACE = Pace()
 
 
 class Refused(Exception):
-    """A line is not a valid message; the reason, which never contains the line."""
+    """Raised if a line is not a valid message. The text is the reason, and never contains the line."""
 
 
 @dataclass(frozen=True)
