@@ -26,7 +26,7 @@ EVIDENCE = (
     "tcp_gaps",
     "id_gaps",
     "balance",
-)  # of workflow/sql/congestion/, in the order of their inputs
+)  # queries in workflow/sql/congestion/; each one may read the tables of those before it
 
 
 def register_parser(subparsers):
@@ -48,7 +48,7 @@ def register_parser(subparsers):
 
 
 def confine(args) -> None:
-    """Take rights from this process, which reads files that others may have made."""
+    """Confine this process, because it reads files that may come from a third party."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
     confine_self(output_of(args))
@@ -60,7 +60,7 @@ def output_of(args) -> Path:
 
 
 def run(args) -> None:
-    """Write the partials."""
+    """Write the partial tables of a sample."""
     campaign = opened(args.campaign)
     output = output_of(args)
     beneath.protect(output)
@@ -69,9 +69,9 @@ def run(args) -> None:
 
 
 def congestion_limits(given: Sequence[str] = ()) -> dict[str, float]:
-    """Return the thresholds of congestion verdicts: the schema's defaults, changed by a list of ``KEY=VALUE``.
+    """Return the thresholds of congestion verdicts: defaults of the schema, overridden by a list of ``KEY=VALUE``.
 
-    Raises UserError for an unknown key or a value that is no number.
+    Raises UserError if a key is unknown or a value is not a number.
     """
     keys = schemas.json_schema("config")["properties"]["analysis"]["properties"]["congestion"]["properties"]
     limits = {key: rule["default"] for key, rule in keys.items()}
@@ -89,10 +89,11 @@ def congestion_limits(given: Sequence[str] = ()) -> dict[str, float]:
 def make_partials(
     campaign: Campaign, sample: str, output: Path, *, bin_ns: int = BIN_NS, threads: int = 1, **limits: float
 ) -> list[Path]:
-    """Write OUTPUT/<name>.parquet for each query of the stage; return the paths.
+    """Write OUTPUT/<name>.parquet for each query in workflow/sql/analyze/; return the paths.
 
-    ``limits``: thresholds of congestion verdicts that differ from the schema's. Raises UserError if the acap, the flows
-    or the manifest are missing, broken or of another format, or ``bin_ns`` is not positive.
+    ``limits``: thresholds of congestion verdicts that override the defaults of the schema. Raises UserError if the
+    acap, the flow table or the manifest is missing, damaged or has another format version, or if ``bin_ns`` is not
+    positive.
     """
     parameters = {"bin_ns": bin_ns, **congestion_limits(), **limits}
     if bin_ns < 1:
@@ -116,10 +117,11 @@ def make_partials(
 
 
 def create_labels(con) -> None:
-    """Make the tables payload_kinds, carriers and heuristics.
+    """Create the tables payload_kinds, carriers and heuristics.
 
-    payload_kinds: labels of `stack` that name payload; carriers: labels below the application (schemas/protocols.tsv);
-    heuristics: labels that tshark finds by payload, with transport and registered ports (schemas/heuristics.tsv).
+    payload_kinds contains labels in `stack` that denote payload. carriers contains labels of protocols below the
+    application (schemas/protocols.tsv). heuristics contains labels of protocols that tshark detects by their payload,
+    with transport protocol and registered ports (schemas/heuristics.tsv).
     """
     protocols, guessed = (list(rows_of(f"{name}.tsv")) for name in ("protocols", "heuristics"))
     kinds = {"payload_kinds": [], "carriers": []}
@@ -138,25 +140,25 @@ def create_labels(con) -> None:
 
 
 def ports_of(text: str) -> list[int]:
-    """Return the ports of a row of heuristics.tsv: numbers, or ``-``."""
+    """Return the ports in a field of heuristics.tsv, which contains numbers, or ``-`` for none."""
     return [int(number) for number in text.split() if number != "-"]
 
 
 def rows_of(name: str) -> Iterator[dict[str, str]]:
-    """Yield the rows of a table of schemas/."""
+    """Yield the rows of a TSV file in schemas/."""
     with (schemas.root() / name).open(encoding="utf-8", newline="") as stream:
         yield from csv.DictReader(stream, delimiter="\t")
 
 
 def gather_evidence(con, manifest: Path, parameters: dict) -> None:
-    """Make the tables that a congestion verdict is selected from; views `frames` and `flows` are there."""
+    """Create the tables that the query of congestion verdicts reads. Requires the views `frames` and `flows`."""
     for name in EVIDENCE:
         query, bound = queries.bound("congestion", name, {**parameters, "manifest": str(manifest)})
         con.execute(f"create or replace temp table {name} as {query}", bound)
 
 
 def write_partial(con, name: str, output: Path, parameters: dict) -> Path:
-    """Run one SELECT and write its rows."""
+    """Run a query in workflow/sql/analyze/, write its rows as Parquet, and return the path."""
     target = output / f"{name}.parquet"
     with atomic_path(target) as temporary:
         queries.select(con, "analyze", name, parameters).write_parquet(str(temporary), compression="zstd")

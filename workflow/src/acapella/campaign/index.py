@@ -40,7 +40,7 @@ from .stale import remove_stale
 from .views import TABLES, add_views, new_database, published, renew_views, store
 
 PRIVATE_TABLES = ("manifests", "digests", "restrictions", "files", "listed", "named_trials", "left_out")
-KINDS = {"acap": ".parquet", "flows": ".parquet", "raw": ".json"}  # directories and files of a sample
+KINDS = {"acap": ".parquet", "flows": ".parquet", "raw": ".json"}  # directory -> suffix of the files of a sample
 TRAFFIC = ("unfiltered", "all")
 
 
@@ -79,14 +79,14 @@ def register_parser(subparsers):
 
 
 def confine(args) -> None:
-    """Take rights from this process, which reads files that others may have made."""
+    """Confine this process, because it reads files that may come from a third party."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
     confine_self(Path(args.campaign, "catalog.duckdb"))
 
 
 def run(args) -> None:
-    """Write the catalog; print its contents, the excluded samples and the missing ones."""
+    """Write the catalog; print its contents and the excluded, misdated and missing samples."""
     campaign = opened(args.campaign)
     if args.views:
         print(f"{campaign.catalog}: {len(renew_views(campaign, args.tables))} views of published tables")
@@ -117,7 +117,7 @@ def run(args) -> None:
 
 
 def shortened(names: list[str]) -> str:
-    """Return the first of some names."""
+    """Return the first five names, separated by commas."""
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
@@ -130,15 +130,16 @@ def build(  # noqa: PLR0913
     tables: Sequence[str] = (),
     threads: int = 1,
 ) -> tuple[dict[str, int], list[str]]:
-    """Write the catalog; return the rows of its tables and the samples that have a manifest but count in no table.
+    """Write the catalog; return the number of rows of each table and the samples without an acap.
 
-    ``trials``: samples that the config names as trials; ``traffic``: which samples count in traffic statistics;
-    ``tables``: published tables that get a view in addition to those of `campaign process` and those that are there.
+    ``exclude``: samples to exclude from all tables; ``trials``: samples that the config lists as trials; ``traffic``:
+    samples that count in traffic statistics; ``tables``: published tables that get a view, in addition to those of
+    `campaign process` and to existing ones.
     """
     listed = listed_samples(campaign)
     files = input_files(campaign, set(listed) - set(exclude))
     with atomic_path(campaign.catalog) as temporary:
-        temporary.unlink()  # DuckDB makes its own file, and takes an empty one for a broken one
+        temporary.unlink()  # DuckDB rejects an empty file as damaged
         try:
             inputs = {"listed": listed, "named_trials": sorted(set(trials)), "left_out": sorted(set(exclude))}
             with culprit_named(campaign, inputs, files, traffic=traffic):
@@ -150,13 +151,15 @@ def build(  # noqa: PLR0913
 
 
 def sheet_of(campaign: Campaign) -> Path:
-    """Return the path of the sheet that `acapella collect` writes."""
+    """Return the path of the sample sheet that `acapella collect` writes."""
     return campaign.directory / "raw" / "samples.tsv"
 
 
 def listed_samples(campaign: Campaign) -> list[str]:
-    """The samples of raw/samples.tsv, so that what an earlier sheet left behind does not count; without such a sheet,
-    all that have a manifest or an acap. Raises UserError for a sheet with a name that is not allowed.
+    """Return the samples in raw/samples.tsv, so that files of an earlier sheet are ignored.
+
+    Without this sheet, return all samples that have a manifest or an acap. Raises UserError if the sheet contains an
+    invalid name.
     """
     sheet = sheet_of(campaign)
     if not sheet.is_file():
@@ -166,9 +169,9 @@ def listed_samples(campaign: Campaign) -> list[str]:
 
 
 def input_files(campaign: Campaign, samples: set[str]) -> list[tuple]:
-    """Return sizes and checksums of those samples that have an acap.
+    """Return a row for each sample with an acap: name, sizes and checksums of its files.
 
-    Raises UserError if one is not complete or of another format.
+    Raises UserError if no sample has an acap, a file is missing or damaged, or a digest has another format version.
     """
     from acapella.digest.acap_files import check_digest  # noqa: PLC0415 (pyarrow)
 
@@ -191,7 +194,7 @@ def input_files(campaign: Campaign, samples: set[str]) -> list[tuple]:
 
 
 def check_cached(file: Path, checksum: str) -> None:
-    """Raise UserError if a digest is a link to a cache entry whose recorded checksum is another one.
+    """Raise UserError if a digest is a link to a cache entry and differs from the recorded checksum of the entry.
 
     The link is removed, so that the next run computes the digest again.
     """
@@ -212,7 +215,10 @@ def check_cached(file: Path, checksum: str) -> None:
 
 @contextlib.contextmanager
 def culprit_named(campaign: Campaign, samples: dict[str, list[str]], files: list[tuple], *, traffic: str):
-    """Raise UserError with the name of the sample where DuckDB cannot make the catalog's tables; as `fill`."""
+    """If DuckDB cannot create the tables of the catalog, raise UserError with the name of the sample that causes it.
+
+    The parameters are those of `fill`.
+    """
     import duckdb  # noqa: PLC0415
 
     try:
@@ -237,13 +243,12 @@ def culprit_named(campaign: Campaign, samples: dict[str, list[str]], files: list
 
 
 def failure(campaign: Campaign, part: Sequence[str], samples: dict, files: list[tuple], *, traffic: str):
-    """Return the error of a catalog of some samples, made in a directory with links to their files; None if there is
-    none.
+    """Create a temporary catalog of some samples and return the error; None if it succeeds.
 
-    Queries read whole directories, so the files of the other samples have to be out of sight.
+    Queries read whole directories. The temporary directory therefore contains only links to files of these samples.
     """
     if not (chosen := [row for row in files if row[0] in part]):
-        return None  # DuckDB refuses a pattern without files
+        return None  # DuckDB rejects a pattern that matches no file
     with scratch_directory() as directory:
         for kind, suffix in KINDS.items():
             (Path(directory) / kind).mkdir()
@@ -269,7 +274,7 @@ def failure(campaign: Campaign, part: Sequence[str], samples: dict, files: list[
 
 
 def excluded(campaign: Campaign) -> list[tuple[int, int, str]]:
-    """Return samples, frames and reason of each group of samples that the catalog excludes from traffic statistics."""
+    """Return (samples, frames, reason) for each reason to exclude samples from traffic statistics."""
     with (
         queries.one_line(campaign.directory),
         contextlib.closing(queries.open_catalog(campaign.directory)) as con,
@@ -281,7 +286,7 @@ def excluded(campaign: Campaign) -> list[tuple[int, int, str]]:
 
 
 def misdated(campaign: Campaign) -> list[str]:
-    """Return the samples whose dates are years away from those of the others (sql/index/samples.sql)."""
+    """Return the samples dated years before or after the others; sql/index/samples.sql defines the limit."""
     with queries.one_line(campaign.directory), contextlib.closing(queries.open_catalog(campaign.directory)) as con:
         found = con.execute("select sample from samples where acap is not null and misdated order by sample")
         return [name for (name,) in found.fetchall()]
@@ -296,7 +301,10 @@ def fill(  # noqa: PLR0913
     traffic: str,
     threads: int,
 ) -> tuple[dict[str, int], list[str]]:
-    """Create the catalog's tables and views in a new database file; ``samples`` are tables of sample names."""
+    """Create the tables of the catalog in a new database file; return the same as `build`.
+
+    ``samples``: names of samples by table; ``files``: result of `input_files`.
+    """
     with contextlib.chdir(campaign.directory), queries.one_line(campaign.directory):
         con = new_database(database, threads)
         for name, listed in samples.items():
@@ -324,15 +332,13 @@ def fill(  # noqa: PLR0913
         missing = [
             row[0] for row in con.execute("select sample from samples where acap is null order by sample").fetchall()
         ]
-        con.execute("checkpoint")  # closing would drop an error of it, and leave rows in a file beside the database
+        con.execute("checkpoint")  # close() would ignore errors and leave rows in the WAL file
         con.close()
     return counts, missing
 
 
 def check(con) -> None:
-    """Raise UserError where manifests and acaps contradict each other, or a manifest has nothing in it, or a name in it
-    has control characters.
-    """
+    """Raise UserError if a manifest contradicts its acap, is empty, or contains a name with control characters."""
     named = con.execute("select sample, site, port, environment, file from manifests order by sample")
     for sample, *labels, file in named.fetchall():
         for label in filter(None, labels):

@@ -1,4 +1,4 @@
-"""A campaign's directory, results/<campaign>/: which files stand where."""
+"""Layout of a campaign directory, results/<campaign>/."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,40 +9,40 @@ from acapella_core.errors import UserError
 
 @dataclass(frozen=True)
 class Campaign:
-    """Paths of a campaign's files; nothing is read."""
+    """Paths of the files of a campaign. The methods do not access the file system."""
 
     directory: Path
 
     @property
     def catalog(self) -> Path:
-        """The DuckDB catalog that `acapella campaign index` writes."""
+        """Path of the DuckDB catalog that `acapella campaign index` writes."""
         return self.directory / "catalog.duckdb"
 
     def manifest(self, sample: str) -> Path:
-        """How a sample was taken."""
+        """Return the path of a sample's manifest."""
         return self.directory / "raw" / f"{sample}.json"
 
     def acap(self, sample: str) -> Path:
-        """A sample's frames."""
+        """Return the path of a sample's frame table (acap)."""
         return self.directory / "acap" / f"{sample}.parquet"
 
     def flows(self, sample: str) -> Path:
-        """A sample's flows."""
+        """Return the path of a sample's flow table."""
         return self.directory / "flows" / f"{sample}.parquet"
 
     def partial(self, sample: str, table: str) -> Path:
-        """What `acapella campaign analyze` made of one sample for one table."""
+        """Return the path of a partial table that `acapella campaign analyze` writes for a sample."""
         return self.directory / "partial" / sample / f"{table}.parquet"
 
     def table(self, name: str, suffix: str) -> Path:
-        """A published table, as csv or parquet."""
+        """Return the path of a published table. ``suffix``: csv or parquet."""
         return self.directory / "tables" / f"{name}.{suffix}"
 
 
 def opened(directory: str | Path) -> Campaign:
-    """Return the campaign of a directory; from then on writers follow no link beneath it.
+    """Return the campaign in a directory. From now on, this process does not follow links below it when it writes.
 
-    Raises UserError if it is no directory.
+    Raises UserError if the directory does not exist.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -52,7 +52,7 @@ def opened(directory: str | Path) -> Campaign:
 
 
 def require(path: Path, fix: str) -> Path:
-    """``path`` where it is a readable file. Raises UserError with ``fix`` otherwise."""
+    """Return ``path`` if it is a file. Otherwise raises UserError with the advice ``fix``."""
     if not path.is_file():
         raise UserError("no such file", where=path, fix=fix)
     return path

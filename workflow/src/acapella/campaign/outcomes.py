@@ -17,8 +17,8 @@ OUTCOMES = ("success", "degraded", "incomplete", "failed")  # in the order of th
 TABLES = ("outcomes", "outcome_reasons")
 SUCCESS = OUTCOMES[0]
 NEEDED = ("campaign", "started", "site", "outcome", "reason", "samples")
-NUMBER = re.compile(r"[0-9]{1,15}")  # sums of these fit into 64 bits
-SHOWN = 40  # characters of a value in an error
+NUMBER = re.compile(r"[0-9]{1,15}")  # short enough for sums to fit into 64 bits
+SHOWN = 40  # maximum length of a quoted value in an error
 
 
 def register_parser(subparsers):
@@ -31,7 +31,7 @@ def register_parser(subparsers):
 
 
 def run(args) -> None:
-    """Write the table."""
+    """Write the tables."""
     from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
     sites = read(Path(args.collections))
@@ -46,7 +46,7 @@ def run(args) -> None:
 
 
 def read(path: Path) -> list[dict[str, str]]:
-    """The lines of a table of collections. Raises UserError where it is missing or another kind of table."""
+    """Return the rows of outcomes.csv. Raises UserError if the file is missing or is not such a table."""
     try:
         with path.open(encoding="utf-8", newline="") as lines:
             rows = list(csv.DictReader(lines))
@@ -61,7 +61,7 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def fault_of(row: dict[str, str]) -> str | None:
-    """Return what is wrong with a row; None if nothing is."""
+    """Return the fault of a row; None if it is valid."""
     if missing := [key for key in NEEDED if row.get(key) is None]:
         return f"no {', '.join(missing)}"
     if row["outcome"] not in OUTCOMES:
@@ -72,7 +72,7 @@ def fault_of(row: dict[str, str]) -> str | None:
 
 
 def counted(rows: list[dict[str, str]]) -> list[dict]:
-    """Rows of the table: of each collection the sites with each outcome."""
+    """Return the rows of table outcomes: the number of sites per collection and outcome."""
     collections = defaultdict(list)
     for row in rows:
         collections[row["started"], row["campaign"]].append(row)
@@ -84,7 +84,7 @@ def counted(rows: list[dict[str, str]]) -> list[dict]:
 
 
 def row_of(started: str, campaign: str, outcome: str, sites: list[dict[str, str]]) -> dict:
-    """One row of the table."""
+    """Return a row of table outcomes. ``sites``: all sites of the collection."""
     those = [site for site in sites if site["outcome"] == outcome]
     return {
         "started": started,
@@ -99,7 +99,7 @@ def row_of(started: str, campaign: str, outcome: str, sites: list[dict[str, str]
 
 
 def reasons(sites: list[dict[str, str]]) -> list[dict]:
-    """Rows of table outcome_reasons: sites that were not a success, over all collections, by outcome and reason."""
+    """Return the rows of table outcome_reasons: unsuccessful sites of all collections by outcome and reason."""
     collections = {(site["started"], site["campaign"]) for site in sites}
     groups = defaultdict(list)
     for site in sites:
@@ -117,7 +117,7 @@ def reasons(sites: list[dict[str, str]]) -> list[dict]:
 
 
 def reason_of(site: dict[str, str]) -> str:
-    """The first reason of a site, without what differs between sites: its name and numbers."""
+    """Return the first reason of a site, with placeholders for its name and for numbers, which differ between sites."""
     named = re.compile(rf"(?<!\w){re.escape(site['site'])}(?!\w)") if site["site"] else None
     first = site["reason"].split("; ")[0]
     return re.sub(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])", "N", named.sub("SITE", first) if named else first).strip()

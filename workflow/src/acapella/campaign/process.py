@@ -28,11 +28,11 @@ from .layout import Campaign, opened, require
 
 TABLES = tuple(queries.names("process"))
 TOP = 100
-MOST_SILENT_BINS = 100_000  # 28 h of seconds: a wrong stamp, years off, must not make a row for each second between
+MOST_SILENT_BINS = 100_000  # 28 h in bins of 1 s; limits the rows of a sample if a wrong timestamp is off by years
 OF_ALL_SAMPLES = (
     "congestion",
     "quality",
-)  # partial tables that are read of samples excluded from traffic statistics, too
+)  # partial tables that include samples excluded from traffic statistics
 STITCHING = ("flows", "timeline", "covered", "port_flows", "site_flows", "campaign_flows", "distributions")
 
 
@@ -47,14 +47,14 @@ def register_parser(subparsers):
 
 
 def confine(args) -> None:
-    """Take rights from this process, which reads files that others may have made."""
+    """Confine this process, because it reads files that may come from a third party."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
     confine_self(Path(args.campaign, "tables"))
 
 
 def run(args) -> None:
-    """Write the tables and name them."""
+    """Write the tables and print where they are."""
     campaign = opened(args.campaign)
     written = make_tables(campaign, hide=args.pseudonyms, top=args.top, threads=args.threads)
     print(f"{campaign.directory / 'tables'}: {len(written)} files; {campaign.directory / 'provenance.json'}")
@@ -63,7 +63,7 @@ def run(args) -> None:
 def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, threads: int = 1) -> list[Path]:
     """Write tables/ and provenance.json; return the tables' paths.
 
-    Raises UserError where the catalog or a sample's partials are missing, or partials have different time bins.
+    Raises UserError if the catalog or a partial table is missing, or if partial tables have different time bins.
     """
     from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
@@ -71,7 +71,7 @@ def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, threa
 
     require(campaign.catalog, f"run acapella campaign index {campaign.directory}")
     with queries.one_line(campaign.directory, catalog_of=campaign.directory):
-        con = queries.open_catalog(campaign.directory, threads=threads)  # all that follows are temporary tables
+        con = queries.open_catalog(campaign.directory, threads=threads)  # read-only: tables created below are temporary
         names = name_samples(campaign, con, hide=hide)
         written = []
         with culprit_named(campaign, con, names, hide=hide, top=top), contextlib.ExitStack() as complete:
@@ -87,15 +87,15 @@ def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, threa
 
 
 def parameters_of(con, top: int) -> dict:
-    """Return the parameters of the queries that make the tables."""
+    """Return the parameters of the queries in workflow/sql/process/."""
     return {"bin_ns": bin_length(con), "top": top, "most_silent_bins": MOST_SILENT_BINS}
 
 
 @contextlib.contextmanager
 def culprit_named(campaign: Campaign, con, names: list, *, hide: bool, top: int):
-    """Raise UserError with the name of the sample that keeps the samples from being merged.
+    """If the samples cannot be merged, raise UserError with the name of the sample that causes it.
 
-    A query that does not fit the catalog's columns has no culprit, nor has a lack of memory or disk space.
+    The original error is raised if the cause is not a sample: a missing column, or lack of memory or disk space.
     """
     import duckdb  # noqa: PLC0415
     import pyarrow as pa  # noqa: PLC0415
@@ -121,13 +121,13 @@ def culprit_named(campaign: Campaign, con, names: list, *, hide: bool, top: int)
 
 
 def failure(campaign: Campaign, connection, names: list, *, hide: bool, top: int) -> Exception | None:
-    """Return the error of the tables of some samples, which are not written; None if there is none."""
+    """Merge some samples without writing tables; return the error, or None if it succeeds."""
     import duckdb  # noqa: PLC0415
     import pyarrow as pa  # noqa: PLC0415
 
     from acapella.common import tables  # noqa: PLC0415
 
-    con = connection.cursor()  # has temporary tables of its own
+    con = connection.cursor()  # a cursor has separate temporary tables
     try:
         create_names(con, names)
         merge(campaign, con, names, hide=hide)
@@ -144,7 +144,10 @@ def failure(campaign: Campaign, connection, names: list, *, hide: bool, top: int
 
 
 def name_samples(campaign: Campaign, con, *, hide: bool) -> list:
-    """What the tables call the samples: a temporary table `names`, and the same as a list."""
+    """Create the temporary table `names`, the names of the samples in the tables; return it as a list.
+
+    ``hide``: use pseudonyms and write the mapping.
+    """
     query = con.sql(
         "select sample, site, port, sha256, start_ns from catalog.samples where acap is not null order by sample"
     )
@@ -168,7 +171,7 @@ def create_names(con, names: list) -> None:
 
 
 def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
-    """Make the temporary tables that the published ones are selected from."""
+    """Create the temporary tables that the queries of the published tables read."""
     create(con, "shared", "thresholds")
     create(con, "merge", "samples", {"pseudonyms": hide})
     create(con, "merge", "traffic")
@@ -188,19 +191,19 @@ def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
 
 
 def network_types() -> list[str]:
-    """Return the types of tunnel identifiers that both directions of a flow share (schemas/tunnels.tsv)."""
+    """Return the types of tunnel identifiers that are the same in both directions of a flow (schemas/tunnels.tsv)."""
     with (schemas.root() / "tunnels.tsv").open(encoding="utf-8", newline="") as stream:
         return [row["type"] for row in csv.DictReader(stream, delimiter="\t") if row["directions"] == "same"]
 
 
 def create(con, stage: str, name: str, parameters: dict | None = None, *, table: str | None = None) -> None:
-    """Make a temporary table of a SELECT's rows, under its own name or ``table``."""
+    """Create a temporary table from a query. ``table``: its name, by default that of the query."""
     query, bound = queries.bound(stage, name, parameters or {})
     con.execute(f"create temp table {table or name} as {query}", bound)
 
 
 def bin_length(con) -> int:
-    """Length of the throughput bins. Raises UserError where samples were analyzed with different ones."""
+    """Return the length of the throughput bins in ns. Raises UserError if it differs between samples."""
     found = con.execute(
         "select t.bin_ns, count(distinct s.directory) as samples, min(s.directory) as first from throughput as t "
         "inner join samples as s using (sample) group by t.bin_ns order by samples desc, t.bin_ns"
@@ -215,7 +218,7 @@ def bin_length(con) -> int:
 
 
 def bootstrap_parameters() -> dict:
-    """What the intervals depend on besides the samples."""
+    """Return the parameters of the bootstrap."""
     from acapella.common import bootstrap  # noqa: PLC0415 (numpy)
 
     return {
@@ -227,7 +230,7 @@ def bootstrap_parameters() -> dict:
 
 
 def bootstrap_intervals(con) -> None:
-    """Make the temporary table `intervals`: kind, site, category, share_lo, share_hi."""
+    """Create the temporary table `intervals` with columns kind, site, category, share_lo and share_hi."""
     import pyarrow as pa  # noqa: PLC0415
 
     from acapella.common.bootstrap import share_intervals  # noqa: PLC0415
@@ -248,7 +251,10 @@ def bootstrap_intervals(con) -> None:
 
 
 def count_matrix(con) -> tuple:
-    """(sites, categories, counts, totals): frames [samples, categories] and [samples], samples in their true order."""
+    """Return (sites, categories, counts, totals); samples are ordered by their true names.
+
+    counts: frames [samples, categories]; totals: frames [samples]; sites: the site of each sample.
+    """
     import numpy as np  # noqa: PLC0415
 
     samples = con.execute(

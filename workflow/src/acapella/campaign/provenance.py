@@ -1,4 +1,4 @@
-"""provenance.json: what the tables were made from, with what, and what came out. No clock, host or path enters it."""
+"""Writes provenance.json: inputs, versions, parameters and outputs. It does not contain times, hosts or local paths."""
 
 import json
 from importlib.metadata import PackageNotFoundError, version
@@ -16,7 +16,8 @@ LIBRARIES = ("duckdb", "numpy", "pyarrow")
 def write(campaign: Campaign, con, *, names, outputs: list[Path], parameters: dict) -> Path:
     """Write CAMPAIGN/provenance.json.
 
-    ``con`` has the catalog attached; ``names`` are the samples' names in the tables; ``parameters`` those of process.
+    ``con``: connection with the catalog attached; ``names``: names of the samples in the tables; ``parameters``: those
+    of `acapella campaign process`.
     """
     target = campaign.directory / "provenance.json"
     told = {
@@ -39,7 +40,7 @@ def write(campaign: Campaign, con, *, names, outputs: list[Path], parameters: di
 
 
 def write_outputs(campaign: Campaign, stage: str, outputs: list[Path], *, pseudonyms: bool) -> Path:
-    """Write CAMPAIGN/STAGE_provenance.json, of a stage that reads what other stages of this campaign made."""
+    """Write CAMPAIGN/STAGE_provenance.json for a stage whose inputs are outputs of other stages of the campaign."""
     told = {
         "acapella_provenance": 1,
         "versions": {"acapella": __version__},
@@ -52,12 +53,12 @@ def write_outputs(campaign: Campaign, stage: str, outputs: list[Path], *, pseudo
 
 
 def checksums(campaign: Campaign, outputs: list[Path]) -> dict[str, str]:
-    """The sha256 of files, by their place in the campaign."""
+    """Return the SHA-256 of each file by its path relative to the campaign directory."""
     return {path.relative_to(campaign.directory).as_posix(): sha256_of(path) for path in sorted(outputs)}
 
 
 def versions(con) -> dict:
-    """Versions of everything that the bytes of the tables depend on."""
+    """Return the versions of all software that determines the bytes of the tables."""
     told = {"acapella": __version__}
     for name in LIBRARIES:
         try:
@@ -74,19 +75,22 @@ def versions(con) -> dict:
 
 
 def distinct(con, column: str) -> list:
-    """The different values of a JSON column of the samples, sorted by their text."""
+    """Return the distinct values of a JSON column of the samples, sorted as text. Nulls are omitted."""
     rows = con.sql("select * from catalog.samples").select(column).distinct().order(column).fetchall()
     return [json.loads(row[0]) for row in rows if row[0] is not None]
 
 
 def excluded(con) -> dict[str, str]:
-    """Return the reason of each sample that does not count in traffic statistics, by its name in the tables."""
+    """Return the samples excluded from traffic statistics: name in the tables -> reason."""
     rows = con.execute("select sample, excluded from samples where excluded is not null order by sample").fetchall()
     return dict(rows)
 
 
 def left_out(con, *, hidden: bool) -> dict:
-    """Return the samples in no table by reason: `config` (its key exclude) or `no acap`; if ``hidden`` their number."""
+    """Return the samples that are in no table by reason: `config` (key exclude) or `no acap`.
+
+    ``hidden``: return their number instead of their names.
+    """
     rows = con.execute(
         "select excluded, list(sample order by sample) from catalog.samples where acap is null group by all order by 1"
     ).fetchall()
@@ -94,7 +98,10 @@ def left_out(con, *, hidden: bool) -> dict:
 
 
 def inputs(con, names, *, hidden: bool) -> dict:
-    """Checksums of each sample's files; with pseudonyms only the capture's, for the others contain the names."""
+    """Return the checksums of the files of each sample.
+
+    ``hidden``: only those of captures, because the other files contain true names.
+    """
     rows = con.execute(
         "select s.sample, s.sha256, a.sha256, a.flows_sha256, a.manifest_sha256 "
         "from catalog.samples as s inner join catalog.acaps as a on s.sample = a.sample order by s.sample"

@@ -37,7 +37,7 @@ from acapella_core.errors import UserError
 
 from .layout import Campaign, opened, require
 
-BATCH = 10_000  # rows fetched at once: bounds memory
+BATCH = 10_000  # rows fetched at once, to limit memory
 UNLIMITED = 2**31 - 1  # rows and characters of a drawn table
 PRAGMAS = "collations|database_list|database_size|functions|platform|show_databases|show_tables|show_tables_expanded"
 PRAGMAS += r"|storage_info|table_info|user_agent|version"
@@ -73,7 +73,7 @@ def add_format(parser: argparse.ArgumentParser) -> None:
 
 
 def checked_spreadsheet(args: argparse.Namespace) -> bool:
-    """Return whether cells are neutralized. Raises UserError if the format has no cells for spreadsheets."""
+    """Return whether to neutralize cells. Raises UserError if the format is neither csv nor tsv."""
     form = args.format or ("table" if sys.stdout.isatty() else "csv")
     if args.spreadsheet and form not in ("csv", "tsv"):
         raise UserError("--spreadsheet is for --format csv and --format tsv", where=f"--format {form}")
@@ -81,9 +81,9 @@ def checked_spreadsheet(args: argparse.Namespace) -> bool:
 
 
 def write_answer(con, query, out, form: str | None, *, spreadsheet: bool = False) -> None:
-    """Write the answer of a query to ``out`` in a format; None: a table if it is a terminal, else CSV.
+    """Write the result of a query to ``out``. ``form``: output format; None: table on a terminal, otherwise csv.
 
-    ``spreadsheet``: neutralize cells of csv and tsv.
+    ``spreadsheet``: neutralize formulas in cells of csv and tsv.
     """
     form = form or ("table" if out.isatty() else "csv")
     if spreadsheet:
@@ -93,21 +93,21 @@ def write_answer(con, query, out, form: str | None, *, spreadsheet: bool = False
 
 
 def confine(_args: argparse.Namespace | None = None) -> None:
-    """Take rights from this process, which executes a query of somebody else's on files of somebody else's."""
+    """Confine this process, because queries and files may come from a third party."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - the start of `--help` stays quick
 
     confine_self()
 
 
 def run(args) -> None:
-    """Answer the query on standard output."""
+    """Write the result of the query to standard output."""
     campaign = opened(args.campaign) if args.campaign else only_campaign(Path.cwd())
     spreadsheet = checked_spreadsheet(args)
     ask(campaign, args.query, sys.stdout, form=args.format, threads=args.threads, spreadsheet=spreadsheet)
 
 
 def only_campaign(directory: Path) -> Campaign:
-    """The campaign of a directory: itself, or the only one in its results/. Raises UserError where that is not one."""
+    """Return the campaign in a directory, or the only one in its results/. Raises UserError if there is no such one."""
     if (directory / "catalog.duckdb").is_file():
         return Campaign(directory)
     found = sorted(path.parent for path in (directory / "results").glob("*/catalog.duckdb"))
@@ -125,10 +125,11 @@ def only_campaign(directory: Path) -> Campaign:
 def ask(  # noqa: PLR0913
     campaign: Campaign, query: str, out, *, form: str | None = None, threads: int = 1, spreadsheet: bool = False
 ) -> None:
-    """Write the answer of one reading statement to ``out`` as ``form``: table, csv, tsv, json or parquet.
+    """Write the result of a read-only statement to ``out``. ``form``: table, csv, tsv, json or parquet.
 
-    None: a table if ``out`` is a terminal, else csv. ``spreadsheet``: as the option --spreadsheet. Raises UserError in
-    one line: no catalog, a mistake in the SQL, a statement that writes, Parquet to a terminal.
+    If ``form`` is None, the format is table on a terminal and csv otherwise. ``spreadsheet``: see option --spreadsheet.
+    Raises UserError with a message of one line if there is no catalog, the SQL is invalid, the statement writes, or
+    Parquet would be written to a terminal.
     """
     from . import views  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
@@ -139,7 +140,7 @@ def ask(  # noqa: PLR0913
         con.execute(f"attach {views.literal(catalog)} as catalog (read_only)")
         queries.confine(con, directory)
         check_catalog(con, campaign)
-        here = Campaign(Path())  # the catalog's own views contain the path where it was made
+        here = Campaign(Path())  # not the views in the catalog, which contain the path at the time of indexing
         tables = catalog_tables(con)
         for name in map(views.quoted, tables):
             con.execute(f"create view {name} as from catalog.{name}")
@@ -151,13 +152,13 @@ def ask(  # noqa: PLR0913
 
 
 def catalog_tables(con) -> list[str]:
-    """Return the tables of the attached catalog, with those in its schema `stored`, whose views have their names."""
+    """Return the tables of the attached catalog, including those in schema `stored`, whose views have their names."""
     query = "select distinct table_name from duckdb_tables() where database_name = 'catalog' order by table_name"
     return [name for (name,) in con.execute(query).fetchall()]
 
 
 def check_catalog(con, campaign: Campaign) -> None:
-    """Raise UserError if the catalog's flows lack columns of this version: they come from acaps of an older format."""
+    """Raise UserError if the flows of the catalog lack columns of this version, as acaps of an older format do."""
     columns = con.execute("select column_name from information_schema.columns where table_name = 'flows'").fetchall()
     missing = {column["name"] for column in schemas.table("flows")["columns"]} - {name for (name,) in columns}
     if columns and missing:
@@ -170,7 +171,7 @@ def check_catalog(con, campaign: Campaign) -> None:
 
 @contextlib.contextmanager
 def known_names(con):
-    """Where a query names a table that does not exist, raise UserError with those that do."""
+    """If a query names an unknown table, raise UserError with the names of the existing tables."""
     import duckdb  # noqa: PLC0415 - slow to import
 
     try:
@@ -185,9 +186,9 @@ def known_names(con):
 
 
 def reading_statement(con, query: str, anew: str = "; to make the catalog anew: acapella campaign index"):
-    """The query, parsed. Raises UserError where it is not one statement that only reads; ``anew`` ends its advice.
+    """Return the query if it is one read-only statement; otherwise raise UserError with ``anew`` after the advice.
 
-    The connection needs the query's tables: DuckDB also has to bind it.
+    The connection must have the tables of the query, because DuckDB also binds it.
     """
     (statement, *more) = con.extract_statements(query) or [None]
     if statement is None or more:
@@ -201,10 +202,10 @@ def reading_statement(con, query: str, anew: str = "; to make the catalog anew: 
 
 
 def why_refused(con, statement) -> str | None:
-    """Return the kind of a statement that does more than read, None of one that only reads.
+    """Return the kind of a statement that is not read-only; None if it is read-only.
 
-    Text that begins with an EXPLAIN or PRAGMA of a known form is one: DuckDB removed comments before the statement, and
-    there are none in these forms. `explain analyze` executes what follows.
+    EXPLAIN and PRAGMA are recognized by their text. This is safe because DuckDB removes comments before a statement and
+    the accepted forms contain none. `explain analyze` executes the statement after it, which is therefore checked.
     """
     kind = statement.type.name.removesuffix("_STATEMENT")
     if kind == "EXPLAIN" and (start := EXPLAIN.match(statement.query)):
@@ -217,10 +218,10 @@ def why_refused(con, statement) -> str | None:
 
 
 def writing_with(con, select: str) -> str | None:
-    """Return "WITH ..." if a SELECT has a WITH clause that writes, else None.
+    """Return "WITH ..." if a SELECT has a WITH clause that writes; otherwise None.
 
-    DuckDB accepts COPY, INSERT, UPDATE and DELETE there, but at the top level only; so it is asked to bind the SELECT
-    as a part of another one, which executes nothing.
+    DuckDB accepts COPY, INSERT, UPDATE and DELETE in WITH, but only at the top level. Therefore, this lets DuckDB bind
+    the SELECT as part of another one, which fails for such clauses and does not execute anything.
     """
     import duckdb  # noqa: PLC0415 - slow to import
 
@@ -234,21 +235,21 @@ def writing_with(con, select: str) -> str | None:
 
 
 def write_table(con, query, out) -> None:
-    """A drawn table: on a terminal cut in the middle where it is long, elsewhere with all columns and rows."""
+    """Write a drawn table. On a terminal, DuckDB omits rows and columns that do not fit; otherwise all are written."""
     answer = con.sql(query)
     if answer is None:
         return
     if out.isatty():
         out.writelines(f"{names.shown(line)}\n" for line in f"{answer}".split("\n"))
         return
-    with contextlib.redirect_stdout(out):  # DuckDB's show() has the limits, and prints
+    with contextlib.redirect_stdout(out):  # only show() accepts limits, and it prints
         answer.show(max_width=UNLIMITED, max_rows=UNLIMITED, max_col_width=UNLIMITED)
 
 
 def write_separated(delimiter, cell=None):
-    """Return a writer of values separated by ``delimiter``; ``cell`` converts a value to that of a cell (`plain`).
+    """Return a writer of delimited text. ``cell`` converts a value to the content of a cell (default: `plain`).
 
-    Null is nothing, empty text is ``""``, as PostgreSQL and DuckDB write them.
+    Null is an empty cell and empty text is ``""``, as in PostgreSQL and DuckDB.
     """
     special = re.compile(f'[{delimiter}"\r\n]')
 
@@ -273,7 +274,7 @@ def write_separated(delimiter, cell=None):
 
 
 def write_json(con, query, out) -> None:
-    """An array of objects, one a line; integers stay integers, NaN and infinities are null, blobs are hexadecimal."""
+    """Write a JSON array with one object per line; `json_text` describes the values."""
     result = con.execute(query)
     columns = distinct([column[0] for column in result.description])
     before = "[\n"
@@ -285,7 +286,7 @@ def write_json(con, query, out) -> None:
 
 
 def distinct(columns: list[str]) -> list[str]:
-    """Return the names of columns, a repeated one with a number, as `a_1` in Parquet."""
+    """Return the names of columns, with a number appended to repeated ones, such as `a_1`, as in Parquet."""
     names: list[str] = []
     for column in columns:
         name, number = column, 0
@@ -297,7 +298,7 @@ def distinct(columns: list[str]) -> list[str]:
 
 
 def write_parquet(con, query, out) -> None:
-    """Write a Parquet file to a binary stream. Raises UserError for a terminal and for what is not a SELECT."""
+    """Write Parquet to the binary stream of ``out``. Raises UserError for a terminal or a statement without rows."""
     if out.isatty():
         raise UserError("Parquet is not written to a terminal", fix="name a file: --format parquet > FILE.parquet")
     file = queries.spill_directory(con) / "answer.parquet"
@@ -314,15 +315,15 @@ def write_parquet(con, query, out) -> None:
 
 
 def batches(result):
-    """Yield the rows of an answer, some at a time."""
+    """Yield lists of at most BATCH rows of a result."""
     while rows := result.fetchmany(BATCH):
         yield rows
 
 
 def json_text(value) -> str:
-    """Return a value as JSON (RFC 8259), which has neither NaN nor infinities: they are null; blobs are hexadecimal.
+    """Return a value as JSON (RFC 8259). Blobs are hexadecimal. NaN and infinities are null, because JSON lacks them.
 
-    Decimals are numbers with all their digits, which the module json cannot write.
+    Decimals are numbers with all digits, which the module json does not support.
     """
     if isinstance(value, dict):
         return "{" + ", ".join(f"{json.dumps(json_key(key))}: {json_text(each)}" for key, each in value.items()) + "}"
@@ -338,12 +339,12 @@ def json_text(value) -> str:
 
 
 def json_key(key) -> str:
-    """Return a key of a map as text; a blob is hexadecimal."""
+    """Return a key of a map as text; blobs are hexadecimal."""
     return key.hex() if isinstance(key, bytes) else str(key)
 
 
 def plain(value):
-    """A value as text of a CSV cell; a blob is hexadecimal."""
+    """Return the content of a CSV cell for a value. Lists and structs are JSON, blobs are hexadecimal."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, bytes):
@@ -352,7 +353,7 @@ def plain(value):
 
 
 def inert(value):
-    """A value as text of a cell that no spreadsheet takes for a formula; numbers keep their sign.
+    """Return the content of a CSV cell that spreadsheets do not evaluate as a formula. Numbers are not changed.
 
     Source: OWASP, CSV Injection.
     """

@@ -1,13 +1,12 @@
-"""Remove what samples that left the sheet have in a campaign's directory, so that readers of its directories do not
-count it.
+"""Removes files of samples that are no longer in the sample sheet, so that queries over directories do not read them.
 
-Only files of known samples are removed: those with a manifest in raw/, and those with a log of `acapella digest` whose
-frame or flow table has its metadata. Digests, partial tables and flow reports of such a sample are removed, because
-they can be made again. A capture that is a file in raw/ was taken by a testbed and cannot: it is moved to stale/raw/
-with its manifest. Links are removed, never followed: captures outside the campaign, entries of a cache, and directories
-behind a link stay. All other files stay; those in acap/, flows/, partial/ and flowreports/ are listed.
+Only files of known samples are removed. A sample is known if it has a manifest in raw/, or if it has a log of `acapella
+digest` and its frame table or flow table has metadata of digest. Digests, partial tables and flow reports are deleted,
+because they can be computed again. Captures that are regular files in raw/ cannot be taken again; they are moved to
+stale/raw/ with their manifests. Links are removed, never followed: captures outside the campaign, cache entries and
+linked directories stay. All other files stay; those in acap/, flows/, partial/ and flowreports/ are reported.
 
-Published tables and figures of stages that left the config are removed, too.
+Published tables and figures of stages that are no longer in the config are also removed.
 """
 
 import contextlib
@@ -31,7 +30,7 @@ MOST_SHOWN = 5
 
 @dataclass(frozen=True)
 class Removed:
-    """A path in the campaign's directory, and where it was moved to (None: it was removed)."""
+    """A removed path in the campaign directory, and its new path if it was moved (None: it was deleted)."""
 
     path: Path
     to: Path | None = None
@@ -39,7 +38,7 @@ class Removed:
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage publishes that a config may leave out: tables, figures, and patterns of its other files."""
+    """Output of an optional stage: published tables, figures, and patterns of its other files."""
 
     tables: Collection[str]
     figures: Collection[str] = ()
@@ -47,10 +46,10 @@ class Stage:
 
 
 def remove_stale(campaign: Campaign, listed: Collection[str], captures: Iterable[Path] = ()) -> list[str]:
-    """Remove the files of known samples that are not ``listed``; return lines that report these and the unknown ones.
+    """Remove the files of known samples that are not ``listed``; return lines that report removed and unknown files.
 
-    ``captures``: captures of listed samples, which stay wherever they are. The names of all removed files are added to
-    logs/stale.log. Without a sample listed nothing is removed.
+    ``captures``: captures of listed samples, which are kept. The names of all removed files are appended to
+    logs/stale.log. If ``listed`` is empty, nothing is removed.
     """
     directory = campaign.directory
     if not listed:
@@ -59,18 +58,18 @@ def remove_stale(campaign: Campaign, listed: Collection[str], captures: Iterable
     removed, unknown = remove_derived(directory, listed)
     removed += remove_raw(
         directory, listed, used
-    )  # last: manifests identify the other files, also after an interruption
+    )  # last: after an interruption, manifests still identify the other files
     return [*report_removed(directory, removed), *report_unknown(unknown)]
 
 
 def remove_samples(campaign: Campaign, listed: Collection[str]) -> None:
-    """Remove the rows of samples that are not ``listed`` from the tables of a catalog; nothing if there is no catalog.
+    """Remove the rows of samples that are not ``listed`` from the tables of the catalog, if it exists.
 
-    For a run that fails before it makes the catalog again. The file keeps its modification time.
+    This keeps the catalog correct if the run fails before it writes a new one. The modification time does not change.
     """
     if not campaign.catalog.is_file():
         return
-    from acapella.common import queries  # noqa: PLC0415 - what follows is slow to import
+    from acapella.common import queries  # noqa: PLC0415 - slow to import
 
     from .views import edited, new_database, quoted  # noqa: PLC0415
 
@@ -94,9 +93,9 @@ def remove_samples(campaign: Campaign, listed: Collection[str]) -> None:
 
 
 def remove_stages(campaign: Campaign, stages: Iterable[Stage]) -> list[str]:
-    """Remove published tables, their figures and provenance of stages that left the config; return lines for the user.
+    """Remove the published files of stages that are not in the config; return lines that report them.
 
-    What they were made from stays (kappa/, flowreports/), so that they are soon made again.
+    Their inputs (kappa/, flowreports/) are kept, so that the files can be written again quickly.
     """
     found = [
         path
@@ -116,7 +115,7 @@ def remove_stages(campaign: Campaign, stages: Iterable[Stage]) -> list[str]:
 def report_removed(
     directory: Path, removed: Collection[Removed], of: str = "samples that are not in the sheet"
 ) -> list[str]:
-    """Add removed files to logs/stale.log; return lines for the user."""
+    """Append removed files to logs/stale.log; return lines that report the first ones."""
     if not removed:
         return []
     log = directory / "logs" / "stale.log"
@@ -131,7 +130,7 @@ def report_removed(
 
 
 def report_unknown(paths: Collection[Path]) -> list[str]:
-    """Return a line that lists files of no known sample."""
+    """Return a line that reports files of unknown samples; an empty list if there are none."""
     if not paths:
         return []
     first_ones = shown(", ".join(map(str, [*paths][:MOST_SHOWN]))) + (", ..." if len(paths) > MOST_SHOWN else "")
@@ -142,7 +141,7 @@ def report_unknown(paths: Collection[Path]) -> list[str]:
 
 
 def sample_names(directory: Path, pattern: str) -> Iterator[tuple[str, Path]]:
-    """Yield sample and path of the entries of a directory; none if the directory is a link."""
+    """Yield (sample, path) for entries of a directory that match a pattern; nothing if the directory is a link."""
     if directory.is_symlink() or not directory.is_dir():
         return
     for path in sorted(directory.glob(pattern)):
@@ -152,7 +151,7 @@ def sample_names(directory: Path, pattern: str) -> Iterator[tuple[str, Path]]:
 
 
 def remove_derived(directory: Path, listed: Collection[str]) -> tuple[list[Removed], list[Path]]:
-    """Remove tables and directories of known samples that are not listed; return these, and unknown paths."""
+    """Remove tables and directories of known samples that are not listed; return removed paths and unknown paths."""
     found = [
         (kind, name, path)
         for kind in (*TABLES, *DIRECTORIES)
@@ -177,8 +176,8 @@ def remove_derived(directory: Path, listed: Collection[str]) -> tuple[list[Remov
 def is_known(directory: Path, name: str) -> bool:
     """Return whether a sample of this name was in the campaign.
 
-    It has a manifest, or `acapella digest` ran for it and one of its two files is from there. The metadata alone is not
-    enough, because a copy under another name has the same.
+    It was if there is a manifest, or a log of `acapella digest` and a table with metadata of digest. The metadata alone
+    is not sufficient, because a copy with another name has the same metadata.
     """
     manifest = directory / "raw" / f"{name}.json"
     if not manifest.is_symlink() and capture_named(manifest) is not None:
@@ -191,7 +190,7 @@ def is_known(directory: Path, name: str) -> bool:
 
 
 def remove_raw(directory: Path, listed: Collection[str], used: Collection[Path]) -> Iterator[Removed]:
-    """Remove manifests and links of samples that are not listed, move captures to stale/raw/; yield what was done."""
+    """Remove manifests and links of samples that are not listed; move captures to stale/raw/. Yield removed paths."""
     for name, manifest in sample_names(directory / "raw", "*.json"):
         if name in listed or manifest.is_symlink():
             continue
@@ -212,7 +211,7 @@ def remove_raw(directory: Path, listed: Collection[str], used: Collection[Path])
 
 
 def moved(path: Path, directory: Path) -> Removed:
-    """Move a file of raw/ to stale/raw/, beside earlier ones of its name."""
+    """Move a file from raw/ to stale/raw/. If the name is taken, append a number."""
     target = directory / "stale" / "raw"
     beneath.make_directory(target, 0o700)
     with beneath.parent(target / path.name, link=True) as opened:
@@ -226,7 +225,7 @@ def moved(path: Path, directory: Path) -> Removed:
 
 
 def capture_named(manifest: Path) -> str | None:
-    """Return the capture's file name in a manifest of the sample that the file is named after; None if it is none."""
+    """Return the name of the capture in a manifest; None if the file is not a manifest of the sample in its name."""
     try:
         content = json.loads(manifest.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -238,7 +237,7 @@ def capture_named(manifest: Path) -> str | None:
 
 
 def captures_of(campaign: Campaign, samples: Iterable[str]) -> Iterator[Path]:
-    """Yield the captures that the manifests of samples name."""
+    """Yield the paths of the captures that the manifests of these samples name."""
     for sample in samples:
         if file := capture_named(campaign.manifest(sample)):
             yield campaign.directory / "raw" / file

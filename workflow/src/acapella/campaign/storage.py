@@ -15,7 +15,7 @@ from acapella_core.errors import UserError
 from . import layout as campaigns
 
 TABLES = ("storage_runs", "storage_growth", "storage_latency", "storage_rates")
-AVERAGE_SHARE = 0.95  # of a run's calls; the average case ends with the power of two that contains this quantile
+AVERAGE_SHARE = 0.95  # quantile of the calls of a run; the average case ends with the power of two that contains it
 MAKER = "acapella measure storage -o"
 
 
@@ -27,7 +27,7 @@ def register_parser(subparsers):
 
 
 def run(args) -> None:
-    """Write the tables. Raises UserError where there is no study."""
+    """Write the tables. Raises UserError if there is no study."""
     campaign = campaigns.opened(args.campaign)
     study = read(campaign)
     if study["skipped"]:
@@ -38,12 +38,12 @@ def run(args) -> None:
 
 
 def path_of(campaign: campaigns.Campaign) -> Path:
-    """Where the study is."""
+    """Return the path of the study."""
     return campaign.directory / "storage" / "study.json"
 
 
 def read(campaign: campaigns.Campaign) -> dict:
-    """The study. Raises UserError where it is missing or not ours."""
+    """Return the study. Raises UserError if it is missing or has another format or version."""
     path = path_of(campaign)
     text = campaigns.require(path, f"run: {MAKER} {path}").read_text(encoding="utf-8")
     try:
@@ -56,7 +56,7 @@ def read(campaign: campaigns.Campaign) -> dict:
 
 
 def rows_of(study: dict) -> dict[str, list[dict]]:
-    """The rows of each table, by its name; runs are numbered from 1."""
+    """Return the rows of each table by its name. Runs are numbered from 1."""
     made = {name: [] for name in TABLES}
     for number, run_ in enumerate(study["runs"], 1):
         grown = growth(run_)
@@ -68,15 +68,18 @@ def rows_of(study: dict) -> dict[str, list[dict]]:
 
 
 def upper(interval: dict, above_ns: int = 0) -> int:
-    """Latency as the paper sums it: of each call the upper end of its power of two; of calls from ``above_ns`` on."""
+    """Return the total latency in ns as computed in the paper: each call counts as the end of its power of two.
+
+    Calls in powers of two below ``above_ns`` are ignored.
+    """
     return sum((most + 1) * calls for least, most, calls in interval["buckets"] if least >= above_ns)
 
 
 def long_from(run_: dict) -> int:
-    """Return the latency in ns from which on a call counts as long: the end of the run's average case.
+    """Return the minimum latency of long calls in ns, which is the end of the average case of a run.
 
-    The paper's appendix B leaves the average case out of its sums and does not define it. Here it is every power of two
-    up to the one in which the 95 % quantile of the run's calls lies, so that at most 5 % of the calls are long.
+    Appendix B of the paper excludes the average case from its sums without defining it. Here, it contains all powers of
+    two up to the one with the 95 % quantile of the calls of the run. Therefore, at most 5 % of the calls are long.
     """
     counts = [(row["hi_ns"] + 1, row["calls"]) for row in latencies(run_)]
     total, reached = sum(calls for _, calls in counts), 0
@@ -88,7 +91,7 @@ def long_from(run_: dict) -> int:
 
 
 def growth(run_: dict) -> list[dict]:
-    """One row an interval; sums are those since the first call."""
+    """Return one row per interval. Sums are cumulative since the first call."""
     intervals, above = run_["intervals"], long_from(run_)
     sums = {
         "calls": accumulate(each["calls"] for each in intervals),
@@ -120,7 +123,7 @@ def growth(run_: dict) -> list[dict]:
 
 
 def summary(run_: dict, grown: list[dict]) -> dict:
-    """The run itself."""
+    """Return the row of a run in table storage_runs. ``grown``: its rows from `growth`."""
     summed = ("calls", "latency_ns", "latency_upper_ns", "long_calls", "long_upper_ns")
     last = grown[-1] if grown else dict.fromkeys(summed, 0)
     most = max((row["dirty_percent"] for row in grown), default=0.0)
@@ -139,7 +142,7 @@ def summary(run_: dict, grown: list[dict]) -> dict:
 
 
 def rate_row(run_: dict) -> dict:
-    """A run of the writer at one rate."""
+    """Return the row of table storage_rates for a run at one rate."""
     offered, lost, time_ns = run_["offered"], run_["lost"], run_["offered_ns"]
     bits = 8 * run_["frame_bytes"] * offered
     return {
@@ -151,7 +154,7 @@ def rate_row(run_: dict) -> dict:
 
 
 def crossed(percent: float, background: int, limit: int) -> str:
-    """The highest threshold that dirty memory passed; writers are slowed from the midpoint on (appendix B)."""
+    """Return the highest threshold that dirty memory reached. Writers are throttled from the midpoint (appendix B)."""
     if percent >= limit:
         return "limit"
     if 2 * percent >= background + limit:
@@ -160,7 +163,7 @@ def crossed(percent: float, background: int, limit: int) -> str:
 
 
 def latencies(run_: dict) -> list[dict]:
-    """The histogram of the whole run: a row a power of two that has calls."""
+    """Return the latency histogram of a run, one row per power of two with calls."""
     counts: dict[tuple[int, int], int] = {}
     for interval in run_["intervals"]:
         for least, most, calls in interval["buckets"]:

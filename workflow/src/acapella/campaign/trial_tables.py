@@ -1,7 +1,7 @@
-"""From the results of `acapella kappa` to the rows of the tables consistency and consistency_*.
+"""Rows of the tables consistency and consistency_*, computed from results of `acapella kappa`.
 
-An environment's result is the JSON that schemas/kappa.schema.json describes. Trials are numbered from 1 in their order;
-the first is the baseline. What schemas/tables/consistency*.yaml call a column is made here and nowhere else.
+The result of an environment is JSON that schemas/kappa.schema.json describes. Trials are numbered from 1 in their
+order; the first one is the baseline. schemas/tables/consistency*.yaml describe the columns.
 """
 
 import re
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 COMPONENTS = ("U", "O", "L", "I")
 MEANS = (*COMPONENTS, "kappa", "O_published", "O_kendall", "L_offset_removed", "kappa_published")
 MEASURES = {"iat": ("gap", "within_ns"), "latency": ("latency", "latency_within_ns")}
-JOINED = "+"  # between the samples of a trial
+JOINED = "+"  # separates the samples in the name of a trial
 
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment's result, with its name in the tables, and the names of its trials by those in the result."""
+    """Result of an environment, its name in the tables, and `shown`: the name of each trial in result and tables."""
 
     name: str
     true_name: str
@@ -25,26 +25,26 @@ class Environment:
     shown: dict[str, str]
 
     def key(self, pair: dict) -> dict:
-        """The columns that tell a pair."""
+        """Return the key columns of a pair."""
         places = {trial["name"]: place for place, trial in enumerate(self.result["trials"], 1)}
         return {"environment": self.name, "a": places[pair["a"]], "b": places[pair["b"]]}
 
     @property
     def runs(self) -> list[dict]:
-        """The pairs with the baseline, which the means are over."""
+        """The pairs with the baseline, over which means are computed."""
         baseline = self.result["trials"][0]["name"]
         return [pair for pair in self.result["pairs"] if pair["a"] == baseline]
 
     @property
     def others(self) -> list[dict]:
-        """The pairs without the baseline; [] where some of them were not compared."""
+        """The pairs without the baseline; an empty list unless all of them were compared."""
         baseline, *rest = (trial["name"] for trial in self.result["trials"])
         found = [pair for pair in self.result["pairs"] if pair["a"] != baseline]
         return found if len(found) == len(rest) * (len(rest) - 1) // 2 else []
 
 
 def rows_of(environments: list[Environment]) -> dict[str, list[dict]]:
-    """The rows of each table, by its name."""
+    """Return the rows of each table by its name."""
     made = {name: [] for name in BY_PAIR}
     for environment in environments:
         for pair in environment.result["pairs"]:
@@ -55,7 +55,7 @@ def rows_of(environments: list[Environment]) -> dict[str, list[dict]]:
 
 
 def pairs(environment: Environment, pair: dict) -> list[dict]:
-    """The pair itself."""
+    """Return the row of a pair in table consistency."""
     deltas = {
         f"{measure}_delta_{name}_ns": value
         for measure in MEASURES
@@ -75,12 +75,12 @@ def pairs(environment: Environment, pair: dict) -> list[dict]:
 
 
 def packets(counted: dict) -> dict:
-    """Packets of a pair or window."""
+    """Return the columns with packet counts of a pair or window."""
     return {f"packets_{name}": counted[f"n_{name}"] for name in ("a", "b", "common")}
 
 
 def within(environment: Environment, pair: dict) -> list[dict]:
-    """Shares within each bound."""
+    """Return the rows of table consistency_within: the share of packets within each bound."""
     return [
         {"measure": measure, "bound_ns": int(bound), "share": share, "packets_common": pair["n_common"]}
         for measure, (_, shares) in MEASURES.items()
@@ -89,7 +89,7 @@ def within(environment: Environment, pair: dict) -> list[dict]:
 
 
 def moves(environment: Environment, pair: dict) -> list[dict]:
-    """Moved packets, and runs of them."""
+    """Return the rows of table consistency_moves: moved packets and bursts."""
     told = {"packet": pair["moves"], "burst": pair["bursts"]}
     return [
         {"scope": scope, "moved": sums["count"], **sums, "longest": sums.get("longest"), **packets(pair)}
@@ -98,12 +98,12 @@ def moves(environment: Environment, pair: dict) -> list[dict]:
 
 
 def timeline(environment: Environment, pair: dict) -> list[dict]:
-    """The windows."""
+    """Return the rows of table consistency_timeline: one per window."""
     return [{**window, **packets(window)} for window in pair["timeline"]]
 
 
 def deltas(environment: Environment, pair: dict) -> list[dict]:
-    """Bins of the histograms that hold packets."""
+    """Return the rows of table consistency_deltas: histogram bins with packets."""
     total = pair["n_common"]
     return [
         {"measure": measure, **one, "share": one["packets"] / total, "packets_common": total}
@@ -114,10 +114,10 @@ def deltas(environment: Environment, pair: dict) -> list[dict]:
 
 
 def bins(histogram: dict) -> Iterator[dict]:
-    """Number, ends and packets of every bin: 0 holds no difference, n and -n the n-th bin of each sign."""
+    """Yield number, limits and packets of each bin: 0 for no difference, n and -n for the n-th bin of each sign."""
     yield {"bin": 0, "lo_ns": 0, "hi_ns": 0, "packets": histogram["zero"]}
     starts = histogram["starts_ns"]
-    ends = [start - 1 for start in starts[1:]] + [None]  # the last one has no end
+    ends = [start - 1 for start in starts[1:]] + [None]  # the last bin has no upper limit
     for place, (least, most) in enumerate(zip(starts, ends, strict=True)):
         number = place + 1
         yield {"bin": number, "lo_ns": least, "hi_ns": most, "packets": histogram["positive"][place]}
@@ -126,12 +126,12 @@ def bins(histogram: dict) -> Iterator[dict]:
 
 
 def spacing(environment: Environment, pair: dict) -> list[dict]:
-    """Bins of spacings that hold pairs of packets."""
+    """Return the rows of table consistency_spacing: bins of spacings with packet pairs."""
     counted = pair["spacing"]
     columns = [counted["zero"][kind] for kind in ("pairs", "reversed")]
     pairs_, reversed_ = ([zero, *counted[kind]] for zero, kind in zip(columns, ("pairs", "reversed"), strict=True))
     starts = counted["starts_ns"]
-    ends = [0, *(start - 1 for start in starts[1:]), None]  # the last one has no end
+    ends = [0, *(start - 1 for start in starts[1:]), None]  # the last bin has no upper limit
     return [
         {
             **{"bin": number, "lo_ns": least, "hi_ns": most, "pairs": sent, "reversed_pairs": changed},
@@ -143,7 +143,7 @@ def spacing(environment: Environment, pair: dict) -> list[dict]:
 
 
 def warnings(environment: Environment, pair: dict) -> list[dict]:
-    """What makes the pair's numbers look better or worse than the network was."""
+    """Return the rows of table consistency_warnings: why the numbers of a pair may not represent the network."""
     rename = renaming(environment)
     return [
         {"number": number, "code": one["code"], "components": "".join(one["components"]), "text": rename(one["text"])}
@@ -152,7 +152,10 @@ def warnings(environment: Environment, pair: dict) -> list[dict]:
 
 
 def renaming(environment: Environment) -> Callable[[str], str]:
-    """Puts the shown names of trials, and for their files the trials' shown names, into a text."""
+    """Return a function that replaces names of trials in a text by their shown names.
+
+    If a trial is shown under another name, names of its files are also replaced.
+    """
     names = dict(environment.shown)
     for trial in environment.result["trials"]:
         if environment.shown[trial["name"]] != trial["name"]:
@@ -163,7 +166,7 @@ def renaming(environment: Environment) -> Callable[[str], str]:
 
 
 def shown_result(environment: Environment) -> dict:
-    """The result under the shown names: of trials, in pairs and warnings, and of their files."""
+    """Return the result with the shown names of trials and their files, including those in pairs and warnings."""
     rename, shown = renaming(environment), environment.shown
     result = environment.result
     return {
@@ -183,7 +186,7 @@ def shown_result(environment: Environment) -> dict:
 
 
 def shown_files(trial: dict, shown: str) -> list[dict]:
-    """The files of a trial, one a sample, under the samples' shown names where those are not the true ones."""
+    """Return the files of a trial, one per sample, with the shown names of the samples if the trial is renamed."""
     if shown == trial["name"]:
         return trial["files"]
     samples = shown.split(JOINED)
@@ -193,7 +196,7 @@ def shown_files(trial: dict, shown: str) -> list[dict]:
 
 
 def mean_of_runs(environment: Environment, place: int) -> dict:
-    """The row of Table 2."""
+    """Return the row of an environment in table consistency_environments (Table 2 of the CHOIR paper)."""
     runs, trials = environment.runs, environment.result["trials"]
     bound = environment.result["parameters"]["within_ns"][0]
     kappas = [run["kappa"] for run in runs if run["kappa"] is not None]
@@ -212,7 +215,7 @@ def mean_of_runs(environment: Environment, place: int) -> dict:
 
 
 def comparisons(environments: list[Environment]) -> list[dict]:
-    """Every environment with every later one."""
+    """Return the rows of table consistency_comparisons: each environment with each later one."""
     from acapella.kappa.environments import compared  # noqa: PLC0415 (numpy)
 
     return compared(
@@ -221,7 +224,7 @@ def comparisons(environments: list[Environment]) -> list[dict]:
 
 
 def mean(values) -> float | None:
-    """Mean of the defined values, None where none is; correctly rounded, so their order does not matter."""
+    """Return the mean of the defined values; None if there are none. Correctly rounded, so order has no effect."""
     defined = [value for value in values if value is not None]
     return statistics.fmean(defined) if defined else None
 

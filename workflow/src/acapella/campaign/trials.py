@@ -32,10 +32,10 @@ from .provenance import checksums
 from .trial_tables import JOINED, Environment
 
 PROVENANCE = "consistency_provenance.json"
-RESULTS = "kappa"  # directory of the results as `acapella kappa` writes them, under true names
-PUBLISHED = "consistency"  # directory of the same under the names of the tables
+RESULTS = "kappa"  # directory of the results of `acapella kappa`, with true names
+PUBLISHED = "consistency"  # directory of the same results, with the names in the tables
 
-HIDDEN = {"filter": "(a filter)", "flow": "(a flow)"}  # instead of what may hold addresses
+HIDDEN = {"filter": "(a filter)", "flow": "(a flow)"}  # replaces text that may contain addresses
 
 
 def register_parser(subparsers):
@@ -50,7 +50,7 @@ def register_parser(subparsers):
 
 
 def run(args) -> None:
-    """Write the tables and name them."""
+    """Write the tables; print where they are and which pseudonym each environment has."""
     campaign = opened(args.campaign)
     written = make_tables(campaign, args.environments, hide=args.pseudonyms)
     print(f"{campaign.directory}: {len(written)} files in tables/ and {PUBLISHED}/; {campaign.directory / PROVENANCE}")
@@ -60,11 +60,11 @@ def run(args) -> None:
 
 
 def make_tables(campaign: Campaign, names: list[str], *, hide: bool = False) -> list[Path]:
-    """Write tables/consistency*.csv and .parquet, consistency/*.json, the provenance; return all paths but its.
+    """Write tables/consistency*.csv and .parquet, consistency/*.json and the provenance.
 
-    Earlier files stay until all new ones are complete.
+    Return all paths except that of the provenance. Existing files are replaced after all new ones are complete.
 
-    Raises UserError where a result is missing or none, or a sample has no pseudonym.
+    Raises UserError if a result is missing or invalid, or a sample has no pseudonym.
     """
     from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
@@ -81,7 +81,7 @@ def make_tables(campaign: Campaign, names: list[str], *, hide: bool = False) -> 
             text = json.dumps(trial_tables.shown_result(environment), indent=1, allow_nan=False) + "\n"
             complete.enter_context(atomic_path(path)).write_text(text, encoding="utf-8")
             written.append(path)
-    for path in (campaign.directory / PUBLISHED).glob("*.json"):  # of an earlier run, perhaps under true names
+    for path in (campaign.directory / PUBLISHED).glob("*.json"):  # files of an earlier run, possibly with true names
         if path not in written:
             path.unlink()
     write_provenance(campaign, environments, written, hidden=hide)
@@ -90,10 +90,10 @@ def make_tables(campaign: Campaign, names: list[str], *, hide: bool = False) -> 
 
 @contextlib.contextmanager
 def culprit_named(campaign: Campaign, environments: list[Environment]):
-    """Raise UserError with the environment and its samples if its result cannot be made into tables."""
+    """If a result cannot be converted to rows of tables, raise UserError with its environment and samples."""
     import pyarrow as pa  # noqa: PLC0415
 
-    # A result that lacks a key, or has a value of another type or beyond 64 bits.
+    # The result lacks a key, or a value has the wrong type or exceeds 64 bits.
     wrong = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, pa.ArrowException)
     by_name = {environment.name: environment for environment in environments}
 
@@ -119,9 +119,10 @@ def culprit_named(campaign: Campaign, environments: list[Environment]):
 
 
 def read(campaign: Campaign, name: str, shown: str, called: dict[str, str] | None) -> Environment:
-    """Return the result of environment ``name`` under the name ``shown``, its samples under the names of ``called``.
+    """Return the result of an environment. ``shown``: its name in the tables; ``called``: pseudonym by sample.
 
-    Without ``called`` they keep their own.
+    If ``called`` is None, samples keep their true names. Raises UserError if the file is missing, invalid or of an
+    older version, or a sample has no pseudonym.
     """
     path = require(campaign.directory / RESULTS / f"{name}.json", f"run: acapella kappa ... --sha256 -o {name}.json")
     try:
@@ -138,7 +139,7 @@ def read(campaign: Campaign, name: str, shown: str, called: dict[str, str] | Non
 
 
 def without_addresses(result: dict) -> dict:
-    """The result without the text of its filter and flow, in parameters and warnings."""
+    """Return the result with placeholders for the text of its filter and flow in parameters and warnings."""
     given = {key: result["parameters"].get(key) for key in HIDDEN}
     given = {key: text for key, text in given.items() if text is not None}
 
@@ -155,7 +156,7 @@ def without_addresses(result: dict) -> dict:
 
 
 def shown_name(trial: str, called: dict[str, str] | None, path: Path) -> str:
-    """A trial's name with each of its samples renamed."""
+    """Return the name of a trial in the tables. Raises UserError if one of its samples has no pseudonym."""
     if called is None:
         return trial
     try:
@@ -167,7 +168,7 @@ def shown_name(trial: str, called: dict[str, str] | None, path: Path) -> str:
 
 
 def pseudonyms_of(campaign: Campaign) -> dict[str, str]:
-    """Pseudonym by sample, as acapella campaign process wrote them."""
+    """Return the pseudonyms of samples that `acapella campaign process` wrote. Raises UserError if there are none."""
     path = require(campaign.directory / PSEUDONYMS, f"run: acapella campaign process {campaign.directory} --pseudonyms")
     with path.open(encoding="utf-8", newline="") as stream:
         rows = csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE)
@@ -175,7 +176,7 @@ def pseudonyms_of(campaign: Campaign) -> dict[str, str]:
 
 
 def write_provenance(campaign: Campaign, environments: list[Environment], outputs: list[Path], *, hidden: bool) -> None:
-    """Versions, parameters, the sha256 of every capture, and of every table."""
+    """Write versions, parameters and the SHA-256 of every capture and every output."""
     told = {
         "acapella_provenance": 1,
         "versions": {"acapella": __version__, "kappa": sorted({e.result["version"] for e in environments})},

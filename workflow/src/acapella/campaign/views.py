@@ -1,6 +1,6 @@
-"""Views of a catalog: frames, connections, and the published tables; tables with list columns behind views.
+"""Views of a catalog: frames, connections, published tables, and tables with list columns.
 
-Views contain absolute paths, so a campaign that was moved needs new ones (`acapella campaign index CAMPAIGN --views`).
+Views contain absolute paths. After a campaign is moved, `acapella campaign index CAMPAIGN --views` creates new ones.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ VIEWS = ("frames", "connections")
 
 
 def renew_views(campaign: Campaign, tables: Sequence[str] = ()) -> list[str]:
-    """Make the views of a catalog again; return the tables that have one. The file keeps its modification time."""
+    """Create the views of a catalog again; return the published tables with a view. The modification time is kept."""
     names = published(campaign, tables)
     with edited(campaign) as temporary:
         add_views(campaign, temporary, names)
@@ -32,9 +32,9 @@ def renew_views(campaign: Campaign, tables: Sequence[str] = ()) -> list[str]:
 
 @contextlib.contextmanager
 def edited(campaign: Campaign) -> Iterator[Path]:
-    """Yield a copy of the catalog, which takes its place at the end, with its modification time.
+    """Yield a copy of the catalog; when the context ends, it replaces the catalog with the same modification time.
 
-    The time stays because stages depend on the catalog, and the published tables on these stages.
+    The time must not change, because stages depend on the catalog and would run again.
     """
     catalog = require(campaign.catalog, f"run acapella campaign index {campaign.directory}")
     made = catalog.stat()
@@ -48,9 +48,9 @@ def edited(campaign: Campaign) -> Iterator[Path]:
 
 
 def published(campaign: Campaign, tables: Sequence[str]) -> list[str]:
-    """Return the published tables that get a view: those of `campaign process`, ``tables``, and those that are there.
+    """Return the published tables that get a view: those of `campaign process`, ``tables``, and existing ones.
 
-    A table of another version, whose columns are not those of its schema, gets none: `campaign process` comes first.
+    A table of another version, whose columns differ from its schema, gets no view until its stage has run again.
     """
     known = {path.stem for path in (schemas.root() / "tables").glob("*.yaml")}
     there = {path.stem for path in (campaign.directory / "tables").glob("*.parquet")}
@@ -59,7 +59,7 @@ def published(campaign: Campaign, tables: Sequence[str]) -> list[str]:
 
 
 def tables_there(campaign: Campaign) -> list[str]:
-    """Return the published tables that are there, with the columns of this version."""
+    """Return the published tables that exist and have the columns of this version."""
     return [name for name in published(campaign, ()) if campaign.table(name, "parquet").is_file()]
 
 
@@ -76,7 +76,7 @@ def fits(file: Path, table: str) -> bool:
 
 @contextlib.contextmanager
 def stub(file: Path, table: str):
-    """Have an empty table at ``file`` if there is none: DuckDB creates a view only if what it reads exists."""
+    """Provide an empty table at ``file`` if it is missing, because DuckDB creates views only over existing files."""
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     if file.is_file():
@@ -90,12 +90,12 @@ def stub(file: Path, table: str):
     finally:
         file.unlink(missing_ok=True)
         if made:
-            with contextlib.suppress(OSError):  # another stub is in it
+            with contextlib.suppress(OSError):  # it contains another stub
                 file.parent.rmdir()
 
 
 def add_views(campaign: Campaign, database: Path, tables: Sequence[str], directory: Path | None = None) -> None:
-    """Create the views of a catalog over the files of ``directory`` (default: the campaign's absolute path)."""
+    """Create the views of a catalog over files in ``directory`` (default: the absolute path of the campaign)."""
     root = campaign.directory.resolve() if directory is None else directory
     with contextlib.chdir(campaign.directory), queries.one_line(campaign.directory), contextlib.ExitStack() as stubs:
         con = stubs.enter_context(contextlib.closing(new_database(database)))
@@ -108,7 +108,7 @@ def add_views(campaign: Campaign, database: Path, tables: Sequence[str], directo
 
 
 def renew_stored_views(con) -> None:
-    """Drop the views of a catalog, which may come from a third party; make those over the schema `stored` again."""
+    """Drop all views, because the catalog may come from a third party; create those over schema `stored` again."""
     found = con.execute("select schema_name, view_name from duckdb_views() where not internal").fetchall()
     for schema, name in found:
         con.execute(f"drop view {quoted(schema)}.{quoted(name)}")
@@ -120,8 +120,8 @@ def renew_stored_views(con) -> None:
 def create_views(con, root: Path, *, temporary: bool = False, searched: bool = False) -> None:
     """Create the views `frames` and `connections` over the files in ``root``.
 
-    ``searched``: DuckDB's file_search_path may name the directory that a relative ``root`` is in; names of acaps are
-    then compared without directories. DuckDB binds no parameters in the definition of a view, so the paths of its
+    ``searched``: DuckDB's file_search_path may contain the directory of a relative ``root``. Names of acaps are then
+    compared without directories. DuckDB does not bind parameters in the definition of a view, so the paths in its
     SELECT are replaced.
     """
     for name in VIEWS:
@@ -134,17 +134,17 @@ def create_views(con, root: Path, *, temporary: bool = False, searched: bool = F
 
 
 def create_table_views(con, root: Path, tables: Sequence[str], *, temporary: bool = False) -> None:
-    """Create a view of each published table over the file in ``root``, which has to exist."""
+    """Create a view of each published table over its file in ``root``, which must exist."""
     for table in tables:
         source = literal(root / "tables" / f"{table}.parquet", pattern=True)
         con.execute(f"create {'temp ' if temporary else ''}view {table} as select * from read_parquet({source})")
 
 
 def store(con, name: str, query: str, bound: dict | None = None) -> None:
-    """Create a table of the catalog; if it has list columns, a view of this name over a table in the schema `stored`.
+    """Create a table of the catalog. If it has list columns, create a view with its name over a table in `stored`.
 
-    DuckDB 1.0 cannot read a list column if a row group (122,880 rows) has lists without any element. A stored list
-    begins with two nulls, that of a null is one null.
+    DuckDB 1.0 cannot read a list column if the lists of a row group (122,880 rows) have no elements. Stored lists
+    therefore begin with two nulls, and a null is stored as a list with one null.
     """
     relation = con.sql(query, params=bound or {})
     lists = [column for column, kind in zip(relation.columns, relation.types, strict=True) if kind.id == "list"]
@@ -162,7 +162,7 @@ def store(con, name: str, query: str, bound: dict | None = None) -> None:
 
 
 def create_stored_view(con, name: str) -> None:
-    """Create the view of a table in the schema `stored`, with its lists as they were."""
+    """Create the view of a table in schema `stored`, which restores the original lists."""
     relation = con.table(f"stored.{name}")
     lists = [column for column, kind in zip(relation.columns, relation.types, strict=True) if kind.id == "list"]
     lists_again = ", ".join(f"case when len({column}) > 1 then {column}[3:] end as {column}" for column in lists)
@@ -170,7 +170,7 @@ def create_stored_view(con, name: str) -> None:
 
 
 def new_database(path: Path, threads: int = 1):
-    """Return a connection to a new database file that DuckDB 1.0.0 and later can open."""
+    """Open or create a database file that DuckDB 1.0.0 and later can open; return the connection."""
     return queries.connect(path, threads=threads, storage_compatibility_version=STORAGE)
 
 
@@ -180,7 +180,7 @@ def quoted(name: str) -> str:
 
 
 def literal(path: str | Path, *, pattern: bool = False) -> str:
-    """Return a path as an SQL literal; of a ``pattern``, only the file's name is one."""
+    """Return a path as an SQL literal. ``pattern``: the last component is a pattern; directories are escaped."""
     path = Path(path) if pattern else path
     text = f"{glob.escape(str(path.parent))}/{path.name}" if pattern else str(path)
     return "'" + text.replace("'", "''") + "'"
