@@ -1,5 +1,5 @@
-"""Captures that may leave: parsed again by scapy, which shares no code with the core, with pseudonyms made again by
-naive_anonymize.
+"""Tests anonymized captures: they are parsed by scapy, which shares no code with the core, and naive_anonymize computes
+the expected pseudonyms.
 """
 
 import ipaddress
@@ -25,7 +25,7 @@ from acapella_core import _native
 from acapella_core.anonymize import anonymize, make_key, read_key
 from acapella_core.errors import UserError
 
-# The key and a part of the trace that come with the authors' program.
+# The key and a part of the trace that are distributed with the authors' program.
 SAMPLE_KEY = bytes.fromhex("1522178d33a4cf80130a5b1649907d10d8988f83797965276257 4c2d2a842202".replace(" ", ""))
 SAMPLE = {
     "128.11.68.132": "135.242.180.132",
@@ -45,12 +45,12 @@ SAMPLE = {
     "64.14.118.196": "0.255.183.58",
     "64.34.154.117": "0.221.154.117",
 }
-BLANK = "RedirectedHdr"  # what ICMPv6 quotes in an option of a redirect
+BLANK = "RedirectedHdr"  # the packet quoted in an ICMPv6 redirect option
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory) -> dict[str, tuple[Packet, Packet, bytes]]:
-    """Of each of address_frames: the packet as scapy reads it, what was left of it, and the bytes of that."""
+    """Return, for each of address_frames, scapy's packets before and after anonymization, and the bytes after it."""
     directory = tmp_path_factory.mktemp("frames")
     made = {}
     for name, (link, packet) in address_frames.frames(Addresses(seed=1)).items():
@@ -80,7 +80,7 @@ def test_ipv4_pseudonyms_are_those_that_the_authors_published(tmp_path):
 
 
 def test_ipv6_pseudonyms_are_those_of_other_programs(tmp_path):
-    # The key above, 128 bits: the tests of github.com/Yawning/cryptopan.
+    # The key above, 128 bits. Source: the tests of github.com/Yawning/cryptopan.
     frame = bytes(Ether(**ETHER) / IPv6(src="2001:db8::1", dst="::ffff"))
     (left,) = released(tmp_path, [frame], SAMPLE_KEY)
     assert Ether(left)[IPv6].src == "4401:2bc:603f:d91d:27f:ff8e:e6f1:dc1e"
@@ -121,7 +121,7 @@ def test_no_original_address_is_left_anywhere(tmp_path):
 
 
 def folded(data: bytes) -> int:
-    """RFC 1071's sum of octets; 0xffff where they hold their own checksum."""
+    """Return the ones' complement sum of RFC 1071; 0xffff if the data includes its own checksum."""
     data += bytes(len(data) % 2)
     total = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
@@ -143,7 +143,7 @@ def test_ipv4_header_checksums_are_right_everywhere(pair):
 
 
 def pseudo(ip: Packet, proto: int, data: bytes) -> bytes:
-    """RFC 9293 3.1 and RFC 8200 8.1."""
+    """Return the pseudo-header of RFC 9293, 3.1, or RFC 8200, 8.1, followed by the data."""
     ends = ipaddress.ip_address(ip.src).packed + ipaddress.ip_address(ip.dst).packed
     return ends + struct.pack("!II", len(data), proto) + data
 
@@ -211,7 +211,7 @@ def test_times_and_lengths_are_kept_and_text_is_not(tmp_path):
 
 
 def common_bits(a: bytes, b: bytes) -> int:
-    """Length of the prefix that two addresses share."""
+    """Return the length of the common prefix of two addresses."""
     differ = int.from_bytes(a) ^ int.from_bytes(b)
     return 8 * len(a) - differ.bit_length()
 
@@ -233,7 +233,7 @@ def test_common_prefixes_are_as_long_as_before(tmp_path, layer, octets):
 
 
 def mac_frames(addresses: list[bytes]) -> list[bytes]:
-    """A frame to each address, with nothing in it."""
+    """Return a frame to each address, from a zero address, with SECRET as payload."""
     return [address + bytes(6) + b"\x88\xb5" + SECRET for address in addresses]
 
 
@@ -288,7 +288,7 @@ def test_identifiers_in_what_is_not_parsed_are_cut(tmp_path, frame):
 
 
 def ends_in(frame: bytes, offset: int) -> list[bytes]:
-    """Source and destination of an IPv4 header."""
+    """Return source and destination of an IPv4 header."""
     return [frame[offset + 12 : offset + 16], frame[offset + 16 : offset + 20]]
 
 
@@ -315,7 +315,7 @@ def test_pseudowires_keep_their_form_and_their_packets_get_pseudonyms(tmp_path, 
 
 
 def test_timestamps_that_end_within_an_address_are_zeros(tmp_path):
-    """Timestamps behind addresses, of a length that ends within the second address: RFC 791 has none such."""
+    """The length of the timestamp option ends inside the second address, which RFC 791 does not allow."""
     option = bytes([68, 15, 9, 1]) + bytes([203, 0, 113, 77]) + bytes(4) + bytes([203, 0, 113]) + b"\0"
     head = bytes.fromhex("4900 0028 0001 0000 40fd 0000 c000024d c6336409".replace(" ", ""))
     (left,) = released(tmp_path, [bytes(Ether(**ETHER, type=0x0800)) + head + option + bytes(4)])
@@ -323,7 +323,7 @@ def test_timestamps_that_end_within_an_address_are_zeros(tmp_path):
 
 
 def in_udp(port: int, data: bytes) -> bytes:
-    """A frame of UDP in IPv4."""
+    """Return a UDP frame over IPv4."""
     return bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78") / UDP(sport=port, dport=port) / data)
 
 
@@ -370,11 +370,11 @@ def test_addresses_that_sctp_adds_get_pseudonyms(tmp_path):
 
 def test_what_cannot_be_parsed_is_cut(tmp_path):
     good = bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78") / UDP() / SECRET)
-    bad_length = good[:14] + b"\x44" + good[15:]  # a header of 16 octets
+    bad_length = good[:14] + b"\x44" + good[15:]  # a header length of 16 bytes
     bad_version = good[:14] + b"\x55" + good[15:]
     left = released(tmp_path, [good[:30], bad_length, bad_version, good[:10], b""])
     assert [len(frame) for frame in left] == [14, 14, 14, 0, 0]
-    (left,) = released(tmp_path, [good], link_type=147)  # for private use
+    (left,) = released(tmp_path, [good], link_type=147)  # reserved for private use
     assert left == b""
 
 

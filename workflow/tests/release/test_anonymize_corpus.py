@@ -1,6 +1,7 @@
-"""The corpus anonymized: the same headers as far as they were kept; tshark finds pseudonyms where it found addresses.
+"""Anonymizes the corpus: the headers kept are the same, and tshark finds pseudonyms in the places of addresses.
 
-Bounded: every other capture of at most 30 kB by its stacks, tunnels and control protocols (TOLD) by their addresses.
+Limited to every other capture of at most 30 kB for the header stacks, and to captures with tunnels and control
+protocols (TOLD) for the addresses.
 """
 
 import ipaddress
@@ -20,7 +21,7 @@ from acapella_core.anonymize import anonymize
 
 KEY = random.Random(5).randbytes(32)
 MOST_BYTES = 30_000
-LAST_NS = 2**32 * 10**9 - 1  # that a pcap can tell
+LAST_NS = 2**32 * 10**9 - 1  # latest time that pcap can represent
 TOLD = [
     "ndpi/4in4tunnel.pcap",
     "ndpi/4in6tunnel.pcap",
@@ -63,7 +64,7 @@ FIELDS = [
 
 
 def rows(capture: Path, known) -> list[tuple]:
-    """Headers, wire length and time of every frame, as the core says them."""
+    """Return header stack, wire length, time and issue of every frame, from the core."""
     core = _native.NativeDigest(str(capture), None, None, 1 << 16, known)
     found = []
     for batch in iter(core.next_frames, None):
@@ -76,14 +77,14 @@ def rows(capture: Path, known) -> list[tuple]:
 
 @pytest.fixture(scope="module")
 def small(corpus) -> list[Path]:
-    """The small captures of the corpus."""
+    """Return every other small capture of the corpus."""
     kinds = (".pcap", ".pcapng", ".cap")
     files = sorted(file for part in ("ndpi", "tcpdump") for file in (corpus / part).rglob("*") if file.suffix in kinds)
     return [file for file in files if file.stat().st_size <= MOST_BYTES][::2]
 
 
 def leak(original: Path, released: Path, replaced: dict, known) -> tuple | None:
-    """What the search of a release finds in a capture."""
+    """Return what the search of a release finds in a capture; None if there is no leak."""
     search = _native.LeakSearch()
     search.add(**replaced)
     found = search.find(str(original), str(released), known, _native.Windows([], whole=True))
@@ -96,7 +97,7 @@ def test_what_was_kept_has_the_same_headers(small, tmp_path):
     frames = differ = 0
     for file in small:
         try:
-            with (tmp_path / "out.pcap").open("wb") as out:  # nothing here has to survive a power cut
+            with (tmp_path / "out.pcap").open("wb") as out:  # no sync to disk is needed here
                 done = _native.anonymize_file(str(file), out.fileno(), KEY, "replace", known)
         except _native.AnonymizeError as refused:
             assert "link types" in str(refused)
@@ -107,7 +108,7 @@ def test_what_was_kept_has_the_same_headers(small, tmp_path):
         for (stack, wire_len, ts_ns, issue), kept in zip(before, after, strict=True):
             assert kept[1:3] == (wire_len, None if ts_ns is None else min(ts_ns, LAST_NS)), file
             headers, left = stack.split("/"), kept[0].split("/")
-            # An ethertype of IPv6 before something else: of the bytes that tell so none is left.
+            # Exception: if the ethertype is IPv6 and the IP version is not 6, the byte with the version is not kept.
             differ += headers[: len(left)] != left and issue != "bad_ip_version"
         frames += len(before)
     assert frames > 2_000
@@ -115,7 +116,7 @@ def test_what_was_kept_has_the_same_headers(small, tmp_path):
 
 
 def told(program: tshark.Tshark, capture: Path, fields=FIELDS) -> list[list[list[str]]]:
-    """Of each frame, for each of ``fields``, what tshark finds, in order."""
+    """Return for each frame and each of ``fields`` the values that tshark prints, in order."""
     options = ["-n", "-r", str(capture), "-T", "fields", "-E", "occurrence=a", *(w for f in fields for w in ("-e", f))]
     done = subprocess.run(
         [program.path, *options], capture_output=True, text=True, check=True, env=tshark.environment()
@@ -124,7 +125,7 @@ def told(program: tshark.Tshark, capture: Path, fields=FIELDS) -> list[list[list
 
 
 def octets(address: str) -> bytes:
-    """An address's octets."""
+    """Return an address as bytes."""
     if address.count(":") == 5 and "::" not in address and len(address) == 17:
         return bytes.fromhex(address.replace(":", ""))
     return ipaddress.ip_address(address).packed
@@ -152,7 +153,8 @@ def test_tshark_finds_pseudonyms_where_it_found_addresses(corpus, program, tmp_p
     frames = [frame for *_, frame in records((tmp_path / "out.pcap").read_bytes())]
     for frame, addresses in zip(frames, before, strict=True):
         for original in {octets(address) for cell in addresses for address in cell}:
-            # Of few octets, as ::1, others may look so; a fixed MAC address has itself for a pseudonym.
+            # Addresses with few distinct bytes, such as ::1, can match by chance. A fixed MAC address is its own
+            # pseudonym.
             if len(set(original)) > 4 and pseudonym(original) != original:
                 assert original not in frame
 

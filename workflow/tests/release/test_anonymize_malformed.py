@@ -1,6 +1,7 @@
-"""Options, chunks and parameters of a length that no RFC gives: nothing of their values is in an anonymized capture.
+"""Tests options, chunks and parameters with a length that no RFC defines: anonymized captures contain none of their
+values.
 
-What may be kept is computed again in plain Python, from the RFCs, for random headers.
+Plain Python computes from the RFCs which bytes may be kept, for random headers.
 """
 
 import random
@@ -11,7 +12,7 @@ import pytest
 from acapella_testing.frames.ip_options import HEADS, MALFORMED, SECRET, random_options, with_options
 from acapella_testing.release_records import released
 
-RUN = 8  # octets of payload in a row that must not survive
+RUN = 8  # bytes of contiguous payload that must not be kept
 TCP = {2: {4}, 3: {3}, 4: {2}, 5: {10, 18, 26, 34}, 8: {10}}
 IPV6 = {0x04: {3}, 0x05: {4}, 0xC2: {6}}
 NEIGHBOR = {5: {8}, 24: {8, 16, 24}, 25: {*range(24, 2041, 16)}}
@@ -29,7 +30,9 @@ def test_values_of_a_wrong_length_are_zeros(name, tmp_path):
 
 
 def allowed_options(body: bytes, lengths: dict[int, set[int]], unit: int, extra: int) -> set[int]:
-    """Offsets that RFCs let be kept in options of type and length, which counts ``unit`` octets and not ``extra``."""
+    """Return the offsets that RFCs permit to keep in options with type and length fields. The length in bytes is the
+    field times ``unit`` plus ``extra``.
+    """
     kept, at = set(), 0
     single = {0, 1} if lengths is TCP else {0} if lengths is IPV6 else set()
     while at < len(body):
@@ -50,7 +53,7 @@ def allowed_options(body: bytes, lengths: dict[int, set[int]], unit: int, extra:
 
 
 def allowed_ipv4(body: bytes) -> set[int]:
-    """RFC 791, RFC 2113: what is kept of IPv4's options; addresses become others."""
+    """Return the offsets kept in IPv4 options (RFC 791, RFC 2113). Addresses are replaced."""
     kept, at = set(), 0
     while at < len(body) and body[at] != 0:
         if body[at] == 1:
@@ -76,7 +79,7 @@ def allowed_ipv4(body: bytes) -> set[int]:
 
 
 def allowed_sctp(body: bytes) -> set[int]:
-    """RFC 9260, RFC 5061, RFC 3758: what is kept of chunks; addresses become others."""
+    """Return the offsets kept in SCTP chunks (RFC 9260, RFC 5061, RFC 3758). Addresses are replaced."""
     kept, at = set(), 0
     while at + 4 <= len(body):
         kind, _, length = struct.unpack_from("!BBH", body, at)
@@ -102,7 +105,7 @@ def allowed_sctp(body: bytes) -> set[int]:
 
 
 def allowed_parameters(body: bytes, at: int, end: int) -> set[int]:
-    """Parameters of SCTP."""
+    """Return the offsets kept in SCTP parameters."""
     kept = set()
     while at + 4 <= end:
         kind, length = struct.unpack_from("!HH", body, at)
@@ -128,12 +131,12 @@ ALLOWED = {
 
 
 def mptcp(body: bytes) -> set[int]:
-    """RFC 8684: the octet with the subtype, and the address identifier behind it."""
+    """Return the offsets of the byte with the subtype and of the address identifier after it (RFC 8684)."""
     return {at + i for at in range(len(body)) if body[at] == 30 for i in (2, 3)}
 
 
 def prefixes(body: bytes) -> set[int]:
-    """RFC 4861 4.6.2: lengths, flags and lifetimes of a prefix, which becomes another."""
+    """Return the offsets of lengths, flags and lifetimes of prefixes (RFC 4861, 4.6.2). Prefixes are replaced."""
     return {at + i for at in range(0, len(body), 8) if body[at : at + 2] == b"\3\4" for i in range(16)}
 
 

@@ -1,7 +1,8 @@
-"""Text in headers that repeat (labels, tags, options, chunks, parameters, records): no run of it is in a release.
+"""Tests text in repeated headers (labels, tags, options, chunks, parameters, records): a release contains no run of it.
 
-Each construct is a function that fills the free fields of a repeated header with text; the fields that make a dissector
-go on are as the RFC has them. Counted is what of the text is in the anonymized frame, and what did not change.
+Each construct is a function that fills the free fields of a repeated header with text. The fields that a dissector
+needs to continue have the values of the RFC. The tests measure the text and the unchanged bytes in the anonymized
+frame.
 """
 
 import itertools
@@ -14,15 +15,15 @@ from acapella_testing.leak_search import left_as_it_came, searched
 from acapella_testing.oracles.plain_flows import write_pcap
 from acapella_testing.release_records import KEY, records, released
 
-RUN = 16  # bytes in a row that must not be kept
+RUN = 16  # bytes of contiguous text that must not be kept
 SENTENCE = "MYPASSWORD=hunter2; s e c r e t  t e x t; abcdefghijklmnopqrstuvwxyz 0p@P`"
 CODES = ("ascii", "utf-16-be", "utf-16-le")
-MAPPED = bytes((203, 0, 113, 9))  # an address that becomes another
+MAPPED = bytes((203, 0, 113, 9))  # an address that is replaced
 PACKET = ipv4(17, b"\0\1\0\2\0\x08\0\0")[14:]
 
 
 class Text:
-    """Bytes of a text, taken in order; after its end comes its beginning."""
+    """An endless supply of bytes from a repeated text."""
 
     def __init__(self, code: str, start: int = 0):
         sentence = SENTENCE[start:] + SENTENCE[:start]
@@ -33,17 +34,19 @@ class Text:
         return bytes(itertools.islice(self.rest, count))
 
     def each(self, count: int, *parts: int | bytes) -> bytes:
-        """``count`` repeats of parts: fixed bytes, or a number of bytes of the text."""
+        """Return the parts ``count`` times in sequence. A part is fixed bytes or a number of bytes to take from the
+        text.
+        """
         return b"".join(self.take(p) if isinstance(p, int) else p for _ in range(count) for p in parts)
 
 
 def udp(port: int, data: bytes) -> bytes:
-    """A frame of UDP in IPv4."""
+    """Return a UDP frame over IPv4."""
     return ipv4(17, struct.pack("!HHHH", port, port, 8 + len(data), 0) + data)
 
 
 def labels(text: Text, count: int) -> bytes:
-    """Entries of MPLS, the last with the bottom bit, and IPv4 after them."""
+    """Return MPLS entries followed by IPv4. The last entry has the bottom-of-stack bit."""
     entries = bytearray(text.take(4 * count))
     for at in range(2, len(entries), 4):
         entries[at] = entries[at] & 0xFE | (at == len(entries) - 2)
@@ -51,12 +54,12 @@ def labels(text: Text, count: int) -> bytes:
 
 
 def chunk(kind: int, value: bytes, flags: int = 0) -> bytes:
-    """A chunk of SCTP."""
+    """Return an SCTP chunk."""
     return struct.pack("!BBH", kind, flags, 4 + len(value)) + value + bytes(-len(value) % 4)
 
 
 def sctp(*chunks: bytes) -> bytes:
-    """A frame of SCTP in IPv4."""
+    """Return an SCTP frame over IPv4."""
     return ipv4(132, bytes(12) + b"".join(chunks))
 
 
@@ -69,7 +72,7 @@ def asconf(parameters: bytes) -> bytes:
 
 
 def tcp(options: bytes) -> bytes:
-    """A frame of TCP in IPv4."""
+    """Return a TCP frame over IPv4."""
     options += bytes(-len(options) % 4)
     return ipv4(6, struct.pack("!HHIIBBHHH", 1, 2, 3, 4, (5 + len(options) // 4) << 4, 16, 5, 0, 0) + options)
 
@@ -92,13 +95,13 @@ def geneve(options: bytes) -> bytes:
 
 
 def gtp(extensions: bytes) -> bytes:
-    """User data with extension headers; the last byte of ``extensions`` is 0."""
+    """Return a GTP-U data packet with extension headers. The last byte of ``extensions`` must be 0."""
     packet = extensions + PACKET
     return udp(2152, b"\x34\xff" + (4 + len(packet)).to_bytes(2) + b"\0\0\0\7" + b"\0\0\0\x85" + packet)
 
 
 def routes(entries: bytes) -> bytes:
-    """GRE with source routes, RFC 1701."""
+    """Return a GRE frame with source routes (RFC 1701)."""
     return ipv4(47, b"\x40\0\x08\0\0\0\0\0" + entries + bytes(4) + PACKET)
 
 
@@ -107,12 +110,12 @@ def listeners(records: bytes, count: int) -> bytes:
 
 
 def blocks(text: Text, gaps: int, duplicates: int) -> bytes:
-    """A SACK chunk of the right length."""
+    """Return an SCTP SACK chunk of the correct length."""
     return chunk(3, text.take(8) + struct.pack("!HH", gaps, duplicates) + text.take(4 * (gaps + duplicates)))
 
 
 def ascending(text: Text, count: int) -> bytes:
-    """Gap blocks in order, of letters as far as there are any."""
+    """Return an SCTP SACK chunk with ascending gap blocks of text."""
     values = sorted(text.take(2) for _ in range(2 * count))
     return chunk(3, text.take(8) + struct.pack("!HH", count, 0) + b"".join(values))
 
@@ -123,7 +126,7 @@ def tags(ethertype: bytes, text: Text, count: int) -> bytes:
 
 
 def tags_in_llc(text: Text) -> bytes:
-    """Tags between SNAP headers."""
+    """Return a frame with VLAN tags between SNAP headers."""
     snap = b"\xaa\xaa\3\0\0\0\x81\0"
     body = b""
     for _ in range(12):
@@ -135,7 +138,7 @@ def mpls_in(protocol: int, head: bytes = b""):
     return lambda t: ipv4(protocol, head + t.take(1200))
 
 
-CONSTRUCTS = {  # by the file in workflow/native/src/anonymize/headers
+CONSTRUCTS = {  # key: the file in workflow/native/src/anonymize/headers
     "link: MPLS without a bottom": lambda t: ethernet(0x8847, t.take(1256)),
     "link: MPLS multicast": lambda t: ethernet(0x8848, t.take(600)),
     "link: MPLS with a bottom": lambda t: ethernet(0x8847, labels(t, 16)),
@@ -211,25 +214,25 @@ CONSTRUCTS = {  # by the file in workflow/native/src/anonymize/headers
 
 
 def longest(flags) -> int:
-    """The longest run of true values."""
+    """Return the length of the longest run of true values."""
     return max((sum(1 for _ in run) for same, run in itertools.groupby(flags) if same), default=0)
 
 
 def begins(frame: bytes) -> int:
-    """Return where the repeated header begins at the earliest: after the link header, and after IP."""
+    """Return the earliest offset of the repeated header: after the link header, and after IP if present."""
     kind = int.from_bytes(frame[12:14])
     return 54 if kind == 0x86DD else 34 if kind == 0x0800 else 14
 
 
 def longest_text(text: bytes, left: bytes) -> int:
-    """The longest part of the text, endlessly repeated, that is in ``left``; a few zeros are none."""
+    """Return RUN if ``left`` contains RUN bytes of the repeated text, otherwise 0."""
     endless = text * (2 + RUN // len(text))
     windows = {endless[at : at + RUN] for at in range(len(text))}
     return max((RUN for at in range(len(left) - RUN + 1) if left[at : at + RUN] in windows), default=0)
 
 
 def frames_of(name: str, code: str) -> list[tuple[Text, bytes]]:
-    """Frames of a construct, whose text begins at different places."""
+    """Return frames of a construct with the text started at different positions."""
     made = []
     for start in range(0, len(SENTENCE), 5):
         text = Text(code, start)
@@ -237,12 +240,12 @@ def frames_of(name: str, code: str) -> list[tuple[Text, bytes]]:
     return made
 
 
-# Bytes that may be letters: pieces of text in fields of headers of the right form, and some of pseudonyms.
+# Limit on unchanged bytes that may be letters: text in valid header fields, and matches in pseudonyms.
 LETTERS = 32
 
 
 def letters(frame: bytes, left: bytes, begin: int) -> int:
-    """How many bytes that may be letters did not change, from ``begin`` on."""
+    """Return the number of unchanged bytes from ``begin`` on that may be letters."""
     return sum(a == b and 0x20 <= a < 0x7F for a, b in zip(frame[begin:], left[begin:], strict=False))
 
 
@@ -268,13 +271,13 @@ def test_text_in_a_repeated_header_that_stays_is_found(name, code, tmp_path):
 
 
 def test_random_text_in_repeated_headers_is_never_refused(tmp_path):
-    """The search has the same limits as what is kept."""
+    """The search has the same limits as the anonymization."""
     made = [frame for name in CONSTRUCTS for code in CODES for _, frame in frames_of(name, code)]
     assert searched(tmp_path, made) is None
 
 
 def test_release_of_text_in_repeated_headers_contains_no_run_of_it(tmp_path):
-    """From the capture to the files of a release, by the commands alone."""
+    """Runs only commands, from the capture to the files of a release."""
     each = [(Text(code), CONSTRUCTS[name]) for name in CONSTRUCTS for code in CODES]
     frames = [(10**18 + 1000 * n, make(text)) for n, (text, make) in enumerate(each)]
     true = write_pcap(tmp_path / "true.pcap", frames)
@@ -292,7 +295,7 @@ def test_release_of_text_in_repeated_headers_contains_no_run_of_it(tmp_path):
         assert letters(frame, kept, begin) <= LETTERS
 
 
-KEPT = {  # headers that repeat no more than in real traffic, and which bytes have to be as they came
+KEPT = {  # headers repeated as often as in real traffic, and the range of bytes that must be kept
     "three tags": (ethernet(0x88A8, b"\0\7\x81\0\0\x08\x81\0\0\x09\x08\0" + PACKET), 12, 26),
     "three labels": (ethernet(0x8847, b"\0\1\2\x40\0\1\x12\x3f\0\1\x25\x3e" + PACKET), 12, 26),
     "TCP options": (tcp(b"\2\4\5\xb4\4\2\x08\x0a\0\0\0\1\0\0\0\2\1\3\3\7"), 54, 74),
@@ -318,7 +321,7 @@ def test_repeats_of_real_traffic_are_kept(name, tmp_path):
 
 
 def test_sack_with_more_blocks_is_a_shorter_chunk_and_padding(tmp_path):
-    """RFC 9260 3.3.4, RFC 4820 3; TCP's option keeps its first block (RFC 2018 4)."""
+    """RFC 9260, 3.3.4, and RFC 4820, 3. The TCP option keeps its first block (RFC 2018, 4)."""
     blocks = b"".join(struct.pack("!HH", 2 * n + 2, 2 * n + 2) for n in range(5))
     many = sctp(chunk(3, bytes(8) + b"\0\5\0\2" + blocks + b"\0\0\0\7\0\0\0\x08"))
     edges = [struct.pack("!II", 8 * n, 8 * n + 4) for n in range(1, 4)]

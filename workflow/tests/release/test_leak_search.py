@@ -1,4 +1,4 @@
-"""The search of an anonymized capture for what has to be replaced in it."""
+"""Tests the search for original data in an anonymized capture."""
 
 import random
 
@@ -32,7 +32,7 @@ OTHER_ENDS = bytes((192, 0, 2, 9)), bytes.fromhex("20010db8000000000000000000000
 NEIGHBOR = (
     b"\x87" + bytes(7) + OTHER_ENDS[1] + b"\1\1\2\0\0\0\0\7" + b"\3\4\x40" + bytes(13) + OTHER_ENDS[1][:8] + bytes(8)
 )
-ADDRESSES = {  # a frame, and where an address is in it
+ADDRESSES = {  # a frame, and offset and length of an address in it
     "record route": (ipv4(17, bytes(8), b"\x07\x27\x28" + OTHER_ENDS[0] * 9 + b"\0"), 41, 4),
     "timestamps": (ipv4(17, bytes(8), b"\x44\x0c\x0d\1" + OTHER_ENDS[0] + b"\1\2\3\4"), 38, 4),
     "IGMP group": (ipv4(2, b"\x16\0\0\0" + bytes((239, 1, 2, 3))), 38, 4),
@@ -70,18 +70,20 @@ def test_payload_of_16_octets_at_another_place_is_found(tmp_path):
 
 
 def test_octets_that_equal_an_address_by_chance_are_no_leak(tmp_path):
-    """IPv4 addresses and short ones of mostly zeros in other fields."""
+    """Other fields contain the bytes of IPv4 addresses and of short addresses of mostly zeros."""
     tcp = lambda seq: ENDS[:4] + seq + ENDS[4:] + b"\x50\x10" + bytes(6)  # noqa: E731 (ports are an address, too)
     originals = [ipv4(6, tcp(ENDS[:4])), ipv4(17, ENDS[4:] + b"\0\x08\0\0"), ipv4(6, tcp(b"\0\0\0\1")),
                  ipv6(0, b"\6\0\x05\2\0\0\1\0" + tcp(b"\2\0\0\0"))]  # fmt: skip
     assert searched(tmp_path, originals) is None
     alike = b"P" * 12 + b"\x08\0\x45\0\0\x60" + b"P" * 2 + bytes(2) + b"P\6" + b"P" * 200
-    # MAC addresses like other fields
+    # other fields contain the bytes of MAC addresses
     assert searched(tmp_path, [alike]) is None
 
 
 def test_a_pseudonym_that_is_the_original_of_another_address_is_no_leak(tmp_path):
-    """The second frame's addresses are the pseudonyms of the first one's, which so are in the release."""
+    """The second frame's original addresses are the pseudonyms of the first frame's addresses and therefore in the
+    release.
+    """
     first = frames(random.Random(7))[0]
     write_pcap(tmp_path / "one.pcap", [(0, first)])
     anonymize(str(tmp_path / "one.pcap"), tmp_path / "two.pcap", KEY)
@@ -91,7 +93,7 @@ def test_a_pseudonym_that_is_the_original_of_another_address_is_no_leak(tmp_path
 
 
 def test_random_traffic_is_never_refused(tmp_path):
-    """Header fields of few values, sequence numbers in the range of addresses, payload that repeats headers."""
+    """Header fields have few distinct values, sequence numbers look like addresses, and the payload repeats headers."""
     draw = random.Random(8)
     originals = []
     for _ in range(2000):

@@ -1,4 +1,4 @@
-"""A campaign's public set: what is in it, what is not, and that it fits together."""
+"""Tests a campaign's release: its content, what it excludes, and the consistency of its files."""
 
 import csv
 import gzip
@@ -29,7 +29,7 @@ from acapella.release import command as release
 from acapella.release import flows as release_flows
 from acapella_core.errors import UserError
 
-KEY_BEGIN = 3  # first byte of a key
+KEY_BEGIN = 3  # value of the first byte of a key
 FLOW_KEY = ("vlan", "mpls", "ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")
 ENDS = ("src", "dst")
 SITES = ("University-of-Nowhere", "beta-secret")
@@ -37,7 +37,7 @@ SITES = ("University-of-Nowhere", "beta-secret")
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
-    """A campaign of the small captures, with pseudonyms, through to its tables."""
+    """Return a campaign of the small captures with pseudonyms and all tables."""
     directory = tmp_path_factory.mktemp("release")
     rows = []
     for capture in sorted(CAPTURES.glob("*.gz")):
@@ -54,20 +54,20 @@ def finished(tmp_path_factory) -> Path:
 
 
 def key_of_flow(row: dict) -> list:
-    """What tells a flow from others."""
+    """Return the columns that identify a flow."""
     return [row[name] for name in FLOW_KEY]
 
 
 @pytest.fixture(scope="module")
 def public(finished) -> Path:
-    """The campaign's release."""
+    """Return the release of the campaign."""
     target = finished.parent / "public"
     run("release", finished, "-o", target)
     return target
 
 
 def files(directory: Path) -> list[Path]:
-    """All files below."""
+    """Return all files below a directory."""
     return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
@@ -119,7 +119,7 @@ def test_the_sheet_tells_that_a_capture_kept_only_a_part(finished, tmp_path):
 
 
 def sums_of(directory: Path) -> dict[str, str]:
-    """The checksums in SHA256SUMS, by file."""
+    """Return the checksums in SHA256SUMS by file."""
     return dict(reversed(line.split("  ")) for line in (directory / "SHA256SUMS").read_text().splitlines())
 
 
@@ -179,7 +179,7 @@ def test_flows_are_made_anew_from_the_anonymized_captures(finished, public, tmp_
 
 
 def ends_of(flows: Path) -> set[str]:
-    """The addresses of all flow tables in a directory."""
+    """Return the addresses in all flow tables of a directory."""
     rows = [row for path in flows.iterdir() for row in pq.read_table(path).to_pylist()]
     return {end for row in rows for end in (row["src"], row["dst"])}
 
@@ -249,7 +249,7 @@ def test_flow_reports_have_the_pseudonyms_of_the_captures_and_no_order_of_the_tr
 
 
 def test_flows_of_each_sample_are_numbered_by_their_pseudonyms(tmp_path):
-    """Of tables that were made up, so that no P4 program is needed: many flows, two samples."""
+    """Uses generated tables with many flows and two samples, so that no P4 program is needed."""
     (tmp_path / "tables").mkdir()
     (tmp_path / "out").mkdir()
     campaign, key = Campaign(write_tables(tmp_path, samples=2, flows=60)), bytes(range(32))
@@ -325,7 +325,7 @@ def test_mistakes_are_one_line_and_leave_nothing(request, tmp_path, capsys, word
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.usefixtures("public")  # makes the key
+@pytest.mark.usefixtures("public")  # the release creates the key
 def test_true_names_are_released_or_refused_if_pseudonyms_are_asked_for(finished, tmp_path, capsys):
     campaign = tmp_path / "open"
     campaign.mkdir()
@@ -347,7 +347,7 @@ def test_true_names_are_released_or_refused_if_pseudonyms_are_asked_for(finished
     assert (printed.out, files(campaign), (tmp_path / "hidden").exists()) == ("", before, False)
 
 
-@pytest.mark.usefixtures("public")  # makes the key
+@pytest.mark.usefixtures("public")  # the release creates the key
 def test_tables_of_a_stage_with_true_names_are_left_out_with_the_reason(finished, tmp_path, capsys):
     campaign = shutil.copytree(finished, tmp_path / "mixed")
     (campaign / "tables" / "consistency.parquet").write_bytes(SITES[0].encode())
@@ -400,7 +400,7 @@ FRAMES = "select sample, count(*), count(src), sum(wire_len) from frames group b
 
 
 def asked(catalog: Path, query: str, cwd: Path, environment: dict | None = None, search: Path | None = None) -> list:
-    """The rows of a query to a catalog by any DuckDB client that runs in ``cwd``."""
+    """Return the rows of a query to a catalog by a DuckDB client that runs in ``cwd``."""
     program = (
         "import duckdb, json, sys; c = duckdb.connect(sys.argv[1], read_only=True); "
         + ("c.execute('set file_search_path = ' + chr(39) + sys.argv[3] + chr(39)); " if search else "")
@@ -414,7 +414,7 @@ def asked(catalog: Path, query: str, cwd: Path, environment: dict | None = None,
 
 @pytest.fixture(params=["installed", "1.0.0"])
 def client(request):
-    """The environment of a DuckDB client: the installed one and the oldest that can open a catalog."""
+    """Return the environment of a DuckDB client: the installed version, and the oldest that can open a catalog."""
     return None if request.param == "installed" else request.getfixturevalue("old_client")
 
 

@@ -1,4 +1,4 @@
-"""What a release may contain, and the search that refuses one which contains more."""
+"""Tests which data a release may contain, and the search that refuses a release with other data."""
 
 import base64
 import dataclasses
@@ -36,13 +36,13 @@ START = 10**18
 
 
 def run(*words) -> int:
-    """One command."""
+    """Run one command and return its exit code."""
     return main([str(word) for word in words])
 
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory) -> Path:
-    """A campaign of two captures, through to its tables."""
+    """Return a campaign of two captures with all tables."""
     directory = tmp_path_factory.mktemp("search")
     rows = []
     for number, sample in enumerate(SAMPLES):
@@ -53,7 +53,7 @@ def campaign(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(campaign) -> tuple[Path, list]:
-    """Its release, and with what its parts were searched."""
+    """Return the release of the campaign, and the arguments of the search in it."""
     target, found = campaign.parent / "public", []
     with pytest.MonkeyPatch.context() as patch:
         check = release_search.check
@@ -64,12 +64,12 @@ def made(campaign) -> tuple[Path, list]:
 
 @pytest.fixture(scope="module")
 def public(made) -> Path:
-    """Its release."""
+    """Return the release of the campaign."""
     return made[0]
 
 
 def refused(made, directory: Path, change) -> str:
-    """The error of the search of the release with a change."""
+    """Apply a change to a copy of the release; return the error of the search."""
     public, arguments = made
     part = directory / "part"
     shutil.copytree(public, part)
@@ -81,7 +81,7 @@ def refused(made, directory: Path, change) -> str:
 
 
 def decoded(path: Path) -> bytes:
-    """The octets of a file, and all values in it if they are compressed."""
+    """Return the bytes of a file, and all its values if they are compressed."""
     content = path.read_bytes()
     if path.suffix == ".parquet":
         table = pq.read_table(path)
@@ -111,7 +111,7 @@ def test_no_checksum_of_a_true_file_is_released(campaign, public):
 
 def test_every_released_column_is_described_and_none_identifies():
     listed = yaml.safe_load((schemas.root() / "released_columns.yaml").read_text(encoding="utf-8"))
-    made = {"frames", "flows", "flowreport_flows", "flowreport_windows"}  # from anonymized captures, or renamed
+    made = {"frames", "flows", "flowreport_flows", "flowreport_windows"}  # derived from anonymized captures, or renamed
     assert "files" not in listed.pop(release_columns.METADATA)
     for table, columns in listed.items():
         described = {column["name"]: column["unit"] for column in schemas.table(table)["columns"]}
@@ -149,9 +149,9 @@ def test_a_confined_process_makes_the_release(campaign, tmp_path):
     assert (tmp_path / "public" / "SHA256SUMS").is_file()
 
 
-@pytest.mark.usefixtures("public")  # its release made the key
+@pytest.mark.usefixtures("public")  # the release creates the key
 def test_a_new_column_of_an_acap_or_a_table_stays_private(campaign, tmp_path, monkeypatch):
-    """The list without a column stands for a version with one column more."""
+    """A list without a column simulates a version with a new column."""
     listed = release_columns.published_columns
     fewer = {"frames": "tcp_seq", "flows": "psh", "frame_sizes": "share_lo", "metadata": "link_types"}
     monkeypatch.setattr(
@@ -159,7 +159,7 @@ def test_a_new_column_of_an_acap_or_a_table_stays_private(campaign, tmp_path, mo
     )
     monkeypatch.setattr(release, "published_columns", release_columns.published_columns)
     monkeypatch.setattr(release_search, "published_columns", release_columns.published_columns)
-    monkeypatch.setattr(release_catalog.views, "VIEWS", ())  # `frames` has tcp_seq
+    monkeypatch.setattr(release_catalog.views, "VIEWS", ())  # view `frames` has column tcp_seq
     assert run("release", campaign, "-o", tmp_path / "public", "--key-file", campaign / "release.key") == 0
     for directory, table in (("acap", "frames"), ("flows", "flows")):
         for path in (tmp_path / "public" / directory).iterdir():
@@ -234,7 +234,7 @@ def test_a_release_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
 
 
 def in_capture(offset: int, octets: bytes):
-    """Put octets into the first frame of the first capture, in place of its own."""
+    """Return a change that overwrites bytes of the first frame of the first capture."""
 
     def change(part: Path) -> None:
         path = sorted((part / "captures").iterdir())[0]
@@ -246,7 +246,7 @@ def in_capture(offset: int, octets: bytes):
 
 
 def in_text(name: str, text: str):
-    """Append a line to a file."""
+    """Return a change that appends a line to a file."""
 
     def change(part: Path) -> None:
         with (part / name).open("a", encoding="utf-8") as stream:
@@ -256,7 +256,7 @@ def in_text(name: str, text: str):
 
 
 def in_column(table: str, column: str, value: str):
-    """Put a value into the first row of a released table."""
+    """Return a change that sets a value in the first row of a released table."""
 
     def change(part: Path) -> None:
         path = part / f"{table}.parquet"
@@ -272,7 +272,7 @@ def in_column(table: str, column: str, value: str):
 
 
 def in_catalog(value: str):
-    """Put a value into a table of the catalog."""
+    """Return a change that sets a value in a table of the catalog."""
 
     def change(part: Path) -> None:
         with duckdb.connect(str(part / "catalog.duckdb")) as con:
@@ -323,7 +323,7 @@ def test_a_planted_leak_is_found(name, made, tmp_path):
     assert "\n" not in error
 
 
-# As docs/release.md states; a search that finds them changes that text.
+# As documented in docs/release.md. If the search finds them, update that document.
 LIMITS = {
     "IPv4 address as a number": in_text("README.md", "3221225985 0xc0000201"),
     "15 bytes of payload": in_text("README.md", TEXT[:15]),
@@ -350,7 +350,7 @@ def test_nothing_of_a_release_with_a_leak_is_published(campaign, tmp_path, monke
 
 
 def test_addresses_of_flow_tables_alone_are_found(made, tmp_path):
-    """The search does not depend on the list that the anonymization made."""
+    """The search does not depend on the list that the anonymization creates."""
     public, (captures, *rest) = made
     empty = [dataclasses.replace(one, replaced=dict.fromkeys(one.replaced, b"")) for one in captures]
     error = refused((public, (empty, *rest)), tmp_path, in_text("README.md", "see 192.0.2.1"))
@@ -384,7 +384,7 @@ def test_a_column_that_is_not_listed_is_found(made, tmp_path):
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 def test_each_sample_is_digested_by_its_engine_and_errors_name_the_sample(tmp_path, capsys):
-    """Frames of IEEE 802.11, which the core does not know, beside Ethernet."""
+    """One capture has frames of IEEE 802.11, which the core does not dissect, and the other has Ethernet."""
     wifi = (
         bytes.fromhex("08010000 02aabbccdd01 02aabbccdd02 02aabbccdd03 1000 aaaa030000000800") + frames(random)[0][14:]
     )

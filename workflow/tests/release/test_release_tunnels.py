@@ -1,4 +1,4 @@
-"""Tunnel identifiers in releases: replaced everywhere, consistently, by a permutation of each field."""
+"""Tests tunnel identifiers in releases: a permutation of each field replaces them everywhere and consistently."""
 
 import itertools
 import json
@@ -28,11 +28,11 @@ from acapella_core.anonymize import anonymize, tunnel_pseudonyms_of
 
 KEY = random.Random(11).randbytes(32)
 HASHES = ("flow_id", "peer_flow_id", "community_id")
-DISTINCTIVE = 10_000  # identifiers from here on are searched for as text; a smaller number may be a count
+DISTINCTIVE = 10_000  # identifiers from here on are searched for as text; smaller numbers may be counts
 
 
 def identifiers() -> dict:
-    """Per function of tunnel_frames, identifiers that no count, time, port or length of the frames equals."""
+    """Return, for each function of tunnel_frames, identifiers that differ from all counts, times, ports and lengths."""
     draw = random.Random(3)
     sixteen = [draw.randrange(41_000, 65_000) for _ in range(40)]
     wide = [draw.randrange(1 << 22, 1 << 24) for _ in range(60)]
@@ -46,7 +46,7 @@ def identifiers() -> dict:
         tf.nvgre: wide[15:18],
         tf.gretap: [11, 12, 13],
         tf.gre: widest[:3],
-        tf.gre_with_checksum: [*widest[:2], widest[3]],  # the first two are plain GRE's, too
+        tf.gre_with_checksum: [*widest[:2], widest[3]],  # the first two are also used for plain GRE
         tf.gre_with_routes: [*widest[:2], widest[4]],
         tf.gre_of_ethernet: [700_001, 700_002, 700_003],
         tf.gtp: widest[6:9],
@@ -63,7 +63,7 @@ def identifiers() -> dict:
 
 
 def packets() -> list[tf.Packet]:
-    """Frames of both directions for each identifier, and tunnels in tunnels."""
+    """Return frames in both directions for each identifier, and nested tunnels."""
     made = []
     for build, ids in identifiers().items():
         for each, ends in itertools.product(ids, (tf.INNER, tf.INNER[::-1])):
@@ -77,7 +77,7 @@ def packets() -> list[tf.Packet]:
 
 @pytest.fixture(scope="module")
 def sets(tmp_path_factory) -> tuple[Path, Path]:
-    """A campaign of these frames through to its tables, and its release."""
+    """Return the directories of a campaign with these frames and all tables, and of its release."""
     directory = tmp_path_factory.mktemp("tunnels")
     frames = [packet.raw for packet in packets()]
     capture = plain_flows.write_pcap(
@@ -92,12 +92,12 @@ def sets(tmp_path_factory) -> tuple[Path, Path]:
 
 
 def flows(directory: Path) -> list[dict]:
-    """The flow table."""
+    """Return the flow table of a directory."""
     return pq.read_table(directory / "flows" / "x.parquet").to_pylist()
 
 
 def decoded(path: Path) -> str:
-    """Everything in a file as text; of a capture nothing, which has none."""
+    """Return the content of a file as text; empty for a capture."""
     if path.suffix == ".pcap":
         return ""
     if path.suffix == ".parquet":
@@ -113,7 +113,7 @@ def decoded(path: Path) -> str:
 
 
 def binary(path: Path) -> bytes:
-    """The bytes of a file and, because Parquet compresses them, of the values in its columns."""
+    """Return the bytes of a file and, because Parquet compresses them, of the values in its columns."""
     content = path.read_bytes()
     if path.suffix == ".parquet":
         for chunk in (chunk for column in pq.read_table(path).columns for chunk in column.chunks):
@@ -122,10 +122,11 @@ def binary(path: Path) -> bytes:
 
 
 def shown(path: Path, places: set[tuple[int, int]]) -> set[int]:
-    """Identifiers, of (value, bits), that a file has as decimal or hexadecimal text or as bytes, if chance does not.
+    """Return the identifiers among ``places`` (value, bits) that a file contains as text or as bytes, unless by chance.
 
-    Of 16 bits hexadecimal text counts with a prefix only. Bytes count if there are 4 of them, in either order, or 3 in
-    network order in a capture: a set has some 10^5 bytes, and few of them are as good as random.
+    Text is decimal or hexadecimal; hexadecimal text of 16-bit identifiers counts only with a prefix. Bytes count if
+    there are 4 of them in either order, or 3 in network order in a capture. A release has about 10^5 bytes, and few of
+    them look random.
     """
     text, content = decoded(path), binary(path)
     words = {int(word) for word in re.findall(r"(?<![\w.])\d+(?![\w.])", text)}
@@ -182,7 +183,7 @@ def test_source_routes_of_gre_are_zeros(sets):
     assert len(routed) == 6
     for at, frame in routed:
         assert frame[at - 4 : at + 8] == bytes.fromhex("08000004 00000000 00000000")
-        assert len(frame) > at + 8 + 20  # the packet behind them
+        assert len(frame) > at + 8 + 20  # the packet follows
 
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
@@ -262,7 +263,7 @@ def test_community_ids_are_those_of_the_pseudonymous_addresses(sets):
 
 @pytest.mark.parametrize("table", release_flows.TABLES)
 def test_tables_that_are_renamed_have_no_column_that_would_be_copied(table):
-    """release_flows replaces addresses and numbers of flows only."""
+    """release_flows replaces only addresses and numbers of flows."""
     assert not release_columns.IDENTIFYING_COLUMNS & {column["name"] for column in schemas.table(table)["columns"]}
     assert release_columns.why_private(table)
 
@@ -320,7 +321,7 @@ def test_a_thousand_tenants_stay_a_thousand_flows(tmp_path):
 
 @pytest.mark.parametrize("build", list(identifiers()), ids=lambda build: build.__name__)
 def test_no_cut_of_a_frame_shows_an_identifier(build, tmp_path):
-    """A frame cut anywhere: what is left of an identifier is a part of its pseudonym, or nothing."""
+    """A frame may be truncated anywhere. The rest of an identifier is a part of its pseudonym, or missing."""
     packet = tf.frame(build(identifiers()[build][0], tf.syn()))
     cuts = [packet.raw[:length] for length in range(14, len(packet.raw) + 1)]
     source = tmp_path / "in.pcap"
