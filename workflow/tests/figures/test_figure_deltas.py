@@ -1,4 +1,4 @@
-"""Figures of differences and order between runs: iat_delta, latency_delta and reordering_spacing."""
+"""Tests the figures of differences and order between runs: iat_delta, latency_delta and reordering_spacing."""
 
 import functools
 import re
@@ -28,13 +28,13 @@ CAMPAIGNS = {
 
 @pytest.fixture(scope="module")
 def campaigns(tmp_path_factory) -> dict[str, Source]:
-    """Tables of each kind of campaign."""
+    """Return the tables of each kind of campaign."""
     return {name: source_of(tmp_path_factory.mktemp(name), shape) for name, shape in CAMPAIGNS.items()}
 
 
 @pytest.fixture(scope="module")
 def figures(campaigns):
-    """A figure of a campaign and its SVG, drawn once."""
+    """Return a function that draws a figure of a campaign once and returns it with its SVG."""
 
     def of(name: str, campaign: str):
         figure = compose.compose_figure(name, campaigns[campaign])
@@ -124,7 +124,7 @@ def test_reordering_names_the_environments_without_and_the_largest_spacing(campa
 
 def test_reordering_title_is_the_highest_point_of_the_drawing(figures):
     figure, _ = figures("reordering_spacing", "three_environments")
-    points = figure.spec["data"]["values"]  # one environment has reversed pairs
+    points = figure.spec["data"]["values"]  # only one environment has reversed pairs
     top = max(points, key=lambda row: row["share"])
     assert figure.title.startswith(f"Largest share of reversed pairs at one spacing: {percent(top['share'] / 100)} (")
     assert figure.title.endswith(f", run {top['run']})")
@@ -137,7 +137,7 @@ def test_no_reversed_pair_is_a_result_and_not_missing_data(figures):
 
 
 def test_reordering_bounds_the_pairs_sampled_and_no_others(tmp_path):
-    """Packet 103 overtakes 100 to 102, one packet per ms: every pair, against the sentence on those sampled."""
+    """Packet 103 overtakes 100 to 102, at one packet per ms. Compares all pairs with the note on the pairs sampled."""
     order = [*range(100), 103, *range(100, 103), *range(104, 200)]
     files = [
         [write_pcap(tmp_path / f"{name}.pcap", [(BASE_NS + at * 10**6, plain(n)) for at, n in enumerate(numbers)])]

@@ -1,4 +1,4 @@
-"""Figures of flow sizes, durations and rates: lines, steps, ticks, and what their titles state."""
+"""Tests the figures of flow sizes, durations and rates: lines, steps, ticks, and titles."""
 
 import math
 import re
@@ -30,7 +30,7 @@ def test_lines_of_sites_are_on_top_while_they_have_names(names, on_top, tmp_path
 
 
 def times(measure: str, counts: dict[int, int], flows: int) -> list[dict]:
-    """The rows of flow_times of one scope and measure: flows that reach each threshold."""
+    """Return rows of flow_times for one scope and measure, with the number of flows that reach each threshold."""
     row = {"scope": "campaign", "site": "all", "measure": measure, "flows": flows, "samples": 1}
     return [{**row, "value": value, "flows_ge": n, "ccdf": n / flows} for value, n in counts.items()]
 

@@ -1,4 +1,4 @@
-"""Figure of distinct headers and deepest stacks: bars for a few sites, points for many; shares of headers."""
+"""Tests the figures of distinct headers and deepest stacks (bars for few sites, points for many) and header shares."""
 
 import pytest
 from acapella_testing.generated.generated_tables import write_tables
@@ -10,7 +10,7 @@ from acapella.figures.theme import text_width
 
 
 def drawn_panels(source: Source) -> list[dict]:
-    """The two panels."""
+    """Return the two panels."""
     chart = compose.compose_figure("header_depth", source).spec["concat"][0]
     return chart.get("vconcat") or chart["hconcat"]
 
@@ -51,7 +51,7 @@ def test_payload_is_no_header_of_a_stack(tmp_path):
 
 @pytest.mark.parametrize(("rank", "share"), [(header_occurrence.MAX_HEADERS, 0.02), (3, 0.001)])
 def test_title_names_headers_alone_whose_bar_can_be_seen(rank, share, tmp_path):
-    """IPv6 after the headers drawn, and IPv6 with a bar of less than a px."""
+    """IPv6 comes after the headers that are drawn, or has a bar of less than one pixel."""
     source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
     (row,) = [row for row in source.rows("header_occurrence") if (row["site"], row["header"]) == ("all", "TCP")]
     names = ["TCP", *(f"header {n}" for n in range(1, rank)), "IPv6"]

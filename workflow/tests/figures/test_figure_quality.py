@@ -1,4 +1,4 @@
-"""Figure capture_quality and the losses in subtitles: marks, counts of unknown losses, and titles."""
+"""Tests figure capture_quality and losses in subtitles: marks, counts of unknown losses, and titles."""
 
 from itertools import pairwise
 
@@ -18,7 +18,7 @@ FROM_FILE = {
     "lost_frames": None,
     "loss_share": None,
     "loss_stages_known": 1,
-}  # the file was read to its end, no more is known
+}  # the file was read to its end; no other losses are known
 
 CAMPAIGNS = {
     "one_site": {"sites": 1},
@@ -29,13 +29,13 @@ CAMPAIGNS = {
 
 @pytest.fixture(scope="module")
 def campaigns(tmp_path_factory) -> dict[str, Source]:
-    """Tables of campaigns with few and many sites."""
+    """Return the tables of campaigns with few and many sites."""
     directory = tmp_path_factory.mktemp("campaigns")
     return {name: Source(Campaign(write_tables(directory / name, **shape))) for name, shape in CAMPAIGNS.items()}
 
 
 def quality_marks(figure: compose.ComposedFigure, place: int) -> list[dict]:
-    """The marks of a panel of capture_quality."""
+    """Return the marks of a panel of capture_quality."""
     panels = [panel for panel in figure.spec["concat"][0]["hconcat"] if "layer" in panel]
     layer = panels[place] if "data" in panels[place] else panels[place]["layer"][0]
     return layer["data"]["values"] if "values" in layer["data"] else figure.spec["datasets"][layer["data"]["name"]]

@@ -1,4 +1,4 @@
-"""Figure of rates over time: bins, gaps between samples, colors, and the legend."""
+"""Tests the figure of rates over time: bins, gaps between samples, colors, and the legend."""
 
 import re
 
@@ -25,7 +25,7 @@ WIDTH = 500  # px
 
 
 def visits(*starts_s: float, seconds: int = 20, rate: int = 10**6, port: str = "p0") -> list[dict]:
-    """Rows of table throughput of a port that was watched for ``seconds`` from each start."""
+    """Return rows of table throughput for a port that was watched for ``seconds`` from each start."""
     return [
         {
             **{"site": "S0", "port": port, "start_ns": int((start + n) * SECOND), "bin_ns": SECOND},
@@ -37,7 +37,7 @@ def visits(*starts_s: float, seconds: int = 20, rate: int = 10**6, port: str = "
 
 
 def binned(rows: list[dict], *, gapless: bool = False) -> tuple[list[dict], bool]:
-    """Bins of some rows in ``WIDTH`` px, and whether gaps show."""
+    """Return the bins of rows in ``WIDTH`` pixels, and whether gaps are drawn."""
     bins, gaps = throughput.bin_ports({("S0", "p0"): rows}, WIDTH, gapless=gapless)
     assert sum(row["frames"] for row in bins) == sum(row["frames"] for row in rows)
     return bins, gaps
@@ -79,7 +79,7 @@ def test_samples_without_room_for_gaps_are_binned_and_the_caption_states_it(tmp_
 
 
 def short_captures(tmp_path, *samples: tuple[int, int, dict[int, int]]) -> compose.ComposedFigure:
-    """The figure of one port; samples: start and end in ms, and bytes by the second of the clock."""
+    """Return the figure of one port. Samples are (start in ms, end in ms, {second: bytes})."""
     start = 1_700_000_000 * SECOND
     quality, rates = [], []
     for number, (first, last, sizes) in enumerate(samples):
@@ -97,7 +97,7 @@ def short_captures(tmp_path, *samples: tuple[int, int, dict[int, int]]) -> compo
 
 
 def bars(figure: compose.ComposedFigure) -> list[dict]:
-    """What the panel of the only port draws."""
+    """Return the values that the panel of the only port draws."""
     return figure.spec["data"]["values"]
 
 
@@ -164,7 +164,7 @@ def test_time_between_two_samples_in_one_bin_is_not_counted_as_watched():
 
 
 def rates(tmp_path, *values: int):
-    """The figure of nine ports, each with a rate, and its values."""
+    """Return the figure of ports with one rate each, and its layers."""
     rows = [row for n, rate in enumerate(values) for row in visits(0, rate=rate, port=f"p{n}")]
     directory = write_tables(tmp_path / "made", sites=1)
     write_table(directory, "throughput", [{**row, "samples": 1} for row in rows])

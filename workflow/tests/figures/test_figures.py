@@ -1,4 +1,4 @@
-"""Figures from tables: what each must say, for few and many sites, for nothing at all, and with hostile names."""
+"""Tests figures from tables: required text, few and many sites, missing data, and malicious names."""
 
 import csv
 import functools
@@ -44,7 +44,7 @@ CAMPAIGNS = {
     "filtered": {"restriction": ("filter, sampling", f"filter {LONG_FILTER}; one frame in 1000")},
 }
 EMPTY = {"no_frames": {"frames": 0}, "no_samples": {"names": [], "sites": 0}}
-UNITS = {  # texts of axes and legends, with their units
+UNITS = {  # text of axes and legends, with units
     "header_depth": ("distinct headers (labels)", "deepest stack (headers)"),
     "header_occurrence": ("share of frames (%)",),
     "encapsulations": ("share of frames (%)",),
@@ -63,7 +63,7 @@ UNITS = {  # texts of axes and legends, with their units
 
 @pytest.fixture(scope="module")
 def campaigns(tmp_path_factory) -> dict[str, Source]:
-    """Tables of each kind of campaign."""
+    """Return the tables of each kind of campaign."""
     directory = tmp_path_factory.mktemp("campaigns")
     made = {**CAMPAIGNS, **EMPTY}
     return {name: Source(Campaign(write_tables(directory / name, **shape))) for name, shape in made.items()}
@@ -71,13 +71,13 @@ def campaigns(tmp_path_factory) -> dict[str, Source]:
 
 @pytest.fixture(scope="module")
 def drawn(campaigns):
-    """A figure of a campaign, composed once."""
+    """Return a function that composes a figure of a campaign once."""
     return functools.cache(lambda name, campaign: compose.compose_figure(name, campaigns[campaign]))
 
 
 @pytest.fixture(scope="module")
 def svg(drawn):
-    """The SVG of a figure of a campaign, drawn once."""
+    """Return a function that draws the SVG of a figure of a campaign once."""
     return functools.cache(lambda name, campaign: svg_of(drawn(name, campaign)))
 
 
@@ -98,7 +98,7 @@ def test_a_figure_says_what_it_shows_of_how_much_and_what_was_lost(name, campaig
 @pytest.mark.parametrize("name", TRAFFIC_FIGURES)
 def test_without_data_a_figure_says_why(name, campaign, drawn, svg):
     if (name, campaign) == ("capture_quality", "no_frames"):
-        assert not drawn(name, campaign).empty  # samples without frames have a quality too
+        assert not drawn(name, campaign).empty  # samples without frames still have a quality
         return
     why = {"no_frames": "none of the 24 samples contains a frame", "no_samples": "the campaign has no samples"}[
         campaign
@@ -138,7 +138,7 @@ def test_titles_name_the_filter_if_all_samples_are_filtered(name, drawn, svg):
 
 
 def with_restrictions(tmp_path, **columns):
-    """A campaign of 4 samples of which the first two have these columns in capture_quality."""
+    """Return a campaign of 4 samples; the first two have these columns in capture_quality."""
     directory = write_tables(tmp_path / "made", sites=1, ports=1)
     change_table(directory, "capture_quality", lambda number, row: row.update(columns if number < 2 else {}))
     return Source(Campaign(directory))
@@ -162,7 +162,7 @@ def test_restricted_samples_that_count_beside_others_are_stated(tmp_path):
 
 
 def site_marks(figure: compose.ComposedFigure) -> tuple[int, list[dict]]:
-    """The place of the layer of interval lines, and the layers of marks of sites with their places."""
+    """Return the index of the layer of interval lines, and (index, layer) of each layer with marks of sites."""
     layers = figure.spec["concat"][0]["layer"]
     kinds = [layer["mark"]["type"] for layer in layers]
     marks = [
@@ -183,7 +183,7 @@ def test_each_site_has_a_mark_that_no_line_covers_and_that_is_named(name, campai
     middle = rule.get("yOffset", 0)
     assert all(n > lines and abs(layer["mark"]["yOffset"] - middle) > 2 for n, layer in marks)
     bar = figure.spec["concat"][0]["layer"][0]["mark"]
-    assert middle == bar.get("yOffset", 0)  # the interval is on the middle of its bar
+    assert middle == bar.get("yOffset", 0)  # the interval is centered on its bar
     drawn = [value for _, layer in marks for value in figure_data(figure, layer)]
     assert {value["site"] for value in drawn} == set(source.sites)
     assert any(tip["field"] == "site" for tip in marks[0][1]["encoding"]["tooltip"])
@@ -196,13 +196,13 @@ def test_each_site_has_a_mark_that_no_line_covers_and_that_is_named(name, campai
 
 
 def figure_data(figure: compose.ComposedFigure, layer: dict) -> list[dict]:
-    """The values of a layer, wherever its specification keeps them."""
+    """Return the values of a layer, which are in the layer or in the datasets of the specification."""
     data = layer["data"]
     return data["values"] if "values" in data else figure.spec["datasets"][data["name"]]
 
 
 def test_control_characters_in_names_are_drawn_escaped(tmp_path):
-    """The renderer ends the process at some of them."""
+    """The renderer terminates the process at some control characters."""
     source = Source(Campaign(write_tables(tmp_path / "made", names=["W\x1b]0;x\x07\x01"], ports=1, samples=1)))
     assert "W\\x1b]0;x\\x07\\x01" in words(svg_of(compose.compose_figure("capture_quality", source)))
 
@@ -214,7 +214,7 @@ def test_same_tables_give_the_same_bytes_in_any_directory_order_and_process(tmp_
     for names in (
         TRAFFIC_FIGURES[-1:],
         TRAFFIC_FIGURES[:-1],
-    ):  # the last one in a process of its own, as the workflow runs them
+    ):  # the last one in a separate process, as in the workflow
         command = [sys.executable, "-m", "acapella.cli.main", "campaign", "figures", str(second), "--only", *names]
         subprocess.run(command, check=True, env=environment, capture_output=True)
     assert len(hashes(first)) == len(TRAFFIC_FIGURES) * len(FORMATS)
@@ -222,7 +222,7 @@ def test_same_tables_give_the_same_bytes_in_any_directory_order_and_process(tmp_
 
 
 def hashes(directory: Path) -> dict[str, str]:
-    """sha256 of every figure's files."""
+    """Return the SHA-256 checksum of every file of the figures."""
     files = sorted((directory / "figures").iterdir())
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
@@ -271,7 +271,7 @@ DAMAGED = {
 
 
 def with_column(path, name, values):
-    """The table of a file with other values in one column."""
+    """Return the table of a file with different values in one column."""
     table = pq.read_table(path)
     return table.set_column(table.schema.get_field_index(name), name, values(table))
 
@@ -346,7 +346,7 @@ def test_names_from_outside_stay_text(campaigns, tmp_path):
     )
     for path in paths:
         content = path.read_text(encoding="utf-8")
-        assert "alert(" in content  # the name is there,
+        assert "alert(" in content  # the name is present,
         assert "<script>alert" not in content  # but never as markup
         assert "<img src=x" not in content
 
@@ -358,7 +358,9 @@ def test_more_ports_than_a_page_holds_are_their_sites_busiest(campaigns):
 
 
 def sizes(site: str, stack: str, low: int, high: int, *counts: int) -> dict:
-    """A row of header_stack_sizes; ``counts``: frames, those without payload, with ACK alone, with a cut header."""
+    """Return a row of header_stack_sizes. ``counts`` are frames, without payload, only ACK, with a truncated TCP
+    header.
+    """
     frames, empty, acks, cut = (*counts, 0, 0, 0)[:4]
     tcp = frames - cut if stack.endswith("TCP") else 0
     row = {"site": site, "stack": stack, "bin": f"{low}-{high}", "bin_lo": low, "bin_hi": high, "frames": frames}

@@ -1,4 +1,4 @@
-"""Figures and tables of flow reports: what each must say, on a page, and what the paper's numbers are held against."""
+"""Tests figures and tables of flow reports: required text, page size, and the comparison with the paper's numbers."""
 
 import csv
 import itertools
@@ -90,7 +90,7 @@ def test_reports_that_were_not_accepted_have_their_share_of_all():
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory):
-    """A campaign with all tables of flow reports, and nothing else."""
+    """Return a campaign with only the tables of flow reports."""
     directory = tmp_path_factory.mktemp("flowreports")
     (directory / "tables").mkdir()
     return write_study(write_tables(directory))
@@ -115,7 +115,7 @@ def test_one_value_alone_has_an_axis_with_labels(tmp_path):
 
 
 def test_title_has_where_losses_begin_in_memory_and_of_each_trace(campaign):
-    """The lowest rate with a lost report, the highest below it without one, and runs above it without losses."""
+    """The title has the lowest rate with a lost report, the highest rate below it, and the loss-free runs above it."""
     source = Source(Campaign(campaign))
     begin = []
     for trace in (None, "166 Mbit/s", "2,989 Mbit/s"):
@@ -149,7 +149,7 @@ def test_title_has_where_losses_begin_in_memory_and_of_each_trace(campaign):
     ("counts", "band"),
     [
         ([5_000, 5_400, 6_000], False),
-        ([7_900, 8_100, 9_000], False),  # the paper's range, from 39,000 on, does not stretch the axis
+        ([7_900, 8_100, 9_000], False),  # the paper's range starts at 39,000 and does not extend the axis
         ([30_000, 45_000, 60_000], True),
         ([200_000, 260_000], False),
         ([3, 40, 900], False),
@@ -268,7 +268,7 @@ def test_title_names_a_measure_with_too_few_values_as_such_and_not_as_the_worst(
 
 
 def test_intervals_of_loss_are_drawn_from_the_lower_to_the_upper_bound(tmp_path):
-    """Three flows: exact inside the interval, exact at the upper bound, and a count that is exact."""
+    """Three flows: exact value inside the interval, exact value at the upper bound, and an exact count."""
     (tmp_path / "tables").mkdir()
     source = Source(Campaign(write_tables(tmp_path, samples=1, flows=3)))
     rows = source.rows("flowreport_flows")
@@ -289,7 +289,7 @@ def test_intervals_of_loss_are_drawn_from_the_lower_to_the_upper_bound(tmp_path)
 
 
 def accuracy_row(measure: str) -> dict:
-    """Return a row of flowreport_accuracy of three flows with intervals."""
+    """Return a row of flowreport_accuracy for three flows with intervals."""
     row = {"measure": measure, "n": 3, "n_log": 3, "missing": 0, "missing_share": 0.0, "outside": 0, "extra": 0}
     row |= {"r2": None, "r2_log": None, "equal": 1, "covered_share": 1.0, "width_median": 0.02, "width_p99": 0.05}
     row |= {"error_largest": None}
@@ -329,7 +329,7 @@ def test_the_papers_numbers_stand_beside_ours(campaign, capsys):
 
 
 def test_the_paper_does_not_agree_where_most_round_trip_times_are_missing(tmp_path):
-    """78 % of the handshakes without a report, the others exact: R2 is 1 over those that are there."""
+    """78 % of the handshakes have no report, and the others are exact, so R2 of the available ones is 1."""
     (tmp_path / "tables").mkdir()
     campaign = write_tables(tmp_path, samples=1, missing=0.78)
     assert cli.main(["p4", "published", str(campaign), "--flowreports"]) == 0
@@ -340,7 +340,7 @@ def test_the_paper_does_not_agree_where_most_round_trip_times_are_missing(tmp_pa
 
 
 def offered_runs(tmp_path, rates, seconds):
-    """Return the runs of `acapella measure collector`."""
+    """Run `acapella measure collector`; return its runs without a trace."""
     told = tmp_path / "offered.json"
     command = ["measure", "collector", "-o", str(told), "--rates", *map(str, rates), "--seconds", str(seconds)]
     assert cli.main(command) == 0
@@ -353,7 +353,7 @@ def test_overwritten_reports_are_lost_and_counted(tmp_path, monkeypatch):
     *_, fastest = offered_runs(tmp_path, [0.01], 0.02)
     slow = offered.measured(
         offered.ring(), 1e4, 1, 3.0
-    )  # longer: a worker that is late by 1 % of the time loses reports
+    )  # longer, because a worker that is late by 1 % of the time loses reports
     assert (slow["lost"], slow["discarded"], slow["success_share"], slow["offered"]) == (0, 0, 1, 30_000)
     rows = offered_runs(tmp_path, [0.01], 0.5)
     assert rows[-1]["lost"] > 0, "no collector reads as fast as memory is copied"
@@ -364,7 +364,9 @@ def test_overwritten_reports_are_lost_and_counted(tmp_path, monkeypatch):
 
 
 def test_reports_stay_new_after_every_pass_over_the_ring(monkeypatch):
-    """Two passes over four reports per flow. With the times of the first pass again, three of four are discarded."""
+    """Two passes over four reports per flow. If the times of the first pass were reused, three of four would be
+    discarded.
+    """
     monkeypatch.setattr(offered, "RING", 4 * offered.FLOWS)
     total, seconds = 8 * offered.FLOWS, 2.0
     row = offered.measured(offered.ring(), total / seconds, 1, seconds)
@@ -377,7 +379,7 @@ def test_reports_stay_new_after_every_pass_over_the_ring(monkeypatch):
 
 @pytest.mark.skipif(program.why_unavailable() is not None, reason=f"no flow reports here: {program.why_unavailable()}")
 def test_replayed_traces_lose_what_is_overwritten_before_it_is_read(tmp_path, monkeypatch):
-    """A collector that looks at the ring once per RING / 2 or once per 2 RING reports, by a clock that steps."""
+    """The collector reads the ring every RING / 2 or every 2 RING reports, with a simulated clock."""
     monkeypatch.setattr(replay, "RING", 256)
     monkeypatch.setattr(replay, "MAX_BATCH", 10**6)
     trace = replay.reports_of_trace(tmp_path, 60e6, 1800, 0.2)
@@ -414,7 +416,7 @@ def test_a_replay_whose_losses_the_sequence_numbers_do_not_show_fails():
 
 
 def test_rates_narrow_down_where_losses_begin():
-    """A collector that takes 13 million reports a second, offered up to 100 million."""
+    """The collector accepts 13 million reports per second and is offered up to 100 million."""
     rows = []
     for rate in offered.rates([1, 10, 20, 400], 100e6, rows):
         taken = min(rate, 13e6)
@@ -445,7 +447,7 @@ def test_largest_error_of_a_window_is_in_the_title_of_the_response(campaign):
 
 
 def test_widths_of_several_samples_are_not_added_up_in_the_report(campaign):
-    """The counts of flows of two samples have a sum; the widths of their intervals have a largest one."""
+    """The number of flows of two samples is summed; of the widths of their intervals, the largest is shown."""
     counts = [
         {"sample": sample, "place": place, "stage": "loss", "counter": counter, "value": value}
         for sample, values in (("a", (10, 600_000)), ("b", (5, 500_000)))

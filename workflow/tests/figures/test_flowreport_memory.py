@@ -1,4 +1,4 @@
-"""The figure of errors against sketch memory: what its title states of sizes that were tried, and of no others."""
+"""Tests the figure of errors by sketch memory: its title refers only to sizes that were tried."""
 
 import pytest
 from acapella_testing.generated.generated_flowreports import write_tables
@@ -52,7 +52,7 @@ NOT_EXACT = "; with {} of sketch (4 x 64 cells) {} are not exact; no size in bet
     ],
 )
 def test_title_states_which_runs_are_exact_and_that_nothing_between_was_tried(unequal, missing, said):
-    """Of 300 sizes in two samples, and those that are missing."""
+    """Two samples with 300 flow sizes, some of them not exact, and additional missing ones."""
     rows = [memory_row(n, equal=300 - unequal[n], missing=missing[n], error=0.5 * (unequal[n] > 0)) for n in range(3)]
     assert memory_title(rows) == said
 
@@ -64,7 +64,7 @@ def test_sketch_with_an_error_is_not_exact_although_all_values_count_as_equal():
 
 
 def test_runs_of_a_sketch_are_the_samples_and_missing_flows_are_in_the_share():
-    """Two samples, and one in which no flow has a report."""
+    """Two samples, and a third in which no flow has a report."""
     own = memory_row(0, equal=300, missing=0, error=0.0) | {"error_p99": 0.0}
     none = own | {"n": 0, "equal": 0, "missing": 100, "error_p99": None, "error_largest": None}
     (row,) = flowreport_memory.combine_samples([own, own, none])
@@ -80,7 +80,7 @@ def test_made_sketches_have_no_error_if_all_flows_are_equal(tmp_path):
 
 
 def memory_row(power: int, *, equal: int, missing: int, error: float) -> dict:
-    """Return a row of a sketch of 2^power kB, of two samples."""
+    """Return a row for a sketch of 2^power kB in two samples."""
     row = {"measure": "bytes", "memory_bytes": 1000 * 2**power, "rows": 4, "cells": 64, "runs": 2}
     return row | {"n": 300, "equal": equal, "missing": missing, "error_p99": error, "error_largest": error}
 

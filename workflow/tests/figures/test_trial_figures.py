@@ -1,4 +1,4 @@
-"""Figures of trials: what each must say, for one pair and many, with no difference, and with nothing in common."""
+"""Tests figures of trials: required text, for one pair and many, for equal trials, and with no packet in common."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -28,7 +28,7 @@ CAMPAIGNS = {
     "many": ({f"{LONG}-{n}": [{"I": 0.02 * n + 0.001 * run} for run in range(8)] for n in range(4)}, {}),
 }
 ALONE = "a single environment cannot be compared"
-EMPTY = {  # figures that have nothing to show, and the reason that they print
+EMPTY = {  # figures without data, and the reason that they print
     ("kappa_environments", "one_pair"): ALONE,
     ("kappa_environments", "nothing_in_common"): "no environment has a kappa above 0 to compare with",
 }
@@ -50,7 +50,7 @@ UNITS = {
 
 @pytest.fixture(scope="module")
 def campaigns(tmp_path_factory) -> dict[str, Source]:
-    """Tables of each kind of campaign."""
+    """Return the tables of each kind of campaign."""
     made = {}
     for name, (environments, options) in CAMPAIGNS.items():
         made[name] = source_of(tmp_path_factory.mktemp(name), environments, **options)
@@ -59,7 +59,7 @@ def campaigns(tmp_path_factory) -> dict[str, Source]:
 
 @pytest.fixture(scope="module")
 def figures(campaigns):
-    """A figure of a campaign and its SVG, drawn once."""
+    """Return a function that draws a figure of a campaign once and returns it with its SVG."""
     cache = {}
 
     def of(name: str, campaign: str):
@@ -73,7 +73,7 @@ def figures(campaigns):
 
 @pytest.fixture(scope="module")
 def svg(figures):
-    """The SVG of a figure of a campaign."""
+    """Return a function that returns the SVG of a figure of a campaign."""
     return lambda name, campaign: figures(name, campaign)[1]
 
 
@@ -146,7 +146,7 @@ def test_the_matrix_says_which_first_trial_is_the_odd_one_and_where_nobody_can_t
 
 
 def test_text_in_cells_of_the_matrix_has_a_contrast_of_4_5_to_the_cell(tmp_path):
-    """Colors are those of the rendered picture: the cell around each text."""
+    """Colors are taken from the rendered figure, from the cell around each text."""
     runs = [{"I": 0.02 + 0.11 * n, "L": 0.0} for n in range(9)]
     directory = write_campaign(tmp_path, {"quiet": runs}, all_pairs=True)
     assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet"]) == 0
@@ -162,7 +162,7 @@ def test_text_in_cells_of_the_matrix_has_a_contrast_of_4_5_to_the_cell(tmp_path)
 
 
 def hexadecimal(color: str) -> str:
-    """A color of an SVG as ``#RRGGBB``."""
+    """Return a color of an SVG as ``#RRGGBB``."""
     if color.startswith("#"):
         return {"#fff": "#FFFFFF", "#000": "#000000"}.get(color, color)
     return "#" + "".join(f"{int(n):02X}" for n in color.removeprefix("rgb(").rstrip(")").split(","))
@@ -239,7 +239,7 @@ def test_timeline_has_a_panel_for_each_run(campaign, panels, figures):
     drawn = figure.spec["concat"][0]["concat"]
     assert len(drawn) == len({panel["title"]["text"] for panel in drawn}) == panels
     domains = {json.dumps(panel["layer"][0]["encoding"][axis]["scale"]) for panel in drawn for axis in "xy"}
-    assert len(domains) == 2  # the same axes in all
+    assert len(domains) == 2  # all panels have the same axes
 
 
 def test_components_of_many_runs_are_those_with_the_least_kappa_in_order(tmp_path):
@@ -269,7 +269,7 @@ def test_timeline_of_many_runs_has_those_with_the_least_kappa(tmp_path):
     )
     least = defaultdict(lambda: 1)
     for row in source.rows("consistency_timeline"):
-        name = f"{row['environment']}-{row['b']}"  # as write_campaign calls the trial
+        name = f"{row['environment']}-{row['b']}"  # the name that write_campaign gives to the trial
         least[name] = min(least[name], row["kappa"])
     drawn = {panel["title"]["text"] for panel in figure.spec["concat"][0]["concat"]}
     assert drawn == set(sorted(least, key=least.get)[:40])
@@ -322,7 +322,7 @@ def test_timeline_title_counts_the_runs_that_are_lowest_at_the_same_time(windows
 
 
 def environments_campaign(directory, kappas: dict[str, list[float]]) -> Source:
-    """A campaign whose runs have these kappas, all of them because of I."""
+    """Return a campaign whose runs have these values of kappa, all of them caused by component I."""
     environments = {name: [{"I": 2 * (1 - kappa), "L": 0.0} for kappa in runs] for name, runs in kappas.items()}
     return source_of(directory, environments)
 
@@ -391,7 +391,7 @@ def test_matrix_title_names_the_pairs_with_the_least_and_the_largest_kappa(campa
 
 
 def test_figures_use_the_names_that_the_config_gives_to_trials(tmp_path):
-    """Two environments with trials whose names do not begin with the environment's, one of two files."""
+    """The names of trials do not start with that of their environment, and one trial has two files."""
     quiet = [{"I": 0.1, "moved": 100}, {"I": 0.2, "moved": 200}]
     directory = write_campaign(tmp_path, {"quiet": quiet, "loaded": [{"I": 0.3, "moved": 300}]}, all_pairs=True)
     names = {"quiet-1": "monday-q0+monday-q1", "quiet-2": "tuesday", "quiet-3": "wednesday"}
