@@ -1,1 +1,1 @@
-"""`make bench`: every comparison of speed and size, side by side in one run, printed and saved as JSON."""
+"""`make bench`: compare speed and size with other programs; print the results and save them as JSON."""

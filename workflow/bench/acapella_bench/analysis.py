@@ -1,4 +1,4 @@
-"""From digested samples to tables and figures: index, analyze, process, figures of a campaign."""
+"""Stages from digested samples to tables and figures: index, analyze, process, figures of a campaign."""
 
 import json
 import time
@@ -12,11 +12,11 @@ from .programs import Bench, acapella, native_program
 
 SITES = 10
 PORT = "p1"
-SAMPLE_GAP_NS = 300_000_000_000  # samples begin five minutes apart
+SAMPLE_GAP_NS = 300_000_000_000  # samples start five minutes apart
 
 
 def run(bench: Bench) -> list[dict]:
-    """Time of each stage on all cores; the samples are generated and digested before the clock starts."""
+    """Return the time of each stage on all cores. Generating and digesting the samples is not measured."""
     samples, frames = bench.scale["samples"], bench.scale["frames_a_sample"]
     campaign = bench.directory / "campaign"
     names = []
@@ -43,7 +43,7 @@ def run(bench: Bench) -> list[dict]:
 
 
 def analyze_all(bench: Bench, campaign: Path, names: list[str]) -> None:
-    """Every sample, two at a time, as Snakemake does on two cores."""
+    """Analyze all samples, two at a time, as Snakemake does on two cores."""
     with ThreadPoolExecutor(max_workers=2) as pool:
         commands = [acapella("campaign", "analyze", campaign, "--sample", name) for name in names]
         list(pool.map(lambda words: bench.measure(words, any_core=True), commands))
@@ -51,7 +51,7 @@ def analyze_all(bench: Bench, campaign: Path, names: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Sample:
-    """A generated sample; every site sees its own flows, which go on from sample to sample."""
+    """A generated sample. Every site has separate flows, which continue from sample to sample."""
 
     number: int
     frames: int
@@ -69,12 +69,12 @@ class Sample:
         return 1_700_000_000_000_000_000 + self.number // SITES * SAMPLE_GAP_NS
 
     def generator_words(self) -> list:
-        """Arguments of acapella-generate."""
+        """Return the arguments of acapella-generate."""
         return ["--frames", self.frames, "--seed", self.number % SITES, "--start-ns", self.start_ns]
 
 
 def make_sample(bench: Bench, campaign: Path, sample: Sample) -> None:
-    """Generate and digest a sample, and write its manifest; the capture is not kept."""
+    """Generate and digest a sample, and write its manifest. The capture is deleted."""
     for directory in ("raw", "acap", "flows"):
         (campaign / directory).mkdir(parents=True, exist_ok=True)
     capture = bench.directory / "sample.pcap"
@@ -92,7 +92,7 @@ def make_sample(bench: Bench, campaign: Path, sample: Sample) -> None:
 
 
 def manifest_of(sample: Sample, capture: Path) -> dict:
-    """A manifest as `collect` writes it, of what is known of a generated capture; the rest is null."""
+    """Return a manifest as written by `collect`; values that a generated capture does not have are null."""
     unknown = dict.fromkeys(("direction", "filter", "port_rate_bps", "dropped_kernel", "dropped_interface"))
     times = {"start_ns": sample.start_ns, "end_ns": sample.start_ns + 20_000_000_000}
     return unknown | {

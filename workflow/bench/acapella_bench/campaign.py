@@ -1,7 +1,7 @@
-"""A campaign on the local testbed: three sites, eight ports or more each, mirrors that cannot take all; what is lost.
+"""Measure losses in a campaign on the local testbed: three sites, at least eight ports each, overloaded mirrors.
 
-A sample is accounted for where what the mirror delivered is what the capture program received, and that is in the
-file or counted as dropped.
+A sample is accounted for if every frame that the mirror delivered was received by the capture program, and is either
+in the file or counted as dropped.
 """
 
 import csv
@@ -17,15 +17,15 @@ import yaml
 
 from .programs import Bench, Failed, acapella
 
-SITES, HOSTS = 3, 7  # a port for each host, and one or two uplinks
+SITES, HOSTS = 3, 7  # one port per host, and one or two uplinks
 SAMPLE_S, PERIOD_S = 2, 10
-MIRROR_MBPS = 30  # less than what passes an uplink, more than what passes a host's port
+MIRROR_MBPS = 30  # less than the rate of uplinks, more than the rate of host ports
 LOOK_S = 1.0
-END_S = 600  # beyond the campaign's own time
+END_S = 600  # in addition to the duration of the campaign
 
 
 def run(bench: Bench) -> list[dict]:
-    """Samples, what became of their frames, whether the counters bound the mirrors' loss, and what is left after it."""
+    """Run the campaign. Return rows on samples, their losses, sites, and leftover processes."""
     seconds = bench.scale["campaign_s"]
     directory = bench.directory / "campaign" / "c"
     config = directory.with_name("config.yaml")
@@ -39,7 +39,7 @@ def run(bench: Bench) -> list[dict]:
 
 
 def settings(seconds: float) -> dict:
-    """The campaign's configuration."""
+    """Return the configuration of the campaign."""
     return {
         "testbed": "local",
         "capture": {"sample_s": SAMPLE_S},
@@ -49,7 +49,7 @@ def settings(seconds: float) -> dict:
 
 
 def rows_of(manifests: list[dict]) -> list[dict]:
-    """What the samples say. Raises Failed where there is none."""
+    """Return the rows on all samples. Raises Failed if there are none."""
     if not manifests:
         raise Failed("no sample")
     unaccounted = [manifest["sample"] for manifest in manifests if not accounted(manifest)]
@@ -88,26 +88,26 @@ def rows_of(manifests: list[dict]) -> list[dict]:
 
 
 def accounted(manifest: dict) -> bool:
-    """Whether every frame that the mirror delivered is in the capture or counted as lost."""
+    """Return whether every frame that the mirror delivered is in the capture or counted as lost."""
     delivered, received = manifest["mirror"]["delivered_frames"], manifest["frames_received"]
     return delivered == received == manifest["frames_captured"] + manifest["dropped_kernel"]
 
 
 def true_loss(manifest: dict) -> float:
-    """Share of bytes that a mirror was offered and did not deliver."""
+    """Return the share of the bytes offered to a mirror that it did not deliver."""
     offered, delivered = manifest["mirror"]["offered_bytes"], manifest["mirror"]["delivered_bytes"]
     return 1 - delivered / offered if offered else 0.0
 
 
 def rows_of_sites(directory: Path) -> Iterator[dict]:
-    """The outcome of each site."""
+    """Yield the outcome of each site."""
     with (directory / "outcomes.csv").open(encoding="utf-8") as lines:
         for row in csv.DictReader(lines):
             yield {"measured": row["site"], "value": row["outcome"], "note": row["reason"]}
 
 
 def namespaces_of(pids: Iterable[int]) -> set[str]:
-    """The network and PID namespaces of processes, as far as they can be asked."""
+    """Return the network and PID namespaces of processes. Processes that cannot be read are skipped."""
     found = set()
     for pid in pids:
         for kind in ("net", "pid"):
@@ -117,7 +117,7 @@ def namespaces_of(pids: Iterable[int]) -> set[str]:
 
 
 def below(root: int) -> set[int]:
-    """A process and all that descend from it."""
+    """Return the ids of a process and all its descendants."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -129,7 +129,10 @@ def below(root: int) -> set[int]:
 
 
 def run_watched(argv: list, timeout_s: float) -> tuple[int, set[str]]:
-    """Run a command to its end: its exit status, and the namespaces that its processes were in and we are not."""
+    """Run a command until it ends or the timeout expires.
+
+    Return its exit status, and the namespaces of its processes without those of this process.
+    """
     seen: set[str] = set()
     ours = namespaces_of([os.getpid()])
     end = time.monotonic() + timeout_s
@@ -144,7 +147,7 @@ def run_watched(argv: list, timeout_s: float) -> tuple[int, set[str]]:
 
 
 def left(seen: set[str]) -> dict:
-    """Processes that are still in one of the campaign's namespaces."""
+    """Return a row with the number of processes that are still in one of the campaign's namespaces."""
     pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
     there = [pid for pid in pids if namespaces_of([pid]) & seen]
     note = f"of {len(seen)} namespaces"

@@ -1,7 +1,7 @@
-"""The collector of flow reports on one core, on the paths that users run, each beside plain Python.
+"""The collector of flow reports on one core, with the options that users have, compared with plain Python.
 
 Options are those of `acapella p4 collect` unless a row names others: one thread, a series of windows of 1 s, rings
-of 64 MiB. Rows of the series are made and discarded; "whole command" also writes them, and the flows, to Parquet.
+of 64 MiB. Rows of the series are computed and discarded; "whole command" also writes them, and the flows, to Parquet.
 """
 
 import json
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from .programs import Bench, Failed, acapella, native_program
 
 FLOWS = 100_000
-DEFAULT_RATE = 8_000_000  # reports a second and core
+DEFAULT_RATE = 8_000_000  # reports per second and core
 RING_RATE = 10_000_000
 PUBLISHED, TAGGED = 1, 2
 WINDOW_NS = 1_000_000_000  # --window
-SHORT_WINDOW_NS = 10_000_000  # shorter than the time between two reports of a flow: each report makes rows
+SHORT_WINDOW_NS = 10_000_000  # shorter than the time between two reports of a flow, so that each report adds rows
 
 
 @dataclass(frozen=True)
 class Case:
-    """What acapella-reports is asked for."""
+    """Arguments of acapella-reports."""
 
     name: str
     mode: str
@@ -29,8 +29,8 @@ class Case:
     flows: int = FLOWS
     threads: int = 1
     series_ns: int | None = None
-    goal: int = 0  # reports a second
-    plain: str = ""  # path of plain_collector
+    goal: int = 0  # reports per second
+    plain: str = ""  # PATH argument of plain_collector
 
 
 CASES = (
@@ -53,7 +53,7 @@ CASES = (
 
 
 def run(bench: Bench) -> list[dict]:
-    """Reports a second of CPU time, from bytes to flows; making the reports is not measured."""
+    """Return the rates in reports per second of CPU time, from bytes to flows. Generating reports is not measured."""
     reports = bench.scale["collector"]
     rows = []
     for case in CASES:
@@ -71,7 +71,7 @@ def run(bench: Bench) -> list[dict]:
 
 
 def measured(bench: Bench, case: Case, reports: int, *, any_core: bool = False) -> dict:
-    """One run of acapella-reports. Raises Failed where it lost a report."""
+    """Run acapella-reports and return its results. Raises Failed if it lost a report."""
     words = [native_program("acapella-reports"), case.mode, case.report_format, case.flows, reports, case.threads]
     words += [] if case.series_ns is None else [case.series_ns]
     facts = json.loads(bench.measure(words, keep=True, any_core=any_core).stdout)
@@ -81,7 +81,7 @@ def measured(bench: Bench, case: Case, reports: int, *, any_core: bool = False) 
 
 
 def row_of(case: Case, facts: dict) -> dict:
-    """Reports a second and core."""
+    """Return the row of the rate in reports per second of CPU time."""
     cycles = f", {facts['cycles'] / facts['reports']:.0f} cycles a report" if facts["cycles"] else ""
     listed = f", {facts['series_rows']:,} rows of the series" if facts["series_rows"] else ""
     return {
@@ -95,7 +95,7 @@ def row_of(case: Case, facts: dict) -> dict:
 
 
 def memory_row(facts: dict) -> dict:
-    """What a flow takes."""
+    """Return the row of memory per flow."""
     return {
         "measured": "memory a flow",
         "value": facts["bytes_per_flow"],
@@ -105,7 +105,7 @@ def memory_row(facts: dict) -> dict:
 
 
 def threads_rows(bench: Bench, reports: int) -> list[dict]:
-    """64-byte reports by two workers, by the wall clock."""
+    """Return the row of 64-byte reports with two workers, in wall clock time; [] on a machine with one core."""
     if len(os.sched_getaffinity(0)) < 2:
         return []
     case = Case("64-byte reports, two workers", "memory", PUBLISHED, threads=2)
@@ -115,7 +115,7 @@ def threads_rows(bench: Bench, reports: int) -> list[dict]:
 
 
 def made(bench: Bench, case: Case, reports: int):
-    """A file of a case's reports: a pcap if it is about frames."""
+    """Write a file of a case's reports and return its path: a pcap if the case reads frames."""
     kind = "pcap" if case.mode == "frames" else "write"
     path = bench.directory / f"reports.{kind}"
     bench.run([native_program("acapella-reports"), kind, case.report_format, case.flows, reports, path])
@@ -123,7 +123,7 @@ def made(bench: Bench, case: Case, reports: int):
 
 
 def plain_row(bench: Bench, case: Case, ours: dict) -> dict:
-    """The same case in plain Python. Raises Failed if the flows of both differ."""
+    """Return the row of a case in plain Python. Raises Failed if its flows differ from those of the native core."""
     reports = bench.scale["collector_plain"]
     path = made(bench, case, reports)
     module = [sys.executable, "-m"]
@@ -143,7 +143,7 @@ def plain_row(bench: Bench, case: Case, ours: dict) -> dict:
 
 
 def command_row(bench: Bench) -> dict:
-    """`acapella p4 collect` with its defaults, from a pcap to Parquet; start-up included."""
+    """Return the row of `acapella p4 collect` with default options, from a pcap to Parquet, including its start."""
     case = CASES[0]
     reports = bench.scale["collector_plain"] * 4
     path = made(bench, case, reports)

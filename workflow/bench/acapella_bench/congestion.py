@@ -1,8 +1,8 @@
-"""Verdicts on the congestion of mirrors, against what the switch counted: real samples on the local testbed.
+"""Compare verdicts on the congestion of mirrors with counters of the switch, on samples from the local testbed.
 
-The traffic is a function of --seed. Half of the samples, chosen by the seed, is for choosing thresholds; the floors are
-of the other half, and the benchmark fails if one is missed. Samples are kept in build/bench/congestion-SEED until all
-have been taken: an interrupted benchmark continues there.
+The traffic depends only on --seed. Thresholds are chosen with one half of the samples, which the seed selects. The
+goals are checked with the other half, and the benchmark fails if one is missed. Samples are kept in
+build/bench/congestion-SEED until all have been collected, so that an interrupted benchmark continues there.
 """
 
 import json
@@ -21,17 +21,17 @@ from . import congestion_samples
 from .congestion_samples import Plan
 from .programs import BUILD, Bench, Failed
 
-HALF, MUCH, LITTLE = 0.5, 0.05, 0.01  # load of the mirror; shares of the bytes lost
+HALF, MUCH, LITTLE = 0.5, 0.05, 0.01  # load of the mirror; shares of lost bytes
 CLEAR, CONGESTED = "clear", "congested"
-Judged = dict  # a row of the table congestion, with the truth: loss, load, shape, counters_s, mtu
+Judged = dict  # a row of table congestion with the true values: loss, load, shape, counters_s, mtu
 
 
 def run(bench: Bench) -> list[dict]:
-    """Take the samples, judge them with the pipeline of every campaign, and compare with the truth."""
+    """Collect the samples, compute their verdicts with the usual pipeline, and compare them with the true losses."""
     started_s = time.monotonic()
     kept = BUILD.parent / f"congestion-{bench.seed}"
     found: list[Judged] = []
-    unknown: list[Judged] = []  # the same samples, if the size of the queue were not known
+    unknown: list[Judged] = []  # the same samples with an unknown queue size
     campaigns, total = bench.scale["congestion_campaigns"], 0
     for number in range(campaigns):
         plan, directory = Plan(number, bench.seed), kept / f"campaign-{number}"
@@ -66,7 +66,7 @@ def classes(samples: list[Judged]) -> Iterable[tuple[str, list[Judged]]]:
 
 
 def collected(directory: Path, plan: Plan) -> tuple[list[Path], bool]:
-    """Return the manifests of a campaign, and whether it was taken now: a whole one of an earlier run is kept."""
+    """Return the manifests of a campaign, and whether it was collected now. Complete earlier ones are reused."""
     whole = directory.with_name(f"{directory.name}.whole")
     if whole.exists():
         return sorted((directory / "raw").glob("*.json")), False
@@ -115,7 +115,7 @@ def call(*words: object) -> None:
 
 
 def with_truth(directory: Path, path: Path, configured: dict, plan: Plan) -> Judged:
-    """Return the verdict of one sample beside what its mirror was offered and lost."""
+    """Return the verdict of one sample with the true load and loss of its mirror."""
     manifest = json.loads(path.read_text(encoding="utf-8"))
     query = duckdb.read_parquet(str(directory / "partial" / path.stem / "congestion.parquet"))
     row = dict(zip(query.columns, query.fetchall()[0], strict=True))
@@ -132,13 +132,13 @@ def with_truth(directory: Path, path: Path, configured: dict, plan: Plan) -> Jud
 
 
 def halves(samples: list[Judged], seed: int) -> tuple[list[Judged], list[Judged]]:
-    """Return two halves, drawn by a seed."""
+    """Return two halves, selected by a seed."""
     drawn = random.Random(seed).sample(range(len(samples)), len(samples) // 2)
     return [samples[n] for n in sorted(drawn)], [s for n, s in enumerate(samples) if n not in set(drawn)]
 
 
 def described(samples: list[Judged]) -> list[dict]:
-    """Return what the samples are."""
+    """Return rows that describe the samples."""
     loads = sorted(s["load"] for s in samples)
     shapes = sorted({s["shape"] for s in samples})
     return [
@@ -155,7 +155,7 @@ def aims(rows: Iterable[dict]) -> Iterable[dict]:
 
 
 def floors(samples: list[Judged], which: str) -> list[dict]:
-    """Return each floor and its value for some samples."""
+    """Return the rows of all goals for these samples."""
     free = [s for s in samples if s["loss"] == 0]
     covered = [s for s in samples if s["loss_low"] <= s["loss"] <= s["loss_high"]]
     widths = [100 * (s["loss_high"] - s["loss_low"]) for s in samples]
@@ -185,13 +185,13 @@ def floors(samples: list[Judged], which: str) -> list[dict]:
 
 
 def lossy_width(samples: list[Judged]) -> str:
-    """Return the median width of the samples that lost bytes, in words."""
+    """Return the median width of the intervals of samples that lost bytes, as text."""
     widths = [100 * (s["loss_high"] - s["loss_low"]) for s in samples if s["loss"] > 0]
     return f"{statistics.median(widths):.1f} of the {len(widths)} that lost bytes" if widths else "none lost bytes"
 
 
 def shared(measured: str, samples: list[Judged], holds: Callable[[Judged], bool], goal: str) -> dict:
-    """Return the share of samples of which something holds, in percent, and their number."""
+    """Return a row with the share, in percent, and the number of samples for which ``holds`` returns true."""
     number = sum(map(holds, samples))
     value = 100 * number / len(samples) if samples else None
     return {"measured": measured, "value": value, "unit": "%", "goal": goal, "note": f"{number} of {len(samples)}"}

@@ -1,4 +1,4 @@
-"""Samples of overloaded and idle mirrors on the local testbed, whose switch counts what each mirror lost."""
+"""Samples of overloaded and idle mirrors on the local testbed. Its switch counts the losses of each mirror."""
 
 import random
 import subprocess
@@ -12,39 +12,39 @@ from .programs import Failed, acapella
 SITES, HOSTS = 4, 6
 SAMPLE_S, PERIOD_S = 4, 6
 SHAPES = ("smooth", "bursty", "tcp", "udp-bursts")
-FAN_IN = "fan-in"  # 2 to 4 hosts that send to one
-FAN_IN_SITES = 2  # of each campaign
-# Hosts of a site: one, and those that send to it.
+FAN_IN = "fan-in"  # 2 to 4 hosts that send to one host
+FAN_IN_SITES = 2  # per campaign
+# Hosts of a site: one receiver and its senders.
 FAN_INS = (((1, 2, 3), (4, 5, 6)), ((1, 2, 3, 4), (5, 6)), ((1, 2, 3, 4, 5),))
-END_S = 240  # beyond the time of the samples themselves
+END_S = 240  # in addition to the duration of the samples
 # Rates of ports and mirrors, Mbit/s: ports much faster than the mirror, as fast, and slower than half of it.
 RATES = ((100, 10), (20, 10), (8, 20), (40, 10))
 REQUESTS_PER_S = 5
-BURST_FRAMES = (20, 60, 120)  # of UDP: below the queue of 96 KiB, as long, longer
+BURST_FRAMES = (20, 60, 120)  # UDP frames: less than the queue of 96 KiB, as much, and more
 COUNTERS_S = (1, 30)
 MTUS = (1500, 1500, 1500, 1500, 1500, 9000)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One campaign: its number in the benchmark chooses rates, counters and MTU, the seed draws the traffic."""
+    """One campaign. Its number selects rates, counters and MTU; the seed determines the traffic."""
 
     number: int
     seed: int
 
     @property
     def counters_s(self) -> int:
-        """Interval of the switch's counters, seconds."""
+        """Return the interval of the switch's counters in seconds."""
         return COUNTERS_S[self.number % len(COUNTERS_S)]
 
     @property
     def mtu(self) -> int:
-        """MTU of the links; frames of UDP and TCP are as long."""
+        """Return the MTU of the links. UDP and TCP frames have this length."""
         return MTUS[self.number % len(MTUS)]
 
 
 def collect(directory: Path, plan: Plan) -> list[Path]:
-    """Take one campaign of samples, 24 ports or more; return the paths of the manifests.
+    """Collect one campaign with at least 24 ports; return the paths of the manifests.
 
     Raises Failed if the collection fails.
     """
@@ -66,7 +66,7 @@ def collect(directory: Path, plan: Plan) -> list[Path]:
 
 
 def settings(plan: Plan) -> dict:
-    """Return the configuration of a campaign: pairs of hosts, or several that send to one, with a shape and a load."""
+    """Return the configuration of a campaign: pairs of hosts, or several senders and one receiver."""
     draw = random.Random(plan.seed * 1000 + plan.number)
     port_mbps, mirror_mbps = RATES[plan.number // len(COUNTERS_S) % len(RATES)]
     traffic = []
@@ -107,19 +107,19 @@ def settings(plan: Plan) -> dict:
 
 
 def fan_in(draw: random.Random, shape: str, mirror_mbps: float, port_mbps: float, names: list[str]) -> list[dict]:
-    """Return the traffic of some hosts to the first one, on average below the rate of its port."""
+    """Return the traffic of several hosts to the first one. Its mean rate is below that of the receiver's port."""
     load = draw.uniform(0.1, 0.5) if draw.random() < 0.5 else draw.uniform(0.5, 3.0)
     receiver, senders = names[0], names[1:]
     each_mbps = min(load * mirror_mbps, 0.9 * port_mbps) / len(senders)
     found = [line for sender in senders for line in lines(draw, shape, each_mbps, port_mbps, (sender, receiver))]
     for line in found:
-        if line["kind"] == "http":  # whose server sends
+        if line["kind"] == "http":  # the server sends
             line |= {"client": line["server"], "server": line["client"]}
     return found
 
 
 def lines(draw: random.Random, shape: str, rate_mbps: float, port_mbps: float, ends: tuple[str, str]) -> list[dict]:
-    """Return the traffic of a pair of hosts; what one direction cannot carry goes the other way too."""
+    """Return the traffic of a pair of hosts. What exceeds the rate of one direction is sent in the other."""
     ways = 1 if rate_mbps <= 0.9 * port_mbps else 2
     each = min(rate_mbps / ways, 0.95 * port_mbps)
     span = draw.choice(("sample", "run"))
@@ -157,6 +157,6 @@ def shape_of_line(line: dict) -> str:
 
 
 def true_loss(manifest: dict) -> float:
-    """Return the share of the bytes that the mirror was offered and did not deliver."""
+    """Return the share of the bytes offered to the mirror that it did not deliver."""
     mirror = manifest["mirror"]
     return max(0.0, 1 - mirror["delivered_bytes"] / mirror["offered_bytes"]) if mirror["offered_bytes"] else 0.0

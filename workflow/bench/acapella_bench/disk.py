@@ -1,4 +1,4 @@
-"""The disk's own speed: fio, O_DIRECT, one file written from its beginning."""
+"""Measure the sequential write speed of the disk with fio and O_DIRECT."""
 
 import json
 import shutil
@@ -6,20 +6,20 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-MANY, ONE = ("1M", 16), ("16M", 1)  # block, and how many on their way at once; ONE as our writer does
+MANY, ONE = ("1M", 16), ("16M", 1)  # block size and queue depth; ONE is that of our writer
 LONGEST_S = 60
 
 
 @dataclass(frozen=True)
 class Speed:
-    """bytes_per_s is 0 where it could not be measured; ``said`` tells how it was, or why not."""
+    """Result of fio. bytes_per_s is 0 if it could not be measured; ``said`` describes the measurement or the error."""
 
     bytes_per_s: float
     said: str
 
 
 def speed(directory: Path, seconds: float, how: tuple[str, int] = MANY) -> Speed:
-    """Writes beside the captures, so that it is the same disk, and removes what it wrote."""
+    """Return the write speed of the disk that contains ``directory``; delete the written file."""
     if shutil.which("fio") is None:
         return Speed(0, "not measured: no fio here; apt-get install fio")
     path, (block, depth) = directory / "fio.tmp", how

@@ -1,4 +1,4 @@
-"""CPU time per frame of the programs in C, built with the flags of workflow/setup/hardening.mk and without them."""
+"""CPU time per frame of the C programs, built with and without the flags of workflow/setup/hardening.mk."""
 
 from pathlib import Path
 
@@ -12,13 +12,13 @@ FLAGS = {
     "plain": ["HARDENED=-fno-PIE -fno-stack-protector -fno-stack-clash-protection -U_FORTIFY_SOURCE",
               "HARDENED_LINK=-no-pie -Wl,-z,lazy -Wl,-z,norelro"],
 }  # fmt: skip
-RUNS = 5  # of each build, in turns
+RUNS = 5  # of each build, alternating
 LOAD = writer.Load("sink", 200, 128)
 SPEC = ROOT / "p4" / "spec" / "preprocess.spec"
 
 
 def run(bench: Bench) -> list[dict]:
-    """Each program in both builds, in turns; the value is that of the fastest run, which others disturbed least."""
+    """Return a row per program with the fastest run of both builds, which was disturbed least. Runs alternate."""
     measured = {"writer": cost_of_writer, "loader": cost_of_loader}
     rows = []
     for name, cost in measured.items():
@@ -48,13 +48,13 @@ def build(bench: Bench, name: str, kind: str) -> Path:
 
 
 def cost_of_writer(bench: Bench, program: Path) -> float:
-    """CPU time of the thread that writes, ns per frame, if more frames are offered than it takes."""
+    """Return the CPU time of the writer thread in ns per frame, at more frames than it can write."""
     point = writer.offered(bench, LOAD, None, bench.scale["writer_s"], program)
     return 1e9 * point.cpu_s / point.written
 
 
 def cost_of_loader(bench: Bench, program: Path) -> float:
-    """CPU time of a whole run, ns per frame of iperf-like traffic."""
+    """Return the CPU time of a whole run in ns per frame, with iperf-like traffic."""
     frames = bench.scale["p4"]
     capture = bench.generate(frames, "iperf")
     return 1e9 * bench.measure([program, "--spec", SPEC, "--in", capture]).cpu_s / frames

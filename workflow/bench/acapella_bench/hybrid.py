@@ -1,4 +1,4 @@
-"""Engine hybrid beside tshark, which names every frame that hybrid names."""
+"""Compare the engine hybrid with tshark dissecting every frame."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ TUNNEL_RUNS = 5
 
 @dataclass(frozen=True)
 class Reference:
-    """tshark printing frame.protocols of the first ``head`` frames."""
+    """A run of tshark that prints frame.protocols of the first ``head`` frames."""
 
     label: str
     our_preferences: bool
@@ -28,7 +28,7 @@ class Reference:
     goal: str
 
     def words(self, capture: Path) -> list[str]:
-        """The command line: with our preferences, or as one types it."""
+        """Return the command line: with our preferences, or with tshark's defaults."""
         reference = tshark.find()
         if self.our_preferences:
             return reading(capture, ("frame.protocols",))
@@ -36,20 +36,20 @@ class Reference:
 
 
 def reading(capture: Path, fields: Sequence[str], **how: bool) -> list[str]:
-    """tshark's command line with our preferences, for a file instead of standard input."""
+    """Return tshark's command line with our preferences for a file instead of standard input."""
     words = tshark.find().command(fields, **how)
     words[words.index("-r") + 1] = str(capture)
     return words
 
 
 def run_long_flows(bench: Bench) -> list[dict]:
-    """Long flows in double MPLS pseudowires, labels of their own in each direction, TLS on every second one."""
+    """Measure long flows in double MPLS pseudowires, separate labels per direction and TLS in every other flow."""
     frames = bench.scale["hybrid"]
     return compare(bench, bench.generate(frames), frames, (">= 20, aim 60", ">= 100, aim 300"))
 
 
 def run_wrapped(bench: Bench) -> list[dict]:
-    """The corpus' short flows inside FABRIC's encapsulations."""
+    """Measure the short flows of the corpus inside FABRIC's encapsulations."""
     wrap, corpus = CORPUS / "tools" / "underlay.py", CORPUS / "corpus" / "ndpi"
     if not (wrap.is_file() and corpus.is_dir()):
         raise UserError("the corpus is not beside the project", where=CORPUS, fix="leave out the benchmark wrapped")
@@ -60,7 +60,7 @@ def run_wrapped(bench: Bench) -> list[dict]:
 
 
 def compare(bench: Bench, capture: Path, frames: int, goals: tuple[str, str]) -> list[dict]:
-    """Rates of both engines and of tshark twice, and their ratios; the goals are those of the two ratios."""
+    """Return the rates of both engines and of two runs of tshark, and their ratios. ``goals``: of these ratios."""
     native = bench.measure(digest_words(capture, bench.directory, "native"))
     hybrid = bench.measure(peak_words(capture, bench.directory, "hybrid"), keep=True)
     metadata = acap_files.metadata_of(outputs(bench.directory, "hybrid")[0])
@@ -93,7 +93,7 @@ def compare(bench: Bench, capture: Path, frames: int, goals: tuple[str, str]) ->
 
 
 def tunnel_rows(bench: Bench, capture: Path) -> list[dict]:
-    """What the fields of tunnels add to tshark's CPU time: the least of alternating runs over the head of the file."""
+    """Return rows on the CPU time that fields of tunnels add to tshark: the minimum of alternating runs."""
 
     def without(columns: list[str]) -> list[str]:
         left = (" || ".join(f for f in column.split(" || ") if not f.startswith(TUNNEL_FIELDS)) for column in columns)
@@ -124,7 +124,7 @@ def tunnel_rows(bench: Bench, capture: Path) -> list[dict]:
 
 
 def peak_rows(label: str, said: bytes, goal: str, note: str = "") -> list[dict]:
-    """Peak memory as acapella_bench.peak said it: ours, and apart from it tshark's, where there was one."""
+    """Return the peak memory printed by acapella_bench.peak: of the process and, if any, of its largest child."""
     peak = json.loads(said.splitlines()[-1])
     rows = [
         {
@@ -141,13 +141,13 @@ def peak_rows(label: str, said: bytes, goal: str, note: str = "") -> list[dict]:
 
 
 def rate_row(label: str, run: Measured, frames: int) -> dict:
-    """Frames a second of a whole run."""
+    """Return the row of a run's rate in frames per second."""
     note = f"{run.wall_s:.1f} s"
     return {"measured": label, "value": round(frames / run.wall_s), "unit": "frames/s", "note": note}
 
 
 def reference_rows(bench: Bench, capture: Path, reference: Reference, ours: tuple[Measured, int]) -> list[dict]:
-    """tshark's rate on the head of the file, its start not counted, and how often hybrid's it is."""
+    """Return the rate of tshark over the head of the file, without its start, and the ratio of hybrid to it."""
     words = reference.words(capture)
     start = bench.measure([*words, "-c", "1"], env=tshark.environment())
     run = bench.measure([*words, "-c", str(reference.head)], env=tshark.environment())

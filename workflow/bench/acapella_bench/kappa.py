@@ -1,4 +1,4 @@
-"""Consistency: two trials of the CHOIR paper's size beside plain Python, orders that are hard, trials that are long."""
+"""Consistency: two trials of the size in the CHOIR paper compared with plain Python, difficult orders, long trials."""
 
 import json
 import os
@@ -15,7 +15,7 @@ MOST_TIMES_ORDERED = 5
 
 
 def run(bench: Bench) -> list[dict]:
-    """Time from pcap files of 200-byte frames on one core; ratio to plain Python; orders; cost per packet."""
+    """Return rows on files of 200-byte frames on one core: time, ratio to plain Python, orders, cost per packet."""
     packets = bench.scale["kappa"]
     ours, command, plain = beside_plain(bench, packets)
     rows = [
@@ -52,24 +52,27 @@ def run(bench: Bench) -> list[dict]:
 
 
 def said_of(run: Measured) -> str:
-    """CPU time and memory of a run."""
+    """Return CPU time and memory of a run as text."""
     return f"{run.cpu_s:.2f} s of CPU (user and system), peak {run.peak_mib:.0f} MiB"
 
 
 def trials(bench: Bench, packets: int, order: str) -> tuple[Path, Path]:
-    """Two captures, B's packets in that order; the caller removes them."""
+    """Write two captures, with the packets of B in this order. The caller deletes them."""
     paths = bench.directory / f"{order}-a.pcap", bench.directory / f"{order}-b.pcap"
     bench.run([native_program("acapella-trials"), "write", packets, order, *paths])
     return paths
 
 
 def compared(bench: Bench, module: str, paths: tuple[Path, Path]) -> Measured:
-    """One comparison by a module of this package."""
+    """Run one comparison by a module of this package."""
     return bench.measure([sys.executable, "-m", f"acapella_bench.{module}", *paths], keep=True)
 
 
 def beside_plain(bench: Bench, packets: int) -> tuple[Measured, Measured, Measured]:
-    """All on the same files, ours the quicker of two runs, then the whole command; core and plain say the same."""
+    """Return the runs of the core (the faster of two), the command, and plain Python on the same files.
+
+    Raises Failed if the results of the core and of plain Python differ.
+    """
     paths = trials(bench, packets, "ordered")
     ours = min((compared(bench, "native_kappa", paths) for _ in range(2)), key=lambda run: run.wall_s)
     command = bench.measure(acapella("kappa", *paths, "--json"))
@@ -82,7 +85,7 @@ def beside_plain(bench: Bench, packets: int) -> tuple[Measured, Measured, Measur
 
 
 def hard_orders(bench: Bench, packets: int, ordered: Measured) -> list[dict]:
-    """The same packets in orders in which many of them moved."""
+    """Return rows for orders in which many of the same packets moved."""
     rows = []
     for order in ORDERS:
         paths = trials(bench, packets, order)
@@ -102,7 +105,7 @@ def hard_orders(bench: Bench, packets: int, ordered: Measured) -> list[dict]:
 
 
 def long_trials(bench: Bench) -> list[dict]:
-    """Cost per packet of trials whose identities and stamps a generator gives, without files."""
+    """Return the cost per packet of trials that a generator makes in memory, without files."""
     rows, first = [], None
     for packets in bench.scale["kappa_cost"]:
         if bench.longest and packets > bench.longest:
@@ -125,7 +128,7 @@ def long_trials(bench: Bench) -> list[dict]:
 
 
 def long_files(bench: Bench) -> list[dict]:
-    """The same from pcap files, read from the disk and then from memory, beside the disk's own speed."""
+    """Return the cost per packet of pcap files, read from disk and then from memory, and the speed of the disk."""
     packets = min(bench.scale["kappa_files"], bench.longest or bench.scale["kappa_files"])
     paths = trials(bench, packets, "ordered")
     size = sum(path.stat().st_size for path in paths)
@@ -155,7 +158,7 @@ CHUNK = 1 << 20  # bytes
 
 
 def read_all(path: Path) -> None:
-    """Reads a file once."""
+    """Read a file once."""
     with path.open("rb", buffering=0) as file:
         into = bytearray(CHUNK)
         while file.readinto(into):
@@ -163,7 +166,7 @@ def read_all(path: Path) -> None:
 
 
 def forget(paths: tuple[Path, Path]) -> str:
-    """Asks the kernel to drop the files from its memory (any user may), and says how much of them it kept."""
+    """Drop the files from the page cache, which needs no privileges. Return the share that remained in it, as text."""
     kept = looked = 0
     for path in paths:
         with path.open("rb", buffering=0) as file:
@@ -176,8 +179,8 @@ def forget(paths: tuple[Path, Path]) -> str:
 
 
 def in_memory(descriptor: int, at: int) -> bool:
-    """Whether a byte of a file can be had without the disk."""
+    """Return whether a byte of a file is in the page cache."""
     try:
         return os.preadv(descriptor, [bytearray(1)], at, os.RWF_NOWAIT) == 1
-    except OSError:  # it would have to wait, or the file system cannot tell
+    except OSError:  # the read would block, or the file system does not support RWF_NOWAIT
         return False

@@ -1,4 +1,4 @@
-"""The machine that the numbers hold for."""
+"""Description of the machine that the results are valid for."""
 
 import os
 import platform
@@ -11,13 +11,13 @@ from acapella_core.errors import UserError
 
 
 def first_match(path: str, pattern: str) -> str | None:
-    """The first match of ``pattern`` in a file of /proc."""
+    """Return the first match of ``pattern`` in a file of /proc."""
     found = re.search(pattern, Path(path).read_text(encoding="utf-8"), re.MULTILINE)
     return found[1].strip() if found else None
 
 
 def facts() -> dict:
-    """Processor, cores, memory, load when the run began, versions."""
+    """Return processor, cores, memory, load at the start, and versions."""
     try:
         reference = tshark.find().version
     except UserError:

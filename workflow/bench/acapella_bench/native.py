@@ -1,21 +1,21 @@
-"""Engine native: a capture of 200-byte frames in, zstd Parquet with all columns and flows out."""
+"""Engine native: from a capture of 200-byte frames to zstd Parquet with all columns, and flows."""
 
 import json
 
 from .programs import Bench, Measured, digest_words, native_program
 
-AIM = 4_000_000  # frames a second
+AIM = 4_000_000  # frames per second
 
 
 def run(bench: Bench) -> list[dict]:
-    """Rate of the whole digest, the shares of its stages, peak memory.
+    """Return the rate of the whole digest, the shares of its stages, and peak memory.
 
-    The stages are passes that do more and more of the work (acapella-stages) on the same core and file. Writing is
-    what the digest needs beyond the last of them, Parquet and Python. Shares are of CPU time.
+    Stages are measured by passes that do an increasing part of the work (acapella-stages) on the same core and file.
+    Writing is the time beyond the last pass, with Parquet and Python. Shares are of CPU time.
     """
     frames = bench.scale["native"]
     capture, nothing = bench.generate(frames), bench.generate(1000)
-    bench.measure(digest_words(nothing, bench.directory, "native"))  # modules come into memory
+    bench.measure(digest_words(nothing, bench.directory, "native"))  # loads modules into the page cache
     start = bench.measure(digest_words(nothing, bench.directory, "native"))
     digest = bench.measure(digest_words(capture, bench.directory, "native"))
     stages = bench.measure([native_program("acapella-stages"), capture], keep=True)
@@ -23,7 +23,7 @@ def run(bench: Bench) -> list[dict]:
 
 
 def rows_of(frames: int, start: Measured, digest: Measured, stages: dict) -> list[dict]:
-    """The table."""
+    """Return the rows of the table."""
     work_s = digest.cpu_s - start.cpu_s
     parts_s = {
         "reading": stages["read_s"],

@@ -1,4 +1,4 @@
-"""The same as plain_kappa, by the native core: python -m acapella_bench.native_kappa A.pcap B.pcap."""
+"""Print the results of plain_kappa from the native core: python -m acapella_bench.native_kappa A.pcap B.pcap."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ OF_A_TRIAL = ("packets", "truncated", "reversals_in_file", "equal_stamps", "reso
 
 
 def main(paths: list[str]) -> None:
-    """Every integer of the pair, and of the trials what plain_kappa has as well."""
+    """Print every integer of the pair, and the values of trials that plain_kappa prints."""
     found = compare([[path] for path in paths], pairs=[(0, 1)], windows=50)
     pair = {name: value for name, value in found["pairs"][0].items() if name not in ("a", "b")}
     trials = [{name: trial[name] for name in OF_A_TRIAL} for trial in found["trials"]]

@@ -1,4 +1,4 @@
-"""P4 programs in DPDK's software pipeline: frames a second on one core, without reading and writing captures."""
+"""P4 programs in DPDK's software pipeline: frames per second on one core, without reading and writing captures."""
 
 import json
 
@@ -6,7 +6,7 @@ from .programs import ROOT, Bench, Failed, acapella
 
 SPECS = ROOT / "p4" / "spec"
 PROFILES = ("iperf", "fabric")
-# Ring of queue pair 0, so that reports are made and not only counted; epochs as in the paper.
+# Ring of queue pair 0, so that reports are sent and not only counted; epochs as in the paper.
 REPORTING = """
 register qp_address 0 0x10000
 register qp_base 0 0x10000
@@ -19,16 +19,16 @@ CONTROL = {"flowstats": REPORTING}
 
 
 def run(bench: Bench) -> list[dict]:
-    """Each program over iperf-like traffic and over all encapsulations; its tables empty, its registers as compiled.
+    """Measure each program with iperf-like traffic and with all encapsulations. Tables are empty, registers initial.
 
-    If the source of the installed DPDK is available, each runs compiled as well, directly after the interpreter.
+    If the source of the installed DPDK is available, run each program also compiled, directly after the interpreter.
     """
     programs = sorted(spec.stem for spec in SPECS.glob("*.spec"))
     return [row for program in programs for profile in PROFILES for row in compared(bench, program, profile)]
 
 
 def compared(bench: Bench, program: str, profile: str) -> list[dict]:
-    """One program, interpreted and compiled, and the ratio; the reason if it cannot be compiled."""
+    """Measure one program, interpreted and compiled, with the ratio or the reason why it cannot be compiled."""
     interpreted = measured(bench, program, profile, "interpreted")
     try:
         measured(bench, program, profile, "compiled", frames=1000)  # compiles, unless the library is cached
@@ -40,7 +40,7 @@ def compared(bench: Bench, program: str, profile: str) -> list[dict]:
 
 
 def measured(bench: Bench, program: str, profile: str, pipeline: str, frames: int | None = None) -> dict:
-    """One program over one capture that streams in."""
+    """Measure one program with one generated capture on standard input."""
     frames = frames or bench.scale["p4"]
     stats, control = bench.directory / "p4.json", bench.directory / "p4.txt"
     control.write_text(CONTROL.get(program, ""), encoding="utf-8")

@@ -1,7 +1,7 @@
-"""The collector as one would write it in an afternoon: python -m acapella_bench.plain_collector PATH FILE.
+"""A simple implementation of the collector in Python: python -m acapella_bench.plain_collector PATH FILE.
 
-PATH is default (a pcap of RoCEv2 frames with reports of format 2: ICRC, flows, series), ring-series or ring (reports of
-format 2 one behind the other, with and without series), or published-series (reports of format 1). Prints {"cpu_s",
+PATH is default (a pcap of RoCEv2 frames with reports of format 2: ICRC, flows, series), ring-series or ring
+(consecutive reports of format 2, with and without series), or published-series (reports of format 1). Prints {"cpu_s",
 "flows"}: seconds of CPU time from bytes to flows, and the number of flows with sums over all of them, which
 native_collector prints, too.
 """
@@ -20,12 +20,12 @@ RECORD = Struct("<IIII")
 ACK = 2
 WINDOW_NS = 1_000_000_000
 PCAP_HEADER, ETHERNET, HEADERS, ICRC = 24, 14, 14 + 20 + 8 + 12 + 16, 4
-VARIANT = (1, 8, 10, 11, 26, 27, 32)  # octets of the packet that count as ones (IBTA annex A17)
+VARIANT = (1, 8, 10, 11, 26, 27, 32)  # bytes of the packet that are replaced by ones (IBTA annex A17)
 KNOWS_IAT, KNOWS_ACK = 8, 32
 
 
 def published(data: bytes, series: dict) -> list[tuple]:
-    """Flows of reports of format 1 as (time, bytes, packets, acknowledged bytes, IAT)."""
+    """Return the flows of reports of format 1 as (time, bytes, packets, acknowledged bytes, IAT)."""
     flows = {}
     for fields in PUBLISHED.iter_unpack(data):
         key, stamp = fields[:4], fields[17]
@@ -46,14 +46,14 @@ def published(data: bytes, series: dict) -> list[tuple]:
             if step < 1 << 31:
                 flow[6] += step
                 flow[5] = fields[15]
-        flow[8] = fields[9]  # 0: not known
+        flow[8] = fields[9]  # 0 means unknown
         flow[9] = fields[4] or flow[9]
         note_window(series, key, stamp, flow[1] + size, flow[3] + count)
     return [(flow[0], flow[1] + flow[2], flow[3] + flow[4], flow[6], flow[8]) for flow in flows.values()]
 
 
 def note_window(series: dict, key: tuple, stamp: int, size: int, count: int) -> None:
-    """Count a report in the window of its time, with the flow's counters at its end."""
+    """Count a report in the window of its time, and set the window's counters to those of the flow."""
     window = series.get((key, stamp // WINDOW_NS))
     if window is None:
         series[key, stamp // WINDOW_NS] = [1, size, count]
@@ -63,7 +63,7 @@ def note_window(series: dict, key: tuple, stamp: int, size: int, count: int) -> 
 
 
 def tagged(reports: Iterator[tuple], series: dict | None) -> list[tuple]:
-    """The same of reports of format 2; an epoch counts its newest report."""
+    """Return the flows of reports of format 2 in the same form. Of each epoch, the newest report counts."""
     flows = {}
     for version, ip, proto, _, valid, key, epoch, _, stamp, _, size, count, _, _, iat, first, _, ack, *_ in reports:
         if version != 2 or ip not in (4, 6):
@@ -92,7 +92,7 @@ def tagged(reports: Iterator[tuple], series: dict | None) -> list[tuple]:
 
 
 def reports_of_frames(data: bytes) -> Iterator[tuple]:
-    """Reports in the frames of a pcap whose ICRC is right."""
+    """Yield the reports of a pcap's frames whose ICRC is correct."""
     at = PCAP_HEADER
     while at < len(data):
         length = RECORD.unpack_from(data, at)[2]
@@ -109,7 +109,7 @@ def reports_of_frames(data: bytes) -> Iterator[tuple]:
 
 
 def collect(path: str, data: bytes) -> list[tuple]:
-    """The flows of one of the paths."""
+    """Return the flows of one of the paths."""
     if path == "published-series":
         return published(data, {})
     if path == "default":
@@ -118,12 +118,12 @@ def collect(path: str, data: bytes) -> list[tuple]:
 
 
 def sums(flows: list[tuple[int, int, int, int, int]]) -> list[int]:
-    """How many flows, and sums of time, bytes, packets, acknowledged bytes, IAT."""
+    """Return the number of flows, and sums of time, bytes, packets, acknowledged bytes and IAT."""
     return [len(flows), *(sum(column) for column in zip(*flows, strict=True))]
 
 
 def main(path: str, name: str) -> None:
-    """Measure one file."""
+    """Measure one file and print the result."""
     data = Path(name).read_bytes()
     start = time.process_time()
     flows = collect(path, data)

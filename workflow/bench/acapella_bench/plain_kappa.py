@@ -1,9 +1,9 @@
-"""The comparison of two trials as one would write it in an afternoon: dictionaries, sorting, nothing compiled.
+"""A simple comparison of two trials in Python: dictionaries, sorting, no compiled code.
 
     python -m acapella_bench.plain_kappa A.pcap B.pcap
 
-For nanosecond pcaps of Ethernet and IPv4. Prints every integer that acapella_core.kappa gives of both trials and
-of the pair, as JSON; right for every trial, and quick where few packets moved.
+For nanosecond pcaps of Ethernet and IPv4. Prints all integers that acapella_core.kappa returns for both trials and
+for the pair, as JSON. Results are correct for every trial; it is fast only if few packets moved.
 """
 
 import json
@@ -15,12 +15,12 @@ from pathlib import Path
 from struct import Struct
 
 WITHIN_NS, WINDOWS = 10, 50
-BINS = 56  # of a histogram: five to a decade
+BINS = 56  # bins of a histogram, five per decade
 RECORD = Struct("<IIII")
 
 
 def read(path: str) -> tuple[list, dict]:
-    """[(ns, (identity, occurrence))] in order of time, and what is to be said of the trial."""
+    """Return [(ns, (identity, occurrence))] in time order, and the counters of the trial."""
     data = Path(path).read_bytes()
     seen, packets, at, truncated, reversals, last = Counter(), [], 24, 0, 0, 0
     while at < len(data):
@@ -46,13 +46,13 @@ def read(path: str) -> tuple[list, dict]:
 
 
 def identity(packet: bytes) -> bytes:
-    """An IPv4 packet without DSCP and ECN, TTL, header checksum, and what follows its length."""
+    """Return an IPv4 packet without DSCP, ECN, TTL, header checksum, and bytes after its total length."""
     length = int.from_bytes(packet[2:4], "big")
     return packet[:1] + packet[2:8] + packet[9:10] + packet[12:length]
 
 
 def places(packets: list) -> dict:
-    """By packet: rank, time since the first packet, gap to the one before (ns)."""
+    """Return rank, time since the first packet, and gap to the previous packet (ns) of each packet."""
     found, first = {}, packets[0][0] if packets else 0
     before = first
     for rank, (ts_ns, key) in enumerate(packets):
@@ -62,12 +62,12 @@ def places(packets: list) -> dict:
 
 
 def order(ranks: list[int]) -> tuple[list[tuple[int, int]], int]:
-    """The moved packets as (rank in A, rank in B), and the inversions. Only between cut points can packets move."""
+    """Return the moved packets as (rank in A, rank in B), and the inversions. Packets only move between cut points."""
     moved, inversions, start, highest = [], 0, 0, -1
     for place, rank in enumerate(ranks):
         if rank > highest:  # noqa: PLR1730  (quicker than max)
             highest = rank
-        if highest == place:  # all before stand before it in both trials
+        if highest == place:  # all earlier packets precede it in both trials
             if place > start:
                 block = ranks[start : place + 1]
                 still = kept(block, start)
@@ -78,7 +78,7 @@ def order(ranks: list[int]) -> tuple[list[tuple[int, int]], int]:
 
 
 def kept(block: list[int], start: int) -> set[int]:
-    """The longest increasing subsequence, of these one that keeps the largest distance, of these the smallest ranks."""
+    """Return the longest increasing subsequence; of several, by largest kept distance, then smallest ranks."""
     chains = []
     for b in range(len(block) - 1, -1, -1):
         rest = min((chain for chain in chains if chain[2] > block[b]), default=(0, 0, -1, None))
@@ -91,14 +91,14 @@ def kept(block: list[int], start: int) -> set[int]:
 
 
 def summary(values: list[int]) -> dict:
-    """Sums, lower median, 99th percentile by nearest rank, largest of absolute values."""
+    """Return sums, lower median, 99th percentile by nearest rank, and maximum of absolute values."""
     ordered = sorted(map(abs, values))
     median, p99 = (ordered[(len(ordered) * percent + 99) // 100 - 1] for percent in (50, 99))
     return {"sum": sum(ordered), "signed_sum": sum(values), "median": median, "p99": p99, "largest": ordered[-1]}
 
 
 def histogram(values: list[int]) -> dict:
-    """Signed values by size."""
+    """Return the numbers of values by sign and size."""
     starts = []
     for k in range(BINS):
         start = int(10 ** (k / 5))
@@ -115,7 +115,7 @@ def histogram(values: list[int]) -> dict:
 
 
 def move_sums(moves: list[int]) -> dict:
-    """Table 1's sums."""
+    """Return the sums of the paper's Table 1."""
     return {
         "count": len(moves),
         "sum": sum(moves),
@@ -127,7 +127,7 @@ def move_sums(moves: list[int]) -> dict:
 
 
 def burst_sums(moved: list[tuple[int, int]]) -> dict:
-    """The same over runs of moved packets that are neighbors in both trials."""
+    """Return the same sums for runs of moved packets that are adjacent in both trials."""
     moves, longest, run, last = [], 0, 0, None
     for a, b in moved:
         run = run + 1 if last == (a - 1, b - 1) else 1
@@ -139,7 +139,7 @@ def burst_sums(moved: list[tuple[int, int]]) -> dict:
 
 
 def timeline(in_a: dict, in_b: dict) -> list[dict]:
-    """Sums by window, of 50 over the longer trial; a packet belongs to the window of A's time where A has it."""
+    """Return sums by window, 50 over the longer trial. The time in A, if any, determines the window of a packet."""
     longer = max(max(late for _, late, _ in trial.values()) for trial in (in_a, in_b))
     width = longer // WINDOWS + 1
     names = ("n_a", "n_b", "n_common", "latency_sum", "gap_sum", "gaps_a_sum", "gaps_b_sum")
@@ -175,7 +175,7 @@ def timeline(in_a: dict, in_b: dict) -> list[dict]:
 
 
 def compare(a: list, b: list) -> dict:
-    """The sums of one pair."""
+    """Return the sums of one pair."""
     in_a, in_b = places(a), places(b)
     common = [(in_a[key], there) for key, there in in_b.items() if key in in_a]
     place = {rank: n for n, rank in enumerate(sorted(x[0] for x, _ in common))}
@@ -209,7 +209,7 @@ def compare(a: list, b: list) -> dict:
 
 
 def main(paths: list[str]) -> None:
-    """Read, compare, print."""
+    """Compare two trials and print the result."""
     (a, of_a), (b, of_b) = map(read, paths)
     pair = {"ambiguous_a": of_a["ambiguous"], "ambiguous_b": of_b["ambiguous"], **compare(a, b)}
     print(json.dumps({"trials": [of_a, of_b], "pair": pair}, sort_keys=True))

@@ -1,4 +1,4 @@
-"""Running what is measured: on one core, with wall time, CPU time and peak memory of the child."""
+"""Run measured programs on one core, with wall time, CPU time and peak memory of the child."""
 
 import argparse
 import contextlib
@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 BUILD = ROOT / "build" / "bench" / "native"
 
-# Frames of each benchmark: full ones run long enough to settle, small ones only show that everything works.
+# Frames of each benchmark. Full runs are long enough for stable results; small ones only test the benchmarks.
 SCALES = {
     "small": {
         "native": 1_000_000,
@@ -78,7 +78,7 @@ SCALES = {
 
 
 class Failed(Exception):
-    """A program that was to be measured failed; the text is its last line."""
+    """A measured program failed; the text is its last line of output."""
 
 
 @dataclass(frozen=True)
@@ -86,17 +86,17 @@ class Measured:
     """One run of one program."""
 
     wall_s: float
-    cpu_s: float  # of the program and of the children it waited for
-    peak_mib: float  # of the largest of them
+    cpu_s: float  # of the program and the children that it waited for
+    peak_mib: float  # maximum over these processes
     stdout: bytes
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What a benchmark needs to run."""
+    """Settings and functions of benchmarks."""
 
     scale: dict
-    directory: Path  # for captures and results, removed in the end
+    directory: Path  # for captures and results; deleted at the end
     core: int
     longest: int | None
     seed: int = 1
@@ -108,13 +108,13 @@ class Bench:
 
     @property
     def other_core(self) -> int:
-        """A core beside the measured one, or the same where there is no other."""
+        """Return a core other than the measured one, or the measured one if it is the only core."""
         return next((c for c in sorted(os.sched_getaffinity(0)) if c != self.core), self.core)
 
     def measure(self, words: list, keep: bool = False, source: int | None = None, **how) -> Measured:
-        """Run a command on the measured core; its standard output is kept or thrown away.
+        """Run a command on the measured core; keep or discard its standard output.
 
-        ``how``: any_core=True for work that may use all of them, env for another environment.
+        ``how``: any_core=True for commands that may use all cores; env for another environment.
         """
         where = [] if how.pop("any_core", False) else ["taskset", "-c", str(self.core)]
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as complaints:
@@ -137,7 +137,7 @@ class Bench:
             return Measured(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, out.read())
 
     def generate(self, frames: int, profile: str = "fabric", *more: object) -> Path:
-        """A capture of the generator; made once for equal arguments."""
+        """Return a generated capture. It is generated once for equal arguments."""
         path = self.directory / f"{profile}-{frames}.pcap"
         if not path.exists():
             self.run([native_program("acapella-generate"), *generator_words(frames, profile), *more, "-o", path])
@@ -145,7 +145,7 @@ class Bench:
 
     @contextlib.contextmanager
     def generated(self, frames: int, profile: str = "fabric", *more: object) -> Iterator[int]:
-        """A descriptor from which a capture of the generator streams; the generator runs on another core."""
+        """Provide a descriptor from which a generated capture can be read. The generator runs on another core."""
         words = ["taskset", "-c", self.other_core, native_program("acapella-generate")]
         words += [*generator_words(frames, profile), *more]
         with subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE) as generator:
@@ -162,34 +162,34 @@ class Bench:
 
 
 def generator_words(frames: int, profile: str) -> list:
-    """Arguments of acapella-generate; the flows are those that the profile has by itself."""
+    """Return the arguments of acapella-generate. The number of flows is the default of the profile."""
     return ["--frames", frames, "--profile", profile]
 
 
 def acapella(*words: object) -> list:
-    """A command line of ours, with the interpreter that runs the benchmarks."""
+    """Return an acapella command line with the interpreter that runs the benchmarks."""
     return [sys.executable, "-m", "acapella.cli.main", *words]
 
 
 def digest_words(source: object, directory: Path, engine: str) -> list:
-    """`acapella digest` into two files of ``directory``."""
+    """Return the command line of `acapella digest` with two output files in ``directory``."""
     acap, flows = outputs(directory, engine)
     return acapella("digest", source, "-o", acap, "--flows", flows, "--engine", engine)
 
 
 def peak_words(source: object, directory: Path, engine: str) -> list:
-    """The same, and its last line of output says what memory it and its children took (acapella_bench.peak)."""
+    """Return the same for acapella_bench.peak, which also prints the memory use of the command and its children."""
     command = digest_words(source, directory, engine)
     return [sys.executable, "-m", "acapella_bench.peak", *command[3:]]
 
 
 def outputs(directory: Path, engine: str) -> tuple[Path, Path]:
-    """The acap and the flow table that digest_words names."""
+    """Return the acap and the flow table that digest_words writes."""
     return directory / f"{engine}.acap.parquet", directory / f"{engine}.flows.parquet"
 
 
 def native_program(name: str) -> Path:
-    """A program of workflow/native/bench, built with optimization where it is not up to date."""
+    """Return a program of workflow/native/bench, after building it with optimization if it is not up to date."""
     configure = ["cmake", "-S", ROOT / "workflow" / "native", "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"]
     configure += ["-DACAPELLA_BINDINGS=OFF", "-DACAPELLA_BENCH=ON", f"-DPython_EXECUTABLE={sys.executable}"]
     for words in ([] if (BUILD / "build.ninja").exists() else [configure]) + [["cmake", "--build", BUILD, "-t", name]]:

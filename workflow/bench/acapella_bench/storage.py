@@ -1,4 +1,4 @@
-"""The storage study (Patchwork, appendix B): latency of writes while the page cache fills, buffered beside direct."""
+"""The storage study (Patchwork, appendix B): latency of writes while the page cache fills, buffered and direct."""
 
 import json
 
@@ -11,7 +11,7 @@ COLUMNS = ("Latency from (µs)", *("buffered", "direct"))
 
 
 def run(bench: Bench) -> list[dict]:
-    """A row a run; histograms of all runs of a writer are printed, and whole runs go into the JSON."""
+    """Return a row per run, with the whole run for the JSON; print histograms of all runs of each writer."""
     settings = bench.scale["storage"]
     path = bench.directory / "study.json"
     words = ["-o", path, "--thresholds", *settings["thresholds"], "--disk-mbps", *settings["disks"]]
@@ -27,7 +27,7 @@ def run(bench: Bench) -> list[dict]:
 
 
 def histogram(tables: dict[str, list[dict]]) -> list[list]:
-    """Calls by power of two of their latency, over all runs of a writer."""
+    """Return the number of calls of each writer, over all its runs, by power of two of their latency."""
     writers = {run_["run"]: run_["writer"] for run_ in tables["storage_runs"]}
     counts: dict[int, dict[str, int]] = {}
     for row in tables["storage_latency"]:
@@ -37,7 +37,7 @@ def histogram(tables: dict[str, list[dict]]) -> list[list]:
 
 
 def row_of(run_: dict, tables: dict[str, list[dict]]) -> dict:
-    """One run's line; the table storage_growth of it in the JSON."""
+    """Return the row of one run, with its rows of table storage_growth for the JSON."""
     where = f"disk of {run_['disk_mbps']} MB/s" if run_["disk_mbps"] else "own disk"
     longest_ms = (run_["longest_ns"] or 0) / 1e6
     lost = 100 * (run_["lost_share"] or 0)

@@ -1,4 +1,4 @@
-"""Results as text, and whether they reach their goals."""
+"""Results as text, and comparison with their goals."""
 
 import operator
 import re
@@ -11,7 +11,7 @@ RELATIONS = {">=": operator.ge, "<=": operator.le, "<": operator.lt, ">": operat
 def checked(rows: Iterable[dict]) -> Iterable[dict]:
     """Yield rows with ``met``: whether the value reaches the goal, a number after a relation (none: equal).
 
-    Rows whose goal starts with another word, as "aim", are yielded unchanged. A missing value reaches no goal.
+    Rows whose goal starts with another word, such as "aim", are not changed. A missing value does not reach any goal.
     """
     for row in rows:
         goal = FLOOR.match(row.get("goal", ""))
@@ -24,7 +24,7 @@ def checked(rows: Iterable[dict]) -> Iterable[dict]:
 
 
 def shown(value: object) -> str:
-    """A number as people read it."""
+    """Return a number with separators and a suitable number of digits."""
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
@@ -34,7 +34,7 @@ def shown(value: object) -> str:
 
 
 def of(rows: list[dict]) -> str:
-    """Rows of {measured, value, unit, goal, note} as aligned columns; goal and note where there are any."""
+    """Return rows of {measured, value, unit, goal, note} as aligned columns. Goal and note are optional."""
     cells = [[row["measured"], shown(row["value"]), row.get("unit", ""), row.get("goal", "")] for row in rows]
     widths = [max(len(cell[i]) for cell in cells) for i in range(4)]
     lines = []
@@ -46,12 +46,12 @@ def of(rows: list[dict]) -> str:
 
 
 def lines_of(facts: dict) -> str:
-    """Facts as `name: value` lines."""
+    """Return facts as `name: value` lines."""
     return "\n".join(f"{name}: {shown(value)}" for name, value in facts.items())
 
 
 def columns(names: tuple[str, ...], rows: list[list]) -> str:
-    """A table with a header, as in papers: numbers to the right."""
+    """Return a table with a header and right-aligned columns."""
     cells = [list(names)] + [[shown(value) for value in row] for row in rows]
     widths = [max(len(cell[i]) for cell in cells) for i in range(len(names))]
     return "\n".join("  " + "  ".join(f"{cell[i]:>{widths[i]}}" for i in range(len(names))) for cell in cells)

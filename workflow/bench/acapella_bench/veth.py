@@ -1,4 +1,4 @@
-"""The same frames over a veth pair to tcpdump and to both writers of the DPDK program, one after the other."""
+"""Send the same frames over a veth pair to tcpdump and to both writers of the DPDK program, one after the other."""
 
 import contextlib
 import json
@@ -19,9 +19,9 @@ from .programs import Bench, Failed, native_program
 from .writer import program
 
 SNAPLEN = 200
-BUFFER_KIB = 32768  # of the kernel, for each receiver: what tcpdump has by -B on FABRIC
+BUFFER_KIB = 32768  # of each receiver: value of tcpdump's -B on FABRIC
 MTU = 1500
-FRACTIONS = (0.9, 0.75, 0.5, 0.3, 0.15)  # of what came with as many as go
+FRACTIONS = (0.9, 0.75, 0.5, 0.3, 0.15)  # of the rate offered without a limit
 RECEIVERS = ("tcpdump", "buffered", "direct")
 START_S, DRAIN_S, STOP_S = 20, 10, 60
 IDLE_S = 1.0
@@ -39,7 +39,7 @@ LINK = (
 
 @dataclass(frozen=True)
 class Point:
-    """One run; frames. ``offered`` is what came out of the sender's interface."""
+    """One run. ``offered``: frames transmitted by the sender's interface."""
 
     receiver: str
     size: int
@@ -62,7 +62,7 @@ class Point:
 
 
 def missing() -> str | None:
-    """Why this cannot run here, None where it can."""
+    """Return why the benchmark cannot run on this machine; None if it can."""
     if os.geteuid() != 0:
         return "not root: no network namespaces"
     lacks = [name for name in ("ip", "unshare", "nsenter", "tcpdump") if shutil.which(name) is None]
@@ -71,7 +71,7 @@ def missing() -> str | None:
 
 @contextlib.contextmanager
 def pair() -> Iterator[list[str]]:
-    """Words before a command that run it where out0 sends to in0: a network namespace that ends with its process."""
+    """Yield the prefix of commands in a temporary network namespace in which out0 sends to in0."""
     with subprocess.Popen(["unshare", "--net", "sleep", "infinity"]) as holder:
         try:
             inside = ["nsenter", f"--net=/proc/{holder.pid}/ns/net"]
@@ -90,13 +90,13 @@ def pair() -> Iterator[list[str]]:
 
 
 def sent_by(inside: list[str]) -> int:
-    """Frames that left out0 so far."""
+    """Return the number of frames transmitted by out0."""
     text = subprocess.run([*inside, "cat", "/proc/net/dev"], capture_output=True, text=True, check=True).stdout
     return int(re.search(r"^\s*out0:(.*)$", text, re.MULTILINE)[1].split()[9])
 
 
 def send(bench: Bench, inside: list[str], size: int, rate: float | None, seconds: float) -> tuple[int, float]:
-    """Frames that acapella-send sent and the seconds that it took; None: as many as go."""
+    """Return the frames sent by acapella-send and the duration in seconds. ``rate`` None: no limit."""
     words = [*inside, "taskset", "-c", bench.other_core, native_program("acapella-send"), "out0"]
     words += [frames_of(bench, size), seconds, *([f"{rate:.0f}"] if rate else [])]
     before = sent_by(inside)
@@ -107,7 +107,7 @@ def send(bench: Bench, inside: list[str], size: int, rate: float | None, seconds
 
 
 def frames_of(bench: Bench, size: int) -> Path:
-    """A capture of frames of that size; made once."""
+    """Return a capture of frames of this size. It is generated once."""
     path = bench.directory / f"sent{size}.pcap"
     if not path.exists():
         words = [program(), "--generate", size, "--rate", 1e5, "--frames", DIFFERENT_FRAMES, "--writer", "buffered"]
@@ -117,7 +117,7 @@ def frames_of(bench: Bench, size: int) -> Path:
 
 @contextlib.contextmanager
 def running(words: list[str], directory: Path, output: Path | None) -> Iterator[tuple[subprocess.Popen, Path]]:
-    """A receiver that listens, and where its messages are; it is gone afterwards whatever happened."""
+    """Run a receiver; yield it and its log once it listens. It is always killed at the end."""
     log = directory / "receiver.log"
     into = output.open("wb") if output else contextlib.nullcontext(subprocess.DEVNULL)
     with into as stdout, log.open("wb") as stderr:
@@ -131,7 +131,7 @@ def running(words: list[str], directory: Path, output: Path | None) -> Iterator[
 
 
 def wait_for(condition: Callable[[], bool], receiver: subprocess.Popen, seconds: float) -> None:
-    """Until it holds; Failed where it does not in time or the receiver ended."""
+    """Wait until a condition holds. Raises Failed on timeout or if the receiver ends."""
     end = time.monotonic() + seconds
     while not condition():
         if receiver.poll() is not None or time.monotonic() > end:
@@ -140,7 +140,7 @@ def wait_for(condition: Callable[[], bool], receiver: subprocess.Popen, seconds:
 
 
 def to_tcpdump(bench: Bench, inside: list[str], traffic: Callable[[], tuple[int, float]], size: int) -> Point:
-    """As `acapella collect` calls it; what is written are the records of its file."""
+    """Run tcpdump with the options of `acapella collect`; ``written`` is the number of records in its file."""
     path = bench.directory / "received.pcap"
     words = [*inside, "taskset", "-c", str(bench.core), "tcpdump", "-i", "in0", "-n", "-B", str(BUFFER_KIB)]
     words += ["-s", str(SNAPLEN), "--time-stamp-precision=nano", "-w", "-"]
@@ -165,7 +165,7 @@ def to_tcpdump(bench: Bench, inside: list[str], traffic: Callable[[], tuple[int,
 
 
 def to_writer(writer: str) -> Callable:
-    """A writer of the DPDK program over net_af_packet, as `acapella collect` calls it."""
+    """Return a function that runs a writer of the DPDK program over net_af_packet, as `acapella collect` does."""
 
     def received(bench: Bench, inside: list[str], traffic: Callable[[], tuple[int, float]], size: int) -> Point:
         path = bench.directory / "received.pcap"
@@ -185,7 +185,7 @@ def to_writer(writer: str) -> Callable:
 
 
 def sweep(bench: Bench, inside: list[str], receiver: str, size: int) -> list[Point]:
-    """As many as the sender can, then less and less until none is lost."""
+    """Measure at the maximum rate of the sender, then at decreasing rates until no frame is lost."""
     receive = to_tcpdump if receiver == "tcpdump" else to_writer(receiver)
     seconds, points, most = bench.scale["veth_s"], [], None
     for fraction in (None, *FRACTIONS):
@@ -201,7 +201,7 @@ def sweep(bench: Bench, inside: list[str], receiver: str, size: int) -> list[Poi
 
 
 def row_of(points: list[Point]) -> dict:
-    """The highest rate without loss, and who set it."""
+    """Return the highest rate without loss, and whether sender or receiver limited it."""
     whole = max((point.rate for point in points if point.lost == 0), default=0.0)
     full = points[0]
     limit = "sender" if full.lost == 0 else "receiver"
@@ -217,7 +217,7 @@ def row_of(points: list[Point]) -> dict:
 
 
 def run(bench: Bench) -> list[dict]:
-    """For each size the sender alone and the three receivers."""
+    """Measure the sender alone and the three receivers for each frame size."""
     why = missing()
     if why:
         return [{"measured": "skipped", "value": why}]

@@ -1,4 +1,4 @@
-"""The DPDK writer on one core, fed by a generator on another, as in Patchwork's Tables 1 and 2."""
+"""The DPDK writer on one core with a generator on another, as in Patchwork's Tables 1 and 2."""
 
 import json
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from pathlib import Path
 from . import disk, table
 from .programs import ROOT, Bench, Failed
 
-AIM = 5_000_000  # frames a second and core
+AIM = 5_000_000  # frames per second and core
 CORES = 1
-TABLES = {200: 1, 64: 2}  # numbers in the paper, by bytes kept
-FRACTIONS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.4, 0.2)  # of what it takes when more is offered
+TABLES = {200: 1, 64: 2}  # tables of the paper by snap length
+FRACTIONS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.4, 0.2)  # of the rate written if more frames are offered
 PAPER = ROOT / "workflow" / "conformance" / "patchwork_writer.csv"
 COLUMNS = ("Frame Size (B)", "Offered (M/s)", "Rate (Gbps)", "Cores", "Offered", "Written", "Lost", "Loss (%)")
 
 
 @dataclass(frozen=True)
 class Load:
-    """What is written how; bytes."""
+    """Writer and sizes of a run, in bytes."""
 
     writer: str
     snaplen: int
@@ -26,17 +26,17 @@ class Load:
 
 @dataclass(frozen=True)
 class Point:
-    """One run at one rate; frames."""
+    """One run at one rate, in frames."""
 
     size: int
-    seconds: float  # of offering
+    seconds: float  # duration of the offered load
     offered: int
     written: int
     lost: int
-    behind: int  # due and not offered: the generator had no time
-    cpu_s: float  # of the thread that writes, while it takes frames
+    behind: int  # due but not offered, because the generator was late
+    cpu_s: float  # of the writer thread while frames arrive
     written_bytes: int
-    whole_s: float  # with what was on its way to the disk when the last frame came
+    whole_s: float  # including data in flight to the disk after the last frame
 
     @property
     def rate(self) -> float:
@@ -47,7 +47,7 @@ class Point:
         return 100 * self.lost / self.offered if self.offered else 0.0
 
     def row(self) -> list:
-        """As in the paper's tables; Gbit/s of the frames without FCS, preamble and gap."""
+        """Return a row as in the paper's tables, in Gbit/s of frames without FCS, preamble and inter-frame gap."""
         gbps = self.rate * self.size * 8 / 1e9
         return [self.size, self.rate / 1e6, gbps, CORES, self.offered, self.written, self.lost, self.loss_percent]
 
@@ -56,7 +56,7 @@ class Point:
 
 
 def point_of(accounts: dict) -> Point:
-    """A run's account. Raises Failed unless offered = written + lost to the last frame."""
+    """Return the result of a run. Raises Failed unless offered frames = written frames + lost frames."""
     made, frames = accounts["generator"], accounts["frames"]
     lost = made["refused"] + made["left"] + sum(frames["dropped"].values())
     if made["offered"] != frames["written"] + lost:
@@ -75,7 +75,7 @@ def point_of(accounts: dict) -> Point:
 
 
 def program() -> Path:
-    """acapella-dpdk-capture as make setup built it."""
+    """Return acapella-dpdk-capture as built by make setup."""
     path = ROOT / ".venv" / "bin" / "acapella-dpdk-capture"
     if not path.exists():
         raise Failed("no acapella-dpdk-capture here; make setup builds it where libdpdk-dev is installed")
@@ -83,13 +83,13 @@ def program() -> Path:
 
 
 def hugepages() -> list[str]:
-    """The option for hugepages where there are enough of them."""
+    """Return the option for hugepages if enough of them are free."""
     free = sum(int(path.read_text()) for path in Path("/sys/kernel/mm/hugepages").glob("*-2048kB/free_hugepages"))
     return ["--huge"] if free >= 128 else []
 
 
 def offered(bench: Bench, load: Load, rate: float | None, seconds: float, built: Path | None = None) -> Point:
-    """One run at ``rate`` frames a second (None: as many as go); ``built``: another build."""
+    """Run the writer at ``rate`` frames per second (None: no limit). ``built``: another build of the program."""
     capture = bench.directory / "generated.pcap"
     words = [built or program(), "--generate", load.size, "--snaplen", load.snaplen, "--writer", load.writer]
     words += [
@@ -112,7 +112,7 @@ def offered(bench: Bench, load: Load, rate: float | None, seconds: float, built:
 
 
 def sweep(bench: Bench, load: Load) -> list[Point]:
-    """As many as go, then less and less until none is lost; into a sink the aim's rate as well."""
+    """Measure at the maximum rate, then at decreasing rates until no frame is lost; with a sink, also at AIM."""
     seconds = bench.scale["writer_s"]
     points = [offered(bench, load, None, seconds)]
     most = points[0].written / points[0].whole_s
@@ -128,7 +128,7 @@ def sweep(bench: Bench, load: Load) -> list[Point]:
 
 
 def row_of(writer: str, snaplen: int, points: list[Point]) -> dict:
-    """What of a sweep stands in the table; the sweep itself goes into the JSON."""
+    """Return the row of a sweep for the table; the whole sweep is for the JSON."""
     full = points[0]
     whole = max((point.rate for point in points if point.lost == 0), default=0.0)
     notes = [f"without loss up to {whole / 1e6:.2f} M/s"]
@@ -151,7 +151,7 @@ def row_of(writer: str, snaplen: int, points: list[Point]) -> dict:
 
 
 def run(bench: Bench) -> list[dict]:
-    """Both cuts, all sizes, into a sink and to the disk; then the disk's own speed beside that of whole frames."""
+    """Measure both snap lengths and all sizes, into a sink and to disk, then whole frames and the speed of the disk."""
     pages = "hugepages" if hugepages() else "no hugepages"
     rows = [{"measured": "frames in memory with", "value": pages, "note": "sysctl vm.nr_hugepages"}]
     for writer in ("sink", "direct"):
@@ -167,14 +167,14 @@ def run(bench: Bench) -> list[dict]:
 
 
 def printed(snaplen: int) -> list[list]:
-    """The paper's rows of a truncation."""
+    """Return the paper's rows for a snap length."""
     lines = [line.split(",") for line in PAPER.read_text(encoding="utf-8").splitlines()[1:]]
     return [[int(size), float(rate), int(cores), float(loss)]
             for cut, size, rate, cores, loss in lines if int(cut) == snaplen]  # fmt: skip
 
 
 def to_the_disk(bench: Bench) -> list[dict]:
-    """Whole frames of 1514 bytes, more than it takes, between two runs of fio."""
+    """Measure whole frames of 1514 bytes at more than the speed of the disk, between two runs of fio."""
     seconds = bench.scale["disk_s"]
     alone = {"before": disk.speed(bench.directory, seconds)}
     ours = {writer: offered(bench, Load(writer, 0, 1514), None, seconds) for writer in ("direct", "buffered")}
