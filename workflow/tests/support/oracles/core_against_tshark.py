@@ -12,7 +12,7 @@ from acapella.common import tshark, vendors
 
 
 def vendor_options(reference: tshark.Tshark) -> list:
-    """What tells acapella-dump-frames the vendors that ``reference`` knows; nothing where it has no such lists."""
+    """Return the options that pass the vendor lists of ``reference`` to acapella-dump-frames; [] if it has none."""
     directory = vendors.directory_of(reference)
     return (
         [option for name in vendors.FILES for option in ("--vendors", directory / name)]
@@ -27,7 +27,7 @@ def rows(lines: Iterator[str], names: list[str]) -> Iterator[dict[str, str]]:
 
 
 def compare(reference: tshark.Tshark, files: list[Path], directory: Path, cut: int | None = None) -> Agreement:
-    """Both answers for the frames of ``files``, joined and cut."""
+    """Compare both results for the frames of ``files``, merged and truncated to ``cut`` bytes."""
     joined, answers, ours = directory / "joined.pcapng", directory / "tshark.tsv", directory / "ours.tsv"
     options = ["--write", joined, *vendor_options(reference), *(["--cut", str(cut)] if cut else [])]
     with ours.open("wb") as output:
@@ -47,7 +47,7 @@ def compare(reference: tshark.Tshark, files: list[Path], directory: Path, cut: i
 
 
 def pcap(frames: list[tuple[int, bytes]]) -> bytes:
-    """A capture of (wire length, captured bytes)."""
+    """Return a capture of (wire length, captured bytes)."""
     header = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)
     return header + b"".join(struct.pack("<IIII", 1, 0, len(frame), wire) + frame for wire, frame in frames)
 
@@ -61,7 +61,7 @@ def report(name: str, agreement: Agreement) -> None:
 
 
 def ethernet_frames(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Frames of a classic little-endian Ethernet pcap of the corpus; nothing of other files."""
+    """Yield the frames of a classic little-endian Ethernet pcap of the corpus; nothing for other files."""
     data = path.read_bytes()
     if data[:4] != b"\xd4\xc3\xb2\xa1" or data[20:24] != b"\1\0\0\0":
         return

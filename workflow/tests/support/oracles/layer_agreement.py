@@ -1,8 +1,8 @@
 """Compare the core and tshark on a frame's layers 2 to 4, and identify differences that are errors of tshark.
 
 Layers 2 to 4 of a frame are the tokens of its ``frame.protocols`` that schemas/protocols.tsv lists with a layer other
-than ``app`` and ``payload``, wherever they stand, plus VLAN ids, MPLS labels, innermost addresses and ports, and TCP
-flags and numbers. schemas/tshark_errata.yaml lists where tshark reads them against an RFC.
+than ``app`` and ``payload``, at any position, plus VLAN ids, MPLS labels, innermost addresses and ports, and TCP
+flags and numbers. schemas/tshark_errata.yaml lists cases in which tshark deviates from an RFC.
 """
 
 import csv
@@ -15,7 +15,7 @@ import yaml
 
 from acapella_core import schemas
 
-# What tshark must print of a frame for it to be compared.
+# Fields that tshark must print for the comparison.
 FIELDS = (
     "frame.protocols", "vlan.id", "ieee8021ad.id", "ieee8021ad.svid", "ieee8021ad.cvid", "mpls.label",
     "ip.src", "ip.dst", "ip.len", "ip.id", "ipv6.src", "ipv6.dst",
@@ -23,7 +23,7 @@ FIELDS = (
     "udp.srcport", "udp.dstport", "sctp.srcport", "sctp.dstport", "eth.dst",
 )  # fmt: skip
 
-# Headers that are not whole have no keys in the core, while tshark prints what there is of them.
+# The core has no keys for incomplete headers, while tshark prints the available part.
 NO_ADDRESSES = frozenset({"truncated_ipv4", "truncated_ipv6", "bad_ip_version", "bad_ipv4_header_length",
                           "bad_ipv4_total_length"})  # fmt: skip
 NO_PORTS = NO_ADDRESSES | {"truncated_tcp", "truncated_udp", "truncated_sctp", "bad_tcp_header_length"}
@@ -33,14 +33,14 @@ TRANSPORTS = ("tcp", "udp", "sctp")
 
 @functools.cache
 def tokens() -> dict[str, dict[str, str]]:
-    """schemas/protocols.tsv by token: its label and layer."""
+    """Return the rows of schemas/protocols.tsv by token."""
     with (schemas.root() / "protocols.tsv").open(encoding="utf-8", newline="") as stream:
         return {row["token"]: row for row in csv.DictReader(stream, delimiter="\t")}
 
 
 @functools.cache
 def layers(protocols: str) -> tuple[str, ...]:
-    """The tokens of layers 2 to 4, tunnels and glue of a ``frame.protocols``."""
+    """Return the tokens of layers 2 to 4, tunnels and glue of a ``frame.protocols``."""
     table = tokens()
     return tuple(
         token for token in protocols.split(":") if token in table and table[token]["layer"] not in ("app", "payload")
@@ -49,9 +49,9 @@ def layers(protocols: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Erratum:
-    """One way in which tshark errs: where it writes ``tshark`` after ``after``, and the RFC says ``ours``.
+    """An error of tshark: after ``after``, it prints ``tshark`` instead of ``ours``, which the RFC requires.
 
-    The frame behind then seems to go to an address that begins with ``destination``.
+    The frame that follows then seems to have a destination address that begins with ``destination``.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Erratum:
     wrapped: Mapping[str, int]
 
     def covers(self, ours: tuple[str, ...], theirs: tuple[str, ...], destinations: str) -> bool:
-        """Whether this is the first difference of two frames' layers; ``destinations`` is tshark's eth.dst."""
+        """Return whether this is the first difference of two frames' layers; ``destinations`` is tshark's eth.dst."""
         equal = next((at for at, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
         return (
             equal is not None
@@ -75,7 +75,7 @@ class Erratum:
 
 @functools.cache
 def errata() -> tuple[Erratum, ...]:
-    """Those of schemas/tshark_errata.yaml that are about layers 2 to 4."""
+    """Return the errata of schemas/tshark_errata.yaml that concern layers 2 to 4."""
     listed = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text(encoding="utf-8"))
     return tuple(
         Erratum(entry["name"], **entry["tokens"], frame=bytes.fromhex(entry["frame"]), wrapped=entry["wrapped"])
@@ -85,15 +85,15 @@ def errata() -> tuple[Erratum, ...]:
 
 
 def erratum_of(ours: str, theirs: str, destinations: str) -> str | None:
-    """The name of the erratum that explains why two ``frame.protocols`` differ in layers 2 to 4."""
+    """Return the name of the erratum that explains why two ``frame.protocols`` differ in layers 2 to 4."""
     return next((entry.name for entry in errata() if entry.covers(layers(ours), layers(theirs), destinations)), None)
 
 
 def differing_keys(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
-    """Names of the keys that differ, of a frame whose layers are equal.
+    """Return the names of the keys that differ, for a frame whose layers are equal.
 
     ``ours`` has the columns of the core (protocols, issue, vlan, mpls, src, dst, src_port, dst_port, tcp_flags,
-    tcp_seq, tcp_ack, payload_len, ip_id) as text, lists separated by commas, empty where null; ``theirs`` has FIELDS.
+    tcp_seq, tcp_ack, payload_len, ip_id) as text: lists separated by commas, empty if null. ``theirs`` has FIELDS.
     """
     found = [name for name, pair in tag_pairs(ours, theirs).items() if pair[0] != pair[1]]
     stack = unquoted(layers(ours["protocols"]))
@@ -114,7 +114,7 @@ def differing_keys(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[s
 
 
 def unquoted(stack: tuple[str, ...]) -> tuple[str, ...]:
-    """A frame's layers without those of a packet that an ICMP error quotes."""
+    """Return a frame's layers without those of a packet quoted by an ICMP error."""
     for at, token in enumerate(stack[:-1]):
         if token in ("icmp", "icmpv6") and stack[at + 1] in NETWORKS:
             return stack[: at + 1]
@@ -122,7 +122,7 @@ def unquoted(stack: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def tag_pairs(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, tuple]:
-    """Tags and labels of both; tshark keeps service tags apart, so that only the sets can be compared."""
+    """Return tags and labels of both. tshark prints service tags in separate fields, so tags are compared as sets."""
     if ours["issue"] == "truncated_vlan":
         return {}
     fields = ("ieee8021ad.id", "ieee8021ad.svid", "ieee8021ad.cvid", "vlan.id")
@@ -132,7 +132,7 @@ def tag_pairs(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, t
 
 
 def transport_pairs(ours: Mapping[str, str], theirs: Mapping[str, str], transport: str, at: int) -> dict[str, tuple]:
-    """Ports, and TCP's flags, numbers and payload length, of both."""
+    """Return ports, and TCP flags, numbers and payload length, of both."""
     pairs = {
         "src_port": (ours["src_port"], nth(theirs[f"{transport}.srcport"], at)),
         "dst_port": (ours["dst_port"], nth(theirs[f"{transport}.dstport"], at)),
@@ -148,13 +148,13 @@ def transport_pairs(ours: Mapping[str, str], theirs: Mapping[str, str], transpor
 
 
 def nth(values: str, at: int) -> str:
-    """Element ``at`` of a comma-separated list, empty where there is none."""
+    """Return element ``at`` of a comma-separated list; empty if there is none."""
     listed = values.split(",")
     return listed[at] if at < len(listed) else ""
 
 
 def same_address(ours: str, theirs: str) -> bool:
-    """Whether two spellings are one address; nothing equals nothing."""
+    """Return whether two texts are the same address. Two empty texts are equal."""
     if ours == theirs:
         return True
     return bool(ours and theirs) and ipaddress.ip_address(ours) == ipaddress.ip_address(theirs)
@@ -162,12 +162,12 @@ def same_address(ours: str, theirs: str) -> bool:
 
 @dataclass
 class Agreement:
-    """Counts of a comparison, and its first disagreements."""
+    """Counts of a comparison, and its first differences."""
 
     frames: int = 0
     sure: int = 0
-    whole: int = 0  # sure, nothing above by the core, and tshark's whole text is the core's
-    whole_wrong: int = 0  # sure, nothing above by the core, but tshark has more
+    whole: int = 0  # the core is certain and has no layers above; all of tshark's text equals that of the core
+    whole_wrong: int = 0  # the core is certain and has no layers above, but tshark has more
     disagreements: int = 0
 
     def __post_init__(self):
@@ -175,7 +175,7 @@ class Agreement:
         self.first: list[str] = []
 
     def add(self, ours: Mapping[str, str], theirs: Mapping[str, str]) -> None:
-        """Compare one frame; only what the core is sure of counts."""
+        """Compare one frame. Only what the core is certain of counts."""
         self.frames += 1
         if ours["sure"] != "1":
             return

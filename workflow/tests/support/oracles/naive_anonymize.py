@@ -1,6 +1,6 @@
 """Pseudonyms of addresses as defined in docs/release.md, in plain Python: AES of FIPS 197, Crypto-PAn bit by bit.
 
-It shares no code with the core.
+This module shares no code with the core.
 """
 
 import functools
@@ -12,12 +12,12 @@ FIXED = {0, 0xFFFFFFFFFFFF, *range(0x0180C2000000, 0x0180C2000030), 0x01000CCCCC
 
 
 def doubled(value: int) -> int:
-    """Times x in AES's field (FIPS 197, 4.2.1)."""
+    """Return a value multiplied by x in the field of AES (FIPS 197, 4.2.1)."""
     return (value << 1 ^ 0x11B) & 0xFF if value & 0x80 else value << 1
 
 
 def product(a: int, b: int) -> int:
-    """A product in AES's field."""
+    """Return a product in the field of AES."""
     result = 0
     while b:
         if b & 1:
@@ -27,7 +27,7 @@ def product(a: int, b: int) -> int:
 
 
 def substituted(value: int) -> int:
-    """An octet through the S-box (FIPS 197, 5.1.1)."""
+    """Return a byte after the S-box (FIPS 197, 5.1.1)."""
     inverse = next((c for c in range(256) if product(value, c) == 1), 0)
     result = 0x63
     for shift in range(5):
@@ -40,7 +40,7 @@ DOUBLED = tuple(doubled(value) for value in range(256))
 
 
 class Aes128:
-    """AES with a key of 128 bits, encryption alone."""
+    """AES with a key of 128 bits, encryption only."""
 
     def __init__(self, key: bytes):
         words = [key[i : i + 4] for i in range(0, 16, 4)]
@@ -55,7 +55,7 @@ class Aes128:
         self.rounds = [b"".join(words[i : i + 4]) for i in range(0, 44, 4)]
 
     def encrypt(self, block: bytes) -> bytes:
-        """One block."""
+        """Encrypt one block."""
         state = [a ^ b for a, b in zip(block, self.rounds[0], strict=True)]
         for number, key in enumerate(self.rounds[1:], 1):
             moved = [SBOX[state[(i + 4 * (i % 4)) % 16]] for i in range(16)]
@@ -78,7 +78,7 @@ class CryptoPan:
         self.address = functools.cache(self.computed)
 
     def computed(self, address: bytes) -> bytes:
-        """The pseudonym of an address of 4 or 16 octets."""
+        """Return the pseudonym of an address of 4 or 16 bytes."""
         bits = 8 * len(address)
         number = int.from_bytes(address)
         flips = 0
@@ -91,13 +91,13 @@ class CryptoPan:
 
 
 class Permutation:
-    """Ten rounds of Feistel over two halves, by a key derived for the label."""
+    """A Feistel network with ten rounds, with a key derived for the label."""
 
     def __init__(self, key: bytes, label: bytes):
         self.aes = Aes128(hmac.new(key, label, hashlib.sha256).digest()[:16])
 
     def map(self, value: int, bits: int, kind: int = 0) -> int:
-        """The permuted value; one permutation for each even number of bits and kind."""
+        """Return the permuted value. Each even number of bits and each kind has a separate permutation."""
         half = bits // 2
         left, right = value >> half, value & (1 << half) - 1
         for number in range(10):
@@ -106,7 +106,7 @@ class Permutation:
         return left << half | right
 
     def inverse(self, value: int, bits: int, kind: int = 0) -> int:
-        """What `map` gives ``value`` for."""
+        """Return the value that `map` maps to ``value``."""
         half = bits // 2
         left, right = value >> half, value & (1 << half) - 1
         for number in reversed(range(10)):
@@ -115,7 +115,7 @@ class Permutation:
         return left << half | right
 
 
-RANGES = {  # in bits, of the types that are not permuted as a whole
+RANGES = {  # in bits, for types that are not permuted as a whole
     "gre_key": (20, 32),
     "nvgre_vsid": (12, 24),
     "gtp_teid": (0, 32),
@@ -127,16 +127,16 @@ RANGES = {  # in bits, of the types that are not permuted as a whole
 
 
 class TunnelMap:
-    """Pseudonyms of tunnel identifiers: each range of a type is permuted in itself."""
+    """Pseudonyms of tunnel identifiers. Each range of a type is permuted within itself."""
 
     def __init__(self, key: bytes, types: dict[str, tuple[int, int]]):
-        """``types``: number and bits of each type, as in schemas/tunnels.tsv."""
+        """Store the key and types. ``types``: number and bits of each type, as in schemas/tunnels.tsv."""
         self.permutation = Permutation(key, b"acapella anonymise: tunnel identifiers")  # codespell:ignore
         self.types = types
         self.identifier = functools.cache(self.computed)
 
     def computed(self, kind: str, original: int) -> int:
-        """The pseudonym of an identifier."""
+        """Return the pseudonym of an identifier."""
         number, bits = self.types[kind]
         limits = [0, *(1 << each for each in RANGES.get(kind, (bits,)))]
         low, high = next((low, high) for low, high in itertools.pairwise(limits) if low <= original < high)
@@ -148,7 +148,7 @@ class TunnelMap:
 
     @staticmethod
     def walked(step, value: int, low: int, high: int, number: int) -> int:
-        """``step`` until the result is in the range."""
+        """Apply ``step`` until the result is in the range."""
         while True:
             value = step(value, high.bit_length() - 1, number)
             if value >= low:
@@ -156,14 +156,14 @@ class TunnelMap:
 
 
 class MacMap:
-    """The permutation of MAC addresses where no vendors are known."""
+    """The permutation of MAC addresses without a list of vendors."""
 
     def __init__(self, key: bytes):
         self.permutation = Permutation(key, b"acapella anonymise: MAC addresses")  # codespell:ignore
         self.address = functools.cache(self.computed)
 
     def computed(self, address: bytes) -> bytes:
-        """The pseudonym of an address of 6 octets."""
+        """Return the pseudonym of an address of 6 bytes."""
         number = int.from_bytes(address)
         kind = kind_of(number)
         if kind == "fixed":
@@ -174,7 +174,7 @@ class MacMap:
                 return number.to_bytes(6)
 
     def step(self, number: int, kind: str) -> int:
-        """The permutation once."""
+        """Apply the permutation once."""
         if kind == "ipv4 group":
             return number >> 24 << 24 | self.permutation.map(number & 0xFFFFFF, 24)
         if kind == "ipv6 group":
@@ -185,7 +185,7 @@ class MacMap:
 
 
 def kind_of(number: int) -> str:
-    """How an address is treated."""
+    """Return the kind of an address, which determines the bits that are permuted."""
     if number in FIXED:
         return "fixed"
     if number >> 23 == 0x01005E000000 >> 23:

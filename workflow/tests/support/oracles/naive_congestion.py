@@ -17,7 +17,7 @@ def limits() -> dict:
 
 
 def evidence(frames: list[dict], flows: list[dict], manifest: dict) -> dict:
-    """Return columns of the table congestion that describe a sample; nothing that decides on a verdict."""
+    """Return the columns of table congestion that describe a sample, without those that decide on a verdict."""
     t, mirror = limits(), port_of(manifest, limits(), frames)
     times, late_ns = arrivals(frames, mirror)
     stretches = waiting(frames, times, late_ns, mirror)
@@ -45,7 +45,7 @@ def evidence(frames: list[dict], flows: list[dict], manifest: dict) -> dict:
 
 
 def port_of(manifest: dict, t: dict, frames: list[dict]) -> dict:
-    """Return what the manifest and the capture show of the mirror port."""
+    """Return the properties of the mirror port according to manifest and capture."""
     said = manifest.get("congestion") or {}
     overhead = 24 if said.get("capacity_overhead_bytes") is None else said["capacity_overhead_bytes"]
     longest = max([t["frame_bytes"], *(f["wire_len"] for f in frames)])
@@ -64,14 +64,14 @@ def port_of(manifest: dict, t: dict, frames: list[dict]) -> dict:
         "start": manifest["actual"]["start_ns"],
         "end": manifest["actual"]["end_ns"],
         "rate": rate,
-        "line": rate if manifest["direction"] == "rx" else math.inf,  # of all senders to the port: not known
+        "line": rate if manifest["direction"] == "rx" else math.inf,  # of all senders to the port: unknown
         "port": rate if said.get("buffer_bytes") else None,
         "ratio": 1 + dropped / len(frames) if frames else 1,
     }
 
 
 def arrivals(frames: list[dict], mirror: dict) -> tuple[list[int], int]:
-    """Return when each frame was sent at the latest, from the last frame on, and the longest delay of a timestamp."""
+    """Return the latest time at which each frame was sent, from the last frame on, and the longest timestamp delay."""
     times, late, following, start = [], 0, None, mirror["start"]
     for frame in reversed(frames):
         at = frame["ts_ns"] - start
@@ -84,7 +84,7 @@ def arrivals(frames: list[dict], mirror: dict) -> tuple[list[int], int]:
 
 
 def filling(frames: list[dict], times: list[int], late_ns: int, mirror: dict) -> int:
-    """Return the most bytes in the cells of the time that sends a full queue, each start tried."""
+    """Return the most bytes in the time in which a full queue is sent, over all possible starts."""
     whole_ns = mirror["fill"] * 8 * NS / mirror["capacity"]
     cell_ns = max(1, round(whole_ns / 32))
     number = math.ceil(32 + late_ns / (whole_ns / 32)) + 1
@@ -95,7 +95,7 @@ def filling(frames: list[dict], times: list[int], late_ns: int, mirror: dict) ->
 
 
 def waiting(frames: list[dict], times: list[int], late_ns: int, mirror: dict) -> list[tuple[int, int, float]]:
-    """Return first and last time of each stretch without a pause, and the most bytes that can have waited in it."""
+    """Return first and last time of each period without a pause, and the most bytes that can have been queued in it."""
     per_ns, found, here = mirror["capacity"] / 8 / NS, [], []
     allowed, before, known = late_ns + mirror["longest"] / per_ns, mirror["start"], False
     for frame, at in sorted(zip(frames, times, strict=True), key=lambda pair: (pair[1], pair[0]["frame"])):
@@ -117,7 +117,7 @@ def waiting(frames: list[dict], times: list[int], late_ns: int, mirror: dict) ->
 
 
 def busy_runs(frames: list[dict], times: list[int], mirror: dict, t: dict, stretches: list) -> dict:
-    """Walk over the halves of windows from the first frame to the last, empty ones too."""
+    """Return runs of busy windows. Windows start every half window from first to last frame, even if they are empty."""
     usual = t["window_frames"] * (t["frame_bytes"] + mirror["overhead"])
     half_ns = max(1, round(max(usual, mirror["longest"] / (1 - t["busy_share"])) * 4 * NS / mirror["capacity"]))
     halves = defaultdict(int)
@@ -147,7 +147,7 @@ def busy_runs(frames: list[dict], times: list[int], mirror: dict, t: dict, stret
 
 
 def id_gaps(frames: list[dict], times: list[int], runs: dict, t: dict) -> dict:
-    """Return what flows other than TCP show by IPv4 identifications that count up, one flow after the other."""
+    """Return evidence from IPv4 identifications of flows other than TCP that increase by one, flow by flow."""
     flows = defaultdict(list)
     for frame, at in zip(frames, times, strict=True):
         if frame["flow"] is not None and frame["tcp_seq"] is None and frame["ip_id"] is not None:
@@ -178,7 +178,7 @@ def id_gaps(frames: list[dict], times: list[int], runs: dict, t: dict) -> dict:
 
 
 def tcp_bytes(frames: list[dict], flows: list[dict], mirror: dict) -> list[tuple[int, int]]:
-    """Return of each TCP flow the payload bytes seen at least once, and those between that never were."""
+    """Return the payload bytes of each TCP flow that were seen at least once, and those in between that were not."""
     speed = max(10 * mirror["capacity"], 2 * (mirror["rate"] or 0), 10**9) / 8 / NS
     found = []
     for flow in flows:
@@ -216,7 +216,7 @@ def tcp_bytes(frames: list[dict], flows: list[dict], mirror: dict) -> list[tuple
 
 
 def covered(ranges: list[tuple[int, int]]) -> int:
-    """Return how many sequence numbers lie in at least one range, modulo 2^32."""
+    """Return the number of sequence numbers that are in at least one range, modulo 2^32."""
     pieces = []
     for start, length in ranges:
         pieces += [(start, min(WRAP, start + length))] + ([(0, start + length - WRAP)] if start + length > WRAP else [])
@@ -228,7 +228,7 @@ def covered(ranges: list[tuple[int, int]]) -> int:
 
 
 def balance(frames: list[dict], mirror: dict) -> dict:
-    """Compare what the counters counted with what was captured, interval by interval."""
+    """Compare the counters with the captured frames, interval by interval."""
     start, end, rows = mirror["start"], mirror["end"], []
     size = [(min(max(f["ts_ns"], start), end - 1), (f["wire_len"] + mirror["counter"]) * mirror["ratio"])
             for f in frames if f["ts_ns"] is not None and start is not None]  # fmt: skip

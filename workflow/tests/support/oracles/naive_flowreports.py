@@ -1,7 +1,7 @@
 """Naive reference of the exact flows of a capture: dictionaries and loops over the frames of naive_frames.
 
-What workflow/sql/flowreports computes in SQL: the flows that reports can tell apart, their handshakes in two halves,
-their last inter-arrival time, their losses and acknowledgments, and their bytes in windows of time.
+Computes the same as the SQL in workflow/sql/flowreports: flows as reports distinguish them, both halves of their
+handshakes, their last inter-arrival time, their losses and acknowledgments, and their bytes in windows of time.
 """
 
 import math
@@ -11,25 +11,25 @@ SYN_ACK, SYN, ACK, RST = 18, 2, 16, 4
 
 
 def key_of(frame: dict) -> tuple:
-    """(vlan, mpls, src, dst, protocol, ports); ports are those of TCP and UDP alone, 0 where there are none."""
+    """Return (vlan, mpls, src, dst, protocol, ports). Ports are 0 unless the protocol is TCP or UDP."""
     key = frame["key"]
     ports = (key["src_port"] or 0, key["dst_port"] or 0) if key["ip_proto"] in (6, 17) else (0, 0)
     return (tuple(frame["vlan"]), tuple(frame["mpls"]), key["src"], key["dst"], key["ip_proto"], *ports)
 
 
 def way_of(key: tuple) -> tuple:
-    """A key without its labels."""
+    """Return a key without its labels."""
     return (key[0], *key[2:])
 
 
 def back_of(way: tuple) -> tuple:
-    """The way of the other direction."""
+    """Return the same for the opposite direction."""
     vlan, src, dst, proto, src_port, dst_port = way
     return (vlan, dst, src, proto, dst_port, src_port)
 
 
 def flows(frames: list[dict]) -> dict[tuple, dict]:
-    """Each key with its packets, bytes, iat_ns, rtt_syn_ns, rtt_ack_ns."""
+    """Return packets, bytes, iat_ns, rtt_syn_ns and rtt_ack_ns by key."""
     groups = defaultdict(list)
     for frame in frames:
         if frame["key"] is not None:
@@ -54,19 +54,19 @@ def flows(frames: list[dict]) -> dict[tuple, dict]:
 
 
 def ordered(frames: list[dict]) -> list[dict]:
-    """TCP segments in file order."""
+    """Return TCP segments in file order."""
     return sorted((frame for frame in frames if frame["tcp"]), key=lambda frame: frame["frame"])
 
 
 def is_a(frame: dict, kind: int) -> bool:
-    """Whether a segment is a SYN, a SYN-ACK, or an ACK; a RST is none."""
+    """Return whether a segment is a SYN, a SYN-ACK, or an ACK. An RST is none of them."""
     return frame["tcp"]["flags"] & (SYN_ACK | RST) == kind
 
 
 def last_half(asking: list[dict], answering: list[dict], kind: int, answer: int) -> int | None:
-    """Time from the last segment of a kind that is answered and was not sent twice before, to its first answer.
+    """Return the time from a segment of a kind to its answer, for the last one answered before a retransmission.
 
-    One with the sequence number of the one before it is sent again; another one begins anew.
+    A segment with the sequence number of the previous one is a retransmission. Another number starts a new handshake.
     """
     half = None
     asked = [frame for frame in asking if is_a(frame, kind)]
@@ -87,10 +87,10 @@ def last_half(asking: list[dict], answering: list[dict], kind: int, answer: int)
 
 
 def connections(frames: list[dict]) -> list[dict]:
-    """TCP connections of a flow's segments: positions of the sequence numbers that each segment occupies.
+    """Return the TCP connections of a flow's segments, with the positions of the sequence numbers of each segment.
 
     Each is {"first": sequence number, "opened": by a SYN, "segments": [(frame, begin, data, fin)]}. A SYN with another
-    number than the SYN before it opens a connection; RST's numbers mean nothing.
+    number than the previous SYN opens a connection. The numbers of an RST are ignored.
     """
     found, last_syn = [], None
     for frame in ordered(frames):
@@ -109,12 +109,12 @@ def connections(frames: list[dict]) -> list[dict]:
 
 
 def signed(step: int) -> int:
-    """A step of sequence numbers: less than half of 2^32 is forward."""
+    """Return a difference of sequence numbers; less than half of 2^32 is forward."""
     return (step + 2**31) % 2**32 - 2**31
 
 
 def losses(frames: list[dict]) -> dict[str, int]:
-    """missing_bytes, distinct_bytes and retransmitted_bytes of a flow's segments, by sets of single numbers."""
+    """Return missing_bytes, distinct_bytes and retransmitted_bytes of a flow's segments, by sets of numbers."""
     sums = {"missing_bytes": 0, "distinct_bytes": 0, "retransmitted_bytes": 0}
     for connection in connections(frames):
         occupied, payload, fins = set(), set(), set()
@@ -131,9 +131,9 @@ def losses(frames: list[dict]) -> dict[str, int]:
 
 
 def acknowledgments(own: list[dict], other: list[dict]) -> dict[int, tuple[int | None, int | None]]:
-    """(flight_bytes, acknowledged_bytes) of a flow after each of its segments and each acknowledgment behind the first.
+    """Return (flight_bytes, acknowledged_bytes) of a flow by frame, from its first segment on.
 
-    By the frame's number; None for what is not known. ``other`` has the segments of the reverse flow.
+    Frames are its segments and acknowledgments of ``other``, the segments of the reverse flow. None means unknown.
     """
     found, total = {}, None
     top = base = highest = reached = last_syn = None
@@ -168,7 +168,7 @@ def acknowledgments(own: list[dict], other: list[dict]) -> dict[int, tuple[int |
 
 
 def windows(frames: list[dict], window_ns: int) -> dict[tuple, tuple[int, int]]:
-    """(packets, bytes) by key and the window's begin."""
+    """Return (packets, bytes) by key and start of the window."""
     sums = defaultdict(lambda: (0, 0))
     for frame in frames:
         if frame["key"] is not None:

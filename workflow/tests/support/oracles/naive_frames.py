@@ -1,8 +1,8 @@
 """Naive reference of the frames and flows of a capture: scapy reads the records, plain Python parses the headers.
 
 Independent of the native core: it follows the definitions of schemas/tables/{frames,flows}.yaml for the headers that
-traces.py makes, with dictionaries and sets, and knows nothing of layouts, hashes or Arrow. Layers above 4 have no name
-here, as with `acapella digest --engine native`.
+traces.py generates, with dictionaries and sets, without layouts, hashes or Arrow. Layers above 4 have no name, as with
+`acapella digest --engine native`.
 """
 
 import ipaddress
@@ -17,7 +17,7 @@ TCP_FLAGS = {"fin": 1, "syn": 2, "rst": 4, "psh": 8, "ack": 16, "urg": 32, "ece"
 
 
 def read_frames(path: Path) -> list[dict]:
-    """All frames of a nanosecond pcap with link type Ethernet."""
+    """Return all frames of a nanosecond pcap with link type Ethernet."""
     frames = []
     with RawPcapReader(str(path)) as reader:
         assert reader.nano and reader.linktype == 1
@@ -28,23 +28,23 @@ def read_frames(path: Path) -> list[dict]:
 
 
 def number(data: bytes, at: int, length: int) -> int:
-    """A big-endian number."""
+    """Return a big-endian number."""
     return int.from_bytes(data[at : at + length], "big")
 
 
 def dissect(data: bytes, wire_len: int) -> dict:
-    """Header labels and what the innermost headers say."""
+    """Return header labels and values of the innermost headers."""
     found = {"labels": [], "vlan": [], "mpls": []}
     found |= dict.fromkeys(("key", "tcp", "payload_len", "ip_len", "ip_id"))
     ethernet(data, 0, found)
-    # The nearest link header is Ethernet in every trace of ours, 14 bytes.
+    # The innermost link header is Ethernet in all our traces: 14 bytes.
     found["inner_wire_len"] = 14 + wire_len - found.pop("inner_at")
     found["stack"] = "/".join(found.pop("labels"))
     return found
 
 
 def ethernet(data: bytes, at: int, found: dict) -> None:
-    """Ethernet II, VLAN tags, MPLS stack, pseudowire with control word."""
+    """Parse Ethernet II, VLAN tags, MPLS stack, and pseudowires with control word."""
     found["labels"].append("Ethernet")
     kind, at = number(data, at + 12, 2), at + 14
     while kind in VLANS:
@@ -72,7 +72,7 @@ def ethernet(data: bytes, at: int, found: dict) -> None:
 
 
 def ipv4(data: bytes, at: int, found: dict) -> None:
-    """IPv4; of a later fragment no more."""
+    """Parse IPv4. For later fragments, parse nothing after it."""
     found["labels"].append("IPv4")
     header, length, place = (data[at] & 15) * 4, number(data, at + 2, 2), number(data, at + 6, 2) & 0x1FFF
     ends = [str(ipaddress.ip_address(data[at + n : at + n + 4])) for n in (12, 16)]
@@ -84,7 +84,7 @@ def ipv4(data: bytes, at: int, found: dict) -> None:
 
 
 def ipv6(data: bytes, at: int, found: dict) -> None:
-    """IPv6 without extension headers."""
+    """Parse IPv6 without extension headers."""
     found["labels"].append("IPv6")
     ends = [str(ipaddress.ip_address(data[at + n : at + n + 16])) for n in (8, 24)]
     network(6, ends, data[at + 6], 40 + number(data, at + 4, 2), found)
@@ -93,7 +93,7 @@ def ipv6(data: bytes, at: int, found: dict) -> None:
 
 
 def network(version: int, ends: list[str], proto: int, length: int, found: dict) -> None:
-    """What the innermost network header says; it takes the place of an outer one's."""
+    """Store the values of a network header; they replace those of an outer one."""
     found["key"] = {
         "ip_version": version,
         "src": ends[0],
@@ -106,7 +106,7 @@ def network(version: int, ends: list[str], proto: int, length: int, found: dict)
 
 
 def transport(data: bytes, at: int, proto: int, length: int, found: dict) -> None:
-    """TCP, UDP, ICMP, or a GRE tunnel; ``length`` counts from the transport header to the end of the packet."""
+    """Parse TCP, UDP, ICMP or a GRE tunnel. ``length``: from the transport header to the end of the packet."""
     if proto == 47:
         found["labels"].append("GRE")
         assert number(data, at, 4) == 0x0800
@@ -126,12 +126,12 @@ def transport(data: bytes, at: int, proto: int, length: int, found: dict) -> Non
 
 
 def key_of(frame: dict, site: str | None) -> tuple:
-    """What makes a directed flow."""
+    """Return the key of a directed flow."""
     return (site, tuple(frame["vlan"]), tuple(frame["mpls"]), *frame["key"].values())
 
 
 def make_flows(frames: list[dict], site: str | None) -> list[dict]:
-    """The directed flows in the order of their first frames; gives every frame its row (None without IP)."""
+    """Return the directed flows in order of their first frames; set the row of every frame (None without IP)."""
     groups = defaultdict(list)
     for frame in frames:
         frame["flow"] = None
@@ -150,7 +150,7 @@ def make_flows(frames: list[dict], site: str | None) -> list[dict]:
 
 
 def sums(members: list[dict]) -> dict:
-    """What adds up over a flow's frames."""
+    """Return the sums over a flow's frames."""
     first = members[0]
     flow = {
         "vlan": first["vlan"],
@@ -176,7 +176,7 @@ def sums(members: list[dict]) -> dict:
 
 
 def retransmitted(members: list[dict]) -> int:
-    """Payload bytes whose sequence numbers were seen before, one number at a time."""
+    """Return the payload bytes whose sequence numbers were seen before, counted one by one."""
     seen, again = set(), 0
     for frame in members:
         numbers = {
@@ -188,7 +188,7 @@ def retransmitted(members: list[dict]) -> int:
 
 
 def peer(flow: dict, flows: list[dict]) -> int | None:
-    """The only flow with the reversed ends and protocol; of several the only one with the same VLAN stack."""
+    """Return the only flow with reversed ends and protocol; of several, the only one with the same VLAN stack."""
     ends = (flow["ip_version"], flow["dst"], flow["src"], flow["ip_proto"], flow["dst_port"], flow["src_port"])
     names = ("ip_version", "src", "dst", "ip_proto", "src_port", "dst_port")
     found = [other for other in flows if tuple(other[name] for name in names) == ends and other is not flow]
@@ -200,7 +200,7 @@ def peer(flow: dict, flows: list[dict]) -> int | None:
 
 
 def two_way(flow: dict, flows: list[dict], frames: list[dict]) -> None:
-    """Handshake RTT, duplicate ACKs, cut end: what needs the peer."""
+    """Set the columns that need the peer: handshake RTT, duplicate ACKs, cut end."""
     flow["handshake_rtt_ns"] = flow["duplicate_acks"] = flow["cut_end"] = None
     if flow["syn"] is None:
         return
@@ -214,7 +214,7 @@ def two_way(flow: dict, flows: list[dict], frames: list[dict]) -> None:
 
 
 def handshake(both: list[dict], own: int, other: int) -> int | None:
-    """From the own SYN to the own ACK of the peer's SYN/ACK; None where a part is missing or there twice."""
+    """Return the time from the own SYN to the own ACK of the peer's SYN/ACK; None if a part is missing or repeated."""
     syn = [f for f in both if f["flow"] == own and f["tcp"]["flags"] & 18 == 2]
     syn_ack = [f for f in both if f["flow"] == other and f["tcp"]["flags"] & 18 == 18]
     if len(syn) != 1 or len(syn_ack) != 1:
@@ -226,7 +226,10 @@ def handshake(both: list[dict], own: int, other: int) -> int | None:
 
 
 def duplicate_acks(both: list[dict], own: int, other: int) -> int:
-    """RFC 5681 section 2: (a) data outstanding, (b) no data, (c) no SYN, FIN, (d) the greatest ACK, (e) same window."""
+    """Count duplicate ACKs (RFC 5681, section 2).
+
+    (a) data outstanding, (b) no data, (c) no SYN or FIN, (d) the greatest ACK, (e) same window.
+    """
     sent = greatest = window = None
     count = 0
     for frame in both:
@@ -247,10 +250,10 @@ def duplicate_acks(both: list[dict], own: int, other: int) -> int:
 
 
 def after(a: int, b: int) -> bool:
-    """Sequence number ``a`` is later than ``b``, modulo 2^32."""
+    """Return whether sequence number ``a`` is later than ``b``, modulo 2^32."""
     return 0 < (a - b) % 2**32 < 2**31
 
 
 def equal_neighbors(values: list[int]) -> int:
-    """How many values equal the one before."""
+    """Return how many values equal the previous one."""
     return sum(a == b for a, b in itertools.pairwise(values))

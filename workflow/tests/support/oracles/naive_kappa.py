@@ -1,7 +1,7 @@
 """Naive reference of the consistency of two trials: scapy reads the records, the rest uses lists and dictionaries.
 
-Independent of the native core and of acapella.kappa: it follows the definitions of docs/kappa.md literally, with
-a quadratic search for the kept packets, and shares no code with either. For trials of some hundred packets of Ethernet,
+Independent of the native core and of acapella.kappa: it follows the definitions of docs/kappa.md literally, finds the
+kept packets with a quadratic search, and shares no code with either. For trials of a few hundred packets of Ethernet,
 802.3 with LLC or SNAP, Cisco ISL, VLAN, MPLS, pseudowires, GRE, IPv4 and IPv6 without extension headers.
 """
 
@@ -16,10 +16,10 @@ from pathlib import Path
 from scapy.utils import RawPcapReader
 
 TAGS = (0x8100, 0x88A8, 0x9100)
-LONGEST = 1500  # what an 802.3 length says at most; an ethertype is larger
+LONGEST = 1500  # largest 802.3 length; EtherTypes are larger
 SNAP = bytes.fromhex("aaaa03000000")  # LLC and organization code before an ethertype, RFC 1042
-ISL = bytes.fromhex("000c0000")  # of the address of a frame that has Cisco ISL's header, 26 bytes
-CHECKSUM_AT = {6: 16, 17: 6}  # of TCP and UDP, bytes into their headers
+ISL = bytes.fromhex("000c0000")  # start of the destination address in Cisco ISL's header of 26 bytes
+CHECKSUM_AT = {6: 16, 17: 6}  # byte offsets in the headers of TCP and UDP
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Packet:
 
 @dataclass(frozen=True)
 class Part:
-    """Return the identity bytes of a frame (None for bytes that a hop may change), and whether all were captured."""
+    """The identity bytes of a frame (None for bytes that a hop may change), and whether all were captured."""
 
     content: list
     whole: bool
@@ -51,8 +51,9 @@ def number(data: bytes, at: int, length: int = 2) -> int:
 
 
 def innermost(data: bytes, at: int = 0) -> tuple[str, int]:
-    """Where the identity starts: ("ip", offset) of the innermost IP header, else ("ethertype", offset) of the ethertype
-    or the 802.3 length.
+    """Return where the identity starts.
+
+    ("ip", offset) is the innermost IP header; ("ethertype", offset) is the EtherType or the 802.3 length.
     """
     kind_at = at + 12
     kind, at = number(data, kind_at), kind_at + 2
@@ -73,7 +74,7 @@ def innermost(data: bytes, at: int = 0) -> tuple[str, int]:
 
 
 def end_without_ip(data: bytes, at: int, wire_len: int) -> int:
-    """Where the frame ends whose ethertype or length stands at ``at``: a length leaves the padding out."""
+    """Return the end of the frame whose EtherType or length is at ``at``. An 802.3 length excludes the padding."""
     if data[at - 6 : at] == SNAP:
         at -= 8
     length = number(data, at)
@@ -96,12 +97,12 @@ def below_ip(data: bytes, at: int) -> tuple[str, int]:
 
 
 def identity(data: bytes, wire_len: int, l4_checksum: bool) -> Part | None:
-    """The bytes that no hop changes, None in the place of those that one may change; None where too few were captured.
+    """Return the bytes that no hop changes, with None for those that a hop may change; None if too few were captured.
 
-    Too few is less than what ICMP quotes of a packet (RFC 792): the IP header and 8 bytes more, or as much without IP.
+    The minimum is what ICMP quotes of a packet (RFC 792): the IP header and 8 bytes, or 28 bytes without IP.
     """
     if data[:1] in (b"\1", b"\x0c") and data[1:5] == ISL and number(data, 12) < 1536:
-        end = min(wire_len, 14 + number(data, 12) - 4)  # the length counts the frame's check sequence
+        end = min(wire_len, 14 + number(data, 12) - 4)  # the length includes the frame check sequence
         return identity(data[26:end], end - 26, l4_checksum)
     start, at = innermost(data)
     if start != "ip":
@@ -181,8 +182,9 @@ def permutation(a: list[Packet], b: list[Packet]) -> list[int]:
 
 
 def kept(ranks: list[int]) -> set[int]:
-    """Positions (in B) of the kept packets: the longest increasing subsequence, of these the one with the largest sum
-    of |a - b|, of these the one with the lexicographically smallest ranks. Every pair of packets is looked at.
+    """Return the positions in B of the kept packets: the longest increasing subsequence, found by comparing all pairs.
+
+    If there are several, the largest sum of |a - b| decides, then the lexicographically smallest ranks.
     """
     chains = {}
     for b in range(len(ranks) - 1, -1, -1):
@@ -251,7 +253,7 @@ def quotient(numerator: int, denominator: int):
 
 
 def magnitude(*parts) -> float:
-    """Equation 5."""
+    """Return kappa for these components (equation 5)."""
     return 1 - math.sqrt(sum(part**2 for part in parts)) / 2
 
 
@@ -321,9 +323,7 @@ DISTANCES = (1, 4, 16, 64, 256, 1024, 4096)  # packets of A between the two of a
 
 
 def spacings(a: list[Packet], b: list[Packet]) -> list[tuple[int, bool]]:
-    """For every pair of packets of both trials that stand one of DISTANCES apart in A: ns between them in A, and
-    whether the later one arrived first in B.
-    """
+    """Return spacing in A (ns), and whether the order in B is reversed, of all pairs at a distance in DISTANCES."""
     at = {packet.key: n for n, packet in enumerate(b)}
     return [
         (later.ts_ns - earlier.ts_ns, at[later.key] < at[earlier.key])
@@ -349,8 +349,9 @@ def ambiguous(trial: list[Packet]) -> int:
 
 
 def window(a: list[Packet], b: list[Packet], begin: int, end: int) -> dict:
-    """One window from ``begin`` to before ``end``, ns since each trial's start; it belongs to A's time where A knows
-    the packet.
+    """Return one window from ``begin`` to before ``end``, in ns since the start of each trial.
+
+    The time in A decides on the window of a packet if A contains it.
     """
     l_a, l_b, g_a, g_b = latencies(a), latencies(b), gaps(a), gaps(b)
     time = l_b | l_a

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 @dataclass
 class Sample:
-    """One sample: its frames and flows as dictionaries, its manifest, what the digest says."""
+    """One sample: frames and flows as dictionaries, manifest, and metadata of the digest."""
 
     name: str
     site: str
@@ -20,16 +20,16 @@ class Sample:
     flows: list[dict]
     manifest: dict
     digest: dict = field(default_factory=dict)
-    trial: bool = False  # named by the config
+    trial: bool = False  # the config names it as a trial
 
     @property
     def declared(self) -> dict[str, str | None]:
-        """What the sample sheet gives as restrictions, with details."""
+        """Return the restrictions in the sample sheet, with details."""
         return {each["reason"]: each["detail"] for each in self.manifest.get("restrictions", [])}
 
     @property
     def restrictions(self) -> list[str]:
-        """Why the sample does not hold all traffic of its port."""
+        """Return the reasons why the sample does not contain all traffic of its port."""
         m, declared = self.manifest, self.declared
         found = {
             "trial": self.trial or any(m.get(key) is not None for key in ("environment", "trial", "replayed_frames")),
@@ -41,7 +41,7 @@ class Sample:
 
     @property
     def span(self) -> tuple[int, int, str] | None:
-        """When the port was looked at, and who says so."""
+        """Return the observed time of the port, and its source."""
         stamps = [f["ts_ns"] for f in self.frames if f["ts_ns"] is not None]
         known = self.manifest["actual"]
         if None not in known.values():
@@ -50,7 +50,7 @@ class Sample:
 
 
 def read_campaign(directory: Path) -> list[Sample]:
-    """The samples of a campaign as the digest left them."""
+    """Return the digested samples of a campaign."""
     samples = []
     for path in sorted((directory / "acap").glob("*.parquet")):
         flows = pq.read_table(directory / "flows" / path.name)
@@ -67,7 +67,7 @@ NS_1980 = 3652 * 86400 * 10**9
 
 
 def misdated(samples: list[Sample]) -> dict[str, bool | None]:
-    """Whether each sample is ten years or more from the sample in the middle."""
+    """Return for each sample whether it is ten years or more from the median sample."""
     starts = sorted(s.span[0] for s in samples if s.span)
     starts = [start for start in starts if start >= NS_1980] or starts
     middle = starts[(len(starts) - 1) // 2] if starts else 0
@@ -75,7 +75,7 @@ def misdated(samples: list[Sample]) -> dict[str, bool | None]:
 
 
 def traffic(samples: list[Sample], which: str = "unfiltered") -> list[Sample]:
-    """The samples that count as traffic: the unfiltered ones; without any those that are no trials; else all."""
+    """Return the samples that count as traffic: the unfiltered ones, else those that are not trials, else all."""
     if which == "all":
         return samples
     rank = {s.name: 2 if "trial" in s.restrictions else min(len(s.restrictions), 1) for s in samples}
@@ -84,13 +84,13 @@ def traffic(samples: list[Sample], which: str = "unfiltered") -> list[Sample]:
 
 
 def scopes(samples):
-    """(site, its samples), and (all, all samples)."""
+    """Return pairs of a site and its samples, and (all, all samples)."""
     sites = sorted({s.site for s in samples})
     return [(site, [s for s in samples if s.site == site]) for site in sites] + [("all", samples)]
 
 
 def by_port(samples):
-    """(site, port) and its samples."""
+    """Return pairs of (site, port) and its samples."""
     groups = defaultdict(list)
     for s in samples:
         groups[s.site, s.port].append(s)
@@ -98,7 +98,7 @@ def by_port(samples):
 
 
 def covered(samples):
-    """The times that samples of one port cover, as intervals that do not touch."""
+    """Return the times that samples of one port cover, as disjoint intervals."""
     islands = []
     for start, end, _ in sorted(s.span for s in samples if s.span):
         if islands and start <= islands[-1][1]:
@@ -109,5 +109,5 @@ def covered(samples):
 
 
 def rate(wire_bytes, ns):
-    """bit/s, rounded half up."""
+    """Return bit/s, rounded half up."""
     return int(Fraction(wire_bytes * 8 * 10**9, ns) + Fraction(1, 2)) if ns > 0 else None

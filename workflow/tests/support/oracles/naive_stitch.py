@@ -1,4 +1,4 @@
-"""Naive reference of stitched flows, their distributions and the largest of them."""
+"""Naive reference of stitched flows, their distributions, and the largest flows."""
 
 import itertools
 from collections import Counter, defaultdict
@@ -12,7 +12,7 @@ THRESHOLDS = [int(m * 10**e) for e in range(19) for m in R10 if (m * 10**e).deno
 
 
 def port_flows(samples):
-    """Flows stitched across the samples of a port."""
+    """Return flows stitched across the samples of a port."""
     stitched = []
     for (site, port), chosen in by_port(samples):
         groups = defaultdict(list)
@@ -28,7 +28,7 @@ def port_flows(samples):
 
 
 def stitch(site, port, flow_id, parts, islands):
-    """One flow of several samples."""
+    """Return one flow of several samples."""
     flows = [flow for _, _, flow in parts]
     first, last = min(f["first_ns"] for f in flows), max(f["last_ns"] for f in flows)
     holes = [b[0] - a[1] for a, b in itertools.pairwise(islands) if first <= a[1] and last >= b[0]]
@@ -61,7 +61,7 @@ def stitch(site, port, flow_id, parts, islands):
 
 
 def site_flows(samples):
-    """Of each flow of a site its largest port."""
+    """Return each flow of a site at the port where it is largest."""
     groups = defaultdict(list)
     for flow in port_flows(samples):
         groups[flow["site"], flow["flow_id"]].append(flow)
@@ -73,16 +73,16 @@ def site_flows(samples):
 
 
 def network(flow):
-    """Identifiers of tunnels that name a network."""
+    """Return the identifiers of tunnels that identify a network."""
     tunnels = [tunnel.split("*") for tunnel in flow["tunnels"].split("/") if tunnel]
     return tuple((name, number) for name, number, _ in tunnels if name in NETWORK)
 
 
 def campaign_flows(samples):
-    """Of each flow of the campaign its largest site.
+    """Return each flow of the campaign at the site where it is largest.
 
-    The k-th of a site matches the k-th of another with equal ends and network. Flows without a network are of the only
-    one that there is, unless a site has that and flows without one.
+    The k-th flow of a site matches the k-th of another one with equal ends and network. If there is only one network,
+    flows without a network belong to it, unless a site has both kinds of flows.
     """
     by_ends = defaultdict(list)
     for flow in site_flows(samples):
@@ -103,7 +103,7 @@ def campaign_flows(samples):
 
 
 def top_flows(samples, top=100):
-    """The largest flows."""
+    """Return the largest flows."""
     groups = defaultdict(list)
     for flow in site_flows(samples):
         groups[flow["site"]].append({**flow, "largest_site": flow["site"]})
@@ -116,7 +116,7 @@ def top_flows(samples, top=100):
 
 
 def distributions(samples, measures):
-    """(scope, site, measure, threshold, flows_ge, flows, samples)."""
+    """Return (scope, site, measure, threshold, flows_ge, flows, samples)."""
     values = defaultdict(list)
     counts = {site: len(chosen) for site, chosen in scopes(samples)}
     single = [
@@ -146,7 +146,7 @@ def distributions(samples, measures):
 
 
 def flow_sizes(samples):
-    """Distribution of bytes."""
+    """Return the distribution of bytes."""
     measures = {"wire": "wire_bytes", "ip": "ip_bytes", "payload": "payload_bytes"}
     return [
         {"scope": sc, "site": si, "measure": m, "bytes": t, "flows_ge": ge, "flows": n, "ccdf": ge / n, "samples": k}
@@ -155,7 +155,7 @@ def flow_sizes(samples):
 
 
 def flow_times(samples):
-    """Distribution of durations and rates."""
+    """Return the distributions of durations and rates."""
     measures = {"duration_ns": "duration_ns", "rate_bps": "rate_bps"}
     return [
         {"scope": sc, "site": si, "measure": m, "value": t, "flows_ge": ge, "flows": n, "ccdf": ge / n, "samples": k}

@@ -1,6 +1,6 @@
 """Naive reference of every table of a campaign: dictionaries over frames and flows, one definition after the other.
 
-It follows schemas/tables/*.yaml, not the SQL. Intervals are left to test_bootstrap.py.
+It follows schemas/tables/*.yaml, not the SQL. Intervals are tested in test_bootstrap.py.
 """
 
 import itertools
@@ -29,7 +29,7 @@ FLAGS = ("syn", "syn_ack", "fin", "rst", "psh", "ack", "urg", "ece", "cwr")
 
 
 def lines_of(name: str) -> list[list[str]]:
-    """The fields of the lines of a table of schemas/, without the first."""
+    """Return the fields of all lines of a table of schemas/ except the first."""
     path = Path(__file__).parents[4] / "schemas" / name
     return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]]
 
@@ -40,12 +40,12 @@ PORTS = {(LABELS.get(t, t.upper()), over.upper()): set(ports.split()) for t, ove
 
 
 def frames_of(samples):
-    """All frames of several samples."""
+    """Return all frames of several samples."""
     return [f for s in samples for f in s.frames]
 
 
 def header_occurrence(samples):
-    """Frames with a header, and how often it occurs."""
+    """Return the frames with each header, and its number of occurrences."""
     rows = []
     for site, chosen in scopes(samples):
         total, frames, occurrences, guessed = 0, Counter(), Counter(), Counter()
@@ -75,7 +75,7 @@ def header_occurrence(samples):
 
 
 def named_by_payload(frame, sample) -> set[str]:
-    """Labels above the last transport header that nothing but the payload names, no port and no other frame."""
+    """Return the labels above the last transport header that only payload determines, not ports or other frames."""
     labels = frame["stack"].split("/")
     last = max((n for n, label in enumerate(labels) if label in ("TCP", "UDP", "SCTP", "DCCP")), default=len(labels))
     above = [label for label in labels[last + 1 :] if LAYERS.get(label, "app") == "app"]
@@ -94,11 +94,11 @@ def named_by_payload(frame, sample) -> set[str]:
 
 
 def header_depth(samples):
-    """Different headers, deepest stack."""
+    """Return the number of distinct headers, and the deepest stack."""
     rows = []
     for site, chosen in scopes(samples):
         stacks = Counter(f["stack"] for f in frames_of(chosen))
-        headers = {s: [label for label in s.split("/") if label != "Data"] for s in stacks}  # payload is no header
+        headers = {s: [label for label in s.split("/") if label != "Data"] for s in stacks}  # payload is not a header
         order = sorted(stacks, key=lambda s: (-len(headers[s]), -stacks[s], s))
         rows.append(
             {
@@ -115,8 +115,9 @@ def header_depth(samples):
 
 
 def encapsulation(stack: str) -> str:
-    """Labels before the innermost network header, not of a packet that ICMP quotes; without one the leading link
-    headers.
+    """Return the labels before the innermost network header, ignoring packets quoted by ICMP.
+
+    Without a network header, return the leading link headers.
     """
     labels = list(itertools.takewhile(lambda label: label not in ("ICMP", "ICMPv6"), stack.split("/")))
     if network := [n for n, label in enumerate(labels) if label in ("IPv4", "IPv6")]:
@@ -127,7 +128,7 @@ def encapsulation(stack: str) -> str:
 
 
 def encapsulations(samples):
-    """Frames by what stands before the innermost network header."""
+    """Return frames by the labels before the innermost network header."""
     rows = []
     for site, chosen in scopes(samples):
         count, size = Counter(), Counter()
@@ -151,7 +152,7 @@ def encapsulations(samples):
 
 
 def frame_sizes(samples):
-    """Frames by length."""
+    """Return frames by length."""
     rows = []
     for site, chosen in scopes(samples):
         frames = frames_of(chosen)
@@ -179,20 +180,20 @@ TRANSPORTS = {"TCP", "UDP", "UDPLite", "SCTP", "DCCP", "ICMP", "ICMPv6", "IGMP"}
 
 
 def to_transport(labels):
-    """The labels up to the last one that is a transport protocol, all where none is."""
+    """Return the labels up to the last transport protocol; all if there is none."""
     places = [n for n, label in enumerate(labels, 1) if label in TRANSPORTS]
     return labels[: places[-1]] if places else labels
 
 
 def tcp_flags(frame):
-    """The flags of a frame, from an acap or from naive_frames; None if it has no whole TCP header."""
+    """Return the TCP flags of a frame, from an acap or from naive_frames; None if it has no complete TCP header."""
     if "tcp" in frame:
         return frame["tcp"] and frame["tcp"]["flags"]
     return frame["tcp_flags"]
 
 
 def header_stack_sizes(samples):
-    """Frames by header stack and length, and those of TCP by what they carry."""
+    """Return frames by header stack and length, and TCP frames by content."""
     rows = []
     for site, chosen in scopes(samples):
         groups = defaultdict(list)
@@ -224,7 +225,7 @@ def header_stack_sizes(samples):
 
 
 def ip_versions(samples):
-    """Frames by version of the innermost network header."""
+    """Return frames by version of the innermost network header."""
     rows = []
     for site, chosen in scopes(samples):
         count, size = Counter(), Counter()
@@ -250,7 +251,7 @@ def ip_versions(samples):
 
 
 def pairs(sample):
-    """Pairs of flows that are each other's peer."""
+    """Return pairs of flows that are each other's peer."""
     flows = sample.flows
     return [
         (f, flows[f["peer_flow"]])
@@ -260,7 +261,7 @@ def pairs(sample):
 
 
 def flows_per_sample(samples):
-    """Flows of each sample."""
+    """Return the flows of each sample."""
     rows = []
     for s in samples:
         stamps = [f["ts_ns"] for f in s.frames]
@@ -284,7 +285,7 @@ def flows_per_sample(samples):
 
 
 def applications(samples):
-    """Flows by application label."""
+    """Return flows by application label."""
     rows = []
     for site, chosen in scopes(samples):
         groups = defaultdict(list)
@@ -307,12 +308,12 @@ def applications(samples):
 
 
 def nearest_rank(values, percent):
-    """The smallest value that at least ``percent`` % of the values do not exceed."""
+    """Return the smallest value that at least ``percent`` % of the values do not exceed."""
     return sorted(values)[-(-len(values) * percent // 100) - 1] if values else None
 
 
 def tcp_control(samples):
-    """TCP control information."""
+    """Return TCP control information."""
     rows = []
     for site, chosen in scopes(samples):
         flows = [f for s in chosen for f in s.flows if f["syn"] is not None]
@@ -336,7 +337,7 @@ def tcp_control(samples):
 
 
 def throughput(samples, bin_ns=10**9):
-    """Bytes and frames by time."""
+    """Return bytes and frames by time."""
     rows = []
     for (site, port), chosen in by_port(samples):
         frames, size, seen = Counter(), Counter(), defaultdict(set)
@@ -350,7 +351,7 @@ def throughput(samples, bin_ns=10**9):
                 known = s.manifest["actual"]
                 for start in range(known["start_ns"] // bin_ns * bin_ns, known["end_ns"], bin_ns):
                     frames[start] += 0
-            elif s.span:  # from its first frame on, bin by bin, to its last one
+            elif s.span:  # from its first frame to its last one, bin by bin
                 first, last = (instant // bin_ns for instant in s.span[:2])
                 if s.span[1] - s.span[0] < 100_000 * bin_ns:
                     for number in range(first, last + 1):
@@ -374,7 +375,7 @@ def throughput(samples, bin_ns=10**9):
 
 
 def restrictions(samples, which="unfiltered"):
-    """Samples by restriction, and whether they count."""
+    """Return samples by restriction, and whether they count."""
     counted = {s.name for s in traffic(samples, which)}
     groups = defaultdict(list)
     for s in samples:
@@ -393,7 +394,7 @@ def restrictions(samples, which="unfiltered"):
 
 
 def detail(sample):
-    """The restrictions of a sample in words."""
+    """Return the restrictions of a sample as text."""
     m, declared = sample.manifest, sample.declared
     program = (m.get("p4") or {}).get("program") or declared.get("p4")
     words = {
@@ -406,12 +407,12 @@ def detail(sample):
 
 
 def one_in(sample):
-    """Of how many frames one was kept, by the manifest or the sample sheet."""
+    """Return N if one in N frames was kept, according to the manifest or the sample sheet."""
     return sample.manifest.get("one_in") or int(sample.declared.get("sampling") or 0) or None
 
 
 def filtered(sample):
-    """Whether a filter or a P4 program held frames back; None if nothing is known."""
+    """Return whether a filter or a P4 program removed frames; None if this is unknown."""
     m = sample.manifest
     if m["testbed"] != "files" or m["filter"]:
         return bool(m["filter"])
@@ -419,7 +420,7 @@ def filtered(sample):
 
 
 def time_ranges(samples):
-    """By sample: whether it is misdated, and the shares of the campaign's time that it and its port cover."""
+    """Return by sample whether it is misdated, and the shares of the campaign's time that it and its port cover."""
     wrong = misdated(samples)
     dated = [s for s in samples if s.span and not wrong[s.name]]
     length = max(s.span[1] for s in dated) - min(s.span[0] for s in dated) if dated else 0
@@ -439,7 +440,7 @@ def time_ranges(samples):
 
 
 def capture_quality(samples, which="unfiltered"):
-    """What each sample lost, and how it was made."""
+    """Return the losses of each sample and how it was captured."""
     counted = {s.name for s in traffic(samples, which)}
     ranges = time_ranges(samples)
     reasons = {s.name: ", ".join(s.restrictions) or None for s in samples}
@@ -455,12 +456,12 @@ def capture_quality(samples, which="unfiltered"):
 
 
 def survival(lost, of):
-    """The share of some frames that is not lost, in a list; none where there were none or nobody counted."""
+    """Return the share of frames that were not lost, in a list; [] if there were no frames or no counters."""
     return [1 - Fraction(lost, of)] if of and lost is not None else []
 
 
 def quality_row(s):
-    """One row of capture_quality."""
+    """Return one row of capture_quality."""
     m, mirror, n = s.manifest, s.manifest["mirror"], len(s.frames)
     stages = [
         None
@@ -471,7 +472,7 @@ def quality_row(s):
         None if m["frames_captured"] is None else max(0, m["frames_captured"] - n),
     ]
     known = [stage for stage in stages if stage is not None]
-    # the file alone tells of a loss only where it lacks frames
+    # the file alone only shows a loss if it lacks frames
     lost = sum(known) if stages[3] or any(stage is not None for stage in stages[:3]) else None
     stamps = [f["ts_ns"] for f in s.frames]
     steps = [b - a for a, b in itertools.pairwise(stamps)]
@@ -557,7 +558,7 @@ TABLES = {*OF_ALL_SAMPLES, *OF_TRAFFIC}
 
 
 def table(name, samples, which="unfiltered"):
-    """The rows of a table; ``which`` samples count as traffic: unfiltered or all."""
+    """Return the rows of a table; ``which`` samples count as traffic: unfiltered or all."""
     if name in OF_ALL_SAMPLES:
         return OF_ALL_SAMPLES[name](samples, which)
     return OF_TRAFFIC[name](traffic(samples, which))

@@ -1,7 +1,7 @@
 """Naive reference of tunnel headers: frames in tunnels, built and parsed byte by byte in plain Python.
 
 Independent of the native core: each tunnel is built from the figures of its standard, and read with slices of bytes.
-A frame may be cut anywhere. `wrap` puts a packet or an Ethernet frame into one tunnel; tunnels nest.
+A frame may be truncated at any byte. `wrap` puts a packet or an Ethernet frame into one tunnel; tunnels can be nested.
 """
 
 import ipaddress
@@ -18,44 +18,44 @@ EXTENSIONS = {
     60: "000001040000 0000",
 }  # RFC 8200
 NETWORK = ("vxlan_vni", "vxlan_gpe_vni", "geneve_vni", "nvgre_vsid", "pppoe_session", "pbb_isid")  # same both ways
-KEYS = ("gre_key", "nvgre_flow_id")  # mostly the same both ways
+KEYS = ("gre_key", "nvgre_flow_id")  # usually the same both ways
 
 
 def ethernet(kind: int, payload: bytes) -> bytes:
-    """An Ethernet II frame."""
+    """Return an Ethernet II frame."""
     return MAC + struct.pack(">H", kind) + payload
 
 
 def ipv4(src: str, dst: str, proto: int, payload: bytes) -> bytes:
-    """An IPv4 packet without options; nobody checks its checksum."""
+    """Return an IPv4 packet without options; its checksum is 0."""
     ends = ipaddress.ip_address(src).packed + ipaddress.ip_address(dst).packed
     return struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(payload), 1, 0, 64, proto, 0) + ends + payload
 
 
 def udp(src_port: int, dst_port: int, payload: bytes) -> bytes:
-    """A UDP datagram."""
+    """Return a UDP datagram."""
     return struct.pack(">HHHH", src_port, dst_port, 8 + len(payload), 0) + payload
 
 
 def tcp(src_port: int, dst_port: int) -> bytes:
-    """A TCP header with ACK alone."""
+    """Return a TCP header with only the ACK flag."""
     return struct.pack(">HHIIBBHHH", src_port, dst_port, 1, 1, 0x50, 0x10, 100, 0, 0)
 
 
 def inner(*, back: bool = False) -> bytes:
-    """The packet of every tenant, or the answer to it."""
+    """Return the packet of every tenant, or its reply."""
     ends, ports = (("10.0.0.2", "10.0.0.1"), (80, 1000)) if back else (("10.0.0.1", "10.0.0.2"), (1000, 80))
     return ipv4(*ends, 6, tcp(*ports))
 
 
 def outer(proto: int, payload: bytes, *, back: bool = False) -> bytes:
-    """The packet between the ends of a tunnel."""
+    """Return the packet between the ends of a tunnel."""
     ends = ("192.0.2.2", "192.0.2.1") if back else ("192.0.2.1", "192.0.2.2")
     return ipv4(*ends, proto, payload)
 
 
 def ipv6(proto: int, payload: bytes, extensions: tuple = ()) -> bytes:
-    """An IPv6 packet with extension headers of 8 octets; a fragment header is that of a whole packet (RFC 6946)."""
+    """Return an IPv6 packet with extension headers of 8 bytes. Fragment headers are atomic (RFC 6946)."""
     chain = b""
     kinds = (*extensions, proto)
     for kind, following in itertools.pairwise(kinds):
@@ -65,37 +65,37 @@ def ipv6(proto: int, payload: bytes, extensions: tuple = ()) -> bytes:
 
 
 def over_udp(port: int):
-    """A function that puts a tunnel's header and payload into UDP and IPv4."""
+    """Return a function that puts a tunnel's header and payload into UDP and IPv4."""
     return lambda payload: (IPV4, outer(17, udp(40000, port, payload)))
 
 
 def over_gre(flags: int, kind: int):
-    """The same for GRE."""
+    """Return the same for GRE."""
     return lambda payload: (IPV4, outer(47, struct.pack(">HH", flags, kind) + payload))
 
 
 def word(value: int) -> bytes:
-    """32 bits."""
+    """Return 32 bits."""
     return struct.pack(">I", value)
 
 
 def framed(kind: int, payload: bytes) -> bytes:
-    """What an Ethernet tunnel carries."""
+    """Return the payload of an Ethernet tunnel."""
     return payload if kind == ETHERNET else ethernet(kind, payload)
 
 
 def packet(kind: int, payload: bytes) -> bytes:
-    """What an IP tunnel carries; only IPv4 is put into one."""
+    """Return the payload of an IP tunnel, which must be IPv4."""
     assert kind == IPV4
     return payload
 
 
 def ppp(kind: int, payload: bytes) -> bytes:
-    """What a PPP tunnel carries, with address and control."""
+    """Return the payload of a PPP tunnel, with address and control."""
     return bytes.fromhex("ff030021") + packet(kind, payload)
 
 
-# By type: a function of identifier, ethertype and payload that returns the ethertype and bytes of what carries them.
+# Type: function of identifier, EtherType and payload that returns EtherType and bytes of the enclosing packet.
 WRAP = {
     "vxlan_vni": lambda i, k, p: over_udp(4789)(b"\x08\0\0\0" + word(i << 8) + framed(k, p)),
     "vxlan_gpe_vni": lambda i, k, p: over_udp(4790)(b"\x0c\0\0\3" + word(i << 8) + framed(k, p)),
@@ -120,7 +120,7 @@ CARRIES_IP_ALONE = ("pptp_call", "gtp_teid", "l2tp_tunnel", "l2tp_session", "ppp
 
 
 def frame(tunnels: list[tuple[str, int]], *, back: bool = False) -> bytes:
-    """The tenant's packet in tunnels of (type, identifier), the outermost first."""
+    """Return the tenant's packet in tunnels of (type, identifier), the outermost first."""
     kind, payload = IPV4, inner(back=back)
     for name, identifier in reversed(tunnels):
         kind, payload = WRAP[name](identifier, kind, payload)
@@ -129,37 +129,40 @@ def frame(tunnels: list[tuple[str, int]], *, back: bool = False) -> bytes:
 
 @dataclass
 class Found:
-    """What the captured bytes of a frame say. ``cut``: a header is not whole."""
+    """Values of the captured bytes of a frame. ``cut``: a header is incomplete."""
 
     labels: list[str] = field(default_factory=list)
     vlans: list[int] = field(default_factory=list)
     tunnels: list[tuple[str, int, int]] = field(default_factory=list)  # type, identifier, position
     ends: tuple | None = None  # source, destination, protocol
     ports: tuple | None = None
-    outside: tuple[int, int] | None = None  # VLANs and tunnels around the outermost VNI that has no IP header inside
+    outside: tuple[int, int] | None = None  # VLANs and tunnels outside the outermost VNI without an IP header inside
     cut: bool = False
 
     @property
     def key(self) -> tuple | None:
-        """What makes a directed flow; None without IP. A VNI without an IP header inside may be any payload."""
+        """Return the key of a directed flow; None without IP.
+
+        Without an IP header inside, the payload of a VNI may be anything.
+        """
         vlans, tunnels = self.outside or (None, None)
         key = (tuple(self.vlans[:vlans]), tuple(self.tunnels[:tunnels]))
         return None if self.ends is None else (*key, *self.ends, self.ports)
 
 
 class Reader:
-    """Takes one frame apart."""
+    """Parses one frame."""
 
     def __init__(self, data: bytes):
         self.data = data
-        self.sent_to_tunnel = False  # the UDP header's destination port is a tunnel's
+        self.sent_to_tunnel = False  # the UDP destination port is that of a tunnel
         self.found = Found()
 
     def number(self, at: int, length: int) -> int:
         return int.from_bytes(self.data[at : at + length], "big")
 
     def has(self, end: int) -> bool:
-        """Whether the capture reaches ``end``; otherwise the frame is cut."""
+        """Return whether the capture reaches ``end``; otherwise mark the frame as cut."""
         whole = len(self.data) >= end
         self.found.cut |= not whole
         return whole
@@ -168,7 +171,7 @@ class Reader:
         self.found.labels.append(name)
 
     def tunnel(self, name: str, at: int, length: int, *, shift: int = 0, mask: int = 0xFFFFFFFF) -> None:
-        """An identifier, if all of its bytes were captured."""
+        """Add an identifier if all its bytes were captured."""
         if self.has(at + length):
             value = self.number(at, length) >> shift & mask
             self.found.tunnels.append((name, value, len(self.found.labels)))
@@ -193,7 +196,7 @@ class Reader:
             self.ethertype(self.number(at + 2, 2), at + 4)
 
     def service_tag(self, at: int) -> None:
-        """tshark lists a tag and an I-TAG behind it as one header."""
+        """Parse a service tag. tshark lists a tag and a following I-TAG as one header."""
         self.label("VLAN")
         if not self.has(at + 4):
             return
@@ -231,7 +234,7 @@ class Reader:
         self.label("IPv4")
         if not self.has(at + 20):
             return
-        if self.data[at] >> 4 == 6:  # whatever the header before it announced
+        if self.data[at] >> 4 == 6:  # regardless of the type in the previous header
             return self.ipv6(at)
         header, total, proto = self.data[at] % 16 * 4, self.number(at + 2, 2), self.data[at + 9]
         if self.data[at] >> 4 != 4 or header < 20 or 0 < total < header:
@@ -247,7 +250,7 @@ class Reader:
         self.found.outside = None
 
     def ipv6(self, at: int) -> None:
-        """Extension headers have no position, because they may differ from packet to packet."""
+        """Parse IPv6. Extension headers have no position, because they may differ from packet to packet."""
         self.label("IPv6")
         if not self.has(at + 40) or self.data[at] >> 4 != 6:
             return
@@ -271,7 +274,7 @@ class Reader:
         self.label("UDP")
         if self.has(at + 4):
             self.found.ports = (self.number(at, 2), self.number(at + 2, 2))
-        if not self.has(at + 9):  # nothing of the payload
+        if not self.has(at + 9):  # no byte of the payload
             return
         readers = {4789: self.vxlan, 4790: self.vxlan_gpe, 6081: self.geneve, 2152: self.gtp, 1701: self.l2tp}
         source, destination = self.number(at, 2), self.number(at + 2, 2)
@@ -281,27 +284,27 @@ class Reader:
             reader(at + 8)
 
     def vni(self, name: str, at: int, *, valid: bool) -> None:
-        """The VNI of a header at ``at``; one that is invalid, or sent from the tunnel's port, does not count."""
+        """Add the VNI of a header at ``at``, unless it is invalid or was sent from the tunnel's port."""
         self.found.outside = self.found.outside or (len(self.found.vlans), len(self.found.tunnels))
         if self.has(at + 7) and valid and self.sent_to_tunnel:
             self.tunnel(name, at + 4, 3)
 
     def vxlan(self, at: int) -> None:
-        """RFC 7348: the I flag has to be set, a receiver ignores the other bits."""
+        """Parse VXLAN (RFC 7348): the I flag must be set; a receiver ignores the other bits."""
         self.label("VXLAN")
         self.vni("vxlan_vni", at, valid=self.data[at] & 0x08 == 0x08)
         if self.has(at + 8):
             self.ethernet(at + 8)
 
     def vxlan_gpe(self, at: int) -> None:
-        """Version 0 and the I flag; tshark lists no header of it."""
+        """Parse VXLAN-GPE: version 0 and the I flag. tshark lists no header for it."""
         self.vni("vxlan_gpe_vni", at, valid=self.data[at] >> 3 & 7 == 1)
         readers = {1: self.ipv4, 2: self.ipv6, 3: self.ethernet}
         if self.has(at + 8) and self.data[at + 3] in readers:
             readers[self.data[at + 3]](at + 8)
 
     def geneve(self, at: int) -> None:
-        """RFC 8926: version 0, options of up to 252 bytes."""
+        """Parse Geneve (RFC 8926): version 0, options of up to 252 bytes."""
         self.label("Geneve")
         self.vni("geneve_vni", at, valid=self.data[at] >> 6 == 0)
         end = at + 8 + self.data[at] % 64 * 4
@@ -360,15 +363,15 @@ class Reader:
 
 
 def read(data: bytes) -> Found:
-    """What the captured bytes of an Ethernet frame say."""
+    """Return the values of the captured bytes of an Ethernet frame."""
     return Reader(data).ethernet(0)
 
 
 def peers(keys: list[tuple]) -> list[int | None]:
-    """The other direction of every flow, chosen both ways.
+    """Return the opposite direction of every flow if each is the choice of the other.
 
-    Of the flows with reversed endpoints and the same identifiers of networks the only one; of several the only one with
-    the same VLANs; of several of these the only one with the same GRE keys.
+    The choice is the only flow with reversed endpoints and the same network identifiers; if there are several, the only
+    one of these with the same VLANs; if there are still several, the only one with the same GRE keys.
     """
     by_ends: dict[tuple, list[int]] = {}
     for row, (_, _, src, dst, proto, ports) in enumerate(keys):

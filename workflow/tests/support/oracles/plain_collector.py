@@ -1,6 +1,6 @@
 """Plain reference of the collector: dictionaries, unbounded integers, one report at a time.
 
-It reads the frames of report_frames byte by byte, decides by what issue and schemas say, and shares no code with the
+It reads the frames of report_frames byte by byte, follows the definitions of the schemas, and shares no code with the
 core.
 """
 
@@ -187,13 +187,13 @@ class Flow:
         self.number = number
         self.reports = self.older = 0
         self.newest = self.first = self.start = self.end = None
-        self.fin = self.told = False  # a FIN or RST came; the newest report knows the last packet
+        self.fin = self.told = False  # a FIN or RST was received; the newest report knows the last packet
         self.rtt_syn = self.rtt_ack = self.iat = self.seq = self.ack = self.base = None
         self.acked = 0
-        self.partial = False  # acknowledgments before those of a report are not known
+        self.partial = False  # acknowledgments before those of a report are unknown
         self.slot = None
-        self.unfollowed = False  # of TCP: there was a report without a slot, or another slot without a SYN
-        self.uncertain = self.uncertain_slot = None  # of all slots, and the newest report's
+        self.unfollowed = False  # TCP only: a report had no slot, or had another slot without a SYN
+        self.uncertain = self.uncertain_slot = None  # sum over all slots, and the value of the newest report
         self.slots = dict.fromkeys(("payload_bytes", "retransmitted_bytes", "gap_bytes", "duplicate_acks"), 0)
         self.tags_cut = False
         self.window = None
@@ -327,7 +327,7 @@ class Published(Flow):
         return self.closed[0] + self.current[0], self.closed[1] + self.current[1]
 
     def epoch_count(self) -> int:
-        """Return how many times counting began."""
+        """Return the number of times that counting started."""
         return self.begun
 
     def take(self, fields: dict, plain: Plain) -> str:
@@ -376,7 +376,7 @@ class Published(Flow):
 
 
 class Tagged(Flow):
-    """Format 2: maximum counts per epoch; those of the last two epochs may still change."""
+    """Format 2: maximum counts per epoch. Those of the last two epochs may still change."""
 
     def __init__(self, number: int):
         super().__init__(number)

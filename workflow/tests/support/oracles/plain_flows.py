@@ -1,6 +1,6 @@
 """Plain reference of flow tables: scapy reads the frames, dictionaries and lists count, with any number of passes.
 
-Shares nothing with the core, so that the two can be compared column by column.
+It shares no code with the core, so that the two can be compared column by column.
 """
 
 import hashlib
@@ -31,14 +31,14 @@ FIN, SYN, RST, PSH, ACK, URG, ECE, CWR = (1 << bit for bit in range(8))
 FLAGS = {"syn": SYN, "syn_ack": SYN | ACK, "fin": FIN, "rst": RST, "psh": PSH, "ack": ACK, "urg": URG, "ece": ECE}
 FLAGS |= {"cwr": CWR}
 NUMBERS = {"vxlan_vni": 1, "gre_key": 4, "nvgre_vsid": 5, "nvgre_flow_id": 13}
-SAME = {"vxlan_vni", "nvgre_vsid"}  # for both directions of a flow
+SAME = {"vxlan_vni", "nvgre_vsid"}  # same for both directions of a flow
 EXTENSIONS = (IPv6ExtHdrHopByHop, IPv6ExtHdrRouting, IPv6ExtHdrFragment, IPv6ExtHdrDestOpt)
 PCAP_HEADER = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What one frame says; ``flow`` is None without an IP header, ``tcp`` None without a whole TCP header."""
+    """Values of one frame; ``flow`` is None without an IP header, ``tcp`` None without a complete TCP header."""
 
     ts_ns: int
     wire_len: int
@@ -62,7 +62,7 @@ def write_pcap(path: Path, frames: list[tuple[int, bytes]], snaplen: int = 26214
 
 
 def read_frame(ts_ns: int, data: bytes, wire_len: int) -> Frame:
-    """Look at one Ethernet frame through scapy."""
+    """Parse one Ethernet frame with scapy."""
     layers = layers_of(Ether(data))
     vlans = tuple(layer.vlan for layer in layers if isinstance(layer, Dot1Q | Dot1AD))
     labels = tuple(layer.label for layer in layers if isinstance(layer, MPLS))
@@ -90,7 +90,7 @@ def read_frame(ts_ns: int, data: bytes, wire_len: int) -> Frame:
 
 
 def layers_of(packet) -> list:
-    """A packet's layers from the outside in."""
+    """Return a packet's layers, outermost first."""
     layers = []
     while packet:
         layers.append(packet)
@@ -99,7 +99,7 @@ def layers_of(packet) -> list:
 
 
 def tunnels_of(layers: list) -> tuple:
-    """Identifiers of tunnels: type, identifier, place of the header among those that are not IPv6 extension headers."""
+    """Return the identifiers of tunnels: type, identifier, position of the header (IPv6 extensions do not count)."""
     found = []
     counted = [layer for layer in layers if not isinstance(layer, EXTENSIONS)]
     for position, layer in enumerate(counted, 1):
@@ -115,23 +115,23 @@ def tunnels_of(layers: list) -> tuple:
 
 
 def counts(layers: list, position: int) -> bool:
-    """Whether a VXLAN header has the I flag, the port, and IP inside; scapy sets a reserved flag before Ethernet."""
+    """Return whether a VXLAN header counts: I flag, port, and IP inside. scapy sets a reserved flag before Ethernet."""
     inside = any(isinstance(layer, IP | IPv6) for layer in layers[position:])
     return bool(layers[position - 1].flags.Instance) and layers[position - 2].dport == 4789 and inside
 
 
 def network(flow: tuple) -> list:
-    """Identifiers of tunnels, at any positions, that both directions of a flow share."""
+    """Return the identifiers of tunnels, at any positions, that both directions of a flow share."""
     return [tunnel[:2] for tunnel in flow[2] if tunnel[0] in SAME]
 
 
 def identical(flow: tuple, other: tuple) -> bool:
-    """Whether both have the same identifiers of tunnels, at any positions; types of scapy's frames have no others."""
+    """Return whether both have the same tunnel identifiers, at any positions. scapy's frames have no other types."""
     return [tunnel[:2] for tunnel in flow[2]] == [tunnel[:2] for tunnel in other[2]]
 
 
 def grouped(frames: list[Frame]) -> dict[tuple, list[int]]:
-    """Frame positions by flow, flows in the order of their first frames."""
+    """Return frame positions by flow, flows in order of their first frames."""
     flows = defaultdict(list)
     for position, frame in enumerate(frames):
         if frame.flow is not None:
@@ -140,13 +140,13 @@ def grouped(frames: list[Frame]) -> dict[tuple, list[int]]:
 
 
 def reversed_ends(flow: tuple) -> tuple:
-    """Endpoints and protocol as the other direction has them."""
+    """Return endpoints and protocol of the opposite direction."""
     _, _, _, version, src, dst, protocol, src_port, dst_port = flow
     return (version, dst, src, protocol, dst_port, src_port)
 
 
 def candidates(flow: tuple, flows) -> list[tuple]:
-    """Flows of the same network with the reversed endpoints and protocol; none where both ends are the same."""
+    """Return flows of the same network with reversed endpoints and protocol; [] if both ends are the same."""
     wanted = reversed_ends(flow)
     if wanted == flow[3:]:
         return []
@@ -154,7 +154,7 @@ def candidates(flow: tuple, flows) -> list[tuple]:
 
 
 def choice(flow: tuple, flows) -> tuple | None:
-    """The only candidate, the only one in the same VLANs, or of several of these the only one with equal GRE keys."""
+    """Return the only candidate; of several, the only one in the same VLANs, or else also with the same GRE keys."""
     found = candidates(flow, flows)
     if len(found) > 1:
         found = [other for other in found if other[0] == flow[0]]
@@ -164,18 +164,18 @@ def choice(flow: tuple, flows) -> tuple | None:
 
 
 def peer(flow: tuple, flows) -> tuple | None:
-    """The other direction, which has to choose this flow in turn."""
+    """Return the opposite direction, if each is the choice of the other."""
     other = choice(flow, flows)
     return other if other is not None and choice(other, flows) == flow else None
 
 
 def unwrapped(seq: int, highest: int) -> int:
-    """The position of a sequence number next to the highest one, below or above it."""
+    """Return the position of a sequence number that is nearest to the highest one."""
     return highest + (seq - highest + 2**31) % 2**32 - 2**31
 
 
 def sent(frames: list[Frame]):
-    """For each TCP frame of one direction: begin and end of its payload, and one above the highest position yet."""
+    """Yield begin and end of the payload, and one above the highest position so far, for TCP frames of a direction."""
     highest = None
     for frame in frames:
         if frame.tcp is None:
@@ -189,7 +189,7 @@ def sent(frames: list[Frame]):
 
 
 def retransmitted(frames: list[Frame]) -> int:
-    """Payload positions sent again."""
+    """Return the number of retransmitted payload bytes."""
     seen, again = set(), 0
     for step in sent(frames):
         if step is not None:
@@ -200,7 +200,7 @@ def retransmitted(frames: list[Frame]) -> int:
 
 
 def duplicate_acks(frames: list[Frame], own: tuple, other: tuple) -> int:
-    """RFC 5681 section 2: ACKs of ``own`` for data of ``other``."""
+    """Return the number of duplicate ACKs (RFC 5681, section 2) of ``own`` for data of ``other``."""
     steps = sent([frame for frame in frames if frame.flow == other])
     count, highest_sent, greatest, window = 0, None, None, None
     for frame in frames:
@@ -219,7 +219,7 @@ def duplicate_acks(frames: list[Frame], own: tuple, other: tuple) -> int:
 
 
 def handshake_rtt(frames: list[Frame], own: tuple, other: tuple) -> int | None:
-    """From the only SYN to the first ACK of the only SYN/ACK that answers it."""
+    """Return the time from the only SYN to the first ACK of the only SYN/ACK that answers it."""
     syns = [i for i, f in enumerate(frames) if f.flow == own and f.tcp and f.tcp[0] & (SYN | ACK) == SYN]
     answers = [i for i, f in enumerate(frames) if f.flow == other and f.tcp and f.tcp[0] & (SYN | ACK) == SYN | ACK]
     if len(syns) != 1 or len(answers) != 1:
@@ -235,7 +235,7 @@ def handshake_rtt(frames: list[Frame], own: tuple, other: tuple) -> int | None:
 
 
 def flow_id(flow: tuple, site: str | None) -> str:
-    """The documented hash of a key."""
+    """Return the documented hash of a key."""
     vlans, labels, tunnels, version, src, dst, protocol, src_port, dst_port = flow
     name = (site or "").encode()
     key = struct.pack(">H", len(name)) + name
@@ -249,7 +249,7 @@ def flow_id(flow: tuple, site: str | None) -> str:
 
 
 def community_id(flow: tuple) -> str | None:
-    """Community ID version 1, seed 0, of TCP, UDP and SCTP with ports."""
+    """Return the Community ID (version 1, seed 0) of TCP, UDP and SCTP with ports."""
     *_, src, dst, protocol, src_port, dst_port = flow
     if protocol not in {6, 17, 132} or src_port is None:
         return None
@@ -257,7 +257,7 @@ def community_id(flow: tuple) -> str | None:
 
 
 def tcp_columns(frames: list[Frame], flow: tuple, own: list[Frame], flows) -> dict:
-    """The columns that only TCP flows have."""
+    """Return the columns that only TCP flows have."""
     headers = [frame.tcp[0] for frame in own if frame.tcp]
     names = [*FLAGS, "retransmitted_bytes", "duplicate_acks", "handshake_rtt_ns", "cut_start", "cut_end"]
     if not headers:
@@ -274,7 +274,7 @@ def tcp_columns(frames: list[Frame], flow: tuple, own: list[Frame], flows) -> di
 
 
 def time_columns(own: list[Frame]) -> dict:
-    """First and last time, and inter-arrival times in file order."""
+    """Return first and last time, and inter-arrival times in file order."""
     times = [frame.ts_ns for frame in own]
     gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
     columns = {"first_ns": min(times), "last_ns": max(times), "iat_min_ns": None, "iat_mean_ns": None}
@@ -288,7 +288,7 @@ def time_columns(own: list[Frame]) -> dict:
 
 
 def flow_table(frames: list[Frame], site: str | None = None, port: str | None = None) -> list[dict]:
-    """The flow table, but for `stacks`, `stacks_cut`, `app`, `app_by`, which follow from the frame table."""
+    """Return the flow table without `stacks`, `stacks_cut`, `app`, `app_by`, which follow from the frame table."""
     flows = list(grouped(frames))
     rows = []
     for row, (flow, positions) in enumerate(grouped(frames).items()):
@@ -320,7 +320,7 @@ def flow_table(frames: list[Frame], site: str | None = None, port: str | None = 
 
 
 def runs(stacks: list[str]) -> list[tuple[str, int]]:
-    """Run-length of a list."""
+    """Return the run-length encoding of a list."""
     found = []
     for stack in stacks:
         if found and found[-1][0] == stack:
@@ -331,7 +331,10 @@ def runs(stacks: list[str]) -> list[tuple[str, int]]:
 
 
 def label(tokens: Counter) -> str | None:
-    """The most frequent token; ties to the smallest; `data` where no other is on 1 frame for 16 with data."""
+    """Return the most frequent token, the smallest of several.
+
+    Returns `data` if no other token is on at least 1 frame for 16 with data.
+    """
     named = {token: count for token, count in tokens.items() if token != "data"}
     if 16 * max(named.values(), default=0) < tokens["data"]:
         return "data"

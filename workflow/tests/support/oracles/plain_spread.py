@@ -1,11 +1,11 @@
-"""When the packets of a report were sent: the part of plain_collector.py that assigns them to windows."""
+"""Times at which the packets of a report were sent: the part of plain_collector.py that assigns them to windows."""
 
 from fractions import Fraction
 from math import floor
 
 from acapella_testing.frames.report_frames import TRIGGER, VALID
 
-SPREAD = ("bytes", "packets", "payload_bytes")  # what a series places by the times of packets
+SPREAD = ("bytes", "packets", "payload_bytes")  # columns that a series assigns by the times of packets
 
 
 def last_packet(fields: dict) -> int | None:
@@ -34,7 +34,7 @@ def rate_bps(octets: int, span: int) -> int | None:
 
 
 class Times:
-    """Times of `packets` packets: one at a known end, possibly one at a known time before, the others evenly spread."""
+    """Times of `packets` packets: one at a known end, possibly one at a known earlier time, others evenly spread."""
 
     def __init__(self, since: int, end: int, known: bool, iat: int | None, packets: int):
         self.since, self.evenly, self.packets = since, end, packets
@@ -61,7 +61,7 @@ class Times:
         return floor(rest * share) + each * sum(point < time for point in self.points)
 
     def rows(self, shares: dict, width: int) -> list[dict]:
-        """Return windows with their shares; those within the evenly spread time are one row."""
+        """Return windows with their shares. Windows within the evenly distributed time are one row."""
         rows = []
         for number, share in sorted(shares.items()):
             even = self.since // width < number < self.evenly // width
@@ -93,7 +93,7 @@ def divide(flow, fields: dict, series: list[dict], width: int) -> None:
             came = times.until(min(number + 1, window["start"]) * width, added)
             shares.setdefault(number, {})[name] = came - begun.get(name, 0)
             begun[name] = came
-    if window["closed"] and flow.slot is not None:  # also where it has no share: that is known by now
+    if window["closed"] and flow.slot is not None:  # also without a share: it is known by then
         window["closed"] |= {name: window["closed"][name] or 0 for name in flow.slots}
     for row in times.rows(shares, width):
         if window["closed"] and row["window_ns"] == window["closed"]["window_ns"]:

@@ -6,12 +6,12 @@ from acapella_testing.stages import rows
 from acapella_core import schemas
 
 INTERVALS = ("_lo", "_hi")
-# Verdicts are tested against the true loss of simulated mirrors: test_congestion.py.
+# Verdicts are compared with the true loss of simulated mirrors in test_congestion.py.
 DECIDED = {"mirror_verdict", "mirror_verdict_by", "mirror_loss_low", "mirror_loss_high"}
 
 
 def naively(name, samples, which="unfiltered"):
-    """The reference's rows with the columns of the schema, sorted by its key."""
+    """Return the columns of the schema and the rows of the reference, sorted by key."""
     schema = schemas.table(name)
     columns = [
         c["name"]
@@ -22,13 +22,13 @@ def naively(name, samples, which="unfiltered"):
 
 
 def sort(name, found):
-    """Rows by the table's key, null last."""
+    """Return rows sorted by the table's key, null last."""
     key = schemas.table(name)["key"]
     return sorted(found, key=lambda row: [(row[k] is None, row[k]) for k in key])
 
 
 def assert_equal(name, directory, samples, which="unfiltered"):
-    """The published rows are the reference's, value by value; ``which`` samples count as traffic."""
+    """Check that the published rows equal those of the reference; ``which`` samples count as traffic."""
     columns, wanted = naively(name, samples, which)
     found = [{c: row[c] for c in columns} for row in rows(directory, name)]
     assert len(found) == len(wanted)
