@@ -1,4 +1,4 @@
-"""Digests with a changed cell, which acapella verify must detect."""
+"""Digests with one changed cell, which acapella verify must detect."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,7 +7,7 @@ from acapella.verify import tables
 
 
 def tamper(monkeypatch, change, flows: bool = False) -> None:
-    """Let verify see a digest of ours that ``change`` has altered: a table in, a table out."""
+    """Make verify read a digest that ``change`` has altered. ``change`` takes and returns a table."""
     sound = tables.write_our_digest
 
     def altered(file, engine, directory, limits=None):
@@ -21,7 +21,7 @@ def tamper(monkeypatch, change, flows: bool = False) -> None:
 
 
 def replaced(name: str, value, row: int = 0):
-    """A change of one cell."""
+    """Return a function that changes one cell."""
 
     def change(table: pa.Table) -> pa.Table:
         column = table[name].to_pylist()

@@ -1,4 +1,4 @@
-"""The programs in C that tests run: built by `make programs`, at most once per test run, if their sources changed."""
+"""C programs that tests run. `make programs` builds them if their sources changed, at most once per test run."""
 
 import fcntl
 import functools
@@ -14,7 +14,7 @@ DIRECTORIES = {"acapella-dpdk-capture": Path("capture/dpdk"), "acapella-p4-run":
 
 
 def make(target: str, build: Path, *arguments: str) -> subprocess.CompletedProcess:
-    """Run make with the programs in ``build``; tests that run at the same time build one after the other."""
+    """Run make with the programs in ``build``. Concurrent tests build one after the other."""
     (ROOT / "build").mkdir(exist_ok=True)
     with (ROOT / "build" / f"{build.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -45,5 +45,5 @@ def built_or_skip(name: str, build: Path = SANITIZED) -> Path:
 
 
 def run_tests(*names: str) -> subprocess.CompletedProcess:
-    """Run tests of the programs that are written in C, with the sanitizers."""
+    """Run the tests of the C programs, with the sanitizers."""
     return make("programs-test", SANITIZED, f"PROGRAM_TESTS={' '.join(names)}")

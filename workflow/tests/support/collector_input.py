@@ -15,7 +15,7 @@ register qp_key 0 {KEY}
 
 
 def reports(count: int, flows: int = 3) -> list[bytes]:
-    """Return frames of reports of flows in turn, 0.4 s apart; each adds 1,000 bytes."""
+    """Return frames with reports of flows in turn, 0.4 s apart. Each report adds 1,000 bytes."""
     made = []
     for n in range(count):
         payload = report(

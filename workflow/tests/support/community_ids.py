@@ -1,4 +1,4 @@
-"""Community IDs by the reference implementation (PyPI communityid)."""
+"""Community IDs computed by the reference implementation (PyPI communityid)."""
 
 import communityid
 
@@ -6,7 +6,7 @@ WITH_ID = {6, 17, 132}  # TCP, UDP, SCTP
 
 
 def reference(row: dict) -> str | None:
-    """What the reference implementation computes for a flow; null as schemas/tables/flows.yaml defines it."""
+    """Return the Community ID of a flow by the reference implementation; null as in schemas/tables/flows.yaml."""
     if row["ip_proto"] not in WITH_ID or row["src_port"] is None:
         return None
     ends = (row["src"], row["dst"], row["src_port"], row["dst_port"])

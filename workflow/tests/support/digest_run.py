@@ -14,7 +14,7 @@ START = 1_700_000_000_000_000_000
 
 
 def frames(count: int) -> list[tuple[int, bytes]]:
-    """A few UDP and TCP flows."""
+    """Return frames of a few UDP and TCP flows."""
     made = []
     for i in range(count):
         transport = TCP(sport=1000 + i % 7, dport=80, seq=i * 10) if i % 3 else UDP(sport=9, dport=5000 + i % 5)
@@ -37,7 +37,7 @@ class Digest:
         return main(["digest", *words])
 
     def written(self) -> list[str]:
-        """All files of the directory but captures."""
+        """Return all files of the directory except captures."""
         return sorted(p.name for p in self.directory.rglob("*") if p.is_file() and p.suffix != ".pcap")
 
     def hashes(self) -> list[str]:

@@ -12,7 +12,7 @@ KEY = ("vlan", "mpls", "src", "dst", "ip_proto", "src_port", "dst_port")
 
 
 def made(tmp_path, trace):
-    """A connection with the exact tables of a trace, and its frames as the naive reader has them."""
+    """Return a connection with the exact tables of a trace, and the trace's frames as read by the naive reference."""
     capture = traces.write_pcap(tmp_path / "t.pcap", trace, snaplen=262144)
     acap, flows = tmp_path / "t.parquet", tmp_path / "t.flows.parquet"
     digest([str(capture)], str(acap), str(flows), Options("native", site="S", port="p"))
@@ -22,10 +22,10 @@ def made(tmp_path, trace):
 
 
 def rows(con, query):
-    """Rows as dictionaries."""
+    """Return the rows of a query as dictionaries."""
     return con.sql(query).to_arrow_table().to_pylist()
 
 
 def keyed(row):
-    """A row's key as the naive one has it."""
+    """Return a row's key in the form of the naive reference."""
     return tuple(tuple(row[name]) if name in ("vlan", "mpls") else row[name] for name in KEY)

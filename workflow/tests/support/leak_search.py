@@ -11,7 +11,7 @@ from acapella_core.anonymize import anonymize
 
 
 def searched(directory: Path, originals: list[bytes], change=None) -> tuple | None:
-    """What the search of a capture finds, of frames anonymized and then changed."""
+    """Anonymize frames, change the result, and return what the search finds."""
     true, public = write_pcap(directory / "true.pcap", list(enumerate(originals))), directory / "public.pcap"
     counts = anonymize(str(true), public, KEY)
     if change:
@@ -26,5 +26,5 @@ def searched(directory: Path, originals: list[bytes], change=None) -> tuple | No
 
 
 def left_as_it_came(begin: int, end: int):
-    """Put bytes of the original frame back into the released one."""
+    """Return a function that restores bytes of the original frame in the released one."""
     return lambda n, original, kept: kept[:begin] + original[begin:end] + kept[end:]

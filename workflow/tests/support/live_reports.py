@@ -118,7 +118,7 @@ class Place:
 
 
 def all_arrive(place: Place) -> dict:
-    """Complete run at full speed; the collector ends when the session has ended."""
+    """Complete a run at full speed; the collector ends when the session has ended."""
     capture(place.directory / "in.pcap", 4000)
     collector = place.collector("reports", "--until-ended")
     codes = [place.data_plane("plane").wait(TIMEOUT_S), collector.wait(TIMEOUT_S)]
@@ -126,7 +126,7 @@ def all_arrive(place: Place) -> dict:
 
 
 def collector_killed(place: Place) -> dict:
-    """kill -9 of the collector in the middle of a paced run, and a new one in its directory."""
+    """Kill the collector (SIGKILL) in a paced run, and start a new one in its directory."""
     capture(place.directory / "in.pcap", 20_000)
     first = place.collector("reports")
     plane = place.data_plane("plane", "--pace")
@@ -148,7 +148,7 @@ def collector_killed(place: Place) -> dict:
 
 
 def data_plane_killed(place: Place) -> dict:
-    """kill -9 of the data plane in the middle of a paced run, and a new one."""
+    """Kill the data plane (SIGKILL) in a paced run, and start a new one."""
     capture(place.directory / "in.pcap", 20_000)
     collector = place.collector("reports")
     plane = place.data_plane("plane", "--pace")
@@ -167,7 +167,7 @@ def data_plane_killed(place: Place) -> dict:
 
 
 def interface_gone(place: Place) -> dict:
-    """The interface goes down and comes up again, and then is deleted."""
+    """Set the interface down and up again, and then delete it."""
     collector = place.collector("reports")
     for command in ("set v1 down", "set v1 up"):
         subprocess.run(["ip", "link", *command.split()], check=True)

@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def native_program(name: str) -> Path:
-    """Path of a program of workflow/native/tests or bench; skips the test where it is not built."""
+    """Return the path of a program of workflow/native/tests or bench; skip the test if it is not built."""
     directory = Path(os.environ.get("ACAPELLA_NATIVE_TESTS", ROOT / "build" / "native-tests" / "tests"))
     for program in (directory / name, directory / "bench" / name):
         if program.is_file():

@@ -10,14 +10,14 @@ KEY = random.Random(4).randbytes(32)
 
 
 def pcap(frames: list[tuple[int, bytes]], link_type: int = 1) -> bytes:
-    """A nanosecond pcap of (wire length, captured bytes), a frame each 1.000000001 s."""
+    """Return a nanosecond pcap of (wire length, captured bytes), with one frame every 1.000000001 s."""
     head = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, link_type)
     records = [struct.pack("<IIII", n + 1, n + 1, len(f), wire) + f for n, (wire, f) in enumerate(frames)]
     return head + b"".join(records)
 
 
 def records(data: bytes) -> list[tuple[int, int, int, bytes]]:
-    """Seconds, nanoseconds, wire length and bytes of a pcap's frames."""
+    """Return seconds, nanoseconds, wire length and bytes of a pcap's frames."""
     assert data[:4] == struct.pack("<I", 0xA1B23C4D)
     made, at = [], 24
     while at < len(data):
@@ -28,7 +28,7 @@ def records(data: bytes) -> list[tuple[int, int, int, bytes]]:
 
 
 def released(directory: Path, frames: list[bytes], key: bytes = KEY, link_type: int = 1, **options) -> list[bytes]:
-    """What is left of frames."""
+    """Return the frames after their release."""
     source, target = directory / "in.pcap", directory / "out.pcap"
     source.write_bytes(pcap([(len(frame), frame) for frame in frames], link_type))
     anonymize(str(source), target, key, **options)

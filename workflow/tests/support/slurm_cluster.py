@@ -1,8 +1,9 @@
-"""A Slurm cluster of one node for one command, in namespaces of its own: slurm_cluster.py DIRECTORY COMMAND...
+"""Run a command on a Slurm cluster of one node in separate namespaces: slurm_cluster.py DIRECTORY COMMAND...
 
-Started by `command_on_cluster`: as process 1 of new PID, network, mount and host name namespaces it puts DIRECTORY in
-the place of /etc/slurm, starts munged, slurmctld and slurmd, runs COMMAND once the node is idle, and ends with its
-status. With process 1 the kernel ends every process of the cluster; its ports are on a loopback that nobody else has.
+`command_on_cluster` returns the command line that starts this as process 1 of new PID, network, mount and host name
+namespaces. It mounts DIRECTORY over /etc/slurm, starts munged, slurmctld and slurmd, runs COMMAND when the node is
+idle, and exits with its status. When process 1 ends, the kernel ends every process of the cluster. Its ports are on a
+private loopback interface.
 """
 
 import os
@@ -16,10 +17,10 @@ from pathlib import Path
 PROGRAMS = {"munged": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client"}
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 NAMESPACES = ("--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--net", "--uts")
-USER = ("--user", "--map-current-user", "--keep-caps")  # where we are not root; munged and slurmd need no root either
-START_S = 120  # never reached but where a daemon hangs
-ADDRESS = "192.0.2.1"  # of no machine, RFC 5737
-# No accounting, as profiles/slurm is written for; no cgroups, which a container may not have.
+USER = ("--user", "--map-current-user", "--keep-caps")  # if we are not root; munged and slurmd do not need root either
+START_S = 120  # only reached if a daemon hangs
+ADDRESS = "192.0.2.1"  # not the address of any machine, RFC 5737
+# Without accounting, as profiles/slurm expects; without cgroups, which a container may not have.
 CONFIGURATION = """
 ClusterName=one
 SlurmctldHost=localhost({address})
@@ -45,7 +46,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def missing() -> str | None:
-    """Why there can be no cluster here, None where there can."""
+    """Return why the cluster cannot run on this machine; None if it can."""
     for program, package in PROGRAMS.items():
         if shutil.which(program, path=search_path()) is None:
             return f"no Slurm: {program} is missing (Debian package {package})"
@@ -54,23 +55,26 @@ def missing() -> str | None:
 
 
 def search_path() -> str:
-    """PATH and the directories of the system's programs."""
+    """Return PATH with the directories of system programs."""
     return os.pathsep.join([os.environ.get("PATH", os.defpath), *SBIN])
 
 
 def unshare() -> list[str]:
-    """The command that opens the namespaces."""
+    """Return the command that creates the namespaces."""
     return ["unshare", *(USER if os.geteuid() else ()), *NAMESPACES]
 
 
 def command_on_cluster(directory: Path, command: list[str]) -> list[str]:
-    """The command line that runs ``command`` on a cluster whose files are in ``directory`` (a short path: a socket)."""
+    """Return the command line that runs ``command`` on a cluster with files in ``directory``.
+
+    The path must be short, because it contains a socket.
+    """
     return [*unshare(), sys.executable, __file__, str(directory), *command]
 
 
 def configure(directory: Path) -> None:
-    """Write what the daemons read."""
-    directory.chmod(0o711)  # munged insists that everybody could reach its socket
+    """Write the configuration of the daemons."""
+    directory.chmod(0o711)  # munged requires that all users can reach its socket
     for name in ("state", "spool"):
         (directory / name).mkdir()
     memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 * 9 // 10
@@ -84,13 +88,13 @@ def configure(directory: Path) -> None:
 
 
 def start(directory: Path, *command: str) -> None:
-    """Start a daemon in the foreground, its words in DIRECTORY/NAME.log."""
+    """Start a daemon in the foreground with output to DIRECTORY/NAME.log."""
     with (directory / f"{command[0]}.log").open("w") as log:
         subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 def until(said: str, *command: str) -> None:
-    """Ask until the answer holds the words. Ends the program where they do not come in time."""
+    """Repeat a query until the answer contains a text. Exits on timeout."""
     end = time.monotonic() + START_S
     while said not in (answer := subprocess.run(command, capture_output=True, text=True, check=False)).stdout:
         if time.monotonic() > end:
@@ -100,11 +104,11 @@ def until(said: str, *command: str) -> None:
 
 
 def main(directory: Path, command: list[str]) -> int:
-    """Process 1 of the namespaces."""
+    """Run as process 1 of the namespaces."""
     os.environ["PATH"] = search_path()
     socket.sethostname("localhost")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    # Slurm asks the resolver for addresses that the machine can reach (AI_ADDRCONFIG), and loopback's own do not count.
+    # Slurm's resolver flags (AI_ADDRCONFIG) require an address of the machine other than loopback.
     subprocess.run(["ip", "address", "add", f"{ADDRESS}/32", "dev", "lo"], check=True)
     configure(directory)
     subprocess.run(["mount", "--bind", str(directory), "/etc/slurm"], check=True)

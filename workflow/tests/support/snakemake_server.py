@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from snakemake import cli
 
-# What every run imports: Snakemake while it reads a workflow, and ours in the Snakefile.
+# Modules that every run imports: those of Snakemake for reading a workflow, and ours in the Snakefile.
 IMPORTED = (
     "smart_open",
     "snakemake.executors.dryrun",
@@ -34,10 +34,10 @@ IMPORTED = (
 
 
 def run(request: dict) -> NoReturn:
-    """Run Snakemake in this process, with the request's surroundings instead of the server's."""
+    """Run Snakemake in this process, with directory, environment and files of the request."""
     os.environ.clear()
     os.environ.update(request["environment"])
-    tempfile.tempdir = None  # read TMPDIR again
+    tempfile.tempdir = None  # makes tempfile read TMPDIR again
     os.umask(request["umask"])
     os.chdir(request["directory"])
     sys.argv[1:] = request["arguments"]
@@ -51,7 +51,7 @@ def run(request: dict) -> NoReturn:
 
 
 def serve() -> None:
-    """Answer requests until standard input ends."""
+    """Serve requests until standard input ends."""
     with contextlib.redirect_stdout(sys.stderr):
         for name in IMPORTED:
             importlib.import_module(name)

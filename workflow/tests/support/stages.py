@@ -1,4 +1,4 @@
-"""The stages after the digest, run in order like in the workflow."""
+"""The stages after the digest, in the order of the workflow."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from acapella_core.files import sha256_of
 
 
 def analyzed_by_tshark(directory: Path, frames: list[bytes]) -> Path:
-    """A campaign of one sample of these frames, digested with engine tshark; skips the test without tshark."""
+    """Return a campaign with one sample of these frames, digested with engine tshark; skip the test without tshark."""
     try:
         tshark.find()
     except UserError as error:
@@ -25,7 +25,7 @@ def analyzed_by_tshark(directory: Path, frames: list[bytes]) -> Path:
 
 
 def analyzed_frames(directory: Path, frames: list[bytes], engine: str = "native") -> Path:
-    """Make a campaign of one sample of these frames in a directory, up to its tables."""
+    """Return a campaign with one sample of these frames, up to its tables."""
     for part in ("raw", "acap", "flows"):
         (directory / part).mkdir()
     capture = write_pcap(directory / "raw" / "s.pcap", [(START_NS + at, frame) for at, frame in enumerate(frames)])
@@ -40,9 +40,9 @@ def analyzed_frames(directory: Path, frames: list[bytes], engine: str = "native"
 def analyze_campaign(
     directory: Path, *, reverse: bool = False, threads: int = 1, choice: dict | None = None, **options
 ) -> Path:
-    """Index, analyze every sample, process; ``reverse`` takes the samples the other way round.
+    """Index and analyze every sample, then process; ``reverse``: in reverse order.
 
-    ``choice``: the index's keywords `traffic` and `trials`; ``options``: those of process.
+    ``choice``: keywords `traffic` and `trials` of the index; ``options``: those of process.
     """
     campaign = Campaign(directory)
     index.build(campaign, threads=threads, **(choice or {}))
@@ -53,12 +53,12 @@ def analyze_campaign(
 
 
 def rows(directory: Path, table: str) -> list[dict]:
-    """The rows of a published table."""
+    """Return the rows of a published table."""
     return pq.read_table(directory / "tables" / f"{table}.parquet").to_pylist()
 
 
 def manifest_of(directory, place, capture, start):
-    """A manifest: WEST p1 knows its times and losses, the others do not."""
+    """Return a manifest. Only WEST p1 has times and losses."""
     site, port = place
     name, known = capture.stem, place == ("WEST", "p1")
     manifest = {

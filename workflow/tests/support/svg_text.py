@@ -1,4 +1,4 @@
-"""The texts of an SVG, and which of them overlap."""
+"""Texts of an SVG, and overlaps between them."""
 
 import xml.etree.ElementTree as ET
 
@@ -18,6 +18,6 @@ COLLISIONS = """() => {
 
 
 def words(svg: str) -> str:
-    """All text of an SVG; no-break spaces as spaces. Fails where the SVG is not well-formed."""
+    """Return all text of an SVG with spaces instead of no-break spaces. Fails if the SVG is not well-formed."""
     texts = [text for text in ET.fromstring(svg).itertext() if text.strip()]
     return " ".join(texts).replace("\N{NO-BREAK SPACE}", " ")

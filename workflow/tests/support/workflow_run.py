@@ -18,8 +18,8 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 CAPTURES = ROOT / ".test" / "captures"
-# What has to have the same bytes wherever and however it was made. The catalog is left out: its content is the same,
-# DuckDB's file around it is not.
+# Files that must have the same bytes in every run. The catalog is excluded: its content is the same, but not the bytes
+# of DuckDB's file.
 RESULTS = ("acap/*", "flows/*", "tables/*", "figures/*.svg", "provenance.json")
 DIGESTS = ("acap/*", "flows/*")
 TSHARK = """#!/bin/sh
@@ -39,7 +39,7 @@ ENVIRONMENT = {"PYTHONSAFEPATH": "1"}
 
 @functools.cache
 def server() -> subprocess.Popen:
-    """Start the process that forks all runs of Snakemake (snakemake_server.py) at the first call; return it."""
+    """Return the process that forks all runs of Snakemake (snakemake_server.py); start it at the first call."""
     command = [sys.executable, str(Path(__file__).with_name("snakemake_server.py"))]
     environment = os.environ | ENVIRONMENT
     running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
@@ -75,20 +75,20 @@ class Workplace:
         return self.directory / "results" / "tiny"
 
     def configure(self, **changes) -> None:
-        """Write config/config.yaml: the tiny campaign's settings with changes to the top keys."""
+        """Write config/config.yaml: settings of the tiny campaign, with changes to top-level keys."""
         target = self.directory / "config" / "config.yaml"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(yaml.safe_dump(SETTINGS | changes, sort_keys=False))
 
     def copy(self, directory: Path) -> "Workplace":
-        """Copy all files, as old as they are, into a new or empty directory.
+        """Copy all files with their modification times into a new or empty directory.
 
-        Next to the original the relative paths of the SQL files stay the same, so that nothing is made again.
+        Next to the original, relative paths in the SQL files remain the same, so that Snakemake repeats nothing.
         """
         return Workplace(shutil.copytree(self.directory, directory, symlinks=True, dirs_exist_ok=True))
 
     def sheet(self, *rows: tuple[str, str, str, str]) -> None:
-        """Write config/samples.tsv of rows sample, site, port, file."""
+        """Write config/samples.tsv with rows of sample, site, port, file."""
         lines = ["\t".join(row) for row in (("sample", "site", "port", "file"), *rows)]
         (self.directory / "config" / "samples.tsv").write_text("\n".join(lines) + "\n")
 
@@ -104,12 +104,12 @@ class Workplace:
         self.environment["PATH"] = f"{program.parent}:{os.environ['PATH']}"
 
     def command(self, *arguments: str) -> list[str]:
-        """The command line of Snakemake for this directory."""
+        """Return the command line of Snakemake for this directory."""
         snakefile = ["--snakefile", str(ROOT / "Snakefile"), "--directory", str(self.directory)]
         return [sys.executable, "-m", "snakemake", *snakefile, *arguments]
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess:
-        """Run Snakemake to its end; its output, both streams in one."""
+        """Run Snakemake to its end; return both output streams as one."""
         command = self.command(*arguments)
         with tempfile.NamedTemporaryFile() as output:
             request = {
@@ -123,7 +123,7 @@ class Workplace:
             return subprocess.CompletedProcess(command, code, output.read().decode())
 
     def start(self, *arguments: str, output: int = subprocess.DEVNULL) -> subprocess.Popen:
-        """Start `python -m snakemake` in a separate process group; ``output``: where both streams go."""
+        """Start `python -m snakemake` in a separate process group. ``output``: destination of both streams."""
         return subprocess.Popen(
             self.command(*arguments),
             cwd=self.directory,
@@ -136,31 +136,31 @@ class Workplace:
         )
 
     def succeed(self, *arguments: str) -> str:
-        """Run Snakemake; its output. Fails the test with that output where it fails."""
+        """Run Snakemake and return its output. Fails the test if Snakemake fails."""
         ended = self.run(*arguments)
         assert ended.returncode == 0, ended.stdout
         return ended.stdout
 
     def sha256(self, *patterns: str) -> dict[str, str]:
-        """Digests of the campaign's files that match, by their names."""
+        """Return the SHA-256 of matching files of the campaign, by name."""
         found = sorted(file for pattern in patterns for file in self.campaign.glob(pattern))
         assert found, f"nothing matches {patterns} in {self.campaign}"
         return {str(file.relative_to(self.campaign)): hashlib.sha256(file.read_bytes()).hexdigest() for file in found}
 
 
 def rules_run(said: str) -> set[str]:
-    """Names of the rules that a run did, or a dry run would do."""
+    """Return the names of the rules that a run executed, or that a dry run would execute."""
     table = said.split("Job stats:")[1].split("total", maxsplit=1)[0] if "Job stats:" in said else ""
     return {line.split()[0] for line in table.splitlines() if re.search(r" \d+$", line)} - {"all"}
 
 
 def function_of_rules(name: str) -> str:
-    """The source of a function in rules/samples.smk."""
+    """Return the source of a function in rules/samples.smk."""
     return re.search(rf"^def {name}\(.*?\n(?:\n\n|\Z)", (ROOT / "rules" / "samples.smk").read_text(), re.M | re.S)[0]
 
 
 def workplace(directory: Path, **changes) -> Workplace:
-    """A workplace with the three captures of .test/ at two sites."""
+    """Return a workplace with the three captures of .test/ at two sites."""
     place = Workplace(directory)
     place.configure(**changes)
     shutil.copytree(CAPTURES, directory / "captures")

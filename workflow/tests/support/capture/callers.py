@@ -1,4 +1,4 @@
-"""Who runs `acapella collect` in a test: root, or an unprivileged user."""
+"""Users who run `acapella collect` in a test: root, or an unprivileged user."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 NOBODY = 65534
-# An interpreter outside the virtual environment finds what that has, editable installs and native core included.
+# Makes packages of the virtual environment available to another interpreter, with editable installs and native core.
 SITE = "import site\nsite.addsitedir({!r})\n".format(sysconfig.get_paths()["purelib"])
 
 
@@ -63,7 +63,7 @@ def ordinary_user(directory: Path) -> Caller:
     environment = {"PYTHONPATH": str(directory), "HOME": "/nonexistent"}
     for python in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
         caller = Caller(prefix, python, environment)
-        # through a shell: setpriv itself would still look up the interpreter with root's rights
+        # through a shell: setpriv would look up the interpreter with the privileges of root
         argv = [*prefix, "sh", "-c", 'exec "$0" -c "import acapella_capture.collect, acapella_core._native"', python]
         if subprocess.run(argv, env=caller.env(), capture_output=True, check=False).returncode == 0:
             return namespaces_or_skip(caller)
@@ -72,7 +72,7 @@ def ordinary_user(directory: Path) -> Caller:
 
 @contextlib.contextmanager
 def readable_directory(mode: int = 0o755) -> Iterator[Path]:
-    """Provide a directory that every user may enter; those of pytest are private."""
+    """Yield a directory that every user may enter; those of pytest are private."""
     with tempfile.TemporaryDirectory(prefix="acapella-test-") as name:
         Path(name).chmod(mode)
         yield Path(name)

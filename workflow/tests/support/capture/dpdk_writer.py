@@ -1,4 +1,4 @@
-"""Builds acapella-dpdk-capture with ASan and UBSan, runs it, and reads its files with an independent parser."""
+"""Build acapella-dpdk-capture with ASan and UBSan, run it, and read its files with an independent parser."""
 
 import json
 import os
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[4]
 SOURCE = ROOT / "capture" / "dpdk"
 BINARY = c_programs.path_of("acapella-dpdk-capture")
 SECOND = 1_000_000_000
-LIMIT_S = 300  # only reached if the program hangs
+LIMIT_S = 300  # reached only if the program hangs
 
 
 def built_or_skip() -> Path:

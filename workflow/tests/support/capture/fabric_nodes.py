@@ -25,10 +25,10 @@ case "$*" in
     *"mtu 9216"*) exit 2 ;;
 esac
 """
-ID = "#!/bin/sh\necho 1000\n"  # whoever runs the tests: on FABRIC one logs in as an ordinary user
+ID = "#!/bin/sh\necho 1000\n"  # the user who runs the tests; on FABRIC an ordinary user logs in
 INSTALL = """#!/bin/sh
 echo "install $*" >> "$HOME/commands.log"
-"""  # so that no test installs anything
+"""  # prevents tests from installing packages
 SUDO = """#!/bin/sh
 [ "$1" = -n ] && shift
 exec "$@"
@@ -203,7 +203,7 @@ def sftp_of(nodes: Nodes) -> type[paramiko.SFTPServerInterface]:
 
     class Handle(paramiko.SFTPHandle):
         lost = False  # pending requests may still arrive and must not close the next connection
-        reached = 0  # bytes requested twice count once, as a slow client's read-ahead does that
+        reached = 0  # bytes requested twice count once, because a slow client reads ahead
 
         def read(self, offset, length):
             data = super().read(offset, length)

@@ -1,7 +1,7 @@
 """A FABRIC on loopback for the tests: credential manager, orchestrator and metrics, in REST over HTTP.
 
-It keeps the protocol that FABRIC's client speaks (fabrictestbed 2.0.8), with slices as graphs of FABRIC's information
-model, and it fails where a test tells it to. It is no FABRIC: what that does beyond this is not tested.
+It implements the protocol of FABRIC's client (fabrictestbed 2.0.8), with slices as graphs of FABRIC's information
+model, and fails as tests request. Behavior of FABRIC beyond this is not tested.
 """
 
 import base64
@@ -34,7 +34,7 @@ LINKS = [  # as returned by query_links
         {"site": "STAR", "node": "n1", "port": "HundredGigE0/0/0/15.3371"},
         {"site": "WASH", "node": "n3", "port": "HundredGigE0/0/0/9.100"}]},
 ]  # fmt: skip
-OWN = "HundredGigE0/0/0/31"  # the port that listening nodes are plugged into
+OWN = "HundredGigE0/0/0/31"  # the port that listening nodes are connected to
 COUNTED = {  # ifName by rack, including interfaces that are not ports
     "star": ("HundredGigE0/0/0/5", "TwentyFiveGigE0/0/0/12/1", "HundredGigE0/0/0/15", OWN, "Loopback0",
              "Bundle-Ether1/0", "HundredGigE0/0/0/15.3370"),
@@ -172,7 +172,7 @@ class Orchestrator:
             for number, port in enumerate(ports):
                 if rack and rack[1] != name:
                     continue
-                rate = (1000 if asked.startswith("ifHCInOctets") else 500) * (number + 1)  # octets a second
+                rate = (1000 if asked.startswith("ifHCInOctets") else 500) * (number + 1)  # bytes per second
                 series = {"metric": {"rack": name, "job": "data-sw", "ifName": port}}
                 if "[" in asked:
                     series["values"] = [[now - age, str(round(10**9 - age * rate))] for age in (90, 60, 30, 1)]
@@ -182,7 +182,7 @@ class Orchestrator:
         return 200, {"status": "success", "data": {"resultType": "matrix", "result": result}}
 
     def _hosts(self, without: str = "") -> list[dict]:
-        """Return the hosts with the resources left by all slices (but one); a node is on the first host that fits."""
+        """Return the hosts with the resources that all slices (but one) leave. A node is on the first that fits."""
         hosts = []
         for site, kinds in self.sites.items():
             hosts += [

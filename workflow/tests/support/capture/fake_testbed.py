@@ -24,7 +24,7 @@ FRAME = struct.pack("<IIII", 1, 0, 60, 60) + bytes(60)
 
 
 class FakeMirror(Mirror):
-    """Copies nothing, or fails to start."""
+    """A mirror that copies nothing, or fails to start."""
 
     instance, interface = "listener", "capture0"
 
@@ -43,7 +43,7 @@ class FakeMirror(Mirror):
 
 
 class FakeJob(Job):
-    """The node's watchdog loop, which runs until it is stopped."""
+    """The watchdog loop of a node, which runs until it is stopped."""
 
     def poll(self) -> int | None:
         return None
@@ -59,7 +59,7 @@ class FakeJob(Job):
 
 
 class FakeTestbed(Testbed):
-    """Names of ports and sites select faults. `calls` holds the calls in order."""
+    """A testbed whose port and site names select faults. `calls` lists the calls in order."""
 
     name = "local"
 
@@ -68,7 +68,7 @@ class FakeTestbed(Testbed):
         self.site_names = sites
         self.fetched: list[str] = []
         self.calls: list[tuple[str, str]] = []
-        self.broken_fetches = 0  # number of the next fetches that lose a byte
+        self.broken_fetches = 0  # number of following fetches that lose a byte
         self.left: tuple[str, ...] = ()
         self.receivers: tuple[str, ...] = ("capture0",)
         self.seen = "1000000 - 0 0"  # free KiB, bytes of the capture, seconds since the heartbeat, frames
@@ -128,7 +128,7 @@ class FakeTestbed(Testbed):
 
 
 class FakeTcpdump:
-    """Counts one frame, or fails as the port name in its file name selects."""
+    """A tcpdump that counts one frame, or fails as selected by the port name in its file name."""
 
     running: ClassVar[set[str]] = set()
 

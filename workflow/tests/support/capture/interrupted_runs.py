@@ -1,4 +1,4 @@
-"""Collections that end or are stopped, and the check that they leave nothing behind."""
+"""Collections that end or are interrupted, and the check that nothing is left afterwards."""
 
 import re
 import signal
@@ -10,7 +10,7 @@ from pathlib import Path
 from acapella_testing.capture.process_tree import Tree
 
 MOMENT_S = 180
-END_S = 180  # only reached if it hangs
+END_S = 180  # reached only if the collection hangs
 
 
 def tree_when(process: subprocess.Popen, busy: str) -> Tree:
@@ -26,10 +26,10 @@ def tree_when(process: subprocess.Popen, busy: str) -> Tree:
 def ends_without_leftovers(
     caller, campaign: Path, config: str, number: signal.Signals | None, moment: tuple[str, str] = ("", "tcpdump")
 ) -> int:
-    """Start a collection, look at its processes at a moment, send a signal then; the exit status.
+    """Start a collection, send it a signal at a given moment, and return its exit status.
 
-    The moment: a sample is taken whose name starts so, and a program of that name runs. Fails where a process,
-    namespace, interface, mount or half a file is there afterwards.
+    The moment is when a sample with this prefix is captured and a program with this name runs. Fails if a process,
+    namespace, interface, mount or incomplete file is left.
     """
     after, busy = moment
     path = campaign.with_suffix(".yaml")
@@ -46,7 +46,7 @@ def ends_without_leftovers(
             if number:
                 process.send_signal(number)
             status = process.wait(END_S)
-            left = tree.gone_within(60)  # not waiting for the end of its output, which leftovers would hold open
+            left = tree.gone_within(60)  # not waiting for the end of its output: leftover processes would keep it open
     assert left == [], left
     links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
     assert re.findall(r"\b(?:port\d|uplink-site|mirror\d|capture\d|br0|edge|core|manage\d)", links) == []

@@ -1,4 +1,4 @@
-"""The local testbed of tests inside the sandbox: two sites of two hosts, every path, little traffic."""
+"""The local testbed as tests use it inside the sandbox: two sites with two hosts, every path, little traffic."""
 
 import contextlib
 import shutil

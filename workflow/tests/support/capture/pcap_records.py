@@ -1,4 +1,4 @@
-"""Reads our captures without the core: pcap, nanoseconds, this machine's byte order."""
+"""Read our captures without the core: pcap, nanoseconds, byte order of this machine."""
 
 import struct
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Snapshots of process trees, and what is left of them: processes by start time, namespaces by inode."""
+"""Snapshots of process trees, and leftovers of them. Processes are compared by start time, namespaces by inode."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ KINDS = ("net", "pid", "mnt", "user")
 
 
 def stat_of(pid: int) -> tuple[int, str] | None:
-    """Return parent and start time of a process; None if it is gone or a zombie."""
+    """Return parent and start time of a process; None if it has ended or is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -36,7 +36,7 @@ def namespaces_of(pid: int) -> set[str]:
 
 
 def held(pid: int, others: set[str]) -> dict[str, int]:
-    """Open the namespaces of a process, except for these others, by their names in namespaces_of."""
+    """Open the namespaces of a process except ``others``; return them by their names in namespaces_of."""
     found = {}
     for kind in KINDS:
         with contextlib.suppress(OSError):
@@ -51,10 +51,10 @@ def held(pid: int, others: set[str]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Tree:
-    """Processes below one, by number and start time, and the namespaces that only they have.
+    """Processes below another one, by number and start time, and the namespaces that only they have.
 
-    The namespaces are held open until `close`: the kernel gives the number of one that is gone to the next that
-    anybody makes, as a test beside this one does.
+    The namespaces are held open until `close`, because the kernel reuses the numbers of deleted namespaces, for example
+    for a test that runs at the same time.
     """
 
     members: frozenset[tuple[int, str]]
@@ -92,7 +92,7 @@ class Tree:
         return found
 
     def alive(self) -> list[str]:
-        """Describe what is left: processes, and processes in the tree's namespaces."""
+        """Return descriptions of what is left: processes, and processes in the tree's namespaces."""
         left = []
         for pid, (parent, started) in processes().items():
             if (pid, started) in self.members or namespaces_of(pid) & self.namespaces.keys():

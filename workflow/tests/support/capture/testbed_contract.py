@@ -1,7 +1,7 @@
 """The contract of all testbeds, as tests that a module imports and runs with its own fixture `testbed`.
 
-The fixture's testbed has been entered, has no instance and no other user, and has at least two sites. If it has no
-switch (testbed files), tests that need one are skipped.
+The fixture enters the testbed, which must have at least two sites, no instance and no other user. If it has no switch
+(testbed files), tests that need one are skipped.
 """
 
 import time
@@ -32,7 +32,7 @@ def instance(switched) -> Iterator[Instance]:
 
 
 def one_line(call) -> UserError:
-    """Return the error of a call, which must be a UserError in one line."""
+    """Return the error of a call, which must be a UserError of one line."""
     with pytest.raises(UserError) as raised:
         call()
     assert "\n" not in str(raised.value)

@@ -1,1 +1,1 @@
-"""Frames and captures that tests write."""
+"""Frames and captures for tests."""

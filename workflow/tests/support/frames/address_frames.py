@@ -1,6 +1,6 @@
 """Frames with an address in every field that can contain one, and the addresses that scapy finds in a frame.
 
-The addresses are random, so that one of them in a file's bytes is no accident.
+The addresses are random, so that they do not appear in a file by chance.
 """
 
 import ipaddress
@@ -23,7 +23,7 @@ SECRET = b"payload that nobody may see"
 
 
 class Addresses:
-    """Random addresses, each once; `made` has all of them as bytes."""
+    """Random addresses without repetition; `made` contains all of them as bytes."""
 
     def __init__(self, seed: int):
         self.random = random.Random(seed)
@@ -43,13 +43,13 @@ class Addresses:
 
     @property
     def mac(self) -> str:
-        """Not of a group, and in its first four bits nothing that MPLS would take for IP."""
+        """Return an address without the group bit. After MPLS, its first four bits must not look like an IP version."""
         raw = self.random.randbytes(6)
         return self.new(bytes((raw[0] & 0x0C | 0x80,)) + raw[1:]).hex(":")
 
 
 def frames(a: Addresses) -> dict[str, tuple[str, Packet]]:
-    """Link type and packet by name."""
+    """Return link type and packet by name."""
     raw = lambda text: ipaddress.ip_address(text).packed  # noqa: E731
     ether = lambda **more: Ether(src=a.mac, dst=a.mac, **more)  # noqa: E731
     ip = lambda **more: inet.IP(src=a.v4, dst=a.v4, **more)  # noqa: E731
@@ -126,12 +126,12 @@ def frames(a: Addresses) -> dict[str, tuple[str, Packet]]:
 
 
 def padded_mac(mac: str) -> bytes:
-    """A MAC address with the two bytes that Linux fills its eight with."""
+    """Return a MAC address padded to eight bytes, as Linux does."""
     return bytes.fromhex(mac.replace(":", "")) + bytes(2)
 
 
 def found(packet: Packet, path: str = "") -> dict[str, bytes]:
-    """Every address that scapy sees, as bytes, by where it sees it."""
+    """Return every address that scapy finds, as bytes, by its location."""
     addresses: dict[str, bytes] = {}
     depth = 0
     while packet is not None and not isinstance(packet, NoPayload):
@@ -146,8 +146,8 @@ def found(packet: Packet, path: str = "") -> dict[str, bytes]:
 
 
 def of_field(field, value, where: str) -> dict[str, bytes]:
-    """The addresses of one field."""
-    field = getattr(field, "fld", field)  # of a conditional field
+    """Return the addresses of one field."""
+    field = getattr(field, "fld", field)  # the field inside a conditional field
     if value is None:
         return {}
     if isinstance(field, PacketListField | PacketField) or isinstance(value, Packet):

@@ -7,13 +7,13 @@ BLOCK = {"gzip": 10, "zstd": 7, "lz4": 7}  # bytes before the first block (RFC 1
 
 
 def packed(path, codec: str, *contents: bytes):
-    """A file of one compressed frame per content."""
+    """Write a file with one compressed frame per content."""
     path.write_bytes(b"".join(pa.compress(content, codec, asbytes=True) for content in contents))
     return path
 
 
 def damaged(path, codec: str, whole: bytes, lost: bytes):
-    """A compressed file with ``whole``, and ``lost`` in a second frame whose blocks are damaged."""
+    """Write a compressed file with ``whole``, followed by a second frame with ``lost`` whose blocks are damaged."""
     frame = pa.compress(lost, codec, asbytes=True)
     first = pa.compress(whole, codec, asbytes=True)
     path.write_bytes(first + frame[: BLOCK[codec]] + b"\xff" * (len(frame) - BLOCK[codec]))

@@ -3,17 +3,17 @@
 import random
 import struct
 
-SECRET = bytes(range(0xA1, 0xFB))  # no two bytes in a row are a type or length here
-HEADS = {"ipv4": 34, "tcp": 54, "ipv6": 56, "sctp": 46, "neighbor": 62}  # where options begin in a frame
+SECRET = bytes(range(0xA1, 0xFB))  # no two consecutive bytes are a type and a length in these protocols
+HEADS = {"ipv4": 34, "tcp": 54, "ipv6": 56, "sctp": 46, "neighbor": 62}  # offsets of options in a frame
 
 
 def ethernet(ethertype: int, packet: bytes) -> bytes:
-    """A frame."""
+    """Return an Ethernet frame."""
     return b"\x02\0\0\0\0\1\x02\0\0\0\0\2" + ethertype.to_bytes(2) + packet
 
 
 def ipv4(protocol: int, payload: bytes, options: bytes = b"") -> bytes:
-    """A frame of IPv4 with options."""
+    """Return a frame of IPv4 with options."""
     words = 5 + len(options) // 4
     head = struct.pack("!BBHHHBBH4s4s", 0x40 | words, 0, 4 * words + len(payload), 1, 0, 64, protocol, 0,
                        bytes((192, 0, 2, 1)), bytes((192, 0, 2, 2)))  # fmt: skip
@@ -21,13 +21,13 @@ def ipv4(protocol: int, payload: bytes, options: bytes = b"") -> bytes:
 
 
 def ipv6(following: int, payload: bytes) -> bytes:
-    """A frame of IPv6."""
+    """Return a frame of IPv6."""
     ends = bytes.fromhex("20010db8") + bytes(11) + b"\1" + bytes.fromhex("20010db8") + bytes(11) + b"\2"
     return ethernet(0x86DD, struct.pack("!IHBB", 6 << 28, len(payload), following, 64) + ends + payload)
 
 
 def with_options(kind: str, options: bytes) -> bytes:
-    """A frame whose header of a kind has these options, and then payload."""
+    """Return a frame with these options in a header of a kind, followed by payload."""
     if kind == "ipv4":
         return ipv4(17, bytes(8) + SECRET, options)
     if kind == "tcp":
@@ -73,7 +73,7 @@ MALFORMED = {
 
 
 def random_options(draw: random.Random, kind: str) -> bytes:
-    """Options of a kind, some of them malformed: known types with any length, and values without zeros."""
+    """Return options of a kind, some of them malformed: known types with any length, and values without zeros."""
     filler = lambda count: bytes(draw.randrange(1, 256) for _ in range(count))  # noqa: E731
     if kind == "sctp":
         types = (1, 2, 3, 7, 12, 13, 64, 192, 0x80, 0xC1, 10, 5, draw.randrange(256))

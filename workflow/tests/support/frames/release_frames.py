@@ -1,4 +1,4 @@
-"""Frames with payload, and other values that identify the campaign that they are released in."""
+"""Frames with payload, and other values that identify the campaign that they are released with."""
 
 import random
 
@@ -12,7 +12,7 @@ ENDS = bytes((192, 0, 2, 1, 192, 0, 2, 2))
 
 
 def frames(draw: random.Random) -> list[bytes]:
-    """Frames of several kinds, with payload."""
+    """Return frames of several kinds, with payload."""
     made = []
     for _ in range(40):
         udp = draw.randbytes(2) + b"\0\x35" + (8 + 600).to_bytes(2) + bytes(2) + draw.randbytes(600)

@@ -80,7 +80,7 @@ def frame(  # noqa: PLR0913  (each is a field that a test damages)
 
 
 def checksum(header: bytes) -> int:
-    """RFC 1071."""
+    """Return the Internet checksum (RFC 1071)."""
     total = sum(struct.unpack(f"!{len(header) // 2}H", header))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
@@ -88,7 +88,7 @@ def checksum(header: bytes) -> int:
 
 
 def pcap(frames: list[bytes], cut: int = 65535) -> bytes:
-    """A nanosecond pcap of Ethernet."""
+    """Return a nanosecond pcap of Ethernet."""
     records = [
         struct.pack("<IIII", 1_700_000_000, n * 1000, min(cut, len(data)), len(data)) + data[:cut]
         for n, data in enumerate(frames)

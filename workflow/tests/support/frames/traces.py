@@ -1,6 +1,6 @@
 """Small captures for tests: frames as on a mirrored port of a testbed, built with scapy.
 
-A trace is a list of (ts_ns, frame bytes); `write_pcap` cuts the frames to the snap length and keeps their wire length.
+A trace is a list of (ts_ns, frame bytes). `write_pcap` truncates frames to the snap length and keeps their wire length.
 """
 
 import struct
@@ -14,16 +14,16 @@ from scapy.packet import Raw
 
 START_NS = 1_700_000_000_000_000_000
 MS = 1_000_000
-YEAR_586524_US = 18_446_744_073_709_551_615  # the last time of a pcapng with microseconds
+YEAR_586524_US = 18_446_744_073_709_551_615  # the latest time of a pcapng file with microseconds
 ETHER = {
     "src": "00:56:2b:00:00:01",
     "dst": "00:56:2b:00:00:02",
-}  # of a known vendor, which tshark looks for in pseudowires
+}  # with a known vendor, which tshark checks in pseudowires
 CONTROL_WORD = b"\x00\x00\x00\x00"
 
 
 def write_pcapng(path: Path, frames: list[tuple[int, bytes]], extra: bytes = b"") -> Path:
-    """A pcapng file of (link type, frame), with an interface for each link type; ``extra`` blocks before the frames."""
+    """Write a pcapng file of (link type, frame) with an interface per link type. ``extra``: blocks before frames."""
     types = sorted({link_type for link_type, _ in frames})
     with path.open("wb") as out:
         out.write(pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)))
@@ -37,7 +37,7 @@ def write_pcapng(path: Path, frames: list[tuple[int, bytes]], extra: bytes = b""
 
 
 def write_stamped(path: Path, trace: list[tuple[int, bytes]]) -> Path:
-    """A pcapng file of nanoseconds; frames before 1970 are of a second interface, whose times have an offset."""
+    """Write a pcapng file with nanoseconds. Frames before 1970 have a second interface with a time offset."""
     offset_s = 55 * 365 * 86_400
     resolution = struct.pack("<HHB3x", 9, 1, 9)
     blocks = [pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))]
@@ -53,7 +53,7 @@ def write_stamped(path: Path, trace: list[tuple[int, bytes]]) -> Path:
 
 
 def write_untimed(path: Path, frames: list[bytes], snaplen: int = 0) -> Path:
-    """A pcapng file of Simple Packet Blocks (pcapng, section 4.4), which have no time; snap length 0 is none."""
+    """Write a pcapng file of Simple Packet Blocks (pcapng, section 4.4), without times. Snap length 0: no limit."""
     with path.open("wb") as out:
         out.write(pcapng_block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)))
         out.write(pcapng_block(1, struct.pack("<HHI", 1, 0, snaplen)))
@@ -63,13 +63,13 @@ def write_untimed(path: Path, frames: list[bytes], snaplen: int = 0) -> Path:
 
 
 def pcapng_block(kind: int, body: bytes) -> bytes:
-    """One block, padded."""
+    """Return one padded block."""
     body += bytes(-len(body) % 4)
     return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
 
 
 def write_pcap(path: Path, trace: list[tuple[int, bytes]], snaplen: int = 200) -> Path:
-    """A nanosecond pcap, little endian, link type Ethernet."""
+    """Write a nanosecond pcap: little-endian, link type Ethernet."""
     parts = [struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, snaplen, 1)]
     for ts_ns, frame in trace:
         cut = frame[:snaplen]
@@ -79,7 +79,7 @@ def write_pcap(path: Path, trace: list[tuple[int, bytes]], snaplen: int = 200) -
 
 
 def underlay(kind: str, network, vlan: int = 100, labels: tuple = (17, 18)) -> bytes:
-    """``network`` (a scapy packet without link header) inside the headers that the testbed adds."""
+    """Return ``network`` (a scapy packet without link header) inside the headers that the testbed adds."""
     ethertype = 0x86DD if isinstance(network, IPv6) else 0x0800
     inner = bytes(Ether(**ETHER, type=ethertype) / network)
     outer = Ether(**ETHER)
@@ -100,25 +100,25 @@ def underlay(kind: str, network, vlan: int = 100, labels: tuple = (17, 18)) -> b
 
 
 def ip(src: str, dst: str, **more):
-    """An IPv4 or IPv6 header."""
+    """Return an IPv4 or IPv6 header."""
     if ":" in src:
         return IPv6(src=src, dst=dst, hlim=64)
     return IP(src=src, dst=dst, ttl=64, **more)
 
 
 class Connection:
-    """A TCP connection whose directions carry different labels; collects its frames."""
+    """A TCP connection with different labels in each direction; it collects its frames."""
 
     def __init__(  # noqa: PLR0913 (a test names the two or three that matter to it)
         self, kind, start_ns, *, client="10.0.0.1", server="10.0.0.2", ports=(40000, 443), vlan=100, labels=(17, 27)
     ):
         self.kind, self.now, self.vlan, self.labels = kind, start_ns, vlan, labels
         self.ends, self.ports = (client, server), ports
-        self.seq = [1000, 0xFFFFFF00]  # the server's numbers wrap early
+        self.seq = [1000, 0xFFFFFF00]  # the server's sequence numbers wrap early
         self.trace = []
 
     def send(self, way: int, flags: str, payload: bytes = b"", *, back: int = 0, after_ns: int = MS):
-        """One segment: ``way`` 0 is the client's; ``back`` repeats that many bytes already sent."""
+        """Add one segment. ``way`` 0 is from the client. ``back``: the number of bytes to send again."""
         seq = (self.seq[way] - back) % 2**32
         ack = self.seq[1 - way] if "A" in flags else 0
         tcp = TCP(sport=self.ports[way], dport=self.ports[1 - way], flags=flags, seq=seq, ack=ack, window=8192)
@@ -131,19 +131,19 @@ class Connection:
         return self
 
     def handshake(self, rtt_ns: int = 5 * MS):
-        """SYN, SYN/ACK, ACK; the client's view of the round trip is twice ``rtt_ns``."""
+        """Add SYN, SYN/ACK, ACK; the client measures a round trip of twice ``rtt_ns``."""
         return self.send(0, "S", after_ns=rtt_ns).send(1, "SA", after_ns=rtt_ns).send(0, "A")
 
     def close(self):
-        """FIN both ways."""
+        """Add FIN in both directions."""
         return self.send(0, "FA").send(1, "FA").send(0, "A")
 
 
 def whole_connection(kind, start_ns, **more):
-    """Handshake, data both ways, a retransmission, duplicate ACKs, close."""
+    """Return a connection with handshake, data in both directions, a retransmission, duplicate ACKs, and close."""
     c = Connection(kind, start_ns, **more).handshake()
     c.send(0, "PA", b"q" * 300).send(1, "A", b"r" * 1400).send(0, "A").send(1, "A", b"r" * 1400)
-    c.seq[1] -= 1400  # the client misses the last segment: it acknowledges the one before, twice more
+    c.seq[1] -= 1400  # the client misses the last segment and acknowledges the previous one twice more
     c.send(0, "A").send(0, "A")
     c.seq[1] += 1400
     c.send(1, "A", b"r" * 700, back=700)
@@ -151,12 +151,12 @@ def whole_connection(kind, start_ns, **more):
 
 
 def refused(kind, start_ns, **more):
-    """SYN, answered by RST."""
+    """Return a SYN answered by RST."""
     return Connection(kind, start_ns, **more).send(0, "S").send(1, "RA").trace
 
 
 def cut_in_the_middle(kind, start_ns, segments=5, **more):
-    """Data of a connection that began before and goes on after."""
+    """Return data of a connection that starts before the trace and continues after it."""
     c = Connection(kind, start_ns, **more)
     for _ in range(segments):
         c.send(0, "A", b"d" * 1448)
@@ -164,19 +164,19 @@ def cut_in_the_middle(kind, start_ns, segments=5, **more):
 
 
 def datagrams(kind, start_ns, *, src="10.0.0.1", dst="10.0.0.2", size=8000, count=3):  # noqa: PLR0913
-    """UDP one way."""
+    """Return UDP datagrams in one direction."""
     packet = ip(src, dst) / UDP(sport=5000, dport=5201) / Raw(b"u" * size)
     return [(start_ns + n * MS, underlay(kind, packet)) for n in range(count)]
 
 
 def fragments(start_ns):
-    """One datagram in three fragments."""
+    """Return one datagram in three fragments."""
     parts = fragment(ip("10.0.0.5", "10.0.0.6", id=7) / UDP(sport=7000, dport=7001) / Raw(b"f" * 3000), fragsize=1400)
     return [(start_ns + n * MS, underlay("vlan", part)) for n, part in enumerate(parts)]
 
 
 def others(start_ns):
-    """ARP, ping, GRE."""
+    """Return ARP, ping and GRE."""
     arp = bytes(Ether(**{**ETHER, "dst": "ff:ff:ff:ff:ff:ff"}) / ARP(psrc="10.0.0.1", pdst="10.0.0.2")) + bytes(18)
     ping = ip("10.0.0.1", "10.0.0.2") / ICMP(id=5, seq=1) / Raw(b"p" * 56)
     gre = (
@@ -191,12 +191,12 @@ def others(start_ns):
 
 
 def merged(*traces):
-    """Several traces as one, in time order."""
+    """Return several traces as one, in time order."""
     return sorted((frame for trace in traces for frame in trace), key=lambda frame: frame[0])
 
 
 def busy_port(start_ns: int = START_NS, shift: int = 0) -> list[tuple[int, bytes]]:
-    """A bit of everything; ``shift`` changes the client ports, so that flows of two traces differ."""
+    """Return a mix of all kinds. ``shift`` changes the client ports, so that the flows of two traces differ."""
     ports = (40000 + shift, 443)
     return merged(
         whole_connection("pw2", start_ns, ports=ports),

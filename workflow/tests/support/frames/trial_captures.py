@@ -1,4 +1,4 @@
-"""Trials for tests of `acapella kappa`: numbered packets at given times, and the command run on them."""
+"""Trials for tests of `acapella kappa`: numbered packets at given times, and runs of the command."""
 
 import json
 import struct
@@ -10,20 +10,20 @@ from acapella_testing.oracles.plain_flows import write_pcap
 from acapella.cli.main import main
 from acapella_core.schemas import json_schema
 
-START_NS = 1_700_000_000_123_456_789  # on no grid
+START_NS = 1_700_000_000_123_456_789  # not a multiple of a coarse clock's step
 MACS = bytes.fromhex("00163e000002 00163e000001")
 
 
 def packet(number: int, *, ttl: int = 64, tos: int = 0, checksum: int = 0, trailer: bytes = b"") -> bytes:
-    """A UDP datagram with a number in it, 58 bytes and the trailer."""
+    """Return a numbered UDP datagram: 58 bytes plus the trailer."""
     payload = struct.pack(">Q", number) + b"acapella" + trailer
     udp = struct.pack(">HHHH", 5000, 5001, 8 + len(payload), checksum) + payload
-    header = struct.pack(">BBHHHBBH", 0x45, tos, 20 + len(udp), 7, 0, ttl, 17, ttl)  # some header checksum
+    header = struct.pack(">BBHHHBBH", 0x45, tos, 20 + len(udp), 7, 0, ttl, 17, ttl)  # an arbitrary header checksum
     return MACS + b"\x08\x00" + header + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + udp
 
 
 def packet_6(number: int, *, hop_limit: int = 64, traffic_class: int = 0) -> bytes:
-    """The same over IPv6, with a flow label."""
+    """Return the same over IPv6, with a flow label."""
     udp = struct.pack(">HHHHQ", 5000, 5001, 16, 1, number)
     first = 6 << 28 | traffic_class << 20 | 0xABCDE
     ends = bytes.fromhex("fd00" + 13 * "00" + "01" + "fd00" + 13 * "00" + "02")
@@ -31,19 +31,19 @@ def packet_6(number: int, *, hop_limit: int = 64, traffic_class: int = 0) -> byt
 
 
 def tagged(number: int, layout: str = "v2", ttl: int = 64) -> bytes:
-    """A packet with CHOIR's trailer: time, node, port, check, mark."""
+    """Return a packet with CHOIR's trailer: time, node, port, check, mark."""
     time = (START_NS + number * 1_000_003).to_bytes(8, "big")
     check = {"v1": time[6:], "v2": time[1::-1]}[layout]
     return packet(0, ttl=ttl, trailer=time + bytes([0, 1, 0, 2]) + check + b"\x65\x87")
 
 
 def arp(number: int, padding: int = 0) -> bytes:
-    """A frame without IP."""
+    """Return a frame without IP."""
     return MACS + b"\x08\x06" + struct.pack(">HHBBH", 1, 0x0800, 6, 4, 1) + struct.pack(">Q", number) + bytes(padding)
 
 
 def llc(number: int, padding: int = 0, head: bytes = bytes.fromhex("f0f003")) -> bytes:
-    """An 802.3 frame: a length, LLC (of NetBEUI by default), and Ethernet padding after its payload."""
+    """Return an 802.3 frame: length, LLC (of NetBEUI by default), payload, Ethernet padding."""
     data = head + struct.pack(">Q", number)
     return MACS + struct.pack(">H", len(data)) + data + bytes(padding)
 
@@ -60,13 +60,13 @@ def service_snap(number: int) -> bytes:
 
 
 def isl(frame: bytes) -> bytes:
-    """A frame with its check sequence in Cisco ISL."""
+    """Return a frame with its check sequence inside Cisco ISL."""
     inside = bytes.fromhex("aaaa03 001b21 000a 0000 0000") + frame + b"fcs!"
     return bytes.fromhex("01000c0000 00 001b21ddeeff") + struct.pack(">H", len(inside)) + inside
 
 
 def write(path: Path, offsets: list[int], numbers=None, snaplen: int = 262144, make=packet) -> Path:
-    """A capture of packets ``numbers`` (0, 1, ... by default), ``offsets`` ns after START_NS."""
+    """Write a capture of packets ``numbers`` (0, 1, ... by default), ``offsets`` ns after START_NS."""
     numbers = range(len(offsets)) if numbers is None else numbers
     return write_pcap(path, [(START_NS + ns, make(n)) for ns, n in zip(offsets, numbers, strict=True)], snaplen)
 
@@ -85,7 +85,7 @@ def kappa(capsys, *words) -> dict:
 
 
 def pair(capsys, *words) -> dict:
-    """The only pair of `acapella kappa`."""
+    """Return the only pair of `acapella kappa`."""
     (only,) = kappa(capsys, *words)["pairs"]
     return only
 

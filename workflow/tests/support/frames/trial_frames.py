@@ -8,7 +8,7 @@ BASE_NS = 1_700_000_000_000_000_000
 
 
 def ipv4(payload: bytes, *, proto: int = 17, ident: int = 0, fragment: int = 0, **hop: int) -> bytes:
-    """An IPv4 packet between two fixed hosts; a hop may change `ttl`, `dscp` (with ECN) and `checksum`."""
+    """Return an IPv4 packet between two fixed hosts. A hop may change `ttl`, `dscp` (with ECN) and `checksum`."""
     changed = {"ttl": 64, "dscp": 0, "checksum": 0} | hop
     head = struct.pack(">BBHHHBB", 0x45, changed["dscp"], 20 + len(payload), ident, fragment, changed["ttl"], proto)
     head += struct.pack(">H", changed["checksum"])
@@ -16,13 +16,13 @@ def ipv4(payload: bytes, *, proto: int = 17, ident: int = 0, fragment: int = 0, 
 
 
 def ipv6(payload: bytes, *, proto: int = 17, hops: int = 64, traffic_class: int = 0, flow_label: int = 0) -> bytes:
-    """An IPv6 packet between two fixed hosts."""
+    """Return an IPv6 packet between two fixed hosts."""
     head = struct.pack(">IHBB", 6 << 28 | traffic_class << 20 | flow_label, len(payload), proto, hops)
     return head + bytes(15) + b"\1" + bytes(15) + b"\2" + payload
 
 
 def udp(number: int, *, size: int = 24, checksum: int = 0, ports: tuple[int, int] = (40000, 50000)) -> bytes:
-    """A UDP datagram whose payload is a number."""
+    """Return a UDP datagram with a number as payload."""
     payload = struct.pack(">Q", number).ljust(size, b"\x55")
     return struct.pack(">HHHH", *ports, 8 + len(payload), checksum) + payload
 

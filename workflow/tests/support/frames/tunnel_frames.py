@@ -19,7 +19,7 @@ IPV4, ETHERNET = 0x0800, 0x6558
 
 @dataclass(frozen=True)
 class Place:
-    """The place of an identifier: the last ``bits`` bits of ``size`` bytes from ``offset`` on."""
+    """Position of an identifier: the last ``bits`` bits of ``size`` bytes from ``offset`` on."""
 
     kind: str
     id: int
@@ -34,7 +34,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Packet:
-    """A packet and the identifiers in it."""
+    """A packet with the identifiers that it contains."""
 
     raw: bytes
     places: list[Place] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Packet:
 
 
 def checksum(raw: bytes) -> int:
-    """RFC 1071."""
+    """Return the Internet checksum (RFC 1071)."""
     raw += bytes(len(raw) % 2)
     total = sum(struct.unpack(f">{len(raw) // 2}H", raw))
     while total >> 16:
@@ -80,7 +80,7 @@ def ethernet(inner: Packet, ethertype: int = IPV4) -> Packet:
 
 
 def syn(ends: tuple[str, str] = INNER, ports: tuple[int, int] = (1234, 80)) -> Packet:
-    """IPv4 with a TCP SYN."""
+    """Return IPv4 with a TCP SYN."""
     segment = struct.pack(">HHIIBBHHH", *ports, 1, 0, 0x50, 2, 100, 0, 0)
     return ipv4(Packet(segment), 6, ends)
 
@@ -115,7 +115,7 @@ ROUTE = ip_address("198.51.100.77").packed
 
 
 def gre_with_routes(key: int, inner: Packet) -> Packet:
-    """Source routes, RFC 1701: an address, and the empty one that ends them."""
+    """Return GRE with source routes (RFC 1701): an address, and the empty entry at the end."""
     header = struct.pack(">HHHHI", 0x6000, IPV4, 0, 0, key) + struct.pack(">HBB", IPV4, 0, 4) + ROUTE + bytes(4)
     return ipv4(inner.with_header(header, ("gre_key", key, 8, 4)), 47, OUTER)
 
@@ -128,7 +128,7 @@ def gre_with_checksum(key: int, inner: Packet) -> Packet:
 
 
 def gre_of_ethernet(key: int, inner: Packet) -> Packet:
-    """A key whose upper 24 bits are no VSID (below 0x1000)."""
+    """Return GRE with a key whose upper 24 bits are not a valid VSID (below 0x1000)."""
     header = struct.pack(">HHI", 0x2000, ETHERNET, key)
     return ipv4(ethernet(inner).with_header(header, ("gre_key", key, 4, 4)), 47, OUTER)
 
@@ -139,7 +139,7 @@ def nvgre(vsid: int, inner: Packet) -> Packet:
 
 
 def gretap(flow_id: int, inner: Packet) -> Packet:
-    """A key that is written as an address (10.200.177.FLOW_ID), as Linux does."""
+    """Return GRE with a key in the form of an address (10.200.177.FLOW_ID), as in Linux."""
     header = struct.pack(">HHBBBB", 0x2000, ETHERNET, 10, 200, 177, flow_id)
     places = (("nvgre_vsid", 0x0AC8B1, 4, 3), ("nvgre_flow_id", flow_id, 7, 1))
     return ipv4(ethernet(inner).with_header(header, *places), 47, OUTER)
@@ -157,7 +157,7 @@ def gtp(teid: int, inner: Packet) -> Packet:
 
 
 def gtp_signalling(teid: int, _inner: Packet) -> Packet:
-    """A request that version 1 and version 2 have in common, without its elements."""
+    """Return a request that is the same in versions 1 and 2, without information elements."""
     header = struct.pack(">BBHI", 0x48, 32, 8, teid) + bytes(4)
     return over_udp(Packet(b"").with_header(header, ("gtp_teid", teid, 4, 4)), 2123)
 
@@ -198,24 +198,24 @@ def erspan_3(session: int, inner: Packet) -> Packet:
 
 
 def pppoe(session: int, inner: Packet) -> tuple[int, Packet]:
-    """With its ethertype: it is not carried by IP."""
+    """Return EtherType and packet: PPPoE is not carried by IP."""
     header = struct.pack(">BBHHH", 0x11, 0, session, 2 + len(inner.raw), 0x0021)
     return 0x8864, inner.with_header(header, ("pppoe_session", session, 2, 2))
 
 
 def pbb(isid: int, inner: Packet) -> tuple[int, Packet]:
-    """With its ethertype; the customer's Ethernet header is a part of PBB's."""
+    """Return EtherType and packet; the customer's Ethernet header is a part of PBB's."""
     return 0x88E7, ethernet(inner).with_header(struct.pack(">I", isid), ("pbb_isid", isid, 1, 3))
 
 
 def quoted(vni: int, inner: Packet) -> Packet:
-    """An ICMP error that quotes a VXLAN packet: destination unreachable, with a checksum."""
+    """Return an ICMP error that quotes a VXLAN packet: destination unreachable, with a checksum."""
     quote = vxlan(vni, inner)
     total = checksum(struct.pack(">BBHI", 3, 1, 0, 0) + quote.raw)
     return ipv4(quote.with_header(struct.pack(">BBHI", 3, 1, total, 0)), 1, OUTER[::-1])
 
 
 def frame(made: Packet | tuple[int, Packet]) -> Packet:
-    """On Ethernet."""
+    """Return the Ethernet frame of a packet."""
     ethertype, packet = made if isinstance(made, tuple) else (IPV4, made)
     return ethernet(packet, 0x86DD if packet.raw[0] >> 4 == 6 and ethertype == IPV4 else ethertype)

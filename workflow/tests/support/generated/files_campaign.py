@@ -8,14 +8,14 @@ from acapella.cli.main import main
 
 
 def run(*words) -> None:
-    """Run one command, which has to succeed."""
+    """Run one command, which must succeed."""
     assert main([str(word) for word in words]) == 0, words
 
 
 def indexed(directory: Path, rows: Sequence[Sequence], engines: dict[str, str] | None = None) -> Path:
     """Collect, digest and index captures given as (sample, site, port, file); return the campaign's directory.
 
-    ``engines``: the engine by sample, native unless given.
+    ``engines``: the engine by sample (default: native).
     """
     sheet, config, campaign = directory / "samples.tsv", directory / "config.json", directory / "mine"
     lines = ["\t".join(map(str, row)) for row in (("sample", "site", "port", "file"), *rows)]
@@ -34,7 +34,7 @@ def indexed(directory: Path, rows: Sequence[Sequence], engines: dict[str, str] |
 
 
 def processed(directory: Path, rows: Sequence[Sequence], *options: str) -> Path:
-    """Return such a campaign with its tables; ``options`` of process."""
+    """Return such a campaign with its tables. ``options``: those of process."""
     campaign = indexed(directory, rows)
     for sample, *_ in rows:
         run("campaign", "analyze", campaign, "--sample", sample)

@@ -1,4 +1,4 @@
-"""Synthetic tables of flow reports, for figures and report."""
+"""Synthetic tables of flow reports, as input of figures and report."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ SECOND = 10**9
 def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to it)
     directory: Path, *, samples: int = 2, flows: int = 300, wrong: float = 0.02, memory: bool = True, missing: float = 0
 ) -> Path:
-    """Write the tables of `acapella p4 tables`: shares of flows that are ``wrong``, and without a reported RTT."""
+    """Write the tables of `acapella p4 tables`, with shares of flows that are ``wrong`` and without a reported RTT."""
     campaign = Campaign(directory)
     draw = random.Random(samples * 1000 + flows)
     made = {
@@ -67,7 +67,7 @@ def write_tables(  # noqa: PLR0913 (a test names the one or two that matter to i
 
 
 def flow(draw: random.Random, sample: str, number: int, wrong: float) -> dict:
-    """A flow; every second one has a handshake, some are too large in the sketch."""
+    """Return a flow. Every second one has a handshake; some are too large in the sketch."""
     packets = round(10 ** draw.uniform(0, 5))
     size = packets * draw.choice([40, 52, 576, 1500])
     more = round(size * draw.choice([0.001, 0.1, 3])) if draw.random() < wrong else 0
@@ -92,7 +92,7 @@ def flow(draw: random.Random, sample: str, number: int, wrong: float) -> dict:
         **{
             "retransmitted_measured_bytes": size // 99,
             "missing_bytes": size // 50,
-            "missing_measured_bytes": size // 60,  # a lower bound: the exact number is at most uncertain_bytes above it
+            "missing_measured_bytes": size // 60,  # a lower bound: the exact number is at most uncertain_bytes larger
             "uncertain_bytes": -(-size // 200),
         },
         **{"acknowledged_bytes": size, "acknowledged_measured_bytes": size},
@@ -100,7 +100,7 @@ def flow(draw: random.Random, sample: str, number: int, wrong: float) -> dict:
 
 
 def window(draw: random.Random, sample: str, number: int, at: int) -> dict:
-    """A window of a flow."""
+    """Return a window of a flow."""
     size = round(10 ** draw.uniform(2, 7))
     return {
         **{"sample": sample, "flow": number, "window_ns": at * SECOND, "bytes": size},
@@ -124,13 +124,13 @@ def by_report(draw: random.Random, sample: str, number: int) -> list[dict]:
 
 
 def second(draw: random.Random, sample: str, at: int, *, last: bool, scale: int) -> dict:
-    """A second of a capture."""
+    """Return a second of a capture."""
     reports = round(scale * draw.uniform(0.5, 2))
     return {"sample": sample, "second": at, "whole": not last, "packets": 2 * reports, "reports": reports, "probes": 0}
 
 
 def counts(sample: str, flows: list[dict]) -> list[dict]:
-    """What the notes under a figure and its windows need."""
+    """Return the counters that the notes below a figure and its windows need."""
     reports = sum(row["reports"] for row in flows if row["sample"] == sample)
     told = [("settings", "window_ns", SECOND), ("balance", "frames_in", 3 * reports)]
     told += [("balance", "reports_sent", reports), ("balance", "reports_accepted", reports)]
@@ -141,13 +141,13 @@ def counts(sample: str, flows: list[dict]) -> list[dict]:
 
 
 def sketches(sample: str, flows: int) -> list[dict]:
-    """Errors that fall with memory, none with the largest one."""
+    """Return sketches whose errors decrease with memory; the largest has no errors."""
     rows = []
     for deep in (1, 2, 4):
         for power in (6, 8, 10, 12, 16):
             cells = 2**power
             shared = 1 - math.exp(-flows / cells)
-            unequal = round(flows * shared**deep) / flows if power < 16 else 0  # of whole flows: errors are of these
+            unequal = round(flows * shared**deep) / flows if power < 16 else 0  # whole flows
             for measure in ("bytes", "packets"):
                 rows.append(
                     {
@@ -161,7 +161,7 @@ def sketches(sample: str, flows: int) -> list[dict]:
 
 
 def tools(sample: str, flows: int) -> list[dict]:
-    """The digest, the collector, one tool that ran and one that is not there."""
+    """Return the digest, the collector, one tool that ran and one that is not installed."""
     seen = {"flows": flows, "common_flows": flows, "equal_packets": flows, "equal_bytes": flows, "packets": 9999}
     seen |= {"bytes": 1_234_567, "missed_share": 0.0}
     rows = [{"tool": "digest", "version": "0.1.0", **seen}, {"tool": "collector", "version": "0.1.0", **seen}]
@@ -171,7 +171,7 @@ def tools(sample: str, flows: int) -> list[dict]:
 
 
 def accuracy(made: dict) -> list[dict]:
-    """The table that follows from flows and windows."""
+    """Return the table that follows from flows and windows."""
     con = queries.connect()
     for name in ("flows", "windows"):
         con.register(f"given_{name}", tables_of(made[name], f"flowreport_{name}"))
@@ -205,13 +205,13 @@ def accuracy(made: dict) -> list[dict]:
 
 
 def tables_of(rows: list[dict], name: str):
-    """Rows as an Arrow table of a schema."""
+    """Return rows as an Arrow table of a schema."""
     schema = tables.arrow_schema(name)
     return pa.table([pa.array([row.get(f.name) for row in rows], f.type) for f in schema], names=schema.names)
 
 
 def write_study(directory: Path, *, windows: int = 120) -> Path:
-    """The tables of `acapella p4 study`."""
+    """Write the tables of `acapella p4 study`."""
     campaign = Campaign(directory)
     draw = random.Random(windows)
     response = []

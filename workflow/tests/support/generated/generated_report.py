@@ -9,7 +9,7 @@ from acapella.figures.source import Source
 
 
 def quality_with(tmp_path, **changes) -> Source:
-    """A campaign of 4 flawless samples whose first one is changed."""
+    """Return a campaign of 4 samples without faults, with changes to the first one."""
     directory = write_tables(tmp_path / "made", sites=1, ports=1)
     flawless = {
         "lost_frames": 0,
@@ -30,5 +30,5 @@ def note(directory, sample: str, *notes: str) -> None:
 
 
 def plain(text: str) -> str:
-    """A text with spaces for no-break spaces."""
+    """Return a text with spaces instead of no-break spaces."""
     return text.replace("\N{NO-BREAK SPACE}", " ")

@@ -33,8 +33,8 @@ from acapella.common import tables
 from acapella_core.arrow_tables import arrow_schema
 
 ALL = "all"
-PAYLOAD = "Data"  # a label that is no header
-TOP = 5  # flows of each site in top_flows
+PAYLOAD = "Data"  # a label that is not a header
+TOP = 5  # flows per site in top_flows
 CLOCKS = (1, 1, 1, 1000)  # ns
 LOSSES = (0, 0, 0, 0.0004, 0.02)
 REPEATED = (0, 0.001, 0.02)
@@ -51,9 +51,9 @@ THRESHOLDS = sorted(
 
 
 def write_tables(directory, *, sites=3, ports=2, samples=4, names=None, frames=2000, seed=1, restriction=None) -> Path:  # noqa: PLR0913
-    """Write tables/ and provenance.json; ``frames`` 0: samples without a frame. Returns the directory.
+    """Write tables/ and provenance.json; return the directory. With ``frames`` 0, samples have no frames.
 
-    ``restriction``: (restriction, detail) of all samples, which count all the same.
+    ``restriction``: (restriction, detail) of all samples, which nevertheless count.
     """
     directory = Path(directory)
     names = names or [f"S{n}" for n in range(sites)]
@@ -82,7 +82,7 @@ TABLES = (
 
 
 def write_table(directory: Path, name: str, rows: list[dict]) -> None:
-    """Write tables/NAME.parquet and .csv; missing values are null, or 0 or "" if the schema excludes null."""
+    """Write tables/NAME.parquet and .csv. Missing values are null, or 0 or "" if the schema excludes null."""
     schema = arrow_schema(name)
     default = {f.name: None if f.nullable else "" if pa.types.is_string(f.type) else 0 for f in schema}
     whole = [{key: default[key] if row.get(key) is None else row[key] for key in default} for row in rows]
@@ -93,7 +93,7 @@ def write_table(directory: Path, name: str, rows: list[dict]) -> None:
 
 
 def change_table(directory: Path, name: str, change: Callable[[int, dict], object]) -> None:
-    """Write a table again after ``change`` has been called with the number of each row and the row."""
+    """Write a table again after calling ``change`` with the number of each row and the row."""
     rows = pq.read_table(directory / "tables" / f"{name}.parquet").to_pylist()
     for number, row in enumerate(rows):
         change(number, row)
@@ -101,7 +101,7 @@ def change_table(directory: Path, name: str, change: Callable[[int, dict], objec
 
 
 def restriction_row(quality, restriction):
-    """The one row of table restrictions."""
+    """Return the only row of table restrictions."""
     kind, detail = restriction or (None, None)
     for row in quality:
         row["restriction"] = kind
@@ -110,7 +110,7 @@ def restriction_row(quality, restriction):
 
 
 def quality_rows(made: list[Sample], draw) -> list[dict]:
-    """A row a sample; some without counters, some with loss, a few with a coarse clock."""
+    """Return a row per sample: some without counters, some with loss, a few with a coarse clock."""
     length = max((one.end_ns for one in made), default=0) - min((one.start_ns for one in made), default=0)
     watched = Counter()
     for one in made:
@@ -119,11 +119,11 @@ def quality_rows(made: list[Sample], draw) -> list[dict]:
 
 
 def quality_row(one: Sample, watched_ns: int, length_ns: int, draw) -> dict:
-    """The row of one sample; ``watched_ns``: at its port; ``length_ns``: of the campaign."""
+    """Return the row of one sample. ``watched_ns``: of its port; ``length_ns``: of the campaign."""
     lost = int(one.frames * draw.choice(LOSSES)) if draw.random() < 0.85 else None
     share = lost and lost / (lost + one.frames)
     stages = 0 if lost is None else draw.choice([4, 4, 4, 3])
-    pairs = one.frames - 1  # of frames that follow each other
+    pairs = one.frames - 1  # of consecutive frames
     repeated = round(draw.choice(REPEATED) * pairs) / pairs if pairs > 0 else None
     return {
         **{"site": one.site, "port": one.port, "sample": one.name, "direction": "both", "method": "tcpdump"},
@@ -141,7 +141,7 @@ def quality_row(one: Sample, watched_ns: int, length_ns: int, draw) -> dict:
 
 
 def flows_row(one: Sample) -> dict:
-    """Flows of one sample."""
+    """Return the row of flows of one sample."""
     return {
         **{"site": one.site, "port": one.port, "sample": one.name, "frames": one.frames, "wire_bytes": one.wire_bytes},
         **{"flows": len(one.flows), "connections": len(one.flows) // 2},
@@ -150,7 +150,7 @@ def flows_row(one: Sample) -> dict:
 
 
 def rate_rows(one: Sample, draw):
-    """A row a second; frames and bytes add up to those of the sample."""
+    """Yield a row per second. Frames and bytes add up to those of the sample."""
     seconds = SAMPLE_NS // 10**9
     weights = [draw.lognormvariate(0, 0.4) for _ in range(seconds)]
     counts = (allocated(number, weights) for number in (one.frames, one.wire_bytes))
@@ -163,7 +163,7 @@ def rate_rows(one: Sample, draw):
 
 
 def traffic_rows(site: str, own: list[Sample]) -> dict[str, list[dict]]:
-    """Rows of one site, or of all, in the tables about frames."""
+    """Return the rows of one site, or of all, in the tables of frames."""
     total = {"site": site, "samples": len(own), "total_frames": sum(one.frames for one in own)}
     rows = {"header_depth": [depth_row(total, own)], "header_stack_sizes": stack_rows(total, own)}
     rows["header_occurrence"] = [occurrence_row(total, own, label) for label in keys(own, "header")]
@@ -185,7 +185,7 @@ def traffic_rows(site: str, own: list[Sample]) -> dict[str, list[dict]]:
 
 @functools.cache
 def tallies(one: Sample) -> dict[str, dict[object, list[int]]]:
-    """Frames and bytes of a sample by what the tables count."""
+    """Return frames and bytes of a sample by the keys of the tables."""
     found = defaultdict(lambda: defaultdict(lambda: [0, 0]))
     for cell in one.cells:
         kinds = [("header", label) for label in set(cell.stack)]
@@ -199,18 +199,18 @@ def tallies(one: Sample) -> dict[str, dict[object, list[int]]]:
 
 
 def keys(own: list[Sample], kind: str) -> list:
-    """What there is of a kind, sorted."""
+    """Return the sorted keys of a kind."""
     return sorted({key for one in own for key in tallies(one)[kind]})
 
 
 def version_of(cell) -> str:
-    """The version of the innermost network header."""
+    """Return the version of the innermost network header."""
     found = [label for label in cell.stack if label in VERSIONS or label == "ARP"]
     return VERSIONS.get(found[-1], "none") if found else "none"
 
 
 def occurrence_row(total: dict, own: list[Sample], label: str) -> dict:
-    """A row of header_occurrence."""
+    """Return a row of header_occurrence."""
     found = shares(total, own, "header", label)
     times = sum(cell.stack.count(label) * cell.frames for one in own for cell in one.cells)
     named = {f"frame_{name}": value for name, value in found.items() if name.startswith("share")}
@@ -219,7 +219,7 @@ def occurrence_row(total: dict, own: list[Sample], label: str) -> dict:
 
 
 def shares(total: dict, own: list[Sample], kind: str, key: object) -> dict:
-    """Frames, bytes, share, and its interval: two standard errors of the samples' shares."""
+    """Return frames, bytes, share, and its interval: two standard errors of the samples' shares."""
     counts = [tallies(one)[kind].get(key, (0, 0)) for one in own]
     frames, size = (sum(column) for column in zip(*counts, strict=True))
     if not total["total_frames"]:
@@ -236,7 +236,7 @@ def shares(total: dict, own: list[Sample], kind: str, key: object) -> dict:
 
 
 def depth_row(total: dict, own: list[Sample]) -> dict:
-    """The row of header_depth."""
+    """Return the row of header_depth."""
     frames = Counter()
     for one in own:
         for cell in one.cells:
@@ -252,12 +252,12 @@ def depth_row(total: dict, own: list[Sample]) -> dict:
 
 
 def bin_text(low: int, high: int | None) -> str:
-    """The label of a bin of lengths."""
+    """Return the label of a bin of lengths."""
     return "<64" if low == 0 else f">{low - 1}" if high is None else f"{low}" if low == high else f"{low}-{high}"
 
 
 def stack_rows(total: dict, own: list[Sample]) -> list[dict]:
-    """Rows of header_stack_sizes: header stacks up to the innermost transport header."""
+    """Return the rows of header_stack_sizes: header stacks up to the innermost transport header."""
     names = ("frames", "tcp_frames", "no_payload_frames", "ack_frames", "cut_tcp_frames")
     sums = defaultdict(Counter)
     for one in own:
@@ -277,7 +277,7 @@ def stack_rows(total: dict, own: list[Sample]) -> list[dict]:
 
 
 def flow_rows(site: str, own: list[Sample]) -> dict[str, list[dict]]:
-    """Rows of one site, or of all, in the tables about flows. No two ports of the campaign have a flow in common."""
+    """Return the rows of one site, or of all, in the tables of flows. Ports have no common flows."""
     single = [flow for one in own for flow in one.flows]
     whole = stitched(own)
     total = {"site": site, "samples": len(own)}
@@ -300,7 +300,7 @@ def flow_rows(site: str, own: list[Sample]) -> dict[str, list[dict]]:
 
 
 def distribution(row: dict, column: str, values: list[int]) -> list[dict]:
-    """Rows at the thresholds of ISO 3's series R10, up to the largest that a flow reaches."""
+    """Return rows at the thresholds of ISO 3's series R10, up to the largest that a flow reaches."""
     values = sorted(values)
     rows = []
     for threshold in THRESHOLDS:
@@ -314,7 +314,7 @@ def distribution(row: dict, column: str, values: list[int]) -> list[dict]:
 
 
 def top_row(total: dict, rank: int, flow) -> dict:
-    """A row of top_flows."""
+    """Return a row of top_flows."""
     ports = (443, 50_000 + rank) if flow.tcp else (53, 40_000 + rank)
     return {
         **{"rank": rank, "flow_id": f"{rank:032x}", "vlan": "100", "mpls": "16/17", "ip_version": 4},
@@ -328,7 +328,7 @@ def top_row(total: dict, rank: int, flow) -> dict:
 
 
 def application_rows(total: dict, own: list[Sample]) -> list[dict]:
-    """Rows of applications."""
+    """Return the rows of applications."""
     found = defaultdict(list)
     for one in own:
         for flow in one.flows:

@@ -1,7 +1,7 @@
 """Samples of a synthetic campaign as counts of frames and flows, from which generated_tables.py computes every table.
 
 A sample has cells (frames of one header stack and length) and flows, which divide the frames with an IP header among
-them. Nothing is random but by the generator that is given.
+them. All random values are from the generator that is passed.
 """
 
 import bisect
@@ -17,7 +17,7 @@ BINS = ((0, 63), (64, 64), (65, 127), (128, 255), (256, 511), (512, 1023), (1024
 BINS += ((4096, 9215), (9216, None))
 STARTS = [low for low, _ in BINS]
 PSEUDOWIRE = "Ethernet/VLAN/MPLS/MPLS/PseudoWire/Ethernet"
-ENCAPSULATIONS = {  # labels before the network header: bytes around and more bytes in the innermost frame, weight
+ENCAPSULATIONS = {  # labels before the network header: bytes outside the innermost frame, added bytes in it, weight
     PSEUDOWIRE: (30, 0, 5.0),
     "Ethernet/VLAN/MPLS/PseudoWire/Ethernet": (26, 0, 2.0),
     "Ethernet/VLAN": (0, 4, 2.0),
@@ -27,7 +27,7 @@ ENCAPSULATIONS = {  # labels before the network header: bytes around and more by
     "Ethernet/IPv4/GRE": (0, 24, 0.1),
     "none": (0, -14, 0.02),
 }
-LINKS = ("Ethernet", "Ethernet/VLAN")  # encapsulations of frames that no tunnel carries
+LINKS = ("Ethernet", "Ethernet/VLAN")  # encapsulations of frames outside tunnels
 ENDS = {  # labels from the network header on: application (None: no flow), weight, lengths without encapsulation
     "IPv4/TCP/TLS": ("tls", 30.0, (1514, 583, 8986)),
     "IPv4/TCP": ("tls", 16.0, (66, 54)),
@@ -54,7 +54,7 @@ EVERYWHERE = ("IPv4/TCP/TLS", "IPv4/TCP", "ARP")
 LINK_ONLY = ("LLDP", "STP", "LACP")  # never in a tunnel
 ACKNOWLEDGMENTS = ("IPv4/TCP", "IPv6/TCP")
 PADDED = 60  # bytes of the shortest Ethernet frame without FCS
-PERSISTENT = 10  # every 10th flow of an application is in every sample of its port
+PERSISTENT = 10  # every tenth flow of an application is in all samples of its port
 
 
 class Cell(NamedTuple):
@@ -71,7 +71,7 @@ class Cell(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """A directed flow of a sample, or of all samples of a port. ``observed_ns``: of its duration, in samples."""
+    """A directed flow of a sample, or of all samples of a port. ``observed_ns``: part of its duration in samples."""
 
     key: tuple
     site: str
@@ -87,17 +87,17 @@ class Flow(NamedTuple):
 
     @property
     def duration_ns(self) -> int:
-        """From the first to the last frame."""
+        """Return the time from the first to the last frame."""
         return self.last_ns - self.first_ns
 
     @property
     def rate_bps(self) -> int | None:
-        """Mean rate over the time observed; None for a flow of one instant."""
+        """Return the mean rate over the observed time; None for a flow with only one timestamp."""
         return round(8e9 * self.wire_bytes / self.observed_ns) if self.observed_ns else None
 
 
 class Sample:
-    """One sample: its name and place, its time, its cells and its flows."""
+    """One sample: name and place, time, cells and flows."""
 
     def __init__(self, site: str, port: str, name: str, start_ns: int):
         self.site, self.port, self.name, self.start_ns = site, port, name, start_ns
@@ -106,27 +106,27 @@ class Sample:
 
     @property
     def end_ns(self) -> int:
-        """End of the sample."""
+        """Return the end of the sample."""
         return self.start_ns + SAMPLE_NS
 
     @property
     def frames(self) -> int:
-        """Frames of all cells."""
+        """Return the frames of all cells."""
         return sum(cell.frames for cell in self.cells)
 
     @property
     def wire_bytes(self) -> int:
-        """Bytes of all cells on the wire."""
+        """Return the bytes of all cells on the wire."""
         return sum(cell.frames * cell.outer for cell in self.cells)
 
 
 def bin_of(length: int) -> tuple[int, int | None]:
-    """The bin of a length."""
+    """Return the bin of a length."""
     return BINS[bisect.bisect_right(STARTS, length) - 1]
 
 
 def allocated(number: int, weights: list[float]) -> list[int]:
-    """Whole parts of a number in proportion to weights; they add up to the number."""
+    """Return integer parts of a number in proportion to weights; they add up to the number."""
     total, done, found = sum(weights) or 1, 0.0, []
     for weight in weights:
         before = round(number * done / total)
@@ -136,7 +136,7 @@ def allocated(number: int, weights: list[float]) -> list[int]:
 
 
 def samples_of_site(site: str, ports: int, samples: int, frames: int, draw: random.Random) -> list[Sample]:
-    """The samples of a site, each of about ``frames`` frames; ports differ by up to two decades."""
+    """Return the samples of a site with about ``frames`` frames each. Ports differ by up to two orders of magnitude."""
     kinds = kinds_of_site(draw)
     found = []
     for port in range(ports):
@@ -157,7 +157,7 @@ def samples_of_site(site: str, ports: int, samples: int, frames: int, draw: rand
 
 
 def kinds_of_site(draw: random.Random) -> list[tuple[str, str, int, float]]:
-    """Encapsulation, end and length of the frames of a site, and their weight."""
+    """Return encapsulation, end, length and weight of the frames of a site."""
     names = list(ENCAPSULATIONS)
     chosen = [name for name in names if name == names[0] or draw.random() < 0.6]
     ends = [end for end in ENDS if end in EVERYWHERE or draw.random() < 0.7]
@@ -174,7 +174,7 @@ def kinds_of_site(draw: random.Random) -> list[tuple[str, str, int, float]]:
 
 
 def cell_of(encapsulation: str, end: str, length: int, frames: int) -> Cell:
-    """The cell of one kind; ``length``: of its frame without tags and tunnels."""
+    """Return the cell of one kind. ``length``: of its frame without tags and tunnels."""
     around, more, _ = ENCAPSULATIONS[encapsulation]
     stack = tuple((end if encapsulation == "none" else f"{encapsulation}/{end}").split("/"))
     inner = max(PADDED, length + more) if encapsulation.endswith(("Ethernet", "VLAN")) else length + more
@@ -183,7 +183,7 @@ def cell_of(encapsulation: str, end: str, length: int, frames: int) -> Cell:
 
 
 def flows_of(one: Sample, draw: random.Random) -> list[Flow]:
-    """Flows that have every frame and byte of the sample's cells of applications."""
+    """Return flows that contain all frames and bytes of the sample's cells with an application."""
     sums = defaultdict(lambda: [0, 0])
     for cell in one.cells:
         if cell.app is not None:
@@ -207,7 +207,7 @@ def flows_of(one: Sample, draw: random.Random) -> list[Flow]:
 
 
 def times_of(one: Sample, frames: int, size: int, draw: random.Random) -> tuple[int, int]:
-    """First and last time of a flow in a sample, at most 10 Gbit/s; some flows have one timestamp."""
+    """Return first and last time of a flow, for at most 10 Gbit/s. Some flows have only one timestamp."""
     if frames == 1 or draw.random() < 0.02:
         first = one.start_ns + int(draw.random() * SAMPLE_NS)
         return first, first
@@ -218,7 +218,7 @@ def times_of(one: Sample, frames: int, size: int, draw: random.Random) -> tuple[
 
 
 def stitched(samples: list[Sample]) -> list[Flow]:
-    """Flows across the samples of their port; the time between samples is not observed."""
+    """Return flows across the samples of their port. The time between samples is not observed."""
     spans, own = defaultdict(list), defaultdict(list)
     for one in samples:
         spans[one.site, one.port].append((one.start_ns, one.end_ns))

@@ -1,4 +1,4 @@
-"""Synthetic results of `acapella kappa --json`, for any number of environments and runs, plausible enough for figures.
+"""Synthetic results of `acapella kappa --json` for any number of environments and runs, as input of figures.
 
 .venv/bin/python workflow/tests/support/generated/generated_trials.py /tmp/made 3 4
 """
@@ -24,7 +24,7 @@ DURATION_NS = 300_000_000
 
 
 def write_results(directory, environments: dict[str, list[dict]], **options) -> Path:
-    """CAMPAIGN/kappa/*.json; an environment is what its runs B, C, ... are like, as `pair` takes it."""
+    """Write CAMPAIGN/kappa/*.json. An environment is a list of the arguments of `pair` for its runs B, C, ..."""
     for name, runs in environments.items():
         target = Path(directory) / "kappa" / f"{name}.json"
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -43,14 +43,14 @@ def write_campaign(directory, environments: dict[str, list[dict]], **options) ->
 
 
 def source_of(directory, environments: dict[str, list[dict]], **options) -> Source:
-    """The tables of such a campaign after stage trials, as figures read them."""
+    """Return the tables of such a campaign after stage trials, as read by figures."""
     directory = write_campaign(directory, environments, **options)
     assert cli.main(["campaign", "trials", str(directory), "--environments", *environments]) == 0
     return Source(Campaign(directory))
 
 
 def result(environment: str, runs: list[dict], *, all_pairs=False, within_ns=(10, 100)) -> dict:
-    """One environment: trials ENVIRONMENT-1, -2, ...; run n is the pair of the first with the n-th."""
+    """Return one environment with trials ENVIRONMENT-1, -2, ...; run n compares the first with the n-th."""
     names = [f"{environment}-{n}" for n in range(1, len(runs) + 2)]
     chosen = [(0, n, shape) for n, shape in enumerate(runs, 1)]
     if all_pairs:
@@ -66,26 +66,29 @@ def result(environment: str, runs: list[dict], *, all_pairs=False, within_ns=(10
 
 
 def odd_baseline(name: str) -> dict:
-    """The warning that a first trial is the odd one."""
+    """Return the warning that a first trial is the odd one."""
     text = f"the baseline {name} is the odd trial: kappa with it is 0.85, among the others 0.98."
     return {"code": "odd_baseline", "components": ["I"], "text": text}
 
 
 def trial(name: str) -> dict:
-    """A trial of one file."""
+    """Return a trial of one file."""
     file = {"file": f"{name}.pcap", "sha256": "0" * 64, "frames": PACKETS, "end": "clean"}
     return {"name": name, "files": [file], "packets": PACKETS, "duration_ns": DURATION_NS}
 
 
 def pair(a, b, *, within_ns, seed, U=0.0, O=0.0, L=None, I=0.03, common=None, moved=0, warnings=()):  # noqa: E741, PLR0913
-    """A pair with these components; ``common`` 0: O, L and I undefined; L without a value: possible with this I."""
+    """Return a pair with these components.
+
+    With ``common`` 0, O, L and I are undefined. If L is not given, its value is one that is possible with this I.
+    """
     draw = random.Random(seed)
     n_common = round(PACKETS * (1 - U)) if common is None else common
-    if L is None:  # gaps of n packets differ by at most twice their latencies, so L is I / n or more
+    if L is None:  # gaps of n packets differ by at most twice their latencies, so L is at least I / n
         L = 2 * I / max(1, n_common)
     parts = {"U": U, "O": O, "L": L, "I": I} if n_common else {"U": 1.0, "O": None, "L": None, "I": None}
     kappa = kappa_of(parts)
-    sums = {"gap": I * 2 * DURATION_NS, "latency": L * n_common * DURATION_NS}  # by the definitions of I and L
+    sums = {"gap": I * 2 * DURATION_NS, "latency": L * n_common * DURATION_NS}  # from the definitions of I and L
     sizes = {name: differences(n_common, total, draw) for name, total in sums.items()}
     lost = lost_by_window(PACKETS - n_common, draw)
     factors = [factor(place, draw) for place in range(WINDOWS)]
@@ -112,14 +115,14 @@ def pair(a, b, *, within_ns, seed, U=0.0, O=0.0, L=None, I=0.03, common=None, mo
 
 
 def kappa_of(parts: dict) -> float:
-    """Equation 5; 0 where a component is undefined, as without a common packet."""
+    """Return kappa (equation 5); 0 if a component is undefined, as without common packets."""
     if None in parts.values():
         return 0.0
     return 1 - math.sqrt(sum(value**2 for value in parts.values())) / 2
 
 
 def contribution(parts: dict) -> dict:
-    """Shares of 1 - kappa by squares."""
+    """Return the contributions to 1 - kappa, by squares of the components."""
     if None in parts.values():
         return dict.fromkeys(COMPONENTS)
     total = sum(value**2 for value in parts.values())
@@ -127,13 +130,13 @@ def contribution(parts: dict) -> dict:
 
 
 def differences(packets: int, total_ns: float, draw) -> list[float]:
-    """Log-normal absolute differences of at most 2,000 packets with this sum, ns; those of the others are 0."""
+    """Return log-normal absolute differences of at most 2,000 packets with this sum in ns; all others are 0."""
     sizes = [draw.lognormvariate(0, 1.5) for _ in range(min(packets, 2000))]
     return [size * total_ns / sum(sizes) for size in sizes]
 
 
 def moments(packets: int, sizes: list[float]) -> dict:
-    """Mean, median, 99th percentile and largest of the absolute differences, ns; null without packets."""
+    """Return mean, median, 99th percentile and maximum of the absolute differences in ns; null without packets."""
     if not packets:
         return dict.fromkeys(("mean", "median", "p99", "largest"))
     every = sorted([0] * (packets - len(sizes)) + [int(size) for size in sizes])
@@ -142,7 +145,7 @@ def moments(packets: int, sizes: list[float]) -> dict:
 
 
 def histogram(packets: int, sizes: list[float], draw) -> dict:
-    """The same in bins, with signs."""
+    """Return a histogram of the differences with signs."""
     starts = [math.ceil(round(10 ** (step / 5), 6)) for step in range(BINS)]
     counts = {"zero": 0, "negative": [0] * BINS, "positive": [0] * BINS, "starts_ns": starts}
     for size in sizes:
@@ -155,7 +158,7 @@ def histogram(packets: int, sizes: list[float], draw) -> dict:
 
 
 def shares_within(counts: dict, bounds: tuple[int, ...], packets: int) -> dict[str, float | None]:
-    """Shares of packets within each bound, which ends a bin."""
+    """Return the shares of packets within each bound. Bounds must be ends of bins."""
     found = {}
     for bound in bounds:
         bins = sum(start < bound for start in counts["starts_ns"])
@@ -165,7 +168,7 @@ def shares_within(counts: dict, bounds: tuple[int, ...], packets: int) -> dict[s
 
 
 def spacing(packets: int, moved: int, draw) -> dict:
-    """Pairs from 1 us to 10 ms apart; the farther apart, the fewer of them arrive in the opposite order."""
+    """Return pairs from 1 us to 10 ms apart. The share of reversed pairs decreases with the distance."""
     starts = [math.ceil(round(10 ** (step / 5), 6)) for step in range(BINS)]
     pairs = [packets // 20 if 15 <= place < 35 else 0 for place in range(BINS)]
     share = moved / PACKETS
@@ -178,7 +181,7 @@ def spacing(packets: int, moved: int, draw) -> dict:
 
 
 def moves(count: int) -> dict:
-    """Table 1 of ``count`` moves."""
+    """Return the paper's Table 1 for ``count`` moves."""
     if not count:
         return {"count": 0, "share": 0.0, **dict.fromkeys(("mean", "sigma", "abs_mean", "abs_sigma", "min", "max"))}
     told = {"mean": 1790.54, "sigma": 8111.16, "abs_mean": 7240.23, "abs_sigma": 4071.35, "min": -5632, "max": 16573}
@@ -186,12 +189,12 @@ def moves(count: int) -> dict:
 
 
 def factor(place: int, draw) -> float:
-    """How much larger than on average the inconsistency of a window is; there is a burst in the middle."""
+    """Return the ratio of a window's inconsistency to the mean; there is a burst in the middle."""
     return draw.lognormvariate(0, 0.3) * (6 if place == WINDOWS // 2 else 1)
 
 
 def lost_by_window(lost: int, draw) -> list[int]:
-    """Packets of each window that the other trial does not have; ``lost`` in all."""
+    """Return the number of packets per window that the other trial does not contain; their sum is ``lost``."""
     factors = [factor(place, draw) for place in range(WINDOWS)]
     found = [min(PER_WINDOW, int(lost * own / sum(factors))) for own in factors]
     while (rest := lost - sum(found)) > 0:
@@ -202,7 +205,7 @@ def lost_by_window(lost: int, draw) -> list[int]:
 
 
 def window(place: int, parts: dict, lost: int, factor: float) -> dict:
-    """A window without ``lost`` of its packets, whose O, L and I are ``factor`` times those of the pair."""
+    """Return a window that lost ``lost`` packets, with O, L and I multiplied by ``factor``."""
     here = {name: None if value is None else min(1.0, value * factor) for name, value in parts.items()}
     here["U"] = lost / PER_WINDOW
     step = DURATION_NS // WINDOWS
@@ -211,7 +214,7 @@ def window(place: int, parts: dict, lost: int, factor: float) -> dict:
 
 
 def shapes(runs: int) -> dict[str, list[dict]]:
-    """Three environments: quiet, with loss and reordering, and with large gaps."""
+    """Return three environments: quiet, with loss and reordering, and with large gaps."""
     warned = {"code": "coarse_clock", "components": ["O", "L", "I"], "text": "the clock of trial noisy-1 is coarse."}
     lossy = {"U": 0.02, "O": 0.014, "L": 0.005, "moved": 900, "warnings": [warned]}
     return {

@@ -1,7 +1,7 @@
-"""A mirror port as a queue with a rate, and traffic through it: samples whose loss is known exactly.
+"""Simulated traffic through a mirror port, modeled as a queue with a rate. The loss of each sample is known exactly.
 
-Each sample is a pure function of its seed. TCP does not react to what the mirror drops, as on a real mirror: the frames
-themselves arrive. A share of the segments is lost before the mirrored port and sent again through it later.
+Each sample depends only on its seed. TCP does not react to losses of the mirror, as on a real mirror: the original
+frames arrive. A share of the segments is lost before the mirrored port and retransmitted through it later.
 """
 
 import random
@@ -17,29 +17,29 @@ BUFFER_BYTES = 65_536
 MSS = 1448
 HEADERS = 66  # Ethernet, IPv4, TCP with timestamps
 SHAPES = ("smooth", "bursty", "tcp")
-# IPv4 identifications of UDP: per socket, as Linux gives connected ones; 0, as Linux gives atomic datagrams of others;
-# random; one counter of the host for all its destinations, of which the port sees one.
+# IPv4 identifications of UDP: per socket, as in Linux for connected sockets; 0, as in Linux for other atomic datagrams;
+# random; one counter of the host for all destinations, of which the port carries one.
 IDENTIFIERS = ("socket", "socket", "zero", "random", "host")
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What the mirror, its receiver and the counters do in a class of samples; lengths in bytes."""
+    """Properties of mirror, receiver and counters in a class of samples; lengths in bytes."""
 
     frame_bytes: int = 1514
     queue_bytes: int = BUFFER_BYTES
     queue_known: bool = True
-    overhead: bool = False  # Ethernet's 24 bytes at the port and 4 in the counters, with none of them in the manifest
-    dropped_share: float = 0.0  # by the receiver, at random
-    receiver_bps: int | None = None  # of a receiver with a ring of 32 KiB that drops what it has no room for
+    overhead: bool = False  # the port adds Ethernet's 24 bytes and counters add 4; the manifest has neither
+    dropped_share: float = 0.0  # share that the receiver drops at random
+    receiver_bps: int | None = None  # of a receiver with a ring of 32 KiB that drops frames when the ring is full
     drops_known: bool = True
     batch_ns: int = 0  # timestamps are those of the end of a batch
-    overload: tuple[int, int] | None = None  # seconds in which the port carries 300 % of the mirror in addition
-    exact_lines: bool = False  # the mirrored port is as fast as the traffic's line
-    steady: bool = False  # frames at equal distances around and in the sample, 100 to 200 %, counters each 30 s
-    untimed: bool = False  # each tenth frame has no timestamp
-    switch_share: float = 0.0  # lost in the switch, at random, after the counters and before the mirror
-    fan_in: bool = False  # 2 to 4 senders to one port, which is copied before the port's own queue
+    overload: tuple[int, int] | None = None  # seconds when the port carries 300 % of the mirror's rate in addition
+    exact_lines: bool = False  # the rate of the mirrored port equals the line rate of the traffic
+    steady: bool = False  # equally spaced frames around and in the sample, 100 to 200 %, counters every 30 s
+    untimed: bool = False  # every tenth frame has no timestamp
+    switch_share: float = 0.0  # lost in the switch at random, after the counters and before the mirror
+    fan_in: bool = False  # 2 to 4 senders to one port, which is mirrored before the port's own queue
     receive_only: bool = False  # UDP of 4 flows over one line
 
 
@@ -69,14 +69,14 @@ CLASSES = {
     "receive only": Conditions(receive_only=True, exact_lines=True),
 }
 LINE_BPS, FAN_IN_CAPACITY_BPS, FAN_IN_BUFFER_BYTES = 1_000_000_000, 100_000_000, 96 << 10  # of coinciding bursts
-PORT_QUEUE_BYTES = 65_536  # of a port that is sent to faster than its line
+PORT_QUEUE_BYTES = 65_536  # of a port to which more is sent than its line rate
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """One sample: captured frames and their flows as `acapella digest` writes them, the manifest, the truth.
+    """One sample: captured frames and flows as written by `acapella digest`, the manifest, and the true losses.
 
-    ``loss`` is the mirror port's, ``missing`` that from the counters of the mirrored port to the receiver.
+    ``loss`` is that of the mirror port, ``missing`` that from the counters of the mirrored port to the receiver.
     """
 
     frames: list[dict]
@@ -91,13 +91,13 @@ class Simulated:
 
 
 def sample(seed: int, given: Conditions = CLASSES["plain"]) -> Simulated:
-    """Simulate a sample: a load of 10 to 300 % of the mirror, counters each 1 or 30 s."""
+    """Simulate a sample with a load of 10 to 300 % of the mirror and counters every 1 or 30 s."""
     draw = random.Random(seed)
     shape = SHAPES[seed % len(SHAPES)] if not given.steady else "smooth"
     shape = SHAPES[seed % 2] if given.receive_only else shape
     load = draw.uniform(0.1, 0.5) if draw.random() < 0.5 else draw.uniform(0.5, 3.0)
     load = 1 + load / 3 if given.steady else load
-    # the traffic goes on around the sample, or is in it alone
+    # traffic also before and after the sample, or only in it
     begin_s = -31 if draw.random() < 0.5 or given.steady else 0
     line = draw.choice((2, 4, 10)) * CAPACITY_BPS
     line = max(line, round(load * 1.1 * CAPACITY_BPS))
@@ -141,9 +141,9 @@ def sample(seed: int, given: Conditions = CLASSES["plain"]) -> Simulated:
 def traffic(
     draw: random.Random, shape: str, rates_bps: tuple[float, float], begin_s: int, given: Conditions
 ) -> list[dict]:
-    """Return the frames that the mirror is offered, in order: ns since the sample's start, lengths, TCP numbers.
+    """Return the frames offered to the mirror, in order: ns since the sample's start, lengths, TCP numbers.
 
-    ``rates_bps`` are the mean rate and that of the lines.
+    ``rates_bps``: mean rate and line rate.
     """
     rate, line = (bps / 8 for bps in rates_bps)
     size, mss = given.frame_bytes, given.frame_bytes - HEADERS
@@ -171,7 +171,7 @@ def traffic(
 def fan_in(
     draw: random.Random, shape: str, rates_bps: tuple[float, float], begin_s: int, given: Conditions
 ) -> list[dict]:
-    """Return the frames of several senders to one port, each over its own line; half of them burst together."""
+    """Return the frames of several senders to one port, each over a separate line. Half of them burst together."""
     rate, line = rates_bps
     senders, timing = draw.choice((2, 3, 4)), draw.randrange(2**32)
     together = draw.random() < 0.5
@@ -184,13 +184,13 @@ def fan_in(
 
 
 def through_port(offered: list[dict], line_bps: float) -> list[dict]:
-    """Return what the counters of a port count: what its own queue does not drop, and acknowledgments received."""
+    """Return what a port counts: frames that its own queue does not drop, and received acknowledgments."""
     sent = through_queue([frame for frame in offered if frame["flow"] % 2 == 0], line_bps, PORT_QUEUE_BYTES)
     return sorted([*sent, *(frame for frame in offered if frame["flow"] % 2)], key=lambda frame: frame["at"])
 
 
 def with_identifications(draw: random.Random, offered: list[dict], identifiers: str) -> tuple[list[dict], float]:
-    """Return the frames with identifications, of UDP without those lost before the port, and the share of these."""
+    """Return the frames with identifications (UDP without those lost before the port), and the share of lost ones."""
     found, last = [], [draw.randrange(2**16) for _ in range(flows_in(offered))]
     lost_share = draw.choice((0, 0, 0.02))
     for frame in offered:
@@ -203,7 +203,7 @@ def with_identifications(draw: random.Random, offered: list[dict], identifiers: 
 
 
 def through_switch(draw: random.Random, offered: list[dict], share: float) -> list[dict]:
-    """Return what the counters count, with ``lost`` in frames that the switch then loses; TCP sends these again."""
+    """Return the counted frames; ``lost`` marks frames then lost in the switch, which TCP retransmits."""
     if not share:
         return offered
     counted = [frame | {"lost": draw.random() < share} for frame in offered]
@@ -213,7 +213,7 @@ def through_switch(draw: random.Random, offered: list[dict], share: float) -> li
 
 
 def through_queue(offered: list[dict], rate_bps: float, room: int, overhead: int = 0) -> list[dict]:
-    """Return the frames that leave the port and when; a frame that finds no room in the queue is dropped."""
+    """Return the frames that leave the port and when; a frame is dropped if the queue has no space for it."""
     free, delivered = 0.0, []
     for frame in offered:
         backlog = max(0.0, free - frame["at"]) * rate_bps / 8 / NS
@@ -236,7 +236,7 @@ def received(draw: random.Random, delivered: list[dict], given: Conditions) -> l
 
 
 def with_overload(offered: list[dict], given: Conditions) -> list[dict]:
-    """Return what the counters count: traffic at other times than the sample's, too."""
+    """Return the counted frames, including traffic outside the sample."""
     if given.overload is None:
         return offered
     first, last = given.overload
@@ -262,7 +262,7 @@ def row(number: int, frame: dict, given: Conditions = CLASSES["plain"]) -> dict:
 
 
 def flows_of(delivered: list[dict]) -> list[dict]:
-    """Return both directions of each sender; an own count of bytes sent again."""
+    """Return both directions of each sender, with an independent count of retransmitted bytes."""
     found = []
     for flow in range(0, flows_in(delivered), 2):
         ranges = [(frame["seq"], frame["len"]) for frame in delivered if "seq" in frame and frame["flow"] == flow]
@@ -311,7 +311,7 @@ def manifest_of(
 
 
 def coinciding_bursts(senders: int, burst: int, every_s: float, *, ids: bool, line_bps: float = LINE_BPS) -> list[dict]:
-    """Return UDP frames of senders whose bursts coincide, each over its own line, around and in a sample."""
+    """Return UDP frames of senders whose bursts coincide, each over a separate line, around and in a sample."""
     number, frame_ns = round(every_s * NS), round(1514 * 8 * NS / line_bps)
     offered = [
         {"at": round(0.21 * NS) + k * number + n * frame_ns + sender * 1000, "wire_len": 1514, "flow": 2 * sender}
@@ -334,7 +334,7 @@ def coinciding(
     counted: list[dict] | None = None,
     line_bps: float = LINE_BPS,
 ) -> Simulated:
-    """Return the sample of these frames, of which the counters have all unless others are given."""
+    """Return the sample of these frames. The counters include all of them unless others are given."""
     inside = [frame for frame in offered if 0 <= frame["at"] < SAMPLE_S * NS]
     delivered = through_queue(inside, FAN_IN_CAPACITY_BPS, FAN_IN_BUFFER_BYTES)
     loss = 1 - sum(frame["wire_len"] for frame in delivered) / sum(frame["wire_len"] for frame in inside)

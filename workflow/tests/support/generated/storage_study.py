@@ -36,7 +36,7 @@ def study(*runs: dict, skipped: str | None = None) -> dict:
 
 
 def campaign(directory: Path, said: dict) -> Path:
-    """A campaign with its storage tables."""
+    """Return a campaign with its storage tables."""
     (directory / "storage").mkdir(parents=True, exist_ok=True)
     (directory / "storage" / "study.json").write_text(json.dumps(said))
     assert cli.main(["campaign", "storage", str(directory)]) == 0
@@ -44,7 +44,7 @@ def campaign(directory: Path, said: dict) -> Path:
 
 
 def rate(snaplen: int, size: int, offered: int, lost: int, wanted: float | None) -> dict:
-    """A run of the writer for a second."""
+    """Return a run of the writer for one second."""
     return {
         **{"snaplen": snaplen, "frame_bytes": size, "writer": "direct", "cores": 1, "wanted_fps": wanted},
         **{"offered": offered, "written": offered - lost, "lost": lost, "offered_ns": 10**9, "whole_ns": 2 * 10**9},

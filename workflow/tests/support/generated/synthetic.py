@@ -1,7 +1,7 @@
 """A synthetic campaign of any size: acaps and flows with plausible, consistent numbers.
 
-The frames are drawn with numpy, the flow table is computed from them, and a pure function of the arguments decides
-every value. There is no capture behind them: what the digest itself does is tested elsewhere.
+The frames are drawn with numpy, the flow table is computed from them, and all values depend only on the arguments.
+No captures are generated: the digest is tested elsewhere.
 
     .venv/bin/python workflow/tests/support/generated/synthetic.py results/demo30 --sites 30
 """
@@ -23,7 +23,7 @@ START_NS = 1_700_000_000_000_000_000
 SAMPLE_NS = 20_000_000_000
 PERIOD_NS = 300_000_000_000
 SYN, ACK, PSH, FIN, RST = 0x02, 0x10, 0x08, 0x01, 0x04
-UNDERLAYS = (  # stack, protocols, bytes in front of the innermost frame's network header, VLANs, MPLS labels
+UNDERLAYS = (  # stack, protocols, bytes before the innermost frame's network header, VLANs, MPLS labels
     ("Ethernet", "eth:ethertype", 14, 0, 0),
     ("Ethernet/VLAN", "eth:ethertype:vlan:ethertype", 18, 1, 0),
     ("Ethernet/VLAN/MPLS", "eth:ethertype:vlan:ethertype:mpls", 22, 1, 1),
@@ -56,7 +56,7 @@ NO_IP = (("ARP", "arp", 42), ("LLDP", "lldp", 120))
 
 @dataclass(frozen=True)
 class Pool:
-    """The directed flows that a site can show: arrays of one entry a flow; flow 2k+1 is the peer of flow 2k."""
+    """The directed flows of a site: arrays with one entry per flow; flow 2k+1 is the peer of flow 2k."""
 
     underlay: np.ndarray
     app: np.ndarray
@@ -74,7 +74,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Sample:
-    """Which sample it is and when it starts."""
+    """Place and start of a sample."""
 
     name: str
     site: str
@@ -85,8 +85,8 @@ class Sample:
 def make_campaign(directory, *, sites=3, ports=2, samples=4, seed=1, frames=2000, flows=200) -> Path:  # noqa: PLR0913
     """Write raw/*.json, raw/samples.tsv, acap/ and flows/ of a campaign of ``sites`` x ``ports`` x ``samples``.
 
-    ``frames`` is the mean number of frames a sample, ``flows`` the number of directed flows that a site can show. One
-    sample a campaign (where there are more than three) is empty. Returns the directory.
+    ``frames`` is the mean number of frames per sample, ``flows`` the number of directed flows of a site. If ports
+    have at least three samples, one sample of the campaign is empty. Returns the directory.
     """
     directory = Path(directory)
     for part in ("raw", "acap", "flows"):
@@ -110,7 +110,7 @@ def make_campaign(directory, *, sites=3, ports=2, samples=4, seed=1, frames=2000
 
 
 def make_pool(site, flows, rng) -> Pool:
-    """Draw the flows of a site: which encapsulation, application and addresses; half are the peers of the others."""
+    """Draw encapsulation, application and addresses of the flows of a site; half are peers of the others."""
     pairs = max(1, flows // 2)
     taste = rng.dirichlet(np.full(len(UNDERLAYS), 0.7))
     underlay = rng.choice(len(UNDERLAYS), pairs, p=taste).repeat(2)
@@ -188,7 +188,7 @@ def make_sample(pool, sample, count, rng):
 
 
 def rows_by_first_frame(choice, no_ip):
-    """The flows of a sample in the order of their first frames, and for each frame its row (-1 without a flow)."""
+    """Return the flows of a sample in order of their first frames, and the row of each frame (-1 without a flow)."""
     values, first = np.unique(choice[~no_ip], return_index=True)
     order = values[np.argsort(first)]
     row_of = np.full(choice.max(initial=0) + 1, -1)
@@ -197,7 +197,7 @@ def rows_by_first_frame(choice, no_ip):
 
 
 def frame_table(pool, c, rng) -> pa.Table:
-    """The acap of one sample: what frames.yaml describes."""
+    """Return the acap of one sample, as defined in frames.yaml."""
     row = c["row"]
     count = len(row)
     app = np.where(c["data"], pool.app[c["choice"]] + 1, 0)
@@ -231,7 +231,7 @@ def frame_table(pool, c, rng) -> pa.Table:
 
 
 def spell(kind):
-    """(protocols, stack) of a kind of frame."""
+    """Return (protocols, stack) of a kind of frame."""
     if kind < 0:
         label, token, _ = NO_IP[-1 - kind]
         return f"eth:ethertype:{token}", f"Ethernet/{label}"
@@ -244,7 +244,7 @@ def spell(kind):
 
 
 def spelled(texts, code) -> pa.Array:
-    """``texts[code]`` as the schemas' dictionary type; a text that two kinds share is in the dictionary once."""
+    """Return ``texts[code]`` as the dictionary type of the schemas. Equal texts of two kinds are stored once."""
     unique, place = np.unique(texts, return_inverse=True)
     return pa.DictionaryArray.from_arrays(
         pa.array(place[code] if len(code) else code, pa.uint32()), pa.array(unique.tolist(), pa.string())
@@ -252,7 +252,7 @@ def spelled(texts, code) -> pa.Array:
 
 
 def dictionary(values) -> pa.Array:
-    """Text (None: null) as the schemas' dictionary type."""
+    """Return texts (None: null) as the dictionary type of the schemas."""
     texts, code = np.unique(values.astype(object).astype(str), return_inverse=True)
     return pa.DictionaryArray.from_arrays(
         pa.array(code, pa.uint32(), mask=texts[code] == "None"), pa.array(texts.tolist(), pa.string())
@@ -260,7 +260,7 @@ def dictionary(values) -> pa.Array:
 
 
 def flow_table(pool, c, order, sample, rng) -> pa.Table:
-    """The flows of one sample: what flows.yaml describes, computed from the frames."""
+    """Return the flows of one sample, as defined in flows.yaml, computed from the frames."""
     keep = c["row"] >= 0
     r, n = c["row"][keep], len(order)
     ts, wire = c["ts"][keep], c["wire"][keep]
@@ -344,7 +344,7 @@ def flow_table(pool, c, order, sample, rng) -> pa.Table:
 
 
 def write_sample(directory, sample, frames, flows) -> dict:
-    """Write an acap and its flows with the metadata that the digest puts into both; return the metadata."""
+    """Write an acap and its flows with the metadata of a digest; return the metadata."""
     ts = frames["ts_ns"].to_numpy()
     counts = {
         name: {str(v["values"]): v["counts"] for v in frames[name].value_counts().to_pylist()}
@@ -385,7 +385,7 @@ def write_sample(directory, sample, frames, flows) -> dict:
 
 
 def write_manifest(directory, sample, meta, rng) -> None:
-    """Write raw/<sample>.json as the capture front end does; some counters are unknown, some report loss."""
+    """Write raw/<sample>.json as `collect` does. Some counters are unknown, some report loss."""
     lossy = rng.random() < 0.3
     lost = int(rng.integers(1, 50)) if lossy else 0
     start, frames = sample.start_ns, meta["frames"]
@@ -430,7 +430,7 @@ def write_manifest(directory, sample, meta, rng) -> None:
 
 
 def congestion(frames: int, start_ns: int) -> dict:
-    """Manifest key `congestion` of a sample, made out of its frames: counters each second, or none around the end."""
+    """Return manifest key `congestion` for a number of frames: readings every second, or none around the end."""
     ends = SAMPLE_NS // 10**9 + (2 if frames % 7 else -1)
     readings = [[start_ns - 3 * 10**8 + n * 10**9, frames * (60 * n + 9 * (n % 3))] for n in range(ends)]
     capacity = frames * 8 * (40 if frames % 4 == 1 else 4000)

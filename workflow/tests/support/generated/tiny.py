@@ -1,4 +1,4 @@
-"""Campaigns of a few flows that tests define individually."""
+"""Campaigns of a few flows, which tests define individually."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ TCP_COUNTS = ("syn", "syn_ack", "fin", "rst", "psh", "ack", "urg", "ece", "cwr",
 
 
 def flow(first_s: float, last_s: float, **parts) -> dict:
-    """One directed TCP flow, its first and last frame in seconds since START; ``parts`` replace any column."""
+    """Return a directed TCP flow, with first and last frame in seconds since START. ``parts`` replaces columns."""
     row = {
         "peer_candidates": 0,
         "vlan": [],
@@ -50,7 +50,7 @@ def flow(first_s: float, last_s: float, **parts) -> dict:
 
 
 def add_sample(directory: Path, name: str, place: tuple, span: tuple | None, flows: list[dict], **manifest) -> None:
-    """Write a sample of (site, port), taken over ``span`` seconds since START (None: unknown); a frame a flow end."""
+    """Write a sample of (site, port) with a span in seconds since START (None: unknown) and one frame per flow end."""
     site, port = place
     frames = [
         {
