@@ -20,5 +20,5 @@ def digested(tmp_path, frames, engine="native"):
 
 
 def whole(frames):
-    """Frames that were captured whole."""
+    """Return (captured bytes, wire length) of frames that were captured whole."""
     return [(data, len(data)) for data in frames]

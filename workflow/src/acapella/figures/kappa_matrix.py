@@ -188,7 +188,7 @@ def text_color(kappa: float | None, low: float, high: float) -> str:
 
 
 def cell_text(row: dict) -> str:
-    """Return kappa with up to four characters after the decimal point."""
+    """Return kappa with three decimals, ``>.9995`` if it would be rounded to 1, or ``?`` if it is undefined."""
     if row["kappa"] is None:
         return "?"
     text = f"{row['kappa']:.3f}"

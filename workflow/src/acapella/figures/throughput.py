@@ -225,7 +225,7 @@ def bin_ports(ports: dict, width: int, *, gapless: bool) -> tuple[list[dict], bo
 
 
 def contiguous_runs(rows: list[dict], origin: int, *, gapless: bool) -> list[list[tuple[int, int, dict]]]:
-    """Return the rows of a port as runs without gaps, each row with its times from 0. ``gapless``: join the runs."""
+    """Return the rows of a port as runs without gaps, each row with times from 0. ``gapless``: omit the gaps."""
     runs, last, at = [], None, 0
     for row in sorted(rows, key=lambda row: row["start_ns"]):
         if row["start_ns"] != last:
