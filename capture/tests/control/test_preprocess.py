@@ -141,7 +141,7 @@ def test_uploaded_program_removes_incomplete_output_but_no_device(tmp_path, key,
 def test_key_readable_by_others_is_rejected_on_the_node(tmp_path, key):
     key.chmod(0o644)
     (failure, *_), raw = taken(tmp_path, anonymize=True, key_file=str(key))
-    assert "others may read" in failure.why
+    assert "other users can" in failure.why
     assert not captured(raw)
 
 

@@ -85,5 +85,5 @@ def test_removed_interface_ends_a_run_with_its_results(run_scenario, tmp_path):
     found = run_scenario("interface_gone")
     assert found["codes"] == [0, 1]
     assert found["delivery"]["accepted"] == found["plane"]["reports"]
-    assert "collector: error: interface v1: is gone; earlier reports are in the results" in found["logs"]
+    assert "collector: error: interface v1: was removed; earlier reports are in the results" in found["logs"]
     assert duckdb.sql(f"select count(*) from '{tmp_path}/reports/flows.parquet'").fetchall() == [(2,)]

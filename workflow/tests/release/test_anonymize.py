@@ -404,7 +404,13 @@ def test_a_capture_that_cannot_be_read_is_named_and_not_what_was_to_be_made_of_i
 
 @pytest.mark.parametrize(
     ("octets", "mode", "says"),
-    [(32, 0o640, "others may"), (32, 0o604, "others may"), (31, 0o600, "31"), (33, 0o600, "more"), (0, 0o600, "0")],
+    [
+        (32, 0o640, "other users can"),
+        (32, 0o604, "other users can"),
+        (31, 0o600, "31"),
+        (33, 0o600, "more"),
+        (0, 0o600, "0"),
+    ],
 )
 def test_a_key_that_others_may_read_or_of_another_size_is_refused(tmp_path, octets, mode, says):
     path = tmp_path / "key"
@@ -420,7 +426,7 @@ def test_a_new_key_is_its_owners_alone_and_replaces_none(tmp_path):
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
     key = read_key(tmp_path / "key")
     assert len(set(key)) > 8
-    with pytest.raises(UserError, match="already"):
+    with pytest.raises(UserError, match="file exists"):
         make_key(tmp_path / "key")
     assert read_key(tmp_path / "key") == key
     assert [file.name for file in tmp_path.iterdir()] == ["key"]

@@ -12,8 +12,9 @@ from acapella_testing import slurm_cluster
 from acapella_testing.workflow_run import ROOT, workplace
 
 RESULTS = ("acap/*", "flows/*", "tables/*", "provenance.json")
-# Like the profile, but the first status check is after one second instead of 40.
-PROFILE = ["--profile", str(ROOT / "profiles" / "slurm"), "--slurm-init-seconds-before-status-checks", "1"]
+# Like the profile, but jobs are checked after one second and then each second.
+WAITS = ("--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1")
+PROFILE = ["--profile", str(ROOT / "profiles" / "slurm"), *WAITS]
 PATIENCE_S = 900  # reached only if something hangs
 
 
