@@ -1,5 +1,5 @@
 # flowreports: a sample's capture, acap and flows -> flowreports/<sample>/: reports of the P4 program, the collector's flows,
-#              both beside the digest (flowreports) -> tables/flowreport_*.csv and .parquet (flowtables)
+#              both compared with the digest (flowreports) -> tables/flowreport_*.csv and .parquet (flowtables)
 # flowstudy: nothing but this machine -> flowstudy/: two iperf3 flows whose rates change, and reports offered to the
 #            collector at set rates -> tables/flowreport_response, flowreport_offered. With flowreports.study alone.
 # what the P4/RDMA paper printed, beside these -> tables/flowreport_published
@@ -78,13 +78,13 @@ rule flowtables:
 
 rule measure_response:
     output:
-        told="<campaign>/flowstudy/response.json",
+        json="<campaign>/flowstudy/response.json",
         capture="<campaign>/flowstudy/response.pcap",
     log:
         "<campaign>/logs/measure_response.log",
     benchmark:
         "<campaign>/benchmarks/measure_response.tsv"
-    # Nothing of ours beside it: it is a matter of time.
+    # No other job of ours runs at the same time: it measures time.
     threads: workflow.cores or 1
     resources:
         mem_mb=512,
@@ -94,7 +94,7 @@ rule measure_response:
     message:
         "measure-response: two iperf3 flows whose rates change, over background"
     shell:
-        "acapella measure response -o {output.told:q} > {log:q} 2>&1"
+        "acapella measure response -o {output.json:q} > {log:q} 2>&1"
 
 
 rule response_flows:
@@ -126,7 +126,7 @@ rule measure_collector:
         program=ROOT / "p4/spec/flowstats.spec",
         load=ROOT / "p4/model/generated_load.py",
     output:
-        told="<campaign>/flowstudy/offered.json",
+        json="<campaign>/flowstudy/offered.json",
     log:
         "<campaign>/logs/measure_collector.log",
     benchmark:
@@ -142,14 +142,14 @@ rule measure_collector:
     message:
         "measure-collector: reports offered at set rates, and those of two traces"
     shell:
-        "acapella measure collector -o {output.told:q} --threads {params.threads} --rates {params.rates} > {log:q} 2>&1"
+        "acapella measure collector -o {output.json:q} --threads {params.threads} --rates {params.rates} > {log:q} 2>&1"
 
 
 rule flowstudy:
     input:
-        response=rules.measure_response.output.told,
+        response=rules.measure_response.output.json,
         flows=rules.response_flows.output.parts,
-        offered=rules.measure_collector.output.told,
+        offered=rules.measure_collector.output.json,
         sql=sorted((ROOT / "workflow/sql/flowreports").rglob("*.sql")),
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in FLOWSTUDY_TABLES],
     output:

@@ -1,6 +1,6 @@
-# Which samples there are, where they were taken, and where their captures lie; what else rules share. No rules.
+# Names, places and captures of the samples, and other functions that rules share. No rules.
 #
-# files: the sheet is read now. local: their names are known now, what became of them after the checkpoint collect.
+# files: the sheet is read now. local: their names are known now, their outcome after the checkpoint collect.
 
 import _thread
 import atexit
@@ -21,15 +21,15 @@ REPORTED = config["flowreports"]
 if REPORTED["samples"] or REPORTED["study"]:
     from acapella.flowreports.program import why_unavailable as missing_program
 
-    # A machine without DPDK still makes the rest; the plan says what it does not.
+    # A machine without DPDK makes the rest; the plan lists what is omitted.
     if missing_program() is not None:
-        print(f"flow reports are left out: {missing_program()}", file=sys.stderr)
+        print(f"flow reports are omitted: {missing_program()}", file=sys.stderr)
         REPORTED = REPORTED | {"samples": None, "study": False}
 WARNINGS = []
 
 
 def warn():
-    """Say what is wrong with the sheet and stops nothing."""
+    """Print the warnings about the sheet."""
     for line in WARNINGS:
         names.report(line)
 
@@ -38,7 +38,7 @@ def unknown_sample(named, known, place):
     """Of (sample, key) the first whose sample is not among the known ones of a place, in words; None where all are."""
     for sample, key in named:
         if sample not in known:
-            return f"config error: {key}: {sample!r} is no sample {place}{configuration.did_you_mean(sample, known)}"
+            return f"config error: {key}: {sample!r} is not a sample {place}{configuration.did_you_mean(sample, known)}"
     return None
 
 
@@ -102,7 +102,7 @@ else:
         COLLECTED_BY = settings.parse_settings({key: config[key] for key in settings.KEYS}, where=None)
         if not Path(f"{CAMPAIGN}/raw/samples.tsv").exists():  # else it is there, whatever became of keys and programs
             precheck.check(COLLECTED_BY)
-        if config["testbed"] == "local":  # asks nobody, so that it is no work to look now
+        if config["testbed"] == "local":  # needs no request to a testbed
             told_plan()
             if TRIALS or REPORTED["samples"] or config["exclude"]:
                 check_planned_names()
@@ -140,7 +140,7 @@ def sheet():
 
 
 def samples():
-    """Names of the samples that the campaign is made of."""
+    """Return the names of the campaign's samples."""
     return [name for name in sheet() if name not in config["exclude"]]
 
 
@@ -161,7 +161,7 @@ def of_reported_samples(pattern, parts):
 
 
 def sample_capture(sample):
-    """A sample's capture; where it cannot be read its manifest, whose job fails alone and says why."""
+    """Return a sample's capture; if it is unreadable, its manifest, whose job then fails with the reason."""
     file = sheet()[sample][2]
     readable = config["testbed"] != "files" or not captures_that_exist.unreadable(Path(file))
     return file if readable else f"{CAMPAIGN}/raw/{sample}.json"
@@ -199,7 +199,7 @@ def capture_of_digest(wildcards):
 
 
 def capture_if_readable(wildcards):
-    """As `capture`, nothing where it cannot be read."""
+    """As `capture`, but nothing if it is unreadable."""
     file = capture(wildcards)
     return [] if file == f"{CAMPAIGN}/raw/{wildcards.sample}.json" else file
 
@@ -275,7 +275,7 @@ def captures_of_trials(wildcards):
 
 
 def stop_without_deadlock():
-    """Have SIGTERM handled beside the main thread, and record that SIGTERM or SIGINT came.
+    """Handle SIGTERM outside the main thread, and record SIGTERM and SIGINT.
 
     Snakemake's handler takes locks that its scheduler, the main thread, may hold when the signal comes: with `kill` to
     a whole process group that is likely, for jobs end at the same time and make passes the signal on once more. A

@@ -1,7 +1,7 @@
-# storage: nothing but this machine -> storage/study.json (measure-storage) -> tables/storage_*.csv and .parquet
+# storage: nothing but this machine -> storage/study.json (measure storage) -> tables/storage_*.csv and .parquet
 #          -> figures/storage_latency.* (Patchwork, appendix B, Tables 1 and 2). Once the study has run, the report has a
 #          section on it (rules/report.smk). Made by `snakemake storage` alone, for it sets the
-#          machine's thresholds of dirty memory while it lasts. Without root or bpftrace: empty tables that say so.
+#          machine's thresholds of dirty memory while it lasts. Without root or bpftrace: empty tables with the reason.
 
 from acapella.figures.registry import STORAGE_FIGURES as OF_STORAGE
 from acapella.campaign.storage import TABLES as STORAGE_TABLES
@@ -16,7 +16,7 @@ rule measure_storage:
         "<campaign>/logs/measure_storage.log",
     benchmark:
         "<campaign>/benchmarks/measure_storage.tsv"
-    # Nothing of ours beside it: it is a matter of time.
+    # No other job of ours runs at the same time: it measures time.
     threads: workflow.cores or 1
     resources:
         mem_mb=1024,

@@ -25,14 +25,14 @@ def test_two_flows_are_captured_while_their_rates_change(tmp_path):
         sandbox.unshare_argv()
     except UserError as missing:
         pytest.skip(f"nothing can be measured here: {missing}")
-    told = measured(tmp_path / "response.json", 0.2)
-    assert [flow["dst_port"] for flow in told["flows"]] == list(response.PORTS)
-    assert [step["rates_bps"] for step in told["steps"][:-1]] == [[a * 10**6, b * 10**6] for a, b in response.STEPS]
+    reported = measured(tmp_path / "response.json", 0.2)
+    assert [flow["dst_port"] for flow in reported["flows"]] == list(response.PORTS)
+    assert [step["rates_bps"] for step in reported["steps"][:-1]] == [[a * 10**6, b * 10**6] for a, b in response.STEPS]
     background = {"background_tcp_streams": 4, "background_udp_streams": 1}
     background |= {"background_stream_bps": 4_000_000, "background_limit_bps": 40_000_000}
-    assert told["background"] == background
-    stamps = [step["at_ns"] for step in told["steps"]]
-    assert stamps == sorted(stamps) and told["steps"][-1]["rates_bps"] is None
+    assert reported["background"] == background
+    stamps = [step["at_ns"] for step in reported["steps"]]
+    assert stamps == sorted(stamps) and reported["steps"][-1]["rates_bps"] is None
     capture = tmp_path / "response.pcap"
     assert capture.stat().st_size > 10_000 and capture.stat().st_mode & 0o777 == 0o600
     gaps = sorted(gaps_of(capture, response.PORTS[0]))
@@ -55,7 +55,7 @@ def gaps_of(capture, port):
 
 def test_missing_program_is_recorded_and_the_capture_is_empty(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(response, "PROGRAMS", {"acapella-no-such-program": "nothing"})
-    told = measured(tmp_path / "response.json", 1)
-    assert "acapella-no-such-program is missing" in told["skipped"] and told["steps"] == []
+    reported = measured(tmp_path / "response.json", 1)
+    assert "acapella-no-such-program is missing" in reported["skipped"] and reported["steps"] == []
     assert (tmp_path / "response.pcap").read_bytes() == response.EMPTY
     assert "measure response: skipped: " in capsys.readouterr().out

@@ -36,31 +36,31 @@ def outcomes_of(campaign) -> dict[str, tuple[str, str]]:
 
 def test_every_site_records_its_outcome_and_releases_its_resources(tmp_path):
     testbed = FakeTestbed("p", sites=("good", "no_nic", "no_answer", "no_storage"))
-    told = list(coordinator.collect(testbed, settings(), tmp_path / "c"))
-    assert [item["site"] for item in told if isinstance(item, dict)] == ["good"]
+    reported = list(coordinator.collect(testbed, settings(), tmp_path / "c"))
+    assert [item["site"] for item in reported if isinstance(item, dict)] == ["good"]
     found = outcomes_of(tmp_path / "c")
     assert found["good"] == ("success", "")
     assert found["no_nic"][0] == "failed" and "0 dedicated NICs free" in found["no_nic"][1]
     assert found["no_answer"] == ("failed", "testbed: the orchestrator does not answer")
     assert found["no_storage"] == ("failed", "refused 1: testbed: no storage")
     assert sorted(what for call, what in testbed.calls if call == "release") == sorted([*testbed.site_names, "all"])
-    assert sum(isinstance(item, Outcome) for item in told) == 4
+    assert sum(isinstance(item, Outcome) for item in reported) == 4
 
 
 def test_port_of_a_listening_node_is_skipped_without_delaying_others(tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "SAMPLE_GAP_S", 0.01)  # skipped ports pause for one sample interval
-    told = list(coordinator.collect(FakeTestbed("p", "own", "q"), settings(instances=1), tmp_path / "c"))
-    assert [item["port"] for item in told if isinstance(item, dict)] == ["p", "q"]
-    assert not [item for item in told if isinstance(item, Failure)]
+    reported = list(coordinator.collect(FakeTestbed("p", "own", "q"), settings(instances=1), tmp_path / "c"))
+    assert [item["port"] for item in reported if isinstance(item, dict)] == ["p", "q"]
+    assert not [item for item in reported if isinstance(item, Failure)]
     left_out = "own leads to one of our listening nodes and is skipped"
     assert outcomes_of(tmp_path / "c") == {"S": ("success", left_out)}
 
 
 def test_internal_error_at_one_site_is_raised_after_the_other_sites_finish(tmp_path):
     testbed = FakeTestbed("p", "q", sites=("mistake", "good"))
-    told = []
+    reported = []
     with pytest.raises(ZeroDivisionError, match="a mistake of ours"):
-        told.extend(coordinator.collect(testbed, settings(), tmp_path / "c"))
+        reported.extend(coordinator.collect(testbed, settings(), tmp_path / "c"))
     assert outcomes_of(tmp_path / "c") == {"good": ("success", ""), "mistake": (
         "failed", "ZeroDivisionError: a mistake of ours",
     )}  # fmt: skip
@@ -89,8 +89,8 @@ def test_mirrors_of_a_site_start_and_stop_in_parallel_within_the_telemetry_inter
         meeting = threading.Barrier(2)
         monkeypatch.setattr(FakeMirror, name, lambda _, meeting=meeting: meeting.wait(300))
     monkeypatch.setattr(testbed, "telemetry", lambda _, seconds: asked_s.append(seconds))
-    told = list(coordinator.collect(testbed, settings(), tmp_path / "c"))
-    spans = [item["actual"] for item in told if isinstance(item, dict)]
+    reported = list(coordinator.collect(testbed, settings(), tmp_path / "c"))
+    spans = [item["actual"] for item in reported if isinstance(item, dict)]
     assert len(spans) == 2 and len(asked_s) == 1
     assert all((span["end_ns"] - span["start_ns"]) / 1e9 < asked_s[0] for span in spans)
 
@@ -192,16 +192,16 @@ def test_site_with_fewer_nodes_is_degraded_and_names_the_shortage(tmp_path, monk
 
 def test_samples_start_in_separate_periods_until_the_time_limit(tmp_path):
     keys = settings(instances=1, samples_per_run=40, sample_period_s=0.2, total_s=0.5)
-    told = list(coordinator.collect(FakeTestbed("p"), keys, tmp_path / "c"))
-    starts = [item["requested"]["start_ns"] // 200_000_000 for item in told if isinstance(item, dict)]
+    reported = list(coordinator.collect(FakeTestbed("p"), keys, tmp_path / "c"))
+    starts = [item["requested"]["start_ns"] // 200_000_000 for item in reported if isinstance(item, dict)]
     assert len(starts) == len(set(starts)) < 40
 
 
 def test_mirrors_keep_their_ports_if_possible(tmp_path):
     testbed = FakeTestbed("p", "q")
     testbed.receivers = ("capture0", "capture1")
-    told = list(coordinator.collect(testbed, settings(port_selection="busiest", cycles=5), tmp_path / "c"))
-    samples = [item for item in told if isinstance(item, dict)]
+    reported = list(coordinator.collect(testbed, settings(port_selection="busiest", cycles=5), tmp_path / "c"))
+    samples = [item for item in reported if isinstance(item, dict)]
     assert len(samples) == 10 and len({(each["port"], each["receiver"]) for each in samples}) == 2
 
 

@@ -121,6 +121,6 @@ def test_successful_collection_removes_an_earlier_list_of_failures(paper, tmp_pa
 
 def test_failure_names_sample_site_port_and_reason(paper, tmp_path):
     settings = parse_settings({"testbed": "local", "capture": {"sample_s": 0.01}})
-    told = list(coordinator.collect(paper("no_start"), settings, tmp_path / "test"))
-    found = [item for item in told if not isinstance(item, Outcome)]
+    reported = list(coordinator.collect(paper("no_start"), settings, tmp_path / "test"))
+    found = [item for item in reported if not isinstance(item, Outcome)]
     assert found == [Failure("run1-S-no_start-both-1", "S", "no_start", FAULTS["no_start"])]

@@ -82,7 +82,7 @@ def test_timestamps_are_of_the_system_clock_and_differ_within_a_burst(tmp_path):
 
 
 def small_disk_or_skip(kind: str, directory: Path, size: str) -> tuple[str, ...]:
-    """Words before a command that give it a small file system in ``directory``, in a mount namespace of its own; what
+    """Words before a command that give it a small file system in ``directory``, in a separate mount namespace; what
     is on it in the end is copied to ``directory``/../left."""
     if os.geteuid() != 0:
         pytest.skip("not root: no file systems of our own")

@@ -59,7 +59,7 @@ BENCHMARKS = {
         hardening.run,
         "CPU time of the DPDK writer and the P4 loader with hardening flags beside that without",
     ),
-    "veth": (veth.run, "tcpdump beside the DPDK writers: the highest rate without loss over the same veth pair"),
+    "veth": (veth.run, "tcpdump compared with the DPDK writers: the highest rate without loss over the same veth pair"),
     "campaign": (
         campaign.run,
         "local testbed, three sites, samples of 2 s every 10 s, overloaded mirrors: what is lost",

@@ -52,7 +52,7 @@ def run_wrapped(bench: Bench) -> list[dict]:
     """Measure the short flows of the corpus inside FABRIC's encapsulations."""
     wrap, corpus = CORPUS / "tools" / "underlay.py", CORPUS / "corpus" / "ndpi"
     if not (wrap.is_file() and corpus.is_dir()):
-        raise UserError("the corpus is not beside the project", where=CORPUS, fix="leave out the benchmark wrapped")
+        raise UserError("the corpus is not next to the project", where=CORPUS, fix="skip the benchmark wrapped")
     frames = bench.scale["wrapped"]
     capture = bench.directory / "wrapped.pcap"
     bench.run([sys.executable, wrap, "--frames", frames, "-o", capture, corpus])

@@ -102,8 +102,8 @@ def reports_of_frames(data: bytes) -> Iterator[tuple]:
             continue
         packet = bytearray(8 + length - ETHERNET - ICRC)
         pack_into(f"8s{len(packet) - 8}s", packet, 0, b"\xff" * 8, frame[ETHERNET:-ICRC])
-        for octet in VARIANT:
-            packet[8 + octet] = 0xFF
+        for offset in VARIANT:
+            packet[8 + offset] = 0xFF
         if crc32(packet) == int.from_bytes(frame[-ICRC:], "little"):
             yield TAGGED.unpack_from(frame, HEADERS)
 

@@ -225,7 +225,7 @@ def run(bench: Bench) -> list[dict]:
     with pair() as inside:
         for size in bench.scale["veth_sizes"]:
             offered, seconds = send(bench, inside, size, None, bench.scale["veth_s"])
-            note = f"acapella-send, nobody listens; {offered / seconds * size * 8 / 1e9:.2f} Gbit/s"
+            note = f"acapella-send, without a receiver; {offered / seconds * size * 8 / 1e9:.2f} Gbit/s"
             alone = {"measured": f"sender alone, frames of {size} B", "value": round(offered / seconds)}
             rows.append({**alone, "unit": "frames/s", "note": note})
             sweeps = [sweep(bench, inside, receiver, size) for receiver in RECEIVERS]

@@ -61,7 +61,7 @@ if [ -n "${COVERAGE:-}" ]; then
     exit
 fi
 
-# How many inputs FUZZ_RUNS asks of a target; nothing where it names others.
+# How many inputs FUZZ_RUNS asks of a target; nothing if it names others.
 runs_of() {
     for entry in ${FUZZ_RUNS:-}; do
         case $entry in

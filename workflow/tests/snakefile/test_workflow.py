@@ -233,7 +233,7 @@ def test_a_file_that_is_not_there_is_named_before_anything_runs(tmp_path):
 def test_excluding_a_sample_that_does_not_exist_is_a_mistake(tmp_path):
     ended = workplace(tmp_path, exclude=["gamma"]).run("--dry-run")
     assert ended.returncode != 0
-    assert "config error: exclude: 'gamma' is no sample of config/samples.tsv\n" in ended.stdout
+    assert "config error: exclude: 'gamma' is not a sample of config/samples.tsv\n" in ended.stdout
 
 
 def test_another_config_file_takes_the_place_of_config_yaml(tmp_path):
@@ -274,10 +274,10 @@ LOCAL = {"testbed": "local", "samples": None, "local": {"replay": {"repeats": 3}
     [
         (
             {"trials": {"quiet": ["quiet-1", ["quite-2", "quiet-3"]]}},
-            "trials.quiet[1][0]: 'quite-2' is no sample of testbed local; did you mean quiet-2?",
+            "trials.quiet[1][0]: 'quite-2' is not a sample of testbed local; did you mean quiet-2?",
         ),
-        ({"trials": {"loaded": ["loaded-1", "x"]}}, "trials.loaded[1]: 'x' is no sample of testbed local"),
-        ({"exclude": ["quiet-4"]}, "exclude: 'quiet-4' is no sample of testbed local; did you mean quiet-3?"),
+        ({"trials": {"loaded": ["loaded-1", "x"]}}, "trials.loaded[1]: 'x' is not a sample of testbed local"),
+        ({"exclude": ["quiet-4"]}, "exclude: 'quiet-4' is not a sample of testbed local; did you mean quiet-3?"),
         ({"collect": {"mode": "slice"}}, "collect.slice: missing; mode slice needs its name"),
         ({"collect": {"mode": "sites", "sites": ["site9"]}}, "collect.sites: no site 'site9'; known: site1, site2"),
         ({"preprocess": {"anonymize": True}}, "preprocess.key_file: missing; anonymize needs a key: acapella anonym"),
@@ -365,7 +365,7 @@ def test_trials_bring_their_comparison_and_without_them_there_is_none(tmp_path):
 def test_a_trial_that_is_no_sample_is_named_with_its_key(tmp_path):
     ended = workplace(tmp_path, trials={"quiet": ["alpha-p1", ["beta-p1", "gamma"]]}).run("--dry-run")
     assert ended.returncode != 0
-    said = "config error: trials.quiet[1][1]: 'gamma' is no sample of config/samples.tsv"  # no suggestion
+    said = "config error: trials.quiet[1][1]: 'gamma' is not a sample of config/samples.tsv"  # no suggestion
     assert said in ended.stdout.splitlines()
 
 
@@ -377,10 +377,10 @@ def test_flow_reports_are_planned_where_the_config_asks_for_them(tmp_path):
     plan = place.succeed("--dry-run")
     jobs = ("flowreports", "flowtables", "flowreports_published", "measure_response", "measure_collector", "flowstudy")
     if (why := program.why_unavailable()) is not None:
-        assert f"flow reports are left out: {why}" in plan
+        assert f"flow reports are omitted: {why}" in plan
         assert not any(re.search(rf"^{job} +\d+$", plan, re.M) for job in jobs)
         return
     assert all(re.search(rf"^{job} +\d+$", plan, re.M) for job in jobs)
     place.configure(flowreports={"samples": ["alpha"]})
     said = place.run("--dry-run")
-    assert said.returncode != 0 and "config error: flowreports.samples: 'alpha' is no sample of" in said.stdout
+    assert said.returncode != 0 and "config error: flowreports.samples: 'alpha' is not a sample of" in said.stdout

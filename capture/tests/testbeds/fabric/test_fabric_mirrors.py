@@ -226,7 +226,7 @@ def advertised() -> list[dict]:
     return hosts
 
 
-@pytest.mark.skipif(not CORPUS.exists(), reason="no ../shared/corpus/fim beside the project")
+@pytest.mark.skipif(not CORPUS.exists(), reason="no ../shared/corpus/fim next to the project")
 def test_placement_agrees_with_fabrics_validator(tmp_path):
     hosts, nics = advertised(), ["NIC_ConnectX_6", "NIC_ConnectX_5"]
     sites = {host["site"] for host in hosts}

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
     shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="no tcpreplay here"
 )
 TRIALS = 5
-# The filter makes short work of the samples that this is not about: a capture ends at once where it holds nothing.
+# The filter keeps the samples that are not under test empty, so that their captures end at once.
 CAPTURE = {"sample_s": 0.05, "filter": "udp port 1"}
 
 
@@ -78,8 +78,8 @@ def test_manifest_counts_replayed_and_lost_frames(raw, given):
         manifest = manifests.read(raw / f"{trial}.json")
         lost = sent - len(contents(raw / f"{trial}.pcap"))
         assert manifest["replayed_frames"] == sent == manifest["frames_captured"] + lost
-        told = [note for note in manifest["notes"] if "not in the capture" in note]
-        assert told == ([f"{trial}: {lost} of {sent} replayed frames are not in the capture"] if lost else [])
+        reported = [note for note in manifest["notes"] if "not in the capture" in note]
+        assert reported == ([f"{trial}: {lost} of {sent} replayed frames are not in the capture"] if lost else [])
     assert all("replayed_frames" not in manifests.read(path) for path in raw.glob("run*.json"))
 
 

@@ -71,7 +71,7 @@ def test_items_with_missing_programs_are_excluded_and_noted(testbed, monkeypatch
     traffic = Traffic(resolve(testbed.network, parse_settings({"testbed": "local"}).local.traffic), list(PATHS))
     assert {item.kind for item in traffic.items} == {"ping", "unreachable"}
     assert not any("[" in note for note in traffic.notes), "no place in a list that no configuration need have"
-    assert any("https from site" in note and "left out: no curl, openssl" in note for note in traffic.notes)
+    assert any("https from site" in note and "skipped: no curl, openssl" in note for note in traffic.notes)
 
 
 def test_failed_client_is_noted(testbed):
@@ -125,7 +125,7 @@ def test_server_that_never_listens_is_given_up(traffic_of, broken, monkeypatch):
     (started, failed, why), ping = outcome(traffic)
     assert (started, failed) == (MAX_SILENT_SAMPLES, MAX_SILENT_SAMPLES)
     assert why.startswith(
-        f"left out: {MAX_SILENT_SAMPLES} consecutive failures: iperf3 does not listen on site2-host1: "
+        f"skipped: {MAX_SILENT_SAMPLES} consecutive failures: iperf3 does not listen on site2-host1: "
     )
     assert ping == (MAX_SILENT_SAMPLES + 1, 0, None)
 

@@ -74,7 +74,7 @@ def test_each_failing_kind_is_noted_once_and_when_given_up(collected):
         "traffic iperf3_tcp from site1-host1 to site2-host1 (10.10.2.1) failed: iperf3 does not listen on site2-host1: "
     )
     assert said.count(failed) == 1
-    assert said.count("left out: 3 consecutive failures: iperf3 does not listen") == 1
+    assert said.count("skipped: 3 consecutive failures: iperf3 does not listen") == 1
     assert said.count("iperf3_udp") == 1 and "ping" not in said
 
 

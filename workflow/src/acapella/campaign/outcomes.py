@@ -1,6 +1,6 @@
-"""Make the table of what became of the sites of all collections (Patchwork, figure 10).
+"""Make the table of the outcome of every site in every collection (Patchwork, figure 10).
 
-Reads the outcomes.csv that `acapella collect` keeps beside the campaigns' directories and writes the tables outcomes
+Reads the outcomes.csv that `acapella collect` keeps next to the campaigns' directories, and writes the tables outcomes
 and outcome_reasons (schemas/tables/) as CSV and Parquet into a directory. `acapella campaign figures CAMPAIGN --only
 outcomes outcome_reasons` draws them.
 """
@@ -23,10 +23,10 @@ SHOWN = 40  # maximum length of a quoted value in an error
 
 def register_parser(subparsers):
     """Add `acapella campaign outcomes`."""
-    parser = subparsers.add_parser("outcomes", help="what became of the sites of all collections", description=__doc__)
+    parser = subparsers.add_parser("outcomes", help="outcome of every site in every collection", description=__doc__)
     parser.add_argument("collections", metavar="CSV", help="results/outcomes.csv")
     parser.add_argument("-o", "--output", required=True, metavar="DIRECTORY", help="where the table goes")
-    parser.add_argument("--pseudonyms", action="store_true", help="leave out reasons, which may name a site")
+    parser.add_argument("--pseudonyms", action="store_true", help="omit reasons, which may name a site")
     return parser
 
 

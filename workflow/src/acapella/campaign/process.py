@@ -4,8 +4,8 @@ CAMPAIGN/tables/<name>.csv and .parquet, each described in schemas/tables/<name>
 means. Sampled shares carry 95 % intervals from a bootstrap over samples. Flows are stitched across the samples of a
 port. Samples that the catalog excludes from traffic statistics count only in capture_quality, congestion and
 restrictions. Rows are sorted by their key; the same inputs and parameters give the same bytes. CAMPAIGN/provenance.json
-says what the tables were made from. The previous tables stay until all new ones are complete. An error of the merge
-names the sample that causes it.
+lists the inputs of the tables. The previous tables stay until all new ones are complete. An error of the merge names
+the sample that causes it.
 
 With --pseudonyms sites, ports and samples are called S0, P0, S0-P0-0000 in all tables, figures and the report; the
 mapping is written to CAMPAIGN/pseudonyms.tsv, which is not for publication. The catalog keeps the true names.

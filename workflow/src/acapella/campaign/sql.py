@@ -5,11 +5,11 @@
 
 Tables: samples, acaps, flows, stacks. Views: frames (each frame with its flow's vlan, mpls, src, dst, ip_proto,
 src_port, dst_port, flow_id and its sample, site, port), connections (a row per pair of flows) and the published tables.
-A terminal gets a drawn table, which may leave out columns and rows (--format table in a file or a pipe leaves out
-none); a file or a pipe gets CSV (null is nothing, empty text is ""); --format csv --spreadsheet writes CSV without
-formulas. The catalog is opened read only, and of the acaps only those files are opened that filters on sample, site,
-port or flow leave. A query reads no file outside the campaign's directory and writes none. CAMPAIGN may be left out in
-its directory, and where results/ holds only one.
+Output is a table on a terminal, which may omit columns and rows (--format table in a file or a pipe omits none), and
+CSV in a file or a pipe (null is nothing, empty text is ""); --format csv --spreadsheet writes CSV without formulas. The
+catalog is opened read-only. Filters on sample, site, port or flow limit which acaps are opened. A query reads no file
+outside the campaign's directory and writes none. CAMPAIGN is optional in its directory, and if results/ contains only
+one campaign.
 
 The column `excluded` of samples and frames is null for samples that count in traffic statistics; for others it is the
 reason (trial, filter, p4, sampling):
@@ -185,7 +185,7 @@ def known_names(con):
         raise UserError(what, fix=f"there are {', '.join(sorted(names))}") from error
 
 
-def reading_statement(con, query: str, anew: str = "; to make the catalog anew: acapella campaign index"):
+def reading_statement(con, query: str, anew: str = "; to rebuild the catalog: acapella campaign index"):
     """Return the query if it is one read-only statement; otherwise raise UserError with ``anew`` after the advice.
 
     The connection must have the tables of the query, because DuckDB also binds it.

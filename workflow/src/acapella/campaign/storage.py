@@ -1,7 +1,7 @@
 """Make the tables of the storage study: what writes waited for while the page cache filled (Patchwork, appendix B).
 
 Reads storage/study.json of a campaign (`acapella measure storage`), and writes tables/storage_runs, storage_growth and
-storage_latency as csv and parquet. Where nothing could be measured the tables are empty, and the reason is printed.
+storage_latency as csv and parquet. If nothing could be measured, the tables are empty, and the reason is printed.
 """
 
 import json

@@ -3,12 +3,12 @@
 Reads CAMPAIGN/kappa/ENVIRONMENT.json, which `acapella kappa` writes, and makes the tables consistency,
 consistency_environments (the layout of the CHOIR paper's Table 2), consistency_comparisons, consistency_moves (its
 Table 1), consistency_deltas, consistency_spacing, consistency_timeline, consistency_within and consistency_warnings as
-CSV and Parquet, each described in schemas/tables/; beside them CAMPAIGN/consistency/ENVIRONMENT.json, the whole result
-for publication. CAMPAIGN/consistency_provenance.json says what they were made from.
+CSV and Parquet, each described in schemas/tables/, and CAMPAIGN/consistency/ENVIRONMENT.json, the whole result for
+publication. CAMPAIGN/consistency_provenance.json lists the inputs.
 
 With --pseudonyms samples and their files have the names in CAMPAIGN/pseudonyms.tsv, and environments are E0, E1, ... in
 the order of --environments; the command prints which is which. The results in CAMPAIGN/kappa keep the true names and
-are not for publication. The text of a filter or a flow, which may contain addresses, is then left out.
+are not for publication. The text of a filter or a flow, which may contain addresses, is then omitted.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def register_parser(subparsers):
     parser = subparsers.add_parser("trials", help="tables of the consistency of trials", description=__doc__)
     parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     parser.add_argument(
-        "--environments", nargs="+", required=True, metavar="NAME", help="in the order in which they are told"
+        "--environments", nargs="+", required=True, metavar="NAME", help="environments, in the order of the tables"
     )
     parser.add_argument("--pseudonyms", action="store_true", help="hide the names of samples and environments")
     return parser

@@ -22,7 +22,7 @@ ALL = 2**64 - 1
 PIPE_BYTES = 1 << 20
 END = b"."
 READ_ERROR = "read_error"  # reported by the operating system; the capture itself may be intact
-MEND = "mend the capture (editcap)"
+REPAIR = "repair the capture (editcap)"
 RAISE = "raise the limit if you trust the capture"
 
 
@@ -42,7 +42,7 @@ class Fault:
         read = "no whole frame is before it"
         if frames:
             read = f"the {frames:,} whole {'frame before it was' if frames == 1 else 'frames before it were'} read"
-        advice = f"; exit code 1: {RAISE if self.kind == 'decompression_limit' else MEND}" if damaged else ""
+        advice = f"; exit code 1: {RAISE if self.kind == 'decompression_limit' else REPAIR}" if damaged else ""
         return f"acapella: {'error' if damaged else 'warning'}: {capture}: {self.text}; {read}{advice}"
 
 

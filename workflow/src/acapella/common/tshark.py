@@ -333,7 +333,7 @@ def version_of(path: str) -> str:
             version = re.search(r"\(Wireshark\) (\d+(?:\.\d+)+)", shown_by(program))
             if version:
                 return version[1]
-    raise UserError("tshark does not tell its version", where=path, fix=INSTALL, outside=True)
+    raise UserError("tshark does not print its version", where=path, fix=INSTALL, outside=True)
 
 
 def shown_by(program: Path) -> str:

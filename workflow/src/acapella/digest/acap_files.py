@@ -95,7 +95,7 @@ def check_format(path, metadata: dict | None = None) -> None:
         raise UserError(
             f"has format version {version}, this is acapella with version {FORMAT}",
             where=path,
-            fix="run acapella digest on the capture again (Snakemake does so by itself)",
+            fix="run acapella digest on the capture again (Snakemake does so automatically)",
         )
 
 

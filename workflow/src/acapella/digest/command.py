@@ -5,18 +5,18 @@
 
 The acap holds one row per frame (header stack, time, lengths, flow, TCP numbers), the flow table one row per directed
 flow; schemas/tables/frames.yaml and flows.yaml describe every column. IN is a pcap or pcapng file, also compressed
-with gzip, zstd or lz4, or - for standard input. Of several (a file of each queue, or files that follow each other) the
-frames are taken in order of time, those of the same time in the order of the files named; the frame table then has a
-column `file` with the name of each frame's file, without directories. Both files appear whole or
-not at all, and the same bytes and options give the same files, whatever --threads is.
+with gzip, zstd or lz4, or - for standard input. Several captures (one per queue, or consecutive files) are merged by
+timestamp; frames with equal timestamps are in the order of the files. The frame table then has a column `file` with
+the name of each frame's file, without directories. Output files are complete or absent. The same bytes and options
+give the same files, for any number of --threads.
 
-Engines: `native` decides layers 2 to 4 and says where it is not sure; `hybrid` lets tshark dissect a selection of
-payload frames of every flow, and every frame the core is not sure of; `tshark` lets it dissect every frame.
+Engines: `native` dissects layers 2 to 4 and marks frames that it cannot decide; `hybrid` has tshark dissect a selection
+of payload frames of every flow, and every frame that the core cannot decide; `tshark` has it dissect every frame.
 
-Exit codes: 0, the files hold the whole capture, or all there is of one that was cut (a warning says where); 1, the
-files were written, but the capture is damaged and they lack frames or hold wrong ones; 2, nothing was written; 130,
-stopped. Snakemake keeps the files of 0 alone. Of a damaged capture `editcap BAD.pcap GOOD.pcap` copies the packets
-before the damage, and `exclude: [SAMPLE]` in the config leaves it out.
+Exit codes: 0, the files contain the whole capture, or all frames of a truncated one (a warning gives the offset); 1,
+files were written, but the capture is damaged: frames are missing or wrong; 2, nothing was written; 130, interrupted.
+Snakemake keeps output only if the command exits with 0. To keep the packets before the damage, run
+`editcap BAD.pcap GOOD.pcap`; to skip the sample, set `exclude: [SAMPLE]` in the config.
 
 The joined view of both files, in any DuckDB client:
 
@@ -53,7 +53,9 @@ PRIVATE = range(147, 163)  # LINKTYPE_USER0 to USER15: tshark knows their names 
 MEMORY = "2G"
 ANSWER_S = 120.0  # default of acapella.common.tshark, which is slow to import
 LONGEST_S = 10**6
-MEND = "leave the sample out (exclude), keep what is before the damage (--damaged keep), or mend the capture (editcap)"
+REPAIR = (
+    "exclude the sample (exclude), keep the frames before the damage (--damaged keep), or repair the capture (editcap)"
+)
 
 
 @dataclass(frozen=True)
@@ -95,15 +97,18 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "--flows", metavar="FLOWS.parquet", help="the flow table (default: X.flows.parquet for an ACAP X.parquet)"
     )
-    parser.add_argument("--engine", choices=sorted(ENGINES), default="hybrid", help="who names what (default: hybrid)")
+    parser.add_argument(
+        "--engine", choices=sorted(ENGINES), default="hybrid", help="dissection engine (default: hybrid)"
+    )
     parser.add_argument(
         "--deep-frames",
         metavar="K",
         type=int,
         nargs="+",
         default=[],
-        help="engine hybrid: of every flow and direction, tshark sees the first K frames with payload (2), up to so "
-        "many new kinds of payload at once (8), and the frame of this number, of 4 times, 16 times, ... it (16)",
+        help="engine hybrid, up to 3 numbers: first payload frames of a flow and direction that tshark dissects "
+        "(default: 2), budget of new kinds of payload per flow (default: 8), and the number N of the "
+        "frames N, 4 N, 16 N, ... (default: 16)",
     )
     parser.add_argument("--site", help="site of the sample, part of every flow's key")
     parser.add_argument("--port", help="mirrored port of the sample")
@@ -173,7 +178,7 @@ def run(args: argparse.Namespace) -> int:
     if unreadable := unreadable_of(metadata):
         names.report(f"acapella: warning: {name}: {unreadable}")
     if metadata["file_issue"] is not None:
-        advice = f"; exit code 1: {MEND}" if damaged else ""
+        advice = f"; exit code 1: {REPAIR}" if damaged else ""
         said = f"{name}: {describe_fault(metadata)}; {kept(metadata['frames'])}{advice}"
         names.report(f"acapella: {'error' if damaged else 'warning'}: {said}")
     return int(damaged)

@@ -103,7 +103,7 @@ def accuracy(source: Source) -> dict:
         for row in shown
     ]
     note = (
-        "Triggers: packets that make a report; published are those of the P4/RDMA paper, in a run of its own. "
+        "Triggers: packets that make a report; published are those of the P4/RDMA paper, in a separate run. "
         "Equal and within 1 %: shares of the n values that both sides have. Errors: |measured - exact| / exact, of "
         "exact values above 0; for loss and retransmitted payload, of the lower bound. Missing: exact values that no "
         "report has; outside: more of these, in tunnels that the program does not read; extra: measured values that "
@@ -225,7 +225,7 @@ def counts(source: Source) -> dict:
     columns = [("Stage", False), ("Counter", False), ("Value", True)]
     cells = [[stage, counter, number(value)] for stage, counter, value in rows]
     note = (
-        f"Sums of {count(samples, 'sample')}; counters that are 0 are left out. Numbers of frames (in, no_report), of "
+        f"Sums of {count(samples, 'sample')}; counters that are 0 are omitted. Numbers of frames (in, no_report), of "
         "reports, of flows (flows; stage loss: TCP flows with SYN, FIN or data, those whose interval of missing bytes "
         "contains the exact number: covered, and those whose interval is wider than 0: uncertain), of resets (epochs). "
         "Widths are those of the sample with the largest, in millionths (ppm) of a flow's sequence numbers."

@@ -218,6 +218,6 @@ def published_table(source: Source) -> dict:
     agree = sum(row["verdict"] != "disagrees" for row in rows)
     note = (
         f"What the CHOIR paper printed, by its equation 5: {agree} of {len(rows)} kappas follow from the components "
-        "beside them, within their rounding. This table contains no measurement of the campaign."
+        "next to them, within their rounding. This table contains no measurement of the campaign."
     )
     return table("kappa_published", "The paper's numbers, recomputed", note, columns, cells)

@@ -200,8 +200,8 @@ class Traffic:
 
     def _exclude(self, item: TrafficItem, why: str) -> None:
         """Exclude an item from the traffic, with one note."""
-        self._records[item].why = f"left out: {why}"
-        self.notes.append(f"{item.label} left out: {why}")
+        self._records[item].why = f"skipped: {why}"
+        self.notes.append(f"{item.label} skipped: {why}")
 
     def _fail(self, item: TrafficItem, why: str) -> None:
         """Count a failure; note the first one of an item."""
