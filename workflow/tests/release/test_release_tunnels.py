@@ -5,6 +5,7 @@ import json
 import random
 import re
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from acapella_testing.frames.tunnel_frames import TYPES
 from acapella_testing.generated.files_campaign import processed, run
 from acapella_testing.oracles import plain_flows
 from acapella_testing.oracles.naive_anonymize import RANGES, TunnelMap
-from acapella_testing.release_records import records
+from acapella_testing.release_records import records, released
 
 from acapella.common import tshark
 from acapella.release import columns as release_columns
@@ -317,6 +318,26 @@ def test_a_thousand_tenants_stay_a_thousand_flows(tmp_path):
     rows = pq.read_table(tmp_path / "flows.parquet").to_pylist()
     assert len(rows) == len({row["flow_id"] for row in rows}) == 1000
     assert len({row["community_id"] for row in rows}) == 1
+
+
+@pytest.mark.parametrize("ppp", ["ff030021", "0021", "21"])
+@pytest.mark.parametrize(("flags", "rest", "kept"), [
+    (0x0002, "", ""), (0x0802, "0001ff03", "0001ff03"), (0x0202, "0000", "0000"), (0x0202, "0002ff03", "00020000"),
+])  # fmt: skip
+def test_an_l2tp_session_that_looks_like_ppp_address_and_control_is_replaced(flags, rest, kept, ppp, tmp_path):
+    """Session and offset padding are ff03, which PPP has in front of its protocol, unless compressed (RFC 1661 6.6)."""
+    session = 0xFF03
+    carried = tf.syn().with_header(bytes.fromhex(ppp))
+    header = struct.pack(">HHH", flags, session, session) + bytes.fromhex(rest)
+    places = (("l2tp_tunnel", session, 2, 2), ("l2tp_session", session, 4, 2))
+    packet = tf.frame(tf.over_udp(carried.with_header(header, *places), 1701))
+    (frame,) = released(tmp_path, [packet.raw], KEY)
+    naive = TunnelMap(KEY, TYPES)
+    for place in packet.places:
+        assert place.read(packet.raw) == session
+        assert place.read(frame) == naive.identifier(place.kind, session) != session
+    after = packet.places[-1].offset + 2
+    assert frame[after:].startswith(bytes.fromhex(kept + ppp))
 
 
 @pytest.mark.parametrize("build", list(identifiers()), ids=lambda build: build.__name__)

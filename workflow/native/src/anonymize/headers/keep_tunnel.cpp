@@ -7,8 +7,6 @@
 namespace acapella::anonymize {
 namespace {
 
-constexpr std::uint16_t kPppAddressAndControl = 0xff03;  // RFC 1662 3.1
-
 // RFC 2637 4.1, RFC 2890 2, RFC 7637 3.2.
 void replace_gre_key(Header& header, std::uint16_t flags, std::uint16_t type) {
     const std::size_t at = gre::key_offset(flags);
@@ -198,14 +196,18 @@ void keep_l2tp_control(Header& header, std::uint16_t flags) {
     replace_l2tp_version_2(header, flags & kL2tpLength ? 4 : 2);
 }
 
-// RFC 2661 3.1: the offset padding is set to zero; PPP's address and control are kept.
+// RFC 2661 3.1: the offset padding is set to zero; PPP's address and control (RFC 1662 3.1), which the dissector
+// reads as part of the header, are kept. A session or padding may have the same two bytes.
 void keep_l2tp_data(Header& header, std::uint16_t flags) {
+    constexpr std::size_t kAddressAndControl = 2;
     const std::size_t ids = flags & kL2tpLength ? 4 : 2;
     const std::size_t end = header.length();
-    header.keep(ids + 4 + (flags & kL2tpSequence ? 4 : 0) + (flags & kL2tpOffset ? 2 : 0));
+    const std::size_t fixed = ids + 4 + (flags & kL2tpSequence ? 4 : 0) + (flags & kL2tpOffset ? 2 : 0);
+    const std::size_t padding = flags & kL2tpOffset ? header.at.be16(fixed - 2) : 0;
+    header.keep(fixed);
     replace_l2tp_version_2(header, ids);
     header.blank(end);
-    if (header.at.be16(end - 2) == kPppAddressAndControl) header.copy_original(end - 2, 2);
+    if (end == fixed + padding + kAddressAndControl) header.copy_original(fixed + padding, kAddressAndControl);
 }
 
 }  // namespace
