@@ -1,4 +1,5 @@
--- One row per sample with an acap: the input of its release, and the values that the release must not contain.
+-- One row per sample with an acap: the input of its release, and the values that the release must not contain. A row
+-- of only one of the two tables is kept, with nulls: the catalog was changed, and the release has to refuse it.
 with
 
 samples as (
@@ -11,7 +12,7 @@ acaps as (
 
 final as (
     select
-        s.sample,
+        coalesce(s.sample, a.sample) as sample,
         s.site,
         s.port,
         s.environment,
@@ -32,9 +33,9 @@ final as (
         a.flows_sha256,
         a.manifest_sha256
     from samples as s
-    inner join acaps as a on s.sample = a.sample
-    where s.acap is not null
-    order by s.sample
+    full join acaps as a on s.sample = a.sample
+    where s.acap is not null or s.sample is null
+    order by 1
 )
 
 select * from final

@@ -406,19 +406,34 @@ def test_each_sample_is_digested_by_its_engine_and_errors_name_the_sample(tmp_pa
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "/etc/x", "a\nb", "..", "", "x\x1b[31m"])
-@pytest.mark.parametrize("column", ["sample", "file"])
-def test_names_that_lead_outside_are_refused_in_one_line(column, name, campaign, tmp_path, capsys):
-    change = f"update stored.samples set {column} = $1 where sample = $2"
-    if column == "sample":
-        change = "update acaps set sample = $1 where sample = $2; " + change
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    shutil.copyfile(campaign / "catalog.duckdb", copy / "catalog.duckdb")
-    with duckdb.connect(str(copy / "catalog.duckdb")) as con:
-        for statement in change.split("; "):
-            con.execute(statement, [name, SAMPLES[0]])
+@pytest.mark.parametrize("tables", ["stored.samples acaps", "stored.samples", "acaps", "file"])
+def test_unsafe_names_in_a_catalog_are_rejected_in_one_line(tables, name, campaign, tmp_path, capsys):
+    """A sample renamed in only one of the two tables is rejected as well, not omitted."""
+    column, changed = ("file", ["stored.samples"]) if tables == "file" else ("sample", tables.split())
+    copy = copied_catalog(campaign, tmp_path, column, changed, name)
     assert run("release", copy, "-o", tmp_path / "public") == 2
     error = capsys.readouterr().err
     assert repr(name) in error and error.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy"]
     assert [path.name for path in copy.iterdir()] == ["catalog.duckdb"]
+
+
+@pytest.mark.parametrize("table", ["stored.samples", "acaps"])
+def test_a_sample_in_only_one_table_of_the_catalog_is_rejected(table, campaign, tmp_path, capsys):
+    copy = copied_catalog(campaign, tmp_path, "sample", [table], "renamed")
+    assert run("release", copy, "-o", tmp_path / "public") == 2
+    error = capsys.readouterr().err
+    assert "samples and acaps of the catalog do not list the same samples" in error
+    assert "run acapella campaign index" in error and error.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy"]
+
+
+def copied_catalog(campaign, tmp_path, column, tables, name):
+    """Copy the catalog of a campaign, with a new name for the first sample or its file; return the new directory."""
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    shutil.copyfile(campaign / "catalog.duckdb", copy / "catalog.duckdb")
+    with duckdb.connect(str(copy / "catalog.duckdb")) as con:
+        for table in tables:
+            con.execute(f"update {table} set {column} = $1 where sample = $2", [name, SAMPLES[0]])
+    return copy

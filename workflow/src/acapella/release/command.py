@@ -271,7 +271,9 @@ def release_samples(campaign: Campaign, *, hide: bool) -> list[ReleaseSample]:
             "no sample with an acap", where=campaign.directory, fix=f"run acapella campaign index {campaign.directory}"
         )
     for row in rows:
-        check_names(row, catalog)
+        names.sample(row["sample"], catalog)
+    for row in rows:
+        check_row(row, catalog, campaign)
     called = pseudonyms(rows) if hide else true_names(rows)
     taken = []
     for row, name in zip(rows, called, strict=True):
@@ -280,9 +282,14 @@ def release_samples(campaign: Campaign, *, hide: bool) -> list[ReleaseSample]:
     return sorted(taken, key=lambda one: one.name)
 
 
-def check_names(row: dict, catalog: Path) -> None:
-    """Raise UserError if a value of the catalog is not safe in paths or in samples.tsv."""
-    names.sample(row["sample"], catalog)
+def check_row(row: dict, catalog: Path, campaign: Campaign) -> None:
+    """Raise UserError if a row is incomplete, or a value of it is not safe in paths or in samples.tsv."""
+    if row["file"] is None or row["acap_sha256"] is None:
+        raise UserError(
+            "the tables samples and acaps of the catalog do not list the same samples",
+            where=f"{catalog}: sample {row['sample']}",
+            fix=f"run acapella campaign index {campaign.directory}",
+        )
     names.file(row["file"], catalog)
     for key in CHECKSUM_COLUMNS:
         if row[key] is not None and not re.fullmatch("[0-9a-f]{64}", row[key]):
