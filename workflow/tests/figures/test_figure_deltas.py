@@ -116,18 +116,34 @@ def test_reordering_names_the_environments_without_and_the_largest_spacing(campa
     farthest = max(row["hi_ns"] for row in rows if row["reversed_pairs"])
     bound = float(text.split("no sampled pair that is ")[1].split(" ms or more apart is reversed")[0])
     assert farthest < 1e6 * bound < 1.01 * (farthest + 1)
-    top = max(rows, key=lambda row: row["reversed_share"])
-    counts = f"{top['reversed_pairs']} of {top['pairs']} sampled pairs"
-    assert f"Largest share of reversed pairs at one spacing: {100 * top['reversed_share']:.2f} % ({counts}, " in text
+    top = max((row for row in rows if row["pairs"] >= 100), key=lambda row: row["reversed_share"])
+    counts = f"{top['reversed_pairs']} of {top['pairs']:,} sampled pairs"
+    heading = "Largest share of reversed pairs at one spacing with at least 100 pairs"
+    assert f"{heading}: {percent(top['reversed_share'])} ({counts}, ".replace("\xa0", " ") in text
     assert f" apart, run noisy-{top['b']})" in text
 
 
-def test_reordering_title_is_the_highest_point_of_the_drawing(figures):
+def test_reordering_title_is_the_highest_solid_point_of_the_drawing(figures):
     figure, _ = figures("reordering_spacing", "three_environments")
     points = figure.spec["data"]["values"]  # only one environment has reversed pairs
-    top = max(points, key=lambda row: row["share"])
-    assert figure.title.startswith(f"Largest share of reversed pairs at one spacing: {percent(top['share'] / 100)} (")
+    top = max((point for point in points if not point["few"]), key=lambda point: point["share"])
+    assert f" with at least 100 pairs: {percent(top['share'] / 100)} (" in figure.title
     assert figure.title.endswith(f", run {top['run']})")
+
+
+def test_reordering_title_ignores_spacings_with_few_pairs():
+    """Of 71 pairs, 14 are reversed by chance more easily than of 1,000; without any other reversed pair they count."""
+    row = {"environment": "e", "b": 2, "lo_ns": 100, "hi_ns": 157, "bin": 11}
+    few = row | {"pairs": 71, "reversed_pairs": 14, "reversed_share": 14 / 71}
+    many = row | {"pairs": 1000, "reversed_pairs": 150, "reversed_share": 0.15}
+    trials = {("e", 2): "e-2"}
+    heading = "Largest share of reversed pairs at one spacing"
+    assert reordering_spacing.title([few, many], trials).startswith(
+        f"{heading} with at least 100 pairs: 15.0\xa0% (150 of "
+    )
+    none = many | {"reversed_pairs": 0, "reversed_share": 0.0}
+    assert reordering_spacing.title([few, none], trials).startswith(f"{heading}: 19.7\xa0% (14 of 71\xa0")
+    assert reordering_spacing.title([many], trials).startswith(f"{heading}: 15.0\xa0% (150 of ")
 
 
 def test_no_reversed_pair_is_a_result_and_not_missing_data(figures):

@@ -100,12 +100,18 @@ def none_reversed(pairs: int) -> str:
 def title(drawn: list[dict], trials: dict[tuple[str, int], str]) -> str:
     """Return the title: the highest point of the chart, with its pairs, its run and its spacing.
 
-    A mean over spacings would depend on how many pairs of each spacing are sampled.
+    A mean over spacings would depend on how many pairs of each spacing are sampled. The highest point of few pairs
+    would often be chance: it is named only if no spacing has enough pairs with a reversed one.
     """
-    top = max(drawn, key=lambda row: (row["reversed_share"], row["pairs"]))
+    enough = [row for row in drawn if row["pairs"] >= MIN_PAIRS and row["reversed_pairs"]]
+    top = max(enough or drawn, key=lambda row: (row["reversed_share"], row["pairs"]))
+    few = any(row["pairs"] < MIN_PAIRS for row in drawn)
+    bound = f" with at least {MIN_PAIRS} pairs" if enough and few else ""
     counts = f"{top['reversed_pairs']:,} of {count(top['pairs'], 'sampled pair')}"
     where = f"{spacing_text(top)}, run {trials[top['environment'], top['b']]}"
-    return f"Largest share of reversed pairs at one spacing: {percent(top['reversed_share'])} ({counts}, {where})"
+    return (
+        f"Largest share of reversed pairs at one spacing{bound}: {percent(top['reversed_share'])} ({counts}, {where})"
+    )
 
 
 def spacing_text(row: dict) -> str:
