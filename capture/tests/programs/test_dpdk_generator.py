@@ -39,7 +39,7 @@ def test_written_frames_are_those_not_refused(tmp_path, size, snaplen):
     assert all(a < b for a, b in itertools.pairwise(seen)) and seen[-1] < made["offered"]
 
 
-def test_full_ring_refuses_frames(tmp_path):
+def test_full_ring_rejects_frames(tmp_path):
     arguments = ["--depth", 64, "--frames", 20000, "--writer", "buffered", "--when-full", "wait"]
     run = generate(tmp_path, 9000, *arguments)  # unlimited: a thread that only counts is faster than one that writes
     made = run.accounts["generator"]

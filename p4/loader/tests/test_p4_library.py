@@ -31,7 +31,7 @@ def test_generated_code_contains_the_guards(tmp_path):
     assert "acapella_scratch" in (tmp_path / "code.c").read_text() and "acapella_scratch" not in code
 
 
-def test_file_that_is_not_a_library_is_refused_in_one_line(tmp_path):
+def test_file_that_is_not_a_library_is_rejected_in_one_line(tmp_path):
     capture = write_pcap(tmp_path / "in.pcap", [frame(1, ethernet(1))])
     done = run(tmp_path, FORWARD, capture, more=("--library", str(FORWARD)))
     assert done.code == 2 and done.frames is None

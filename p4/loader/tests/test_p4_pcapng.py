@@ -87,7 +87,7 @@ def damaged_pcapngs() -> dict[str, bytes]:
     }
 
 
-def test_pcapng_with_too_many_interfaces_is_refused(tmp_path):
+def test_pcapng_with_too_many_interfaces_is_rejected(tmp_path):
     """In all sections together, as for the digest (kMaxInterfaces)."""
     half = p4.section() + p4.block(1, struct.pack("<HHI", 1, 0, 0)) * ((1 << 20) // 2)
     with gzip.open(tmp_path / "in.pcapng.gz", "wb", compresslevel=1) as out:
@@ -100,7 +100,7 @@ def test_pcapng_with_too_many_interfaces_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("message", "content"), damaged_pcapngs().items(), ids=list(damaged_pcapngs()))
-def test_damaged_pcapng_is_refused_in_one_line(tmp_path, message, content):
+def test_damaged_pcapng_is_rejected_in_one_line(tmp_path, message, content):
     (tmp_path / "in.pcapng").write_bytes(content)
     done = run(tmp_path, FORWARD, tmp_path / "in.pcapng")
     assert done.code == 2 and done.error.count("\n") == 1, done.error

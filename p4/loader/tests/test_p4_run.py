@@ -306,7 +306,7 @@ def test_dpdk_leaves_no_directory_if_the_user_is_not_root(tmp_path):
     assert list(place.iterdir()) == []
 
 
-def test_a_capture_is_read_from_a_descriptor_and_keeps_its_name(tmp_path):
+def test_capture_is_read_from_a_descriptor_under_its_name(tmp_path):
     capture = write_pcap(tmp_path / "in.pcap", traffic(10))
     through_file = good(tmp_path, FORWARD, capture)
     content = capture.read_bytes()
@@ -323,7 +323,7 @@ def test_a_capture_is_read_from_a_descriptor_and_keeps_its_name(tmp_path):
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_capture_from_a_descriptor_without_its_end_byte_is_refused(tmp_path, whole):
+def test_capture_from_a_descriptor_without_its_end_byte_is_rejected(tmp_path, whole):
     """As a killed program leaves it that writes to the descriptor: at the end of a frame, without its mark."""
     (reading, writing), (ending, marking) = os.pipe(), os.pipe()
     os.write(writing, write_pcap(tmp_path / "in.pcap", traffic(10)).read_bytes())
@@ -384,13 +384,13 @@ def test_error_names_damaged_gzip_data(tmp_path, frames, code):
 
 
 @pytest.mark.parametrize("content", [b"", b"no capture", struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 9000, 101)])
-def test_files_that_are_not_ethernet_captures_are_refused(tmp_path, content):
+def test_files_that_are_not_ethernet_captures_are_rejected(tmp_path, content):
     (tmp_path / "in.pcap").write_bytes(content)
     done = run(tmp_path, FORWARD, tmp_path / "in.pcap")
     assert done.code == 2 and done.error.count("\n") == 1 and "in.pcap: " in done.error, done.error
 
 
-def test_the_command_line_is_checked(tmp_path):
+def test_usage_errors_are_rejected(tmp_path):
     binary = str(p4.built_or_skip())
     cases = {
         (): "--spec: missing",
@@ -409,7 +409,7 @@ def test_the_command_line_is_checked(tmp_path):
         assert done.returncode == 2 and message in done.stderr and done.stderr.count("\n") == 1, (words, done.stderr)
 
 
-def test_output_that_is_an_input_or_another_output_is_refused(tmp_path):
+def test_output_that_is_an_input_or_another_output_is_rejected(tmp_path):
     binary = str(p4.built_or_skip())
     capture = write_pcap(tmp_path / "out.pcap.part", [frame(1, ethernet(1))])
     (tmp_path / "link.pcap").symlink_to(capture)

@@ -78,14 +78,14 @@ def test_error_in_an_unfinished_block_names_its_first_line(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"", b"\x00\x01\x02", b"\xff" * 99, b"struct", b"}\n", b"apply {\n}\n"], ids=range(6)
 )
-def test_files_that_are_not_specs_are_refused(tmp_path, content):
+def test_files_that_are_not_specs_are_rejected(tmp_path, content):
     spec = tmp_path / "wrong.spec"
     spec.write_bytes(content)
     done = run(tmp_path, spec, write_pcap(tmp_path / "in.pcap", []))
     assert done.code == 2 and done.error.startswith(f"acapella-p4-run: {spec}") and done.error.count("\n") == 1
 
 
-def test_field_with_an_offset_above_dpdks_limit_is_refused(tmp_path):
+def test_field_with_an_offset_above_the_limit_of_dpdk_is_rejected(tmp_path):
     wide = "".join(f"\tbit<64> wide_{i}\n" for i in range(31))
     spec, _ = changed(tmp_path, "struct metadata_t {\n", f"struct metadata_t {{\n{wide}")
     done = run(tmp_path, spec, write_pcap(tmp_path / "in.pcap", []))
@@ -96,7 +96,7 @@ def test_field_with_an_offset_above_dpdks_limit_is_refused(tmp_path):
     )
 
 
-def test_hash_result_with_an_offset_above_dpdks_limit_is_refused(tmp_path):
+def test_hash_result_with_an_offset_above_the_limit_of_dpdk_is_rejected(tmp_path):
     spec, line = changed(tmp_path, "mov m.reason 0x0", "hash crc32 m.type h.ingress.port h.ingress.flags")
     done = run(tmp_path, spec, write_pcap(tmp_path / "in.pcap", []))
     assert done.code == 0, done.error  # 29 bytes into the metadata

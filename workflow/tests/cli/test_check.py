@@ -56,7 +56,7 @@ def check(capsys):
     return run
 
 
-def test_a_campaign_as_it_was_made_is_clean(directory, check):
+def test_unmodified_campaign_has_no_findings(directory, check):
     code, lines = check(directory)
     assert code == 0, lines
     (line,) = lines
@@ -64,7 +64,7 @@ def test_a_campaign_as_it_was_made_is_clean(directory, check):
     assert line.startswith(f"{directory}: {digests + tables} files verified, 0 findings; ")
 
 
-def test_files_without_a_checksum_are_counted_by_kind_and_others_are_named(directory, check):
+def test_files_without_a_checksum_are_counted_by_kind_and_unknown_files_are_listed(directory, check):
     (directory / "figures").mkdir()
     for name in ("figures/flow_sizes.svg", "figures/mine.svg", "report.html", "no\x1btes.txt", "tables/mine.csv"):
         (directory / name).write_text("text")
@@ -79,7 +79,7 @@ def test_files_without_a_checksum_are_counted_by_kind_and_others_are_named(direc
     assert int(counted[1]) == sum(map(int, re.findall(r" (\d+)", f" {counted[2]}")))
 
 
-def test_every_file_that_a_rule_names_is_of_a_known_kind():
+def test_every_output_of_a_rule_has_a_known_kind():
     """Acaps, flow tables and captures are in lists; of a directory, a file in it."""
     wildcards = {"table": "frame_sizes", "figure": "flow_sizes", "suffix": "csv", "format": "svg"}
     paths = set()
@@ -94,7 +94,7 @@ def test_every_file_that_a_rule_names_is_of_a_known_kind():
     assert unknown == {"acap/x1.parquet", "flows/x1.parquet"}
 
 
-def test_entries_of_a_cache_are_no_finding(directory, check, tmp_path):
+def test_cache_entries_are_not_findings(directory, check, tmp_path):
     (tmp_path / "cache").mkdir()
     for number, output in enumerate(sorted((*directory.glob("acap/*"), *directory.glob("flows/*")))):
         keep(output, tmp_path / "cache" / f"{number:064x}_{output.parent.name}.parquet")
@@ -197,7 +197,7 @@ TAMPERED = {
 }
 
 
-def test_a_damaged_digest_or_table_names_what_makes_it_again(directory, check):
+def test_damaged_digest_or_table_error_names_the_command_that_recreates_it(directory, check):
     for name in ("acap/a.parquet", "tables/throughput.csv", "raw/b.pcap"):
         append(name)(directory)
     code, lines = check(directory)
@@ -209,7 +209,7 @@ def test_a_damaged_digest_or_table_names_what_makes_it_again(directory, check):
 
 
 @pytest.mark.parametrize("name", TAMPERED)
-def test_what_was_tampered_with_is_one_line(name, directory, check):
+def test_each_tampered_file_is_reported_in_one_line(name, directory, check):
     change, expected = TAMPERED[name]
     change(directory)
     code, lines = check(directory)
@@ -218,7 +218,7 @@ def test_what_was_tampered_with_is_one_line(name, directory, check):
     assert all(line.isprintable() for line in lines)
 
 
-def test_a_catalog_reads_no_file_outside(directory, check, tmp_path):
+def test_catalog_query_cannot_read_files_outside_the_campaign(directory, check, tmp_path):
     (tmp_path / "secret.csv").write_text("sample,site,port\nsecret,x,y\n")
     in_catalog("drop view samples")(directory)
     in_catalog(f"create view samples as from read_csv('{tmp_path}/secret.csv')")(directory)
@@ -247,7 +247,7 @@ VIEWS = {
 
 
 @pytest.mark.parametrize("query", VIEWS.values(), ids=list(VIEWS))
-def test_a_view_in_place_of_a_table_is_not_read(directory, check, query):
+def test_view_in_place_of_a_table_is_not_read(directory, check, query):
     with duckdb.connect(directory / "catalog.duckdb") as con:
         kinds = dict(con.execute("select table_name, table_type from information_schema.tables").fetchall())
         con.execute(f"drop {kinds['samples'].removeprefix('BASE ')} samples")
@@ -259,13 +259,13 @@ def test_a_view_in_place_of_a_table_is_not_read(directory, check, query):
     assert code == 1 and "catalog.duckdb: has no table samples" in lines
 
 
-def test_a_table_of_a_catalog_has_a_limit(directory, check, monkeypatch):
+def test_number_of_rows_read_from_a_catalog_is_limited(directory, check, monkeypatch):
     monkeypatch.setattr("acapella.cli.check.MOST_ROWS", 1)
     code, lines = check(directory)
     assert code == 1 and "catalog.duckdb: table samples has more than 1 rows" in lines
 
 
-def test_a_query_of_the_catalog_has_a_time_limit(directory, check, monkeypatch):
+def test_catalog_query_has_a_time_limit(directory, check, monkeypatch):
     """By a generated column, whose expression is the catalog's."""
     with duckdb.connect(directory / "catalog.duckdb") as con:
         kinds = dict(con.execute("select table_name, table_type from information_schema.tables").fetchall())
@@ -283,7 +283,7 @@ def test_a_query_of_the_catalog_has_a_time_limit(directory, check, monkeypatch):
     assert code == 1 and any(line.startswith("catalog.duckdb: ") and "nterrupt" in line for line in lines), lines
 
 
-def test_a_link_to_a_file_of_the_kernel_is_not_read(directory, check):
+def test_link_to_a_kernel_file_is_not_read(directory, check):
     for target in ("/proc/kmsg", "/dev/zero", "/sys/kernel/uevent_seqnum"):
         (directory / "raw" / "a.pcap").unlink()
         (directory / "raw" / "a.pcap").symlink_to(target)
@@ -291,7 +291,7 @@ def test_a_link_to_a_file_of_the_kernel_is_not_read(directory, check):
         assert code == 1 and f"raw/a.pcap: is a link to {target}, no file of a disk" in lines
 
 
-def test_a_file_of_holes_is_not_read(directory, check):
+def test_sparse_file_is_not_read(directory, check):
     (directory / "raw" / "b.pcap").write_bytes(CAPTURE)
     os.truncate(directory / "raw" / "b.pcap", 7 << 40)
     code, lines = check(directory)
@@ -299,7 +299,7 @@ def test_a_file_of_holes_is_not_read(directory, check):
     assert any(re.fullmatch(rf"raw/b\.pcap: has {7 << 40} bytes, of which \d+ are on the disk", line) for line in lines)
 
 
-def test_a_release_is_verified_by_its_checksums(released, check):
+def test_release_is_verified_by_its_checksums(released, check):
     assert check(released) == (0, [f"{released}: 3 files verified, 0 findings"])
     append("README.md")(released)
     append("tables/extra.csv")(released)
@@ -313,12 +313,12 @@ def test_a_release_is_verified_by_its_checksums(released, check):
     ]
 
 
-def test_a_list_of_checksums_has_a_limit(released, check):
+def test_size_of_a_checksum_list_is_limited(released, check):
     os.truncate(released / "SHA256SUMS", MOST_BYTES + 1)
     code, lines = check(released)
     assert code == 1 and lines[0] == "SHA256SUMS: cannot be read: larger than 64 MiB"
 
 
-def test_another_directory_is_refused(tmp_path, capsys):
+def test_directory_that_is_not_a_campaign_is_rejected(tmp_path, capsys):
     assert cli.main(["campaign", "check", str(tmp_path)]) == 2
     assert "is neither a campaign nor a release" in capsys.readouterr().err

@@ -33,7 +33,7 @@ def complaint(capsys, *argv: str) -> str:
 
 
 @pytest.mark.parametrize("command", EVERY_COMMAND)
-def test_an_unknown_option_is_one_line_for_every_command(command, capsys):
+def test_every_command_reports_an_unknown_option_in_one_line(command, capsys):
     line = complaint(capsys, *command.split(), *("x" for _ in range(4)), "--no\nsuch=option")
     assert line.startswith(f"acapella: error: {command}: ")
     assert line.endswith(f"; see acapella {command} --help")
@@ -68,7 +68,7 @@ def test_an_unknown_option_is_one_line_for_every_command(command, capsys):
         ),
     ],
 )
-def test_a_mistake_in_the_command_line_is_one_line(argv, line, capsys):
+def test_usage_error_is_one_line(argv, line, capsys):
     assert complaint(capsys, *argv) == line
 
 
@@ -102,7 +102,7 @@ def test_control_characters_in_names_of_files_and_sites_are_escaped(tmp_path, ca
 
 
 @pytest.mark.parametrize("argv", [["--nosuch"], ["campaign", "--config"], []])
-def test_collect_inside_the_sandbox_says_it_in_one_line_too(argv):
+def test_collect_inside_the_sandbox_reports_usage_errors_in_one_line(argv):
     command = [sys.executable, "-m", "acapella_capture.collect", *argv]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     (line,) = ended.stderr.splitlines()
@@ -126,13 +126,13 @@ start.main()
 """
 
 
-def test_ctrl_c_while_it_is_still_being_imported_is_one_line():
+def test_ctrl_c_during_imports_prints_one_line():
     ended = subprocess.run([sys.executable, "-c", INTERRUPTED_IMPORT], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "acapella: stopped\n")
 
 
 @pytest.mark.parametrize("place", ["remove_scratch", "exceptions_for_signals", "run_command"])
-def test_ctrl_c_between_the_start_and_the_stage_is_one_line(place):
+def test_ctrl_c_before_the_stage_prints_one_line(place):
     """Also where the handler of the stage is set and its errors are not yet caught."""
     program = (
         "import os, signal, sys\n"
@@ -148,7 +148,7 @@ def test_ctrl_c_between_the_start_and_the_stage_is_one_line(place):
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "acapella: stopped\n")
 
 
-def test_nothing_is_imported_before_ctrl_c_is_handled():
+def test_sigint_handler_is_installed_before_imports():
     """Python imports os itself before any program; -S leaves out what the virtual environment adds to that."""
     program = (
         f"import os, sys; sys.path.insert(0, {str(Path(start.__file__).parents[2])!r}); before = {{*sys.modules}}; "
@@ -158,7 +158,7 @@ def test_nothing_is_imported_before_ctrl_c_is_handled():
     assert found.stdout.strip() == "['acapella', 'acapella.cli', 'acapella.cli.entry']"
 
 
-def test_the_command_begins_there():
+def test_command_starts_in_the_module_that_handles_ctrl_c():
     (command,) = entry_points(group="console_scripts", name="acapella")
     assert command.value == "acapella.cli.entry:main"
 
@@ -171,5 +171,5 @@ def test_the_command_begins_there():
         (OSError("odd"), "odd"),
     ],
 )
-def test_an_error_of_a_file_is_its_name_and_why(error, line):
+def test_file_error_has_the_name_and_the_reason(error, line):
     assert format_error(error) == line

@@ -54,7 +54,7 @@ def test_examples_in_the_help_of_a_command_can_be_parsed(words, capsys):
 
 
 @pytest.mark.parametrize("earlier", RENAMED)
-def test_an_earlier_name_is_an_error_that_names_the_command_of_today(earlier, capsys):
+def test_former_command_name_error_names_the_current_command(earlier, capsys):
     with pytest.raises(SystemExit) as ended:
         main([*earlier.split(), "x", "--option"])
     (line,) = capsys.readouterr().err.splitlines()

@@ -10,7 +10,7 @@ from acapella.cli import doctor
 from acapella.cli.main import main
 
 
-def test_it_exits_with_0_and_prints_one_json_document(capsys):
+def test_json_option_prints_one_document_and_exits_with_0(capsys):
     assert main(["doctor", "--json"]) == 0
     findings = json.loads(capsys.readouterr().out)
     pieces = {finding["piece"] for finding in findings}
@@ -24,7 +24,7 @@ def test_it_exits_with_0_and_prints_one_json_document(capsys):
     assert len(groups) == len(set(groups))
 
 
-def test_where_nothing_is_installed_it_names_the_packages_and_still_exits_with_0(tmp_path, monkeypatch, capsys):
+def test_missing_programs_are_listed_with_their_packages_and_exit_code_0(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(doctor, "ADMIN", (str(tmp_path),))
     assert main(["doctor"]) == 0
@@ -35,7 +35,7 @@ def test_where_nothing_is_installed_it_names_the_packages_and_still_exits_with_0
     assert "NO   user namespaces" in said
 
 
-def test_hints_are_what_this_project_does():
+def test_hints_name_commands_of_this_project():
     hints = {finding.piece: (finding.enables, finding.install) for finding in doctor.python_packages()}
     assert hints["fablib"][1] == "make setup-fabric"
     links = {piece: enables for piece, _, enables in doctor.KERNEL_LINKS}
@@ -43,7 +43,7 @@ def test_hints_are_what_this_project_does():
         assert links[path] == f"traffic on path {path} of testbed local"
 
 
-def test_a_program_tells_its_version_in_its_own_words(tmp_path, monkeypatch):
+def test_version_is_parsed_from_the_output_of_each_program(tmp_path, monkeypatch):
     fake = tmp_path / "tshark"
     fake.write_text("#!/bin/sh\necho 'Running as root.' >&2\necho 'TShark 9.8.7'\n")
     fake.chmod(0o755)
@@ -64,7 +64,7 @@ NO_CLUSTER = "for n in 1 2; do echo 'sinfo: error: no configuration at 10.1' >&2
         (NO_CLUSTER, "version not told", "sinfo finds no cluster"),
     ],
 )
-def test_slurm_without_a_cluster_is_not_taken_for_one(script, version, seen, tmp_path, monkeypatch):
+def test_slurm_without_a_cluster_is_reported_as_missing(script, version, seen, tmp_path, monkeypatch):
     for name in ("sbatch", "sinfo"):
         (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / name).chmod(0o755)
@@ -75,7 +75,7 @@ def test_slurm_without_a_cluster_is_not_taken_for_one(script, version, seen, tmp
     assert doctor.program(next(each for each in doctor.PROGRAMS if each.name == "sbatch")).seen == version
 
 
-def test_a_feature_is_tried_and_not_looked_up():
+def test_features_are_tested_by_using_them():
     if doctor.isolated(["true"]) is not None or shutil.which("ip", path=":".join(doctor.ADMIN)) is None:
         pytest.skip("no user namespaces, or no ip, on this machine")
     works = doctor.feature("loopback", ("ip link set lo up",), "nothing")
@@ -84,14 +84,14 @@ def test_a_feature_is_tried_and_not_looked_up():
     assert refused.seen and refused.seen != "tried, works"
 
 
-def test_programs_come_from_the_list_of_packages(tmp_path):
+def test_programs_are_read_from_the_list_of_packages(tmp_path):
     listed = (doctor.Path(__file__).parents[2] / "setup" / "debian-packages.txt").read_text()
     names = {line.split()[0] for line in listed.splitlines() if line and not line.startswith("#")}
     ours = {entry.package for entry in doctor.PROGRAMS if not entry.package.startswith("none")}
     assert ours <= names
 
 
-def test_rdma_devices_are_named_with_the_state_of_their_ports(tmp_path):
+def test_rdma_devices_are_listed_with_the_state_of_their_ports(tmp_path):
     assert doctor.rdma(tmp_path / "none").install == "an RDMA-capable NIC"
     port = tmp_path / "mlx5_0" / "ports" / "1"
     port.mkdir(parents=True)

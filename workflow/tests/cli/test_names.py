@@ -11,13 +11,13 @@ REFUSED = ["", ".", "..", "../a", "a/..", "/a", "a\n", "a\x1b[2J", "a\0", "\udc8
 
 @pytest.mark.parametrize("check", [names.sample, names.file, names.path])
 @pytest.mark.parametrize("name", REFUSED)
-def test_names_that_leave_a_directory_or_a_line_are_refused(check, name):
+def test_names_with_path_separators_or_line_breaks_are_rejected(check, name):
     with pytest.raises(UserError, match=r"^sheet line 2: ") as error:
         check(name, "sheet line 2")
     assert str(error.value).isprintable()
 
 
-def test_other_names_are_returned():
+def test_valid_names_are_returned():
     assert names.sample("alpha-p1.0_x", "sheet") == "alpha-p1.0_x"
     assert names.file("a b.pcap", "sheet") == "a b.pcap"
     assert str(names.path("tables/a b.csv", "SHA256SUMS")) == "tables/a b.csv"
@@ -25,18 +25,18 @@ def test_other_names_are_returned():
 
 
 @pytest.mark.parametrize("name", ["-a", ".a", "a b", "a{b}", "ä"])
-def test_names_of_samples_are_those_of_the_sheet(name):
+def test_sample_names_follow_the_rules_of_the_sheet(name):
     with pytest.raises(UserError, match="only letters, digits, dot, dash, underscore"):
         names.sample(name, "sheet")
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "\x1b]0;x\a", "a\u202eb", None])
-def test_names_of_sites_have_no_control_characters(name):
+def test_site_names_with_control_characters_are_rejected(name):
     with pytest.raises(UserError, match="control character"):
         names.label(name, "sheet")
 
 
-def test_mistakes_in_a_command_line_are_printed_without_control_characters(capsys):
+def test_usage_errors_contain_no_control_characters(capsys):
     with pytest.raises(SystemExit) as ended:
         Parser(prog="acapella").parse_args(["\x1b[2J\u202eb"])
     line = capsys.readouterr().err

@@ -16,7 +16,7 @@ ENDLESS = "select sum(hash(a.range, b.range)) from range(100000000) a, range(100
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_command_that_is_stopped_in_a_query_ends_in_one_line(monkeypatch, capsys, number, code):
+def test_interrupt_during_a_query_prints_one_line(monkeypatch, capsys, number, code):
     def run(_):
         timer = threading.Timer(0.5, os.kill, (os.getpid(), number))
         timer.start()

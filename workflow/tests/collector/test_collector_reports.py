@@ -43,7 +43,7 @@ def test_invalid_report_is_counted_by_reason_and_discarded(reason):
     assert counters(BAD[reason]) == {"frames": 1, reason: 1}
 
 
-def test_a_cut_frame_is_truncated(tmp_path):
+def test_truncated_frame_is_counted_as_truncated(tmp_path):
     (tmp_path / "cut.pcap").write_bytes(pcap([frame(GOOD, psn=0, address=BASE)], cut=100))
     with Collector(RING, Options(series_ns=None)) as collector:
         collector.feed(tmp_path / "cut.pcap")

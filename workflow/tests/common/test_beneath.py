@@ -75,7 +75,7 @@ WRITERS = {"text": write_text, "path": write_path, "directory": beneath.make_dir
 
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("place", ["tables", "tables/inner", "new"])
-def test_a_directory_that_is_a_link_is_not_followed(writer, place, results, outside):
+def test_directory_link_is_not_followed(writer, place, results, outside):
     shutil.rmtree(results / place, ignore_errors=True)
     (results / place).symlink_to(outside)
     with pytest.raises(UserError, match="is a symbolic link") as error:
@@ -85,13 +85,13 @@ def test_a_directory_that_is_a_link_is_not_followed(writer, place, results, outs
 
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("target", ["profile", "missing"])
-def test_a_file_that_is_a_link_is_not_followed(writer, target, results, outside):
+def test_file_link_is_not_followed(writer, target, results, outside):
     (results / "tables" / "throughput.csv").symlink_to(outside / target)
     with pytest.raises(UserError, match=r"tables/throughput\.csv: is a symbolic link"):
         WRITERS[writer](results / "tables" / "throughput.csv")
 
 
-def test_openat2_refuses_links_and_what_leaves_the_directory(results, outside, monkeypatch):
+def test_openat2_rejects_links_and_paths_outside_the_directory(results, outside, monkeypatch):
     """Checks openat2(2) itself, without the step-by-step implementation."""
     monkeypatch.undo()
     (results / "tables" / "link").symlink_to(results)
@@ -118,7 +118,7 @@ def replaced_by_link(directory: Path, outside: Path) -> Path:
     return moved
 
 
-def test_a_directory_replaced_while_a_file_is_written_is_written_to_where_it_is(results, outside):
+def test_file_is_written_to_the_opened_directory_if_its_name_is_replaced(results, outside):
     (results / "tables" / "inner").mkdir()
     with atomic_path(results / "tables" / "inner" / "profile") as temporary:
         moved = replaced_by_link(results / "tables" / "inner", outside)
@@ -132,7 +132,7 @@ STEPS = {
 }
 
 
-def test_a_directory_replaced_between_any_two_steps_is_not_written_through(results, outside, monkeypatch):
+def test_directory_replaced_between_any_two_steps_is_not_followed(results, outside, monkeypatch):
     """The directory is replaced after the first step, after the second, and so on. The file is either written to the
     directory, which has moved, or there is an error.
     """
@@ -171,7 +171,7 @@ def exchange(one: Path, other: Path) -> None:
     assert renameat2(current, os.fsencode(one), current, os.fsencode(other), exchanged) == 0, ctypes.get_errno()
 
 
-def test_a_directory_that_is_replaced_again_and_again_is_never_written_through(results, outside):
+def test_directory_replaced_repeatedly_is_never_followed(results, outside):
     directory, link = results / "tables" / "inner", results / "tables" / "link"
     directory.mkdir()
     link.symlink_to(outside)
@@ -194,7 +194,7 @@ def test_a_directory_that_is_replaced_again_and_again_is_never_written_through(r
     assert {path.name for path in directory.iterdir()} <= {"profile"}
 
 
-def test_a_path_that_leaves_the_directory_by_dots_is_outside(results, outside):
+def test_path_with_parent_references_is_outside(results, outside):
     atomic_text(results / "tables" / ".." / "tables" / "a.txt", "text")
     assert (results / "tables" / "a.txt").read_text() == "text"
     assert beneath.root_of(results / ".." / "home" / "profile") is None
@@ -212,7 +212,7 @@ def test_the_directory_itself_may_be_a_link(results, tmp_path, monkeypatch):
     atomic_text("b.txt", "text")
 
 
-def test_jobs_learn_the_directory_from_the_environment(tmp_path, outside, monkeypatch):
+def test_jobs_read_the_directory_from_the_environment(tmp_path, outside, monkeypatch):
     (tmp_path / "campaign").mkdir()
     (tmp_path / "campaign" / "acap").symlink_to(outside)
     monkeypatch.setenv(beneath.VARIABLE, str(tmp_path / "campaign"))
@@ -220,7 +220,7 @@ def test_jobs_learn_the_directory_from_the_environment(tmp_path, outside, monkey
         atomic_text(tmp_path / "campaign" / "acap" / "profile", "text")
 
 
-def test_captures_are_still_linked_and_not_into_a_linked_directory(results, outside):
+def test_captures_are_linked_except_into_a_linked_directory(results, outside):
     captures.link(outside / "profile", results / "raw" / "a.pcap")
     captures.link(outside / "profile", results / "raw" / "a.pcap")
     assert (results / "raw" / "a.pcap").read_text() == "mine"
@@ -245,7 +245,7 @@ class Node:
         local.write_bytes(self.content)
 
 
-def test_a_fetched_capture_is_not_written_through_links(results, outside):
+def test_fetched_capture_does_not_follow_links(results, outside):
     node, raw = Node(b"captured"), results / "raw"
     raw.mkdir()
     transfer = Transfer(node, node.download, 100)
@@ -262,7 +262,7 @@ def test_a_fetched_capture_is_not_written_through_links(results, outside):
         transfer.fetch("node", "a.pcap", raw / "a.pcap")
 
 
-def test_locks_and_incomplete_files_of_a_collection_are_no_links(results, outside):
+def test_locks_and_incomplete_files_of_a_collection_do_not_follow_links(results, outside):
     (results / ".collect.lock").symlink_to(outside / "profile")
     with pytest.raises(UserError, match=r"\.collect\.lock: is a symbolic link"), coordinator.campaign_lock(results):
         pass
@@ -291,7 +291,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize(("command", "place"), [(name, place) for name, found in PLACES.items() for place in found])
-def test_commands_refuse_links_in_somebody_elses_results(command, place, campaign, outside, capsys):
+def test_commands_reject_links_in_results_of_another_user(command, place, campaign, outside, capsys):
     directory = shutil.copytree(campaign, outside.parent / "copy")
     if command == "index":  # index removes samples that are not in the sheet and lists them in logs/
         (directory / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n")
@@ -338,7 +338,7 @@ LINKS = {
 OURS = {"raw/a.pcap": "../mine.pcap", "acap/b.parquet": f"/cache/{CACHED}_acap.parquet"}
 
 
-def test_links_that_the_workflow_makes_are_no_others(tmp_path):
+def test_links_created_by_the_workflow_are_accepted(tmp_path):
     for place, target in (LINKS | OURS).items():
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).symlink_to(target)

@@ -19,7 +19,7 @@ from acapella.common.bootstrap import (
 )
 
 
-def test_bounds_are_what_a_loop_over_resamples_gives():
+def test_bounds_equal_those_of_a_plain_loop_over_resamples():
     counts, totals = [[3, 0], [1, 9], [0, 5], [7, 7], [2, 2], [5, 1]], [10, 20, 5, 40, 9, 30]
     raw = [int(x) for x in np.random.PCG64(SEED).random_raw(RESAMPLES * 6)]
     shares = [[], []]
@@ -33,7 +33,7 @@ def test_bounds_are_what_a_loop_over_resamples_gives():
         assert (lo[category], hi[category]) == (order[2], order[997])  # Phi(-2.571 * sqrt(6 / 5)) = 0.0024
 
 
-def test_every_resample_has_as_many_samples_as_there_are():
+def test_every_resample_has_the_number_of_samples():
     drawn = np.concatenate(list(weights(7, 120)))
     assert drawn.shape == (120, 7)
     assert (drawn.sum(axis=1) == 7).all()
@@ -41,7 +41,7 @@ def test_every_resample_has_as_many_samples_as_there_are():
 
 
 @pytest.mark.parametrize(("samples", "least"), [(FEWEST, 0.88), (12, 0.91), (60, 0.91)])
-def test_interval_covers_the_true_share_about_as_often_as_it_says(samples, least):
+def test_interval_covers_the_true_share_at_its_confidence_level(samples, least):
     """Percentiles of 6 samples cover it in 84 % of cases, of 2 samples in half."""
     truth, covered = 0.3, 0
     rng = np.random.default_rng(5)
@@ -53,7 +53,7 @@ def test_interval_covers_the_true_share_about_as_often_as_it_says(samples, least
     assert least <= covered / 300 <= 0.98
 
 
-def test_frames_of_one_sample_do_not_count_as_independent():
+def test_frames_of_one_sample_are_not_independent():
     """Ten times the frames in the same samples give the same interval. Ten times the samples give a narrower one."""
     counts, totals = np.array([[1], [5], [9], [3], [2], [7]]) * 100, np.full(6, 1000)
     few = share_intervals(counts, totals)
@@ -63,7 +63,7 @@ def test_frames_of_one_sample_do_not_count_as_independent():
     assert more[1] - more[0] < few[1] - few[0]
 
 
-def test_equal_samples_give_an_interval_without_width():
+def test_equal_samples_give_an_interval_of_zero_width():
     lo, hi = share_intervals([[5]] * 6, [20] * 6)
     assert lo[0] == hi[0] == 0.25
 
@@ -78,13 +78,13 @@ def test_samples_without_frames_change_nothing():
     assert share_intervals([*counts, [0]], [*totals, 0]) == share_intervals(counts, totals)
 
 
-def test_the_same_samples_give_the_same_interval_again():
+def test_interval_is_reproducible():
     counts, totals = np.arange(30).reshape(10, 3), np.full(10, 50)
     first, second = share_intervals(counts, totals), share_intervals(counts, totals)
     assert all((a == b).all() for a, b in zip(first, second, strict=True))
 
 
-def test_means_of_resamples_are_what_a_loop_gives():
+def test_means_of_resamples_equal_those_of_a_plain_loop():
     values = [0.9855, 0.9845, 0.9846, 0.25]
     raw = [int(x) for x in np.random.PCG64(SEED + 3).random_raw(MEAN_RESAMPLES * 4)]
     exact = [Fraction(str(value)) for value in values]
@@ -94,7 +94,7 @@ def test_means_of_resamples_are_what_a_loop_gives():
     assert draws[:300] == pytest.approx([float(mean) for mean in loop], rel=1e-15)
 
 
-def test_student_s_t_is_that_of_the_tables():
+def test_students_t_matches_published_tables():
     printed = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 7: 2.365, 10: 2.228, 30: 2.042, 120: 1.980}
     for degrees, t in printed.items():
         assert student(degrees, 0.95) == pytest.approx(t, abs=6e-4)
@@ -103,7 +103,7 @@ def test_student_s_t_is_that_of_the_tables():
 
 
 @pytest.mark.parametrize("values", [4, 6, 20])
-def test_equal_groups_of_few_values_seldom_differ(values):
+def test_small_groups_of_one_distribution_rarely_differ(values):
     rng, apart, number = np.random.default_rng(7), 0, 150
     for _ in range(number):
         a, b = (mean_draws(rng.normal(0.97, 0.005, values), SEED + n) for n in (1, 2))
@@ -113,7 +113,7 @@ def test_equal_groups_of_few_values_seldom_differ(values):
     assert apart / number <= 0.09  # 95 % intervals; more than 13 of 150 have a probability of 2 %
 
 
-def test_the_interval_of_a_difference_needs_two_values_and_a_mean_above_zero():
+def test_interval_of_a_difference_needs_two_values_and_a_positive_mean():
     a = mean_draws([0.5, 0.6])
     assert relative_difference_interval(a, a, 1) is None
     assert relative_difference_interval(mean_draws([0.0, 0.0]), a, 2) is None

@@ -75,7 +75,7 @@ def fake(directory: Path, script: str, monkeypatch, interpreter: str = "/bin/sh"
 
 @needs_landlock
 @needs_seccomp
-def test_a_confined_program_reaches_no_file_network_or_user(tmp_path, monkeypatch):
+def test_confined_program_has_no_access_to_files_network_or_users(tmp_path, monkeypatch):
     secret, made = tmp_path / "outside" / "secret", tmp_path / "outside" / "made"
     secret.parent.mkdir(mode=0o777)
     secret.parent.chmod(0o777)
@@ -102,7 +102,7 @@ def test_a_confined_program_reaches_no_file_network_or_user(tmp_path, monkeypatc
         assert found["groups"] == []
 
 
-def test_a_private_capture_is_read_by_tshark(capture):
+def test_tshark_reads_a_private_capture(capture):
     capture.chmod(0o600)
     with tshark.find().start(capture, FIELDS) as run:
         assert len(b"\n".join(run.lines()).splitlines()) == len(busy_port())
@@ -110,7 +110,7 @@ def test_a_private_capture_is_read_by_tshark(capture):
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
-def test_confinement_changes_no_answer(path):
+def test_confinement_does_not_change_the_output_of_tshark(path):
     program = tshark.find()
     command = program.command(FIELDS)
     command[command.index("-")] = str(path)
@@ -154,7 +154,7 @@ def digest_error(capture, capsys, *words: str) -> tuple[int, str]:
         (r"exec > /dev/null; exec sleep 600", 1, "tshark does not end within 0.4 s"),
     ],
 )
-def test_a_tshark_that_hangs_is_one_line_with_the_frames(script, frames, said, hung, capsys):
+def test_hanging_tshark_is_reported_in_one_line_with_the_frames(script, frames, said, hung, capsys):
     capture = hung(script, frames)
     if frames > 1:
         assert capture.stat().st_size > 4 << 20
@@ -166,7 +166,7 @@ def test_a_tshark_that_hangs_is_one_line_with_the_frames(script, frames, said, h
         assert "use --engine native" in error
 
 
-def test_a_stopped_tshark_is_one_line_and_gone(capture, monkeypatch, capsys):
+def test_interrupted_tshark_is_reported_in_one_line_and_terminated(capture, monkeypatch, capsys):
     started = []
 
     class Stopped(confined.Process):
@@ -183,7 +183,7 @@ def test_a_stopped_tshark_is_one_line_and_gone(capture, monkeypatch, capsys):
     assert not Path(f"/proc/{started[0]}").exists()
 
 
-def test_a_filter_and_a_reference_have_time_limits_too(capture, monkeypatch, tmp_path):
+def test_display_filter_and_reference_have_time_limits(capture, monkeypatch, tmp_path):
     fake(tmp_path / "bin", "exec sleep 600", monkeypatch)
     monkeypatch.setattr(tshark.Run.lines, "__defaults__", (0.3,))
     with pytest.raises(UserError, match=r"port\.pcap: tshark printed nothing for 0\.3 s"):
@@ -195,7 +195,7 @@ def test_a_filter_and_a_reference_have_time_limits_too(capture, monkeypatch, tmp
         tables.write_tshark_digest(capture, tmp_path)
 
 
-def test_a_program_whose_complaints_fill_the_disk_is_ended(monkeypatch, tmp_path):
+def test_program_that_fills_the_disk_with_errors_is_terminated(monkeypatch, tmp_path):
     monkeypatch.setattr(confined, "FILE_BYTES", 1 << 20)
     program = fake(tmp_path / "bin", "yes complaint >&2", monkeypatch)
     with program.start("-", FIELDS) as run:
@@ -204,7 +204,7 @@ def test_a_program_whose_complaints_fill_the_disk_is_ended(monkeypatch, tmp_path
         assert os.fstat(run.complaints.fileno()).st_size == 1 << 20
 
 
-def test_a_program_that_cannot_be_run_is_one_line(tmp_path):
+def test_program_that_cannot_run_is_reported_in_one_line(tmp_path):
     text = tmp_path / "tshark"
     text.write_text("no program")
     text.chmod(0o755)
@@ -217,7 +217,7 @@ def test_a_program_that_cannot_be_run_is_one_line(tmp_path):
 
 @needs_landlock
 @needs_seccomp
-def test_a_process_that_confines_itself_writes_beneath_its_outputs_alone(tmp_path):
+def test_process_that_confines_itself_writes_only_below_its_outputs(tmp_path):
     inside, outside = tmp_path / "in", tmp_path / "out"
     inside.mkdir()
     outside.mkdir()
@@ -262,7 +262,7 @@ print([refused(attempt) for attempt in (
     assert (outside / "there").read_text() == "kept"
 
 
-def test_the_command_confines_itself_and_still_writes_both_tables(capture, tmp_path):
+def test_digest_confines_itself_and_writes_both_tables(capture, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     program = [str(Path(sys.executable).with_name("acapella")), "digest", str(capture), "-o", "out/a.parquet"]
@@ -282,7 +282,7 @@ def test_the_command_confines_itself_and_still_writes_both_tables(capture, tmp_p
     ],
     ids=lambda words: words[0],
 )
-def test_commands_that_read_what_others_made_are_confined(tmp_path, command):
+def test_commands_that_read_files_of_others_are_confined(tmp_path, command):
     """Each command waits for its input, a pipe without a writer."""
     os.mkfifo(tmp_path / "read")
     (tmp_path / "key").write_bytes(bytes(32))
@@ -314,7 +314,7 @@ def test_commands_that_read_what_others_made_are_confined(tmp_path, command):
     ],
     ids=lambda value: "_".join(value) if isinstance(value, list) else None,
 )
-def test_readers_of_a_campaign_write_in_it_alone(tmp_path, command, writes):
+def test_readers_of_a_campaign_write_only_inside_it(tmp_path, command, writes):
     for name in ("campaign", "other", "tmp"):
         (tmp_path / name).mkdir()
     code = f"""
@@ -393,7 +393,7 @@ print(json.dumps(found), flush=True)
 
 @needs_seccomp
 @pytest.mark.parametrize("how", ["spawned", "confined_self"])
-def test_a_confined_process_signals_itself_alone(how):
+def test_confined_process_can_only_signal_itself(how):
     """The processes have the same user, so the seccomp filter must refuse the calls. Landlock ABI 6 also refuses
     signals to unconfined processes, but not the other calls.
     """
@@ -416,7 +416,7 @@ def test_a_confined_process_signals_itself_alone(how):
     assert set(found["kernel"]) == {errno.EPERM}, text
 
 
-def test_doctor_reports_what_is_active():
+def test_doctor_reports_active_confinement():
     found = {finding.piece: finding for finding in confinement()}
     assert found["Landlock"].there == (OFFERED["landlock_abi"] > 0)
     assert str(OFFERED["landlock_abi"]) in found["Landlock"].seen or not found["Landlock"].there
@@ -424,7 +424,7 @@ def test_doctor_reports_what_is_active():
     assert set(found) == {"Landlock", "seccomp", "signals", "user of tshark", "processes of tshark"}
 
 
-def test_doctor_reports_the_user_that_tshark_gets():
+def test_doctor_reports_the_user_of_tshark():
     """Root in a user namespace has no other user to switch to."""
     command = "from acapella.cli.doctor import confinement; print([f.seen for f in confinement() if 'user' in f.piece])"
     for prefix, expected in (((), "one of its own" if os.geteuid() == 0 else "ours"), (("unshare", "-r"), "ours, 0")):
@@ -434,7 +434,7 @@ def test_doctor_reports_the_user_that_tshark_gets():
         assert expected in done.stdout
 
 
-def test_no_home_directory_is_readable_beside_a_program(monkeypatch, tmp_path):
+def test_home_directory_next_to_a_program_is_not_readable(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     assert confined.beside(tmp_path / "user" / "tshark") == [str(tmp_path / "user" / "tshark")]
     assert confined.beside(tmp_path / "tshark") == [str(tmp_path / "tshark")]
@@ -466,7 +466,7 @@ def test_the_time_limit_of_digest_is_that_of_the_runner():
     assert ANSWER_S == tshark.ANSWER_S
 
 
-def test_the_limits_leave_those_of_this_process_alone(capture):
+def test_limits_do_not_change_those_of_this_process(capture):
     before = [resource.getrlimit(what) for what in (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE)]
     with tshark.find().start(capture, FIELDS) as run:
         list(run.lines())

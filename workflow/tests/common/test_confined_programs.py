@@ -72,7 +72,7 @@ def found(own: Path) -> list[str]:
 
 @needs_landlock
 @needs_seccomp
-def test_a_started_program_has_no_network_and_writes_beneath_its_directory_alone(program):
+def test_started_program_has_no_network_and_writes_only_below_its_directory(program):
     path, own, other = program
     before = status_of(os.getpid())["Seccomp"]
     process = confinement.start([str(path), str(own / "found"), str(other / "made")], [own])
@@ -85,7 +85,7 @@ def test_a_started_program_has_no_network_and_writes_beneath_its_directory_alone
     (other / "ours").write_text("x")
 
 
-def test_the_program_of_that_test_finds_what_it_may_do(program):
+def test_probe_program_detects_allowed_operations(program):
     """Checks the test program: without confinement it can use the network and write the file."""
     path, own, other = program
     subprocess.run([path, own / "found", other / "made"], check=True)
@@ -93,7 +93,7 @@ def test_the_program_of_that_test_finds_what_it_may_do(program):
 
 
 @pytest.mark.parametrize("start", [confinement.start, lambda command: run_program.started([], command)])
-def test_a_started_program_has_limits(start):
+def test_started_program_has_resource_limits(start):
     process = start(["/bin/sleep", "600"])
     try:
         found = [resource.prlimit(process.pid, what)[0] for what in (resource.RLIMIT_AS, resource.RLIMIT_CPU)]
@@ -125,7 +125,7 @@ def test_flow_meters_and_editcap_are_confined(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", sorted(meters.METERS))
-def test_confinement_changes_no_meter(name, tmp_path, monkeypatch):
+def test_confinement_does_not_change_the_output_of_flow_meters(name, tmp_path, monkeypatch):
     meter = meters.METERS[name]
     if why := meter.why_unavailable():
         pytest.skip(why)
@@ -145,7 +145,7 @@ def test_confinement_changes_no_meter(name, tmp_path, monkeypatch):
     assert results[0][1]
 
 
-def test_nfpcapd_reads_no_pipe(tmp_path):
+def test_nfpcapd_does_not_read_pipes(tmp_path):
     """This is why nfpcapd gets a copy. If it read pipes, the capture could be streamed."""
     if why := meters.METERS["nfdump"].why_unavailable():
         pytest.skip(why)
@@ -229,7 +229,7 @@ def prepare(directory: Path) -> None:
 
 @needs_landlock
 @needs_seccomp
-def test_a_process_that_serves_listens_on_unix_sockets_and_connects_to_none(tmp_path):
+def test_serving_process_listens_on_unix_sockets_and_cannot_connect(tmp_path):
     code = f"""
 import json, socket
 from acapella_core.confinement import confine_self
@@ -257,7 +257,7 @@ print(json.dumps([refused(attempt) for attempt in (
     assert json.loads(shown) == [0, 0, 1, 1, 1, 1]
 
 
-def test_a_scan_in_a_process_of_its_own_has_the_same_facts(tmp_path):
+def test_scan_in_a_separate_process_gives_the_same_result(tmp_path):
     capture = write_pcap(tmp_path / "port.pcap", busy_port())
     assert scan.scan_apart(capture) == scan.scan(capture)
     assert scan.scan_apart(capture).frames == len(busy_port())
@@ -269,7 +269,7 @@ def test_a_scan_in_a_process_of_its_own_has_the_same_facts(tmp_path):
 
 
 @needs_seccomp
-def test_the_scan_of_a_process_of_its_own_is_confined(tmp_path):
+def test_scan_in_a_separate_process_is_confined(tmp_path):
     os.mkfifo(tmp_path / "read")
     process = subprocess.Popen([sys.executable, "-m", "acapella_capture.scan", tmp_path / "read"])
     try:
@@ -279,7 +279,7 @@ def test_the_scan_of_a_process_of_its_own_is_confined(tmp_path):
         process.wait()
 
 
-def test_collect_started_by_hand_makes_private_files(tmp_path):
+def test_collect_started_directly_creates_private_files(tmp_path):
     """Runs `python -m acapella_capture.collect`, as in the sandbox, with umask 0."""
     write_pcap(tmp_path / "port.pcap", busy_port())
     prepare(tmp_path)
@@ -290,7 +290,7 @@ def test_collect_started_by_hand_makes_private_files(tmp_path):
     assert [path for path in made if path.stat().st_mode & 0o077] == []
 
 
-def test_root_of_a_user_namespace_is_not_said_to_be_limited():
+def test_root_of_a_user_namespace_is_not_reported_as_limited():
     """The kernel does not limit processes of the real root, and a namespace does not show which user its root is."""
     if subprocess.run(["unshare", "-r", "true"], check=False, capture_output=True).returncode:
         pytest.skip("no user namespaces here")
@@ -299,7 +299,7 @@ def test_root_of_a_user_namespace_is_not_said_to_be_limited():
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-def test_a_confined_program_cannot_fork_without_end(tmp_path):
+def test_confined_program_has_a_limit_of_processes(tmp_path):
     """Processes are counted for the program only: by its user ID if started by root, else by its user namespace."""
     if confined.status_of_trial()[confined.PROCESSES] != str(confined.TASKS):
         pytest.skip("this user gets no user namespace")

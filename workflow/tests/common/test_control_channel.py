@@ -65,7 +65,7 @@ class Client:
         self._socket.close()
 
 
-def test_messages_are_read_as_they_were_written():
+def test_messages_round_trip():
     session = Session(1, 192, 5, (QueuePair(**PAIR),))
     for message in (*PROVED, HELLO, session, channel.Written(3), channel.Alive(0), Ended(1, None), Ended(1, 5)):
         assert decode(encode(message).rstrip(b"\n")) == message
@@ -126,7 +126,7 @@ def with_members(**parts) -> dict:
     ],
     ids=itertools.count(),
 )
-def test_invalid_messages_are_refused(line):
+def test_invalid_messages_are_rejected(line):
     with pytest.raises(Refused) as refused:
         decode(line)
     assert len(str(refused.value)) < 100
@@ -173,7 +173,7 @@ def test_epochs_of_a_new_data_plane_follow_all_reported_ones():
     assert sessions.begin(Hello("flowstats", 2, "c1")).epoch == 9
 
 
-def test_data_plane_beyond_the_maximum_is_refused():
+def test_data_plane_beyond_the_maximum_is_rejected():
     sessions = Sessions(Rings(), queue_pairs=1, ring_bytes=500)
     sessions.begin(HELLO)
     with pytest.raises(Refused, match="busy: 1 other data plane connected"):
@@ -441,7 +441,7 @@ def test_secret_readable_by_others_is_rejected(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "1", ":1", "h:", "h:x", "h:70000", "h:-1"])
-def test_an_address_is_host_and_port(text):
+def test_address_has_a_host_and_a_port(text):
     assert channel.address("[::1]:47") == ("::1", 47)
     with pytest.raises(UserError, match="is not HOST:PORT"):
         channel.address(text)

@@ -16,14 +16,14 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_path, atomic_text, remove_abandoned, scratch_directory, temporary_directory
 
 
-def test_a_file_is_private_and_whole(tmp_path):
+def test_written_file_is_private_and_complete(tmp_path):
     atomic_text(tmp_path / "new" / "a.txt", "text")
     assert (tmp_path / "new" / "a.txt").read_text() == "text"
     assert stat.S_IMODE((tmp_path / "new" / "a.txt").stat().st_mode) == 0o600
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["a.txt"]
 
 
-def test_an_error_leaves_the_old_file_and_nothing_beside_it(tmp_path):
+def test_error_keeps_the_previous_file_and_leaves_no_temporary_file(tmp_path):
     target = tmp_path / "a.txt"
     target.write_text("old")
     with pytest.raises(ZeroDivisionError), atomic_path(target) as part:
@@ -33,21 +33,21 @@ def test_an_error_leaves_the_old_file_and_nothing_beside_it(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_a_device_or_pipe_is_not_replaced(tmp_path):
+def test_device_or_pipe_is_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UserError, match="is not a regular file"):
         atomic_text(tmp_path / "pipe", "text")
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
-def test_a_link_is_followed(tmp_path):
+def test_link_to_a_file_is_followed(tmp_path):
     (tmp_path / "link").symlink_to("real")
     atomic_text(tmp_path / "link", "text")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_text() == "text"
 
 
-def test_a_full_disk_behind_standard_output_is_one_line():
+def test_full_disk_at_standard_output_is_reported_in_one_line():
     command = [sys.executable, "-m", "acapella.cli.main", "doctor", "--json"]
     with Path("/dev/full").open("w") as full:
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -84,7 +84,7 @@ def digest_that_waits(directory: Path) -> subprocess.Popen:
     pytest.fail(f"{wanted} files expected: {sorted(directory.iterdir())}")
 
 
-def test_a_digest_that_was_killed_leaves_files_that_the_next_one_removes(tmp_path):
+def test_next_digest_removes_files_of_a_killed_digest(tmp_path):
     with digest_that_waits(tmp_path) as process:
         process.kill()
     assert len(list(tmp_path.iterdir())) == 2
@@ -93,7 +93,7 @@ def test_a_digest_that_was_killed_leaves_files_that_the_next_one_removes(tmp_pat
     assert {path.name for path in tmp_path.iterdir()} == {"a", "f"}
 
 
-def test_a_digest_that_still_runs_keeps_its_files(tmp_path):
+def test_running_digest_keeps_its_files(tmp_path):
     with digest_that_waits(tmp_path) as first:
         with digest_that_waits(tmp_path) as second:
             second.stdin.close()
@@ -105,7 +105,7 @@ def test_a_digest_that_still_runs_keeps_its_files(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"a", "f"}
 
 
-def test_a_scratch_directory_whose_process_was_killed_is_removed_and_no_other(tmp_path, monkeypatch):
+def test_only_scratch_directories_of_killed_processes_are_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     child = (
         "import sys, acapella_core.files as f; h = f.held_directory(); (h[1] / 'x').touch(); print(h[1], flush=True); "
@@ -129,7 +129,7 @@ def test_a_scratch_directory_whose_process_was_killed_is_removed_and_no_other(tm
     assert {path.name for path in tmp_path.iterdir()} == {target.name, link.name}
 
 
-def test_a_scratch_directory_of_another_user_stays(tmp_path, monkeypatch):
+def test_scratch_directory_of_another_user_is_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     other = tmp_path / "acapella-scratch-abcdefgh"
     other.mkdir()
@@ -138,7 +138,7 @@ def test_a_scratch_directory_of_another_user_stays(tmp_path, monkeypatch):
         assert other.exists()
 
 
-def test_incomplete_files_of_another_user_stay(tmp_path, monkeypatch):
+def test_incomplete_files_of_another_user_are_kept(tmp_path, monkeypatch):
     (tmp_path / ".a.txt.12345678.part").touch()
     user = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
@@ -149,7 +149,7 @@ def test_incomplete_files_of_another_user_stay(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_a_catalog_that_is_being_written_is_not_taken_for_abandoned(tmp_path):
+def test_catalog_that_is_being_written_is_kept(tmp_path):
     part = tmp_path / ".catalog.duckdb.abcd1234.part"
     other = tmp_path / ".other.duckdb.abcd1234.part"
     other.touch()
@@ -167,7 +167,7 @@ def test_a_catalog_that_is_being_written_is_not_taken_for_abandoned(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-def test_a_digest_asked_to_stop_leaves_nothing_half_written(tmp_path, number):
+def test_interrupted_digest_leaves_no_incomplete_files(tmp_path, number):
     before = signal.signal(number, signal.SIG_DFL)  # under nohup, SIGHUP is ignored
     try:
         with digest_that_waits(tmp_path) as process:
@@ -179,7 +179,7 @@ def test_a_digest_asked_to_stop_leaves_nothing_half_written(tmp_path, number):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_temporary_files_go_where_it_is_said_and_nowhere_else(tmp_path, monkeypatch):
+def test_temporary_files_are_only_in_the_named_directory(tmp_path, monkeypatch):
     monkeypatch.delenv("TMPDIR", raising=False)
     assert temporary_directory() == Path("/tmp").resolve()
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -199,7 +199,7 @@ def test_temporary_files_go_where_it_is_said_and_nowhere_else(tmp_path, monkeypa
         temporary_directory(gone)
 
 
-def test_a_full_directory_of_temporary_files_is_refused(tmp_path):
+def test_full_directory_for_temporary_files_is_rejected(tmp_path):
     """A file size limit of 0 bytes simulates the full disk: files can be created, but not written to."""
     code = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (0, 0)); "
     code += "from acapella_core.files import temporary_directory; temporary_directory()"
@@ -208,7 +208,7 @@ def test_a_full_directory_of_temporary_files_is_refused(tmp_path):
     assert f"UserError: directory of temporary files {tmp_path}: cannot write: " in ended.stderr
 
 
-def test_the_database_spills_to_that_directory_too(tmp_path, monkeypatch):
+def test_database_spills_to_the_directory_for_temporary_files(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     (directory,) = queries.connect().execute("select current_setting('temp_directory')").fetchone()
     assert Path(directory).parent == tmp_path
@@ -227,7 +227,7 @@ def test_the_database_spills_to_that_directory_too(tmp_path, monkeypatch):
     ],
     ids=lambda argv: argv[0],
 )
-def test_every_stage_keeps_to_the_directory_that_tmpdir_names(argv, tmp_path):
+def test_every_stage_uses_only_tmpdir(argv, tmp_path):
     write_pcap(tmp_path / "capture.pcap", busy_port())
     command = [sys.executable, "-m", "acapella.cli.main", *argv]
     environment = os.environ | {"TMPDIR": str(tmp_path / "gone") if "--spool" not in argv else str(tmp_path)}

@@ -21,7 +21,7 @@ def read(streams) -> bytes:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_compressed_capture_is_streamed_under_its_own_name(tmp_path, codec):
+def test_compressed_capture_is_streamed_under_its_name(tmp_path, codec):
     path = packed(tmp_path / "a.pcap.z", codec, CONTENT, CONTENT)  # concatenated compressed frames form one stream
     with streamed([path]) as streams:
         assert streams.arguments == ["--in", str(path), "--descriptor", "{}:{}".format(*streams.descriptors)]
@@ -30,7 +30,7 @@ def test_a_compressed_capture_is_streamed_under_its_own_name(tmp_path, codec):
     assert streams.faults == {}
 
 
-def test_others_are_left_to_the_loader(tmp_path):
+def test_uncompressed_captures_are_opened_by_the_loader(tmp_path):
     (tmp_path / "a.pcap").write_bytes(b"\xd4\xc3\xb2\xa1 and so on")
     paths = [tmp_path / "a.pcap", tmp_path / "none", tmp_path]
     with streamed(paths) as streams:
@@ -50,14 +50,14 @@ def test_streaming_writes_no_file(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_only_the_bytes_that_count_are_streamed(tmp_path):
+def test_bytes_after_the_compressed_data_are_not_streamed(tmp_path):
     (tmp_path / "a.pcap").write_bytes(CONTENT)
     for path in (tmp_path / "a.pcap", packed(tmp_path / "a.zst", "zstd", CONTENT)):
         with streamed([path], [1_000_001]) as streams:
             assert read(streams) == CONTENT[:1_000_001]
 
 
-def test_a_stream_that_nobody_reads_ends(tmp_path):
+def test_stream_without_a_reader_ends(tmp_path):
     path = packed(tmp_path / "a.zst", "zstd", CONTENT)
     before = threading.active_count()
     with streamed([path, path]):
@@ -66,7 +66,7 @@ def test_a_stream_that_nobody_reads_ends(tmp_path):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_damaged_and_truncated_data_are_faults_of_their_own(tmp_path, codec):
+def test_damaged_and_truncated_data_are_distinct_errors(tmp_path, codec):
     broken = damaged(tmp_path / "broken", codec, CONTENT, CONTENT)
     cut = tmp_path / "cut"
     cut.write_bytes(packed(tmp_path / "two", codec, CONTENT, CONTENT).read_bytes()[:-20])
@@ -78,7 +78,7 @@ def test_damaged_and_truncated_data_are_faults_of_their_own(tmp_path, codec):
         assert streams.faults[0].text.startswith(f"at byte {len(got)} of the decompressed data: ")
 
 
-def test_a_file_that_cannot_be_decompressed_at_all_is_refused(tmp_path):
+def test_file_that_cannot_be_decompressed_is_rejected(tmp_path):
     path = tmp_path / "a.zst"
     path.write_bytes(bytes.fromhex("28b52ffd") + b"nothing of the kind")
     with pytest.raises(UserError, match=r"a\.zst: zstd: "), streamed([path]):

@@ -57,7 +57,7 @@ def test_defaults_are_those_of_the_core():
     assert (core.bytes, core.ratio) == (size_bytes(decompression.MAX_DECOMPRESSED), decompression.MAX_RATIO)
 
 
-def test_a_bomb_ends_the_digest_at_the_ratio(bomb, tmp_path, capsys):
+def test_digest_of_a_decompression_bomb_ends_at_the_maximum_ratio(bomb, tmp_path, capsys):
     out = tmp_path / "out.parquet"
     arguments = ["digest", str(bomb), "-o", str(out), "--engine", "native"]
     assert main(arguments) == DAMAGED
@@ -70,7 +70,7 @@ def test_a_bomb_ends_the_digest_at_the_ratio(bomb, tmp_path, capsys):
     assert pq.ParquetFile(out).metadata.num_rows == (MIB - len(PCAP)) // 16
 
 
-def test_a_bomb_ends_all_other_readers(bomb, tmp_path, capsys):
+def test_every_reader_stops_at_a_decompression_bomb(bomb, tmp_path, capsys):
     key = tmp_path / "key"
     assert main(["anonymize", "--new-key", str(key)]) == 0
     small = ["--max-decompressed", "1M"]
@@ -96,7 +96,7 @@ register qp_end 0 0x1c0000
 SMALL_FRAMES = (MIB - len(PCAP)) // 16  # empty frames in 1 MiB
 
 
-def test_a_bomb_of_reports_ends_the_collector(bomb, tmp_path, capsys):
+def test_collector_stops_at_a_decompression_bomb(bomb, tmp_path, capsys):
     control, directory = tmp_path / "qp.control", tmp_path / "reports"
     control.write_text(QUEUE_PAIR)
     words = ["p4", "collect", str(bomb), "--control", str(control), "-o", str(directory), "--max-decompressed", "1M"]
@@ -107,7 +107,7 @@ def test_a_bomb_of_reports_ends_the_collector(bomb, tmp_path, capsys):
 
 
 @pytest.mark.skipif(program.why_unavailable() is not None, reason=f"{program.why_unavailable()}")
-def test_a_bomb_ends_the_data_plane_at_the_limit(bomb, tmp_path, capfd):
+def test_data_plane_stops_at_a_decompression_bomb(bomb, tmp_path, capfd):
     """Both commands that decompress for the data plane count the frames before the limit and exit with a code other
     than 0.
     """
@@ -127,7 +127,7 @@ def test_a_bomb_ends_the_data_plane_at_the_limit(bomb, tmp_path, capfd):
     assert tools[2:] == (missing if all(missing) else [meters.TOO_LARGE] * len(missing))  # same limit
 
 
-def test_tshark_gets_as_much_of_a_bomb_as_the_core(bomb, tmp_path):
+def test_tshark_and_core_read_a_decompression_bomb_up_to_the_same_byte(bomb, tmp_path):
     """Checks both sides of `acapella verify`, and the filter of `acapella kappa`."""
     from acapella.kappa import selection  # noqa: PLC0415
     from acapella.verify import tables  # noqa: PLC0415
@@ -144,7 +144,7 @@ def test_tshark_gets_as_much_of_a_bomb_as_the_core(bomb, tmp_path):
 
 
 @pytest.mark.parametrize("words", [("--max-ratio", "0"), ("--max-decompressed", "much"), ("--memory", "-1")])
-def test_limits_that_are_none_are_refused(words, tmp_path, capsys):
+def test_invalid_limits_are_rejected(words, tmp_path, capsys):
     source = tmp_path / "a.pcap"
     source.write_bytes(PCAP)
     assert main(["digest", str(source), "-o", str(tmp_path / "a.parquet"), "--engine", "native", *words]) == MISTAKE
@@ -187,7 +187,7 @@ def syns(flows: int) -> bytes:
     return PCAP + records.tobytes()
 
 
-def test_a_flood_of_flows_ends_at_the_memory_limit(tmp_path):
+def test_too_many_flows_end_at_the_memory_limit(tmp_path):
     """A million flows take more than 300 MiB. The process stays within --memory plus the 150 MiB that --help states."""
     path, out = tmp_path / "syns.pcap", tmp_path / "s.parquet"
     path.write_bytes(syns(1_000_000))
@@ -215,7 +215,7 @@ def equal_packets(count: int, step_ns: int) -> bytes:
     return PCAP + records.tobytes()
 
 
-def test_equal_packets_are_compared_within_the_memory(tmp_path):
+def test_equal_packets_are_compared_within_the_memory_limit(tmp_path):
     count = 400_000
     trials = [tmp_path / "a.pcap.zst", tmp_path / "b.pcap.zst"]
     for step_ns, path in enumerate(trials, 1):

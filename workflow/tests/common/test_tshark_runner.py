@@ -26,18 +26,18 @@ def answers(program, source) -> list[bytes]:
     return lines
 
 
-def test_every_preference_is_one_that_tshark_knows(program):
+def test_tshark_has_every_preference(program):
     shown = subprocess.run([program.path, "-G", "defaultprefs"], capture_output=True, text=True, check=True).stdout
     known = {line.removeprefix("#").partition(":")[0] for line in shown.splitlines()}
     assert {preference.partition(":")[0] for preference in tshark.PREFERENCES} <= known
 
 
-def test_no_preference_stands_twice():
+def test_preferences_are_unique():
     names = [preference.partition(":")[0] for preference in tshark.PREFERENCES]
     assert len(set(names)) == len(names)
 
 
-def test_settings_of_the_user_change_no_answer(program, capture, tmp_path, monkeypatch):
+def test_settings_of_the_user_do_not_change_the_output(program, capture, tmp_path, monkeypatch):
     before = answers(program, capture)
     settings = tmp_path / "home" / ".config" / "wireshark"
     settings.mkdir(parents=True)
@@ -52,7 +52,7 @@ def test_settings_of_the_user_change_no_answer(program, capture, tmp_path, monke
     assert answers(program, capture) == before
 
 
-def test_frames_come_one_by_one_from_standard_input(program, capture):
+def test_frames_are_read_individually_from_standard_input(program, capture):
     expected = answers(program, capture)
     with program.start("-", FIELDS) as run:
         run.stdin.write(capture.read_bytes())
@@ -63,20 +63,20 @@ def test_frames_come_one_by_one_from_standard_input(program, capture):
         run.finish()
 
 
-def test_it_is_gone_when_the_block_is_left(program):
+def test_tshark_is_terminated_at_the_end_of_the_block(program):
     with pytest.raises(RuntimeError), program.start("-", FIELDS) as run:
         raise RuntimeError
     assert run.process.returncode is not None
 
 
-def test_a_failure_tells_what_tshark_said(program, tmp_path):
+def test_failure_contains_the_error_of_tshark(program, tmp_path):
     text = tmp_path / "notes.pcap"
     text.write_text("no capture\n" * 10)
     with pytest.raises(UserError, match=r"notes\.pcap: tshark failed .*isn't a capture file"):
         answers(program, text)
 
 
-def test_a_cut_capture_is_answered_where_that_is_allowed(program, capture):
+def test_truncated_capture_is_accepted_on_request(program, capture):
     capture.write_bytes(capture.read_bytes()[:-3])
     with program.start(capture, FIELDS) as run:
         assert len(run.stdout.read().splitlines()) == len(busy_port()) - 1
@@ -85,13 +85,13 @@ def test_a_cut_capture_is_answered_where_that_is_allowed(program, capture):
             run.finish()
 
 
-def test_the_warning_to_root_is_no_complaint():
+def test_warning_about_root_is_not_an_error():
     assert tshark.complaint('Running as user "root" and group "root". This could be dangerous.\n') == ""
     assert tshark.complaint('Running as user "root"...\ntshark: no room\n') == "no room"
 
 
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
-def test_no_tshark_is_one_line_that_says_what_to_do(engine, capture, tmp_path, monkeypatch, capsys):
+def test_missing_tshark_error_names_the_fix_in_one_line(engine, capture, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PATH", str(tmp_path))
     acap, flows = tmp_path / "a.parquet", tmp_path / "f.parquet"
     assert main(["digest", str(capture), "-o", str(acap), "--flows", str(flows), "--engine", engine]) == OUTSIDE
@@ -121,7 +121,7 @@ UNLESS_SOUND = f"[ $(wc -c) = {len(tshark.SOUND)} ] && exit 0; "
         ("kill -9 $$", "tshark failed (ended by signal 9): it said nothing"),
     ],
 )
-def test_a_tshark_that_fails_is_one_line_and_no_output(script, said, capture, monkeypatch, capsys):
+def test_failed_tshark_is_reported_in_one_line_without_output(script, said, capture, monkeypatch, capsys):
     fake = capture.parent / "bin" / "tshark"
     fake.parent.mkdir()
     fake.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "TShark (Wireshark) 4.0.17" && exit\n{script}\n')
@@ -139,7 +139,7 @@ def test_a_tshark_that_fails_is_one_line_and_no_output(script, said, capture, mo
 
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
 @pytest.mark.parametrize("frames", [1, 20_000], ids=["answer", "full pipe"])
-def test_interrupt_ends_a_tshark_that_hangs(engine, frames, tmp_path, program):
+def test_interrupt_terminates_a_hanging_tshark(engine, frames, tmp_path, program):
     """The digest waits for tshark to print, or for tshark to read."""
     capture = write_pcap(tmp_path / "c.pcap", [(START_NS + at, b"\x02" * 1000) for at in range(frames)])
     fake, seconds = tmp_path / "bin" / "tshark", f"3600.{os.getpid()}{engine == 'hybrid':d}{frames}"
@@ -160,7 +160,7 @@ def test_interrupt_ends_a_tshark_that_hangs(engine, frames, tmp_path, program):
 
 @pytest.mark.parametrize("before", [b"", b"first\n"])
 @pytest.mark.parametrize("longest", [1000, 100_000])
-def test_a_line_without_an_end_is_kept_up_to_a_limit(longest, before, monkeypatch):
+def test_unterminated_line_is_stored_up_to_a_limit(longest, before, monkeypatch):
     monkeypatch.setattr(tshark, "LONGEST_LINE", longest)
     whole = [before.rstrip(b"\n")] if before else []
     assert lines_printed(before + b"x" * longest) == [*whole, b"x" * longest]

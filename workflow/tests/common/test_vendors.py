@@ -51,7 +51,7 @@ def install(directory: Path, version: str, monkeypatch) -> Path:
 
 
 @pytest.mark.parametrize("engine", ["native", "hybrid", "tshark"])
-def test_a_digest_tells_the_lists_it_was_made_with(engine, program, capture):
+def test_digest_metadata_names_the_vendor_lists(engine, program, capture):
     decided, metadata = deciders(capture, engine)
     directory = vendors.directory_of(program)
     sums = {name: hashlib.sha256((directory / name).read_bytes()).hexdigest() for name in ("manuf", "wka")}
@@ -69,7 +69,7 @@ def test_installation_elsewhere_reports_its_data_directory(program, tmp_path):
     assert reported.resolve() == vendors.directory_of(program).resolve()
 
 
-def test_without_tshark_the_core_is_not_sure(capture, monkeypatch, tmp_path):
+def test_without_vendor_lists_the_core_is_undecided(capture, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     decided, metadata = deciders(capture)
     assert decided == ["unsure"]
@@ -77,7 +77,7 @@ def test_without_tshark_the_core_is_not_sure(capture, monkeypatch, tmp_path):
     assert vendors_sha256() == "none"
 
 
-def test_a_later_tshark_decides_by_other_rules(capture, monkeypatch, tmp_path):
+def test_newer_tshark_uses_other_rules(capture, monkeypatch, tmp_path):
     data = install(tmp_path / "other", "4.2.0", monkeypatch)
     for name in vendors.FILES:
         (data / name).write_text("00:1B:21\tIntelCor\n")
@@ -85,7 +85,7 @@ def test_a_later_tshark_decides_by_other_rules(capture, monkeypatch, tmp_path):
     assert deciders(capture)[0] == ["unsure"]
 
 
-def test_the_lists_beside_the_program_are_taken(capture, monkeypatch, tmp_path):
+def test_vendor_lists_next_to_the_program_are_used(capture, monkeypatch, tmp_path):
     data = install(tmp_path / "other", "4.0.99", monkeypatch)
     (data / "manuf").write_text("00:00:00\tXerox\n00:01:00\tEquip\n00:1B:21\tIntelCor\n")
     assert vendors.find() is None  # the second list is missing
@@ -95,7 +95,7 @@ def test_the_lists_beside_the_program_are_taken(capture, monkeypatch, tmp_path):
     assert found.version == "4.0.99"
 
 
-def test_the_lists_decide_and_are_read_whole(program):
+def test_vendor_lists_are_read_completely_and_decide(program):
     """Counts all three-byte prefixes of the installed lists with a separate parser."""
     prefixes = set()
     for name in vendors.FILES:

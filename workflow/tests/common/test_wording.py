@@ -31,7 +31,7 @@ def plain(text: str) -> str:
         (1.0006, "100.1 %"),
     ],
 )
-def test_percent_shows_digits_that_matter_and_100_for_all_alone(share, text):
+def test_percent_has_significant_digits_and_100_only_for_all(share, text):
     assert plain(wording.percent(share)) == text
 
 
@@ -46,15 +46,15 @@ def test_scaled_uses_si_prefixes(value, text):
     ("value", "text"),
     [(1, "1 ns"), (4000, "4 µs"), (20 * 10**9, "20 s"), (90 * 60 * 10**9, "90 min"), (36 * 3600 * 10**9, "36 h")],
 )
-def test_nanoseconds_take_a_unit_that_people_read(value, text):
+def test_durations_have_a_readable_unit(value, text):
     assert plain(wording.nanoseconds(value)) == text
 
 
-def test_sites_are_sorted_as_people_count():
+def test_sites_are_sorted_by_number():
     assert sorted(["S10", "S2", "a1", "S2b", "S"], key=wording.natural) == ["S", "S2", "S2b", "S10", "a1"]
 
 
-def test_long_names_lose_their_middle_and_stay_apart():
+def test_long_names_are_shortened_in_the_middle_and_remain_distinct():
     names = [f"a-very-long-name-{n}-of-a-site-somewhere" for n in range(12)]
     labels = wording.short_labels(names, 20)
     assert len(set(labels.values())) == len(names)
@@ -109,7 +109,7 @@ CLEAR = {"mirror_verdict": "clear", "mirror_loss_low": 0.0, "mirror_loss_high": 
         ),
     ],
 )
-def test_losses_of_a_mirror_that_its_counters_lack_are_stated(verdicts, title, losses, tmp_path):
+def test_mirror_losses_missing_from_counters_are_stated(verdicts, title, losses, tmp_path):
     rows = [{**UNCOUNTED, "sample": f"s{n}", **verdict} for n, verdict in enumerate(verdicts)]
     write_table(tmp_path, "capture_quality", rows)
     quality = Source(Campaign(tmp_path)).quality

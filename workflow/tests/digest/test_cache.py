@@ -158,7 +158,7 @@ def state(directory: Path) -> dict[Path, tuple]:
 
 
 @pytest.mark.parametrize("cache_option", [[], ["--cache"]], ids=["without cache", "with cache"])
-def test_entries_that_are_damaged_while_a_campaign_uses_them_end_no_run(cached, tmp_path, cache_option):
+def test_entries_damaged_during_a_run_do_not_end_it(cached, tmp_path, cache_option):
     """The entries keep their modification time, as after a disk error or if a program restores it.
 
     Snakemake treats the output as complete, so without the check `index` is the first to read the damage. Dry runs
@@ -203,7 +203,7 @@ def test_entries_that_are_damaged_while_a_campaign_uses_them_end_no_run(cached, 
 
 
 @pytest.mark.parametrize("kind", ["acap", "flows"])
-def test_index_finds_damage_that_left_the_modification_time(kind, tmp_path, capsys):
+def test_index_detects_damage_with_an_unchanged_modification_time(kind, tmp_path, capsys):
     directory, cache = tmp_path / "made", tmp_path / "cache"
     cache.mkdir()
     for sample in ("a", "b"):
@@ -235,7 +235,7 @@ def test_no_other_user_can_read_or_write_entries_also_with_umask_0(cached):
     assert others == []
 
 
-def test_a_cache_that_cannot_be_written_stops_no_run(tmp_path):
+def test_unwritable_cache_does_not_end_a_run(tmp_path):
     (tmp_path / "file").write_text("")
     place = campaign_of(tmp_path / "place", tmp_path / "file" / "cache", ["s0"])
     said = place.succeed("--cache", "--until", "digest")
@@ -243,7 +243,7 @@ def test_a_cache_that_cannot_be_written_stops_no_run(tmp_path):
     assert not (place.campaign / "acap" / "s0.parquet").is_symlink()
 
 
-def test_a_change_after_the_verification_is_noticed_whatever_the_clock_of_this_machine_shows(tmp_path, monkeypatch):
+def test_change_after_verification_is_detected_with_any_system_clock(tmp_path, monkeypatch):
     """The local clock is an hour ahead of the clock of the file system, for example of a file server."""
     directory, cache = tmp_path / "made", tmp_path / "cache"
     cache.mkdir()

@@ -60,7 +60,7 @@ def random_packets(draw: random.Random, count: int) -> list:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_generated_flows_have_the_id_of_the_reference(tmp_path, seed):
+def test_generated_flows_have_the_reference_id(tmp_path, seed):
     rows = digested(tmp_path, random_packets(random.Random(seed), 300))
     assert len(rows) > 500
     assert [row["community_id"] for row in rows] == [reference(row) for row in rows]
@@ -70,7 +70,7 @@ def test_generated_flows_have_the_id_of_the_reference(tmp_path, seed):
     assert all(row["community_id"] == rows[row["peer_flow"]]["community_id"] for row in peers)
 
 
-def test_published_vectors(tmp_path):
+def test_published_test_vectors_match(tmp_path):
     """The examples are from the README of the specification: TCP, UDP and SCTP."""
     packets = [
         IP(src="128.232.110.120", dst="66.35.250.204") / TCP(sport=34_855, dport=80),
@@ -83,7 +83,7 @@ def test_published_vectors(tmp_path):
     ] == published
 
 
-def test_the_innermost_addresses_count_and_tags_do_not(tmp_path):
+def test_only_innermost_addresses_determine_the_id(tmp_path):
     inner = IP(src=A, dst=B) / TCP(sport=1000, dport=80)
     outer = IP(src="192.0.2.1", dst="192.0.2.2")
     packets = [
@@ -115,7 +115,7 @@ def test_flows_without_a_defined_id_have_none(tmp_path):
     assert {row["community_id"] for row in rows} == {None}
 
 
-def test_every_flow_of_the_corpus_has_the_id_of_the_reference(corpus):
+def test_corpus_flows_have_the_reference_id(corpus):
     counts = dict.fromkeys(LEAST_FLOWS, 0)
     for capture in sorted(file for file in corpus.rglob("*") if file.is_file()):
         rows = flows_of(capture)

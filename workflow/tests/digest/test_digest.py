@@ -47,7 +47,7 @@ def test_both_tables_have_the_columns_of_their_schemas(digest, capture):
     assert digest.acap.stat().st_mode & 0o777 == 0o600
 
 
-def test_metadata_counts_what_is_there(digest, capture):
+def test_metadata_counts_frames_flows_and_bytes(digest, capture):
     digest(capture, "--site", "S", "--port", "p")
     made = frames(300)
     metadata = digest.metadata()
@@ -61,7 +61,7 @@ def test_metadata_counts_what_is_there(digest, capture):
     assert metadata["flows"] == pq.read_metadata(digest.flows).num_rows
 
 
-def test_threads_and_a_second_run_change_no_byte(digest, capture, monkeypatch):
+def test_output_is_identical_for_any_number_of_threads_and_repeated_runs(digest, capture, monkeypatch):
     monkeypatch.setattr("acapella.digest.native.BATCH_ROWS", 64)  # several row groups
     hashes = []
     for threads in ("1", "2", "1"):
@@ -71,7 +71,7 @@ def test_threads_and_a_second_run_change_no_byte(digest, capture, monkeypatch):
     assert pq.read_metadata(digest.acap).num_row_groups == 5
 
 
-def test_standard_input_and_another_directory_give_the_same_bytes(digest, capture, tmp_path):
+def test_output_is_identical_from_standard_input_and_in_another_directory(digest, capture, tmp_path):
     digest(capture)
     other = tmp_path / "elsewhere"
     other.mkdir()
@@ -83,7 +83,7 @@ def test_standard_input_and_another_directory_give_the_same_bytes(digest, captur
 
 
 @pytest.mark.parametrize("option", ["-o", "--flows"])
-def test_a_directory_that_is_not_there_is_named_and_not_made(option, capture, tmp_path, capsys):
+def test_missing_output_directory_is_named_and_not_created(option, capture, tmp_path, capsys):
     paths = {"-o": "a.parquet", "--flows": "f.parquet", option: "nodir/x.parquet"}
     words = [word for name, path in paths.items() for word in (name, str(tmp_path / path))]
     assert main(["digest", str(capture), "--engine", "native", *words]) == 2
@@ -92,7 +92,7 @@ def test_a_directory_that_is_not_there_is_named_and_not_made(option, capture, tm
     assert not (tmp_path / "nodir").exists() and not (tmp_path / "a.parquet").exists()
 
 
-def test_killed_in_the_middle_nothing_is_there_and_a_restart_gives_the_same_bytes(digest, capture, tmp_path):
+def test_killed_digest_leaves_no_output_and_a_restart_gives_the_same_bytes(digest, capture, tmp_path):
     digest(capture)
     hashes = digest.hashes()
     digest.acap.unlink()
@@ -119,7 +119,7 @@ def test_killed_in_the_middle_nothing_is_there_and_a_restart_gives_the_same_byte
     assert digest.hashes() == hashes
 
 
-def test_a_header_alone_is_an_acap_without_rows(digest, tmp_path):
+def test_file_header_without_records_gives_empty_tables(digest, tmp_path):
     (tmp_path / "h.pcap").write_bytes(PCAP_HEADER)
     assert digest(tmp_path / "h.pcap") == 0
     assert pq.read_table(digest.acap).num_rows == pq.read_table(digest.flows).num_rows == 0
@@ -132,7 +132,7 @@ def test_a_header_alone_is_an_acap_without_rows(digest, tmp_path):
     [(-1, "cut_record"), (-len(frames(300)[-1][1]) - 3, "cut_header")],
     ids=["in a record", "in a record's header"],
 )
-def test_a_cut_capture_keeps_its_whole_records_and_warns(digest, capture, capsys, cut, issue):
+def test_truncated_capture_keeps_complete_records_with_a_warning(digest, capture, capsys, cut, issue):
     capture.write_bytes(capture.read_bytes()[:cut])
     assert digest(capture) == 0
     assert digest.metadata()["file_issue"] == issue
@@ -143,7 +143,7 @@ def test_a_cut_capture_keeps_its_whole_records_and_warns(digest, capture, capsys
     assert digest.metadata()["file_unread_bytes"] == 0
 
 
-def test_a_cut_header_says_what_is_missing_of_what(digest, tmp_path, capsys):
+def test_truncated_record_header_warning_gives_position_and_size(digest, tmp_path, capsys):
     capture = write_pcap(tmp_path / "c.pcap", frames(1))
     size = capture.stat().st_size
     capture.write_bytes(capture.read_bytes() + bytes(9))
@@ -153,7 +153,7 @@ def test_a_cut_header_says_what_is_missing_of_what(digest, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("caplen", [2**32 - 1, 2**28])
-def test_an_insane_capture_length_ends_the_reading_and_is_no_success(digest, capture, capsys, caplen):
+def test_impossible_capture_length_ends_reading_with_an_error(digest, capture, capsys, caplen):
     """The frames after the invalid record are not read, so the output does not contain the whole file."""
     size = capture.stat().st_size
     with capture.open("ab") as out:
@@ -168,7 +168,7 @@ def test_an_insane_capture_length_ends_the_reading_and_is_no_success(digest, cap
     assert f"at byte {size}: capture length {caplen} is larger than 262144; the 116 bytes from there" in said
 
 
-def test_a_damaged_capture_that_is_to_be_kept_gives_the_same_files_and_says_so(digest, capture, capsys):
+def test_damaged_keep_writes_the_same_files_with_a_warning(digest, capture, capsys):
     with capture.open("ab") as out:
         out.write(struct.pack("<IIII", 1, 1, 2**28, 2**28) + b"x" * 100)
     assert digest(capture) == 1
@@ -180,7 +180,7 @@ def test_a_damaged_capture_that_is_to_be_kept_gives_the_same_files_and_says_so(d
     assert said.startswith("acapella: warning: ") and "the 116 bytes from there to the end were not read" in said
 
 
-def test_a_bad_block_in_the_middle_is_no_success(digest, tmp_path, capsys):
+def test_damaged_block_in_the_middle_is_an_error(digest, tmp_path, capsys):
     (_, frame), *_ = frames(1)
     whole = write_pcapng(tmp_path / "w.pcapng", [(1, frame)] * 3)
     block = 32 + -(-len(frame) // 4) * 4
@@ -196,19 +196,19 @@ def test_a_bad_block_in_the_middle_is_no_success(digest, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("content", [b"", b"\xd4\xc3", b"just some text, no capture at all\n" * 9])
-def test_what_is_no_capture_is_refused_in_one_line(digest, tmp_path, capsys, content):
+def test_file_that_is_not_a_capture_is_rejected_in_one_line(digest, tmp_path, capsys, content):
     (tmp_path / "bad.pcap").write_bytes(content)
     assert digest(tmp_path / "bad.pcap") == 2
     assert str(tmp_path / "bad.pcap") in one_line(capsys)
     assert digest.written() == []
 
 
-def test_a_missing_capture_is_named(digest, tmp_path, capsys):
+def test_missing_capture_error_names_the_file(digest, tmp_path, capsys):
     assert digest(tmp_path / "none.pcap") == 2
     assert "none.pcap" in one_line(capsys)
 
 
-def test_odd_frames_stay_with_their_issue(digest, tmp_path):
+def test_malformed_frames_are_kept_with_their_issue(digest, tmp_path):
     whole = frames(3)[1]
     capture = write_pcap(tmp_path / "o.pcap", [(START, b""), whole, (START - 5, whole[1][:20]), whole])
     assert digest(capture) == 0
@@ -219,7 +219,7 @@ def test_odd_frames_stay_with_their_issue(digest, tmp_path):
 
 
 @pytest.mark.parametrize("link_type", [147, 9999])  # LINKTYPE_USER0, and an unassigned value
-def test_a_capture_of_which_the_core_knows_nothing_is_refused(digest, tmp_path, capsys, link_type):
+def test_capture_of_an_unsupported_link_type_is_rejected(digest, tmp_path, capsys, link_type):
     source = tmp_path / "u.pcap"
     source.write_bytes(PCAP_HEADER[:20] + struct.pack("<IIIII", link_type, 1, 1, 4, 4) + b"abcd")
     assert digest(source) == 2
@@ -228,7 +228,7 @@ def test_a_capture_of_which_the_core_knows_nothing_is_refused(digest, tmp_path, 
     assert digest.written() == []
 
 
-def test_an_unknown_link_type_among_others_is_an_issue_and_a_warning(digest, tmp_path, capsys):
+def test_unsupported_link_type_among_others_is_an_issue_and_a_warning(digest, tmp_path, capsys):
     (_, frame), *_ = frames(1)
     assert digest(write_pcapng(tmp_path / "u.pcap", [(1, frame), (9999, b"abcd")])) == 0
     known, unknown = pq.read_table(digest.acap).to_pylist()
@@ -237,13 +237,13 @@ def test_an_unknown_link_type_among_others_is_an_issue_and_a_warning(digest, tmp
     assert "1 of 2 frames have a link type" in one_line(capsys)
 
 
-def test_three_files_have_to_be_three(digest, capture, capsys):
+def test_input_and_both_outputs_must_differ(digest, capture, capsys):
     assert main(["digest", str(capture), "-o", str(capture), "--flows", "f.parquet", "--engine", "native"]) == 2
     assert "different files" in one_line(capsys)
     assert capture.stat().st_size > 1000
 
 
-def test_a_directory_that_cannot_be_written_is_named(digest, capture, tmp_path, capsys):
+def test_unwritable_directory_error_names_the_directory(digest, capture, tmp_path, capsys):
     (tmp_path / "file").write_text("in the way")
     words = ["-o", str(tmp_path / "file" / "a.parquet"), "--flows", str(tmp_path / "f.parquet"), "--engine", "native"]
     assert main(["digest", str(capture), *words]) == 2
@@ -251,7 +251,7 @@ def test_a_directory_that_cannot_be_written_is_named(digest, capture, tmp_path, 
     assert not (tmp_path / "f.parquet").exists()
 
 
-def test_a_full_disk_leaves_nothing_half_written(digest, capture):
+def test_full_disk_leaves_no_incomplete_files(digest, capture):
     """A limit on the file size simulates the full disk: writes fail in the middle in the same way."""
     words = [sys.executable, "-m", "acapella.cli.main", "digest", str(capture), "-o", str(digest.acap)]
     small = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))  # noqa: E731
@@ -268,14 +268,14 @@ def test_a_full_disk_leaves_nothing_half_written(digest, capture):
     assert digest.written() == []
 
 
-def test_progress_is_printed_only_when_asked(digest, capture, capsys):
+def test_progress_is_printed_only_on_request(digest, capture, capsys):
     digest(capture)
     assert capsys.readouterr().err == ""
     digest(capture, "--progress")
     assert "300 frames" in one_line(capsys)
 
 
-def test_a_frame_of_bulk_tcp_takes_at_most_20_bytes(digest, tmp_path):
+def test_bulk_tcp_uses_at_most_20_bytes_per_frame(digest, tmp_path):
     capture = tmp_path / "iperf.pcap"
     words = [native_program("acapella-generate"), "--profile", "iperf", "--frames", "200000", "-o", capture]
     subprocess.run(list(map(str, words)), check=True)
@@ -283,7 +283,7 @@ def test_a_frame_of_bulk_tcp_takes_at_most_20_bytes(digest, tmp_path):
     assert digest.acap.stat().st_size <= 20 * 200_000
 
 
-def test_a_wrong_checksum_keeps_the_frames_and_is_no_success(digest, capture, tmp_path, capsys):
+def test_wrong_checksum_keeps_the_frames_and_is_an_error(digest, capture, tmp_path, capsys):
     packed = bytearray(gzip.compress(capture.read_bytes()))
     packed[-5] ^= 0xFF
     (tmp_path / "bad.pcap.gz").write_bytes(packed)
@@ -295,7 +295,7 @@ def test_a_wrong_checksum_keeps_the_frames_and_is_no_success(digest, capture, tm
 
 
 @pytest.mark.parametrize("program", ["gzip", "zstd", "lz4"])
-def test_a_record_that_cannot_be_is_held_against_the_checksum_behind_it(digest, capture, capsys, program):
+def test_impossible_record_is_attributed_to_the_wrong_checksum_after_it(digest, capture, capsys, program):
     """A decompressor turns damaged data into invalid records. Only the checksum at the end of the file shows the
     damage.
     """
@@ -316,7 +316,7 @@ def test_a_record_that_cannot_be_is_held_against_the_checksum_behind_it(digest, 
     assert "of the decompressed data" in one_line(capsys)
 
 
-def test_zeros_in_the_middle_of_a_gzip_are_its_damage(digest, tmp_path, capsys):
+def test_zeros_in_the_middle_of_gzip_data_are_damage(digest, tmp_path, capsys):
     packed = bytearray(gzip.compress(write_pcap(tmp_path / "t.pcap", frames(3000)).read_bytes()))
     middle = len(packed) // 2
     packed[middle : middle + 64] = bytes(64)
@@ -326,13 +326,13 @@ def test_zeros_in_the_middle_of_a_gzip_are_its_damage(digest, tmp_path, capsys):
     assert "gzip: " in one_line(capsys)
 
 
-def test_no_frames_are_noted(digest, tmp_path, capsys):
+def test_capture_without_frames_is_noted(digest, tmp_path, capsys):
     (tmp_path / "h.pcap").write_bytes(PCAP_HEADER)
     assert digest(tmp_path / "h.pcap") == 0
     assert one_line(capsys) == f"acapella: note: {tmp_path / 'h.pcap'}: no frames\n"
 
 
-def test_odd_frames_are_summed_up_in_one_note(digest, tmp_path, capsys):
+def test_malformed_frames_are_counted_in_one_note(digest, tmp_path, capsys):
     (_, frame), *_ = frames(1)
     odd = bytearray(PCAP_HEADER)
     odd[16:20] = struct.pack("<I", len(frame))
@@ -346,7 +346,7 @@ def test_odd_frames_are_summed_up_in_one_note(digest, tmp_path, capsys):
     assert digest.metadata()["longer_than_snaplen"] == 1
 
 
-def test_frames_without_a_time_have_none_and_take_part_in_no_time(digest, tmp_path, capsys):
+def test_frames_without_a_timestamp_are_excluded_from_times(digest, tmp_path, capsys):
     """Simple packet blocks of pcapng have no timestamp."""
     (_, frame), *_ = frames(1)
     simple = pcapng_block(3, struct.pack("<I", len(frame)) + frame)
@@ -365,7 +365,7 @@ def test_frames_without_a_time_have_none_and_take_part_in_no_time(digest, tmp_pa
     assert (flow["iat_min_ns"], flow["iat_mean_ns"], flow["iat_stddev_ns"]) == (0, 0.0, 0.0)
 
 
-def test_flow_table_is_beside_the_acap_by_default(capture, tmp_path, capsys):
+def test_default_flow_table_is_next_to_the_acap(capture, tmp_path, capsys):
     assert main(["digest", str(capture), "-o", str(tmp_path / "x.parquet"), "--engine", "native"]) == 0
     assert pq.read_table(tmp_path / "x.flows.parquet").num_rows > 0
     capsys.readouterr()
@@ -374,7 +374,7 @@ def test_flow_table_is_beside_the_acap_by_default(capture, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("engine", ["native", "hybrid", "tshark"])
-def test_implausible_timestamp_is_an_issue_and_no_time(digest, tmp_path, capsys, engine):
+def test_implausible_timestamp_is_an_issue_and_excluded_from_times(digest, tmp_path, capsys, engine):
     (_, frame), *_ = frames(1)
     broken = frame[:20]  # the issue of its IPv4 header has precedence
     second_2106 = (1 << 32) * 1_000_000
@@ -395,7 +395,7 @@ def test_implausible_timestamp_is_an_issue_and_no_time(digest, tmp_path, capsys,
     assert (flow["frames"], flow["first_ns"], flow["last_ns"]) == (4, 1_000_000, last_ns)
 
 
-def test_a_capture_without_any_time_has_no_first_and_last(digest, tmp_path):
+def test_capture_without_timestamps_has_no_first_and_last_time(digest, tmp_path):
     (_, frame), *_ = frames(1)
     simple = pcapng_block(3, struct.pack("<I", len(frame)) + frame)
     source = write_pcapng(tmp_path / "s.pcapng", [(1, frame)], extra=simple * 2)

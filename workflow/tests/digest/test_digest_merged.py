@@ -63,7 +63,7 @@ def of_three_queues(directory, records) -> list[str]:
 
 
 @pytest.mark.parametrize("engine", ["native", "hybrid"])
-def test_files_of_several_queues_are_one_sample_in_order_of_time(digest, tmp_path, engine):
+def test_files_of_several_queues_are_merged_by_time(digest, tmp_path, engine):
     records = frames(300)
     (tmp_path / "whole.pcap").write_bytes(pcap(records))
     assert digest(tmp_path / "whole.pcap", "--engine", engine) == 0
@@ -76,7 +76,7 @@ def test_files_of_several_queues_are_one_sample_in_order_of_time(digest, tmp_pat
     assert metadata["format"] == "pcapng+pcap_ns+pcap" and metadata["compression"] == "none+gzip"
 
 
-def test_frames_of_one_time_come_in_the_order_of_the_files(digest, tmp_path):
+def test_frames_with_equal_times_are_in_the_order_of_the_files(digest, tmp_path):
     first, second = ([(START, bytes(length))] * 2 for length in (60, 61))
     for name, records in (("a.pcap", first), ("b.pcap", second)):
         (tmp_path / name).write_bytes(pcap(records))
@@ -87,7 +87,7 @@ def test_frames_of_one_time_come_in_the_order_of_the_files(digest, tmp_path):
     assert lengths == [[60, 60, 61, 61], [61, 61, 60, 60]]
 
 
-def test_implausible_timestamps_stay_implausible_and_do_not_hold_up_their_file(digest, tmp_path):
+def test_implausible_timestamps_do_not_delay_a_merge(digest, tmp_path):
     records = frames(30)
     year_2128 = 5 * 10**18
     odd = [(START + 2500, bytes(60)), (year_2128, bytes(61)), (START + 3500, bytes(62))]
@@ -100,7 +100,7 @@ def test_implausible_timestamps_stay_implausible_and_do_not_hold_up_their_file(d
     assert (digest.metadata()["implausible_times"], digest.metadata()["time_reversals"]) == (1, 0)
 
 
-def test_a_cut_file_among_them_is_named(digest, tmp_path, capsys):
+def test_truncated_file_of_a_merge_is_named(digest, tmp_path, capsys):
     names = of_three_queues(tmp_path, frames(30))
     whole = pcap(frames(30)[0::3])
     (tmp_path / "q0.pcap").write_bytes(whole[:-5])
@@ -109,7 +109,7 @@ def test_a_cut_file_among_them_is_named(digest, tmp_path, capsys):
     assert (digest.metadata()["file_issue"], digest.metadata()["frames"]) == ("cut_record", 29)
 
 
-def test_damage_to_one_of_them_is_exit_code_1(digest, tmp_path, capsys):
+def test_damaged_file_of_a_merge_exits_with_1(digest, tmp_path, capsys):
     names = of_three_queues(tmp_path, frames(30))
     packed = (tmp_path / "q1.pcap.gz").read_bytes()
     (tmp_path / "q1.pcap.gz").write_bytes(packed[:-8] + bytes(4) + packed[-4:])
@@ -127,7 +127,7 @@ def test_damage_to_one_of_them_is_exit_code_1(digest, tmp_path, capsys):
     ],
     ids=["no capture", "another link type", "no time"],
 )
-def test_what_cannot_be_merged_is_one_line_and_writes_nothing(digest, tmp_path, capsys, other, says):
+def test_incompatible_files_are_rejected_in_one_line_without_output(digest, tmp_path, capsys, other, says):
     (tmp_path / "z.pcap").write_bytes(pcap(frames(3)))
     if other is None:
         write_untimed(tmp_path / "a.pcap", [bytes(60)])
@@ -140,14 +140,14 @@ def test_what_cannot_be_merged_is_one_line_and_writes_nothing(digest, tmp_path, 
     assert digest.written() == before
 
 
-def test_the_same_file_twice_is_refused(digest, tmp_path, capsys):
+def test_file_listed_twice_is_rejected(digest, tmp_path, capsys):
     (tmp_path / "z.pcap").write_bytes(pcap(frames(3)))
     assert digest_all(digest, tmp_path / "z.pcap", tmp_path / "z.pcap") == 2
     assert "different files" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="no tshark here")
-def test_ctrl_c_in_a_terminal_which_tshark_hears_too_ends_it(tmp_path):
+def test_ctrl_c_in_a_terminal_terminates_digest_and_tshark(tmp_path):
     """More data than a pipe holds is still to be written, but its reader has exited."""
     sources = [tmp_path / name for name in ("a.pcap", "b.pcap")]
     for shift, source in enumerate(sources):
@@ -171,7 +171,7 @@ def test_ctrl_c_in_a_terminal_which_tshark_hears_too_ends_it(tmp_path):
 
 
 @pytest.mark.parametrize("engine", ["native", "hybrid"])
-def test_each_frame_of_a_merged_acap_has_the_name_of_its_file(digest, tmp_path, engine):
+def test_frames_of_a_merged_acap_have_the_names_of_their_files(digest, tmp_path, engine):
     """The table has several row groups. Each file has frames of a different length."""
     lengths = {"b.pcap": 60, "a.pcap": 61, "c.pcap": 62}
     order = [name for n in range(50_000) for name in ("b.pcap", *(["a.pcap"] * (n % 3)), "c.pcap")]
@@ -188,7 +188,7 @@ def test_each_frame_of_a_merged_acap_has_the_name_of_its_file(digest, tmp_path, 
     assert digest.metadata()["files"] == list(lengths)
 
 
-def test_files_of_the_same_name_are_told_apart_without_their_directories(digest, tmp_path):
+def test_files_with_equal_names_are_distinguished_without_their_directories(digest, tmp_path):
     names = ("one/port.pcap", "two/port.pcap", "port.pcap (2)", "three/port.pcap")
     for at, name in enumerate(names):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -201,7 +201,7 @@ def test_files_of_the_same_name_are_told_apart_without_their_directories(digest,
         assert str(tmp_path).encode() not in path.read_bytes()
 
 
-def test_merged_acaps_do_not_depend_on_where_their_captures_are(digest, tmp_path):
+def test_merged_acaps_do_not_depend_on_the_directory_of_their_captures(digest, tmp_path):
     written = []
     for directory in ("here", "there"):
         (tmp_path / directory).mkdir()
@@ -211,7 +211,7 @@ def test_merged_acaps_do_not_depend_on_where_their_captures_are(digest, tmp_path
     assert written[0] == written[1]
 
 
-def test_a_digest_of_one_file_has_no_column_for_its_name(digest, tmp_path):
+def test_digest_of_one_file_has_no_file_column(digest, tmp_path):
     (tmp_path / "one.pcap").write_bytes(pcap(frames(3)))
     assert digest(tmp_path / "one.pcap", "--engine", "native") == 0
     assert "file" not in pq.read_table(digest.acap).column_names

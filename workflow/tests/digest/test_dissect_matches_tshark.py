@@ -34,7 +34,7 @@ def reference(program) -> tshark.Tshark:
 
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("part", PARTS)
-def test_corpus_agrees_however_it_is_cut(part, cut, corpus, reference, tmp_path):
+def test_corpus_agrees_at_every_snap_length(part, cut, corpus, reference, tmp_path):
     files = sorted(file for file in (corpus / part).rglob("*") if file.is_file())
     agreement = compare(reference, files, tmp_path, cut)
     report(f"{part} cut {cut}", agreement)
@@ -45,7 +45,7 @@ def test_corpus_agrees_however_it_is_cut(part, cut, corpus, reference, tmp_path)
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_wrapped_corpus_agrees_but_for_the_errata(part, corpus, reference, tmp_path):
+def test_encapsulated_corpus_agrees_except_for_errata(part, corpus, reference, tmp_path):
     tool = corpus.parent / "tools" / "underlay.py"
     if not tool.is_file():
         pytest.skip(f"{tool} is not there")
@@ -100,7 +100,7 @@ def test_damaged_frames_agree(corpus, reference, tmp_path):
 
 
 @pytest.mark.parametrize("entry", errata(), ids=lambda entry: entry.name)
-def test_each_erratum_has_a_frame_that_shows_it(entry, reference, tmp_path):
+def test_every_erratum_has_a_frame_that_shows_it(entry, reference, tmp_path):
     file = tmp_path / "erratum.pcap"
     file.write_bytes(pcap([(len(entry.frame), entry.frame)]))
     agreement = compare(reference, [file], tmp_path)
@@ -108,7 +108,7 @@ def test_each_erratum_has_a_frame_that_shows_it(entry, reference, tmp_path):
 
 
 @pytest.mark.parametrize("entry", errata(), ids=lambda entry: entry.name)
-def test_where_tshark_errs_the_core_is_right_about_the_frame_inside(entry, reference, tmp_path):
+def test_core_dissects_the_inner_frame_of_every_erratum_correctly(entry, reference, tmp_path):
     """tshark dissects the inner frame alone correctly. The core finds the same layers after the underlay."""
     address = entry.frame.index(bytes.fromhex("02000000000208004500")) - 6  # start of the inner frame
     underlay, addresses = entry.frame[:address], entry.frame[address : address + 12]
@@ -142,7 +142,7 @@ def tshark_lines(reference: tshark.Tshark, file: Path) -> list[str]:
     return lines
 
 
-def test_an_erratum_covers_nothing_but_its_first_difference():
+def test_erratum_excuses_only_its_first_difference():
     ours = "eth:ethertype:mpls:pwethheuristic:pwethcw:eth:ethertype:ip:tcp"
     misread = "eth:ethertype:mpls:pwethheuristic:pwethnocw:eth:ethertype:data"
     outer, zeros = "00:56:2b:0a:0b:0c", "00:00:00:00:00:1b"
@@ -152,7 +152,7 @@ def test_an_erratum_covers_nothing_but_its_first_difference():
     assert erratum_of(ours, "eth:ethertype:mpls:ip:tcp", outer) is None
 
 
-def test_layers_are_the_listed_tokens_wherever_they_stand():
+def test_layers_are_the_listed_tokens_at_any_position():
     assert layers("eth:ethertype:ip:udp:capwap:wlan:llc:ip:tcp:http") == (
         *("eth", "ethertype", "ip", "udp"),
         *("llc", "ip", "tcp"),

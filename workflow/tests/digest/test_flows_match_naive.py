@@ -81,7 +81,7 @@ def handshake(client=100, server=500):
     return [tcp(A, B, "S", client), tcp(B, A, "SA", server, client + 1), tcp(A, B, "A", client + 1, server + 1)]
 
 
-def test_a_whole_connection(tmp_path):
+def test_complete_connection(tmp_path):
     talk = [
         *handshake(),
         tcp(A, B, "PA", 101, 501, 50),
@@ -137,7 +137,7 @@ def test_duplicate_acks_need_all_five_conditions(tmp_path):
 
 
 @pytest.mark.parametrize("repeated", [0, 1])
-def test_a_handshake_with_a_part_sent_twice_has_no_round_trip(tmp_path, repeated):
+def test_handshake_with_a_retransmission_has_no_round_trip_time(tmp_path, repeated):
     talk = handshake()
     talk.insert(repeated, talk[repeated])
     rows = check(tmp_path, spaced(map(ether, talk)))
@@ -163,20 +163,20 @@ def test_equal_addresses_in_two_slices_are_two_flows(tmp_path):
     assert {row["peer_candidates"] for row in rows} == {2}
 
 
-def test_slices_without_a_vlan_to_tell_them_apart_are_ambiguous(tmp_path):
+def test_slices_without_distinct_vlans_are_ambiguous(tmp_path):
     talk = [*handshake(), tcp(B, A, "A", 501, 101), tcp(B, A, "A", 501, 101)]
     rows = check(tmp_path, spaced(ether(packet, labels=(label,)) for packet in talk for label in (10, 20)))
     assert {row["peer_flow"] for row in rows} == {None}
     assert {row["duplicate_acks"] for row in rows} == {None}
 
 
-def test_a_flow_whose_only_candidate_belongs_to_another_has_no_peer(tmp_path):
+def test_flow_whose_only_candidate_has_another_peer_has_no_peer(tmp_path):
     talk = [(A, 10), (B, 10), (A, 20), (B, 10)]
     frames = [ether(tcp(src, B if src == A else A, "A", 5, 5), vlan=vlan) for src, vlan in talk]
     assert [row["peer_flow"] for row in check(tmp_path, spaced(frames))] == [1, 0, None]
 
 
-def test_a_better_peer_that_comes_later_starts_the_count_anew(tmp_path):
+def test_better_peer_that_appears_later_restarts_the_count(tmp_path):
     data = [tcp(A, B, "A", 1000 + 100 * i, 1, 100) for i in range(3)]
     ack = tcp(B, A, "A", 1, 1000)
     frames = [ether(packet, vlan=20) for packet in data]
@@ -188,7 +188,7 @@ def test_a_better_peer_that_comes_later_starts_the_count_anew(tmp_path):
     assert rows[1]["duplicate_acks"] == 2
 
 
-def test_both_ends_alike_have_no_other_direction(tmp_path):
+def test_flow_between_equal_endpoints_has_no_reverse_direction(tmp_path):
     packet = IP(src=A, dst=A) / UDP(sport=5, dport=5)
     rows = check(tmp_path, spaced([ether(packet), ether(packet, vlan=3)]))
     assert [(row["peer_flow"], row["peer_candidates"]) for row in rows] == [(None, 0), (None, 0)]
@@ -231,7 +231,7 @@ def test_vxlan_networks_with_the_same_inner_addresses_are_separate_flows(tmp_pat
     assert [row["peer_flow"] for row in rows] == [2, 3, 0, 1]
 
 
-def test_extension_headers_of_the_outer_packet_do_not_part_a_flow(tmp_path):
+def test_extension_headers_of_the_outer_packet_do_not_split_a_flow(tmp_path):
     six = IPv6(src="2001:db8::1", dst="2001:db8::2")
     extensions = [IPv6ExtHdrHopByHop(), IPv6ExtHdrFragment(), IPv6ExtHdrDestOpt(), IPv6ExtHdrHopByHop()]
     tunnel = UDP(sport=40000, dport=4789, chksum=0) / VXLAN(vni=5) / Ether(**MAC) / tcp(A, B, "A", 1, 1)
@@ -240,7 +240,7 @@ def test_extension_headers_of_the_outer_packet_do_not_part_a_flow(tmp_path):
     assert row["tunnels"] == [{"type": "vxlan_vni", "id": 5, "position": 4}]
 
 
-def test_tenants_with_gre_keys_have_connections_of_their_own(tmp_path):
+def test_tenants_with_gre_keys_have_separate_connections(tmp_path):
     talk = [*handshake(), tcp(A, B, "PA", 101, 501, 10), tcp(B, A, "A", 501, 101), tcp(B, A, "A", 501, 101)]
     outer = IP(src="192.0.2.1", dst="192.0.2.2")
     frames = [ether(outer / GRE(key_present=1, key=key) / packet) for packet in talk for key in (5, 6)]
@@ -255,18 +255,18 @@ def test_frames_without_ip_have_no_flow(tmp_path):
     assert len(check(tmp_path, spaced(frames))) == 1
 
 
-def test_time_that_goes_back(tmp_path):
+def test_decreasing_timestamps(tmp_path):
     frame = ether(IP(src=A, dst=B) / UDP(sport=1, dport=2))
     times = [50, 70, 10, 10, 90, 5]
     (row,) = check(tmp_path, [(START + t, frame) for t in times])
     assert (row["first_ns"], row["last_ns"], row["iat_min_ns"]) == (START + 5, START + 90, -85)
 
 
-def test_no_site_and_no_port(tmp_path):
+def test_missing_site_and_port(tmp_path):
     check(tmp_path, spaced([ether(IP(src=A, dst=B) / UDP(sport=1, dport=2))]), site=None, port=None)
 
 
-def test_more_than_16_runs_of_stacks_are_cut(tmp_path):
+def test_more_than_16_runs_of_stacks_are_truncated(tmp_path):
     packets = [
         ether(IP(src=A, dst=B) / UDP(sport=1, dport=2)),
         ether(IP(src=B, dst=A) / IP(src=A, dst=B) / UDP(sport=1, dport=2)),

@@ -30,16 +30,16 @@ def fabric() -> bytes:
     return generate("--frames", 20000, "--flows", 200, "--profile", "fabric")
 
 
-def test_same_arguments_same_bytes_and_another_seed_others(fabric):
+def test_output_depends_only_on_arguments_and_seed(fabric):
     assert generate("--frames", 20000, "--flows", 200) == fabric
     assert generate("--frames", 20000, "--flows", 200, "--seed", 2) != fabric
 
 
-def test_a_longer_capture_begins_like_a_shorter_one(fabric):
+def test_shorter_capture_is_a_prefix_of_a_longer_one(fabric):
     assert fabric.startswith(generate("--frames", 500, "--flows", 200))
 
 
-def test_stamps_rise_and_lengths_are_cut(fabric):
+def test_timestamps_increase_and_lengths_are_truncated(fabric):
     reader = dpkt.pcap.Reader(io.BytesIO(fabric))
     frames = list(reader)
     assert len(frames) == 20000
@@ -52,7 +52,7 @@ def test_two_thirds_of_the_frames_carry_data(fabric):
     assert 0.63 < sum(p > 0 for p in payloads) / len(payloads) < 0.69
 
 
-def test_each_direction_has_labels_of_its_own(fabric):
+def test_each_direction_has_separate_labels(fabric):
     labels = defaultdict(set)
     for outer, ip, _ in inner_frames(fabric, UNDERLAY_BYTES):
         labels[ip.src, ip.dst].add(outer[18:26])
@@ -73,7 +73,7 @@ def test_sequence_and_acknowledgment_numbers_are_those_of_tcp(fabric):
         expected[ip.src, ip.dst] = (tcp.seq + taken) % UINT32
 
 
-def test_tls_records_follow_each_other():
+def test_tls_records_are_consecutive():
     """Without truncation, every byte of a direction belongs to a TLS record, starting with the handshake."""
     streams = defaultdict(bytes)
     for _, ip, _ in inner_frames(generate("--frames", 2000, "--flows", 4, "--profile", "plain", "--snaplen", 2000)):
@@ -96,7 +96,7 @@ def test_iperf_profile_is_bulk_tcp_over_plain_ethernet():
     assert wire == {1514, 66}
 
 
-def test_a_reader_that_goes_away_is_an_error(tmp_path):
+def test_closed_pipe_is_an_error(tmp_path):
     program = native_program("acapella-generate")
     with subprocess.Popen([program, "--frames", "10000000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         running.stdout.read(100)
@@ -107,7 +107,7 @@ def test_a_reader_that_goes_away_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("words", [["--frames", "-1"], ["--profile", "x"], ["--snaplen"], ["--unknown", "1"]])
-def test_wrong_arguments_are_refused(words):
+def test_invalid_arguments_are_rejected(words):
     answer = subprocess.run([native_program("acapella-generate"), *words], check=False, capture_output=True, text=True)
     assert answer.returncode == 2
     assert answer.stderr.startswith("acapella-generate: error: ") and answer.stderr.count("\n") == 1

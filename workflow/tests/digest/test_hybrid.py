@@ -56,21 +56,21 @@ def protocols_by_tshark(program: tshark.Tshark, capture: Path) -> list[str]:
     return lines
 
 
-def test_engine_tshark_is_tshark_to_the_letter(program, capture):
+def test_engine_tshark_has_the_exact_output_of_tshark(program, capture):
     answer = Digested(capture, "tshark")
     assert answer.column("protocols") == protocols_by_tshark(program, capture)
     assert set(answer.column("l4_by")) == set(answer.column("app_by")) == {"tshark"}
     assert answer.metadata["tshark"]["frames_sent"] == answer.metadata["frames"] == len(busy_port())
 
 
-def test_flows_are_the_same_whoever_names_the_headers(program, capture):
+def test_flows_are_equal_for_native_and_tshark_dissection(program, capture):
     """Keys, counts and TCP statistics are equal whether they come from native dissection or from tshark's fields."""
     native, theirs = Digested(capture, "native"), Digested(capture, "tshark")
     assert native.flows("stacks", "app", "app_by") == theirs.flows("stacks", "app", "app_by")
     assert native.column("flow") == theirs.column("flow")
 
 
-def test_corpus_flows_are_the_same_whoever_names_the_headers(program, corpus, tmp_path):
+def test_corpus_flows_are_equal_for_hybrid_and_tshark_dissection(program, corpus, tmp_path):
     for source in sorted((corpus / "ndpi").glob("[f-h]*.pcap"))[:10]:
         capture = tmp_path / source.name
         capture.symlink_to(source)
@@ -82,7 +82,7 @@ def test_corpus_flows_are_the_same_whoever_names_the_headers(program, corpus, tm
         ], source
 
 
-def test_hybrid_says_who_decided(program, capture):
+def test_hybrid_records_the_engine_of_each_decision(program, capture):
     hybrid = Digested(capture, "hybrid")
     native = Digested(capture, "native")
     whole = protocols_by_tshark(program, capture)
@@ -104,7 +104,7 @@ def long_flow(path: Path, segments: int) -> Path:
     return write_pcap(path, cut_in_the_middle("pw2", START_NS, segments))
 
 
-def test_a_long_flow_is_looked_at_less_and_less(program, tmp_path):
+def test_frames_of_a_long_flow_are_sent_less_frequently(program, tmp_path):
     def sent(segments: int) -> int:
         return Digested(long_flow(tmp_path / f"{segments}.pcap", segments), "hybrid").metadata["tshark"]["frames_sent"]
 
@@ -112,7 +112,7 @@ def test_a_long_flow_is_looked_at_less_and_less(program, tmp_path):
     assert 2 < short < long < short + 6
 
 
-def test_deep_frames_sends_more(program, tmp_path):
+def test_deep_frames_sends_more_frames(program, tmp_path):
     capture = long_flow(tmp_path / "flow.pcap", 300)
     default = Digested(capture, "hybrid")
     deep = Digested(capture, "hybrid", (200,))
@@ -122,7 +122,7 @@ def test_deep_frames_sends_more(program, tmp_path):
 
 
 @pytest.mark.parametrize("numbers", [["0"], ["1", "2", "3", "4"], ["2", "9999999"]])
-def test_impossible_deep_frames_are_refused(program, numbers, capture, tmp_path, capsys):
+def test_invalid_deep_frames_are_rejected(program, numbers, capture, tmp_path, capsys):
     out = [str(capture), "-o", str(tmp_path / "a.parquet"), "--flows", str(tmp_path / "f.parquet")]
     assert main(["digest", *out, "--deep-frames", *numbers]) == 2
     assert "--deep-frames" in capsys.readouterr().err
@@ -130,7 +130,7 @@ def test_impossible_deep_frames_are_refused(program, numbers, capture, tmp_path,
 
 
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
-def test_threads_and_a_pipe_change_no_byte(program, engine, capture):
+def test_output_is_identical_with_threads_and_from_a_pipe(program, engine, capture):
     expected = Digested(capture, engine).sums()
     assert Digested(capture, engine).sums() == expected
     assert Digested(capture, engine, threads=2).sums() == expected
@@ -141,7 +141,7 @@ def test_threads_and_a_pipe_change_no_byte(program, engine, capture):
     assert [hashlib.sha256(file.read_bytes()).hexdigest() for file in piped] == expected
 
 
-def test_a_link_type_that_only_tshark_knows_goes_to_it_whole(program, tmp_path):
+def test_capture_of_a_link_type_known_only_to_tshark_is_sent_completely(program, tmp_path):
     beacon = bytes.fromhex("80000000ffffffffffff02000000000102000000000110000000000000000000640001000000")
     record = struct.pack("<IIII", 1_700_000_000, 5, len(beacon), len(beacon)) + beacon
     header = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, LINK_80211)
@@ -154,7 +154,7 @@ def test_a_link_type_that_only_tshark_knows_goes_to_it_whole(program, tmp_path):
     assert hybrid.column("ts_ns") == [1_700_000_000_000_005_000] * 3
 
 
-def test_a_sample_of_a_private_link_type_is_a_warning_and_counted(program, tmp_path, capsys):
+def test_private_link_type_is_a_warning_and_counted(program, tmp_path, capsys):
     """tshark has a name for LINKTYPE_USER0, so the frames have no issue."""
     add_sample(tmp_path, "known", ("WEST", "p1"), (0, 20), [flow(1, 2)])
     add_sample(tmp_path, "user", ("WEST", "p1"), (0, 20), [])
@@ -172,7 +172,7 @@ def test_a_sample_of_a_private_link_type_is_a_warning_and_counted(program, tmp_p
 
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
 @pytest.mark.parametrize("link_type", [265, 9999])
-def test_a_link_type_that_nobody_knows_is_refused(program, tmp_path, capsys, engine, link_type):
+def test_unknown_link_type_is_rejected(program, tmp_path, capsys, engine, link_type):
     capture = write_pcapng(tmp_path / "x.pcapng", [(link_type, b"abcd"), (link_type, b"")])
     out = [str(tmp_path / name) for name in ("a.parquet", "f.parquet")]
     assert main(["digest", str(capture), "-o", out[0], "--flows", out[1], "--engine", engine]) == 2
@@ -182,7 +182,7 @@ def test_a_link_type_that_nobody_knows_is_refused(program, tmp_path, capsys, eng
     assert [file.name for file in tmp_path.iterdir()] == [capture.name]
 
 
-def test_a_link_type_that_nobody_knows_among_others_is_an_issue(program, tmp_path, capsys):
+def test_unknown_link_type_among_others_is_an_issue(program, tmp_path, capsys):
     beacon = bytes.fromhex("80000000ffffffffffff02000000000102000000000110000000000000000000640001000000")
     frames = [(1, busy_port()[0][1]), (9999, b"abcd"), (LINK_80211, beacon)]
     capture = write_pcapng(tmp_path / "x.pcapng", frames)
@@ -194,12 +194,12 @@ def test_a_link_type_that_nobody_knows_among_others_is_an_issue(program, tmp_pat
     assert "1 of 3 frames have a link type that neither the core nor tshark knows" in capsys.readouterr().err
 
 
-def test_an_empty_capture_asks_nothing(program, tmp_path):
+def test_empty_capture_sends_no_frames(program, tmp_path):
     digested = Digested(write_pcap(tmp_path / "empty.pcap", []), "hybrid")
     assert digested.metadata["frames"] == digested.metadata["tshark"]["frames_sent"] == 0
 
 
-def test_a_pseudowire_that_tshark_misreads_has_its_application(program, tmp_path):
+def test_pseudowire_misread_by_tshark_has_its_application(program, tmp_path):
     """tshark takes the zeros of a control word before this address for a vendor's prefix. Frames are sent to it without
     them.
     """
@@ -215,7 +215,7 @@ def test_a_pseudowire_that_tshark_misreads_has_its_application(program, tmp_path
     assert hybrid.metadata["tshark"]["contradictions"] == 0
 
 
-def test_wrapped_corpus_reaches_the_agreement_with_few_questions(program, corpus, tmp_path):
+def test_encapsulated_corpus_reaches_the_agreement_with_few_frames_sent(program, corpus, tmp_path):
     tool = corpus.parent / "tools" / "underlay.py"
     if not tool.is_file():
         pytest.skip(f"{tool} is not there")

@@ -44,7 +44,7 @@ def peak_mib(directory, engine: str, flows: int, *options: str) -> float:
 
 @pytest.mark.parametrize("threads", ["1", "2"])
 @pytest.mark.parametrize("engine", ["native", "hybrid"])
-def test_what_does_not_grow_with_the_flows_leaves_room_for_a_million(tmp_path, engine, threads):
+def test_fixed_memory_leaves_room_for_a_million_flows(tmp_path, engine, threads):
     if engine == "hybrid":
         try:
             tshark.find()
@@ -55,7 +55,7 @@ def test_what_does_not_grow_with_the_flows_leaves_room_for_a_million(tmp_path, e
     assert few + FLOWS_MIB[engine] < GOAL_MIB
 
 
-def test_a_million_flows_fit_by_what_each_of_150_000_more_takes(tmp_path):
+def test_memory_per_flow_allows_a_million_flows(tmp_path):
     few, many = peak_mib(tmp_path, "native", 50_000), peak_mib(tmp_path, "native", 200_000)
     assert many > few
     assert many + (1_000_000 - 200_000) * (many - few) / 150_000 < GOAL_MIB

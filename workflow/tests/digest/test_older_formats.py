@@ -34,7 +34,7 @@ def old(tmp_path):
 
 
 @pytest.mark.parametrize("reader", ["show", "index", "analyze", "flowreports", "comparators"])
-def test_files_of_an_older_format_are_refused_in_one_line(old, reader, capfd):
+def test_files_of_an_older_format_are_rejected_in_one_line(old, reader, capfd):
     acap, flows = old.acap("a"), old.flows("a")
     if reader == "show":
         assert main(["show", str(acap), "--columns", "src"]) == 2
@@ -56,7 +56,7 @@ def test_files_of_an_older_format_are_refused_in_one_line(old, reader, capfd):
     assert "format version 1" in error and "acapella digest" in error
 
 
-def test_a_catalog_of_an_older_format_is_refused_in_one_line(tmp_path, capfd):
+def test_catalog_of_an_older_format_is_rejected_in_one_line(tmp_path, capfd):
     with duckdb.connect(str(tmp_path / "catalog.duckdb")) as con:
         con.execute("create table flows (sample varchar, src varchar)")
     assert main(["sql", str(tmp_path), "select src from flows"]) == 2

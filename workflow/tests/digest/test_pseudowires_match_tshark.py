@@ -79,7 +79,7 @@ def test_every_combination_agrees(reference, tmp_path):
     assert agreement.sure_share > 0.85  # the rest: associated channels, and ethertypes that tshark decides
 
 
-def test_every_cut_agrees(reference, tmp_path):
+def test_every_truncation_agrees(reference, tmp_path):
     frames = []
     for destination, source, word in itertools.product(DESTINATIONS[:8], SOURCES[:5], WORDS):
         whole = frame(word, destination, source, BODIES[0])
@@ -92,7 +92,7 @@ def test_every_cut_agrees(reference, tmp_path):
 
 
 @pytest.mark.parametrize("form", list(itertools.product(("ndpi", "tcpdump"), (False, True))), ids=str)
-def test_corpus_behind_labels_agrees(form, corpus, reference, tmp_path, monkeypatch):
+def test_corpus_after_labels_agrees(form, corpus, reference, tmp_path, monkeypatch):
     part, sequenced = form
     bare = [pair for file in sorted((corpus / part).iterdir()) if file.is_file() for pair in ethernet_frames(file)]
     frames = []

@@ -104,7 +104,7 @@ def ours(captures):
     return our_frames(captures)
 
 
-def test_sound_captures_have_tsharks_frames(captures, ours, corpus, tmp_path):
+def test_valid_captures_have_the_frames_of_tshark(captures, ours, corpus, tmp_path):
     sound = [f for f in captures if ours[f][1] == "clean" and str(f.relative_to(corpus)) not in UNSUPPORTED]
     assert len(sound) > 1300
     merged = tmp_path / "merged.pcapng"
@@ -126,7 +126,7 @@ def test_sound_captures_have_tsharks_frames(captures, ours, corpus, tmp_path):
         assert differ and all(excused(*pair) for pair in differ), file
 
 
-def test_captures_with_a_fault_have_tsharks_frames(captures, ours):
+def test_damaged_captures_have_the_frames_of_tshark(captures, ours):
     faulty = [f for f in captures if ours[f][1] != "clean"]
     assert faulty
     for file in faulty:
@@ -134,7 +134,7 @@ def test_captures_with_a_fault_have_tsharks_frames(captures, ours):
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED)
-def test_each_unsupported_capture_still_is_one(name, ours, corpus):
+def test_every_capture_listed_as_unsupported_is_unsupported(name, ours, corpus):
     file = corpus / name
     frames, end = ours[file]
     assert end == "clean"
@@ -183,7 +183,7 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_formats_and_faults_have_tsharks_frames(name, tmp_path):
+def test_formats_and_damage_have_the_frames_of_tshark(name, tmp_path):
     file = tmp_path / "capture"
     file.write_bytes(MALFORMED[name])
     assert (our_frames([file])[file][0] == tshark_frames(file)) == (name not in DIFFERENT), DIFFERENT.get(name)

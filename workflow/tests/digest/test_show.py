@@ -43,7 +43,7 @@ def show(capsys, *words) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
-def test_the_summary_reads_like_tshark(campaign, capsys):
+def test_summary_has_the_format_of_tshark(campaign, capsys):
     assert show(capsys, campaign / "acap" / "t.parquet") == [
         "    1   0.000000000 10.0.0.1 → 10.0.0.2 TCP 54 1000 → 80 [SYN] Seq=7 Len=0",
         "    2   1.500000000 10.0.0.1 → 10.0.0.2 TCP 71 1 → 2 [PSH, ACK] Seq=8 Ack=9 Len=5",
@@ -53,7 +53,7 @@ def test_the_summary_reads_like_tshark(campaign, capsys):
     ]
 
 
-def test_what_has_no_ports_is_called_by_its_protocol_and_not_by_its_data(tmp_path, capsys):
+def test_frames_without_ports_are_named_by_their_protocol(tmp_path, capsys):
     there, back = IP(src="10.0.0.1", dst="10.0.0.2"), IP(src="10.0.0.2", dst="10.0.0.1")
     six = IPv6(src="2001:db8::1", dst="2001:db8::2")
     packets = [
@@ -118,7 +118,7 @@ def test_columns_of_the_frame_table_need_no_flow_table(campaign, capsys):
     assert "--flows" in capsys.readouterr().err
 
 
-def test_the_flow_table_may_be_beside_the_acap_or_be_named(campaign, capsys):
+def test_flow_table_is_found_next_to_the_acap_or_by_its_option(campaign, capsys):
     moved = campaign / "acap" / "t.flows.parquet"
     (campaign / "flows" / "t.parquet").rename(moved)
     beside = show(capsys, campaign / "acap" / "t.parquet")
@@ -126,7 +126,7 @@ def test_the_flow_table_may_be_beside_the_acap_or_be_named(campaign, capsys):
     assert show(capsys, campaign / "acap" / "t.parquet", "--flows", campaign / "x.parquet") == beside
 
 
-def test_a_flow_table_of_another_acap_is_refused(campaign, capsys):
+def test_flow_table_of_another_acap_is_rejected(campaign, capsys):
     words = ["-o", str(campaign / "b.parquet"), "--flows", str(campaign / "bf.parquet"), "--site", "other"]
     main(["digest", str(campaign / "t.pcap"), *words, "--engine", "native"])
     assert main(["show", str(campaign / "b.parquet"), "--flows", str(campaign / "flows" / "t.parquet")]) == 2

@@ -51,7 +51,7 @@ def tenants(before, name, count, behind=()):
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_every_tenant_has_flows_of_its_own(tmp_path, name):
+def test_every_tenant_has_separate_flows(tmp_path, name):
     count = min(TENANTS, LARGEST.get(name, TENANTS))
     _, flows = check(tmp_path, whole(tenants([], name, count)))
     assert len(flows) == 2 * count
@@ -72,7 +72,7 @@ def test_flows_of_two_networks_are_not_peers(tmp_path, name, vlans):
 
 
 @pytest.mark.parametrize("name", NETWORK)
-def test_tenants_whose_vlans_differ_per_direction_have_the_peer_of_their_network(tmp_path, name):
+def test_tenants_with_a_vlan_per_direction_have_the_peer_of_their_network(tmp_path, name):
     ids = range(FIRST.get(name, 1), FIRST.get(name, 1) + 3)
     there = [frame([("vlan", 10 + i % 3), (name, i)]) for i in ids]
     back = [frame([("vlan", 20 + i % 2), (name, i)], back=True) for i in ids]
@@ -81,14 +81,14 @@ def test_tenants_whose_vlans_differ_per_direction_have_the_peer_of_their_network
 
 
 @pytest.mark.parametrize("name", [name for name in TYPES if name not in NETWORK])
-def test_identifiers_that_differ_per_direction_do_not_part_peers(tmp_path, name):
+def test_identifiers_that_differ_per_direction_do_not_separate_peers(tmp_path, name):
     there, back = frame([(name, 1)]), frame([(name, 2)], back=True)
     _, flows = check(tmp_path, whole([there, back]))
     assert [row["peer_flow"] for row in flows] == [1, 0]
 
 
 @pytest.mark.parametrize("name", [name for name in TYPES if name not in NETWORK])
-def test_a_tenant_with_other_identifiers_per_direction_is_ambiguous_beside_others(tmp_path, name):
+def test_tenant_with_an_identifier_per_direction_is_ambiguous_among_others(tmp_path, name):
     there, back = [frame([(name, i)]) for i in (1, 2, 3)], [frame([(name, i)], back=True) for i in (2, 3, 4)]
     _, flows = check(tmp_path, whole([*there, *back]))
     assert [row["peer_flow"] for row in flows] == ([None, 3, 4, 1, 2, None] if name in KEYS else [None] * 6)
@@ -114,7 +114,7 @@ def test_peers_do_not_depend_on_the_order_of_frames(tmp_path, seed):
     assert any(peer for _, peer in pairs)
 
 
-def test_positions_that_differ_per_direction_do_not_part_peers(tmp_path):
+def test_positions_that_differ_per_direction_do_not_separate_peers(tmp_path):
     there = [frame([("vxlan_vni", vni)]) for vni in (5, 6)]
     back = [frame([("gre_key", 1), ("vxlan_vni", vni)], back=True) for vni in (5, 6)]
     _, flows = check(tmp_path, whole([*there, *back]))
@@ -135,7 +135,7 @@ def test_positions_that_differ_per_direction_do_not_part_peers(tmp_path):
     ],
     ids=str,
 )
-def test_every_tenant_in_nested_tunnels_has_flows_of_its_own(tmp_path, before, name, behind):
+def test_every_tenant_in_nested_tunnels_has_separate_flows(tmp_path, before, name, behind):
     _, flows = check(tmp_path, whole(tenants(before, name, 200, behind)))
     assert len(flows) == 400
 
@@ -154,7 +154,7 @@ OVER_IP = [name for name in TYPES if name not in LINK]
 
 
 @pytest.mark.parametrize("name", OVER_IP)
-def test_extension_headers_before_a_tunnel_do_not_part_a_flow(tmp_path, name):
+def test_extension_headers_before_a_tunnel_do_not_split_a_flow(tmp_path, name):
     frames, (flow,) = check(tmp_path, whole(extended(name)))
     assert len({row["stack"] for row in frames}) == len(EXTENDED)
     header = frames[0]["stack"].split("/")[flow["tunnels"][0]["position"] - 1]
@@ -165,7 +165,7 @@ def test_extension_headers_before_a_tunnel_do_not_part_a_flow(tmp_path, name):
 
 @needs_tshark
 @pytest.mark.parametrize("engine", ["tshark", "hybrid"])
-def test_engines_agree_on_tunnels_behind_extension_headers(tmp_path, engine):
+def test_engines_agree_on_tunnels_after_extension_headers(tmp_path, engine):
     agree(tmp_path, whole([one for name in OVER_IP for one in extended(name)]), engine)
 
 
@@ -189,7 +189,7 @@ def with_first_byte(name, first, **ports):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_vni_counts_if_its_header_is_valid_and_sent_to_the_port_of_the_tunnel(tmp_path, engine):
+def test_vni_is_used_only_with_a_valid_header_and_the_destination_port_of_the_tunnel(tmp_path, engine):
     frames, counts = [], []
     for name, first_bytes in FIRST_BYTES.items():
         for first, valid in first_bytes.items():
@@ -213,7 +213,7 @@ def clients(chance, server_port):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_client_on_the_port_of_a_tunnel_has_one_flow_per_direction(tmp_path, engine):
+def test_client_on_a_tunnel_port_has_one_flow_per_direction(tmp_path, engine):
     frames = clients(random.Random(5), 443)  # with this seed, no payload looks like IP in VXLAN-GPE (1 in 1,000)
     rows, flows = digested(tmp_path, whole(frames), engine)
     keys = [naive_tunnels.read(data).key for data in frames]
@@ -222,7 +222,7 @@ def test_a_client_on_the_port_of_a_tunnel_has_one_flow_per_direction(tmp_path, e
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_more_than_16_identifiers_are_an_issue_of_the_frame(tmp_path, engine):
+def test_more_than_16_identifiers_are_an_issue(tmp_path, engine):
     """Tenants that only a 17th identifier distinguishes have one flow, and each of their frames has the issue."""
     frames = [frame([("gre_key", 7)] * 15 + [("gre_key", last) for last in ids])
               for ids in ([1], [2], [7, 1], [7, 2])]  # fmt: skip
@@ -277,7 +277,7 @@ def cuts(data):
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_a_cut_identifier_is_an_issue_and_never_zero(tmp_path, name):
+def test_truncated_identifier_is_an_issue_and_never_zero(tmp_path, name):
     frames, flows = check(tmp_path, cuts(frame([(name, LARGEST.get(name, 0x4321))])))
     assert all(tunnel["id"] != 0 for row in flows for tunnel in row["tunnels"])
     assert {row["issue"] for row in frames} - {None}
@@ -335,7 +335,7 @@ CONTAINER = bytes.fromhex("00000085 01100500")  # PDU session container, TS 38.4
 GTP_OF_ETHERNET = [gtp_of_ethernet(), gtp_of_ethernet(0x34, CONTAINER), gtp_of_ethernet(first=b"\x02")]
 
 
-def test_source_routes_of_gre_do_not_hide_what_it_carries(tmp_path):
+def test_gre_payload_is_dissected_after_source_routes(tmp_path):
     frames, flows = digested(tmp_path, whole(ROUTED))
     assert {(row["src"], row["dst"], row["src_port"]) for row in flows} == {("10.0.0.1", "10.0.0.2", 1000)}
     with_key = [row for row in frames if flows[row["flow"]]["tunnels"]]
@@ -344,13 +344,13 @@ def test_source_routes_of_gre_do_not_hide_what_it_carries(tmp_path):
     assert {(row["l4_by"], row["issue"]) for row in frames} == {("native", None)}
 
 
-def test_a_source_route_longer_than_the_packet_is_an_issue(tmp_path):
+def test_source_route_longer_than_the_packet_is_an_issue(tmp_path):
     frames, flows = digested(tmp_path, whole([routed(0x4000, 0x0800, b"", [(0x0800, 0, bytes(200))])[:-200]]))
     assert [row["issue"] for row in frames] == ["truncated_gre"]
     assert [row["src"] for row in flows] == ["192.0.2.1"]
 
 
-def test_ethernet_in_gtp_is_a_guess_of_engine_native(tmp_path):
+def test_engine_native_guesses_ethernet_in_gtp(tmp_path):
     frames, flows = digested(tmp_path, whole(GTP_OF_ETHERNET))
     assert {(row["src"], row["src_port"], row["tunnels"][0]["id"]) for row in flows} == {("10.0.0.1", 1000, 5)}
     assert {row["l4_by"] for row in frames} == {"unsure"}
@@ -358,13 +358,13 @@ def test_ethernet_in_gtp_is_a_guess_of_engine_native(tmp_path):
 
 @needs_tshark
 @pytest.mark.parametrize("engine", ["tshark", "hybrid"])
-def test_engines_agree_on_routed_gre_and_gtp_of_ethernet_however_frames_are_cut(tmp_path, engine):
+def test_engines_agree_on_routed_gre_and_gtp_of_ethernet_at_every_snap_length(tmp_path, engine):
     agree(tmp_path, [one for data in (*ROUTED, *GTP_OF_ETHERNET) for one in cuts(data)], engine)
 
 
 @needs_tshark
 @pytest.mark.parametrize("engine", ["tshark", "hybrid"])
-def test_engines_agree_on_tunnels_however_frames_are_cut(tmp_path, engine):
+def test_engines_agree_on_tunnels_at_every_snap_length(tmp_path, engine):
     chance = random.Random(1)
     frames = [one for name in TYPES for one in cuts(frame([(name, LARGEST.get(name, 0x4321))]))]
     frames += whole([frame(random_nesting(chance)) for _ in range(300)])
@@ -421,7 +421,7 @@ def test_verify_finds_no_difference_in_headers_that_tshark_does_not_list(tmp_pat
 
 
 @needs_tshark
-def test_verify_finds_no_difference_in_tunnels_on_cut_frames(tmp_path, capsys):
+def test_verify_finds_no_difference_in_tunnels_of_truncated_frames(tmp_path, capsys):
     frames = [one for name in TYPES for one in cuts(frame([(name, LARGEST.get(name, 0x4321))]))]
     digested(tmp_path, frames)
     main(["verify", "--engine", "native", str(tmp_path / "t.pcap")])  # other columns of truncated frames may differ
@@ -432,7 +432,7 @@ def test_verify_finds_no_difference_in_tunnels_on_cut_frames(tmp_path, capsys):
 
 
 @needs_tshark
-def test_bits_of_every_type_and_its_field_are_those_of_tshark():
+def test_bits_and_field_of_every_tunnel_type_match_tshark():
     with (schemas.root() / "tunnels.tsv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     assert [row["type"] for row in rows] == TYPES

@@ -48,7 +48,7 @@ def read_by_tshark(capture):
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 @pytest.mark.parametrize("ports", [(443, 4790), (4790, 443)], ids=str)
-def test_tshark_reads_the_same_random_payloads_as_ip(tmp_path, ports):
+def test_core_and_tshark_recognize_ip_in_the_same_random_payloads(tmp_path, ports):
     frames, has_inner = random_payloads(ports), []
     rows, flows = digested(tmp_path, whole(frames))
     for row, data, (headers, inside) in zip(rows, frames, read_by_tshark(tmp_path / "t.pcap"), strict=True):

@@ -44,7 +44,7 @@ def figures(campaigns):
 
 
 @pytest.mark.parametrize(("name", "measure"), [("iat_delta", "iat"), ("latency_delta", "latency")])
-def test_share_within_10_ns_is_that_of_the_bins_in_the_shaded_part(name, measure, campaigns, figures):
+def test_share_within_10_ns_equals_the_bins_of_the_shaded_part(name, measure, campaigns, figures):
     source = campaigns["three_environments"]
     figure, drawn = figures(name, "three_environments")
     for panel in figure.spec["concat"][0]["vconcat"]:
@@ -146,7 +146,7 @@ def test_reordering_title_ignores_spacings_with_few_pairs():
     assert reordering_spacing.title([many], trials).startswith(f"{heading}: 15.0\xa0% (150 of ")
 
 
-def test_no_reversed_pair_is_a_result_and_not_missing_data(figures):
+def test_zero_reversed_pairs_are_a_result(figures):
     figure, drawn = figures("reordering_spacing", "nothing_differs")
     assert figure.title == "No sampled pair of packets arrived in the opposite order"
     assert not figure.empty and "no data" not in words(drawn).lower()

@@ -76,7 +76,7 @@ def test_labels_of_neighboring_ticks_do_not_overlap(top, tmp_path):
         assert right - left > (one + other) / 2
 
 
-def test_flows_of_one_instant_have_no_durations_to_draw(tmp_path):
+def test_flows_of_duration_zero_have_no_duration_panel(tmp_path):
     write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
     write_table(tmp_path, "flow_times", times("duration_ns", {1: 0}, 5))
     figure = compose.compose_figure("flow_times", Source(Campaign(tmp_path)))

@@ -41,7 +41,7 @@ def test_few_sites_have_bars(tmp_path):
     assert scales[0] == scales[1] and panels[0]["width"] == panels[1]["width"]
 
 
-def test_payload_is_no_header_of_a_stack(tmp_path):
+def test_payload_is_not_a_header_of_a_stack(tmp_path):
     source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
     rows = {row["site"]: row for row in source.rows("header_depth")}
     headers = {row["header"] for row in source.rows("header_occurrence") if row["site"] == "all"}
@@ -50,7 +50,7 @@ def test_payload_is_no_header_of_a_stack(tmp_path):
 
 
 @pytest.mark.parametrize(("rank", "share"), [(header_occurrence.MAX_HEADERS, 0.02), (3, 0.001)])
-def test_title_names_headers_alone_whose_bar_can_be_seen(rank, share, tmp_path):
+def test_title_names_only_headers_with_a_visible_bar(rank, share, tmp_path):
     """IPv6 comes after the headers that are drawn, or has a bar of less than one pixel."""
     source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
     (row,) = [row for row in source.rows("header_occurrence") if (row["site"], row["header"]) == ("all", "TCP")]

@@ -42,7 +42,7 @@ def quality_marks(figure: compose.ComposedFigure, place: int) -> list[dict]:
 
 
 @pytest.mark.parametrize("campaign", ["one_site", "three_ports", "thirty_sites"])
-def test_no_mark_of_capture_quality_covers_another_and_each_counts_its_samples(campaign, campaigns):
+def test_marks_of_capture_quality_do_not_overlap_and_count_their_samples(campaign, campaigns):
     source, figure = campaigns[campaign], compose.compose_figure("capture_quality", campaigns[campaign])
     for place, (column, _) in enumerate(capture_quality.PANELS):
         marks = quality_marks(figure, place)
@@ -56,7 +56,7 @@ def test_no_mark_of_capture_quality_covers_another_and_each_counts_its_samples(c
             assert all(b["x"] - a["x"] >= room - 0.02 for (a, b), room in zip(pairwise(own), rooms, strict=True))
 
 
-def test_samples_without_loss_and_with_little_are_two_marks(tmp_path):
+def test_no_loss_and_little_loss_have_separate_marks(tmp_path):
     rows = [{"site": "S0", "sample": f"s{n}", "frames": 10**7, **COUNTED} for n in range(3)]
     rows[2] |= {"lost_frames": 5, "loss_share": 5e-7}
     write_table(tmp_path, "capture_quality", rows)
@@ -65,7 +65,7 @@ def test_samples_without_loss_and_with_little_are_two_marks(tmp_path):
     assert found == [(1, "< 0.0001 %"), (2, "0 %")]
 
 
-def test_an_unknown_loss_is_never_drawn_as_none(campaigns):
+def test_unknown_loss_is_never_drawn_as_zero(campaigns):
     source = campaigns["thirty_sites"]
     figure = compose.compose_figure("capture_quality", source)
     drawn = quality_marks(figure, 0)
@@ -95,7 +95,7 @@ def test_an_unknown_loss_is_never_drawn_as_none(campaigns):
         ({"lost_frames": 1, "loss_share": 0.01, "loss_stages_known": 4}, "losses: 1.00 % of offered frames"),
     ],
 )
-def test_a_file_read_to_its_end_is_no_proof_that_nothing_was_lost(counters, said, tmp_path):
+def test_complete_file_does_not_prove_that_nothing_was_lost(counters, said, tmp_path):
     write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99, **counters}])
     assert loss_summary(Source(Campaign(tmp_path)).quality).replace("\N{NO-BREAK SPACE}", " ").startswith(said)
 
@@ -119,7 +119,7 @@ def test_a_file_read_to_its_end_is_no_proof_that_nothing_was_lost(counters, said
         ),
     ],
 )
-def test_the_quality_of_captures_tells_unknown_from_none(samples, said, columns, tmp_path):
+def test_capture_quality_distinguishes_unknown_from_zero(samples, said, columns, tmp_path):
     rows = [{"site": "S0", "sample": f"s{n}", "frames": 99, **row} for n, row in enumerate(samples)]
     write_table(tmp_path, "capture_quality", rows)
     figure = compose.compose_figure("capture_quality", Source(Campaign(tmp_path)))
@@ -128,7 +128,7 @@ def test_the_quality_of_captures_tells_unknown_from_none(samples, said, columns,
     assert [gap.heading[1] for gap in capture_quality.UNKNOWN_LOSSES if " ".join(gap.heading) in text] == columns
 
 
-def test_the_quality_says_what_was_not_read_behind_a_fault(tmp_path):
+def test_capture_quality_states_bytes_not_read_after_an_error(tmp_path):
     source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
     assert "Not read" not in " ".join(capture_quality.draw(source).key)
     for row, unread in zip(source.quality, (2_300_000, None, 200_000), strict=False):

@@ -12,7 +12,7 @@ from acapella.figures.save import svg_of
 from acapella.figures.source import Source
 
 
-def test_the_caption_states_how_captures_without_times_count_as_watched(tmp_path):
+def test_caption_states_the_watched_time_of_captures_without_times(tmp_path):
     source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
     said = "from the first to the last frame"
     assert said not in " ".join(throughput.draw(source).key)
@@ -44,7 +44,7 @@ def binned(rows: list[dict], *, gapless: bool = False) -> tuple[list[dict], bool
 
 
 @pytest.mark.parametrize("period_s", [21, 30, 300])
-def test_samples_are_drawn_where_they_are_with_gaps_between_them(period_s):
+def test_samples_are_drawn_at_their_times_with_gaps(period_s):
     starts = [n * period_s for n in range(30)]
     rows = visits(*starts)
     bins, gaps = binned(rows)
@@ -67,7 +67,7 @@ def test_bins_have_the_mean_rate_of_their_rows():
     assert [row["rate"] for row in bins] == [(2 * n + 1.5) * 8000 for n in range(200)]
 
 
-def test_samples_without_room_for_gaps_are_binned_and_the_caption_states_it(tmp_path):
+def test_samples_too_close_for_gaps_are_binned_with_a_caption(tmp_path):
     bins, gaps = binned(visits(*(n * 300 for n in range(2000))))
     assert not gaps
     assert len(bins) <= throughput.MAX_BINS
@@ -101,7 +101,7 @@ def bars(figure: compose.ComposedFigure) -> list[dict]:
     return figure.spec["data"]["values"]
 
 
-def test_a_capture_of_250_ms_is_drawn_as_long_as_it_is(tmp_path):
+def test_capture_of_250_ms_is_drawn_to_scale(tmp_path):
     figure = short_captures(tmp_path, (600, 850, {0: 31_250}), (2000, 4000, {2: 10**6, 3: 10**6}))
     drawn = [(bar["x"], bar["x2"], bar["rate"]) for bar in bars(figure)]
     assert [end - start for start, end, _ in drawn] == pytest.approx([0.25, 1, 1], abs=0.01)
@@ -109,13 +109,13 @@ def test_a_capture_of_250_ms_is_drawn_as_long_as_it_is(tmp_path):
     assert "the highest mean rate in a bin is 8 Mbit/s (over 1 s), at S0 p0" in figure.title.replace("\xa0", " ")
 
 
-def test_the_highest_rate_of_short_captures_names_the_time_that_it_is_a_mean_of(tmp_path):
+def test_highest_rate_of_short_captures_names_its_averaging_time(tmp_path):
     figure = short_captures(tmp_path, (600, 850, {0: 31_250}), (2000, 2500, {2: 31_250}))
     assert "the highest mean rate in a bin is 1 Mbit/s (over 250 ms), at S0 p0" in figure.title.replace("\xa0", " ")
     assert "in bins of at most 500 ms" in figure.description.replace("\xa0", " ")
 
 
-def test_a_burst_in_the_first_3_ms_of_a_sample_is_in_the_mean_of_its_neighbor(tmp_path):
+def test_burst_in_the_first_3_ms_is_averaged_with_the_next_bin(tmp_path):
     sizes = {0: 3_000_000, 1: 10**6, 2: 10**6, 3: 2_000_000}
     figure = short_captures(tmp_path, (997, 3004, sizes))
     first, last = (sizes[0] + sizes[1]) * 8 / 1.003, (sizes[2] + sizes[3]) * 8 / 1.004
@@ -137,7 +137,7 @@ def test_title_has_the_peak_of_the_table_if_drawn_bins_join_several(tmp_path):
     assert "the title refers to the table's bins of 1 s, not to the wider bins drawn here" in notes
 
 
-def test_a_bin_that_is_covered_for_a_small_part_has_no_peak_of_its_own(tmp_path):
+def test_bin_covered_for_a_short_time_has_no_peak(tmp_path):
     figure = short_captures(tmp_path, (997, 3000, {0: 3_000_000, 1: 10**6, 2: 10**6}))
     assert "8 Gbit/s" not in figure.title.replace("\xa0", " ")
 
@@ -172,7 +172,7 @@ def rates(tmp_path, *values: int):
     return figure, figure.spec["concat"][0]["layer"]
 
 
-def test_colors_tell_rates_within_a_decade_apart_and_the_legend_has_every_decade(tmp_path):
+def test_colors_distinguish_rates_within_a_decade_and_the_legend_has_every_decade(tmp_path):
     figure, layers = rates(tmp_path, 11 * 10**6, 99 * 10**6, 10**9, 3 * 10**9, *[2000] * 5)
     color = layers[0]["encoding"]["color"]
     assert color["scale"]["type"] == "log"
@@ -184,7 +184,7 @@ def test_colors_tell_rates_within_a_decade_apart_and_the_legend_has_every_decade
     assert all(label in text for label in ("1k", "10k", "100k", "1M", "10M", "100M", "1G", "10G"))
 
 
-def test_watched_time_without_a_frame_has_a_color_of_its_own(tmp_path):
+def test_watched_time_without_frames_has_a_separate_color(tmp_path):
     figure, layers = rates(tmp_path, 0, *[10**6] * 8)
     assert layers[1]["encoding"]["color"]["scale"]["range"] == [throughput.IDLE]
     assert throughput.IDLE.lower() in svg_of(figure).lower()

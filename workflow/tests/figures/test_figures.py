@@ -83,7 +83,7 @@ def svg(drawn):
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 @pytest.mark.parametrize("name", TRAFFIC_FIGURES)
-def test_a_figure_says_what_it_shows_of_how_much_and_what_was_lost(name, campaign, campaigns, drawn, svg):
+def test_figure_states_subject_samples_loss_units_and_data(name, campaign, campaigns, drawn, svg):
     figure, text = drawn(name, campaign), words(svg(name, campaign))
     assert not figure.empty
     assert figure.title.replace("\N{NO-BREAK SPACE}", " ")[:40] in text
@@ -96,7 +96,7 @@ def test_a_figure_says_what_it_shows_of_how_much_and_what_was_lost(name, campaig
 
 @pytest.mark.parametrize("campaign", EMPTY)
 @pytest.mark.parametrize("name", TRAFFIC_FIGURES)
-def test_without_data_a_figure_says_why(name, campaign, drawn, svg):
+def test_figure_without_data_states_the_reason(name, campaign, drawn, svg):
     if (name, campaign) == ("capture_quality", "no_frames"):
         assert not drawn(name, campaign).empty  # samples without frames still have a quality
         return
@@ -110,7 +110,7 @@ def test_without_data_a_figure_says_why(name, campaign, drawn, svg):
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 @pytest.mark.parametrize("name", TRAFFIC_FIGURES)
-def test_a_figure_fits_a_page_in_one_font_of_one_weight(name, campaign, svg):
+def test_figure_fits_a_page_in_one_font_and_weight(name, campaign, svg):
     root = ET.fromstring(svg(name, campaign))
     assert 0.8 * WIDTH < float(root.get("width")) < 1.06 * WIDTH
     texts = [element for element in root.iter() if element.tag.endswith("text")]
@@ -120,7 +120,7 @@ def test_a_figure_fits_a_page_in_one_font_of_one_weight(name, campaign, svg):
 
 
 @pytest.mark.parametrize("campaign", ["one_site", "long_names", "hostile", "filtered"])
-def test_no_text_covers_another_or_leaves_the_figure(campaign, svg, browser):
+def test_text_does_not_overlap_and_is_inside_the_figure(campaign, svg, browser):
     page = browser.new_page()
     for name in TRAFFIC_FIGURES:
         page.set_content(svg(name, campaign))
@@ -173,7 +173,7 @@ def site_marks(figure: compose.ComposedFigure) -> tuple[int, list[dict]]:
 
 @pytest.mark.parametrize("name", ["encapsulations", "header_occurrence"])
 @pytest.mark.parametrize("campaign", ["one_site", "hostile", "thirty_sites"])
-def test_each_site_has_a_mark_that_no_line_covers_and_that_is_named(name, campaign, campaigns, drawn, svg):
+def test_every_site_has_a_visible_mark_with_its_name(name, campaign, campaigns, drawn, svg):
     source, figure = campaigns[campaign], drawn(name, campaign)
     lines, marks = site_marks(figure)
     if campaign == "one_site":
@@ -240,14 +240,14 @@ def test_only_and_formats_choose_what_is_written(tmp_path):
         (["--formats", "gif"], "--formats: unknown gif; known: svg, pdf, png, html"),
     ],
 )
-def test_unknown_names_are_told_in_one_line(arguments, said, tmp_path, capsys):
+def test_unknown_figure_or_format_is_reported_in_one_line(arguments, said, tmp_path, capsys):
     assert cli.main(["campaign", "figures", str(tmp_path), *arguments]) == 2
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
 
 
-def test_a_missing_table_names_the_stage_to_run(tmp_path, capsys):
+def test_missing_table_error_names_the_command_to_run(tmp_path, capsys):
     assert cli.main(["campaign", "figures", str(tmp_path), "--only", "throughput"]) == 2
     error = capsys.readouterr().err
     assert error == (
@@ -306,7 +306,7 @@ def test_figures_draw_the_numbers_of_the_csv_files(tmp_path):
         ({"Ethernet/VLAN": 0.9, "Ethernet": 0.1}, "2 encapsulations; 90.0 % of frames have only Ethernet/VLAN"),
     ],
 )
-def test_frames_with_nothing_around_ethernet_are_called_plain(shares, said):
+def test_frames_without_encapsulation_are_called_plain(shares, said):
     ranked = [{"encapsulation": name, "share": share} for name, share in shares.items()]
     assert encapsulations.title(ranked).replace("\N{NO-BREAK SPACE}", " ").startswith(said)
 
@@ -321,7 +321,7 @@ def test_shades_differ_in_gray_print():
         assert all(light - dark > 12 for light, dark in pairwise(grays))
 
 
-def test_intervals_are_drawn_where_the_table_has_them_alone(svg):
+def test_intervals_are_drawn_only_if_the_table_has_them(svg):
     def intervals(campaign):
         return len(re.findall(r'stroke="#000000" stroke-width="1.6"', svg("header_occurrence", campaign)))
 
@@ -329,7 +329,7 @@ def test_intervals_are_drawn_where_the_table_has_them_alone(svg):
     assert intervals("one_sample") == 0
 
 
-def test_a_pdf_finds_all_its_objects(svg):
+def test_pdf_cross_reference_table_is_correct(svg):
     content = pdf_of(svg("flows_per_sample", "thirty_sites"))
     start = int(re.search(rb"startxref\n(\d+)\n", content)[1])
     table = content[start:].split(b"trailer")[0].splitlines()[2:]
@@ -340,7 +340,7 @@ def test_a_pdf_finds_all_its_objects(svg):
             assert content[int(offset) :].startswith(b"%d 0 obj" % number)
 
 
-def test_names_from_outside_stay_text(campaigns, tmp_path):
+def test_untrusted_names_are_escaped(campaigns, tmp_path):
     paths = save(
         compose.compose_figure("header_depth", campaigns["hostile"]), tmp_path, "header_depth", ["svg", "html"]
     )
@@ -351,7 +351,7 @@ def test_names_from_outside_stay_text(campaigns, tmp_path):
         assert "<img src=x" not in content
 
 
-def test_more_ports_than_a_page_holds_are_their_sites_busiest(campaigns):
+def test_too_many_ports_are_reduced_to_the_busiest_of_each_site(campaigns):
     figure = compose.compose_figure("throughput", campaigns["long_names"])
     assert figure.title.startswith("30\N{NO-BREAK SPACE}ports")
     assert "of each site only the busiest port" in figure.description
@@ -385,7 +385,7 @@ def sizes(site: str, stack: str, low: int, high: int, *counts: int) -> dict:
         ({"A": [("IPv4/TCP", 128, 255, 90, 90, 90)]}, "No frame has at most 127 B"),
     ],
 )
-def test_the_share_of_short_frames_without_payload_is_computed_from_every_site(sites, said, tmp_path):
+def test_share_of_short_frames_without_payload_includes_every_site(sites, said, tmp_path):
     quality = [{"site": site, "sample": site, "frames": 200} for site in sites]
     write_table(tmp_path, "capture_quality", quality)
     rows = [sizes(site, *row) for site, own in sites.items() for row in own]
@@ -398,7 +398,7 @@ def test_the_share_of_short_frames_without_payload_is_computed_from_every_site(s
     assert ("1 site without frames of at most 127 B" in drawn) == ("B" in sites and sites["B"][0][1] > 127)
 
 
-def test_every_frame_of_a_length_is_in_one_part_of_its_bar(campaigns):
+def test_every_frame_is_counted_in_one_segment_of_its_bar(campaigns):
     source = campaigns["thirty_sites"]
     spec = compose.compose_figure("header_stack_sizes", source).spec["concat"][0]["vconcat"]
     bars = spec[0]["layer"][0]["data"]["values"]

@@ -83,7 +83,7 @@ SAID = {
 }
 
 
-def test_reports_that_were_not_accepted_have_their_share_of_all():
+def test_rejected_reports_are_stated_with_their_share():
     text = flowreport_scope.reports_text(9120, 9092).replace("\N{NO-BREAK SPACE}", " ")
     assert text == "9,120 reports (not accepted by the collector: 28, 0.31 %)"
 
@@ -97,7 +97,7 @@ def campaign(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", [*FLOWREPORT_FIGURES, *FLOWSTUDY_FIGURES])
-def test_a_figure_of_flow_reports_says_what_it_shows_and_fits_a_page(name, campaign):
+def test_flowreport_figure_states_its_subject_and_fits_a_page(name, campaign):
     figure = compose.compose_figure(name, Source(Campaign(campaign)))
     svg = svg_of(figure)
     text = words(svg)
@@ -108,13 +108,13 @@ def test_a_figure_of_flow_reports_says_what_it_shows_and_fits_a_page(name, campa
     assert 0.8 * WIDTH < float(ET.fromstring(svg).get("width")) < 1.06 * WIDTH
 
 
-def test_one_value_alone_has_an_axis_with_labels(tmp_path):
+def test_single_value_has_an_axis_with_labels(tmp_path):
     (tmp_path / "tables").mkdir()
     figure = compose.compose_figure("flowreport_accuracy", Source(Campaign(write_tables(tmp_path, samples=1, flows=2))))
     assert "Handshake: SYN to SYN-ACK" in words(svg_of(figure))
 
 
-def test_title_has_where_losses_begin_in_memory_and_of_each_trace(campaign):
+def test_title_has_the_rate_of_first_loss_in_memory_and_of_each_trace(campaign):
     """The title has the lowest rate with a lost report, the highest rate below it, and the loss-free runs above it."""
     source = Source(Campaign(campaign))
     begin = []
@@ -172,7 +172,7 @@ def test_counts_of_reports_fill_their_axis(counts, band):
     vl_convert.vegalite_to_svg(figure, vl_version=VEGA_LITE)
 
 
-def test_second_that_is_cut_short_may_have_the_most_reports_but_is_not_in_the_mean():
+def test_partial_second_counts_for_the_maximum_and_not_for_the_mean():
     rows = [{"sample": "a", "whole": n < 2, "reports": reports} for n, reports in enumerate((100, 300, 900))]
     rows += [{"sample": "b", "whole": True, "reports": 40_000_000}]
     assert flowreport_rate.title(rows[:3]) == "Mean: 200 reports/s; at most 900 in one second"
@@ -203,7 +203,7 @@ def test_labels_of_wide_axes_are_short():
     assert "50.0 % within 1 %" in text.replace("\u00a0", " ").replace("\u202f", " ")
 
 
-def test_flows_that_the_program_does_not_see_are_counted_beside_n():
+def test_flows_invisible_to_the_program_are_counted_next_to_n():
     row = {"n": 2, "missing": 2, "missing_share": 0.5, "outside": 1234, "extra": 0, "r2": 1, "r2_log": 1}
     row |= {"measure": "start", "n_log": 2}
     lines = flowreport_accuracy.panel_subtitle(
@@ -254,7 +254,7 @@ def test_panel_has_the_verdict_and_the_criterion_of_its_kind(measure, shares, n,
         ),
     ],
 )
-def test_title_names_a_measure_with_too_few_values_as_such_and_not_as_the_worst(shares, said):
+def test_measure_with_too_few_values_is_not_the_worst_in_the_title(shares, said):
     rows = {measure: accuracy_row(measure) | {"n": 100, "n_log": 100} for measure in ("start", "iat", "bytes", "loss")}
     for measure, row in rows.items():
         row |= {"r2": 0.999, "r2_log": 0.999, "equal": 100, "equal_share": 1.0, "width_median": 0.002}
@@ -296,7 +296,7 @@ def accuracy_row(measure: str) -> dict:
     return row
 
 
-def test_made_losses_are_within_their_intervals(tmp_path):
+def test_generated_losses_are_within_their_intervals(tmp_path):
     (tmp_path / "tables").mkdir()
     rows = Source(Campaign(write_tables(tmp_path, samples=2))).rows("flowreport_flows")
     for row in rows:
@@ -304,7 +304,7 @@ def test_made_losses_are_within_their_intervals(tmp_path):
         assert low <= row["missing_bytes"] <= low + row["uncertain_bytes"]
 
 
-def test_what_is_compared_at_reports_is_drawn_as_often_as_it_was_compared(tmp_path):
+def test_values_compared_at_reports_are_weighted_by_their_number(tmp_path):
     (tmp_path / "tables").mkdir()
     source = Source(Campaign(write_tables(tmp_path, samples=1, flows=30)))
     rows = [row for row in source.rows("flowreport_by_report") if row["measure"] == "throughput_reports"]
@@ -314,7 +314,7 @@ def test_what_is_compared_at_reports_is_drawn_as_often_as_it_was_compared(tmp_pa
     assert (drawn[0]["low"], drawn[0]["high"]) == pytest.approx((min(ends), max(ends)))
 
 
-def test_the_papers_numbers_stand_beside_ours(campaign, capsys):
+def test_numbers_of_the_paper_are_shown_next_to_measured_ones(campaign, capsys):
     assert cli.main(["p4", "published", str(campaign), "--flowreports", "--flowstudy"]) == 0
     with (campaign / "tables" / "flowreport_published.csv").open(encoding="utf-8", newline="") as stream:
         rows = {(row["where"], row["what"]): row for row in csv.DictReader(stream)}
@@ -328,7 +328,7 @@ def test_the_papers_numbers_stand_beside_ours(campaign, capsys):
     assert "not measured" in capsys.readouterr().out
 
 
-def test_the_paper_does_not_agree_where_most_round_trip_times_are_missing(tmp_path):
+def test_result_with_most_round_trip_times_missing_does_not_agree_with_the_paper(tmp_path):
     """78 % of the handshakes have no report, and the others are exact, so R2 of the available ones is 1."""
     (tmp_path / "tables").mkdir()
     campaign = write_tables(tmp_path, samples=1, missing=0.78)
@@ -347,7 +347,7 @@ def offered_runs(tmp_path, rates, seconds):
     return [row for row in json.loads(told.read_text())["runs"] if row.get("trace") is None]
 
 
-def test_overwritten_reports_are_lost_and_counted(tmp_path, monkeypatch):
+def test_overwritten_reports_are_counted_as_lost(tmp_path, monkeypatch):
     monkeypatch.setattr(offered, "RING", offered.FLOWS)
     monkeypatch.setattr(replay, "rows", list)
     *_, fastest = offered_runs(tmp_path, [0.01], 0.02)
@@ -415,7 +415,7 @@ def test_a_replay_whose_losses_the_sequence_numbers_do_not_show_fails():
             replay.check(counters, size, lost)
 
 
-def test_rates_narrow_down_where_losses_begin():
+def test_search_narrows_the_rate_of_first_loss():
     """The collector accepts 13 million reports per second and is offered up to 100 million."""
     rows = []
     for rate in offered.rates([1, 10, 20, 400], 100e6, rows):
@@ -446,7 +446,7 @@ def test_largest_error_of_a_window_is_in_the_title_of_the_response(campaign):
     assert behind in [[value["exact"] for value in layer["data"]["values"]] for layer in dots if "data" in layer]
 
 
-def test_widths_of_several_samples_are_not_added_up_in_the_report(campaign):
+def test_interval_widths_of_several_samples_are_not_summed_in_the_report(campaign):
     """The number of flows of two samples is summed; of the widths of their intervals, the largest is shown."""
     counts = [
         {"sample": sample, "place": place, "stage": "loss", "counter": counter, "value": value}
@@ -460,7 +460,7 @@ def test_widths_of_several_samples_are_not_added_up_in_the_report(campaign):
     assert "those of the sample with the largest" in table["note"]
 
 
-def test_headings_of_flow_report_tables_name_what_shares_are_of(campaign):
+def test_headings_of_flowreport_tables_name_the_denominator_of_shares(campaign):
     source = Source(Campaign(campaign))
     headings = {
         table["name"]: [heading for heading, _ in table["columns"]]

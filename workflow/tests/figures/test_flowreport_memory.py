@@ -51,13 +51,13 @@ NOT_EXACT = "; with {} of sketch (4 x 64 cells) {} are not exact; no size in bet
         ),
     ],
 )
-def test_title_states_which_runs_are_exact_and_that_nothing_between_was_tried(unequal, missing, said):
+def test_title_states_exact_runs_and_untested_sizes(unequal, missing, said):
     """Two samples with 300 flow sizes, some of them not exact, and additional missing ones."""
     rows = [memory_row(n, equal=300 - unequal[n], missing=missing[n], error=0.5 * (unequal[n] > 0)) for n in range(3)]
     assert memory_title(rows) == said
 
 
-def test_sketch_with_an_error_is_not_exact_although_all_values_count_as_equal():
+def test_sketch_with_an_error_is_not_exact_even_if_all_values_count_as_equal():
     rows = [memory_row(n, equal=300, missing=0, error=2.5e-8 * (n == 0)) for n in range(2)]
     assert memory_title(rows).endswith("; with 1 kB of sketch (4 x 64 cells) 0.33 % of 300 flows are not exact; "
                                        "no size in between was tried")  # fmt: skip
@@ -73,7 +73,7 @@ def test_runs_of_a_sketch_are_the_samples_and_missing_flows_are_in_the_share():
     assert point["unequal"] == pytest.approx(100 / 7)
 
 
-def test_made_sketches_have_no_error_if_all_flows_are_equal(tmp_path):
+def test_generated_sketches_have_no_error_if_all_flows_are_equal(tmp_path):
     (tmp_path / "tables").mkdir()
     for row in Source(Campaign(write_tables(tmp_path))).rows("flowreport_memory"):
         assert (row["equal"] == row["n"]) == (row["error_largest"] == 0)

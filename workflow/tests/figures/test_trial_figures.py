@@ -79,7 +79,7 @@ def svg(figures):
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 @pytest.mark.parametrize("name", TRIAL_FIGURES)
-def test_a_figure_of_trials_says_what_it_shows_of_how_much_and_what_was_lost(name, campaign, campaigns, figures):
+def test_trial_figure_states_subject_samples_and_loss(name, campaign, campaigns, figures):
     figure, drawn = figures(name, campaign)
     text = words(drawn)
     assert figure.empty == ((name, campaign) in EMPTY)
@@ -101,7 +101,7 @@ def test_a_figure_of_trials_says_what_it_shows_of_how_much_and_what_was_lost(nam
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 @pytest.mark.parametrize("name", TRIAL_FIGURES)
-def test_a_figure_of_trials_fits_a_page_in_one_font(name, campaign, svg):
+def test_trial_figure_fits_a_page_in_one_font(name, campaign, svg):
     root = ET.fromstring(svg(name, campaign))
     assert 0.8 * WIDTH < float(root.get("width")) < 1.06 * WIDTH
     texts = [element for element in root.iter() if element.tag.endswith("text")]
@@ -110,7 +110,7 @@ def test_a_figure_of_trials_fits_a_page_in_one_font(name, campaign, svg):
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
-def test_no_text_of_trials_covers_another_or_leaves_the_figure(campaign, svg, browser):
+def test_text_of_trial_figures_does_not_overlap_and_is_inside_the_figure(campaign, svg, browser):
     page = browser.new_page()
     for name in TRIAL_FIGURES:
         page.set_content(svg(name, campaign))
@@ -118,14 +118,14 @@ def test_no_text_of_trials_covers_another_or_leaves_the_figure(campaign, svg, br
     page.close()
 
 
-def test_where_no_packet_is_in_common_it_says_so(campaigns, svg):
+def test_figure_states_that_no_packet_is_in_common(campaigns, svg):
     text = words(svg("kappa_components", "nothing_in_common"))
     assert text.count("0: no packet in common") == 2
     assert "Mean kappa: 0 (quiet), 0.4500 (loaded)" in text
     assert "No packets in common: quiet-2, loaded-3." in words(svg("iat_delta", "nothing_in_common"))
 
 
-def test_without_any_packet_in_common_histograms_say_why(tmp_path):
+def test_histograms_without_common_packets_state_the_reason(tmp_path):
     directory = write_campaign(tmp_path, {"quiet": [{"common": 0}]})
     assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet"]) == 0
     figure = compose.compose_figure("iat_delta", Source(Campaign(directory)))
@@ -133,7 +133,7 @@ def test_without_any_packet_in_common_histograms_say_why(tmp_path):
     assert "no run has a packet in common with its first trial" in words(svg_of(figure))
 
 
-def test_the_matrix_says_which_first_trial_is_the_odd_one_and_where_nobody_can_tell(tmp_path, svg):
+def test_matrix_names_an_outlier_baseline_or_that_it_is_undecidable(tmp_path, svg):
     assert "it is not known whether the first trial is the odd one" in words(svg("kappa_matrix", "nothing_differs"))
     assert "odd one" not in words(svg("kappa_matrix", "one_pair"))
     runs = [{"I": 0.3, "warnings": [odd_baseline("quiet-1")]}] * 3
@@ -173,7 +173,7 @@ def test_environments_keep_the_order_of_the_config(svg):
     assert text.index("quiet-2") < text.index("noisy-2") < text.index("shared-2")
 
 
-def test_the_matrix_counts_all_pairs_and_the_others_the_runs(campaigns):
+def test_matrix_counts_all_pairs_and_other_figures_count_runs(campaigns):
     source = campaigns["three_environments"]
     rows = source.rows("consistency")
     first = sum(row["a"] == 1 for row in rows)
@@ -185,11 +185,11 @@ def test_the_matrix_counts_all_pairs_and_the_others_the_runs(campaigns):
     assert f"; {first} runs against the first trial " in bars
 
 
-def test_a_run_that_is_nearly_the_same_is_not_called_the_same():
+def test_nearly_consistent_run_is_not_called_consistent():
     assert [format_kappa(kappa) for kappa in (1, 1 - 1.5e-6, 0.9853, 0)] == ["1", "1 - 1.5e-06", "0.9853", "0"]
 
 
-def test_pieces_of_a_bar_add_up_to_what_kappa_lacks(campaigns, figures):
+def test_segments_of_a_bar_add_up_to_1_minus_kappa(campaigns, figures):
     spec = figures("kappa_components", "three_environments")[0].spec
     bars = spec["concat"][0]["hconcat"][0]["layer"][0]["data"]["values"]
     rows = [row for row in campaigns["three_environments"].rows("consistency") if row["a"] == 1]
@@ -197,7 +197,7 @@ def test_pieces_of_a_bar_add_up_to_what_kappa_lacks(campaigns, figures):
     assert ends == pytest.approx(sorted(1 - row["kappa"] for row in rows))
 
 
-def test_components_too_small_for_a_piece_are_bars_of_their_own_with_their_value(campaigns, figures, svg):
+def test_components_too_small_for_a_segment_have_separate_bars_with_their_value(campaigns, figures, svg):
     text = words(svg("kappa_components", "three_environments"))
     for value in ("3.00e-06", "0.0140", "0.00500", "0.120"):  # L of quiet, O, L and I of noisy
         assert value in text
@@ -208,13 +208,13 @@ def test_components_too_small_for_a_piece_are_bars_of_their_own_with_their_value
         assert bars["field"] == name and bars["scale"]["domain"] == [0, max(row[name] for row in rows)]
 
 
-def test_figures_of_trials_are_drawn_where_they_are_asked_for(campaigns):
+def test_trial_figures_are_drawn_on_request(campaigns):
     directory = campaigns["one_pair"].campaign.directory
     assert cli.main(["campaign", "figures", str(directory), "--only", "kappa_matrix", "--formats", "svg"]) == 0
     assert [path.name for path in (directory / "figures").iterdir()] == ["kappa_matrix.svg"]
 
 
-def test_without_the_tables_of_trials_the_stage_is_named(tmp_path, capsys):
+def test_missing_trial_tables_error_names_the_stage(tmp_path, capsys):
     directory = write_campaign(tmp_path, {"quiet": [{}]})
     assert cli.main(["campaign", "figures", str(directory), "--only", "kappa_matrix"]) == 2
     error = capsys.readouterr().err
@@ -242,7 +242,7 @@ def test_timeline_has_a_panel_for_each_run(campaign, panels, figures):
     assert len(domains) == 2  # all panels have the same axes
 
 
-def test_components_of_many_runs_are_those_with_the_least_kappa_in_order(tmp_path):
+def test_components_of_many_runs_show_the_lowest_kappa_in_order(tmp_path):
     kappas = {f"e{n}": [0.9 - 0.01 * (7 * n + run) for run in range(7)] for n in range(7)}
     figure = compose.compose_figure("kappa_components", environments_campaign(tmp_path, kappas))
     panels = figure.spec["concat"][0]["hconcat"]
@@ -261,7 +261,7 @@ def test_timeline_title_counts_windows_whose_printed_kappa_is_the_lowest():
     assert title == "Lowest window kappa: 0.5000 at 1 ms (tuesday) and in 1 other window"
 
 
-def test_timeline_of_many_runs_has_those_with_the_least_kappa(tmp_path):
+def test_timeline_of_many_runs_shows_the_lowest_kappa(tmp_path):
     source = source_of(tmp_path, {f"e{n}": [{"I": 0.01 * (7 * n + run)} for run in range(7)] for n in range(7)})
     figure = compose.compose_figure("kappa_timeline", source)
     assert "the 40 runs with the lowest kappa in a window, of 49" in figure.description.replace(
@@ -284,7 +284,7 @@ def test_timeline_title_has_the_lowest_window_and_the_key_its_length(campaigns, 
     assert f"Windows of {nanoseconds(length)};" in figure.description
 
 
-def test_timeline_title_keeps_a_kappa_below_1_apart_from_1():
+def test_timeline_title_distinguishes_a_kappa_below_1_from_1():
     rows = [
         {"kappa": kappa, "from_ns": ns, "to_ns": ns + 10**6, "environment": "e", "b": 2}
         for kappa, ns in ((0.9999996, 3 * 10**6), (1.0, 0))

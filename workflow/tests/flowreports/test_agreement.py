@@ -55,7 +55,7 @@ def test_measure_that_is_mostly_zero_does_not_agree(measure):
 
 
 @pytest.mark.parametrize(("above", "changed", "expected"), [(0, {}, None), (10, {}, 1.0), (0, {"r2_log": 0.5}, 0.5)])
-def test_a_printed_number_is_not_measured_if_values_are_too_few(above, changed, expected):
+def test_published_number_with_too_few_values_is_not_measured(above, changed, expected):
     row = {"n": 50, "n_log": 50, "missing": 0, "missing_share": 0.0, "equal": 50, "equal_share": 1.0, "near_share": 1.0}
     row |= {"r2": 1.0, "r2_log": 1.0, "covered_share": 1.0, "width_median": 0.0, "width_p99": 0.0}
     accuracy = {"end": row | {"measure": "end"} | changed, "loss": row | {"measure": "loss", "n_log": above}}

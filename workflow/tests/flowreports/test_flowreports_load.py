@@ -147,7 +147,7 @@ def agrees(measure, pairs):
     return few and all(value is None or value >= 0.99 for value in (known, logarithms))
 
 
-def test_a_measure_is_printed_to_agree_only_within_the_bounds(loaded):
+def test_measure_agrees_only_within_the_bounds(loaded):
     directory, lines = loaded
     table = pq.read_table(directory / "pairs.parquet")
     verdicts = {tuple(line.split()[:2]): line.endswith(" agrees") for line in lines[1:]}

@@ -93,7 +93,7 @@ def test_every_loss_interval_covers_the_missing_bytes_and_no_narrower_one_does(s
         assert not all(covered(row, exact[row["src"]], **ends) for row in unsure), ends
 
 
-def test_a_segment_without_data_occupies_no_number(tmp_path):
+def test_segment_without_data_uses_no_sequence_number(tmp_path):
     """A capture that begins with a keep-alive or a stray ACK: numbers begin with the first data (RFC 9293)."""
     flows = [
         [segment(0, 999, ACK), segment(0, 1000, ACK, 50)],
@@ -104,14 +104,14 @@ def test_a_segment_without_data_occupies_no_number(tmp_path):
     assert [(row["missing_measured_bytes"], row["uncertain_bytes"]) for row in rows] == [(0, 0)] * 3
 
 
-def test_a_fin_below_the_highest_number_fills_its_hole_once(tmp_path):
+def test_fin_below_the_highest_number_fills_its_hole_once(tmp_path):
     """Data beyond the FIN opens a hole that has the FIN's number; sent again, it is no payload."""
     flow = [segment(0, 1000, ACK, 50), segment(0, 1100, ACK, 50), *[segment(0, 1050, FIN | ACK)] * 2]
     (row,), _ = measured(tmp_path, [flow])
     assert (row["missing_measured_bytes"], row["retransmitted_measured_bytes"], row["uncertain_bytes"]) == (49, 0, 0)
 
 
-def test_payload_at_the_number_of_a_fin_seen_before_is_sent_again(tmp_path):
+def test_payload_at_the_number_of_an_earlier_fin_is_a_retransmission(tmp_path):
     flow = [segment(0, 1000, ACK, 50), segment(0, 1050, FIN | ACK), segment(0, 1050, ACK, 2)]
     (row,), _ = measured(tmp_path, [flow])
     names = ("retransmitted_bytes", "retransmitted_measured_bytes", "uncertain_bytes", "missing_measured_bytes")

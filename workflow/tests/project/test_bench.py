@@ -27,7 +27,7 @@ def measured(cpu_s: float, wall_s: float = 10.0, stdout: bytes = b""):
     return module("programs").Measured(wall_s, cpu_s, 100.0, stdout)
 
 
-def test_shares_of_the_stages_add_up_to_all_of_it():
+def test_shares_of_the_stages_add_up_to_the_total():
     stages = {"read_s": 1.0, "dissect_s": 3.0, "digest_s": 5.0}
     rows = module("native").rows_of(10_000_000, measured(0.5), measured(8.5), stages)
     shares = {row["measured"]: row["value"] for row in rows if row["measured"].startswith("share of")}
@@ -69,7 +69,7 @@ def test_goals_are_met_or_missed(goal, value, met):
     assert row["note"] == {True: "met; of it", False: "MISSED; of it", None: "of it"}[met]
 
 
-def test_missed_floor_is_an_exit_code(tmp_path, monkeypatch, capsys):
+def test_missed_goal_is_an_exit_code(tmp_path, monkeypatch, capsys):
     main = module("__main__")
     rows = [{"measured": "rate", "value": 1, "goal": ">= 2"}]
     monkeypatch.setattr(main, "BENCHMARKS", {"kappa": (lambda _: rows, "a floor")})
@@ -79,7 +79,7 @@ def test_missed_floor_is_an_exit_code(tmp_path, monkeypatch, capsys):
     assert main.main([*arguments, "--scale", "small"]) == 0
 
 
-def test_peak_memory_of_ours_and_of_tshark_are_rows_of_their_own():
+def test_peak_memory_of_acapella_and_of_tshark_are_separate_rows():
     said = b'acapella: something\n{"own_kib": 2048, "children_kib": 3072}\n'
     ours, theirs = module("hybrid").peak_rows("hybrid", said, "< 512")
     assert (ours["value"], ours["goal"]) == (2.0, "< 512")
@@ -87,7 +87,7 @@ def test_peak_memory_of_ours_and_of_tshark_are_rows_of_their_own():
     assert len(module("hybrid").peak_rows("native", b'{"own_kib": 2048, "children_kib": 0}', "< 512")) == 1
 
 
-def test_peak_of_a_digest_counts_its_own_memory_apart_from_its_children(tmp_path):
+def test_peak_memory_of_a_digest_excludes_its_children(tmp_path):
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'x = b\"x\" * (200 << 20)'], check=True); "
     code += "from acapella_bench import peak; from acapella.cli import main; main.main = lambda argv: 0; peak.main([])"
     bench = module("programs").Bench.of(module("__main__").parse([]), tmp_path)
@@ -96,14 +96,14 @@ def test_peak_of_a_digest_counts_its_own_memory_apart_from_its_children(tmp_path
     assert 0 < said["own_kib"] < 200 << 10 < said["children_kib"]
 
 
-def test_unknown_benchmark_is_refused(capsys):
+def test_unknown_benchmark_is_rejected(capsys):
     with pytest.raises(SystemExit) as ended:
         module("__main__").parse(["nosuch"])
     assert ended.value.code == 2
     assert "no such benchmark: nosuch" in capsys.readouterr().err
 
 
-def test_a_program_that_fails_is_named_with_its_last_line(tmp_path):
+def test_failed_program_error_has_its_name_and_last_line(tmp_path):
     programs = module("programs")
     bench = programs.Bench.of(module("__main__").parse(["--scale", "small"]), tmp_path)
     with pytest.raises(programs.Failed, match="sh -c: it broke"):
@@ -117,7 +117,7 @@ def test_measured_runs_keep_output_and_count_cpu_time(tmp_path):
     assert run.peak_mib > 0
 
 
-def test_samples_of_a_site_follow_each_other():
+def test_samples_of_a_site_are_consecutive():
     analysis = module("analysis")
     first, later = analysis.Sample(3, 10), analysis.Sample(13, 10)
     assert first.site == later.site and first.name != later.name
@@ -146,7 +146,7 @@ def account(offered: int, refused: int, written: int, full: int = 0) -> dict:
     }
 
 
-def test_what_is_offered_is_written_or_lost_to_the_last_frame():
+def test_offered_frames_equal_written_plus_lost_frames():
     writer = module("writer")
     point = writer.point_of(account(8_000_000, 1_000_000, 6_999_990, full=7))
     assert point.lost == 1_000_010 and point.rate == 4_000_000
@@ -155,7 +155,7 @@ def test_what_is_offered_is_written_or_lost_to_the_last_frame():
         writer.point_of(account(8_000_000, 1_000_000, 6_999_990))
 
 
-def test_the_papers_tables_are_those_of_the_facts():
+def test_published_tables_match_the_stored_facts():
     facts = ROOT.parent / "shared" / "facts" / "patchwork_numbers.csv"
     if not facts.exists():
         pytest.skip(f"no {facts}: the published numbers are not beside the project")
@@ -167,7 +167,7 @@ def test_the_papers_tables_are_those_of_the_facts():
     assert said and all(module("writer").printed(snaplen) == rows for snaplen, rows in said.items())
 
 
-def test_the_disks_own_speed_is_said_to_be_unknown_without_fio(tmp_path, monkeypatch):
+def test_disk_speed_is_unknown_without_fio(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert module("disk").speed(tmp_path, 1) == module("disk").Speed(
         0, "not measured: no fio here; apt-get install fio"
@@ -178,7 +178,7 @@ def test_the_disks_own_speed_is_said_to_be_unknown_without_fio(tmp_path, monkeyp
     ("written", "limit", "highest"),
     [([1000], "sender", 500), ([900, 800], "receiver", 400), ([900, 799], "receiver", 0)],
 )
-def test_the_sender_limits_where_nothing_is_lost_at_its_most(written, limit, highest):
+def test_sender_is_the_limit_if_nothing_is_lost_at_its_highest_rate(written, limit, highest):
     veth = module("veth")
     points = [veth.Point("direct", 128, 2.0, offered, got) for offered, got in zip((1000, 800), written, strict=False)]
     row = veth.row_of(points)
@@ -186,7 +186,7 @@ def test_the_sender_limits_where_nothing_is_lost_at_its_most(written, limit, hig
     assert all(point["offered"] == point["written"] + point["lost"] for point in row["sweep"])
 
 
-def test_a_sweep_tells_its_highest_rate_without_loss_and_the_loss_at_the_aim():
+def test_sweep_reports_its_highest_lossless_rate_and_the_loss_at_the_goal():
     writer = module("writer")
     sweep = [account(80_000_000, 70_000_000, 9_999_997), account(10_000_000, 999_997, 9_000_000)]
     sweep += [account(8_000_003, 0, 8_000_000), account(6_000_000, -3, 6_000_000)]
@@ -199,7 +199,7 @@ def test_a_sweep_tells_its_highest_rate_without_loss_and_the_loss_at_the_aim():
 # The benchmarks' plain Python is a second program: quick enough for a million packets, where the tests' references take
 # time that grows with the square (naive_kappa) or check every field (plain_collector). Both have to agree.
 @pytest.mark.parametrize("size", range(1, 7))
-def test_plain_kappa_moves_the_packets_that_the_naive_reference_moves(size):
+def test_plain_kappa_moves_the_packets_of_the_naive_reference(size):
     for ranks in itertools.permutations(range(size)):
         moved, inversions = module("plain_kappa").order(list(ranks))
         assert sorted(moved) == sorted(naive_kappa.moved(list(ranks)))
@@ -207,7 +207,7 @@ def test_plain_kappa_moves_the_packets_that_the_naive_reference_moves(size):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_plain_kappa_measures_what_the_naive_reference_measures(tmp_path, seed):
+def test_plain_kappa_equals_the_naive_reference(tmp_path, seed):
     draw = random.Random(seed)
     packets = sent(150, draw, kinds=120)
     trials = {"a.pcap": packets, "b.pcap": disturbed(packets, draw)}
@@ -230,7 +230,7 @@ def test_plain_kappa_measures_what_the_naive_reference_measures(tmp_path, seed):
     )
 
 
-def test_plain_collector_counts_what_the_reference_counts():
+def test_plain_collector_equals_the_reference():
     frames = reports(30)
     reference = Plain([Pair(NUMBER, KEY, BASE, SLOTS, 5)])
     for frame in frames:

@@ -44,13 +44,13 @@ def faults(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("name", BUILT)
-def test_what_set_up_builds_is_hardened(name):
+def test_programs_built_by_setup_are_hardened(name):
     if not BUILT[name].is_file():
         pytest.skip(f"{name} is not built here")
     assert faults(BUILT[name]) == set()
 
 
-def test_a_program_without_protection_is_found(tmp_path):
+def test_program_without_protection_is_detected(tmp_path):
     """The test itself: the same reader on a program that is compiled without."""
     compiler = shutil.which("gcc")
     if compiler is None:

@@ -44,26 +44,26 @@ def install(tmp_path: Path, user: int, installed: list[str], *purposes: str) -> 
     return subprocess.run([SCRIPT, *purposes], capture_output=True, text=True, check=False, env=environment)
 
 
-def test_not_root_and_a_package_missing_prints_the_one_line_and_stops(tmp_path):
+def test_missing_package_without_root_prints_the_command_and_fails(tmp_path):
     ended = install(tmp_path, 1000, [name for name in packages("run") if name not in ("tshark", "cmake")], "run")
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1] == "sudo apt-get install --no-install-recommends -y cmake tshark"
     assert not (tmp_path / "apt-get.log").exists()
 
 
-def test_not_root_and_nothing_missing_goes_on_in_silence(tmp_path):
+def test_no_missing_package_without_root_prints_nothing(tmp_path):
     ended = install(tmp_path, 1000, packages("run"), "run")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
-def test_packages_for_tests_are_not_asked_for_by_set_up(tmp_path):
+def test_setup_does_not_require_packages_for_tests(tmp_path):
     assert install(tmp_path, 1000, packages("run"), "run").returncode == 0
     ended = install(tmp_path, 1000, packages("run"), "run", "test", "lint")
     assert ended.returncode == 1
     assert "clang-format-14" in ended.stderr and "chromium" in ended.stderr
 
 
-def test_a_package_of_another_architecture_counts_as_installed(tmp_path):
+def test_package_of_another_architecture_counts_as_installed(tmp_path):
     assert install(tmp_path, 1000, [f"{name}:amd64" for name in packages("run")], "run").returncode == 0
 
 
@@ -72,7 +72,7 @@ def test_every_listed_package_has_purpose_and_reason():
         assert not line or line.startswith("#") or re.fullmatch(r"\S+ +(run|test|lint|bench) +\S.*", line), line
 
 
-def test_a_python_that_is_too_old_is_refused_in_one_line(tmp_path):
+def test_too_old_python_is_rejected_in_one_line(tmp_path):
     for name in ("Makefile", "workflow"):
         (tmp_path / name).symlink_to(ROOT / name)
     old = tmp_path / "old"
@@ -87,7 +87,7 @@ def test_a_python_that_is_too_old_is_refused_in_one_line(tmp_path):
     assert not (tmp_path / ".venv").exists()
 
 
-def test_an_environment_of_another_user_is_refused_in_one_line():
+def test_environment_of_another_user_is_rejected_in_one_line():
     """Where we are root another user asks, else it is enough that we may not write."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -104,7 +104,7 @@ def test_an_environment_of_another_user_is_refused_in_one_line():
     assert said == [f"setup: {directory}/.venv belongs to {owner}; clone the project for yourself"]
 
 
-def test_the_long_step_of_set_up_says_that_it_is_long():
+def test_setup_announces_its_long_step():
     command = ["make", "-C", ROOT, "--dry-run", "-W", "workflow/requirements.lock", ".venv/stamps/packages"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "this takes some minutes the first time" in shown
@@ -124,19 +124,19 @@ def with_progress(tmp_path, script: str, **environment) -> subprocess.CompletedP
     return subprocess.run(command, capture_output=True, text=True, check=False, env=everything)
 
 
-def test_a_build_says_how_far_it_is_and_all_of_it_in_its_log(tmp_path):
+def test_build_prints_progress_and_logs_all_output(tmp_path):
     ended = with_progress(tmp_path, NINJA, PROGRESS_S="0")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.splitlines() == ["setup: 1 of 3, table.cpp", "setup: 2 of 3, libcore.a"]
     assert "Re-checking globbed" in (tmp_path / "logs" / "build.log").read_text()
 
 
-def test_a_build_in_which_nothing_is_to_be_made_says_nothing(tmp_path):
+def test_build_without_work_prints_nothing(tmp_path):
     ended = with_progress(tmp_path, "echo 'ninja: no work to do.'", PROGRESS_S="0")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
-def test_a_build_that_fails_shows_the_compilers_error_and_where_the_rest_is(tmp_path):
+def test_failed_build_prints_the_compiler_error_and_the_path_of_its_log(tmp_path):
     ended = with_progress(tmp_path, "echo 'a.cpp:1:1: error: no'; seq 30; exit 3")
     assert (ended.returncode, ended.stdout) == (3, "")
     lines = ended.stderr.splitlines()
@@ -145,7 +145,7 @@ def test_a_build_that_fails_shows_the_compilers_error_and_where_the_rest_is(tmp_
     assert lines[-1] == "30"
 
 
-def test_set_up_builds_the_native_core_with_progress():
+def test_setup_builds_the_native_core_with_progress():
     command = ["make", "-C", ROOT, "--dry-run", "-W", "workflow/native/pyproject.toml", ".venv/stamps/native"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert re.search(r"with-progress build/native\.log .*pip install .*--verbose", shown)
@@ -160,7 +160,7 @@ def test_help_names_every_target_for_people():
 LOCKS = [ROOT / "workflow" / "requirements.lock", ROOT / "capture" / "requirements-fabric.lock"]
 
 
-def test_the_bill_of_materials_has_every_pin_with_its_hashes_and_dependents():
+def test_bill_of_materials_has_every_pin_with_hashes_and_dependencies():
     made = [subprocess.run([sys.executable, SBOM], capture_output=True, text=True, check=True).stdout for _ in "ab"]
     assert made[0] == made[1]
     bill = json.loads(made[0])
@@ -187,7 +187,7 @@ def test_the_bill_of_materials_has_every_pin_with_its_hashes_and_dependents():
     assert needs[jinja] == [f"pkg:pypi/{name}"]
 
 
-def test_set_up_installs_no_tests_or_linters():
+def test_setup_installs_no_tests_or_linters():
     runtime, development = (
         set(re.findall(r"^[a-z0-9._-]+", path.read_text(), re.M)) for path in (LOCKS[0], DEVELOPMENT)
     )
@@ -206,6 +206,6 @@ def test_set_up_installs_no_tests_or_linters():
 
 
 @pytest.mark.parametrize("target", ["clean", "lock"])
-def test_what_make_removes_or_resolves_is_inside_the_project(target):
+def test_make_removes_and_resolves_only_inside_the_project(target):
     shown = subprocess.run(["make", "-C", ROOT, "--dry-run", target], capture_output=True, text=True, check=True).stdout
     assert not re.search(r"rm -rf +/|index-url +\S*:", shown)

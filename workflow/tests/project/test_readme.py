@@ -28,13 +28,13 @@ def run(directory: Path, *arguments: str) -> str:
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True).stdout
 
 
-def test_show_prints_what_is_shown(worked_example):
+def test_show_example_matches_its_output(worked_example):
     shown = re.search(r"^    \$ acapella (show \S+) \| head -4\n((?:    .*\n){4})", README, re.M)
     printed = run(worked_example, *shown[1].split()).splitlines()[:4]
     assert [line.removeprefix("    ").strip() for line in shown[2].splitlines()] == [line.strip() for line in printed]
 
 
-def test_the_sql_print_what_is_shown(worked_example, monkeypatch):
+def test_sql_examples_match_their_output(worked_example, monkeypatch):
     monkeypatch.chdir(worked_example)
     view, query = re.search(r"^    (create view .*\n.*;)\n    (select .*);$", RESULTS, re.M).groups()
     connection = duckdb.connect()
@@ -45,13 +45,13 @@ def test_the_sql_print_what_is_shown(worked_example, monkeypatch):
     assert str(connection.sql(query)).split() == " ".join(shown).split()
 
 
-def test_kappa_prints_what_is_shown():
+def test_kappa_example_matches_its_output():
     command, shown = re.search(r"^    \$ acapella (kappa .*)\n((?:(?:    .*)?\n)+?)\n`--json`", KAPPA, re.M).groups()
     lines = [line.removeprefix("    ") for line in shown.splitlines()]
     assert lines == [line.rstrip() for line in run(ROOT, *shlex.split(command)).splitlines()]
 
 
-def test_every_path_that_documents_name_exists():
+def test_every_path_in_documents_exists():
     for name in (
         "README.md",
         "ARCHITECTURE.md",
@@ -65,7 +65,7 @@ def test_every_path_that_documents_name_exists():
             assert list(ROOT.glob(path.replace("STAGE", "digest").rstrip("/"))), f"{name}: {path}"
 
 
-def test_what_rules_make_is_listed():
+def test_outputs_of_rules_are_listed():
     listed = re.findall(r"`([^`]+)`", (ROOT / "results" / "README.md").read_text())
     rules = "".join(path.read_text() for path in (ROOT / "rules").glob("*.smk"))
     made = set(re.findall(r"<campaign>/([a-z_]+(?:/|\.[a-z]+))", rules))

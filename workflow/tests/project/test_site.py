@@ -64,7 +64,7 @@ def test_search_works_on_files_and_loads_nothing_from_other_hosts(site, browser)
         ("style.css", '@import "https://fonts.example/x.css";'),
     ],
 )
-def test_what_another_host_would_provide_is_found(tmp_path, name, text):
+def test_resources_of_other_hosts_are_found(tmp_path, name, text):
     build = module()
     build.SITE = tmp_path
     (tmp_path / name).write_text(text)

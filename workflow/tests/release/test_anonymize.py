@@ -60,7 +60,7 @@ def pair(tmp_path_factory) -> dict[str, tuple[Packet, Packet, bytes]]:
     return made
 
 
-def test_plain_aes_is_that_of_fips_197():
+def test_plain_aes_matches_fips_197():
     appendix_b = Aes128(bytes.fromhex("2b7e151628aed2a6abf7158809cf4f3c"))
     assert appendix_b.encrypt(bytes.fromhex("3243f6a8885a308d313198a2e0370734")).hex() == (
         "3925841d02dc09fbdc118597196a0b32"
@@ -71,7 +71,7 @@ def test_plain_aes_is_that_of_fips_197():
     )
 
 
-def test_ipv4_pseudonyms_are_those_that_the_authors_published(tmp_path):
+def test_ipv4_pseudonyms_match_the_published_ones(tmp_path):
     plain = CryptoPan(SAMPLE_KEY)
     frames = [bytes(Ether(**ETHER) / IP(src=address, dst=address)) for address in SAMPLE]
     for (address, expected), frame in zip(SAMPLE.items(), released(tmp_path, frames, SAMPLE_KEY), strict=True):
@@ -79,7 +79,7 @@ def test_ipv4_pseudonyms_are_those_that_the_authors_published(tmp_path):
         assert plain.address(ipaddress.ip_address(address).packed) == ipaddress.ip_address(expected).packed
 
 
-def test_ipv6_pseudonyms_are_those_of_other_programs(tmp_path):
+def test_ipv6_pseudonyms_match_other_programs(tmp_path):
     # The key above, 128 bits. Source: the tests of github.com/Yawning/cryptopan.
     frame = bytes(Ether(**ETHER) / IPv6(src="2001:db8::1", dst="::ffff"))
     (left,) = released(tmp_path, [frame], SAMPLE_KEY)
@@ -87,7 +87,7 @@ def test_ipv6_pseudonyms_are_those_of_other_programs(tmp_path):
     assert Ether(left)[IPv6].dst == "78ff:f001:9fc0:20df:8380:b1f1:704:f838"
 
 
-def test_every_address_that_scapy_finds_is_the_plain_pseudonym(pair):
+def test_every_address_found_by_scapy_is_the_plain_pseudonym(pair):
     pan, macs = CryptoPan(KEY), MacMap(KEY)
     checked = 0
     for name, (before, after, _) in pair.items():
@@ -109,7 +109,7 @@ def test_addresses_of_all_headers_are_kept(pair):
         assert set(address_frames.found(after)) >= expected, name
 
 
-def test_no_original_address_is_left_anywhere(tmp_path):
+def test_no_original_address_remains(tmp_path):
     addresses = Addresses(seed=2)
     frames = address_frames.frames(addresses)
     for link in LINK:
@@ -129,7 +129,7 @@ def folded(data: bytes) -> int:
     return total
 
 
-def test_ipv4_header_checksums_are_right_everywhere(pair):
+def test_every_ipv4_header_checksum_is_correct(pair):
     seen = 0
     for name, (_, after, left) in pair.items():
         packet = after
@@ -148,7 +148,7 @@ def pseudo(ip: Packet, proto: int, data: bytes) -> bytes:
     return ends + struct.pack("!II", len(data), proto) + data
 
 
-def test_checksums_of_whole_packets_are_made_anew(pair):
+def test_checksums_of_complete_packets_are_recomputed(pair):
     for name, proto in (("tcp_bare", 6), ("tcp_options", 6), ("udp6_bare", 17), ("solicitation", 58), ("mld2", 58)):
         _, after, left = pair[name]
         ip = after.payload
@@ -162,7 +162,7 @@ def test_checksums_of_whole_packets_are_made_anew(pair):
     assert folded(pseudo(inner, 6, left[62:])) == 0xFFFF
 
 
-def test_checksum_of_sctp_is_made_anew(pair):
+def test_sctp_checksum_is_recomputed(pair):
     for name in ("sctp", "sctp_heartbeat"):
         _, after, left = pair[name]
         begin = 14 + 4 * after[IP].ihl
@@ -170,7 +170,7 @@ def test_checksum_of_sctp_is_made_anew(pair):
         assert left[begin + 8 : begin + 12] == crc32c(blank).to_bytes(4), name
 
 
-def test_checksums_of_cut_packets_are_zero(pair):
+def test_checksums_of_truncated_packets_are_zero(pair):
     for name in ("tcp", "vlan_udp", "6in4", "4in6", "gre", "vxlan", "geneve", "icmp_quote", "fragment", "segments"):
         packet = pair[name][1]
         sums = []
@@ -182,7 +182,7 @@ def test_checksums_of_cut_packets_are_zero(pair):
         assert not any(sums), name
 
 
-def test_times_and_lengths_are_kept_and_text_is_not(tmp_path):
+def test_times_and_lengths_are_kept_and_text_is_removed(tmp_path):
     def option(code: int, value: bytes) -> bytes:
         return struct.pack("<HH", code, len(value)) + value + bytes(-len(value) % 4)
 
@@ -217,7 +217,7 @@ def common_bits(a: bytes, b: bytes) -> int:
 
 
 @pytest.mark.parametrize(("layer", "octets"), [(IP, 4), (IPv6, 16)])
-def test_common_prefixes_are_as_long_as_before(tmp_path, layer, octets):
+def test_common_prefixes_keep_their_length(tmp_path, layer, octets):
     chance = random.Random(octets)
     pairs = []
     for shared in range(8 * octets):
@@ -237,7 +237,7 @@ def mac_frames(addresses: list[bytes]) -> list[bytes]:
     return [address + bytes(6) + b"\x88\xb5" + SECRET for address in addresses]
 
 
-def test_mac_pseudonyms_are_stable_and_differ_and_keep_what_they_say(tmp_path):
+def test_mac_pseudonyms_are_stable_and_unique_and_keep_their_flags(tmp_path):
     chance = random.Random(7)
     addresses = [chance.randbytes(6) for _ in range(500)]
     groups = [b"\x01\x00\x5e" + (chance.getrandbits(23)).to_bytes(3) for _ in range(50)]
@@ -256,12 +256,12 @@ def test_mac_pseudonyms_are_stable_and_differ_and_keep_what_they_say(tmp_path):
 
 
 @pytest.mark.parametrize("address", ["ffffffffffff", "000000000000", "0180c200000e", "01000ccccccc"])
-def test_addresses_that_name_nobody_stay(tmp_path, address):
+def test_addresses_without_an_owner_are_kept(tmp_path, address):
     (left,) = released(tmp_path, mac_frames([bytes.fromhex(address)]))
     assert left[:6].hex() == address
 
 
-def test_blank_macs_keep_the_group_bit_and_nothing_else_of_an_owner(tmp_path):
+def test_blanked_macs_keep_only_the_group_bit(tmp_path):
     frames = mac_frames([bytes.fromhex("0e11223344aa"), bytes.fromhex("0911223344aa"), bytes.fromhex("3333ff445566")])
     left = [frame[:6].hex() for frame in released(tmp_path, frames, macs="blank")]
     assert left == ["020000000000", "010000000000", "333300000000"]
@@ -279,7 +279,7 @@ def test_blank_macs_keep_the_group_bit_and_nothing_else_of_an_owner(tmp_path):
         pytest.param("80aabbccdde1 80aabbccddee 1234 80aabbccddee", id="unknown_ethertype"),
     ],
 )
-def test_identifiers_in_what_is_not_parsed_are_cut(tmp_path, frame):
+def test_identifiers_in_unparsed_data_are_removed(tmp_path, frame):
     octets = bytes.fromhex(frame.replace(" ", ""))
     (left,) = released(tmp_path, [octets])
     assert 14 <= len(left) < len(octets)
@@ -293,7 +293,7 @@ def ends_in(frame: bytes, offset: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("word", [b"", CONTROL_WORD], ids=["plain", "control_word"])
-def test_pseudowires_keep_their_form_and_their_packets_get_pseudonyms(tmp_path, word):
+def test_pseudowires_keep_their_format_and_their_packets_get_pseudonyms(tmp_path, word):
     known = vendors.find()
     if known is None:
         pytest.skip("no tshark with a list of vendors in a file")
@@ -314,7 +314,7 @@ def test_pseudowires_keep_their_form_and_their_packets_get_pseudonyms(tmp_path, 
     assert stacks[0] == stacks[1] == ["Ethernet/MPLS/PseudoWire/Ethernet/IPv4/UDP"]
 
 
-def test_timestamps_that_end_within_an_address_are_zeros(tmp_path):
+def test_timestamp_options_that_end_within_an_address_are_zeroed(tmp_path):
     """The length of the timestamp option ends inside the second address, which RFC 791 does not allow."""
     option = bytes([68, 15, 9, 1]) + bytes([203, 0, 113, 77]) + bytes(4) + bytes([203, 0, 113]) + b"\0"
     head = bytes.fromhex("4900 0028 0001 0000 40fd 0000 c000024d c6336409".replace(" ", ""))
@@ -327,7 +327,7 @@ def in_udp(port: int, data: bytes) -> bytes:
     return bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78") / UDP(sport=port, dport=port) / data)
 
 
-def test_teredo_hides_the_origin_and_who_authenticates(tmp_path):
+def test_teredo_origin_and_authentication_are_hidden(tmp_path):
     origin = bytes(0xFF ^ octet for octet in (203, 0, 113, 9))
     packet = bytes(IPv6(src="2001:0:53aa:64c::1", dst="2001:db8::5") / UDP() / SECRET)
     head = b"\0\1\x04\x04" + b"user" + b"pass" + b"nonce678" + b"\0"
@@ -343,7 +343,7 @@ def test_teredo_hides_the_origin_and_who_authenticates(tmp_path):
     )
 
 
-def test_options_of_tunnels_keep_their_lengths_alone(tmp_path):
+def test_options_of_tunnels_keep_only_their_lengths(tmp_path):
     inner = bytes(Ether(**ETHER) / IP(src="192.0.2.1", dst="192.0.2.2") / UDP())
     geneve = in_udp(6081, b"\x03\0\x65\x58\0\0\1\0" + b"\1\2\3\2" + SECRET[:8] + inner)
     packet = inner[14:]
@@ -357,7 +357,7 @@ def test_options_of_tunnels_keep_their_lengths_alone(tmp_path):
     assert ends_in(left[1], 58) == [pan.address(end) for end in ends_in(gtp, 58)]
 
 
-def test_addresses_that_sctp_adds_get_pseudonyms(tmp_path):
+def test_addresses_in_sctp_parameters_get_pseudonyms(tmp_path):
     plain = bytes((203, 0, 113, 9))
     parameter = b"\0\5\0\x08" + plain
     chunk = b"\xc1\0\0\x20" + b"\0\0\0\1" + parameter + b"\xc0\1\0\x10" + b"\0\0\0\2" + parameter
@@ -368,7 +368,7 @@ def test_addresses_that_sctp_adds_get_pseudonyms(tmp_path):
     assert left[46:] == chunk.replace(plain, pseudonym)
 
 
-def test_what_cannot_be_parsed_is_cut(tmp_path):
+def test_unparsable_data_is_removed(tmp_path):
     good = bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78") / UDP() / SECRET)
     bad_length = good[:14] + b"\x44" + good[15:]  # a header length of 16 bytes
     bad_version = good[:14] + b"\x55" + good[15:]
@@ -378,7 +378,7 @@ def test_what_cannot_be_parsed_is_cut(tmp_path):
     assert left == b""
 
 
-def test_frames_of_two_link_types_do_not_fit_one_pcap(tmp_path):
+def test_frames_of_two_link_types_are_rejected_for_pcap(tmp_path):
     from acapella_testing.frames.traces import write_pcapng  # noqa: PLC0415
 
     frame = bytes(Ether(**ETHER) / IP())
@@ -392,7 +392,7 @@ def test_frames_of_two_link_types_do_not_fit_one_pcap(tmp_path):
     ("name", "content", "why"),
     [("none.pcap", None, "No such file"), ("text.pcap", b"hello\n", "text, not a pcap"), ("in.pcap", b"", "is empty")],
 )
-def test_a_capture_that_cannot_be_read_is_named_and_not_what_was_to_be_made_of_it(name, content, why, tmp_path):
+def test_error_of_an_unreadable_capture_names_the_input(name, content, why, tmp_path):
     source = tmp_path / name
     if content is not None:
         source.write_bytes(content)
@@ -412,7 +412,7 @@ def test_a_capture_that_cannot_be_read_is_named_and_not_what_was_to_be_made_of_i
         (0, 0o600, "0"),
     ],
 )
-def test_a_key_that_others_may_read_or_of_another_size_is_refused(tmp_path, octets, mode, says):
+def test_public_key_file_or_key_of_another_size_is_rejected(tmp_path, octets, mode, says):
     path = tmp_path / "key"
     path.write_bytes(b"K" * octets)
     path.chmod(mode)
@@ -421,7 +421,7 @@ def test_a_key_that_others_may_read_or_of_another_size_is_refused(tmp_path, octe
     assert "KKKK" not in str(raised.value)
 
 
-def test_a_new_key_is_its_owners_alone_and_replaces_none(tmp_path):
+def test_new_key_is_private_and_replaces_no_file(tmp_path):
     make_key(tmp_path / "key")
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
     key = read_key(tmp_path / "key")
@@ -432,7 +432,7 @@ def test_a_new_key_is_its_owners_alone_and_replaces_none(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["key"]
 
 
-def test_command_anonymizes_and_tells_nothing_of_the_key(tmp_path):
+def test_command_anonymizes_and_does_not_reveal_the_key(tmp_path):
     (tmp_path / "key").write_bytes(KEY)
     (tmp_path / "key").chmod(0o600)
     frame = bytes(Ether(**ETHER) / IP(src="192.0.2.77", dst="198.51.100.78") / UDP() / SECRET)

@@ -91,7 +91,7 @@ def leak(original: Path, released: Path, replaced: dict, known) -> tuple | None:
     return found or search.find_unexplained(str(original))
 
 
-def test_what_was_kept_has_the_same_headers(small, tmp_path):
+def test_kept_parts_have_the_same_headers(small, tmp_path):
     found = vendors.find()
     known = found.core if found else None
     frames = differ = 0
@@ -131,7 +131,7 @@ def octets(address: str) -> bytes:
     return ipaddress.ip_address(address).packed
 
 
-def test_tshark_finds_pseudonyms_where_it_found_addresses(corpus, program, tmp_path):
+def test_tshark_finds_pseudonyms_in_place_of_addresses(corpus, program, tmp_path):
     pan, macs = CryptoPan(KEY), MacMap(KEY)
 
     def pseudonym(plain: bytes) -> bytes:
@@ -159,7 +159,7 @@ def test_tshark_finds_pseudonyms_where_it_found_addresses(corpus, program, tmp_p
                 assert original not in frame
 
 
-def test_tshark_finds_pseudonyms_where_it_found_tunnel_identifiers(corpus, program, tmp_path):
+def test_tshark_finds_pseudonyms_in_place_of_tunnel_identifiers(corpus, program, tmp_path):
     naive = TunnelMap(KEY, TYPES)
     merged = tmp_path / "in.pcap"
     files = [corpus / name for name in TOLD]

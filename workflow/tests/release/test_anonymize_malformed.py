@@ -19,7 +19,7 @@ NEIGHBOR = {5: {8}, 24: {8, 16, 24}, 25: {*range(24, 2041, 16)}}
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_values_of_a_wrong_length_are_zeros(name, tmp_path):
+def test_values_of_a_wrong_length_are_zeroed(name, tmp_path):
     kind, options = MALFORMED[name]
     frame = with_options(kind, options)
     (left,) = released(tmp_path, [frame])

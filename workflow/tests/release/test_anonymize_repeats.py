@@ -264,13 +264,13 @@ def test_no_run_of_text_in_a_repeated_header_is_kept(name, code, tmp_path):
 
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("name", CONSTRUCTS)
-def test_text_in_a_repeated_header_that_stays_is_found(name, code, tmp_path):
+def test_remaining_text_in_a_repeated_header_is_found(name, code, tmp_path):
     frame = CONSTRUCTS[name](Text(code))
     assert searched(tmp_path, [frame]) is None
     assert searched(tmp_path, [frame], left_as_it_came(begins(frame), len(frame)))
 
 
-def test_random_text_in_repeated_headers_is_never_refused(tmp_path):
+def test_random_text_in_repeated_headers_is_never_rejected(tmp_path):
     """The search has the same limits as the anonymization."""
     made = [frame for name in CONSTRUCTS for code in CODES for _, frame in frames_of(name, code)]
     assert searched(tmp_path, made) is None
@@ -320,7 +320,7 @@ def test_repeats_of_real_traffic_are_kept(name, tmp_path):
     assert (len(left), left[begin:end]) == (len(frame), frame[begin:end])
 
 
-def test_sack_with_more_blocks_is_a_shorter_chunk_and_padding(tmp_path):
+def test_sack_with_too_many_blocks_becomes_a_shorter_chunk_with_padding(tmp_path):
     """RFC 9260, 3.3.4, and RFC 4820, 3. The TCP option keeps its first block (RFC 2018, 4)."""
     blocks = b"".join(struct.pack("!HH", 2 * n + 2, 2 * n + 2) for n in range(5))
     many = sctp(chunk(3, bytes(8) + b"\0\5\0\2" + blocks + b"\0\0\0\7\0\0\0\x08"))

@@ -12,7 +12,7 @@ from acapella_testing.release_records import records
 from acapella_core.anonymize import anonymize
 
 
-def test_payload_that_stays_in_its_place_is_found(tmp_path):
+def test_payload_that_remains_in_place_is_found(tmp_path):
     frame = frames(random.Random(5))[0]
     for length, expected in ((15, None), (16, (1, 42, "a run of payload"))):
         found = searched(tmp_path, [frame], lambda n, original, kept, length=length: kept + original[42 : 42 + length])
@@ -20,7 +20,7 @@ def test_payload_that_stays_in_its_place_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_a_value_of_a_wrong_length_that_stays_is_found(name, tmp_path):
+def test_remaining_value_of_a_wrong_length_is_found(name, tmp_path):
     kind, options = MALFORMED[name]
     frame, begin = with_options(kind, options), HEADS[kind]
     assert searched(tmp_path, [frame]) is None
@@ -53,13 +53,13 @@ ADDRESSES = {  # a frame, and offset and length of an address in it
 
 
 @pytest.mark.parametrize("name", ADDRESSES)
-def test_an_address_that_stays_in_an_option_or_message_is_found(name, tmp_path):
+def test_remaining_address_in_an_option_or_message_is_found(name, tmp_path):
     frame, begin, length = ADDRESSES[name]
     assert searched(tmp_path, [frame]) is None
     assert searched(tmp_path, [frame], left_as_it_came(begin, begin + length)) == (1, begin, "an original address")
 
 
-def test_payload_of_16_octets_at_another_place_is_found(tmp_path):
+def test_payload_of_16_bytes_at_another_place_is_found(tmp_path):
     originals = frames(random.Random(6))
     for length, expected in ((15, None), (16, (3, 42, "a run of payload at another place"))):
         found = searched(tmp_path, originals, lambda n, original, kept, length=length:
@@ -69,7 +69,7 @@ def test_payload_of_16_octets_at_another_place_is_found(tmp_path):
     assert found == (1, 300, "a run of payload of a frame")
 
 
-def test_octets_that_equal_an_address_by_chance_are_no_leak(tmp_path):
+def test_bytes_that_equal_an_address_by_chance_are_not_a_leak(tmp_path):
     """Other fields contain the bytes of IPv4 addresses and of short addresses of mostly zeros."""
     tcp = lambda seq: ENDS[:4] + seq + ENDS[4:] + b"\x50\x10" + bytes(6)  # noqa: E731 (ports are an address, too)
     originals = [ipv4(6, tcp(ENDS[:4])), ipv4(17, ENDS[4:] + b"\0\x08\0\0"), ipv4(6, tcp(b"\0\0\0\1")),
@@ -80,7 +80,7 @@ def test_octets_that_equal_an_address_by_chance_are_no_leak(tmp_path):
     assert searched(tmp_path, [alike]) is None
 
 
-def test_a_pseudonym_that_is_the_original_of_another_address_is_no_leak(tmp_path):
+def test_pseudonym_that_is_the_original_of_another_address_is_not_a_leak(tmp_path):
     """The second frame's original addresses are the pseudonyms of the first frame's addresses and therefore in the
     release.
     """
@@ -92,7 +92,7 @@ def test_a_pseudonym_that_is_the_original_of_another_address_is_no_leak(tmp_path
     assert searched(tmp_path, [first], lambda n, original, kept: original[:26] + kept[26:]) is not None
 
 
-def test_random_traffic_is_never_refused(tmp_path):
+def test_random_traffic_is_never_rejected(tmp_path):
     """Header fields have few distinct values, sequence numbers look like addresses, and the payload repeats headers."""
     draw = random.Random(8)
     originals = []
@@ -106,6 +106,6 @@ def test_random_traffic_is_never_refused(tmp_path):
 
 
 @pytest.mark.parametrize("kind", HEADS)
-def test_malformed_headers_are_never_refused(kind, tmp_path):
+def test_malformed_headers_are_never_rejected(kind, tmp_path):
     draw = random.Random(f"search {kind}")
     assert searched(tmp_path, [with_options(kind, random_options(draw, kind)) for _ in range(500)]) is None

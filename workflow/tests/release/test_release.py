@@ -71,7 +71,7 @@ def files(directory: Path) -> list[Path]:
     return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
-def test_a_release_has_captures_acaps_flows_tables_and_says_what_was_done(public):
+def test_release_has_captures_acaps_flows_tables_and_a_description(public):
     assert sorted(path.name for path in public.iterdir()) == [
         "README.md",
         "SHA256SUMS",
@@ -94,7 +94,7 @@ def test_a_release_has_captures_acaps_flows_tables_and_says_what_was_done(public
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o644 for path in files(public))
 
 
-def test_the_sheet_tells_that_a_capture_kept_only_a_part(finished, tmp_path):
+def test_sheet_states_filter_and_sampling_of_a_capture(finished, tmp_path):
     campaign = tmp_path / "mine"
     shutil.copytree(finished, campaign, symlinks=True)
     for link in (path for path in (campaign / "raw").iterdir() if path.is_symlink()):
@@ -123,14 +123,14 @@ def sums_of(directory: Path) -> dict[str, str]:
     return dict(reversed(line.split("  ")) for line in (directory / "SHA256SUMS").read_text().splitlines())
 
 
-def test_checksums_are_those_of_all_files(public):
+def test_checksums_cover_all_files(public):
     listed = sums_of(public)
     assert set(listed) == {path.relative_to(public).as_posix() for path in files(public)} - {"SHA256SUMS"}
     for name, digest in listed.items():
         assert hashlib.sha256((public / name).read_bytes()).hexdigest() == digest
 
 
-def test_the_key_is_private_and_stays_behind(finished, public):
+def test_key_is_private_and_not_released(finished, public):
     key_file = finished / "release.key"
     assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
     key = key_file.read_bytes()
@@ -141,7 +141,7 @@ def test_the_key_is_private_and_stays_behind(finished, public):
             assert part.hex().encode() not in content, path
 
 
-def test_names_are_pseudonyms_everywhere_and_no_path_is_told(finished, public):
+def test_names_are_pseudonyms_and_paths_are_absent(finished, public):
     for path in files(public):
         content = path.read_bytes() + path.name.encode()
         for word in (*SITES, "alpha-p1", str(finished.parent)):
@@ -152,7 +152,7 @@ def test_names_are_pseudonyms_everywhere_and_no_path_is_told(finished, public):
         assert path.stem.startswith(f"{told['site']}-{told['port']}-")
 
 
-def test_original_addresses_are_nowhere(public):
+def test_original_addresses_are_absent(public):
     addresses = set()
     for capture in CAPTURES.glob("*.gz"):
         for _, frame in dpkt.pcap.Reader(io.BytesIO(gzip.decompress(capture.read_bytes()))):
@@ -165,7 +165,7 @@ def test_original_addresses_are_nowhere(public):
     assert not [address.hex() for address in addresses if address in captured]
 
 
-def test_flows_are_made_anew_from_the_anonymized_captures(finished, public, tmp_path):
+def test_flows_are_those_of_the_anonymized_captures(finished, public, tmp_path):
     for capture in sorted((public / "captures").iterdir()):
         site, port, _ = capture.stem.split("-")
         made = [tmp_path / f"{kind}.parquet" for kind in ("acap", "flows")]
@@ -184,7 +184,7 @@ def ends_of(flows: Path) -> set[str]:
     return {end for row in rows for end in (row["src"], row["dst"])}
 
 
-def test_frames_have_the_same_times_lengths_and_stacks_as_far_as_they_were_kept(finished, public):
+def test_kept_parts_of_frames_have_the_same_times_lengths_and_stacks(finished, public):
     def frames(directory: Path) -> list:
         rows = [row for path in directory.iterdir() for row in pq.read_table(path).to_pylist()]
         return sorted((row["ts_ns"], row["wire_len"], row["stack"]) for row in rows)
@@ -195,7 +195,7 @@ def test_frames_have_the_same_times_lengths_and_stacks_as_far_as_they_were_kept(
         assert whole.split("/")[: kept.count("/") + 1] == kept.split("/")
 
 
-def test_tables_come_along_but_for_those_with_addresses(finished, public):
+def test_tables_without_addresses_are_released(finished, public):
     names = {path.stem for path in (public / "tables").iterdir()}
     assert {"frame_sizes", "header_occurrence", "header_stack_sizes", "capture_quality"} <= names
     assert not names & {"top_flows", "stitched_flows"}
@@ -291,7 +291,7 @@ def test_tables_of_flow_reports_are_those_of_their_provenance_and_never_copied(f
         release.release_tables(Campaign(campaign), tmp_path / "tables", bytes(32), hidden=True)
 
 
-def test_the_same_key_gives_the_same_bytes_and_another_does_not(finished, public, tmp_path):
+def test_release_depends_on_the_key_alone(finished, public, tmp_path):
     run("release", finished, "-o", tmp_path / "again")
     one, other = sums_of(tmp_path / "again"), sums_of(public)
     assert {name for name in one | other if one.get(name) != other.get(name)} <= {"catalog.duckdb"}
@@ -315,7 +315,7 @@ def test_the_same_key_gives_the_same_bytes_and_another_does_not(finished, public
         (["-o", "{new}", "--pseudonyms", "{public}/README.md"], "is no map of names"),
     ],
 )
-def test_mistakes_are_one_line_and_leave_nothing(request, tmp_path, capsys, words, says):
+def test_usage_errors_are_one_line_and_leave_no_files(request, tmp_path, capsys, words, says):
     finished, public = request.getfixturevalue("finished"), request.getfixturevalue("public")
     places = {"public": public, "new": tmp_path / "new", "missing": tmp_path / "missing"}
     assert main(["release", str(finished), *(word.format(**places) for word in words)]) == 2
@@ -326,7 +326,7 @@ def test_mistakes_are_one_line_and_leave_nothing(request, tmp_path, capsys, word
 
 
 @pytest.mark.usefixtures("public")  # the release creates the key
-def test_true_names_are_released_or_refused_if_pseudonyms_are_asked_for(finished, tmp_path, capsys):
+def test_true_names_are_released_or_rejected_if_pseudonyms_are_requested(finished, tmp_path, capsys):
     campaign = tmp_path / "open"
     campaign.mkdir()
     for name in ("raw", "acap", "flows", "partial"):
@@ -348,7 +348,7 @@ def test_true_names_are_released_or_refused_if_pseudonyms_are_asked_for(finished
 
 
 @pytest.mark.usefixtures("public")  # the release creates the key
-def test_tables_of_a_stage_with_true_names_are_left_out_with_the_reason(finished, tmp_path, capsys):
+def test_tables_with_true_names_are_omitted_with_the_reason(finished, tmp_path, capsys):
     campaign = shutil.copytree(finished, tmp_path / "mixed")
     (campaign / "tables" / "consistency.parquet").write_bytes(SITES[0].encode())
     outputs = {"tables/consistency.parquet": "0" * 64}
@@ -365,7 +365,7 @@ def test_tables_of_a_stage_with_true_names_are_left_out_with_the_reason(finished
     assert (campaign / "release-pseudonyms.tsv").is_file()
 
 
-def test_the_map_of_names_is_private_and_leads_back_to_the_true_ones(finished, tmp_path):
+def test_map_of_names_is_private_and_contains_the_true_names(finished, tmp_path):
     names, public = tmp_path / "names.tsv", tmp_path / "public"
     for _ in range(2):  # a later release replaces the map
         shutil.rmtree(public, ignore_errors=True)
@@ -385,7 +385,7 @@ def test_the_map_of_names_is_private_and_leads_back_to_the_true_ones(finished, t
         assert known["true_sample"].endswith(known["true_port"])
 
 
-def test_tables_that_are_left_out_are_listed_with_the_reason(finished, public, tmp_path, capsys):
+def test_omitted_tables_are_listed_with_the_reason(finished, public, tmp_path, capsys):
     run("release", finished, "-o", tmp_path / "public")
     lines = re.findall(r"^tables? ([\w, ]+) left out: (.*)$", capsys.readouterr().out, re.M)
     reasons = {name: reason for names, reason in lines for name in names.split(", ")}

@@ -94,7 +94,7 @@ def decoded(path: Path) -> bytes:
     return content
 
 
-def test_no_checksum_of_a_true_file_is_released(campaign, public):
+def test_no_checksum_of_an_original_file_is_released(campaign, public):
     true = [path for kind in ("raw", "acap", "flows") for path in (campaign / kind).iterdir() if path.is_file()]
     assert len(true) >= 8
     digests = [hashlib.sha256(path.read_bytes()).digest() for path in true]
@@ -138,7 +138,7 @@ def test_released_files_have_listed_columns_only(public):
 
 
 @pytest.mark.skipif(not _native.confinement_support()["seccomp"], reason="this kernel has no seccomp")
-def test_a_confined_process_makes_the_release(campaign, tmp_path):
+def test_release_is_written_by_a_confined_process(campaign, tmp_path):
     script = "from acapella.cli.main import main; print(main()); print(open('/proc/self/status').read())"
     words = ["release", campaign, "-o", tmp_path / "public", "--key-file", tmp_path / "key"]
     (tmp_path / "key").write_bytes(KEY)
@@ -150,7 +150,7 @@ def test_a_confined_process_makes_the_release(campaign, tmp_path):
 
 
 @pytest.mark.usefixtures("public")  # the release creates the key
-def test_a_new_column_of_an_acap_or_a_table_stays_private(campaign, tmp_path, monkeypatch):
+def test_new_column_of_an_acap_or_table_is_not_released(campaign, tmp_path, monkeypatch):
     """A list without a column simulates a version with a new column."""
     listed = release_columns.published_columns
     fewer = {"frames": "tcp_seq", "flows": "psh", "frame_sizes": "share_lo", "metadata": "link_types"}
@@ -172,7 +172,7 @@ def test_a_new_column_of_an_acap_or_a_table_stays_private(campaign, tmp_path, mo
     ]
 
 
-def test_true_captures_are_read_again_with_the_limits_of_the_command(made, tmp_path):
+def test_original_captures_are_read_with_the_limits_of_the_command(made, tmp_path):
     part, (captures, *others) = made
     assert captures[0].limits.bytes == decompression.limits("7G", 10).bytes
     packed = tmp_path / "true.pcap.zst"
@@ -203,7 +203,7 @@ def forget_table(directory: Path) -> None:
         (forget_table, "frame_sizes.parquet: does not have the checksum in its"),
     ],
 )
-def test_a_damaged_catalog_or_provenance_is_one_line(campaign, tmp_path, capsys, change, line):
+def test_damaged_catalog_or_provenance_is_reported_in_one_line(campaign, tmp_path, capsys, change, line):
     directory = shutil.copytree(campaign, tmp_path / "damaged")
     change(directory)
     assert run("release", directory, "-o", tmp_path / "public") == 2
@@ -211,7 +211,7 @@ def test_a_damaged_catalog_or_provenance_is_one_line(campaign, tmp_path, capsys,
     assert line in error and not (tmp_path / "public").exists()
 
 
-def test_a_release_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+def test_release_is_synchronized_before_it_is_renamed(tmp_path, monkeypatch):
     part, target, done = tmp_path / ".part", tmp_path / "public", []
     (part / "tables").mkdir(parents=True)
     (part / "tables" / "a.csv").write_text("a\n")
@@ -311,7 +311,7 @@ LEAKS = {
 }
 
 
-def test_an_untouched_release_passes(made):
+def test_unmodified_release_passes(made):
     release_search.check(made[0], *made[1])
 
 
@@ -332,7 +332,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_the_documented_limits_are_those_of_the_search(name, made, tmp_path):
+def test_documented_limits_match_the_search(name, made, tmp_path):
     public, arguments = made
     part = tmp_path / "part"
     shutil.copytree(public, part)
@@ -340,7 +340,7 @@ def test_the_documented_limits_are_those_of_the_search(name, made, tmp_path):
     release_search.check(part, *arguments)
 
 
-def test_nothing_of_a_release_with_a_leak_is_published(campaign, tmp_path, monkeypatch, capsys):
+def test_release_with_a_leak_is_not_published(campaign, tmp_path, monkeypatch, capsys):
     check, (change, found) = release_search.check, LEAKS["IPv6 address in a sheet"]
     monkeypatch.setattr(release_search, "check", lambda part, *rest: (change(part), check(part, *rest)))
     assert run("release", campaign, "-o", tmp_path / "public", "--key-file", campaign / "release.key") == 2
@@ -349,7 +349,7 @@ def test_nothing_of_a_release_with_a_leak_is_published(campaign, tmp_path, monke
     assert not list(tmp_path.iterdir())
 
 
-def test_addresses_of_flow_tables_alone_are_found(made, tmp_path):
+def test_addresses_only_in_flow_tables_are_found(made, tmp_path):
     """The search does not depend on the list that the anonymization creates."""
     public, (captures, *rest) = made
     empty = [dataclasses.replace(one, replaced=dict.fromkeys(one.replaced, b"")) for one in captures]
@@ -373,7 +373,7 @@ def test_a_flow_with_its_original_hash_is_found(campaign, made, tmp_path):
     assert f"the hash of an original flow: {true}" in error
 
 
-def test_a_column_that_is_not_listed_is_found(made, tmp_path):
+def test_unlisted_column_is_found(made, tmp_path):
     def change(part: Path) -> None:
         path = part / "tables" / "capture_quality.parquet"
         rows = pq.read_table(path)

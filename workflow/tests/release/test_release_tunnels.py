@@ -143,13 +143,13 @@ def shown(path: Path, places: set[tuple[int, int]]) -> set[int]:
     return found
 
 
-def test_the_campaign_has_every_type(sets):
+def test_campaign_has_every_tunnel_type(sets):
     found = {tunnel["type"] for row in flows(sets[0]) for tunnel in row["tunnels"]}
     assert found == set(TYPES)
     assert {place.kind for packet in packets() for place in packet.places} == set(TYPES)
 
 
-def test_captures_have_the_pseudonym_at_the_place_of_every_identifier(sets):
+def test_captures_have_a_pseudonym_in_place_of_every_identifier(sets):
     naive = TunnelMap(KEY, TYPES)
     frames = [frame for *_, frame in records((sets[1] / "captures" / "x.pcap").read_bytes())]
     checked = 0
@@ -163,7 +163,7 @@ def test_captures_have_the_pseudonym_at_the_place_of_every_identifier(sets):
     assert checked > 100
 
 
-def test_bits_around_identifiers_are_kept_and_checksums_are_right(sets):
+def test_bits_around_identifiers_are_kept_and_checksums_are_correct(sets):
     frames = [frame for *_, frame in records((sets[1] / "captures" / "x.pcap").read_bytes())]
     sums = 0
     for packet, frame in zip(packets(), frames, strict=True):
@@ -177,7 +177,7 @@ def test_bits_around_identifiers_are_kept_and_checksums_are_right(sets):
     assert sums == 6
 
 
-def test_source_routes_of_gre_are_zeros(sets):
+def test_source_routes_of_gre_are_zeroed(sets):
     frames = [frame for *_, frame in records((sets[1] / "captures" / "x.pcap").read_bytes())]
     found = [(packet.raw.find(tf.ROUTE), frame) for packet, frame in zip(packets(), frames, strict=True)]
     routed = [(at, frame) for at, frame in found if at >= 0]
@@ -230,7 +230,7 @@ def test_no_original_identifier_is_in_a_released_file(sets):
 
 
 @pytest.mark.parametrize("form", ["{:d}", "{:#x}", "{:08x}", "{:08X}", "big", "little"])
-def test_an_identifier_in_a_file_is_found_in_every_form(form, tmp_path):
+def test_identifier_in_a_file_is_found_in_every_format(form, tmp_path):
     value, bits = identifiers()[tf.gre][0], 32
     table, document = tmp_path / "t.parquet", tmp_path / "t.md"
     if "{" in form:
@@ -263,7 +263,7 @@ def test_community_ids_are_those_of_the_pseudonymous_addresses(sets):
 
 
 @pytest.mark.parametrize("table", release_flows.TABLES)
-def test_tables_that_are_renamed_have_no_column_that_would_be_copied(table):
+def test_renamed_tables_have_no_copied_columns(table):
     """release_flows replaces only addresses and numbers of flows."""
     assert not release_columns.IDENTIFYING_COLUMNS & {column["name"] for column in schemas.table(table)["columns"]}
     assert release_columns.why_private(table)
@@ -279,7 +279,7 @@ def test_tables_with_identifiers_or_hashes_are_not_copied(monkeypatch, column):
     assert not release_columns.why_private("any")
 
 
-def test_tenants_stay_apart_and_directions_stay_peers(sets):
+def test_tenants_remain_separate_and_directions_remain_peers(sets):
     before, after = map(flows, sets)
     assert len(before) == len(after) == len({row["flow_id"] for row in after})
     assert [row["peer_flow"] for row in before] == [row["peer_flow"] for row in after]
@@ -287,7 +287,7 @@ def test_tenants_stay_apart_and_directions_stay_peers(sets):
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_pseudonyms_are_a_permutation_that_plain_python_computes(kind):
+def test_pseudonyms_match_the_permutation_in_plain_python(kind):
     bits = TYPES[kind][1]
     draw = random.Random(bits)
     ids = range(1 << bits) if bits <= 16 else [0, 1, 4095, 4096, 65_535, 65_536, 2**20 - 1, 2**20, 2**bits - 1]
@@ -302,14 +302,14 @@ def test_pseudonyms_are_a_permutation_that_plain_python_computes(kind):
     assert (tunnel_pseudonyms_of(kind, [0], KEY) == [0]) == (RANGES.get(kind, (1,))[0] == 0)
 
 
-def test_identifiers_wider_than_their_field_are_refused():
+def test_identifiers_wider_than_their_field_are_rejected():
     with pytest.raises(ValueError, match="wider than its field"):
         tunnel_pseudonyms_of("vxlan_vni", [1 << 24], KEY)
     with pytest.raises(ValueError, match="not a type of tunnel"):
         tunnel_pseudonyms_of("vlan", [1], KEY)
 
 
-def test_a_thousand_tenants_stay_a_thousand_flows(tmp_path):
+def test_thousand_tenants_remain_a_thousand_flows(tmp_path):
     frames = [tf.frame(tf.vxlan(vni, tf.syn())).raw for vni in range(1000)]
     source = plain_flows.write_pcap(tmp_path / "in.pcap", list(enumerate(frames)))
     anonymize(str(source), tmp_path / "out.pcap", KEY)
@@ -341,7 +341,7 @@ def test_an_l2tp_session_that_looks_like_ppp_address_and_control_is_replaced(fla
 
 
 @pytest.mark.parametrize("build", list(identifiers()), ids=lambda build: build.__name__)
-def test_no_cut_of_a_frame_shows_an_identifier(build, tmp_path):
+def test_no_truncation_of_a_frame_reveals_an_identifier(build, tmp_path):
     """A frame may be truncated anywhere. The rest of an identifier is a part of its pseudonym, or missing."""
     packet = tf.frame(build(identifiers()[build][0], tf.syn()))
     cuts = [packet.raw[:length] for length in range(14, len(packet.raw) + 1)]

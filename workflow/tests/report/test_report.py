@@ -46,7 +46,7 @@ def opened(hostile, browser):
     page.close()
 
 
-def test_every_chart_is_drawn_and_nothing_is_said_or_fetched(opened):
+def test_every_chart_is_drawn_without_messages_or_requests(opened):
     page, heard = opened
     for name in TRAFFIC_FIGURES:
         marks = page.locator(f'[data-name="{name}"] svg .role-mark').locator("path, text, line, rect")
@@ -54,13 +54,13 @@ def test_every_chart_is_drawn_and_nothing_is_said_or_fetched(opened):
     assert heard == []
 
 
-def test_the_pointer_shows_numbers(opened):
+def test_tooltips_show_numbers(opened):
     page, _ = opened
     page.locator('[data-name="header_depth"] svg .mark-rect.role-mark path').first.hover()
     assert "distinct headers" in page.locator("#vg-tooltip-element").inner_text()
 
 
-def test_hostile_names_are_shown_and_do_nothing(opened):
+def test_malicious_names_are_escaped(opened):
     page, _ = opened
     assert page.locator("h1").inner_text().startswith("a <b>campaign: 2023-11-14 22:13:20 to ")
     cells = page.locator("#tables td").all_inner_texts()
@@ -116,7 +116,7 @@ def test_title_names_campaign_testbed_and_time(tmp_path):
     assert summary.heading(source).startswith(": captures from files, 2023-11-14 ")
 
 
-def test_notes_of_manifests_stand_under_the_quality_of_the_samples(opened):
+def test_manifest_notes_are_shown_below_sample_quality(opened):
     page, _ = opened
     headings = page.locator("#tables h3").all_inner_texts()
     assert headings[-2:] == ["Quality of each sample", "Notes on samples"]
@@ -126,7 +126,7 @@ def test_notes_of_manifests_stand_under_the_quality_of_the_samples(opened):
     assert box["width"] <= page.locator("main").bounding_box()["width"], "it fits the page"
 
 
-def test_print_shows_each_picture_once(opened):
+def test_printed_page_shows_each_figure_once(opened):
     page, _ = opened
     page.emulate_media(media="print")
     shown = [page.locator("figure img:visible").count(), page.locator("figure .vega-embed:visible").count()]
@@ -134,7 +134,7 @@ def test_print_shows_each_picture_once(opened):
     assert shown == [len(TRAFFIC_FIGURES), 0]
 
 
-def test_without_javascript_every_picture_is_there(hostile, browser):
+def test_every_figure_is_shown_without_javascript(hostile, browser):
     page = browser.new_context(java_script_enabled=False).new_page()
     page.goto((hostile / "report.html").as_uri())
     sizes = page.locator("figure img").evaluate_all("all => all.map(i => [i.naturalWidth, i.alt.length])")
@@ -143,7 +143,7 @@ def test_without_javascript_every_picture_is_there(hostile, browser):
     assert all(width > 400 and alt > 40 for width, alt in sizes)
 
 
-def test_the_page_holds_all_that_it_links_to(hostile):
+def test_all_links_of_the_page_have_a_target(hostile):
     page = (hostile / "report.html").read_text(encoding="utf-8")
     links = [link for link in LINK.findall(page.split("<script>")[0]) if not link.startswith(("data:", "#"))]
     assert links == []
@@ -152,13 +152,13 @@ def test_the_page_holds_all_that_it_links_to(hostile):
     assert page.count("window.vegaEmbed=") == 1
 
 
-def test_a_table_can_be_had_from_the_page(hostile):
+def test_table_can_be_downloaded_from_the_page(hostile):
     page = (hostile / "report.html").read_text(encoding="utf-8")
     link = re.search(r'href="data:text/csv;base64,([^"]+)" download="header_depth.csv"', page)
     assert base64.b64decode(link[1]) == (hostile / "tables" / "header_depth.csv").read_bytes()
 
 
-def test_a_large_table_is_linked_to_and_not_carried(tmp_path):
+def test_large_table_is_linked_and_not_embedded(tmp_path):
     directory = write_tables(tmp_path / "made", sites=1)
     path = directory / "tables" / "throughput.csv"
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -167,7 +167,7 @@ def test_a_large_table_is_linked_to_and_not_carried(tmp_path):
     assert '<a href="tables/throughput.csv">' in (directory / "report.html").read_text(encoding="utf-8")
 
 
-def test_same_tables_give_the_same_page(tmp_path):
+def test_page_depends_only_on_the_tables(tmp_path):
     pages = []
     for name in ("a", "b"):
         directory = write_tables(tmp_path / name / "made", sites=1)
@@ -177,7 +177,7 @@ def test_same_tables_give_the_same_page(tmp_path):
 
 
 @pytest.mark.parametrize("shape", [{"names": [], "sites": 0}, {"frames": 0}])
-def test_a_campaign_without_data_has_a_report(shape, tmp_path):
+def test_campaign_without_data_has_a_report(shape, tmp_path):
     directory = write_tables(tmp_path / "made", **shape)
     assert cli.main(["campaign", "report", str(directory)]) == 0
     assert "no data" in (directory / "report.html").read_text(encoding="utf-8")
@@ -187,7 +187,7 @@ def test_a_campaign_without_data_has_a_report(shape, tmp_path):
     ("name", "fix"),
     [("provenance.json", "acapella campaign process"), ("tables/tcp_control.csv", "acapella campaign process")],
 )
-def test_a_missing_file_names_the_stage_to_run(name, fix, tmp_path, capsys):
+def test_missing_file_error_names_the_stage_to_run(name, fix, tmp_path, capsys):
     directory = write_tables(tmp_path / "made", sites=1)
     (directory / name).unlink()
     capsys.readouterr()
@@ -198,7 +198,7 @@ def test_a_missing_file_names_the_stage_to_run(name, fix, tmp_path, capsys):
     assert not (directory / "report.html").exists()
 
 
-def test_captures_from_files_are_not_called_samples_of_a_testbed(tmp_path):
+def test_captures_from_files_are_not_described_as_samples_of_a_testbed(tmp_path):
     source = quality_with(tmp_path)
     assert "testbed" in summary.introduction(source)
     assert "Time in samples" in dict(summary.facts(source))
@@ -210,7 +210,7 @@ def test_captures_from_files_are_not_called_samples_of_a_testbed(tmp_path):
     assert "mirrored" not in told["Sites"]
 
 
-def test_provenance_has_words_for_its_parts(tmp_path):
+def test_parts_of_provenance_have_readable_names(tmp_path):
     directory = write_tables(tmp_path / "made", sites=1)
     told = {"acapella_provenance": 1, "else": 2, "outputs": {"a": "b"}, "versions": {"acapella": "0"}}
     (directory / "provenance.json").write_text(json.dumps(told), encoding="utf-8")
@@ -219,13 +219,13 @@ def test_provenance_has_words_for_its_parts(tmp_path):
     assert [part["label"] for part in parts][2:] == ["Version of provenance.json's format", "else"]
 
 
-def test_without_trials_there_is_no_section_about_them(hostile):
+def test_report_without_trials_has_no_section_about_trials(hostile):
     page = (hostile / "report.html").read_text(encoding="utf-8")
     assert 'id="consistency"' not in page
     assert 'href="#consistency"' not in page
 
 
-def test_each_figure_names_its_data_once(hostile):
+def test_every_figure_names_its_data_once(hostile):
     """In the caption, which links to the table, and not in the picture above it."""
     text = (hostile / "report.html").read_text(encoding="utf-8")
     pictures = re.findall(r'src="data:image/svg\+xml;base64,([^"]*)"', text)

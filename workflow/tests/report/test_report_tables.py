@@ -18,7 +18,7 @@ def test_important_columns_come_first(tmp_path):
     assert columns["tcp_control"][3:8] == ["Retransmitted", "Duplicate ACKs", "Handshakes", "RTT median", "RTT 99 %"]
 
 
-def test_definition_of_duplicate_acks_stands_with_their_number(tmp_path):
+def test_number_of_duplicate_acks_is_shown_with_its_definition(tmp_path):
     """tshark's field of the same name counts something else."""
     (control,) = [table for table in tables.report_tables(quality_with(tmp_path)) if table["name"] == "tcp_control"]
     texts = [control["note"]]
@@ -40,14 +40,14 @@ def test_tables_of_the_report_name_the_filter_of_all_samples(tmp_path):
     assert any("filter tcp port 443" in text for text in warnings.collect(source))
 
 
-def test_an_unknown_loss_is_a_question_mark_in_the_table(tmp_path):
+def test_unknown_loss_is_a_question_mark_in_the_table(tmp_path):
     source = quality_with(tmp_path, lost_frames=None, loss_share=None)
     table = tables.quality(source)
     column = [heading for heading, _ in table["columns"]].index("Loss")
     assert [row[column].replace("\N{NO-BREAK SPACE}", " ") for row in table["rows"]] == ["?", "0 %", "0 %", "0 %"]
 
 
-def test_identifiers_of_tunnels_are_words(tmp_path):
+def test_tunnel_identifiers_have_readable_names(tmp_path):
     assert tables.tunnels("vxlan_vni*5*4/gtp_teid*7*9") == "VXLAN VNI 5, GTP TEID 7"
     assert tables.tunnels("") == ""
     (flows,) = [table for table in tables.report_tables(quality_with(tmp_path)) if table["name"] == "top_flows"]
@@ -55,6 +55,6 @@ def test_identifiers_of_tunnels_are_words(tmp_path):
     assert [row[place] for row in flows["rows"]] == [f"VXLAN VNI {rank}" for rank in range(1, 6)]
 
 
-def test_every_type_of_tunnel_has_a_name():
+def test_every_tunnel_type_has_a_name():
     lines = (schemas.root() / "tunnels.tsv").read_text(encoding="utf-8").splitlines()
     assert {line.split("\t")[0] for line in lines[1:]} == set(tables.TUNNELS)

@@ -23,7 +23,7 @@ def compared(tmp_path_factory):
     return directory
 
 
-def test_the_comparison_says_which_baseline_is_odd_and_where_nobody_can_tell(tmp_path, compared):
+def test_comparison_names_an_outlier_baseline_or_that_it_is_undecidable(tmp_path, compared):
     note = trials.environments_table(Source(Campaign(compared)))["note"]
     assert (
         "Of quiet, noisy and shared every kappa is against the first trial, so it is not known" in note
@@ -38,7 +38,7 @@ def test_the_comparison_says_which_baseline_is_odd_and_where_nobody_can_tell(tmp
     assert [row[column] for row in table["rows"]] == ["0.8500", "0.9850"]
 
 
-def test_a_warning_of_several_trials_is_told_once_with_their_number(tmp_path):
+def test_warning_of_several_trials_is_shown_once_with_their_number(tmp_path):
     def coarse(trial: int) -> dict:
         text = f"the clock of trial quiet-{trial} is coarse: {trial}0 packets."
         return {"code": "coarse_clock", "components": ["O", "L", "I"], "text": text}
@@ -85,7 +85,7 @@ def test_numbers_of_papers_are_shown_on_request_only(compared, tmp_path):
     )
 
 
-def test_undefined_components_are_words_and_no_zero(tmp_path):
+def test_undefined_components_are_not_shown_as_zero(tmp_path):
     directory = write_campaign(tmp_path, {"quiet": [{"common": 0}]})
     assert cli.main(["campaign", "trials", str(directory), "--environments", "quiet"]) == 0
     table = trials.environments_table(Source(Campaign(directory)))
@@ -103,7 +103,7 @@ def test_undefined_components_are_words_and_no_zero(tmp_path):
         ("consistency_provenance.json", "run: acapella campaign trials "),
     ],
 )
-def test_a_missing_file_of_trials_names_the_stage_to_run(name, fix, compared, tmp_path, capsys):
+def test_missing_file_of_trials_error_names_the_stage_to_run(name, fix, compared, tmp_path, capsys):
     directory = shutil.copytree(compared, tmp_path / "copy")
     (directory / name).unlink()
     capsys.readouterr()

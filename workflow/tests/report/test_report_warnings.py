@@ -13,11 +13,11 @@ from acapella.figures.source import Source
 from acapella.report import notes, summary, tables, warnings
 
 
-def test_a_flawless_campaign_has_no_warning(tmp_path):
+def test_flawless_campaign_has_no_warning(tmp_path):
     assert warnings.collect(quality_with(tmp_path)) == []
 
 
-def test_a_capture_that_counts_twice_is_warned_of(tmp_path):
+def test_capture_counted_twice_is_a_warning(tmp_path):
     """The same frames as two samples of a port: the peak rate and the flow's bytes are twice the traffic."""
     for sample in ("a", "b"):
         add_sample(tmp_path, sample, ("WEST", "p1"), (0, 20), [flow(1, 19)])
@@ -94,7 +94,7 @@ def test_samples_with_the_same_capture_are_named():
     assert warnings.repeated(rows[2:]) is None
 
 
-def test_bounds_of_a_mirror_s_loss_are_the_same_in_figures_and_warnings():
+def test_bounds_of_mirror_loss_are_equal_in_figures_and_warnings():
     """One sample has the higher lower bound, the other the higher upper bound: none is the worst."""
     uncounted = {"mirror_verdict": "congested", "mirror_offered": None, "mirror_delivered": None}
     rows = made(a=(0, 9, uncounted), b=(0, 9, uncounted))
@@ -147,7 +147,7 @@ def test_bounds_of_a_mirror_s_loss_are_the_same_in_figures_and_warnings():
         ({"peers_ambiguous": 2}, "2 flows with several candidates"),
     ],
 )
-def test_each_flaw_is_warned_of(changes, said, tmp_path):
+def test_every_flaw_is_a_warning(changes, said, tmp_path):
     found = [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.collect(quality_with(tmp_path, **changes))]
     assert any(text.startswith(said) for text in found), found
     assert len(found) == 1
@@ -168,7 +168,7 @@ def test_report_states_excluded_samples_and_frames_for_each_reason(tmp_path):
     assert [row[place] for row in quality["rows"]] == ["replayed trial, filter", "", "", ""]
 
 
-def test_coarse_stamps_are_told_for_each_resolution(tmp_path):
+def test_coarse_timestamps_are_reported_for_each_resolution(tmp_path):
     source = quality_with(tmp_path)
     for row, step in zip(source.quality, (1000, 1_000_000, 1000, 100), strict=True):
         row["clock_resolution_ns"] = step
@@ -192,7 +192,7 @@ def test_samples_that_failed_are_counted(tmp_path):
 
 
 @pytest.mark.parametrize("pseudonyms", [False, True])
-def test_excluded_samples_are_no_failures(pseudonyms, tmp_path):
+def test_excluded_samples_are_not_failures(pseudonyms, tmp_path):
     source = quality_with(tmp_path)
     directory = source.campaign.directory
     (directory / "raw").mkdir()
@@ -229,7 +229,7 @@ def warned_of_what_was_not_taken(source, *, pseudonyms: bool) -> list[str]:
     return [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.collect(source)]
 
 
-def test_samples_that_could_not_be_taken_are_named_with_their_reasons(tmp_path):
+def test_failed_samples_are_listed_with_their_reasons(tmp_path):
     assert warned_of_what_was_not_taken(quality_with(tmp_path), pseudonyms=False) == [
         "3 samples of 7 were not collected and are not included in any number: "
         'star-p1-0001 (tcpdump on STAR-1: failed: "no" space); star-p1-0002 (tcpdump on STAR-1: failed); '
@@ -237,14 +237,14 @@ def test_samples_that_could_not_be_taken_are_named_with_their_reasons(tmp_path):
     ]
 
 
-def test_samples_that_could_not_be_taken_do_not_give_pseudonyms_away(tmp_path):
+def test_failed_samples_do_not_reveal_pseudonyms(tmp_path):
     assert warned_of_what_was_not_taken(quality_with(tmp_path), pseudonyms=True) == [
         "3 samples of 7 were not collected and are not included in any number: "
         "S0 P0 (2 samples), another site another port. raw/failed.tsv lists the reasons."
     ]
 
 
-def test_a_note_has_its_samples_and_what_they_lost(tmp_path):
+def test_note_lists_its_samples_and_their_loss(tmp_path):
     source = quality_with(tmp_path, lost_frames=None, loss_share=None)
     assert notes.tables(source) == []
     (first, *others) = [row["sample"] for row in source.quality]

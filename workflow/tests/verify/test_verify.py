@@ -47,7 +47,7 @@ def remembered(tmp_path_factory):
 
 
 @pytest.mark.parametrize("engine", ["hybrid", "native", "tshark"])
-def test_a_sound_digest_agrees(engine, capture, capsys):
+def test_correct_digest_agrees(engine, capture, capsys):
     assert main(["verify", str(capture), "--engine", engine]) == 0
     out = capsys.readouterr().out
     assert f"1 files, {len(busy_port())} frames" in out
@@ -55,7 +55,7 @@ def test_a_sound_digest_agrees(engine, capture, capsys):
 
 
 @pytest.mark.parametrize("engine", ["hybrid", "native", "tshark"])
-def test_a_capture_without_a_frame_has_no_share_that_agrees(engine, tmp_path, capsys):
+def test_capture_without_frames_has_no_share_of_agreement(engine, tmp_path, capsys):
     assert main(["verify", str(write_pcap(tmp_path / "none.pcap", [])), "--engine", engine]) == 0
     out = capsys.readouterr().out
     assert "1 files, 0 frames" in out
@@ -87,7 +87,7 @@ def tagged(types: str, behind: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("engine", ["hybrid", "native", "tshark"])
-def test_service_tags_are_tsharks_headers_with_every_id(engine, tmp_path, capsys):
+def test_service_tags_have_the_headers_of_tshark_and_every_id(engine, tmp_path, capsys):
     packet = bytes.fromhex(
         "0800 4500002800010000400666cd 0a000001 0a000002 1389 0050 00000001 00000000 5002 1000 0000 0000"
     )
@@ -104,7 +104,7 @@ def test_service_tags_are_tsharks_headers_with_every_id(engine, tmp_path, capsys
 
 
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
-def test_labels_that_tshark_was_asked_about_keep_their_order(engine, tmp_path, capsys):
+def test_labels_dissected_by_tshark_keep_their_order(engine, tmp_path, capsys):
     """IPv6 of length 0, which the core leaves to tshark, below reserved labels (0 to 15, RFC 3032 2.1) and others."""
     packet = (
         bytes.fromhex("60000000 0000 1140") + bytes(15) + b"\1" + bytes(15) + b"\2" + bytes.fromhex("9c409c4100080000")
@@ -141,7 +141,7 @@ def test_labels_that_tshark_was_asked_about_keep_their_order(engine, tmp_path, c
         ("vlan", ("flow", lambda flow: flow + 1)),
     ],
 )
-def test_a_wrong_frame_is_named(layer, change, capture, monkeypatch, capsys):
+def test_wrong_frame_is_reported(layer, change, capture, monkeypatch, capsys):
     tamper(monkeypatch, replaced(*change))
     assert main(["verify", str(capture)]) == 1
     out = capsys.readouterr().out
@@ -158,13 +158,13 @@ def test_a_wrong_frame_is_named(layer, change, capture, monkeypatch, capsys):
         ("mpls", ("mpls", lambda labels: labels[::-1])),
     ],
 )
-def test_a_wrong_flow_is_named_at_its_first_frame(layer, change, capture, monkeypatch, capsys):
+def test_wrong_flow_is_reported_at_its_first_frame(layer, change, capture, monkeypatch, capsys):
     tamper(monkeypatch, replaced(*change), flows=True)
     assert main(["verify", str(capture), "--first", "1"]) == 1
     assert f"{capture}: frame 1, {layer}: ours" in capsys.readouterr().out
 
 
-def test_a_missing_frame_is_named(capture, monkeypatch, capsys):
+def test_missing_frame_is_reported(capture, monkeypatch, capsys):
     tamper(monkeypatch, lambda table: table.filter(pc.not_equal(table["frame"], 3)))
     assert main(["verify", str(capture)]) == 1
     assert "frame 3, frames: ours None, tshark 'there'" in capsys.readouterr().out
@@ -193,14 +193,14 @@ def protocols_of(capture: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("first", [0, 2])
-def test_first_bounds_what_is_printed(first, capture, monkeypatch, capsys):
+def test_first_limits_the_number_of_printed_frames(first, capture, monkeypatch, capsys):
     tamper(monkeypatch, lambda table: table.set_column(1, "ts_ns", pc.add(table["ts_ns"], 1)))
     assert main(["verify", str(capture), "--first", str(first)]) == 1
     assert capsys.readouterr().out.count(", time: ours") == first
 
 
 @pytest.mark.parametrize("erratum", yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text()))
-def test_an_erratum_is_counted_apart(erratum, tmp_path, capsys):
+def test_erratum_is_counted_separately(erratum, tmp_path, capsys):
     assert erratum["clause"].startswith("draft-ietf-opsawg-pcap " if erratum["excuses"] == "time" else "RFC ")
     capture = tmp_path / "erratum.pcap"
     if "capture" in erratum:
@@ -224,7 +224,7 @@ def test_an_erratum_is_counted_apart(erratum, tmp_path, capsys):
     ],
 )
 @pytest.mark.parametrize("row", [0, 1], ids=["negative in tshark", "positive in tshark"])
-def test_an_erratum_of_time_excuses_nothing_else(row, layer, change, tmp_path, monkeypatch):
+def test_erratum_of_time_excuses_nothing_else(row, layer, change, tmp_path, monkeypatch):
     listed = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())
     capture = tmp_path / "erratum.pcap"
     capture.write_bytes(bytes.fromhex(next(entry["capture"] for entry in listed if entry["excuses"] == "time")))
@@ -242,7 +242,7 @@ def test_an_erratum_of_time_excuses_nothing_else(row, layer, change, tmp_path, m
         ("link", ("protocols", lambda text: text.replace(":vlan:", ":"))),
     ],
 )
-def test_an_erratum_excuses_only_what_stands_behind_the_mpls_stack(layer, change, tmp_path, monkeypatch, capsys):
+def test_erratum_excuses_only_headers_after_the_mpls_stack(layer, change, tmp_path, monkeypatch, capsys):
     erratum = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())[0]
     capture = write_pcap(tmp_path / "erratum.pcap", [(START_NS, bytes.fromhex(erratum["frame"]))])
     tamper(monkeypatch, replaced(*change))
@@ -250,7 +250,7 @@ def test_an_erratum_excuses_only_what_stands_behind_the_mpls_stack(layer, change
     assert f"frame 1, {layer}: ours" in capsys.readouterr().out
 
 
-def test_an_erratum_excuses_a_tag_behind_the_pseudowire(tmp_path, capsys):
+def test_erratum_excuses_a_tag_after_the_pseudowire(tmp_path, capsys):
     erratum = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())[0]
     frame = bytes.fromhex(erratum["frame"])
     at = frame.index(bytes.fromhex("02000000000208004500")) + 6
@@ -261,7 +261,7 @@ def test_an_erratum_excuses_a_tag_behind_the_pseudowire(tmp_path, capsys):
 
 @pytest.mark.parametrize("tag", [("vlan", 14, "0070"), ("mpls", 18, "00015140")], ids=["VLAN id", "MPLS label"])
 @pytest.mark.parametrize("ethertype", ["0800", "88cc"], ids=["an erratum", "without IP"])
-def test_outer_tags_are_compared_whatever_stands_behind_the_stack(tag, ethertype, tmp_path, monkeypatch):
+def test_outer_tags_are_compared_with_any_header_after_the_stack(tag, ethertype, tmp_path, monkeypatch):
     """The core is shown another VLAN id or label than tshark."""
     layer, at, changed = tag
     erratum = yaml.safe_load((schemas.root() / "tshark_errata.yaml").read_text())[0]
@@ -297,14 +297,14 @@ ODD = {
 
 
 @pytest.mark.parametrize("engine", ["hybrid", "native"])
-def test_odd_frames_are_dissected_as_tshark_does_or_left_to_it(engine, tmp_path):
+def test_malformed_frames_are_dissected_like_tshark_or_left_to_it(engine, tmp_path):
     capture = write_pcap(tmp_path / "odd.pcap", [(START_NS, bytes.fromhex(ETHERNET + odd)) for odd in ODD.values()])
     result = compare(capture, engine)
     assert result.frames == len(ODD)
     assert result.faults == 0, [list(ODD)[frame - 1] for frame, _ in places_of(result)]
 
 
-def test_frames_that_native_leaves_undecided_are_said(capture, capsys):
+def test_frames_undecided_by_native_are_reported(capture, capsys):
     assert main(["verify", str(capture), "--engine", "native"]) == 0
     out = capsys.readouterr().out
     compared = next(line for line in out.splitlines() if line.startswith("above layer 4")).split()
@@ -324,7 +324,7 @@ def not_compared(out: str, layer: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize("first", [0, 1, 10])
-def test_frames_whose_tags_are_not_compared_are_named(first, tmp_path, capsys):
+def test_frames_whose_tags_are_not_compared_are_reported(first, tmp_path, capsys):
     cut = bytes.fromhex("00562b000001" * 2 + "8100") + b"\x00"  # inside the VLAN tag
     frames = [cut, *(frame for _, frame in busy_port()), cut]
     one = write_pcap(tmp_path / "one.pcap", [(START_NS, frame) for frame in frames])
@@ -337,7 +337,7 @@ def test_frames_whose_tags_are_not_compared_are_named(first, tmp_path, capsys):
     assert (count, places) == (3, [*named, "..."] if 0 < first < 3 else named)
 
 
-def test_frames_without_a_time_are_no_agreement_on_it(tmp_path, capsys):
+def test_frames_without_a_time_do_not_count_as_agreement(tmp_path, capsys):
     timed = [frame for _, frame in busy_port()][:5]
     head = write_untimed(tmp_path / "untimed.pcapng", timed[:2])
     one = head.read_bytes()
@@ -352,7 +352,7 @@ def test_frames_without_a_time_are_no_agreement_on_it(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("time_ns", [0, START_NS])
-def test_a_time_that_one_side_alone_has_is_a_disagreement(time_ns, tmp_path, monkeypatch, capsys):
+def test_time_on_one_side_only_is_a_disagreement(time_ns, tmp_path, monkeypatch, capsys):
     untimed = write_untimed(tmp_path / "untimed.pcapng", [frame for _, frame in busy_port()][:2])
     tamper(monkeypatch, replaced("ts_ns", lambda _: time_ns, row=1))
     assert main(["verify", str(untimed)]) == 1
@@ -366,7 +366,7 @@ def test_hybrid_leaves_nothing_undecided(capture, capsys):
     assert "not compared, above" not in capsys.readouterr().out
 
 
-def test_what_follows_an_authentication_header_is_the_protocol_of_both(tmp_path):
+def test_protocol_after_an_authentication_header_agrees(tmp_path):
     """IPv6, AH, OSPF: RFC 4302 2.1."""
     packet = bytes.fromhex("6000000000280001") + bytes(32)
     packet = packet[:6] + b"\x33\x01" + packet[8:] + bytes.fromhex("5904000000000100000001") + bytes(13) + bytes(16)
@@ -376,7 +376,7 @@ def test_what_follows_an_authentication_header_is_the_protocol_of_both(tmp_path)
     assert result.native == 1
 
 
-def test_blocks_that_are_no_frames_are_said_and_shift_nothing(tmp_path, capsys):
+def test_blocks_that_are_not_frames_are_reported_and_do_not_shift_frame_numbers(tmp_path, capsys):
     custom = pcapng_block(0xBAD, (32473).to_bytes(4, "little") + b"abcd")
     journal = pcapng_block(9, b"__REALTIME_TIMESTAMP=1\nMESSAGE=x\n\n")
     frames = [(1, frame) for _, frame in busy_port()]
@@ -422,7 +422,7 @@ def with_fcs(path: Path, fcs: bytes, kept: int | None = None) -> Path:
 
 @pytest.mark.parametrize("name", ["f.pcap", "f.pcapng"])
 @pytest.mark.parametrize("kept", [None, 62, 60])
-def test_lengths_leave_out_the_fcs_that_a_file_declares(tmp_path, capture, name, kept):
+def test_lengths_exclude_a_declared_fcs(tmp_path, capture, name, kept):
     plain = tables.write_our_digest(capture, "native", tmp_path)
     wanted = pq.read_table(plain.frames, columns=["wire_len"])
     found = tmp_path / "found"
@@ -436,7 +436,7 @@ def test_lengths_leave_out_the_fcs_that_a_file_declares(tmp_path, capture, name,
         assert (result.frames, result.faults) == (len(frames), 0)
 
 
-def test_frames_of_each_kind_are_named_layers_2_to_4_first(tmp_path, monkeypatch, capsys):
+def test_frames_of_each_kind_are_listed_with_layers_2_to_4_first(tmp_path, monkeypatch, capsys):
     """500 wrong times and two kinds of wrong network headers behind them; each kind is named, whatever comes before."""
     frames = [(START_NS + at, frame) for at, (_, frame) in enumerate(busy_port() * 40)][:600]
     captures = [write_pcap(tmp_path / f"{name}.pcap", frames) for name in "ab"]

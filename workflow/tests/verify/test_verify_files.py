@@ -11,7 +11,7 @@ from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella.cli.main import main
 
 
-def test_a_named_file_that_cannot_be_compared_fails(capture, capsys):
+def test_file_argument_that_cannot_be_compared_is_an_error(capture, capsys):
     text = capture.with_name("notes.pcap")
     text.write_text("no capture at all\n" * 9)
     assert main(["verify", str(capture), str(text)]) == 1
@@ -20,7 +20,7 @@ def test_a_named_file_that_cannot_be_compared_fails(capture, capsys):
     assert f"not compared: {text}" in printed.err
 
 
-def test_what_is_no_capture_is_said_and_passed_over_in_a_directory(capture, capsys):
+def test_files_that_are_not_captures_are_skipped_in_a_directory(capture, capsys):
     text = capture.with_name("notes.pcap")
     text.write_text("no capture at all\n" * 9)
     assert main(["verify", str(capture.parent)]) == 0
@@ -58,7 +58,7 @@ def test_no_frame_of_a_damaged_compressed_capture_is_compared(capture, capsys):
 
 
 @pytest.mark.parametrize(("path", "said"), [("nowhere.pcap", "no such file"), (".", "there is no capture")])
-def test_nothing_to_compare_is_an_error(path, said, tmp_path, monkeypatch, capsys):
+def test_missing_captures_are_an_error(path, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["verify", path]) == 2
     assert said in capsys.readouterr().err
@@ -84,7 +84,7 @@ def test_output_is_the_same_for_any_number_of_jobs(tmp_path, monkeypatch, capsys
 
 
 @pytest.mark.parametrize("jobs", ["0", "-1"])
-def test_jobs_below_one_are_refused(jobs, capture, capsys):
+def test_jobs_below_one_are_rejected(jobs, capture, capsys):
     assert main(["verify", str(capture), "--jobs", jobs]) == 2
     assert "--jobs" in capsys.readouterr().err
 
@@ -116,7 +116,7 @@ def test_every_file_that_is_skipped_is_listed_with_the_reason(capture, capsys):
     assert "4 files skipped" in err
 
 
-def test_a_file_that_is_named_and_in_a_directory_is_compared_once(capture, capsys):
+def test_file_listed_directly_and_by_its_directory_is_compared_once(capture, capsys):
     other = capture.with_name("capture.dump")
     other.write_bytes(capture.read_bytes())
     assert main(["verify", str(capture.parent), str(other)]) == 0
