@@ -155,11 +155,12 @@ def pcap(*records: bytes) -> bytes:
 
 
 def record(caplen: int, wire_len: int = 60, there: int | None = None) -> bytes:
-    body = bytes(range(16, 76)) * (caplen // 60 + 1)
-    return struct.pack("<IIII", 1, 5, caplen, wire_len) + body[: min(caplen, 60) if there is None else there]
+    size = min(caplen, 60) if there is None else there
+    return struct.pack("<IIII", 1, 5, caplen, wire_len) + (bytes(range(16, 76)) * (size // 60 + 1))[:size]
 
 
 GOOD = record(60)
+SEEDS = seeds()
 MALFORMED = {
     "header_only": pcap(),
     "cut_in_record_header": pcap(GOOD, GOOD[:9]),
@@ -171,8 +172,8 @@ MALFORMED = {
     "wire_len_below_caplen": pcap(GOOD, record(60, 10), GOOD),
     "wire_len_of_4_gib": pcap(GOOD, GOOD, GOOD, record(60, 0xFFFFFFFF)),
     "empty": b"",
-    **seeds(),
-    **{f"{name}_cut": content[:-7] for name, content in seeds().items()},
+    **SEEDS,
+    **{f"{name}_cut": content[:-7] for name, content in SEEDS.items()},
 }
 DIFFERENT = {
     "ixia": "tshark 4.0 takes Ixia's nanoseconds for microseconds",
