@@ -27,6 +27,19 @@ def pytest_configure():
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(autouse=True)
+def unchanged_umask() -> Iterator[None]:
+    """Restore the umask after a test.
+
+    `acapella collect` sets it to 077 for its whole process. If a test calls its main function, files that later tests
+    write for other users would be private.
+    """
+    before = os.umask(0o077)
+    os.umask(before)
+    yield
+    os.umask(before)
+
+
 @pytest.fixture(params=["root", "user"], scope="module")
 def caller(request) -> Iterator[Caller]:
     """Return who runs collect: root, or a user with a user namespace."""

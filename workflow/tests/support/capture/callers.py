@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import sysconfig
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-NOBODY = 65534
+OTHER_UID = 65534
+ROOT = Path(__file__).resolve().parents[4]
 # Makes packages of the virtual environment available to another interpreter, with editable installs and native core.
 SITE = "import site\nsite.addsitedir({!r})\n".format(sysconfig.get_paths()["purelib"])
 
@@ -58,16 +60,27 @@ def ordinary_user(directory: Path) -> Caller:
     """Return an unprivileged caller whose interpreter finds our packages through ``directory``."""
     if os.geteuid() != 0:
         return namespaces_or_skip(Caller())
-    (directory / "sitecustomize.py").write_text(SITE)
-    prefix = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    site = directory / "sitecustomize.py"
+    site.write_text(SITE)
+    site.chmod(0o644)
+    prefix = ("setpriv", f"--reuid={OTHER_UID}", f"--regid={OTHER_UID}", "--clear-groups")
     environment = {"PYTHONPATH": str(directory), "HOME": "/nonexistent"}
     for python in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
         caller = Caller(prefix, python, environment)
         # through a shell: setpriv would look up the interpreter with the privileges of root
         argv = [*prefix, "sh", "-c", 'exec "$0" -c "import acapella_capture.collect, acapella_core._native"', python]
-        if subprocess.run(argv, env=caller.env(), capture_output=True, check=False).returncode == 0:
+        tried = subprocess.run(argv, env=caller.env(), capture_output=True, text=True, check=False)
+        if tried.returncode == 0:
             return namespaces_or_skip(caller)
-    pytest.skip(f"user {NOBODY} can run no Python that finds this project")
+    reason = closed_directories(ROOT, Path(python), directory) or tried.stderr.strip().splitlines()[-1:]
+    pytest.skip(f"user {OTHER_UID} cannot import this project with {python}: {', '.join(map(str, reason))}")
+
+
+def closed_directories(*paths: Path) -> list[str]:
+    """Return the directories on these paths that other users may not enter, each with its mode."""
+    directories = dict.fromkeys(each for path in paths for each in (path, *path.parents) if each.is_dir())
+    modes = {each: stat.S_IMODE(each.stat().st_mode) for each in directories}
+    return [f"{each} has mode {mode:04o}" for each, mode in modes.items() if not mode & stat.S_IXOTH]
 
 
 @contextlib.contextmanager
