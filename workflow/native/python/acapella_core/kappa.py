@@ -7,7 +7,8 @@ converts errors to one line.
 
 import ipaddress
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,14 +119,75 @@ def words_of(identity: IdentityRule, selection: Selection) -> dict:
     }
 
 
+def align(  # noqa: PLR0913  (as compare)
+    recordings: Sequence[tuple[str | os.PathLike, int]],
+    trials: Sequence[Sequence[str | os.PathLike]],
+    *,
+    identity: IdentityRule | None = None,
+    memory_bytes: int = 2 << 30,
+    spool: str | os.PathLike | None = None,
+    limits: _native.DecompressionLimits | None = None,
+) -> dict:
+    """Number the packets of trials by the frames of the recordings that were replayed.
+
+    recordings: files, each with the number of loops in which it was replayed.
+
+    Returns {"frames": frames of each recording, "replayed": number of keys, "trials": [(keys, timestamps), ...]}, with
+    arrays of uint32 and int64 (ns), in order of time. Frame f of loop l of a recording has the key
+    ``first + l * frames + f``, where ``first`` is the number of packets of the recordings before it. Packets that were
+    not replayed have keys from "replayed" on, equal in all trials. Equal packets are matched by occurrence number.
+
+    Raises UserError as `compare`, and if a frame of a recording cannot be matched.
+    """
+    identity = identity or IdentityRule()
+    check_identity(identity)
+    files = [files_of([str(path) for path in trial], hash_files=False) for trial in trials]
+    replayed = [(files_of([str(path)], hash_files=False)[0][0], loops) for path, loops in recordings]
+    options = {
+        **words_of(identity, Selection()),
+        "memory_bytes": memory_bytes,
+        "spool": str(temporary_directory(spool)),
+        "limits": limits or _native.DecompressionLimits(),
+        "progress": None,
+    }
+    with user_errors(options["spool"]):
+        return _native.align_trials(replayed, files, options)
+
+
+def compare_numbered(
+    a: tuple,
+    b: tuple,
+    *,
+    within_ns: Sequence[int] = (10,),
+    memory_bytes: int = 2 << 30,
+    spool: str | os.PathLike | None = None,
+) -> dict:
+    """Compare two trials (keys, timestamps), as returned by `align`, in any order; no key occurs twice in a trial.
+
+    Returns a pair as `compare` does, without windows. Raises UserError.
+    """
+    options = {
+        "within_ns": list(within_ns),
+        "memory_bytes": memory_bytes,
+        "spool": str(temporary_directory(spool)),
+    }
+    with user_errors(options["spool"]):
+        return _native.compare_numbered_trials(a, b, options)
+
+
 def compare_trials(files: list[list[tuple[str, str]]], pairs: list[tuple[int, int]], options: dict) -> dict:
     """Return the result of the core. Raises UserError with a remedy if there is one."""
-    try:
+    with user_errors(options["spool"]):
         return _native.compare_trials(files, pairs, options)
+
+
+@contextmanager
+def user_errors(spool: str) -> Iterator[None]:
+    """Convert errors of the core to UserError, with a remedy if there is one."""
+    try:
+        yield
     except _native.SpoolError as error:
-        fix = (
-            f"temporary files are in {options['spool']}; free space there, or use another directory: --spool DIRECTORY"
-        )
+        fix = f"temporary files are in {spool}; free space there, or use another directory: --spool DIRECTORY"
         raise UserError(str(error), fix=fix) from error
     except (_native.InputError, _native.TrialError) as error:
         raise UserError(str(error)) from error

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "bindings/errors.hpp"
+#include "kappa/align.hpp"
 #include "kappa/compare.hpp"
 
 namespace nb = nanobind;
@@ -282,20 +283,29 @@ nb::dict result_of(const Request& request, const Trials& trials, const Report& r
 
 using Files = std::vector<std::vector<std::pair<std::string, std::string>>>;
 
-// The arguments were checked by the only caller, acapella_core.kappa.
+std::vector<std::vector<TrialFile>> files_of(const Files& files) {
+    std::vector<std::vector<TrialFile>> trials;
+    for (const auto& of_trial : files) {
+        auto& trial = trials.emplace_back();
+        for (const auto& [path, sha256] : of_trial) trial.push_back({path, sha256});
+    }
+    return trials;
+}
+
+Reading reading_of(const nb::dict& options) {
+    return {rule_of(options), selection_of(options), nb::cast<input::DecompressionLimits>(options["limits"]),
+            progress_of(options["progress"])};
+}
+
+// The arguments of all functions below were checked by the only caller, acapella_core.kappa.
 nb::dict compare(const Files& files, const std::vector<std::pair<std::size_t, std::size_t>>& pairs,
                  const nb::dict& options) {
     Request request;
-    for (const auto& of_trial : files) {
-        auto& trial = request.files.emplace_back();
-        for (const auto& [path, sha256] : of_trial) trial.push_back({path, sha256});
-    }
+    request.files = files_of(files);
     request.pairs = pairs;
     for (const auto& [a, b] : pairs)
         if (a >= files.size() || b >= files.size()) throw nb::index_error("no such trial");
-    request.reading = {rule_of(options), selection_of(options),
-                       nb::cast<input::DecompressionLimits>(options["limits"]),
-                       progress_of(options["progress"])};
+    request.reading = reading_of(options);
     request.pair = {nb::cast<std::vector<std::uint64_t>>(options["within_ns"]),
                     nb::cast<std::optional<std::uint64_t>>(options["windows"]),
                     nb::cast<std::optional<std::uint64_t>>(options["window_ns"])};
@@ -308,6 +318,59 @@ nb::dict compare(const Files& files, const std::vector<std::pair<std::size_t, st
     return result_of(request, *compared.trials, compared.report);
 }
 
+// Returns the values as an array that owns them.
+template <typename Value>
+nb::object array_of(std::vector<Value>&& values) {
+    auto* owned = new std::vector<Value>(std::move(values));
+    const nb::capsule owner(owned,
+                            [](void* pointer) noexcept { delete static_cast<std::vector<Value>*>(pointer); });
+    return nb::cast(nb::ndarray<nb::numpy, Value, nb::ndim<1>>(owned->data(), {owned->size()}, owner));
+}
+
+nb::dict align_trials(const std::vector<std::pair<std::string, std::uint32_t>>& recordings,
+                      const Files& trials, const nb::dict& options) {
+    AlignRequest request;
+    for (const auto& [path, loops] : recordings) request.recordings.push_back({{path, ""}, loops});
+    request.trials = files_of(trials);
+    request.reading = reading_of(options);
+    request.memory_bytes = nb::cast<std::uint64_t>(options["memory_bytes"]);
+    request.directory = nb::cast<std::string>(options["spool"]);
+    Aligned aligned = [&request] {
+        const nb::gil_scoped_release unlocked;
+        return align(request);
+    }();
+    nb::list list;
+    for (AlignedTrial& trial : aligned.trials)
+        list.append(nb::make_tuple(array_of(std::move(trial.keys)), array_of(std::move(trial.timestamps))));
+    nb::dict result;
+    result["frames"] = list_of(aligned.frames);
+    result["replayed"] = aligned.replayed;
+    result["trials"] = list;
+    return result;
+}
+
+using Keys = nb::ndarray<const std::uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Timestamps = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+NumberedTrial numbered(const Keys& keys, const Timestamps& timestamps) {
+    if (keys.size() != timestamps.size()) throw nb::value_error("as many keys as timestamps");
+    return {{keys.data(), keys.size()}, {timestamps.data(), timestamps.size()}};
+}
+
+nb::dict compare_numbered_trials(const std::pair<Keys, Timestamps>& a, const std::pair<Keys, Timestamps>& b,
+                                 const nb::dict& options) {
+    const NumberedTrial trial_a = numbered(a.first, a.second);
+    const NumberedTrial trial_b = numbered(b.first, b.second);
+    const PairRequest request{nb::cast<std::vector<std::uint64_t>>(options["within_ns"]), {}, {}};
+    const auto memory_bytes = nb::cast<std::uint64_t>(options["memory_bytes"]);
+    const auto directory = nb::cast<std::string>(options["spool"]);
+    const PairResult result = [&] {
+        const nb::gil_scoped_release unlocked;
+        return compare_numbered(trial_a, trial_b, request, memory_bytes, directory);
+    }();
+    return pair_dict(result, 0, 1);
+}
+
 }  // namespace
 
 void bind_kappa(nb::module_& module) {
@@ -315,6 +378,10 @@ void bind_kappa(nb::module_& module) {
     register_numbered<SpoolError>(nb::exception<SpoolError>(module, "SpoolError", PyExc_OSError));
     module.def("compare_trials", &compare, nb::arg("files"), nb::arg("pairs"), nb::arg("options"),
                "See acapella_core.kappa");
+    module.def("align_trials", &align_trials, nb::arg("recordings"), nb::arg("trials"), nb::arg("options"),
+               "See acapella_core.kappa");
+    module.def("compare_numbered_trials", &compare_numbered_trials, nb::arg("a"), nb::arg("b"),
+               nb::arg("options"), "See acapella_core.kappa");
 }
 
 }  // namespace acapella

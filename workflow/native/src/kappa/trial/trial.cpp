@@ -259,7 +259,7 @@ std::size_t estimate_identity_bytes(const std::vector<std::vector<TrialFile>>& t
 }  // namespace
 
 Trials read_trials(const std::vector<std::vector<TrialFile>>& files, const Reading& reading,
-                   MemoryBudget& budget) {
+                   MemoryBudget& budget, std::size_t unsorted) {
     Trials result;
     result.identity_bytes = estimate_identity_bytes(files, reading);
     for (int pass = 0; pass < 2; ++pass) {
@@ -270,7 +270,8 @@ Trials read_trials(const std::vector<std::vector<TrialFile>>& files, const Readi
         for (const auto& of_trial : files) {
             TrialReader(reading, identity_bytes, bytes_read)
                 .read(of_trial, result.trials.emplace_back(budget));
-            if (identity_bytes.holds()) finish_trial(result.trials.back(), budget);
+            if (identity_bytes.holds() && result.trials.size() > unsorted)
+                finish_trial(result.trials.back(), budget);
         }
         result.identity_bytes = identity_bytes.length();
         if (identity_bytes.holds()) return result;

@@ -103,12 +103,13 @@ struct Reading {
 inline constexpr std::size_t kAllBytes = SIZE_MAX;
 
 // Reads all trials. All identities use the same number of bytes: that of the packet with the fewest captured
-// identifying bytes, kAllBytes if no packet was truncated. Throws input::InputError, TrialError, SpoolError.
+// identifying bytes, kAllBytes if no packet was truncated. The first `unsorted` trials keep the order of
+// their files, and have no duration. Throws input::InputError, TrialError, SpoolError.
 struct Trials {
     std::vector<Trial> trials;
     std::size_t identity_bytes = kAllBytes;
 };
 Trials read_trials(const std::vector<std::vector<TrialFile>>& files, const Reading& reading,
-                   MemoryBudget& budget);
+                   MemoryBudget& budget, std::size_t unsorted = 0);
 
 }  // namespace acapella::kappa

@@ -1,0 +1,57 @@
+// Numbers the packets of trials by the frames of the recordings that were replayed, so that each arrival can
+// be compared with its departure; and compares trials whose packets are already numbered.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kappa/compare.hpp"
+#include "kappa/trial/trial.hpp"
+
+namespace acapella::kappa {
+
+struct Recording {
+    TrialFile file;
+    std::uint32_t loops = 1;  // how often it was replayed in each trial
+};
+
+struct AlignRequest {
+    std::vector<Recording> recordings;
+    std::vector<std::vector<TrialFile>> trials;
+    Reading reading;  // without a selection: it would change the numbers of frames
+    std::uint64_t memory_bytes = 0;
+    std::string directory;  // for temporary files
+};
+
+// The packets of a trial in order of time. Packet f of loop l of a recording has the key
+// first + l * frames + f, where `first` is the number of packets of the recordings before it. Packets that
+// are in no recording have larger keys, which are the same in all trials for the same packet.
+struct AlignedTrial {
+    std::vector<std::uint32_t> keys;
+    std::vector<std::int64_t> timestamps;
+};
+
+struct Aligned {
+    std::vector<std::uint64_t> frames;  // by recording
+    std::uint64_t replayed = 0;         // keys of replayed packets are below this number
+    std::vector<AlignedTrial> trials;
+};
+
+// Matches equal packets by their occurrence number, as match() does: a pair of trials has the same common
+// packets as in compare_pair(). Throws as read_trials(); TrialError if frames of a recording cannot be
+// identified; MemoryLimitError.
+Aligned align(const AlignRequest& request);
+
+// The packets of a trial in any order; a key occurs at most once.
+struct NumberedTrial {
+    std::span<const std::uint32_t> keys;
+    std::span<const std::int64_t> timestamps;
+};
+
+// Sorts both trials by time (stable) and compares them. Throws as compare_pair().
+PairResult compare_numbered(const NumberedTrial& a, const NumberedTrial& b, const PairRequest& request,
+                            std::uint64_t memory_bytes, const std::string& directory);
+
+}  // namespace acapella::kappa
