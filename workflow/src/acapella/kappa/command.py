@@ -46,6 +46,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--name", metavar="NAME", nargs="+", action="extend", help="trial names (default: A, B, ...)")
     add_identity(parser.add_argument_group("how packets are matched between trials"))
     add_selection(parser.add_argument_group("which packets are compared (default: all)"))
+    add_replay(parser.add_argument_group("replayed trials: separate the replayer from the path"))
     parser.add_argument(
         "--within",
         metavar="NS",
@@ -118,6 +119,34 @@ def add_selection(group) -> None:
     group.add_argument("--to", dest="end", metavar="TIME", help="end (exclusive), in the same format")
 
 
+def add_replay(group) -> None:
+    """Add the options that describe a replay."""
+    group.add_argument(
+        "--recording", metavar="CAPTURE", nargs="+", help="recording that was replayed; one for each replayer"
+    )
+    group.add_argument(
+        "--departures",
+        metavar="PARQUET",
+        nargs="+",
+        help="departures of each trial, in the order of the trials; of several replayers: A1.parquet,A2.parquet",
+    )
+    group.add_argument(
+        "--arrival-error",
+        metavar="DURATION",
+        help="standard deviation of the error of an arrival timestamp, such as 20ns (default: rounding of the clock)",
+    )
+    group.add_argument(
+        "--departure-error",
+        metavar="DURATION",
+        help="standard deviation of the error of a departure timestamp (default: 0ns)",
+    )
+    group.add_argument(
+        "--burst-error",
+        metavar="DURATION",
+        help="longest time from the first to the last departure of a burst (default: until the next burst departs)",
+    )
+
+
 def confine(args: argparse.Namespace) -> None:
     """Drop privileges of this process, which reads captures."""
     from acapella.common.confined import confine_self  # noqa: PLC0415 - keeps `--help` fast
@@ -172,7 +201,7 @@ def compare(args: argparse.Namespace) -> dict:
     """Return the result of the comparison, as in schemas/kappa.schema.json. Raises UserError."""
     from acapella_core import kappa  # noqa: PLC0415 - the native core
 
-    from . import result, selection  # noqa: PLC0415
+    from . import replay_result, result, selection  # noqa: PLC0415
 
     trials = [files_of(argument) for argument in args.trials]
     names = names_of(args.name, len(trials))
@@ -182,6 +211,7 @@ def compare(args: argparse.Namespace) -> dict:
     rule = identity_rule(args)
     resources = {"memory_bytes": size_bytes(args.memory), "spool": args.spool}
     resources["limits"] = decompression.limits_of(args)
+    replay = replay_result.replay_of(args, len(trials))
     windows, window_ns = windows_of(args)
     flow = selection.flow(args.flow)
     frames, filter_of = None, {"filter": args.filter}
@@ -205,17 +235,14 @@ def compare(args: argparse.Namespace) -> dict:
     )
     parameters = {
         "identity": {**rule, "regions": [list(region) for region in rule["regions"]]},
-        **filter_of,
-        "flow": args.flow,
-        "from": args.begin,
-        "to": args.end,
-        "within_ns": within,
-        "windows": windows,
-        "window_ns": window_ns,
-        "all_pairs": args.all_pairs,
+        **{**filter_of, "flow": args.flow, "from": args.begin, "to": args.end},
+        **{"within_ns": within, "windows": windows, "window_ns": window_ns, "all_pairs": args.all_pairs},
+        "replay": replay and replay.parameters(),
     }
+    options = {"identity": kappa.IdentityRule(**rule), **resources}
+    separated = replay and replay_result.pair_results(replay, trials, native, options)
     cut = cut_frames(native, trials, rule["kind"], packet_selection, resources)
-    return result.document(native, names, parameters, cut)
+    return result.document(native, names, parameters, cut, separated)
 
 
 def cut_frames(native: dict, trials: list[list[str]], kind: str, packet_selection, resources: dict) -> list[int]:

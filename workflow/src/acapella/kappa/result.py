@@ -12,21 +12,28 @@ from . import baseline, ratios, warnings
 
 # Keys of the core's pair that are converted separately; all others are copied to "integers".
 SEPARATE_KEYS = ("a", "b", "windows", "histograms", "spacing")
+# What a pair has without departures.
+UNKNOWN = {"replayer": None, "corrected": None, "corrected_unknown": None}
 
 
-def document(native: dict, names: list[str], parameters: dict, cut_frames: list[int]) -> dict:
+def document(
+    native: dict, names: list[str], parameters: dict, cut_frames: list[int], separated: list[dict] | None = None
+) -> dict:
     """Return the result for ``native`` (of acapella_core.kappa.compare), with a name for each trial.
 
     ``cut_frames``: frames truncated by the capture, for each trial in which most packets lack their identity.
+    ``separated``: for each pair what departures add (replay_result.pair_results).
     """
     trials = [trial(entry, name) for entry, name in zip(native["trials"], names, strict=True)]
     settings = {"identity": parameters["identity"]["kind"], "within_ns": parameters["within_ns"]}
     checked = [{**entry, **settings, "cut_frames": cut} for entry, cut in zip(trials, cut_frames, strict=True)]
+    separated = separated or [UNKNOWN] * len(native["pairs"])
+    pairs = [pair(entry, checked, parameters) | part for entry, part in zip(native["pairs"], separated, strict=True)]
     return {
         "version": __version__,
         "parameters": parameters,
         "trials": trials,
-        "pairs": baseline.with_baseline_warning([pair(entry, checked, parameters) for entry in native["pairs"]], names),
+        "pairs": baseline.with_baseline_warning(pairs, names),
     }
 
 

@@ -87,7 +87,9 @@ def format_kappa(kappa: float | None) -> str:
 
 def pair(entry: dict) -> str:
     """Return all details of one pair."""
-    lines = [f"{heading(entry)}: kappa {format_kappa(entry['kappa'])}", *component_lines(entry), *detail_lines(entry)]
+    lines = [f"{heading(entry)}: kappa {format_kappa(entry['kappa'])}", *component_lines(entry)]
+    lines += replay_lines(entry)
+    lines += detail_lines(entry)
     lines += time_lines(entry["timeline"])
     for warning in entry["warnings"]:
         line = f"warning ({' '.join(warning['components'])}): {warning['text']}"
@@ -111,6 +113,42 @@ def component_lines(entry: dict) -> list[str]:
         f"kappa_published {format_kappa(entry['kappa_published'])}"
     )
     return [line.rstrip() for line in lines] + [f"  other       {others}"]
+
+
+def replay_lines(entry: dict) -> list[str]:
+    """Return the lines for the replayer alone and for the path alone; none without departures."""
+    lines = []
+    if entry["replayer"] is not None:
+        parts = ", ".join(f"{name} {format_number(entry['replayer'][name])}" for name in NAMES)
+        lines.append(f"  replayer    kappa {format_kappa(entry['replayer']['kappa'])} ({parts}){not_sent(entry)}")
+    if entry["corrected_unknown"]:
+        return [*lines, f"  path        corrected kappa unknown: {entry['corrected_unknown']}"]
+    path = entry["corrected"]
+    if path is None:
+        return lines
+    if path["kappa_lo"] is None:
+        return [*lines, f"  path        corrected kappa {format_kappa(path['kappa'])}: too few common packets"]
+    ranges = [f"{name} {interval(path, name, format_number)}" for name in NAMES]
+    lines.append(f"  path        corrected kappa {interval(path, 'kappa', format_kappa)} (95 %)")
+    lines.append(f"              {', '.join(ranges)}")
+    left_out = path["excluded_a"] + path["excluded_b"]
+    if left_out:
+        lines.append(
+            f"              without {count(left_out, 'arrival')} of packets that one trial did not send or time"
+        )
+    return lines
+
+
+def interval(path: dict, name: str, form) -> str:
+    """Return an interval, or one number if it is exact."""
+    low, high = form(path[f"{name}_lo"]), form(path[f"{name}_hi"])
+    return low if low == high else f"{low} to {high}"
+
+
+def not_sent(entry: dict) -> str:
+    """Return how many packets the replayer did not send in each trial; empty if it sent all."""
+    sums = [sum(entry["replayer"][f"not_sent_{side}"].values()) for side in "ab"]
+    return f"; not sent: {sums[0]:,} in A, {sums[1]:,} in B" if any(sums) else ""
 
 
 def detail_lines(entry: dict) -> list[str]:

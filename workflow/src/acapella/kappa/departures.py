@@ -1,0 +1,141 @@
+"""Read the departures of a replay: one row per packet of the recording and loop, as `acapella replay` writes them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from acapella_core.errors import UserError
+
+COLUMNS = {  # those that kappa needs
+    "loop": pa.int32(),
+    "port": pa.int16(),
+    "packet": pa.int64(),
+    "requested_ns": pa.int64(),
+    "departed_ns": pa.int64(),
+    "outcome": pa.string(),
+    "resolved": pa.bool_(),
+    "burst_first": pa.bool_(),
+}
+RECORDING = "recording_sha256"
+CLOCK_ERROR = "clock_error_ns"
+CLOCK_OFFSET = "clock_offset_ns"
+SPEED = "speed"
+SENT = "sent"
+LONGEST_NS = 366 * 86_400 * 10**9  # a larger deviation of a departure is an error in the file
+MAX_LOOPS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Departures:
+    """The rows of a file in the order of (loop, packet), as arrays, and its metadata.
+
+    ``departed_ns`` is 0 if ``measured`` is false. ``clock_error_ns`` and ``clock_offset_ns`` are None if unknown.
+    """
+
+    path: str
+    recording_sha256: str
+    speed: str | None
+    clock_error_ns: int | None
+    clock_offset_ns: int | None
+    loop: np.ndarray
+    port: np.ndarray
+    packet: np.ndarray
+    requested_ns: np.ndarray
+    departed_ns: np.ndarray
+    sent: np.ndarray
+    measured: np.ndarray
+    resolved: np.ndarray
+    burst_first: np.ndarray
+    outcomes: dict[str, int]
+
+    @property
+    def loops(self) -> int:
+        """Number of loops."""
+        return int(self.loop.max(initial=-1)) + 1
+
+
+def read(path: str) -> Departures:
+    """Return the departures of a file. Raises UserError if it is not a file of departures."""
+    if not Path(path).is_file():
+        raise UserError("is not a file" if Path(path).exists() else "no such file", where=path)
+    try:
+        with pq.ParquetFile(path) as file:
+            metadata = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
+            check_columns(path, file.schema_arrow)
+            table = file.read(columns=list(COLUMNS), use_threads=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
+        raise UserError(f"not a file of departures: {str(error).splitlines()[0]}", where=path) from error
+    found = Departures(
+        path=path,
+        recording_sha256=metadata.get(RECORDING, ""),
+        speed=metadata.get(SPEED),
+        clock_error_ns=number(path, metadata, CLOCK_ERROR),
+        clock_offset_ns=number(path, metadata, CLOCK_OFFSET),
+        **arrays(path, table),
+    )
+    check_rows(found)
+    return found
+
+
+def check_columns(path: str, schema: pa.Schema) -> None:
+    """Raise UserError if a column is missing or has another type."""
+    for name, wanted in COLUMNS.items():
+        if name not in schema.names:
+            raise UserError(f"not a file of departures: no column {name}", where=path)
+        found = schema.field(name).type
+        if pa.types.is_dictionary(found):
+            found = found.value_type
+        if found != wanted:
+            raise UserError(f"not a file of departures: column {name} is {found}, not {wanted}", where=path)
+
+
+def number(path: str, metadata: dict[str, str], name: str) -> int | None:
+    """Return a whole number of the metadata, or None. Raises UserError."""
+    text = metadata.get(name, "")
+    if text in ("", "unknown", "null"):
+        return None
+    try:
+        return int(text)
+    except ValueError as error:
+        raise UserError(f"metadata {name}: {text[:40]!r} is not a whole number", where=path) from error
+
+
+def arrays(path: str, table: pa.Table) -> dict:
+    """Return the columns as arrays. Raises UserError for a null in a column other than departed_ns."""
+    for name in COLUMNS:
+        if name != "departed_ns" and table[name].null_count:
+            raise UserError(f"column {name} has a null", where=path)
+    columns = {
+        name: table[name].to_numpy() for name in ("loop", "port", "packet", "requested_ns", "resolved", "burst_first")
+    }
+    departed = table["departed_ns"]
+    counts = table["outcome"].value_counts().to_pylist()
+    outcomes = {entry["values"]: entry["counts"] for entry in sorted(counts, key=lambda entry: entry["values"])}
+    return {
+        **columns,
+        "departed_ns": departed.fill_null(0).to_numpy(),
+        "measured": departed.is_valid().to_numpy(),
+        "sent": pa.compute.equal(table["outcome"].cast(pa.string()), SENT).to_numpy(),
+        "outcomes": outcomes,
+    }
+
+
+def check_rows(found: Departures) -> None:
+    """Raise UserError for rows out of order, duplicate rows, or impossible values."""
+    where = found.path
+    if not found.recording_sha256:
+        raise UserError(f"not a file of departures: metadata has no {RECORDING}", where=where)
+    if not len(found.packet):
+        return
+    if found.packet.min() < 0 or found.loop.min() < 0 or found.loop.max() >= MAX_LOOPS:
+        raise UserError("a number of a packet or loop is out of range", where=where)
+    same_loop = np.diff(found.loop) == 0
+    if (np.diff(found.loop) < 0).any() or (np.diff(found.packet)[same_loop] <= 0).any():
+        raise UserError("rows are not in the order of loop and packet, or a packet occurs twice", where=where)
+    if found.requested_ns.min() < 0 or found.departed_ns.min() < 0:
+        raise UserError("a time is before 1970", where=where)
+    if (np.abs(found.departed_ns - found.requested_ns)[found.measured] > LONGEST_NS).any():
+        raise UserError("a packet departed more than a year from the requested time", where=where)

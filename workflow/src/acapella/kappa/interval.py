@@ -1,0 +1,244 @@
+"""Bound the components of the path's kappa, given trials corrected by departures and the errors of their timestamps.
+
+docs/kappa.md, "Interval", derives every bound. Random errors (normal, independent between packets) are bounded with
+95 % confidence for all components together; bounded errors, such as the unknown departures inside a burst, are added in
+the worst case. Nothing is assumed about the path. Without any error both limits are the exact value.
+"""
+
+import math
+import statistics
+from dataclasses import dataclass
+
+import numpy as np
+
+LEVEL = 0.95
+# Limits that have to hold at the same time: 6 of I and L each (2 lower, 4 upper), for each trial the swaps, the first
+# packet and the duration (2 each), and one more of each trial for O.
+LIMITS = 20
+Z = statistics.NormalDist().inv_cdf(1 - (1 - LEVEL) / LIMITS)
+MEAN_ABSOLUTE = math.sqrt(2 / math.pi)  # of a standard normal variable
+WIDTHS = np.array([0.5, 1.0, 1.5, 3.0])  # of the Gaussian terms of the kernels, in standard deviations
+# Coefficients of kernels k with E k(x + e) >= b(x), or <= b(x), for every x, where e is a standard normal variable and
+# b(x) = E|x + e| - |x|. They were found by linear programming; test_kappa_interval.py checks the inequality.
+ABOVE = np.array([3.62, -1.286, 0.0, 0.0935])
+BELOW = (np.array([3.78, 0.0, 0.0, -1.214]), np.array([3.44, -1.423, -0.128, 0.0]))
+NO_KERNEL = np.zeros(len(WIDTHS))
+CLOSE = 4.0  # packets farther apart than 4 sigma of their distance keep their order (3 of 100,000 do not)
+DRAWS = 3  # trials with further random errors, to see how these affect the order
+SEED = 20_251_028
+
+
+@dataclass(frozen=True)
+class TimedTrial:
+    """A trial in order of corrected time, and the errors of its times.
+
+    ``keys`` uint32, ``ts_ns`` int64; ``late_ns`` int64: how much later than its timestamp a packet may have departed;
+    ``run`` int64: equal for neighbors that departed in one burst in this order; ``sigma_ns``: standard deviation of the
+    random error; ``drift_ns``: bound for the change of the clock during the trial; ``skew_ns``: bound for the
+    difference between the clocks of several replayers; ``alternations``: neighbors from different replayers.
+    """
+
+    keys: np.ndarray
+    ts_ns: np.ndarray
+    late_ns: np.ndarray
+    run: np.ndarray
+    sigma_ns: float
+    drift_ns: float
+    skew_ns: float = 0.0
+    alternations: int = 0
+
+    @property
+    def exact(self) -> bool:
+        """Whether no time has an error."""
+        return not (self.sigma_ns or self.drift_ns or self.skew_ns or self.late_ns.any())
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Differences between the common packets of two trials, and where these are in both trials."""
+
+    gap_ns: np.ndarray
+    latency_ns: np.ndarray
+    at_a: np.ndarray
+    at_b: np.ndarray
+
+
+def differences(a: TimedTrial, b: TimedTrial) -> Differences:
+    """Return gB - gA and lB - lA of the common packets, float64, in the order of B."""
+    place = np.full(int(max(a.keys.max(initial=0), b.keys.max(initial=0))) + 1, -1, dtype=np.int64)
+    place[a.keys] = np.arange(len(a.keys))
+    at_a = place[b.keys]
+    at_b = np.flatnonzero(at_a >= 0)
+    at_a = at_a[at_b]
+    gap = gaps(b.ts_ns)[at_b] - gaps(a.ts_ns)[at_a]
+    latency = (b.ts_ns[at_b] - b.ts_ns[0]) - (a.ts_ns[at_a] - a.ts_ns[0]) if len(at_b) else gap
+    return Differences(gap.astype(np.float64), latency.astype(np.float64), at_a, at_b)
+
+
+def gaps(ts_ns: np.ndarray) -> np.ndarray:
+    """Return the time since the previous packet; 0 for the first."""
+    return np.diff(ts_ns, prepend=ts_ns[:1])
+
+
+def time_limits(a: TimedTrial, b: TimedTrial) -> dict[str, tuple[float, float]]:
+    """Return lower and upper limits of L and I; both trials have errors, and a common packet."""
+    found = differences(a, b)
+    durations = [trial.ts_ns[-1] - trial.ts_ns[0] for trial in (a, b)]
+    errors = [duration_error(trial) for trial in (a, b)]
+    shortest = [max(0.0, duration - error) for duration, error in zip(durations, errors, strict=True)]
+    longest = [duration + error for duration, error in zip(durations, errors, strict=True)]
+    common = len(found.at_b)
+    return {
+        "L": quotient(latency_sum(a, b, found), (common * max(shortest), common * max(longest))),
+        "I": quotient(gap_sum(a, b, found), (sum(shortest), sum(longest))),
+    }
+
+
+def quotient(numerator: tuple[float, float], denominator: tuple[float, float]) -> tuple[float, float]:
+    """Return limits of a quotient that is between 0 and 1."""
+    low = max(0.0, numerator[0]) / denominator[1] if denominator[1] else 0.0
+    return min(1.0, low), min(1.0, numerator[1] / denominator[0]) if denominator[0] else 1.0
+
+
+def duration_error(trial: TimedTrial) -> float:
+    """Return a bound for the error of the time between the first and the last packet."""
+    ends = float(trial.late_ns[0] + trial.late_ns[-1])
+    return Z * math.sqrt(2) * trial.sigma_ns + ends + trial.drift_ns + trial.skew_ns
+
+
+def latency_sum(a: TimedTrial, b: TimedTrial, found: Differences) -> tuple[float, float]:
+    """Return limits for sum |lA - lB|."""
+    common = len(found.at_b)
+
+    def variance(slope: np.ndarray) -> float:
+        return (a.sigma_ns**2 + b.sigma_ns**2) * float(slope @ slope)
+
+    low, high = absolute_sum(found.latency_ns, math.hypot(a.sigma_ns, b.sigma_ns), variance)
+    late = float(a.late_ns[found.at_a].sum() + b.late_ns[found.at_b].sum())
+    late += common * (a.skew_ns + b.skew_ns)
+    # The error of a trial's first packet shifts all latencies of the trial.
+    shift = sum(Z * trial.sigma_ns + float(trial.late_ns[0]) + trial.drift_ns for trial in (a, b))
+    return low - late - common * shift, high + late + common * shift
+
+
+def gap_sum(a: TimedTrial, b: TimedTrial, found: Differences) -> tuple[float, float]:
+    """Return limits for sum |gA - gB|."""
+
+    def variance(slope: np.ndarray) -> float:
+        total = 0.0
+        for trial, at in ((a, found.at_a), (b, found.at_b)):
+            of_gap = np.zeros(len(trial.keys) + 1)
+            of_gap[at] = slope
+            of_gap[0] = 0  # the gap of the first packet is 0, whatever its time is
+            gradient = np.diff(of_gap)  # a time is the end of one gap and the start of the next
+            total += trial.sigma_ns**2 * float(gradient @ gradient)
+        return total
+
+    sigma = math.sqrt(2) * math.hypot(a.sigma_ns, b.sigma_ns)
+    low, high = absolute_sum(found.gap_ns, sigma, variance)
+    bound = sum(
+        burst_gaps(trial) + swapped_gaps(trial) + trial.drift_ns + trial.alternations * trial.skew_ns
+        for trial in (a, b)
+    )
+    return low - bound, high + bound
+
+
+def absolute_sum(observed: np.ndarray, sigma: float, variance) -> tuple[float, float]:
+    """Return limits for sum |x|, given x + e with normal errors e of standard deviation ``sigma``.
+
+    ``variance(slope)`` returns a bound for the variance of sum f(x + e), given f'(x + e) of each term.
+    """
+    total = float(np.abs(observed).sum())
+    if not sigma:
+        return total, total
+    scaled = observed / sigma
+    terms = [np.exp(-0.5 * (scaled / width) ** 2) for width in WIDTHS]
+    sign = np.sign(observed)
+
+    def limit(kernel: np.ndarray, side: int) -> float:
+        value, slope = total, sign.copy()
+        for weight, width, term in zip(kernel, WIDTHS, terms, strict=True):
+            if weight:
+                value -= sigma * weight * float(term.sum())
+                slope += weight * scaled / width**2 * term
+        return value + side * Z * math.sqrt(variance(slope))
+
+    largest_bias = len(observed) * MEAN_ABSOLUTE * sigma
+    low = max(0.0, limit(ABOVE, -1), limit(NO_KERNEL, -1) - largest_bias)
+    # Cauchy-Schwarz: the squares of the errors add len * sigma^2 on average; two gaps at the start have less.
+    squares = float(observed @ observed) - (len(observed) - 2) * sigma**2 + Z * math.sqrt(variance(2 * observed))
+    root = math.sqrt(len(observed) * max(0.0, squares))
+    return low, max(low, min(root, limit(NO_KERNEL, 1), *(limit(kernel, 1) for kernel in BELOW)))
+
+
+def burst_gaps(trial: TimedTrial) -> float:
+    """Return a bound for the sum of the changes of gaps by unknown departures inside bursts.
+
+    Packets of a run depart in order, so the changes inside a run add up to at most its last packet's bound.
+    """
+    if not trial.late_ns.any():
+        return 0.0
+    starts = np.flatnonzero(np.diff(trial.run, prepend=trial.run[0] - 1))
+    ends = np.append(starts[1:], len(trial.run)) - 1
+    inside = float(trial.late_ns[ends].sum())
+    return inside + float(np.maximum(trial.late_ns[starts[1:]], trial.late_ns[ends[:-1]]).sum())
+
+
+def swapped_gaps(trial: TimedTrial) -> float:
+    """Return a bound for the sum of the changes of gaps by packets that errors may have swapped.
+
+    A swap of neighbors exchanges their gaps: each changes by up to the gap before both. 0.71 exp(-d^2 / (2 s^2)) has an
+    expectation of at least the probability of a swap, where d is the observed distance and s its standard deviation.
+    """
+    if len(trial.ts_ns) < 3:
+        return 0.0
+    distance = np.diff(trial.ts_ns)[1:].astype(np.float64)
+    before = np.diff(trial.ts_ns)[:-1].astype(np.float64)
+    unknown = (trial.late_ns[2:] + trial.late_ns[1:-1]).astype(np.float64)
+    unknown += trial.skew_ns
+    unknown[trial.run[2:] == trial.run[1:-1]] = 0  # one burst: in order
+    certain = np.where((unknown > 0) & (distance <= unknown), 1.0, 0.0)
+    likely = certain
+    if trial.sigma_ns:
+        beyond = np.maximum(0.0, distance - unknown) / (math.sqrt(2) * trial.sigma_ns)
+        likely = np.maximum(certain, 0.7072 * np.exp(-0.5 * beyond**2))
+    cost = 2 * (before + unknown)
+    return float(likely @ cost) + Z * math.sqrt(float(likely @ cost**2))
+
+
+def close_pairs(trial: TimedTrial) -> int:
+    """Return the number of pairs of packets whose order errors may have changed."""
+    reach = CLOSE * math.sqrt(2) * trial.sigma_ns + trial.skew_ns
+    ends = np.searchsorted(trial.ts_ns, trial.ts_ns + trial.late_ns + math.floor(reach), side="right")
+    pairs = int((ends - np.arange(1, len(ends) + 1)).clip(0).sum())
+    return pairs if reach or trial.late_ns.any() else 0
+
+
+def with_more_errors(trial: TimedTrial, seed: int) -> np.ndarray:
+    """Return times with further random errors of the same distribution."""
+    raw = np.random.PCG64(seed).random_raw(len(trial.ts_ns))  # numpy keeps the raw stream stable
+    parts = raw.astype("<u8", copy=False).view("<u2").reshape(-1, 4).astype(np.float64)
+    # The sum of four uniform variables is nearly normal; its variance is 4/12.
+    error = (parts.sum(axis=1) / 65536 - 2) * math.sqrt(3) * trial.sigma_ns
+    unknown = (parts[:, 0] / 65536 * trial.late_ns).astype(np.float64)
+    return trial.ts_ns + np.rint(error - unknown).astype(np.int64)
+
+
+def order_limits(a: TimedTrial, b: TimedTrial, distance: int, distance_of) -> tuple[int, int]:
+    """Return limits for the sum of equation 2.
+
+    ``distance``: its value for the corrected times; ``distance_of(times of A, times of B)`` computes it for others.
+    """
+    pairs = close_pairs(a) + close_pairs(b)
+    if not pairs:
+        return distance, distance
+    drawn = [
+        distance_of(with_more_errors(a, SEED + 2 * n), with_more_errors(b, SEED + 2 * n + 1)) for n in range(DRAWS)
+    ]
+    return max(0, min(distance, *drawn) - 2 * pairs), max(distance, *drawn) + 2 * pairs
+
+
+def kappa_limits(limits: dict[str, tuple[float, float]]) -> tuple[float, float]:
+    """Return the limits of equation 5 for limits of U, O, L and I."""
+    low, high = (1 - math.sqrt(sum(limits[name][side] ** 2 for name in "UOLI")) / 2 for side in (1, 0))
+    return low, high

@@ -1,0 +1,248 @@
+"""The part of the result that needs departures: kappa of the replayer alone, and of the path alone.
+
+schemas/kappa.schema.json describes both; docs/kappa.md, "Replayer and path", derives them.
+"""
+
+import argparse
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from acapella.common.quantities import duration_ns
+from acapella_core import kappa as core
+from acapella_core.errors import UserError
+from acapella_core.files import sha256_of
+
+from . import departures, interval, ratios, replayed
+
+BYTES_PER_PACKET = 500  # arrays of a pair, per packet of the longer trial or the recording
+SELECTING = ("filter", "flow", "begin", "end")
+DIGITS = 10**12  # limits are floating-point sums; they are rounded outward, so that every machine has the same ones
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What the user stated about a replay: recordings, departures of each trial, and errors of timestamps in ns."""
+
+    recordings: list[str]
+    sources: list[list[departures.Departures]]
+    arrival_ns: int | None
+    departure_ns: int
+    burst_ns: int | None
+    sha256: list[str]
+
+    def parameters(self) -> dict:
+        """Return the parameters of the result."""
+        return {
+            "recordings_sha256": self.sha256,
+            "arrival_error_ns": self.arrival_ns,
+            "departure_error_ns": self.departure_ns,
+            "burst_error_ns": self.burst_ns,
+        }
+
+
+def replay_of(args: argparse.Namespace, trials: int) -> Replay | None:
+    """Return what the options state, or None without --departures. Raises UserError."""
+    stated = {name: getattr(args, f"{name}_error") for name in ("arrival", "departure", "burst")}
+    if not args.departures:
+        if args.recording or any(text is not None for text in stated.values()):
+            raise UserError("--recording and errors of timestamps require --departures")
+        return None
+    if not args.recording:
+        raise UserError("--departures requires --recording", fix="name the recording that was replayed")
+    if len(args.departures) != trials:
+        raise UserError(f"{len(args.departures)} departures for {trials} trials", where="--departures")
+    used = [name for name in SELECTING if getattr(args, name) is not None]
+    if used or args.identity == "tag":
+        option = "--identity tag" if not used else {"begin": "--from", "end": "--to"}.get(used[0], f"--{used[0]}")
+        raise UserError(f"{option} cannot be combined with --departures", fix="compare whole trials")
+    errors = {f"{name}_ns": None if text is None else error_ns(text, name) for name, text in stated.items()}
+    recordings = [path for argument in args.recording for path in files_of(argument)]
+    sources = [[departures.read(path) for path in files_of(argument)] for argument in args.departures]
+    check_speeds(sources)
+    errors["departure_ns"] = errors["departure_ns"] or 0
+    return Replay(recordings, sources, **errors, sha256=[hash_of(path) for path in recordings])
+
+
+def error_ns(text: str, name: str) -> int:
+    """Return an error in ns. Raises UserError."""
+    found = duration_ns(text)
+    if found < 0:
+        raise UserError("an error is not negative", where=f"--{name}-error {text}")
+    return found
+
+
+def files_of(argument: str) -> list[str]:
+    """Return the files of an argument, as for trials."""
+    return [argument] if Path(argument).is_file() else argument.split(",")
+
+
+def hash_of(path: str) -> str:
+    """Return the SHA-256 of a recording. Raises UserError."""
+    try:
+        return sha256_of(path)
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", where=path) from error
+
+
+def check_speeds(sources: list[list[departures.Departures]]) -> None:
+    """Raise UserError if the trials were replayed at different speeds."""
+    speeds = sorted({str(rows.speed) for of_trial in sources for rows in of_trial})
+    if len(speeds) > 1:
+        raise UserError(f"the trials were replayed at different speeds: {', '.join(speeds)}", where="--departures")
+
+
+def pair_results(replay: Replay, trials: list[list[str]], native: dict, options: dict) -> list[dict]:
+    """Return ``replayer``, ``corrected`` and ``corrected_unknown`` of each pair of the native result.
+
+    ``options``: those of align. Raises UserError.
+    """
+    loops = [
+        max(
+            (rows.loops for of_trial in replay.sources for rows in of_trial if rows.recording_sha256 == digest),
+            default=1,
+        )
+        for digest in replay.sha256
+    ]
+    aligned = core.align(list(zip(replay.recordings, (max(1, n) for n in loops), strict=True)), trials, **options)
+    numbering = replayed.Numbering(replay.sha256, aligned["frames"], [max(1, n) for n in loops])
+    check_memory(aligned, options["memory_bytes"])
+    for paths, (keys, _) in zip(trials, aligned["trials"], strict=True):
+        if len(keys) and not (keys < aligned["replayed"]).any():
+            fix = "name the recording that was replayed, or another --identity"
+            raise UserError("no packet of the trial is in the recording", where=", ".join(paths), fix=fix)
+    compute = Pairs(replay, numbering, aligned["trials"], native["trials"], options)
+    return [compute.result(entry["a"], entry["b"]) for entry in native["pairs"]]
+
+
+def check_memory(aligned: dict, memory_bytes: int) -> None:
+    """Raise UserError if the arrays of a pair exceed the memory limit."""
+    packets = max([aligned["replayed"], *(len(keys) for keys, _ in aligned["trials"])])
+    needed = packets * BYTES_PER_PACKET
+    if needed > memory_bytes:
+        text = f"the correction by departures of {packets:,} packets needs {math.ceil(needed / 1e6):,} MB"
+        raise UserError(text, fix="raise --memory", outside=True)
+
+
+class Pairs:
+    """Computes the results of pairs. The schedule of the last first trial is kept: it is usually the same one."""
+
+    def __init__(self, replay: Replay, numbering: replayed.Numbering, trials: list, natives: list, options: dict):
+        self._replay = replay
+        self._numbering = numbering
+        self._trials = trials
+        self._natives = natives
+        self._options = {name: options[name] for name in ("memory_bytes", "spool")}
+        self._kept = None
+
+    def result(self, a: int, b: int) -> dict:
+        """Return the results of the pair of these trials."""
+        if self._kept is None or self._kept[0] != a:
+            self._kept = (a, self._schedule(a))
+        own = (self._kept[1], self._schedule(b))
+        unknown = next((schedule.unknown for schedule in own if schedule.unknown), None)
+        if unknown:
+            name = "AB"[bool(not own[0].unknown)]
+            shares = None if unknown == replayed.NOT_MEASURED else self._replayer(own)
+            return {"replayer": shares, "corrected": None, "corrected_unknown": f"trial {name}: {unknown}"}
+        return {"replayer": self._replayer(own), "corrected": self._corrected(a, b, own), "corrected_unknown": None}
+
+    def _schedule(self, trial: int) -> replayed.Schedule:
+        return replayed.schedule_of(self._replay.sources[trial], self._numbering, self._replay.burst_ns)
+
+    def _compare(self, a: tuple, b: tuple) -> dict:
+        return core.compare_numbered(a, b, **self._options)
+
+    def _replayer(self, own: tuple) -> dict:
+        sides = []
+        for schedule in own:
+            keys = np.flatnonzero(schedule.usable)
+            sides.append((keys.astype(np.uint32), schedule.departed_ns[keys]))
+        native = self._compare(*sides)
+        not_sent = {f"not_sent_{side}": schedule.outcomes for side, schedule in zip("ab", own, strict=True)}
+        return {**components(native), **not_sent}
+
+    def _corrected(self, a: int, b: int, own: tuple) -> dict:
+        sides = [
+            replayed.correct(*self._trials[trial], own[at], own[1 - at], self._sigma(trial))
+            for at, trial in enumerate((a, b))
+        ]
+        trials = [side.trial for side in sides]
+        native = self._compare(*((trial.keys, trial.ts_ns) for trial in trials))
+        counts = {}
+        for side, schedule, name in zip(sides, own, "ab", strict=True):
+            counts |= {f"excluded_{name}": side.excluded, f"arrived_unsent_{name}": side.arrived_unsent}
+            counts |= {f"other_{name}": side.other, f"unresolved_{name}": schedule.unresolved}
+            counts |= {f"sigma_{name}_ns": side.trial.sigma_ns, f"drift_{name}_ns": round(side.trial.drift_ns, 3)}
+        return {**bounded(native, trials, self._compare), **counts}
+
+    def _sigma(self, trial: int) -> float:
+        arrival = self._replay.arrival_ns
+        return math.hypot(rounding(self._natives[trial]) if arrival is None else arrival, self._replay.departure_ns)
+
+
+def rounding(trial: dict) -> float:
+    """Return the standard deviation of the rounding of a trial's timestamps, in ns; that to 1 ns is neglected."""
+    grid = max([trial["grid_ns"] or 1, trial["resolution_ns"] or 1, *(file["grid_ns"] or 1 for file in trial["files"])])
+    return grid / math.sqrt(12) if grid > 1 else 0.0
+
+
+def components(native: dict) -> dict:
+    """Return the components and kappa of a pair, with its counts and durations."""
+    counts = {name: native[name] for name in ("n_a", "n_b", "n_common")}
+    exact = ratios.components(native)
+    parts = tuple(exact[name] for name in ratios.COMPONENTS)
+    return {
+        **counts,
+        **{name: ratios.real(value) for name, value in exact.items()},
+        "kappa": ratios.kappa(*counts.values(), parts),
+        "iat_delta_ns": ratios.deltas(native["gap"], native["n_common"]),
+        "latency_delta_ns": ratios.deltas(native["latency"], native["n_common"]),
+        "duration_a_ns": native["duration_a_ns"],
+        "duration_b_ns": native["duration_b_ns"],
+    }
+
+
+def bounded(native: dict, trials: list[interval.TimedTrial], compare) -> dict:
+    """Return the components and kappa of corrected trials with their limits, named ``U_lo``, ``U_hi`` and so on.
+
+    The value of a component is that of the corrected times if it is within the limits, else the nearer limit. Limits
+    are None if the value is.
+    """
+    found = {name: native[name] for name in ("n_a", "n_b", "n_common")}
+    exact = ratios.components(native)
+    values = {name: ratios.real(exact[name]) for name in ratios.COMPONENTS}
+    if None in values.values():
+        kappa = ratios.kappa(*found.values(), tuple(exact[name] for name in ratios.COMPONENTS))
+        ends = {f"{name}_{end}": None for name in (*ratios.COMPONENTS, "kappa") for end in ("lo", "hi")}
+        return {**found, **values, "kappa": kappa, **ends}
+    limits = {name: (values[name], values[name]) for name in ratios.COMPONENTS}
+    if not all(trial.exact for trial in trials):
+        limits |= interval.time_limits(*trials) | {"O": order(native, trials, compare)}
+        limits = {
+            name: (math.floor(lo * DIGITS) / DIGITS, math.ceil(hi * DIGITS) / DIGITS)
+            for name, (lo, hi) in limits.items()
+        }
+        values = {name: min(max(values[name], limits[name][0]), limits[name][1]) for name in limits}
+    exact_values = tuple(exact[name] if values[name] == float(exact[name]) else values[name] for name in values)
+    kappa = ratios.kappa(*found.values(), exact_values)
+    limits["kappa"] = (
+        (kappa, kappa) if all(low == high for low, high in limits.values()) else interval.kappa_limits(limits)
+    )
+    ends = {
+        f"{name}_{end}": value for name, both in limits.items() for end, value in zip(("lo", "hi"), both, strict=True)
+    }
+    return {**found, **values, "kappa": kappa, **ends}
+
+
+def order(native: dict, trials: list[interval.TimedTrial], compare) -> tuple[float, float]:
+    """Return the limits of O."""
+
+    def distance_of(times_a: np.ndarray, times_b: np.ndarray) -> int:
+        return compare((trials[0].keys, times_a), (trials[1].keys, times_b))["order"]["distance"]
+
+    common = native["n_common"]
+    limits = interval.order_limits(*trials, native["order"]["distance"], distance_of)
+    return tuple(min(1.0, float(ratios.ordering(limit, common))) for limit in limits)

@@ -1,0 +1,216 @@
+"""Separate the replayer from the path: kappa of the departures, and trials corrected by each packet's departure.
+
+docs/kappa.md, "Replayer and path", defines both. Packets are numbered by keys (acapella_core.kappa.align).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from acapella_core.errors import UserError
+
+from .departures import SENT, Departures
+from .interval import TimedTrial
+
+MAX_SLEW = 500e-6  # the largest rate at which a Linux clock is adjusted, adjtimex(2)
+NOT_MEASURED = "departures were not measured"
+ONE_BURST = "departures inside its only burst are unknown; give --burst-error"
+NO_CLOCK_ERROR = "its replayers' clocks have no stated error"
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """The keys of each recording, in the order of acapella_core.kappa.align: first key, frames, and its SHA-256."""
+
+    sha256: list[str]
+    frames: list[int]
+    loops: list[int]
+
+    @property
+    def first(self) -> list[int]:
+        """The first key of each recording."""
+        sizes = [frames * loops for frames, loops in zip(self.frames, self.loops, strict=True)]
+        return [sum(sizes[:place]) for place in range(len(sizes))]
+
+    @property
+    def replayed(self) -> int:
+        """Number of keys."""
+        return sum(frames * loops for frames, loops in zip(self.frames, self.loops, strict=True))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The departures of one trial, as arrays by key.
+
+    ``usable``: sent, with a known departure. ``deviation_ns``: departed minus requested. ``late_ns``: how much later
+    than its timestamp the packet may have departed. ``burst``, ``source``: numbers of its burst and its replayer.
+    ``unknown``: why the departures are unknown, else "". ``skew_ns``: bound for the clock of each replayer.
+    """
+
+    usable: np.ndarray
+    sent: np.ndarray
+    departed_ns: np.ndarray
+    deviation_ns: np.ndarray
+    late_ns: np.ndarray
+    burst: np.ndarray
+    source: np.ndarray
+    unknown: str
+    outcomes: dict[str, int]
+    unresolved: int
+    clock_error_ns: int | None
+    skew_ns: float
+
+
+def schedule_of(sources: list[Departures], numbering: Numbering, burst_ns: int | None) -> Schedule:
+    """Return the departures of the replayers of one trial. Raises UserError if they do not fit the recordings."""
+    size = numbering.replayed
+    usable, sent = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
+    departed, deviation, late = (np.zeros(size, dtype=np.int64) for _ in range(3))
+    burst, source = np.full(size, -1, dtype=np.int64), np.full(size, -1, dtype=np.int16)
+    unresolved, unbounded, bursts = 0, False, 0
+    for number, rows in enumerate(sources):
+        keys = keys_of(rows, numbering)
+        if (source[keys] >= 0).any():
+            raise UserError("a packet departs twice in one trial", where=rows.path, fix="name each replayer once")
+        source[keys], sent[keys] = number, rows.sent
+        timed = rows.sent & rows.measured
+        usable[keys] = timed
+        departed[keys] = rows.departed_ns
+        deviation[keys] = np.where(timed, rows.departed_ns - rows.requested_ns, 0)
+        for port in np.unique(rows.port):
+            of_port = np.flatnonzero(timed & (rows.port == port))
+            numbers, bounds, known = lateness(rows, of_port, burst_ns)
+            burst[keys[of_port]], late[keys[of_port]] = bursts + numbers, bounds
+            bursts += int(numbers.max(initial=-1)) + 1
+            unbounded |= not known
+        unresolved += int((timed & ~rows.resolved & ~rows.burst_first).sum())
+    return Schedule(
+        **{"usable": usable, "sent": sent, "departed_ns": departed, "deviation_ns": deviation, "late_ns": late},
+        **{"burst": burst, "source": source, "unresolved": unresolved, "outcomes": outcomes_of(sources)},
+        unknown=reason(
+            not sent.any() or usable.any(), not unbounded, len(sources) < 2 or clock_error(sources) is not None
+        ),
+        clock_error_ns=clock_error(sources),
+        skew_ns=skew(sources),
+    )
+
+
+def reason(measured: bool, bounded: bool, comparable: bool) -> str:
+    """Return why a trial cannot be corrected, or ""."""
+    for holds, text in ((measured, NOT_MEASURED), (bounded, ONE_BURST), (comparable, NO_CLOCK_ERROR)):
+        if not holds:
+            return text
+    return ""
+
+
+def keys_of(rows: Departures, numbering: Numbering) -> np.ndarray:
+    """Return the key of each row. Raises UserError for another recording, or for packets that it does not have."""
+    if rows.recording_sha256 not in numbering.sha256:
+        fix = "name the recording that was replayed"
+        raise UserError(f"departures of another recording: SHA-256 {rows.recording_sha256}", where=rows.path, fix=fix)
+    place = numbering.sha256.index(rows.recording_sha256)
+    frames = numbering.frames[place]
+    largest = int(rows.packet.max(initial=-1))
+    if largest >= frames:
+        raise UserError(f"packet {largest} is out of range: the recording has {frames} frames", where=rows.path)
+    return numbering.first[place] + rows.loop.astype(np.int64) * frames + rows.packet
+
+
+def lateness(rows: Departures, of_port: np.ndarray, burst_ns: int | None) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Return for the packets of a port: the number of the burst, how much later each may have departed, and whether
+    all of these bounds are known.
+
+    A port sends in order, so a packet departs before the next burst.
+    """
+    stamps = rows.departed_ns[of_port]
+    new = rows.burst_first[of_port] | (np.diff(stamps, prepend=stamps[:1]) != 0)
+    new[:1] = True
+    numbers = np.cumsum(new) - 1
+    starts = stamps[new]
+    spans = np.diff(starts).clip(0)
+    open_end = (~rows.resolved & ~rows.burst_first)[of_port] & (numbers == len(starts) - 1)
+    if burst_ns is None:
+        known = len(spans) > 0 or not open_end.any()
+        spans = np.append(spans, spans.max(initial=0))  # the last burst: as the longest one before
+    else:
+        known = True
+        spans = np.append(np.minimum(spans, burst_ns), burst_ns)
+    own = rows.resolved[of_port] | rows.burst_first[of_port]
+    return numbers, np.where(own, 0, spans[numbers]) if len(numbers) else numbers, known
+
+
+def outcomes_of(sources: list[Departures]) -> dict[str, int]:
+    """Return the number of packets that were not sent, by outcome."""
+    names = sorted({name for rows in sources for name in rows.outcomes} - {SENT})
+    return {name: sum(rows.outcomes.get(name, 0) for rows in sources) for name in names}
+
+
+def clock_error(sources: list[Departures]) -> int | None:
+    """Return the largest error of the replayers' clocks, or None if one is unknown."""
+    errors = [rows.clock_error_ns for rows in sources]
+    return None if None in errors else max(errors)
+
+
+def skew(sources: list[Departures]) -> float:
+    """Return a bound for the difference between two replayers' clocks; 0 for one replayer, or if it is unknown."""
+    if len(sources) < 2 or clock_error(sources) is None:
+        return 0.0
+    bounds = sorted(abs(rows.clock_offset_ns or 0) + rows.clock_error_ns for rows in sources)
+    return float(sum(bounds[-2:]))
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """A trial corrected by its departures, and the packets that this concerned."""
+
+    trial: TimedTrial
+    excluded: int  # arrived, but not sent or without a known departure in one of the trials
+    arrived_unsent: int  # of these, packets that this trial's replayer reports as not sent
+    other: int  # packets that are in no recording
+
+
+def correct(keys: np.ndarray, ts_ns: np.ndarray, own: Schedule, other: Schedule, sigma_ns: float) -> Corrected:
+    """Return the trial (as of align) without the packets that a replayer did not send, in order of corrected time.
+
+    Packets that are in no recording are corrected like the replayed packet before them.
+    """
+    size = len(own.usable)
+    in_recording = keys < size
+    number = np.where(in_recording, keys, 0).astype(np.int64) if size else np.zeros(len(keys), dtype=np.int64)
+    both = own.usable & other.usable
+    kept = ~in_recording | (both[number] if size else False)
+    arrived_unsent = int((~own.sent[number[in_recording]]).sum())
+    excluded = int(len(keys) - kept.sum())
+    keys, ts_ns, in_recording, number = keys[kept], ts_ns[kept], in_recording[kept], number[kept]
+    latest = np.maximum.accumulate(np.where(in_recording, np.arange(len(keys)), -1))
+    known = latest >= 0
+    deviation = np.zeros(len(keys), dtype=np.int64)
+    deviation[known] = own.deviation_ns[number[latest[known]]]
+    order = np.argsort(ts_ns - deviation, kind="stable")
+    times = (ts_ns - deviation)[order]
+    keys, in_recording, number = keys[order], in_recording[order], number[order]
+    late = np.where(in_recording, own.late_ns[number], 0) if size else number
+    source = np.where(in_recording, own.source[number], -1) if size else number
+    alternations = int((np.diff(source) != 0).sum()) if own.skew_ns else 0
+    duration = float(times[-1] - times[0]) if len(times) else 0.0
+    trial = TimedTrial(
+        **{"keys": keys, "ts_ns": times, "late_ns": late, "run": runs(keys, in_recording, number, own)},
+        **{"sigma_ns": sigma_ns, "drift_ns": drift(own, duration)},
+        **{"skew_ns": own.skew_ns, "alternations": alternations},
+    )
+    return Corrected(trial, excluded, arrived_unsent, int((~in_recording).sum()))
+
+
+def runs(keys: np.ndarray, in_recording: np.ndarray, number: np.ndarray, own: Schedule) -> np.ndarray:
+    """Return the number of the run of each packet: neighbors of one burst, in the order in which they departed."""
+    if not len(keys) or not len(own.burst):
+        return np.arange(len(keys))
+    burst = np.where(in_recording, own.burst[number], -1)
+    same = (np.diff(burst) == 0) & (burst[1:] >= 0) & (np.diff(keys.astype(np.int64)) > 0)
+    return np.concatenate(([0], np.cumsum(~same)))
+
+
+def drift(own: Schedule, duration_ns: float) -> float:
+    """Return a bound for the change of the replayer's clock during a trial."""
+    slewed = MAX_SLEW * duration_ns
+    return slewed if own.clock_error_ns is None else min(2.0 * own.clock_error_ns, slewed)

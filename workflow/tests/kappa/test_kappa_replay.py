@@ -1,0 +1,421 @@
+"""`acapella kappa --departures`: kappa of the replayer and of the path, and errors about recordings and departures."""
+
+import hashlib
+import json
+import random
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.frames.trial_captures import START_NS, arp, kappa, packet, pair
+from acapella_testing.generated.replay_files import SCHEMA, write_departures, write_replays
+from acapella_testing.oracles import replay_simulation
+from acapella_testing.oracles.plain_flows import write_pcap
+from acapella_testing.oracles.replay_simulation import Path, Replayer, Setup
+
+from acapella.cli.main import main
+
+COMPONENTS = ("U", "O", "L", "I", "kappa")
+GAP_NS = 1_237
+COUNT = 200
+
+
+def columns(count: int = COUNT, **changed) -> dict:
+    """Return departures at the requested times, with some columns changed."""
+    requested = START_NS + GAP_NS * np.arange(count)
+    return {
+        **{"loop": np.zeros(count, np.int32), "port": np.zeros(count, np.int16), "packet": np.arange(count)},
+        **{"requested_ns": requested, "departed_ns": requested, "outcome": ["sent"] * count},
+        **{"resolved": np.ones(count, bool), "burst_first": np.ones(count, bool)},
+        **{"hardware": np.zeros(count, bool), "retries": np.zeros(count, np.int32)},
+        **changed,
+    }
+
+
+@pytest.fixture
+def replay(tmp_path):
+    """A recording of 200 packets, two trials with jitter, loss and reordering, and the arguments of the command."""
+    rng = random.Random(1)
+    recording = write_pcap(tmp_path / "r.pcap", [(START_NS + GAP_NS * n, packet(n)) for n in range(COUNT)])
+    trials = []
+    for name in "ab":
+        times = sorted(
+            (START_NS + GAP_NS * n + rng.randrange(3 * GAP_NS), n) for n in range(COUNT) if rng.random() < 0.95
+        )
+        trials.append(write_pcap(tmp_path / f"{name}.pcap", [(ns, packet(n)) for ns, n in times]))
+    return Files(tmp_path, recording, trials)
+
+
+class Files:
+    """The files of a replay in a directory."""
+
+    def __init__(self, directory, recording, trials):
+        self.directory = directory
+        self.recording = recording
+        self.trials = trials
+
+    def words(self, *departures, recording=None) -> list[str]:
+        """Return the arguments of the command for columns of departures, or for a path."""
+        paths = []
+        for number, rows in enumerate(departures):
+            path = self.directory / f"{number}.parquet"
+            paths.append(write_departures(path, self.recording, rows) if isinstance(rows, dict) else rows)
+        named = ["--recording", recording or self.recording]
+        return [str(word) for word in (*self.trials, *named, "--departures", *paths)]
+
+
+def error(capsys, words) -> str:
+    """Return the message of a command that fails."""
+    assert main(["kappa", *words]) == 2
+    message = capsys.readouterr().err
+    assert message.count("\n") == 1
+    return message.removeprefix("acapella: error: ").rstrip("\n")
+
+
+def test_perfect_departures_leave_the_measured_kappa(replay, capsys):
+    found = pair(capsys, *replay.words(columns(), columns()))
+    assert 0 < found["kappa"] < 1 and 0 not in [found[name] for name in COMPONENTS]
+    for name in COMPONENTS:
+        assert found["corrected"][name] == found["corrected"][f"{name}_lo"] == found["corrected"][f"{name}_hi"]
+        assert found["corrected"][name] == found[name]
+    assert {name: found["replayer"][name] for name in COMPONENTS} == {"U": 0, "O": 0, "L": 0, "I": 0, "kappa": 1}
+
+
+def test_options_of_a_replay_do_not_change_other_results(replay, capsys):
+    plain = kappa(capsys, *replay.trials)
+    full = kappa(capsys, *replay.words(columns(), columns()))
+    assert plain["parameters"]["replay"] is None
+    digest = hashlib.sha256(replay.recording.read_bytes()).hexdigest()
+    assert full["parameters"]["replay"]["recordings_sha256"] == [digest]
+    for name in plain["pairs"][0].keys() - {"replayer", "corrected"}:
+        assert full["pairs"][0][name] == plain["pairs"][0][name]
+    assert plain["pairs"][0]["replayer"] is plain["pairs"][0]["corrected"] is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_deviation_of_a_departure_cancels_that_of_the_arrival(tmp_path, capsys, seed):
+    """A known error of the replayer, however large, changes nothing in the corrected kappa."""
+    setup = Setup(packets=300, path=Path(jitter_ns=800, loss=0.03, reordered=0.05))
+    a, b = replay_simulation.two_replays(setup, seed)
+    truth = replay_simulation.truth(a, b)
+    rng = np.random.default_rng(seed)
+    moved = []
+    for replay in (a, b):
+        deviation = rng.integers(0, 50_000, size=300)
+        arrived = replay.arrived_ns + deviation[replay.number]
+        order = np.argsort(arrived, kind="stable")
+        moved.append(
+            replay_simulation.Replay(
+                **{
+                    **vars(replay),
+                    "departed_ns": replay.requested_ns + deviation,
+                    **{"arrived_ns": arrived[order], "number": replay.number[order]},
+                }
+            )
+        )
+    found = pair(capsys, *write_replays(tmp_path, *moved))
+    assert {name: found["corrected"][name] for name in COMPONENTS} == pytest.approx(truth, rel=1e-12)
+    assert found["kappa"] < found["corrected"]["kappa"]
+
+
+def test_command_covers_the_true_kappa(tmp_path, capsys):
+    setup = Setup(
+        **{"packets": 1_500, "path": Path(jitter_ns=1_000, loss=0.02, reordered=0.02), "receiver_error_ns": 20},
+        replayer=Replayer(late_ns=2_000, burst=4, wire_ns=50, unsent=0.02),
+    )
+    a, b = replay_simulation.two_replays(setup, 3)
+    words = write_replays(tmp_path, a, b)
+    found = pair(capsys, *words, "--arrival-error", "20ns", "--burst-error", "150ns")
+    truth, corrected = replay_simulation.truth(a, b), found["corrected"]
+    for name in COMPONENTS:
+        assert corrected[f"{name}_lo"] - 1e-12 <= truth[name] <= corrected[f"{name}_hi"] + 1e-12
+        assert corrected[f"{name}_lo"] <= corrected[name] <= corrected[f"{name}_hi"]
+    assert found["kappa"] < corrected["kappa_lo"]
+    missing = ~(a.sent & b.sent)
+    assert corrected["excluded_a"] == missing[a.number].sum() and corrected["arrived_unsent_a"] == 0
+    assert corrected["unresolved_a"] == (a.sent & ~a.burst_first).sum()
+    assert found["replayer"]["not_sent_a"] == {"ring_full": (~a.sent).sum()}
+    # Without --burst-error a packet may depart until the next burst does: the interval is wider, not narrower.
+    wide = pair(capsys, *words, "--arrival-error", "20ns")["corrected"]
+    assert wide["kappa_lo"] < corrected["kappa_lo"] and wide["kappa_hi"] > corrected["kappa_hi"]
+
+
+def test_replayer_is_compared_like_captures_of_its_departures(tmp_path, capsys):
+    setup = Setup(packets=400, replayer=Replayer(late_ns=20_000, unsent=0.05))
+    a, b = replay_simulation.two_replays(setup, 5)
+    found = pair(capsys, *write_replays(tmp_path, a, b))["replayer"]
+    captures = []
+    for name, replay in (("da", a), ("db", b)):
+        rows = sorted((int(ns), n) for n, ns in enumerate(replay.departed_ns) if replay.sent[n])
+        captures.append(write_pcap(tmp_path / f"{name}.pcap", [(ns, packet(n)) for ns, n in rows]))
+    captured = pair(capsys, *captures)
+    assert captured["U"] > 0 and captured["I"] > 0
+    for name in found.keys() - {"not_sent_a", "not_sent_b"}:
+        assert found[name] == captured[name], name
+
+
+def test_packets_that_were_not_sent_are_loss_of_the_replayer_only(replay, capsys):
+    outcome = np.where(np.arange(COUNT) % 10 == 3, "ring_full", "sent")
+    times = columns()["requested_ns"]
+    unsent = pa.array(times, mask=outcome != "sent")
+    arrivals = [(int(times[n]), packet(n)) for n in range(COUNT)]
+    replay.trials = [
+        write_pcap(replay.directory / "c.pcap", arrivals),
+        write_pcap(replay.directory / "d.pcap", [row for n, row in enumerate(arrivals) if outcome[n] == "sent"]),
+    ]
+    found = pair(capsys, *replay.words(columns(), columns(outcome=outcome, departed_ns=unsent)))
+    assert found["U"] == found["replayer"]["U"] == pytest.approx(20 / 380)
+    assert (found["corrected"]["U"], found["corrected"]["kappa"]) == (0, 1)
+    assert found["replayer"]["not_sent_b"] == {"ring_full": 20} and found["replayer"]["not_sent_a"] == {}
+    assert (found["corrected"]["excluded_a"], found["corrected"]["excluded_b"]) == (20, 0)
+
+
+def test_arrival_of_a_packet_that_was_not_sent_is_counted(replay, capsys):
+    outcome = np.where(np.arange(COUNT) == 7, "late", "sent")
+    found = pair(capsys, *replay.words(columns(), columns(outcome=outcome)))["corrected"]
+    assert (found["arrived_unsent_a"], found["arrived_unsent_b"]) == (0, 1)
+
+
+def test_corrected_kappa_is_unknown_without_departure_times(replay, capsys):
+    nothing = columns(departed_ns=pa.nulls(COUNT, pa.int64()))
+    found = pair(capsys, *replay.words(columns(), nothing))
+    assert found["replayer"] is found["corrected"] is None
+    assert found["corrected_unknown"] == "trial B: departures were not measured"
+    assert main(["kappa", *replay.words(columns(), nothing)]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "corrected" in line]
+    assert lines == ["  path        corrected kappa unknown: trial B: departures were not measured"]
+
+
+def test_packets_of_no_recording_stay_in_the_trial(replay, capsys):
+    """A duplicate made by the path, and frames of other hosts, count as in the measured kappa."""
+    times = columns()["requested_ns"].tolist()
+    rows = [(ns, packet(n)) for n, ns in enumerate(times)]
+    extra = [(times[50] + 100, packet(50)), (times[90] + 7, arp(1)), (times[20] - 3, arp(2))]
+    replay.trials = [
+        write_pcap(replay.directory / "c.pcap", sorted([*rows, extra[1]])),
+        write_pcap(replay.directory / "d.pcap", sorted([*rows, *extra])),
+    ]
+    found = pair(capsys, *replay.words(columns(), columns()))
+    assert (found["corrected"]["other_a"], found["corrected"]["other_b"]) == (1, 3)
+    assert found["n_common"] == found["corrected"]["n_common"] == 201
+    assert {name: found["corrected"][name] for name in COMPONENTS} == {name: found[name] for name in COMPONENTS}
+
+
+def test_equal_packets_are_matched_by_their_occurrence(replay, capsys):
+    times = columns()["requested_ns"].tolist()
+    for path in (replay.recording, *replay.trials):
+        write_pcap(
+            path, [(ns + (n * n % 500 if path != replay.recording else 0), packet(n % 7)) for n, ns in enumerate(times)]
+        )
+    found = pair(capsys, *replay.words(columns(), columns()))
+    assert {name: found["corrected"][name] for name in COMPONENTS} == {name: found[name] for name in COMPONENTS}
+
+
+def test_recording_in_another_order_than_its_timestamps(replay, capsys):
+    """The number of a packet is its place in the file."""
+    times = columns()["requested_ns"].tolist()
+    back = list(range(COUNT))[::-1]
+    write_pcap(replay.recording, [(times[n], packet(n)) for n in back])
+    late = 1_000_000 * (np.arange(COUNT) % 2)  # of frame n of the file
+    requested = np.array([times[n] for n in back])
+    rows = columns(requested_ns=requested, departed_ns=requested + late)
+    for path in replay.trials:
+        arrivals = sorted((times[n] + int(late[place]), packet(n)) for place, n in enumerate(back))
+        write_pcap(path, arrivals)
+    write_pcap(replay.trials[0], [(times[n], packet(n)) for n in range(COUNT)])
+    found = pair(capsys, *replay.words(columns(requested_ns=requested, departed_ns=requested), rows))
+    assert found["kappa"] < 1 and found["corrected"]["kappa"] == found["corrected"]["kappa_lo"] == 1
+
+
+def test_loops_are_numbered_after_each_other(replay, capsys):
+    twice = {name: np.concatenate((values, values)) for name, values in columns().items()}
+    second = np.arange(2 * COUNT) >= COUNT
+    twice["loop"] = second.astype(np.int32)
+    twice["requested_ns"] = twice["requested_ns"] + second * 10**9
+    late = 300 * (np.arange(2 * COUNT) % 3)
+    twice["departed_ns"] = twice["requested_ns"] + late
+    for path in replay.trials:
+        write_pcap(path, [(int(ns), packet(n % COUNT)) for n, ns in enumerate(twice["departed_ns"])])
+    found = pair(capsys, *replay.words(twice, twice))
+    assert found["corrected"]["n_common"] == found["replayer"]["n_common"] == 2 * COUNT
+    assert found["corrected"]["kappa"] == 1
+    one = columns()
+    found = pair(capsys, *replay.words(twice, one))
+    assert found["corrected"]["excluded_a"] == COUNT
+
+
+def test_trials_of_two_replayers(tmp_path, capsys):
+    """Each replayer has its own recording and departures. The difference of their clocks widens the interval."""
+    recordings, sides = [], {"a": [], "b": []}
+    for number in range(2):
+        numbers = range(1_000 * number, 1_000 * number + COUNT)
+        start = START_NS + 600 * number
+        rows = [(start + GAP_NS * n, packet(m)) for n, m in enumerate(numbers)]
+        recordings.append(write_pcap(tmp_path / f"r{number}.pcap", rows))
+        for side, late in (("a", 0), ("b", 40 * number)):
+            requested = np.array([ns for ns, _ in rows])
+            sides[side].append((requested, requested + late, [content for _, content in rows]))
+    words, departures = [], []
+    for side, sources in sides.items():
+        rows = sorted(
+            (int(ns), content)
+            for _, departed, contents in sources
+            for ns, content in zip(departed, contents, strict=True)
+        )
+        words.append(str(write_pcap(tmp_path / f"{side}.pcap", rows)))
+        paths = []
+        for number, (requested, departed, _) in enumerate(sources):
+            path = tmp_path / f"{side}{number}.parquet"
+            of_source = columns(requested_ns=requested, departed_ns=departed)
+            paths.append(str(write_departures(path, recordings[number], of_source, clock_error_ns="25")))
+        departures.append(",".join(paths))
+    words += ["--recording", *map(str, recordings), "--departures", *departures]
+    found = pair(capsys, *words)
+    assert found["kappa"] < 1 and found["replayer"]["kappa"] == found["kappa"]
+    corrected = found["corrected"]
+    assert corrected["kappa_lo"] < 1 == corrected["kappa_hi"] and corrected["U"] == corrected["O"] == 0
+    assert corrected["L_hi"] > 50 / (GAP_NS * COUNT)
+
+
+def test_every_trial_is_compared_with_the_first(replay, capsys):
+    replay.trials.append(replay.trials[0])
+    found = kappa(capsys, *replay.words(columns(), columns(), columns()))["pairs"]
+    assert [entry["corrected"]["kappa"] for entry in found] == [found[0]["kappa"], 1]
+
+
+def test_rounding_of_a_coarse_clock_is_the_default_error(replay, capsys):
+    for path in replay.trials:
+        write_pcap(path, [((START_NS + GAP_NS * n) // 1000 * 1000, packet(n)) for n in range(COUNT)])
+    found = pair(capsys, *replay.words(columns(), columns()))["corrected"]
+    assert found["sigma_a_ns"] == pytest.approx(1000 / 12**0.5)
+    stated = pair(capsys, *replay.words(columns(), columns()), "--arrival-error", "30ns", "--departure-error", "40ns")
+    assert stated["corrected"]["sigma_b_ns"] == 50
+
+
+def test_text_has_a_line_for_replayer_and_path(replay, capsys):
+    late = columns(departed_ns=columns()["requested_ns"] + 50 * (np.arange(COUNT) % 2))
+    assert main(["kappa", *replay.words(columns(), late), "--arrival-error", "20ns"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (replayer,) = [line for line in lines if line.startswith("  replayer ")]
+    (path,) = [line for line in lines if line.startswith("  path ")]
+    assert replayer.startswith("  replayer    kappa 0.9") and "I 0.0" in replayer
+    assert " to " in path and path.endswith("(95 %)")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"packet": np.arange(COUNT) + 1}, "packet 200 is out of range: the recording has 200 frames"),
+        ({"packet": np.arange(COUNT) - 1}, "a number of a packet or loop is out of range"),
+        ({"packet": np.arange(COUNT) // 2}, "rows are not in the order of loop and packet, or a packet occurs twice"),
+        ({"loop": 3 - np.arange(COUNT, dtype=np.int32) // 50}, "rows are not in the order of loop and packet"),
+        ({"departed_ns": columns()["requested_ns"] - 4 * 10**17}, "departed more than a year from the requested time"),
+        ({"requested_ns": np.full(COUNT, -1)}, "a time is before 1970"),
+    ],
+)
+def test_impossible_departures_are_errors(replay, capsys, changed, message):
+    assert message in error(capsys, replay.words(columns(), columns(**changed)))
+
+
+def test_departures_of_another_recording_are_an_error(replay, capsys):
+    other = write_pcap(replay.directory / "other.pcap", [(START_NS, packet(0))])
+    message = error(capsys, replay.words(columns(), columns(), recording=other))
+    assert "0.parquet: departures of another recording: SHA-256 " in message
+
+
+def rewritten(path, change) -> object:
+    """Change the table of a file of departures."""
+    pq.write_table(change(pq.read_table(path)), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table.drop_columns(["resolved"]), "not a file of departures: no column resolved"),
+        (lambda table: table.cast(SCHEMA.set(2, pa.field("packet", pa.int32()))), "column packet is int32, not int64"),
+        (lambda table: table.replace_schema_metadata({}), "metadata has no recording_sha256"),
+        (
+            lambda table: table.replace_schema_metadata({**table.schema.metadata, b"clock_error_ns": b"soon"}),
+            "metadata clock_error_ns: 'soon' is not a whole number",
+        ),
+        (
+            lambda table: table.set_column(0, pa.field("loop", pa.int32()), pa.array([None] * COUNT, pa.int32())),
+            "column loop has a null",
+        ),
+    ],
+)
+def test_files_of_another_format_are_errors(replay, capsys, change, message):
+    words = replay.words(columns(), columns())
+    rewritten(words[-1], change)
+    assert message in error(capsys, words)
+
+
+def test_a_capture_is_not_a_file_of_departures(replay, capsys):
+    assert "not a file of departures" in error(capsys, replay.words(columns(), replay.trials[1]))
+    assert "no such file" in error(capsys, replay.words(columns(), replay.directory / "missing"))
+
+
+def test_trial_of_other_traffic_is_an_error(replay, capsys):
+    write_pcap(replay.trials[1], [(START_NS + n, packet(1_000 + n)) for n in range(5)])
+    assert "no packet of the trial is in the recording" in error(capsys, replay.words(columns(), columns()))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--flow", "10.0.0.1,10.0.0.2"], "--flow cannot be combined with --departures"),
+        (["--from", "1ms"], "--from cannot be combined with --departures"),
+        (["--identity", "tag"], "--identity tag cannot be combined with --departures"),
+        (["--arrival-error=-1ns"], "an error is not negative"),
+        (["--arrival-error", "x"], "'x' is not a time"),
+    ],
+)
+def test_contradictory_options_are_errors(replay, capsys, words, message):
+    assert message in error(capsys, [*replay.words(columns(), columns()), *words])
+
+
+def test_options_that_require_each_other(replay, capsys):
+    words = replay.words(columns(), columns())
+    place = words.index("--departures")
+    assert "require --departures" in error(capsys, words[:place])
+    assert "--departures requires --recording" in error(capsys, [*words[:2], *words[place:]])
+    assert "1 departures for 2 trials" in error(capsys, words[:-1])
+
+
+def test_trials_of_different_speeds_are_an_error(replay, capsys):
+    words = replay.words(columns(), columns())
+    write_departures(words[-1], replay.recording, columns(), speed="500000")
+    assert "replayed at different speeds: 1000000, 500000" in error(capsys, words)
+
+
+def test_recording_without_the_identity_is_an_error(replay, capsys):
+    write_pcap(replay.recording, [(START_NS + n, packet(n)[:60]) for n in range(COUNT)], snaplen=30)
+    assert "frames of the recording cannot be matched" in error(capsys, replay.words(columns(), columns()))
+
+
+def test_memory_limit_names_what_the_correction_needs(replay, capsys):
+    assert main(["kappa", *replay.words(columns(), columns()), "--memory", "50k"]) == 75
+    message = capsys.readouterr().err
+    assert "raise --memory" in message and message.count("\n") == 1
+
+
+def test_several_ports_are_bounded_separately(replay, capsys):
+    """Until the next burst of its port a packet may depart; the interval has to cover that."""
+    port = (np.arange(COUNT) % 2).astype(np.int16)
+    first = np.arange(COUNT) % 8 < 2
+    requested = columns()["requested_ns"]
+    rows = columns(
+        port=port, burst_first=first, resolved=first, departed_ns=requested[np.arange(COUNT) // 8 * 8 + port]
+    )
+    found = pair(capsys, *replay.words(rows, rows))["corrected"]
+    assert found["unresolved_a"] == COUNT * 6 // 8
+    assert found["kappa_lo"] < found["kappa"] < found["kappa_hi"]
+
+
+def test_json_of_an_output_file_has_the_same_result(replay, capsys, tmp_path):
+    words = replay.words(columns(), columns())
+    result = kappa(capsys, *words)
+    assert main(["kappa", *words, "-o", str(tmp_path / "out.json")]) == 0
+    assert json.loads((tmp_path / "out.json").read_text()) == result

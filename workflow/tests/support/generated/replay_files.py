@@ -1,0 +1,93 @@
+"""Write the captures, the recording and the departures of simulated replays."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from acapella_testing.frames.trial_captures import packet
+from acapella_testing.oracles.plain_flows import write_pcap
+from acapella_testing.oracles.replay_simulation import Replay
+
+from acapella.kappa.departures import Departures
+
+SCHEMA = pa.schema(
+    [
+        pa.field("loop", pa.int32(), nullable=False),
+        pa.field("port", pa.int16(), nullable=False),
+        pa.field("packet", pa.int64(), nullable=False),
+        pa.field("requested_ns", pa.int64(), nullable=False),
+        pa.field("departed_ns", pa.int64()),
+        pa.field("outcome", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("resolved", pa.bool_(), nullable=False),
+        pa.field("burst_first", pa.bool_(), nullable=False),
+        pa.field("hardware", pa.bool_(), nullable=False),
+        pa.field("retries", pa.int32(), nullable=False),
+    ]
+)
+
+
+def write_recording(path: Path, replay: Replay) -> Path:
+    """Write the recording: packet n of the replay is frame n."""
+    return write_pcap(path, [(int(ns), packet(n)) for n, ns in enumerate(replay.requested_ns)])
+
+
+def write_arrivals(path: Path, replay: Replay) -> Path:
+    """Write the capture of the receiver."""
+    rows = zip(replay.arrived_ns.tolist(), replay.number.tolist(), strict=True)
+    return write_pcap(path, [(ns, packet(n)) for ns, n in rows])
+
+
+def columns_of(replay: Replay) -> dict:
+    """Return the columns of a file of departures of one loop."""
+    count = len(replay.requested_ns)
+    zeros = np.zeros(count, dtype=np.int64)
+    return {
+        "loop": zeros.astype(np.int32),
+        "port": zeros.astype(np.int16),
+        "packet": np.arange(count),
+        "requested_ns": replay.requested_ns,
+        "departed_ns": pa.array(replay.departed_ns, mask=~replay.sent),
+        "outcome": np.where(replay.sent, "sent", "ring_full"),
+        "resolved": replay.resolved,
+        "burst_first": replay.burst_first,
+        "hardware": zeros.astype(bool),
+        "retries": zeros.astype(np.int32),
+    }
+
+
+def write_departures(path: Path, recording: Path, columns: dict, **metadata: str) -> Path:
+    """Write a file of departures."""
+    arrays = [pa.array(columns[field.name]).cast(field.type) for field in SCHEMA]
+    stated = {
+        "recording_sha256": hashlib.sha256(Path(recording).read_bytes()).hexdigest(),
+        **{"clock_offset_ns": "0", "clock_error_ns": "0", "clock_source": "simulated"},
+        **{"speed": "1000000", "pacing": "single"},
+        **metadata,
+    }
+    pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA.with_metadata(stated)), path)
+    return path
+
+
+def write_replays(directory: Path, a: Replay, b: Replay, **metadata: str) -> list[str]:
+    """Write both trials and return the arguments of `acapella kappa`."""
+    recording = write_recording(directory / "recording.pcap", a)
+    trials = [write_arrivals(directory / f"{name}.pcap", replay) for name, replay in (("a", a), ("b", b))]
+    sent = [
+        write_departures(directory / f"{name}.departures.parquet", recording, columns_of(replay), **metadata)
+        for name, replay in (("a", a), ("b", b))
+    ]
+    return [*map(str, trials), "--recording", str(recording), "--departures", *map(str, sent)]
+
+
+def rows_of(replay: Replay) -> Departures:
+    """Return the departures of a recording with SHA-256 "r" without writing a file."""
+    columns = columns_of(replay)
+    names = ("loop", "port", "packet", "requested_ns", "resolved", "burst_first")
+    return Departures(
+        **{"path": "departures", "recording_sha256": "r", "speed": "1000000", "outcomes": {}},
+        **{"clock_error_ns": 0, "clock_offset_ns": 0},
+        **{name: columns[name] for name in names},
+        **{"departed_ns": np.where(replay.sent, replay.departed_ns, 0), "sent": replay.sent, "measured": replay.sent},
+    )

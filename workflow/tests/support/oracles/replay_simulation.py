@@ -1,0 +1,190 @@
+"""Simulate two replays of a recording over a path, and compute the kappa that perfect replays would have measured.
+
+Independent of the native core and of acapella.kappa. The path loses packets in bursts, delays them with correlated
+jitter, and reorders some. The replayer departs late, in bursts of which only the first packet's departure is known. The
+receiver adds its own error to each timestamp.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+START_NS = 1_700_000_000_000_000_000
+
+
+@dataclass(frozen=True)
+class Path:
+    """A path: sigma of the delay and its correlation between packets, shares of lost and of reordered packets."""
+
+    jitter_ns: float = 0.0
+    correlation: float = 0.9
+    loss: float = 0.0
+    reordered: float = 0.0
+    behind_ns: float = 40_000.0  # mean extra delay of a reordered packet
+
+
+@dataclass(frozen=True)
+class Replayer:
+    """A replayer: mean lateness, packets per burst, time of a packet on the wire, share that was not sent."""
+
+    late_ns: float = 0.0
+    burst: int = 1
+    wire_ns: float = 0.0
+    unsent: float = 0.0
+    stamp_error_ns: float = 0.0  # sigma
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A recording, a path, a replayer and the sigma of the receiver's timestamps; ``even``: its error is uniform."""
+
+    packets: int = 4000
+    gap_ns: float = 10_000.0
+    path: Path = field(default_factory=Path)
+    replayer: Replayer = field(default_factory=Replayer)
+    receiver_error_ns: float = 0.0
+    even: bool = False
+
+    def with_packets(self, packets: int) -> "Setup":
+        """Return the same with another number of packets."""
+        return replace(self, packets=packets)
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One replay: its departures by packet, and the arrivals in the order of time (number and time of each packet)."""
+
+    requested_ns: np.ndarray
+    departed_ns: np.ndarray  # as the replayer states them
+    sent: np.ndarray
+    resolved: np.ndarray
+    burst_first: np.ndarray
+    number: np.ndarray
+    arrived_ns: np.ndarray
+    perfect_ns: np.ndarray  # by packet: arrival after a perfect replay
+    delivered: np.ndarray  # by packet: whether the path delivers it
+
+
+def recorded_gaps(setup: Setup, rng: np.random.Generator) -> np.ndarray:
+    """Return the offsets of a recording: half of the gap is constant, half is exponential."""
+    gaps = setup.gap_ns * (0.5 + 0.5 * rng.exponential(size=setup.packets))
+    return np.rint(np.cumsum(gaps) - gaps[0]).astype(np.int64)
+
+
+def delays(setup: Setup, rng: np.random.Generator) -> np.ndarray:
+    """Return the delay of each packet: an autoregressive series, and extra delay for reordered packets."""
+    count, path = setup.packets, setup.path
+    series = np.empty(count)
+    steps = rng.normal(size=count) * path.jitter_ns * math.sqrt(1 - path.correlation**2)
+    value = rng.normal() * path.jitter_ns
+    for n in range(count):
+        value = path.correlation * value + steps[n]
+        series[n] = value
+    behind = rng.random(count) < path.reordered
+    series[behind] += rng.exponential(path.behind_ns, size=int(behind.sum()))
+    return 1_000_000 + series
+
+
+def losses(setup: Setup, rng: np.random.Generator) -> np.ndarray:
+    """Return whether each packet is lost: runs of lost packets, of 3 on average."""
+    lost = np.zeros(setup.packets, dtype=bool)
+    for start in np.flatnonzero(rng.random(setup.packets) < setup.path.loss / 3):
+        lost[start : start + rng.geometric(1 / 3)] = True
+    return lost
+
+
+def departures(setup: Setup, offsets: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return true departures and those that the replayer states, as offsets: a burst has that of its first packet."""
+    replayer, count = setup.replayer, setup.packets
+    first = np.arange(count) // replayer.burst * replayer.burst
+    place = np.arange(count) - first
+    start = (
+        offsets[first] + rng.exponential(replayer.late_ns, size=count)[first] if replayer.late_ns else offsets[first]
+    )
+    true = start + place * replayer.wire_ns * rng.uniform(0.8, 1.0, size=count)[first]
+    true = np.maximum.accumulate(true)
+    stated = true[first] + rng.normal(size=count)[first] * replayer.stamp_error_ns
+    return true, np.rint(stated).astype(np.int64)
+
+
+def replay(setup: Setup, offsets: np.ndarray, start_ns: int, rng: np.random.Generator) -> Replay:
+    """Return one replay."""
+    count = setup.packets
+    true, stated = departures(setup, offsets, rng)
+    path = delays(setup, rng)
+    sent = rng.random(count) >= setup.replayer.unsent
+    delivered = ~losses(setup, rng)
+    spread = rng.uniform(-math.sqrt(3), math.sqrt(3), size=count) if setup.even else rng.normal(size=count)
+    arrived = np.rint(true + path + spread * setup.receiver_error_ns).astype(np.int64)
+    seen = np.flatnonzero(sent & delivered)
+    order = seen[np.argsort(arrived[seen], kind="stable")]
+    first = np.arange(count) % setup.replayer.burst == 0
+    return Replay(
+        requested_ns=start_ns + offsets,
+        departed_ns=start_ns + stated,
+        sent=sent,
+        resolved=first.copy(),
+        burst_first=first,
+        number=order,
+        arrived_ns=start_ns + arrived[order],
+        perfect_ns=np.rint(offsets + path).astype(np.int64),
+        delivered=delivered,
+    )
+
+
+def two_replays(setup: Setup, seed: int) -> tuple[Replay, Replay]:
+    """Return trials A and B, which start at different times."""
+    rng = np.random.default_rng([20_251_028, seed])
+    offsets = recorded_gaps(setup, rng)
+    return replay(setup, offsets, START_NS, rng), replay(setup, offsets, START_NS + 10**12, rng)
+
+
+def perfect_trial(one: Replay, other: Replay) -> tuple[np.ndarray, np.ndarray]:
+    """Return numbers and times of the packets that both replays sent, as perfect replays and timestamps have them."""
+    seen = np.flatnonzero(one.delivered & one.sent & other.sent)
+    order = seen[np.argsort(one.perfect_ns[seen], kind="stable")]
+    return order, one.perfect_ns[order]
+
+
+def kept_distance(ranks: list[int]) -> int:
+    """Return the largest sum of |rank - place| of a longest increasing subsequence, with a Fenwick tree of maxima."""
+    size = len(ranks)
+    best = [(0, 0)] * (size + 1)
+    for place, rank in enumerate(ranks):
+        node, found = rank, (0, 0)
+        while node > 0:
+            found = max(found, best[node])
+            node -= node & -node
+        here = (found[0] + 1, found[1] + abs(rank - place))
+        node = rank + 1
+        while node <= size:
+            best[node] = max(best[node], here)
+            node += node & -node
+    return max(best)[1]
+
+
+def components(a: tuple[np.ndarray, np.ndarray], b: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
+    """Return U, O, L, I and kappa of two trials (numbers and times), by the equations of docs/kappa.md."""
+    (number_a, ns_a), (number_b, ns_b) = a, b
+    since_a = dict(zip(number_a.tolist(), (ns_a - ns_a[0]).tolist(), strict=True))
+    gap_a = dict(zip(number_a.tolist(), np.diff(ns_a, prepend=ns_a[0]).tolist(), strict=True))
+    since_b = dict(zip(number_b.tolist(), (ns_b - ns_b[0]).tolist(), strict=True))
+    gap_b = dict(zip(number_b.tolist(), np.diff(ns_b, prepend=ns_b[0]).tolist(), strict=True))
+    rank = {number: n for n, number in enumerate(number for number in since_a if number in since_b)}
+    ranks = [rank[number] for number in since_b if number in since_a]
+    common = len(ranks)
+    duration_a, duration_b = int(ns_a[-1] - ns_a[0]), int(ns_b[-1] - ns_b[0])
+    moved = sum(abs(r - n) for n, r in enumerate(ranks)) - kept_distance(ranks)
+    found = {
+        "U": (len(ns_a) + len(ns_b) - 2 * common) / (len(ns_a) + len(ns_b)),
+        "O": moved / (common * (common + 1) / 2),
+        "L": sum(abs(since_a[n] - since_b[n]) for n in rank) / (common * max(duration_a, duration_b)),
+        "I": sum(abs(gap_a[n] - gap_b[n]) for n in rank) / (duration_a + duration_b),
+    }
+    return found | {"kappa": 1 - math.sqrt(sum(value**2 for value in found.values())) / 2}
+
+
+def truth(a: Replay, b: Replay) -> dict[str, float]:
+    """Return the components of the path alone."""
+    return components(perfect_trial(a, b), perfect_trial(b, a))
