@@ -111,7 +111,7 @@ def test_altered_number_fails_despite_errata_of_its_row(tmp_path, capsys, change
     [(("FABRIC Shd. 40 Gbps Noisy", "C"), "0.7576"), (("FABRIC Ded. 80 Gbps Noisy", "mean"), "0.9458")],
 )
 def test_erratum_without_explanation_does_not_excuse_a_row(tmp_path, capsys, place, kappa):
-    """Even where it is about the new number."""
+    """Not even if it is about the new number."""
     errata = errata_with(tmp_path, f" {kappa}", " 0.7400")
     error = refused(capsys, altered(tmp_path, place, "kappa", "0.7400"), errata, tmp_path)
     assert f"{', run '.join(place)}: kappa 0.74 is printed, its components allow" in error

@@ -31,7 +31,7 @@ def test_one_lost_packet_of_ten_is_the_papers_example(tmp_path, capsys):
     found = pair(capsys, a, b)
     assert found["U"] == float(Fraction(1, 19))
     assert part(found, ("O", "L", "n_a", "n_b", "n_common")) == {"O": 0, "L": 0, "n_a": 10, "n_b": 9, "n_common": 9}
-    assert found["I"] == float(Fraction(1_237, 18 * 1_237))  # the packet behind the drop has twice the gap
+    assert found["I"] == float(Fraction(1_237, 18 * 1_237))  # the packet after the lost one has twice the gap
 
 
 @pytest.mark.parametrize("n", [2, 3, 7, 10, 101])

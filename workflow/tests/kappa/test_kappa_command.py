@@ -286,7 +286,7 @@ def test_unwritable_temporary_file_error_names_its_directory(tmp_path):
 
 def test_file_that_is_not_a_capture_error_names_the_file(trials, tmp_path, capsys):
     other = tmp_path / "note.txt"
-    other.write_text("this is no capture at all")
+    other.write_text("this is not a capture")
     assert main(["kappa", str(trials[0]), str(other)]) == 2
     assert "note.txt" in capsys.readouterr().err
 

@@ -28,7 +28,7 @@ ROOTS = ("kappa", "kappa_published")
 
 
 SHORT = st.integers(0, 40)
-EDGE_NS = 1 << 31  # differences are kept in 32 bits where they fit
+EDGE_NS = 1 << 31  # smaller differences are kept in 32 bits
 LONG = st.one_of(SHORT, st.integers(EDGE_NS - 2, EDGE_NS + 2), st.integers(0, 3 * EDGE_NS))
 
 

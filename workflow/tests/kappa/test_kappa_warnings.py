@@ -152,7 +152,7 @@ def test_trial_shorter_by_more_than_ten_percent_is_reported(tmp_path, capsys, ga
 HOUR_NS = 3_600 * 10**9 + 7
 
 
-@pytest.mark.parametrize("stray", ["common", "of its own"])
+@pytest.mark.parametrize("stray", ["common", "in one trial"])
 @pytest.mark.parametrize(("in_a", "in_b"), [(True, True), (True, False), (False, True)])
 def test_stray_packet_an_hour_later_is_reported(tmp_path, capsys, stray, in_a, in_b):
     """It lifts kappa to all but 1: what the jitter is divided by is the pause."""
