@@ -30,6 +30,10 @@ CLASSES = {
     "jitter, large": Setup(path=Path(jitter_ns=5_000), replayer=LATE, receiver_error_ns=20),
     "reordering, small": Setup(path=Path(reordered=0.002), replayer=LATE, receiver_error_ns=20),
     "reordering, large": Setup(path=Path(reordered=0.1), replayer=LATE, receiver_error_ns=20),
+    "two routes": Setup(path=Path(jitter_ns=200, route_ns=30_000), replayer=LATE, receiver_error_ns=20),
+    "two routes, short gaps": Setup(
+        gap_ns=300, path=Path(jitter_ns=100, route_ns=2_000, loss=0.01), replayer=LATE, receiver_error_ns=30
+    ),
     "all": Setup(path=ALL, replayer=replace(LATE, unsent=0.01), receiver_error_ns=20),
     "all, in bursts": Setup(
         path=ALL, replayer=Replayer(late_ns=2_000, burst=8, wire_ns=50, unsent=0.01), receiver_error_ns=20

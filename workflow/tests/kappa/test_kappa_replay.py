@@ -185,6 +185,33 @@ def test_corrected_kappa_is_unknown_without_departure_times(replay, capsys):
     assert main(["kappa", *replay.words(columns(), nothing)]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if "corrected" in line]
     assert lines == ["  path        corrected kappa unknown: trial B: departures were not measured"]
+    named = pair(capsys, *replay.words(nothing, nothing), "--name", "first", "second")
+    assert named["corrected_unknown"] == "trial first: departures were not measured"
+
+
+def test_packets_sent_at_an_unknown_time_are_excluded(replay, capsys):
+    some = pa.array(columns()["requested_ns"], mask=np.arange(COUNT) % 4 == 1)
+    found = pair(capsys, *replay.words(columns(), columns(departed_ns=some)))
+    assert (found["replayer"]["n_common"], found["replayer"]["kappa"]) == (COUNT * 3 // 4, 1)
+    assert found["corrected"]["arrived_unsent_b"] == 0 < found["corrected"]["excluded_b"]
+
+
+def test_only_burst_has_no_bound_without_burst_error(replay, capsys):
+    first = np.arange(COUNT) == 0
+    rows = columns(departed_ns=np.full(COUNT, START_NS), resolved=first, burst_first=first)
+    found = pair(capsys, *replay.words(rows, rows))
+    assert found["corrected"] is None and found["replayer"]["kappa"] == 1
+    assert found["corrected_unknown"] == "trial A: departures inside its only burst are unknown; give --burst-error"
+    assert pair(capsys, *replay.words(rows, rows), "--burst-error", "1us")["corrected"]["kappa_hi"] > 0
+
+
+def test_nothing_sent_has_no_corrected_kappa(replay, capsys):
+    nothing = columns(outcome=["late"] * COUNT, departed_ns=pa.nulls(COUNT, pa.int64()))
+    found = pair(capsys, *replay.words(nothing, columns()))
+    assert found["corrected"]["kappa"] is found["corrected"]["kappa_lo"] is None
+    assert found["replayer"]["U"] == 1 and found["replayer"]["kappa"] == 0
+    assert main(["kappa", *replay.words({name: rows[:0] for name, rows in columns().items()}, columns())]) == 0
+    assert "corrected kappa undefined" in capsys.readouterr().out
 
 
 def test_packets_of_no_recording_stay_in_the_trial(replay, capsys):
@@ -382,6 +409,7 @@ def test_options_that_require_each_other(replay, capsys):
     assert "require --departures" in error(capsys, words[:place])
     assert "--departures requires --recording" in error(capsys, [*words[:2], *words[place:]])
     assert "1 departures for 2 trials" in error(capsys, words[:-1])
+    assert "the same recording twice" in error(capsys, [*words[: place - 1], words[2 + 1], *words[place - 1 :]])
 
 
 def test_trials_of_different_speeds_are_an_error(replay, capsys):

@@ -240,7 +240,7 @@ def compare(args: argparse.Namespace) -> dict:
         "replay": replay and replay.parameters(),
     }
     options = {"identity": kappa.IdentityRule(**rule), **resources}
-    separated = replay and replay_result.pair_results(replay, trials, native, options)
+    separated = replay and replay_result.pair_results(replay, trials, names, native, options)
     cut = cut_frames(native, trials, rule["kind"], packet_selection, resources)
     return result.document(native, names, parameters, cut, separated)
 

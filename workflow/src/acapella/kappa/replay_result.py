@@ -63,7 +63,10 @@ def replay_of(args: argparse.Namespace, trials: int) -> Replay | None:
     sources = [[departures.read(path) for path in files_of(argument)] for argument in args.departures]
     check_speeds(sources)
     errors["departure_ns"] = errors["departure_ns"] or 0
-    return Replay(recordings, sources, **errors, sha256=[hash_of(path) for path in recordings])
+    sha256 = [hash_of(path) for path in recordings]
+    if len(set(sha256)) < len(sha256):
+        raise UserError("the same recording twice", where="--recording", fix="name it once")
+    return Replay(recordings, sources, **errors, sha256=sha256)
 
 
 def error_ns(text: str, name: str) -> int:
@@ -94,26 +97,22 @@ def check_speeds(sources: list[list[departures.Departures]]) -> None:
         raise UserError(f"the trials were replayed at different speeds: {', '.join(speeds)}", where="--departures")
 
 
-def pair_results(replay: Replay, trials: list[list[str]], native: dict, options: dict) -> list[dict]:
+def pair_results(replay: Replay, trials: list[list[str]], names: list[str], native: dict, options: dict) -> list[dict]:
     """Return ``replayer``, ``corrected`` and ``corrected_unknown`` of each pair of the native result.
 
-    ``options``: those of align. Raises UserError.
+    ``trials``: the files of each; ``options``: those of align. Raises UserError.
     """
-    loops = [
-        max(
-            (rows.loops for of_trial in replay.sources for rows in of_trial if rows.recording_sha256 == digest),
-            default=1,
-        )
-        for digest in replay.sha256
-    ]
-    aligned = core.align(list(zip(replay.recordings, (max(1, n) for n in loops), strict=True)), trials, **options)
-    numbering = replayed.Numbering(replay.sha256, aligned["frames"], [max(1, n) for n in loops])
+    sources = [rows for of_trial in replay.sources for rows in of_trial]
+    loops = [max([1, *(rows.loops for rows in sources if rows.recording_sha256 == digest)]) for digest in replay.sha256]
+    aligned = core.align(list(zip(replay.recordings, loops, strict=True)), trials, **options)
+    numbering = replayed.Numbering(replay.sha256, aligned["frames"], loops)
     check_memory(aligned, options["memory_bytes"])
     for paths, (keys, _) in zip(trials, aligned["trials"], strict=True):
         if len(keys) and not (keys < aligned["replayed"]).any():
             fix = "name the recording that was replayed, or another --identity"
             raise UserError("no packet of the trial is in the recording", where=", ".join(paths), fix=fix)
-    compute = Pairs(replay, numbering, aligned["trials"], native["trials"], options)
+    natives = [{"name": name, **entry} for name, entry in zip(names, native["trials"], strict=True)]
+    compute = Pairs(replay, numbering, aligned["trials"], natives, options)
     return [compute.result(entry["a"], entry["b"]) for entry in native["pairs"]]
 
 
@@ -144,8 +143,9 @@ class Pairs:
         own = (self._kept[1], self._schedule(b))
         unknown = next((schedule.unknown for schedule in own if schedule.unknown), None)
         if unknown:
-            name = "AB"[bool(not own[0].unknown)]
-            shares = None if unknown == replayed.NOT_MEASURED else self._replayer(own)
+            name = self._natives[a if own[0].unknown else b]["name"]
+            unmeasured = any(schedule.unknown == replayed.NOT_MEASURED for schedule in own)
+            shares = None if unmeasured else self._replayer(own)
             return {"replayer": shares, "corrected": None, "corrected_unknown": f"trial {name}: {unknown}"}
         return {"replayer": self._replayer(own), "corrected": self._corrected(a, b, own), "corrected_unknown": None}
 
@@ -156,9 +156,11 @@ class Pairs:
         return core.compare_numbered(a, b, **self._options)
 
     def _replayer(self, own: tuple) -> dict:
+        # A packet that was sent at an unknown time is not lost.
+        unknown = np.logical_or(*(schedule.sent & ~schedule.usable for schedule in own))
         sides = []
         for schedule in own:
-            keys = np.flatnonzero(schedule.usable)
+            keys = np.flatnonzero(schedule.usable & ~unknown)
             sides.append((keys.astype(np.uint32), schedule.departed_ns[keys]))
         native = self._compare(*sides)
         not_sent = {f"not_sent_{side}": schedule.outcomes for side, schedule in zip("ab", own, strict=True)}

@@ -127,7 +127,7 @@ def replay_lines(entry: dict) -> list[str]:
     if path is None:
         return lines
     if path["kappa_lo"] is None:
-        return [*lines, f"  path        corrected kappa {format_kappa(path['kappa'])}: too few common packets"]
+        return [*lines, "  path        corrected kappa undefined: no common packet was sent in both trials"]
     ranges = [f"{name} {interval(path, name, format_number)}" for name in NAMES]
     lines.append(f"  path        corrected kappa {interval(path, 'kappa', format_kappa)} (95 %)")
     lines.append(f"              {', '.join(ranges)}")

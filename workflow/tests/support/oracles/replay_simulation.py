@@ -15,13 +15,17 @@ START_NS = 1_700_000_000_000_000_000
 
 @dataclass(frozen=True)
 class Path:
-    """A path: sigma of the delay and its correlation between packets, shares of lost and of reordered packets."""
+    """A path: sigma of the delay and its correlation between packets, shares of lost and of reordered packets.
+
+    Every second packet takes another route, whose extra delay is constant during a trial and has sigma ``route_ns``.
+    """
 
     jitter_ns: float = 0.0
     correlation: float = 0.9
     loss: float = 0.0
     reordered: float = 0.0
     behind_ns: float = 40_000.0  # mean extra delay of a reordered packet
+    route_ns: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,8 @@ def delays(setup: Setup, rng: np.random.Generator) -> np.ndarray:
         series[n] = value
     behind = rng.random(count) < path.reordered
     series[behind] += rng.exponential(path.behind_ns, size=int(behind.sum()))
+    if path.route_ns:
+        series[1::2] += rng.normal() * path.route_ns
     return 1_000_000 + series
 
 
