@@ -1,6 +1,8 @@
 #include "common/command_line.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 error_t command_line_default(int key, struct argp_state *state) {
@@ -41,4 +43,41 @@ int command_line_read(const struct argp *argp, int argc, char **argv, void *opti
         fail(fault, "command line: %s", strerror(error));
     }
     return error ? -1 : 0;
+}
+
+int option_size(uint64_t *to, const char *text, const char *name, uint64_t least, uint64_t most,
+                struct fault *fault) {
+    char *end = NULL;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    static const char units[] = "KMG";
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    const unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
+    if (unit) {
+        ++end;
+    }
+    if (errno || end == text || *end || *text == '-' || value > UINT64_MAX >> shift ||
+        value << shift < least || value << shift > most) {
+        return fail(fault, "--%s %s: not a whole number from %llu to %llu; see --help", name, text,
+                    (unsigned long long)least, (unsigned long long)most);
+    }
+    *to = value << shift;
+    return 0;
+}
+
+int option_number(unsigned *to, const char *text, const char *name, unsigned least, unsigned most,
+                  struct fault *fault) {
+    uint64_t value = 0;
+    const int status = option_size(&value, text, name, least, most, fault);
+    *to = status == 0 ? (unsigned)value : *to;
+    return status;
+}
+
+int option_choice(const char *text, const char *name, const char *const *words, struct fault *fault) {
+    for (int i = 0; words[i]; ++i) {
+        if (strcmp(text, words[i]) == 0) {
+            return i;
+        }
+    }
+    return fail(fault, "--%s %s: unknown; see --help", name, text);
 }

@@ -4,6 +4,7 @@
 
 #include <argp.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "common/fault.h"
 
@@ -28,5 +29,14 @@ error_t command_line_default(int key, struct argp_state *state);
 /* Parses argv; options end at the first argument that is none. `argp_program_version` is the version to
  * print. 0; 1: help or version was printed; -1: see fault. */
 int command_line_read(const struct argp *argp, int argc, char **argv, void *options, struct fault *fault);
+
+/* Parse the value of option --NAME. A size may end in K, M or G. -1: see fault. */
+int option_size(uint64_t *to, const char *text, const char *name, uint64_t least, uint64_t most,
+                struct fault *fault);
+int option_number(unsigned *to, const char *text, const char *name, unsigned least, unsigned most,
+                  struct fault *fault);
+
+/* Returns the index of a word in a list that ends with NULL. */
+int option_choice(const char *text, const char *name, const char *const *words, struct fault *fault);
 
 #endif

@@ -2,9 +2,34 @@
 #ifndef ACAPELLA_EAL_H
 #define ACAPELLA_EAL_H
 
+#include <stdbool.h>
+
+#include "common/fault.h"
+
+#define EAL_DEVICES 16
+
 /* Calls rte_eal_init. EAL creates an empty runtime directory even if it does not need one; for other users
  * than root that is /tmp/dpdk, which only the first user can write. Therefore EAL gets a separate directory
  * in TMPDIR or /tmp, which is removed after the start. */
 int eal_start(int count, char **arguments);
+
+/* An environment with devices and threads. */
+struct eal_settings {
+    const char *program;
+    const char *const *vdev; /* as for --vdev of EAL */
+    unsigned vdevs;
+    const char *const *pci;
+    unsigned pcis;
+    unsigned threads; /* besides the main thread: lcores 1, 2, ... */
+    char *cpus;       /* CPUs of these threads, comma-separated; NULL: those that the process may use */
+    bool huge;
+    unsigned memory_mb; /* without hugepages */
+    char **more;        /* further arguments for EAL */
+    int more_count;
+};
+
+/* Starts EAL. The main thread may run on all CPUs; each other thread is bound to one. The first CPU is left
+ * to the main thread if there are enough. Call it once: EAL keeps pointers. */
+int eal_start_threads(const struct eal_settings *settings, struct fault *fault);
 
 #endif

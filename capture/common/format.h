@@ -13,8 +13,9 @@
 struct file_info {
     const char *program; /* name and version */
     const char *interface;
-    const char *filter; /* pcap-filter(7); NULL or empty: none */
-    uint32_t snaplen;   /* 0: none */
+    const char *description; /* of the interface, in a pcapng; NULL: none */
+    const char *filter;      /* pcap-filter(7); NULL or empty: none */
+    uint32_t snaplen;        /* 0: none */
     uint32_t queue;
 };
 
@@ -37,5 +38,8 @@ struct format {
 
 extern const struct format pcap_format;   /* timestamps in ns, magic a1b23c4d */
 extern const struct format pcapng_format; /* draft-ietf-opsawg-pcapng */
+
+/* Encodes the description of one more interface of a pcapng file. Returns its size. */
+size_t pcapng_interface(uint8_t to[FORMAT_HEAD_MAX], const struct file_info *info);
 
 #endif

@@ -13,6 +13,8 @@ struct frame {
     uint32_t wire_bytes; /* without FCS */
     uint32_t kept_bytes; /* captured length: the sum of the segments */
     uint32_t queue;
+    uint32_t interface;  /* number in a pcapng */
+    const char *comment; /* in a pcapng, at most 12 bytes; NULL: none */
     bool hashed, numbered;
     uint32_t crc32;  /* of the whole frame, as zlib computes it */
     uint32_t number; /* of the frame among those that reached the P4 program, from 0 */
@@ -25,7 +27,7 @@ struct record {
     uint8_t head[32];
     uint32_t head_bytes;
     const struct frame *frame;
-    uint8_t tail[48];
+    uint8_t tail[64];
     uint32_t tail_bytes;
 };
 

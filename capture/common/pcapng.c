@@ -11,6 +11,7 @@ enum block { INTERFACE = 1, STATISTICS = 5, PACKET = 6, SECTION = 0x0a0d0d0a };
 #define PACKET_HEAD 28
 #define SMALLEST_BLOCK 12
 #define LARGEST_BLOCK (1U << 24)
+#define COMMENT_MAX 12 /* as many as fit into the tail of a record */
 #define OPTION_MAX 255 /* a longer filter or name is truncated; readers only display it */
 
 /* Bytes with a cursor; the buffers of the callers are large enough for the longest block. */
@@ -66,36 +67,50 @@ static void end(struct bytes *bytes, size_t start) {
     put32(bytes, size);
 }
 
+static void put_interface(struct bytes *bytes, const struct file_info *info) {
+    const uint8_t nanoseconds = 9;
+    const size_t start = begin(bytes, INTERFACE);
+    put16(bytes, ETHERNET);
+    put16(bytes, 0);
+    put32(bytes, info->snaplen);
+    text_option(bytes, 2, info->interface);   /* if_name */
+    text_option(bytes, 3, info->description); /* if_description */
+    option(bytes, 9, &nanoseconds, 1);        /* if_tsresol */
+    if (info->filter && *info->filter) {      /* if_filter: 0 is a pcap-filter(7) text */
+        uint8_t filter[1 + OPTION_MAX] = {0};
+        const size_t size = strnlen(info->filter, OPTION_MAX);
+        memcpy(filter + 1, info->filter, size);
+        option(bytes, 11, filter, 1 + size);
+    }
+    end(bytes, start);
+}
+
+size_t pcapng_interface(uint8_t to[FORMAT_HEAD_MAX], const struct file_info *info) {
+    struct bytes bytes = {to, 0};
+    put_interface(&bytes, info);
+    return bytes.size;
+}
+
 static size_t pcapng_head(uint8_t to[FORMAT_HEAD_MAX], const struct file_info *info) {
     struct bytes bytes = {to, 0};
     const uint64_t unknown = UINT64_MAX;
-    const uint8_t nanoseconds = 9;
-    size_t start = begin(&bytes, SECTION);
+    const size_t start = begin(&bytes, SECTION);
     put32(&bytes, BYTE_ORDER_MAGIC);
     put16(&bytes, 1);
     put16(&bytes, 0);
     put(&bytes, &unknown, sizeof unknown);
     text_option(&bytes, 4, info->program); /* shb_userappl */
     end(&bytes, start);
-    start = begin(&bytes, INTERFACE);
-    put16(&bytes, ETHERNET);
-    put16(&bytes, 0);
-    put32(&bytes, info->snaplen);
-    text_option(&bytes, 2, info->interface); /* if_name */
-    option(&bytes, 9, &nanoseconds, 1);      /* if_tsresol */
-    if (info->filter && *info->filter) {     /* if_filter: 0 is a pcap-filter(7) text */
-        uint8_t filter[1 + OPTION_MAX] = {0};
-        const size_t size = strnlen(info->filter, OPTION_MAX);
-        memcpy(filter + 1, info->filter, size);
-        option(&bytes, 11, filter, 1 + size);
-    }
-    end(&bytes, start);
+    put_interface(&bytes, info);
     return bytes.size;
 }
 
 static void pcapng_record(struct record *to, const struct frame *frame) {
     struct bytes tail = {to->tail, 0};
     pad(&tail, frame->kept_bytes);
+    if (frame->comment) {
+        option(&tail, 1, frame->comment, strnlen(frame->comment, COMMENT_MAX)); /* opt_comment */
+    }
     option(&tail, 6, &frame->queue, 4); /* epb_queue */
     if (frame->hashed) {
         uint8_t hash[5] = {2}; /* CRC32 */
@@ -112,9 +127,13 @@ static void pcapng_record(struct record *to, const struct frame *frame) {
     put32(&tail, 0);
     const uint32_t size = PACKET_HEAD + frame->kept_bytes + (uint32_t)tail.size + 4;
     put32(&tail, size);
-    const uint32_t words[7] = {
-        PACKET,           size, 0, (uint32_t)(frame->ts_ns >> 32), (uint32_t)frame->ts_ns, frame->kept_bytes,
-        frame->wire_bytes};
+    const uint32_t words[7] = {PACKET,
+                               size,
+                               frame->interface,
+                               (uint32_t)(frame->ts_ns >> 32),
+                               (uint32_t)frame->ts_ns,
+                               frame->kept_bytes,
+                               frame->wire_bytes};
     memcpy(to->head, words, PACKET_HEAD);
     to->head_bytes = PACKET_HEAD;
     to->frame = frame;

@@ -132,34 +132,6 @@ static const char documentation[] =
 
 const char *argp_program_version = PROGRAM " " ACAPELLA_VERSION;
 
-static int parse_size(uint64_t *to, const char *text, const char *name, uint64_t least, uint64_t most,
-                      struct fault *fault) {
-    char *end = NULL;
-    errno = 0;
-    unsigned long long value = strtoull(text, &end, 10);
-    static const char units[] = "KMG";
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    const unsigned shift = unit ? 10 * (unsigned)(unit - units + 1) : 0;
-    if (unit) {
-        ++end;
-    }
-    if (errno || end == text || *end || *text == '-' || value > UINT64_MAX >> shift ||
-        value << shift < least || value << shift > most) {
-        return fail(fault, "--%s %s: not a whole number from %llu to %llu; see --help", name, text,
-                    (unsigned long long)least, (unsigned long long)most);
-    }
-    *to = value << shift;
-    return 0;
-}
-
-static int parse_number(unsigned *to, const char *text, const char *name, unsigned least, unsigned most,
-                        struct fault *fault) {
-    uint64_t value = 0;
-    const int status = parse_size(&value, text, name, least, most, fault);
-    *to = status == 0 ? (unsigned)value : *to;
-    return status;
-}
-
 static int parse_positive(double *to, const char *text, const char *name, const char *unit,
                           struct fault *fault) {
     char *end = NULL;
@@ -173,15 +145,6 @@ static int parse_seconds(double *to, const char *text, const char *name, struct 
     return parse_positive(to, text, name, "seconds", fault);
 }
 
-static int parse_choice(const char *text, const char *name, const char *const *words, struct fault *fault) {
-    for (int i = 0; words[i]; ++i) {
-        if (strcmp(text, words[i]) == 0) {
-            return i;
-        }
-    }
-    return fail(fault, "--%s %s: unknown; see --help", name, text);
-}
-
 static int read_choice(struct options *options, int code, const char *text, struct fault *fault) {
     static const char *const formats[] = {"pcap", "pcapng", NULL};
     static const char *const writers[] = {"direct", "buffered", "sink", NULL};
@@ -192,24 +155,24 @@ static int read_choice(struct options *options, int code, const char *text, stru
     int at = -1;
     switch (code) {
         case FORMAT:
-            at = parse_choice(text, "format", formats, fault);
+            at = option_choice(text, "format", formats, fault);
             options->format = at == 1 ? &pcapng_format : &pcap_format;
             break;
         case WRITER:
-            at = parse_choice(text, "writer", writers, fault);
+            at = option_choice(text, "writer", writers, fault);
             options->writer = kinds[at < 0 ? 0 : at];
             options->writer_chosen = true;
             break;
         case CLOCK:
-            at = parse_choice(text, "clock", clocks, fault);
+            at = option_choice(text, "clock", clocks, fault);
             options->clock = (enum clock_choice)at;
             break;
         case SAMPLE_BY:
-            at = parse_choice(text, "sample-by", samplings, fault);
+            at = option_choice(text, "sample-by", samplings, fault);
             options->sample_by_hash = at == 1;
             break;
         default:
-            at = parse_choice(text, "when-full", fulls, fault);
+            at = option_choice(text, "when-full", fulls, fault);
             options->wait = at == 1;
     }
     return at < 0 ? -1 : 0;
@@ -218,31 +181,31 @@ static int read_choice(struct options *options, int code, const char *text, stru
 static int read_number(struct options *options, int code, const char *text, struct fault *fault) {
     switch (code) {
         case QUEUES:
-            return parse_number(&options->queues, text, "queues", 1, OPTIONS_QUEUES, fault);
+            return option_number(&options->queues, text, "queues", 1, OPTIONS_QUEUES, fault);
         case DEPTH:
-            return parse_number(&options->depth, text, "depth", 64, 65535, fault);
+            return option_number(&options->depth, text, "depth", 64, 65535, fault);
         case BURST:
-            return parse_number(&options->burst, text, "burst", 1, 512, fault);
+            return option_number(&options->burst, text, "burst", 1, 512, fault);
         case SNAPLEN:
-            return parse_number(&options->snaplen, text, "snaplen", 0, 262144, fault);
+            return option_number(&options->snaplen, text, "snaplen", 0, 262144, fault);
         case MAX_FRAME:
-            return parse_number(&options->max_frame, text, "max-frame", 64, 65000, fault);
+            return option_number(&options->max_frame, text, "max-frame", 64, 65000, fault);
         case GENERATE:
-            return parse_number(&options->generate, text, "generate", 60, FRAME, fault);
+            return option_number(&options->generate, text, "generate", 60, FRAME, fault);
         case SAMPLE:
-            return parse_size(&options->sample, text, "sample", 1, UINT32_MAX, fault);
+            return option_size(&options->sample, text, "sample", 1, UINT32_MAX, fault);
         case ROTATE_BYTES:
-            return parse_size(&options->rotate_bytes, text, "rotate-bytes", 65536, INT64_MAX, fault);
+            return option_size(&options->rotate_bytes, text, "rotate-bytes", 65536, INT64_MAX, fault);
         case PREALLOCATE:
-            return parse_size(&options->preallocate, text, "preallocate", 0, INT64_MAX, fault);
+            return option_size(&options->preallocate, text, "preallocate", 0, INT64_MAX, fault);
         case BUFFERS:
-            return parse_number(&options->buffers, text, "buffers", 3, 65536, fault);
+            return option_number(&options->buffers, text, "buffers", 3, 65536, fault);
         case BUFFER_BYTES:
-            return parse_size(&options->buffer_bytes, text, "buffer-bytes", 131072, 1U << 30, fault);
+            return option_size(&options->buffer_bytes, text, "buffer-bytes", 131072, 1U << 30, fault);
         case FRAMES:
-            return parse_size(&options->frames, text, "frames", 1, UINT64_MAX, fault);
+            return option_size(&options->frames, text, "frames", 1, UINT64_MAX, fault);
         default:
-            return parse_number(&options->memory_mb, text, "memory-mb", 16, 1U << 20, fault);
+            return option_number(&options->memory_mb, text, "memory-mb", 16, 1U << 20, fault);
     }
 }
 

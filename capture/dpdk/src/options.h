@@ -5,11 +5,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/eal.h"
 #include "common/fault.h"
 #include "common/format.h"
 #include "writer/store.h"
 
-#define OPTIONS_DEVICES 16
+#define OPTIONS_DEVICES EAL_DEVICES
 #define OPTIONS_QUEUES 64
 
 enum clock_choice { CLOCK_AUTO, CLOCK_HARDWARE, CLOCK_TSC };

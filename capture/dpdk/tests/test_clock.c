@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "common/check.h"
-#include "port/clock.h"
+#include "common/clock.h"
 
 #define SECOND 1000000000LL
 #define START (1700000000LL * SECOND)

@@ -9,8 +9,7 @@
 #include <cstdlib>
 
 extern "C" {
-#include "acapella_p4.h"
-#include "command/blocks.h"
+#include "common/blocks.h"
 }
 
 namespace {
@@ -41,19 +40,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     gzFile file = gzdopen(descriptor, "rb");
     check(file != nullptr);
     gzbuffer(file, 4096);  // allocate as little as possible per input
-    blocks* const reader = p4_blocks_open(file);
+    blocks* const reader = blocks_open(file);
     check(reader != nullptr);
     blocks_result result = BLOCKS_FRAME;
     for (std::uint64_t frames = 0; result == BLOCKS_FRAME && frames < kMaxFrames; ++frames) {
         blocks_frame frame{};
         fault reported{};
-        result = p4_blocks_next(reader, &frame, &reported);
+        result = blocks_next(reader, &frame, &reported);
         check((result == BLOCKS_ERROR) == (reported.text[0] != 0));
         if (result != BLOCKS_FRAME) break;
-        check(frame.kept_bytes <= P4_FRAME_MAX && frame.ts_ns <= INT64_MAX);
+        check(frame.kept_bytes <= CAPTURE_FRAME_MAX && frame.ts_ns <= INT64_MAX);
         read_bytes(frame);
     }
-    p4_blocks_free(reader);
+    blocks_free(reader);
     gzclose_r(file);
     return 0;
 }

@@ -1,9 +1,7 @@
 #include "port/port.h"
 
 #include <net/if.h>
-#include <rte_eal.h>
 #include <rte_errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +10,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/both_clocks.h"
 #include "common/eal.h"
 #include "port/generator.h"
 
 #define MB (1024ULL * 1024)
 #define CACHE 256
-#define EAL_FIXED 12 /* EAL arguments besides devices and those of the command line */
-#define EAL_MORE 64
 #define FLUSH_MAX 1000000 /* limit, because a busy interface is never empty */
 #define PACKET_FRAME 2048 /* default framesz of net_af_packet */
 #define PACKET_HEAD 66    /* what tpacket_rcv() puts before a frame: header, address, alignment */
@@ -36,95 +33,21 @@ static unsigned memory_mb(const struct options *options) {
                                            (2 * generator_memory(options) + options->p4_memory) / MB);
 }
 
-/* Lists the usable CPUs: those of --cpus, or those of the process. Returns their number. */
-static unsigned usable_cpus(const struct options *options, unsigned *cpu, unsigned most) {
-    unsigned count = 0;
-    if (options->cpus) {
-        for (char *at = options->cpus; *at && count < most; at += *at == ',') {
-            char *end = at;
-            cpu[count] = (unsigned)strtoul(at, &end, 10);
-            if (end == at || (*end && *end != ',')) {
-                return 0;
-            }
-            ++count;
-            at = end;
-        }
-        return count;
-    }
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) {
-        for (unsigned i = 0; i < CPU_SETSIZE && count < most; ++i) {
-            if (CPU_ISSET(i, &set)) {
-                cpu[count++] = i;
-            }
-        }
-    }
-    return count;
-}
-
-/* The main thread may run on all CPUs; each queue's thread, and the generator's, is bound to one. The first
- * CPU is left to the main thread if there are enough. */
-static int thread_map(char *to, size_t size, const struct options *options, struct fault *fault) {
-    unsigned cpu[256];
-    const unsigned cpus = usable_cpus(options, cpu, RTE_DIM(cpu));
-    if (cpus == 0) {
-        return fail(fault, "--cpus %s: not a list of CPU numbers, as in 1,2",
-                    options->cpus ? options->cpus : "");
-    }
-    const unsigned threads = options->queues + (options->generate > 0);
-    const unsigned skip = !options->cpus && cpus > threads ? 1 : 0;
-    size_t used = (size_t)snprintf(to, size, "--lcores=0@(");
-    for (unsigned i = 0; i < cpus && used < size; ++i) {
-        used += (size_t)snprintf(to + used, size - used, "%s%u", i ? "," : "", cpu[i]);
-    }
-    used += (size_t)snprintf(to + used, size - used, ")");
-    for (unsigned i = 0; i < threads && used < size; ++i) {
-        used += (size_t)snprintf(to + used, size - used, ",%u@%u", i + 1, cpu[(i + skip) % cpus]);
-    }
-    return used < size ? 0 : fail(fault, "--cpus: too many; name fewer");
-}
-
 int port_environment(const struct options *options, struct fault *fault) {
-    /* static: EAL keeps pointers into them */
-    static char map[8192], memory[16];
-    static char *arguments[EAL_FIXED + 2 * OPTIONS_DEVICES + EAL_MORE];
-    int count = 0;
-    if (options->eal_count > EAL_MORE) {
-        return fail(fault, "EAL: more than %d arguments after --; give fewer", EAL_MORE);
-    }
-    if (thread_map(map, sizeof map, options, fault) != 0) {
-        return -1;
-    }
-    snprintf(memory, sizeof memory, "%u", memory_mb(options));
-    /* Without files in /run/dpdk or hugetlbfs, which a killed capture would leave. */
-    const char *fixed[] = {PROGRAM, map, options->huge ? "--in-memory" : "--no-shconf", "--no-telemetry",
-                           "--log-level=*:warning"};
-    for (unsigned i = 0; i < RTE_DIM(fixed); ++i) {
-        arguments[count++] = (char *)(uintptr_t)fixed[i];
-    }
-    if (!options->huge) {
-        arguments[count++] = (char *)(uintptr_t) "--no-huge";
-        arguments[count++] = (char *)(uintptr_t) "-m";
-        arguments[count++] = memory;
-    }
-    arguments[count++] = (char *)(uintptr_t)(options->pci ? "-a" : "--no-pci");
-    if (options->pci) {
-        arguments[count++] = (char *)(uintptr_t)options->pci;
-    }
-    for (unsigned i = 0; i < options->vdevs; ++i) {
-        arguments[count++] = (char *)(uintptr_t) "--vdev";
-        arguments[count++] = (char *)(uintptr_t)options->vdev[i];
-    }
-    for (int i = 0; i < options->eal_count; ++i) {
-        arguments[count++] = options->eal[i];
-    }
-    rte_openlog_stream(stderr);
-    if (eal_start(count, arguments) < 0) {
-        return fail(fault,
-                    "EAL: %s; see the lines above, the device's arguments, and whether this user may use it",
-                    rte_strerror(rte_errno));
-    }
-    return 0;
+    const struct eal_settings settings = {
+        .program = PROGRAM,
+        .vdev = options->vdev,
+        .vdevs = options->vdevs,
+        .pci = &options->pci,
+        .pcis = options->pci != NULL,
+        .threads = options->queues + (options->generate > 0),
+        .cpus = options->cpus,
+        .huge = options->huge,
+        .memory_mb = memory_mb(options),
+        .more = options->eal,
+        .more_count = options->eal_count,
+    };
+    return eal_start_threads(&settings, fault);
 }
 
 static int find(struct port *port, const struct options *options, struct fault *fault) {
@@ -268,20 +191,10 @@ int port_open(struct port *port, const struct options *options, struct fault *fa
 
 #define RATE_NS 100000000 /* time to measure the first rate: 1 ppm if readings are within 100 ns */
 
-/* Reads the system clock and the TSC together: of several attempts, the one with the fewest ticks. */
 static void both_clocks(uint64_t *tsc, int64_t *ns) {
-    uint64_t shortest = UINT64_MAX;
-    for (int i = 0; i < 5; ++i) {
-        struct timespec now;
-        const uint64_t before = rte_rdtsc_precise();
-        clock_gettime(CLOCK_REALTIME, &now);
-        const uint64_t after = rte_rdtsc_precise();
-        if (after - before < shortest) {
-            shortest = after - before;
-            *tsc = before + (after - before) / 2;
-            *ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-        }
-    }
+    const struct both_clocks now = both_clocks_read();
+    *tsc = now.tsc;
+    *ns = now.ns;
 }
 
 /* Measure the counter's rate: rte_get_tsc_hz is rounded to 10 MHz. */

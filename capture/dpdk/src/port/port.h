@@ -6,8 +6,8 @@
 #include <rte_ethdev.h>
 #include <rte_mbuf_dyn.h>
 
+#include "common/clock.h"
 #include "options.h"
-#include "port/clock.h"
 
 enum stamp_source {
     STAMP_TSC,    /* read when a frame is taken from its queue */

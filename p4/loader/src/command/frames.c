@@ -21,7 +21,7 @@ int p4_frames_open(struct frames *frames, const char *path, const struct p4 *p4,
         frames->part = NULL;
         return fail(fault, "out of memory");
     }
-    const int fd = p4_create(frames->part);
+    const int fd = publish_create(frames->part);
     frames->file = fd >= 0 ? fdopen(fd, "w") : NULL;
     if (!frames->file) {
         return write_fault(fault, path);
@@ -48,7 +48,7 @@ int p4_frames_close(struct frames *frames, bool keep, struct fault *fault) {
     int status = 0;
     if (frames->file) {
         const bool whole = fflush(frames->file) == 0 && !ferror(frames->file);
-        if (keep && (!whole || p4_publish(fileno(frames->file), frames->part, frames->path) != 0)) {
+        if (keep && (!whole || publish(fileno(frames->file), frames->part, frames->path) != 0)) {
             status = write_fault(fault, frames->path);
         }
         fclose(frames->file);

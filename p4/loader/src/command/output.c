@@ -2,9 +2,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
-#include <limits.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
@@ -12,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define BUFFER (4U << 20)
@@ -21,33 +17,6 @@
 
 static int write_fault(struct fault *fault, const char *path, int error) {
     return fail(fault, "%.200s: %s%s", path, strerror(error), write_advice(error));
-}
-
-int p4_create(const char *part) {
-    char directory[PATH_MAX];
-    snprintf(directory, sizeof directory, "%s", part);
-    unlink(part);
-    const int fd = access("/proc/self/fd", X_OK) == 0
-                       ? open(dirname(directory), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600)
-                       : -1;
-    return fd >= 0 ? fd : open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-}
-
-int p4_publish(int fd, const char *part, const char *path) {
-    char link[40];
-    struct stat status;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    if (fsync(fd) != 0 || fstat(fd, &status) != 0 ||
-        (status.st_nlink == 0 && linkat(AT_FDCWD, link, AT_FDCWD, part, AT_SYMLINK_FOLLOW) != 0)) {
-        return -1;
-    }
-    return rename(part, path);
-}
-
-/* Returns NAME.part, the name of incomplete files. */
-static char *part_of(const char *path) {
-    char *part = NULL;
-    return asprintf(&part, "%s.part", path) < 0 ? NULL : part;
 }
 
 static int open_interface(struct output *output, const char *name, struct fault *fault) {
@@ -70,12 +39,12 @@ static int open_interface(struct output *output, const char *name, struct fault 
 static int open_file(struct output *output, const char *path, struct fault *fault) {
     static const struct file_info info = {.program = PROGRAM " " ACAPELLA_VERSION, .interface = "p4"};
     output->path = strdup(path);
-    output->part = part_of(path);
+    output->part = publish_part(path);
     output->buffer = malloc(BUFFER);
     if (!output->path || !output->part || !output->buffer) {
         return fail(fault, "%.200s: out of memory", path);
     }
-    output->fd = p4_create(output->part);
+    output->fd = publish_create(output->part);
     if (output->fd < 0) {
         return write_fault(fault, path, errno);
     }
@@ -184,8 +153,7 @@ static int finish_file(struct output *output, struct fault *fault) {
         *fault = output->fault;
         return -1;
     }
-    return p4_publish(output->fd, output->part, output->path) != 0 ? write_fault(fault, output->path, errno)
-                                                                   : 0;
+    return publish(output->fd, output->part, output->path) != 0 ? write_fault(fault, output->path, errno) : 0;
 }
 
 int p4_output_close(struct output *output, bool keep, struct fault *fault) {
@@ -209,26 +177,5 @@ int p4_output_close(struct output *output, bool keep, struct fault *fault) {
     free(output->part);
     free(output->buffer);
     output->fd = output->interface = -1;
-    return status;
-}
-
-int p4_write_file(const char *path, int (*write)(FILE *to, const void *what), const void *what,
-                  struct fault *fault) {
-    char *part = part_of(path);
-    const int fd = part ? p4_create(part) : -1;
-    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
-    int status = 0;
-    if (!file) {
-        status = write_fault(fault, path, part ? errno : ENOMEM);
-    } else if (write(file, what) != 0 || fflush(file) != 0 || p4_publish(fd, part, path) != 0) {
-        status = write_fault(fault, path, errno);
-    }
-    if (file) {
-        fclose(file);
-    }
-    if (part && status != 0) {
-        unlink(part);
-    }
-    free(part);
     return status;
 }

@@ -4,6 +4,7 @@
 
 #include "acapella_p4.h"
 #include "common/format.h"
+#include "common/publish.h"
 
 struct output {
     char *path, *part; /* NULL: no file */
@@ -30,16 +31,5 @@ void p4_output_flush(struct output *output);
 
 /* Syncs and renames the file; `keep` false: removes it. -1: see fault. */
 int p4_output_close(struct output *output, bool keep, struct fault *fault);
-
-/* Writes a small file by `write`, and names it when it is synced. */
-int p4_write_file(const char *path, int (*write)(FILE *to, const void *what), const void *what,
-                  struct fault *fault);
-
-/* Opens a file for p4_publish(). It has no name until then, so that the kernel removes it after SIGKILL; on
- * file systems without unnamed files it is NAME.part. An old NAME.part is removed. -1: see errno. */
-int p4_create(const char *part);
-
-/* Syncs the file of p4_create() and names it. -1: see errno. */
-int p4_publish(int fd, const char *part, const char *path);
 
 #endif

@@ -1,7 +1,7 @@
 /* Reads frames of a pcapng file (draft-ietf-opsawg-pcapng). libpcap refuses files whose interfaces differ in
  * link type or snap length; here each interface has its own snap length and time resolution. */
-#ifndef ACAPELLA_P4_BLOCKS_H
-#define ACAPELLA_P4_BLOCKS_H
+#ifndef ACAPELLA_BLOCKS_H
+#define ACAPELLA_BLOCKS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,21 +16,24 @@ struct blocks_frame {
     bool timed;    /* false: a simple packet block, which has no time; ts_ns is 0 */
     uint32_t wire_bytes, kept_bytes;
     uint32_t link_type;
+    uint32_t interface;   /* number in its section, from 0 */
     const uint8_t *bytes; /* until the next call */
 };
 
 enum blocks_result { BLOCKS_FRAME, BLOCKS_END, BLOCKS_TRUNCATED, BLOCKS_ERROR };
 
+#define CAPTURE_FRAME_MAX 262144 /* longest frame in bytes: pcap's value for no limit */
+
 /* First byte of pcapng files; no pcap file begins with it. */
 #define BLOCKS_FIRST_BYTE 0x0a
 
 /* The caller closes `file`. NULL: out of memory. */
-struct blocks *p4_blocks_open(gzFile file);
+struct blocks *blocks_open(gzFile file);
 
 /* Reads the next frame. BLOCKS_TRUNCATED: the file ends within a block. BLOCKS_ERROR: see fault, which does
  * not name the file. */
-enum blocks_result p4_blocks_next(struct blocks *blocks, struct blocks_frame *frame, struct fault *fault);
+enum blocks_result blocks_next(struct blocks *blocks, struct blocks_frame *frame, struct fault *fault);
 
-void p4_blocks_free(struct blocks *blocks);
+void blocks_free(struct blocks *blocks);
 
 #endif

@@ -1,4 +1,4 @@
-#include "port/clock.h"
+#include "common/clock.h"
 
 #define UNIT ((double)(1ULL << 40))
 #define GAIN 0.25 /* weight of the new rate in the average */

@@ -1,10 +1,8 @@
-#include "command/blocks.h"
+#include "common/blocks.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "acapella_p4.h"
 
 enum block { INTERFACE = 1, PACKET = 2, SIMPLE_PACKET = 3, ENHANCED_PACKET = 6, SECTION = 0x0a0d0d0a };
 enum option { END_OF_OPTIONS = 0, TIME_RESOLUTION = 9, TIME_OFFSET = 14 };
@@ -37,7 +35,7 @@ struct blocks {
     uint32_t size, body_room;
 };
 
-struct blocks *p4_blocks_open(gzFile file) {
+struct blocks *blocks_open(gzFile file) {
     struct blocks *blocks = calloc(1, sizeof *blocks);
     if (blocks) {
         blocks->file = file;
@@ -45,7 +43,7 @@ struct blocks *p4_blocks_open(gzFile file) {
     return blocks;
 }
 
-void p4_blocks_free(struct blocks *blocks) {
+void blocks_free(struct blocks *blocks) {
     if (blocks) {
         free(blocks->interface);
         free(blocks->body);
@@ -252,8 +250,8 @@ static int64_t to_ns(uint64_t units, const struct interface *interface) {
 static enum blocks_result set_frame(const struct blocks *blocks, const struct interface *interface,
                                     uint32_t at, uint32_t kept, struct blocks_frame *frame,
                                     struct fault *fault) {
-    if (kept > P4_FRAME_MAX) {
-        fail(fault, "a frame of %u bytes; the limit is %d", kept, P4_FRAME_MAX);
+    if (kept > CAPTURE_FRAME_MAX) {
+        fail(fault, "a frame of %u bytes; the limit is %d", kept, CAPTURE_FRAME_MAX);
         return BLOCKS_ERROR;
     }
     if (blocks->size < at || padded(kept) > blocks->size - at) {
@@ -261,6 +259,7 @@ static enum blocks_result set_frame(const struct blocks *blocks, const struct in
     }
     frame->kept_bytes = kept;
     frame->link_type = interface->link_type;
+    frame->interface = (uint32_t)(interface - blocks->interface);
     frame->bytes = blocks->body + at;
     return BLOCKS_FRAME;
 }
@@ -300,7 +299,7 @@ static enum blocks_result read_simple_packet(const struct blocks *blocks, struct
                      fault);
 }
 
-enum blocks_result p4_blocks_next(struct blocks *blocks, struct blocks_frame *frame, struct fault *fault) {
+enum blocks_result blocks_next(struct blocks *blocks, struct blocks_frame *frame, struct fault *fault) {
     for (uint32_t type;;) {
         enum blocks_result result = read_block(blocks, &type, fault);
         if (result != BLOCKS_FRAME) {

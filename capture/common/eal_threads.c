@@ -1,0 +1,107 @@
+#include <rte_common.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/eal.h"
+
+#define FIXED 12 /* EAL arguments besides devices and those of the command line */
+#define MORE 64
+
+/* Lists the usable CPUs: those of --cpus, or those of the process. Returns their number. */
+static unsigned usable_cpus(const struct eal_settings *settings, unsigned *cpu, unsigned most) {
+    unsigned count = 0;
+    if (settings->cpus) {
+        for (char *at = settings->cpus; *at && count < most; at += *at == ',') {
+            char *end = at;
+            cpu[count] = (unsigned)strtoul(at, &end, 10);
+            if (end == at || (*end && *end != ',')) {
+                return 0;
+            }
+            ++count;
+            at = end;
+        }
+        return count;
+    }
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        for (unsigned i = 0; i < CPU_SETSIZE && count < most; ++i) {
+            if (CPU_ISSET(i, &set)) {
+                cpu[count++] = i;
+            }
+        }
+    }
+    return count;
+}
+
+static int thread_map(char *to, size_t size, const struct eal_settings *settings, struct fault *fault) {
+    unsigned cpu[256];
+    const unsigned cpus = usable_cpus(settings, cpu, RTE_DIM(cpu));
+    if (cpus == 0) {
+        return fail(fault, "--cpus %s: not a list of CPU numbers, as in 1,2",
+                    settings->cpus ? settings->cpus : "");
+    }
+    const unsigned skip = !settings->cpus && cpus > settings->threads ? 1 : 0;
+    size_t used = (size_t)snprintf(to, size, "--lcores=0@(");
+    for (unsigned i = 0; i < cpus && used < size; ++i) {
+        used += (size_t)snprintf(to + used, size - used, "%s%u", i ? "," : "", cpu[i]);
+    }
+    used += (size_t)snprintf(to + used, size - used, ")");
+    for (unsigned i = 0; i < settings->threads && used < size; ++i) {
+        used += (size_t)snprintf(to + used, size - used, ",%u@%u", i + 1, cpu[(i + skip) % cpus]);
+    }
+    return used < size ? 0 : fail(fault, "--cpus: too many; name fewer");
+}
+
+static void add(char **arguments, int *count, const char *word) {
+    arguments[(*count)++] = (char *)(uintptr_t)word;
+}
+
+int eal_start_threads(const struct eal_settings *settings, struct fault *fault) {
+    /* static: EAL keeps pointers into them */
+    static char map[8192], memory[16];
+    static char *arguments[FIXED + 4 * EAL_DEVICES + MORE];
+    int count = 0;
+    if (settings->more_count > MORE) {
+        return fail(fault, "EAL: more than %d arguments after --; give fewer", MORE);
+    }
+    if (thread_map(map, sizeof map, settings, fault) != 0) {
+        return -1;
+    }
+    snprintf(memory, sizeof memory, "%u", settings->memory_mb);
+    /* Without files in /run/dpdk or hugetlbfs, which a killed process would leave. */
+    const char *fixed[] = {settings->program, map, settings->huge ? "--in-memory" : "--no-shconf",
+                           "--no-telemetry", "--log-level=*:warning"};
+    for (unsigned i = 0; i < RTE_DIM(fixed); ++i) {
+        add(arguments, &count, fixed[i]);
+    }
+    if (!settings->huge) {
+        add(arguments, &count, "--no-huge");
+        add(arguments, &count, "-m");
+        add(arguments, &count, memory);
+    }
+    if (settings->pcis == 0) {
+        add(arguments, &count, "--no-pci");
+    }
+    for (unsigned i = 0; i < settings->pcis && i < EAL_DEVICES; ++i) {
+        add(arguments, &count, "-a");
+        add(arguments, &count, settings->pci[i]);
+    }
+    for (unsigned i = 0; i < settings->vdevs && i < EAL_DEVICES; ++i) {
+        add(arguments, &count, "--vdev");
+        add(arguments, &count, settings->vdev[i]);
+    }
+    for (int i = 0; i < settings->more_count; ++i) {
+        add(arguments, &count, settings->more[i]);
+    }
+    rte_openlog_stream(stderr);
+    if (eal_start(count, arguments) < 0) {
+        return fail(fault,
+                    "EAL: %s; see the lines above, the device's arguments, and whether this user may use it",
+                    rte_strerror(rte_errno));
+    }
+    return 0;
+}
