@@ -10,7 +10,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 SANITIZED = ROOT / "build" / "programs-tests"
 PLAIN = ROOT / "build" / "programs"  # also used by make setup
-DIRECTORIES = {"acapella-dpdk-capture": Path("capture/dpdk"), "acapella-p4-run": Path("p4/loader")}
+DIRECTORIES = {
+    "acapella-dpdk-capture": Path("capture/dpdk"),
+    "acapella-dpdk-replay": Path("capture/replay"),
+    "acapella-p4-run": Path("p4/loader"),
+}
 
 
 def make(target: str, build: Path, *arguments: str) -> subprocess.CompletedProcess:

@@ -1,0 +1,52 @@
+/* Commands that arrive on standard input, one per line. Nothing here depends on DPDK. */
+#ifndef ACAPELLA_REPLAY_COMMAND_H
+#define ACAPELLA_REPLAY_COMMAND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/fault.h"
+
+#define COMMAND_LINE_MAX 8192
+
+enum command_kind {
+    COMMAND_RECORD,
+    COMMAND_ROLLING,
+    COMMAND_LOAD,
+    COMMAND_STOP,
+    COMMAND_CLEAR,
+    COMMAND_RUN,
+    COMMAND_STATUS,
+    COMMAND_SAVE,
+    COMMAND_DEPARTURES,
+    COMMAND_QUIT,
+};
+
+struct command {
+    enum command_kind kind;
+    int64_t from_ns, until_ns; /* record: CLOCK_REALTIME; 0: now, until stopped */
+    int64_t at_ns;             /* run: CLOCK_REALTIME; 0: as soon as possible */
+    int64_t window_ns;         /* rolling */
+    uint32_t loops;            /* run */
+    uint64_t speed_ppm;        /* run: 1000000 is as recorded */
+    const char *path;          /* load, save, departures: within the line */
+};
+
+/* Parses a line without its newline; the line is changed. 0; -1: see fault. */
+int command_parse(struct command *command, char *line, struct fault *fault);
+
+/* Collects bytes into lines. */
+struct command_lines {
+    char text[COMMAND_LINE_MAX];
+    unsigned size, used; /* bytes in text, of them in lines already returned */
+    bool too_long;       /* the rest of a line that is too long is discarded */
+};
+
+/* Reads what a descriptor has; it must not block. 1; 0: end of the input; -1: errno. */
+int command_read(struct command_lines *lines, int fd);
+
+/* Returns the next whole line, valid until the next call of command_read; NULL: none. `too_long` is set for a
+ * line that was discarded, and the text is empty. */
+char *command_next(struct command_lines *lines, bool *too_long);
+
+#endif

@@ -1,0 +1,249 @@
+#include "options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/command_line.h"
+
+#define MICROSECOND 1000ULL
+#define MILLISECOND 1000000ULL
+#define SECOND 1000000000ULL
+
+enum {
+    VDEV = OPTION_OWN,
+    PCI,
+    TX,
+    BRIDGE,
+    BURST,
+    DEPTH,
+    MAX_FRAME,
+    PACKETS,
+    DEPARTURES,
+    PACE,
+    LEAD,
+    RETRY,
+    LATE,
+    DROP_LATE,
+    GUARD,
+    TAG,
+    NODE,
+    HUGE,
+    NO_HUGE,
+    MEMORY_MB,
+    CPUS,
+    SPIN,
+};
+
+/* Groups of the help, in its order. */
+enum { PORTS = 1, RECORDING, TIMES, TAGS, RESOURCES };
+
+static const struct argp_option known[] = {
+    {NULL, 0, NULL, 0, "Ports (--tx or --bridge is required):", PORTS},
+    {"vdev", VDEV, "DRIVER,ARGUMENTS", 0, "Create a virtual device, as EAL's --vdev does", PORTS},
+    {"pci", PCI, "ADDRESS", 0, "Use a NIC that is bound to a DPDK driver", PORTS},
+    {"tx", TX, "PORT", 0,
+     "Replay to the port with this device name; give it several times for several ports: packets of the i-th "
+     "interface of a file are sent to the i-th port",
+     PORTS},
+    {"bridge", BRIDGE, "PORT,PORT", 0, "Forward packets between two ports, record them, and replay to both",
+     PORTS},
+    {"burst", BURST, "N", 0, "Set the maximum number of packets in a burst, at most 64 (default: 64)", PORTS},
+    {"depth", DEPTH, "N", 0, "Set the number of descriptors of a queue (default: 1024)", PORTS},
+    {"max-frame", MAX_FRAME, "BYTES", 0, "Set the maximum frame length (default: 2048)", PORTS},
+    {NULL, 0, NULL, 0, "Recording:", RECORDING},
+    {"packets", PACKETS, "N", 0, "Set the maximum number of packets in the recording (default: 65536)",
+     RECORDING},
+    {"departures", DEPARTURES, "N", 0,
+     "Set the maximum number of packets of a run, all loops together (default: 1M)", RECORDING},
+    {NULL, 0, NULL, 0, "Times, in nanoseconds:", TIMES},
+    {"pace", PACE, "bursts|single", 0,
+     "Send each burst at the time of its first packet, or each packet by itself (default: bursts)", TIMES},
+    {"lead-ns", LEAD, "NS", 0,
+     "Pass a packet to the driver this long before it is due, as measured; 0: unknown (default: 0)", TIMES},
+    {"retry-ns", RETRY, "NS", 0,
+     "Retry for this long if the driver does not take a packet, then count it as ring_full (default: 100000)",
+     TIMES},
+    {"late-ns", LATE, "NS", 0, "Count packets as late if they are sent later than this (default: 1000)",
+     TIMES},
+    {"drop-late-ns", DROP_LATE, "NS", 0,
+     "Do not send packets that are later than this; 0: send them all (default: 0)", TIMES},
+    {"guard-ns", GUARD, "NS", 0,
+     "During a run, forward packets only if the next departure is further away than this (default: 50000)",
+     TIMES},
+    {NULL, 0, NULL, 0, "Tags:", TAGS},
+    {"tag", TAG, "none|choir|fixed", 0,
+     "Append CHOIR's trailer of 16 bytes to each packet; fixed: also correct lengths and checksums (default: "
+     "none)",
+     TAGS},
+    {"node", NODE, "N", 0, "Set the node number in the trailer (default: 0)", TAGS},
+    {NULL, 0, NULL, 0, "CPU and memory:", RESOURCES},
+    {"huge", HUGE, NULL, 0, "Use hugepages (default: normal pages)", RESOURCES},
+    {"no-huge", NO_HUGE, NULL, 0, "Use normal pages (the default)", RESOURCES},
+    {"memory-mb", MEMORY_MB, "N", 0,
+     "Set the memory of EAL, in MB (default: as needed for --packets and --max-frame)", RESOURCES},
+    {"cpus", CPUS, "LIST", 0,
+     "Set the CPU of the polling thread, as in 1 (default: one that the process may use)", RESOURCES},
+    {"spin", SPIN, NULL, 0, "Poll without sleeping between runs (default: sleep)", RESOURCES},
+    COMMON_OPTIONS,
+    {NULL, 0, NULL, 0, NULL, 0},
+};
+
+static const char usage[] = "--tx PORT [-- EAL_ARGUMENT...]";
+static const char documentation[] =
+    "Replay a capture, or packets recorded as a transparent bridge, at absolute times. Commands are read "
+    "from "
+    "standard input, one per line; results are printed as one JSON object per line."
+    "\v"
+    "Commands: record FROM_NS UNTIL_NS, rolling SECONDS, load FILE, stop, clear, run AT_NS LOOPS SPEED_PPM, "
+    "status, save FILE, departures FILE, quit. The end of standard input, SIGTERM, SIGINT and SIGHUP end the "
+    "program.";
+
+const char *argp_program_version = PROGRAM " " ACAPELLA_VERSION;
+
+static int add_bridge(struct options *options, char *text, struct fault *fault) {
+    char *comma = strchr(text, ',');
+    if (!comma || comma == text || !comma[1] || strchr(comma + 1, ',')) {
+        return fail(fault, "--bridge %s: not two ports, as in net_af_packet0,net_af_packet1", text);
+    }
+    if (options->ports) {
+        return fail(fault, "--bridge %s: give --bridge once, or --tx", text);
+    }
+    *comma = 0;
+    options->bridge = true;
+    options->port[0] = text;
+    options->port[1] = comma + 1;
+    options->ports = 2;
+    return 0;
+}
+
+static int add_port(struct options *options, char *text, struct fault *fault) {
+    if (options->bridge || options->ports == OPTIONS_PORTS) {
+        return fail(fault, "--tx %s: give at most %d, and no --bridge", text, OPTIONS_PORTS);
+    }
+    options->port[options->ports++] = text;
+    return 0;
+}
+
+static int add_device(const char **list, unsigned *count, const char *text, const char *name,
+                      struct fault *fault) {
+    if (*count == EAL_DEVICES) {
+        return fail(fault, "--%s %s: more than %d; give fewer", name, text, EAL_DEVICES);
+    }
+    list[(*count)++] = text;
+    return 0;
+}
+
+static int read_number(struct options *options, int code, const char *text, struct fault *fault) {
+    switch (code) {
+        case BURST:
+            return option_number(&options->burst, text, "burst", 1, BURST_MAX, fault);
+        case DEPTH:
+            return option_number(&options->depth, text, "depth", 64, 32768, fault);
+        case MAX_FRAME:
+            return option_number(&options->max_frame, text, "max-frame", 64, 65000, fault);
+        case PACKETS:
+            return option_size(&options->packets, text, "packets", 1, 1ULL << 30, fault);
+        case DEPARTURES:
+            return option_size(&options->departures, text, "departures", 1, 1ULL << 32, fault);
+        case LEAD:
+            return option_size(&options->lead_ns, text, "lead-ns", 0, 10 * MILLISECOND, fault);
+        case RETRY:
+            return option_size(&options->retry_ns, text, "retry-ns", 0, SECOND, fault);
+        case LATE:
+            return option_size(&options->late_ns, text, "late-ns", 0, SECOND, fault);
+        case DROP_LATE:
+            return option_size(&options->drop_late_ns, text, "drop-late-ns", 0, 3600 * SECOND, fault);
+        case GUARD:
+            return option_size(&options->guard_ns, text, "guard-ns", 0, SECOND, fault);
+        case NODE:
+            return option_number(&options->node, text, "node", 0, UINT16_MAX, fault);
+        default:
+            return option_number(&options->memory_mb, text, "memory-mb", 16, 1U << 20, fault);
+    }
+}
+
+static int read_one(struct options *options, int code, char *text, struct fault *fault) {
+    static const char *const paces[] = {"bursts", "single", NULL};
+    static const char *const tags[] = {"none", "choir", "fixed", NULL};
+    int at = 0;
+    switch (code) {
+        case VDEV:
+            return add_device(options->vdev, &options->vdevs, text, "vdev", fault);
+        case PCI:
+            return add_device(options->pci, &options->pcis, text, "pci", fault);
+        case TX:
+            return add_port(options, text, fault);
+        case BRIDGE:
+            return add_bridge(options, text, fault);
+        case PACE:
+            at = option_choice(text, "pace", paces, fault);
+            options->pacing = at == 1 ? PACING_SINGLE : PACING_BURSTS;
+            return at < 0 ? -1 : 0;
+        case TAG:
+            at = option_choice(text, "tag", tags, fault);
+            options->tag = at < 0 ? TAG_NONE : (enum tag)at;
+            return at < 0 ? -1 : 0;
+        case HUGE:
+        case NO_HUGE:
+            options->huge = code == HUGE;
+            return 0;
+        case CPUS:
+            options->cpus = text;
+            return 0;
+        case SPIN:
+            options->spin = true;
+            return 0;
+        default:
+            return read_number(options, code, text, fault);
+    }
+}
+
+/* For argp. */
+static error_t parse(int key, char *text, struct argp_state *state) {
+    struct command_line *line = state->input;
+    struct options *options = line->options;
+    if (key >= OPTION_OWN && key <= SPIN) {
+        return read_one(options, key, text, line->fault) == 0 ? 0 : EINVAL;
+    }
+    if (key != ARGP_KEY_ARG) {
+        return command_line_default(key, state);
+    }
+    if (!state->quoted) {
+        fail(line->fault, "%s: not an option; arguments of EAL come after --", text);
+        return EINVAL;
+    }
+    options->eal = &state->argv[state->next - 1];
+    options->eal_count = state->argc - state->next + 1;
+    state->next = state->argc;
+    return 0;
+}
+
+static int check(const struct options *options, struct fault *fault) {
+    if (options->ports == 0) {
+        return fail(fault, "the ports: give --tx or --bridge; see --help");
+    }
+    if (options->vdevs + options->pcis == 0) {
+        return fail(fault, "the devices: give --vdev or --pci; see --help");
+    }
+    if (options->lead_ns && options->pacing != PACING_SINGLE) {
+        return fail(fault, "--lead-ns: applies to --pace single only");
+    }
+    return 0;
+}
+
+int options_read(struct options *options, int argc, char **argv, struct fault *fault) {
+    *options = (struct options){
+        .burst = BURST_MAX,
+        .depth = 1024,
+        .max_frame = 2048,
+        .packets = 65536,
+        .departures = 1U << 20,
+        .retry_ns = 100 * MICROSECOND,
+        .late_ns = MICROSECOND,
+        .guard_ns = 50 * MICROSECOND,
+    };
+    const struct argp argp = {known, parse, usage, documentation, NULL, NULL, NULL};
+    const int status = command_line_read(&argp, argc, argv, options, fault);
+    return status != 0 ? status : check(options, fault);
+}

@@ -1,0 +1,47 @@
+/* The command line. */
+#ifndef ACAPELLA_REPLAY_OPTIONS_H
+#define ACAPELLA_REPLAY_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/eal.h"
+#include "common/fault.h"
+
+#define OPTIONS_PORTS 8
+#define BURST_MAX 64
+
+enum pacing { PACING_BURSTS, PACING_SINGLE };
+enum tag { TAG_NONE, TAG_CHOIR, TAG_FIXED };
+
+struct options {
+    const char *vdev[EAL_DEVICES]; /* as for --vdev of EAL */
+    unsigned vdevs;
+    const char *pci[EAL_DEVICES];
+    unsigned pcis;
+    const char *port[OPTIONS_PORTS]; /* Tx ports; with `bridge`, two that forward to each other */
+    unsigned ports;
+    bool bridge;
+    unsigned burst;
+    uint32_t max_frame;
+    uint64_t packets;    /* of the recording */
+    uint64_t departures; /* of a run */
+    enum pacing pacing;
+    uint64_t lead_ns; /* 0: unknown */
+    uint64_t retry_ns, late_ns;
+    uint64_t drop_late_ns; /* 0: never */
+    uint64_t guard_ns;
+    enum tag tag;
+    unsigned node; /* in the tag */
+    unsigned depth;
+    bool huge, spin;
+    unsigned memory_mb; /* 0: as needed */
+    char *cpus;         /* comma-separated; NULL: those that the process may use */
+    char **eal;         /* further arguments for EAL */
+    int eal_count;
+};
+
+/* 0; 1: help or version was printed; -1: see fault. */
+int options_read(struct options *options, int argc, char **argv, struct fault *fault);
+
+#endif

@@ -1,0 +1,89 @@
+/* The DPDK ports that packets are sent to, and received from as a bridge. One Rx and one Tx queue each. */
+#ifndef ACAPELLA_REPLAY_PORTS_H
+#define ACAPELLA_REPLAY_PORTS_H
+
+#include <net/if.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf_dyn.h>
+
+#include "common/clock.h"
+#include "options.h"
+
+enum port_stamps {
+    PORT_STAMPS_NONE,
+    PORT_STAMPS_TIME,  /* us or ns since 1970, as net_pcap reads from its file */
+    PORT_STAMPS_TICKS, /* ticks of the NIC's clock (rte_eth_read_clock) */
+};
+
+struct port {
+    uint16_t id;
+    char name[RTE_ETH_NAME_MAX_LEN];
+    char driver[64];
+    char interface[IF_NAMESIZE]; /* network interface; empty: none */
+    uint32_t longest;            /* frame without FCS and VLAN tag, bytes */
+    bool configured, started;
+    bool hides_errors; /* the driver accepts packets that it then cannot send; they are in its oerrors */
+    uint64_t errors;   /* oerrors after the latest burst */
+    uint64_t flushed;  /* packets that arrived before the start */
+    enum port_stamps stamps;
+    int stamp_offset;
+    uint64_t stamp_flag;
+    struct clock clock; /* of the NIC */
+    /* received = forwarded + ring_full + driver_error + too_long */
+    uint64_t received, forwarded, ring_full, driver_error, too_long;
+};
+
+struct ports {
+    struct port port[OPTIONS_PORTS];
+    unsigned count;
+    struct rte_mempool *pool;
+};
+
+/* mbufs besides those of the recording. */
+unsigned ports_mbufs(const struct options *options);
+
+/* Configures all ports of the options, and creates the pool. -1: see fault; call ports_close. */
+int ports_open(struct ports *ports, const struct options *options, unsigned mbufs, struct fault *fault);
+int ports_start(struct ports *ports, bool receive, struct fault *fault);
+
+/* Corrects the clocks of NICs; `now_ns` is the time. */
+void ports_discipline(struct ports *ports, int64_t now_ns);
+
+/* -1: the link of a port is down, see fault. */
+int ports_check_links(const struct ports *ports, struct fault *fault);
+void ports_close(struct ports *ports);
+
+/* Whether the port can send a packet. */
+bool port_fits(const struct port *port, const struct rte_mbuf *mbuf);
+
+/* Returns the value of the driver's counter of failed packets. */
+uint64_t port_errors(const struct port *port);
+
+/* Sends packets; returns how many the driver has taken. `failed`: it took them but could not send them. */
+static inline uint16_t port_send(struct port *port, struct rte_mbuf **mbuf, uint16_t count, bool *failed) {
+    const uint16_t taken = rte_eth_tx_burst(port->id, 0, mbuf, count);
+    *failed = false;
+    if (port->hides_errors) {
+        const uint64_t errors = port_errors(port);
+        *failed = errors != port->errors;
+        port->errors = errors;
+    }
+    return taken;
+}
+
+/* The device's timestamp of a received packet; false: it has none. */
+static inline bool port_stamp(struct port *port, struct rte_mbuf *mbuf, int64_t *ns) {
+    if (port->stamps == PORT_STAMPS_NONE || !(mbuf->ol_flags & port->stamp_flag)) {
+        return false;
+    }
+    const uint64_t stamp = *RTE_MBUF_DYNFIELD(mbuf, port->stamp_offset, rte_mbuf_timestamp_t *);
+    if (port->stamps == PORT_STAMPS_TICKS) {
+        *ns = clock_ns(&port->clock, stamp);
+    } else {
+        const uint64_t no_us_before_5138 = 100000000000000000ULL; /* later versions of net_pcap give ns */
+        *ns = (int64_t)(stamp < no_us_before_5138 ? stamp * 1000 : stamp);
+    }
+    return true;
+}
+
+#endif

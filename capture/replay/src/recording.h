@@ -1,0 +1,72 @@
+/* Packets in memory in the order of their transmission, as mbufs that are not copied: each packet holds a
+ * reference. The number of packets is limited; a rolling recording removes the oldest ones. */
+#ifndef ACAPELLA_REPLAY_RECORDING_H
+#define ACAPELLA_REPLAY_RECORDING_H
+
+#include <rte_mbuf.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/fault.h"
+
+enum timestamps {
+    TIMESTAMPS_NONE,   /* the recording is empty */
+    TIMESTAMPS_FILE,   /* of a capture file, one per packet */
+    TIMESTAMPS_DEVICE, /* of the receiving device, one per packet */
+    TIMESTAMPS_BURST,  /* of the TSC, one per burst at its transmission */
+    TIMESTAMPS_MIXED,  /* of the device, and of the TSC for packets without */
+};
+
+struct packet {
+    struct rte_mbuf *mbuf;
+    int64_t ts_ns;
+    uint16_t port;   /* index of the Tx port */
+    bool first;      /* first packet of its burst */
+    bool unresolved; /* the time is that of the burst, and the packet is not its first */
+};
+
+struct recording {
+    struct packet *packet;
+    uint64_t room;
+    uint64_t begin, end; /* positions of the oldest packet and after the newest; modulo room in `packet` */
+    uint64_t bytes;      /* sum of the packets' lengths */
+    enum timestamps timestamps;
+};
+
+/* Reserves memory for `packets`; it is not used before packets arrive. -1: see fault. */
+int recording_open(struct recording *recording, uint64_t packets, struct fault *fault);
+void recording_close(struct recording *recording);
+
+static inline uint64_t recording_packets(const struct recording *recording) {
+    return recording->end - recording->begin;
+}
+
+/* The packet at a position from 0. */
+static inline struct packet *recording_at(const struct recording *recording, uint64_t position) {
+    return &recording->packet[(recording->begin + position) % recording->room];
+}
+
+static inline bool recording_full(const struct recording *recording) {
+    return recording_packets(recording) == recording->room;
+}
+
+/* Adds a packet, and takes over a reference of its mbuf. The recording must not be full. */
+void recording_add(struct recording *recording, const struct packet *packet, enum timestamps source);
+
+/* Removes the oldest packet. */
+void recording_remove(struct recording *recording);
+
+void recording_clear(struct recording *recording);
+
+const char *timestamps_name(enum timestamps timestamps);
+
+/* References of all segments of an mbuf. */
+static inline void mbuf_hold(struct rte_mbuf *mbuf) {
+    if (likely(mbuf->nb_segs == 1)) {
+        rte_mbuf_refcnt_update(mbuf, 1);
+    } else {
+        rte_pktmbuf_refcnt_update(mbuf, 1);
+    }
+}
+
+#endif

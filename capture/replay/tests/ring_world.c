@@ -1,0 +1,147 @@
+#include "ring_world.h"
+
+#include <rte_eth_ring.h>
+#include <string.h>
+
+#include "common/eal.h"
+
+void world_environment(unsigned memory_mb, unsigned threads) {
+    static const struct eal_settings base = {.program = "test_replay"};
+    struct eal_settings settings = base;
+    struct fault fault = {""};
+    settings.memory_mb = memory_mb;
+    settings.threads = threads;
+    if (eal_start_threads(&settings, &fault) != 0) {
+        fprintf(stderr, "%s\n", fault.text);
+        exit(1);
+    }
+}
+
+static struct rte_ring *make_ring(char kind, unsigned world, unsigned port) {
+    char name[32];
+    snprintf(name, sizeof name, "%c%u_%u", kind, world, port);
+    struct rte_ring *ring =
+        rte_ring_create(name, RING_SIZE, (int)rte_socket_id(), RING_F_SP_ENQ | RING_F_SC_DEQ);
+    CHECK(ring);
+    return ring;
+}
+
+static void set_defaults(struct options *options) {
+    options->ports = options->ports ? options->ports : 2;
+    options->burst = options->burst ? options->burst : BURST_MAX;
+    options->depth = options->depth ? options->depth : 64;
+    options->max_frame = options->max_frame ? options->max_frame : 2048;
+    options->packets = options->packets ? options->packets : 4096;
+    options->departures = options->departures ? options->departures : 65536;
+}
+
+void world_open(struct world *world) {
+    static unsigned worlds;
+    static char names[64][32]; /* the options keep them */
+    struct fault fault = {""};
+    const unsigned number = worlds++;
+    set_defaults(&world->options);
+    world->time = (struct timebase){.simulated = true, .simulated_ns = START_NS - 1000000};
+    for (unsigned port = 0; port < world->options.ports; ++port) {
+        char device[16];
+        world->in[port] = make_ring('i', number, port);
+        world->out[port] = make_ring('o', number, port);
+        snprintf(device, sizeof device, "%u_%u", number, port);
+        CHECK(rte_eth_from_rings(device, &world->in[port], 1, &world->out[port], 1, rte_socket_id()) >= 0);
+        CHECK(number * 2 + port < 64);
+        snprintf(names[number * 2 + port], sizeof names[0], "net_ring_%s", device);
+        world->options.port[port] = names[number * 2 + port];
+    }
+    const unsigned copies = world->options.tag == TAG_NONE ? 1 : 2;
+    const unsigned mbufs = (unsigned)world->options.packets * copies + ports_mbufs(&world->options) + 4096;
+    if (recording_open(&world->recording, world->options.packets, &fault) != 0 ||
+        replay_open(&world->replay, &world->options, &world->ports, &world->time, &fault) != 0 ||
+        ports_open(&world->ports, &world->options, mbufs, &fault) != 0 ||
+        ports_start(&world->ports, true, &fault) != 0) {
+        fprintf(stderr, "%s\n", fault.text);
+        exit(1);
+    }
+}
+
+void world_close(struct world *world) {
+    replay_close(&world->replay);
+    recording_close(&world->recording);
+    CHECK(rte_mempool_in_use_count(world->ports.pool) == 0);
+    const unsigned ports = world->ports.count;
+    ports_close(&world->ports);
+    for (unsigned port = 0; port < ports; ++port) {
+        rte_ring_free(world->in[port]);
+        rte_ring_free(world->out[port]);
+    }
+}
+
+/* The content of a packet: its number in each place, different from byte to byte. */
+static uint8_t content(uint32_t number, uint32_t at) { return (uint8_t)(number >> (at % 4 * 8) ^ at * 31); }
+
+struct rte_mbuf *world_packet(const struct world *world, uint32_t number, uint32_t bytes) {
+    struct rte_mbuf *mbuf = rte_pktmbuf_alloc(world->ports.pool);
+    CHECK(mbuf);
+    uint8_t *to = rte_pktmbuf_mtod(mbuf, uint8_t *);
+    for (uint32_t i = 0; i < bytes; ++i) {
+        to[i] = content(number, i);
+    }
+    mbuf->data_len = (uint16_t)bytes;
+    mbuf->pkt_len = bytes;
+    return mbuf;
+}
+
+bool world_is_packet(const struct rte_mbuf *mbuf, uint32_t number, uint32_t bytes) {
+    const uint8_t *from = rte_pktmbuf_mtod(mbuf, const uint8_t *);
+    bool same = mbuf->pkt_len == bytes;
+    for (uint32_t i = 0; same && i < bytes; ++i) {
+        same = from[i] == content(number, i);
+    }
+    return same;
+}
+
+void world_add(struct world *world, uint32_t number, uint32_t bytes, int64_t ts_ns, uint16_t port,
+               bool first) {
+    const struct packet packet = {
+        .mbuf = world_packet(world, number, bytes), .ts_ns = ts_ns, .port = port, .first = first};
+    CHECK(!recording_full(&world->recording));
+    recording_add(&world->recording, &packet, TIMESTAMPS_FILE);
+}
+
+void world_start(struct world *world, uint32_t loops, uint64_t speed_ppm) {
+    struct fault fault = {""};
+    struct replay *replay = &world->replay;
+    if (plan_make(&replay->plan, &world->recording, &world->ports, &world->options, speed_ppm, &fault) != 0 ||
+        replay_prepare(replay, loops, speed_ppm, &fault) != 0 ||
+        replay_start_at(replay, START_NS, &fault) != 0) {
+        fprintf(stderr, "%s\n", fault.text);
+        exit(1);
+    }
+    replay_begin(replay);
+}
+
+void world_drain(struct world *world, receiver *receive, void *user) {
+    void *mbuf = NULL;
+    for (unsigned port = 0; port < world->ports.count; ++port) {
+        while (rte_ring_dequeue(world->out[port], &mbuf) == 0) {
+            if (receive) {
+                receive(user, port, mbuf, world->time.simulated_ns);
+            } else {
+                rte_pktmbuf_free(mbuf);
+            }
+        }
+    }
+}
+
+void world_run(struct world *world, receiver *receive, void *user, int64_t stuck_ns) {
+    struct replay *replay = &world->replay;
+    int64_t *now = &world->time.simulated_ns;
+    while (replay->ending == ENDING_NONE) {
+        const uint32_t before = replay->retries;
+        *now = replay->due_ns > *now ? replay->due_ns : *now;
+        replay_poll(replay);
+        *now += replay->retries > before ? stuck_ns : 0;
+        if (receive) {
+            world_drain(world, receive, user);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+/* Two ports whose queues are rings, and a simulated clock, for tests and the benchmark. */
+#ifndef ACAPELLA_REPLAY_RING_WORLD_H
+#define ACAPELLA_REPLAY_RING_WORLD_H
+
+#include <rte_ring.h>
+
+#include "bridge.h"
+#include "common/check.h"
+#include "replay.h"
+
+#define RING_SIZE 1024 /* of which a ring takes one packet less */
+#define START_NS 1700000000000000000LL
+
+struct world {
+    struct options options;
+    struct ports ports;
+    struct timebase time;
+    struct recording recording;
+    struct replay replay;
+    struct rte_ring *in[2], *out[2]; /* what the ports receive, and what they have sent */
+};
+
+/* Starts EAL with `threads` threads besides the main one. */
+void world_environment(unsigned memory_mb, unsigned threads);
+
+/* Creates ports and empty recording with the options in `world`, of which zeros become defaults. */
+void world_open(struct world *world);
+
+/* Checks that no mbuf is left in use. */
+void world_close(struct world *world);
+
+/* Adds a packet of `bytes` to the recording, filled from its number. */
+void world_add(struct world *world, uint32_t number, uint32_t bytes, int64_t ts_ns, uint16_t port,
+               bool first);
+
+/* Returns an mbuf with the content of packet `number`. */
+struct rte_mbuf *world_packet(const struct world *world, uint32_t number, uint32_t bytes);
+
+/* Whether an mbuf has exactly this content. */
+bool world_is_packet(const struct rte_mbuf *mbuf, uint32_t number, uint32_t bytes);
+
+/* Makes the plan of a run and starts it at START_NS. */
+void world_start(struct world *world, uint32_t loops, uint64_t speed_ppm);
+
+/* Called with each packet that port `port` has sent; releases it. */
+typedef void receiver(void *user, unsigned port, struct rte_mbuf *mbuf, int64_t now_ns);
+
+/* Runs the replay on the simulated clock, which goes from due time to due time, or by `stuck_ns` if the
+ * driver does not take packets. `receive` NULL: nobody reads the rings. */
+void world_run(struct world *world, receiver *receive, void *user, int64_t stuck_ns);
+
+/* Passes what the rings of sent packets hold to `receive`. */
+void world_drain(struct world *world, receiver *receive, void *user);
+
+#endif

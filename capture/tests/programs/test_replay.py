@@ -1,0 +1,291 @@
+"""acapella-dpdk-replay on devices without a network: every packet is sent as recorded or counted."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from acapella_testing import c_programs
+from acapella_testing.capture import dpdk_writer as dpdk
+from acapella_testing.capture import replayer
+
+FRAMES = dpdk.some_frames(500, seed=5, sizes=(60, 64, 128, 512, 1514))
+NULL = ("--vdev", "net_null0", "--tx", "net_null0")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _program() -> None:
+    replayer.built_or_skip()
+
+
+@pytest.fixture
+def capture(tmp_path):
+    return replayer.write_capture(tmp_path / "in.pcap", FRAMES)
+
+
+def to_file(tmp_path) -> tuple:
+    return ("--vdev", f"net_pcap0,tx_pcap={tmp_path / 'out.pcap'}", "--tx", "net_pcap0")
+
+
+def test_loops_send_the_packets_of_a_file_bit_for_bit_and_in_order(tmp_path, capture):
+    with replayer.Replayer(*to_file(tmp_path)) as program:
+        assert program.wait("ready")["ports"][0]["driver"] == "net_pcap"
+        loaded = program.ask(f"load {capture}", "loaded")
+        assert (loaded["packets"], loaded["bytes"]) == (len(FRAMES), sum(frame.wire for frame in FRAMES))
+        done = program.run(loops=3)
+        assert done["sent"] == done["ports"][0]["driver_sent"] == 3 * len(FRAMES)
+        assert program.end() == 0, program.said
+    assert replayer.sent_to_file(tmp_path / "out.pcap") == 3 * [frame.data for frame in FRAMES]
+
+
+def test_departures_name_each_packet_and_its_requested_time(tmp_path, capture):
+    with replayer.Replayer(*NULL) as program:
+        program.ask(f"load {capture}", "loaded")
+        at_ns = replayer.soon_ns()
+        done = program.run(loops=2, speed_ppm=2_000_000, at_ns=at_ns)
+        found = program.departures(tmp_path / "d")
+        assert program.end() == 0, program.said
+    assert [(each.loop, each.packet) for each in found] == [(loop, i) for loop in (0, 1) for i in range(len(FRAMES))]
+    span = FRAMES[-1].ts_ns - FRAMES[0].ts_ns
+    period = (span + span // (len(FRAMES) - 1)) * 1_000_000 // 2_000_000
+    assert done["period_ns"] == period and done["at_ns"] == at_ns
+    for each in found:
+        offset = (FRAMES[each.packet].ts_ns - FRAMES[0].ts_ns) * 1_000_000 // 2_000_000
+        assert each.requested_ns == at_ns + each.loop * period + offset
+        assert each.outcome == "sent" and each.departed_ns >= each.requested_ns
+    stamps = [each.departed_ns for each in found]
+    assert stamps == sorted(stamps)
+    assert (done["first_departed_ns"], done["last_departed_ns"]) == (stamps[0], stamps[-1])
+
+
+def test_a_full_ring_is_counted_and_no_packet_is_lost_silently(tmp_path, capture):
+    """net_ring0 sends to itself and nobody receives: it takes as many packets as the ring has places."""
+    with replayer.Replayer("--vdev", "net_ring0", "--tx", "net_ring0", "--retry-ns", 1000) as program:
+        program.ask(f"load {capture}", "loaded")
+        done = program.run(loops=4, speed_ppm=100_000_000)
+        found = program.departures(tmp_path / "d")
+        assert program.end() == 0, program.said
+    assert done["dropped"]["ring_full"] > 0 and done["sent"] + done["dropped"]["ring_full"] == 4 * len(FRAMES)
+    assert [each.outcome for each in found] == ["sent"] * done["sent"] + ["ring_full"] * done["dropped"]["ring_full"]
+    assert {each.departed_ns for each in found[done["sent"] :]} == {None}
+    assert all(each.retries > 0 for each in found[done["sent"] :])
+
+
+def test_a_second_run_is_independent_of_the_first(tmp_path, capture):
+    with replayer.Replayer(*to_file(tmp_path)) as program:
+        program.ask(f"load {capture}", "loaded")
+        runs = [program.run(), program.run(loops=2)]
+        assert program.end() == 0, program.said
+    assert [(done["run"], done["sent"]) for done in runs] == [(1, len(FRAMES)), (2, 2 * len(FRAMES))]
+
+
+def test_interfaces_of_a_file_are_sent_to_the_ports_in_order(tmp_path, capture):
+    """A saved recording of two ports returns to these ports."""
+    parts = [FRAMES[:200], FRAMES[200:300]]
+    blocks = [pcapng_section(2)]
+    order = sorted(((f.ts_ns, port, f) for port, part in enumerate(parts) for f in part), key=lambda one: one[:2])
+    blocks += [pcapng_packet(port, frame) for _, port, frame in order]
+    path = tmp_path / "two.pcapng"
+    path.write_bytes(b"".join(blocks))
+    devices = [f"net_pcap{i},tx_pcap={tmp_path / f'out{i}.pcap'}" for i in range(2)]
+    words = [word for i, device in enumerate(devices) for word in ("--vdev", device, "--tx", f"net_pcap{i}")]
+    with replayer.Replayer(*words) as program:
+        program.ask(f"load {path}", "loaded")
+        program.run(speed_ppm=10_000_000)
+        program.ask(f"save {tmp_path / 'saved.pcapng'}", "saved")
+        program.ask("clear", "cleared")
+        assert program.ask(f"load {tmp_path / 'saved.pcapng'}", "loaded")["packets"] == 300
+        program.run(speed_ppm=10_000_000)
+        assert program.end() == 0, program.said
+    for port, part in enumerate(parts):
+        assert replayer.sent_to_file(tmp_path / f"out{port}.pcap") == 2 * [frame.data for frame in part]
+
+
+def pcapng_section(interfaces: int) -> bytes:
+    """Return a section header, and interfaces with ns times."""
+    section = block(0x0A0D0D0A, 0x1A2B3C4D.to_bytes(4, "little") + b"\1\0\0\0" + b"\xff" * 8)
+    interface = block(1, b"\1\0\0\0\0\0\0\0" + b"\x09\0\1\0\x09\0\0\0" + bytes(4))
+    return section + interfaces * interface
+
+
+def pcapng_packet(interface: int, frame: dpdk.Frame) -> bytes:
+    words = (interface, frame.ts_ns >> 32, frame.ts_ns & 0xFFFFFFFF, len(frame.data), frame.wire)
+    return block(6, b"".join(word.to_bytes(4, "little") for word in words) + frame.data + bytes(-len(frame.data) % 4))
+
+
+def block(kind: int, body: bytes) -> bytes:
+    size = (12 + len(body)).to_bytes(4, "little")
+    return kind.to_bytes(4, "little") + size + body + size
+
+
+def test_packets_over_the_mtu_are_refused_before_the_start(tmp_path, capture):
+    with replayer.Replayer(*to_file(tmp_path), "--max-frame", 1514, "--tag", "choir") as program:
+        program.ask(f"load {capture}", "loaded")
+        program.send("run 0 1 1000000")
+        scheduled, done = program.wait("scheduled"), replayer.checked(program.wait("done"))
+        found = program.departures(tmp_path / "d")
+        assert program.end() == 0, program.said
+    long = [frame.wire + 16 > 1514 for frame in FRAMES]
+    assert scheduled["refused"] == {"too_long": sum(long), "too_short": 0}
+    assert done["dropped"]["too_long"] == sum(long) > 0
+    assert [each.outcome == "too_long" for each in found] == long
+    sent = replayer.sent_to_file(tmp_path / "out.pcap")
+    assert [data[:-16] for data in sent] == [frame.data for frame in FRAMES if frame.wire + 16 <= 1514]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("run 0 1 1000000", "nothing to replay; load a file or record first"),
+        ("run 1 1 1000000", "nothing to replay; load a file or record first"),
+        ("record 0 0", "only a bridge records; give --bridge"),
+        ("rolling 0", "rolling: not a number of seconds from 1 to 86400"),
+        ("run 0 0 1000000", "run: AT_NS is nanoseconds since 1970, LOOPS from 1 to 1000000000, SPEED_PPM from 1"),
+        ("run 1 2", "usage: run AT_NS LOOPS SPEED_PPM"),
+        ("record 5 4", "record: ends before it begins"),
+        ("stop", "nothing to stop"),
+        ("departures d", "no run has ended since the recording was changed"),
+        ("load /nonexistent", "/nonexistent: No such file or directory; name an existing file"),
+        ("load", "usage: load FILE"),
+        ("sing", "unknown command; there are record, rolling, load, stop, clear, run, status, save, departures, quit"),
+        ("", "unknown command; there are record, rolling, load, stop, clear, run, status, save, departures, quit"),
+        ("status\x01", "a control character in a command"),
+        ("status\0quit", "a control character in a command"),
+        ("x" * 9000, "a command of more than 8192 bytes"),
+    ],
+)
+def test_a_faulty_command_is_an_error_and_the_program_goes_on(line, said):
+    with replayer.Replayer(*NULL) as program:
+        program.send(line)
+        assert program.wait("error")["message"] == said
+        assert program.ask("status", "status")["state"] == "idle"
+        assert program.end() == 0, program.said
+
+
+def test_times_in_the_past_and_a_loaded_recording_are_refused(tmp_path, capture):
+    with replayer.Replayer(*NULL) as program:
+        program.ask(f"load {capture}", "loaded")
+        assert "ns in the past" in program.ask("run 1 1 1000000", "error")["message"]
+        assert program.ask(f"load {capture}", "error")["message"] == "the recording has 500 packets; clear it first"
+        assert "raise --departures" in program.ask("run 0 1000000 1000000", "error")["message"]
+        program.ask("clear", "cleared")
+        assert program.ask(f"load {capture}", "loaded")["packets"] == len(FRAMES)
+        assert program.end() == 0, program.said
+
+
+@pytest.mark.parametrize(("packets", "said"), [(100, "more than 100 packets; raise --packets")])
+def test_a_file_that_does_not_fit_is_refused_whole(capture, packets, said):
+    with replayer.Replayer(*NULL, "--packets", packets) as program:
+        assert program.ask(f"load {capture}", "error")["message"] == f"{capture}: {said}"
+        assert program.ask("status", "status")["packets"] == 0
+        assert program.end() == 0, program.said
+
+
+def test_a_stopped_run_reports_what_was_not_sent(tmp_path, capture):
+    with replayer.Replayer(*NULL) as program:
+        program.ask(f"load {capture}", "loaded")
+        program.ask("run 0 100 1000", "running")  # 1000 times as slow: 8 minutes
+        done = replayer.checked(program.ask("stop", "done"))
+        found = program.departures(tmp_path / "d")
+        assert program.end() == 0, program.said
+    assert done["stopped_by"] == "stop" and done["dropped"]["stopped"] > 0
+    assert sum(each.outcome == "stopped" for each in found) == done["dropped"]["stopped"]
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, "quit", "end of input"])
+def test_every_end_during_a_run_reports_it_and_leaves_nothing(tmp_path, capture, how):
+    before = leftovers()
+    with replayer.Replayer(*NULL) as program:
+        program.ask(f"load {capture}", "loaded")
+        program.ask("run 0 100 1000", "running")
+        if isinstance(how, signal.Signals):
+            program.process.send_signal(how)
+            status = program.ended()
+        else:
+            status = program.end(how)
+        assert status == 0 and program.errors() == [], program.said
+    events = {event["event"]: event for event in program.events}
+    assert events["done"]["stopped_by"] == "stop" and replayer.checked(events["done"])
+    assert events["quit"]["reason"] == (how.name if isinstance(how, signal.Signals) else how)
+    assert leftovers() == before
+
+
+def test_a_killed_program_leaves_nothing(tmp_path, capture):
+    before = leftovers()
+    with replayer.Replayer(*NULL) as program:
+        program.ask(f"load {capture}", "loaded")
+        program.ask("run 0 100 1000", "running")
+        program.process.kill()
+        assert program.process.wait() == -signal.SIGKILL
+    assert leftovers() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["in.pcap"]
+
+
+def leftovers() -> set[str]:
+    """Return what DPDK programs may leave: runtime directories and hugepage files."""
+    places = ("/var/run/dpdk", "/dev/hugepages", "/dev/shm", "/tmp/dpdk")
+    return {
+        os.path.join(directory, name)
+        for place in places
+        for directory, _, names in os.walk(place)
+        for name in names
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        ([], 2, "the ports: give --tx or --bridge; see --help"),
+        (["--tx", "net_null0"], 2, "the devices: give --vdev or --pci; see --help"),
+        (["--vdev", "net_null0", "--tx", "nothing"], 1, "nothing: no such port; name a device of --vdev or --pci"),
+        (["--vdev", "net_null0", "--bridge", "net_null0"], 2, "--bridge net_null0: not two ports"),
+        (["--vdev", "net_null0", "--bridge", "net_null0,net_null0"], 1, "net_null0: named twice"),
+        ([*NULL, "--burst", "65"], 2, "--burst 65: not a whole number from 1 to 64"),
+        ([*NULL, "--lead-ns", "5"], 2, "--lead-ns: applies to --pace single only"),
+        ([*NULL, "--packets", "1G", "--max-frame", "9000"], 1, "lower --packets, --max-frame or --departures"),
+        ([*NULL, "--packets", "65536", "--memory-mb", "64"], 1, "lower --packets, or raise --memory-mb"),
+        ([*NULL, "surplus"], 2, "surplus: not an option"),
+    ],
+)
+def test_errors_at_the_start_are_one_line(arguments, status, said):
+    argv = [str(replayer.built_or_skip()), *map(str, arguments)]
+    done = subprocess.run(
+        argv, capture_output=True, text=True, check=False, timeout=dpdk.LIMIT_S, env=replayer.environment()
+    )
+    assert done.returncode == status, done.stderr
+    lines = [line for line in done.stderr.splitlines() if "error: " in line]
+    assert len(lines) == 1 and lines[0].startswith("acapella-dpdk-replay: error: ") and said in lines[0]
+    assert done.stdout == ""
+
+
+def test_the_clock_is_tied_again_during_a_run(capture):
+    with replayer.Replayer(*NULL) as program:
+        first = program.wait("ready")["clock"]
+        time.sleep(0.5)
+        later = program.ask("status", "status")["clock"]
+        assert program.end() == 0, program.said
+    assert later["updates"] > first["updates"] and later["steps"] == 0
+    assert later["error_ns"] >= abs(later["offset_ns"]) and later["tsc_hz"] == first["tsc_hz"]
+
+
+def test_c_tests_pass_with_sanitizers():
+    done = c_programs.run_tests("replay", "command")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "test_replay: ok" in done.stdout and "test_command: ok" in done.stdout
+
+
+def test_simultaneous_packets_are_one_burst_unless_paced_singly(tmp_path):
+    frames = [dpdk.Frame(FRAMES[i // 4].ts_ns, FRAMES[i].wire, FRAMES[i].data) for i in range(80)]
+    capture = replayer.write_capture(tmp_path / "bursts.pcap", frames)
+    for pace, own, bursts in (("bursts", 0, 20), ("single", 80, 80)):
+        with replayer.Replayer(*NULL, "--pace", pace) as program:
+            assert program.ask(f"load {capture}", "loaded")["bursts"] == 20
+            program.run()
+            found = program.departures(tmp_path / pace)
+            assert program.end() == 0, program.said
+        assert sum(each.flags & 1 for each in found) == own
+        assert sum(each.flags >> 1 & 1 for each in found) == bursts
+        if pace == "bursts":
+            groups = [found[at : at + 4] for at in range(0, 80, 4)]
+            assert [len({each.departed_ns for each in group}) for group in groups] == [1] * 20

@@ -1,0 +1,173 @@
+"""Run acapella-dpdk-replay, built with ASan and UBSan: commands in, events out."""
+
+import json
+import os
+import queue
+import struct
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from acapella_testing import c_programs
+from acapella_testing.capture.dpdk_writer import LIMIT_S, Frame, pcap_bytes, read_pcap
+
+SOURCE = c_programs.ROOT / "capture" / "replay"
+RECORD = struct.Struct("<IHBBQqqII")
+NEVER = -(1 << 63)
+OUTCOMES = ("sent", "ring_full", "late", "too_long", "too_short", "driver_error", "stopped")
+SMALL = ("--packets", 4096, "--departures", 65536)
+
+
+def built_or_skip() -> Path:
+    """Return the program, built with the sanitizers; skip the test if its libraries are not installed."""
+    return c_programs.built_or_skip("acapella-dpdk-replay")
+
+
+def environment() -> dict[str, str]:
+    leaks = f"suppressions={SOURCE / 'tests' / 'leaks.txt'}:print_suppressions=0"
+    return {**os.environ, "TZ": "UTC", "LC_ALL": "C", "LSAN_OPTIONS": leaks}
+
+
+@dataclass(frozen=True)
+class Departure:
+    """A record of a file of departures."""
+
+    loop: int
+    port: int
+    outcome: str
+    flags: int
+    packet: int
+    requested_ns: int
+    departed_ns: int | None
+    retries: int
+
+
+def read_departures(path: Path) -> list[Departure]:
+    """Return the records of a file of departures."""
+    raw = path.read_bytes()
+    assert raw[:8] == b"ACDEPv1\0" and (len(raw) - 8) % RECORD.size == 0
+    found = []
+    for loop, port, outcome, flags, packet, requested, departed, retries, reserved in RECORD.iter_unpack(raw[8:]):
+        assert reserved == 0
+        at = None if departed == NEVER else departed
+        found.append(Departure(loop, port, OUTCOMES[outcome], flags, packet, requested, at, retries))
+    return found
+
+
+class Replayer:
+    """A running program. Events are read by a thread, so that neither side blocks."""
+
+    def __init__(self, *arguments: object, prefix: tuple[str, ...] = (), program: Path | None = None) -> None:
+        argv = [*prefix, str(program or built_or_skip()), *map(str, (*SMALL, *arguments))]
+        self.process = subprocess.Popen(
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
+        self.events: list[dict] = []
+        self.said = ""
+        self._new: queue.Queue = queue.Queue()
+        self._threads = [threading.Thread(target=self._read), threading.Thread(target=self._listen)]
+        for thread in self._threads:
+            thread.start()
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            self._new.put(json.loads(line))
+        self._new.put(None)
+
+    def _listen(self) -> None:
+        for line in self.process.stderr:
+            self.said += line
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.process.kill()
+        self.process.wait()
+        for thread in self._threads:
+            thread.join()
+
+    def send(self, line: str) -> None:
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def wait(self, *kinds: str) -> dict:
+        """Return the next event of one of these kinds; an unexpected error or the end fails the test."""
+        while True:
+            event = self._new.get(timeout=LIMIT_S)
+            if event is None:
+                self.process.wait(LIMIT_S)
+                self._threads[1].join()
+                pytest.fail(f"it ended instead of {kinds}: exit code {self.process.returncode}, {self.said}")
+            self.events.append(event)
+            if event["event"] in kinds:
+                return event
+            assert event["event"] != "error", event
+
+    def ask(self, line: str, *kinds: str) -> dict:
+        self.send(line)
+        return self.wait(*kinds)
+
+    def run(self, loops: int = 1, speed_ppm: int = 1_000_000, at_ns: int = 0) -> dict:
+        """Run to the end and return the event `done`, whose counts must add up."""
+        self.send(f"run {at_ns} {loops} {speed_ppm}")
+        return checked(self.wait("done"))
+
+    def departures(self, path: Path) -> list[Departure]:
+        self.ask(f"departures {path}", "saved")
+        return read_departures(path)
+
+    def end(self, how: str = "quit") -> int:
+        """End the program by a command or by the end of its input; return its exit code."""
+        if how == "quit":
+            self.send("quit")
+        self.process.stdin.close()
+        return self.ended()
+
+    def ended(self) -> int:
+        """Wait for the end; return the exit code."""
+        status = self.process.wait(LIMIT_S)
+        for thread in self._threads:
+            thread.join()
+        while (event := self._new.get()) is not None:
+            self.events.append(event)
+        assert "Sanitizer" not in self.said and "runtime error" not in self.said, self.said
+        return status
+
+    def errors(self) -> list[str]:
+        """Return the error lines of the program; those of DPDK are not among them."""
+        return [line for line in self.said.splitlines() if line.startswith("acapella-dpdk-replay: error: ")]
+
+
+def checked(done: dict) -> dict:
+    """Return an event `done` after checking its counts."""
+    assert done["balanced"] and done["monotone"], done
+    assert done["requested"] == done["sent"] + sum(done["dropped"].values()), done
+    return done
+
+
+def write_capture(path: Path, frames: list[Frame]) -> Path:
+    path.write_bytes(pcap_bytes(frames, nanoseconds=True))
+    return path
+
+
+def sent_to_file(path: Path) -> list[bytes]:
+    """Return the frames that net_pcap wrote; its files are in microseconds or nanoseconds."""
+    raw = bytearray(path.read_bytes())
+    raw[:4] = struct.pack("<I", 0xA1B23C4D)
+    path.with_suffix(".ns").write_bytes(raw)
+    frames, left = read_pcap(path.with_suffix(".ns"))
+    assert left == 0
+    return [frame.data for frame in frames]
+
+
+def soon_ns(after_ns: int = 300_000_000) -> int:
+    return time.time_ns() + after_ns
