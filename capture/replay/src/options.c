@@ -58,7 +58,7 @@ static const struct argp_option known[] = {
      "Set the maximum number of packets of a run, all loops together (default: 1M)", RECORDING},
     {NULL, 0, NULL, 0, "Times, in nanoseconds:", TIMES},
     {"pace", PACE, "bursts|single", 0,
-     "Send each burst at the time of its first packet, or each packet by itself (default: bursts)", TIMES},
+     "Send each burst at the time of its first packet, or packets one by one (default: bursts)", TIMES},
     {"lead-ns", LEAD, "NS", 0,
      "Pass a packet to the driver this long before it is due, as measured; 0: unknown (default: 0)", TIMES},
     {"retry-ns", RETRY, "NS", 0,

@@ -47,10 +47,10 @@ void summarize(struct summary *summary, const struct replay *replay) {
                                 .monotone = true};
     for (uint64_t i = 0; i < replay->departures; ++i) {
         const struct departed *departed = &replay->departed[i];
-        const int64_t error =
-            departed->ns - replay_requested(replay, (uint32_t)(i / packets), (uint32_t)(i % packets));
         const bool was_sent = departed->outcome == OUTCOME_SENT;
-        add(summary, departed, was_sent ? error : 0, replay->options->late_ns);
+        const int64_t requested = replay_requested(replay, (uint32_t)(i / packets), (uint32_t)(i % packets));
+        const int64_t error = was_sent ? departed->ns - requested : 0;
+        add(summary, departed, error, replay->options->late_ns);
         if (was_sent && errors) {
             errors[sent++] = error;
         }

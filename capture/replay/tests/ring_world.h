@@ -46,7 +46,7 @@ void world_start(struct world *world, uint32_t loops, uint64_t speed_ppm);
 typedef void receiver(void *user, unsigned port, struct rte_mbuf *mbuf, int64_t now_ns);
 
 /* Runs the replay on the simulated clock, which goes from due time to due time, or by `stuck_ns` if the
- * driver does not take packets. `receive` NULL: nobody reads the rings. */
+ * driver does not take packets. `receive` NULL: the rings are not read. */
 void world_run(struct world *world, receiver *receive, void *user, int64_t stuck_ns);
 
 /* Passes what the rings of sent packets hold to `receive`. */

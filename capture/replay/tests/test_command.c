@@ -30,7 +30,7 @@ static void test_commands_are_parsed(void) {
 static void test_other_lines_are_errors(void) {
     static const char *const lines[] = {
         "",          "quit 1",       "load", "load ",       "record 1",    "record 1 2 3",
-        "record -1", "record 2 1",   "qui",  "quitt",       "rolling 1.5", "rolling 99999999999",
+        "record -1", "record 2 1",   "qui",  "quit!",       "rolling 1.5", "rolling 99999999999",
         "run 1 1 0", "run 1 -1 1",   "run",  "run 1 1 1 1", "run 0x1 1 1", "run 9223372036854775808 1 1",
         " quit",     "save\t/tmp/x", "QUIT", "run 1  +1 1", "record 1 1",  "status now",
     };

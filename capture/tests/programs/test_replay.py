@@ -1,9 +1,9 @@
 """acapella-dpdk-replay on devices without a network: every packet is sent as recorded or counted."""
 
-import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from acapella_testing import c_programs
@@ -35,7 +35,7 @@ def test_loops_send_the_packets_of_a_file_bit_for_bit_and_in_order(tmp_path, cap
         assert (loaded["packets"], loaded["bytes"]) == (len(FRAMES), sum(frame.wire for frame in FRAMES))
         done = program.run(loops=3)
         assert done["sent"] == done["ports"][0]["driver_sent"] == 3 * len(FRAMES)
-        assert program.end() == 0, program.said
+        assert program.end() == 0, program.messages
     assert replayer.sent_to_file(tmp_path / "out.pcap") == 3 * [frame.data for frame in FRAMES]
 
 
@@ -45,7 +45,7 @@ def test_departures_name_each_packet_and_its_requested_time(tmp_path, capture):
         at_ns = replayer.soon_ns()
         done = program.run(loops=2, speed_ppm=2_000_000, at_ns=at_ns)
         found = program.departures(tmp_path / "d")
-        assert program.end() == 0, program.said
+        assert program.end() == 0, program.messages
     assert [(each.loop, each.packet) for each in found] == [(loop, i) for loop in (0, 1) for i in range(len(FRAMES))]
     span = FRAMES[-1].ts_ns - FRAMES[0].ts_ns
     period = (span + span // (len(FRAMES) - 1)) * 1_000_000 // 2_000_000
@@ -60,12 +60,12 @@ def test_departures_name_each_packet_and_its_requested_time(tmp_path, capture):
 
 
 def test_a_full_ring_is_counted_and_no_packet_is_lost_silently(tmp_path, capture):
-    """net_ring0 sends to itself and nobody receives: it takes as many packets as the ring has places."""
+    """net_ring0 sends to itself and no one receives: it takes as many packets as the ring has places."""
     with replayer.Replayer("--vdev", "net_ring0", "--tx", "net_ring0", "--retry-ns", 1000) as program:
         program.ask(f"load {capture}", "loaded")
         done = program.run(loops=4, speed_ppm=100_000_000)
         found = program.departures(tmp_path / "d")
-        assert program.end() == 0, program.said
+        assert program.end() == 0, program.messages
     assert done["dropped"]["ring_full"] > 0 and done["sent"] + done["dropped"]["ring_full"] == 4 * len(FRAMES)
     assert [each.outcome for each in found] == ["sent"] * done["sent"] + ["ring_full"] * done["dropped"]["ring_full"]
     assert {each.departed_ns for each in found[done["sent"] :]} == {None}
@@ -76,7 +76,7 @@ def test_a_second_run_is_independent_of_the_first(tmp_path, capture):
     with replayer.Replayer(*to_file(tmp_path)) as program:
         program.ask(f"load {capture}", "loaded")
         runs = [program.run(), program.run(loops=2)]
-        assert program.end() == 0, program.said
+        assert program.end() == 0, program.messages
     assert [(done["run"], done["sent"]) for done in runs] == [(1, len(FRAMES)), (2, 2 * len(FRAMES))]
 
 
@@ -97,7 +97,7 @@ def test_interfaces_of_a_file_are_sent_to_the_ports_in_order(tmp_path, capture):
         program.ask("clear", "cleared")
         assert program.ask(f"load {tmp_path / 'saved.pcapng'}", "loaded")["packets"] == 300
         program.run(speed_ppm=10_000_000)
-        assert program.end() == 0, program.said
+        assert program.end() == 0, program.messages
     for port, part in enumerate(parts):
         assert replayer.sent_to_file(tmp_path / f"out{port}.pcap") == 2 * [frame.data for frame in part]
 
@@ -125,7 +125,7 @@ def test_packets_over_the_mtu_are_refused_before_the_start(tmp_path, capture):
         program.send("run 0 1 1000000")
         scheduled, done = program.wait("scheduled"), replayer.checked(program.wait("done"))
         found = program.departures(tmp_path / "d")
-        assert program.end() == 0, program.said
+        assert program.end() == 0, program.messages
     long = [frame.wire + 16 > 1514 for frame in FRAMES]
     assert scheduled["refused"] == {"too_long": sum(long), "too_short": 0}
     assert done["dropped"]["too_long"] == sum(long) > 0
@@ -135,7 +135,7 @@ def test_packets_over_the_mtu_are_refused_before_the_start(tmp_path, capture):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("run 0 1 1000000", "nothing to replay; load a file or record first"),
         ("run 1 1 1000000", "nothing to replay; load a file or record first"),
@@ -155,12 +155,12 @@ def test_packets_over_the_mtu_are_refused_before_the_start(tmp_path, capture):
         ("x" * 9000, "a command of more than 8192 bytes"),
     ],
 )
-def test_a_faulty_command_is_an_error_and_the_program_goes_on(line, said):
+def test_a_faulty_command_is_an_error_and_the_program_goes_on(line, message):
     with replayer.Replayer(*NULL) as program:
         program.send(line)
-        assert program.wait("error")["message"] == said
+        assert program.wait("error")["message"] == message
         assert program.ask("status", "status")["state"] == "idle"
-        assert program.end() == 0, program.said
+        assert program.end() == 0, program.messages
 
 
 def test_times_in_the_past_and_a_loaded_recording_are_refused(tmp_path, capture):
@@ -171,15 +171,15 @@ def test_times_in_the_past_and_a_loaded_recording_are_refused(tmp_path, capture)
         assert "raise --departures" in program.ask("run 0 1000000 1000000", "error")["message"]
         program.ask("clear", "cleared")
         assert program.ask(f"load {capture}", "loaded")["packets"] == len(FRAMES)
-        assert program.end() == 0, program.said
+        assert program.end() == 0, program.messages
 
 
-@pytest.mark.parametrize(("packets", "said"), [(100, "more than 100 packets; raise --packets")])
-def test_a_file_that_does_not_fit_is_refused_whole(capture, packets, said):
+@pytest.mark.parametrize(("packets", "message"), [(100, "more than 100 packets; raise --packets")])
+def test_a_file_that_does_not_fit_is_refused_whole(capture, packets, message):
     with replayer.Replayer(*NULL, "--packets", packets) as program:
-        assert program.ask(f"load {capture}", "error")["message"] == f"{capture}: {said}"
+        assert program.ask(f"load {capture}", "error")["message"] == f"{capture}: {message}"
         assert program.ask("status", "status")["packets"] == 0
-        assert program.end() == 0, program.said
+        assert program.end() == 0, program.messages
 
 
 def test_a_stopped_run_reports_what_was_not_sent(tmp_path, capture):
@@ -188,7 +188,7 @@ def test_a_stopped_run_reports_what_was_not_sent(tmp_path, capture):
         program.ask("run 0 100 1000", "running")  # 1000 times as slow: 8 minutes
         done = replayer.checked(program.ask("stop", "done"))
         found = program.departures(tmp_path / "d")
-        assert program.end() == 0, program.said
+        assert program.end() == 0, program.messages
     assert done["stopped_by"] == "stop" and done["dropped"]["stopped"] > 0
     assert sum(each.outcome == "stopped" for each in found) == done["dropped"]["stopped"]
 
@@ -204,7 +204,7 @@ def test_every_end_during_a_run_reports_it_and_leaves_nothing(tmp_path, capture,
             status = program.ended()
         else:
             status = program.end(how)
-        assert status == 0 and program.errors() == [], program.said
+        assert status == 0 and program.errors() == [], program.messages
     events = {event["event"]: event for event in program.events}
     assert events["done"]["stopped_by"] == "stop" and replayer.checked(events["done"])
     assert events["quit"]["reason"] == (how.name if isinstance(how, signal.Signals) else how)
@@ -225,16 +225,11 @@ def test_a_killed_program_leaves_nothing(tmp_path, capture):
 def leftovers() -> set[str]:
     """Return what DPDK programs may leave: runtime directories and hugepage files."""
     places = ("/var/run/dpdk", "/dev/hugepages", "/dev/shm", "/tmp/dpdk")
-    return {
-        os.path.join(directory, name)
-        for place in places
-        for directory, _, names in os.walk(place)
-        for name in names
-    }  # fmt: skip
+    return {str(path) for place in places for path in Path(place).rglob("*") if not path.is_dir()}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         ([], 2, "the ports: give --tx or --bridge; see --help"),
         (["--tx", "net_null0"], 2, "the devices: give --vdev or --pci; see --help"),
@@ -248,14 +243,14 @@ def leftovers() -> set[str]:
         ([*NULL, "surplus"], 2, "surplus: not an option"),
     ],
 )
-def test_errors_at_the_start_are_one_line(arguments, status, said):
+def test_errors_at_the_start_are_one_line(arguments, status, message):
     argv = [str(replayer.built_or_skip()), *map(str, arguments)]
     done = subprocess.run(
         argv, capture_output=True, text=True, check=False, timeout=dpdk.LIMIT_S, env=replayer.environment()
     )
     assert done.returncode == status, done.stderr
     lines = [line for line in done.stderr.splitlines() if "error: " in line]
-    assert len(lines) == 1 and lines[0].startswith("acapella-dpdk-replay: error: ") and said in lines[0]
+    assert len(lines) == 1 and lines[0].startswith("acapella-dpdk-replay: error: ") and message in lines[0]
     assert done.stdout == ""
 
 
@@ -264,7 +259,7 @@ def test_the_clock_is_tied_again_during_a_run(capture):
         first = program.wait("ready")["clock"]
         time.sleep(0.5)
         later = program.ask("status", "status")["clock"]
-        assert program.end() == 0, program.said
+        assert program.end() == 0, program.messages
     assert later["updates"] > first["updates"] and later["steps"] == 0
     assert later["error_ns"] >= abs(later["offset_ns"]) and later["tsc_hz"] == first["tsc_hz"]
 
@@ -283,7 +278,7 @@ def test_simultaneous_packets_are_one_burst_unless_paced_singly(tmp_path):
             assert program.ask(f"load {capture}", "loaded")["bursts"] == 20
             program.run()
             found = program.departures(tmp_path / pace)
-            assert program.end() == 0, program.said
+            assert program.end() == 0, program.messages
         assert sum(each.flags & 1 for each in found) == own
         assert sum(each.flags >> 1 & 1 for each in found) == bursts
         if pace == "bursts":

@@ -16,6 +16,7 @@ BUILT = {
     "core": Path(_native.__file__),
     "acapella-anonymize": BIN / "acapella-anonymize",
     "acapella-dpdk-capture": BIN / "acapella-dpdk-capture",
+    "acapella-dpdk-replay": BIN / "acapella-dpdk-replay",
     "acapella-p4-run": BIN / "acapella-p4-run",
 }
 

@@ -71,7 +71,7 @@ class Replayer:
             env=environment(),
         )
         self.events: list[dict] = []
-        self.said = ""
+        self.messages = ""
         self._new: queue.Queue = queue.Queue()
         self._threads = [threading.Thread(target=self._read), threading.Thread(target=self._listen)]
         for thread in self._threads:
@@ -84,7 +84,7 @@ class Replayer:
 
     def _listen(self) -> None:
         for line in self.process.stderr:
-            self.said += line
+            self.messages += line
 
     def __enter__(self):
         return self
@@ -106,7 +106,7 @@ class Replayer:
             if event is None:
                 self.process.wait(LIMIT_S)
                 self._threads[1].join()
-                pytest.fail(f"it ended instead of {kinds}: exit code {self.process.returncode}, {self.said}")
+                pytest.fail(f"it ended instead of {kinds}: exit code {self.process.returncode}, {self.messages}")
             self.events.append(event)
             if event["event"] in kinds:
                 return event
@@ -139,12 +139,12 @@ class Replayer:
             thread.join()
         while (event := self._new.get()) is not None:
             self.events.append(event)
-        assert "Sanitizer" not in self.said and "runtime error" not in self.said, self.said
+        assert "Sanitizer" not in self.messages and "runtime error" not in self.messages, self.messages
         return status
 
     def errors(self) -> list[str]:
         """Return the error lines of the program; those of DPDK are not among them."""
-        return [line for line in self.said.splitlines() if line.startswith("acapella-dpdk-replay: error: ")]
+        return [line for line in self.messages.splitlines() if line.startswith("acapella-dpdk-replay: error: ")]
 
 
 def checked(done: dict) -> dict:

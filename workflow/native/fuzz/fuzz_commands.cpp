@@ -1,0 +1,81 @@
+// Arbitrary bytes as standard input of acapella-dpdk-replay: lines do not depend on how reads divide them,
+// and each line is a command within its documented limits or one line of error.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include "command.h"
+}
+
+namespace {
+
+void check(bool holds) {
+    if (!holds) {
+        std::abort();
+    }
+}
+
+// What a line is: an error, or a command with its values.
+std::string parsed(char* line, bool too_long) {
+    if (too_long) return "too long";
+    const std::string text = line;
+    command found{};
+    fault reported{};
+    const int status = command_parse(&found, line, &reported);
+    check((status != 0) == (reported.text[0] != 0));
+    check(std::strchr(reported.text, '\n') == nullptr);
+    if (status != 0) return reported.text;
+    check(found.from_ns >= 0 && found.until_ns >= 0 && found.at_ns >= 0 && found.window_ns >= 0);
+    check(found.until_ns == 0 || found.until_ns > found.from_ns);
+    check(found.kind != COMMAND_RUN || (found.loops > 0 && found.speed_ppm > 0));
+    check(found.kind != COMMAND_ROLLING || found.window_ns > 0);
+    const bool has_path =
+        found.kind == COMMAND_LOAD || found.kind == COMMAND_SAVE || found.kind == COMMAND_DEPARTURES;
+    check(has_path == (found.path != nullptr));
+    if (has_path) check(*found.path != 0 && text.ends_with(found.path));
+    return text;
+}
+
+// Reads `size` bytes at most `piece` at a time, from a file whose end moves.
+std::vector<std::string> lines_of(const std::uint8_t* data, std::size_t size, std::size_t piece) {
+    static command_lines lines;
+    lines = command_lines{};
+    std::vector<std::string> found;
+    const int descriptor = ::memfd_create("fuzz", MFD_CLOEXEC);
+    check(descriptor >= 0);
+    off_t at = 0;
+    for (std::size_t written = 0;;) {
+        const std::size_t part = size - written < piece ? size - written : piece;
+        check(::pwrite(descriptor, data + written, part, static_cast<off_t>(written)) ==
+              static_cast<ssize_t>(part));
+        written += part;
+        check(::lseek(descriptor, at, SEEK_SET) == at);
+        const int status = command_read(&lines, descriptor);
+        check(status >= 0);
+        at = ::lseek(descriptor, 0, SEEK_CUR);
+        bool too_long = false;
+        for (char* line = nullptr; (line = command_next(&lines, &too_long)) != nullptr;) {
+            found.push_back(parsed(line, too_long));
+        }
+        if (status == 0 && written == size) break;
+    }
+    ::close(descriptor);
+    return found;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    const auto whole = lines_of(data, size, COMMAND_LINE_MAX);
+    const std::size_t piece = size > 0 ? data[0] % 64 + 1 : 1;
+    check(whole == lines_of(data, size, piece));
+    return 0;
+}
