@@ -55,8 +55,7 @@ static uint32_t packet_room(const struct port *port, const struct options *optio
     return PACKET_FRAME;
 }
 
-/* Determines the longest frame that the port can send. */
-static void find_longest(struct port *port, const struct options *options) {
+void port_find_longest(struct port *port, const struct options *options) {
     struct ifreq request;
     uint16_t mtu = RTE_ETHER_MTU;
     if (ask_interface(port, SIOCGIFMTU, &request)) {
@@ -117,7 +116,7 @@ static int configure(struct port *port, const struct options *options, struct rt
         return fail(fault, "%s: cannot be configured: %s; see the lines above, or change --max-frame",
                     port->name, rte_strerror(-status));
     }
-    find_longest(port, options);
+    port_find_longest(port, options);
     port->configured = true;
     port->hides_errors = strcmp(port->driver, "net_af_packet") == 0;
     if (options->bridge && strcmp(port->driver, "net_pcap") == 0) {

@@ -53,6 +53,9 @@ void ports_discipline(struct ports *ports, int64_t now_ns);
 int ports_check_links(const struct ports *ports, struct fault *fault);
 void ports_close(struct ports *ports);
 
+/* Determines the longest frame that the port can send, of the MTU that its interface has now. */
+void port_find_longest(struct port *port, const struct options *options);
+
 /* Whether the port can send a packet. */
 bool port_fits(const struct port *port, const struct rte_mbuf *mbuf);
 

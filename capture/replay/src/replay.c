@@ -26,7 +26,7 @@ void replay_close(struct replay *replay) {
     replay->departed = NULL;
 }
 
-/* Goes on to the next packet that is sent, in this loop or a later one. */
+/* Continues with the next packet that is sent, in this loop or a later one. */
 static void find_next(struct replay *replay) {
     const struct plan *plan = &replay->plan;
     for (;; ++replay->at) {

@@ -180,6 +180,9 @@ static int start_run(struct session *session, const struct command *command, str
         return -1;
     }
     replay->departures = 0;
+    for (unsigned i = 0; i < session->ports.count; ++i) {
+        port_find_longest(&session->ports.port[i], &session->options);
+    }
     if (plan_make(&replay->plan, &session->recording, &session->ports, &session->options, command->speed_ppm,
                   fault) != 0 ||
         replay_prepare(replay, command->loops, command->speed_ppm, fault) != 0) {

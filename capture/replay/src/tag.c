@@ -31,6 +31,9 @@ static void write_trailer(uint8_t *to, int64_t ns, unsigned node, unsigned port)
     put16(to + 14, MARK);
 }
 
+/* In what follows, `size` includes the trailer, which headers do not reach into: the packet may be truncated.
+ */
+
 /* Corrects UDP, TCP, ICMP or ICMPv6 of `size` bytes. `pseudo` is the sum of the pseudo-header, without which
  * ICMP is summed. */
 static void fix_layer4(uint8_t *at, size_t size, uint8_t protocol, uint16_t pseudo) {
@@ -49,7 +52,7 @@ static void fix_layer4(uint8_t *at, size_t size, uint8_t protocol, uint16_t pseu
         default:
             return;
     }
-    if (size < place + 2) {
+    if (size < place + 2 + TAG_BYTES) {
         return;
     }
     if (protocol == IPPROTO_UDP) {
@@ -71,12 +74,12 @@ static void fix_layer4(uint8_t *at, size_t size, uint8_t protocol, uint16_t pseu
 
 static void fix_ipv4(uint8_t *at, size_t size) {
     struct rte_ipv4_hdr header;
-    if (size < sizeof header || size > UINT16_MAX) {
+    if (size < sizeof header + TAG_BYTES || size > UINT16_MAX) {
         return;
     }
     memcpy(&header, at, sizeof header);
     const size_t length = (size_t)(header.version_ihl & 15) * 4;
-    if (header.version_ihl >> 4 != 4 || length < sizeof header || length > size) {
+    if (header.version_ihl >> 4 != 4 || length < sizeof header || length + TAG_BYTES > size) {
         return;
     }
     put16(at + 2, (uint16_t)size);
@@ -92,7 +95,7 @@ static void fix_ipv4(uint8_t *at, size_t size) {
 
 static void fix_ipv6(uint8_t *at, size_t size) {
     struct rte_ipv6_hdr header;
-    if (size < IPV6_HEADER || size - IPV6_HEADER > UINT16_MAX || at[0] >> 4 != 6) {
+    if (size < IPV6_HEADER + TAG_BYTES || size - IPV6_HEADER > UINT16_MAX || at[0] >> 4 != 6) {
         return;
     }
     put16(at + 4, (uint16_t)(size - IPV6_HEADER));
@@ -104,7 +107,7 @@ static void fix_ipv6(uint8_t *at, size_t size) {
 static void fix(uint8_t *frame, size_t size) {
     size_t at = 12;
     uint16_t type = get16(frame + at);
-    while ((type == RTE_ETHER_TYPE_VLAN || type == QINQ) && at + 6 <= size) {
+    while ((type == RTE_ETHER_TYPE_VLAN || type == QINQ) && at + 6 + TAG_BYTES <= size) {
         at += 4;
         type = get16(frame + at);
     }

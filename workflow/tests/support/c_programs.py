@@ -42,7 +42,7 @@ def path_of(name: str, build: Path = SANITIZED) -> Path:
 
 def built_or_skip(name: str, build: Path = SANITIZED) -> Path:
     """Build a program and return its path; skip the test if libraries of the program are not installed."""
-    left_out = [line for line in _built(build).splitlines() if f"{name} is left out" in line]
+    left_out = [line for line in _built(build).splitlines() if f"{name} is not built" in line]
     if left_out:
         pytest.skip(f"cannot build here: {left_out[0]}")
     return path_of(name, build)

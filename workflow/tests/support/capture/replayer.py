@@ -1,12 +1,16 @@
 """Run acapella-dpdk-replay, built with ASan and UBSan: commands in, events out."""
 
+import contextlib
 import json
 import os
 import queue
+import shutil
+import signal
 import struct
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -171,3 +175,52 @@ def sent_to_file(path: Path) -> list[bytes]:
 
 def soon_ns(after_ns: int = 300_000_000) -> int:
     return time.time_ns() + after_ns
+
+
+@contextlib.contextmanager
+def namespace(*pairs: tuple[str, str]) -> Iterator[tuple[str, ...]]:
+    """Yield a command prefix for a network namespace with these veth pairs; it ends with its process."""
+    if os.geteuid() != 0:
+        pytest.skip("not root: no network namespaces")
+    for program in ("unshare", "nsenter", "ip", "tcpdump"):
+        if shutil.which(program) is None:
+            pytest.skip(f"no {program} here")
+    holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+    try:
+        prefix = ("nsenter", f"--net=/proc/{holder.pid}/ns/net")
+        own = Path("/proc/self/ns/net").readlink()
+        end = time.monotonic() + LIMIT_S
+        while Path(f"/proc/{holder.pid}/ns/net").readlink() == own:
+            if holder.poll() is not None or time.monotonic() > end:
+                pytest.skip("no network namespaces here")
+            time.sleep(0.01)
+        lines = ["link set lo up"]
+        for left, right in pairs:
+            lines.append(f"link add {left} type veth peer name {right}")
+            lines += [f"link set {end} addrgenmode none" for end in (left, right)]
+            lines += [f"link set {end} up" for end in (left, right)]
+        for line in lines:
+            done = subprocess.run([*prefix, "ip", *line.split()], capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                pytest.skip(f"ip {line}: {done.stderr.strip()}")
+        yield prefix
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+@contextlib.contextmanager
+def tcpdump(prefix: tuple[str, ...], interface: str, path: Path) -> Iterator[None]:
+    """Capture an interface with ns times until the end of the block; all frames are on disk then."""
+    argv = [*prefix, "tcpdump", "-i", interface, "-w", str(path), "-U", "-B", "65536"]
+    argv += ["--time-stamp-precision=nano", "--immediate-mode", "-Q", "in"]
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    try:
+        first = process.stderr.readline()
+        assert "listening on" in first, first
+        yield
+        time.sleep(0.3)  # frames that the kernel has not delivered yet
+    finally:
+        process.send_signal(signal.SIGINT)
+        counts = process.communicate(timeout=LIMIT_S)[1]
+    assert "\n0 packets dropped by kernel" in counts, counts

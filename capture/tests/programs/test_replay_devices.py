@@ -1,0 +1,213 @@
+"""acapella-dpdk-replay over veth (net_af_packet): replay, bridge and recording between network interfaces."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from acapella_testing.capture import dpdk_writer as dpdk
+from acapella_testing.capture import replayer
+
+FRAMES = dpdk.some_frames(400, seed=9, sizes=(60, 64, 128, 512, 1514))
+OUT = ("--vdev", "net_af_packet0,iface=out0", "--tx", "net_af_packet0")
+BRIDGE = (
+    "--vdev",
+    "net_af_packet0,iface=left1",
+    "--vdev",
+    "net_af_packet1,iface=right0",
+    "--bridge",
+    "net_af_packet0,net_af_packet1",
+)
+SEND = """
+import socket, struct, sys, time
+raw = open(sys.argv[2], "rb").read()
+out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+out.bind((sys.argv[1], 0))
+at, sent = 24, 0
+while at < len(raw):
+    size = struct.unpack_from("<I", raw, at + 8)[0]
+    out.send(raw[at + 16 : at + 16 + size])
+    at, sent = at + 16 + size, sent + 1
+    if sent % 16 == 0:
+        time.sleep(0.001)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _program() -> None:
+    replayer.built_or_skip()
+
+
+@pytest.fixture
+def direct() -> Iterator[tuple[str, ...]]:
+    """Provide a namespace where out0 sends to in0."""
+    with replayer.namespace(("out0", "in0")) as prefix:
+        yield prefix
+
+
+@pytest.fixture
+def bridged() -> Iterator[tuple[str, ...]]:
+    """Provide a namespace where the program connects left0 and right1."""
+    with replayer.namespace(("left0", "left1"), ("right0", "right1")) as prefix:
+        yield prefix
+
+
+def send(prefix: tuple[str, ...], interface: str, path) -> None:
+    subprocess.run([*prefix, sys.executable, "-c", SEND, interface, str(path)], check=True)
+
+
+def received(path) -> list[bytes]:
+    frames, left = dpdk.read_pcap(path)
+    assert left == 0
+    return [frame.data for frame in frames]
+
+
+def test_interface_receives_what_was_recorded_in_order(tmp_path, direct):
+    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
+    with replayer.Replayer(*OUT, prefix=direct) as program, replayer.tcpdump(direct, "in0", tmp_path / "got.pcap"):
+        assert program.wait("ready")["ports"][0]["longest_bytes"] == 1514
+        program.ask(f"load {capture}", "loaded")
+        done = program.run(loops=2)
+        assert program.end() == 0, program.messages
+    assert received(tmp_path / "got.pcap") == 2 * [frame.data for frame in FRAMES]
+    assert done["sent"] == done["ports"][0]["driver_sent"] == 2 * len(FRAMES)
+
+
+def test_a_link_that_is_down_at_the_start_is_one_line(direct):
+    subprocess.run([*direct, "ip", "link", "set", "in0", "down"], check=True)
+    with replayer.Replayer(*OUT, prefix=direct) as program:
+        assert program.ended() == 1
+        text = "net_af_packet0: the link is down: out0; set it up: ip link set INTERFACE up"
+        assert program.errors() == [f"acapella-dpdk-replay: error: {text}"]
+        assert program.events == []
+
+
+def test_a_link_that_goes_down_ends_the_run_and_the_program(tmp_path, direct):
+    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
+    with replayer.Replayer(*OUT, prefix=direct) as program:
+        program.ask(f"load {capture}", "loaded")
+        program.ask("run 0 100 100000", "running")
+        subprocess.run([*direct, "ip", "link", "set", "in0", "down"], check=True)
+        done = replayer.checked(program.wait("done"))
+        assert program.ended() == 1
+        assert len(program.errors()) == 1 and "the link is down: out0" in program.errors()[0]
+    assert done["stopped_by"] == "link_down" and done["dropped"]["stopped"] > 0
+
+
+def test_the_mtu_of_the_time_of_the_run_counts(tmp_path, direct):
+    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
+    with replayer.Replayer(*OUT, prefix=direct) as program, replayer.tcpdump(direct, "in0", tmp_path / "got.pcap"):
+        program.ask(f"load {capture}", "loaded")
+        subprocess.run([*direct, "ip", "link", "set", "out0", "mtu", "1000"], check=True)
+        done = program.run()
+        found = program.departures(tmp_path / "d")
+        assert program.end() == 0, program.messages
+    long = [frame.wire > 1014 for frame in FRAMES]
+    assert [each.outcome == "too_long" for each in found] == long
+    assert done["dropped"]["too_long"] == sum(long) > 0
+    assert received(tmp_path / "got.pcap") == [frame.data for frame in FRAMES if frame.wire <= 1014]
+
+
+def test_packets_that_the_driver_could_not_send_are_not_counted_as_sent(tmp_path, direct):
+    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
+    with replayer.Replayer(*OUT, prefix=direct) as program:
+        program.ask(f"load {capture}", "loaded")
+        program.ask("run 0 100 1000000", "running")
+        subprocess.run([*direct, "ip", "link", "set", "out0", "down"], check=True)
+        done = replayer.checked(program.wait("done"))
+        assert program.ended() == 1
+    (port,) = done["ports"]
+    assert (done["sent"], done["dropped"]["driver_error"]) == (port["driver_sent"], port["driver_errors"])
+
+
+def test_bridge_forwards_records_and_replays_both_directions(tmp_path, bridged):
+    parts = {"left0": FRAMES[:200], "right1": FRAMES[200:]}
+    files = {name: replayer.write_capture(tmp_path / f"{name}-in.pcap", frames) for name, frames in parts.items()}
+    with replayer.Replayer(*BRIDGE, prefix=bridged) as program:
+        program.ask("record 0 0", "recording")
+        with (
+            replayer.tcpdump(bridged, "left0", tmp_path / "left.pcap"),
+            replayer.tcpdump(bridged, "right1", tmp_path / "right.pcap"),
+        ):
+            before = time.time_ns()
+            for name, path in files.items():
+                send(bridged, name, path)
+            time.sleep(0.3)
+            after = time.time_ns()
+        recorded = program.ask("stop", "recorded")
+        status = program.ask("status", "status")
+        program.ask(f"save {tmp_path / 'saved.pcapng'}", "saved")
+        with (
+            replayer.tcpdump(bridged, "left0", tmp_path / "left2.pcap"),
+            replayer.tcpdump(bridged, "right1", tmp_path / "right2.pcap"),
+        ):
+            done = program.run(loops=1)
+        assert program.end() == 0, program.messages
+    expected = {"left": [frame.data for frame in parts["right1"]], "right": [frame.data for frame in parts["left0"]]}
+    for side, frames in expected.items():
+        assert received(tmp_path / f"{side}.pcap") == received(tmp_path / f"{side}2.pcap") == frames
+    assert recorded["packets"] == done["sent"] == len(FRAMES) and recorded["timestamps"] == "burst"
+    assert recorded["unresolved"] == len(FRAMES) - recorded["bursts"]
+    assert before < recorded["first_ns"] < recorded["last_ns"] < after
+    for port in status["ports"]:
+        assert port["received"] == port["forwarded"] == 200 and sum(port["dropped"].values()) == 0
+    check_saved(tmp_path / "saved.pcapng", expected, recorded)
+
+
+def check_saved(path, expected: dict[str, list[bytes]], recorded: dict) -> None:
+    """The saved file has the frames of each direction, and marks those without a time of their own."""
+    kinds, interfaces, unresolved = [], {0: [], 1: []}, 0
+    raw, at = path.read_bytes(), 0
+    while at < len(raw):
+        kind, size = (int.from_bytes(raw[at + i : at + i + 4], "little") for i in (0, 4))
+        body = raw[at + 8 : at + size - 4]
+        kinds.append(kind)
+        if kind == 1:
+            options = dpdk.options(body[8:])
+            assert options[3] == b"times of transmission by the TSC, one per burst" and options[9] == b"\x09"
+        if kind == 6:
+            interface, _, _, kept, wire = (int.from_bytes(body[i : i + 4], "little") for i in range(0, 20, 4))
+            assert kept == wire
+            interfaces[interface].append(body[20 : 20 + kept])
+            unresolved += dpdk.options(body[20 + (kept + 3) // 4 * 4 :]).get(1) == b"unresolved"
+        at += size
+    assert kinds == [0x0A0D0D0A, 1, 1] + [6] * recorded["packets"]
+    assert interfaces == {0: expected["left"], 1: expected["right"]} and unresolved == recorded["unresolved"]
+
+
+def test_rolling_recording_is_bounded_by_time(tmp_path, bridged):
+    path = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
+    with replayer.Replayer(*BRIDGE, prefix=bridged) as program:
+        program.ask("rolling 1", "recording")
+        send(bridged, "left0", path)
+        time.sleep(1.5)
+        assert program.ask("stop", "recorded")["packets"] == 0
+        program.ask("rolling 60", "recording")
+        send(bridged, "left0", path)
+        time.sleep(0.3)
+        assert program.ask("stop", "recorded")["packets"] == len(FRAMES)
+        assert program.end() == 0, program.messages
+
+
+def test_recording_between_two_times_ends_by_itself(bridged):
+    with replayer.Replayer(*BRIDGE, prefix=bridged) as program:
+        program.wait("ready")
+        until = replayer.soon_ns(200_000_000)
+        program.ask(f"record {until - 100_000_000} {until}", "recording")
+        assert program.wait("recorded")["stopped_by"] == "until"
+        assert program.end() == 0, program.messages
+
+
+def test_jumbo_frames_are_replayed_over_a_larger_mtu(tmp_path, direct):
+    for name in ("out0", "in0"):
+        subprocess.run([*direct, "ip", "link", "set", name, "mtu", "9000"], check=True)
+    frames = dpdk.some_frames(50, seed=3, sizes=(60, 9000, 9014))
+    capture = replayer.write_capture(tmp_path / "in.pcap", frames)
+    device = "net_af_packet0,iface=out0,framesz=16384,blocksz=65536,framecnt=512"
+    words = ("--vdev", device, "--tx", "net_af_packet0", "--max-frame", 16384, "--packets", 1024)
+    with replayer.Replayer(*words, prefix=direct) as program, replayer.tcpdump(direct, "in0", tmp_path / "got.pcap"):
+        program.ask(f"load {capture}", "loaded")
+        assert program.run()["sent"] == len(frames)
+        assert program.end() == 0, program.messages
+    assert received(tmp_path / "got.pcap") == [frame.data for frame in frames]

@@ -1,0 +1,145 @@
+"""Tags of acapella-dpdk-replay: CHOIR's trailer, and lengths and checksums that are corrected for it."""
+
+import struct
+
+import pytest
+from acapella_testing.capture import dpdk_writer as dpdk
+from acapella_testing.capture import replayer
+from acapella_testing.frames.trial_captures import pair
+
+MACS = bytes.fromhex("020000000002020000000001")
+START_NS = 1_700_000_000_123_456_789
+A4, B4 = bytes((10, 0, 0, 1)), bytes((10, 0, 0, 2))
+A6, B6 = bytes.fromhex("fd" + "00" * 14 + "01"), bytes.fromhex("fd" + "00" * 14 + "02")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _program() -> None:
+    replayer.built_or_skip()
+
+
+def checksum(data: bytes) -> int:
+    """Return the Internet checksum (RFC 1071)."""
+    data += bytes(len(data) % 2)
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def layer4(protocol: int, payload: bytes, pseudo: bytes, summed: bool = True) -> bytes:
+    """Return UDP, TCP, ICMP or ICMPv6 with its checksum; other protocols have only a payload."""
+    heads = {
+        17: (struct.pack("!HHHH", 5000, 5001, 8 + len(payload), 0), 6),
+        6: (struct.pack("!HHIIHHHH", 5000, 443, 1, 2, 0x5018, 8192, 0, 0), 16),
+        1: (struct.pack("!BBHHH", 8, 0, 0, 1, 1), 2),
+        58: (struct.pack("!BBHHH", 128, 0, 0, 1, 1), 2),
+    }
+    if protocol not in heads:
+        return payload
+    head, at = heads[protocol]
+    data = head + payload
+    if not summed:
+        return data
+    prefix = b"" if protocol == 1 else pseudo + struct.pack("!IBBBB", len(data), 0, 0, 0, protocol)
+    value = checksum(prefix + data)
+    value = 0xFFFF if protocol == 17 and value == 0 else value
+    return data[:at] + struct.pack("!H", value) + data[at + 2 :]
+
+
+def ipv4(protocol: int, payload: bytes, fragment: int = 0, summed: bool = True) -> bytes:
+    data = layer4(protocol, payload, A4 + B4, summed)
+    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(data), 7, fragment, 64, protocol, 0) + A4 + B4
+    return head[:10] + struct.pack("!H", checksum(head)) + head[12:] + data
+
+
+def ipv6(protocol: int, payload: bytes) -> bytes:
+    data = layer4(protocol, payload, A6 + B6)
+    return struct.pack("!IHBB", 6 << 28, len(data), protocol, 64) + A6 + B6 + data
+
+
+def ether(kind: int, data: bytes, tags: bytes = b"") -> bytes:
+    return MACS + tags + struct.pack("!H", kind) + data
+
+
+VLAN, QINQ = bytes.fromhex("81000007"), bytes.fromhex("88a80005 81000007")
+# frame as a function of the payload, so that a tagged frame is the one with a longer payload
+MAKERS = {
+    "udp": lambda data: ether(0x0800, ipv4(17, data)),
+    "udp, no checksum": lambda data: ether(0x0800, ipv4(17, data, summed=False)),
+    "tcp": lambda data: ether(0x0800, ipv4(6, data)),
+    "icmp": lambda data: ether(0x0800, ipv4(1, data)),
+    "sctp": lambda data: ether(0x0800, ipv4(132, data)),
+    "vlan": lambda data: ether(0x0800, ipv4(17, data), VLAN),
+    "qinq": lambda data: ether(0x86DD, ipv6(6, data), QINQ),
+    "udp 6": lambda data: ether(0x86DD, ipv6(17, data)),
+    "icmp 6": lambda data: ether(0x86DD, ipv6(58, data)),
+    "802.3": lambda data: ether(3 + len(data), b"\xf0\xf0\x03" + data),
+    "other": lambda data: ether(0x88B5, data),
+}
+
+
+def trailer(ns: int, node: int, port: int) -> bytes:
+    stamp = ns.to_bytes(8, "big")
+    return stamp + struct.pack("!HH", node, port) + stamp[1::-1] + b"\x65\x87"
+
+
+def replayed(tmp_path, frames: list[bytes], *words: object, gap_ns: int = 1000) -> list[bytes]:
+    """Return what is sent of `frames`, which are `gap_ns` apart."""
+    captured = [dpdk.Frame(START_NS + i * gap_ns, len(data), data) for i, data in enumerate(frames)]
+    path = replayer.write_capture(tmp_path / "in.pcap", captured)
+    out = tmp_path / "out.pcap"
+    with replayer.Replayer("--vdev", f"net_pcap0,tx_pcap={out}", "--tx", "net_pcap0", *words) as program:
+        program.ask(f"load {path}", "loaded")
+        assert program.run()["sent"] == len(frames)
+        program.ask(f"save {tmp_path / 'saved.pcapng'}", "saved")
+        assert program.end() == 0, program.messages
+    saved = dpdk.read_pcapng(tmp_path / "saved.pcapng").frames
+    assert [frame.data for frame in saved] == frames  # the recording itself is not tagged
+    return replayer.sent_to_file(out)
+
+
+PAYLOADS = [bytes(range(64)), bytes(range(63)), b"x" * 300, b"z"]
+FRAMES = [make(payload) for make in MAKERS.values() for payload in PAYLOADS]
+
+
+def test_a_frame_is_followed_by_its_trailer_and_otherwise_unchanged(tmp_path):
+    sent = replayed(tmp_path, FRAMES, "--tag", "choir", "--node", 7)
+    assert sent == [data + trailer(START_NS + i * 1000, 7, 0) for i, data in enumerate(FRAMES)]
+
+
+def test_lengths_and_checksums_are_those_of_a_frame_with_the_trailer_as_payload(tmp_path):
+    sent = replayed(tmp_path, FRAMES, "--tag", "fixed", "--node", 300)
+    payloads = [(make, payload) for make in MAKERS.values() for payload in PAYLOADS]
+    for i, ((make, payload), data) in enumerate(zip(payloads, sent, strict=True)):
+        assert data == make(payload + trailer(START_NS + i * 1000, 300, 0)), (list(MAKERS)[i // len(PAYLOADS)], i)
+
+
+def test_fragments_keep_their_layer_4_header(tmp_path):
+    frames = [ether(0x0800, ipv4(17, b"x" * 64, fragment=fragment)) for fragment in (0x2000, 0x2008, 0x0008)]
+    sent = replayed(tmp_path, frames, "--tag", "fixed")
+    for i, (before, after) in enumerate(zip(frames, sent, strict=True)):
+        assert after[34:] == before[34:] + trailer(START_NS + i * 1000, 0, 0)
+        assert struct.unpack_from("!H", after, 16)[0] == len(after) - 14 and checksum(after[14:34]) == 0
+
+
+@pytest.mark.parametrize("cut", range(12, 60, 3))
+def test_truncated_headers_are_tagged_without_being_read_beyond_their_end(tmp_path, cut):
+    frames = [frame[: max(cut, 15)] for frame in (MAKERS["udp"](b""), MAKERS["qinq"](b""), MAKERS["tcp"](b""))]
+    sent = replayed(tmp_path, frames, "--tag", "fixed")
+    assert [data[-16:] for data in sent] == [trailer(START_NS + i * 1000, 0, 0) for i in range(3)]
+    assert [len(data) - 16 for data in sent] == [len(data) for data in frames]
+
+
+def test_packets_of_a_burst_have_distinct_trailers(tmp_path):
+    sent = replayed(tmp_path, [MAKERS["udp"](b"same")] * 50, "--tag", "choir", gap_ns=0)
+    assert [data[-16:] for data in sent] == [trailer(START_NS + i, 0, 0) for i in range(50)]
+
+
+def test_kappa_matches_tagged_packets(tmp_path, capsys):
+    sent = replayed(tmp_path, [MAKERS["udp"](b"same")] * 50, "--tag", "fixed")
+    trials = []
+    for name, step in (("a", 1000), ("b", 2000)):
+        frames = [dpdk.Frame(START_NS + i * step, len(data), data) for i, data in enumerate(sent)]
+        trials.append(replayer.write_capture(tmp_path / f"{name}.pcap", frames))
+    assert pair(capsys, "--identity", "tag", *trials)["n_common"] == 50
