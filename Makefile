@@ -214,8 +214,9 @@ fuzz: packages-test setup $(STAMPS)/dev $(FUZZ_BUILD)/build.ninja
 soak: setup-fabric fuzz
 	@echo "soak: every call that can fail, fails; wheels are built twice; more captures are verified"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" ACAPELLA_SOAK=1 $(BIN)/python -m pytest -n 2 workflow/tests/campaign/test_fault_injection.py \
-		workflow/tests/project/test_builds.py workflow/tests/verify/test_verify.py workflow/tests/digest/test_hybrid.py capture/tests/programs/test_dpdk_ends.py \
-		workflow/tests/kappa/test_kappa_interval.py
+		workflow/tests/project/test_builds.py workflow/tests/verify/test_verify.py workflow/tests/digest/test_hybrid.py \
+		workflow/tests/flowreports/test_flowreports_load.py workflow/tests/kappa/test_kappa_interval.py \
+		capture/tests/programs/test_dpdk_ends.py
 
 bench: packages-bench setup
 	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=workflow/bench $(BIN)/python -m acapella_bench $(BENCH_ARGS)
