@@ -82,8 +82,8 @@ def widths(page) -> list:
     return page.locator(".scroll").evaluate_all(measure)
 
 
-def test_every_column_of_the_other_sections_is_visible_without_scrolling(tmp_path, monkeypatch, browser):
-    """One figure stands for all, because only the tables are measured."""
+@pytest.mark.usefixtures("one_figure")
+def test_every_column_of_the_other_sections_is_visible_without_scrolling(tmp_path, browser):
     environments = generated_trials.shapes(2)
     generated_trials.write_campaign(tmp_path, environments)
     generated_flowreports.write_tables(tmp_path)
@@ -91,8 +91,6 @@ def test_every_column_of_the_other_sections_is_visible_without_scrolling(tmp_pat
     rates = [storage_study.rate(64, 128, 10**6, 10**5, None)]
     storage_study.campaign(tmp_path, storage_study.study(storage_study.RUN) | {"rates": rates})
     assert cli.main(["campaign", "trials", str(tmp_path), "--environments", *environments]) == 0
-    figure = page.compose_figure("header_depth", Source(Campaign(tmp_path)), origin=False)
-    monkeypatch.setattr(page, "compose_figure", lambda *_, **__: figure)
     parts = ("--trials", "--storage", "--flowreports", "--flowstudy")
     assert cli.main(["campaign", "report", str(tmp_path), *parts]) == 0
     opened = browser.new_page()
@@ -187,6 +185,7 @@ def test_campaign_without_data_has_a_report(shape, tmp_path):
     ("name", "fix"),
     [("provenance.json", "acapella campaign process"), ("tables/tcp_control.csv", "acapella campaign process")],
 )
+@pytest.mark.usefixtures("one_figure")
 def test_missing_file_error_names_the_stage_to_run(name, fix, tmp_path, capsys):
     directory = write_tables(tmp_path / "made", sites=1)
     (directory / name).unlink()

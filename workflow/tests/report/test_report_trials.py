@@ -74,6 +74,7 @@ def test_the_section_on_trials_compares_environments_and_draws_its_figures(compa
     page.close()
 
 
+@pytest.mark.usefixtures("one_figure")
 def test_numbers_of_papers_are_shown_on_request_only(compared, tmp_path):
     assert 'id="table-kappa_published"' in (compared / "report.html").read_text(encoding="utf-8")
     directory = shutil.copytree(compared, tmp_path / "copy")
@@ -103,6 +104,7 @@ def test_undefined_components_are_not_shown_as_zero(tmp_path):
         ("consistency_provenance.json", "run: acapella campaign trials "),
     ],
 )
+@pytest.mark.usefixtures("one_figure")
 def test_missing_file_of_trials_error_names_the_stage_to_run(name, fix, compared, tmp_path, capsys):
     directory = shutil.copytree(compared, tmp_path / "copy")
     (directory / name).unlink()
