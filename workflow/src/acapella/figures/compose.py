@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import altair as alt
+from altair.utils import schemapi
 
 from . import flowreport_scope, quality, registry, restrictions, theme
 from .source import NoData, Source
@@ -43,10 +44,11 @@ def compose_figure(name: str, source: Source, *, origin: bool = True) -> Compose
     ``origin``: add the name of the table to the figure. Pages with captions have it in the caption.
     """
     module = registry.figure_module(name)
-    try:
-        figure, empty = module.draw(source), False
-    except NoData as reason:
-        figure, empty = no_data_figure(module.SUBJECT, str(reason)), True
+    with schemapi.debug_mode(False):  # Altair validates the complete specification below, not each of its parts as well
+        try:
+            figure, empty = module.draw(source), False
+        except NoData as reason:
+            figure, empty = no_data_figure(module.SUBJECT, str(reason)), True
     scope = getattr(module, "SCOPE", quality.scope)
     notes = (*scope(source), *figure.key)
     title = figure.title + restriction_suffix(scope, source)
