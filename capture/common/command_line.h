@@ -26,8 +26,8 @@ struct command_line {
 /* For keys that a program's parser does not know: help, version, errors. */
 error_t command_line_default(int key, struct argp_state *state);
 
-/* Parses argv; options end at the first argument that is none. `argp_program_version` is the version to
- * print. 0; 1: help or version was printed; -1: see fault. */
+/* Parses argv; options end at the first argument that is not an option. `argp_program_version` is the version
+ * to print. 0; 1: help or version was printed; -1: see fault. */
 int command_line_read(const struct argp *argp, int argc, char **argv, void *options, struct fault *fault);
 
 /* Parse the value of option --NAME. A size may end in K, M or G. -1: see fault. */

@@ -11,7 +11,7 @@
 #define VARIABLE "XDG_RUNTIME_DIR"
 
 int eal_start(int count, char **arguments) {
-    static const char *const made[] = {"/dpdk/rte", "/dpdk", ""};
+    static const char *const created[] = {"/dpdk/rte", "/dpdk", ""};
     char directory[PATH_MAX], path[PATH_MAX + 16];
     const char *place = getenv("TMPDIR"), *before = getenv(VARIABLE);
     const int length =
@@ -23,8 +23,8 @@ int eal_start(int count, char **arguments) {
     char *kept = before ? strdup(before) : NULL;
     setenv(VARIABLE, directory, 1);
     const int status = rte_eal_init(count, arguments);
-    for (unsigned i = 0; i < sizeof made / sizeof *made; ++i) {
-        snprintf(path, sizeof path, "%s%s", directory, made[i]);
+    for (unsigned i = 0; i < sizeof created / sizeof *created; ++i) {
+        snprintf(path, sizeof path, "%s%s", directory, created[i]);
         rmdir(path);
     }
     kept ? setenv(VARIABLE, kept, 1) : unsetenv(VARIABLE);

@@ -29,7 +29,7 @@ const char *write_advice(int error) {
         case EDQUOT:
             return "; free some space or write elsewhere";
         case EFBIG:
-            return "; raise the limit on file sizes or give --rotate-bytes";
+            return "; raise the limit on file sizes or use --rotate-bytes";
         case EEXIST:
             return "; remove it or write under another name";
         case EACCES:
@@ -38,7 +38,7 @@ const char *write_advice(int error) {
         case ENOENT:
             return "; create the directory first";
         case EISDIR:
-            return "; name a file";
+            return "; specify a file";
         case EIO:
             return "; the device failed, see dmesg";
         default:
@@ -50,12 +50,12 @@ const char *read_advice(int error) {
     switch (error) {
         case ENOENT:
         case ENOTDIR:
-            return "; name an existing file";
+            return "; specify an existing file";
         case EISDIR:
-            return "; name a file in it";
+            return "; specify a file in it";
         case EACCES:
         case EPERM:
-            return "; name a file that this user can read, or chmod u+r";
+            return "; specify a file that this user can read, or chmod u+r";
         default:
             return write_advice(error);
     }

@@ -1,1 +1,1 @@
-"""What the P4 programs have to do, written a second time, in Python and from their descriptions; for tests alone."""
+"""Reference models of the P4 programs in Python, written from their descriptions; only for tests."""

@@ -305,7 +305,7 @@ class Slots:
     # Updates of the reverse flow
 
     def _follow_handshake(self, packet: Packet) -> None:
-        """Take both halves of the handshake round-trip time if SYN and SYN-ACK were not retransmitted (Karn 1987)."""
+        """Measure both halves of the handshake RTT if SYN and SYN-ACK were not retransmitted (Karn 1987)."""
         peer, state = packet.peer, self.get("state", packet.peer)
         if not state & S_SYN or state & S_ANSWERED or bool(state & S_SYN_ACK) == packet.has(SYN):
             return

@@ -183,7 +183,7 @@ class Flowstats:
     def _evictable(self, slot: int, now: int) -> bool:
         """Return whether a slot can be evicted: its flow ended or was idle, and all of it has been reported.
 
-        The probe of a flow without packets in this epoch is past.
+        A flow without packets in this epoch needs no probe.
         """
         state = self.slots.get("state", slot)
         idle = signed(now - self.slots.get("last", slot), 64) >= self.one["slot_timeout_ns"]

@@ -1,6 +1,7 @@
-"""Connections whose packets try every way through flowstats.p4: SYNs sent again, sequence numbers about their wrap,
-gaps, retransmissions, ACKs old, doubled and of nothing, times that go back, tags of each direction's own, and other
-protocols. The same seed gives the same frames.
+"""Connections whose packets exercise every path of flowstats.p4.
+
+They contain retransmitted SYNs, sequence numbers that wrap, gaps, retransmissions, old, duplicate and unexpected ACKs,
+decreasing timestamps, different tags per direction, and other protocols. The same seed gives the same frames.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random frames in every encapsulation that the parser knows, and some that it does not: whole, cut, damaged.
+"""Random frames in every encapsulation that the parser supports, and some others: complete, truncated, damaged.
 
 Checksums are correct unless a frame was damaged afterwards. Addresses come from small pools, so that tables match and
 flows repeat. The same seed gives the same frames.

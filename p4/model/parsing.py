@@ -81,7 +81,7 @@ class Parsed:
 
 
 def parse(raw: bytes, wire_length: int | None = None) -> Parsed:
-    """Parses a frame of which `raw` were captured."""
+    """Parse a frame; `raw` are its captured bytes."""
     walk = _Walk(raw, len(raw) if wire_length is None else wire_length)
     try:
         walk.ethernet(in_pseudowire=False)

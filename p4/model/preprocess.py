@@ -153,7 +153,7 @@ def _rewrite(frame: bytearray, at: int, size: int, rewritten: Callable[[int], in
 
 
 def updated(checksum: int, changes: list[tuple[int, int]]) -> int:
-    """RFC 1624, eqn. 3: HC' = ~(~HC + ~m + m'), in ones' complement."""
+    """Return the checksum after changes of words. RFC 1624, eqn. 3: HC' = ~(~HC + ~m + m'), in ones' complement."""
     if not changes:
         return checksum
     total = checksum ^ 0xFFFF
@@ -181,7 +181,7 @@ def _update_transport(frame: bytearray, parsed: Parsed, changes: list[tuple[int,
 
 
 def hashes(raw: bytes, parsed: Parsed) -> tuple[int, int]:
-    """Return the hashes of flow and packet, which are the same in both directions and wherever it is captured."""
+    """Return the hashes of flow (the same in both directions) and packet (the same at every capture point)."""
     flow = parsed.flow
     kind = 0
     if flow.ip_version:

@@ -38,12 +38,12 @@ def pack(number: int, values: dict[str, int]) -> bytes:
 
 
 def unpack(number: int, raw: bytes) -> dict[str, int]:
-    """The fields of a payload."""
+    """Return the fields of a payload."""
     return {name: int.from_bytes(raw[offset : offset + length], "big") for name, offset, length in layout(number)}
 
 
 def of_frame(raw: bytes) -> dict[str, int]:
-    """The fields of a whole frame, ICRC at its end, with those of its headers that change from report to report."""
+    """Return the fields of a complete frame with ICRC, and the header fields that differ between reports."""
     payload = raw[HEADER_BYTES:-ICRC_BYTES]
     number = next(number for number in (1, 2) if layout(number)[-1][1] + layout(number)[-1][2] == len(payload))
     bth, reth = raw[42:54], raw[54:70]
@@ -52,7 +52,7 @@ def of_frame(raw: bytes) -> dict[str, int]:
 
 
 def checksum(raw: bytes) -> int:
-    """RFC 1071."""
+    """Return the Internet checksum (RFC 1071)."""
     total = sum(int.from_bytes(raw[at : at + 2], "big") for at in range(0, len(raw), 2))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)

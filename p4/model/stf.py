@@ -153,7 +153,7 @@ class _Reader:
 
 
 def _options(words: list[str], names: tuple[str, ...]) -> tuple[list[str], dict[str, int]]:
-    """Takes `NAME N` pairs from the end of a line."""
+    """Remove `NAME N` pairs from the end of a line, and return them."""
     options = {}
     while len(words) > 1 and words[-2] in names:
         options[words[-2]] = int(words[-1], 0)

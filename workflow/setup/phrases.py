@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 MOST_ALLOWED = 50
-# Data, generated files and text by others; the list itself and the history of changes quote what they forbid.
+# Data, generated files, and text by others. The list itself and the change history contain forbidden phrases.
 SKIPPED = re.compile(
     r"(^|/)(LICENSE|CHANGELOG\.md|phrases(-allowed)?\.tsv|phrases-unchecked\.txt|.*\.(lock|spec|gz|zst|lz4|pcap|pcapng|png|svg|bin|parquet))$"
     r"|(^|/)corpus/"

@@ -105,9 +105,10 @@ bool accounts_balance(const struct capture *capture) {
             return false;
         }
     }
-    const struct generator *made = &capture->generator;
-    return made->offered ==
-           (made->options ? made->refused + generator_left(made) + accounts_received(capture) : 0);
+    const struct generator *generator = &capture->generator;
+    return generator->offered ==
+           (generator->options ? generator->refused + generator_left(generator) + accounts_received(capture)
+                               : 0);
 }
 
 static void print_totals(FILE *to, struct totals t) {
@@ -236,17 +237,18 @@ static void print_extended(FILE *to, uint16_t port) {
 }
 
 static void print_generator(FILE *to, const struct capture *capture) {
-    const struct generator *made = &capture->generator;
+    const struct generator *generator = &capture->generator;
     fputs(",\n\"generator\": ", to);
-    if (!made->options) {
+    if (!generator->options) {
         fputs("null", to);
         return;
     }
     fprintf(to,
             "{\"frame_bytes\": %u, \"rate\": %.17g, \"offered\": %" PRIu64 ", \"refused\": %" PRIu64
             ", \"left\": %" PRIu64 ", \"behind\": %" PRIu64 ", \"seconds\": %.6f}",
-            capture->options.generate, capture->options.rate, (uint64_t)made->offered,
-            (uint64_t)made->refused, generator_left(made), (uint64_t)made->behind, generator_seconds(made));
+            capture->options.generate, capture->options.rate, (uint64_t)generator->offered,
+            (uint64_t)generator->refused, generator_left(generator), (uint64_t)generator->behind,
+            generator_seconds(generator));
 }
 
 static void print_counters(FILE *to, const struct capture *capture, const struct interface_counters *before) {

@@ -38,10 +38,10 @@ struct paths {
 
 static int make_paths(struct paths *paths, const struct options *options, struct fault *fault) {
     const int stem = (int)(strrchr(options->write, '.') - options->write);
-    const int made = asprintf(&paths->stem, "%.*s", stem, options->write);
+    const int stem_length = asprintf(&paths->stem, "%.*s", stem, options->write);
     const int accounts = options->accounts ? asprintf(&paths->accounts, "%s", options->accounts)
                                            : asprintf(&paths->accounts, "%.*s.json", stem, options->write);
-    if (made < 0 || accounts < 0 || asprintf(&paths->heartbeat, "%s.part", paths->accounts) < 0) {
+    if (stem_length < 0 || accounts < 0 || asprintf(&paths->heartbeat, "%s.part", paths->accounts) < 0) {
         return fail(fault, "%s: out of memory", options->write);
     }
     if (access(paths->accounts, F_OK) == 0) {
@@ -152,7 +152,7 @@ static uint64_t idle_ns(const struct capture *capture) {
     return least;
 }
 
-/* Returns why the capture ends; NULL: it goes on. */
+/* Returns why the capture ends; NULL: it continues. */
 static const char *reason_to_stop(const struct capture *capture, uint64_t begin, uint64_t now) {
     const struct options *options = &capture->options;
     bool failed = capture->files.failed;

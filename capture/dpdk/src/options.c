@@ -213,7 +213,7 @@ static int read_one(struct options *options, int code, char *text, struct fault 
     switch (code) {
         case VDEV:
             if (options->vdevs == OPTIONS_DEVICES) {
-                return fail(fault, "--vdev %s: more than %d; give fewer", text, OPTIONS_DEVICES);
+                return fail(fault, "--vdev %s: more than %d; use fewer", text, OPTIONS_DEVICES);
             }
             options->vdev[options->vdevs++] = text;
             return 0;
@@ -277,16 +277,16 @@ static bool ends_in(const char *text, const char *end) {
 
 static int check(struct options *options, struct fault *fault) {
     if ((options->vdevs > 0) + (options->pci != NULL) + (options->generate > 0) != 1) {
-        return fail(fault, "the port: give one of --vdev, --pci and --generate; see --help");
+        return fail(fault, "no port: use one of --vdev, --pci and --generate; see --help");
     }
     if (options->rate > 0 && options->generate == 0) {
-        return fail(fault, "--rate: applies to --generate only; leave it out");
+        return fail(fault, "--rate: applies to --generate only; remove it");
     }
     if (!options->write) {
-        return fail(fault, "--write: missing; give PATH.pcap or PATH.pcapng");
+        return fail(fault, "--write: missing; use PATH.pcap or PATH.pcapng");
     }
     if (!ends_in(options->write, ".pcap") && !ends_in(options->write, ".pcapng")) {
-        return fail(fault, "--write %s: the name has to end in .pcap or .pcapng", options->write);
+        return fail(fault, "--write %s: the name must end in .pcap or .pcapng", options->write);
     }
     const struct format *named = ends_in(options->write, ".pcapng") ? &pcapng_format : &pcap_format;
     if (options->format && options->format != named) {
@@ -298,7 +298,7 @@ static int check(struct options *options, struct fault *fault) {
         return fail(fault, "--p4: supports one queue, not %u; use --queues 1", options->queues);
     }
     if (options->p4_control && !options->p4) {
-        return fail(fault, "--p4-control: needs a program; give --p4");
+        return fail(fault, "--p4-control: needs a program; use --p4");
     }
     if (options->max_frame == 0) {
         const bool xdp = options->vdevs > 0 && strncmp(options->vdev[0], "net_af_xdp", 10) == 0;
@@ -311,7 +311,7 @@ static int check(struct options *options, struct fault *fault) {
         options->hash = named == &pcapng_format;
     }
     if (options->buffer_bytes % FILE_ALIGN) {
-        return fail(fault, "--buffer-bytes: not a multiple of %d; 1M is one", FILE_ALIGN);
+        return fail(fault, "--buffer-bytes: not a multiple of %d; use 1M, for example", FILE_ALIGN);
     }
     return 0;
 }

@@ -172,9 +172,9 @@ static void note_idle(struct worker *worker, bool empty, uint64_t looked) {
 static unsigned take_burst(struct worker *worker, uint64_t most) {
     struct rte_mbuf *mbuf[BURST_MAX];
     const struct options *options = &worker->capture->options;
-    const uint16_t asked = (uint16_t)(most < options->burst ? most : options->burst);
+    const uint16_t limit = (uint16_t)(most < options->burst ? most : options->burst);
     const uint64_t looked = options->idle_s > 0 ? clock_of(CLOCK_MONOTONIC) : 0; /* upper bound */
-    const uint16_t got = rte_eth_rx_burst(worker->capture->port.id, (uint16_t)worker->queue, mbuf, asked);
+    const uint16_t got = rte_eth_rx_burst(worker->capture->port.id, (uint16_t)worker->queue, mbuf, limit);
     count(&worker->counts.received, got);
     for (uint16_t i = 0; i < got; ++i) {
         take(worker, mbuf[i]);

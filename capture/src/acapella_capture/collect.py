@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--release-all",
         action="store_true",
-        help="release what an earlier collection of CAMPAIGN left and exit",
+        help="release the resources that an earlier collection of CAMPAIGN left, and exit",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="with --list: write to FILE instead of standard output"

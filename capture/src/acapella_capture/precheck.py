@@ -1,4 +1,4 @@
-"""Checks of a config that are possible on this machine, before a testbed is asked for resources."""
+"""Checks of a config that are possible on this machine, before resources are requested from a testbed."""
 
 import shutil
 import struct

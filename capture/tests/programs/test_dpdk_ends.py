@@ -143,7 +143,7 @@ def test_file_size_limit_is_a_write_error(tmp_path, writer):
         pytest.skip("no prlimit here")
     arguments = [*dpdk.from_file(tmp_path, FRAMES), "--writer", writer, "--preallocate", 0]
     run = dpdk.capture(tmp_path, *arguments, prefix=("prlimit", "--fsize=3000000"))
-    assert run.status == 1 and "File too large; raise the limit on file sizes or give --rotate-bytes" in run.said
+    assert run.status == 1 and "File too large; raise the limit on file sizes or use --rotate-bytes" in run.said
     frames, left = dpdk.read_pcap(tmp_path / "c.pcap.part")
     assert (frames, left) == (FRAMES[: run.counts["written"]], 0)
     assert frames
@@ -157,8 +157,8 @@ def test_file_size_limit_is_a_write_error(tmp_path, writer):
             1,
             "missing/c.pcap.part: No such file or directory; create the directory first",
         ),
-        (["--vdev", "net_null0", "--write", "c.txt"], 2, "--write c.txt: the name has to end in .pcap or .pcapng"),
-        (["--write", "c.pcap"], 2, "the port: give one of --vdev, --pci and --generate"),
+        (["--vdev", "net_null0", "--write", "c.txt"], 2, "--write c.txt: the name must end in .pcap or .pcapng"),
+        (["--write", "c.pcap"], 2, "no port: use one of --vdev, --pci and --generate"),
         (["--vdev", "net_null0", "--write", "c.pcap", "--snaplen", "-1"], 2, "--snaplen -1: not a whole number from 0"),
         (["--vdev", "net_null0", "--write", "c.pcap", "--burst", "1x"], 2, "--burst 1x: not a whole number"),
         (

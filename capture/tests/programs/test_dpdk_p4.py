@@ -50,7 +50,7 @@ def test_frames_sent_by_the_program_are_written_and_others_counted(tmp_path):
     ("arguments", "said"),
     [
         (("--p4", PROGRAM, "--queues", "2"), "--p4: supports one queue, not 2; use --queues 1"),
-        (("--p4-control", "control"), "--p4-control: needs a program; give --p4"),
+        (("--p4-control", "control"), "--p4-control: needs a program; use --p4"),
         (("--p4", "absent.spec"), "absent.spec: "),
         (("--p4", PROGRAM, "--p4-control", "control"), "control:2: "),
     ],

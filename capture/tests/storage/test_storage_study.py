@@ -135,7 +135,7 @@ def needs_bpftrace() -> str:
 def machines() -> dict[str, int]:
     """Return the machine's thresholds while no other test has changed them."""
     names = [f"{name}_{kind}" for name in thresholds.NAMES for kind in ("ratio", "bytes")]
-    with thresholds.alone():
+    with thresholds.exclusive():
         return {name: thresholds.value_of(name) for name in names}
 
 

@@ -148,7 +148,7 @@ def test_duplicate_sample_name_is_an_error(directory):
 def test_error_names_both_files_with_the_same_sample_name(directory, rows):
     (directory / "a.pcapng").write_bytes((directory / "a.pcap").read_bytes())
     said = complaint(directory, rows)
-    assert f"{directory}/a.pcap and {directory}/a.pcapng would have one name; fill in the column sample" in said
+    assert f"{directory}/a.pcap and {directory}/a.pcapng would have the same sample name; set the column sample" in said
 
 
 def test_files_that_differ_in_invalid_characters_get_unique_names(directory):
@@ -217,7 +217,7 @@ def test_path_with_braces_only_fails_that_file(directory):
     (directory / "{b}.pcap").write_bytes(FRAMES)
     path = sheet(directory, "a\tR\tp\ta.pcap\t\nb\tR\tp\t{b}.pcap\t\n")
     assert [m["sample"] for m in files.describe(path, directory / "campaign", only="a")] == ["a"]
-    with pytest.raises(UserError, match=r"\{b\}.pcap: braces in a path are wildcards of Snakemake's"):
+    with pytest.raises(UserError, match=r"\{b\}.pcap: braces in a path are wildcards of Snakemake"):
         list(files.describe(path, directory / "campaign", only="b"))
 
 
@@ -260,7 +260,7 @@ def test_manifest_contains_restrictions_of_the_sheet(directory, text, restrictio
     ("text", "expected"),
     [
         ("replay", "line 2: restriction 'replay' is none of trial, filter, p4, sampling"),
-        ("trial; trial", "line 2: restriction 'trial' is there twice"),
+        ("trial; trial", "line 2: restriction 'trial' occurs twice"),
         ("trial monday", "line 2: restriction 'trial monday': trial takes no value"),
         ("sampling 0", "line 2: restriction 'sampling 0': not a number of frames"),
         ("sampling 1/10", "line 2: restriction 'sampling 1/10': not a number of frames"),

@@ -364,13 +364,13 @@ def test_loader_exits_with_its_parent(tmp_path):
 
 def test_parent_that_has_exited_is_an_error(tmp_path):
     done = run(tmp_path, FORWARD, write_pcap(tmp_path / "in.pcap", traffic(1)), more=("--parent", "1"))
-    assert done.code == 1 and "--parent 1: is not the parent of this process" in done.error
+    assert done.code == 1 and "--parent 1: not the parent of this process" in done.error
 
 
 @pytest.mark.parametrize("words", [("--descriptor", "3", "--in", "x"), ("--in", "x", "--descriptor", "x")])
 def test_descriptor_belongs_to_the_capture_before_it(tmp_path, words):
     done = subprocess.run([p4.built_or_skip(), "--spec", FORWARD, *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "N or N:END, after the --in that it belongs to" in done.stderr
+    assert done.returncode == 2 and "must be N or N:END, after the --in to which it belongs" in done.stderr
 
 
 @pytest.mark.parametrize(("frames", "code"), [(10, 2), (2000, 1)])  # before the first frame, and in the middle
@@ -395,11 +395,11 @@ def test_usage_errors_are_rejected(tmp_path):
     cases = {
         (): "--spec: missing",
         ("--spec", "x"): "--in: missing",
-        ("--spec", "x", "--in", "y"): "x: No such file or directory; name an existing file",
-        ("--spec", str(FORWARD), "--in", "y"): "y: No such file or directory; name an existing file",
-        ("--spec", str(FORWARD), "--in", "y", "--control", "c"): "c: No such file or directory; name an existing ",
+        ("--spec", "x", "--in", "y"): "x: No such file or directory; specify an existing file",
+        ("--spec", str(FORWARD), "--in", "y"): "y: No such file or directory; specify an existing file",
+        ("--spec", str(FORWARD), "--in", "y", "--control", "c"): "c: No such file or directory; specify an existing ",
         ("--spec", "x", "--in", "y", "--burst", "x"): "--burst x: a number from 1 to 4096",
-        ("--spec", "x", "--in", "y", "--out", "z.txt"): "has to end in .pcap",
+        ("--spec", "x", "--in", "y", "--out", "z.txt"): "must end in .pcap",
         ("--spec", "x", "--in", "-", "--commands"): "standard input",
         ("--spec", "x", "--in", "y", "--burst", "0"): "--burst 0",
         ("--color",): "--color: unknown",
@@ -416,7 +416,7 @@ def test_output_that_is_an_input_or_another_output_is_rejected(tmp_path):
     (tmp_path / "c.txt").write_text("")
     before = capture.read_bytes()
     cases = {
-        ("--out", "link.pcap"): "--out link.pcap: out.pcap.part is also an input; name another file",
+        ("--out", "link.pcap"): "--out link.pcap: out.pcap.part is also an input; use another file",
         ("--out", "out.pcap"): "--out out.pcap: out.pcap.part is also an input",  # the output until it is whole
         ("--stats", "./out.pcap.part"): "--stats ./out.pcap.part: out.pcap.part is also an input",
         ("--frames", "../" + tmp_path.name + "/c.txt"): "c.txt is also an input",
@@ -425,7 +425,7 @@ def test_output_that_is_an_input_or_another_output_is_rejected(tmp_path):
             "new.pcap",
             "--frames",
             "./new.pcap",
-        ): "--out new.pcap: is also the output of --frames; name another file",
+        ): "--out new.pcap: is also the output of --frames; use another file",
         ("--stats", "s", "--dump-registers", "s"): "--stats s: is also the output of --dump-registers",
         ("--frames", "s.part", "--stats", "s"): "--frames s.part: is also the output of --stats",  # until it is whole
         ("--stats", "t.part", "--dump-registers", "./t"): "--stats t.part: is also the output of --dump-registers",

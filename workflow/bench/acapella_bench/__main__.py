@@ -1,4 +1,4 @@
-"""Measure Acapella on this machine, beside tshark, and print a table.
+"""Measure Acapella on this machine, compare it with tshark and other programs, and print a table.
 
     make bench                                   every benchmark
     make bench BENCH_ARGS="native hybrid"        these
@@ -42,13 +42,16 @@ from . import (
 BENCHMARKS = {
     "native": (native.run, "engine native: frames a second on one core, shares of its stages, peak memory"),
     "cost": (digest_cost.measure_cost, "engine native: cost per frame from 1 to 100 million frames, memory"),
-    "hybrid": (hybrid.run_long_flows, "engine hybrid beside tshark, on long flows"),
-    "wrapped": (hybrid.run_wrapped, "engine hybrid beside tshark, on the wrapped corpus (short flows)"),
-    "memory": (digest_cost.measure_memory, "peak memory of both engines with a million flows, tshark's apart"),
-    "size": (digest_cost.measure_size, "bytes a frame of an acap, on iperf-like traffic"),
+    "hybrid": (hybrid.run_long_flows, "engine hybrid compared with tshark, on long flows"),
+    "wrapped": (hybrid.run_wrapped, "engine hybrid compared with tshark, on short flows with encapsulations"),
+    "memory": (
+        digest_cost.measure_memory,
+        "peak memory of both engines with a million flows, separately that of tshark",
+    ),
+    "size": (digest_cost.measure_size, "bytes per frame of an acap, on iperf-like traffic"),
     "kappa": (
         kappa.run,
-        "consistency of two trials beside plain Python, hard orders, cost from 1 to 100 million packets",
+        "consistency of two trials compared with plain Python, hard orders, cost of 1 to 100 million packets",
     ),
     "collector": (
         collector.run,
@@ -57,16 +60,16 @@ BENCHMARKS = {
     "writer": (writer.run, "DPDK writer: frames offered, written and lost on one core; the disk's own speed"),
     "hardening": (
         hardening.run,
-        "CPU time of the DPDK writer and the P4 loader with hardening flags beside that without",
+        "CPU time of the DPDK writer and the P4 loader with and without hardening flags",
     ),
     "veth": (veth.run, "tcpdump compared with the DPDK writers: the highest rate without loss over the same veth pair"),
     "campaign": (
         campaign.run,
-        "local testbed, three sites, samples of 2 s every 10 s, overloaded mirrors: what is lost",
+        "losses on the local testbed: three sites, samples of 2 s every 10 s, overloaded mirrors",
     ),
     "congestion": (
         congestion.run,
-        "verdicts on overloaded mirrors of the local testbed against what their switch counted",
+        "verdicts on overloaded mirrors of the local testbed, compared with the switch's counters",
     ),
     "storage": (storage.run, "latency of writes while the page cache fills, buffered and direct (root, bpftrace)"),
     "p4": (p4.run, "P4 programs in the software pipeline: frames a second on one core"),
@@ -82,18 +85,20 @@ def parse(argv: list[str]) -> argparse.Namespace:
         description=f"{__doc__}\nBenchmarks:\n{lines}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="which benchmarks (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run (default: all)")
     parser.add_argument("--scale", choices=sorted(programs.SCALES), default="full", help="default: full")
     parser.add_argument("--longest", type=int, metavar="FRAMES", help="longest capture of `cost`")
     parser.add_argument("--samples", type=int, metavar="N", help="samples of `analysis` (default: by scale)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the traffic of `congestion` (default: 1)")
-    parser.add_argument("--core", type=int, default=0, help="the core that what is measured runs on (default: 0)")
+    parser.add_argument("--core", type=int, default=0, help="core of the measured programs (default: 0)")
     parser.add_argument("-o", "--output", type=Path, default=Path("bench-results.json"), help="default: %(default)s")
-    parser.add_argument("--work", type=Path, default=Path("build/bench"), help="directory for captures, removed after")
+    parser.add_argument(
+        "--work", type=Path, default=Path("build/bench"), help="directory for captures, removed afterwards"
+    )
     args = parser.parse_args(argv)
     unknown = [name for name in args.names if name not in BENCHMARKS]
     if unknown:
-        parser.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+        parser.error(f"unknown benchmark: {', '.join(unknown)}; known: {', '.join(BENCHMARKS)}")
     return args
 
 

@@ -72,10 +72,10 @@ def rows_of(manifests: list[dict]) -> list[dict]:
         {"measured": "mirror lost frames", "value": len(overloaded), "unit": "samples", "goal": ">= 1"},
         {"measured": "kernel dropped", "value": sum(m["dropped_kernel"] for m in manifests), "unit": "frames"},
         {
-            "measured": "mirrors were offered",
+            "measured": "offered to mirrors",
             "value": 100 * sum(m["mirror"]["offered_bytes"] for m in judged) / passed if passed else None,
-            "unit": "% of what passed their ports",
-            "note": "a mirror copies for a little less long than the port is counted",
+            "unit": "% of the bytes of their ports",
+            "note": "a mirror copies for a slightly shorter time than the port is counted",
         },
         {
             "measured": "loss outside of its bounds",

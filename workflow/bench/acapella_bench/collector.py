@@ -97,10 +97,10 @@ def row_of(case: Case, facts: dict) -> dict:
 def memory_row(facts: dict) -> dict:
     """Return the row of memory per flow."""
     return {
-        "measured": "memory a flow",
+        "measured": "memory per flow",
         "value": facts["bytes_per_flow"],
         "unit": "bytes",
-        "note": f"index included; the process at its peak: {facts['peak_mib']:,} MiB with {facts['flows']:,} flows",
+        "note": f"including the index; peak of the process: {facts['peak_mib']:,} MiB with {facts['flows']:,} flows",
     }
 
 

@@ -47,14 +47,14 @@ def run(bench: Bench) -> list[dict]:
     held_out, tuned = halves(found, bench.seed)
     return [
         *described(found),
-        {"measured": "without a verdict", "value": total - len(found), "unit": "samples: the switch did not answer"},
+        {"measured": "without a verdict", "value": total - len(found), "unit": "samples: no reply from the switch"},
         {"measured": "duration", "value": (time.monotonic() - started_s) / 60, "unit": "min", "goal": "<= 30"},
-        *floors(held_out, "held out"),
-        *aims(floors(tuned, "tuned on")),
-        *aims(floors(found, "all")),
-        *(row for which, samples in classes(found) for row in aims(floors(samples, which))),
-        *floors(unknown, "queue unknown")[:1],
-        *aims(floors(unknown, "queue unknown")[1:]),
+        *goal_rows(held_out, "held out"),
+        *without_effect(goal_rows(tuned, "tuned on")),
+        *without_effect(goal_rows(found, "all")),
+        *(row for which, samples in classes(found) for row in without_effect(goal_rows(samples, which))),
+        *goal_rows(unknown, "queue unknown")[:1],
+        *without_effect(goal_rows(unknown, "queue unknown")[1:]),
     ]
 
 
@@ -149,12 +149,12 @@ def described(samples: list[Judged]) -> list[dict]:
     ]  # fmt: skip
 
 
-def aims(rows: Iterable[dict]) -> Iterable[dict]:
+def without_effect(rows: Iterable[dict]) -> Iterable[dict]:
     """Yield rows whose goals do not decide whether the benchmark passes."""
     return ({**row, "goal": f"aim {row['goal']}"} for row in rows)
 
 
-def floors(samples: list[Judged], which: str) -> list[dict]:
+def goal_rows(samples: list[Judged], which: str) -> list[dict]:
     """Return the rows of all goals for these samples."""
     free = [s for s in samples if s["loss"] == 0]
     covered = [s for s in samples if s["loss_low"] <= s["loss"] <= s["loss_high"]]

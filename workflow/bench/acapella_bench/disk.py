@@ -12,16 +12,16 @@ LONGEST_S = 60
 
 @dataclass(frozen=True)
 class Speed:
-    """Result of fio. bytes_per_s is 0 if it could not be measured; ``said`` describes the measurement or the error."""
+    """Result of fio. bytes_per_s is 0 if it could not be measured; ``note`` describes the measurement or the error."""
 
     bytes_per_s: float
-    said: str
+    note: str
 
 
 def speed(directory: Path, seconds: float, how: tuple[str, int] = MANY) -> Speed:
     """Return the write speed of the disk that contains ``directory``; delete the written file."""
     if shutil.which("fio") is None:
-        return Speed(0, "not measured: no fio here; apt-get install fio")
+        return Speed(0, "not measured: fio is not installed; apt-get install fio")
     path, (block, depth) = directory / "fio.tmp", how
     words = ["fio", "--name=disk", f"--filename={path}", "--rw=write", "--direct=1", "--ioengine=io_uring"]
     words += [f"--bs={block}", f"--iodepth={depth}", "--size=4G", "--time_based", f"--runtime={max(seconds, 1):.0f}"]
@@ -33,7 +33,7 @@ def speed(directory: Path, seconds: float, how: tuple[str, int] = MANY) -> Speed
     finally:
         path.unlink(missing_ok=True)
     if done.returncode:
-        said = (done.stderr + done.stdout).strip().splitlines() or ["it said nothing"]
-        return Speed(0, f"not measured: fio: {said[0]}")
+        note = (done.stderr + done.stdout).strip().splitlines() or ["no message"]
+        return Speed(0, f"not measured: fio: {note[0]}")
     wrote = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]["write"]
-    return Speed(wrote["bw_bytes"], f"fio, O_DIRECT, {block} at a time, {depth} on their way")
+    return Speed(wrote["bw_bytes"], f"fio, O_DIRECT, block size {block}, queue depth {depth}")

@@ -72,7 +72,7 @@ def compare(bench: Bench, capture: Path, frames: int, goals: tuple[str, str]) ->
             "measured": "hybrid beyond native",
             "value": hybrid.wall_s - native.wall_s,
             "unit": "s",
-            "note": "tshark, and what goes to it and comes from it",
+            "note": "tshark, including its input and output",
         },
         {
             "measured": "frames sent to tshark",
@@ -84,8 +84,8 @@ def compare(bench: Bench, capture: Path, frames: int, goals: tuple[str, str]) ->
     ]
     rows += tunnel_rows(bench, capture)
     references = (
-        Reference("tshark, the same preferences", True, bench.scale["tshark"], goals[0]),
-        Reference("tshark, its default preferences", False, bench.scale["tshark_default"], goals[1]),
+        Reference("tshark, with the same preferences", True, bench.scale["tshark"], goals[0]),
+        Reference("tshark, with default preferences", False, bench.scale["tshark_default"], goals[1]),
     )
     for reference in references:
         rows += reference_rows(bench, capture, reference, (hybrid, frames))
@@ -123,9 +123,9 @@ def tunnel_rows(bench: Bench, capture: Path) -> list[dict]:
     return rows
 
 
-def peak_rows(label: str, said: bytes, goal: str, note: str = "") -> list[dict]:
+def peak_rows(label: str, output: bytes, goal: str, note: str = "") -> list[dict]:
     """Return the peak memory printed by acapella_bench.peak: of the process and, if any, of its largest child."""
-    peak = json.loads(said.splitlines()[-1])
+    peak = json.loads(output.splitlines()[-1])
     rows = [
         {
             "measured": f"peak memory, {label}",
@@ -160,7 +160,7 @@ def reference_rows(bench: Bench, capture: Path, reference: Reference, ours: tupl
             "measured": reference.label,
             "value": round(rate),
             "unit": "frames/s",
-            "note": f"at most {reference.head:,} frames of the same file, {run.wall_s:.1f} s, its start not counted",
+            "note": f"at most {reference.head:,} frames of the same file, {run.wall_s:.1f} s, without its start",
         },
         {
             "measured": "  hybrid is faster by",

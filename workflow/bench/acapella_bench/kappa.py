@@ -17,31 +17,36 @@ MOST_TIMES_ORDERED = 5
 def run(bench: Bench) -> list[dict]:
     """Return rows on files of 200-byte frames on one core: time, ratio to plain Python, orders, cost per packet."""
     packets = bench.scale["kappa"]
-    ours, command, plain = beside_plain(bench, packets)
+    ours, command, plain = compare_with_plain(bench, packets)
     rows = [
-        {"measured": "packets a trial", "value": packets, "unit": "packets", "note": "frames of 200 bytes, two pcaps"},
         {
-            "measured": "ours, all of it",
+            "measured": "packets per trial",
+            "value": packets,
+            "unit": "packets",
+            "note": "frames of 200 bytes, two pcaps",
+        },
+        {
+            "measured": "native core, total",
             "value": ours.wall_s,
             "unit": "s",
             "goal": f"< {GOAL_S}, aim {AIM_S}",
-            "note": f"{said_of(ours)}; Python's start and the JSON within",
+            "note": f"{cost_text(ours)}; including the start of Python and the JSON",
         },
         {
             "measured": "acapella kappa --json",
             "value": command.wall_s,
             "unit": "s",
             "goal": f"< {GOAL_S}",
-            "note": f"{said_of(command)}; ratios, warnings and windows besides",
+            "note": f"{cost_text(command)}; with ratios, warnings and windows",
         },
         {
             "measured": "plain Python",
             "value": plain.wall_s,
             "unit": "s",
-            "note": f"{said_of(plain)}; the same integers as ours, none missing",
+            "note": f"{cost_text(plain)}; all integers equal those of the core",
         },
         {
-            "measured": "ours is quicker by",
+            "measured": "speedup of the core",
             "value": plain.cpu_s / ours.cpu_s,
             "unit": "times",
             "goal": f">= {GOAL_TIMES}",
@@ -51,7 +56,7 @@ def run(bench: Bench) -> list[dict]:
     return rows + hard_orders(bench, packets, ours) + long_trials(bench) + long_files(bench)
 
 
-def said_of(run: Measured) -> str:
+def cost_text(run: Measured) -> str:
     """Return CPU time and memory of a run as text."""
     return f"{run.cpu_s:.2f} s of CPU (user and system), peak {run.peak_mib:.0f} MiB"
 
@@ -68,7 +73,7 @@ def compared(bench: Bench, module: str, paths: tuple[Path, Path]) -> Measured:
     return bench.measure([sys.executable, "-m", f"acapella_bench.{module}", *paths], keep=True)
 
 
-def beside_plain(bench: Bench, packets: int) -> tuple[Measured, Measured, Measured]:
+def compare_with_plain(bench: Bench, packets: int) -> tuple[Measured, Measured, Measured]:
     """Return the runs of the core (the faster of two), the command, and plain Python on the same files.
 
     Raises Failed if the results of the core and of plain Python differ.
@@ -80,7 +85,7 @@ def beside_plain(bench: Bench, packets: int) -> tuple[Measured, Measured, Measur
     for path in paths:
         path.unlink()
     if json.loads(ours.stdout) != json.loads(plain.stdout):
-        raise Failed("kappa: the native core and plain Python say different things")
+        raise Failed("kappa: the results of the native core and plain Python differ")
     return ours, command, plain
 
 
@@ -105,7 +110,7 @@ def hard_orders(bench: Bench, packets: int, ordered: Measured) -> list[dict]:
 
 
 def long_trials(bench: Bench) -> list[dict]:
-    """Return the cost per packet of trials that a generator makes in memory, without files."""
+    """Return the cost per packet of trials that are generated in memory, without files."""
     rows, first = [], None
     for packets in bench.scale["kappa_cost"]:
         if bench.longest and packets > bench.longest:
@@ -120,7 +125,7 @@ def long_trials(bench: Bench) -> list[dict]:
                 "value": cost_ns,
                 "unit": "ns/packet",
                 "goal": "at most twice the first" if rows else "",
-                "note": f"{cost_ns / first:.2f} times the first; {kernel_ns:.0f} ns of it the kernel's, for memory; "
+                "note": f"{cost_ns / first:.2f} times the first; {kernel_ns:.0f} ns of it in the kernel, for memory; "
                 f"{facts['peak_mib']:,} MiB for both sides",
             }
         )
@@ -138,7 +143,7 @@ def long_files(bench: Bench) -> list[dict]:
         read_all(path)
     disk = size / (time.monotonic() - started) / 1e6
     rows.append({"measured": "the disk alone", "value": disk, "unit": "MB/s", "note": f"{size / 1e9:.1f} GB, {cold}"})
-    for where, kept in (("disk", forget(paths)), ("memory", "read just before")):
+    for where, kept in (("disk", forget(paths)), ("memory", "read shortly before")):
         done = bench.measure([native_program("acapella-trials"), "files", *paths], keep=True)
         rows.append(
             {
@@ -175,7 +180,7 @@ def forget(paths: tuple[Path, Path]) -> str:
             for at in range(0, path.stat().st_size, 16 * CHUNK):
                 looked += 1
                 kept += in_memory(file.fileno(), at)
-    return f"{100 * kept / looked:.0f} % of it in memory before"
+    return f"{100 * kept / looked:.0f} % of it in memory before the run"
 
 
 def in_memory(descriptor: int, at: int) -> bool:

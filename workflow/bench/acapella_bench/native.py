@@ -32,23 +32,23 @@ def rows_of(frames: int, start: Measured, digest: Measured, stages: dict) -> lis
         "writing": work_s - stages["digest_s"],
     }
     rows = [
-        {"measured": "frames", "value": frames, "unit": "frames", "note": "at most 200 bytes, 6,000 flow directions"},
+        {"measured": "frames", "value": frames, "unit": "frames", "note": "at most 200 bytes, 6,000 directed flows"},
         {
             "measured": "rate, one core",
             "value": round(frames / digest.wall_s),
             "unit": "frames/s",
             "goal": f">= 2,500,000, aim {AIM:,}",
-            "note": f"{digest.wall_s:.1f} s, with {start.wall_s:.2f} s in which Python starts",
+            "note": f"{digest.wall_s:.1f} s, including {start.wall_s:.2f} s for the start of Python",
         },
         {
             "measured": "rate by CPU time",
             "value": round(frames / work_s),
             "unit": "frames/s",
-            "note": "without the start; what the core would do if it had nothing else to do",
+            "note": "without the start; the rate if the core did nothing else",
         },
     ]
     for part, seconds in parts_s.items():
-        note = f"{seconds / frames * 1e9:.0f} ns a frame"
+        note = f"{seconds / frames * 1e9:.0f} ns per frame"
         rows.append({"measured": f"share of {part}", "value": 100 * seconds / work_s, "unit": "%", "note": note})
     rows.append({"measured": "peak memory", "value": digest.peak_mib, "unit": "MiB", "goal": "< 512"})
     return rows

@@ -117,22 +117,22 @@ class Bench:
         ``how``: any_core=True for commands that may use all cores; env for another environment.
         """
         where = [] if how.pop("any_core", False) else ["taskset", "-c", str(self.core)]
-        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as complaints:
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error_output:
             start = time.monotonic()
             child = subprocess.Popen(
                 [*where, *map(str, words)],
                 stdin=subprocess.DEVNULL if source is None else source,
                 stdout=out if keep else subprocess.DEVNULL,
-                stderr=complaints,
+                stderr=error_output,
                 **how,
             )
             _, status, usage = os.wait4(child.pid, 0)
             wall_s = time.monotonic() - start
             child.returncode = os.waitstatus_to_exitcode(status)
             if child.returncode:
-                complaints.seek(0)
-                said = complaints.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
-                raise Failed(f"{Path(words[0]).name} {words[1] if len(words) > 1 else ''}: {said[-1]}")
+                error_output.seek(0)
+                errors = error_output.read().decode(errors="replace").strip().splitlines() or ["no message"]
+                raise Failed(f"{Path(words[0]).name} {words[1] if len(words) > 1 else ''}: {errors[-1]}")
             out.seek(0)
             return Measured(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, out.read())
 
@@ -195,6 +195,8 @@ def native_program(name: str) -> Path:
     for words in ([] if (BUILD / "build.ninja").exists() else [configure]) + [["cmake", "--build", BUILD, "-t", name]]:
         answer = subprocess.run([str(w) for w in words], check=False, capture_output=True, text=True)
         if answer.returncode:
-            said = (answer.stdout + answer.stderr).strip().splitlines()
-            raise Failed(f"{name} does not build: {next((line for line in said if 'error' in line.lower()), said[-1])}")
+            errors = (answer.stdout + answer.stderr).strip().splitlines()
+            raise Failed(
+                f"{name} does not build: {next((line for line in errors if 'error' in line.lower()), errors[-1])}"
+            )
     return BUILD / "bench" / name

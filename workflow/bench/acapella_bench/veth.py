@@ -102,7 +102,7 @@ def send(bench: Bench, inside: list[str], size: int, rate: float | None, seconds
     before = sent_by(inside)
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Failed((done.stderr.strip().splitlines() or ["acapella-send: it said nothing"])[-1])
+        raise Failed((done.stderr.strip().splitlines() or ["acapella-send: no message"])[-1])
     return sent_by(inside) - before, json.loads(done.stdout)["seconds"]
 
 
@@ -135,7 +135,7 @@ def wait_for(condition: Callable[[], bool], receiver: subprocess.Popen, seconds:
     end = time.monotonic() + seconds
     while not condition():
         if receiver.poll() is not None or time.monotonic() > end:
-            raise Failed(f"it ended, or took more than {seconds:.0f} s: {' '.join(receiver.args)}")
+            raise Failed(f"ended, or took more than {seconds:.0f} s: {' '.join(receiver.args)}")
         time.sleep(0.05)
 
 
@@ -160,7 +160,9 @@ def to_tcpdump(bench: Bench, inside: list[str], traffic: Callable[[], tuple[int,
     records, rest = divmod(path.stat().st_size - 24, 16 + min(size, SNAPLEN))
     path.unlink()
     if rest or records != counts.captured:
-        raise Failed(f"tcpdump: its file holds {records} records and {rest} bytes, it says {counts.captured}")
+        raise Failed(
+            f"tcpdump: its file has {records} records and {rest} bytes, but it reports {counts.captured} packets"
+        )
     return Point("tcpdump", size, seconds, offered, records)
 
 
@@ -209,8 +211,8 @@ def row_of(points: list[Point]) -> dict:
         "measured": f"{full.receiver}, frames of {full.size} B",
         "value": round(whole),
         "unit": "frames/s",
-        "note": f"without loss, {whole * full.size * 8 / 1e9:.2f} Gbit/s; the {limit} limits: of "
-        f"{full.rate:,.0f} frames/s, its most, {100 * full.lost / full.offered:.2f} % lost",
+        "note": f"without loss, {whole * full.size * 8 / 1e9:.2f} Gbit/s; limited by the {limit}: of "
+        f"{full.rate:,.0f} frames/s, its maximum, {100 * full.lost / full.offered:.2f} % lost",
         "limited_by": limit,
         "sweep": [{**point.__dict__, "lost": point.lost, "rate": point.rate} for point in points],
     }

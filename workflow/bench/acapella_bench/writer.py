@@ -78,7 +78,7 @@ def program() -> Path:
     """Return acapella-dpdk-capture as built by make setup."""
     path = ROOT / ".venv" / "bin" / "acapella-dpdk-capture"
     if not path.exists():
-        raise Failed("no acapella-dpdk-capture here; make setup builds it where libdpdk-dev is installed")
+        raise Failed("acapella-dpdk-capture is not installed; make setup builds it if libdpdk-dev is installed")
     return path
 
 
@@ -182,7 +182,7 @@ def to_the_disk(bench: Bench) -> list[dict]:
     best = max(each.bytes_per_s for each in alone.values())
     alone["after, one write at a time"] = disk.speed(bench.directory, seconds, disk.ONE)
     rows = [
-        {"measured": f"the disk alone, {when}", "value": each.bytes_per_s / 1e6, "unit": "MB/s", "note": each.said}
+        {"measured": f"the disk alone, {when}", "value": each.bytes_per_s / 1e6, "unit": "MB/s", "note": each.note}
         for when, each in alone.items()
     ]
     for writer, point in ours.items():

@@ -1,4 +1,4 @@
-// acapella-generate: writes a nanosecond pcap of any length, determined by its arguments alone.
+// acapella-generate: writes a nanosecond pcap of any length, which depends only on the arguments.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ using acapella::bench::Traffic;
 constexpr const char* kHelp =
     "usage: acapella-generate [--frames N] [--flows N] [--profile fabric|iperf|plain|single]\n"
     "                         [--snaplen N] [--seed N] [--start-ns N] [-o FILE]\n"
-    "Writes a nanosecond pcap to FILE or standard output. The output depends on the arguments alone.\n"
+    "Writes a nanosecond pcap to FILE or standard output. The output depends only on the arguments.\n"
     "  fabric  TCP connections in VLAN, two MPLS labels and an Ethernet pseudowire with control word; each\n"
     "          direction has its own labels; two of three frames carry data; every second connection is TLS\n"
     "  plain   the same connections without the encapsulation\n"
@@ -69,7 +69,7 @@ Profile profile_of(std::string_view name) {
 Arguments parse(int argc, char** argv) {
     constexpr std::uint64_t kMax = ~std::uint64_t{0} >> 1U;
     Arguments out;
-    bool flows_given = false;
+    bool has_flows = false;
     for (int i = 1; i < argc; ++i) {
         const std::string_view name = argv[i];
         if (name == "--help" || name == "-h") {
@@ -84,7 +84,7 @@ Arguments parse(int argc, char** argv) {
             out.options.frames = number(name, value, 0, kMax);
         } else if (name == "--flows") {
             out.options.flows = static_cast<std::uint32_t>(number(name, value, 2, 1'000'000));
-            flows_given = true;
+            has_flows = true;
         } else if (name == "--profile") {
             out.options.profile = profile_of(value);
         } else if (name == "--snaplen") {
@@ -99,7 +99,7 @@ Arguments parse(int argc, char** argv) {
             complain(std::string(name) + ": unknown; see --help");
         }
     }
-    if (out.options.profile == Profile::iperf && !flows_given) {
+    if (out.options.profile == Profile::iperf && !has_flows) {
         out.options.flows = 8;
     }
     return out;

@@ -1,12 +1,12 @@
-// acapella-reports: flow reports made for measuring the collector, a pure function of the arguments.
+// acapella-reports: generates flow reports to measure the collector. They depend only on the arguments.
 //   acapella-reports memory FORMAT FLOWS REPORTS [THREADS [SERIES_NS]]   reports in memory, to flows
 //   acapella-reports ring FORMAT FLOWS REPORTS [THREADS [SERIES_NS]]     reports that a device wrote to a
 //   ring acapella-reports frames FORMAT FLOWS REPORTS [THREADS [SERIES_NS]]   RoCEv2 frames with ICRC, to
 //   flows acapella-reports write FORMAT FLOWS REPORTS FILE                     the reports alone
 //   acapella-reports pcap FORMAT FLOWS REPORTS FILE                      the frames as a capture
-// The first three print CPU and wall seconds, cycles where the kernel counts them, and memory, as JSON. Each
-// report is of a flow that looks like chance; a flow's counts and times grow. Rows of the series are
-// discarded when the collector has them ready; everything else is as `acapella p4 collect` does it.
+// The first three print CPU and wall seconds, cycles if the kernel counts them, and memory, as JSON. Reports
+// are of flows in pseudorandom order; the counts and times of a flow increase. Completed rows of the series
+// are discarded; everything else is as in `acapella p4 collect`.
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>

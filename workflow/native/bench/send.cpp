@@ -79,16 +79,16 @@ class Pace {
     std::size_t due(double elapsed_s) {
         if (rate_ <= 0) return kBatch;
         const auto all = static_cast<std::uint64_t>(elapsed_s * rate_);
-        const std::uint64_t due = all - given_;
-        if (due > kBehind) given_ = all - kBehind;
-        const std::size_t now = std::min<std::uint64_t>(all - given_, kBatch);
-        given_ += now;
+        const std::uint64_t due = all - passed_;
+        if (due > kBehind) passed_ = all - kBehind;
+        const std::size_t now = std::min<std::uint64_t>(all - passed_, kBatch);
+        passed_ += now;
         return now;
     }
 
   private:
     double rate_;
-    std::uint64_t given_ = 0;
+    std::uint64_t passed_ = 0;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Generates frames of many TCP connections, as on a mirrored port; determined by the options alone.
+// Generates frames of many TCP connections, as on a mirrored port. They depend only on the options.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// acapella-trials: two trials made for measuring the comparison, a pure function of the arguments.
+// acapella-trials: generates two trials to measure the comparison. They depend only on the arguments.
 //   acapella-trials write PACKETS ORDER A.pcap B.pcap   as captures of 200-byte frames
 //   acapella-trials compare PACKETS ORDER               without files: CPU seconds of the comparison, as JSON
 //   acapella-trials files A.pcap B.pcap                 CPU seconds of reading and comparing them, as JSON

@@ -1,9 +1,9 @@
-"""Fuzz the control channel's reader: any bytes as a line are a message or Refused.
+"""Fuzz the control channel's reader: every line is either a message or raises Refused.
 
 Usage: fuzz_control.py CRASHES (-runs=N [-seed=N] | -max_total_time=SECONDS)
 
-A message survives encoding, and no refusal quotes the line. Inputs are mutated seeds, the same for the same seed;
-options and output are those of libFuzzer that run.sh uses.
+An encoded message is decoded to the same message, and no error quotes the line. Inputs are mutated seeds, the same for
+the same seed; options and output are those of libFuzzer that run.sh uses.
 """
 
 import json

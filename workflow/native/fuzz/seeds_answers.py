@@ -37,7 +37,7 @@ FRAMES = (
 
 
 def line(number: int, frame: dict[str, str], *, columns: bool) -> bytes:
-    """One frame's answer."""
+    """Return the line of one frame."""
     found = {"number": str(number), "encap": "1"} | frame
     if columns:
         cells = [",".join(found[name] for name in ("number", "encap", "protocols"))]
@@ -48,7 +48,7 @@ def line(number: int, frame: dict[str, str], *, columns: bool) -> bytes:
 
 
 def seeds() -> dict[str, bytes]:
-    """Choices, lines."""
+    """Return the seeds: a byte of choices, then lines."""
     assert len(COLUMNS) > 20 and set().union(*FRAMES) <= set(FIELDS)
     made = {}
     for choice in (0, 1, 2, 3):

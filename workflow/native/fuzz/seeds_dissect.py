@@ -1,4 +1,4 @@
-"""Seeds of fuzz_dissect: one small frame of every header that the core knows. Usage: seeds_dissect.py DIRECTORY."""
+"""Seeds of fuzz_dissect: a small frame for each header that the core dissects. Usage: seeds_dissect.py DIRECTORY."""
 
 import struct
 import sys
@@ -32,7 +32,7 @@ def ethernet(ethertype: int, payload: bytes) -> bytes:
 
 
 def frames() -> dict[str, tuple[str, bytes]]:
-    """Link type and bytes by name."""
+    """Return link type and bytes of each frame by name."""
     packet = ipv4(17, udp(40_001, DATA))
     inner = ethernet(0x0800, packet)
     label = struct.pack("!I", 1000 << 12 | 0x140)

@@ -12,7 +12,7 @@ FRAME = bytes(range(60))
 
 
 def pcap(order: str, magic: int, network: int = 1, version: tuple[int, int] = (2, 4), extra: bytes = b"") -> bytes:
-    """A pcap of three frames; `extra` follows each record header, as patched programs wrote it."""
+    """Return a pcap of three frames; `extra` follows each record header, as in files of patched programs."""
     out = struct.pack(order + "IHHiIII", magic, *version, 0, 0, 262144, network)
     if magic in (0x1C0001AC, 0x1C0001AB):
         out += bytes(4)
@@ -22,19 +22,19 @@ def pcap(order: str, magic: int, network: int = 1, version: tuple[int, int] = (2
 
 
 def block(order: str, kind: int, body: bytes) -> bytes:
-    """A pcapng block."""
+    """Return a pcapng block."""
     body += bytes(-len(body) % 4)
     size = len(body) + 12
     return struct.pack(order + "II", kind, size) + body + struct.pack(order + "I", size)
 
 
 def option(order: str, code: int, value: bytes) -> bytes:
-    """A pcapng option."""
+    """Return a pcapng option."""
     return struct.pack(order + "HH", code, len(value)) + value + bytes(-len(value) % 4)
 
 
 def pcapng(order: str) -> bytes:
-    """A section with every kind of block that the reader looks into."""
+    """Return a section with every kind of block that the reader parses."""
     resolution = option(order, 9, b"\x09") + option(order, 14, struct.pack(order + "q", -3)) + option(order, 0, b"")
     flags = option(order, 1, b"comment") + option(order, 2, bytes(4)) + option(order, 0, b"")
     packet = struct.pack(order + "IIIII", 1, 0x12345678, 0x9ABCDEF0, 60, 1514) + FRAME + flags
@@ -56,7 +56,7 @@ def pcapng(order: str) -> bytes:
 
 
 def captures() -> dict[str, bytes]:
-    """Plain captures by name."""
+    """Return uncompressed captures by name."""
     patched = struct.pack("<IHBB", 2, 0x800, 0, 0)
     made = {
         "us_little": pcap("<", 0xA1B2C3D4),

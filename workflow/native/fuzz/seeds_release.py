@@ -12,7 +12,7 @@ V4, V6, MAC = bytes((10, 0, 0, 3)), bytes(range(16)), b"\x00\x1b\x21\1\2\3"
 
 
 def options(body: bytes, protocol: int, payload: bytes) -> bytes:
-    """IPv4 with options."""
+    """Return an IPv4 packet with options."""
     plain = ipv4(protocol, payload)
     return (
         bytes((0x45 + len(body) // 4,))
@@ -25,7 +25,7 @@ def options(body: bytes, protocol: int, payload: bytes) -> bytes:
 
 
 def frames() -> dict[str, bytes]:
-    """Ethernet frames by name."""
+    """Return Ethernet frames by name."""
     ip = {
         "record_route": options(b"\7\x0b\4" + 2 * V4 + b"\0", 17, DATA),
         "source_route": options(b"\x83\7\4" + V4 + b"\1", 17, DATA),
@@ -67,7 +67,7 @@ def frames() -> dict[str, bytes]:
 
 
 def repeats() -> dict[str, bytes]:
-    """Headers that repeat more often than what is kept."""
+    """Return frames with more repeated headers than the anonymization keeps."""
     packet = ipv4(17, DATA)
     ip = {
         "repeat_ah": ipv4(51, 3 * (b"\x33\1" + 10 * b"A") + b"\x11\1" + bytes(10) + DATA),

@@ -9,7 +9,7 @@ SIZES = {1: 64, 0: 192}  # by the lowest bit of the choices
 
 
 def report(published: int, flow: int, number: int) -> bytes:
-    """A report of a TCP flow."""
+    """Return a report of a TCP flow."""
     ends = struct.pack("!BBBB", 10, 0, 0, flow) + struct.pack("!BBBB", 10, 0, 0, 2)
     if published:
         head = ends + struct.pack(
@@ -24,7 +24,7 @@ def report(published: int, flow: int, number: int) -> bytes:
 
 
 def frame(payload: bytes, psn: int, slot: int) -> bytes:
-    """RDMA WRITE ONLY in UDP, with its length as fuzz_reports wants it."""
+    """Return an RDMA WRITE ONLY in UDP, preceded by its length, as fuzz_reports expects."""
     address = 0x7000 + slot * len(payload)
     data = struct.pack("!BBHIIQII", 0x2A, 0x40, 0xFFFF, 0x11, psn, address, 0x1234, len(payload)) + payload
     udp = struct.pack("!HHHH", 1, 4791, 12 + len(data), 0)
@@ -38,7 +38,7 @@ def frame(payload: bytes, psn: int, slot: int) -> bytes:
 
 
 def seeds() -> dict[str, bytes]:
-    """Choices, frames."""
+    """Return the seeds: a byte of choices, then frames."""
     made = {}
     for choice in (0, 1, 2, 3, 4, 5, 12, 13, 0xC4, 0xC5, 0xCC, 0x36):
         order = [0, 1, 2, 5, 5, 3, 6, 7]

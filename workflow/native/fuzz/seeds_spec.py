@@ -1,5 +1,7 @@
-"""Seeds of fuzz_spec: the loader's test programs, and statements of each kind of the programs that are delivered,
-which are longer than an input may be. Usage: seeds_spec.py DIRECTORY."""
+"""Seeds of fuzz_spec: the loader's test programs, and statements of each kind from the delivered programs.
+
+The delivered programs themselves are longer than the largest input. Usage: seeds_spec.py DIRECTORY.
+"""
 
 import re
 import shutil

@@ -10,7 +10,7 @@ TAG = TIME + struct.pack(">HH", 3, 1) + TIME[1::-1] + b"\x65\x87"  # CHOIR's tra
 
 
 def packet(number: int) -> bytes:
-    """UDP in IPv4."""
+    """Return a UDP packet in IPv4."""
     data = struct.pack("!HHHHQ", 50_000, 40_001, 16, 0, number)
     header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(data), number, 0, 64, 17, 0)
     return MACS + b"\x08\0" + header + bytes((10, 0, 0, 1, 10, 0, 0, 2)) + data
@@ -22,17 +22,17 @@ def packet_6(number: int) -> bytes:
 
 
 def length(number: int) -> bytes:
-    """802.3 with LLC and padding."""
+    """Return an 802.3 frame with LLC and padding."""
     return MACS + b"\0\x0b\xf0\xf0\x03" + struct.pack("!Q", number) + bytes(5)
 
 
 def tagged(number: int) -> bytes:
-    """A packet that went through CHOIR."""
+    """Return a packet with the trailer of CHOIR."""
     return packet(number) + TAG[:7] + bytes((number,)) + TAG[8:]
 
 
 def isl(number: int) -> bytes:
-    """A packet in Cisco ISL, IPv4 in SNAP behind a service tag."""
+    """Return a Cisco ISL frame with IPv4 in SNAP after a service tag."""
     data = bytes.fromhex("aaaa030000000800") + packet(number)[14:]
     frame = MACS + b"\x88\xa8\0\7" + struct.pack(">H", len(data)) + data
     inside = b"\xaa\xaa\x03" + bytes(9) + frame + b"fcs!"
@@ -40,7 +40,7 @@ def isl(number: int) -> bytes:
 
 
 def pcap(frames: list[bytes], cut: int = 65535) -> bytes:
-    """A nanosecond pcap; every third stamp is its predecessor's."""
+    """Return a nanosecond pcap; every third timestamp equals the previous one."""
     records = [
         struct.pack("<IIII", 1, 1000 * (n - n // 3), min(cut, len(frame)), len(frame)) + frame[:cut]
         for n, frame in enumerate(frames)
@@ -49,7 +49,7 @@ def pcap(frames: list[bytes], cut: int = 65535) -> bytes:
 
 
 def seeds() -> dict[str, bytes]:
-    """Choices, length of the first capture, both captures."""
+    """Return the seeds: choices, length of the first capture, both captures."""
     made = {}
     for choice in (0, 1, 2, 3, 4, 0x40, 0x80, 0x9A):
         for make in (packet, packet_6, length, isl, tagged):

@@ -1,13 +1,13 @@
-"""Acapella's analysis: captures in, acaps, tables and figures out."""
+"""Acapella's analysis: convert captures to acaps, tables and figures."""
 
 
 def __getattr__(name: str) -> str:
-    """`__version__`, looked up where it is asked for: importlib.metadata takes as long as all else of a start."""
+    """Return `__version__`, which is determined on access because importing importlib.metadata takes long."""
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
 
     try:
         return version("acapella")
-    except PackageNotFoundError:  # run from a tree that is not installed
+    except PackageNotFoundError:  # the package is not installed
         return "0+uninstalled"

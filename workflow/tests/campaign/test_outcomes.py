@@ -159,7 +159,7 @@ def test_figure_of_many_reasons_counts_the_rest(tmp_path):
             "All 2 sites succeeded",
             "No site was degraded, incomplete or failed",
         ),
-        ([], "Reasons of unsuccessful collections: no data", "nothing was collected"),
+        ([], "Reasons for unsuccessful collections: no data", "nothing was collected"),
     ],
 )
 def test_figure_of_reasons_without_any_says_why(lines, title, said, tmp_path):

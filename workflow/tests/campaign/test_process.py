@@ -397,6 +397,6 @@ def test_the_catalog_of_another_version_is_to_be_made_anew(tmp_path, capsys):
         con.execute("alter table older rename to samples")
     assert cli.main(["campaign", "process", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert "the catalog is of another version (" in said and said.endswith(
+    assert "the catalog was written by another version (" in said and said.endswith(
         f"; run acapella campaign index {tmp_path}\n"
     )

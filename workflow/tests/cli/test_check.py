@@ -202,9 +202,8 @@ def test_damaged_digest_or_table_error_names_the_command_that_recreates_it(direc
         append(name)(directory)
     code, lines = check(directory)
     assert code == 1
-    advice = {
-        line.split(": ")[0]: line.endswith("delete the file and run snakemake, which makes it again") for line in lines
-    }
+    fix = "delete the file and run snakemake, which creates it again"
+    advice = {line.split(": ")[0]: line.endswith(fix) for line in lines}
     assert [advice[name] for name in ("acap/a.parquet", "tables/throughput.csv", "raw/b.pcap")] == [True, True, False]
 
 
@@ -288,7 +287,7 @@ def test_link_to_a_kernel_file_is_not_read(directory, check):
         (directory / "raw" / "a.pcap").unlink()
         (directory / "raw" / "a.pcap").symlink_to(target)
         code, lines = check(directory)
-        assert code == 1 and f"raw/a.pcap: is a link to {target}, no file of a disk" in lines
+        assert code == 1 and f"raw/a.pcap: is a link to {target}, not a file on a disk" in lines
 
 
 def test_sparse_file_is_not_read(directory, check):

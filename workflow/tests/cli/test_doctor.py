@@ -61,7 +61,7 @@ NO_CLUSTER = "for n in 1 2; do echo 'sinfo: error: no configuration at 10.1' >&2
     ("script", "version", "seen"),
     [
         (ANSWERS, "slurm-wlm 22.05.8", "12 nodes"),
-        (NO_CLUSTER, "version not told", "sinfo finds no cluster"),
+        (NO_CLUSTER, "version not printed", "sinfo finds no cluster"),
     ],
 )
 def test_slurm_without_a_cluster_is_reported_as_missing(script, version, seen, tmp_path, monkeypatch):

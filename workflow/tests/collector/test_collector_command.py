@@ -99,7 +99,7 @@ def test_damaged_capture_exits_with_1_and_truncated_capture_with_0(control, tmp_
         out = tmp_path / f"{name}.out"
         assert main(["p4", "collect", str(tmp_path / name), "--control", str(control), "-o", str(out)]) == code
         messages = capsys.readouterr().err
-        assert f"collector: {name}: " in messages and "; only the part before it was read" in messages
+        assert f"collector: {name}: " in messages and "; only the part before this was read" in messages
         assert ("exit code 1" in messages) == bool(code)
         assert "6 reports, 3 flows" in messages
 
@@ -133,7 +133,7 @@ def test_results_are_replaced_only_with_replace(capture, control, tmp_path, caps
     capsys.readouterr()
     assert main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "already contains results: flows.parquet, counters.json; name another directory, or use --replace" in line
+    assert "already contains results: flows.parquet, counters.json; specify another directory, or use --replace" in line
     assert main([*words, "--replace"]) == 0
 
 

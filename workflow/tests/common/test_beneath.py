@@ -320,7 +320,7 @@ def test_snakemake_does_not_start_in_a_campaign_with_links(tmp_path, outside):
     assert ended.returncode == 1
     assert ended.stdout.splitlines()[1:] == [
         f"acapella: error: results/tiny/logs is a symbolic link to {outside}, "
-        f"and no file is written through one; {beneath.FIX}"
+        f"and Acapella does not write through links; {beneath.FIX}"
     ]
 
 

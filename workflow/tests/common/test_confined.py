@@ -427,7 +427,7 @@ def test_doctor_reports_active_confinement():
 def test_doctor_reports_the_user_of_tshark():
     """Root in a user namespace has no other user to switch to."""
     command = "from acapella.cli.doctor import confinement; print([f.seen for f in confinement() if 'user' in f.piece])"
-    for prefix, expected in (((), "one of its own" if os.geteuid() == 0 else "ours"), (("unshare", "-r"), "ours, 0")):
+    for prefix, expected in (((), "a separate user" if os.geteuid() == 0 else "ours"), (("unshare", "-r"), "ours, 0")):
         if prefix and subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode:
             pytest.skip("no user namespaces here")
         done = subprocess.run([*prefix, sys.executable, "-c", command], check=True, capture_output=True, text=True)
@@ -436,10 +436,10 @@ def test_doctor_reports_the_user_of_tshark():
 
 def test_home_directory_next_to_a_program_is_not_readable(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
-    assert confined.beside(tmp_path / "user" / "tshark") == [str(tmp_path / "user" / "tshark")]
-    assert confined.beside(tmp_path / "tshark") == [str(tmp_path / "tshark")]
+    assert confined.program_paths(tmp_path / "user" / "tshark") == [str(tmp_path / "user" / "tshark")]
+    assert confined.program_paths(tmp_path / "tshark") == [str(tmp_path / "tshark")]
     own = tmp_path / "user" / "wireshark"
-    assert confined.beside(own / "bin" / "tshark") == [str(own / name) for name in ("bin", "lib", "share")]
+    assert confined.program_paths(own / "bin" / "tshark") == [str(own / name) for name in ("bin", "lib", "share")]
 
 
 @needs_seccomp

@@ -86,8 +86,8 @@ def test_truncated_capture_is_accepted_on_request(program, capture):
 
 
 def test_warning_about_root_is_not_an_error():
-    assert tshark.complaint('Running as user "root" and group "root". This could be dangerous.\n') == ""
-    assert tshark.complaint('Running as user "root"...\ntshark: no room\n') == "no room"
+    assert tshark.error_line('Running as user "root" and group "root". This could be dangerous.\n') == ""
+    assert tshark.error_line('Running as user "root"...\ntshark: no room\n') == "no room"
 
 
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])
@@ -115,10 +115,10 @@ UNLESS_SOUND = f"[ $(wc -c) = {len(tshark.SOUND)} ] && exit 0; "
             'echo "tshark: symbol lookup error: x" >&2; exit 1',
             "(exit code 1): symbol lookup error: x; it fails on every capture",
         ),
-        ("exit 127", "tshark failed (exit code 127): it said nothing; it fails on every capture"),
+        ("exit 127", "tshark failed (exit code 127): no error message; it fails on every capture"),
         ("cat > /dev/null", "tshark exited without printing frame 1 of those sent to it"),
         ("cat > /dev/null; printf '2\\teth\\n'", "tshark did not print frame 1 of those sent to it"),
-        ("kill -9 $$", "tshark failed (ended by signal 9): it said nothing"),
+        ("kill -9 $$", "tshark failed (ended by signal 9): no error message"),
     ],
 )
 def test_failed_tshark_is_reported_in_one_line_without_output(script, said, capture, monkeypatch, capsys):

@@ -138,7 +138,7 @@ def test_truncated_capture_keeps_complete_records_with_a_warning(digest, capture
     assert digest.metadata()["file_issue"] == issue
     assert pq.read_table(digest.acap).num_rows == 299
     warning = one_line(capsys)
-    assert warning.startswith("acapella: warning: ") and str(capture) in warning and "299 whole frames" in warning
+    assert warning.startswith("acapella: warning: ") and str(capture) in warning and "299 complete frames" in warning
     assert f"at byte {digest.metadata()['file_issue_offset']}: " in warning
     assert digest.metadata()["file_unread_bytes"] == 0
 
@@ -148,8 +148,8 @@ def test_truncated_record_header_warning_gives_position_and_size(digest, tmp_pat
     size = capture.stat().st_size
     capture.write_bytes(capture.read_bytes() + bytes(9))
     assert digest(capture) == 0
-    said = f"at byte {size}: 9 of the 16 bytes of a record header are there; the 1 whole frame before it is written\n"
-    assert one_line(capsys) == f"acapella: warning: {capture}: {said}"
+    fault = f"at byte {size}: 9 of the 16 bytes of a record header are there"
+    assert one_line(capsys) == f"acapella: warning: {capture}: {fault}; the 1 complete frame before it is written\n"
 
 
 @pytest.mark.parametrize("caplen", [2**32 - 1, 2**28])
@@ -164,7 +164,7 @@ def test_impossible_capture_length_ends_reading_with_an_error(digest, capture, c
     assert (metadata["file_issue_offset"], metadata["file_unread_bytes"]) == (size, 116)
     assert pq.read_table(digest.acap).num_rows == 300
     said = one_line(capsys)
-    assert said.startswith("acapella: error: ") and "300 whole frames before it are written; exit code 1: " in said
+    assert said.startswith("acapella: error: ") and "300 complete frames before it are written; exit code 1: " in said
     assert f"at byte {size}: capture length {caplen} is larger than 262144; the 116 bytes from there" in said
 
 
@@ -341,7 +341,7 @@ def test_malformed_frames_are_counted_in_one_note(digest, tmp_path, capsys):
     (tmp_path / "o.pcap").write_bytes(odd)
     assert digest(tmp_path / "o.pcap") == 0
     parts = "1 frame captured longer than the snap length, 1 captured longer than on the wire, 2 empty"
-    note = f"{parts}, 2 stamped earlier than the one before"
+    note = f"{parts}, 2 with an earlier timestamp than the previous frame"
     assert one_line(capsys) == f"acapella: note: {tmp_path / 'o.pcap'}: {note}\n"
     assert digest.metadata()["longer_than_snaplen"] == 1
 
@@ -381,7 +381,7 @@ def test_implausible_timestamp_is_an_issue_and_excluded_from_times(digest, tmp_p
     times = ((frame, YEAR_586524_US), (frame, second_2106 - 1), (frame, second_2106), (broken, YEAR_586524_US))
     blocks = b"".join(dated(*each) for each in times)
     assert digest(write_pcapng(tmp_path / "y.pcapng", [(1, frame)], extra=blocks), "--engine", engine) == 0
-    assert "3 dated outside the years 1970 to 2106, which take part in no time" in one_line(capsys)
+    assert "3 dated outside the years 1970 to 2106, whose timestamps are not used" in one_line(capsys)
     rows = pq.read_table(digest.acap).to_pylist()
     last_ns = second_2106 * 1000 - 1000
     assert [row["ts_ns"] for row in rows] == [None, last_ns, None, None, 1_000_000]

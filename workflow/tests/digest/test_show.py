@@ -138,10 +138,10 @@ def test_flow_table_of_another_acap_is_rejected(campaign, capsys):
     [
         (["acap/t.parquet", "--columns", "frame,color"], "no column 'color'"),
         (["none.parquet"], "error: none.parquet: no such file\n"),
-        (["."], "error: .: is a directory; name an acap in it, as CAMPAIGN/acap/SAMPLE.parquet\n"),
+        (["."], "error: .: is a directory; specify an acap in it, such as CAMPAIGN/acap/SAMPLE.parquet\n"),
         (["t.pcap"], "is not an acap"),
-        (["flows/t.parquet"], "is a flow table, and show prints the frames of an acap; acapella sql CAMPAIGN"),
-        (["acap/t.parquet", "--flows", "acap/u.parquet"], "acap/u.parquet: is an acap, and no flow table"),
+        (["flows/t.parquet"], "is a flow table, but show prints the frames of an acap; acapella sql CAMPAIGN"),
+        (["acap/t.parquet", "--flows", "acap/u.parquet"], "acap/u.parquet: is an acap, not a flow table"),
     ],
 )
 def test_usage_error_prints_one_line(campaign, capsys, monkeypatch, words, message):

@@ -107,11 +107,11 @@ def test_usage_errors_exit_with_2(loader, capture, tmp_path, capfd):
         ),
         (
             ["preprocess", "--in", capture, "--out", capture],
-            f"--out {capture}: {capture} is also an input; name another",
+            f"--out {capture}: {capture} is also an input; use another",
         ),
         (
             ["preprocess", "--in", packed, "--out", packed],
-            f"--out {packed}: {packed} is also an input; name another file",
+            f"--out {packed}: {packed} is also an input; use another file",
         ),
         (["preprocess", "--in", capture, "--burst", "x"], "--burst x: a number from 1 to 4096"),
         (["flowstats", "--in", capture, "--out", str(tmp_path / "o.pcap")], "flowstats: no queue pair"),

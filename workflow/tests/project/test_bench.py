@@ -100,7 +100,7 @@ def test_unknown_benchmark_is_rejected(capsys):
     with pytest.raises(SystemExit) as ended:
         module("__main__").parse(["nosuch"])
     assert ended.value.code == 2
-    assert "no such benchmark: nosuch" in capsys.readouterr().err
+    assert "unknown benchmark: nosuch" in capsys.readouterr().err
 
 
 def test_failed_program_error_has_its_name_and_last_line(tmp_path):
@@ -170,7 +170,7 @@ def test_published_tables_match_the_stored_facts():
 def test_disk_speed_is_unknown_without_fio(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert module("disk").speed(tmp_path, 1) == module("disk").Speed(
-        0, "not measured: no fio here; apt-get install fio"
+        0, "not measured: fio is not installed; apt-get install fio"
     )
 
 

@@ -306,13 +306,13 @@ def test_release_depends_on_the_key_alone(finished, public, tmp_path):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["-o", "{public}"], "is there already"),
+        (["-o", "{public}"], "already exists"),
         (["-o", "{new}", "--key-file", "{new}/key"], "the key would be published"),
         (["-o", "{new}", "--key-file", "{missing}"], "cannot read the key"),
         (["-o", "{missing}/new"], "no such directory"),
         (["-o", "{new}", "--pseudonyms", "{new}/names.tsv"], "the true names would be published"),
         (["-o", "{new}", "--pseudonyms", "{missing}/names.tsv"], "no such directory"),
-        (["-o", "{new}", "--pseudonyms", "{public}/README.md"], "is no map of names"),
+        (["-o", "{new}", "--pseudonyms", "{public}/README.md"], "is not a map of names"),
     ],
 )
 def test_usage_errors_are_one_line_and_leave_no_files(request, tmp_path, capsys, words, says):
@@ -358,7 +358,7 @@ def test_tables_with_true_names_are_omitted_with_the_reason(finished, tmp_path, 
     assert not [path for path in files(tmp_path / "hidden") if SITES[0].encode() in path.read_bytes()]
     lines = [line for line in capsys.readouterr().out.splitlines() if "consistency" in line]
     assert lines == [
-        "table consistency left out: true names of sites, ports or samples; to make them with pseudonyms: "
+        "table consistency omitted: true names of sites, ports or samples; to create them with pseudonyms: "
         "snakemake --config pseudonyms=True; then release again"
     ]
     assert "- consistency: true names of sites, ports or samples\n" in (tmp_path / "hidden/README.md").read_text()
@@ -387,7 +387,7 @@ def test_map_of_names_is_private_and_contains_the_true_names(finished, tmp_path)
 
 def test_omitted_tables_are_listed_with_the_reason(finished, public, tmp_path, capsys):
     run("release", finished, "-o", tmp_path / "public")
-    lines = re.findall(r"^tables? ([\w, ]+) left out: (.*)$", capsys.readouterr().out, re.M)
+    lines = re.findall(r"^tables? ([\w, ]+) omitted: (.*)$", capsys.readouterr().out, re.M)
     reasons = {name: reason for names, reason in lines for name in names.split(", ")}
     there = {path.stem for path in (public / "tables").iterdir()}
     assert set(reasons) == {path.stem for path in (finished / "tables").iterdir()} - there

@@ -379,7 +379,7 @@ def test_unlisted_column_is_found(made, tmp_path):
         rows = pq.read_table(path)
         pq.write_table(rows.append_column("sha256", rows["sample"]), path)
 
-    assert "column sha256, which is not to be published" in refused(made, tmp_path, change)
+    assert "column sha256, which must not be published" in refused(made, tmp_path, change)
 
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")

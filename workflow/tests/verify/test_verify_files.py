@@ -57,7 +57,7 @@ def test_no_frame_of_a_damaged_compressed_capture_is_compared(capture, capsys):
     assert line.startswith(f"not compared: {damaged}: at byte ") and "frames is compared" in line
 
 
-@pytest.mark.parametrize(("path", "said"), [("nowhere.pcap", "no such file"), (".", "there is no capture")])
+@pytest.mark.parametrize(("path", "said"), [("nowhere.pcap", "no such file"), (".", "no capture found")])
 def test_missing_captures_are_an_error(path, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["verify", path]) == 2
@@ -99,7 +99,7 @@ def test_every_file_that_is_skipped_is_listed_with_the_reason(capture, capsys):
     directory = capture.parent
     (directory / "inner").mkdir()
     expected = {
-        directory / "inner" / "notes.txt": "no suffix of a capture",
+        directory / "inner" / "notes.txt": "not the suffix of a capture",
         directory / "gone.pcap": "cannot read it: No such file or directory",
         directory / "link": "symbolic link to a directory",
         directory / "pipe.pcap": "not a regular file",

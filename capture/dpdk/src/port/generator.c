@@ -93,7 +93,7 @@ static void offer(struct generator *generator, struct rte_ring *ring, unsigned f
     struct rte_mbuf *mbuf[GROUP_MAX];
     const uint16_t size = (uint16_t)generator->options->generate;
     const uint64_t number = atomic_load_explicit(&generator->offered, memory_order_relaxed);
-    unsigned taken = 0;
+    unsigned accepted = 0;
     if (rte_pktmbuf_alloc_bulk(generator->pool, mbuf, frames) == 0) {
         for (unsigned i = 0; i < frames; ++i) {
             const rte_be64_t written = rte_cpu_to_be_64(number + i);
@@ -102,11 +102,11 @@ static void offer(struct generator *generator, struct rte_ring *ring, unsigned f
             memcpy(rte_pktmbuf_mtod_offset(mbuf[i], uint8_t *, GENERATOR_NUMBER_AT), &written,
                    sizeof written);
         }
-        taken = rte_ring_enqueue_burst(ring, (void **)mbuf, frames, NULL);
-        rte_pktmbuf_free_bulk(mbuf + taken, frames - taken);
+        accepted = rte_ring_enqueue_burst(ring, (void **)mbuf, frames, NULL);
+        rte_pktmbuf_free_bulk(mbuf + accepted, frames - accepted);
     }
     count(&generator->offered, frames);
-    count(&generator->refused, frames - taken);
+    count(&generator->refused, frames - accepted);
 }
 
 /* Returns the number of frames that are due, at most a group, and skips frames that are too late. */

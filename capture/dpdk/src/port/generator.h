@@ -20,7 +20,7 @@ struct generator {
     _Atomic bool stop;
     /* offered = refused + received by the queues' threads + left */
     _Atomic uint64_t offered, refused;
-    _Atomic uint64_t behind; /* due at the set rate but not offered in time */
+    _Atomic uint64_t behind; /* due at the configured rate but not offered in time */
     uint64_t begin_tsc, end_tsc;
 };
 

@@ -93,8 +93,8 @@ static int check_frame_size(const struct port *port, const struct options *optio
     if (any >= 0) {
         close(any);
     }
-    const char *given = strstr(options->vdev[0], "framesz=");
-    const long room = (given ? strtol(given + strlen("framesz="), NULL, 10) : PACKET_FRAME) - PACKET_HEAD;
+    const char *framesz = strstr(options->vdev[0], "framesz=");
+    const long room = (framesz ? strtol(framesz + strlen("framesz="), NULL, 10) : PACKET_FRAME) - PACKET_HEAD;
     if (known && request.ifr_mtu + RTE_ETHER_HDR_LEN > room) {
         return fail(fault,
                     "%s: frames of up to %d bytes (the MTU of %s) would be truncated to %ld; add "
@@ -248,14 +248,14 @@ int port_start(struct port *port, struct fault *fault) {
 void port_flush(struct port *port) {
     struct rte_mbuf *mbuf[64];
     for (unsigned queue = 0; *port->interface && queue < port->queues; ++queue) {
-        uint64_t taken = 0;
+        uint64_t discarded = 0;
         uint16_t got = 0;
-        while (taken < FLUSH_MAX &&
+        while (discarded < FLUSH_MAX &&
                (got = rte_eth_rx_burst(port->id, (uint16_t)queue, mbuf, RTE_DIM(mbuf))) > 0) {
             rte_pktmbuf_free_bulk(mbuf, got);
-            taken += got;
+            discarded += got;
         }
-        port->flushed += taken;
+        port->flushed += discarded;
     }
 }
 

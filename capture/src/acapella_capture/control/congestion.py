@@ -69,7 +69,7 @@ def covers(congestion: Mapping[str, Any], end_ns: int) -> bool:
 
 
 def mean_bps(readings: Series) -> float | None:
-    """Return the mean rate between the first and the last reading; None of fewer than two."""
+    """Return the mean rate between the first and the last reading; None for fewer than two readings."""
     counted = growth(readings)
     if len(counted) < 2 or counted[-1][0] <= counted[0][0]:
         return None

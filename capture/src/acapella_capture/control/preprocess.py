@@ -109,7 +109,7 @@ def run_checked(testbed: Testbed, node: str, argv: Sequence[str]) -> None:
 
 
 def program_of(testbed: Testbed, settings: PreprocessSettings) -> str:
-    """Return the program's name on the node. A node of testbed local is this machine: the one beside our Python."""
+    """Return the program's name on the node. On testbed local, it is next to this Python."""
     if settings.program:
         return settings.program
     return str(Path(sys.executable).with_name("acapella")) if testbed.name == "local" else "acapella"

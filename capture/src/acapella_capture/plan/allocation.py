@@ -76,7 +76,7 @@ def describe_shortage(hosts: Sequence[Host], request: ResourceRequest) -> str:
         if all(getattr(host, key) < need for host in left):
             noun = {"nics": "dedicated NICs", "cores": "cores", "ram_gb": "GB of RAM", "disk_gb": "GB of disk"}[key]
             return f"{sum(getattr(host, key) for host in hosts)} {noun} free on {pluralize(len(hosts), 'host')}"
-    return f"no one of {pluralize(len(hosts), 'host')} has all that a node needs"
+    return f"none of {pluralize(len(hosts), 'host')} has all resources that a node needs"
 
 
 def pluralize(number: int, noun: str) -> str:

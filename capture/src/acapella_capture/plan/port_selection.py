@@ -1,4 +1,4 @@
-"""Selection of the ports that are mirrored in a cycle: pure functions of what is known before the cycle.
+"""Selection of the ports that are mirrored in a cycle: pure functions of the information available before the cycle.
 
 A selection takes a `SiteView` and returns the names of the ports to mirror: at most one per receiver, no name twice.
 The config names a selection (`collect.port_selection`). Other packages can add selections with an entry point of group
@@ -20,7 +20,7 @@ GROUP = "acapella.port_selection"
 
 @dataclass(frozen=True)
 class SiteView:
-    """What is known of a site before a cycle.
+    """Information about a site before a cycle.
 
     `rates` are recent rates of its ports as the switch counts them, bit/s. A port without data is absent; all are
     absent

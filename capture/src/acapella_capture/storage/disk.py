@@ -27,13 +27,13 @@ def run(*command: object) -> str:
 
 
 @contextlib.contextmanager
-def directory(beside: Path, size: int, mbps: int | None) -> Iterator[Path]:
-    """Provide an empty directory for `size` bytes on the disk of `beside`, or on a disk of `mbps` MB/s; removed at the
+def directory(parent: Path, size: int, mbps: int | None) -> Iterator[Path]:
+    """Provide an empty directory for `size` bytes on the disk of `parent`, or on a disk of `mbps` MB/s; removed at the
     end.
 
     Raises NotMeasurable if such a disk cannot be made.
     """
-    with scratch_directory(beside) as place:
+    with scratch_directory(parent) as place:
         if mbps is None:
             yield place
             return

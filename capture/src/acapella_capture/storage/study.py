@@ -61,10 +61,10 @@ def cases(settings: Settings) -> Iterator[Case]:
                 yield Case(background, limit, mbps, writer)
 
 
-def study(settings: Settings, beside: Path, report=print) -> dict[str, Any]:
+def study(settings: Settings, parent: Path, report=print) -> dict[str, Any]:
     """Return all results; `skipped` is why nothing was measured, `notes` are why parts were not.
 
-    `beside` is a directory on the disk to measure. The process gets a private mount namespace.
+    `parent` is a directory on the disk to measure. The process gets a private mount namespace.
     """
     result = {
         "version": 1,
@@ -84,22 +84,22 @@ def study(settings: Settings, beside: Path, report=print) -> dict[str, Any]:
         return {**result, "skipped": str(reason)}
     for case in cases(settings):
         try:
-            result["runs"].append(measured(case, settings, beside))
+            result["runs"].append(measured(case, settings, parent))
             report(f"storage: {case}: {summary(result['runs'][-1])}")
         except NotMeasurable as reason:
             result["notes"].append(f"{case}: {reason}")
             report(f"storage: {case}: skipped: {reason}")
     if settings.table_seconds:
-        tables_of_rates(result, settings, beside, report)
+        tables_of_rates(result, settings, parent, report)
     if not result["runs"]:
         result["skipped"] = result["notes"][0]
     return result
 
 
-def tables_of_rates(result: dict[str, Any], settings: Settings, beside: Path, report) -> None:
+def tables_of_rates(result: dict[str, Any], settings: Settings, parent: Path, report) -> None:
     """Add the runs of Tables 1 and 2 to the result, with their thresholds on the whole machine's memory."""
     try:
-        with thresholds.set_to(*rates.THRESHOLDS, None), disk.directory(beside, 0, None) as directory:
+        with thresholds.set_to(*rates.THRESHOLDS, None), disk.directory(parent, 0, None) as directory:
             for row in rates.measured(directory, settings.table_seconds):
                 result["rates"].append(row)
                 kept = f"{row['snaplen']} B of {row['frame_bytes']} B, {row['writer']}"
@@ -133,11 +133,11 @@ def private_mounts() -> None:
             disk.run("mount", "-t", kind, kind, place)
 
 
-def measured(case: Case, settings: Settings, beside: Path) -> dict[str, Any]:
+def measured(case: Case, settings: Settings, parent: Path) -> dict[str, Any]:
     """Return one run. Raises NotMeasurable if it is impossible."""
     with thresholds.set_to(case.background_percent, case.limit_percent, settings.memory_mb) as memory:
         max_bytes = int(memory * case.limit_percent / 100 * BEYOND)
-        with disk.directory(beside, int(max_bytes * ROOM) + 256 * thresholds.MB, case.disk_mbps) as directory:
+        with disk.directory(parent, int(max_bytes * ROOM) + 256 * thresholds.MB, case.disk_mbps) as directory:
             os.sync()  # exclude data of other programs
             samples, intervals = watched(case, settings, directory, max_bytes)
             accounts = json.loads((directory / "c.json").read_text(encoding="utf-8"))

@@ -41,7 +41,7 @@ def put(name: str, value: int) -> None:
 
 
 @contextlib.contextmanager
-def alone() -> Iterator[None]:
+def exclusive() -> Iterator[None]:
     """Prevent another process from setting the thresholds: it would restore ours."""
     with (VM / "dirty_ratio").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -55,7 +55,7 @@ def set_to(background_percent: int, limit_percent: int, memory_mb: int | None) -
     Yields the memory that the percentages refer to, in bytes: free and cached memory as the kernel counts it, or
     `memory_mb`.
     """
-    with alone():
+    with exclusive():
         yield from kept(background_percent, limit_percent, memory_mb)
 
 

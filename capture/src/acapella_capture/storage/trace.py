@@ -34,7 +34,7 @@ MEASURE = """
 }}
 """
 # Maps are never cleared: bpftrace reads them with a delay, and would lose events before the clear.
-SAY = 'printf("at %llu\\n", nsecs); print(@latency); print(@sum); print(@longest); print(@bytes);'
+PRINT = 'printf("at %llu\\n", nsecs); print(@latency); print(@sum); print(@longest); print(@bytes);'
 
 
 def script(call: str, pid: int) -> str:
@@ -43,7 +43,7 @@ def script(call: str, pid: int) -> str:
     probe, key, result = END[call]
     lines = [BEGIN[call].format(pid=pid, submit=submit_probe() if call == "io_uring" else "", writes=writes)]
     lines += [MEASURE.format(probe=probe, key=key, result=result)]
-    lines += [f"interval:ms:{INTERVAL_MS} {{ {SAY} }}", f"END {{ {SAY} clear(@began); }}"]
+    lines += [f"interval:ms:{INTERVAL_MS} {{ {PRINT} }}", f"END {{ {PRINT} clear(@began); }}"]
     return "\n".join(lines)
 
 

@@ -92,9 +92,8 @@ class Faults:
 def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
     """Return the captures of a sheet, globs expanded in name order.
 
-    Files named without a glob are not opened here but in `describe`, so that a missing one fails alone. Raises
-    UserError
-    with the first wrong line and the number of others, or for an empty sheet unless it `may_be_empty`.
+    Files named without a glob are not opened here but in `describe`, so that a missing file fails only its own sample.
+    Raises UserError with the first wrong line and the number of others, or for an empty sheet unless it `may_be_empty`.
     """
     faults = Faults(sheet)
     entries: list[Entry] = []
@@ -196,11 +195,11 @@ def parse_restriction(text: str, line: int, faults: Faults) -> tuple[tuple[str, 
         if reason not in RESTRICTIONS:
             faults.add(line, f"restriction {reason!r} is none of {', '.join(RESTRICTIONS)}")
         elif reason in found:
-            faults.add(line, f"restriction {reason!r} is there twice")
+            faults.add(line, f"restriction {reason!r} occurs twice")
         elif reason == "trial" and detail:
             faults.add(line, f"restriction {part!r}: trial takes no value; separate restrictions with ;")
         elif reason == "sampling" and detail and not re.fullmatch(r"[1-9][0-9]{0,17}", detail):
-            faults.add(line, f"restriction {part!r}: not a number of frames of which one was kept, as sampling 100")
+            faults.add(line, f"restriction {part!r}: not a sampling rate, such as sampling 100")
         elif part != "sampling 1":  # sampling 1 keeps every frame
             found[reason] = detail or None
     return tuple(found.items())
@@ -243,7 +242,10 @@ def sample_names(entries: Sequence[Entry], faults: Faults) -> list[str]:
         if fields["sample"] and other_fields["sample"]:
             faults.add(line, f"sample {name!r} is in line {other_line} already")
         else:
-            faults.add(line, f"{other} and {file} would have one name; fill in the column sample, a line for each file")
+            faults.add(
+                line,
+                f"{other} and {file} would have the same sample name; set the column sample, with a line for each file",
+            )
     return names
 
 
@@ -298,7 +300,7 @@ def describe(sheet: Path, campaign: Path, *, only: str | None = None, limits=Non
 def unreadable(file: Path) -> str | None:
     """Return why a file cannot be read; None if it can."""
     if set("{}") & set(str(file)):
-        return "braces in a path are wildcards of Snakemake's: name a link to it"
+        return "braces in a path are wildcards of Snakemake: use a link without braces"
     try:
         if not file.is_file():
             return "is not a file" if file.exists() else "no such file"

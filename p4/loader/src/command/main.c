@@ -199,7 +199,7 @@ static int generate(const struct options *options, struct fault *fault) {
  * name yet. */
 static int exit_with_parent(pid_t parent, struct fault *fault) {
     if (parent && (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)) {
-        return fail(fault, "--parent %d: is not the parent of this process, or has ended", (int)parent);
+        return fail(fault, "--parent %d: not the parent of this process, or it has ended", (int)parent);
     }
     return 0;
 }

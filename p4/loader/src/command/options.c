@@ -55,10 +55,10 @@ static const struct argp_option known[] = {
      "Read the last --in from open descriptor N; its path is used in messages and checks. END is a "
      "descriptor from which one byte is read after a capture that is complete",
      INPUT},
-    {"pace", PACE, NULL, 0, "Keep the times between frames of the captures (default: as fast as possible)",
+    {"pace", PACE, NULL, 0, "Keep the inter-arrival times of the captures (default: as fast as possible)",
      INPUT},
     {"burst", BURST, "N", 0, "Read N frames at once, 1 to 4096 (default: 32)", INPUT},
-    {"parent", PARENT, "PID", 0, "Exit when PID exits, which has to be the parent process", INPUT},
+    {"parent", PARENT, "PID", 0, "Exit when PID exits, which must be the parent process", INPUT},
     {NULL, 0, NULL, 0, "Output (default: none):", OUTPUT},
     {"out", OUT, "PATH", 0, "Write frames that the program sends to PATH.pcap (ns) or PATH.pcapng", OUTPUT},
     {"out-interface", INTERFACE, "NAME", 0, "Send these frames on a network interface; needs CAP_NET_RAW",
@@ -97,7 +97,7 @@ static int read_descriptor(struct options *options, const char *text, struct fau
     const bool ends = *rest == ':' && rest[1] >= '0' && rest[1] <= '9';
     const unsigned long end = ends ? strtoul(rest + 1, &rest, 10) : 0;
     if (!options->ins || *text < '0' || *text > '9' || *rest || value > INT_MAX || end > INT_MAX) {
-        return fail(fault, "--descriptor %s: N or N:END, after the --in that it belongs to", text);
+        return fail(fault, "--descriptor %s: must be N or N:END, after the --in to which it belongs", text);
     }
     options->descriptor[options->ins - 1] = (int)value;
     options->end[options->ins - 1] = ends ? (int)end : -1;
@@ -212,7 +212,7 @@ static int check_output(const char *name, const char *path, const char *const re
                         struct fault *fault) {
     for (unsigned i = 0; path && i < count; ++i) {
         if (written_by(read[i], path)) {
-            return fail(fault, "%s %.200s: %.200s is also an input; name another file", name, path, read[i]);
+            return fail(fault, "%s %.200s: %.200s is also an input; use another file", name, path, read[i]);
         }
     }
     return 0;
@@ -236,7 +236,7 @@ static int check_outputs(const struct options *options, struct fault *fault) {
         }
         for (unsigned j = 0; path && j < count; ++j) {
             if (j != i && outputs[j].path && written_by(path, outputs[j].path)) {
-                return fail(fault, "%s %.200s: is also the output of %s; name another file", name, path,
+                return fail(fault, "%s %.200s: is also the output of %s; use another file", name, path,
                             outputs[j].name);
             }
         }
@@ -250,17 +250,17 @@ static int check(struct options *options, struct fault *fault) {
         standard += strcmp(options->in[i], "-") == 0;
     }
     if (!options->spec) {
-        return fail(fault, "--spec: missing; name the program, as in p4/spec/preprocess.spec");
+        return fail(fault, "--spec: missing; specify the program, such as p4/spec/preprocess.spec");
     }
     if (!options->ins && !options->generated) {
-        return fail(fault, "--in: missing; name a capture");
+        return fail(fault, "--in: missing; specify a capture");
     }
     if (standard > 1) {
-        return fail(fault, "standard input: used by --commands and --in -, or twice; name a file");
+        return fail(fault, "standard input: used by --commands and --in -, or twice; use a file");
     }
     options->format = options->out && ends_in(options->out, ".pcapng") ? &pcapng_format : &pcap_format;
     if (options->out && !ends_in(options->out, ".pcap") && !ends_in(options->out, ".pcapng")) {
-        return fail(fault, "--out %s: the name has to end in .pcap or .pcapng", options->out);
+        return fail(fault, "--out %s: the name must end in .pcap or .pcapng", options->out);
     }
     return check_outputs(options, fault);
 }

@@ -11,13 +11,13 @@
 static const char *word_of(int error) {
     switch (-error) {
         case 17: /* EEXIST */
-            return "there is one of this name already";
+            return "the name already exists";
         case 12: /* ENOMEM */
-            return "no memory for it";
+            return "not enough memory";
         case 19: /* ENODEV */
-            return "it could not be made";
+            return "it could not be created";
         case 28: /* ENOSPC */
-            return "there are too many of them";
+            return "there are too many";
         default:
             return "it is not valid";
     }
@@ -27,7 +27,7 @@ static const char *word_of(int error) {
 static int refused(const struct spec *spec, unsigned line, struct fault *fault, const char *what,
                    const char *name, int error) {
     return p4_spec_fail(spec, line, fault,
-                        "%s %.64s: DPDK refuses it: %s; change the .p4 and compile it again", what, name,
+                        "%s %.64s: DPDK rejects it: %s; change the .p4 and compile it again", what, name,
                         word_of(error));
 }
 
@@ -158,12 +158,12 @@ static const char *hint(const char *text) {
         const char *word, *hint;
     } hints[] = {
         {"hash ",
-         "its result has to be a metadata field, its arguments the first and the last field of one struct"},
-        {"jmp", "its first operand has to be a field, of at most 64 bits"},
-        {"meter ", "its length has to be a field"},
-        {"mov ", "both sides have to be of at most 64 bits, or of the same size"},
-        {"learn ", "its arguments have to be metadata fields"},
-        {"extract ", "a header with a varbit needs its length, another has none"},
+         "its result must be a metadata field, its arguments the first and the last field of one struct"},
+        {"jmp", "its first operand must be a field of at most 64 bits"},
+        {"meter ", "its length must be a field"},
+        {"mov ", "both operands must have at most 64 bits, or the same size"},
+        {"learn ", "its arguments must be metadata fields"},
+        {"extract ", "a length is required for a header with a varbit, and not allowed for others"},
     };
     const char *label = strstr(text, " : ");
     text = label ? label + 3 : text;
@@ -188,7 +188,7 @@ static int add_block(struct rte_swx_pipeline *pipeline, const struct spec *spec,
     if (error) {
         const unsigned at = error == -22 ? find_refused(pipeline, spec, action, &guarded) : guarded.count;
         status = at < guarded.count ? p4_spec_fail(spec, guarded.line[at], fault,
-                                                   "%.150s: DPDK refuses this instruction; %s",
+                                                   "%.150s: DPDK rejects this instruction; %s",
                                                    guarded.texts[at], hint(guarded.texts[at]))
                                     : refused(spec, line, fault, action ? "action" : "apply",
                                               action ? action->name : "block", error);

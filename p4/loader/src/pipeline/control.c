@@ -168,7 +168,7 @@ static int read_line(struct p4 *p4, const char *text, char *to, size_t size, str
         *to = '\0';
     }
     if (strlen(text) >= sizeof line.text) {
-        return fail(fault, "a line of more than %d characters; write several", LINE - 1);
+        return fail(fault, "a line of more than %d characters; use several lines", LINE - 1);
     }
     strcpy(line.text, text);
     for (char *word = strtok_r(line.text, BLANK, &rest); word && *word != '#';

@@ -194,7 +194,7 @@ static bool has_epochs(const struct p4 *p4) {
 int p4_control_epoch(struct p4 *p4, char *const word[], unsigned words, struct fault *fault) {
     if (!has_epochs(p4)) {
         return fail(fault,
-                    "%s: the program has no epochs (register active_bank or epoch); leave it out, or run "
+                    "%s: the program has no epochs (register active_bank or epoch); remove it, or run "
                     "flowstats",
                     word[0]);
     }

@@ -37,7 +37,7 @@ static bool read_egress(struct p4 *p4, const struct slot *slot, const struct rte
         return false;
     }
     const uint32_t padding = slot->given - WIRE_INGRESS - slot->kept;
-    const uint32_t behind = packet->length - WIRE_EGRESS;
+    const uint32_t payload_bytes = packet->length - WIRE_EGRESS;
     verdict->kind = header[28];
     verdict->reason = header[29];
     verdict->ts_ns = wire_get64(header);
@@ -47,7 +47,8 @@ static bool read_egress(struct p4 *p4, const struct slot *slot, const struct rte
     verdict->sequence = wire_get32(header + 20);
     verdict->hash = wire_get32(header + 24);
     verdict->bytes = header + WIRE_EGRESS;
-    const uint32_t most = verdict->kind == P4_FRAME ? (behind > padding ? behind - padding : 0) : behind;
+    const uint32_t most =
+        verdict->kind == P4_FRAME ? (payload_bytes > padding ? payload_bytes - padding : 0) : payload_bytes;
     verdict->length = verdict->length < most ? verdict->length : most;
     return verdict->kind <= P4_REPORT;
 }
@@ -81,7 +82,7 @@ static void count(struct p4_counts *counts, const struct p4_verdict *verdict) {
     }
 }
 
-/* Passes on the verdict of a frame, of which at most `most` bytes are kept. */
+/* Reports the verdict of a frame, of which at most `most` bytes are kept. */
 static void deliver(struct p4 *p4, enum wire_out port, const struct rte_swx_pkt *packet, bool clone,
                     uint32_t most) {
     static const enum p4_outcome outcomes[] = {P4_SENT, P4_SUNK, P4_WRONG_PORT, P4_DROPPED};

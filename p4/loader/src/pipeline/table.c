@@ -119,7 +119,7 @@ static int put_key(struct statement *statement, const struct spec_key *key) {
     }
     put(statement, " %s", value);
     if (key->match == SPEC_EXACT && slash) {
-        return fail(statement->fault, "%.64s: %.64s is matched exactly; leave out %.32s", word, key->name,
+        return fail(statement->fault, "%.64s: %.64s is matched exactly; remove %.32s", word, key->name,
                     slash);
     } else if (key->match == SPEC_LPM) {
         char full[16];
@@ -222,7 +222,7 @@ static int apply(struct statement *statement, const char *what) {
     }
     free_entry(entry);
     statement->p4->uncommitted = true;
-    return error ? fail(statement->fault, "table %s: DPDK refuses this: %.200s", name, statement->text) : 0;
+    return error ? fail(statement->fault, "table %s: DPDK rejects this: %.200s", name, statement->text) : 0;
 }
 
 int p4_control_table(struct p4 *p4, char *const word[], unsigned words, struct fault *fault) {
@@ -266,8 +266,7 @@ int p4_commit(struct p4 *p4, struct fault *fault) {
     p4->uncommitted = false;
     return rte_swx_ctl_pipeline_commit(p4->control, 1) == 0
                ? 0
-               : fail(
-                     fault,
-                     "DPDK refuses the tables' entries, and has left all of them out: are they more than the "
-                     "`size` of their table in the .spec?");
+               : fail(fault,
+                      "DPDK rejects all new entries of the tables: are there more than the "
+                      "`size` of their table in the .spec?");
 }

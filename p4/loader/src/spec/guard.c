@@ -120,7 +120,7 @@ static int put_one(struct guarded *guarded, const struct spec *spec, const struc
     if (tx && !from_metadata) {
         char *end = NULL;
         if (strtoul(from->word[1], &end, 0) >= WIRE_WRONG || *end) {
-            return p4_spec_fail(spec, from->line, fault, "tx %s: there are the ports 0 (out) and 1 (sink)",
+            return p4_spec_fail(spec, from->line, fault, "tx %s: the only ports are 0 (out) and 1 (sink)",
                                 from->word[1]);
         }
     }

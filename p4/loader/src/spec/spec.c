@@ -39,27 +39,27 @@ static int read_struct(struct reader *reader) {
     if (!MORE(reader, spec->structs, spec->struct_count)) {
         return p4_reader_memory(reader);
     }
-    struct spec_struct *made = &spec->structs[spec->struct_count];
-    *made = (struct spec_struct){.name = reader->word[1], .line = reader->line};
+    struct spec_struct *added = &spec->structs[spec->struct_count];
+    *added = (struct spec_struct){.name = reader->word[1], .line = reader->line};
     int more;
-    while ((more = p4_reader_next_in(reader, made->name, made->line)) > 0) {
+    while ((more = p4_reader_next_in(reader, added->name, added->line)) > 0) {
         bool variable = false;
         uint32_t bits = 0;
         if (reader->words != 2) {
             return p4_reader_malformed(reader, "bit<N> NAME");
         }
-        if (made->variable) {
-            return REFUSE(reader, "%s: follows a varbit, which has to be the last field", reader->word[1]);
+        if (added->variable) {
+            return REFUSE(reader, "%s: follows a varbit, which must be the last field", reader->word[1]);
         }
         if (field_type(reader, reader->word[0], &bits, &variable) != 0) {
             return -1;
         }
-        if (!MORE(reader, made->fields, made->count)) {
+        if (!MORE(reader, added->fields, added->count)) {
             return p4_reader_memory(reader);
         }
-        made->fields[made->count++] = (struct spec_field){reader->word[1], bits};
-        made->variable = variable;
-        made->bits += bits;
+        added->fields[added->count++] = (struct spec_field){reader->word[1], bits};
+        added->variable = variable;
+        added->bits += bits;
     }
     ++spec->struct_count;
     return more;
@@ -72,7 +72,7 @@ static int read_header(struct reader *reader) {
     }
     const struct spec_struct *type = p4_spec_struct(spec, reader->word[3]);
     if (!type) {
-        return REFUSE(reader, "%s: there is no such struct above", reader->word[3]);
+        return REFUSE(reader, "%s: no such struct before this line", reader->word[3]);
     }
     if (!MORE(reader, spec->headers, spec->header_count)) {
         return p4_reader_memory(reader);
@@ -90,7 +90,8 @@ static int read_metadata(struct reader *reader) {
     }
     reader->spec->metadata = p4_spec_struct(reader->spec, reader->word[2]);
     reader->spec->metadata_line = reader->line;
-    return reader->spec->metadata ? 0 : REFUSE(reader, "%s: there is no such struct above", reader->word[2]);
+    return reader->spec->metadata ? 0
+                                  : REFUSE(reader, "%s: no such struct before this line", reader->word[2]);
 }
 
 /* LABEL : WORD ..., up to the block's }. */
@@ -108,19 +109,20 @@ static int read_block(struct reader *reader, struct spec_block *block, const cha
             return REFUSE(reader, "%s: a label without an instruction", reader->word[0]);
         }
         if (reader->words > SPEC_WORDS || length > SPEC_INSTRUCTION) {
-            return REFUSE(reader,
-                          "an instruction of %u words and %zu characters; DPDK takes %d and %d; give it less "
-                          "at once in the .p4",
-                          reader->words, length - 1, SPEC_WORDS, SPEC_INSTRUCTION - 1);
+            return REFUSE(
+                reader,
+                "an instruction of %u words and %zu characters; DPDK supports %d and %d; simplify it "
+                "in the .p4",
+                reader->words, length - 1, SPEC_WORDS, SPEC_INSTRUCTION - 1);
         }
         if (!MORE(reader, block->instructions, block->count)) {
             return p4_reader_memory(reader);
         }
-        struct spec_instruction *made = &block->instructions[block->count++];
-        *made = (struct spec_instruction){.line = reader->line, .words = words};
-        made->label = labeled ? reader->word[0] : NULL;
+        struct spec_instruction *added = &block->instructions[block->count++];
+        *added = (struct spec_instruction){.line = reader->line, .words = words};
+        added->label = labeled ? reader->word[0] : NULL;
         for (unsigned i = 0; i < words; ++i) {
-            made->word[i] = reader->word[first + i];
+            added->word[i] = reader->word[first + i];
         }
     }
     if (more == 0 && block->count == 0) {
@@ -142,12 +144,12 @@ static int read_action(struct reader *reader) {
     if (!MORE(reader, spec->actions, spec->action_count)) {
         return p4_reader_memory(reader);
     }
-    struct spec_action *made = &spec->actions[spec->action_count];
-    *made = (struct spec_action){.name = reader->word[1], .line = reader->line};
-    if (!plain && !(made->arguments = p4_spec_struct(spec, reader->word[4]))) {
-        return REFUSE(reader, "%s: there is no such struct above", reader->word[4]);
+    struct spec_action *added = &spec->actions[spec->action_count];
+    *added = (struct spec_action){.name = reader->word[1], .line = reader->line};
+    if (!plain && !(added->arguments = p4_spec_struct(spec, reader->word[4]))) {
+        return REFUSE(reader, "%s: no such struct before this line", reader->word[4]);
     }
-    if (read_block(reader, &made->body, made->name) != 0) {
+    if (read_block(reader, &added->body, added->name) != 0) {
         return -1;
     }
     ++spec->action_count;
@@ -159,18 +161,18 @@ static int read_array(struct reader *reader, struct spec_array **arrays, unsigne
               : !LINE_IS(reader, "regarray", NULL, "size", NULL, "initval", NULL)) {
         return p4_reader_malformed(reader, meter ? "metarray NAME size N" : "regarray NAME size N initval N");
     }
-    struct spec_array made = {.name = reader->word[1], .line = reader->line};
-    if (p4_reader_number32(reader, reader->word[3], &made.size) != 0 ||
-        (!meter && p4_reader_number(reader, reader->word[5], UINT64_MAX, &made.initial) != 0)) {
+    struct spec_array added = {.name = reader->word[1], .line = reader->line};
+    if (p4_reader_number32(reader, reader->word[3], &added.size) != 0 ||
+        (!meter && p4_reader_number(reader, reader->word[5], UINT64_MAX, &added.initial) != 0)) {
         return -1;
     }
-    if (made.size == 0 || made.size > 1U << 31) {
-        return REFUSE(reader, "%s: its size has to be from 1 to 2^31", made.name);
+    if (added.size == 0 || added.size > 1U << 31) {
+        return REFUSE(reader, "%s: its size must be from 1 to 2^31", added.name);
     }
     if (!MORE(reader, *arrays, *count)) {
         return p4_reader_memory(reader);
     }
-    (*arrays)[(*count)++] = made;
+    (*arrays)[(*count)++] = added;
     return 0;
 }
 
@@ -180,7 +182,7 @@ static int read_apply(struct reader *reader) {
         return p4_reader_malformed(reader, "apply {");
     }
     if (spec->apply.count) {
-        return REFUSE(reader, "apply: there is one already in line %u", spec->apply_line);
+        return REFUSE(reader, "apply: already defined in line %u", spec->apply_line);
     }
     spec->apply_line = reader->line;
     return read_block(reader, &spec->apply, "apply");
@@ -227,9 +229,9 @@ static int read_statement(struct reader *reader) {
     } else if (is(word, "apply")) {
         return read_apply(reader);
     } else if (is(word, "extobj")) {
-        return REFUSE(reader, "extobj: this loader has no extern objects; use registers, meters and hashes");
+        return REFUSE(reader, "extobj: extern objects are not supported; use registers, meters and hashes");
     } else if (is(word, "rss")) {
-        return REFUSE(reader, "rss: DPDK 22.11 has none; use a hash");
+        return REFUSE(reader, "rss: not supported by DPDK 22.11; use a hash");
     }
     return REFUSE(reader, "%s: unknown statement; compile with p4c-dpdk --arch pna", word);
 }
@@ -263,7 +265,7 @@ static char *read_file(struct spec *spec, struct fault *fault) {
     } else if (failed) {
         fail(fault, "%s: %s%s", spec->path, strerror(error), read_advice(error));
     } else if (size > FILE_MAX || memchr(text, 0, size)) {
-        fail(fault, "%s: %s; give the .spec of p4c-dpdk", spec->path,
+        fail(fault, "%s: %s; use a .spec of p4c-dpdk", spec->path,
              size > FILE_MAX ? "larger than 16 MiB" : "not a text file");
     } else {
         return text;
@@ -284,7 +286,7 @@ int p4_spec_read(struct spec *spec, const char *path, struct fault *fault) {
         }
     }
     if (found == 0 && !spec->apply.count) {
-        return REFUSE(&reader, "the file ends without an apply block; give the .spec of p4c-dpdk");
+        return REFUSE(&reader, "the file ends without an apply block; use a .spec of p4c-dpdk");
     }
     if (found == 0 && !spec->metadata) {
         return p4_spec_fail(spec, spec->apply_line, fault,

@@ -36,7 +36,7 @@ static int read_uses(struct reader *reader, struct spec_table *table) {
             return p4_reader_malformed(reader, "ACTION, ACTION @tableonly or ACTION @defaultonly");
         }
         if (!p4_spec_action(reader->spec, reader->word[0])) {
-            return REFUSE(reader, "%s: there is no such action above", reader->word[0]);
+            return REFUSE(reader, "%s: no such action before this line", reader->word[0]);
         }
         if (!MORE(reader, table->uses, table->use_count)) {
             return p4_reader_memory(reader);
@@ -57,7 +57,7 @@ static int read_default(struct reader *reader, struct spec_table *table) {
         return REFUSE(reader, "default_action: already defined");
     }
     if (!p4_spec_action(reader->spec, reader->word[1])) {
-        return REFUSE(reader, "%s: there is no such action above", reader->word[1]);
+        return REFUSE(reader, "%s: no such action before this line", reader->word[1]);
     }
     table->default_action = reader->word[1];
     table->default_is_const = is(reader->word[words - 1], "const");
@@ -91,7 +91,7 @@ static int read_timeouts(struct reader *reader, struct spec_table *table) {
     int more;
     while ((more = p4_reader_next_in(reader, "timeout", opened)) > 0) {
         if (reader->words != 1 || table->timeouts == SPEC_TIMEOUTS) {
-            return REFUSE(reader, "timeout: one number of seconds a line, at most %d of them", SPEC_TIMEOUTS);
+            return REFUSE(reader, "timeout: one number of seconds per line, at most %d lines", SPEC_TIMEOUTS);
         }
         if (p4_reader_number32(reader, reader->word[0], &table->timeout[table->timeouts++]) != 0) {
             return -1;
@@ -152,16 +152,16 @@ int p4_spec_read_table(struct reader *reader, bool learner) {
     if (!MORE(reader, spec->tables, spec->table_count)) {
         return p4_reader_memory(reader);
     }
-    struct spec_table *made = &spec->tables[spec->table_count];
-    *made = (struct spec_table){.name = reader->word[1], .line = reader->line, .learner = learner};
+    struct spec_table *added = &spec->tables[spec->table_count];
+    *added = (struct spec_table){.name = reader->word[1], .line = reader->line, .learner = learner};
     int more;
-    while ((more = p4_reader_next_in(reader, made->name, made->line)) > 0) {
-        if (read_table_line(reader, made) != 0) {
+    while ((more = p4_reader_next_in(reader, added->name, added->line)) > 0) {
+        if (read_table_line(reader, added) != 0) {
             return -1;
         }
     }
     ++spec->table_count;
-    return more == 0 ? check_table(reader, made) : more;
+    return more == 0 ? check_table(reader, added) : more;
 }
 
 static int read_selector_fields(struct reader *reader, struct spec_selector *selector) {
@@ -208,19 +208,19 @@ int p4_spec_read_selector(struct reader *reader) {
     if (!MORE(reader, spec->selectors, spec->selector_count)) {
         return p4_reader_memory(reader);
     }
-    struct spec_selector *made = &spec->selectors[spec->selector_count];
-    *made = (struct spec_selector){.name = reader->word[1], .line = reader->line};
+    struct spec_selector *added = &spec->selectors[spec->selector_count];
+    *added = (struct spec_selector){.name = reader->word[1], .line = reader->line};
     int more;
-    while ((more = p4_reader_next_in(reader, made->name, made->line)) > 0) {
-        if (read_selector_line(reader, made) != 0) {
+    while ((more = p4_reader_next_in(reader, added->name, added->line)) > 0) {
+        if (read_selector_line(reader, added) != 0) {
             return -1;
         }
     }
     ++spec->selector_count;
-    if (more == 0 && !(made->group_id && made->member_id && made->count)) {
-        return p4_spec_fail(spec, made->line, reader->fault,
+    if (more == 0 && !(added->group_id && added->member_id && added->count)) {
+        return p4_spec_fail(spec, added->line, reader->fault,
                             "%s: a selector needs group_id, selector and member_id; compile it again",
-                            made->name);
+                            added->name);
     }
     return more;
 }

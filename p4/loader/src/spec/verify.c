@@ -56,7 +56,7 @@ static int link_nodes(struct graph *graph) {
         }
         if (jump && node->target == NONE) {
             return p4_spec_fail(graph->spec, at->line, graph->fault,
-                                "%s: there is no such label in this block; compile it again", jump);
+                                "%s: no such label in this block; compile it again", jump);
         }
         if (node->next == block->count) {
             return p4_spec_fail(graph->spec, at->line, graph->fault,
@@ -164,7 +164,7 @@ static int check_operands(const struct graph *graph, const struct spec_action *a
         const struct spec_struct *type = find_field(graph, action, at->word[i], &bytes);
         if (type && bytes > reach && !(hash && i > 2)) {
             return p4_spec_fail(graph->spec, at->line, graph->fault,
-                                "%s: is %u bytes into struct %s (line %u), and DPDK reaches %u%s; %s",
+                                "%s: is %u bytes into struct %s (line %u), and DPDK can address %u%s; %s",
                                 at->word[i], bytes, type->name, type->line, reach,
                                 hash ? " for the result of a hash" : "",
                                 hash ? "declare it earlier" : "use fewer or shorter fields");
@@ -196,13 +196,12 @@ static int check_words(const struct graph *graph, const struct spec_action *acti
             }
         }
         if (is(at->word[0], "extern")) {
-            return p4_spec_fail(
-                graph->spec, at->line, graph->fault,
-                "extern: this loader has no extern objects; use registers, meters and hashes");
+            return p4_spec_fail(graph->spec, at->line, graph->fault,
+                                "extern: extern objects are not supported; use registers, meters and hashes");
         }
         if (!action && is(at->word[0], "rx") != (i == 0)) {
             return p4_spec_fail(graph->spec, at->line, graph->fault,
-                                "%s: rx is the first instruction of apply and is nowhere else", at->word[0]);
+                                "%s: rx must be the first instruction of apply, and only there", at->word[0]);
         }
         if (check_operands(graph, action, at) != 0) {
             return -1;
@@ -223,7 +222,7 @@ static int check_emits(const struct graph *graph, struct verify_limits *limits) 
     if (graph->nodes[0].emits > spec->header_count || limits->emitted > bytes) {
         return p4_spec_fail(
             spec, spec->apply_line, graph->fault,
-            "apply: a way through it emits a header twice, for which DPDK has no room; emit each once");
+            "apply: a path emits a header twice, which DPDK does not support; emit each header once");
     }
     return 0;
 }
@@ -247,10 +246,8 @@ int p4_verify(const struct spec *spec, struct verify_limits *limits, struct faul
     *limits = (struct verify_limits){.waits = false};
     if (spec->action_count > MOST_OF_A_KIND || spec->table_count > MOST_OF_A_KIND ||
         spec->register_count > MOST_OF_A_KIND || spec->meter_count > MOST_OF_A_KIND) {
-        return fail(
-            fault,
-            "%.200s: more than %d actions, tables, regarrays or metarrays, which is all that DPDK numbers",
-            spec->path, MOST_OF_A_KIND);
+        return fail(fault, "%.200s: more than %d actions, tables, regarrays or metarrays, the limit of DPDK",
+                    spec->path, MOST_OF_A_KIND);
     }
     for (unsigned i = 0; i < spec->action_count; ++i) {
         if (check_block(spec, &spec->actions[i], limits, fault) != 0) {

@@ -1,1 +1,1 @@
-"""What the analysis and the capture front end share: the native core, errors, files, schemas."""
+"""Modules shared by the analysis and the capture front end: the native core, errors, files, schemas."""

@@ -43,7 +43,7 @@ def read_key(path: str | os.PathLike) -> bytes:
 def make_key(path: str | os.PathLike) -> None:
     """Write a new random key to ``path``, readable by its owner only. The write is atomic.
 
-    Raises UserError if the file exists: captures anonymized with its key could not be continued.
+    Raises UserError if the file exists: replacing its key would change all pseudonyms of later captures.
     """
     target = Path(path)
     try:

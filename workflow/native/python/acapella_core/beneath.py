@@ -1,4 +1,4 @@
-"""Directories beneath which writers follow no symbolic link.
+"""Protected directories: writers follow no symbolic link beneath them.
 
 A results directory may come from a third party and contain links: `tables/throughput.csv` to a file of the user's, or
 `tables` to another directory. `protect` names such a directory; the Snakefile sets ACAPELLA_CAMPAIGN for its jobs,
@@ -53,7 +53,7 @@ def located(path: str | os.PathLike) -> Path:
 
 @contextlib.contextmanager
 def parent(path: str | os.PathLike, *, make: bool = False, link: bool = False) -> Iterator[int | None]:
-    """Yield a descriptor of the directory of ``path``; None if it does not exist. ``make``: make what is missing.
+    """Yield a descriptor of the directory of ``path``; None if it does not exist. ``make``: create missing directories.
 
     Raises UserError if a component beneath a protected directory is a link, the last one included unless it may be a
     ``link``, and OSError.
@@ -86,7 +86,7 @@ def keep_open(opened: contextlib.ExitStack, descriptor: int) -> int:
 
 
 def open_below(descriptor: int, root: Path, parts: Sequence[str], *, make: bool) -> int:
-    """Return a descriptor of a directory below another one, ``root``; ``make`` what is missing. Raises as `parent`."""
+    """Return a descriptor of a directory below ``root``; ``make``: create missing ones. Raises as `parent`."""
     from . import _native  # noqa: PLC0415 - the start of `--help` stays quick
 
     try:
@@ -102,7 +102,7 @@ def open_below(descriptor: int, root: Path, parts: Sequence[str], *, make: bool)
 
 
 def open_inner(descriptor: int, name: str, *, make: bool) -> int:
-    """Return a descriptor of a directory in another one, which is no link; ``make`` it if it is missing."""
+    """Return a descriptor of a directory in another one, which must not be a link; ``make``: create it if missing."""
     if make:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=descriptor)
@@ -120,7 +120,7 @@ def refuse_link(descriptor: int, name: str, place: Path) -> None:
 
 
 def open_file(path: str | os.PathLike, flags: int, mode: int = 0o600) -> int:
-    """Return a descriptor of a file that is no link, as os.open; missing directories are made.
+    """Return a descriptor of a file that is not a link, as os.open; missing directories are created.
 
     Raises UserError as `parent`, also outside of protected directories if the file is a link, and OSError.
     """
@@ -134,7 +134,7 @@ def open_file(path: str | os.PathLike, flags: int, mode: int = 0o600) -> int:
 
 
 def inside(descriptor: int, directory: Path) -> Path:
-    """Return a path of an open directory: that of its descriptor, which stays right if ``directory`` is replaced.
+    """Return a path of an open directory: that of its descriptor, which remains valid if ``directory`` is replaced.
 
     Without /proc it is ``directory``.
     """
@@ -143,6 +143,6 @@ def inside(descriptor: int, directory: Path) -> Path:
 
 
 def make_directory(path: str | os.PathLike, mode: int = 0o777) -> None:
-    """Make a directory and those above it, as `Path.mkdir`. Raises UserError as `parent`."""
+    """Create a directory and its parents, as `Path.mkdir`. Raises UserError as `parent`."""
     with parent(path, make=True) as above, contextlib.suppress(FileExistsError):
         os.mkdir(Path(path).name, mode, dir_fd=above)

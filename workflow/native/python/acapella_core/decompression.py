@@ -21,7 +21,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--max-decompressed",
         metavar="SIZE",
         default=MAX_DECOMPRESSED,
-        help="read at most SIZE decompressed bytes of a capture, as 500G; K, M, G and T are powers of 1024 "
+        help="read at most SIZE decompressed bytes of a capture, such as 500G; K, M, G and T are powers of 1024 "
         "(default: %(default)s)",
     )
     group.add_argument(

@@ -4,7 +4,7 @@ import errno
 import os
 
 # Exit codes. Snakemake keeps output only if a command exits with 0.
-DAMAGED = 1  # the capture is damaged, or results differ; output has what could be read
+DAMAGED = 1  # the capture is damaged, or results differ; output contains the part that could be read
 MISTAKE = 2  # invalid input: no output
 INTERNAL = 70  # EX_SOFTWARE of sysexits.h: an error in the program, with a traceback
 OUTSIDE = 75  # EX_TEMPFAIL: no space or memory, or a disk error; the input may be valid

@@ -21,7 +21,7 @@ PRIVATE = 0o600  # captures and derived files contain other people's traffic
 
 @contextlib.contextmanager
 def atomic_path(target: str | os.PathLike, mode: int = PRIVATE) -> Iterator[Path]:
-    """Yield a temporary path beside ``target``; on success sync it and rename it, on error remove it.
+    """Yield a temporary path in the directory of ``target``; on success sync and rename it, on error remove it.
 
     A link is followed, unless it is beneath a protected directory (`beneath.protect`). The path uses the descriptor of
     the target's directory and is valid in this process only, so a replaced directory is not written to. Removes
@@ -62,13 +62,13 @@ def finish(directory: int, name: str, mode: int) -> None:
 
 
 def remove(name: str, directory: int) -> None:
-    """Remove a file of an open directory, if it is there."""
+    """Remove a file of an open directory if it exists."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)
 
 
 def atomic_link(source: str | os.PathLike, target: Path) -> None:
-    """Make ``target`` a symbolic link to ``source``, in place of an earlier file or link; make missing directories.
+    """Make ``target`` a symbolic link to ``source``, replacing an earlier file or link; create missing directories.
 
     Raises OSError, and UserError as `beneath.parent`, but ``target`` itself may be a link.
     """

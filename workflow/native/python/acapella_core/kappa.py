@@ -195,7 +195,7 @@ def user_errors(spool: str) -> Iterator[None]:
         raise UserError(str(error), fix="raise --memory", outside=True) from error
     except MemoryError as error:
         raise UserError(
-            "not enough memory for these trials", fix="lower --memory, so that more is kept in files"
+            "not enough memory for these trials", fix="lower --memory, so that more data is kept in files"
         ) from error
 
 
@@ -226,7 +226,7 @@ def files_of(paths: Sequence[str], hash_files: bool) -> list[tuple[str, str]]:
         except OSError as error:
             raise UserError(f"cannot read: {error.strerror}", where=path) from error
         if digest in seen:
-            raise UserError(f"the same file as {seen[digest]} in one trial", where=path, fix="name it once")
+            raise UserError(f"the same file as {seen[digest]} in one trial", where=path, fix="specify it once")
         seen[digest] = path
         files.append((path, digest))
     return files

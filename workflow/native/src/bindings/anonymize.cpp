@@ -140,7 +140,7 @@ std::optional<Mac> mac_of(const std::string& text) {
     return address;
 }
 
-// Searches a release for content that it must not have.
+// Searches a release for content that must not be published.
 class LeakSearch {
   public:
     void add(const nb::bytes& ipv4, const nb::bytes& ipv6, const nb::bytes& macs) {

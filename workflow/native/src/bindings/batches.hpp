@@ -1,5 +1,5 @@
 // Batches of both tables for Python, common to all digests. The interpreter lock is released while they are
-// made.
+// created.
 #pragma once
 
 #include <nanobind/nanobind.h>

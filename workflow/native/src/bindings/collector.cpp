@@ -186,13 +186,13 @@ class PyCollector {
     nb::dict open_rdma(const nb::dict& options, bool single_ring) {
         const RdmaConfig config = rdma_of(options, collector_.config().format);
         rdma_.push_back({RdmaRing::open(config), {}});
-        PolledRing& made = rdma_.back();
-        made.poller =
-            std::make_unique<RingPoller>(made.ring->memory(), config.slots, config.format, single_ring);
+        PolledRing& polled = rdma_.back();
+        polled.poller =
+            std::make_unique<RingPoller>(polled.ring->memory(), config.slots, config.format, single_ring);
         nb::dict dict;
-        dict["number"] = made.ring->number();
-        dict["key"] = made.ring->key();
-        dict["base"] = made.ring->base();
+        dict["number"] = polled.ring->number();
+        dict["key"] = polled.ring->key();
+        dict["base"] = polled.ring->base();
         dict["slots"] = config.slots;
         dict["psn"] = config.initial_psn;
         return dict;

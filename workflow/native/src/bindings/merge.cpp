@@ -63,9 +63,9 @@ void bind_merge(nb::module_& module) {
         .def(
             "take_captures",
             [](Merge& merge, std::size_t count) {
-                const std::vector<std::uint32_t> taken = merge.take_captures(count);
-                return nb::bytes(reinterpret_cast<const char*>(taken.data()),
-                                 taken.size() * sizeof(taken[0]));
+                const std::vector<std::uint32_t> captures = merge.take_captures(count);
+                return nb::bytes(reinterpret_cast<const char*>(captures.data()),
+                                 captures.size() * sizeof(captures[0]));
             },
             nb::arg("count"))
         .def("info", [](const Merge& merge) {

@@ -72,11 +72,11 @@ Descriptor ruleset(std::uint64_t handled_fs) {
 
 // A ruleset that allows reading the readable paths.
 Descriptor ruleset_of(const Rights& rights) {
-    Descriptor made = ruleset(~std::uint64_t{0});
-    if (made.number() < 0) return made;
-    for (const std::string& path : rights.readable) allow(made.number(), path, landlock::kReadRights);
-    allow(made.number(), "/dev/null", landlock::kReadFile | landlock::kWriteFile);
-    return made;
+    Descriptor rules = ruleset(~std::uint64_t{0});
+    if (rules.number() < 0) return rules;
+    for (const std::string& path : rights.readable) allow(rules.number(), path, landlock::kReadRights);
+    allow(rules.number(), "/dev/null", landlock::kReadFile | landlock::kWriteFile);
+    return rules;
 }
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
@@ -205,11 +205,11 @@ KernelSupport kernel_support() {
 void confine_self(const std::vector<std::string>& writable, bool allow_listen, bool allow_programs) {
     if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return;
     const std::uint64_t writes = landlock::file_system_rights(landlock_abi()) & ~landlock::kReadRights;
-    const Descriptor made = ruleset(writes);
-    if (made.number() >= 0) {
-        for (const std::string& path : writable) allow(made.number(), path, writes);
-        allow(made.number(), "/dev/null", landlock::kWriteFile);
-        (void)::syscall(landlock::kRestrictSelf, made.number(), 0);
+    const Descriptor rules = ruleset(writes);
+    if (rules.number() >= 0) {
+        for (const std::string& path : writable) allow(rules.number(), path, writes);
+        allow(rules.number(), "/dev/null", landlock::kWriteFile);
+        (void)::syscall(landlock::kRestrictSelf, rules.number(), 0);
     }
     // A started program may need both: nfpcapd has semaphores, and signals its own threads, whose process id
     // is not known before the fork.

@@ -8,9 +8,9 @@ namespace acapella::confine {
 // Whether there is a filter for this architecture.
 bool has_filter();
 
-// Blocks (EPERM) sockets and all other ways to reach beyond its files and threads. Requires no_new_privs.
-// Uses only prctl; false without seccomp. With `allow_listen` a program may create, bind and listen on Unix
-// sockets, but not connect.
+// Blocks (EPERM) sockets and all other ways to access anything except its files and threads. Requires
+// no_new_privs. Uses only prctl; false without seccomp. With `allow_listen` a program may create, bind and
+// listen on Unix sockets, but not connect.
 bool refuse_system_calls(bool allow_listen = false);
 
 // Blocks signals to all processes except `own`, and changes of limits of all except `own` and the caller.

@@ -2,7 +2,7 @@
 //
 // A slot has four bytes. The lower bits are the row number, as many bits as the slot number has: rows are
 // numbered from 0 and the index is never full. The upper bits are taken from the hash, so that few rows are
-// compared in vain.
+// compared without a match.
 #pragma once
 
 #include <cstdint>

@@ -77,11 +77,11 @@ class DigestBuilder {
 
   private:
     void check_memory() const {
-        const std::uint64_t taken = keys_.bytes() + flow_table_.bytes() + header_stacks_.bytes();
-        if (taken > memory_bytes_)
+        const std::uint64_t used = keys_.bytes() + flow_table_.bytes() + header_stacks_.bytes();
+        if (used > memory_bytes_)
             throw MemoryLimitError("the tables of " + std::to_string(flow_table_.size()) + " flows and " +
                                    std::to_string(header_stacks_.size()) + " header stacks need " +
-                                   std::to_string(taken >> 20U) + " MiB at frame " +
+                                   std::to_string(used >> 20U) + " MiB at frame " +
                                    std::to_string(summary_.frames) + ", " +
                                    std::to_string(memory_bytes_ >> 20U) + " MiB are allowed");
     }

@@ -52,7 +52,7 @@ class FrameReader {
   private:
     static constexpr std::uint32_t kPendingKey = kNone - 1;  // not a key's number
 
-    // Makes the record's row; its key may be pending.
+    // Creates the row of the record; its key may be pending.
     void make_row(FrameRow& row, FlowKeys::Lookup& lookup) {
         dissect(record_, dissection_, vendors_);
         const bool pending = keys_.start_lookup(dissection_, lookup);

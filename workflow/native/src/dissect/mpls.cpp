@@ -1,4 +1,4 @@
-// MPLS label stacks (RFC 3032), and what follows them, which no field identifies (RFC 4928 3).
+// MPLS label stacks (RFC 3032), and their payload, whose type no field identifies (RFC 4928 3).
 #include "dissect/dissectors.hpp"
 
 namespace acapella {

@@ -12,8 +12,8 @@ Next dissect_pbb(Walk& walk) {
     constexpr std::size_t kHeader = 18;
     constexpr std::uint32_t kEthernet = 14;  // the customer's addresses and type
     const Dissection& out = walk.out;
-    const bool behind_tag = out.token_count > 0 && out.tokens[out.token_count - 1] == Token::ieee8021ad;
-    if (!behind_tag) walk.push(Token::ieee8021ah);
+    const bool after_tag = out.token_count > 0 && out.tokens[out.token_count - 1] == Token::ieee8021ad;
+    if (!after_tag) walk.push(Token::ieee8021ah);
     if (walk.at.has(kTag)) walk.tunnel(TunnelType::pbb_isid, walk.at.be24(kServiceId));
     if (!walk.at.has(kHeader)) return walk.truncated(Issue::truncated_pbb);
     const std::uint16_t type = walk.at.be16(kType);

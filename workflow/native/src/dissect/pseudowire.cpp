@@ -30,7 +30,7 @@ bool is_llc(std::uint16_t access_points) {
 
 // Whether the bytes from `offset` on could follow the addresses of an Ethernet frame: a common ethertype (for
 // IP and ARP also the first field after it), or a length and LLC.
-bool goes_on_as_ethernet(const Cursor& at, std::size_t offset) {
+bool looks_like_ethernet(const Cursor& at, std::size_t offset) {
     if (!at.has(offset + 4)) return false;
     const std::uint16_t type = at.be16(offset);
     const std::uint16_t first = at.be16(offset + 2);
@@ -62,8 +62,8 @@ bool goes_on_as_ethernet(const Cursor& at, std::size_t offset) {
 // A word of zeros is a control word without sequencing (RFC 4385 3, RFC 4448 4.6), or the start of an address
 // of the vendor 00:00:00. It is read as a control word if an Ethernet frame continues only after it.
 bool is_control_word(const Cursor& at) {
-    return at.be32(0) == 0 && goes_on_as_ethernet(at, kControlWord + kType) &&
-           !goes_on_as_ethernet(at, kType);
+    return at.be32(0) == 0 && looks_like_ethernet(at, kControlWord + kType) &&
+           !looks_like_ethernet(at, kType);
 }
 
 Next with_control_word(Walk& walk) {
@@ -85,9 +85,9 @@ Next without_control_word(Walk& walk) {
 }  // namespace
 
 // Called for first nibble 0 only. tshark 4.0 reads data that begins with two addresses of known vendors as a
-// plain frame, and everything else as a frame after a control word. So does the core if it was given tshark's
-// vendors, except for control words of zeros: schemas/tshark_errata.yaml. Without vendors it is sure of these
-// alone.
+// plain frame, and everything else as a frame after a control word. The core does the same if it knows
+// tshark's vendors, except for control words of zeros: schemas/tshark_errata.yaml. Without vendors it is sure
+// only of these.
 Next dissect_pseudowire(Walk& walk) {
     walk.push(Token::pwethheuristic);
     if (!walk.at.has(kControlWord)) {
@@ -97,7 +97,7 @@ Next dissect_pseudowire(Walk& walk) {
     const bool whole = walk.at.reported() >= kEthernet;
     if (whole && !walk.at.has(kVendors)) return walk.truncated(Issue::truncated_pseudowire);
     if (walk.vendors == nullptr)
-        return walk.at.be32(0) == 0 && !goes_on_as_ethernet(walk.at, kType) ? with_control_word(walk)
+        return walk.at.be32(0) == 0 && !looks_like_ethernet(walk.at, kType) ? with_control_word(walk)
                                                                             : walk.stop_unsure();
     const bool plain = whole && walk.vendors->knows(walk.at.be24(0)) && walk.vendors->knows(walk.at.be24(6));
     return plain && !is_control_word(walk.at) ? without_control_word(walk) : with_control_word(walk);

@@ -1,8 +1,8 @@
-// Which VNIs count. Only a UDP port marks these tunnels, and a client may have chosen that port as its own.
-// So a VNI identifies a tunnel only if the datagram is sent to the tunnel's port (RFC 7348 section 5, RFC
-// 8926 section 3.3: the source port is a hash of the inner packet, the destination port is assigned), the
-// header is valid for a receiver, which ignores reserved bits, and a whole IP header follows. Otherwise, as
-// in replies to such a client, nothing inside is part of the key.
+// Determines which VNIs are part of the key. Only a UDP port indicates these tunnels, and a client may have
+// chosen that port as its source port. So a VNI identifies a tunnel only if the datagram is sent to the
+// tunnel's port (RFC 7348 section 5, RFC 8926 section 3.3: the source port is a hash of the inner packet, the
+// destination port is assigned), the header is valid for a receiver, which ignores reserved bits, and a whole
+// IP header follows. Otherwise, as in replies to such a client, nothing inside is part of the key.
 #pragma once
 
 #include <cstddef>

@@ -7,7 +7,7 @@
 namespace acapella {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "words are read as they lie in memory");
+static_assert(std::endian::native == std::endian::little, "words are read in the byte order of memory");
 
 // RFC 7693 section 2.6: the first 64 bits of the fractional parts of the square roots of the first primes.
 constexpr std::array<std::uint64_t, 8> kInitial = {0x6a09e667f3bcc908, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b,

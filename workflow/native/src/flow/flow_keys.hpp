@@ -133,7 +133,7 @@ class FlowKeys {
     std::array<std::byte, 16> flow_id(std::uint32_t number, std::string_view site) const;
 
   private:
-    // What a lookup compares, in one cache line.
+    // The data that a lookup compares, in one cache line.
     struct alignas(64) Key {
         Endpoints endpoints;
         ShortTags tags;

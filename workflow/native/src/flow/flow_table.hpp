@@ -83,8 +83,8 @@ class FlowTable {
     // kNone for a row without a key. `stack` is the row's final header stack, a HeaderStacks row.
     std::uint32_t add(const FrameRow& row, std::uint32_t stack, const FrameApplication& application);
 
-    // Prefetch what add() will read and write for this key; call them many and some frames ahead. With many
-    // flows, memory latency dominates the cost.
+    // Prefetch the data that add() will read and write for this key; call the first one many frames ahead,
+    // the second one some frames ahead. With many flows, memory latency dominates the cost.
     void prefetch_flow(std::uint32_t key) const;
     void prefetch_tcp(std::uint32_t key) const;
 

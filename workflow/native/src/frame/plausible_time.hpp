@@ -1,4 +1,4 @@
-/* Times of frames that are taken as such, for C++ and for the P4 loader, which is C: from 1970 to the last
+/* Plausible times of frames, for C++ and for the P4 loader, which is C: from 1970 to the last
  * instant but one of classic pcap's 32 bits of seconds, in the year 2106. A capture dated outside comes from
  * a broken clock or a broken file. */
 #ifndef ACAPELLA_PLAUSIBLE_TIME_HPP
@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* The first time that is none, in ns since 1970. */
+/* The first implausible time, in ns since 1970. */
 #define ACAPELLA_NO_PLAUSIBLE_NS (((int64_t)1 << 32) * 1000000000 - 1)
 
 #endif

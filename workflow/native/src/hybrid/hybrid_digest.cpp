@@ -195,7 +195,7 @@ bool HybridDigest::select(FrameRow& row, const Frame& frame) {
     return send;
 }
 
-// Stores what is needed of the frame read last.
+// Stores the required data of the frame read last.
 void HybridDigest::keep_frame(const FrameRow& row, Frame& frame) {
     const bool sure = row.has(FrameRow::kSure) && !options_.send_all;
     if (sure && !row.has(FrameRow::kPayloadUndecoded)) return;

@@ -97,8 +97,8 @@ class HybridDigest {
     // Rows read or added at a time, so that memory latencies overlap.
     static constexpr std::size_t kRows = 64;
 
-    // What is needed of a frame besides its row to select and send it. Filled only for frames that may be
-    // sent.
+    // Data of a frame, besides its row, that is needed to select and send it. Filled only for frames that may
+    // be sent.
     struct Frame {
         Record sent_record;
         Bytes payload;

@@ -95,7 +95,7 @@ enum class Field : std::uint8_t {
 };
 
 inline constexpr std::size_t kReferenceFields = static_cast<std::size_t>(Field::count_);
-// The last fields are only needed by ReferenceDigest: of frames sent to tshark they are known.
+// The last fields are only needed by ReferenceDigest: for frames sent to tshark they are known.
 inline constexpr std::size_t kDigestFields = static_cast<std::size_t>(Field::time);
 inline constexpr std::array<std::string_view, kReferenceFields> kFieldNames = {
 #define ACAPELLA_FIELD(name, text) text,
@@ -145,7 +145,7 @@ class TsharkOutput {
     TsharkOutput& operator=(const TsharkOutput&) = delete;
     ~TsharkOutput();
 
-    // The next row; null if it is not there yet. Throws TsharkOutputError if it will not come.
+    // The next row; null if it has not arrived yet. Throws TsharkOutputError if it cannot arrive any more.
     const TsharkRow* poll();
     // As poll(), but waits; null at the end of the output. Throws TsharkTimeout.
     const TsharkRow* next();

@@ -13,9 +13,9 @@ Integer TunnelWalk::value(Field field, std::size_t index) const {
     return number<Integer>(nth(row_[field], index)).value_or(0);
 }
 
-std::size_t TunnelWalk::remaining(Field field, std::size_t taken) const {
+std::size_t TunnelWalk::remaining(Field field, std::size_t used) const {
     const std::size_t all = length(row_[field]);
-    return all - std::min(all, taken);
+    return all - std::min(all, used);
 }
 
 void TunnelWalk::add(TunnelType type, std::uint32_t id) {
@@ -75,8 +75,8 @@ void TunnelWalk::udp(std::uint16_t src_port, std::uint16_t dst_port, std::string
     dst_port_ = dst_port;
     if ((src_port != kGpe && dst_port != kGpe) || rest.starts_with("vxlan")) return;
     const std::size_t vnis = remaining(Field::vxlan_vni, vxlan_);
-    const bool asked_first = std::min(src_port, dst_port) == kGpe;
-    if (vnis == 0 || (!asked_first && vnis <= tokens_in(rest, "vxlan"))) return;
+    const bool gpe_first = std::min(src_port, dst_port) == kGpe;
+    if (vnis == 0 || (!gpe_first && vnis <= tokens_in(rest, "vxlan"))) return;
     position_ = static_cast<std::uint16_t>(position);
     constexpr std::size_t kEightBits = 4;
     const auto flags = static_cast<std::uint8_t>(vxlan_flags(kEightBits, vxlan_gpe_++));

@@ -42,7 +42,7 @@ class TunnelWalk {
     template <typename Integer>
     Integer value(Field field, std::size_t index) const;
     // Number of values of `field` not yet assigned to a header.
-    std::size_t remaining(Field field, std::size_t taken) const;
+    std::size_t remaining(Field field, std::size_t used) const;
 
     const TsharkRow& row_;
     Dissection& out_;

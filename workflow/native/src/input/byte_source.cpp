@@ -58,8 +58,8 @@ ByteSource::ByteSource(std::unique_ptr<ByteStream> raw, std::string name, const 
     compression_ = detect_compression(head);
     if (compression_ != Compression::none) {
         // The bytes read so far are compressed: the decoder copies them, and the buffer is reused.
-        std::vector<std::byte> taken(buffer_.get(), buffer_.get() + size_);
-        stream_ = decoder(compression_, std::move(stream_), taken, limits);
+        std::vector<std::byte> compressed(buffer_.get(), buffer_.get() + size_);
+        stream_ = decoder(compression_, std::move(stream_), compressed, limits);
         size_ = 0;
         ended_ = false;
     }

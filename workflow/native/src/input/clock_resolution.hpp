@@ -26,7 +26,7 @@ constexpr Grid grid_of(std::int64_t ns) {
     return {ns, inverse, ~std::uint64_t{0} / static_cast<std::uint64_t>(ns), twos};
 }
 
-// CompressedInput it every stamp of one capture in file order.
+// Add every timestamp of one capture, in file order.
 class ClockResolution {
   public:
     void add(std::int64_t ts_ns) {

@@ -99,11 +99,11 @@ class Decoder : public ByteStream {
         if (done_) {
             return 0;
         }
-        const std::size_t made = decode(into, room);
-        made_ += made;
+        const std::size_t produced = decode(into, room);
+        produced_ += produced;
         const bool above_ratio =
-            made_ > DecompressionLimits::kFreeOfRatio && made_ / limits_.ratio > input_.consumed();
-        return made_ > limits_.bytes || above_ratio ? exceed(made) : made;
+            produced_ > DecompressionLimits::kFreeOfRatio && produced_ / limits_.ratio > input_.consumed();
+        return produced_ > limits_.bytes || above_ratio ? exceed(produced) : produced;
     }
 
   protected:
@@ -121,33 +121,33 @@ class Decoder : public ByteStream {
         return inside ? fail("cut_compressed", "the compressed data is cut") : 0;
     }
 
-    // Call if the library fails: `behind`: on bytes after the last frame; else on damage inside one.
-    std::size_t stop(bool behind, std::string what) {
+    // Call if the library fails: `trailing`: on bytes after the last frame; else inside a frame.
+    std::size_t stop(bool trailing, std::string what) {
         done_ = true;
-        return behind ? fail("trailing_bytes",
-                             "bytes after the last " + what.substr(0, what.find(':')) + " frame")
-                      : fail("bad_compression", std::move(what));
+        return trailing ? fail("trailing_bytes",
+                               "bytes after the last " + what.substr(0, what.find(':')) + " frame")
+                        : fail("bad_compression", std::move(what));
     }
 
     CompressedInput input_;
     bool done_ = false;
 
   private:
-    // Returns how many of the last `made` bytes are within the limits.
-    std::size_t exceed(std::size_t made) {
+    // Returns how many of the last `produced` bytes are within the limits.
+    std::size_t exceed(std::size_t produced) {
         done_ = true;
         fault_ = {};  // the limit was reached before any fault found later
-        if (made_ <= limits_.bytes) {
+        if (produced_ <= limits_.bytes) {
             return fail("decompression_limit", "decompressed bytes exceed " + std::to_string(limits_.ratio) +
                                                    " times the compressed bytes (--max-ratio)");
         }
         fail("decompression_limit",
              "more than " + std::to_string(limits_.bytes) + " decompressed bytes (--max-decompressed)");
-        return static_cast<std::size_t>(limits_.bytes - std::min(limits_.bytes, made_ - made));
+        return static_cast<std::size_t>(limits_.bytes - std::min(limits_.bytes, produced_ - produced));
     }
 
     DecompressionLimits limits_;
-    std::uint64_t made_ = 0;
+    std::uint64_t produced_ = 0;
 };
 
 // RFC 1952. Zeros after the last member are padding (tapes, block devices); other bytes there are a fault.
@@ -175,9 +175,9 @@ class GzipDecoder final : public Decoder {
                 continue;
             }
             inside_ = true;
-            const std::size_t made = inflate_some(ready, into, std::min(room, kMax));
-            if (made > 0) {
-                return made;
+            const std::size_t produced = inflate_some(ready, into, std::min(room, kMax));
+            if (produced > 0) {
+                return produced;
             }
         }
         return 0;
@@ -248,10 +248,10 @@ class ZstdDecoder final : public Decoder {
             const std::size_t answer = ZSTD_decompressStream(stream_, &out, &in);
             input_.consume(in.pos);
             if (ZSTD_isError(answer)) {
-                return stop(behind_, std::string("zstd: ") + ZSTD_getErrorName(answer));
+                return stop(between_frames_, std::string("zstd: ") + ZSTD_getErrorName(answer));
             }
             pending_ = answer;
-            behind_ = pending_ == 0;
+            between_frames_ = pending_ == 0;
             more_inside_ = out.pos == room && pending_ != 0;
             if (out.pos > 0) {
                 return out.pos;
@@ -266,7 +266,7 @@ class ZstdDecoder final : public Decoder {
     ZSTD_DStream* stream_;
     std::size_t pending_ = 0;
     bool more_inside_ = false;
-    bool behind_ = false;  // a whole frame lies behind, and no other has begun
+    bool between_frames_ = false;  // a frame has ended, and no other has begun
 };
 
 // The lz4 frame format, https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md.
@@ -289,18 +289,19 @@ class Lz4Decoder final : public Decoder {
                 done_ = true;
                 return end_of_input(pending_ != 0);
             }
-            std::size_t made = room;
+            std::size_t produced = room;
             std::size_t taken = std::min(ready.size(), pending_ ? pending_ : kFirst);  // as for zstd
-            const std::size_t answer = LZ4F_decompress(context_, into, &made, ready.data(), &taken, nullptr);
+            const std::size_t answer =
+                LZ4F_decompress(context_, into, &produced, ready.data(), &taken, nullptr);
             if (LZ4F_isError(answer)) {
-                return stop(behind_, std::string("lz4: ") + LZ4F_getErrorName(answer));
+                return stop(between_frames_, std::string("lz4: ") + LZ4F_getErrorName(answer));
             }
             pending_ = answer;
-            behind_ = pending_ == 0;
+            between_frames_ = pending_ == 0;
             input_.consume(taken);
-            more_inside_ = made == room && pending_ != 0;
-            if (made > 0) {
-                return made;
+            more_inside_ = produced == room && pending_ != 0;
+            if (produced > 0) {
+                return produced;
             }
         }
         return 0;
@@ -312,7 +313,7 @@ class Lz4Decoder final : public Decoder {
     LZ4F_dctx* context_ = nullptr;
     std::size_t pending_ = 0;
     bool more_inside_ = false;
-    bool behind_ = false;  // a whole frame lies behind, and no other has begun
+    bool between_frames_ = false;  // a frame has ended, and no other has begun
 };
 
 bool starts_with(Bytes head, std::initializer_list<unsigned> magic) {

@@ -83,9 +83,9 @@ void Merge::write(int descriptor) {
 std::vector<std::uint32_t> Merge::take_captures(std::size_t count) {
     const std::lock_guard lock(mutex_);
     const auto end = written_.begin() + static_cast<std::ptrdiff_t>(std::min(count, written_.size()));
-    std::vector<std::uint32_t> taken(written_.begin(), end);
+    std::vector<std::uint32_t> captures(written_.begin(), end);
     written_.erase(written_.begin(), end);
-    return taken;
+    return captures;
 }
 
 std::vector<FileInfo> Merge::info() const {

@@ -40,13 +40,13 @@ class Occurrences {
     struct TakeResult {
         std::uint32_t packet = kNone;
         bool known = false;
-        std::uint32_t asked = 0;  // number of earlier calls: 0, 1, or 2 for more
+        std::uint32_t lookups = 0;  // number of earlier calls: 0, 1, or 2 for more
     };
     TakeResult take(const Identity& identity) {
         Entry& entry = entry_of(identity);
         if (entry.seen == 0) return {};
-        TakeResult taken{entry.exhausted ? kNone : entry.packet, true, entry.asked};
-        if (entry.asked < 2) entry.asked = (entry.asked + 1) & 3;
+        TakeResult taken{entry.exhausted ? kNone : entry.packet, true, entry.lookups};
+        if (entry.lookups < 2) entry.lookups = (entry.lookups + 1) & 3;
         if (!entry.exhausted) {
             const std::uint32_t next = next_.empty() ? kNone : next_[entry.packet];
             if (next == kNone) {
@@ -64,13 +64,13 @@ class Occurrences {
     struct Entry {
         Entry() = default;
         Entry(std::uint32_t first, std::uint32_t its_tag)
-            : packet(first), tag(its_tag & kTagBits), seen(1), exhausted(0), asked(0) {}
+            : packet(first), tag(its_tag & kTagBits), seen(1), exhausted(0), lookups(0) {}
 
         std::uint32_t packet;
         std::uint32_t tag : 28;  // part of the identity, so that others are rarely compared
         std::uint32_t seen : 1;
         std::uint32_t exhausted : 1;
-        std::uint32_t asked : 2;
+        std::uint32_t lookups : 2;
     };
     static constexpr std::uint32_t kTagBits = (1U << 28) - 1;
     static_assert(sizeof(Entry) == 8);
@@ -117,8 +117,8 @@ Ambiguous match(std::span<const Identity> a, std::span<const Identity> b, std::s
         matches[i] = taken.packet;
         if (!taken.known) {
             foreign.push_back(b[i]);
-        } else if (taken.asked > 0) {
-            ambiguous.b += taken.asked == 1 ? 2 : 1;
+        } else if (taken.lookups > 0) {
+            ambiguous.b += taken.lookups == 1 ? 2 : 1;
         }
     }
     if (foreign.size() > 1) ambiguous.b += occurrences_of(foreign).ambiguous();

@@ -1,5 +1,5 @@
 // Matches two trials that do not fit in memory: packets are written to files, partitioned by bits of their
-// identity, and each partition is matched alone.
+// identity, and each partition is matched separately.
 #pragma once
 
 #include <cstdint>

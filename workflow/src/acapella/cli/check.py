@@ -5,13 +5,13 @@
 
 Verifies names (of files, and of samples and files in manifests, raw/samples.tsv and the catalog), symbolic links (only
 those that the workflow makes are allowed: captures in raw/, entries of a cache in acap/ and flows/), and the SHA-256 of
-every file that a manifest, the catalog, a provenance file or SHA256SUMS lists. Prints a line for each finding.
+every file listed in a manifest, the catalog, a provenance file or SHA256SUMS. Prints a line for each finding.
 
-The workflow writes figures, the report, logs and other files of a campaign without their SHA-256 in a list: they are
-counted by kind, and are not verified. A file that the workflow does not write is named, and is no finding: somebody
-added it. The lists themselves are not signed: who can write the directory can write a list that matches.
+No list contains the SHA-256 of figures, the report, logs and some other files of a campaign: these files are counted by
+kind, but not verified. Files that the workflow did not write are listed, but do not count as findings. The lists
+themselves are not signed: anyone who can write to the directory can also change the lists.
 
-Exit code 0 if there is no finding, 1 if there is one, 2 if the directory is neither a campaign nor a release.
+Exit code: 0 if there are no findings, 1 if there are any, 2 if the directory is neither a campaign nor a release.
 """
 
 import argparse
@@ -39,7 +39,7 @@ SUMS = "SHA256SUMS"
 SAMPLES = {"raw": ".json", "acap": ".parquet", "flows": ".parquet", "partial": "", "flowreports": ""}
 KINDS = ("acap", "flows")
 MADE_AGAIN = ("acap", "flows", "tables")
-AGAIN = "; if this campaign is yours, delete the file and run snakemake, which makes it again"
+AGAIN = "; if this campaign is yours, delete the file and run snakemake, which creates it again"
 MOST_BYTES = 64 << 20  # maximum size of a file that is read into memory
 SPARSE = 1000  # maximum ratio of size to allocated bytes; sparse files exceed it, compressing file systems do not
 BLOCK_BYTES = 512  # of st_blocks
@@ -113,7 +113,7 @@ def bounded_sha256(path: Path) -> str:
     """
     target = path.resolve()
     if target.parts[1:2] and target.parts[1] in NO_DISKS:
-        raise ValueError(f"is a link to {target}, no file of a disk")
+        raise ValueError(f"is a link to {target}, not a file on a disk")
     with open(path, "rb", opener=open_at_once) as stream:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):

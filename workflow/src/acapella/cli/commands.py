@@ -1,9 +1,9 @@
-"""The commands: their modules, their groups, and the names that they had before.
+"""The commands: their modules, their groups, and their earlier names.
 
 The module of a command has `register_parser(subparsers)`, which returns its parser, `run(args)`, which returns None or
-an exit code, and perhaps `confine(args)`; its docstring is the help text, and the first indented block of it an example
-of two lines. A command without a module here is an entry point of the group `acapella.commands` in another package:
-`collect`; `measure-storage` for the command `storage` of the group `measure`.
+an exit code, and optionally `confine(args)`. Its docstring is the help text; the first indented block of the docstring
+is an example of two lines. A command without a module here is an entry point of the group `acapella.commands` in
+another package: `collect`; `measure-storage` for the command `storage` of the group `measure`.
 """
 
 import argparse
@@ -26,7 +26,7 @@ DESCRIPTION = "Convert samples of network traffic to statistics and figures."
 
 @dataclass(frozen=True)
 class Group:
-    """Commands with a first word in common: the group's help, and the module of each command."""
+    """Commands with a common first word: the help of the group, and the module of each command."""
 
     help: str
     description: str
@@ -87,7 +87,7 @@ MEASURE = Group(
     {"storage": None, "response": None, "collector": "flowreports.offered"},
 )
 
-# In the order in which people meet them.
+# In the order in which new users need them.
 HEADINGS: dict[str, dict[str, str | Group | None]] = {
     "Captures": {
         "digest": "digest.command",
@@ -118,7 +118,7 @@ RENAMED = {
     "measure-response": "measure response",
     "measure-collector": "measure collector",
 }
-# What stands for a file or directory in a help text; a shell completes it.
+# Placeholders of files and directories in help texts, which shells complete.
 PATHS = {"ACAP", "CAMPAIGN", "CAPTURE", "CSV", "DIR", "DIRECTORY", "FILE", "FLOWS", "IN", "OUT", "PATH"}
 PATHS |= {"PROGRAM", "TRIAL", "YAML"}
 
@@ -178,7 +178,7 @@ def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
 
 
 def wanted(words: Sequence[str], commands: dict) -> Sequence[str]:
-    """Return the command that ``words`` begin with, or all commands."""
+    """Return the command with which ``words`` begin, or all commands."""
     return words[:1] if words and words[0] in commands else [*commands]
 
 
@@ -218,7 +218,7 @@ def is_path(action: argparse.Action) -> bool:
 
 
 def refuse_earlier_name(words: Sequence[str]) -> None:
-    """End with one line if a command line begins with a name of an earlier version."""
+    """Exit with a one-line error if a command line begins with a command name of an earlier version."""
     for name in (" ".join(words[:2]), " ".join(words[:1])):
         if name in RENAMED:
             now = f"acapella {RENAMED[name]}"

@@ -1,11 +1,11 @@
-"""Report which programs and kernel features this machine has, and what each missing one would enable.
+"""Report which programs and kernel features are available on this machine, and what the missing ones would enable.
 
     acapella doctor
     acapella doctor --json > machine.json
 
-Nothing is taken for granted from a version or a module list: what can be tried is tried. Features of tc are tried on
-a dummy interface in a network namespace of their own, which goes away with the process. Always exits 0: a missing
-piece narrows what can be done, and is no fault.
+Features are tested by using them if possible, not inferred from versions or lists of modules. Features of tc are tested
+on a dummy interface in a separate network namespace, which is removed when the process ends. The exit code is always 0,
+because a missing program or feature is not an error.
 """
 
 import argparse
@@ -77,7 +77,7 @@ PROGRAMS = (
         "switch counters by SNMP",
         "prometheus-snmp-exporter",
     ),
-    Program("P4", "p4c", ("--version",), "P4 programs, compiled anew", "none in Debian 12", ("p4c-dpdk", "p4test")),
+    Program("P4", "p4c", ("--version",), "compile P4 programs", "none in Debian 12", ("p4c-dpdk", "p4test")),
     Program("flow reports", "softflowd", ("-h",), "acapella p4 compare", "softflowd"),
     Program("flow reports", "nfpcapd", ("-V",), "acapella p4 compare", "nfdump"),
     Program("flow reports", "zeek", ("--version",), "acapella p4 compare", "none in Debian 12"),
@@ -86,7 +86,7 @@ PROGRAMS = (
     Program("report", "chromium", ("--version",), "the tests that open the report in a browser", "chromium"),
     Program("development", "clang++-14", ("--version",), "make fuzz", "clang-14"),
     Program("development", "clang-tidy-14", ("--version",), "make lint", "clang-tidy-14"),
-    Program("development", "slurmd", ("-V",), "the test of profiles/slurm, on a Slurm of its own", "slurmd"),
+    Program("development", "slurmd", ("-V",), "the test of profiles/slurm, with its own Slurm", "slurmd"),
     Program("development", "fio", ("--version",), "make bench: the disk's own speed", "fio"),
     Program("development", "shellcheck", ("--version",), "make lint", "shellcheck"),
 )
@@ -96,7 +96,7 @@ HTB = "tc qdisc add dev d0 root handle 1: htb default 1"
 TC_FEATURES = (
     ("tc htb", (HTB,), "mirrors of what a port sends"),
     ("tc ingress", ("tc qdisc add dev d0 handle ffff: ingress",), "mirrors of what a port receives"),
-    ("tc clsact", ("tc qdisc add dev d0 clsact",), "nothing more: mirrors use ingress and htb"),
+    ("tc clsact", ("tc qdisc add dev d0 clsact",), "not used: mirrors use ingress and htb"),
     (
         "tc u32 + mirred",
         (
@@ -111,10 +111,10 @@ TC_FEATURES = (
             "tc qdisc add dev d0 handle ffff: ingress",
             "tc filter add dev d0 parent ffff: matchall action mirred egress mirror dev m0",
         ),
-        "nothing more: mirrors use u32",
+        "not used: mirrors use u32",
     ),
     ("tc tbf", ("tc qdisc add dev d0 root tbf rate 100mbit burst 32kb limit 64kb",), "a mirror port with a line rate"),
-    ("tc netem", ("tc qdisc add dev d0 root netem delay 1ms",), "links with delay and loss (nothing uses them)"),
+    ("tc netem", ("tc qdisc add dev d0 root netem delay 1ms",), "links with delay and loss (not used)"),
 )
 KERNEL_LINKS = (
     ("veth", "ip link add v0 type veth peer name v1", "links of testbed local"),
@@ -200,11 +200,11 @@ def program(entry: Program) -> Finding:
 
 def cluster() -> Finding:
     """Return the finding about a Slurm cluster, which must respond: Slurm's programs are useless without a cluster."""
-    said = tried(["sinfo", "--noheader", "--format=%D nodes"])
-    answer = next((line for line in said.splitlines() if re.fullmatch(r"\d+ nodes", line)), None)
+    output = tried(["sinfo", "--noheader", "--format=%D nodes"])
+    answer = next((line for line in output.splitlines() if re.fullmatch(r"\d+ nodes", line)), None)
     fix = None if answer else "the cluster's slurm.conf in /etc/slurm, or one of its login nodes"
-    seen = answer or ("sinfo: not found" if not said.strip() else "sinfo finds no cluster")
-    return Finding("clusters", "a Slurm that answers", bool(answer), seen[:70], "snakemake --profile slurm", fix)
+    seen = answer or ("sinfo: not found" if not output.strip() else "sinfo finds no cluster")
+    return Finding("clusters", "Slurm controller", bool(answer), seen[:70], "snakemake --profile slurm", fix)
 
 
 def rdma(devices: Path = RDMA_DEVICES) -> Finding:
@@ -241,7 +241,7 @@ def first_words(text: str) -> str:
     """Return the first line with a version number, or else the first line, truncated to 70 characters."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not re.search(" (error|fatal): ", line)]
     versions = [line for line in lines if re.search(r"\d\.\d", line)]
-    return (versions or lines or ["version not told"])[0][:70]
+    return (versions or lines or ["version not printed"])[0][:70]
 
 
 def privileges() -> list[Finding]:
@@ -278,13 +278,13 @@ def trial() -> tuple[bool, str, str]:
     except OSError as error:
         return False, f"no confined program starts: {error}", ""
     uid = int(status["Uid"].split()[0])
-    user = f"ours, {uid}" if uid == os.geteuid() else "one of its own"
+    user = f"ours, {uid}" if uid == os.geteuid() else "a separate user"
     limited = status[PROCESSES] == str(TASKS)
-    processes = f"at most {TASKS}" if limited else "not limited: no user namespace of its own"
+    processes = f"at most {TASKS}" if limited else "not limited: no separate user namespace"
     seccomp = status.get("Seccomp") == "2"
     if not seccomp:
         processes += "; one that calls setsid outlives the program"
-    return seccomp, user + (": we cannot take another" if uid == os.geteuid() else ""), processes
+    return seccomp, user + (": cannot switch to another user" if uid == os.geteuid() else ""), processes
 
 
 def confinement() -> list[Finding]:
@@ -296,15 +296,15 @@ def confinement() -> list[Finding]:
     offered = _native.confinement_support()
     abi = offered["landlock_abi"]
     seccomp, user, processes = trial()
-    signals = "tshark: to itself alone; commands: to programs that they start" if seccomp else "to all of the user"
+    signals = "tshark: only to itself; commands: to their own programs" if seccomp else "to all processes of the user"
     if seccomp and abi < SIGNALS_ABI:
-        signals = "tshark: to itself alone; commands that start programs: to all processes of the user"
+        signals = "tshark: only to itself; commands that start programs: to all processes of the user"
     pieces = (
         ("Landlock", abi > 0, f"active, ABI {abi}" if abi else "not in this kernel", "tshark and digest: few files"),
         ("seccomp", seccomp, "active" if seccomp else "not in this kernel", "tshark and digest: no network"),
         ("signals", seccomp and abi >= SIGNALS_ABI, signals, "none to other processes (Landlock ABI 6, Linux 6.12)"),
         ("user of tshark", True, user, "few files"),
-        ("processes of tshark", processes.startswith("at most"), processes, "no endless forks"),
+        ("processes of tshark", processes.startswith("at most"), processes, "no fork bombs"),
     )
     fix = "a kernel with Landlock, seccomp, and user namespaces (Linux 5.13 or later, lsm=landlock,...)"
     return [
@@ -329,8 +329,8 @@ def isolated(command: list[str]) -> str | None:
         return str(error)
     if ended.returncode == 0:
         return None
-    said = [line for line in ended.stderr.splitlines() if line.strip()]
-    return said[0] if said else f"exit code {ended.returncode}"
+    output = [line for line in ended.stderr.splitlines() if line.strip()]
+    return output[0] if output else f"exit code {ended.returncode}"
 
 
 def kernel() -> list[Finding]:
@@ -350,9 +350,9 @@ def script(commands: tuple[str, ...]) -> list[str]:
 
 def feature(piece: str, commands: tuple[str, ...], enables: str) -> Finding:
     """Test a feature and return the finding, which contains the error message if the test fails."""
-    said = isolated(script(commands))
-    seen = "tried, works" if said is None else said[:70]
-    return Finding("kernel (tried)", piece, said is None, seen, enables, None if said is None else "another kernel")
+    output = isolated(script(commands))
+    seen = "tried, works" if output is None else output[:70]
+    return Finding("kernel (tried)", piece, output is None, seen, enables, None if output is None else "another kernel")
 
 
 def python_packages() -> list[Finding]:

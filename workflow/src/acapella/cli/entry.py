@@ -1,19 +1,19 @@
-"""Entry point of the command line: handles Ctrl-C, with one line, before all other modules are imported."""
+"""Entry point of the command line. It handles Ctrl-C before all other modules are imported."""
 
 import _signal  # module signal without enum: nothing is imported before the handler
 import os
 
-INTERNAL = 70  # as in acapella_core.errors, whose import may be the one that fails
+INTERNAL = 70  # as in acapella_core.errors, whose import may itself be interrupted
 
 
 def stop(*_) -> None:
-    """Exit at once: no command has started, or all are done."""
+    """Exit immediately: no command has started yet, or all have ended."""
     os.write(2, b"acapella: stopped\n")
     os._exit(130)
 
 
 def stop_at_once() -> None:
-    """Have Ctrl-C end the program without an exception, which an import would print; if ignored, it stays ignored."""
+    """Make Ctrl-C end the program without an exception, which an import would print. If ignored, it stays ignored."""
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, stop)
 

@@ -18,18 +18,18 @@ from .commands import build_parser, refuse_earlier_name
 
 PRIVATE = 0o077  # umask: files hold other people's traffic, also while they are written
 
-# By default these end Python at once, which leaves incomplete files, and nodes of a testbed that nobody releases. A
+# By default, these signals end Python immediately. Then incomplete files remain, and testbed nodes are not released. A
 # terminal sends SIGHUP when it is closed.
 TERMINATION = (signal.SIGTERM, signal.SIGHUP)
 DEBOUNCE_S = 2.0
-INTERRUPTED = "Query interrupted"  # DuckDB's RuntimeError, in place of what a signal's handler raised
+INTERRUPTED = "Query interrupted"  # RuntimeError of DuckDB that replaces the exception of a signal handler
 
 
 def format_error(error: Exception) -> str:
-    """Return the message of an error; of an error of a file, its name and the reason.
+    """Return the message of an error. For an error of a file, return its name and the reason.
 
-    An error of a full disk without a file's name is that of standard output, whose buffer is dropped: else Python
-    would report the error again when it exits.
+    An error about a full disk without a file name is about standard output. Its buffer is discarded, because otherwise
+    Python would report the error again when it exits.
     """
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{os.fsdecode(error.filename)}: {error.strerror}"
@@ -41,7 +41,8 @@ def format_error(error: Exception) -> str:
 
 @contextlib.contextmanager
 def exceptions_for_signals() -> Iterator[list[int]]:
-    """Have Ctrl-C raise KeyboardInterrupt and the signals of `TERMINATION` SystemExit. Yields the signals received.
+    """Make Ctrl-C raise KeyboardInterrupt, and the signals of `TERMINATION` raise SystemExit. Yields the signals
+    received.
 
     Further signals within DEBOUNCE_S are ignored, because they would interrupt the cleanup: Ctrl-C reaches a whole
     process group, and Snakemake ends its jobs again. The previous handlers are restored at the end, for callers that
@@ -94,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run_command(args: argparse.Namespace, received: list[int]) -> int:
-    """Run the command of parsed arguments, and print its error in one line; ``received``: signals so far."""
+    """Run the command of parsed arguments; print its error in one line. ``received``: signals received so far."""
     try:
         remove_scratch()
         code = args.run(args) or 0

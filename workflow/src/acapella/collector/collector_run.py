@@ -149,7 +149,7 @@ class CollectorRun:
         for file in receiver.files:
             if file["end"] != "clean":
                 advice = "; exit code 1" if file["end"] in DAMAGING else ""
-                log(f"{file['file']}: {file['detail'] or file['end']}; only the part before it was read{advice}")
+                log(f"{file['file']}: {file['detail'] or file['end']}; only the part before this was read{advice}")
         log(counters_line(counters))
         if table_full := explain_table_full(counters):
             log(f"error: {table_full}; exit code 1")

@@ -31,7 +31,7 @@ def claimed(directory: Path, *, replace: bool = False) -> Iterator[Path]:
             raise UserError(
                 f"already contains results: {', '.join(existing)}",
                 where=directory,
-                fix="name another directory, or use --replace",
+                fix="specify another directory, or use --replace",
             )
         for name in RESULTS:
             (directory / name).unlink(missing_ok=True)
@@ -55,10 +55,10 @@ def locked(directory: Path) -> Iterator[None]:
         directory.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
         lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise UserError(f"cannot write: {error.strerror}", where=directory, fix="name a directory with -o") from error
+        raise UserError(f"cannot write: {error.strerror}", where=directory, fix="set a directory with -o") from error
     try:
         if core_files.locked(lock, fcntl.flock) is False:
-            raise UserError("a collector is running in this directory", where=directory, fix="name another one with -o")
+            raise UserError("a collector is running in this directory", where=directory, fix="set another one with -o")
         yield
     except BaseException:
         if created and [path.name for path in directory.iterdir()] == [LOCK]:
@@ -101,7 +101,7 @@ def listening_socket(directory: Path) -> socket.socket:
 def connect(directory: Path) -> socket.socket | None:
     """Return a connection to the collector running in the directory; None if none is running. Raises UserError."""
     if not directory.is_dir():
-        raise UserError("no such directory", where=directory, fix="name the output directory of acapella p4 collect -o")
+        raise UserError("no such directory", where=directory, fix="use the directory of acapella p4 collect -o")
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with short_path(directory) as path:

@@ -73,8 +73,8 @@ class Sessions:
         entry.written = True
         older = [other for other in self._active() if other.session.number < number]
         self._retire([other for other in older if other.hello.instance == entry.hello.instance])
-        gone = [other for other in self._active() if not other.connected and other is not entry]
-        self._retire(gone[: max(0, len(self._active()) - self._max_sessions)])
+        disconnected_entries = [other for other in self._active() if not other.connected and other is not entry]
+        self._retire(disconnected_entries[: max(0, len(self._active()) - self._max_sessions)])
 
     def ended(self, number: int, reports: int | None) -> None:
         """Record the end of a data plane, and the number of reports that it sent, if known."""

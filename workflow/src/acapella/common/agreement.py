@@ -60,11 +60,11 @@ KINDS = {
 STATEMENT = (
     f"A measure agrees if R\u00b2 of values and of logarithms is at least {LEAST_R2}, at most {100 * MOST_MISSING:g} % "
     f"of the values are missing, and at least {100 * LEAST_WITHIN:g} % of the others are {COUNT.error} (counts) or "
-    f"{TIME.error} (times and rates); the rest may have any error, of which error_largest is the largest. "
-    "Loss and payload sent again are intervals: all have to contain the exact number, and those other than from 0 to 0 "
-    f"have a median width of at most {100 * WIDEST:g} % of the sequence numbers, and of the payload, and a 99th "
-    f"percentile of at most {100 * WIDEST_P99:g} %. A measure with fewer than {LEAST_ABOVE} values above 0 "
-    "has too few to agree."
+    f"{TIME.error} (times and rates). The remaining values may have any error; the largest is error_largest. "
+    "Loss and retransmitted payload are intervals. All of them have to contain the exact number. Of those that are not "
+    f"0 to 0, the median width may be at most {100 * WIDEST:g} % of the sequence numbers (loss) or of the payload "
+    f"(retransmission), and the 99th percentile at most {100 * WIDEST_P99:g} %. A measure with fewer than "
+    f"{LEAST_ABOVE} values above 0 has too few values to agree."
 )
 
 

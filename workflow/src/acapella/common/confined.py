@@ -16,7 +16,7 @@ from pathlib import Path
 from acapella_core import _native
 from acapella_core.confinement import CPU_S, MEMORY_BYTES, confine_self
 
-__all__ = ["Process", "beside", "confine_self", "readable", "status_of_trial"]
+__all__ = ["Process", "confine_self", "program_paths", "readable", "status_of_trial"]
 
 # Files that programs of a distribution read: the programs, libraries, data, and the configuration of libraries.
 SYSTEM = (
@@ -68,7 +68,7 @@ class Process:
             list(command),
             [f"{name}={value}" for name, value in environment.items()],
             streams,
-            [*SYSTEM, *beside(Path(command[0]))],
+            [*SYSTEM, *program_paths(Path(command[0]))],
             (MEMORY_BYTES, CPU_S, FILE_BYTES, TASKS),
         )
         self.pid = pid
@@ -103,7 +103,7 @@ def readable(descriptor: int, timeout_s: float | None) -> bool:
     return bool(poll.poll(None if timeout_s is None else timeout_s * 1000))
 
 
-def beside(program: Path) -> list[str]:
+def program_paths(program: Path) -> list[str]:
     """Return the paths that a program outside the directories of SYSTEM may read: its directory, ../lib and ../share.
 
     If its directory is a home directory or contains one, only the path of the program is returned.

@@ -39,9 +39,9 @@ class Fault:
     def line(self, capture: Path, frames: int) -> str:
         """Return the error or warning that `acapella digest` prints for such a capture."""
         damaged = self.kind in DAMAGING
-        read = "no whole frame is before it"
+        read = "there is no complete frame before it"
         if frames:
-            read = f"the {frames:,} whole {'frame before it was' if frames == 1 else 'frames before it were'} read"
+            read = f"the {frames:,} complete {'frame before it was' if frames == 1 else 'frames before it were'} read"
         advice = f"; exit code 1: {RAISE if self.kind == 'decompression_limit' else REPAIR}" if damaged else ""
         return f"acapella: {'error' if damaged else 'warning'}: {capture}: {self.text}; {read}{advice}"
 

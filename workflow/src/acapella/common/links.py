@@ -48,4 +48,4 @@ def refusal(directory: Path) -> str | None:
     if not found:
         return None
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return names.shown(f"{found[0]}{more}, and no file is written through one; {FIX}")
+    return names.shown(f"{found[0]}{more}, and Acapella does not write through links; {FIX}")

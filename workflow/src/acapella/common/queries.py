@@ -112,7 +112,7 @@ def interrupt() -> None:
 
 
 def has_no_culprit(error: BaseException) -> bool:
-    """Return whether DuckDB failed for a reason other than the samples: memory, disk, or an interrupt."""
+    """Return whether DuckDB failed for a reason that no sample caused: memory, disk, or an interrupt."""
     import duckdb  # noqa: PLC0415
 
     return exit_code_of(error) == OUTSIDE or isinstance(error.__cause__ or error, duckdb.InterruptException)
@@ -147,7 +147,7 @@ def one_line(where: object = None, *, catalog_of: object = None):
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         if catalog_of is not None and isinstance(error, duckdb.BinderException):
             raise UserError(
-                f"the catalog is of another version ({lines[0]})",
+                f"the catalog was written by another version ({lines[0]})",
                 where=where,
                 fix=f"run acapella campaign index {catalog_of}",
             ) from error

@@ -141,22 +141,22 @@ class Tshark:
         """
         command = self.command(fields, display_filter, as_columns=as_columns)
         with contextlib.ExitStack() as stack:
-            complaints = stack.enter_context(tempfile.TemporaryFile(dir=temporary_directory()))
-            stdout, answers = pipe(stack)
+            error_output = stack.enter_context(tempfile.TemporaryFile(dir=temporary_directory()))
+            stdout, output_end = pipe(stack)
             if os.fspath(source) == "-":
-                questions, stdin = pipe(stack)
+                input_end, stdin = pipe(stack)
             else:
-                questions, stdin = stack.enter_context(opened(source, stack, limits)), None
+                input_end, stdin = stack.enter_context(opened(source, stack, limits)), None
             try:
-                streams = (questions.fileno(), answers.fileno(), complaints.fileno())
+                streams = (input_end.fileno(), output_end.fileno(), error_output.fileno())
                 process = Process(command, environment(), streams)
             except OSError as error:
                 what = f"tshark does not start: {error.strerror}"
                 raise UserError(what, where=self.path, fix=INSTALL, outside=True) from error
-            questions.close()
-            answers.close()
+            input_end.close()
+            output_end.close()
             unfiltered = self.command(fields, as_columns=as_columns)
-            run = Run(unfiltered, process, complaints, source, stdin, stdout)
+            run = Run(unfiltered, process, error_output, source, stdin, stdout)
             _running.add(process)
             try:
                 yield run
@@ -206,7 +206,7 @@ class Run:
 
     unfiltered: Sequence[str]
     process: Process
-    complaints: IO[bytes]
+    error_output: IO[bytes]
     source: str | os.PathLike
     stdin: IO[bytes] | None
     stdout: IO[bytes]
@@ -242,12 +242,12 @@ class Run:
             status = self.process.wait(answer_s)
         except subprocess.TimeoutExpired as error:
             raise UserError(f"tshark does not end within {answer_s:g} s", where=where) from error
-        self.complaints.seek(0)
-        said = self.complaints.read(CHUNK).decode(errors="replace")
-        if status == 0 or (cut_allowed and CUT_SHORT in said):
+        self.error_output.seek(0)
+        errors = self.error_output.read(CHUNK).decode(errors="replace")
+        if status == 0 or (cut_allowed and CUT_SHORT in errors):
             return
         ended = f"ended by signal {-status}" if status < 0 else f"exit code {status}"
-        what = f"tshark failed ({ended}): {complaint(said) or 'it said nothing'}"
+        what = f"tshark failed ({ended}): {error_line(errors) or 'no error message'}"
         if status == -signal.SIGKILL:  # sent by the kernel if memory is exhausted
             raise UserError(what, where=where, outside=True)
         if not works(self.unfiltered):
@@ -276,12 +276,12 @@ def works(command: Sequence[str]) -> bool:
             process.wait()
 
 
-def complaint(said: str) -> str:
+def error_line(errors: str) -> str:
     """Return the first relevant line of tshark's standard error, without its prefix.
 
     Empty lines and the warning about running as root are skipped.
     """
-    for line in said.splitlines():
+    for line in errors.splitlines():
         if not NOISE.fullmatch(line):
             return line.removeprefix("tshark: ").strip()
     return ""
@@ -318,7 +318,7 @@ def find() -> Tshark:
     """Return the tshark on the PATH. Raises UserError if there is none, or if it does not start."""
     path = shutil.which("tshark")
     if path is None:
-        raise UserError("there is no tshark on the PATH", fix=INSTALL, outside=True)
+        raise UserError("tshark not found on the PATH", fix=INSTALL, outside=True)
     return Tshark(path, version_of(path))
 
 

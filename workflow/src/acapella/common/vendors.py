@@ -30,7 +30,7 @@ class Vendors:
     version: str
     sha256: dict[str, str]
 
-    def told(self) -> dict:
+    def metadata(self) -> dict:
         """Return the record of the lists for the metadata of a digest."""
         return {"tshark": self.version, "sha256": self.sha256}
 
@@ -73,7 +73,7 @@ def directory_of(program: tshark.Tshark) -> Path | None:
     if (usual / FILES[0]).is_file():
         return usual
     try:
-        told = subprocess.run(
+        listing = subprocess.run(
             [program.path, "-G", "folders"],
             capture_output=True,
             text=True,
@@ -83,5 +83,5 @@ def directory_of(program: tshark.Tshark) -> Path | None:
         )
     except subprocess.TimeoutExpired:
         return None
-    named = DIRECTORY.search(told.stdout)
+    named = DIRECTORY.search(listing.stdout)
     return Path(named[1]) if named else None

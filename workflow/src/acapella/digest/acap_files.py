@@ -67,8 +67,8 @@ def check_digest(path, sample: str) -> None:
     try:
         check_format(path, metadata_of(path))
     except (pa.ArrowInvalid, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        told = isinstance(error, (pa.ArrowInvalid, OSError)) and str(error)
-        reason = told.splitlines()[0] if told else "it has no metadata of acapella digest"
+        message = isinstance(error, (pa.ArrowInvalid, OSError)) and str(error)
+        reason = message.splitlines()[0] if message else "it has no metadata of acapella digest"
         raise UserError(
             f"sample {sample}: not an acap or flow table, or a damaged one: {reason}",
             where=path,

@@ -160,7 +160,7 @@ def prepare_directory(directory: Path) -> None:
     found = directory.stat()
     if found.st_uid == os.geteuid() and found.st_mode & 0o022:
         directory.chmod(stat.S_IMODE(found.st_mode) & ~0o022)
-        report(f"warning: others could write to the cache {directory}; its mode has no w for them now")
+        report(f"warning: other users could write to the cache {directory}; removed their write permission")
 
 
 def discard(entry: Path) -> None:
@@ -215,7 +215,7 @@ def fault_of_open(descriptor: int) -> str | None:
     if found.st_size < 3 * len(MAGIC):
         return f"is truncated: {found.st_size} bytes"
     ends = {os.pread(descriptor, len(MAGIC), place) for place in (0, found.st_size - len(MAGIC))}
-    return None if ends == {MAGIC} else "is damaged or truncated: it does not begin and end as Parquet"
+    return None if ends == {MAGIC} else "is damaged or truncated: it does not begin and end like a Parquet file"
 
 
 def damaged_entries(campaign: Path, sample: str) -> dict[Path, str]:

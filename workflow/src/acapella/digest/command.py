@@ -3,12 +3,12 @@
     acapella digest trace.pcap -o trace.acap.parquet --flows trace.flows.parquet
     acapella digest queue0.pcap queue1.pcap -o trace.acap.parquet --engine native
 
-The acap holds one row per frame (header stack, time, lengths, flow, TCP numbers), the flow table one row per directed
-flow; schemas/tables/frames.yaml and flows.yaml describe every column. IN is a pcap or pcapng file, also compressed
-with gzip, zstd or lz4, or - for standard input. Several captures (one per queue, or consecutive files) are merged by
-timestamp; frames with equal timestamps are in the order of the files. The frame table then has a column `file` with
-the name of each frame's file, without directories. Output files are complete or absent. The same bytes and options
-give the same files, for any number of --threads.
+The acap contains one row per frame (header stack, time, lengths, flow, TCP numbers), the flow table one row per
+directed flow; schemas/tables/frames.yaml and flows.yaml describe every column. IN is a pcap or pcapng file, also
+compressed with gzip, zstd or lz4, or - for standard input. Several captures (one per queue, or consecutive files) are
+merged by timestamp; frames with equal timestamps are in the order of the files. The frame table then has a column
+`file` with the name of each frame's file, without directories. Output files are complete or absent. The same bytes and
+options give the same files, for any number of --threads.
 
 Engines: `native` dissects layers 2 to 4 and marks frames that it cannot decide; `hybrid` has tshark dissect a selection
 of payload frames of every flow, and every frame that the core cannot decide; `tshark` has it dissect every frame.
@@ -119,8 +119,8 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "--memory",
         metavar="SIZE",
         default=MEMORY,
-        help="memory limit of the tables of flows and header stacks (some 330 bytes a flow), as 512M; a capture that "
-        "exceeds it ends with exit code 75; the rest of the program takes some 150M, tshark its own (default: "
+        help="memory limit for flows and header stacks (about 330 bytes per flow), such as 512M; if a capture exceeds "
+        "it, the exit code is 75. The rest of the program uses about 150M; tshark is not included (default: "
         "%(default)s)",
     )
     parser.add_argument(
@@ -128,16 +128,16 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         metavar="SECONDS",
         type=float,
         default=ANSWER_S,
-        help="engines hybrid and tshark: stop if tshark does not answer for a frame for so long (default: %(default)g)",
+        help="engines hybrid and tshark: timeout for the output of tshark, in seconds (default: %(default)g)",
     )
     decompression.add_options(parser)
     parser.add_argument(
         "--damaged",
         choices=["fail", "keep"],
         default="fail",
-        help="a capture whose bytes are damaged: exit 1, or 0 as for one that is cut (default: fail)",
+        help="exit code for a capture with damaged bytes: 1 (fail) or 0 (keep) (default: fail)",
     )
-    parser.add_argument("--progress", action="store_true", help="frames and rate on standard error")
+    parser.add_argument("--progress", action="store_true", help="print frames and rate on standard error")
     return parser
 
 
@@ -168,7 +168,7 @@ def run(args: argparse.Namespace) -> int:
         memory=args.memory,
         answer_s=args.tshark_timeout,
     )
-    flows = args.flows or str(flows_beside(Path(args.acap)))
+    flows = args.flows or str(default_flows_path(Path(args.acap)))
     check_paths(args.sources, args.acap, flows)
     metadata = digest(args.sources, args.acap, flows, options, progress=args.progress)
     name = name_of(args.sources)
@@ -179,12 +179,12 @@ def run(args: argparse.Namespace) -> int:
         names.report(f"acapella: warning: {name}: {unreadable}")
     if metadata["file_issue"] is not None:
         advice = f"; exit code 1: {REPAIR}" if damaged else ""
-        said = f"{name}: {describe_fault(metadata)}; {kept(metadata['frames'])}{advice}"
-        names.report(f"acapella: {'error' if damaged else 'warning'}: {said}")
+        message = f"{name}: {describe_fault(metadata)}; {kept(metadata['frames'])}{advice}"
+        names.report(f"acapella: {'error' if damaged else 'warning'}: {message}")
     return int(damaged)
 
 
-def flows_beside(acap: Path) -> Path:
+def default_flows_path(acap: Path) -> Path:
     """Return the default path of an acap's flow table, in the same directory. `acapella show` searches for it there."""
     return acap.with_suffix(f".flows{acap.suffix}")
 
@@ -193,10 +193,10 @@ def check_paths(sources: Sequence[str], acap: str, flows: str) -> None:
     """Raise UserError if two paths name the same file, or an output directory does not exist."""
     paths = [Path(path).resolve() for path in (*sources, acap, flows) if path != "-"]
     if len(set(paths)) < len(paths) or sources.count("-") > 1:
-        raise UserError("inputs, acap and flow table have to be different files", where=acap)
+        raise UserError("inputs, acap and flow table must be different files", where=acap)
     for path in (Path(acap), Path(flows)):
         if not path.parent.exists():
-            raise UserError("no such directory", where=path.parent, fix="make it, or mend -o or --flows")
+            raise UserError("no such directory", where=path.parent, fix="create it, or change -o or --flows")
 
 
 def digest(sources: Sequence[str], acap: str, flows: str, options: Options, progress: bool = False) -> dict:
@@ -311,17 +311,17 @@ def unreadable_of(metadata: dict) -> str:
             if private
             else ""
         )
-    nobody = "the core does not know; use --engine hybrid"
+    reason = "the core does not know; use --engine hybrid"
     if metadata["engine"] != "native":
-        nobody = "neither the core nor tshark knows"
-    return f"{unreadable} of {metadata['frames']} frames have a link type that {nobody}"
+        reason = "neither the core nor tshark knows"
+    return f"{unreadable} of {metadata['frames']} frames have a link type that {reason}"
 
 
 def kept(frames: int) -> str:
     """Return text about the frames before a fault, which were written."""
     if frames == 0:
-        return "no whole frame is before it"
-    return f"the {frames} whole {'frame before it is' if frames == 1 else 'frames before it are'} written"
+        return "there is no complete frame before it"
+    return f"the {frames} complete {'frame before it is' if frames == 1 else 'frames before it are'} written"
 
 
 def oddities_of(metadata: dict) -> str:
@@ -333,13 +333,13 @@ def oddities_of(metadata: dict) -> str:
         "captured longer than the snap length": metadata["longer_than_snaplen"],
         "captured longer than on the wire": issues.get("longer_than_wire", 0),
         "empty": issues.get("empty_frame", 0),
-        "stamped earlier than the one before": metadata["time_reversals"],
+        "with an earlier timestamp than the previous frame": metadata["time_reversals"],
         "without a time": metadata["untimed"],
-        "dated outside the years 1970 to 2106, which take part in no time": metadata["implausible_times"],
+        "dated outside the years 1970 to 2106, whose timestamps are not used": metadata["implausible_times"],
     }
-    told = [(text, count) for text, count in counts.items() if count]
-    parts = [f"{count} {text}" for text, count in told]
+    present = [(text, count) for text, count in counts.items() if count]
+    parts = [f"{count} {text}" for text, count in present]
     if parts:
-        first_text, first_count = told[0]
+        first_text, first_count = present[0]
         parts[0] = f"{first_count} {'frame' if first_count == 1 else 'frames'} {first_text}"
     return ", ".join(parts)

@@ -39,8 +39,8 @@ class HybridDigest:
     def frame_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the frame table in file order. Raises UserError if the capture cannot be read or tshark fails."""
         # Engine tshark reproduces the output of tshark exactly, so it accepts lists of any length.
-        asked = _native.TSHARK_FIELDS if self._ask_all else _native.TSHARK_COLUMNS
-        with core_errors(), faults(self._source), self._program.start("-", asked, as_columns=not self._ask_all) as run:
+        fields = _native.TSHARK_FIELDS if self._ask_all else _native.TSHARK_COLUMNS
+        with core_errors(), faults(self._source), self._program.start("-", fields, as_columns=not self._ask_all) as run:
             self._core = self._open(run)
             try:
                 yield from map(pa.record_batch, iter(self._core.next_frames, None))
@@ -54,7 +54,7 @@ class HybridDigest:
 
         Closing the originals lets the core signal the end of the input by closing its pipe.
         """
-        questions, answers = os.dup(run.stdin.fileno()), os.dup(run.stdout.fileno())
+        to_tshark, from_tshark = os.dup(run.stdin.fileno()), os.dup(run.stdout.fileno())
         run.stdin.close()
         run.stdout.close()
         options = self._options
@@ -65,8 +65,8 @@ class HybridDigest:
             BATCH_ROWS,
             self._ask_all,
             _native.SelectionPolicy(*self._policy),
-            questions,
-            answers,
+            to_tshark,
+            from_tshark,
             self._vendors.core if self._vendors else None,
             **options.of_core(),
             timeout_s=options.answer_s,
@@ -91,7 +91,7 @@ class HybridDigest:
                 "contradictions": summary.pop("contradictions"),
                 "deep_frames": None if self._ask_all else list(self._policy),
             },
-            "vendors": self._vendors.told() if self._vendors else None,
+            "vendors": self._vendors.metadata() if self._vendors else None,
         }
 
 
@@ -111,7 +111,7 @@ def faults(source: str):
     try:
         yield
     except _native.TsharkTimeout as error:
-        fix = "use --engine native, leave these frames out (editcap), or raise --tshark-timeout"
+        fix = "use --engine native, remove these frames (editcap), or raise --tshark-timeout"
         raise UserError(str(error), where=source, fix=fix) from error
     except (_native.TsharkInputError, _native.TsharkOutputError) as error:
         raise UserError(str(error), where=source) from error

@@ -61,4 +61,4 @@ class NativeDigest:
 
     def summary(self) -> dict:
         """Return the metadata of the sample that the engine provides."""
-        return self._core.summary() | {"tshark": None, "vendors": self._vendors.told() if self._vendors else None}
+        return self._core.summary() | {"tshark": None, "vendors": self._vendors.metadata() if self._vendors else None}

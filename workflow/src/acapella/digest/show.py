@@ -1,15 +1,17 @@
-"""Print the frames of an acap: one line each, as tshark's summary, or the named columns.
+"""Print the frames of an acap, one line per frame: a summary like that of tshark, or selected columns.
 
     acapella show trace.acap.parquet
     acapella show trace.acap.parquet --columns frame,protocols,src,dst,vlan,mpls
 
-By default: number, seconds since the first frame, source, destination, protocol, wire length, and what the acap knows
-of the rest: ports, TCP flags and numbers, else the headers, with the length behind the last of them. An acap holds no
-MAC addresses and no fields of ICMP or ARP, so these are named and no more; of an ICMP error, what it quotes.
+By default, prints the number of the frame, seconds since the first frame, source, destination, protocol, and wire
+length. Then follow ports, TCP flags and numbers, or for other protocols the headers and the payload length. An acap
+contains no MAC addresses and no fields of ICMP or ARP, so only the names of these protocols are printed, and for an
+ICMP error the quoted headers.
 
-With --columns, the named columns of the joined view (every column of the frame table, and of the flow table where the
-frame table has none of that name), tab-separated, in file order, without a header line; nulls are empty, lists joined
-by commas, as stacks (Ethernet/IPv4/TCP*12) and tunnels (vxlan_vni*5*4: type, id, position).
+With --columns, prints these columns, tab-separated, in file order, without a header line. Columns of the frame table
+and of the flow table can be selected; a column that is in both is taken from the frame table. Nulls are empty, list
+elements are separated by commas, and fields of an element by asterisks: stacks (Ethernet/IPv4/TCP*12), tunnels
+(vxlan_vni*5*4: type, id, position).
 """
 
 import argparse
@@ -71,7 +73,7 @@ def find_flows(acap: Path, flows: str | None) -> Path:
             return place
     if flows:
         raise UserError("no such flow table", where=flows)
-    raise UserError("its flow table is not beside it", where=acap, fix="name it with --flows")
+    raise UserError("its flow table was not found", where=acap, fix="specify it with --flows")
 
 
 def open_table(path: Path, *, flows: bool = False):
@@ -87,22 +89,22 @@ def open_table(path: Path, *, flows: bool = False):
     if not path.exists():
         raise UserError("no such file", where=path)
     if path.is_dir():
-        raise UserError("is a directory", where=path, fix="name an acap in it, as CAMPAIGN/acap/SAMPLE.parquet")
+        raise UserError("is a directory", where=path, fix="specify an acap in it, such as CAMPAIGN/acap/SAMPLE.parquet")
     try:
         file = pq.ParquetFile(path, read_dictionary=[])
     except OSError as error:
         raise UserError(f"cannot read: {error.strerror or error}", where=path) from error
     except pa.ArrowInvalid as error:
-        raise UserError("is not an acap", where=path, fix="give a file that `acapella digest` wrote") from error
+        raise UserError("is not an acap", where=path, fix="specify a file that `acapella digest` wrote") from error
     metadata = (file.metadata.metadata or {}).get(KEY.encode())
     if metadata is None:
-        raise UserError("is not an acap", where=path, fix="give a file that `acapella digest` wrote")
+        raise UserError("is not an acap", where=path, fix="specify a file that `acapella digest` wrote")
     is_acap = "frame" in file.schema_arrow.names
     if is_acap and flows:
-        raise UserError("is an acap, and no flow table", where=path, fix="give the file of digest's --flows")
+        raise UserError("is an acap, not a flow table", where=path, fix="specify the file written by digest --flows")
     if not is_acap and not flows:
         fix = f"acapella sql CAMPAIGN \"from flows\" prints flows, or any DuckDB client by: from '{path}'"
-        raise UserError("is a flow table, and show prints the frames of an acap", where=path, fix=fix)
+        raise UserError("is a flow table, but show prints the frames of an acap", where=path, fix=fix)
     check_format(path, json.loads(metadata))
     return file, metadata
 

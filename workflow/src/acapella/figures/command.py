@@ -37,9 +37,11 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         f"of the storage study: {', '.join(STORAGE_FIGURES)}; "
         f"of flow reports: {', '.join((*FLOWREPORT_FIGURES, *FLOWSTUDY_FIGURES))}",
     )
-    parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's directory, as results/demo")
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign directory, such as results/demo")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="draw only these figures (default: those of samples)")
-    parser.add_argument("--trials", action="store_true", help="also the figures of trials (campaign trials)")
+    parser.add_argument(
+        "--trials", action="store_true", help="also draw those of trials (first run acapella campaign trials)"
+    )
     parser.add_argument(
         "--flowreports", action="store_true", help="also draw those of flow reports (first run acapella p4 tables)"
     )

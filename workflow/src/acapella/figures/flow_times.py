@@ -79,14 +79,14 @@ def title(wholes: dict[str, list[dict]]) -> str:
     first = next(iter(wholes.values()))[0]
     flows = first["flows"]
     medians = {measure: median_interval(whole, "value") for measure, whole in wholes.items()}
-    said = []
+    parts = []
     duration, rate = medians.get("duration_ns"), medians.get("rate_bps")
     if duration and duration[1] == 1:  # the lowest threshold: flows below it have frames of only one timestamp
-        said.append(f"{flows - first['flows_ge']:,} of {count(flows, 'directed flow')} have a duration of 0")
+        parts.append(f"{flows - first['flows_ge']:,} of {count(flows, 'directed flow')} have a duration of 0")
     elif duration:
-        said.append(f"median duration of {count(flows, 'directed flow')} {median_text(duration, nanoseconds)}")
+        parts.append(f"median duration of {count(flows, 'directed flow')} {median_text(duration, nanoseconds)}")
     if rate:
         of = count(wholes["rate_bps"][0]["flows"], "rate")
-        said.append(f"median of {of} {median_text(rate, lambda value: scaled(value, 'bit/s'))}")
-    text = "; ".join(said) or f"durations and rates of {count(flows, 'directed flow')}"
+        parts.append(f"median of {of} {median_text(rate, lambda value: scaled(value, 'bit/s'))}")
+    text = "; ".join(parts) or f"durations and rates of {count(flows, 'directed flow')}"
     return text[0].upper() + text[1:]

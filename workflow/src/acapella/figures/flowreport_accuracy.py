@@ -223,16 +223,16 @@ def title(rows: dict[str, dict]) -> str:
         return "Flow reports compared with the digest"
     differing = [name for name, row in known.items() if differs(row)]
     few = sum(disagreement(row) is not None for row in known.values()) - len(differing)
-    said = [f"{len(known) - len(differing) - few} of {count(len(known), 'measure')} agree with the digest"]
+    parts = [f"{len(known) - len(differing) - few} of {count(len(known), 'measure')} agree with the digest"]
     if few:
-        said.append(f"{count(few, 'measure')} with {TOO_FEW} to compare")
+        parts.append(f"{count(few, 'measure')} with {TOO_FEW} to compare")
     if differing:
         worst = min(differing, key=lambda name: badness(known[name]))
         heading, why = MEASURES[worst][0], disagreement(known[worst]).replace("R2", "R²")
         what = "the worst that differs" if len(differing) > 1 else "the one that differs"
-        said.append(f"{what} is {heading[0].lower()}{heading[1:]} ({why})")
-    said += largest_error(known)
-    return "; ".join(said)
+        parts.append(f"{what} is {heading[0].lower()}{heading[1:]} ({why})")
+    parts += largest_error(known)
+    return "; ".join(parts)
 
 
 def largest_error(rows: dict[str, dict]) -> list[str]:

@@ -135,9 +135,9 @@ def title(rows: list[dict], labels: dict) -> str:
 
 def chart(values: list[dict], words: list[dict], alone: list[dict], names: list[str]) -> alt.HConcatChart:
     """Return the bars with kappa at the right, and a column for each component."""
-    beside = theme.text_width(word["text"] for word in words) + 10
-    width = theme.WIDTH - theme.text_width(names) - 4 - beside - len(COMPONENTS) * (COLUMN + SPACING) - 20
-    panels = [stacked_panel(values, words, names, width, beside)]
+    caption_width = theme.text_width(word["text"] for word in words) + 10
+    width = theme.WIDTH - theme.text_width(names) - 4 - caption_width - len(COMPONENTS) * (COLUMN + SPACING) - 20
+    panels = [stacked_panel(values, words, names, width, caption_width)]
     panels += [component_panel(alone, name, names) for name in COMPONENTS]
     return alt.hconcat(*panels, spacing=SPACING)
 
@@ -153,7 +153,9 @@ def row_heights(names: list[str]) -> alt.Step:
     return alt.Step(theme.row_height(len(names), low=14))
 
 
-def stacked_panel(values: list[dict], words: list[dict], names: list[str], width: int, beside: int) -> alt.LayerChart:
+def stacked_panel(
+    values: list[dict], words: list[dict], names: list[str], width: int, caption_width: int
+) -> alt.LayerChart:
     """Return the bars of contributions, with kappa at the right."""
     most = max((value["to"] for value in values), default=0) or 0.01
     texts, colors = zip(*COMPONENTS.values(), strict=True)
@@ -175,7 +177,7 @@ def stacked_panel(values: list[dict], words: list[dict], names: list[str], width
     )
     text = alt.Chart(alt.Data(values=words)).mark_text(align="left").encode(y=y, x=alt.value(width + 6), text="text:N")
     head = panel_title("kappa", width + 6)
-    return (bars + text).properties(width=width + beside, height=row_heights(names), title=head)
+    return (bars + text).properties(width=width + caption_width, height=row_heights(names), title=head)
 
 
 def component_panel(alone: list[dict], name: str, names: list[str]) -> alt.LayerChart:

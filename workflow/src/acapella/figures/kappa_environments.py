@@ -134,8 +134,8 @@ def notes_of(source: Source, rows: list[dict], labels: dict[str, str]) -> tuple[
 
 def panels(kappas: list[dict], values: list[dict], texts: list[dict], names: list[str], first: str) -> alt.HConcatChart:
     """Return kappa of the runs at the left, and the differences with their numbers at the right."""
-    beside = theme.text_width([text["text"] for text in texts]) + 8
-    width = (theme.WIDTH - theme.text_width(names) - beside - GAP - 45) // 2
+    caption_width = theme.text_width([text["text"] for text in texts]) + 8
+    width = (theme.WIDTH - theme.text_width(names) - caption_width - GAP - 45) // 2
     height = alt.Step(theme.row_height(len(names), low=14))
     y = alt.Y("label:N", sort=names, title=None, scale=alt.Scale(domain=names))
     runs_ = alt.Chart(alt.Data(values=kappas)).encode(
@@ -149,12 +149,13 @@ def panels(kappas: list[dict], values: list[dict], texts: list[dict], names: lis
     )
     heading = panel_title("runs (circles) and their mean (line)")
     left = (dots + means).properties(width=width, height=height, title=heading)
-    return alt.hconcat(left, difference_panel(values, texts, y.axis(None), (width, beside), height, first), spacing=GAP)
+    right = difference_panel(values, texts, y.axis(None), (width, caption_width), height, first)
+    return alt.hconcat(left, right, spacing=GAP)
 
 
 def difference_panel(values, texts, y, widths, height, first) -> alt.LayerChart:  # noqa: PLR0913, PLR0917
     """Return points with intervals, and a line at 0."""
-    width, beside = widths
+    width, caption_width = widths
     ends = [end for value in values for end in (value["low"], value["high"], value["difference"], 0) if end is not None]
     margin = 0.04 * (max(ends) - min(ends)) or 1
     scale = alt.Scale(domain=[min(ends) - margin, max(ends) + margin], range=[0, width], nice=False)
@@ -172,7 +173,7 @@ def difference_panel(values, texts, y, widths, height, first) -> alt.LayerChart:
     captions = alt.Chart(alt.Data(values=texts)).mark_text(align="left")
     captions = captions.encode(y=y, x=alt.value(width + 8), text="text:N")
     heading = panel_title(f"against {first}")
-    return (zero + points + lines + captions).properties(width=width + beside, height=height, title=heading)
+    return (zero + points + lines + captions).properties(width=width + caption_width, height=height, title=heading)
 
 
 def panel_title(text: str) -> alt.TitleParams:

@@ -39,12 +39,12 @@ def draw(source: Source) -> Figure:
     size = max(row["b"] for row in rows)
     names = trial_names(source)
     of_panel = {env: environment_trials(names, env) for env in labels}
-    beside = theme.text_width([text for trials in of_panel.values() for text in trials.values()]) + 10
-    across = min(PANELS_PER_ROW, len(labels), max(1, (theme.WIDTH - 60) // (CELL[0] * size + beside + 24)))
+    label_width = theme.text_width([text for trials in of_panel.values() for text in trials.values()]) + 10
+    across = min(PANELS_PER_ROW, len(labels), max(1, (theme.WIDTH - 60) // (CELL[0] * size + label_width + 24)))
     numbers = size <= MAX_TEXT_TRIALS and len(labels) <= MAX_LARGE_PANELS
-    while numbers and across > 1 and cell_width(across, beside, size) < MIN_TEXT_CELL:
+    while numbers and across > 1 and cell_width(across, label_width, size) < MIN_TEXT_CELL:
         across -= 1  # cells must be large enough for kappa as text
-    cell = cell_width(across, beside, size) if len(labels) <= MAX_LARGE_PANELS else CELL[0]
+    cell = cell_width(across, label_width, size) if len(labels) <= MAX_LARGE_PANELS else CELL[0]
     least = min(known, default=1)
     odd = environments_with_odd_baseline(source)
     panels = [
@@ -57,7 +57,7 @@ def draw(source: Source) -> Figure:
         )
         for name, label in labels.items()
     ]
-    widths = [cell * len(of_panel[name]) + beside + 24 for name in labels]
+    widths = [cell * len(of_panel[name]) + label_width + 24 for name in labels]
     lines = [alt.hconcat(*(panels[n] for n in line), spacing=24) for line in panel_lines(widths)]
     key = ["Trials in the order of the config; the diagonal is empty, because no trial is compared with itself"]
     if environments_without_other_pairs(source):
@@ -94,9 +94,9 @@ def pad_to_page(chart: alt.VConcatChart, width: int) -> alt.TopLevelMixin:
     return alt.hconcat(chart, empty, spacing=0)
 
 
-def cell_width(across: int, beside: int, size: int) -> int:
-    """Return the width of a cell in px, for ``across`` panels with ``size`` cells and labels of ``beside`` px."""
-    return max(CELL[0], min(CELL[1], (theme.WIDTH - 90 - (beside + 24) * across) // across // size))
+def cell_width(across: int, label_width: int, size: int) -> int:
+    """Return the width of a cell in px, for ``across`` panels with ``size`` cells and labels of ``label_width`` px."""
+    return max(CELL[0], min(CELL[1], (theme.WIDTH - 90 - (label_width + 24) * across) // across // size))
 
 
 def environment_trials(names: dict[tuple[str, int], str], environment: str) -> dict[int, str]:

@@ -12,7 +12,7 @@ from .compose import Figure, text_figure
 from .outcomes import COLORS, scope
 from .source import NoData, Source
 
-SUBJECT = "Reasons of unsuccessful collections"
+SUBJECT = "Reasons for unsuccessful collections"
 TABLE = "outcome_reasons"
 COLUMNS = ("outcome", "reason", "sites", "reason_share", "site_share")
 SCOPE = scope

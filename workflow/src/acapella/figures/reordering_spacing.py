@@ -49,9 +49,9 @@ def draw(source: Source) -> Figure:
     limits = axis_limits(drawn, least, across)
     names = {name: run_names(drawn, name, trials) for name in shown}
     named = across == 1 and max(map(len, names.values())) <= MAX_NAMED_RUNS  # small panels have no space for one
-    beside = theme.text_width([text for own in names.values() for text in own]) if named else 0
+    label_width = theme.text_width([text for own in names.values() for text in own]) if named else 0
     size = (
-        (theme.WIDTH - 50) // across - LABEL_WIDTH - beside,
+        (theme.WIDTH - 50) // across - LABEL_WIDTH - label_width,
         90 if across > 1 else max(70, min(170, 400 // len(shown))),
     )
     panels = [

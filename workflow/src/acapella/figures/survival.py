@@ -29,7 +29,7 @@ DASH_PERIOD = 15  # px: period of the dashes of sites
 GAP = 6  # px: distance between two tick labels
 MEDIAN_SHARE = 0.5  # the median has a tick between those at powers of ten
 MIN_HALVING_HEIGHT = 12  # px: minimum distance from 50 % to 100 %, so that both labels fit
-# Ticks are at powers of ten, with labels as 10 B, 1 kB, 100 GB, and shares in percent.
+# Ticks are at powers of ten, with labels such as 10 B, 1 kB, 100 GB, and shares in percent.
 EXPONENT = "round(log(datum.value) / LN10)"
 SHARE = "format(100 * datum.value, '~r') + ' %'"
 

@@ -24,7 +24,7 @@ MAX_UNKNOWN = 0.01  # expected number of flows, over all epochs, whose counts a 
 
 
 def may_collide(bodies: np.ndarray, *, rows: int, cells: int, slots: int) -> np.ndarray:
-    """Return a bool per report (a row of bytes, format 2): its flow may share its cells in all rows in its epoch."""
+    """Return for each report (a row of bytes, format 2) whether its flow may share its cells in all rows."""
     if not len(bodies):
         return np.zeros(0, bool)
     epochs = field(bodies, EPOCH, ">u4")
@@ -46,7 +46,7 @@ def may_collide(bodies: np.ndarray, *, rows: int, cells: int, slots: int) -> np.
 
 
 def distinct(columns: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the index of each distinct row, and for each row the one of these that it equals."""
+    """Return the index of each distinct row, and for each row the number of the distinct row that it equals."""
     order = np.lexsort(columns[::-1])
     new = np.ones(len(order), bool)
     new[1:] = np.any([column[order][1:] != column[order][:-1] for column in columns], axis=0)
@@ -59,7 +59,7 @@ def overloaded(epochs: np.ndarray, without_slot: np.ndarray, exposed: np.ndarray
     """Return the epochs in which a missing flow may make counts too large; the arrays have a row per epoch and flow.
 
     exposed: the probability that one missing flow makes the flow's counts too large. All other epochs together are
-    expected to have MAX_UNKNOWN such flows at most (so with a probability of 99 % there is none, by Markov's
+    expected to have at most MAX_UNKNOWN such flows (so with a probability of 99 % there is none, by Markov's
     inequality).
     """
     found, place = np.unique(epochs, return_inverse=True)
@@ -100,7 +100,7 @@ def row_hash(row: int, parts: list[np.ndarray]) -> np.ndarray:
 
 
 def crc32c(row_bytes: np.ndarray) -> np.ndarray:
-    """Return the CRC-32C of each row of bytes as rte_hash_crc has it: initial value 0, not inverted."""
+    """Return the CRC-32C of each row of bytes as computed by rte_hash_crc: initial value 0, not inverted."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = table >> np.uint32(1) ^ np.where(table & 1, np.uint32(CASTAGNOLI), np.uint32(0))

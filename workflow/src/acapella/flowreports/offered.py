@@ -2,10 +2,10 @@
 
 Reports are in a ring, as if an RDMA NIC had written them, which needs no CPU: at any time the ring contains as many
 as the rate implies, and the collector reads them. If it is behind by more than the ring, overwritten reports are lost
-and counted. Reports count as lost, too, if they are not read within 1 % of the run's time after the last one was
-offered (otherwise the ring of half a million would hide them), or if they are discarded because they are not newer
-than the previous report of their flow. Each pass over the ring has later times and larger counts; updating them does
-not count as time.
+and counted. Reports also count as lost if they are not read within 1 % of the run's time after the last one was offered
+(otherwise the ring of half a million reports would hide them), or if they are discarded because they are not newer than
+the previous report of their flow. Each pass over the ring has later times and larger counts; the time to update them is
+not counted.
 
 After the given rates, the measurement halves the interval between the highest rate without loss and the lowest with
 loss, and then offers reports as fast as this machine copies them in memory: no sender on it is faster (figure 7b of the
@@ -28,7 +28,7 @@ from . import program, replay
 REPORT_BYTES, FORMAT = 64, 1
 FLOWS = 1 << 17
 RING = 1 << 19  # reports; a multiple of FLOWS, so that each pass continues the flows of the one before
-BISECTIONS = 4  # of the interval in which losses begin
+BISECTIONS = 4  # number of bisections of the interval in which losses begin
 STEP_NS, PACKET_BYTES, PAYLOAD_BYTES = 50, 1500, 1460  # time between two reports, and the bytes that each adds
 MAX_BATCH = 1 << 16  # reports read at once; also at most BATCH_SHARE of those offered
 BATCH_SHARE = 0.001  # limits how far the last batch exceeds DEADLINE

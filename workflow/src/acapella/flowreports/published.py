@@ -1,4 +1,4 @@
-"""Compare what the P4/RDMA paper printed of its measurements with those of a campaign.
+"""Compare the measurements printed in the P4/RDMA paper with those of a campaign.
 
 Reads workflow/conformance/flowreports_printed.csv and, of the campaign, the tables of `acapella p4 tables` and
 `acapella p4 study`; writes tables/flowreport_published as csv and parquet. A row agrees if the campaign's value is in
@@ -18,7 +18,7 @@ TABLE = "flowreport_published"
 PRINTED = Path(__file__).resolve().parents[3] / "conformance" / "flowreports_printed.csv"
 SHOWN = {"r2_rtt": ("rtt_syn",), "r2_bytes": ("bytes",), "r2_packets": ("packets",)}
 OTHERS = tuple(name for name in agreement.DERIVED.values() if (name,) not in SHOWN.values())
-COVERED = {**SHOWN, "r2_others": OTHERS}  # name of a printed row: the measures that it covers
+COVERED = {**SHOWN, "r2_others": OTHERS}  # name of a printed row: measures that it covers
 COLUMNS = ("name", "where", "what", "printed", "low", "high", "reason")
 ALL = "all"
 

@@ -1,1 +1,1 @@
-"""Publish a campaign without payload and without true addresses."""
+"""Publish a campaign without payload and without original addresses."""

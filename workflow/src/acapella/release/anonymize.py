@@ -64,12 +64,12 @@ def run(args: argparse.Namespace) -> int:
 
     if args.new_key:
         if args.source or args.target:
-            fix = "first make the key with --new-key FILE, then name it with --key-file FILE"
+            fix = "first create the key with --new-key FILE, then specify it with --key-file FILE"
             raise UserError("--new-key takes no capture", fix=fix)
         core.make_key(args.new_key)
         return 0
     if not (args.source and args.target):
-        raise UserError("a capture and a file to write are needed", fix="acapella anonymize IN -o OUT --key-file FILE")
+        raise UserError("a capture and an output file are required", fix="acapella anonymize IN -o OUT --key-file FILE")
     counts = anonymize(args.source, args.target, core.read_key(args.key_file), args.macs, decompression.limits_of(args))
     if args.json:
         print(json.dumps({key: value for key, value in counts.items() if key != "replaced"}))
@@ -85,7 +85,7 @@ def anonymize(source: str, target, key: bytes, macs: str, limits=None) -> dict:
 
     known = vendors.find()
     counts = core.anonymize(source, target, key, macs=macs, vendors=known.core if known else None, limits=limits)
-    return counts | {"vendors": known.told() if known else None}
+    return counts | {"vendors": known.metadata() if known else None}
 
 
 def summary(counts: dict) -> str:
@@ -105,5 +105,5 @@ def report_faults(source: str, counts: dict) -> int:
     if counts["file_issue"] is not None:
         names.report(f"acapella: warning: {where}: {describe_fault(counts)}; {kept(counts['frames'])}")
     if counts["ts_not_kept"]:
-        names.report(f"acapella: warning: {where}: {counts['ts_not_kept']} times are not of 1970 to 2106")
+        names.report(f"acapella: warning: {where}: {counts['ts_not_kept']} times are outside the years 1970 to 2106")
     return 1 if counts["file_issue"] in DAMAGING else 0

@@ -35,7 +35,7 @@ def why_private(table: str) -> str:
         private.append("flow")
     if private:
         named = f"column{'s' * (len(private) > 1)} {', '.join(private)}"
-        return f"has addresses or filters, or what depends on them: {named}"
+        return f"has columns with addresses or filters, or that depend on them: {named}"
     missing = sorted(set(schemas.table(table)["key"]) - set(published_columns(table)))
     return f"columns of its key are not published: {', '.join(missing)}" if missing else ""
 

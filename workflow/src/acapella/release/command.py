@@ -1,4 +1,4 @@
-"""Make a public set of files from a campaign, without payload and original addresses.
+"""Create a public copy of a campaign, without payload and original addresses.
 
     acapella release results/demo -o demo-public
     acapella campaign check demo-public
@@ -9,17 +9,17 @@ pseudonyms of the captures. Standard output and README.md list the omitted table
 the contents and possible uses. catalog.duckdb contains samples, flows, stacks and the tables for DuckDB 1.0.0 or later.
 SHA256SUMS contains the checksums of all other files.
 
-Before publication, the set is searched for original addresses, checksums of unpublished files, and payload of the
-captures. If anything is found, nothing is published, and the error names it.
+Before publication, the copy is searched for original addresses, checksums of unpublished files, and payload of the
+captures. If anything is found, nothing is published, and the error names the finding.
 
-If the tables were made with pseudonyms, the release has the same pseudonyms for sites, ports and samples. --pseudonyms
-always uses pseudonyms, and writes the private map of pseudonyms and true names to a file outside of the release that
-only its owner can read. It needs tables with pseudonyms: first run snakemake --config pseudonyms=True. Tables of single
-stages that still have true names are omitted.
+If the tables were created with pseudonyms, the release has the same pseudonyms for sites, ports and samples.
+--pseudonyms requires pseudonyms, and writes the private mapping from pseudonyms to true names to a file outside of the
+release that only its owner can read. It needs tables with pseudonyms: first run snakemake --config pseudonyms=True.
+Tables of single stages that still have true names are omitted.
 
 The key is not published: CAMPAIGN/release.key, created if it does not exist, or the file of --key-file. With the same
-key a later release of the campaign has the same pseudonyms. Review the set before you publish it; docs/release.md
-describes what it still reveals.
+key, a later release of the campaign has the same pseudonyms. Review the files before you publish them; docs/release.md
+describes what they still reveal.
 """
 
 import argparse
@@ -48,7 +48,7 @@ PROVENANCE_FILES += tuple(f"{stage}_provenance.json" for stage in ("flowtables",
 PAPER_TABLES = {"kappa_published"}  # values printed in papers, which contain no data of the campaign
 TRUE_NAMES = "true names of sites, ports or samples"
 PSEUDONYMS_COMMAND = "snakemake --config pseudonyms=True"
-PSEUDONYMS_FIX = f"; to make them with pseudonyms: {PSEUDONYMS_COMMAND}; then release again"
+PSEUDONYMS_FIX = f"; to create them with pseudonyms: {PSEUDONYMS_COMMAND}; then release again"
 PUBLIC_FILE, PUBLIC_DIRECTORY = 0o644, 0o755
 SHEET_COLUMNS = (
     "sample",
@@ -87,20 +87,20 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
-    parser.add_argument("-o", dest="output", metavar="DIR", help="the directory to make (default: CAMPAIGN/release)")
+    parser.add_argument("-o", dest="output", metavar="DIR", help="directory to create (default: CAMPAIGN/release)")
     parser.add_argument("--key-file", metavar="FILE", help=f"the campaign's key (default: CAMPAIGN/{KEY_FILE})")
     parser.add_argument(
         "--pseudonyms",
         nargs="?",
         const="",
         metavar="FILE",
-        help="hide the names of sites, ports and samples; write pseudonyms and true names to FILE "
+        help="require pseudonyms of sites, ports and samples; write pseudonyms and true names to FILE "
         f"(default: CAMPAIGN/{NAMES_FILE})",
     )
     parser.add_argument(
         "--engine",
         choices=sorted(ENGINES),
-        help="of the new acaps (default: that of each sample's acap in the campaign)",
+        help="engine of the new acaps (default: that of each sample's acap in the campaign)",
     )
     add_macs(parser)
     decompression.add_options(parser)
@@ -132,9 +132,9 @@ def run(args: argparse.Namespace) -> None:
         f"{target}: {counts['samples']} samples, {counts['frames']} frames, {counts['tables']} tables; key: {key_file}"
         + (f"; names: {map_file}" if map_file else "")
     )
-    for reason, tables in by_reason(counts["left_out"]).items():
+    for reason, tables in by_reason(counts["omitted"]).items():
         fix = PSEUDONYMS_FIX if reason == TRUE_NAMES else ""
-        print(f"table{'s' if len(tables) > 1 else ''} {', '.join(tables)} left out: {reason}{fix}")
+        print(f"table{'s' if len(tables) > 1 else ''} {', '.join(tables)} omitted: {reason}{fix}")
 
 
 def check_paths(campaign: Campaign, target: Path, key_file: Path, map_file: Path | None) -> None:
@@ -142,27 +142,27 @@ def check_paths(campaign: Campaign, target: Path, key_file: Path, map_file: Path
     if map_file is not None:
         check_map(map_file, target, key_file)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UserError("is there already", where=target, fix="remove it, or name another directory with -o")
+        raise UserError("already exists", where=target, fix="remove it, or specify another directory with -o")
     if not target.parent.is_dir():
-        raise UserError("no such directory", where=target.parent, fix="make it, or correct -o")
+        raise UserError("no such directory", where=target.parent, fix="create it, or correct -o")
     if key_file.resolve().is_relative_to(target.resolve()):
         raise UserError("the key would be published", where=key_file, fix="keep it outside of the release")
     if target.resolve() == campaign.directory.resolve():
-        raise UserError("this is the campaign itself", where=target, fix="name another directory with -o")
+        raise UserError("this is the campaign itself", where=target, fix="specify another directory with -o")
 
 
 def check_map(map_file: Path, target: Path, key_file: Path) -> None:
     """Raise UserError if the map of names would be published, or would replace a different kind of file."""
     if map_file.resolve().is_relative_to(target.resolve()):
-        raise UserError("the true names would be published", where=map_file, fix="name a file outside of the release")
+        raise UserError("the true names would be published", where=map_file, fix="use a file outside of the release")
     if map_file.resolve() == key_file.resolve():
-        raise UserError("this is the key", where=map_file, fix="name another file with --pseudonyms")
+        raise UserError("this is the key", where=map_file, fix="specify another file with --pseudonyms")
     if not map_file.parent.is_dir():
         raise UserError(
-            "no such directory", where=map_file.parent, fix="make it, or name another file with --pseudonyms"
+            "no such directory", where=map_file.parent, fix="create it, or specify another file with --pseudonyms"
         )
     if map_file.exists() and not (map_file.is_file() and map_file.read_bytes().startswith(HEADER.encode())):
-        raise UserError("is there already and is no map of names", where=map_file, fix="name another file")
+        raise UserError("already exists and is not a map of names", where=map_file, fix="specify another file")
 
 
 def make_release(
@@ -187,8 +187,8 @@ def make_release(
     try:
         done = [release_sample(part, one, key, args) for one in taken]
         tables = release_tables(campaign, part / "tables", key, hidden=hidden)
-        left_out = missing_tables(campaign, tables, hidden=hidden)
-        readme = release_readme.text(done, tables, by_reason(left_out), hidden=hidden, macs=args.macs)
+        omitted = missing_tables(campaign, tables, hidden=hidden)
+        readme = release_readme.text(done, tables, by_reason(omitted), hidden=hidden, macs=args.macs)
         write_texts(part, taken, done, readme)
         release_catalog.write(part, tables)
         search_release(campaign, part, taken, done, hidden=hidden)
@@ -200,7 +200,7 @@ def make_release(
     finally:
         remove_held(held, part)
     frames = sum(one["frames"] for one in done)
-    return {"samples": len(taken), "frames": frames, "tables": len(tables), "left_out": left_out}
+    return {"samples": len(taken), "frames": frames, "tables": len(tables), "omitted": omitted}
 
 
 def search_release(
@@ -239,9 +239,9 @@ def check_tables(campaign: Campaign, *, hidden: bool) -> None:
         )
 
 
-def with_pseudonyms(told: dict) -> bool:
+def with_pseudonyms(record: dict) -> bool:
     """Return whether the tables of a provenance have pseudonyms, including those of environments."""
-    parameters = told.get("parameters", {})
+    parameters = record.get("parameters", {})
     environments = parameters.get("environments", [])
     return bool(parameters.get("pseudonyms")) and all(is_pseudonym(name, "E") for name in environments)
 
@@ -277,7 +277,7 @@ def release_samples(campaign: Campaign, *, hide: bool) -> list[ReleaseSample]:
     called = pseudonyms(rows) if hide else true_names(rows)
     taken = []
     for row, name in zip(rows, called, strict=True):
-        file = require(campaign.directory / "raw" / row["file"], "the captures have to be there to be anonymized")
+        file = require(campaign.directory / "raw" / row["file"], "the captures are needed for anonymization")
         taken.append(ReleaseSample(row["sample"], name.sample, name.site, name.port, file, row))
     return sorted(taken, key=lambda one: one.name)
 
@@ -312,14 +312,14 @@ def release_sample(part: Path, taken: ReleaseSample, key: bytes, args: argparse.
     acap, flow_table = (directory / f"{taken.name}.parquet" for directory in (acaps, flows))
     engine = args.engine or taken.about["engine"]
     if engine not in ENGINES:
-        raise UserError(f"engine {engine!r} is not known", where=f"sample {taken.sample}", fix="name one with --engine")
+        raise UserError(f"engine {engine!r} is not known", where=f"sample {taken.sample}", fix="set --engine")
     limits = decompression.limits_of(args)
     try:
         counts = anonymize(str(taken.capture), capture, key, args.macs, limits)
         digest([str(capture)], str(acap), str(flow_table), Options(engine, (), taken.site, taken.port))
     except UserError as error:
-        told = str(error).replace(f"{part}/", "")
-        raise UserError(told, where=f"sample {taken.sample}, engine {engine}", outside=error.outside) from error
+        message = str(error).replace(f"{part}/", "")
+        raise UserError(message, where=f"sample {taken.sample}, engine {engine}", outside=error.outside) from error
     drop_private(acap, "frames")
     drop_private(flow_table, "flows")
     return counts | {"engine": engine, "limits": limits}
@@ -342,7 +342,7 @@ def release_tables(campaign: Campaign, directory: Path, key: bytes, *, hidden: b
             source = require(campaign.table(name, suffix), f"run acapella campaign process {campaign.directory}")
             if sha256_of(source) != outputs.get(f"tables/{name}.{suffix}"):
                 raise UserError(
-                    "does not have the checksum in its provenance", where=source, fix="make the tables again"
+                    "does not have the checksum in its provenance", where=source, fix="create the tables again"
                 )
         if name in copied:
             copy_table(campaign, name, directory)
@@ -398,10 +398,10 @@ def missing_tables(campaign: Campaign, made: list[str], *, hidden: bool) -> dict
     return reasons
 
 
-def by_reason(left_out: dict[str, str]) -> dict[str, list[str]]:
+def by_reason(omitted: dict[str, str]) -> dict[str, list[str]]:
     """Return the omitted tables by reason."""
     names: dict[str, list[str]] = {}
-    for name, reason in left_out.items():
+    for name, reason in omitted.items():
         names.setdefault(reason, []).append(name)
     return names
 

@@ -9,27 +9,27 @@ from .flows import FLOWS
 TEXT = Template("""\
 # Headers of network traffic, anonymized
 
-$samples samples, $frames frames, made by Acapella $version. Check the files with `sha256sum -c SHA256SUMS`.
+$samples samples, $frames frames, created by Acapella $version. Check the files with `sha256sum -c SHA256SUMS`.
 
 | File or directory | Content |
 |---|---|
 | captures/ | one pcap file per sample: headers of every frame, timestamps in ns, original lengths |
-| acap/ | one row per frame (Parquet), made from these captures by engine $engine |
-| flows/ | one row per directed flow (Parquet), made from these captures |
+| acap/ | one row per frame (Parquet), created from these captures by engine $engine |
+| flows/ | one row per directed flow (Parquet), created from these captures |
 $table_line| catalog.duckdb | samples, flows, stacks and the tables for DuckDB 1.0.0 and later, and the view `frames` |
 | samples.tsv | $sheet |
 
 ## The catalog
     duckdb -readonly catalog.duckdb "select site, sum(frames) from samples group by site"
 
-The view `frames` (one row per frame, with the addresses of its flow) reads `acap/` beside the catalog. Run DuckDB in
-this directory, or set its search path first: `set file_search_path = '/path/to/this/directory'`. The command
-`acapella sql DIRECTORY QUERY` works from anywhere. DuckDB 1.0 cannot read a list column of the catalog, as vlan, if a
-row group (122,880 rows) has only empty lists; 1.1 can. DuckDB 1.0 reads all columns of the Parquet files.
+The view `frames` (one row per frame, with the addresses of its flow) reads the directory `acap/` next to the catalog.
+Run DuckDB in this directory, or set its search path first: `set file_search_path = '/path/to/this/directory'`. The
+command `acapella sql DIRECTORY QUERY` works from anywhere. DuckDB 1.0 cannot read a list column of the catalog, such as
+vlan, if a row group (122,880 rows) has only empty lists; 1.1 can. DuckDB 1.0 reads all columns of the Parquet files.
 
-$left_out## What was done
-- Every frame ends behind its last known header. No payload is here; $cut of $frames frames were cut, and of $empty
-  nothing was kept but time and length.
+$omitted## What was done
+- Every frame ends after its last known header. The files contain no payload; $cut of $frames frames were truncated,
+  and of $empty only time and length were kept.
 - All IPv4 and IPv6 addresses in headers were replaced by Crypto-PAn with AES and a secret key: two
   addresses that share their first n bits have pseudonyms that share exactly n bits. This includes private, multicast
   and broadcast addresses. The key is the same for all samples and is not published.
@@ -45,26 +45,28 @@ $left_out## What was done
 - $names
 
 ## Possible uses
-Header stacks, frame sizes, times, flows and their sizes, TCP's behavior, who shares a network with whom, which flows
-belong to the same pseudonymous host.
+Header stacks, frame sizes, times, flows and their sizes, behavior of TCP, which hosts share a network, which
+flows belong to the same pseudonymous host.
 
 ## Limitations and obligations
-- No applications by payload, no names, no content. Payload checksums cannot be verified.
-- VLAN ids, MPLS labels, ports, sequence numbers, TCP time stamps, IP identification, and all times
+- Applications cannot be recognized by payload, and names and content are missing. Payload checksums cannot be
+  verified.
+- VLAN ids, MPLS labels, ports, sequence numbers, TCP timestamps, IP identification, and all times
   are the original ones. Anyone who captured some of this traffic elsewhere can recognize it and thereby learn some
   original prefixes. Do not try to identify the owners of addresses.
 """)
 MACS = {
-    "replace": "each has a pseudonym, the same in all samples, by the same key. Broadcast, zero, and addresses of "
-    "protocols (01:80:c2:00:00:00 to 2f, Cisco's) stay; IP multicast keeps its prefix; of others the first four bits, "
-    "the group and the local bit stay, and whether tshark knows a vendor by its address, though not which.",
-    "blank": "zeros, but for the first four bits, the group and the local bit. Broadcast and addresses of protocols "
-    "stay, IP multicast keeps its prefix.",
+    "replace": "each has a pseudonym, the same in all samples. Broadcast, zero, and protocol addresses "
+    "(01:80:c2:00:00:00 to 2f, Cisco's) are unchanged, and IP multicast keeps its prefix. Pseudonyms of others keep "
+    "the first four bits, the group and the local bit, and whether tshark knows a vendor of the address, but not "
+    "which one.",
+    "blank": "zeros, except for the first four bits, the group and the local bit. Broadcast and protocol addresses are "
+    "unchanged, and IP multicast keeps its prefix.",
 }
 SHEET = (
-    "site, port, direction and counts of each sample; an empty field is not known; where `filtered` is true or "
-    "`one_in` above 1, frames that came were left out on purpose; `restriction` gives what keeps a sample from holding "
-    "all traffic of its port, and `excluded` is not empty if the sample is therefore excluded from the traffic "
+    "site, port, direction and counts of each sample; an empty field means unknown; if `filtered` is true or "
+    "`one_in` above 1, the capture omits some frames on purpose; `restriction` is the reason why a sample does not "
+    "contain all traffic of its port, and `excluded` is not empty if the sample is therefore excluded from the traffic "
     "statistics in tables/"
 )
 NAMES = {
@@ -73,16 +75,16 @@ NAMES = {
 }
 
 
-def text(done: list[dict], tables: list[str], left_out: dict[str, list[str]], *, hidden: bool, macs: str) -> str:
+def text(done: list[dict], tables: list[str], omitted: dict[str, list[str]], *, hidden: bool, macs: str) -> str:
     """Return the text of README.md.
 
-    ``done``: counts of each capture; ``tables``: released tables; ``left_out``: omitted tables by reason; ``hidden``:
+    ``done``: counts of each capture; ``tables``: released tables; ``omitted``: omitted tables by reason; ``hidden``:
     whether names are pseudonyms; ``macs``: the value of --macs.
     """
     listed = ", ".join(tables)
-    about = f"results of the true captures, as counts and shares ({listed}); those with addresses are left out"
+    about = f"results of the original captures, as counts and shares ({listed}); those with addresses are omitted"
     if FLOWS in tables:
-        about += f", but for {FLOWS}, which has their pseudonyms"
+        about += f", except {FLOWS}, which has pseudonyms"
     return TEXT.substitute(
         samples=len(done),
         frames=sum(one["frames"] for one in done),
@@ -93,14 +95,14 @@ def text(done: list[dict], tables: list[str], left_out: dict[str, list[str]], *,
         macs=MACS[macs],
         names=NAMES[hidden],
         sheet=SHEET,
-        left_out=missing_tables_text(left_out),
+        omitted=missing_tables_text(omitted),
         table_line=f"| tables/ | {about} |\n" if tables else "",
     )
 
 
-def missing_tables_text(left_out: dict[str, list[str]]) -> str:
+def missing_tables_text(omitted: dict[str, list[str]]) -> str:
     """Return the section about omitted tables; empty if there are none."""
-    if not left_out:
+    if not omitted:
         return ""
-    lines = [f"- {', '.join(names)}: {reason}" for reason, names in left_out.items()]
+    lines = [f"- {', '.join(names)}: {reason}" for reason, names in omitted.items()]
     return "\n".join(["## Tables that are not included", *lines, "", ""])

@@ -167,10 +167,10 @@ def check_columns(part: Path) -> None:
     for path in [*files_of(part, "*.parquet"), *files_of(part, "*.csv")]:
         private = sorted(set(columns_of(path)) - set(published_columns(table_of(part, path))))
         if private:
-            refuse(f"column {private[0]}, which is not to be published", path.relative_to(part))
+            refuse(f"column {private[0]}, which must not be published", path.relative_to(part))
         private = sorted(set(metadata_of(path)) - set(published_columns(METADATA)))
         if private:
-            refuse(f"metadata {private[0]}, which is not to be published", path.relative_to(part))
+            refuse(f"metadata {private[0]}, which must not be published", path.relative_to(part))
 
 
 def metadata_of(path: Path) -> dict:

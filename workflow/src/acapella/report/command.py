@@ -1,4 +1,4 @@
-"""Make the report of a campaign: one HTML page with figures, tables, capture quality and provenance.
+"""Create the report of a campaign: one HTML page with figures, tables, capture quality and provenance.
 
 Writes report.html to the directory of the campaign. The page needs no other file and no network: it contains images,
 data and the scripts of the interactive charts. Without JavaScript, and in print, it shows the same images.
@@ -15,11 +15,11 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     """Add `acapella campaign report` to the command line."""
     parser = subparsers.add_parser(
         "report",
-        help="make a campaign's page of figures, tables and provenance",
+        help="create a campaign's page of figures, tables and provenance",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("campaign", metavar="CAMPAIGN", help="the campaign's directory, as results/demo")
+    parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign directory, such as results/demo")
     parser.add_argument("--trials", action="store_true", help="add a section on the consistency of trials")
     parser.add_argument("--flowreports", action="store_true", help="add a section on flow reports")
     parser.add_argument("--flowstudy", action="store_true", help="add the study of flow reports to that section")

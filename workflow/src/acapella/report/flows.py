@@ -103,7 +103,7 @@ def accuracy(source: Source) -> dict:
         for row in shown
     ]
     note = (
-        "Triggers: packets that make a report; published are those of the P4/RDMA paper, in a separate run. "
+        "Triggers: packets that cause a report; published are those of the P4/RDMA paper, in a separate run. "
         "Equal and within 1 %: shares of the n values that both sides have. Errors: |measured - exact| / exact, of "
         "exact values above 0; for loss and retransmitted payload, of the lower bound. Missing: exact values that no "
         "report has; outside: more of these, in tunnels that the program does not read; extra: measured values that "
@@ -153,8 +153,8 @@ def window_reasons(source: Source) -> dict:
     columns += [("Within 10 %, share of the reason", True)]
     columns += [("Windows with bounds", True), ("Windows whose bounds hold", True)]
     note = (
-        "Windows of a flow's throughput, of all samples. Within 10 %: of the exact value. None: as far as reports "
-        "show, the value cannot be off by more than 10 %. Bounds hold: of the windows that have a bound on their "
+        "Windows of a flow's throughput, of all samples. Within 10 %: of the exact value. None: according to the "
+        "reports, the value cannot be off by more than 10 %. Bounds hold: of the windows that have a bound on their "
         "bytes, those whose exact value is within it. "
         "Straddle, no_slot: packets of a report may be on both sides of a window's edge (flow with, without a slot); "
         "time_reversal: frames of later windows precede it in the file (samples: time_reversals of capture_quality); "

@@ -31,7 +31,7 @@ PROVENANCE = {  # parts of provenance.json with their headings, in order; other 
     "inputs": "Inputs: SHA-256 of the files of each sample",
     "outputs": "Outputs: SHA-256 of the tables",
     "queries": "Queries: SHA-256 of the SQL",
-    "tshark_preferences": "Preferences given to tshark",
+    "tshark_preferences": "Preferences of tshark",
     "vendors": "Vendors of addresses: SHA-256 of the lists, and version of the tshark that includes them",
     "acapella_provenance": "Version of provenance.json's format",
 }

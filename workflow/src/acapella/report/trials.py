@@ -123,21 +123,21 @@ def environments_table(source: Source) -> dict:
 
 def baseline_note(source: Source) -> str:
     """Return a note on the first trial, with which all others are compared."""
-    said = ""
+    notes = ""
     if any(row["kappa_others"] is not None for row in source.rows("consistency_environments")):
-        said += " Others: mean kappa of the pairs without the first trial."
+        notes += " Others: mean kappa of the pairs without the first trial."
     if alone := environments_without_other_pairs(source):
-        said += (
+        notes += (
             f" Of {listed(alone)} every kappa is against the first trial, so it is not known whether that trial is "
             "the odd one; set consistency.all_pairs: true to compare all pairs."
         )
     first_is_odd = environments_with_odd_baseline(source)
     if odd := [name for name in environments(source) if name in first_is_odd]:
-        said += (
+        notes += (
             f" The first trial of {listed(odd)} is the odd one: the others agree with each other but not with it; "
             "see Others."
         )
-    return said
+    return notes
 
 
 def pairs_table(source: Source) -> dict:

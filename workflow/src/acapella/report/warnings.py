@@ -287,7 +287,7 @@ def misdated(rows):
         return None
     return (
         f"{count(len(bad), 'sample')} of {len(rows)} dated more than 10 years from the median start of the campaign's "
-        f"samples, maybe by a clock that was not set: {sample_names(bad)}. Title, duration and coverage of the "
+        f"samples, possibly because a clock was not set: {sample_names(bad)}. Title, duration and coverage of the "
         "campaign are those of the other samples."
     )
 

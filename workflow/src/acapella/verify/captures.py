@@ -8,7 +8,7 @@ from acapella_core import names
 from acapella_core.errors import UserError
 
 SUFFIXES = tuple(kind + packed for kind in (".pcap", ".pcapng", ".cap") for packed in ("", ".gz", ".zst", ".lz4"))
-OTHER_SUFFIX = "no suffix of a capture; name the file itself to compare it"
+OTHER_SUFFIX = "not the suffix of a capture; specify the file itself to compare it"
 
 
 def find_captures(paths: list[str]) -> tuple[dict[Path, bool], list[str]]:
@@ -30,12 +30,12 @@ def find_captures(paths: list[str]) -> tuple[dict[Path, bool], list[str]]:
             found[path] = True
         else:
             raise UserError("no such file or directory", where=path)
-    left_out = [f"{file}: {reason}" for file, reason in skipped.items() if file not in found]
+    skipped_lines = [f"{file}: {reason}" for file, reason in skipped.items() if file not in found]
     if not found:
-        for line in left_out:
+        for line in skipped_lines:
             names.report(f"skipped: {line}")
-        raise UserError("there is no capture", where=" ".join(paths), fix=f"known suffixes: {' '.join(SUFFIXES)}")
-    return found, left_out
+        raise UserError("no capture found", where=" ".join(paths), fix=f"known suffixes: {' '.join(SUFFIXES)}")
+    return found, skipped_lines
 
 
 def files_below(directory: Path) -> dict[Path, str]:

@@ -19,8 +19,8 @@ that were not compared. The output does not depend on --jobs.
 
 Exit code: 0 if no disagreement is printed (known errors of tshark do not count), 1 if there is a disagreement on any
 layer or a FILE could not be compared (files in a directory are only counted), 2 if no file could be compared. Above
-layer 4, digests of engines native and hybrid may differ on frames that tshark did not see; the last line counts the
-frames with a disagreement on layers that the core decided itself.
+layer 4, digests of engines native and hybrid may differ on frames that were not passed to tshark; the last line counts
+the frames with a disagreement on layers that the core decided itself.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         type=int,
         default=DEFAULT_EXAMPLES,
         metavar="N",
-        help=f"frames to name of each kind ({DEFAULT_EXAMPLES})",
+        help=f"frames to print of each kind ({DEFAULT_EXAMPLES})",
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="files compared at the same time (default: 1)")
     parser.add_argument("--progress", action="store_true", help="print numbers of files and frames on standard error")

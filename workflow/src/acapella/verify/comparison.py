@@ -122,7 +122,7 @@ class Comparison:
         result.disagreements = self._disagreements()
         for layer in UNCOMPARED:
             left = f"ours inner join theirs using (frame) where not ({self._compared_if(layer)})"
-            self._add_examples(result.left_out.setdefault(layer, FrameExamples()), left)
+            self._add_examples(result.partly_compared.setdefault(layer, FrameExamples()), left)
         for (name,) in self._database.execute("select distinct erratum from errata").fetchall():
             places = result.errata.setdefault(name, FrameExamples())
             self._add_examples(places, "errata where erratum = $name", {"name": name})

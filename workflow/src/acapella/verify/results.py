@@ -11,13 +11,13 @@ DEFAULT_EXAMPLES = 10  # frames named of each kind
 LOWER = ("link", "network", "transport", "addresses", "ports", "vlan", "mpls", "tunnels", "tcp")
 RECORD = ("frames", "time", "lengths")
 ABOVE = ("above layer 4", "protocols")
-NO_TAGS = "the digest has none: no flow, and the header is cut or tshark's answer was taken"
+NO_TAGS = "the digest has none: no flow, and the header is truncated or tshark's result was used"
 UNCOMPARED = {  # layers that are not compared on every frame, and why
     "time": "neither has a plausible one",
     "vlan": NO_TAGS,
     "mpls": NO_TAGS,
     "tunnels": NO_TAGS,
-    "above layer 4": "the core, on its own, left it undecided",
+    "above layer 4": "the core alone could not decide it",
 }
 
 
@@ -77,7 +77,7 @@ class Result:
     files: int = 0
     tallies: dict[str, LayerCounts] = field(default_factory=dict)
     disagreements: dict[DisagreementKind, FrameExamples] = field(default_factory=dict)  # without erratum
-    left_out: dict[str, FrameExamples] = field(default_factory=dict)  # by layer: frames not compared on it
+    partly_compared: dict[str, FrameExamples] = field(default_factory=dict)  # by layer: frames not compared on it
     errata: dict[str, FrameExamples] = field(default_factory=dict)
     faults: int = 0  # frames with an unexplained disagreement on what the core decided, or in one digest only
     notes: list[str] = field(default_factory=list)
@@ -97,7 +97,7 @@ class Result:
         self.not_compared += other.not_compared
         for layer, tally in other.tallies.items():
             self.tally(layer).add(tally)
-        for name in ("disagreements", "left_out", "errata"):
+        for name in ("disagreements", "partly_compared", "errata"):
             mine = getattr(self, name)
             for key, places in getattr(other, name).items():
                 mine.setdefault(key, FrameExamples()).add(places, first)
@@ -122,18 +122,18 @@ def print_result(result: Result, skipped: list[str]) -> None:
     for layer, tally in result.tallies.items():
         rest = tally.agree + tally.differ
         print(f"{layer:14}{tally.agree:13,}{tally.errata:11,}{tally.differ:11,}{percent(tally.agree, rest):>20}")
-    print_left_out(result.left_out)
+    print_not_compared(result.partly_compared)
     for name, places in sorted(result.errata.items()):
         names.report(f"erratum {name}: {places}", sys.stdout)
     print(f"unexplained on what the core decided: {result.faults:,} frames")
 
 
-def print_left_out(left_out: dict[str, FrameExamples]) -> None:
+def print_not_compared(partly_compared: dict[str, FrameExamples]) -> None:
     """Print the frames that were not compared on some layers, in one line for layers with equal frames and reason."""
     layers: dict[tuple[str, str], list[str]] = {}
     for layer, why in UNCOMPARED.items():
-        if layer in left_out and left_out[layer].frames:
-            layers.setdefault((why, str(left_out[layer])), []).append(layer)
+        if layer in partly_compared and partly_compared[layer].frames:
+            layers.setdefault((why, str(partly_compared[layer])), []).append(layer)
     for (why, places), same in layers.items():
         names.report(f"not compared, {', '.join(same)} ({why}): {places}", sys.stdout)
 

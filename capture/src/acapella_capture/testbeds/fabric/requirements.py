@@ -47,7 +47,7 @@ def check_tags(settings: FabricSettings, request: ResourceRequest, tags: Collect
         raise UserError(
             f"the project lacks the permission {', '.join(missing)}",
             where=credentials.WHERE,
-            fix="ask for it in FABRIC's portal (docs/fabric.md)",
+            fix="request it in FABRIC's portal (docs/fabric.md)",
         )
 
 

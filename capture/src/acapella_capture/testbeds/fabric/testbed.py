@@ -405,7 +405,7 @@ class FabricTestbed(Testbed):
         raise UserError(f"no node {name!r}", where=WHERE)
 
     def _forget(self, site: str) -> None:
-        """Drop what is known of a site's slice, and close the connections to it."""
+        """Discard the data about a site's slice, and close the connections to it."""
         site_slice = self._site_slices.pop(site, None)
         for name, node in site_slice.nodes.items() if site_slice else ():
             node.close_ssh()

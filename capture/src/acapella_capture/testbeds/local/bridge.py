@@ -1,8 +1,8 @@
 """Kernel bridges as switches, and the kernel's port mirrors: tc's mirred action on what a port receives and sends.
 
 A mirror's counters must exist after copying has ended, or the last frames would be missing from them. A separate action
-with filters that refer to it would do, but a user namespace may not create one. So the copying filter stays, and
-another one before it, which passes every frame on, ends the copying.
+that the filters refer to would solve this, but a user namespace may not create one. So the copying filter stays; to end
+the copying, another filter is added before it, which accepts every frame.
 """
 
 import json

@@ -35,7 +35,7 @@ def inside() -> bool:
 
 
 def unshare_argv() -> list[str]:
-    """Return the command that creates the namespaces, with a user namespace if we are not root or root may not.
+    """Return the command that creates the namespaces, with a user namespace if we lack the permission otherwise.
 
     Raises UserError with instructions if neither works.
     """

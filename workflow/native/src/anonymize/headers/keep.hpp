@@ -1,5 +1,5 @@
-// What is kept of each header. Each function keeps known fields, replaces addresses in them, and leaves out
-// everything else: if it does not reach the end of the header, the frame ends there.
+// Determines the content that is kept of each header. Each function keeps known fields, replaces addresses in
+// them, and omits everything else: if it does not reach the end of the header, the frame ends there.
 #pragma once
 
 #include "anonymize/headers/frame_builder.hpp"

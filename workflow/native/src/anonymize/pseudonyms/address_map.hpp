@@ -1,4 +1,4 @@
-// Maps addresses to pseudonyms, which depend on the key and the address alone.
+// Maps addresses to pseudonyms, which depend only on the key and the address.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Maps tunnel identifiers to pseudonyms, which depend on the key, the type and the identifier alone.
+// Maps tunnel identifiers to pseudonyms, which depend only on the key, the type and the identifier.
 #pragma once
 
 #include <cstddef>

@@ -25,8 +25,8 @@ SequenceWindow::SequenceWindow(std::uint32_t initial)
 SequenceWindow::Position SequenceWindow::position_of(std::uint32_t psn) const {
     if (!any_ || psn == expected_) return Position::expected;
     if ((psn - expected_) % kModulus < kHalf) return Position::ahead;
-    const std::uint32_t behind = (expected_ - psn) % kModulus;
-    return behind > passed_ || has(psn) ? Position::duplicate : Position::reordered;
+    const std::uint32_t distance = (expected_ - psn) % kModulus;
+    return distance > passed_ || has(psn) ? Position::duplicate : Position::reordered;
 }
 
 std::uint32_t SequenceWindow::advance(std::uint32_t psn) {

@@ -30,9 +30,9 @@ struct FreePages {
 };
 
 template <typename Pointer>
-Pointer checked(Pointer made, const std::string& what) {
-    if (!made) throw RdmaError(what + ": " + std::strerror(errno));
-    return made;
+Pointer checked(Pointer pointer, const std::string& what) {
+    if (!pointer) throw RdmaError(what + ": " + std::strerror(errno));
+    return pointer;
 }
 
 void checked(int error, const std::string& what) {

@@ -11,19 +11,19 @@ namespace acapella::collector {
 
 // The result of checking a frame. The names are those of the counters. From psn_gap_lost on they count
 // reports, not frames.
-#define ACAPELLA_VERDICTS(X)                                                                       \
-    X(accepted)      /* written to the ring */                                                     \
-    X(not_roce)      /* no UDP over IPv4 to port 4791, or a fragment of it */                      \
-    X(truncated)     /* the capture cut it */                                                      \
-    X(bad_length)    /* a length contradicts another, or is not the report's */                    \
-    X(bad_icrc)      /* the invariant CRC is another one */                                        \
-    X(bad_opcode)    /* not RDMA WRITE ONLY of an unreliable connection, or of another version */  \
-    X(bad_qp)        /* a queue pair that does not exist (any more) */                             \
-    X(bad_key)       /* not the memory region's key */                                             \
-    X(out_of_bounds) /* not a slot of the ring */                                                  \
-    X(bad_version)   /* not a report of the format */                                              \
-    X(psn_duplicate) /* the packet sequence number was there before, or is older than the queue */ \
-    X(psn_reordered) /* it is one of psn_gap_lost: it came after a later one */
+#define ACAPELLA_VERDICTS(X)                                                                           \
+    X(accepted)      /* written to the ring */                                                         \
+    X(not_roce)      /* not UDP over IPv4 to port 4791, or a fragment of it */                         \
+    X(truncated)     /* truncated by the capture */                                                    \
+    X(bad_length)    /* lengths contradict each other, or differ from that of a report */              \
+    X(bad_icrc)      /* the invariant CRC is wrong */                                                  \
+    X(bad_opcode)    /* not RDMA WRITE ONLY of an unreliable connection, or of another version */      \
+    X(bad_qp)        /* the queue pair does not exist (any more) */                                    \
+    X(bad_key)       /* the key is not that of the memory region */                                    \
+    X(out_of_bounds) /* the address is not that of a slot of the ring */                               \
+    X(bad_version)   /* the content is not a report of the format */                                   \
+    X(psn_duplicate) /* the packet sequence number was received before, or is older than the window */ \
+    X(psn_reordered) /* counted in psn_gap_lost before: received after a later one */
 
 enum class Verdict : std::uint8_t {
 #define ACAPELLA_VERDICT(name) name,

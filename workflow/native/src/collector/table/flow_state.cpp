@@ -134,9 +134,9 @@ void update_numbers(FlowState& flow, const Report& report) {
 void update_without_slot(FlowState& flow, const Report& report) {
     const bool opens = (report.has & Report::kSyn) != 0;
     const bool lost = (report.has & Report::kNoSlot) != 0;
-    const bool taken_again = (report.has & Report::kSlot) != 0 && flow.has(FlowState::kSlot) &&
+    const bool reallocated = (report.has & Report::kSlot) != 0 && flow.has(FlowState::kSlot) &&
                              report.start != flow.slot_start && !opens;
-    if (!lost && !taken_again) return;
+    if (!lost && !reallocated) return;
     flow.flags |= FlowState::kUnfollowed;
     if (lost) flow.flags = flow.flags & ~std::uint32_t{FlowState::kSeq | FlowState::kAck};
     // Acknowledgments before the slot's first one are unknown; after a SYN they belong to another connection.

@@ -7,7 +7,7 @@
 
 namespace acapella::collector {
 
-// What is known of n packets: they were sent after `from_ns`, the last one at `last`, the one before it an
+// The known times of n packets: they were sent after `from_ns`, the last one at `last`, the one before it an
 // inter-arrival time earlier. These two are assigned to their times with 1/n of the amount each; the rest is
 // spread evenly from `from_ns` on. If the time of the last one is unknown, everything is spread evenly up to
 // the time of the report. The shares of windows add up to the exact amount.

@@ -45,7 +45,7 @@ class LongestAbove {
     std::vector<Chain> tree_;
 };
 
-// Counts the ranks below a given one that were put.
+// Counts the inserted ranks below a given one.
 class CountBelow {
   public:
     void reset(std::size_t size) { tree_.assign(size + 1, 0); }
@@ -204,11 +204,11 @@ void OrderSums::close_block() {
     std::uint64_t run = 0;
     for (std::size_t i = 0; i < moves.size(); ++i) {
         const Move& move = moves[i];
-        const bool goes_on =
+        const bool continues =
             i > 0 && move.rank_a == moves[i - 1].rank_a + 1 && move.rank_b == moves[i - 1].rank_b + 1;
-        run = goes_on ? run + 1 : 1;
+        run = continues ? run + 1 : 1;
         longest_burst_ = std::max(longest_burst_, run);
-        if (!goes_on) bursts_.add(move);
+        if (!continues) bursts_.add(move);
         moves_.add(move);
         distance_ += distance_of(move.rank_a, move.rank_b);
     }

@@ -18,8 +18,8 @@ class GapGrid {
     static constexpr std::uint64_t kMinGaps = 16;
     static constexpr std::uint64_t kMinChanges = 4;
 
-    // TimeScan of one file, in the order of the file. Costs nothing once the gaps have no common divisor,
-    // which a fine clock shows after a few.
+    // Add a timestamp of a file, in file order. Returns at once when the gaps have no common divisor, which
+    // with a fine clock is the case after a few gaps.
     void add(std::int64_t ts_ns) {
         if (divisor_ == 1) return;
         if (timestamps_++ == 0) {
@@ -63,7 +63,7 @@ class GapGrid {
     }
 
     std::uint64_t divisor_ = 0;     // of all gaps; 0: all gaps are 0
-    std::uint64_t timestamps_ = 0;  // until the divisor was 1
+    std::uint64_t timestamps_ = 0;  // as long as the divisor is not 1
     std::uint64_t changes_ = 0;
     std::uint64_t gap_ = 0;
     std::int64_t first_ = 0;

@@ -27,7 +27,7 @@ enum class IdentityKind : std::uint8_t {
     frame,      // every captured byte
 };
 
-// The last 16 bytes of a frame that went through CHOIR: arrival time in ns (64 bits, big-endian), node and
+// The trailer of CHOIR, the last 16 bytes of a frame: arrival time in ns (64 bits, big-endian), node and
 // port (16 bits each), 16 check bits, 0x6587. The layouts differ in the check bits: v1 repeats the last two
 // bytes of the time, v2 its first two in reverse. The first 12 bytes are the packet's identity. The check
 // bits are excluded: they follow from the time, and differ between the layouts of one packet. Source:

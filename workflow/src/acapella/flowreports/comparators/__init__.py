@@ -5,9 +5,9 @@
 
 Runs those of softflowd, nfdump (its nfpcapd) and Zeek that are installed on the same file, and matches their flows with
 the digest's by addresses, protocol and, for TCP and UDP, ports; a flow is one direction. A tool exports several records
-for a flow that was idle or is exported periodically; they are added. Packets that a tool does not see (softflowd:
-anything inside the outermost IP header; both: pseudowires) appear as differences. --json includes each tool's version
-and counters, and a reason for each tool that was skipped.
+for a flow that was idle or is exported periodically; they are added. Packets that a tool does not parse (softflowd:
+anything inside the outermost IP header; softflowd and nfdump: pseudowires) appear as differences. --json includes each
+tool's version and counters, and a reason for each tool that was skipped.
 """
 
 import argparse
