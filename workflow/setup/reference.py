@@ -130,7 +130,7 @@ def commands() -> str:
 
 
 def values(schema: dict) -> str:
-    """Return which values a config key may have, in words."""
+    """Return a description of the values that a config key may have."""
     if "enum" in schema:
         return ", ".join(code(value) for value in schema["enum"])
     if "anyOf" in schema:

@@ -54,7 +54,7 @@ def debian_packages() -> list[dict]:
 
 
 def bill(python: list[dict], debian: list[dict]) -> dict:
-    """Return the document; its serial number follows from its content."""
+    """Return the document; its serial number is derived from its content."""
     unique = {component["bom-ref"]: component for component in python}
     needs: dict[str, set[str]] = {reference: set() for reference in unique}
     for component in python:

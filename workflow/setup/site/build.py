@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).resolve().parent
 SOURCE, SITE = ROOT / "build" / "site-source", ROOT / "build" / "site"
 LINK = re.compile(r"(?<!!)!?\[[^\]]*\]\(([^)\s#:]+)(?:#[^)]*)?\)")
-# What a browser fetches without a click, from a host that the page names.
+# Resources that a browser fetches without a click, from a host named in the page.
 FETCHED = re.compile(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=[\"']?(?:https?:)?//[^>]*>"
                      r"|<link\b(?![^>]*rel=[\"']?canonical)[^>]*\bhref=[\"']?(?:https?:)?//[^>]*>", re.I)  # fmt: skip
 FETCHED_BY_CSS = re.compile(r"(?:url\(|@import\s+)[\"']?(?:https?:)?//[^)\"']*", re.I)
@@ -49,7 +49,7 @@ def copy_pages() -> None:
 
 
 def foreign() -> list[str]:
-    """Return what pages and style sheets of the site load from another host."""
+    """Return the resources that pages and style sheets of the site load from another host."""
     found = []
     for path in sorted(SITE.rglob("*")):
         if path.suffix in (".html", ".css"):
@@ -67,7 +67,7 @@ def main() -> int:
         print(built.stdout + built.stderr, file=sys.stderr)
         return built.returncode
     found = foreign()
-    print("\n".join(found) or "site: made build/site/index.html")
+    print("\n".join(found) or "site: wrote build/site/index.html")
     return int(bool(found))
 
 

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
         queries.confine(con, tables)
         with sql.known_names(con):
             sql.write_answer(
-                con, sql.reading_statement(con, args.query, anew=""), sys.stdout, args.format, spreadsheet=spreadsheet
+                con, sql.reading_statement(con, args.query, ""), sys.stdout, args.format, spreadsheet=spreadsheet
             )
 
 
