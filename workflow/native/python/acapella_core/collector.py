@@ -34,8 +34,8 @@ ORDERS = ("bytes", "packets", "reports", "last_ns", "rtt", "throughput")
 class QueuePair:
     """One of the sender's queue pairs, and the ring that it writes to.
 
-    number: 24 bits, not 0. key: of the memory region. base: address of the ring, for the sender. slots: number of
-    reports in the ring. psn: the first packet sequence number; None: that of the first report.
+    number: 24 bits, not 0. key: key of the memory region. base: address of the ring, used by the sender. slots: number
+    of reports that fit in the ring. psn: first packet sequence number; None: the number of the first report.
     """
 
     number: int
@@ -49,9 +49,9 @@ class QueuePair:
 class Rdma:
     """A port of an RDMA device and its sender.
 
-    device: its name; None: the first device. gid_index: of this machine's RoCEv2 address (show_gids). peer: IPv4
-    address of the sender. peer_queue_pair: any number, because a data plane has none. slots: of the ring. psn: the
-    first packet sequence number.
+    device: name of the device; None: the first device. gid_index: index of this machine's RoCEv2 address (show_gids).
+    peer: IPv4 address of the sender. peer_queue_pair: any number, because a data plane has no queue pair. slots: number
+    of reports that fit in the ring. psn: first packet sequence number.
     """
 
     peer: str
@@ -67,10 +67,10 @@ class Rdma:
 class Options:
     """Options of a collector.
 
-    format: 1, the paper's 64 bytes, or 2. threads: the result does not depend on it. series_ns: width of the windows of
-    the series; 0: one row per report; None: no series. memory_bytes: of the flow table; reports of further flows are
-    counted (table_full). check_icrc: False accepts frames of programs that omit the ICRC. site: part of flow_id, as in
-    the digest.
+    format: 1 (the 64 bytes of the paper) or 2. threads: number of worker threads, which does not affect the result.
+    series_ns: width of the windows of the series; 0: one row per report; None: no series. memory_bytes: memory limit of
+    the flow table; reports of further flows are only counted (table_full). check_icrc: False accepts frames of programs
+    that omit the ICRC. site: part of flow_id, as in the digest.
     """
 
     format: int = 2
@@ -325,7 +325,7 @@ class TableFile:
             self.rows, self.rows_lost = 0, self.rows + self.rows_lost + len(batch)
 
     def loss(self) -> Loss:
-        """Return what was not written."""
+        """Return the loss of rows, if any."""
         return Loss(self.rows_lost, self.rows + self.rows_lost, self.fault)
 
     def close(self) -> None:

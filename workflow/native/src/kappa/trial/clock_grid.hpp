@@ -63,7 +63,7 @@ class GapGrid {
     }
 
     std::uint64_t divisor_ = 0;     // of all gaps; 0: all gaps are 0
-    std::uint64_t timestamps_ = 0;  // as long as the divisor is not 1
+    std::uint64_t timestamps_ = 0;  // not counted after the divisor has become 1
     std::uint64_t changes_ = 0;
     std::uint64_t gap_ = 0;
     std::int64_t first_ = 0;
