@@ -262,8 +262,8 @@ def test_manifest_contains_restrictions_of_the_sheet(directory, text, restrictio
         ("replay", "line 2: restriction 'replay' is none of trial, filter, p4, sampling"),
         ("trial; trial", "line 2: restriction 'trial' occurs twice"),
         ("trial monday", "line 2: restriction 'trial monday': trial takes no value"),
-        ("sampling 0", "line 2: restriction 'sampling 0': not a number of frames"),
-        ("sampling 1/10", "line 2: restriction 'sampling 1/10': not a number of frames"),
+        ("sampling 0", "line 2: restriction 'sampling 0': not a sampling rate, such as sampling 100"),
+        ("sampling 1/10", "line 2: restriction 'sampling 1/10': not a sampling rate, such as sampling 100"),
     ],
 )
 def test_invalid_restriction_error_names_the_line(directory, text, expected):

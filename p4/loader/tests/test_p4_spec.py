@@ -92,7 +92,7 @@ def test_field_with_an_offset_above_the_limit_of_dpdk_is_rejected(tmp_path):
     assert (
         done.code == 2
         and "m.length: is 260 bytes into struct metadata_t" in done.error
-        and "DPDK reaches 255" in done.error
+        and "DPDK can address 255" in done.error
     )
 
 

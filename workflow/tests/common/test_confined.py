@@ -201,7 +201,7 @@ def test_program_that_fills_the_disk_with_errors_is_terminated(monkeypatch, tmp_
     with program.start("-", FIELDS) as run:
         with pytest.raises(UserError, match="tshark failed"):
             run.finish()
-        assert os.fstat(run.complaints.fileno()).st_size == 1 << 20
+        assert os.fstat(run.error_output.fileno()).st_size == 1 << 20
 
 
 def test_program_that_cannot_run_is_reported_in_one_line(tmp_path):

@@ -97,7 +97,7 @@ def test_missing_tshark_error_names_the_fix_in_one_line(engine, capture, tmp_pat
     assert main(["digest", str(capture), "-o", str(acap), "--flows", str(flows), "--engine", engine]) == OUTSIDE
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert "no tshark on the PATH" in error
+    assert "tshark not found on the PATH" in error
     assert "--engine native" in error
     assert not acap.exists()
     assert main(["digest", str(capture), "-o", str(acap), "--flows", str(flows), "--engine", "native"]) == 0

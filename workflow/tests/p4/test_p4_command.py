@@ -78,11 +78,11 @@ def test_damaged_compression_is_an_error_and_truncated_one_a_warning(tmp_path, c
         frames = (made.stat().st_size - 24) // (16 + 60)
         assert 1 <= frames <= most and last.startswith(f"acapella: {what}: {path}: at byte ")
         whole = "frame before it was" if frames == 1 else "frames before it were"
-        assert " of the decompressed data: " in last and f"; the {frames} whole {whole} read" in last
+        assert " of the decompressed data: " in last and f"; the {frames} complete {whole} read" in last
         assert last.endswith("; exit code 1: repair the capture (editcap)") == bool(code)
         digested = ["digest", str(path), "-o", str(tmp_path / "a.parquet"), "--engine", "native"]
         assert main(digested) == code
-        assert f"the {frames} whole" in capfd.readouterr().err
+        assert f"the {frames} complete" in capfd.readouterr().err
 
 
 def test_every_program_of_the_project_runs(loader, capture, tmp_path):
