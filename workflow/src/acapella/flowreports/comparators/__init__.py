@@ -75,7 +75,9 @@ def run(args: argparse.Namespace) -> int:
         print(text, end="")
     if result["damaged"]:
         fault = f"acapella: error: {args.capture}: {result['damaged']}"
-        print(f"{fault}; the tools counted the complete frames before it; repair the capture (editcap)", file=sys.stderr)
+        print(
+            f"{fault}; the tools counted the complete frames before it; repair the capture (editcap)", file=sys.stderr
+        )
     return DAMAGED if result["damaged"] else 0
 
 
