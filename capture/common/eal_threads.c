@@ -53,7 +53,7 @@ static int thread_map(char *to, size_t size, const struct eal_settings *settings
     for (unsigned i = 0; i < settings->threads && used < size; ++i) {
         used += (size_t)snprintf(to + used, size - used, ",%u@%u", i + 1, cpu[(i + skip) % cpus]);
     }
-    return used < size ? 0 : fail(fault, "--cpus: too many; name fewer");
+    return used < size ? 0 : fail(fault, "--cpus: too many; use fewer");
 }
 
 static void add(char **arguments, int *count, const char *word) {
@@ -66,7 +66,7 @@ int eal_start_threads(const struct eal_settings *settings, struct fault *fault) 
     static char *arguments[FIXED + 4 * EAL_DEVICES + MORE];
     int count = 0;
     if (settings->more_count > MORE) {
-        return fail(fault, "EAL: more than %d arguments after --; give fewer", MORE);
+        return fail(fault, "EAL: more than %d arguments after --; use fewer", MORE);
     }
     if (thread_map(map, sizeof map, settings, fault) != 0) {
         return -1;
