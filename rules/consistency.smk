@@ -1,5 +1,5 @@
 # consistency: the captures of an environment's trials -> kappa/<environment>.json, under true names (kappa)
-#              -> tables/consistency*.csv and .parquet, consistency/<environment>.json, consistency_provenance.json (trials)
+#              -> tables/consistency*.csv and .parquet, consistency/<environment>.json, provenance/consistency.json (trials)
 #              what the CHOIR paper printed -> tables/kappa_published.csv and .parquet (conformance); needs no capture
 
 from acapella.common.pseudonyms import environment_pseudonyms
@@ -58,7 +58,7 @@ rule trials:
         csv=update(expand("<campaign>/tables/{table}.csv", table=TRIAL_TABLES)),
         parquet=update(expand("<campaign>/tables/{table}.parquet", table=TRIAL_TABLES)),
         results=update(expand("<campaign>/consistency/{environment}.json", environment=SHOWN_ENVIRONMENTS)),
-        provenance="<campaign>/consistency_provenance.json",
+        provenance="<campaign>/provenance/consistency.json",
     log:
         "<campaign>/logs/trials.log",
     benchmark:

@@ -57,7 +57,7 @@ rule flowtables:
     output:
         csv=update(expand("<campaign>/tables/{table}.csv", table=FLOW_TABLES)),
         parquet=update(expand("<campaign>/tables/{table}.parquet", table=FLOW_TABLES)),
-        provenance="<campaign>/flowtables_provenance.json",
+        provenance="<campaign>/provenance/flowtables.json",
     log:
         "<campaign>/logs/flowtables.log",
     benchmark:
@@ -155,7 +155,7 @@ rule flowstudy:
     output:
         csv=update(expand("<campaign>/tables/{table}.csv", table=FLOWSTUDY_TABLES)),
         parquet=update(expand("<campaign>/tables/{table}.parquet", table=FLOWSTUDY_TABLES)),
-        provenance="<campaign>/flowstudy_provenance.json",
+        provenance="<campaign>/provenance/flowstudy.json",
     log:
         "<campaign>/logs/flowstudy.log",
     benchmark:
@@ -183,7 +183,7 @@ rule flowreports_published:
     output:
         csv=update("<campaign>/tables/flowreport_published.csv"),
         parquet=update("<campaign>/tables/flowreport_published.parquet"),
-        provenance="<campaign>/flowpublished_provenance.json",
+        provenance="<campaign>/provenance/flowpublished.json",
     log:
         "<campaign>/logs/flowreports_published.log",
     benchmark:

@@ -1,8 +1,8 @@
 # process: catalog and all partials -> tables/<table>.csv and .parquet, each as schemas/tables/<table>.yaml says;
-# provenance.json
+# provenance/process.json
 #
 # Snakemake deletes the output of a job before it starts, except files that the job updates: so the previous tables stay
-# if the job fails. provenance.json is deleted, which makes the job run again.
+# if the job fails. provenance/process.json is deleted, which makes the job run again.
 
 PUBLISHED = sorted(path.stem for path in (ROOT / "workflow/sql/process").glob("*.sql"))
 
@@ -17,7 +17,7 @@ rule process:
     output:
         csv=update(expand("<campaign>/tables/{table}.csv", table=PUBLISHED)),
         parquet=update(expand("<campaign>/tables/{table}.parquet", table=PUBLISHED)),
-        provenance="<campaign>/provenance.json",
+        provenance="<campaign>/provenance/process.json",
     log:
         "<campaign>/logs/process.log",
     benchmark:

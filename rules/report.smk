@@ -1,4 +1,4 @@
-# report: tables/, figures/, provenance.json -> report.html, one self-contained page
+# report: tables/, figures/, provenance/process.json -> report.html, one self-contained page
 #
 # A section on the storage study is in it once `snakemake storage` has run, and one on the outcomes of all collections once
 # `snakemake outcomes` has. Neither is an input: a report must not start a measurement that sets the machine's thresholds,

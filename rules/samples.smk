@@ -11,7 +11,7 @@ import signal
 from snakemake import __version__ as snakemake_version
 from snakemake.exceptions import WorkflowError
 
-from acapella.campaign.layout import Campaign
+from acapella.campaign.layout import Campaign, provenance_names
 from acapella.campaign.stale import Stage, remove_samples, remove_stages, remove_stale
 from acapella_capture.testbeds import files as captures_that_exist
 from acapella_core import names, sheets
@@ -232,12 +232,12 @@ def remove_stages_not_asked_for():
     """Remove tables and figures of stages that the config does not ask for; not those that lack a program here."""
     asked, papers = config["flowreports"], config["report"]["papers"]
     stages = [
-        (TRIALS, Stage(TRIAL_TABLES, OF_TRIALS, ["consistency/*.json", "consistency_provenance.json"])),
-        (asked["samples"], Stage(FLOW_TABLES, OF_FLOWREPORTS, ["flowtables_provenance.json"])),
-        (asked["study"], Stage(FLOWSTUDY_TABLES, OF_FLOWSTUDY, ["flowstudy_provenance.json"])),
+        (TRIALS, Stage(TRIAL_TABLES, OF_TRIALS, ["consistency/*.json", *provenance_names("consistency")])),
+        (asked["samples"], Stage(FLOW_TABLES, OF_FLOWREPORTS, provenance_names("flowtables"))),
+        (asked["study"], Stage(FLOWSTUDY_TABLES, OF_FLOWSTUDY, provenance_names("flowstudy"))),
         (
             papers and (asked["samples"] or asked["study"]),
-            Stage(["flowreport_published"], (), ["flowpublished_*.json"]),
+            Stage(["flowreport_published"], (), provenance_names("flowpublished")),
         ),
     ]
     for line in remove_stages(Campaign(Path(CAMPAIGN)), [stage for wanted, stage in stages if not wanted]):

@@ -81,4 +81,4 @@ def test_failed_merge_leaves_the_previous_tables_and_the_next_run_makes_new_ones
     partial.write_bytes(whole)
     assert "process" in rules_run(again.succeed("--cores", "2", "process"))
     assert again.sha256("tables/*") == before
-    assert (again.campaign / "provenance.json").is_file()
+    assert (again.campaign / "provenance" / "process.json").is_file()

@@ -14,7 +14,7 @@ from acapella_testing.generated.tiny import START, add_sample, flow
 from acapella_testing.stages import analyze_campaign, rows
 
 from acapella.campaign import analyze, index, process
-from acapella.campaign.layout import Campaign
+from acapella.campaign.layout import Campaign, existing_provenance
 from acapella.cli import main as cli
 from acapella.common import bootstrap, queries
 from acapella.common.tables import arrow_schema
@@ -26,14 +26,26 @@ SMALL = {"frames": 120, "flows": 60, "samples": 2}
 
 
 def checksums(directory):
-    """Return the name and SHA-256 checksum of every table and of provenance.json."""
-    return {path.name: sha256_of(path) for path in [*(directory / "tables").iterdir(), directory / "provenance.json"]}
+    """Return the name and SHA-256 checksum of every table and of provenance/process.json."""
+    written = [*(directory / "tables").iterdir(), directory / "provenance" / "process.json"]
+    return {path.name: sha256_of(path) for path in written}
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """Return a campaign of 3 sites with its tables. Tests must not modify it."""
     return analyze_campaign(make_campaign(tmp_path_factory.mktemp("small") / "made_up", **SMALL))
+
+
+def test_provenance_of_an_earlier_version_is_replaced(small, tmp_path):
+    campaign = Campaign(shutil.copytree(small, tmp_path / "copy"))
+    before = checksums(campaign.directory)
+    earlier = campaign.provenance("process").rename(campaign.directory / "provenance.json")
+    assert existing_provenance(campaign, "process") == earlier
+    process.make_tables(campaign)
+    assert not earlier.exists()
+    assert existing_provenance(campaign, "process") == campaign.provenance("process")
+    assert checksums(campaign.directory) == before
 
 
 @pytest.mark.parametrize("name", process.TABLES)
@@ -192,7 +204,7 @@ def test_bytes_do_not_depend_on_how_often_a_table_is_cut(small, tmp_path, monkey
 
 
 def test_provenance_names_inputs_outputs_versions_and_no_place(small):
-    text = (small / "provenance.json").read_text(encoding="utf-8")
+    text = (small / "provenance" / "process.json").read_text(encoding="utf-8")
     told = json.loads(text)
     assert told["versions"]["tshark"] == ["4.0.17"]
     assert told["versions"]["duckdb"] and told["versions"]["pyarrow"]
@@ -219,7 +231,7 @@ def test_provenance_has_the_samples_that_count_in_no_table(tmp_path, hide, expec
     index.build(Campaign(directory), exclude=["b"])
     analyze.make_partials(Campaign(directory), "a", directory / "partial" / "a")
     process.make_tables(Campaign(directory), hide=hide)
-    told = json.loads((directory / "provenance.json").read_text())
+    told = json.loads((directory / "provenance" / "process.json").read_text())
     assert (told["left_out"], told["excluded"]) == (expected, {})
 
 
@@ -328,7 +340,7 @@ def hidden(small, tmp_path_factory):
 
 
 def test_no_true_name_is_in_any_published_byte(hidden):
-    published = [*(hidden / "tables").glob("*.csv"), hidden / "provenance.json"]
+    published = [*(hidden / "tables").glob("*.csv"), hidden / "provenance" / "process.json"]
     assert len(published) == len(process.TABLES) + 1
     for path in published:
         text = path.read_text(encoding="utf-8").lower()

@@ -10,7 +10,7 @@ import pytest
 from acapella_testing.generated.tiny import add_sample, flow
 from acapella_testing.workflow_run import ROOT, workplace
 
-from acapella.campaign.layout import Campaign
+from acapella.campaign.layout import Campaign, provenance_names
 from acapella.campaign.stale import Stage, remove_stages, remove_stale
 from acapella.cli import main as cli
 
@@ -203,16 +203,27 @@ def test_index_removes_what_a_new_collection_left(campaign, capsys):
 def test_tables_of_stages_that_left_the_config_are_removed_and_nothing_else(campaign):
     directory = campaign.directory
     made = ["tables/consistency.csv", "tables/consistency.parquet", "figures/kappa_matrix.svg", "consistency/env.json"]
-    kept = ["tables/throughput.csv", "figures/throughput.svg", "kappa/env.json", "consistency_runs.csv"]
+    made += ["provenance/consistency.json", "consistency_provenance.json"]
+    kept = [
+        "tables/throughput.csv",
+        "figures/throughput.svg",
+        "kappa/env.json",
+        "consistency_runs.csv",
+        "provenance/process.json",
+    ]
     for place in (*made, *kept):
         (directory / place).parent.mkdir(exist_ok=True)
         (directory / place).write_text("")
     before = names(directory)
-    stage = Stage(["consistency", "consistency_runs"], ["kappa_matrix"], ["consistency/*.json", "none.json"])
+    stage = Stage(
+        ["consistency", "consistency_runs"],
+        ["kappa_matrix"],
+        ["consistency/*.json", "none.json", *provenance_names("consistency")],
+    )
     first, *listed = remove_stages(campaign, [stage])
     assert before - names(directory) == set(made)
-    assert first.startswith("acapella: removed 4 files and directories of stages that are not in the config; list: ")
-    assert len(listed) == 4 and (directory / "logs/stale.log").is_file()
+    assert first.startswith("acapella: removed 6 files and directories of stages that are not in the config; list: ")
+    assert len(listed) == 6 and (directory / "logs/stale.log").is_file()
     assert remove_stages(campaign, [stage]) == []
 
 

@@ -222,7 +222,7 @@ def test_provenance_lists_excluded_samples_with_reasons(tmp_path):
     analyze_campaign(directory)
     for hide in (False, True):
         process.make_tables(Campaign(directory), hide=hide)
-        provenance = json.loads((directory / "provenance.json").read_text(encoding="utf-8"))
+        provenance = json.loads((directory / "provenance" / "process.json").read_text(encoding="utf-8"))
         excluded = {row["sample"]: row["excluded"] for row in rows(directory, "capture_quality") if row["excluded"]}
         assert provenance["excluded"] == excluded
         assert len(excluded) == sum(kind != "plain" for kind in kind_of.values())

@@ -151,7 +151,7 @@ def published(directory) -> list:
     return [
         *directory.glob("tables/*.csv"),
         *directory.glob("consistency/*.json"),
-        directory / "consistency_provenance.json",
+        directory / "provenance" / "consistency.json",
     ]
 
 
@@ -196,7 +196,7 @@ def test_same_results_give_the_same_bytes(tmp_path):
     for directory in made:
         make(directory)
     files = [
-        [*sorted((directory / "tables").iterdir()), directory / "consistency_provenance.json"] for directory in made
+        [*sorted((directory / "tables").iterdir()), directory / "provenance" / "consistency.json"] for directory in made
     ]
     assert [path.read_bytes() for path in files[0]] == [path.read_bytes() for path in files[1]]
 

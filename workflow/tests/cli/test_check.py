@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import time
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -62,6 +63,43 @@ def test_unmodified_campaign_has_no_findings(directory, check):
     (line,) = lines
     digests, tables = 2 * 4, 2 * len(list((directory / "tables").glob("*.csv")))  # capture, acap, flows, manifest
     assert line.startswith(f"{directory}: {digests + tables} files verified, 0 findings; ")
+
+
+def move_to_earlier_layout(directory) -> Path:
+    """Give the provenance file of a campaign the name that earlier versions used; return its path."""
+    earlier = directory / "provenance.json"
+    (directory / "provenance" / "process.json").rename(earlier)
+    (directory / "provenance").rmdir()
+    return earlier
+
+
+def test_campaign_of_an_earlier_version_is_verified(directory, check):
+    code, (before,) = check(directory)
+    earlier = move_to_earlier_layout(directory)
+    assert code == 0
+    code, (line,) = check(directory)
+    assert code == 0 and line.partition(";")[0] == before.partition(";")[0]
+    append("tables/throughput.csv")(directory)
+    code, lines = check(directory)
+    assert code == 1
+    assert lines[0].startswith(f"tables/throughput.csv: does not have the SHA-256 that {earlier.name} lists; if this")
+
+
+def test_replaced_provenance_of_an_earlier_version_is_not_verified(directory, check):
+    shutil.copy(directory / "provenance" / "process.json", directory / "provenance.json")
+    rewrite("provenance.json", outputs={"tables/throughput.csv": "0" * 64})(directory)
+    code, lines = check(directory)
+    assert (code, len(lines)) == (0, 1), lines
+
+
+def test_linked_provenance_directory_is_not_read(directory, check, tmp_path):
+    (directory / "provenance").rename(tmp_path / "elsewhere")
+    (directory / "provenance").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "process.json").write_text("{")
+    code, lines = check(directory)
+    assert code == 1
+    assert lines[0] == f"provenance: is a symbolic link to {tmp_path / 'elsewhere'}"
+    assert not any("cannot be read" in line for line in lines), lines
 
 
 def test_files_without_a_checksum_are_counted_by_kind_and_unknown_files_are_listed(directory, check):
@@ -170,10 +208,13 @@ TAMPERED = {
     ),
     "control characters in a site": (rewrite("raw/b.json", site="\x1b[2J"), r"raw/b.json: name '\x1b[2J' is empty"),
     "a path in the provenance": (
-        rewrite("provenance.json", outputs={"tables/../../x": ""}),
-        "provenance.json: 'tables/../../x' is not the path of a file in this directory",
+        rewrite("provenance/process.json", outputs={"tables/../../x": ""}),
+        "provenance/process.json: 'tables/../../x' is not the path of a file in this directory",
     ),
-    "a provenance that is no JSON": (append("provenance.json"), "provenance.json: cannot be read as JSON: "),
+    "a provenance that is no JSON": (
+        append("provenance/process.json"),
+        "provenance/process.json: cannot be read as JSON: ",
+    ),
     "a name with a line break": (append("tables/a\nb.csv"), r"tables/a\nb.csv: its name has control characters"),
     "a name that is no sample": (append("acap/a b.parquet"), "acap/a b.parquet: is not the name of a sample: "),
     "a pipe": (
@@ -185,10 +226,10 @@ TAMPERED = {
         "raw/c.json: cannot be read as JSON: not a regular file",
     ),
     "a pipe as provenance": (
-        lambda directory: os.mkfifo(directory / "x_provenance.json"),
-        "x_provenance.json: cannot be read as JSON: not a regular file",
+        lambda directory: os.mkfifo(directory / "provenance" / "x.json"),
+        "provenance/x.json: cannot be read as JSON: not a regular file",
     ),
-    "a link as provenance": (link("x_provenance.json", "/dev/zero"), "x_provenance.json: cannot be read as JSON: "),
+    "a link as provenance": (link("provenance/x.json", "/dev/zero"), "provenance/x.json: cannot be read as JSON: "),
     "a path in the catalog": (
         in_catalog("update stored.samples set sample = '../b' where sample = 'b'"),
         "catalog.duckdb: sample '../b': only letters",

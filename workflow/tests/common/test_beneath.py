@@ -285,7 +285,13 @@ def test_locks_and_incomplete_files_of_a_collection_do_not_follow_links(results,
 
 PLACES = {
     "index": ("catalog.duckdb", "logs"),
-    "process": ("tables/throughput.csv", "tables/flows_per_sample.parquet", "tables", "provenance.json"),
+    "process": (
+        "tables/throughput.csv",
+        "tables/flows_per_sample.parquet",
+        "tables",
+        "provenance/process.json",
+        "provenance",
+    ),
     "figures": ("figures/throughput.svg",),
 }
 

@@ -196,7 +196,7 @@ def test_entries_damaged_during_a_run_do_not_end_it(cached, tmp_path, cache_opti
     assert not changed(entries[INTACT]), "its checksum would be computed before every run"
     theirs = first.sha256(*DIGESTS)
     assert all(theirs[name] == checksum for name, checksum in place.sha256(*DIGESTS).items())
-    assert (place.campaign / "provenance.json").is_file()
+    assert (place.campaign / "provenance" / "process.json").is_file()
     if cache_option:
         subprocess.run("sha256sum --quiet -c *.sha256", cwd=cache, shell=True, check=True)
         assert all((place.campaign / "acap" / f"{sample}.parquet").is_symlink() for sample in samples)

@@ -348,11 +348,20 @@ def test_true_names_are_released_or_rejected_if_pseudonyms_are_requested(finishe
 
 
 @pytest.mark.usefixtures("public")  # the release creates the key
+def test_release_reads_the_provenance_of_an_earlier_version(finished, public, tmp_path):
+    campaign = shutil.copytree(finished, tmp_path / "earlier")
+    (campaign / "provenance" / "process.json").rename(campaign / "provenance.json")
+    run("release", campaign, "-o", tmp_path / "released")
+    names = [{path.name for path in (directory / "tables").iterdir()} for directory in (tmp_path / "released", public)]
+    assert names[0] == names[1]
+
+
+@pytest.mark.usefixtures("public")  # the release creates the key
 def test_tables_with_true_names_are_omitted_with_the_reason(finished, tmp_path, capsys):
     campaign = shutil.copytree(finished, tmp_path / "mixed")
     (campaign / "tables" / "consistency.parquet").write_bytes(SITES[0].encode())
     outputs = {"tables/consistency.parquet": "0" * 64}
-    (campaign / "consistency_provenance.json").write_text(json.dumps({"outputs": outputs, "parameters": {}}))
+    (campaign / "provenance" / "consistency.json").write_text(json.dumps({"outputs": outputs, "parameters": {}}))
     capsys.readouterr()
     run("release", campaign, "--pseudonyms", "-o", tmp_path / "hidden")
     assert not [path for path in files(tmp_path / "hidden") if SITES[0].encode() in path.read_bytes()]

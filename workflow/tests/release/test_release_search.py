@@ -190,7 +190,7 @@ def change_checksum(directory: Path) -> None:
 
 
 def forget_table(directory: Path) -> None:
-    path = directory / "provenance.json"
+    path = directory / "provenance" / "process.json"
     content = json.loads(path.read_text())
     del content["outputs"]["tables/frame_sizes.parquet"]
     path.write_text(json.dumps(content))

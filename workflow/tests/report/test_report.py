@@ -25,7 +25,9 @@ LINK = re.compile(r'(?:src|href)\s*=\s*"([^"]*)"')
 def hostile(tmp_path_factory):
     """A report about sites with hostile names, and a hostile provenance."""
     directory = write_tables(tmp_path_factory.mktemp("report") / "a <b>campaign", names=HOSTILE)
-    (directory / "provenance.json").write_text(json.dumps({"versions": {HOSTILE[0]: [HOSTILE[2]]}}), encoding="utf-8")
+    (directory / "provenance" / "process.json").write_text(
+        json.dumps({"versions": {HOSTILE[0]: [HOSTILE[2]]}}), encoding="utf-8"
+    )
     for sample in [row["sample"] for row in Source(Campaign(directory)).quality if "/" not in row["sample"]][:3]:
         note(directory, sample, "no lldpd here, so no names of ports" * 3, f"{HOSTILE[0]} was noted")
     assert cli.main(["campaign", "report", str(directory)]) == 0
@@ -183,7 +185,7 @@ def test_campaign_without_data_has_a_report(shape, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "fix"),
-    [("provenance.json", "acapella campaign process"), ("tables/tcp_control.csv", "acapella campaign process")],
+    [("provenance/process.json", "acapella campaign process"), ("tables/tcp_control.csv", "acapella campaign process")],
 )
 @pytest.mark.usefixtures("one_figure")
 def test_missing_file_error_names_the_stage_to_run(name, fix, tmp_path, capsys):
@@ -212,10 +214,10 @@ def test_captures_from_files_are_not_described_as_samples_of_a_testbed(tmp_path)
 def test_parts_of_provenance_have_readable_names(tmp_path):
     directory = write_tables(tmp_path / "made", sites=1)
     told = {"acapella_provenance": 1, "else": 2, "outputs": {"a": "b"}, "versions": {"acapella": "0"}}
-    (directory / "provenance.json").write_text(json.dumps(told), encoding="utf-8")
+    (directory / "provenance" / "process.json").write_text(json.dumps(told), encoding="utf-8")
     parts = page.provenance_of(Campaign(directory))
     assert [part["key"] for part in parts] == ["versions", "outputs", "acapella_provenance", "else"]
-    assert [part["label"] for part in parts][2:] == ["Version of provenance.json's format", "else"]
+    assert [part["label"] for part in parts][2:] == ["Version of the file format", "else"]
 
 
 def test_report_without_trials_has_no_section_about_trials(hostile):

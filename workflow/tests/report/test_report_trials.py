@@ -101,7 +101,7 @@ def test_undefined_components_are_not_shown_as_zero(tmp_path):
         ("tables/kappa_published.csv", "run: acapella campaign conformance -o "),
         ("tables/consistency_moves.csv", "run: acapella campaign trials "),
         ("tables/consistency_moves.parquet", "run: acapella campaign trials "),
-        ("consistency_provenance.json", "run: acapella campaign trials "),
+        ("provenance/consistency.json", "run: acapella campaign trials "),
     ],
 )
 @pytest.mark.usefixtures("one_figure")

@@ -198,7 +198,9 @@ def test_excluded_samples_are_not_failures(pseudonyms, tmp_path):
     (directory / "raw").mkdir()
     lines = "".join(f"s{n}\tS0\tp0\ts{n}.pcap\n" for n in range(6))
     (directory / "raw" / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
-    (directory / "provenance.json").write_text(json.dumps({"parameters": {"pseudonyms": pseudonyms}}), encoding="utf-8")
+    (directory / "provenance" / "process.json").write_text(
+        json.dumps({"parameters": {"pseudonyms": pseudonyms}}), encoding="utf-8"
+    )
     said = "2 collected samples of 6 excluded by the config"
     expected = f"{said}." if pseudonyms else f"{said}: s1, s5."
     assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.collect(source, ["s5", "s1", "other"])] == [
@@ -225,7 +227,9 @@ def warned_of_what_was_not_taken(source, *, pseudonyms: bool) -> list[str]:
     (directory / "pseudonyms.tsv").write_text(
         MAPPING, encoding="utf-8"
     )  # also of an earlier run, without a meaning now
-    (directory / "provenance.json").write_text(json.dumps({"parameters": {"pseudonyms": pseudonyms}}), encoding="utf-8")
+    (directory / "provenance" / "process.json").write_text(
+        json.dumps({"parameters": {"pseudonyms": pseudonyms}}), encoding="utf-8"
+    )
     return [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.collect(source)]
 
 
@@ -259,7 +263,7 @@ def test_note_lists_its_samples_and_their_loss(tmp_path):
         "all have it": [str(len(source.quality)), f"{sum(row['lost_frames'] for row in known)}, 1 unknown"],
         "7 of 9 replayed frames are not in the capture": ["1", str(known[0]["lost_frames"])],
     }
-    provenance = source.campaign.directory / "provenance.json"
+    provenance = source.campaign.directory / "provenance" / "process.json"
     provenance.write_text(json.dumps({"parameters": {"pseudonyms": True}}), encoding="utf-8")
     (shown,) = notes.tables(source)
     assert (shown["rows"], shown["columns"]) == ([], [])

@@ -11,7 +11,7 @@ import pytest
 from acapella_testing import slurm_cluster
 from acapella_testing.workflow_run import ROOT, workplace
 
-RESULTS = ("acap/*", "flows/*", "tables/*", "provenance.json")
+RESULTS = ("acap/*", "flows/*", "tables/*", "provenance/*")
 # Like the profile, but jobs are checked after one second and then each second.
 WAITS = ("--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1")
 PROFILE = ["--profile", str(ROOT / "profiles" / "slurm"), *WAITS]

@@ -13,7 +13,7 @@ from acapella_testing.workflow_run import DIGESTS, RESULTS, ROOT, Workplace, fun
 
 def test_a_run_makes_everything_that_the_layout_names(finished):
     made = {path.name for path in finished.campaign.iterdir()}
-    assert {"raw", "acap", "flows", "catalog.duckdb", "partial", "tables", "provenance.json"} <= made
+    assert {"raw", "acap", "flows", "catalog.duckdb", "partial", "tables", "provenance"} <= made
     assert {"figures", "report.html", "logs", "benchmarks"} <= made
     assert (finished.campaign / "raw" / "alpha-p1.pcap.gz").is_symlink()
     for stage in ("collect", "digest", "analyze"):

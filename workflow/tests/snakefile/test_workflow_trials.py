@@ -109,7 +109,7 @@ def test_published_tables_of_all_stages_are_views_of_the_catalog(compared):
 
 
 def test_the_captures_of_trials_are_in_the_provenance_by_checksum(compared):
-    told = json.loads((compared.campaign / "consistency_provenance.json").read_text(encoding="utf-8"))
+    told = json.loads((compared.campaign / "provenance" / "consistency.json").read_text(encoding="utf-8"))
     checksum = {name: hashlib.sha256((TRIALS / f"{name}.pcap.gz").read_bytes()).hexdigest() for name in "abc"}
     assert told["inputs"]["queues"] == {"a+c": [checksum["a"], checksum["c"]], "b": [checksum["b"]]}
     for name, digest in told["outputs"].items():
@@ -152,8 +152,7 @@ def test_with_pseudonyms_no_true_name_is_in_what_is_published(tmp_path):
         "figures/*",
         "consistency/*",
         "report.html",
-        "provenance.json",
-        "consistency_provenance.json",
+        "provenance/*",
     )
     published = {path for pattern in patterns for path in place.campaign.glob(pattern)}
     assert len(published) > 50
@@ -162,7 +161,8 @@ def test_with_pseudonyms_no_true_name_is_in_what_is_published(tmp_path):
         assert not {name for name in true if re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}", said)}, path
     private = {"raw", "acap", "flows", "partial", "kappa", "logs", "benchmarks", "catalog.duckdb", "pseudonyms.tsv"}
     beside = {path.relative_to(place.campaign).parts[0] for path in place.campaign.rglob("*") if path not in published}
-    assert beside - {"tables", "figures", "consistency"} == private, "results/README.md says what is for publication"
+    public = {"tables", "figures", "consistency", "provenance"}
+    assert beside - public == private, "as in results/README.md"
     kappas = pq.read_table(place.campaign / "tables" / "consistency.parquet").to_pylist()
     shown = {row[trial] for row in kappas for trial in ("trial_a", "trial_b")}
     assert all(re.fullmatch(r"S\d-P\d-0000(\+S\d-P\d-0000)?", name) for name in shown)

@@ -1,10 +1,17 @@
 """Layout of a campaign directory, results/<campaign>/."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from acapella_core import beneath
 from acapella_core.errors import UserError
+
+# Stages that write provenance/STAGE.json, and the name of that file in the campaigns of earlier versions.
+EARLIER_PROVENANCE = {
+    "process": "provenance.json",
+    **{stage: f"{stage}_provenance.json" for stage in ("consistency", "flowtables", "flowstudy", "flowpublished")},
+}
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,10 @@ class Campaign:
         """Return the path of a published table. ``suffix``: csv or parquet."""
         return self.directory / "tables" / f"{name}.{suffix}"
 
+    def provenance(self, stage: str) -> Path:
+        """Return the path of the provenance file of a stage (`EARLIER_PROVENANCE`)."""
+        return self.directory / "provenance" / f"{stage}.json"
+
 
 def opened(directory: str | Path) -> Campaign:
     """Return the campaign in a directory. From now on, this process does not follow links below it when it writes.
@@ -49,6 +60,17 @@ def opened(directory: str | Path) -> Campaign:
         raise UserError("no such campaign directory", where=directory)
     beneath.protect(directory)
     return Campaign(directory)
+
+
+def existing_provenance(campaign: Campaign, stage: str) -> Path:
+    """Return the path of a stage's provenance file; the earlier name if the campaign has only a file of that name."""
+    path, earlier = campaign.provenance(stage), campaign.directory / EARLIER_PROVENANCE[stage]
+    return earlier if os.path.lexists(earlier) and not os.path.lexists(path) else path
+
+
+def provenance_names(stage: str) -> list[str]:
+    """Return the current and the earlier name of a stage's provenance file, relative to the campaign directory."""
+    return [f"provenance/{stage}.json", EARLIER_PROVENANCE[stage]]
 
 
 def require(path: Path, fix: str) -> Path:

@@ -1,11 +1,11 @@
-"""Merge the partial tables of all samples to the tables of a campaign.
+"""Merge the partial tables of all samples into the tables of a campaign.
 
 CAMPAIGN/tables/<name>.csv and .parquet, each described in schemas/tables/<name>.yaml: grain, key, units, what null
 means. Sampled shares carry 95 % intervals from a bootstrap over samples. Flows are stitched across the samples of a
 port. Samples that the catalog excludes from traffic statistics count only in capture_quality, congestion and
-restrictions. Rows are sorted by their key; the same inputs and parameters give the same bytes. CAMPAIGN/provenance.json
-lists the inputs of the tables. The previous tables stay until all new ones are complete. An error of the merge names
-the sample that causes it.
+restrictions. Rows are sorted by their key; the same inputs and parameters give the same bytes.
+CAMPAIGN/provenance/process.json lists the inputs of the tables. The previous tables stay until all new ones are
+complete. An error of the merge names the sample that causes it.
 
 With --pseudonyms sites, ports and samples are called S0, P0, S0-P0-0000 in all tables, figures and the report; the
 mapping is written to CAMPAIGN/pseudonyms.tsv, which is not for publication. The catalog keeps the true names.
@@ -38,10 +38,10 @@ STITCHING = ("flows", "timeline", "covered", "port_flows", "site_flows", "campai
 
 def register_parser(subparsers):
     """Add `acapella campaign process`."""
-    parser = subparsers.add_parser("process", help="merge partial tables to CSV and Parquet", description=__doc__)
+    parser = subparsers.add_parser("process", help="merge partial tables into CSV and Parquet", description=__doc__)
     parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     parser.add_argument("--pseudonyms", action="store_true", help="hide the names of sites, ports and samples")
-    parser.add_argument("--top", type=int, default=TOP, help=f"flows a site in top_flows (default: {TOP})")
+    parser.add_argument("--top", type=int, default=TOP, help=f"flows per site in top_flows (default: {TOP})")
     parser.add_argument("--threads", type=int, default=1, help="threads of DuckDB (default: 1)")
     return parser
 
@@ -57,11 +57,11 @@ def run(args) -> None:
     """Write the tables and print where they are."""
     campaign = opened(args.campaign)
     written = make_tables(campaign, hide=args.pseudonyms, top=args.top, threads=args.threads)
-    print(f"{campaign.directory / 'tables'}: {len(written)} files; {campaign.directory / 'provenance.json'}")
+    print(f"{campaign.directory / 'tables'}: {len(written)} files; {campaign.provenance('process')}")
 
 
 def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, threads: int = 1) -> list[Path]:
-    """Write tables/ and provenance.json; return the tables' paths.
+    """Write tables/ and provenance/process.json; return the tables' paths.
 
     Raises UserError if the catalog or a partial table is missing, or if partial tables have different time bins.
     """
@@ -81,8 +81,8 @@ def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, threa
                 relation = queries.select(con, "process", name, parameters)
                 target = functools.partial(campaign.table, name)
                 written += tables.write(relation, name, target, complete)
-        told = {**parameters, "pseudonyms": hide, "bootstrap": bootstrap_parameters()}
-        provenance.write(campaign, con, names=names, outputs=written, parameters=told)
+        used = {**parameters, "pseudonyms": hide, "bootstrap": bootstrap_parameters()}
+        provenance.write(campaign, con, names=names, outputs=written, parameters=used)
     return written
 
 
@@ -116,7 +116,7 @@ def culprit_named(campaign: Campaign, con, names: list, *, hide: bool, top: int)
         raise UserError(
             f"sample {name} cannot be merged{why}",
             where=campaign.directory,
-            fix=f"make it again (delete {campaign.acap(name)}), or leave it out (exclude: [{name}])",
+            fix=f"digest it again (delete {campaign.acap(name)}), or exclude it (exclude: [{name}])",
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Writes provenance.json: inputs, versions, parameters and outputs. It does not contain times, hosts or local paths."""
+"""Writes provenance files: inputs, versions, parameters and outputs, without times, hosts or local paths."""
 
 import json
 from importlib.metadata import PackageNotFoundError, version
@@ -8,20 +8,18 @@ from acapella import __version__
 from acapella.common import queries
 from acapella_core.files import atomic_text, sha256_of
 
-from .layout import Campaign
+from .layout import EARLIER_PROVENANCE, Campaign
 
 LIBRARIES = ("duckdb", "numpy", "pyarrow")
 
 
 def write(campaign: Campaign, con, *, names, outputs: list[Path], parameters: dict) -> Path:
-    """Write CAMPAIGN/provenance.json.
+    """Write CAMPAIGN/provenance/process.json; return its path.
 
     ``con``: connection with the catalog attached; ``names``: names of the samples in the tables; ``parameters``: those
     of `acapella campaign process`.
     """
-    target = campaign.directory / "provenance.json"
-    told = {
-        "acapella_provenance": 1,
+    content = {
         "versions": versions(con),
         "parameters": {**parameters, "digest": distinct(con, "parameters")},
         "tshark_preferences": distinct(con, "tshark_preferences"),
@@ -35,20 +33,25 @@ def write(campaign: Campaign, con, *, names, outputs: list[Path], parameters: di
         "left_out": left_out(con, hidden=parameters["pseudonyms"]),
         "outputs": checksums(campaign, outputs),
     }
-    atomic_text(target, json.dumps(told, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
-    return target
+    return write_content(campaign, "process", content)
 
 
 def write_outputs(campaign: Campaign, stage: str, outputs: list[Path], *, pseudonyms: bool) -> Path:
-    """Write CAMPAIGN/STAGE_provenance.json for a stage whose inputs are outputs of other stages of the campaign."""
-    told = {
-        "acapella_provenance": 1,
+    """Write CAMPAIGN/provenance/STAGE.json for a stage whose inputs are outputs of other stages of the campaign."""
+    content = {
         "versions": {"acapella": __version__},
         "parameters": {"pseudonyms": pseudonyms},
         "outputs": checksums(campaign, outputs),
     }
-    target = campaign.directory / f"{stage}_provenance.json"
-    atomic_text(target, json.dumps(told, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+    return write_content(campaign, stage, content)
+
+
+def write_content(campaign: Campaign, stage: str, content: dict) -> Path:
+    """Write the provenance file of a stage; remove the file that an earlier version wrote. Return the path."""
+    target = campaign.provenance(stage)
+    text = json.dumps({"acapella_provenance": 1} | content, indent=2, sort_keys=True, ensure_ascii=False)
+    atomic_text(target, text + "\n")
+    (campaign.directory / EARLIER_PROVENANCE[stage]).unlink(missing_ok=True)
     return target
 
 
@@ -59,19 +62,19 @@ def checksums(campaign: Campaign, outputs: list[Path]) -> dict[str, str]:
 
 def versions(con) -> dict:
     """Return the versions of all software that determines the bytes of the tables."""
-    told = {"acapella": __version__}
+    found = {"acapella": __version__}
     for name in LIBRARIES:
         try:
-            told[name] = version(name)
+            found[name] = version(name)
         except PackageNotFoundError:
-            told[name] = None
+            found[name] = None
     rows = con.execute("select distinct version from catalog.samples where version is not null order by 1").fetchall()
-    told["digest"] = [row[0] for row in rows]
+    found["digest"] = [row[0] for row in rows]
     rows = con.execute(
         "select distinct tshark_version from catalog.samples where tshark_version is not null order by 1"
     )
-    told["tshark"] = [row[0] for row in rows.fetchall()]
-    return told
+    found["tshark"] = [row[0] for row in rows.fetchall()]
+    return found
 
 
 def distinct(con, column: str) -> list:

@@ -120,10 +120,10 @@ def report_removed(
         return []
     log = directory / "logs" / "stale.log"
     before = log.read_text(encoding="utf-8") if log.is_file() else ""
-    told = [shown(f"{one.path}" + (f" -> {one.to}" if one.to else "")) for one in removed]
-    atomic_text(log, before + "".join(f"{line}\n" for line in told))
+    lines = [shown(f"{one.path}" + (f" -> {one.to}" if one.to else "")) for one in removed]
+    atomic_text(log, before + "".join(f"{line}\n" for line in lines))
     moved = sum(one.to is not None for one in removed)
-    first_ones = [*told[:MOST_SHOWN], *([f"... (all in {log})"] if len(told) > MOST_SHOWN else [])]
+    first_ones = [*lines[:MOST_SHOWN], *([f"... (all in {log})"] if len(lines) > MOST_SHOWN else [])]
     kept = f" {moved} of them moved to {directory / 'stale' / 'raw'};" if moved else ""
     first = f"acapella: removed {len(removed)} files and directories of {of};{kept} list: {log}"
     return [shown(first), *(f"  {line}" for line in first_ones)]

@@ -1,10 +1,10 @@
-"""Make tables of how consistent the trials of a campaign's environments were.
+"""Write tables of how consistent the trials of a campaign's environments were.
 
-Reads CAMPAIGN/kappa/ENVIRONMENT.json, which `acapella kappa` writes, and makes the tables consistency,
+Reads CAMPAIGN/kappa/ENVIRONMENT.json, which `acapella kappa` writes, and writes the tables consistency,
 consistency_environments (the layout of the CHOIR paper's Table 2), consistency_comparisons, consistency_moves (its
 Table 1), consistency_deltas, consistency_spacing, consistency_timeline, consistency_within and consistency_warnings as
 CSV and Parquet, each described in schemas/tables/, and CAMPAIGN/consistency/ENVIRONMENT.json, the whole result for
-publication. CAMPAIGN/consistency_provenance.json lists the inputs.
+publication. CAMPAIGN/provenance/consistency.json lists the inputs.
 
 With --pseudonyms samples and their files have the names in CAMPAIGN/pseudonyms.tsv, and environments are E0, E1, ... in
 the order of --environments; the command prints which is which. The results in CAMPAIGN/kappa keep the true names and
@@ -24,14 +24,14 @@ from acapella.common.pseudonyms import FILE as PSEUDONYMS
 from acapella.common.pseudonyms import environment_pseudonyms
 from acapella_core.arrow_tables import arrow_schema
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_path, atomic_text
+from acapella_core.files import atomic_path
 
 from . import trial_tables
 from .layout import Campaign, opened, require
-from .provenance import checksums
+from .provenance import checksums, write_content
 from .trial_tables import JOINED, Environment
 
-PROVENANCE = "consistency_provenance.json"
+STAGE = "consistency"  # name of the provenance file
 RESULTS = "kappa"  # directory of the results of `acapella kappa`, with true names
 PUBLISHED = "consistency"  # directory of the same results, with the names in the tables
 
@@ -53,7 +53,7 @@ def run(args) -> None:
     """Write the tables; print where they are and which pseudonym each environment has."""
     campaign = opened(args.campaign)
     written = make_tables(campaign, args.environments, hide=args.pseudonyms)
-    print(f"{campaign.directory}: {len(written)} files in tables/ and {PUBLISHED}/; {campaign.directory / PROVENANCE}")
+    print(f"{campaign.directory}: {len(written)} files in tables/ and {PUBLISHED}/; {campaign.provenance(STAGE)}")
     if args.pseudonyms:
         for shown, name in zip(environment_pseudonyms(args.environments), args.environments, strict=True):
             print(f"{shown}: environment {name}")
@@ -130,9 +130,11 @@ def read(campaign: Campaign, name: str, shown: str, called: dict[str, str] | Non
         trials = [trial["name"] for trial in result["trials"]]
         complete = all("spacing" in pair for pair in result["pairs"])
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError("not a result of acapella kappa -o", where=path, fix="make it again") from error
+        raise UserError("not a result of acapella kappa -o", where=path, fix="run acapella kappa again") from error
     if not complete:
-        raise UserError("has no spacing: it is of an older version of acapella kappa", where=path, fix="make it again")
+        raise UserError(
+            "has no spacing: it is of an older version of acapella kappa", where=path, fix="run acapella kappa again"
+        )
     if called is not None:
         result = without_addresses(result)
     return Environment(shown, name, result, {trial: shown_name(trial, called, path) for trial in trials})
@@ -177,8 +179,7 @@ def pseudonyms_of(campaign: Campaign) -> dict[str, str]:
 
 def write_provenance(campaign: Campaign, environments: list[Environment], outputs: list[Path], *, hidden: bool) -> None:
     """Write versions, parameters and the SHA-256 of every capture and every output."""
-    told = {
-        "acapella_provenance": 1,
+    content = {
         "versions": {"acapella": __version__, "kappa": sorted({e.result["version"] for e in environments})},
         "parameters": {
             "pseudonyms": hidden,
@@ -191,5 +192,4 @@ def write_provenance(campaign: Campaign, environments: list[Environment], output
         },
         "outputs": checksums(campaign, outputs),
     }
-    text = json.dumps(told, indent=2, sort_keys=True, ensure_ascii=False)
-    atomic_text(campaign.directory / PROVENANCE, text + "\n")
+    write_content(campaign, STAGE, content)

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from acapella.campaign import sql
-from acapella.campaign.layout import Campaign, opened
+from acapella.campaign.layout import EARLIER_PROVENANCE, Campaign, opened
 from acapella.common import queries
 from acapella.common.links import links
 from acapella.figures import registry
@@ -54,7 +54,8 @@ ROWS_AT_ONCE = 10_000
 # named groups.
 NOT_LISTED = {
     "catalog": r"catalog\.duckdb",
-    "lists": r"(\w+_)?provenance\.json|raw/((samples|failed)\.tsv|[^/]+\.json)|(release-)?pseudonyms\.tsv",
+    "lists": r"provenance/(?P<stage>\w+)\.json|(\w+_)?provenance\.json|"
+    r"raw/((samples|failed)\.tsv|[^/]+\.json)|(release-)?pseudonyms\.tsv",
     "collections": r"collect\.json|outcomes\.csv|stale/raw/.+",
     "partial": r"partial/[^/]+/(\.snakemake_timestamp|(?P<query>\w+)\.parquet)",
     "tables": r"tables/(?P<table>\w+)\.(csv|parquet)",
@@ -188,14 +189,19 @@ def kind_of(name: str) -> str | None:
 def known_names() -> dict[str, Sequence[str]]:
     """Return the valid values of the named groups in NOT_LISTED."""
     tables = sorted(path.stem for path in (schemas.root() / "tables").glob("*.yaml"))
-    return {"query": queries.names("analyze"), "table": tables, "figure": registry.all_figures()}
+    return {
+        "query": queries.names("analyze"),
+        "table": tables,
+        "figure": registry.all_figures(),
+        "stage": [*EARLIER_PROVENANCE],
+    }
 
 
 def check(campaign: Campaign) -> Findings:
     """Check a directory and return the findings. Raises UserError if it is neither a campaign nor a release."""
     found = Findings(campaign.directory)
     released = found.released = (campaign.directory / SUMS).is_file()
-    provenances = sorted(campaign.directory.glob("*provenance.json"))
+    provenances = provenance_files(campaign)
     if not (released or provenances or campaign.catalog.is_file() or (campaign.directory / "raw").is_dir()):
         raise UserError(
             "is neither a campaign nor a release", where=campaign.directory, fix=f"it has no {SUMS}, catalog or raw/"
@@ -216,6 +222,21 @@ def check(campaign: Campaign) -> Findings:
         for name in found.unlisted:
             found.add(name, f"is not in {SUMS}")
     return found
+
+
+def provenance_files(campaign: Campaign) -> list[Path]:
+    """Return the paths of all provenance files, without those of earlier versions that a stage has replaced.
+
+    The latter may list files that the stage has replaced, too.
+    """
+    replaced = {
+        campaign.directory / name
+        for stage, name in EARLIER_PROVENANCE.items()
+        if os.path.lexists(campaign.provenance(stage))
+    }
+    directory = campaign.directory / "provenance"
+    current = [] if directory.is_symlink() else directory.glob("*.json")  # the link is already a finding
+    return sorted({*current, *campaign.directory.glob("*provenance.json")} - replaced)
 
 
 def check_files(found: Findings) -> Iterator[str]:
@@ -277,19 +298,19 @@ def check_sums(found: Findings) -> None:
 
 def check_provenance(found: Findings, path: Path) -> None:
     """Verify the tables that a provenance file lists, and the digests and manifests from which they were made."""
-    content = document(found, path)
+    content, place = document(found, path), str(path.relative_to(found.directory))
     outputs, inputs = (content.get(key) if isinstance(content.get(key), dict) else {} for key in ("outputs", "inputs"))
     for name, checksum in outputs.items():
-        found.verify(name, checksum, path.name)
+        found.verify(name, checksum, place)
     parameters = content.get("parameters")
     if isinstance(parameters, dict) and parameters.get("pseudonyms"):
         return  # the samples are named by pseudonyms, the files by true names
     for sample, checksums in inputs.items():
         for kind in KINDS:
             if isinstance(checksums, dict) and kind in checksums:
-                found.verify(f"{kind}/{sample}.parquet", checksums[kind], path.name)
+                found.verify(f"{kind}/{sample}.parquet", checksums[kind], place)
         if isinstance(checksums, dict) and "manifest" in checksums:
-            found.verify(f"raw/{sample}.json", checksums["manifest"], path.name)
+            found.verify(f"raw/{sample}.json", checksums["manifest"], place)
 
 
 def check_manifests(found: Findings) -> None:

@@ -5,7 +5,7 @@ flowreport_windows, flowreport_window_reasons, flowreport_flow_reasons, flowrepo
 flowreport_memory, flowreport_seconds, flowreport_counts and flowreport_tools as CSV and Parquet, each described in
 schemas/tables/. Rows of flowreport_accuracy for sample `all` summarize the pairs of all samples.
 
-CAMPAIGN/flowtables_provenance.json has their checksums. With --pseudonyms, samples have the names of
+CAMPAIGN/provenance/flowtables.json has their checksums. With --pseudonyms, samples have the names of
 CAMPAIGN/pseudonyms.tsv.
 """
 

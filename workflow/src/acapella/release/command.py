@@ -30,7 +30,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from acapella.campaign.layout import Campaign, opened, require
+from acapella.campaign.layout import EARLIER_PROVENANCE, Campaign, existing_provenance, opened, require
 from acapella.common.pseudonyms import HEADER, Name, is_pseudonym, write_mapping
 from acapella.digest.command import ENGINES
 from acapella_core import decompression, names
@@ -43,8 +43,6 @@ from .columns import drop_private, published_columns, why_private
 KEY_FILE = "release.key"
 NAMES_FILE = "release-pseudonyms.tsv"
 CHECKSUM_FILE = "SHA256SUMS"
-PROVENANCE_FILES = ("provenance.json", "consistency_provenance.json")  # of `campaign process` and of trials
-PROVENANCE_FILES += tuple(f"{stage}_provenance.json" for stage in ("flowtables", "flowstudy", "flowpublished"))
 PAPER_TABLES = {"kappa_published"}  # values printed in papers, which contain no data of the campaign
 TRUE_NAMES = "true names of sites, ports or samples"
 PSEUDONYMS_COMMAND = "snakemake --config pseudonyms=True"
@@ -223,7 +221,7 @@ def search_release(
 
 def tables_hidden(campaign: Campaign) -> bool:
     """Return whether the tables of `campaign process` were made with pseudonyms."""
-    return with_pseudonyms(provenance(campaign, PROVENANCE_FILES[0]))
+    return with_pseudonyms(provenance(campaign, "process"))
 
 
 def check_tables(campaign: Campaign, *, hidden: bool) -> None:
@@ -231,7 +229,7 @@ def check_tables(campaign: Campaign, *, hidden: bool) -> None:
 
     In this case no table could be released.
     """
-    if hidden and (campaign.directory / PROVENANCE_FILES[0]).is_file() and not tables_hidden(campaign):
+    if hidden and existing_provenance(campaign, "process").is_file() and not tables_hidden(campaign):
         raise UserError(
             f"the tables have {TRUE_NAMES}, so that none could be released with --pseudonyms",
             where=campaign.directory / "tables",
@@ -246,9 +244,9 @@ def with_pseudonyms(record: dict) -> bool:
     return bool(parameters.get("pseudonyms")) and all(is_pseudonym(name, "E") for name in environments)
 
 
-def provenance(campaign: Campaign, name: str) -> dict:
+def provenance(campaign: Campaign, stage: str) -> dict:
     """Return the provenance of the tables of a stage; {} if there is no such file."""
-    path = campaign.directory / name
+    path = existing_provenance(campaign, stage)
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
@@ -375,7 +373,7 @@ def copy_table(campaign: Campaign, name: str, directory: Path) -> None:
 def recorded_outputs(campaign: Campaign, *, hidden: bool) -> dict[str, str]:
     """Return the checksums of the stages' outputs by path; if names are ``hidden``, only of outputs with pseudonyms."""
     outputs = {}
-    for one in (provenance(campaign, name) for name in PROVENANCE_FILES):
+    for one in (provenance(campaign, stage) for stage in EARLIER_PROVENANCE):
         if with_pseudonyms(one) or not hidden:
             outputs |= one.get("outputs", {})
     return outputs

@@ -9,7 +9,7 @@ from pathlib import Path
 import jinja2
 
 from acapella.campaign.layout import Campaign, require
-from acapella.campaign.trials import PROVENANCE as TRIALS_FILE
+from acapella.campaign.trials import STAGE as TRIALS_STAGE
 from acapella.figures import page as charts
 from acapella.figures import registry
 from acapella.figures.compose import ComposedFigure, compose_figure
@@ -23,7 +23,7 @@ from . import notes, storage, summary, tables, trials, warnings
 
 MAX_EMBEDDED = 256 * 1024  # bytes of a CSV file embedded in the page; larger files are only linked
 
-PROVENANCE = {  # parts of provenance.json with their headings, in order; other parts follow
+PROVENANCE = {  # parts of a provenance file with their headings, in order; other parts follow
     "versions": "Versions of the programs",
     "parameters": "Parameters",
     "excluded": "Samples excluded from traffic statistics, and why",
@@ -33,7 +33,7 @@ PROVENANCE = {  # parts of provenance.json with their headings, in order; other 
     "queries": "Queries: SHA-256 of the SQL",
     "tshark_preferences": "Preferences of tshark",
     "vendors": "Vendors of addresses: SHA-256 of the lists, and version of the tshark that includes them",
-    "acapella_provenance": "Version of provenance.json's format",
+    "acapella_provenance": "Version of the file format",
 }
 
 
@@ -138,16 +138,14 @@ def csv_link(name: str, source: Source) -> dict:
 
 
 def provenance_of(campaign: Campaign) -> list[dict]:
-    """Return the parts of provenance.json with their rows of (name, value)."""
-    return provenance_parts(
-        campaign.directory / "provenance.json", f"run: acapella campaign process {campaign.directory}"
-    )
+    """Return the parts of provenance/process.json with their rows of (name, value)."""
+    return provenance_parts(campaign.provenance("process"), f"run: acapella campaign process {campaign.directory}")
 
 
 def provenance_of_trials(campaign: Campaign) -> list[dict]:
     """Return the provenance of the tables of trials in the same form."""
     parts = provenance_parts(
-        campaign.directory / TRIALS_FILE, f"run: acapella campaign trials {campaign.directory} --environments ..."
+        campaign.provenance(TRIALS_STAGE), f"run: acapella campaign trials {campaign.directory} --environments ..."
     )
     return [{**part, "label": f"Trials. {part['label']}"} for part in parts]
 

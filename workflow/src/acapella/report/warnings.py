@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
-from acapella.campaign.layout import Campaign
+from acapella.campaign.layout import Campaign, existing_provenance
 from acapella.common.pseudonyms import FILE as PSEUDONYMS
 from acapella.common.wording import count, nanoseconds, percent, scaled
 from acapella.figures import restrictions
@@ -67,7 +67,7 @@ def not_collected(source: Source) -> str | None:
 
 def has_pseudonyms(campaign: Campaign) -> bool:
     """Return whether the tables have pseudonyms, according to their provenance."""
-    path = campaign.directory / "provenance.json"
+    path = existing_provenance(campaign, "process")
     try:
         provenance = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # another part of the page reports this

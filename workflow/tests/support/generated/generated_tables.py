@@ -51,7 +51,7 @@ THRESHOLDS = sorted(
 
 
 def write_tables(directory, *, sites=3, ports=2, samples=4, names=None, frames=2000, seed=1, restriction=None) -> Path:  # noqa: PLR0913
-    """Write tables/ and provenance.json; return the directory. With ``frames`` 0, samples have no frames.
+    """Write tables/ and provenance/process.json; return the directory. With ``frames`` 0, samples have no frames.
 
     ``restriction``: (restriction, detail) of all samples, which nevertheless count.
     """
@@ -70,7 +70,8 @@ def write_tables(directory, *, sites=3, ports=2, samples=4, names=None, frames=2
     for name in TABLES:
         write_table(directory, name, rows.get(name, []))
     provenance = {"acapella": "0.1.0", "campaign": directory.name, "tshark": {"version": "4.0.17"}, "samples": []}
-    (directory / "provenance.json").write_text(json.dumps(provenance), encoding="utf-8")
+    (directory / "provenance").mkdir(exist_ok=True)
+    (directory / "provenance" / "process.json").write_text(json.dumps(provenance), encoding="utf-8")
     return directory
 
 
