@@ -1,5 +1,5 @@
-# The way of the data: collect -> digest -> index -> analyze -> process -> figures -> report.
-# Checks the configuration and the sample sheet before anything runs, includes rules/ in that order, asks for it all.
+# Stages in the order of the data: collect -> digest -> index -> analyze -> process -> figures -> report.
+# Checks the configuration and the sample sheet before any job, and includes rules/ in that order.
 
 import atexit
 import os
@@ -13,19 +13,24 @@ min_version("9.16")
 
 from acapella.snakefile import config as configuration
 from acapella.snakefile.code import digest as digest_of_code
+from acapella.snakefile.exit import exit_on_mistake
 from acapella.snakefile.failures import report_failures
 from acapella.snakefile.job_records import JobRecords
+from acapella.snakefile.snakemake_internals import (
+    has_cache,
+    has_configfile,
+    is_dry_run,
+    record_signals,
+    runs_no_jobs,
+)
 from acapella.common.links import refusal
 from acapella_core import beneath
-from acapella_core.errors import UserError
 from acapella_core.files import temporary_directory
 
 # With --configfile, config/config.yaml is not read, so the keys of both are never mixed.
-if not workflow.overwrite_configfiles:
-    try:
+if not has_configfile(workflow):
+    with exit_on_mistake():
         configuration.check_file(Path("config/config.yaml"))
-    except UserError as error:
-        sys.exit(str(error))
 
     configfile: "config/config.yaml"
 
@@ -36,17 +41,15 @@ os.umask(0o077)
 # A job's shell finds `acapella` in the directory of the Python that runs Snakemake, even if .venv is not activated.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
-try:
+with exit_on_mistake():
     config.update(configuration.checked(config))
     temporary_directory()  # Snakemake passes it to every job, and would silently use another one.
-except UserError as error:
-    sys.exit(str(error))
 
-JOB_RECORDS = JobRecords(lambda: workflow.dryrun or workflow.touch)
+JOB_RECORDS = JobRecords(lambda: runs_no_jobs(workflow))
 logger.addHandler(JOB_RECORDS)
 
 
-# If Snakemake fails around a job, as at a log that it cannot make, it does not run onerror.
+# Snakemake does not run onerror if it fails outside a job, for example if it cannot create a log.
 atexit.register(lambda: JOB_RECORDS.failed and report_failures(JOB_RECORDS, config["exclude"]))
 
 ROOT = Path(os.path.relpath(workflow.basedir))
@@ -74,14 +77,14 @@ container: "acapella.sif"
 include: "rules/samples.smk"
 
 
-# The digests are named too: Snakemake does not make a file again that is only missing between others. A rerun that
-# failed has deleted its earlier outputs.
+# The digests are inputs, too: Snakemake does not create a missing intermediate file if the final files exist. A rerun
+# that failed has deleted its earlier outputs.
 rule all:
     default_target: True
     input:
         "<campaign>/report.html",
-        digests=of_all_samples("<campaign>/{kind}/{sample}.parquet", kind=("acap", "flows")),
-        partials=of_all_samples("<campaign>/partial/{sample}"),
+        digests=SAMPLES.files("<campaign>/{kind}/{sample}.parquet", kind=("acap", "flows")),
+        partials=SAMPLES.files("<campaign>/partial/{sample}"),
         catalog="<campaign>/catalog.duckdb",
 
 
@@ -99,11 +102,11 @@ include: "rules/report.smk"
 
 
 onstart:
-    # Only now has Snakemake set its own.
-    stop_without_deadlock()
-    record_verified_entries()
-    remove_stale_samples()
-    remove_stages_not_asked_for()
+    record_signals(JOB_RECORDS.record_stop)
+    CACHED_DIGESTS.record_verified()
+    if config["testbed"] == "files":
+        cleanup.remove_unlisted(CAMPAIGN, SHEET.rows)
+    cleanup.remove_unconfigured(CAMPAIGN, OPTIONAL_STAGES)
 
 
 onerror:

@@ -1,4 +1,4 @@
-# analyze: one sample's acap, flows, manifest -> partial/<sample>/<table>.parquet, its share of each table
+# analyze: one sample's acap, flows, manifest -> partial/<sample>/<table>.parquet, its part of each table
 
 
 rule analyze:

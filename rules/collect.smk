@@ -1,29 +1,15 @@
 # collect: a testbed's or the user's captures -> raw/<sample>.json (manifest), raw/<file> (capture), raw/samples.tsv
 #
-# files: a job for each capture, so that one that cannot be read fails alone.
-# local: a checkpoint, because what was sampled is known only afterwards. It carries no digest of its code: an edit
-#        must not throw captures away. Other settings of the capture do take other samples. Ctrl-C goes to the whole
-#        process group; tee lives on for the last line.
-
-import json
-
-COLLECT_KEYS = {
-    "files": ("testbed", "samples"),
-    "local": ("testbed", "runs", "capture", "collect", "local"),
-    "fabric": ("testbed", "runs", "capture", "collect", "fabric"),
-}[config["testbed"]]
-if config["testbed"] != "files" and config["preprocess"]["anonymize"]:
-    COLLECT_KEYS = (*COLLECT_KEYS, "preprocess")
-COLLECTED = {key: config[key] for key in COLLECT_KEYS}
-if config["testbed"] == "files":
-    COLLECTED["digest"] = {key: config["digest"][key] for key in ("max_decompressed", "max_ratio")}
-COLLECT_CONFIG = json.dumps(COLLECTED, sort_keys=True)
+# files: one job per capture, so that an unreadable capture does not affect the others.
+# Other testbeds: a checkpoint, because the samples are known only afterwards. It has no digest of its code, so that an
+# edit of the code does not discard captures; other settings of the capture do. Ctrl-C signals the whole process group,
+# and tee ignores it to write the last line.
 
 if config["testbed"] == "files":
 
     rule collect:
         input:
-            capture=capture_if_readable,
+            capture=lambda wildcards: SAMPLES.readable_capture(wildcards.sample),
         output:
             manifest="<campaign>/raw/{sample}.json",
         log:
@@ -35,13 +21,8 @@ if config["testbed"] == "files":
             runtime=60,
         params:
             campaign=lambda wildcards: CAMPAIGN,
-            config=COLLECT_CONFIG,
-            row=lambda wildcards: [
-                ROWS[wildcards.sample].site,
-                ROWS[wildcards.sample].port,
-                ROWS[wildcards.sample].start_ns,
-                *ROWS[wildcards.sample].restriction,
-            ],
+            config=collection_config(config),
+            row=lambda wildcards: SHEET.manifest_values(wildcards.sample),
             code=digest_of_code("acapella_capture.collect"),
         message:
             "collect {wildcards.sample}"
@@ -61,11 +42,11 @@ if config["testbed"] == "files":
             runtime=10,
         params:
             campaign=lambda wildcards: CAMPAIGN,
-            config=COLLECT_CONFIG,
-            rows=[[row.sample, row.site, row.port, row.link] for row in ROWS.values()],
+            config=collection_config(config),
+            rows=SHEET.list_values(),
             code=digest_of_code("acapella_capture.collect"),
         message:
-            "collect: the sheet of samples"
+            "collect: sample sheet"
         shell:
             "acapella collect {params.campaign:q} --config <(printf %s {params.config:q})"
             " --list -o {output.sheet:q} > {log:q} 2>&1"
@@ -73,6 +54,8 @@ if config["testbed"] == "files":
 else:
 
     checkpoint collect:
+        input:
+            plan_of_dry_run,
         output:
             sheet="<campaign>/raw/samples.tsv",
             config="<campaign>/collect.json",
@@ -86,7 +69,7 @@ else:
             runtime=24 * 60,
         params:
             campaign=lambda wildcards: CAMPAIGN,
-            config=COLLECT_CONFIG,
+            config=collection_config(config),
         message:
             "collect: testbed {config[testbed]}"
         shell:

@@ -1,18 +1,18 @@
-# consistency: the captures of an environment's trials -> kappa/<environment>.json, under true names (kappa)
-#              -> tables/consistency*.csv and .parquet, consistency/<environment>.json, provenance/consistency.json (trials)
-#              what the CHOIR paper printed -> tables/kappa_published.csv and .parquet (conformance); needs no capture
+# kappa: the captures of an environment's trials -> kappa/<environment>.json, with true names
+# trials: kappa/ -> tables/consistency*.csv and .parquet, consistency/<environment>.json, provenance/consistency.json
+# conformance: numbers printed in the CHOIR paper -> tables/kappa_published.csv and .parquet; needs no capture
 
 from acapella.common.pseudonyms import environment_pseudonyms
 from acapella.campaign.trial_tables import JOINED
 from acapella.campaign.trial_tables import TABLES as TRIAL_TABLES
 
 COMPARED = config["consistency"]
-SHOWN_ENVIRONMENTS = environment_pseudonyms([*TRIALS]) if config["pseudonyms"] else [*TRIALS]
+SHOWN_ENVIRONMENTS = environment_pseudonyms(ENVIRONMENTS) if config["pseudonyms"] else ENVIRONMENTS
 
 
 rule kappa:
     input:
-        captures=captures_of_trials,
+        captures=lambda wildcards: TRIALS.captures(wildcards.environment, SAMPLES, COLLECTED_SHEET),
     output:
         json="<campaign>/kappa/{environment}.json",
     log:
@@ -20,14 +20,14 @@ rule kappa:
     benchmark:
         "<campaign>/benchmarks/kappa/{environment}.tsv"
     wildcard_constraints:
-        environment="|".join(map(re.escape, TRIALS)) or "none",
+        environment=TRIALS.wildcard_constraint(),
     resources:
         mem_mb=COMPARED["memory_mb"] + 512,
         runtime=240,
-        damaged=config["digest"]["damaged"],  # as in digest: what the end of a job means, not what it writes
+        damaged=config["digest"]["damaged"],  # not a param, as in rule digest
     params:
-        trials=lambda wildcards: [",".join(map(sample_capture, trial)) for trial in trials_of(wildcards)],
-        names=lambda wildcards: [f"--name={JOINED.join(trial)}" for trial in trials_of(wildcards)],
+        trials=lambda wildcards: [",".join(map(SAMPLES.capture, trial)) for trial in TRIALS.of(wildcards.environment)],
+        names=lambda wildcards: [f"--name={JOINED.join(trial)}" for trial in TRIALS.of(wildcards.environment)],
         identity=[
             f"--identity={COMPARED['identity']}",
             *([] if COMPARED["l4_checksum"] else ["--no-l4-checksum"]),
@@ -51,7 +51,7 @@ rule kappa:
 
 rule trials:
     input:
-        results=expand("<campaign>/kappa/{environment}.json", environment=TRIALS),
+        results=expand("<campaign>/kappa/{environment}.json", environment=ENVIRONMENTS),
         names=rules.process.output.provenance,
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in TRIAL_TABLES],
     output:
@@ -68,7 +68,7 @@ rule trials:
         runtime=30,
     params:
         campaign=lambda wildcards: CAMPAIGN,
-        environments=list(TRIALS),
+        environments=ENVIRONMENTS,
         pseudonyms="--pseudonyms" if config["pseudonyms"] else "",
         code=digest_of_code("acapella.campaign.trials"),
     message:

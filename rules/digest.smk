@@ -1,9 +1,8 @@
-# digest: one capture -> acap/<sample>.parquet (a row a frame), flows/<sample>.parquet (a row a directed flow)
+# digest: one capture -> acap/<sample>.parquet (one row per frame), flows/<sample>.parquet (one row per directed flow)
 #
-# Both are a function of the capture's bytes and the params below and of nothing else, so they can be taken from a
-# cache between campaigns (`--cache`). That is why the capture is an input and its manifest, which names the campaign,
-# is not. `damaged` is no param but a resource, whose changes run nothing again: it decides what the end of a job means,
-# not what it writes.
+# Both depend only on the bytes of the capture and on the params below, so that a cache can be shared between campaigns
+# (`--cache`). Therefore the manifest, which names the campaign, is not an input. `damaged` is a resource instead of a
+# param, because Snakemake does not rerun a job if a resource changes: it determines the exit code, not the output.
 
 from acapella.snakefile.code import tshark_version, vendors_sha256
 from acapella.digest.command import ENGINES
@@ -22,17 +21,17 @@ rule digest:
         "<campaign>/logs/digest/{sample}.log",
     benchmark:
         "<campaign>/benchmarks/digest/{sample}.tsv"
-    cache: workflow.enable_cache
+    cache: has_cache(workflow)
     threads: config["digest"]["threads"]
     resources:
-        mem_mb=config["digest"]["memory_mb"] + 1536,  # the tables, and the rest: 256 for us, 1280 for tshark
+        mem_mb=config["digest"]["memory_mb"] + 1536,  # in addition to the tables: 256 for acapella, 1280 for tshark
         runtime=24 * 60,
         damaged=config["digest"]["damaged"],
         memory=f"{config['digest']['memory_mb']}M",  # a limit, which changes no result
     params:
         limits=DECOMPRESSION,
-        site=lambda wildcards: sheet()[wildcards.sample][0],
-        port=lambda wildcards: sheet()[wildcards.sample][1],
+        site=lambda wildcards: SAMPLES[wildcards.sample].site,
+        port=lambda wildcards: SAMPLES[wildcards.sample].port,
         engine=config["digest"]["engine"],
         deep_frames=["--deep-frames", *DEEP_FRAMES] if DEEP_FRAMES else [],
         tshark=tshark_version(config["digest"]["engine"]),
@@ -46,8 +45,6 @@ rule digest:
         " {params.limits} --memory {resources.memory} --threads {threads} --damaged {resources.damaged} --progress -- {input.capture:q} > {log:q} 2>&1"
 
 
-if workflow.enable_cache:
-    use_checked_cache()
-    # Snakemake refuses a benchmark beside a cache: a result that is taken from there has no running time. It has no
-    # public way to leave a directive out ("" and [] are mistakes to it), and `use rule` cannot take one away.
-    without_benchmark(workflow.get_rule("digest"))
+if has_cache(workflow):
+    with exit_on_mistake():
+        CACHED_DIGESTS.use_cache()

@@ -3,27 +3,14 @@
 # One job: starting Altair takes longer than most figures. Captions for `snakemake --report` are in
 # workflow/report/<figure>.rst.
 
-from acapella.figures.registry import FLOWREPORT_FIGURES as OF_FLOWREPORTS
-from acapella.figures.registry import FLOWSTUDY_FIGURES as OF_FLOWSTUDY
-from acapella.figures.registry import TRAFFIC_FIGURES
-from acapella.figures.registry import TRIAL_FIGURES as OF_TRIALS
-
-# Figures that a campaign has only where its config asks for what they show, each kind with its option.
-ASKED_FOR = {
-    "--trials": (OF_TRIALS, TRIALS),
-    "--flowreports": (OF_FLOWREPORTS, REPORTED["samples"]),
-    "--flowstudy": (OF_FLOWSTUDY, REPORTED["study"]),
-}
-FIGURE_FLAGS = [flag for flag, (_, wanted) in ASKED_FOR.items() if wanted]
-FIGURES = [*TRAFFIC_FIGURES, *(name for names, wanted in ASKED_FOR.values() if wanted for name in names)]
-
+FIGURE_FLAGS = optional_stages.figure_flags(OPTIONAL_STAGES)
 FORMATS = config["figures"]["formats"]
 
 
 rule figures:
     input:
         tables=rules.process.output.parquet,
-        trials=rules.trials.output.parquet if TRIALS else [],
+        trials=rules.trials.output.parquet if ENVIRONMENTS else [],
         flowreports=rules.flowtables.output.parquet if REPORTED["samples"] else [],
         flowstudy=rules.flowstudy.output.parquet if REPORTED["study"] else [],
     output:
@@ -34,7 +21,7 @@ rule figures:
                 category="Figures",
                 labels={"figure": figure, "format": format},
             )
-            for figure in FIGURES
+            for figure in optional_stages.figures(OPTIONAL_STAGES)
             for format in FORMATS
         ],
     log:

@@ -1,8 +1,9 @@
-# flowreports: a sample's capture, acap and flows -> flowreports/<sample>/: reports of the P4 program, the collector's flows,
-#              both compared with the digest (flowreports) -> tables/flowreport_*.csv and .parquet (flowtables)
-# flowstudy: nothing but this machine -> flowstudy/: two iperf3 flows whose rates change, and reports offered to the
-#            collector at set rates -> tables/flowreport_response, flowreport_offered. With flowreports.study alone.
-# what the P4/RDMA paper printed, beside these -> tables/flowreport_published
+# flowreports: a sample's capture, acap and flows -> flowreports/<sample>/: reports of the P4 program and flows of the
+#              collector, both compared with the digest
+# flowtables: flowreports/ -> tables/flowreport_*.csv and .parquet
+# flowstudy: measurements on this machine -> flowstudy/: two iperf3 flows whose rates change, and reports offered to the
+#            collector at fixed rates -> tables/flowreport_response, flowreport_offered; only with flowreports.study
+# flowreports_published: numbers printed in the P4/RDMA paper, and those of this campaign -> tables/flowreport_published
 
 from acapella.flowreports.sample import PARTS as FLOW_PARTS
 from acapella.flowreports.study import TABLES as FLOWSTUDY_TABLES
@@ -50,7 +51,11 @@ rule flowreports:
 
 rule flowtables:
     input:
-        parts=of_reported_samples("<campaign>/flowreports/{sample}/{part}.parquet", [*FLOW_PARTS, "memory"]),
+        parts=lambda wildcards: expand(
+            "<campaign>/flowreports/{sample}/{part}.parquet",
+            sample=SAMPLES.selected(REPORTED["samples"]),
+            part=[*FLOW_PARTS, "memory"],
+        ),
         names=rules.process.output.provenance,
         sql=sorted((ROOT / "workflow/sql/flowreports").rglob("*.sql")),
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in FLOW_TABLES],
@@ -67,7 +72,7 @@ rule flowtables:
         runtime=30,
     params:
         campaign=lambda wildcards: CAMPAIGN,
-        samples=lambda wildcards: reported_samples(),
+        samples=lambda wildcards: SAMPLES.selected(REPORTED["samples"]),
         pseudonyms="--pseudonyms" if config["pseudonyms"] else "",
         code=digest_of_code("acapella.flowreports.tables"),
     message:
@@ -84,7 +89,7 @@ rule measure_response:
         "<campaign>/logs/measure_response.log",
     benchmark:
         "<campaign>/benchmarks/measure_response.tsv"
-    # No other job of ours runs at the same time: it measures time.
+    # All cores, so that no other job of this workflow runs during the measurement.
     threads: workflow.cores or 1
     resources:
         mem_mb=512,
@@ -140,7 +145,7 @@ rule measure_collector:
         threads=REPORTED["threads"],
         code=digest_of_code("acapella.flowreports.offered"),
     message:
-        "measure-collector: reports offered at set rates, and those of two traces"
+        "measure-collector: reports offered at fixed rates, and those of two traces"
     shell:
         "acapella measure collector -o {output.json:q} --threads {params.threads} --rates {params.rates} > {log:q} 2>&1"
 
@@ -196,6 +201,6 @@ rule flowreports_published:
         flags=["--flowreports"] * bool(REPORTED["samples"]) + ["--flowstudy"] * REPORTED["study"],
         code=digest_of_code("acapella.flowreports.published"),
     message:
-        "flowpublished: the paper's numbers beside ours"
+        "flowpublished: the paper's numbers and ours"
     shell:
         "acapella p4 published {params.campaign:q} {params.flags} --printed {input.printed:q} > {log:q} 2>&1"

@@ -1,14 +1,14 @@
 # index: all acaps, flows, manifests -> catalog.duckdb
 #
-# The earlier catalog stays if the job fails (rules/process.smk); logs/index.done is deleted, which makes the job run again.
+# The earlier catalog stays if the job fails (rules/process.smk); logs/index.done is deleted, so that the job runs again.
 
 
 rule index:
     input:
         sheet="<campaign>/raw/samples.tsv",
-        manifests=of_all_samples("<campaign>/raw/{sample}.json"),
-        acaps=of_all_samples("<campaign>/acap/{sample}.parquet"),
-        flows=of_all_samples("<campaign>/flows/{sample}.parquet"),
+        manifests=SAMPLES.files("<campaign>/raw/{sample}.json"),
+        acaps=SAMPLES.files("<campaign>/acap/{sample}.parquet"),
+        flows=SAMPLES.files("<campaign>/flows/{sample}.parquet"),
         sql=sorted((ROOT / "workflow/sql/index").glob("*.sql")),
     output:
         catalog=update("<campaign>/catalog.duckdb"),
@@ -24,7 +24,7 @@ rule index:
         campaign=lambda wildcards: CAMPAIGN,
         exclude=["--exclude", *sorted(config["exclude"])] if config["exclude"] else [],
         traffic=config["analysis"]["traffic"],
-        trials=["--trials", *named_trials()] if TRIALS else [],
+        trials=["--trials", *TRIALS.samples()] if ENVIRONMENTS else [],
         code=digest_of_code("acapella.campaign.index"),
     message:
         "index"

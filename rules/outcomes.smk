@@ -1,10 +1,10 @@
 # outcomes: outcomes of the sites of all collections, and their reasons -> tables/outcomes.csv and .parquet,
 #           tables/outcome_reasons.csv and .parquet, figures/outcomes.*, figures/outcome_reasons.*
 #
-# Asked for by name (`snakemake outcomes`): it is about all campaigns, so no campaign's report waits for it. `collect`
-# writes the table that it reads.
+# Only `snakemake outcomes` runs this rule: it covers all campaigns, so the report of one campaign does not depend on it.
+# `acapella collect` writes the input.
 
-from acapella.figures.registry import COLLECTION_FIGURES as OF_COLLECTIONS
+from acapella.figures.registry import COLLECTION_FIGURES
 from acapella.campaign.outcomes import TABLES as OUTCOME_TABLES
 
 
@@ -14,7 +14,7 @@ rule outcomes:
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in OUTCOME_TABLES],
     output:
         tables=update(expand("<campaign>/tables/{table}.{suffix}", table=OUTCOME_TABLES, suffix=("csv", "parquet"))),
-        figures=expand("<campaign>/figures/{figure}.{format}", figure=OF_COLLECTIONS, format=FORMATS),
+        figures=expand("<campaign>/figures/{figure}.{format}", figure=COLLECTION_FIGURES, format=FORMATS),
     log:
         "<campaign>/logs/outcomes.log",
     benchmark:
@@ -25,7 +25,7 @@ rule outcomes:
     params:
         campaign=lambda wildcards: CAMPAIGN,
         directory=lambda wildcards: f"{CAMPAIGN}/tables",
-        figures=OF_COLLECTIONS,
+        figures=COLLECTION_FIGURES,
         formats=FORMATS,
         pseudonyms="--pseudonyms" if config["pseudonyms"] else "",
         code=digest_of_code("acapella.campaign.outcomes", "acapella.figures"),

@@ -1,8 +1,8 @@
-# process: catalog and all partials -> tables/<table>.csv and .parquet, each as schemas/tables/<table>.yaml says;
+# process: catalog and all partials -> tables/<table>.csv and .parquet, described in schemas/tables/<table>.yaml;
 # provenance/process.json
 #
-# Snakemake deletes the output of a job before it starts, except files that the job updates: so the previous tables stay
-# if the job fails. provenance/process.json is deleted, which makes the job run again.
+# Before a job starts, Snakemake deletes its output except files marked with update(). So the previous tables stay if the
+# job fails. provenance/process.json is deleted, so that the job runs again.
 
 PUBLISHED = sorted(path.stem for path in (ROOT / "workflow/sql/process").glob("*.sql"))
 
@@ -11,7 +11,7 @@ rule process:
     input:
         catalog="<campaign>/catalog.duckdb",
         indexed="<campaign>/logs/index.done",  # missing if the last index failed and left an earlier catalog
-        partials=of_all_samples("<campaign>/partial/{sample}"),
+        partials=SAMPLES.files("<campaign>/partial/{sample}"),
         sql=sorted((ROOT / "workflow/sql").rglob("*.sql")),
         schemas=sorted((ROOT / "schemas/tables").glob("*.yaml")),
     output:

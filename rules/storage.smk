@@ -1,9 +1,11 @@
-# storage: nothing but this machine -> storage/study.json (measure storage) -> tables/storage_*.csv and .parquet
-#          -> figures/storage_latency.* (Patchwork, appendix B, Tables 1 and 2). Once the study has run, the report has a
-#          section on it (rules/report.smk). Made by `snakemake storage` alone, for it sets the
-#          machine's thresholds of dirty memory while it lasts. Without root or bpftrace: empty tables with the reason.
+# storage: measurements on this machine -> storage/study.json (measure_storage) -> tables/storage_*.csv and .parquet
+#          (storage_tables) -> figures/storage_latency.* (Patchwork, appendix B, Tables 1 and 2).
+#
+# Only `snakemake storage` runs these rules, because the study changes the machine's thresholds of dirty memory. After it
+# has run, the report has a section about it (rules/report.smk). Without root or bpftrace, the tables are empty and the
+# study contains the reason.
 
-from acapella.figures.registry import STORAGE_FIGURES as OF_STORAGE
+from acapella.figures.registry import STORAGE_FIGURES
 from acapella.campaign.storage import TABLES as STORAGE_TABLES
 
 STUDY = config["storage"]
@@ -16,7 +18,7 @@ rule measure_storage:
         "<campaign>/logs/measure_storage.log",
     benchmark:
         "<campaign>/benchmarks/measure_storage.tsv"
-    # No other job of ours runs at the same time: it measures time.
+    # All cores, so that no other job of this workflow runs during the measurement.
     threads: workflow.cores or 1
     resources:
         mem_mb=1024,
@@ -31,7 +33,7 @@ rule measure_storage:
         table_seconds=STUDY["table_run_s"],
         code=digest_of_code("acapella_capture.storage.command"),
     message:
-        "measure-storage: sets vm.dirty_* of this machine while it lasts"
+        "measure-storage: sets vm.dirty_* of this machine during the measurement"
     shell:
         "acapella measure storage -o {output.study:q} --thresholds {params.thresholds} --disk-mbps {params.disks}"
         " {params.memory} {params.frames} {params.rate} --seconds {params.seconds}"
@@ -73,7 +75,7 @@ rule storage:
                 category="Figures",
                 labels={"figure": figure, "format": format},
             )
-            for figure in OF_STORAGE
+            for figure in STORAGE_FIGURES
             for format in config["figures"]["formats"]
         ],
     log:
@@ -85,7 +87,7 @@ rule storage:
         runtime=10,
     params:
         campaign=lambda wildcards: CAMPAIGN,
-        figures=OF_STORAGE,
+        figures=STORAGE_FIGURES,
         formats=config["figures"]["formats"],
         code=digest_of_code("acapella.figures"),
     message:

@@ -52,7 +52,7 @@ def test_a_full_disk_ends_a_run_with_one_line_and_the_next_run_completes(place, 
     assert "Traceback" not in printed, printed
     (line,) = [line for line in printed.splitlines() if line.startswith("  index: ")]
     assert line.endswith("No space left on device"), printed
-    assert "acapella: no sample failed by itself" in printed.splitlines() and "exclude" not in printed
+    assert "acapella: no sample caused this failure" in printed.splitlines() and "exclude" not in printed
     files = (tmp_path / "first.files").read_text().splitlines()
     assert "results/tiny/acap/s.parquet" in files
     assert not [name for name in files if name.endswith((".part", ".wal", ".duckdb"))]
@@ -84,7 +84,7 @@ def test_a_log_that_cannot_be_opened_ends_a_run_with_a_summary_and_excludes_no_s
     last = f"acapella: the disk is full; make room in {tmp_path}, then run snakemake again"
     if limit == "ro":
         last = "  digest s: it was not started, or killed before it ended; Snakemake's message above gives the reason"
-        assert printed.count("acapella: no sample failed by itself\n") == 1, printed
+        assert printed.count("acapella: no sample caused this failure\n") == 1, printed
     assert printed.splitlines()[-1] == last and printed.count(error) == 1, printed
     assert "exclude" not in printed
 

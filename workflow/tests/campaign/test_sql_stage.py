@@ -28,7 +28,7 @@ PROGRAM = str(Path(sys.executable).with_name("acapella"))
 
 
 @pytest.fixture
-def ask(capsys):
+def run_sql(capsys):
     """Return a function that runs `acapella sql ...` and returns (exit code, standard output, standard error)."""
 
     def run(*args):
@@ -58,78 +58,78 @@ def test_a_filter_on_one_sample_reads_one_file(campaign, monkeypatch):
     assert "Total Files Read: 1 " in con.execute(query).fetchall()[0][1]
 
 
-def test_an_unknown_column_is_one_line_with_columns_that_may_be_meant(campaign, ask):
-    code, out, err = ask(campaign, "select wire_length from frames")
+def test_an_unknown_column_is_one_line_with_columns_that_may_be_meant(campaign, run_sql):
+    code, out, err = run_sql(campaign, "select wire_length from frames")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert '"wire_length" not found' in err and '; perhaps "' in err and '"wire_len"' in err
 
 
 @pytest.mark.parametrize("place", range(3))
-def test_options_may_stand_before_between_and_after_campaign_and_query(campaign, ask, place):
+def test_options_may_stand_before_between_and_after_campaign_and_query(campaign, run_sql, place):
     words = [campaign, "select 7 as n"]
     words[place:place] = ["--format", "json"]
-    assert ask(*words) == (0, '[\n{"n": 7}\n]\n', "")
+    assert run_sql(*words) == (0, '[\n{"n": 7}\n]\n', "")
 
 
 @pytest.mark.parametrize(
     "condition",
     ["sample = 'site02-p0-0001'", "site = 'SITE02'", "site = 'SITE02' and port like '%/1'", "site in ('SITE02')"],
 )
-def test_files_that_a_filter_excludes_are_not_opened(mostly_broken, ask, condition):
-    code, out, err = ask(
+def test_files_that_a_filter_excludes_are_not_opened(mostly_broken, run_sql, condition):
+    code, out, err = run_sql(
         mostly_broken, f"select count(*) > 0 as found from frames where {condition}", "--format", "csv"
     )
     assert (code, out, err) == (0, "found\ntrue\n", "")
 
 
-def test_without_a_filter_all_files_are_opened(mostly_broken, ask):
-    code, _, err = ask(mostly_broken, "select count(src) from frames")
+def test_without_a_filter_all_files_are_opened(mostly_broken, run_sql):
+    code, _, err = run_sql(mostly_broken, "select count(src) from frames")
     assert code == 2
     assert err.startswith("acapella: error: ")
     assert err.count("\n") == 1
 
 
-def test_campaign_is_the_current_directory_or_the_only_one_in_results(campaign, ask, tmp_path, monkeypatch):
+def test_campaign_is_the_current_directory_or_the_only_one_in_results(campaign, run_sql, tmp_path, monkeypatch):
     query = ("select count(*) as samples from samples", "--format", "csv")
     monkeypatch.chdir(campaign)
-    assert ask(*query)[:2] == (0, "samples\n24\n")
+    assert run_sql(*query)[:2] == (0, "samples\n24\n")
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "one").symlink_to(campaign)
     monkeypatch.chdir(tmp_path)
-    assert ask(*query)[:2] == (0, "samples\n24\n")
+    assert run_sql(*query)[:2] == (0, "samples\n24\n")
     (tmp_path / "results" / "two").symlink_to(campaign)
-    code, _, err = ask(*query)
+    code, _, err = run_sql(*query)
     assert code == 2
     assert "one, two" in err
 
 
-def test_tables_are_found_if_the_campaign_is_named_relative_to_the_directory(campaign, ask, monkeypatch):
+def test_tables_are_found_if_the_campaign_is_named_relative_to_the_directory(campaign, run_sql, monkeypatch):
     monkeypatch.chdir(campaign.parent)
-    expected = ask(campaign, "select count(*) as n from capture_quality")
+    expected = run_sql(campaign, "select count(*) as n from capture_quality")
     assert expected[0] == 0
-    assert ask(campaign.name, "select count(*) as n from capture_quality") == expected
+    assert run_sql(campaign.name, "select count(*) as n from capture_quality") == expected
 
 
-def test_frames_are_found_from_any_directory(campaign, ask, tmp_path, monkeypatch):
+def test_frames_are_found_from_any_directory(campaign, run_sql, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, out, _ = ask(campaign, "select count(*) > 1000 as many from frames", "--format", "csv")
+    code, out, _ = run_sql(campaign, "select count(*) > 1000 as many from frames", "--format", "csv")
     assert (code, out) == (0, "many\ntrue\n")
 
 
-def test_formats(campaign, ask):
+def test_formats(campaign, run_sql):
     query = "select 1 as n, 'a,b' as t, [100, 7] as vlan, null as nothing, true as yes, 2::hugeint ** 70 as big"
-    assert ask(campaign, query, "--format", "csv")[1].splitlines()[1].startswith('1,"a,b","[100, 7]",,true,')
-    assert ask(campaign, query, "--format", "tsv")[1].splitlines()[1].startswith("1\ta,b\t[100, 7]\t\ttrue\t")
-    (row,) = json.loads(ask(campaign, query, "--format", "json")[1])
+    assert run_sql(campaign, query, "--format", "csv")[1].splitlines()[1].startswith('1,"a,b","[100, 7]",,true,')
+    assert run_sql(campaign, query, "--format", "tsv")[1].splitlines()[1].startswith("1\ta,b\t[100, 7]\t\ttrue\t")
+    (row,) = json.loads(run_sql(campaign, query, "--format", "json")[1])
     assert (row["n"], row["vlan"], row["nothing"], row["yes"]) == (1, [100, 7], None, True)
-    assert "a,b" in ask(campaign, query, "--format", "table")[1]
-    assert json.loads(ask(campaign, "select 1 as n where false", "--format", "json")[1]) == []
-    same = ask(campaign, "select 1 as a, 2 as a, 3 as a_1, 4 as b, 5 as a", "--format", "json")[1]
+    assert "a,b" in run_sql(campaign, query, "--format", "table")[1]
+    assert json.loads(run_sql(campaign, "select 1 as n where false", "--format", "json")[1]) == []
+    same = run_sql(campaign, "select 1 as a, 2 as a, 3 as a_1, 4 as b, 5 as a", "--format", "json")[1]
     assert json.loads(same) == [{"a": 1, "a_2": 2, "a_1": 3, "b": 4, "a_3": 5}]
 
 
 @pytest.mark.parametrize(("form", "delimiter"), [("csv", ","), ("tsv", "\t")])
-def test_null_and_empty_text_are_read_back_as_they_were(campaign, ask, tmp_path, form, delimiter):
+def test_null_and_empty_text_are_read_back_as_they_were(campaign, run_sql, tmp_path, form, delimiter):
     """DuckDB and Arrow read them back, also from a table with one column and from rows where both columns are empty or
     null.
     """
@@ -138,7 +138,7 @@ def test_null_and_empty_text_are_read_back_as_they_were(campaign, ask, tmp_path,
     values = ", ".join(f"({number}, {pair})" for number, pair in enumerate(literals))
     query = f"select n, x, y from (values {values}) as t(n, x, y) order by n"
     file = tmp_path / "answer"
-    file.write_bytes(ask(campaign, query, "--format", form)[1].encode())
+    file.write_bytes(run_sql(campaign, query, "--format", form)[1].encode())
     options = "header = true, quote = '\"', escape = '\"', allow_quoted_nulls = false, new_line = '\\n', "
     options += f"delim = '{delimiter}', columns = {{'n': 'int', 'x': 'varchar', 'y': 'varchar'}}"
     assert duckdb.sql(f"select x, y from read_csv('{file}', {options}) order by n").fetchall() == texts
@@ -151,13 +151,13 @@ def test_null_and_empty_text_are_read_back_as_they_were(campaign, ask, tmp_path,
     )
     assert list(zip(table["x"].to_pylist(), table["y"].to_pylist(), strict=True)) == texts
     query = "select x from (values (1, null), (2, ''), (3, 'a')) as t(n, x) order by n"
-    assert ask(campaign, query, "--format", form)[1] == 'x\n\n""\na\n'
+    assert run_sql(campaign, query, "--format", form)[1] == 'x\n\n""\na\n'
 
 
-def test_json_has_neither_nan_nor_python_text(campaign, ask):
+def test_json_has_neither_nan_nor_python_text(campaign, run_sql):
     values = "'nan'::double as nan, '-inf'::float as low, 0.5::double as half, '\\xAB\\x00b'::blob as bytes"
     query = f"select {values}, ['inf'::double, 1] as list, {{'b': '\\xFF'::blob}} as struct"
-    text = ask(campaign, query, "--format", "json")[1]
+    text = run_sql(campaign, query, "--format", "json")[1]
 
     def refuse(name):
         raise ValueError(f"{name} is not JSON")
@@ -171,15 +171,15 @@ def test_json_has_neither_nan_nor_python_text(campaign, ask):
         "list": [None, 1],
         "struct": {"b": "ff"},
     }
-    cells = ask(campaign, query, "--format", "csv")[1].splitlines()[1]
+    cells = run_sql(campaign, query, "--format", "csv")[1].splitlines()[1]
     assert "ab0062" in cells and "b'" not in cells
 
 
-def test_json_has_decimals_as_exact_numbers(campaign, ask):
+def test_json_has_decimals_as_exact_numbers(campaign, run_sql):
     number = "12345678901234567890123456.789012345678"  # more digits than a double can hold
     query = f"select {number}::decimal(38, 12) as whole, -0.50::decimal(3, 2) as half, [1.5::decimal(3, 1)] as list"
     query += ", 0.0000000001::decimal(20, 10) as little, {'a': 2.50::decimal(3, 2)} as struct, 1e300 as double"
-    text = ask(campaign, query, "--format", "json")[1]
+    text = run_sql(campaign, query, "--format", "json")[1]
     (row,) = json.loads(text, parse_float=Decimal)
     assert row["whole"] == Decimal(number) and row["half"] == Decimal("-0.50") and row["list"] == [Decimal("1.5")]
     assert row["little"] == Decimal("1e-10") and row["struct"] == {"a": Decimal("2.50")}
@@ -213,16 +213,16 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize("form", ["csv", "json", "table", "tsv"])
 def test_control_characters_are_escaped_on_a_terminal(campaign, form):
-    sql.ask(Campaign(campaign), "select 'a\x1b[2Jb\nc\x9b' as \"x\x07\"", out := Terminal(), form=form)
+    sql.query_catalog(Campaign(campaign), "select 'a\x1b[2Jb\nc\x9b' as \"x\x07\"", out := Terminal(), form=form)
     assert all(line.isprintable() for line in out.getvalue().split("\n"))
     assert "[2Jb" in out.getvalue()
 
 
 def test_output_to_a_terminal_is_a_table(campaign):
-    sql.ask(Campaign(campaign), "select 7 as seven", out := Terminal())
+    sql.query_catalog(Campaign(campaign), "select 7 as seven", out := Terminal())
     assert "seven" in out.getvalue() and "\N{BOX DRAWINGS LIGHT VERTICAL}" in out.getvalue()
     with pytest.raises(UserError, match="Parquet is not written to a terminal"):
-        sql.ask(Campaign(campaign), "select 7 as seven", Terminal(), form="parquet")
+        sql.query_catalog(Campaign(campaign), "select 7 as seven", Terminal(), form="parquet")
 
 
 def test_parquet_has_the_rows_and_types_of_the_query(campaign, tmp_path):
@@ -235,11 +235,11 @@ def test_parquet_has_the_rows_and_types_of_the_query(campaign, tmp_path):
     assert str(frames.schema.field("ts_ns").type) == "int64"
 
 
-def test_moved_campaign_is_answered(campaign, ask, tmp_path):
+def test_moved_campaign_is_answered(campaign, run_sql, tmp_path):
     moved = shutil.copytree(campaign, tmp_path / "it's [moved]")
     shutil.move(campaign / "acap", campaign / "away")
     try:
-        assert ask(moved, "select count(*) > 1000 as many from frames")[:2] == (0, "many\ntrue\n")
+        assert run_sql(moved, "select count(*) > 1000 as many from frames")[:2] == (0, "many\ntrue\n")
     finally:
         shutil.move(campaign / "away", campaign / "acap")
 
@@ -265,11 +265,11 @@ def test_moved_campaign_is_answered(campaign, ask, tmp_path):
         "pragma force_checkpoint",
     ],
 )
-def test_statements_that_do_more_than_read_are_refused(campaign, ask, statement):
+def test_statements_that_do_more_than_read_are_refused(campaign, run_sql, statement):
     (campaign / "db").mkdir(exist_ok=True)
     for name in ("schema", "load"):
         (campaign / "db" / f"{name}.sql").write_text("copy (select 1) to 'stolen.csv';\n")
-    code, out, err = ask(campaign, statement)
+    code, out, err = run_sql(campaign, statement)
     assert (code, out) == (2, "")
     assert "read only" in err or "Parser Error" in err
     assert err.count("\n") == 1
@@ -280,10 +280,10 @@ def test_statements_that_do_more_than_read_are_refused(campaign, ask, statement)
     "query",
     ["from read_text('{}')", "from read_csv('{}')", "from glob('{}*')", "pragma threads = 3", "pragma log='{}'"],
 )
-def test_a_query_reads_no_file_outside_and_changes_no_setting(campaign, ask, tmp_path, query):
+def test_a_query_reads_no_file_outside_and_changes_no_setting(campaign, run_sql, tmp_path, query):
     outside = tmp_path / "outside.csv"
     outside.write_text("secret\n1\n")
-    code, out, err = ask(campaign, query.format(outside))
+    code, out, err = run_sql(campaign, query.format(outside))
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "secret" not in err
     assert not (campaign / "stolen.csv").exists()
@@ -340,8 +340,8 @@ def test_every_command_with_a_catalog_has_its_settings_locked(campaign):
     assert con.execute("select count(*) from read_parquet($1)", [str(campaign / "acap" / "*.parquet")]).fetchone()[0]
 
 
-def test_each_table_is_listed_once(campaign, ask):
-    tables = ask(campaign, "show tables", "--format", "csv")[1].splitlines()[1:]
+def test_each_table_is_listed_once(campaign, run_sql):
+    tables = run_sql(campaign, "show tables", "--format", "csv")[1].splitlines()[1:]
     assert tables == sorted({"acaps", "connections", "flows", "frames", "samples", "stacks", *process.TABLES})
 
 
@@ -350,23 +350,23 @@ CELLS |= {text: f"'{text}" for text in ("\nx", "\uff1d1", "\uff0b1", "\uff0d1", 
 
 
 @pytest.mark.parametrize(("form", "delimiter"), [("csv", ","), ("tsv", "\t")])
-def test_cells_that_spreadsheets_take_for_formulas_begin_with_an_apostrophe(campaign, ask, form, delimiter):
+def test_cells_that_spreadsheets_take_for_formulas_begin_with_an_apostrophe(campaign, run_sql, form, delimiter):
     values = ", ".join(
         "('" + text.replace("\t", "' || chr(9) || '").replace("\r", "' || chr(13) || '") + "')" for text in CELLS
     )
     query = f"""select v as "=v", -7 as n, -0.5 as d, [-1] as l, null as x from (values {values}) as t(v)"""
     rows = list(
-        csv.reader(io.StringIO(ask(campaign, query, "--format", form, "--spreadsheet")[1]), delimiter=delimiter)
+        csv.reader(io.StringIO(run_sql(campaign, query, "--format", form, "--spreadsheet")[1]), delimiter=delimiter)
     )
     assert rows[0] == ["'=v", "n", "d", "l", "x"]
     assert [row[0] for row in rows[1:]] == list(CELLS.values())
     assert rows[1][1:] == ["-7", "-0.5", "[-1]", ""]
-    as_it_is = ask(campaign, query, "--format", form)[1]
+    as_it_is = run_sql(campaign, query, "--format", form)[1]
     assert [row[0] for row in csv.reader(io.StringIO(as_it_is), delimiter=delimiter)][1:] == list(CELLS)
 
 
-def test_other_formats_have_no_cells_for_spreadsheets(campaign, ask):
-    code, out, err = ask(campaign, "select 1", "--format", "json", "--spreadsheet")
+def test_other_formats_have_no_cells_for_spreadsheets(campaign, run_sql):
+    code, out, err = run_sql(campaign, "select 1", "--format", "json", "--spreadsheet")
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
@@ -381,8 +381,8 @@ def test_other_formats_have_no_cells_for_spreadsheets(campaign, ask):
         "PRAGMA show_tables;",
     ],
 )
-def test_plans_and_tables_can_be_asked_for(campaign, ask, query):
-    assert ask(campaign, query)[0] == 0
+def test_plans_and_tables_can_be_asked_for(campaign, run_sql, query):
+    assert run_sql(campaign, query)[0] == 0
 
 
 def test_all_stages_connect_by_the_function_whose_spill_directory_is_private():
@@ -413,18 +413,18 @@ def test_the_spill_directory_is_private_and_removed(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "mistake", ["selec 1", "select nope from flows", "select 1; select 2", "", "from nowhere", "select 1 +"]
 )
-def test_usage_error_prints_one_line(campaign, ask, mistake):
-    code, out, err = ask(campaign, mistake)
+def test_usage_error_prints_one_line(campaign, run_sql, mistake):
+    code, out, err = run_sql(campaign, mistake)
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
 
 
-def test_a_table_that_is_not_there_is_answered_by_those_that_are(campaign, ask):
-    _, _, err = ask(campaign, "select * from frmes")
+def test_a_table_that_is_not_there_is_answered_by_those_that_are(campaign, run_sql):
+    _, _, err = run_sql(campaign, "select * from frmes")
     known = {"acaps", "connections", "flows", "frames", "samples", "stacks", *process.TABLES}
     assert "frmes" in err and err.endswith(f"; there are {', '.join(sorted(known))}\n")
 
 
 def test_no_catalog_says_what_to_run(tmp_path):
     with pytest.raises(UserError, match="run acapella campaign index"):
-        sql.ask(Campaign(tmp_path), "select 1", None)
+        sql.query_catalog(Campaign(tmp_path), "select 1", None)

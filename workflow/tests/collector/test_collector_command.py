@@ -148,7 +148,7 @@ def test_sql_queries_results_of_a_finished_collector(capture, control, tmp_path,
         "select * from flow": "Table with name flow does not exist",
         "select": "Parser Error",
         "drop table flows": "read only",
-        "select 1; select 2": "one statement, please",
+        "select 1; select 2": "expected one statement",
     }.items():
         assert main(["p4", "sql", out, bad]) == 2
         (line,) = capsys.readouterr().err.splitlines()

@@ -18,7 +18,7 @@ from acapella_testing.workflow_run import ROOT, workplace
 from acapella.campaign.storage import TABLES as STORAGE_TABLES
 from acapella.cli import entry as start
 from acapella.cli.main import main
-from acapella.snakefile.failures import how_to_go_on
+from acapella.snakefile.failures import failure_report
 from acapella.snakefile.job_records import FailedJob
 from acapella_core.errors import INTERNAL, OUTSIDE, UserError, exit_code_of
 
@@ -38,39 +38,39 @@ def after(directory, monkeypatch, *jobs) -> str:
         log.write_text(text)
         rule, _, sample = name.partition("__")
         failed.append(FailedJob(rule, sample or None, log, code))
-    return how_to_go_on(failed, ["b"])
+    return failure_report(failed, ["b"])
 
 
 @pytest.mark.parametrize("code", [129, 130, 143])
 @pytest.mark.parametrize("stage", ["digest__a", "process", "analyze__a"])
 def test_a_job_that_was_stopped_is_no_broken_sample(stage, code, tmp_path, monkeypatch):
     said = after(tmp_path, monkeypatch, (stage, code, f"digest: 10 frames\n{BROKEN}\n")).splitlines()
-    assert said[0] == "acapella: stopped; run snakemake again to go on"
+    assert said[0] == "acapella: stopped; run snakemake again to continue"
     limit = [
-        "acapella: unless somebody stopped these jobs, a time limit did (--set-resources RULE:runtime=MINUTES):",
+        "acapella: these jobs were stopped, perhaps by a time limit (--set-resources RULE:runtime=MINUTES):",
         f"  {stage.replace('__', ' ')}: ended by SIGTERM",
     ]
     assert said[1:] == (limit if code == 143 else [])
-    stopping = how_to_go_on([FailedJob("digest", "a", tmp_path / "a.log", code)], [], stopping=True)
-    assert stopping == "acapella: stopped; run snakemake again to go on"
+    stopping = failure_report([FailedJob("digest", "a", tmp_path / "a.log", code)], [], stopping=True)
+    assert stopping == "acapella: stopped; run snakemake again to continue"
 
 
 def test_a_stopped_run_with_a_failed_sample_reports_both(tmp_path):
     (tmp_path / "a.log").write_text(BROKEN)
     jobs = [FailedJob("digest", "a", tmp_path / "a.log", 2)]
-    lines = how_to_go_on(jobs, [], stopping=True).splitlines()
+    lines = failure_report(jobs, [], stopping=True).splitlines()
     assert lines[0] == "acapella: these samples failed:"
-    assert lines[-1] == "acapella: stopped; run snakemake again to go on"
+    assert lines[-1] == "acapella: stopped; run snakemake again to continue"
 
 
 def test_a_collection_that_was_stopped_starts_over(tmp_path, monkeypatch):
     said = after(tmp_path, monkeypatch, ("collect", 130, "alpha-1: 10 frames\n"))
-    assert said.startswith("acapella: stopped; run snakemake again to go on; the collection starts over")
+    assert said.startswith("acapella: stopped; run snakemake again to continue; the collection starts over")
 
 
 def test_a_full_disk_is_no_broken_sample(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    said = how_to_go_on([FailedJob("digest", "a", tmp_path / "a.log", None, errno=28)], [])
+    said = failure_report([FailedJob("digest", "a", tmp_path / "a.log", None, errno=28)], [])
     assert said == f"acapella: the disk is full; make room in {tmp_path}, then run snakemake again"
 
 
@@ -95,7 +95,7 @@ def test_a_failure_of_the_machine_excludes_no_sample_whatever_its_log_contains(s
     code, why = OUTSIDE_CAUSES[cause]
     said = after(tmp_path, monkeypatch, (stage, code, f"{BROKEN}\nbash: acapella: command not found\n"))
     lines = said.splitlines()
-    assert lines[0] == "acapella: no sample failed by itself"
+    assert lines[0] == "acapella: no sample caused this failure"
     assert lines[1] == (
         "acapella: these jobs failed for reasons outside the samples; fix these causes, then run snakemake again:"
     )
@@ -122,8 +122,8 @@ def test_a_job_whose_shell_cannot_open_the_log_excludes_no_sample(code, log, tmp
         path.mkdir()
     elif log != "missing":
         path.write_text("\n")
-    said = how_to_go_on([FailedJob("digest", "a", path, code)], [])
-    assert said.splitlines()[0] == "acapella: no sample failed by itself"
+    said = failure_report([FailedJob("digest", "a", path, code)], [])
+    assert said.splitlines()[0] == "acapella: no sample caused this failure"
     line = f"  digest a: exit code {code}, and its log {path} is missing or empty"
     assert said.splitlines()[2:] == [line]
 
@@ -211,7 +211,7 @@ def test_a_capture_that_the_system_cannot_open_or_read_is_the_fault_of_the_machi
     assert not list(tmp_path.glob("*.parquet"))
 
 
-DELETED = "acapella: Snakemake deleted earlier results of these jobs; the next run makes them again:\n"
+DELETED = "acapella: Snakemake deleted earlier results of these jobs; the next run creates them again:\n"
 
 
 def test_results_that_snakemake_deletes_after_it_reports_the_failure_are_named(tmp_path, monkeypatch):
@@ -220,9 +220,9 @@ def test_results_that_snakemake_deletes_after_it_reports_the_failure_are_named(t
     acap.write_text("")
     log.write_text(BROKEN)
     failed = [FailedJob("digest", "a", log, 1, None, (acap,))]
-    assert DELETED not in how_to_go_on(failed, [])
+    assert DELETED not in failure_report(failed, [])
     acap.unlink()
-    assert how_to_go_on(failed, []).endswith(f"{DELETED}  digest a")
+    assert failure_report(failed, []).endswith(f"{DELETED}  digest a")
 
 
 @pytest.fixture(scope="module")
@@ -272,7 +272,7 @@ def test_a_signal_to_snakemake_alone_is_no_failure(tmp_path):
     running.terminate()
     said, _ = running.communicate(timeout=120)
     assert running.returncode != 0, said
-    assert "acapella: stopped; run snakemake again to go on" in said.splitlines(), said
+    assert "acapella: stopped; run snakemake again to continue" in said.splitlines(), said
     assert "no job failed" not in said
 
 
@@ -322,7 +322,7 @@ def test_slurm_without_a_cluster_excludes_no_sample(letter):
     (letter.campaign / "logs" / "digest" / "alpha-p1.exit").write_text("2\n")  # from an earlier run
     ended = letter.run("--forcerun", "digest", "--until", "digest", *SLURM)
     assert ended.returncode != 0
-    assert "acapella: no sample failed by itself" in ended.stdout, ended.stdout
+    assert "acapella: no sample caused this failure" in ended.stdout, ended.stdout
     assert "exclude:" not in ended.stdout and "these samples failed" not in ended.stdout
 
 
@@ -332,12 +332,12 @@ def test_a_broken_tshark_excludes_no_sample_and_the_next_run_makes_what_was_dele
     place.replace_tshark(tmp_path, "echo 'tshark: symbol lookup error: undefined symbol: x' >&2; exit 1")
     ended = place.run("--forcerun", "digest", "--keep-going", "-q")
     assert ended.returncode != 0
-    assert "acapella: no sample failed by itself" in ended.stdout, ended.stdout
+    assert "acapella: no sample caused this failure" in ended.stdout, ended.stdout
     line = (
         r"^  3 jobs \(digest alpha-p1, digest alpha-p2, digest beta-p1\): .*symbol lookup error: .* on every capture; "
     )
     assert re.search(line, ended.stdout, re.M), ended.stdout
-    report = "acapella: Snakemake deleted earlier results of these jobs; the next run makes them again:\n  digest "
+    report = "acapella: Snakemake deleted earlier results of these jobs; the next run creates them again:\n  digest "
     assert report in ended.stdout and "exclude:" not in ended.stdout
     assert not list((place.campaign / "acap").glob("*.parquet"))
     del place.environment["PATH"]

@@ -3,12 +3,11 @@
 import re
 import struct
 import subprocess
-import sys
 
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
-from acapella_testing.workflow_run import DIGESTS, RESULTS, ROOT, Workplace, function_of_rules, rules_run, workplace
+from acapella_testing.workflow_run import DIGESTS, RESULTS, ROOT, Workplace, rules_run, workplace
 
 
 def test_a_run_makes_everything_that_the_layout_names(finished):
@@ -146,20 +145,6 @@ def test_digests_come_from_the_cache_of_another_campaign(finished, tmp_path):
         assert link.read_bytes() == (finished.campaign / kind / "alpha-p1.parquet").read_bytes()
     logs = list((second.campaign / "logs" / "digest").glob("*.log"))  # Snakemake creates it; a digest would write to it
     assert not any(log.read_text() for log in logs), "a digest ran although the cache had it"
-
-
-class Elsewhere:
-    """A rule of a hypothetical Snakemake version that stores the benchmark in a different attribute."""
-
-    name = "digest"
-    benchmark = "benchmarks/x.tsv"
-
-
-def test_a_snakemake_that_keeps_benchmarks_elsewhere_is_named_instead_of_failing_in_the_dark():
-    names = {"sys": sys, "snakemake_version": "99"}
-    exec(function_of_rules("without_benchmark"), names)
-    with pytest.raises(SystemExit, match="--cache does not work with Snakemake 99: rule digest keeps"):
-        names["without_benchmark"](Elsewhere())
 
 
 def test_snakemake_makes_its_own_report_with_captions(again):

@@ -154,11 +154,6 @@ def rules_run(said: str) -> set[str]:
     return {line.split()[0] for line in table.splitlines() if re.search(r" \d+$", line)} - {"all"}
 
 
-def function_of_rules(name: str) -> str:
-    """Return the source of a function in rules/samples.smk."""
-    return re.search(rf"^def {name}\(.*?\n(?:\n\n|\Z)", (ROOT / "rules" / "samples.smk").read_text(), re.M | re.S)[0]
-
-
 def workplace(directory: Path, **changes) -> Workplace:
     """Return a workplace with the three captures of .test/ at two sites."""
     place = Workplace(directory)

@@ -1,4 +1,4 @@
-"""Make the catalog of a campaign: which file holds which site, port, time, header and flow.
+"""Write the catalog of a campaign: which file holds which site, port, time, header and flow.
 
 The column `excluded` of samples gives the reason why a sample is excluded from traffic statistics: `trial`, `filter`,
 `p4` or `sampling`, or several of them; `config` if the config leaves the sample out of all tables (--exclude);
@@ -47,7 +47,7 @@ TRAFFIC = ("unfiltered", "all")
 def register_parser(subparsers):
     """Add `acapella campaign index`."""
     parser = subparsers.add_parser(
-        "index", help="make a campaign's catalog", description=__doc__, formatter_class=RawDescriptionHelpFormatter
+        "index", help="write a campaign's catalog", description=__doc__, formatter_class=RawDescriptionHelpFormatter
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     parser.add_argument(
@@ -58,15 +58,19 @@ def register_parser(subparsers):
         help="samples that count in no table",
     )
     parser.add_argument(
-        "--trials", nargs="+", default=[], metavar="SAMPLE", help="samples of trials, beside those with such a manifest"
+        "--trials",
+        nargs="+",
+        default=[],
+        metavar="SAMPLE",
+        help="samples of trials, in addition to those of traffic replays",
     )
     parser.add_argument(
-        "--tables", nargs="+", default=[], metavar="TABLE", help="published tables of other stages than process"
+        "--tables", nargs="+", default=[], metavar="TABLE", help="published tables of stages other than process"
     )
     parser.add_argument(
         "--views",
         action="store_true",
-        help="only make the views of an existing catalog again: over all published tables, at the campaign's path",
+        help="only create the views of an existing catalog again, over all published tables at the campaign's path",
     )
     parser.add_argument(
         "--traffic",

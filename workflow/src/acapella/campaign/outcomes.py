@@ -1,4 +1,4 @@
-"""Make the table of the outcome of every site in every collection (Patchwork, figure 10).
+"""Write the table of the outcome of every site in every collection (Patchwork, figure 10).
 
 Reads the outcomes.csv that `acapella collect` keeps next to the campaigns' directories, and writes the tables outcomes
 and outcome_reasons (schemas/tables/) as CSV and Parquet into a directory. `acapella campaign figures CAMPAIGN --only
@@ -25,7 +25,7 @@ def register_parser(subparsers):
     """Add `acapella campaign outcomes`."""
     parser = subparsers.add_parser("outcomes", help="outcome of every site in every collection", description=__doc__)
     parser.add_argument("collections", metavar="CSV", help="results/outcomes.csv")
-    parser.add_argument("-o", "--output", required=True, metavar="DIRECTORY", help="where the table goes")
+    parser.add_argument("-o", "--output", required=True, metavar="DIRECTORY", help="directory for the tables")
     parser.add_argument("--pseudonyms", action="store_true", help="omit reasons, which may name a site")
     return parser
 
@@ -40,8 +40,8 @@ def run(args) -> None:
     rows = counted(sites)
     directory = Path(args.output)
     beneath.protect(directory)
-    for name, made in zip(TABLES, (rows, reasons(sites)), strict=True):
-        tables.write_rows(made, name, lambda suffix, name=name: directory / f"{name}.{suffix}")
+    for name, content in zip(TABLES, (rows, reasons(sites)), strict=True):
+        tables.write_rows(content, name, lambda suffix, name=name: directory / f"{name}.{suffix}")
     print(f"{directory / 'outcomes.csv'}: {len(rows) // len(OUTCOMES)} collections")
 
 

@@ -80,7 +80,7 @@ def checked_spreadsheet(args: argparse.Namespace) -> bool:
     return args.spreadsheet
 
 
-def write_answer(con, query, out, form: str | None, *, spreadsheet: bool = False) -> None:
+def write_result(con, query, out, form: str | None, *, spreadsheet: bool = False) -> None:
     """Write the result of a query to ``out``. ``form``: output format; None: table on a terminal, otherwise csv.
 
     ``spreadsheet``: neutralize formulas in cells of csv and tsv.
@@ -103,7 +103,7 @@ def run(args) -> None:
     """Write the result of the query to standard output."""
     campaign = opened(args.campaign) if args.campaign else only_campaign(Path.cwd())
     spreadsheet = checked_spreadsheet(args)
-    ask(campaign, args.query, sys.stdout, form=args.format, threads=args.threads, spreadsheet=spreadsheet)
+    query_catalog(campaign, args.query, sys.stdout, form=args.format, threads=args.threads, spreadsheet=spreadsheet)
 
 
 def only_campaign(directory: Path) -> Campaign:
@@ -122,7 +122,7 @@ def only_campaign(directory: Path) -> Campaign:
     )
 
 
-def ask(  # noqa: PLR0913
+def query_catalog(  # noqa: PLR0913
     campaign: Campaign, query: str, out, *, form: str | None = None, threads: int = 1, spreadsheet: bool = False
 ) -> None:
     """Write the result of a read-only statement to ``out``. ``form``: table, csv, tsv, json or parquet.
@@ -148,7 +148,7 @@ def ask(  # noqa: PLR0913
         views.create_table_views(con, here.directory, sorted({*views.tables_there(here)} - {*tables}))
         with known_names(con):
             statement = reading_statement(con, query)
-            write_answer(con, statement, out, form, spreadsheet=spreadsheet)
+            write_result(con, statement, out, form, spreadsheet=spreadsheet)
 
 
 def catalog_tables(con) -> list[str]:
@@ -185,18 +185,18 @@ def known_names(con):
         raise UserError(what, fix=f"there are {', '.join(sorted(names))}") from error
 
 
-def reading_statement(con, query: str, anew: str = "; to rebuild the catalog: acapella campaign index"):
-    """Return the query if it is one read-only statement; otherwise raise UserError with ``anew`` after the advice.
+def reading_statement(con, query: str, hint: str = "; to rebuild the catalog: acapella campaign index"):
+    """Return the query if it is one read-only statement; otherwise raise UserError with ``hint`` after the advice.
 
     The connection must have the tables of the query, because DuckDB also binds it.
     """
     (statement, *more) = con.extract_statements(query) or [None]
     if statement is None or more:
-        raise UserError(f"one statement, please: this has {len(more) + (statement is not None)}")
+        raise UserError(f"expected one statement, found {len(more) + (statement is not None)}")
     if refused := why_refused(con, statement):
         raise UserError(
             f"this is read only: {refused} is refused",
-            fix=f"ask with select; to keep an answer: --format csv > FILE{anew}",
+            fix=f"use select; to save a result: --format csv > FILE{hint}",
         )
     return statement.query
 

@@ -90,10 +90,10 @@ def within(environment: Environment, pair: dict) -> list[dict]:
 
 def moves(environment: Environment, pair: dict) -> list[dict]:
     """Return the rows of table consistency_moves: moved packets and bursts."""
-    told = {"packet": pair["moves"], "burst": pair["bursts"]}
+    sums_of = {"packet": pair["moves"], "burst": pair["bursts"]}
     return [
         {"scope": scope, "moved": sums["count"], **sums, "longest": sums.get("longest"), **packets(pair)}
-        for scope, sums in told.items()
+        for scope, sums in sums_of.items()
     ]
 
 

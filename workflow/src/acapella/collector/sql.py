@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> None:
         create_tables(con, tables, counters)
         queries.confine(con, tables)
         with sql.known_names(con):
-            sql.write_answer(
-                con, sql.reading_statement(con, args.query, ""), sys.stdout, args.format, spreadsheet=spreadsheet
+            sql.write_result(
+                con, sql.reading_statement(con, args.query, hint=""), sys.stdout, args.format, spreadsheet=spreadsheet
             )
 
 

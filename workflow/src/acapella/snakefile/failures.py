@@ -27,13 +27,13 @@ FIRST = 3  # number of jobs named per reason
 
 
 def report_failures(records: JobRecords, excluded: Sequence[str]) -> None:
-    """Print the result of `how_to_go_on` on standard error, once for each run of Snakemake."""
+    """Print the result of `failure_report` on standard error, once for each run of Snakemake."""
     if not records.reported:
         records.reported = True
-        print(how_to_go_on(records.failed, excluded, stopping=records.stopping), file=sys.stderr)
+        print(failure_report(records.failed, excluded, stopping=records.stopping), file=sys.stderr)
 
 
-def how_to_go_on(jobs: Sequence[FailedJob], excluded: Sequence[str], *, stopping: bool = False) -> str:
+def failure_report(jobs: Sequence[FailedJob], excluded: Sequence[str], *, stopping: bool = False) -> str:
     """Return a report about the failed samples and jobs, with the last line of each log, and how to continue.
 
     Only exit codes determine whether a sample is the cause of a failure, not the text of logs. ``jobs``: failed jobs;
@@ -47,10 +47,8 @@ def how_to_go_on(jobs: Sequence[FailedJob], excluded: Sequence[str], *, stopping
     of_samples = {job.sample: job for job in own if job.sample and job.rule in SAMPLE_RULES}
     others = [job for job in own if job not in of_samples.values()]
     lines = [*about_samples(of_samples, excluded)]
-    if (
-        outside and not of_samples and not others
-    ):  # the log of a job in others may name a sample that caused the failure
-        lines.append("acapella: no sample failed by itself")
+    if outside and not of_samples and not others:  # the logs of others may name a sample that caused the failure
+        lines.append("acapella: no sample caused this failure")
     if others:
         lines += ["acapella: these jobs failed:", *by_reason({name(job): last_line(job.log) for job in others})]
     if outside:
@@ -59,15 +57,15 @@ def how_to_go_on(jobs: Sequence[FailedJob], excluded: Sequence[str], *, stopping
         )
         lines += by_reason({name(job): why for job, why in outside.items()})
     if stopping or (stopped and not lines):
-        anew = "; the collection starts over, its samples are taken again" if of_collection(stopped) else ""
-        lines.append(f"acapella: stopped; run snakemake again to go on{anew}")
+        restart = "; the collection starts over and captures all samples again" if has_collection(stopped) else ""
+        lines.append(f"acapella: stopped; run snakemake again to continue{restart}")
     if not stopping and (ended := [name(job) for job in stopped if job.exit_code == 128 + signal.SIGTERM]):
         lines.append(
-            "acapella: unless somebody stopped these jobs, a time limit did (--set-resources RULE:runtime=MINUTES):"
+            "acapella: these jobs were stopped, perhaps by a time limit (--set-resources RULE:runtime=MINUTES):"
         )
         lines += by_reason(dict.fromkeys(ended, "ended by SIGTERM"))
     if deleted := [job for job in jobs if job.deleted and job.sample]:  # other rules update their outputs in place
-        lines.append("acapella: Snakemake deleted earlier results of these jobs; the next run makes them again:")
+        lines.append("acapella: Snakemake deleted earlier results of these jobs; the next run creates them again:")
         lines += [f"  {name(job)}" for job in deleted]
     return "\n".join(lines or ["acapella: no job failed; the message above gives the reason"])
 
@@ -126,7 +124,7 @@ def is_stopped(job: FailedJob) -> bool:
     return job.exit_code in INTERRUPTED
 
 
-def of_collection(jobs: Sequence[FailedJob]) -> bool:
+def has_collection(jobs: Sequence[FailedJob]) -> bool:
     """Return whether one of the jobs is the collection of a testbed, which captures all samples in one job."""
     return any(job.rule == "collect" and job.sample is None for job in jobs)
 

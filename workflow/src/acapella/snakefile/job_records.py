@@ -61,9 +61,13 @@ class JobRecords(logging.Handler):
         self.dry_run = dry_run
         self.failed: list[FailedJob] = []
         self.reported = False  # set by failures.report_failures
-        self.stopping = False  # set by the handlers of SIGTERM and SIGINT (rules/samples.smk)
+        self.stopping = False  # Snakemake received SIGTERM or SIGINT
         self._samples: dict[int, str | None] = {}
         self._existed: dict[int, tuple[Path, ...]] = {}
+
+    def record_stop(self) -> None:
+        """Record that Snakemake received a signal to stop."""
+        self.stopping = True
 
     def emit(self, record: logging.LogRecord) -> None:
         """Record a job that starts or fails. Other events are ignored.

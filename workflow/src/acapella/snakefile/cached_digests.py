@@ -1,0 +1,44 @@
+"""Digests that are links to entries of a cache, which are verified before they are used again."""
+
+from pathlib import Path
+
+from . import snakemake_internals
+
+KINDS = ("acap", "flows")
+
+
+class CachedDigests:
+    """The outputs of rule digest in a campaign that are links to entries of a cache."""
+
+    def __init__(self, workflow, campaign: str):
+        self._workflow = workflow
+        self._campaign = campaign
+        self._checked: set[str] = set()
+
+    def check(self, sample: str) -> None:
+        """Report the outputs of a sample that link to damaged entries, and have them created again; once per sample.
+
+        This deletes nothing, because it also runs in a dry run and before Snakemake locks the directory. The job
+        replaces its outputs and, with --cache, the damaged entries.
+        """
+        from acapella.digest.cache import report_damaged  # noqa: PLC0415 - imports Snakemake's cache
+
+        if sample in self._checked or not snakemake_internals.is_main_process(self._workflow):
+            return
+        self._checked.add(sample)
+        if report_damaged(Path(self._campaign), sample):
+            outputs = [f"{self._campaign}/{kind}/{sample}.parquet" for kind in KINDS]
+            snakemake_internals.force_outputs(self._workflow, outputs)
+
+    def record_verified(self) -> None:
+        """Record the entries that `check` verified; not in a dry run, which writes no file."""
+        from acapella.digest import cache  # noqa: PLC0415
+
+        cache.record_verified()
+
+    def use_cache(self) -> None:
+        """Make Snakemake use the cache of `acapella.digest.cache` for rule digest. Raises UserError."""
+        from acapella.digest.cache import CheckedCache  # noqa: PLC0415
+
+        snakemake_internals.replace_cache(CheckedCache)
+        snakemake_internals.remove_benchmark(self._workflow, "digest")

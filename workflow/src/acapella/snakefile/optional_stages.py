@@ -1,0 +1,97 @@
+"""Stages that run only if the configuration has their key: their options, figures and files."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella.campaign.layout import provenance_names
+from acapella.campaign.stale import Stage
+from acapella.campaign.trial_tables import TABLES as TRIAL_TABLES
+from acapella.figures.registry import FLOWREPORT_FIGURES, FLOWSTUDY_FIGURES, TRAFFIC_FIGURES, TRIAL_FIGURES
+from acapella.flowreports.study import TABLES as FLOWSTUDY_TABLES
+from acapella.flowreports.tables import TABLES as FLOWREPORT_TABLES
+from acapella_core import names
+
+# Sections of the report about stages that only their own target runs: option of `acapella campaign report`, and table.
+SECTIONS = {"--storage": "storage_rates", "--outcomes": "outcome_reasons"}
+WITH_TRUE_NAMES = ("--outcomes",)  # with pseudonyms, a table of an earlier run may name sites
+
+
+@dataclass(frozen=True)
+class OptionalStage:
+    """An optional stage.
+
+    ``flag``: option of `acapella campaign figures` and `report`, if it has figures; ``configured``: whether the
+    configuration has it; ``runs``: whether this machine also has its programs; ``output``: files that it writes.
+    """
+
+    flag: str | None
+    configured: bool
+    runs: bool
+    output: Stage
+
+
+def optional_stages(config: dict, flowreports: Mapping) -> list[OptionalStage]:
+    """Return all optional stages. ``flowreports``: value of the config key without what cannot run on this machine."""
+    wanted, trials = config["flowreports"], bool(config["trials"])
+    published = bool(config["report"]["papers"] and (wanted["samples"] or wanted["study"]))
+    return [
+        OptionalStage(
+            "--trials",
+            trials,
+            trials,
+            Stage(TRIAL_TABLES, TRIAL_FIGURES, ["consistency/*.json", *provenance_names("consistency")]),
+        ),
+        OptionalStage(
+            "--flowreports",
+            bool(wanted["samples"]),
+            bool(flowreports["samples"]),
+            Stage(FLOWREPORT_TABLES, FLOWREPORT_FIGURES, provenance_names("flowtables")),
+        ),
+        OptionalStage(
+            "--flowstudy",
+            wanted["study"],
+            flowreports["study"],
+            Stage(FLOWSTUDY_TABLES, FLOWSTUDY_FIGURES, provenance_names("flowstudy")),
+        ),
+        OptionalStage(
+            None, published, published, Stage(["flowreport_published"], (), provenance_names("flowpublished"))
+        ),
+    ]
+
+
+def figure_flags(stages: Iterable[OptionalStage]) -> list[str]:
+    """Return the options of `acapella campaign figures` and `report` for the stages that run."""
+    return [stage.flag for stage in stages if stage.flag and stage.runs]
+
+
+def figures(stages: Iterable[OptionalStage]) -> list[str]:
+    """Return the names of the figures of a campaign."""
+    return [*TRAFFIC_FIGURES, *(figure for stage in stages if stage.runs for figure in stage.output.figures)]
+
+
+def available_flowreports(config: dict) -> dict:
+    """Return the config key `flowreports` without what this machine cannot run; report the reason on standard error."""
+    wanted = config["flowreports"]
+    if not (wanted["samples"] or wanted["study"]):
+        return wanted
+    from acapella.flowreports.program import why_unavailable  # noqa: PLC0415 - starts the program
+
+    reason = why_unavailable()
+    if reason is None:
+        return wanted
+    names.report(f"flow reports are omitted: {reason}")
+    return wanted | {"samples": None, "study": False}
+
+
+def report_sections(campaign: str, *, pseudonyms: bool) -> dict[str, int]:
+    """Return options of `acapella campaign report` for sections whose tables exist, and the tables' times in ns.
+
+    As parameters of the rule, these cause a new report if a table is new.
+    """
+    paths = {
+        flag: Path(campaign, "tables", f"{table}.csv")
+        for flag, table in SECTIONS.items()
+        if not (pseudonyms and flag in WITH_TRUE_NAMES)
+    }
+    return {flag: path.stat().st_mtime_ns for flag, path in paths.items() if path.is_file()}

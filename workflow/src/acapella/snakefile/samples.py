@@ -1,0 +1,94 @@
+"""The samples of a campaign for input functions: names, sites, ports and captures."""
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from snakemake.io import expand
+
+from acapella_core import sheets
+
+from .exit import exit_on_mistake
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Site and port of a sample, and the path of its capture."""
+
+    site: str
+    port: str
+    capture: str
+
+
+class Samples:
+    """The samples of a campaign.
+
+    ``find`` returns all samples by name. It is called by input functions, because the samples of a testbed are known
+    only after the checkpoint `collect`. ``excluded``: names that the config excludes; ``is_readable``: whether a
+    capture can be read.
+    """
+
+    def __init__(
+        self,
+        campaign: str,
+        excluded: Iterable[str],
+        find: Callable[[], Mapping[str, Sample]],
+        is_readable: Callable[[str], bool] = lambda capture: True,
+    ):
+        self._campaign = campaign
+        self._excluded = frozenset(excluded)
+        self._find = find
+        self._is_readable = is_readable
+
+    def known(self) -> Mapping[str, Sample]:
+        """Return all samples by name, including excluded ones."""
+        return self._find()
+
+    def __getitem__(self, name: str) -> Sample:
+        """Return a sample. Raises KeyError."""
+        return self._find()[name]
+
+    def included(self) -> list[str]:
+        """Return the names of the samples that are not excluded."""
+        return [name for name in self._find() if name not in self._excluded]
+
+    def selected(self, names: str | Iterable[str] | None) -> list[str]:
+        """Return those of ``names`` that are not excluded, in their order; "all" selects all included samples."""
+        if names == "all":
+            return self.included()
+        return [name for name in names or [] if name not in self._excluded]
+
+    def files(self, pattern: str, **values) -> Callable[[object], list[str]]:
+        """Return an input function: files of all included samples by a pattern with {sample} and keys of ``values``."""
+        return lambda wildcards: expand(pattern, sample=self.included(), **values)
+
+    def manifest(self, name: str) -> str:
+        """Return the path of the manifest of a sample."""
+        return f"{self._campaign}/raw/{name}.json"
+
+    def capture(self, name: str) -> str:
+        """Return the path of a sample's capture.
+
+        If the capture is unreadable, return the path of the manifest. The job that creates the manifest then fails
+        with the reason.
+        """
+        path = self[name].capture
+        return path if self._is_readable(path) else self.manifest(name)
+
+    def readable_capture(self, name: str) -> list[str]:
+        """Return the path of a sample's capture in a list, which is empty if the capture is unreadable."""
+        path = self[name].capture
+        return [path] if self._is_readable(path) else []
+
+
+@functools.cache
+def read_collected(sheet: str | os.PathLike, campaign: str) -> dict[str, Sample]:
+    """Return the samples in a testbed's raw/samples.tsv by name. It is read once, after the checkpoint `collect`.
+
+    An invalid sheet ends Snakemake.
+    """
+    with exit_on_mistake("error: "):
+        rows = sheets.read(Path(sheet))
+    return {row["sample"]: Sample(row["site"], row["port"], f"{campaign}/raw/{row['file']}") for row in rows}

@@ -1,0 +1,41 @@
+"""Trials of the same traffic that the configuration names, by environment."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from snakemake.exceptions import WorkflowError
+
+from .config import trial_samples
+from .sample_names import unknown_name
+from .samples import Samples
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The value of the config key `trials`: environment -> trials, each a sample or a list of samples."""
+
+    environments: Mapping[str, list]
+
+    def of(self, environment: str) -> list[list[str]]:
+        """Return the samples of each trial of an environment."""
+        return [[trial] if isinstance(trial, str) else trial for trial in self.environments[environment]]
+
+    def samples(self) -> list[str]:
+        """Return the sorted names of the samples of all trials."""
+        return sorted({sample for name in self.environments for trial in self.of(name) for sample in trial})
+
+    def wildcard_constraint(self) -> str:
+        """Return a regular expression that matches the names of environments; "none" if there are none."""
+        return "|".join(map(re.escape, self.environments)) or "none"
+
+    def captures(self, environment: str, samples: Samples, sheet: str) -> list[str]:
+        """Return the captures of an environment's trials.
+
+        Raises WorkflowError if one of them is not in ``samples``. ``sheet``: file that lists these, for the message.
+        Those of a testbed are known only after the checkpoint `collect`.
+        """
+        named = trial_samples(self.environments, environment)
+        if message := unknown_name(named, samples.known(), f"that was captured; {sheet} lists those that were"):
+            raise WorkflowError(f"config error: {message}")
+        return [samples.capture(sample) for trial in self.of(environment) for sample in trial]

@@ -1,0 +1,114 @@
+"""Tests optional stages: their options, figures and files, and the removal of results that no longer belong here."""
+
+from types import SimpleNamespace
+
+import duckdb
+import pytest
+
+from acapella.campaign.trial_tables import TABLES as TRIAL_TABLES
+from acapella.figures import registry
+from acapella.flowreports import program
+from acapella.snakefile import cleanup, optional_stages
+
+NONE = {"trials": None, "flowreports": {"samples": None, "study": False}, "report": {"papers": False}}
+ALL = {
+    "trials": {"quiet": ["a", "b"]},
+    "flowreports": {"samples": "all", "study": True},
+    "report": {"papers": True},
+}
+
+
+def stages(config, flowreports=None):
+    return optional_stages.optional_stages(config, flowreports or config["flowreports"])
+
+
+def test_figures_and_options_are_those_of_the_stages_that_run():
+    assert optional_stages.figures(stages(NONE)) == [*registry.TRAFFIC_FIGURES]
+    assert optional_stages.figure_flags(stages(NONE)) == []
+    assert optional_stages.figure_flags(stages(ALL)) == ["--trials", "--flowreports", "--flowstudy"]
+    figures = optional_stages.figures(stages(ALL))
+    assert {*registry.TRIAL_FIGURES, *registry.FLOWREPORT_FIGURES, *registry.FLOWSTUDY_FIGURES} < {*figures}
+    without_program = stages(ALL, NONE["flowreports"])
+    assert optional_stages.figure_flags(without_program) == ["--trials"]
+
+
+@pytest.mark.parametrize(("reason", "runs"), [(None, True), ("no DPDK", False)])
+def test_machine_without_the_program_omits_flow_reports(monkeypatch, capsys, reason, runs):
+    monkeypatch.setattr(program, "why_unavailable", lambda: reason)
+    available = optional_stages.available_flowreports(ALL)
+    assert available == (ALL if runs else NONE)["flowreports"]
+    assert capsys.readouterr().err == ("" if runs else "flow reports are omitted: no DPDK\n")
+    monkeypatch.setattr(program, "why_unavailable", lambda: pytest.fail("the program is not needed"))
+    assert optional_stages.available_flowreports(NONE) == NONE["flowreports"]
+
+
+def files_of_stages(campaign) -> dict[str, list]:
+    """Write a table and a provenance file for each optional stage and for process; return their paths by stage."""
+    paths = {
+        "process": ["tables/throughput.csv", "provenance/process.json"],
+        "trials": [f"tables/{TRIAL_TABLES[0]}.parquet", "provenance/consistency.json", "consistency/quiet.json"],
+        "flowreports": ["tables/flowreport_windows.csv", "flowtables_provenance.json"],
+        "flowstudy": ["tables/flowreport_response.csv", "provenance/flowstudy.json"],
+        "published": ["tables/flowreport_published.csv", "flowpublished_provenance.json"],
+    }
+    for path in (campaign / name for names in paths.values() for name in names):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    return paths
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        (ALL, ["process", "trials", "flowreports", "flowstudy", "published"]),
+        (NONE, ["process"]),
+        (ALL | {"report": {"papers": False}}, ["process", "trials", "flowreports", "flowstudy"]),
+        (ALL | {"trials": None}, ["process", "flowreports", "flowstudy", "published"]),
+        (ALL | {"flowreports": {"samples": None, "study": True}}, ["process", "trials", "flowstudy", "published"]),
+    ],
+)
+def test_results_of_stages_that_are_not_configured_are_removed(tmp_path, capsys, changes, kept):
+    paths = files_of_stages(tmp_path)
+    cleanup.remove_unconfigured(str(tmp_path), stages(changes, NONE["flowreports"]))
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left - {"logs/stale.log"} == {name for stage in kept for name in paths[stage]}
+    assert ("stages that are not in the config" in capsys.readouterr().err) == (len(kept) < len(paths))
+
+
+def test_samples_that_are_not_in_the_sheet_are_removed(tmp_path, capsys):
+    (tmp_path / "raw").mkdir()
+    for name in "ab":
+        (tmp_path / "raw" / f"{name}.json").write_text(
+            f'{{"acapella_manifest": 1, "sample": "{name}", "file": "{name}.pcap"}}'
+        )
+    with duckdb.connect(tmp_path / "catalog.duckdb") as con:
+        con.execute("create table samples as select unnest(['a', 'b']) as sample")
+    rows = {"a": SimpleNamespace(file=tmp_path / "a.pcap")}
+    cleanup.remove_unlisted(str(tmp_path), rows)
+    assert [path.name for path in (tmp_path / "raw").iterdir()] == ["a.json"]
+    with duckdb.connect(tmp_path / "catalog.duckdb") as con:
+        assert con.execute("from samples").fetchall() == [("a",)]
+    assert "removed 1 files and directories of samples that are not in the sheet" in capsys.readouterr().err
+    cleanup.remove_unlisted(str(tmp_path), rows)
+    assert capsys.readouterr().err == ""
+
+
+def test_damaged_catalog_is_reported_because_index_writes_it_again(tmp_path, capsys):
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "b.json").write_text('{"acapella_manifest": 1, "sample": "b", "file": "b.pcap"}')
+    (tmp_path / "catalog.duckdb").write_text("not a database")
+    cleanup.remove_unlisted(str(tmp_path), {"a": SimpleNamespace(file=tmp_path / "a.pcap")})
+    assert list((tmp_path / "raw").iterdir()) == []
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"acapella: {tmp_path / 'catalog.duckdb'}: ")
+
+
+def test_report_has_sections_about_tables_that_exist(tmp_path):
+    assert optional_stages.report_sections(str(tmp_path), pseudonyms=False) == {}
+    (tmp_path / "tables").mkdir()
+    times = {}
+    for flag, table in optional_stages.SECTIONS.items():
+        path = tmp_path / "tables" / f"{table}.csv"
+        path.write_text("")
+        times[flag] = path.stat().st_mtime_ns
+    assert optional_stages.report_sections(str(tmp_path), pseudonyms=False) == times
+    assert [*optional_stages.report_sections(str(tmp_path), pseudonyms=True)] == ["--storage"]

@@ -1,0 +1,65 @@
+"""Tests the sample sheet of the user, as the Snakefile reads it."""
+
+import atexit
+
+import pytest
+
+from acapella.snakefile.sample_sheet import SampleSheet
+from acapella.snakefile.samples import Sample
+from acapella_capture.testbeds import files
+
+
+@pytest.fixture
+def write_sheet(tmp_path):
+    """Return a function that writes a sheet with these lines and reads it."""
+    for name in "ab":
+        (tmp_path / f"{name}.pcap").write_bytes(bytes(24))
+
+    def write(*lines: str) -> SampleSheet:
+        path = tmp_path / "samples.tsv"
+        path.write_text("".join(f"{line}\n" for line in ("sample\tsite\tport\tfile", *lines)))
+        return SampleSheet.read(str(path), read=files.read_sheet, fault_of=files.unreadable, empty=files.no_samples)
+
+    return write
+
+
+def test_samples_have_site_port_and_capture(write_sheet, tmp_path):
+    sheet = write_sheet("a\tWEST\tp1\ta.pcap", "b\tEAST\tp2\tb.pcap")
+    assert sheet.samples() == {
+        "a": Sample("WEST", "p1", str(tmp_path / "a.pcap")),
+        "b": Sample("EAST", "p2", str(tmp_path / "b.pcap")),
+    }
+    assert sheet.manifest_values("a")[:2] == ["WEST", "p1"]
+    assert [values[:3] for values in sheet.list_values()] == [["a", "WEST", "p1"], ["b", "EAST", "p2"]]
+
+
+def test_empty_sheet_ends_snakemake_only_when_samples_are_needed(write_sheet):
+    sheet = write_sheet()
+    assert (sheet.rows, sheet.warnings([]), sheet.list_values()) == ({}, [], [])
+    with pytest.raises(SystemExit) as ended:
+        sheet.samples()
+    assert ended.value.code.startswith(f"config error: {sheet.path}: no samples; add one line per capture")
+
+
+def test_unreadable_captures_cause_a_warning_unless_they_are_excluded(write_sheet, tmp_path):
+    sheet = write_sheet("a\tWEST\tp1\ta.pcap", "lost\tWEST\tp2\tlost.pcap")
+    path = tmp_path / "lost.pcap"
+    warning = f"warning: {sheet.path} line 3: {path}: no such file; sample lost will fail"
+    assert sheet.warnings([]) == [warning]
+    assert sheet.warnings(["lost"]) == []
+    assert (sheet.is_readable(str(tmp_path / "a.pcap")), sheet.is_readable(str(path))) == (True, False)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_warnings_are_printed_again_below_the_plan_of_a_dry_run(write_sheet, capsys, monkeypatch, dry_run):
+    registered = []
+    monkeypatch.setattr(atexit, "register", registered.append)
+    sheet = write_sheet("a\tWEST\tp1\ta.pcap", "lost\tWEST\tp2\tlost.pcap")
+    sheet.print_warnings([], lambda: dry_run)
+    first = capsys.readouterr().err
+    assert first.splitlines() == sheet.warnings([])
+    (at_exit,) = registered
+    at_exit()
+    assert capsys.readouterr().err == (first if dry_run else "")
+    sheet.print_warnings(["lost"], lambda: True)
+    assert (capsys.readouterr().err, len(registered)) == ("", 1)

@@ -1,0 +1,120 @@
+"""Tests the samples that input functions use: names, captures, and the checks of configured names."""
+
+import pytest
+from snakemake.exceptions import WorkflowError
+
+from acapella.snakefile import config as configuration
+from acapella.snakefile.exit import exit_on_mistake
+from acapella.snakefile.sample_names import check_names, configured_names, unknown_name
+from acapella.snakefile.samples import Sample, Samples, read_collected
+from acapella.snakefile.trials import Trials
+from acapella_core.errors import UserError
+
+KNOWN = {name: Sample("WEST", f"p{name}", f"{name}.pcap") for name in "abc"}
+
+
+def samples(excluded=(), unreadable=()) -> Samples:
+    """Return three samples of a campaign."""
+    return Samples("results/x", excluded, lambda: KNOWN, lambda capture: capture not in unreadable)
+
+
+def test_excluded_samples_are_known_but_not_included():
+    some = samples(excluded=["b"])
+    assert list(some.known()) == ["a", "b", "c"]
+    assert some.included() == ["a", "c"]
+    assert some.files("{sample}.{kind}", kind=("x", "y"))(None) == ["a.x", "a.y", "c.x", "c.y"]
+
+
+def test_selected_samples_keep_the_order_of_the_config():
+    some = samples(excluded=["b"])
+    assert some.selected("all") == ["a", "c"]
+    assert some.selected(["c", "b", "a"]) == ["c", "a"]
+    assert some.selected(None) == []
+
+
+def test_samples_are_not_needed_before_an_input_function_runs():
+    def fail():
+        raise WorkflowError("the checkpoint has not run")
+
+    some = Samples("results/x", [], fail)
+    function = some.files("{sample}")
+    with pytest.raises(WorkflowError):
+        function(None)
+
+
+def test_unreadable_capture_is_replaced_by_its_manifest():
+    some = samples(unreadable=["b.pcap"])
+    assert (some.capture("a"), some.readable_capture("a")) == ("a.pcap", ["a.pcap"])
+    assert (some.capture("b"), some.readable_capture("b")) == ("results/x/raw/b.json", [])
+    assert (some["b"].site, some["b"].port) == ("WEST", "pb")
+
+
+def test_samples_of_a_testbed_are_read_from_its_sheet(tmp_path):
+    sheet = tmp_path / "samples.tsv"
+    sheet.write_text("sample\tsite\tport\tfile\na\tWEST\tp1\ta.pcap\n")
+    assert read_collected(sheet, "results/x") == {"a": Sample("WEST", "p1", "results/x/raw/a.pcap")}
+    sheet.write_text("changed")
+    assert list(read_collected(sheet, "results/x")) == ["a"], "read once"
+    other = tmp_path / "other.tsv"
+    other.write_text("sample\tsite\tport\tfile\n../x\tWEST\tp1\tx.pcap\n")
+    with pytest.raises(SystemExit) as ended:
+        read_collected(other, "results/x")
+    assert ended.value.code.startswith(f"error: {other} line 2: sample '../x': ")
+
+
+CONFIG = {
+    "exclude": ["x"],
+    "flowreports": {"samples": ["r"]},
+    "trials": {"quiet": ["a", ["b", "c"]]},
+}
+
+
+def test_configured_names_have_their_keys():
+    trials = [("a", "trials.quiet[0]"), ("b", "trials.quiet[1][0]"), ("c", "trials.quiet[1][1]")]
+    assert configured_names(CONFIG) == [("x", "exclude"), ("r", "flowreports.samples"), *trials]
+    assert configured_names(CONFIG | {"flowreports": {"samples": "all"}, "trials": None}) == [("x", "exclude")]
+    assert configured_names(CONFIG | {"flowreports": {"samples": None}, "trials": None}) == [("x", "exclude")]
+
+
+def test_unknown_name_is_reported_with_its_key_and_a_similar_name():
+    named = [("quiet-1", "exclude"), ("quite-2", "trials.a[0]"), ("z", "trials.a[1]")]
+    known = ["quiet-1", "quiet-2"]
+    expected = "trials.a[0]: 'quite-2' is not a sample of x.tsv; did you mean quiet-2?"
+    assert unknown_name(named, known, "of x.tsv") == expected
+    assert unknown_name(named[:1], known, "of x.tsv") is None
+    with pytest.raises(UserError, match=r"trials\.a\[0\]: 'quite-2' is not a sample of x.tsv"):
+        check_names(named, known, "of x.tsv")
+    check_names(named[:1], known, "of x.tsv")
+
+
+def test_trials_with_several_captures_keep_them_together():
+    trials = Trials({"quiet": ["a", ["c", "b"]], "loud": ["b", "a"]})
+    assert trials.of("quiet") == [["a"], ["c", "b"]]
+    assert trials.samples() == ["a", "b", "c"]
+    assert trials.captures("quiet", samples(unreadable=["b.pcap"]), "s") == ["a.pcap", "c.pcap", "results/x/raw/b.json"]
+    assert Trials({}).samples() == []
+
+
+def test_trial_that_was_not_captured_is_reported():
+    with pytest.raises(WorkflowError) as caught:
+        Trials({"quiet": ["a", "z"]}).captures("quiet", samples(), "raw/samples.tsv")
+    message = "config error: trials.quiet[1]: 'z' is not a sample that was captured; raw/samples.tsv lists those that"
+    assert str(caught.value).startswith(message)
+
+
+def test_only_names_of_environments_match_the_wildcard():
+    assert Trials({"a.b": [], "c": []}).wildcard_constraint() == r"a\.b|c"
+    assert Trials({}).wildcard_constraint() == "none"
+
+
+def test_mistake_ends_snakemake_with_one_line():
+    with pytest.raises(SystemExit) as ended, exit_on_mistake("config error: "):
+        raise UserError("missing", where="x.tsv")
+    assert ended.value.code == "config error: x.tsv: missing"
+    with pytest.raises(ValueError, match="other"), exit_on_mistake():
+        raise ValueError("other")
+
+
+def test_similar_name_is_suggested():
+    assert configuration.did_you_mean("quite-2", ["quiet-2", "x"]) == "; did you mean quiet-2?"
+    assert configuration.did_you_mean("gamma", ["quiet-2", "x"]) == ""

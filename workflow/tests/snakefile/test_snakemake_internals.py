@@ -1,0 +1,213 @@
+"""Tests the undocumented parts of Snakemake that the workflow uses, with the installed version."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+from acapella_testing.workflow_run import ROOT, Workplace
+from snakemake import api  # noqa: F401 - before workflow, which imports it in a circle
+from snakemake import workflow as workflow_module
+from snakemake.caching.local import OutputFileCache
+
+from acapella.snakefile import cached_digests, snakemake_internals
+from acapella.snakefile.cached_digests import CachedDigests
+from acapella_core.errors import UserError
+
+TIMEOUT_S = 120  # reached only if something hangs
+NAMES = ("is_dry_run", "runs_no_jobs", "is_main_process", "has_cache", "has_configfile")
+# Prints the functions of the module when Snakemake reads the rules, plans a job, starts and runs one.
+SNAKEFILE = f"""
+import os
+from acapella.snakefile import snakemake_internals as internals
+from acapella.digest.cache import CheckedCache
+
+def state(at):
+    values = {{name: getattr(internals, name)(workflow) for name in {NAMES}}}
+    print("state", at, *(f"{{name}}={{value}}" for name, value in values.items()), flush=True)
+    return []
+
+def planned(wildcards):
+    state("planned")
+    if os.environ.get("FORCE"):
+        internals.force_outputs(workflow, ["out.txt"])
+    return []
+
+state("read")
+
+rule copy:
+    input: planned
+    output: "out.txt"
+    benchmark: "benchmark.tsv"
+    cache: internals.has_cache(workflow)
+    shell: "echo text > {{output}}"
+
+if internals.has_cache(workflow):
+    internals.replace_cache(CheckedCache)
+    internals.remove_benchmark(workflow, "copy")
+
+onstart:
+    state("started")
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that runs Snakemake on SNAKEFILE and returns the printed states by time, and its output."""
+    (tmp_path / "Snakefile").write_text(SNAKEFILE)
+    (tmp_path / "config.yaml").write_text("{}")
+
+    class Place(Workplace):
+        def command(self, *arguments):
+            return [sys.executable, "-m", "snakemake", "--cores", "1", "--directory", str(tmp_path), *arguments]
+
+    place = Place(tmp_path)
+
+    def run(*arguments, **environment):
+        place.environment = environment
+        printed = place.succeed("--snakefile", str(tmp_path / "Snakefile"), *arguments)
+        states = re.findall(r"^state (\w+) (.*)$", printed, re.M)
+        return {at: dict(pair.split("=") for pair in values.split()) for at, values in states}, printed
+
+    return run
+
+
+def true_at(states, at):
+    """Return the names of the functions that returned True at a time."""
+    return {name for name, value in states[at].items() if value == "True"}
+
+
+def test_state_of_a_run_is_known_when_jobs_are_planned(run):
+    states, _ = run()
+    assert [true_at(states, at) for at in ("read", "planned", "started")] == [{"is_main_process"}] * 3
+    states, _ = run("--dry-run")
+    assert true_at(states, "read") == {"is_main_process"}, "not known yet, so that the Snakefile asks later"
+    assert true_at(states, "planned") == {"is_main_process", "is_dry_run", "runs_no_jobs"}
+    assert "started" not in states
+    states, _ = run("--touch", "--configfile", "config.yaml")
+    assert true_at(states, "planned") == {"is_main_process", "runs_no_jobs", "has_configfile"}
+
+
+def test_outputs_can_be_forced_while_jobs_are_planned(run):
+    run()
+    assert "Nothing to be done" in run()[1]
+    assert re.search(r"^copy +1$", run("--dry-run", FORCE="yes")[1], re.M)
+
+
+def test_replaced_cache_is_used_and_the_benchmark_is_removed(run, tmp_path):
+    cache = tmp_path / "cache"
+    states, _ = run("--cache", SNAKEMAKE_OUTPUT_CACHE=str(cache))
+    assert "has_cache" in true_at(states, "read")
+    entry, sums = sorted(cache.iterdir())  # Snakemake's own class writes no checksums
+    assert sums.name == f"{entry.name}.sha256"
+    assert (tmp_path / "out.txt").resolve() == entry
+    assert not (tmp_path / "benchmark.tsv").exists()
+    assert getattr(workflow_module, snakemake_internals.CACHE_CLASS) is OutputFileCache
+
+
+class OtherRule:
+    """A rule of a hypothetical Snakemake version that stores the benchmark in a different attribute."""
+
+    benchmark = "benchmarks/x.tsv"
+
+
+def test_other_version_of_snakemake_is_reported_instead_of_failing_later(monkeypatch):
+    workflow = SimpleNamespace(get_rule=lambda name: OtherRule())
+    monkeypatch.setattr(snakemake_internals.snakemake, "__version__", "99")
+    with pytest.raises(UserError, match=r"^--cache does not work with Snakemake 99: rule digest keeps its benchmark$"):
+        snakemake_internals.remove_benchmark(workflow, "digest")
+    monkeypatch.delattr(workflow_module, snakemake_internals.CACHE_CLASS)
+    with pytest.raises(UserError, match=r"^--cache does not work with Snakemake 99: its cache cannot be replaced$"):
+        snakemake_internals.replace_cache(OutputFileCache)
+
+
+def test_no_other_module_uses_private_names_of_snakemake():
+    package = ROOT / "workflow/src/acapella/snakefile"
+    allowed = package / "snakemake_internals.py"
+    sources = [ROOT / "Snakefile", *(ROOT / "rules").glob("*.smk"), *package.glob("*.py")]
+    private = re.compile(r"\bworkflow\.(?!basedir\b|cores\b|sql\b)\w+|\b_thread\b|\b_benchmark\b|\bos\._exit\b")
+    assert len(private.findall(allowed.read_text())) > 5
+    for path in sources:
+        assert path == allowed or private.findall(path.read_text()) == [], path
+
+
+SIGNAL_WHILE_LOCKED = """
+import os, signal, threading
+from snakemake.scheduling.job_scheduler import JobScheduler
+from acapella.snakefile.snakemake_internals import record_signals
+scheduler = JobScheduler.__new__(JobScheduler)
+scheduler._lock, scheduler._open_jobs, scheduler._user_kill = threading.Lock(), threading.Semaphore(0), None
+signal.signal(signal.SIGTERM, scheduler.exit_gracefully)
+recorded = []
+record_signals(lambda: recorded.append(1))
+with scheduler._lock:  # as the main thread holds it after a job
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert recorded == [1]
+    assert scheduler._user_kill is None
+scheduler._open_jobs.acquire()
+assert scheduler._user_kill == "graceful"
+"""
+
+
+def test_sigterm_does_not_wait_for_the_code_that_it_interrupts():
+    subprocess.run([sys.executable, "-c", SIGNAL_WHILE_LOCKED], check=True, timeout=TIMEOUT_S)
+    assert re.search(r"^onstart:\n(    .*\n)*    record_signals\(", (ROOT / "Snakefile").read_text(), re.M)
+
+
+@pytest.fixture
+def keep_handlers():
+    """Restore the handlers of SIGTERM and SIGINT after the test."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("keep_handlers")
+def test_signals_are_recorded_and_passed_to_the_earlier_handlers():
+    recorded, called, done = [], [], threading.Event()
+
+    def terminate(number, frame):
+        called.append((number, threading.current_thread() is threading.main_thread()))
+        done.set()
+
+    signal.signal(signal.SIGTERM, terminate)
+    signal.signal(signal.SIGINT, lambda number, frame: called.append((number, None)))
+    snakemake_internals.record_signals(lambda: recorded.append(len(called)))
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert done.wait(TIMEOUT_S)
+    os.kill(os.getpid(), signal.SIGINT)
+    assert called == [(signal.SIGTERM, False), (signal.SIGINT, None)]
+    assert len(recorded) == 2
+
+
+@pytest.mark.usefixtures("keep_handlers")
+def test_ignored_signals_stay_ignored():
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    snakemake_internals.record_signals(lambda: pytest.fail("the signal is ignored"))
+    assert {signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)} == {signal.SIG_IGN}
+
+
+@pytest.mark.parametrize(("main", "damaged"), [(True, True), (True, False), (False, True)])
+def test_damaged_cache_entries_are_checked_once_and_created_again(monkeypatch, main, damaged):
+    checked = []
+    monkeypatch.setattr("acapella.digest.cache.report_damaged", lambda *sample: checked.append(sample) or damaged)
+    workflow = SimpleNamespace(is_main_process=main, dag=SimpleNamespace(forcefiles=set()))
+    digests = CachedDigests(workflow, "results/x")
+    digests.check("a")
+    digests.check("a")
+    assert len(checked) == int(main)
+    outputs = {f"results/x/{kind}/a.parquet" for kind in cached_digests.KINDS}
+    assert workflow.dag.forcefiles == (outputs if main and damaged else set())
+
+
+def test_verified_cache_entries_are_recorded(monkeypatch):
+    calls = []
+    monkeypatch.setattr("acapella.digest.cache.record_verified", lambda: calls.append(1))
+    CachedDigests(None, "results/x").record_verified()
+    assert calls == [1]
