@@ -59,10 +59,10 @@ def captured(tmp_path_factory):
         sorted(samples, key=lambda s: s.name), naive_samples.read_campaign(directory), strict=True
     ):
         mine.digest = digested.digest
-        for frame, told in zip(mine.frames, digested.frames, strict=True):
-            frame.update({k: told[k] for k in ("l4_by", "app_by", "issue")})
-        for flow, told in zip(mine.flows, digested.flows, strict=True):
-            flow["flow_id"] = told["flow_id"]
+        for frame, recorded in zip(mine.frames, digested.frames, strict=True):
+            frame.update({k: recorded[k] for k in ("l4_by", "app_by", "issue")})
+        for flow, recorded in zip(mine.flows, digested.flows, strict=True):
+            flow["flow_id"] = recorded["flow_id"]
     return analyze_campaign(directory), samples
 
 
@@ -114,8 +114,8 @@ def test_bins_before_1970_equal_the_naive_reference(tmp_path, known):
     directory, second = tmp_path / "made", 10**9
     instants = [-2_500_000_000, -2 * second, -1, 0, second // 2]
     flows = [tiny.flow(0, 0, src=f"10.0.0.{n}", first_ns=at, last_ns=at) for n, at in enumerate(instants, 1)]
-    told = {"actual": {"start_ns": -3_700_000_000, "end_ns": 700_000_000}} if known else {}
-    tiny.add_sample(directory, "early", ("WEST", "p1"), None, flows, **told)
+    recorded = {"actual": {"start_ns": -3_700_000_000, "end_ns": 700_000_000}} if known else {}
+    tiny.add_sample(directory, "early", ("WEST", "p1"), None, flows, **recorded)
     assert_equal("throughput", analyze_campaign(directory), naive_samples.read_campaign(directory))
     found = [(row["start_ns"] // second, row["frames"]) for row in rows(directory, "throughput")]
     silent = [(-4, 0)] if known else []

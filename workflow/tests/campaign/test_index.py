@@ -458,8 +458,8 @@ def test_no_acaps_say_what_to_do(tmp_path):
 def test_a_sample_is_filtered_where_its_program_was_set_or_held_frames_back(directory, control, not_sent, filtered):
     program = {"program": "p.spec", "program_sha256": "0" * 64, "control_sha256": control, "not_sent": not_sent}
     manifest = directory / "raw" / "a.json"
-    told = json.loads(manifest.read_text()) | {"testbed": "local", "method": "fpga", "filter": None, "p4": program}
-    manifest.write_text(json.dumps(told))
+    recorded = json.loads(manifest.read_text()) | {"testbed": "local", "method": "fpga", "filter": None, "p4": program}
+    manifest.write_text(json.dumps(recorded))
     index.build(Campaign(directory))
     con = duckdb.connect(str(directory / "catalog.duckdb"), read_only=True)
     assert con.execute("select filtered from samples where sample = 'a'").fetchall() == [(filtered,)]

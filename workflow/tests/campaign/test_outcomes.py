@@ -68,7 +68,7 @@ def test_the_figure_says_the_shares(table):
         figure.title.replace("\N{NO-BREAK SPACE}", " ")
         == "Of all sites sampled: 20.0 % success, 20.0 % degraded, 20.0 % incomplete, 40.0 % failed"
     )
-    said = words(svg_of(figure))
+    printed = words(svg_of(figure))
     for text in (
         "2 collections, 5 sites; a site counts once per collection",
         "2026-09-10 12:00 one",
@@ -76,7 +76,7 @@ def test_the_figure_says_the_shares(table):
         "degraded",
         "failed",
     ):
-        assert text in said
+        assert text in printed
 
 
 def reasons_of(directory) -> list[dict]:
@@ -132,13 +132,13 @@ def test_figure_of_reasons_prints_shares_with_counts(table):
         "4 of 5 sites (80.0 %) were degraded, incomplete or failed; most frequent reason: no NIC (2 sites)"
     )
     text = words(svg_of(figure))
-    for said in (
+    for printed in (
         "share of the 4 unsuccessful sites (%)",
         "no NIC: 50.0 % (2 sites)",
         "did not end: 25.0 % (1 site)",
         "2 collections, 5 sites; a site counts once per collection",
     ):
-        assert said in text
+        assert printed in text
 
 
 def test_figure_of_many_reasons_counts_the_rest(tmp_path):
@@ -151,7 +151,7 @@ def test_figure_of_many_reasons_counts_the_rest(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lines", "title", "said"),
+    ("lines", "title", "printed"),
     [
         (LINES.splitlines()[1:2], "The site succeeded", "No site was degraded, incomplete or failed"),
         (
@@ -162,7 +162,7 @@ def test_figure_of_many_reasons_counts_the_rest(tmp_path):
         ([], "Reasons for unsuccessful collections: no data", "nothing was collected"),
     ],
 )
-def test_figure_of_reasons_without_any_says_why(lines, title, said, tmp_path):
+def test_figure_of_reasons_without_any_says_why(lines, title, printed, tmp_path):
     (tmp_path / "outcomes.csv").write_text("\n".join([LINES.splitlines()[0], *lines]) + "\n")
     directory = tmp_path / "one"
     assert cli.main(["campaign", "outcomes", str(tmp_path / "outcomes.csv"), "-o", str(directory / "tables")]) == 0
@@ -170,7 +170,7 @@ def test_figure_of_reasons_without_any_says_why(lines, title, said, tmp_path):
     figure = compose.compose_figure("outcome_reasons", Source(Campaign(directory)))
     text = words(svg_of(figure))
     assert figure.empty == (not lines) == ("no data" in text.lower())
-    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == title and said in text
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == title and printed in text
 
 
 NO_OUTCOMES = {

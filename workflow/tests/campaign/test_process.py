@@ -57,7 +57,7 @@ def test_table_is_what_its_schema_says(campaign, name):
         if column["null"] == "never":
             assert table[column["name"]].null_count == 0, column["name"]
     keys = [tuple(row[k] for k in key) for row in table.select(key).to_pylist()]
-    assert len(set(keys)) == len(keys), "the key tells rows apart"
+    assert len(set(keys)) == len(keys), "the key is unique"
     order = [[(value is None, value) for value in row] for row in keys]
     assert order == sorted(order)
 
@@ -205,17 +205,17 @@ def test_bytes_do_not_depend_on_how_often_a_table_is_cut(small, tmp_path, monkey
 
 def test_provenance_names_inputs_outputs_versions_and_no_place(small):
     text = (small / "provenance" / "process.json").read_text(encoding="utf-8")
-    told = json.loads(text)
-    assert told["versions"]["tshark"] == ["4.0.17"]
-    assert told["versions"]["duckdb"] and told["versions"]["pyarrow"]
-    assert len(told["inputs"]) == 12
-    assert told["inputs"]["site00-p0-0000"]["acap"] == sha256_of(small / "acap" / "site00-p0-0000.parquet")
-    assert told["outputs"] == {f"tables/{path.name}": sha256_of(path) for path in (small / "tables").iterdir()}
-    assert told["parameters"]["bootstrap"] == {
+    recorded = json.loads(text)
+    assert recorded["versions"]["tshark"] == ["4.0.17"]
+    assert recorded["versions"]["duckdb"] and recorded["versions"]["pyarrow"]
+    assert len(recorded["inputs"]) == 12
+    assert recorded["inputs"]["site00-p0-0000"]["acap"] == sha256_of(small / "acap" / "site00-p0-0000.parquet")
+    assert recorded["outputs"] == {f"tables/{path.name}": sha256_of(path) for path in (small / "tables").iterdir()}
+    assert recorded["parameters"]["bootstrap"] == {
         "resamples": 1000,
         "level_percent": 95,
         "fewest_samples": 6,
-        "seed": told["parameters"]["bootstrap"]["seed"],
+        "seed": recorded["parameters"]["bootstrap"]["seed"],
     }
     assert str(small.parent) not in text
 
@@ -231,8 +231,8 @@ def test_provenance_has_the_samples_that_count_in_no_table(tmp_path, hide, expec
     index.build(Campaign(directory), exclude=["b"])
     analyze.make_partials(Campaign(directory), "a", directory / "partial" / "a")
     process.make_tables(Campaign(directory), hide=hide)
-    told = json.loads((directory / "provenance" / "process.json").read_text())
-    assert (told["left_out"], told["excluded"]) == (expected, {})
+    recorded = json.loads((directory / "provenance" / "process.json").read_text())
+    assert (recorded["left_out"], recorded["excluded"]) == (expected, {})
 
 
 def test_missing_partial_names_the_command(small, tmp_path):
@@ -408,7 +408,7 @@ def test_the_catalog_of_another_version_is_to_be_made_anew(tmp_path, capsys):
             con.execute(statement)
         con.execute("alter table older rename to samples")
     assert cli.main(["campaign", "process", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert "the catalog was written by another version (" in said and said.endswith(
+    printed = capsys.readouterr().err
+    assert "the catalog was written by another version (" in printed and printed.endswith(
         f"; run acapella campaign index {tmp_path}\n"
     )

@@ -190,8 +190,8 @@ def test_a_table_in_a_pipe_has_all_columns_and_rows(campaign):
     columns = ", ".join(f"'{n:030d}' as column_{n}" for n in range(20))
     query = f"select i, repeat('x', 300) as text, {columns} from range(5000) as t(i)"
     command = [PROGRAM, "sql", str(campaign), query, "--format", "table"]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    lines = [line for line in told.splitlines() if line.startswith("\u2502")]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    lines = [line for line in printed.splitlines() if line.startswith("\u2502")]
     cells = [[cell.strip() for cell in line.split("\u2502")[1:-1]] for line in lines]
     assert [row[0] for row in cells[2:5002]] == [str(number) for number in range(5000)]
     assert cells[0] == ["i", "text", *(f"column_{n}" for n in range(20))]
@@ -202,8 +202,11 @@ def test_output_to_a_pipe_is_csv_of_all_columns(campaign):
     """A table on a terminal omits columns that do not fit."""
     query = "select " + ", ".join(f"'{n:030d}' as column_{n}" for n in range(20))
     command = [PROGRAM, "sql", str(campaign), query]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    assert list(csv.reader(told.splitlines())) == [[f"column_{n}" for n in range(20)], [f"{n:030d}" for n in range(20)]]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert list(csv.reader(printed.splitlines())) == [
+        [f"column_{n}" for n in range(20)],
+        [f"{n:030d}" for n in range(20)],
+    ]
 
 
 class Terminal(io.StringIO):
@@ -328,8 +331,8 @@ def test_a_catalog_of_somebody_else_reads_no_file_outside(foreign, tmp_path, mon
     if words[0] == "sql":
         words = ["sql", words[2], words[1]]
     assert cli.main(words) == 2
-    said = "".join(capsys.readouterr())
-    assert "secret" not in said and said.count("\n") == 1
+    printed = "".join(capsys.readouterr())
+    assert "secret" not in printed and printed.count("\n") == 1
     assert not (tmp_path / "public").exists()
 
 

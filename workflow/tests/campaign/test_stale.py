@@ -245,9 +245,9 @@ def test_a_sample_that_left_the_sheet_leaves_the_directories_and_not_the_users(t
     sheet.write_text("".join(kept) + "letter\talpha\tp3\t../captures/letter.pcap\n")
     place.succeed("--dry-run", "--until", "digest")
     assert (place.campaign / "acap" / "beta-p1.parquet").exists()
-    said = place.run("--keep-going", "--until", "collect", "digest").stdout
+    printed = place.run("--keep-going", "--until", "collect", "digest").stdout
     assert re.search(
-        r"^acapella: removed 4 files and directories of samples that are not in the sheet; list: ", said, re.M
+        r"^acapella: removed 4 files and directories of samples that are not in the sheet; list: ", printed, re.M
     )
     assert not [name for name in names(place.campaign) if name.startswith(("acap", "flows", "raw")) and "beta" in name]
     assert (tmp_path / "captures" / "beta-p1.pcap.gz").is_file()

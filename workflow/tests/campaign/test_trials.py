@@ -106,7 +106,7 @@ def test_what_is_undefined_is_null_and_no_part_of_a_mean(tmp_path):
 
 def test_pseudonyms_hide_samples_and_their_files_also_in_warnings(results):
     with_pseudonyms(results)
-    told(results, "noisy", "trial noisy-1 is bad: noisy-1.pcap was cut; noisy-10 is no trial. So is noisy-2.")
+    add_warning(results, "noisy", "trial noisy-1 is bad: noisy-1.pcap was cut; noisy-10 is no trial. So is noisy-2.")
     rows = make(results, "--pseudonyms")
     assert rows["consistency"][0]["trial_a"].startswith("S0-P0-")
     text = rows["consistency_warnings"][0]["text"]
@@ -132,7 +132,7 @@ def test_pseudonyms_hide_filters_and_flows_which_may_hold_addresses(results, hid
     result["parameters"] |= {"filter": "ip.addr == 203.0.113.7", "flow": "203.0.113.7,203.0.113.8"}
     path.write_text(json.dumps(result), encoding="utf-8")
     given = "--filter ip.addr == 203.0.113.7 and --flow 203.0.113.7,203.0.113.8"
-    told(results, "noisy", f"None of the 9 frames read matches {given}.")
+    add_warning(results, "noisy", f"None of the 9 frames read matches {given}.")
     rows = make(results, *["--pseudonyms"] * hide)
     called = dict(zip(ENVIRONMENTS, ["E0", "E1", "E2"] if hide else ENVIRONMENTS, strict=True))
     shown = json.loads((results / "consistency" / f"{called['noisy']}.json").read_text(encoding="utf-8"))
@@ -158,8 +158,8 @@ def published(directory) -> list:
 def test_the_published_result_is_the_command_s_own_but_for_pseudonyms(results):
     make(results)
     for path in (results / "kappa").iterdir():
-        told = json.loads(path.read_text(encoding="utf-8"))
-        assert json.loads((results / "consistency" / path.name).read_text(encoding="utf-8")) == told
+        recorded = json.loads(path.read_text(encoding="utf-8"))
+        assert json.loads((results / "consistency" / path.name).read_text(encoding="utf-8")) == recorded
     with_pseudonyms(results)
     make(results, "--pseudonyms")
     hidden = json.loads((results / "consistency" / "E1.json").read_text(encoding="utf-8"))
@@ -167,8 +167,8 @@ def test_the_published_result_is_the_command_s_own_but_for_pseudonyms(results):
     assert [file["file"] for trial in hidden["trials"] for file in trial["files"]] == [
         trial["name"] for trial in hidden["trials"]
     ]
-    told = json.loads((results / "kappa" / "noisy.json").read_text(encoding="utf-8"))
-    assert [pair["kappa"] for pair in hidden["pairs"]] == [pair["kappa"] for pair in told["pairs"]]
+    recorded = json.loads((results / "kappa" / "noisy.json").read_text(encoding="utf-8"))
+    assert [pair["kappa"] for pair in hidden["pairs"]] == [pair["kappa"] for pair in recorded["pairs"]]
     assert {(pair["a"], pair["b"]) for pair in hidden["pairs"]} <= {
         (a["name"], b["name"]) for a in hidden["trials"] for b in hidden["trials"]
     }
@@ -182,7 +182,7 @@ def with_pseudonyms(directory) -> None:
     (directory / "pseudonyms.tsv").write_text(header + lines, encoding="utf-8")
 
 
-def told(directory, environment, text):
+def add_warning(directory, environment, text):
     """Set the text of the first warning of each pair of an environment."""
     path = directory / "kappa" / f"{environment}.json"
     result = json.loads(path.read_text(encoding="utf-8"))
@@ -202,16 +202,16 @@ def test_same_results_give_the_same_bytes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "printed"),
     [(None, "no such file; run: acapella kappa"), ("{}", "not a result of acapella kappa -o"), ("x", "not a res")],
 )
-def test_a_result_that_is_missing_or_none_is_told_in_one_line(content, said, tmp_path, capsys):
+def test_missing_or_invalid_result_is_reported_in_one_line(content, printed, tmp_path, capsys):
     (tmp_path / "kappa").mkdir()
     if content is not None:
         (tmp_path / "kappa" / "quiet.json").write_text(content, encoding="utf-8")
     assert cli.main(["campaign", "trials", str(tmp_path), "--environments", "quiet"]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert printed in error
     assert error.count("\n") == 1
 
 
@@ -225,9 +225,9 @@ def test_spacings_keep_every_pair_of_packets_in_its_bin(results):
     rows = make(results)["consistency_spacing"]
     assert rows
     for environment in ENVIRONMENTS:
-        told = json.loads((results / "kappa" / f"{environment}.json").read_text(encoding="utf-8"))
-        names = [trial["name"] for trial in told["trials"]]
-        for pair in told["pairs"]:
+        recorded = json.loads((results / "kappa" / f"{environment}.json").read_text(encoding="utf-8"))
+        names = [trial["name"] for trial in recorded["trials"]]
+        for pair in recorded["pairs"]:
             place = [names.index(pair[end]) + 1 for end in "ab"]
             own = [row for row in rows if [row["environment"], row["a"], row["b"]] == [environment, *place]]
             counted = pair["spacing"]
@@ -245,9 +245,9 @@ def test_spacings_keep_every_pair_of_packets_in_its_bin(results):
 
 def test_a_result_of_an_older_version_is_refused_in_one_line(results, capsys):
     path = results / "kappa" / f"{ENVIRONMENTS[0]}.json"
-    told = json.loads(path.read_text(encoding="utf-8"))
-    del told["pairs"][0]["spacing"]
-    path.write_text(json.dumps(told), encoding="utf-8")
+    recorded = json.loads(path.read_text(encoding="utf-8"))
+    del recorded["pairs"][0]["spacing"]
+    path.write_text(json.dumps(recorded), encoding="utf-8")
     assert cli.main(["campaign", "trials", str(results), "--environments", *ENVIRONMENTS]) == 2
     error = capsys.readouterr().err
     assert "has no spacing" in error and error.count("\n") == 1

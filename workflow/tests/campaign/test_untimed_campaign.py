@@ -70,13 +70,13 @@ def test_a_frame_without_a_time_is_counted_as_that_and_not_as_malformed(untimed)
 
 @pytest.mark.parametrize("name", OVER_TIME)
 def test_figures_over_time_say_that_there_are_no_times(untimed, name):
-    said = words((untimed.campaign / "figures" / f"{name}.svg").read_text(encoding="utf-8"))
-    assert "No data: no frame has a timestamp (the files contain none)" in said
+    printed = words((untimed.campaign / "figures" / f"{name}.svg").read_text(encoding="utf-8"))
+    assert "No data: no frame has a timestamp (the files contain none)" in printed
 
 
 def test_the_figure_of_flow_sizes_is_drawn(untimed):
-    said = words((untimed.campaign / "figures" / "flow_sizes.svg").read_text(encoding="utf-8"))
-    assert "Median of 17 directed flows" in said and "No data" not in said
+    printed = words((untimed.campaign / "figures" / "flow_sizes.svg").read_text(encoding="utf-8"))
+    assert "Median of 17 directed flows" in printed and "No data" not in printed
 
 
 def test_the_report_says_that_there_are_no_times(untimed):

@@ -48,26 +48,26 @@ def edit(path: Path) -> None:
 @pytest.mark.parametrize(
     "edited", ["acapella/digest/command.py", "acapella/digest/native.py", "acapella_core/errors.py"]
 )
-def test_an_edit_that_the_stage_reaches_changes_it(copy, edited):
+def test_edit_of_an_imported_module_changes_the_digest(copy, edited):
     before = fresh("acapella.digest.command", "acapella.digest.native")
     edit(copy / "python" / edited)
     assert fresh("acapella.digest.command", "acapella.digest.native") != before
 
 
-def test_an_edit_of_the_native_core_changes_digest(copy):
+def test_edit_of_the_native_core_changes_the_digest(copy):
     before = fresh("acapella.digest.command", "acapella.digest.native")
     edit(copy / "src/frame/record.hpp")
     assert fresh("acapella.digest.command", "acapella.digest.native") != before
 
 
-def test_an_edit_of_another_stage_changes_nothing(copy):
+def test_edit_of_another_stage_keeps_the_digest(copy):
     before = fresh("acapella.digest.command", "acapella.digest.native")
     edit(copy / "python/acapella/cli/doctor.py")
     edit(copy / "python/acapella/campaign/index.py")
     assert fresh("acapella.digest.command", "acapella.digest.native") == before
 
 
-def test_another_directory_gives_the_same(copy, monkeypatch):
+def test_digest_does_not_depend_on_the_directory(copy, monkeypatch):
     elsewhere = fresh("acapella.digest.command", "acapella.digest.native")
     monkeypatch.undo()
     assert fresh("acapella.digest.command", "acapella.digest.native") == elsewhere
@@ -91,7 +91,7 @@ def names_in_tree(path: Path, package: str) -> set[str]:
     return found
 
 
-def test_imports_of_every_module_are_those_of_its_syntax_tree():
+def test_imports_match_the_syntax_tree_of_every_module():
     count = 0
     for top in code.OURS:
         directory = code.package_directory(top)
@@ -102,7 +102,7 @@ def test_imports_of_every_module_are_those_of_its_syntax_tree():
     assert count > 200
 
 
-def test_imports_are_found_wherever_a_statement_may_stand(tmp_path):
+def test_imports_are_found_in_all_kinds_of_blocks(tmp_path):
     text = (
         "import a\nif x:\n import b\nelse:\n import c, m as n\ntry:\n import d # (\nexcept E:\n import e\nfinally:\n"
         " import f\ndef g():\n with x:\n  from h import i\nclass J:\n match x:\n  case 1:\n   from . import k\n"
@@ -114,6 +114,6 @@ def test_imports_are_found_wherever_a_statement_may_stand(tmp_path):
     assert {*"abcdefhm", "h.i", "top.package.k", "top", "top.p", "top.package.r.s.t", "u.v"} <= found
 
 
-def test_text_that_begins_like_an_import_reaches_no_module():
+def test_text_that_looks_like_an_import_adds_no_module():
     text = '"""Text.\n\nimport is a word\nfrom here import\nimport\n"""\nimportant = 1\nimport_me = 2\n'
     assert not any(code.module_files(name) for name in code.imported_names(text, "acapella"))

@@ -19,14 +19,14 @@ SHORT = {
 }
 
 
-def test_from_real_traffic_on_mirrored_ports_to_the_report(tmp_path):
+def test_real_traffic_on_mirrored_ports_is_reported(tmp_path):
     refused = doctor.isolated(["true"])
     if refused is not None:
         pytest.skip(f"no namespaces on this machine: {refused}")
     place = Workplace(tmp_path)
     place.configure(**SHORT)
-    said = place.succeed("--cores", "2")
-    assert "2 samples: " in said, "what collect says is shown while it works"
+    printed = place.succeed("--cores", "2")
+    assert "2 samples: " in printed, "the output of collect is printed at once"
     manifests = [json.loads(path.read_text()) for path in sorted((place.campaign / "raw").glob("*.json"))]
     assert [manifest["testbed"] for manifest in manifests] == ["local", "local"]
     assert all(manifest["frames_captured"] > 0 for manifest in manifests)

@@ -28,7 +28,7 @@ SLURM = ["--profile", str(ROOT / "profiles" / "slurm"), "--latency-wait", "1"]
 SLURM += ["--slurm-init-seconds-before-status-checks", "1"]
 
 
-def after(directory, monkeypatch, *jobs) -> str:
+def report_of(directory, monkeypatch, *jobs) -> str:
     """Return the report on failed jobs (name, exit code, text of the log). Names are like digest__a or process."""
     monkeypatch.chdir(directory)
     failed = []
@@ -43,19 +43,19 @@ def after(directory, monkeypatch, *jobs) -> str:
 
 @pytest.mark.parametrize("code", [129, 130, 143])
 @pytest.mark.parametrize("stage", ["digest__a", "process", "analyze__a"])
-def test_a_job_that_was_stopped_is_no_broken_sample(stage, code, tmp_path, monkeypatch):
-    said = after(tmp_path, monkeypatch, (stage, code, f"digest: 10 frames\n{BROKEN}\n")).splitlines()
-    assert said[0] == "acapella: stopped; run snakemake again to continue"
+def test_interrupted_job_is_not_a_broken_sample(stage, code, tmp_path, monkeypatch):
+    printed = report_of(tmp_path, monkeypatch, (stage, code, f"digest: 10 frames\n{BROKEN}\n")).splitlines()
+    assert printed[0] == "acapella: stopped; run snakemake again to continue"
     limit = [
         "acapella: these jobs were stopped, perhaps by a time limit (--set-resources RULE:runtime=MINUTES):",
         f"  {stage.replace('__', ' ')}: ended by SIGTERM",
     ]
-    assert said[1:] == (limit if code == 143 else [])
+    assert printed[1:] == (limit if code == 143 else [])
     stopping = failure_report([FailedJob("digest", "a", tmp_path / "a.log", code)], [], stopping=True)
     assert stopping == "acapella: stopped; run snakemake again to continue"
 
 
-def test_a_stopped_run_with_a_failed_sample_reports_both(tmp_path):
+def test_interrupted_run_with_a_failed_sample_reports_both(tmp_path):
     (tmp_path / "a.log").write_text(BROKEN)
     jobs = [FailedJob("digest", "a", tmp_path / "a.log", 2)]
     lines = failure_report(jobs, [], stopping=True).splitlines()
@@ -63,15 +63,15 @@ def test_a_stopped_run_with_a_failed_sample_reports_both(tmp_path):
     assert lines[-1] == "acapella: stopped; run snakemake again to continue"
 
 
-def test_a_collection_that_was_stopped_starts_over(tmp_path, monkeypatch):
-    said = after(tmp_path, monkeypatch, ("collect", 130, "alpha-1: 10 frames\n"))
-    assert said.startswith("acapella: stopped; run snakemake again to continue; the collection starts over")
+def test_interrupted_collection_starts_over(tmp_path, monkeypatch):
+    printed = report_of(tmp_path, monkeypatch, ("collect", 130, "alpha-1: 10 frames\n"))
+    assert printed.startswith("acapella: stopped; run snakemake again to continue; the collection starts over")
 
 
-def test_a_full_disk_is_no_broken_sample(tmp_path, monkeypatch):
+def test_full_disk_is_not_a_broken_sample(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    said = failure_report([FailedJob("digest", "a", tmp_path / "a.log", None, errno=28)], [])
-    assert said == f"acapella: the disk is full; make room in {tmp_path}, then run snakemake again"
+    printed = failure_report([FailedJob("digest", "a", tmp_path / "a.log", None, errno=28)], [])
+    assert printed == f"acapella: the disk is full; make room in {tmp_path}, then run snakemake again"
 
 
 OUTSIDE_CAUSES = {
@@ -91,24 +91,24 @@ OUTSIDE_CAUSES = {
 
 @pytest.mark.parametrize("cause", OUTSIDE_CAUSES)
 @pytest.mark.parametrize("stage", ["collect__a", "digest__a", "analyze__a"])
-def test_a_failure_of_the_machine_excludes_no_sample_whatever_its_log_contains(stage, cause, tmp_path, monkeypatch):
+def test_failure_of_the_machine_excludes_no_sample_whatever_the_log_contains(stage, cause, tmp_path, monkeypatch):
     code, why = OUTSIDE_CAUSES[cause]
-    said = after(tmp_path, monkeypatch, (stage, code, f"{BROKEN}\nbash: acapella: command not found\n"))
-    lines = said.splitlines()
+    printed = report_of(tmp_path, monkeypatch, (stage, code, f"{BROKEN}\nbash: acapella: command not found\n"))
+    lines = printed.splitlines()
     assert lines[0] == "acapella: no sample caused this failure"
     assert lines[1] == (
         "acapella: these jobs failed for reasons outside the samples; fix these causes, then run snakemake again:"
     )
     assert lines[2].startswith(f"  {stage.replace('__', ' ')}: {why}")
-    assert "exclude" not in said
+    assert "exclude" not in printed
 
 
-def test_a_sample_that_fails_beside_failures_of_the_machine_is_excluded_alone(tmp_path, monkeypatch):
+def test_only_the_failed_sample_is_excluded_if_the_machine_also_fails(tmp_path, monkeypatch):
     jobs = [("digest__a", 2, BROKEN), ("digest__c", 143, ""), ("digest__e", None, ""), ("analyze__d", 134, "")]
-    said = after(tmp_path, monkeypatch, *jobs, ("collect__f", OUTSIDE, "f: No space left on device"))
-    assert said.splitlines()[1:3] == [f"  a: {BROKEN}", "  d: its log is empty"]
-    assert "\n  exclude: [a, b, d]\n" in said
-    assert said.splitlines()[-4:-2] == [
+    printed = report_of(tmp_path, monkeypatch, *jobs, ("collect__f", OUTSIDE, "f: No space left on device"))
+    assert printed.splitlines()[1:3] == [f"  a: {BROKEN}", "  d: its log is empty"]
+    assert "\n  exclude: [a, b, d]\n" in printed
+    assert printed.splitlines()[-4:-2] == [
         "  collect f: f: No space left on device",
         "  digest e: it was not started, or killed before it ended; Snakemake's message above gives the reason",
     ]
@@ -116,54 +116,58 @@ def test_a_sample_that_fails_beside_failures_of_the_machine_is_excluded_alone(tm
 
 @pytest.mark.parametrize("code", [1, 2])
 @pytest.mark.parametrize("log", ["missing", "empty", "a directory"])
-def test_a_job_whose_shell_cannot_open_the_log_excludes_no_sample(code, log, tmp_path):
+def test_job_without_a_log_excludes_no_sample(code, log, tmp_path):
     path = tmp_path / "a.log"
     if log == "a directory":
         path.mkdir()
     elif log != "missing":
         path.write_text("\n")
-    said = failure_report([FailedJob("digest", "a", path, code)], [])
-    assert said.splitlines()[0] == "acapella: no sample caused this failure"
+    printed = failure_report([FailedJob("digest", "a", path, code)], [])
+    assert printed.splitlines()[0] == "acapella: no sample caused this failure"
     line = f"  digest a: exit code {code}, and its log {path} is missing or empty"
-    assert said.splitlines()[2:] == [line]
+    assert printed.splitlines()[2:] == [line]
 
 
 @pytest.mark.parametrize("code", [128 + signal.SIGSEGV, 128 + signal.SIGABRT])
-def test_a_capture_that_crashes_its_digest_is_a_failed_sample(code, tmp_path, monkeypatch):
-    assert "\n  exclude: [a, b]" in after(tmp_path, monkeypatch, ("digest__a", code, ""))
+def test_capture_that_crashes_its_digest_is_a_failed_sample(code, tmp_path, monkeypatch):
+    assert "\n  exclude: [a, b]" in report_of(tmp_path, monkeypatch, ("digest__a", code, ""))
 
 
-def test_only_the_exit_code_of_damage_offers_to_keep_what_is_before_it(tmp_path, monkeypatch):
+def test_only_the_exit_code_for_damage_suggests_to_keep_frames_before_it(tmp_path, monkeypatch):
     offer = "or, to keep what is before the damage in a, by this one:\n  digest: {damaged: keep}"
-    assert after(tmp_path, monkeypatch, ("digest__a", 1, BROKEN)).endswith(offer)
-    assert offer not in after(tmp_path, monkeypatch, ("digest__a", 2, "--damaged keep"))
+    assert report_of(tmp_path, monkeypatch, ("digest__a", 1, BROKEN)).endswith(offer)
+    assert offer not in report_of(tmp_path, monkeypatch, ("digest__a", 2, "--damaged keep"))
 
 
-def test_a_stage_of_the_whole_campaign_names_no_sample(tmp_path, monkeypatch):
-    said = after(tmp_path, monkeypatch, ("process", 2, BROKEN), ("index", 130, ""))
-    assert said.splitlines() == [
+def test_failed_stage_of_the_whole_campaign_names_no_sample(tmp_path, monkeypatch):
+    printed = report_of(tmp_path, monkeypatch, ("process", 2, BROKEN), ("index", 130, ""))
+    assert printed.splitlines() == [
         "acapella: these jobs failed:",
         f"  process: {BROKEN}",
     ]
-    assert after(tmp_path, monkeypatch) == "acapella: no job failed; the message above gives the reason"
+    assert report_of(tmp_path, monkeypatch) == "acapella: no job failed; the message above gives the reason"
 
 
-def test_a_sample_that_a_later_stage_names_has_no_headline_that_contradicts_it(tmp_path, monkeypatch):
-    said = after(tmp_path, monkeypatch, ("index", 2, "acapella: error: sample a: bad time"), ("digest__c", OUTSIDE, ""))
-    assert "  index: acapella: error: sample a: bad time" in said.splitlines()
-    assert "no sample failed" not in said
+def test_headline_does_not_contradict_a_stage_that_names_a_sample(tmp_path, monkeypatch):
+    printed = report_of(
+        tmp_path, monkeypatch, ("index", 2, "acapella: error: sample a: bad time"), ("digest__c", OUTSIDE, "")
+    )
+    assert "  index: acapella: error: sample a: bad time" in printed.splitlines()
+    assert "no sample caused this failure" not in printed
 
 
 @pytest.mark.parametrize(("code", "text", "what"), [(2, BROKEN, "samples (s0"), (None, "", "jobs (digest s0")])
 def test_equal_reasons_are_one_line(code, text, what, tmp_path, monkeypatch):
-    said = after(tmp_path, monkeypatch, *((f"digest__s{at}", code, text) for at in range(9)), ("digest__x", 2, "odd"))
-    (line,) = [line for line in said.splitlines() if line.startswith("  9 ")]
+    printed = report_of(
+        tmp_path, monkeypatch, *((f"digest__s{at}", code, text) for at in range(9)), ("digest__x", 2, "odd")
+    )
+    (line,) = [line for line in printed.splitlines() if line.startswith("  9 ")]
     first = what.partition("(")[2]
     names = ", ".join(first.replace("s0", f"s{at}") for at in range(3))
     assert line.startswith(f"  9 {what.partition(' ')[0]} ({names}, ...): ")
-    assert "  x: odd" in said.splitlines()
+    assert "  x: odd" in printed.splitlines()
     if code:
-        assert said.endswith("\n  exclude: [b, s0, s1, s2, s3, s4, s5, s6, s7, s8, x]")
+        assert printed.endswith("\n  exclude: [b, s0, s1, s2, s3, s4, s5, s6, s7, s8, x]")
 
 
 def raised(cause: BaseException) -> BaseException:
@@ -174,7 +178,7 @@ def raised(cause: BaseException) -> BaseException:
         return error
 
 
-def test_exit_codes_tell_the_machine_from_the_input():
+def test_exit_codes_distinguish_the_machine_from_the_input():
     for cause in (OSError(28, "full"), OSError(122, "quota"), OSError(5, "I/O"), MemoryError()):
         assert exit_code_of(raised(cause)) == OUTSIDE == 75
     for kind in (duckdb.IOException, duckdb.FatalException, duckdb.TransactionException):
@@ -188,7 +192,7 @@ def test_exit_codes_tell_the_machine_from_the_input():
 
 
 @pytest.mark.parametrize("module", ["acapella.cli.main", "acapella_core.errors"])
-def test_a_module_that_cannot_be_imported_is_no_exit_code_of_damage(module, monkeypatch, capsys):
+def test_failed_import_does_not_have_the_exit_code_for_damage(module, monkeypatch, capsys):
     monkeypatch.setattr(start, "stop_at_once", lambda: None)
     monkeypatch.delitem(sys.modules, "acapella.cli.main")
     monkeypatch.setitem(sys.modules, module, None)
@@ -198,7 +202,7 @@ def test_a_module_that_cannot_be_imported_is_no_exit_code_of_damage(module, monk
 
 @pytest.mark.parametrize("engine", ["native", "hybrid"])
 @pytest.mark.parametrize("fault", ["open", "read"])
-def test_a_capture_that_the_system_cannot_open_or_read_is_the_fault_of_the_machine(fault, engine, tmp_path, capsys):
+def test_capture_that_the_system_cannot_read_is_a_failure_of_the_machine(fault, engine, tmp_path, capsys):
     if engine == "hybrid" and shutil.which("tshark") is None:
         pytest.skip("no tshark")
     source, why = "/proc/self/mem", "Input/output error"  # its first page is not mapped
@@ -214,7 +218,7 @@ def test_a_capture_that_the_system_cannot_open_or_read_is_the_fault_of_the_machi
 DELETED = "acapella: Snakemake deleted earlier results of these jobs; the next run creates them again:\n"
 
 
-def test_results_that_snakemake_deletes_after_it_reports_the_failure_are_named(tmp_path, monkeypatch):
+def test_results_deleted_after_the_failure_are_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     acap, log = tmp_path / "a.parquet", tmp_path / "a.log"
     acap.write_text("")
@@ -242,7 +246,7 @@ def letter(letters, tmp_path):
 
 
 @pytest.mark.parametrize("cause", ["damaged", "slurm"])
-def test_a_rerun_that_fails_names_the_deleted_results(letter, tmp_path, cause):
+def test_failed_rerun_names_deleted_results(letter, tmp_path, cause):
     """The digest of a damaged capture writes its output and then fails. A job that Slurm refuses never starts."""
     place = letter
     place.configure(digest={"engine": "native"}, exclude=["letter"])
@@ -263,20 +267,20 @@ def test_a_rerun_that_fails_names_the_deleted_results(letter, tmp_path, cause):
     assert set(re.findall(r"^  digest (\S+)$", named, re.M)) == set(gone), ended.stdout
 
 
-def test_a_signal_to_snakemake_alone_is_no_failure(tmp_path):
+def test_sigterm_to_snakemake_alone_is_not_a_failure(tmp_path):
     """Snakemake lets the running digest finish and starts no other job."""
     place = workplace(tmp_path, digest={"engine": "native"})
     running = place.start("--cores", "1", "-q", "--until", "digest", output=subprocess.PIPE)
     while not list(place.campaign.glob("logs/digest/*.log")) and running.poll() is None:
         time.sleep(0.01)
     running.terminate()
-    said, _ = running.communicate(timeout=120)
-    assert running.returncode != 0, said
-    assert "acapella: stopped; run snakemake again to continue" in said.splitlines(), said
-    assert "no job failed" not in said
+    printed, _ = running.communicate(timeout=120)
+    assert running.returncode != 0, printed
+    assert "acapella: stopped; run snakemake again to continue" in printed.splitlines(), printed
+    assert "no job failed" not in printed
 
 
-def test_storage_tables_outlive_a_rerun_that_fails(tmp_path):
+def test_storage_tables_stay_if_a_rerun_fails(tmp_path):
     """The study cannot be read. Snakemake deletes outputs before a job starts, except those marked with update()."""
     place = workplace(tmp_path)
     names = [f"results/tiny/tables/{table}.csv" for table in STORAGE_TABLES]
@@ -290,7 +294,7 @@ def test_storage_tables_outlive_a_rerun_that_fails(tmp_path):
     assert {(tmp_path / name).read_text() for name in names} == {"before\n"}
 
 
-def test_outputs_of_a_whole_campaign_are_updated_in_place():
+def test_outputs_of_campaign_stages_are_updated_in_place():
     """Snakemake restores the previous outputs if the job fails."""
     for rules in (ROOT / "rules").glob("*.smk"):
         for outputs in re.findall(r"^    output:\n((?: {8}.*\n)+)", rules.read_text(), re.M):
@@ -299,12 +303,12 @@ def test_outputs_of_a_whole_campaign_are_updated_in_place():
 
 
 @pytest.mark.parametrize("quiet", [["-q"], ["-q", "all"], []], ids=["quiet", "quiet all", "usual"])
-def test_a_broken_sample_is_named_also_if_snakemake_is_quiet(letters, letter, quiet):
+def test_broken_sample_is_named_if_snakemake_is_quiet(letters, letter, quiet):
     ended = letter.run("--keep-going", "--until", "digest", *quiet) if quiet else letters[1]
     assert ended.returncode != 0
     assert "acapella: these samples failed:\n  letter: acapella: error: " in ended.stdout, ended.stdout
     assert "\n  exclude: [letter]\n" in ended.stdout
-    assert "no sample failed" not in ended.stdout
+    assert "no sample caused this failure" not in ended.stdout
 
 
 def refuse_slurm(place) -> None:
@@ -326,7 +330,7 @@ def test_slurm_without_a_cluster_excludes_no_sample(letter):
     assert "exclude:" not in ended.stdout and "these samples failed" not in ended.stdout
 
 
-def test_a_broken_tshark_excludes_no_sample_and_the_next_run_makes_what_was_deleted(again, tmp_path):
+def test_broken_tshark_excludes_no_sample_and_the_next_run_restores_results(again, tmp_path):
     place = again
     before = place.sha256("acap/*", "flows/*", "tables/*")
     place.replace_tshark(tmp_path, "echo 'tshark: symbol lookup error: undefined symbol: x' >&2; exit 1")

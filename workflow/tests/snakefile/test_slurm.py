@@ -28,7 +28,7 @@ def cluster():
         yield Path(directory)
 
 
-def test_jobs_pass_through_sbatch_and_make_the_same_bytes(cluster, tmp_path):
+def test_jobs_run_by_sbatch_write_the_same_bytes(cluster, tmp_path):
     here, there = workplace(tmp_path / "local"), workplace(tmp_path / "slurm")
     for place in (here, there):  # each Slurm job starts Snakemake again, so only two captures
         place.sheet(*((f"{name}-p1", name, "p1", f"../captures/{name}-p1.pcap.gz") for name in ("alpha", "beta")))
@@ -45,17 +45,17 @@ def test_jobs_pass_through_sbatch_and_make_the_same_bytes(cluster, tmp_path):
         start_new_session=True,
     )
     try:
-        said = running.communicate(timeout=PATIENCE_S)[0]
+        printed = running.communicate(timeout=PATIENCE_S)[0]
     finally:
         if running.poll() is None:
             os.killpg(running.pid, signal.SIGKILL)  # ends unshare and all processes in its namespace
             running.wait()
-    assert running.returncode == 0, said
+    assert running.returncode == 0, printed
     batched = re.findall(r"Launching batch job (\d+)", (cluster / "slurmd.log").read_text())
-    assert len(batched) == len(set(batched)) == jobs(said)
+    assert len(batched) == len(set(batched)) == jobs(printed)
     assert there.sha256(*RESULTS) == here.sha256(*RESULTS)
 
 
-def jobs(said: str) -> int:
+def jobs(printed: str) -> int:
     """Return the total number of jobs in Snakemake's table."""
-    return int(re.search(r"^total +(\d+)$", said, re.M)[1])
+    return int(re.search(r"^total +(\d+)$", printed, re.M)[1])

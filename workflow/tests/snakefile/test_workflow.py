@@ -43,7 +43,7 @@ def test_every_rule_has_log_benchmark_resources_and_calls_a_stage(name):
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_every_rule_follows_its_code_but_the_one_that_samples_a_testbed(name):
+def test_every_rule_depends_on_its_code_except_the_collection_from_a_testbed(name):
     samples_a_testbed = name == "collect:collect" and "collect.json" in BLOCKS[name]
     assert ("digest_of_code(" in BLOCKS[name]) != samples_a_testbed
 
@@ -56,7 +56,7 @@ def test_every_placeholder_for_a_path_is_quoted(name):
         assert placeholder.endswith(":q}"), placeholder
 
 
-def test_every_rule_file_opens_with_its_contract():
+def test_every_rule_file_begins_with_a_description():
     for path in RULES:
         assert path.read_text().startswith("# "), path
 
@@ -65,31 +65,31 @@ def test_snakemake_lint_is_clean(tmp_path):
     assert "Congratulations" in workplace(tmp_path).succeed("--lint")
 
 
-def test_dry_run_lists_every_stage_and_makes_nothing(tmp_path):
-    said = workplace(tmp_path).succeed("--dry-run")
+def test_dry_run_lists_every_stage_and_writes_nothing(tmp_path):
+    printed = workplace(tmp_path).succeed("--dry-run")
     for stage in ("collect", "digest", "index", "analyze", "process", "report"):
-        assert re.search(rf"^{stage} +\d+$", said, re.M), said
+        assert re.search(rf"^{stage} +\d+$", printed, re.M), printed
     assert not (tmp_path / "results").exists()
 
 
 def test_profile_default_is_applied_and_fabric_is_found_from_the_root():
-    place = [sys.executable, "-m", "snakemake", "--directory", ".test", "--dry-run", "--quiet", "all"]
+    command = [sys.executable, "-m", "snakemake", "--directory", ".test", "--dry-run", "--quiet", "all"]
     for arguments in ([], ["--profile", "fabric"], ["--profile", "slurm", "--executor", "local"]):
-        ended = subprocess.run([*place, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+        ended = subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
         assert ended.returncode == 0, ended.stderr
         assert "profiles/default" in ended.stderr
 
 
-def test_profile_fabric_tells_without_a_token_what_it_would_ask_for(tmp_path):
-    place = [sys.executable, "-m", "snakemake", "--profile", "fabric", "--dry-run", "--directory", tmp_path]
+def test_dry_run_of_profile_fabric_prints_the_request_without_a_token(tmp_path):
+    command = [sys.executable, "-m", "snakemake", "--profile", "fabric", "--dry-run", "--directory", tmp_path]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("FABRIC_")}
     ended = subprocess.run(
-        place, cwd=ROOT, capture_output=True, text=True, check=False, env=environment | {"HOME": str(tmp_path)}
+        command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment | {"HOME": str(tmp_path)}
     )
     assert ended.returncode == 0, ended.stderr
-    for said in ("sites: STAR", "2 cores", "Net.PortMirroring", "VM.NoLimitDisk", "Component.SmartNIC_ConnectX_6",
+    for printed in ("sites: STAR", "2 cores", "Net.PortMirroring", "VM.NoLimitDisk", "Component.SmartNIC_ConnectX_6",
                  "missing: no project_id", "cannot read the token file"):  # fmt: skip
-        assert said in ended.stdout
+        assert printed in ended.stdout
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_config_yaml_shows_every_key_with_its_default():
         assert re.search(rf"^[ #]*{key}:", text, re.M), key
 
 
-def test_thresholds_of_the_storage_study_are_in_their_order():
+def test_thresholds_of_the_storage_study_must_be_ordered():
     with pytest.raises(UserError, match=r"storage\.thresholds: \[20, 10\]: the lower one comes first"):
         config.checked({"campaign": "x", "samples": "s.tsv", "storage": {"thresholds": [[20, 10]]}})
 
@@ -175,14 +175,14 @@ def keys_of(schema):
 
 
 @pytest.mark.parametrize("mistake", [{"capture": {"snaplen": "abc"}}, {"campagne": "x"}])
-def test_snakemake_stops_before_anything_with_one_line(tmp_path, mistake):
+def test_config_mistake_ends_snakemake_with_one_line(tmp_path, mistake):
     ended = workplace(tmp_path, **mistake).run("--dry-run")
     assert ended.returncode != 0
     lines = [line for line in ended.stdout.splitlines() if "profile" not in line]
     assert len(lines) == 1 and lines[0].startswith("config error: "), ended.stdout
 
 
-def test_a_directory_of_temporary_files_that_cannot_be_used_is_named_before_anything_runs(tmp_path):
+def test_missing_temporary_directory_is_reported_before_any_job(tmp_path):
     place = workplace(tmp_path)
     place.environment["TMPDIR"] = str(tmp_path / "gone")
     ended = place.run("--dry-run")
@@ -191,7 +191,7 @@ def test_a_directory_of_temporary_files_that_cannot_be_used_is_named_before_anyt
     assert last.startswith(f"directory of temporary files {tmp_path / 'gone'}: no such directory; "), ended.stdout
 
 
-def test_two_samples_of_one_name_are_refused_with_their_lines(tmp_path):
+def test_duplicate_sample_names_are_rejected_with_their_lines(tmp_path):
     place = workplace(tmp_path)
     place.sheet(
         ("a", "s", "p1", str(CAPTURES / "alpha-p1.pcap.gz")), ("a", "s", "p2", str(CAPTURES / "beta-p1.pcap.gz"))
@@ -201,7 +201,7 @@ def test_two_samples_of_one_name_are_refused_with_their_lines(tmp_path):
     assert re.search(r"config error: .*samples\.tsv line 3: sample 'a' is in line 2 already", ended.stdout)
 
 
-def test_an_empty_sheet_says_what_to_write_into_it(tmp_path):
+def test_empty_sheet_is_reported_with_advice(tmp_path):
     place = workplace(tmp_path)
     place.sheet()
     ended = place.run("--dry-run")
@@ -211,7 +211,7 @@ def test_an_empty_sheet_says_what_to_write_into_it(tmp_path):
     assert not re.search(r"Exception|Error in|Traceback", ended.stdout), "one line, without Snakemake's frame"
 
 
-def test_an_empty_sheet_stops_only_what_needs_samples(tmp_path):
+def test_empty_sheet_affects_only_targets_that_need_samples(tmp_path):
     place = workplace(tmp_path)
     place.sheet()
     assert "Congratulations" in place.succeed("--lint")
@@ -220,30 +220,30 @@ def test_an_empty_sheet_stops_only_what_needs_samples(tmp_path):
     assert all(re.search(rf"^{job} +1$", plan, re.M) for job in ("measure_storage", "storage_tables", "storage"))
 
 
-def test_a_file_that_is_not_there_is_named_before_anything_runs(tmp_path):
+def test_missing_capture_is_reported_before_any_job(tmp_path):
     place = workplace(tmp_path)
     place.sheet(("here", "s", "p1", str(CAPTURES / "alpha-p1.pcap.gz")), ("lost", "s", "p2", "lost.pcap"))
     warning = "warning: config/samples.tsv line 3: config/lost.pcap: no such file; sample lost will fail"
-    said = place.succeed("--dry-run").splitlines()
-    assert (said.count(warning), said[-1]) == (2, warning), "also where a reader of the plan ends"
+    printed = place.succeed("--dry-run").splitlines()
+    assert (printed.count(warning), printed[-1]) == (2, warning), "also where a reader of the plan ends"
     place.configure(exclude=["lost"])
     assert "warning: " not in place.succeed("--dry-run")
 
 
-def test_excluding_a_sample_that_does_not_exist_is_a_mistake(tmp_path):
+def test_exclusion_of_an_unknown_sample_is_an_error(tmp_path):
     ended = workplace(tmp_path, exclude=["gamma"]).run("--dry-run")
     assert ended.returncode != 0
     assert "config error: exclude: 'gamma' is not a sample of config/samples.tsv\n" in ended.stdout
 
 
-def test_another_config_file_takes_the_place_of_config_yaml(tmp_path):
+def test_option_configfile_replaces_config_yaml(tmp_path):
     place = workplace(tmp_path, exclude=["gamma"], trials={"mine": ["a", "b"]})
     (tmp_path / "mine.yaml").write_text("campaign: other\n")
-    said = place.succeed("--dry-run", "--configfile", "mine.yaml", "--config", "pseudonyms=True")
-    assert "results/other/report.html" in said
+    printed = place.succeed("--dry-run", "--configfile", "mine.yaml", "--config", "pseudonyms=True")
+    assert "results/other/report.html" in printed
     (tmp_path / "mine.yaml").write_text("pseudonyms: true\n")
-    said = place.run("--dry-run", "--configfile", "mine.yaml").stdout
-    assert "config error: campaign: missing (Name of the campaign; its results are in results/<campaign>)" in said
+    printed = place.run("--dry-run", "--configfile", "mine.yaml").stdout
+    assert "config error: campaign: missing (Name of the campaign; its results are in results/<campaign>)" in printed
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_another_config_file_takes_the_place_of_config_yaml(tmp_path):
     ],
     ids=["list", "empty", "no YAML", "absent"],
 )
-def test_a_config_yaml_that_is_none_is_named_in_one_line(tmp_path, text, complaint):
+def test_invalid_config_yaml_is_reported_in_one_line(tmp_path, text, complaint):
     place = workplace(tmp_path)
     file = tmp_path / "config" / "config.yaml"
     file.unlink() if text is None else file.write_text(text)
@@ -283,13 +283,13 @@ LOCAL = {"testbed": "local", "samples": None, "local": {"replay": {"repeats": 3}
         ({"preprocess": {"anonymize": True}}, "preprocess.key_file: missing; anonymize needs a key: acapella anonym"),
     ],
 )
-def test_what_the_local_testbed_cannot_take_is_named_before_it_captures(tmp_path, changes, complaint):
+def test_impossible_collection_is_reported_before_it_starts(tmp_path, changes, complaint):
     ended = workplace(tmp_path, **LOCAL | changes).run("--dry-run")
     assert ended.returncode != 0
     assert ended.stdout.splitlines()[-1].startswith(f"config error: {complaint}")
 
 
-def test_what_is_collected_needs_neither_its_key_nor_its_filter_again(tmp_path):
+def test_finished_collection_needs_neither_key_nor_filter(tmp_path):
     gone = {"preprocess": {"anonymize": True, "key_file": "/nowhere/campaign.key"}}
     place = workplace(tmp_path, **LOCAL | gone)
     ended = place.run("--dry-run")
@@ -300,13 +300,13 @@ def test_what_is_collected_needs_neither_its_key_nor_its_filter_again(tmp_path):
     assert "What collect would do:" in place.succeed("--dry-run")
 
 
-def test_samples_that_the_local_testbed_will_take_may_be_trials_or_excluded(tmp_path):
+def test_planned_samples_of_the_local_testbed_may_be_trials_or_excluded(tmp_path):
     trials = {"quiet": ["quiet-1", "quiet-3"], "loaded": ["loaded-1", "loaded-2"]}
     workplace(tmp_path, **LOCAL, trials=trials, exclude=["run1-site1-port1-both-1", "quiet-2"])
     assert re.search(r"^kappa +2$", Workplace(tmp_path).succeed("--dry-run"), re.M)
 
 
-def test_the_demo_takes_nothing_from_the_settings_of_a_user(tmp_path):
+def test_demo_ignores_the_settings_of_the_user(tmp_path):
     command = next(
         line for line in (ROOT / "Makefile").read_text().splitlines() if "config/demo.yaml" in line and "@$" in line
     )
@@ -321,19 +321,19 @@ def test_the_demo_takes_nothing_from_the_settings_of_a_user(tmp_path):
     )
 
 
-def without_times(said: str) -> list[str]:
+def without_times(printed: str) -> list[str]:
     """Return the lines of a plan sorted by text, without those that differ between runs."""
-    return sorted(line for line in said.splitlines() if not re.match(r" *(Date|Workflow ID|Config MD5|\[)", line))
+    return sorted(line for line in printed.splitlines() if not re.match(r" *(Date|Workflow ID|Config MD5|\[)", line))
 
 
-def test_the_committed_captures_are_what_the_script_makes(tmp_path):
+def test_committed_captures_are_reproducible(tmp_path):
     subprocess.run([sys.executable, str(ROOT / ".test/make_captures.py"), str(tmp_path)], check=True)
-    made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert made == {path.name: path.read_bytes() for path in CAPTURES.iterdir()}
+    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert written == {path.name: path.read_bytes() for path in CAPTURES.iterdir()}
 
 
 @pytest.mark.parametrize("lock", sorted(ROOT.glob("**/requirements*.lock")), ids=lambda path: path.name)
-def test_a_lock_holds_versions_and_hashes_and_no_address(lock):
+def test_locks_contain_versions_and_hashes_and_no_address(lock):
     text = lock.read_text()
     assert not re.search(r"https?:|--(extra-)?index-url|--find-links|^-i ", text, re.M)
     pinned = re.findall(r"^[a-z0-9][^\s=]*==", text, re.M)
@@ -344,32 +344,34 @@ def test_a_lock_holds_versions_and_hashes_and_no_address(lock):
 TWO_TRIALS = {"trials": {"quiet": ["alpha-p1", "alpha-p2"], "loaded": [["alpha-p1", "beta-p1"], "alpha-p2"]}}
 
 
-def test_trials_bring_their_comparison_and_without_them_there_is_none(tmp_path):
+def test_trials_are_compared_only_if_the_config_has_them(tmp_path):
     place = workplace(tmp_path)
     assert "kappa" not in place.succeed("--dry-run")
     place.configure(**TWO_TRIALS)
-    said = place.succeed("--dry-run", "--printshellcmds")
-    assert re.search(r"^kappa +2$", said, re.M), said
-    assert re.search(r"^trials +1$", said, re.M), said
-    assert not re.search(r"^conformance ", said, re.M) and " --papers" not in said, said
+    printed = place.succeed("--dry-run", "--printshellcmds")
+    assert re.search(r"^kappa +2$", printed, re.M), printed
+    assert re.search(r"^trials +1$", printed, re.M), printed
+    assert not re.search(r"^conformance ", printed, re.M) and " --papers" not in printed, printed
     place.configure(**TWO_TRIALS, report={"papers": True})
-    asked = place.succeed("--dry-run", "--printshellcmds")
-    assert re.search(r"^conformance +1$", asked, re.M) and " --trials --papers " in asked, asked
-    assert re.search(r"--name=alpha-p1\+beta-p1 .* -- \S+/alpha-p1\.pcap\.gz,\S+/beta-p1\.pcap\.gz \S+/alpha-p2", said)
-    assert "--environments quiet loaded" in said
-    assert said.count("--damaged fail -- ") == 2  # in the commands of kappa
+    with_papers = place.succeed("--dry-run", "--printshellcmds")
+    assert re.search(r"^conformance +1$", with_papers, re.M) and " --trials --papers " in with_papers, with_papers
+    assert re.search(
+        r"--name=alpha-p1\+beta-p1 .* -- \S+/alpha-p1\.pcap\.gz,\S+/beta-p1\.pcap\.gz \S+/alpha-p2", printed
+    )
+    assert "--environments quiet loaded" in printed
+    assert printed.count("--damaged fail -- ") == 2  # in the commands of kappa
     place.configure(**TWO_TRIALS, digest={"damaged": "keep"})
     assert place.succeed("--dry-run", "--printshellcmds").count("--damaged keep -- ") == 2
 
 
-def test_a_trial_that_is_no_sample_is_named_with_its_key(tmp_path):
+def test_unknown_sample_in_a_trial_is_reported_with_its_key(tmp_path):
     ended = workplace(tmp_path, trials={"quiet": ["alpha-p1", ["beta-p1", "gamma"]]}).run("--dry-run")
     assert ended.returncode != 0
-    said = "config error: trials.quiet[1][1]: 'gamma' is not a sample of config/samples.tsv"  # no suggestion
-    assert said in ended.stdout.splitlines()
+    printed = "config error: trials.quiet[1][1]: 'gamma' is not a sample of config/samples.tsv"  # no suggestion
+    assert printed in ended.stdout.splitlines()
 
 
-def test_flow_reports_are_planned_where_the_config_asks_for_them(tmp_path):
+def test_flow_reports_are_planned_if_the_config_has_them(tmp_path):
     from acapella.flowreports import program  # noqa: PLC0415
 
     place = workplace(tmp_path)
@@ -382,5 +384,5 @@ def test_flow_reports_are_planned_where_the_config_asks_for_them(tmp_path):
         return
     assert all(re.search(rf"^{job} +\d+$", plan, re.M) for job in jobs)
     place.configure(flowreports={"samples": ["alpha"]})
-    said = place.run("--dry-run")
-    assert said.returncode != 0 and "config error: flowreports.samples: 'alpha' is not a sample of" in said.stdout
+    printed = place.run("--dry-run")
+    assert printed.returncode != 0 and "config error: flowreports.samples: 'alpha' is not a sample of" in printed.stdout

@@ -10,17 +10,17 @@ from acapella_testing.frames.traces import busy_port, write_pcap
 from acapella_testing.workflow_run import DIGESTS, RESULTS, ROOT, Workplace, rules_run, workplace
 
 
-def test_a_run_makes_everything_that_the_layout_names(finished):
-    made = {path.name for path in finished.campaign.iterdir()}
-    assert {"raw", "acap", "flows", "catalog.duckdb", "partial", "tables", "provenance"} <= made
-    assert {"figures", "report.html", "logs", "benchmarks"} <= made
+def test_run_creates_all_directories_of_a_campaign(finished):
+    names = {path.name for path in finished.campaign.iterdir()}
+    assert {"raw", "acap", "flows", "catalog.duckdb", "partial", "tables", "provenance"} <= names
+    assert {"figures", "report.html", "logs", "benchmarks"} <= names
     assert (finished.campaign / "raw" / "alpha-p1.pcap.gz").is_symlink()
     for stage in ("collect", "digest", "analyze"):
         assert (finished.campaign / "benchmarks" / stage / "beta-p1.tsv").is_file()
         assert (finished.campaign / "logs" / stage / "beta-p1.log").is_file()
 
 
-def test_what_a_run_makes_is_its_owners_alone(finished):
+def test_results_are_accessible_only_to_their_owner(finished):
     others = [path for path in finished.campaign.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o077]
     assert others == []
 
@@ -31,7 +31,7 @@ def test_a_second_run_does_nothing(again):
     assert again.sha256(*RESULTS) == before
 
 
-def test_another_setting_reruns_what_it_changes_and_nothing_else(again):
+def test_changed_setting_reruns_only_dependent_stages(again):
     again.configure(analysis={"top_flows": 3})
     assert rules_run(again.succeed("--dry-run")) == {"process", "figures", "report"}
     again.configure(analysis={"traffic": "all"})
@@ -40,33 +40,33 @@ def test_another_setting_reruns_what_it_changes_and_nothing_else(again):
     assert rules_run(again.succeed("--dry-run")) == {"digest", "analyze", "index", "process", "figures", "report"}
 
 
-def test_a_capture_that_changed_is_digested_again_and_the_others_are_not(again):
+def test_only_a_changed_capture_is_digested_again(again):
     (again.directory / "captures" / "alpha-p1.pcap.gz").write_bytes(
         (again.directory / "captures" / "beta-p1.pcap.gz").read_bytes()
     )
-    said = again.succeed("--dry-run")
-    assert re.search(r"^digest +1$", said, re.M), said
-    assert re.search(r"^analyze +1$", said, re.M), said
+    printed = again.succeed("--dry-run")
+    assert re.search(r"^digest +1$", printed, re.M), printed
+    assert re.search(r"^analyze +1$", printed, re.M), printed
 
 
-def tables_name(place: Workplace) -> set[str]:
+def samples_in_tables(place: Workplace) -> set[str]:
     """Return the names of the samples in the campaign's tables."""
     lines = (place.campaign / "tables" / "flows_per_sample.csv").read_text().splitlines()[1:]
     return {line.split(",")[2].strip('"') for line in lines}
 
 
-def test_a_sample_that_left_the_sheet_no_longer_counts_and_its_files_are_removed(again):
+def test_sample_removed_from_the_sheet_does_not_count_and_its_files_are_removed(again):
     sheet = again.directory / "config" / "samples.tsv"
     sheet.write_text("".join(line for line in sheet.open() if not line.startswith("beta-p1")))
     again.succeed("process")
     assert not (again.campaign / "acap" / "beta-p1.parquet").exists()
-    assert tables_name(again) == {"alpha-p1", "alpha-p2"}
+    assert samples_in_tables(again) == {"alpha-p1", "alpha-p2"}
 
 
-def test_a_sample_that_is_excluded_no_longer_counts_though_its_files_are_there(again):
+def test_excluded_sample_does_not_count_although_its_files_exist(again):
     again.configure(exclude=["alpha-p2"])
     again.succeed("process")
-    assert tables_name(again) == {"alpha-p1", "beta-p1"}
+    assert samples_in_tables(again) == {"alpha-p1", "beta-p1"}
 
 
 @pytest.fixture(scope="module")
@@ -82,21 +82,21 @@ def broken(tmp_path_factory) -> tuple[Workplace, subprocess.CompletedProcess]:
     return place, place.run("--keep-going", "--cores", "2")
 
 
-def test_broken_samples_fail_alone_and_say_why_while_the_rest_is_finished(broken):
+def test_broken_samples_do_not_affect_others(broken):
     broken, ended = broken
     assert ended.returncode != 0
     assert re.search(r"acapella: error: .*letter\.pcap: ", ended.stdout), ended.stdout
     assert re.search(r"acapella: error: .*samples\.tsv line 6: .*lost\.pcap: no such file", ended.stdout), ended.stdout
     partial = {path.name for path in (broken.campaign / "partial").iterdir()}
     assert partial == {"alpha-p1", "alpha-p2", "beta-p1"}
-    assert not list(broken.campaign.glob("*/.*.part")), "nothing half written stays"
+    assert not list(broken.campaign.glob("*/.*.part")), "no incomplete file stays"
     assert not (broken.campaign / "acap" / "letter.parquet").exists()
-    assert not (broken.campaign / "tables").exists(), "tables are not made of what happens to be there"
+    assert not (broken.campaign / "tables").exists(), "tables of some samples only are not written"
     assert re.search(r"^  letter: acapella: error: .*letter\.pcap: ", ended.stdout, re.M), ended.stdout
     assert "\n  exclude: [letter, lost]" in ended.stdout
 
 
-def test_a_campaign_goes_on_without_samples_that_the_config_excludes(broken, finished, tmp_path_factory):
+def test_campaign_completes_without_excluded_samples(broken, finished, tmp_path_factory):
     place = broken[0].copy(tmp_path_factory.mktemp("without"))
     place.configure(exclude=["letter", "lost"])
     place.succeed("process")
@@ -105,7 +105,7 @@ def test_a_campaign_goes_on_without_samples_that_the_config_excludes(broken, fin
     assert place.sha256("tables/frame_sizes.csv") == finished.sha256("tables/frame_sizes.csv")
 
 
-def test_a_campaign_keeps_what_is_before_the_damage_in_a_capture(tmp_path):
+def test_frames_before_the_damage_are_kept_if_configured(tmp_path):
     """One capture has a record with an impossible length after its frames. The intact sample is not digested again."""
     place = Workplace(tmp_path)
     place.configure(digest={"engine": "native"})
@@ -118,16 +118,16 @@ def test_a_campaign_keeps_what_is_before_the_damage_in_a_capture(tmp_path):
     assert ended.returncode != 0
     assert "before the damage in wild, by this one:\n  digest: {damaged: keep}" in ended.stdout, ended.stdout
     whole = place.campaign / "acap" / "whole.parquet"
-    made_ns = whole.stat().st_mtime_ns
+    modified_ns = whole.stat().st_mtime_ns
     place.configure(digest={"engine": "native", "damaged": "keep"})
     place.succeed("process")
-    assert whole.stat().st_mtime_ns == made_ns
+    assert whole.stat().st_mtime_ns == modified_ns
     rows = pq.read_table(place.campaign / "tables" / "capture_quality.parquet").to_pylist()
     assert {row["sample"]: row["file_unread_bytes"] for row in rows} == {"whole": 0, "wild": 116}
     assert [row["frames"] for row in rows if row["sample"] == "wild"] == [len(busy_port())]
 
 
-def test_digests_come_from_the_cache_of_another_campaign(finished, tmp_path):
+def test_digests_are_taken_from_the_cache_of_another_campaign(finished, tmp_path):
     cache = tmp_path / "cache"
     cache.mkdir(mode=0o700)
     first, second = workplace(tmp_path / "first"), workplace(tmp_path / "second")
@@ -135,7 +135,7 @@ def test_digests_come_from_the_cache_of_another_campaign(finished, tmp_path):
     for place in (first, second):
         place.environment["SNAKEMAKE_OUTPUT_CACHE"] = str(cache)
     first.succeed("--cache", "--until", "digest")
-    assert len(list(cache.iterdir())) == 12, "two entries per sample, a checksum beside each"
+    assert len(list(cache.iterdir())) == 12, "two entries per sample, each with a checksum"
     assert first.sha256(*DIGESTS) == finished.sha256(*DIGESTS)
     second.succeed("--cache", "--until", "digest")
     assert len(list(cache.iterdir())) == 12
@@ -147,7 +147,7 @@ def test_digests_come_from_the_cache_of_another_campaign(finished, tmp_path):
     assert not any(log.read_text() for log in logs), "a digest ran although the cache had it"
 
 
-def test_snakemake_makes_its_own_report_with_captions(again):
+def test_snakemake_report_has_captions(again):
     again.succeed("--report", "report.zip")
     assert (again.directory / "report.zip").stat().st_size > 0
     captions = {path.stem for path in (ROOT / "workflow" / "report").glob("*.rst")}

@@ -7,14 +7,38 @@ import subprocess
 import time
 
 import pytest
-from acapella_testing.processes import runs
 from acapella_testing.workflow_run import RESULTS, workplace
 
-STOPPED_S = 300  # reached only if the run hangs
+TIMEOUT_S = 300  # reached only if the run hangs
+INTERRUPTED = "acapella: stopped; run snakemake again to continue"
 
 
-def test_killed_and_started_again_in_another_directory_with_two_cores_it_makes_the_same_bytes(finished, tmp_path):
+def printed_at_end(running: subprocess.Popen) -> str:
+    """Return the output of a run when it ends. Kill it and fail the test if it hangs."""
+    try:
+        return running.communicate(timeout=TIMEOUT_S)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(running.pid, signal.SIGKILL)
+        pytest.fail(f"the run hangs:\n{running.communicate()[0]}")
+
+
+def test_interrupted_and_then_killed_run_is_completed_with_the_same_bytes(finished, tmp_path):
+    """Another directory, and two threads and jobs instead of one.
+
+    The interrupt is sent to the whole process group, as by a terminal, while a digest waits for tshark.
+    """
     place = workplace(tmp_path / "elsewhere", digest={"threads": 2})
+    tshark = place.pause_tshark(tmp_path)
+    running = place.start("--cores", "1", output=subprocess.PIPE)
+    tshark.wait(running)
+    os.killpg(running.pid, signal.SIGINT)
+    printed = printed_at_end(running)
+    assert running.returncode != 0, printed
+    assert INTERRUPTED in printed.splitlines(), printed
+    assert "these samples failed" not in printed and "Traceback" not in printed, printed
+    assert not list(place.campaign.rglob("*.part"))
+    del place.environment["PATH"]
+
     running = place.start("--cores", "1")
     while not list(place.campaign.glob("acap/*.parquet")) and running.poll() is None:
         time.sleep(0.01)
@@ -26,60 +50,35 @@ def test_killed_and_started_again_in_another_directory_with_two_cores_it_makes_t
     assert place.sha256(*RESULTS) == finished.sha256(*RESULTS)
 
 
-def test_asked_to_stop_again_and_again_it_ends_and_leaves_nothing_behind(tmp_path):
+def test_repeated_sigterm_ends_the_run_and_leaves_nothing_behind(tmp_path):
     """The signal is sent to the process group, as by `kill` to that of `make demo`, then repeatedly to Snakemake."""
     place = workplace(tmp_path)
     running = place.start("--cores", "2")
     while not list(place.campaign.glob("logs/digest/*.log")) and running.poll() is None:
         time.sleep(0.01)
     os.killpg(running.pid, signal.SIGTERM)
-    end = time.monotonic() + STOPPED_S
+    end = time.monotonic() + TIMEOUT_S
     while running.poll() is None and time.monotonic() < end:
         running.terminate()
         time.sleep(0.01)
-    stopped = running.poll()
-    if stopped is None:
+    code = running.poll()
+    if code is None:
         os.killpg(running.pid, signal.SIGKILL)
         running.wait()
-    assert stopped, "it hangs, or went on to its end"
+    assert code, "the run hangs, or it completed"
     assert not list(place.campaign.rglob("*.part"))
-    assert not list(place.directory.glob(".snakemake/locks/*")), "the next run would ask for --unlock"
+    assert not list(place.directory.glob(".snakemake/locks/*")), "the next run would need --unlock"
 
 
-def test_after_ctrl_c_it_says_failure_report_and_a_second_run_finishes(finished, tmp_path):
-    """The interrupt is sent to the whole process group, as by a terminal, while a digest waits for tshark."""
-    place, seconds = workplace(tmp_path / "place"), f"600.{os.getpid()}"
-    place.replace_tshark(tmp_path, f"exec sleep {seconds}")
-    running = place.start("--cores", "1", output=subprocess.PIPE)
-    while not runs("sleep", seconds):
-        assert running.poll() is None
-        time.sleep(0.05)
-    os.killpg(running.pid, signal.SIGINT)
-    try:
-        said, _ = running.communicate(timeout=STOPPED_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(running.pid, signal.SIGKILL)
-        said, _ = running.communicate()
-        pytest.fail(f"it hangs:\n{said}")
-    assert running.returncode != 0, said
-    assert "acapella: stopped; run snakemake again to continue" in said.splitlines(), said
-    assert "these samples failed" not in said and "Traceback" not in said, said
-    assert not list(place.campaign.rglob("*.part"))
-    del place.environment["PATH"]
-    place.succeed("--cores", "2", "process")
-    assert place.sha256("acap/*", "flows/*", "tables/*") == finished.sha256("acap/*", "flows/*", "tables/*")
-
-
-def test_an_interrupt_of_snakemake_alone_is_reported_as_one(tmp_path):
+def test_interrupt_of_snakemake_alone_is_reported(tmp_path):
     """As with `kill -INT PID`, no job receives the signal, and the running digest completes."""
-    place, seconds = workplace(tmp_path / "place"), f"3.{os.getpid()}"
-    place.replace_tshark(tmp_path, f'sleep {seconds}; exec {shutil.which("tshark")} "$@"')
+    place = workplace(tmp_path / "place")
+    tshark = place.pause_tshark(tmp_path, then=f'exec {shutil.which("tshark")} "$@"')
     running = place.start("--cores", "1", output=subprocess.PIPE)
-    while not runs("sleep", seconds):
-        assert running.poll() is None
-        time.sleep(0.05)
+    tshark.wait(running)
     running.send_signal(signal.SIGINT)
-    said, _ = running.communicate(timeout=STOPPED_S)
-    assert running.returncode == 1, said
-    assert "acapella: stopped; run snakemake again to continue" in said.splitlines(), said
-    assert "no job failed" not in said and "these samples failed" not in said, said
+    tshark.proceed()
+    printed = printed_at_end(running)
+    assert running.returncode == 1, printed
+    assert INTERRUPTED in printed.splitlines(), printed
+    assert "no job failed" not in printed and "these samples failed" not in printed, printed

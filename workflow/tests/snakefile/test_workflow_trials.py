@@ -20,7 +20,7 @@ COMPARED = {
 
 
 @pytest.mark.parametrize(
-    ("keys", "words"),
+    ("keys", "options"),
     [
         ({}, ["--windows=50"]),
         ({"window": "10ms", "windows": 7}, ["--window=10ms"]),
@@ -30,13 +30,13 @@ COMPARED = {
         ),
     ],
 )
-def test_what_is_compared_is_what_the_configuration_says(tmp_path, keys, words):
+def test_kappa_has_the_options_of_the_config(tmp_path, keys, options):
     place = Workplace(tmp_path)
     place.configure(trials={"steady": ["a", "b"]}, consistency=keys)
     place.sheet(*((name, "lab", f"p{name}", str(TRIALS / f"{name}.pcap.gz")) for name in "ab"))
-    told = place.succeed("--dry-run", "--printshellcmds")
-    (command,) = (line for line in told.splitlines() if "acapella kappa " in line)
-    assert [word for word in words if f" {word} " not in command] == []
+    plan = place.succeed("--dry-run", "--printshellcmds")
+    (command,) = (line for line in plan.splitlines() if "acapella kappa " in line)
+    assert [option for option in options if f" {option} " not in command] == []
     assert ("--windows" in command) == ("window" not in keys)
 
 
@@ -65,13 +65,13 @@ def test_trials_are_compared_up_to_the_report(compared):
     assert congested["U"] == pytest.approx(12 / (600 + 588))
     assert congested["O"] > 0 and congested["kappa"] < steady["kappa"]
     assert (steady["within_ns"], rows["queues"]["samples"], rows["queues"]["trials"]) == (100, 3, 2)
-    made = {path.name for path in (compared.campaign / "figures").iterdir()}
-    assert {"kappa_components.svg", "kappa_timeline.svg", "kappa_matrix.svg", "iat_delta.svg"} <= made
+    figures = {path.name for path in (compared.campaign / "figures").iterdir()}
+    assert {"kappa_components.svg", "kappa_timeline.svg", "kappa_matrix.svg", "iat_delta.svg"} <= figures
     assert 'id="consistency"' in (compared.campaign / "report.html").read_text(encoding="utf-8")
     assert "Nothing to be done" in compared.succeed()
 
 
-def test_a_failed_rerun_keeps_catalog_and_tables_and_the_next_run_makes_them_again(compared, tmp_path_factory):
+def test_failed_rerun_keeps_catalog_and_tables_and_the_next_run_updates_them(compared, tmp_path_factory):
     """A manifest and a result cannot be read. Snakemake deletes outputs before a job starts."""
     place = compared.copy(tmp_path_factory.mktemp("failed"))
     kept = ("catalog.duckdb", "tables/*", "consistency/*")
@@ -80,23 +80,23 @@ def test_a_failed_rerun_keeps_catalog_and_tables_and_the_next_run_makes_them_aga
         "trials": (place.campaign / "kappa" / "steady.json", r".*kappa/steady.json: "),
         "index": (place.campaign / "raw" / "b.json", r".* sample b cannot be indexed: "),
     }
-    for stage, (path, words) in broken.items():
+    for stage, (path, message) in broken.items():
         text = path.read_text()
-        write_unnoticed(path, "{")
-        said = place.run("--forcerun", stage, "--until", stage).stdout
-        assert f"acapella: these jobs failed:\n  {stage}: " in said, said
-        assert re.search(rf"^  {stage}: acapella: error: {words}", said, re.M), said
-        assert "deleted earlier results" not in said
+        write_with_old_time(path, "{")
+        printed = place.run("--forcerun", stage, "--until", stage).stdout
+        assert f"acapella: these jobs failed:\n  {stage}: " in printed, printed
+        assert re.search(rf"^  {stage}: acapella: error: {message}", printed, re.M), printed
+        assert "deleted earlier results" not in printed
         assert place.sha256(*kept) == before
-        write_unnoticed(path, text)
+        write_with_old_time(path, text)
     assert {"index", "trials"} <= rules_run(place.succeed("--dry-run"))
 
 
-def write_unnoticed(path, text):
+def write_with_old_time(path, text):
     """Write a file and keep its modification time, so that Snakemake runs only forced jobs."""
-    made_ns = path.stat().st_mtime_ns
+    modified_ns = path.stat().st_mtime_ns
     path.write_text(text)
-    os.utime(path, ns=(made_ns, made_ns))
+    os.utime(path, ns=(modified_ns, modified_ns))
 
 
 def test_published_tables_of_all_stages_are_views_of_the_catalog(compared):
@@ -108,20 +108,20 @@ def test_published_tables_of_all_stages_are_views_of_the_catalog(compared):
         assert con.execute(f"select count(*) from {name}").fetchone() == (rows,), name
 
 
-def test_the_captures_of_trials_are_in_the_provenance_by_checksum(compared):
-    told = json.loads((compared.campaign / "provenance" / "consistency.json").read_text(encoding="utf-8"))
+def test_provenance_contains_the_checksums_of_trial_captures(compared):
+    provenance = json.loads((compared.campaign / "provenance" / "consistency.json").read_text(encoding="utf-8"))
     checksum = {name: hashlib.sha256((TRIALS / f"{name}.pcap.gz").read_bytes()).hexdigest() for name in "abc"}
-    assert told["inputs"]["queues"] == {"a+c": [checksum["a"], checksum["c"]], "b": [checksum["b"]]}
-    for name, digest in told["outputs"].items():
+    assert provenance["inputs"]["queues"] == {"a+c": [checksum["a"], checksum["c"]], "b": [checksum["b"]]}
+    for name, digest in provenance["outputs"].items():
         assert hashlib.sha256((compared.campaign / name).read_bytes()).hexdigest() == digest
 
 
-def test_another_baseline_compares_its_environment_again_and_no_other(compared, tmp_path_factory):
+def test_changed_baseline_compares_only_its_environment_again(compared, tmp_path_factory):
     place = compared.copy(tmp_path_factory.mktemp("rebased"))
     place.configure(**COMPARED | {"trials": COMPARED["trials"] | {"congested": ["b", "c"]}})
-    said = place.succeed("--dry-run")
-    assert rules_run(said) == {"kappa", "trials", "figures", "report"}
-    assert re.search(r"^kappa +1$", said, re.M), said
+    printed = place.succeed("--dry-run")
+    assert rules_run(printed) == {"kappa", "trials", "figures", "report"}
+    assert re.search(r"^kappa +1$", printed, re.M), printed
     place.configure()
     # without trials, the page about them is removed and their samples count as traffic
     assert rules_run(place.succeed("--dry-run")) == {"index", "process", "figures", "report"}
@@ -134,7 +134,7 @@ HIDDEN = {
 }
 
 
-def test_with_pseudonyms_no_true_name_is_in_what_is_published(tmp_path):
+def test_published_files_contain_no_true_names_with_pseudonyms(tmp_path):
     """Checks sites, ports, samples, their file names, and environments, in texts and in the cells of tables."""
     place = Workplace(tmp_path)
     pair, joined = ["monday-north", "monday-south"], [["monday-north", "evening-oslo"], "monday-south"]
@@ -157,8 +157,8 @@ def test_with_pseudonyms_no_true_name_is_in_what_is_published(tmp_path):
     published = {path for pattern in patterns for path in place.campaign.glob(pattern)}
     assert len(published) > 50
     for path in published:
-        said = everything_in(path)
-        assert not {name for name in true if re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}", said)}, path
+        printed = everything_in(path)
+        assert not {name for name in true if re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}", printed)}, path
     private = {"raw", "acap", "flows", "partial", "kappa", "logs", "benchmarks", "catalog.duckdb", "pseudonyms.tsv"}
     beside = {path.relative_to(place.campaign).parts[0] for path in place.campaign.rglob("*") if path not in published}
     public = {"tables", "figures", "consistency", "provenance"}

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import select
 import shutil
 import subprocess
 import sys
@@ -63,6 +64,30 @@ def umask() -> int:
     return current
 
 
+class PausedProgram:
+    """A program that waits at its start: `wait` returns when it has started, and `proceed` lets it continue.
+
+    ``commands``: the shell commands of the program that do this.
+    """
+
+    def __init__(self, directory: Path):
+        self._started, self._proceed = directory / "started", directory / "proceed"
+        for fifo in (self._started, self._proceed):
+            os.mkfifo(fifo)
+        self._reader = os.open(self._started, os.O_RDONLY | os.O_NONBLOCK)
+        self.commands = f"echo > '{self._started}'; read line < '{self._proceed}'"
+
+    def wait(self, running: subprocess.Popen) -> None:
+        """Wait until the program has started. Fails the test if the process that starts it ends before."""
+        while not select.select([self._reader], [], [], 0.5)[0]:
+            assert running.poll() is None, "the run ended before it started the program"
+        os.close(self._reader)
+
+    def proceed(self) -> None:
+        """Let the program continue."""
+        self._proceed.write_text("\n")
+
+
 @dataclass
 class Workplace:
     """A directory with a configuration, a sample sheet and captures; `run` starts Snakemake in it."""
@@ -102,6 +127,13 @@ class Workplace:
         program.write_text(TSHARK.format(instead=instead, tshark=tshark))
         program.chmod(0o755)
         self.environment["PATH"] = f"{program.parent}:{os.environ['PATH']}"
+
+    def pause_tshark(self, directory: Path, then: str = "exit 1") -> PausedProgram:
+        """As `replace_tshark`, but tshark first waits. ``then``: shell command that follows."""
+        directory.mkdir(exist_ok=True)
+        paused = PausedProgram(directory)
+        self.replace_tshark(directory, f"{paused.commands}; {then}")
+        return paused
 
     def command(self, *arguments: str) -> list[str]:
         """Return the command line of Snakemake for this directory."""
