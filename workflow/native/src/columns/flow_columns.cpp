@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "columns/key_columns.hpp"
+#include "flow/community_id.hpp"
 
 namespace acapella {
 namespace {
@@ -134,7 +135,7 @@ void FlowColumns::Builder::add_key(std::uint32_t number, const FlowState& state)
     peer_flow.add(other == kNone ? std::nullopt : std::optional(other));
     peer_flow_id.add(other == kNone ? std::nullopt : std::optional<std::string_view>(id_of(other)));
     peer_candidates.add(table.flow_table_.peer_candidates(number));
-    community_id.add(table.community_ids_.of(keys.endpoints(key.endpoints)));
+    community_id.add(community_id_of(keys.endpoints(key.endpoints)));
     site.add(table.capture_point_.site);
     port.add(table.capture_point_.port);
     tags.add({keys.vlans(key.tags), keys.labels(key.tags)});

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "columns/column.hpp"
-#include "flow/community_id.hpp"
 #include "flow/flow_keys.hpp"
 #include "flow/flow_table.hpp"
 #include "frame/header_stacks.hpp"
@@ -37,7 +36,6 @@ class FlowColumns {
     const HeaderStacks& header_stacks_;
     const FlowTable& flow_table_;
     const CapturePoint& capture_point_;
-    CommunityIds community_ids_;
 };
 
 // The application label of a flow: its most frequent token; of equally frequent ones the alphabetically

@@ -1,21 +1,22 @@
 #include "flow/community_id.hpp"
 
 #include <netinet/in.h>
-#include <openssl/evp.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
-#include <new>
 #include <span>
-#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include "flow/sha1.hpp"
 
 namespace acapella {
 namespace {
 
-constexpr std::size_t kSha1 = 20;
 constexpr std::size_t kMaxBytes = 2 + 2 * 16 + 2 + 2 * 2;  // seed, addresses, protocol and padding, ports
-constexpr std::size_t kBase64 = 4 * ((kSha1 + 2) / 3);
+static_assert(kMaxBytes <= kSha1Longest);
 
 struct End {
     std::span<const std::byte> address;
@@ -42,17 +43,24 @@ bool has_id(const Endpoints& e) {
            (e.ip_proto == IPPROTO_TCP || e.ip_proto == IPPROTO_UDP || e.ip_proto == IPPROTO_SCTP);
 }
 
-}  // namespace
-
-void CommunityIds::Free::operator()(evp_md_ctx_st* context) const { EVP_MD_CTX_free(context); }
-void CommunityIds::Free::operator()(evp_md_st* digest) const { EVP_MD_free(digest); }
-
-CommunityIds::CommunityIds() : sha1_(EVP_MD_fetch(nullptr, "SHA1", nullptr)), context_(EVP_MD_CTX_new()) {
-    if (!sha1_) throw std::runtime_error("OpenSSL has no SHA-1");
-    if (!context_) throw std::bad_alloc();
+// Base64 (RFC 4648 section 4) of a hash, of which two bytes remain after the last whole group of three.
+std::string base64_of(const std::array<std::byte, kSha1Bytes>& hash) {
+    constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static_assert(kSha1Bytes % 3 == 2);
+    std::string text;
+    std::uint32_t bits = 0;
+    for (std::size_t i = 0; i <= kSha1Bytes; ++i) {
+        bits = bits << 8 | (i < kSha1Bytes ? std::to_integer<std::uint32_t>(hash[i]) : 0);
+        if (i % 3 != 2) continue;
+        for (const unsigned shift : {18U, 12U, 6U, 0U}) text += kDigits[bits >> shift & 63];
+    }
+    text.back() = '=';
+    return text;
 }
 
-std::optional<std::string> CommunityIds::of(const Endpoints& e) const {
+}  // namespace
+
+std::optional<std::string> community_id_of(const Endpoints& e) {
     if (!has_id(e)) return std::nullopt;
     const std::size_t width = e.ip_version == 4 ? 4 : 16;
     End low{std::span(e.src).first(width), e.src_port};
@@ -66,15 +74,8 @@ std::optional<std::string> CommunityIds::of(const Endpoints& e) const {
     *end++ = std::byte{0};
     end = put16(put16(end, low.port), high.port);
 
-    std::array<unsigned char, kSha1> hash{};
     const auto size = static_cast<std::size_t>(end - bytes.data());
-    if (EVP_DigestInit_ex2(context_.get(), sha1_.get(), nullptr) != 1 ||
-        EVP_DigestUpdate(context_.get(), bytes.data(), size) != 1 ||
-        EVP_DigestFinal_ex(context_.get(), hash.data(), nullptr) != 1)
-        throw std::runtime_error("OpenSSL did not compute SHA-1");
-    std::array<unsigned char, kBase64 + 1> text{};
-    EVP_EncodeBlock(text.data(), hash.data(), kSha1);
-    return "1:" + std::string(reinterpret_cast<const char*>(text.data()), kBase64);
+    return "1:" + base64_of(sha1_of_short(std::span(bytes).first(size)));
 }
 
 }  // namespace acapella
