@@ -1,34 +1,15 @@
 #include "pipeline/icrc.h"
 
 #include <string.h>
+#include <zlib.h>
 
 #define ETHERNET 14
 #define IPV4 20
 #define UDP 8
 #define BTH 12
 #define ROCE_PORT 4791
-#define POLYNOMIAL 0xedb88320U /* polynomial of Ethernet, reflected */
 
 enum { IP = ETHERNET, UDP_AT = ETHERNET + IPV4, BTH_AT = ETHERNET + IPV4 + UDP, HEADERS = BTH_AT + BTH };
-
-static uint32_t crc_table[256];
-
-static void __attribute__((constructor)) fill_table(void) {
-    for (uint32_t i = 0; i < 256; ++i) {
-        uint32_t value = i;
-        for (int bit = 0; bit < 8; ++bit) {
-            value = value & 1 ? value >> 1 ^ POLYNOMIAL : value >> 1;
-        }
-        crc_table[i] = value;
-    }
-}
-
-static uint32_t crc(uint32_t value, const uint8_t *bytes, uint32_t count) {
-    while (count--) {
-        value = value >> 8 ^ crc_table[(value ^ *bytes++) & 0xff];
-    }
-    return value;
-}
 
 static uint16_t get16(const uint8_t *from) { return (uint16_t)(from[0] << 8 | from[1]); }
 
@@ -47,7 +28,7 @@ void p4_icrc(const uint8_t *frame, uint32_t length, uint8_t to[ICRC_BYTES]) {
     ip[1] = ip[8] = ip[10] = ip[11] = 0xff;
     udp[6] = udp[7] = 0xff;
     bth[4] = 0xff;
-    const uint32_t value = ~crc(crc(UINT32_MAX, headers, sizeof headers), frame + HEADERS, length - HEADERS);
+    const uLong value = crc32(crc32(0, headers, sizeof headers), frame + HEADERS, length - HEADERS);
     for (int i = 0; i < ICRC_BYTES; ++i) {
         to[i] = (uint8_t)(value >> 8 * i);
     }
