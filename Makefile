@@ -22,7 +22,7 @@ STAMPS := $(VENV)/stamps
 NATIVE := workflow/native
 CXX_TEST_BUILD := build/native-tests
 NATIVE_SOURCES := $(shell find $(NATIVE)/src $(NATIVE)/tests $(NATIVE)/bench -name '*.[ch]pp' 2> /dev/null)
-NATIVE_BUILD_FILES := $(wildcard $(NATIVE)/CMakeLists.txt $(NATIVE)/*/CMakeLists.txt $(NATIVE)/*.py) \
+NATIVE_BUILD_FILES := $(wildcard $(NATIVE)/CMakeLists.txt $(NATIVE)/*/CMakeLists.txt $(NATIVE)/cmake/* $(NATIVE)/*.py) \
 	$(NATIVE)/pyproject.toml $(wildcard schemas/*.tsv)
 
 # ---- set-up -------------------------------------------------------------------------------------------------------
@@ -79,9 +79,17 @@ $(STAMPS)/dev: workflow/requirements-dev.lock workflow/tests/support/pyproject.t
 
 PIP_EDITABLE = $(BIN)/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation
 
-# The native build finds ninja and nanobind in the virtual environment. pip prints the output of ninja only with
+# Sources of zstd, if the machine has none of its headers.
+ZSTD_SOURCE = workflow/setup/zstd-source $(BIN)/python build/zstd-source || \
+	echo "setup: the sources of zstd cannot be downloaded; the core is built without zstd"
+# Libraries that the core was built without may be there now.
+CORE_LEFT_OUT = $(wildcard build/native/*/missing-libraries)
+
+# The native build finds cmake, ninja and nanobind in the virtual environment. pip prints the output of ninja only with
 # --verbose.
-$(STAMPS)/native: $(NATIVE_SOURCES) $(NATIVE_BUILD_FILES) $(STAMPS)/packages
+$(STAMPS)/native: $(NATIVE_SOURCES) $(NATIVE_BUILD_FILES) workflow/requirements-sources.lock $(STAMPS)/packages \
+		$(if $(CORE_LEFT_OUT),configure-again)
+	@$(ZSTD_SOURCE)
 	@echo "setup: native core (C++20), built and installed from $(NATIVE); this takes minutes the first time"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" workflow/setup/with-progress build/native.log $(PIP_EDITABLE) --verbose -e $(NATIVE)
 	@touch $@
@@ -123,7 +131,7 @@ $(PROGRAMS)/build.ninja: workflow/setup/hardening.mk $(if $(C_LEFT_OUT),configur
 programs: $(PROGRAMS)/build.ninja
 	@$(MESON) compile -C $(PROGRAMS) -j $(CORES) > $(PROGRAMS).log 2>&1 || { cat $(PROGRAMS).log; exit 1; }
 	@$(foreach program,$(notdir $(C_PROGRAMS)),\
-	missing=$$(pkg-config --print-errors --errors-to-stdout --exists $(NEEDED_$(program))) || \
+	missing=$$(pkg-config --print-errors --errors-to-stdout --exists $(NEEDED_$(program)) 2>&1) || \
 		echo "setup: $(program) is not built: $$(tail -n 1 <<< "$$missing")";)
 
 programs-test: programs
@@ -214,7 +222,8 @@ fuzz: packages-test setup $(STAMPS)/dev $(FUZZ_BUILD)/build.ninja
 soak: setup-fabric fuzz
 	@echo "soak: every call that can fail, fails; wheels are built twice; more captures are verified"
 	@PATH="$(CURDIR)/$(BIN):$$PATH" ACAPELLA_SOAK=1 $(BIN)/python -m pytest -n 2 workflow/tests/campaign/test_fault_injection.py \
-		workflow/tests/project/test_builds.py workflow/tests/verify/test_verify.py workflow/tests/digest/test_hybrid.py \
+		workflow/tests/project/test_builds.py workflow/tests/project/test_build_without_libraries.py \
+		workflow/tests/verify/test_verify.py workflow/tests/digest/test_hybrid.py \
 		workflow/tests/flowreports/test_flowreports_load.py workflow/tests/kappa/test_kappa_interval.py \
 		capture/tests/programs/test_dpdk_ends.py
 
@@ -249,14 +258,17 @@ lock: packages
 	@$(UV_COMPILE) -c workflow/requirements.lock workflow/requirements-dev.in -o workflow/requirements-dev.lock
 	@$(UV_COMPILE) -c workflow/requirements.lock -c workflow/requirements-dev.lock capture/requirements-fabric.in \
 		-o capture/requirements-fabric.lock
+	@$(UV_COMPILE) -c workflow/requirements-dev.lock workflow/requirements-sources.in \
+		-o workflow/requirements-sources.lock
 	@$(UV_COMPILE) -c workflow/requirements.lock -c workflow/requirements-dev.lock workflow/requirements-docs.in \
 		-o workflow/requirements-docs.lock
-	@echo "lock: made workflow/requirements.lock and those for dev, docs and fabric"
+	@echo "lock: made workflow/requirements.lock and those for dev, docs, fabric and sources"
 
 # Wheels whose bytes depend on the sources alone: files in them have the date of the last commit, or 1980 without git.
 SOURCE_DATE = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2> /dev/null || echo 315532800))
 dist: $(STAMPS)/packages
 	@rm -rf build/dist workflow/build capture/build
+	@$(ZSTD_SOURCE)
 	@SOURCE_DATE_EPOCH=$(SOURCE_DATE) PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip wheel --quiet --no-deps \
 		--no-build-isolation --no-index --disable-pip-version-check -w build/dist ./$(NATIVE) ./workflow ./capture
 	@echo "dist: made build/dist"

@@ -8,6 +8,7 @@ import pytest
 
 from acapella.cli import doctor
 from acapella.cli.main import main
+from acapella_core import _native
 
 
 def test_json_option_prints_one_document_and_exits_with_0(capsys):
@@ -98,3 +99,13 @@ def test_rdma_devices_are_listed_with_the_state_of_their_ports(tmp_path):
     (port / "state").write_text("4: ACTIVE\n")
     found = doctor.rdma(tmp_path)
     assert (found.there, found.seen, found.install) == (True, "mlx5_0 4: ACTIVE", None)
+
+
+def test_libraries_missing_from_the_core_are_reported_with_their_packages(monkeypatch):
+    built = _native.features()
+    assert set(built) == {feature for feature, _, _ in doctor.CORE_FEATURES}
+    monkeypatch.setattr(_native, "features", lambda: built | {"gzip": True, "zstd": False})
+    found = {finding.piece: finding for finding in doctor.core_features()}
+    assert (found["gzip"].there, found["gzip"].install) == (True, None)
+    assert (found["zstd"].there, found["zstd"].seen) == (False, "not built in")
+    assert found["zstd"].install == "apt-get install libzstd-dev, then make setup"

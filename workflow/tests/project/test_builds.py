@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from acapella_testing.source_tree import build_wheels, copy_sources
 
 from acapella_core import _native
 
@@ -64,21 +65,8 @@ def test_program_without_protection_is_detected(tmp_path):
 
 def wheels(directory: Path, age_s: int) -> dict[str, str]:
     """Build the wheels of a copy of the tree in a directory, whose sources are ``age_s`` older; their SHA-256."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in listed.split("\0"):
-        wanted = name in ("Makefile", "meson.build") or name.startswith(
-            ("workflow/", "capture/", "schemas/", "p4/loader/")
-        )
-        if wanted and "/tests/" not in name and (ROOT / name).is_file():
-            (directory / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, directory / name, follow_symlinks=False)
-            found = (ROOT / name).lstat().st_mtime
-            os.utime(directory / name, (found - age_s, found - age_s), follow_symlinks=False)
-    environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}
-    words = ["make", "dist", f"VENV={BIN.parent}"]
-    built = subprocess.run(words, cwd=directory, env=environment, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stdout + built.stderr
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (directory / "build/dist").iterdir()}
+    copy_sources(directory, age_s=age_s)
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in build_wheels(directory)}
 
 
 def test_wheels_have_the_date_of_the_last_commit():

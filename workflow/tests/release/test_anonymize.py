@@ -71,6 +71,13 @@ def test_plain_aes_matches_fips_197():
     )
 
 
+def test_core_without_aes_is_reported_before_anything_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(_native, "features", lambda: {"aes": False})
+    with pytest.raises(UserError, match="built without OpenSSL; install libssl-dev and run make setup"):
+        released(tmp_path, [bytes(60)])
+    assert not (tmp_path / "out.pcap").exists()
+
+
 def test_ipv4_pseudonyms_match_the_published_ones(tmp_path):
     plain = CryptoPan(SAMPLE_KEY)
     frames = [bytes(Ether(**ETHER) / IP(src=address, dst=address)) for address in SAMPLE]

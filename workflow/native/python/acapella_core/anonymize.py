@@ -18,6 +18,13 @@ MACS = ("replace", "blank")
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
+def require_aes() -> None:
+    """Raise UserError if the core was built without OpenSSL, which computes AES."""
+    if not _native.features()["aes"]:
+        fix = "install libssl-dev and run make setup"
+        raise UserError("pseudonyms need AES, but the core was built without OpenSSL", fix=fix)
+
+
 def read_key(path: str | os.PathLike) -> bytes:
     """Return the 32 bytes of a key file. Raises UserError if other users can access the file, or it is not a key.
 
@@ -78,6 +85,7 @@ def anonymize(  # noqa: PLR0913 - independent choices
     do not fit in a pcap), link_type; the metadata of the file, as in a digest; and `replaced`, the addresses with their
     pseudonyms as bytes, which are private. ``vendors`` are those of tshark, or None. Raises UserError.
     """
+    require_aes()
     if macs not in MACS:
         raise UserError(f"MAC addresses: {macs}", fix=f"one of {', '.join(MACS)}")
     if source != "-" and Path(target).exists() and Path(source).exists() and Path(source).samefile(target):

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "anonymize/pseudonyms/aes.hpp"
 #include "input/clock_resolution.hpp"
+#include "input/decoder.hpp"
 
 namespace nb = nanobind;
 
@@ -34,6 +36,14 @@ nb::dict scan_capture(const std::string& path, const input::DecompressionLimits&
     return result;
 }
 
+nb::dict features() {
+    nb::dict found;
+    for (const auto codec : {input::Compression::gzip, input::Compression::zstd, input::Compression::lz4})
+        found[input::name_of(codec)] = input::is_supported(codec);
+    found["aes"] = anonymize::has_aes();
+    return found;
+}
+
 }  // namespace
 
 void bind_captures(nb::module_& module) {
@@ -48,6 +58,8 @@ void bind_captures(nb::module_& module) {
             nb::arg("bytes"), nb::arg("ratio"))
         .def_ro("bytes", &DecompressionLimits::bytes)
         .def_ro("ratio", &DecompressionLimits::ratio);
+    module.def("features", &features,
+               "Whether the core was built with the libraries of gzip, zstd and lz4, and of AES");
     module.def("scan_capture", &scan_capture, nb::arg("path"), nb::arg("limits") = DecompressionLimits(),
                "Metadata of a capture, as in the summary of a digest without flows");
 }

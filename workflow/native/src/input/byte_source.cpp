@@ -18,6 +18,17 @@ namespace {
 constexpr std::size_t kBufferSize = std::size_t{256} << 10;  // stays in the L2 cache
 constexpr int kPipeSize = 1 << 20;
 
+void require_decoder(Compression compression, const std::string& name) {
+    if (is_supported(compression)) return;
+    const std::string codec = name_of(compression);
+    const char* package = compression == Compression::gzip   ? "zlib1g-dev"
+                          : compression == Compression::zstd ? "libzstd-dev"
+                                                             : "liblz4-dev";
+    throw InputError("unsupported_format", name,
+                     "compressed with " + codec + ", but the core was built without " + codec +
+                         "; decompress the file, or install " + package + " and run make setup");
+}
+
 }  // namespace
 
 std::unique_ptr<ByteSource> ByteSource::open(const std::string& path, const DecompressionLimits& limits) {
@@ -56,6 +67,7 @@ ByteSource::ByteSource(std::unique_ptr<ByteStream> raw, std::string name, const 
       capacity_(kBufferSize) {
     const Bytes head = view(kMagicBytes);
     compression_ = detect_compression(head);
+    require_decoder(compression_, name_);
     if (compression_ != Compression::none) {
         // The bytes read so far are compressed: the decoder copies them, and the buffer is reused.
         std::vector<std::byte> compressed(buffer_.get(), buffer_.get() + size_);

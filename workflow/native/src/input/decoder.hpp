@@ -55,6 +55,9 @@ Compression detect_compression(Bytes head);
 
 const char* name_of(Compression compression);
 
+// Whether this build of the core has a decoder, which needs the library of the compression.
+bool is_supported(Compression compression);
+
 // Limits of decompression. A stream that exceeds one ends with the fault decompression_limit.
 struct DecompressionLimits {
     // zstd reaches 32,768 with runs of one byte, and about 3,000 with repeated full-size TSO frames; gzip
@@ -66,6 +69,7 @@ struct DecompressionLimits {
 };
 
 // Decompresses `raw`, of which `head` was read already. Concatenated members and frames are one stream.
+// The compression has to be a supported one.
 std::unique_ptr<ByteStream> decoder(Compression compression, std::unique_ptr<ByteStream> raw, Bytes head,
                                     const DecompressionLimits& limits);
 

@@ -91,6 +91,14 @@ PROGRAMS = (
     Program("development", "shellcheck", ("--version",), "make lint", "shellcheck"),
 )
 
+# Libraries that the native core is built with if it finds them: feature, use, Debian package.
+CORE_FEATURES = (
+    ("gzip", "captures compressed with gzip", "zlib1g-dev"),
+    ("zstd", "captures compressed with zstd", "libzstd-dev"),
+    ("lz4", "captures compressed with lz4", "liblz4-dev"),
+    ("aes", "acapella anonymize, acapella release", "libssl-dev"),
+)
+
 # Tests on interface d0 with m0 as mirror destination: feature, commands, use.
 HTB = "tc qdisc add dev d0 root handle 1: htb default 1"
 TC_FEATURES = (
@@ -144,7 +152,17 @@ def run(args: argparse.Namespace) -> None:
 def examine() -> list[Finding]:
     """Return all findings, ordered by group."""
     programs = [program(entry) for entry in PROGRAMS]
-    found = [*machine(), *programs, rdma(), cluster(), *privileges(), *confinement(), *kernel(), *python_packages()]
+    found = [
+        *machine(),
+        *core_features(),
+        *programs,
+        rdma(),
+        cluster(),
+        *privileges(),
+        *confinement(),
+        *kernel(),
+        *python_packages(),
+    ]
     groups = list(dict.fromkeys(finding.group for finding in found))
     return sorted(found, key=lambda finding: groups.index(finding.group))
 
@@ -196,6 +214,26 @@ def program(entry: Program) -> Finding:
     seen = first_words(tried([path, *entry.ask])) if path else "not found"
     install = None if path else install_hint(entry.package)
     return Finding(entry.group, entry.name, path is not None, seen, entry.enables, install)
+
+
+def core_features() -> list[Finding]:
+    """Return findings about the libraries that the native core was built with."""
+    try:
+        from acapella_core import _native  # noqa: PLC0415 - python_packages reports that it is missing
+    except ImportError:
+        return []
+    built = _native.features()
+    return [
+        Finding(
+            "native core",
+            name,
+            built[name],
+            "built in" if built[name] else "not built in",
+            enables,
+            None if built[name] else f"{install_hint(package)}, then make setup",
+        )
+        for name, enables, package in CORE_FEATURES
+    ]
 
 
 def cluster() -> Finding:

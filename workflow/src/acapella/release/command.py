@@ -172,6 +172,7 @@ def make_release(
     from . import catalog as release_catalog  # noqa: PLC0415
     from . import readme as release_readme  # noqa: PLC0415
 
+    core.require_aes()
     hidden = map_file is not None or tables_hidden(campaign)
     check_tables(campaign, hidden=hidden)
     taken = release_samples(campaign, hide=hidden)

@@ -1,10 +1,19 @@
 #include "anonymize/pseudonyms/aes.hpp"
 
-#include <openssl/evp.h>
-
+#include <array>
+#include <new>
 #include <stdexcept>
 
+#ifdef ACAPELLA_HAS_OPENSSL
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#endif
+
 namespace acapella::anonymize {
+
+#ifdef ACAPELLA_HAS_OPENSSL
+
 namespace {
 
 void check(int done) {
@@ -15,6 +24,8 @@ unsigned char* as_unsigned(std::byte* at) { return reinterpret_cast<unsigned cha
 
 }  // namespace
 
+bool has_aes() { return true; }
+
 void Aes128::Free::operator()(evp_cipher_ctx_st* context) const { EVP_CIPHER_CTX_free(context); }
 
 Aes128::Aes128(std::span<const std::byte, kBlock> key) : context_(EVP_CIPHER_CTX_new()) {
@@ -24,6 +35,19 @@ Aes128::Aes128(std::span<const std::byte, kBlock> key) : context_(EVP_CIPHER_CTX
     check(EVP_CIPHER_CTX_set_padding(context_.get(), 0));
 }
 
+Aes128 Aes128::derived(Key key, std::string_view label) {
+    std::array<std::byte, 32> sum{};
+    unsigned length = 0;
+    const auto* done = HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+                            reinterpret_cast<const unsigned char*>(label.data()), label.size(),
+                            as_unsigned(sum.data()), &length);
+    if (done == nullptr || length != sum.size())
+        throw std::runtime_error("OpenSSL does not support HMAC-SHA-256");
+    Aes128 cipher(std::span<const std::byte, kBlock>(sum.data(), kBlock));
+    OPENSSL_cleanse(sum.data(), sum.size());
+    return cipher;
+}
+
 void Aes128::encrypt(std::span<std::byte> blocks) const {
     int done = 0;
     const auto size = static_cast<int>(blocks.size());
@@ -31,5 +55,25 @@ void Aes128::encrypt(std::span<std::byte> blocks) const {
                             size));
     if (done != size) throw std::runtime_error("OpenSSL did not encrypt all data");
 }
+
+#else
+
+namespace {
+
+[[noreturn]] void refuse() { throw std::runtime_error("the core was built without OpenSSL"); }
+
+}  // namespace
+
+bool has_aes() { return false; }
+
+void Aes128::Free::operator()(evp_cipher_ctx_st* /*context*/) const {}
+
+Aes128::Aes128(std::span<const std::byte, kBlock> /*key*/) { refuse(); }
+
+Aes128 Aes128::derived(Key /*key*/, std::string_view /*label*/) { refuse(); }
+
+void Aes128::encrypt(std::span<std::byte> /*blocks*/) const { refuse(); }
+
+#endif
 
 }  // namespace acapella::anonymize

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "frame/record.hpp"
 
@@ -12,10 +13,19 @@ struct evp_cipher_ctx_st;
 namespace acapella::anonymize {
 
 inline constexpr std::size_t kBlock = 16;
+inline constexpr std::size_t kKey = 32;
+
+using Key = std::span<const std::byte, kKey>;
+
+// Whether the core was built with OpenSSL. Without it, all functions of Aes128 throw std::runtime_error.
+bool has_aes();
 
 class Aes128 {
   public:
     explicit Aes128(std::span<const std::byte, kBlock> key);
+
+    // The cipher with the first 16 bytes of HMAC-SHA-256(key, label).
+    static Aes128 derived(Key key, std::string_view label);
 
     // Encrypts whole blocks independently, in place.
     void encrypt(std::span<std::byte> blocks) const;

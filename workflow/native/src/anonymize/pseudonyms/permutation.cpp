@@ -1,11 +1,6 @@
 #include "anonymize/pseudonyms/permutation.hpp"
 
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
-
 #include <array>
-#include <stdexcept>
 #include <utility>
 
 namespace acapella::anonymize {
@@ -13,22 +8,9 @@ namespace {
 
 constexpr unsigned kRounds = 10;
 
-Aes128 cipher_of(Key key, std::string_view label) {
-    std::array<std::byte, 32> derived{};
-    unsigned length = 0;
-    const auto* done = HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
-                            reinterpret_cast<const unsigned char*>(label.data()), label.size(),
-                            reinterpret_cast<unsigned char*>(derived.data()), &length);
-    if (done == nullptr || length != derived.size())
-        throw std::runtime_error("OpenSSL does not support HMAC-SHA-256");
-    Aes128 cipher(std::span<const std::byte, kBlock>(derived.data(), kBlock));
-    OPENSSL_cleanse(derived.data(), derived.size());
-    return cipher;
-}
-
 }  // namespace
 
-Permutation::Permutation(Key key, std::string_view label) : aes_(cipher_of(key, label)) {}
+Permutation::Permutation(Key key, std::string_view label) : aes_(Aes128::derived(key, label)) {}
 
 std::uint64_t Permutation::round(unsigned number, std::uint64_t half, unsigned bits,
                                  std::uint8_t kind) const {

@@ -1,18 +1,12 @@
 // A keyed permutation of the numbers of a given width.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 #include "anonymize/pseudonyms/aes.hpp"
 
 namespace acapella::anonymize {
-
-inline constexpr std::size_t kKey = 32;
-
-using Key = std::span<const std::byte, kKey>;
 
 class Permutation {
   public:

@@ -1,0 +1,146 @@
+"""The wheels on a machine without root: a C++ compiler and Python, but no headers of libraries, no cmake, ninja or
+pkg-config. They are built in a mount namespace without these files and installed into an empty virtual environment."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from acapella_testing.source_tree import ROOT, build_wheels, copy_sources
+
+BIN = ROOT / ".venv" / "bin"
+CAPTURES = [ROOT / ".test" / "captures" / f"alpha-p{n}.pcap.gz" for n in (1, 2)]
+PROBE = ["unshare", "-rm", "mount", "-t", "tmpfs", "none", "/mnt"]
+pytestmark = [
+    pytest.mark.skipif("ACAPELLA_SOAK" not in os.environ, reason="takes minutes: make soak"),
+    pytest.mark.skipif(subprocess.run(PROBE, capture_output=True, check=False).returncode != 0, reason="no namespaces"),
+]
+
+# Arguments: a directory, and the command to run. /usr/include becomes a directory of links to all but the hidden files.
+HIDE = """
+set -eu
+headers=$1/include
+shift
+mkdir -p "$headers"
+mount --rbind /usr/include "$headers"
+mount -t tmpfs none /usr/include
+for file in "$headers"/*; do
+    case ${file##*/} in
+        zlib.h | zconf.h | zstd*.h | zdict.h | lz4*.h | openssl | infiniband | rdma | pcap* | liburing* | dpdk) ;;
+        *) ln -s "$file" /usr/include/ ;;
+    esac
+done
+for program in cmake ninja pkg-config pkgconf meson; do
+    for directory in /usr/bin /usr/local/bin; do
+        [ ! -e "$directory/$program" ] || mount --bind /dev/null "$directory/$program"
+    done
+done
+exec env PKG_CONFIG_LIBDIR=/nonexistent "$@"
+"""
+
+
+def without_libraries(directory: Path, *command) -> list:
+    """Return a command line that runs a command in a namespace without headers of libraries."""
+    return ["unshare", "-rm", "sh", "-c", HIDE, "sh", directory, *command]
+
+
+def run(*command) -> subprocess.CompletedProcess:
+    """Run a command that has to succeed."""
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory) -> Path:
+    """Return the directory of programs of a virtual environment that has the wheels and what they depend on."""
+    directory = tmp_path_factory.mktemp("wheels")
+    copy_sources(directory / "tree")
+    wheels = build_wheels(directory / "tree", prefix=without_libraries(directory))
+    assert [path.name.split("-")[0] for path in wheels] == ["acapella", "acapella_capture", "acapella_core"]
+    assert [path.name.endswith("-py3-none-any.whl") for path in wheels] == [True, True, False]
+    run(sys.executable, "-m", "venv", directory / "venv")
+    pip = [directory / "venv" / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    run(*pip, "install", "--require-hashes", "-r", ROOT / "workflow" / "requirements.lock")
+    run(*pip, "install", "--no-deps", "--no-index", *wheels)
+    run(*pip, "check")
+    return directory / "venv" / "bin"
+
+
+@pytest.fixture(scope="module")
+def captures(tmp_path_factory) -> dict[str, Path]:
+    """Return the same capture, plain and with each compression."""
+    directory = tmp_path_factory.mktemp("captures")
+    content = gzip.decompress(CAPTURES[1].read_bytes())
+    packed = {"": content, ".gz": gzip.compress(content)}
+    packed |= {suffix: pa.compress(content, codec, asbytes=True) for suffix, codec in ((".zst", "zstd"),)}
+    packed[".lz4"] = bytes.fromhex("04224d18")  # magic number of a frame; the rest is not read
+    for suffix, data in packed.items():
+        (directory / f"a.pcap{suffix}").write_bytes(data)
+    return {suffix: directory / f"a.pcap{suffix}" for suffix in packed}
+
+
+def test_the_core_contains_gzip_and_zstd_and_needs_no_other_library(commands):
+    findings = json.loads(run(commands / "acapella", "doctor", "--json").stdout)
+    core = {finding["piece"]: finding["there"] for finding in findings if finding["group"] == "native core"}
+    assert core == {"gzip": True, "zstd": True, "lz4": False, "aes": False}
+    (library,) = (commands.parent / "lib").glob("python*/site-packages/acapella_core/_native.*.so")
+    needed = run("readelf", "--dynamic", library).stdout
+    assert "libz.so" in needed
+    assert not any(name in needed for name in ("libzstd", "liblz4", "libcrypto", "libibverbs"))
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_digests_have_the_same_bytes_as_those_of_a_core_with_all_libraries(suffix, commands, captures, tmp_path):
+    for name, program in (("a", commands / "acapella"), ("b", BIN / "acapella")):
+        run(program, "digest", "--engine", "native", captures[suffix], "-o", tmp_path / f"{name}.parquet")
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    assert (tmp_path / "a.flows.parquet").read_bytes() == (tmp_path / "b.flows.parquet").read_bytes()
+
+
+def test_missing_codec_is_named_in_one_line(commands, captures, tmp_path):
+    command = [commands / "acapella", "digest", "--engine", "native", captures[".lz4"], "-o", tmp_path / "a.parquet"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        f"acapella: error: {captures['.lz4']}: compressed with lz4, but the core was built without lz4; decompress the "
+        "file, or install liblz4-dev and run make setup\n",
+    )
+
+
+def test_anonymize_names_the_missing_library_in_one_line(commands, captures, tmp_path):
+    key = tmp_path / "key"
+    run(commands / "acapella", "anonymize", "--new-key", key)
+    command = [commands / "acapella", "anonymize", captures[""], "-o", tmp_path / "b.pcap", "--key-file", key]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        "acapella: error: pseudonyms need AES, but the core was built without OpenSSL; install libssl-dev and run make "
+        "setup\n",
+    )
+
+
+def test_kappa_reports_the_same_as_a_core_with_all_libraries(commands, captures):
+    trials = [captures[""], captures[".gz"]]
+    reports = [run(program, "kappa", "--json", *trials).stdout for program in (commands / "acapella", BIN / "acapella")]
+    assert reports[0] == reports[1]
+    assert json.loads(reports[0])
+
+
+def test_collect_digest_index_and_sql_work_on_a_campaign(commands, tmp_path):
+    """From a sample sheet to a query, without a config of the workflow."""
+    sheet, config, campaign = (tmp_path / name for name in ("samples.tsv", "config.json", "results"))
+    sheet.write_text(f"site\tport\tfile\nalpha\tp2\t{CAPTURES[1]}\n")
+    config.write_text(json.dumps({"campaign": "one", "testbed": "files", "samples": str(sheet)}))
+    acapella = commands / "acapella"
+    assert "alpha-p2: 78 frames" in run(acapella, "collect", campaign, "--config", config).stdout
+    for name in ("acap", "flows"):
+        (campaign / name).mkdir()
+    acap, flows = (campaign / name / "alpha-p2.parquet" for name in ("acap", "flows"))
+    run(acapella, "digest", "--engine", "native", CAPTURES[1], "-o", acap, "--flows", flows)
+    run(acapella, "campaign", "index", campaign)
+    assert run(acapella, "sql", campaign, "select count(*) as n from frames").stdout == "n\n78\n"
