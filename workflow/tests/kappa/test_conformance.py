@@ -1,4 +1,4 @@
-"""Every kappa that the CHOIR paper printed, recomputed: verdicts, errata, and that a changed digit is seen."""
+"""Every kappa that the CHOIR paper printed is recomputed: verdicts and errata; a changed digit is detected."""
 
 import csv
 import math
@@ -25,7 +25,7 @@ def verdicts(path=PRINTED):
 
 
 def altered(tmp_path, place, column, text):
-    """A copy of the printed numbers with one of them changed."""
+    """Write a copy of the printed numbers with one of them changed."""
     rows = read_rows(PRINTED)
     (row,) = (row for row in rows if (row["environment"], row["run"]) == place)
     assert row[column] != text
@@ -68,7 +68,7 @@ def test_disagreement_without_erratum_is_an_error(tmp_path, capsys):
 
 
 def refused(capsys, printed, errata, directory) -> str:
-    """The one line that the command ends with."""
+    """Return the error message of the command, which is one line."""
     assert (
         cli.main(["campaign", "conformance", "--printed", str(printed), "--errata", str(errata), "-o", str(directory)])
         == 2
@@ -79,7 +79,7 @@ def refused(capsys, printed, errata, directory) -> str:
 
 
 def errata_with(tmp_path, old: str, new: str):
-    """A copy of the errata with one place changed."""
+    """Write a copy of the errata with one place changed."""
     text = ERRATA.read_text(encoding="utf-8")
     assert text.count(old) == 1
     path = tmp_path / "errata.yaml"
@@ -153,7 +153,7 @@ def test_note_of_an_erratum_is_only_in_its_rows():
 
 
 def test_erratum_for_an_agreeing_row_is_an_error(tmp_path, capsys):
-    """Even where the erratum was reported of the new number."""
+    """Not even if the erratum describes the new number."""
     path = altered(tmp_path, ("FABRIC Dedicated 40 Gbps 2", "mean"), "I", "0.4996")
     errata = errata_with(tmp_path, "4.20e-4 0.4998 0.7502", "4.20e-4 0.4996 0.7502")
     assert "the erratum explains agrees_loosely, which needs no explanation" in refused(capsys, path, errata, tmp_path)
@@ -180,9 +180,9 @@ def test_invalid_table_of_printed_numbers_is_an_error(content, tmp_path, capsys)
 
 
 def test_printed_number_covers_all_numbers_that_round_to_it():
-    number = Printed.of("2.60e-6")
+    number = Printed.parse("2.60e-6")
     assert [float(end) for end in (number.low, number.value, number.high)] == [2.595e-6, 2.6e-6, 2.605e-6]
-    assert Printed.of("0") == Printed(0, 0, 0)
+    assert Printed.parse("0") == Printed(0, 0, 0)
 
 
 def test_printed_means_that_differ_from_their_runs_are_listed():

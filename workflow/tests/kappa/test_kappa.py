@@ -1,4 +1,4 @@
-"""`acapella kappa` through its JSON: what has to be right for any two trials."""
+"""Properties of the JSON of `acapella kappa` that hold for any two trials."""
 
 import gzip
 import itertools

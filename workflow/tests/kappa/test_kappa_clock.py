@@ -1,4 +1,4 @@
-"""What `acapella kappa` sees of a trial's clock: grids with an offset or without, declared ones, times beyond all."""
+"""Clock grids that `acapella kappa` detects, with and without an offset; declared resolutions; implausible times."""
 
 import random
 import struct
@@ -14,12 +14,12 @@ LAST_NS = 2**32 * 10**9 - 2  # the last plausible time, in the year 2106
 
 
 def block(kind: int, body: bytes) -> bytes:
-    """A pcapng block."""
+    """Return a pcapng block."""
     return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
 
 
 def write_ng(path: Path, stamps: list[tuple[int, int]], resolutions: list[int]) -> Path:
-    """A pcapng file with an interface for each if_tsresol; stamps are (interface, units)."""
+    """Write a pcapng file with an interface for each if_tsresol; ``stamps`` are (interface, units)."""
     content = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
     for resolution in resolutions:
         content += block(1, struct.pack("<HHIHHB3xHH", 1, 0, 0, 9, 1, resolution, 0, 0))
@@ -32,13 +32,13 @@ def write_ng(path: Path, stamps: list[tuple[int, int]], resolutions: list[int]) 
 
 
 def jittered(count: int, run: int, jitter_ns: int = 50) -> list[int]:
-    """Times of a run on a fine clock."""
+    """Return the times of a run on a fine clock."""
     draw = random.Random(run)
     return sorted(START_NS + n * 10_007 + draw.randrange(jitter_ns + 1) for n in range(count))
 
 
 def on_grid(times: list[int], step_ns: int, offset_ns: int) -> list[int]:
-    """Offsets from START_NS of times rounded to a grid, for write()."""
+    """Return offsets from START_NS of times rounded to a grid, for write()."""
     return [ns // step_ns * step_ns + offset_ns - START_NS for ns in times]
 
 
@@ -48,7 +48,7 @@ def texts(entry: dict, code: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("grid", "named", "message"),
+    ("grid", "expected", "message"),
     [
         ((1000, 0), "coarse_clock", "multiples of 1 µs"),
         ((1000, 123), "coarse_clock", "on a grid of 1 µs"),
@@ -57,25 +57,25 @@ def texts(entry: dict, code: str) -> list[str]:
         ((100, 0), "coarse_within", "multiples of 100 ns"),
         ((100, 7), "coarse_within", "on a grid of 100 ns"),
         ((16, 3), "coarse_within", "on a grid of 16 ns"),
-        ((10, 0), None, None),  # the smallest bound: a share within a step is a share
+        ((10, 0), None, None),  # equal to the smallest bound, whose share is exact
         ((8, 0), None, None),
         ((1, 0), None, None),
     ],
 )
-def test_coarse_grid_is_reported_for_any_offset(tmp_path, capsys, grid, named, message):
+def test_coarse_grid_is_reported_for_any_offset(tmp_path, capsys, grid, expected, message):
     a, b = (write(tmp_path / f"{k}.pcap", on_grid(jittered(400, k), *grid)) for k in range(2))
     found = pair(capsys, a, b)
-    assert codes(found) == [named] * 2 * bool(named)
-    if named:
-        assert [f"in {name}.pcap" in text and message in text for name, text in enumerate(texts(found, named))] == [
+    assert codes(found) == [expected] * 2 * bool(expected)
+    if expected:
+        assert [f"in {name}.pcap" in text and message in text for name, text in enumerate(texts(found, expected))] == [
             True
         ] * 2
 
 
-@pytest.mark.parametrize(("bound", "named"), [("7", ["coarse_within"] * 2), ("8", []), ("0", ["coarse_within"] * 2)])
-def test_smallest_bound_determines_the_warning(tmp_path, capsys, bound, named):
+@pytest.mark.parametrize(("bound", "expected"), [("7", ["coarse_within"] * 2), ("8", []), ("0", ["coarse_within"] * 2)])
+def test_smallest_bound_determines_the_warning(tmp_path, capsys, bound, expected):
     a, b = (write(tmp_path / f"{k}.pcap", on_grid(jittered(400, k), 8, 3)) for k in range(2))
-    assert codes(pair(capsys, a, b, "--within", bound, "1000")) == named
+    assert codes(pair(capsys, a, b, "--within", bound, "1000")) == expected
 
 
 def test_equal_gaps_of_a_fine_clock_are_not_a_grid(tmp_path, capsys):
@@ -84,11 +84,11 @@ def test_equal_gaps_of_a_fine_clock_are_not_a_grid(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("resolution", "named", "grid"),
+    ("resolution", "expected", "grid"),
     [(0x80 | 10, "coarse_clock", 976_562), (0x80 | 20, "coarse_within", 953), (6, "coarse_clock", 1000),
      (7, "coarse_within", 100), (0x80 | 27, None, 7), (9, None, 1), (12, None, 1), (0x80 | 40, None, 1)],
 )  # fmt: skip
-def test_declared_resolution_of_an_interface_is_used(tmp_path, capsys, resolution, named, grid):
+def test_declared_resolution_of_an_interface_is_used(tmp_path, capsys, resolution, expected, grid):
     per_second = 2 ** (resolution & 127) if resolution & 128 else 10**resolution
     trials = []
     for run in range(2):
@@ -96,17 +96,17 @@ def test_declared_resolution_of_an_interface_is_used(tmp_path, capsys, resolutio
         stamps = [(0, (ns - START_NS + 10**15) * per_second // 10**9) for ns in times]
         trials.append(write_ng(tmp_path / f"{run}.pcapng", stamps, [resolution]))
     result = kappa(capsys, *trials)
-    assert codes(result["pairs"][0]) == [named] * 2 * bool(named)
+    assert codes(result["pairs"][0]) == [expected] * 2 * bool(expected)
     assert result["trials"][0]["files"][0]["grid_ns"] == grid
 
 
-@pytest.mark.parametrize(("interfaces", "named"), [((0, 1), True), ((0, 0), False)])
-def test_coarsest_interface_with_packets_is_reported(tmp_path, capsys, interfaces, named):
+@pytest.mark.parametrize(("interfaces", "expected"), [((0, 1), True), ((0, 0), False)])
+def test_coarsest_interface_with_packets_is_reported(tmp_path, capsys, interfaces, expected):
     times = jittered(100, 1)
     stamps = [(which, ns // 1000 if which else ns) for which, ns in zip(interfaces * 50, times, strict=True)]
     both = write_ng(tmp_path / "b.pcapng", stamps, [9, 6])
     found = pair(capsys, write(tmp_path / "a.pcap", [ns - START_NS for ns in times]), both)
-    assert ("on a grid of 1 µs" in " ".join(texts(found, "coarse_clock"))) == named
+    assert ("on a grid of 1 µs" in " ".join(texts(found, "coarse_clock"))) == expected
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 17, 100])
@@ -121,20 +121,20 @@ def test_constant_period_with_losses_is_not_a_grid(tmp_path, capsys):
     assert codes(pair(capsys, a, b)) == []
 
 
-@pytest.mark.parametrize(("gaps", "named"), [(15, False), (16, True)])
-def test_minimum_number_of_gaps_shows_a_grid(tmp_path, capsys, gaps, named):
+@pytest.mark.parametrize(("gaps", "expected"), [(15, False), (16, True)])
+def test_minimum_number_of_gaps_shows_a_grid(tmp_path, capsys, gaps, expected):
     offsets = [n * 20_000 + n % 2 * 1_000 for n in range(gaps + 1)]
     a, b = (write(tmp_path / f"{name}.pcap", offsets) for name in "ab")
-    assert codes(pair(capsys, a, b)) == ["coarse_clock"] * 2 * named
+    assert codes(pair(capsys, a, b)) == ["coarse_clock"] * 2 * expected
 
 
-@pytest.mark.parametrize(("changes", "named"), [(3, False), (4, True)])
-def test_minimum_number_of_gap_changes_shows_a_grid(tmp_path, capsys, changes, named):
+@pytest.mark.parametrize(("changes", "expected"), [(3, False), (4, True)])
+def test_minimum_number_of_gap_changes_shows_a_grid(tmp_path, capsys, changes, expected):
     offsets = [0]
     for n in range(40):
         offsets.append(offsets[-1] + (20_000 if min(n, changes) % 2 else 21_000))
     a, b = (write(tmp_path / f"{name}.pcap", offsets) for name in "ab")
-    assert codes(pair(capsys, a, b)) == ["coarse_clock"] * 2 * named
+    assert codes(pair(capsys, a, b)) == ["coarse_clock"] * 2 * expected
 
 
 @pytest.mark.parametrize("offset_ns", [0, 123])

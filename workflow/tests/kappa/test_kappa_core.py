@@ -1,4 +1,4 @@
-"""The native sums of a comparison: against the slow version, and by what has to hold for any trials."""
+"""The native sums of a comparison match the naive reference and have the properties of any comparison."""
 
 import itertools
 import random
@@ -15,23 +15,23 @@ from acapella_core.kappa import compare
 
 
 def pair_of(*trials, **options) -> dict:
-    """The pair of the first two trials, each a path or a list of paths."""
+    """Return the pair of the first two trials, each a path or a list of paths."""
     files = [trial if isinstance(trial, list) else [trial] for trial in trials]
     return compare(files, pairs=[(0, 1)], **options)["pairs"][0]
 
 
 def comparison(tmp_path: Path, a: list, b: list, **options) -> dict:
-    """The pair of two lists of packets."""
+    """Return the pair of two lists of packets."""
     return pair_of(write_pcap(tmp_path / "a.pcap", a), write_pcap(tmp_path / "b.pcap", b), **options)
 
 
 def exact(pair: dict) -> dict:
-    """U, O, L, I and the like as fractions."""
+    """Return U, O, L, I and the related measures as fractions."""
     return ratios.components(pair)
 
 
 def kappa(pair: dict) -> float | None:
-    """Equation 5."""
+    """Return kappa, by equation 5."""
     return ratios.kappa(pair["n_a"], pair["n_b"], pair["n_common"], tuple(exact(pair)[n] for n in ratios.COMPONENTS))
 
 
@@ -74,7 +74,7 @@ def test_windows_sum_to_the_whole_trial(tmp_path):
 
 
 def filled(spacing: dict) -> dict[int, tuple[int, int]]:
-    """(pairs, reversed) of the bins that hold pairs."""
+    """Return (pairs, reversed) of the bins that contain pairs."""
     counts = [tuple(spacing["zero"]), *zip(spacing["pairs"], spacing["reversed"], strict=True)]
     return {n: pair for n, pair in enumerate(counts) if pair[0]}
 
@@ -160,7 +160,7 @@ def test_order_of_a_trials_files_does_not_matter(tmp_path):
 
 def test_split_points_between_files_do_not_matter(tmp_path):
     rng = random.Random(9)
-    first = [(ts_ns + n, frame) for n, (ts_ns, frame) in enumerate(sent(120, rng))]  # no two at one time
+    first = [(ts_ns + n, frame) for n, (ts_ns, frame) in enumerate(sent(120, rng))]  # all times differ
     a, whole = write_pcap(tmp_path / "a.pcap", first), write_pcap(tmp_path / "whole.pcap", first)
     for points in ([40], [1, 2, 119], [60, 60, 90]):
         bounds = [0, *points, len(first)]

@@ -1,4 +1,4 @@
-"""Real captures replayed against themselves: another TTL, another underlay, and still the same packets."""
+"""Real captures compared with themselves: packets are matched after a change of TTL or underlay."""
 
 import importlib.util
 import itertools
@@ -9,7 +9,7 @@ import pytest
 from acapella_testing.frames.trial_captures import START_NS, codes, pair
 from acapella_testing.oracles.plain_flows import write_pcap
 
-FRAMES = 300  # of each capture: enough for every kind of traffic in it
+FRAMES = 300  # of each capture, which include every kind of its traffic
 CAPTURES = (
     "443-firefox.pcap",
     "6in4tunnel.pcap",
@@ -20,14 +20,14 @@ CAPTURES = (
     "1kxun.pcap",
     "anyconnect-vpn.pcap",
     "dns_fragmented.pcap",
-    "capwap.pcap",  # with CDP, which is 802.3
+    "capwap.pcap",  # contains CDP, which is 802.3
     "dos_win98_smb_netbeui.pcap",  # 802.3
 )
 
 
 @pytest.fixture(scope="module")
 def underlay(corpus):
-    """The tool that wraps frames as FABRIC's underlay does."""
+    """Return the tool that wraps frames as FABRIC's underlay does."""
     tool = corpus.parent / "tools" / "underlay.py"
     if not tool.is_file():
         pytest.skip(f"no underlay tool: {tool} is not there")
@@ -39,7 +39,7 @@ def underlay(corpus):
 
 @pytest.fixture(params=CAPTURES)
 def frames(request, corpus, underlay) -> list[bytes]:
-    """The first whole frames of a capture."""
+    """Return the first complete frames of a capture."""
     path = corpus / "ndpi" / request.param
     if not path.is_file():
         pytest.skip(f"no such capture: {path}")
@@ -49,7 +49,7 @@ def frames(request, corpus, underlay) -> list[bytes]:
 
 
 def hop(frame: bytes) -> bytes:
-    """The frame one router further: TTL less by one, the header checksum made new; other MACs."""
+    """Return the frame after a router: TTL decremented, header checksum recomputed, other MAC addresses."""
     data = bytearray(frame)
     data[:12] = bytes.fromhex("020000000001 020000000002")
     if data[12:14] == b"\x08\x00":
@@ -72,7 +72,7 @@ def times(count: int) -> list[int]:
 
 
 def serious(entry: dict) -> list[str]:
-    """Warnings but the one that real traffic with equal packets always has."""
+    """Return the warnings except the one that real traffic with equal packets always has."""
     return [code for code in codes(entry) if code != "ambiguous_occurrences"]
 
 
@@ -99,7 +99,7 @@ def test_underlay_of_one_trial_does_not_change_kappa(tmp_path, capsys, frames, u
 
 
 def test_known_loss_and_delay_give_the_expected_kappa(tmp_path, capsys, frames, underlay):
-    """Every tenth packet lost, the rest one hop further and 1 us late but for the first."""
+    """Every tenth packet is lost; the others pass a router, and all but the first are 1 us late."""
     offsets = times(len(frames))
     left = [n for n in range(len(frames)) if n % 10 != 9]
     wrapped = [underlay.encapsulate("pw2", 5, (16, 17), hop(frames[n])) for n in left]

@@ -1,4 +1,4 @@
-"""Identity of packets: changes by the network that keep it, and differences that change it."""
+"""Changes by the network keep the identity of a packet; other differences change it."""
 
 import random
 import struct
@@ -17,7 +17,7 @@ LABELS = struct.pack(">HII", 0x8847, 100 << 12 | 64, 200 << 12 | 0x100 | 64)
 
 
 def common(tmp_path, a: bytes, b: bytes, *, snaplens=(65535, 65535), **rule) -> bool:
-    """Whether frame b is frame a again."""
+    """Return whether both frames have the same identity."""
     files = [
         [write_pcap(tmp_path / f"{name}.pcap", [(BASE_NS, frame)], snaplen=snaplen)]
         for name, frame, snaplen in zip("ab", (a, b), snaplens, strict=True)
@@ -26,24 +26,24 @@ def common(tmp_path, a: bytes, b: bytes, *, snaplens=(65535, 65535), **rule) -> 
 
 
 def pseudowire(frame: bytes) -> bytes:
-    """A frame in an Ethernet pseudowire with a control word, below two MPLS labels."""
+    """Return a frame in an Ethernet pseudowire with a control word and two MPLS labels."""
     return b"\6" * 12 + LABELS + bytes(4) + frame
 
 
 def isl(frame: bytes, first: int = 1, kind: int = 0) -> bytes:
-    """A frame and its check sequence in Cisco ISL, whose own check sequence no capture has."""
+    """Return a frame and its check sequence in Cisco ISL, without the check sequence of ISL, as in captures."""
     inside = bytes.fromhex("aaaa03 040404 000a 0000 0000") + frame + b"fcs!"
     return bytes([first, 0, 0x0C, 0, 0, kind << 4]) + b"\4" * 6 + struct.pack(">H", len(inside)) + inside
 
 
 def snap(packet: bytes, ethertype: int = 0x0800) -> bytes:
-    """A length, LLC and SNAP before a packet: what follows addresses or tags."""
+    """Return a packet after a length, LLC and SNAP, without addresses and tags."""
     data = bytes.fromhex("aaaa03 000000") + struct.pack(">H", ethertype) + packet
     return struct.pack(">H", len(data)) + data
 
 
 def gre(packet: bytes) -> bytes:
-    """A packet in GRE."""
+    """Return a packet in GRE."""
     return ethernet(ipv4(struct.pack(">HH", 0, 0x86DD if packet[0] >> 4 == 6 else 0x0800) + packet, proto=47))
 
 
@@ -166,14 +166,14 @@ def test_shortest_truncation_applies_to_all_trials(tmp_path, snaplens):
 
 
 def with_options(payload: bytes) -> bytes:
-    """An IPv4 packet with the 40 bytes of options that its header has room for."""
+    """Return an IPv4 packet with 40 bytes of options, the maximum."""
     packet = ipv4(payload)
     return b"\x4f\0" + struct.pack(">H", len(packet) + 40) + packet[4:20] + b"\1" * 40 + packet[20:]
 
 
 @pytest.mark.parametrize(("packet", "least"), [(ipv4, 28), (with_options, 68), (ipv6, 48)])
 def test_packets_truncated_to_a_few_bytes_are_excluded(tmp_path, packet, least):
-    """Otherwise one such packet would have all others cut to as little, and a reversal would be taken for order."""
+    """Otherwise one such packet would truncate the identities of all others, and a reversal would not be detected."""
     frames = [(BASE_NS + n, ethernet(packet(udp(n, size=60, checksum=n)))) for n in range(10)]
     backwards = [(ts_ns, frame) for (ts_ns, _), (_, frame) in zip(frames, reversed(frames), strict=True)]
     b = write_pcap(tmp_path / "b.pcap", backwards)
@@ -200,7 +200,7 @@ def test_truncation_found_late_applies_from_the_start(tmp_path):
 
 
 def trailer(number: int, layout: str, node: int = 3, port: int = 1) -> bytes:
-    """CHOIR's tag of a packet."""
+    """Return the tag that CHOIR appends to a packet."""
     time = struct.pack(">Q", BASE_NS + number)
     check = time[6:8] if layout == "v1" else time[1::-1]
     return time + struct.pack(">HH", node, port) + check + b"\x65\x87"
@@ -255,7 +255,7 @@ def test_inconsistent_identity_rule_is_rejected(tmp_path):
 
 
 def chosen(path, **selection) -> list[int]:
-    """(packets, first_ns less BASE_NS) of what a selection leaves."""
+    """Return (packets, first_ns - BASE_NS) of the selected packets."""
     trial = compare([[path]], pairs=[], selection=Selection(**selection))["trials"][0]
     return [trial["packets"], None if trial["first_ns"] is None else trial["first_ns"] - BASE_NS]
 

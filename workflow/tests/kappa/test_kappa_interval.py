@@ -74,7 +74,7 @@ def runs_of(setup: Setup, runs: int) -> list[tuple[dict, dict]]:
 
 
 def covers(truth: dict, found: dict, name: str) -> bool:
-    """Whether the interval has the true value; the reference divides in floating point."""
+    """Return whether the interval contains the true value; the reference divides in floating point."""
     return found[f"{name}_lo"] - 1e-12 <= truth[name] <= found[f"{name}_hi"] + 1e-12
 
 
@@ -128,7 +128,7 @@ def test_interval_shrinks_to_the_true_kappa_with_the_errors(name):
     setup = CLASSES[name].with_packets(1_000)
     (a, b) = replay_simulation.two_replays(replace(setup, receiver_error_ns=0.0), 1)
     truth = replay_simulation.truth(a, b)
-    # Without errors of timestamps the correction is exact but for the rounding of times to 1 ns.
+    # Without errors of timestamps the correction is exact except for the rounding of times to 1 ns.
     found = estimate(replace(setup, receiver_error_ns=0.0), a, b)
     for part in NAMES:
         assert width(found, part) == 0

@@ -1,4 +1,4 @@
-"""`acapella kappa` against the slow version, on random trials with loss, duplication, reordering and jitter."""
+"""`acapella kappa` matches the naive reference on random trials with loss, duplication, reordering and jitter."""
 
 import math
 from fractions import Fraction
@@ -34,11 +34,11 @@ LONG = st.one_of(SHORT, st.integers(EDGE_NS - 2, EDGE_NS + 2), st.integers(0, 3 
 
 @st.composite
 def trials(draw, gap=SHORT) -> list[tuple[int, int]]:
-    """(offset in ns, number) of each packet of a trial of up to 60 numbered ones, in the order of the file."""
+    """Return (offset in ns, number) of each packet of a trial of up to 60 packets, in the order of the file."""
     numbers = list(range(draw(st.integers(0, 60))))
     lost = draw(st.sets(st.sampled_from(numbers), max_size=8)) if numbers else set()
     numbers = [n for n in numbers if n not in lost]
-    for _ in range(draw(st.integers(0, 4))):  # a burst goes elsewhere
+    for _ in range(draw(st.integers(0, 4))):  # move a burst
         begin, size, to = (draw(st.integers(0, 60)) for _ in range(3))
         burst = numbers[begin : begin + size % 9]
         del numbers[begin : begin + size % 9]
@@ -51,7 +51,7 @@ def trials(draw, gap=SHORT) -> list[tuple[int, int]]:
 
 
 def frame(number: int) -> bytes:
-    """Different kinds of packets; some without IP."""
+    """Return a packet of one of several kinds; some have no IP header."""
     padded = (lambda n: llc(n, padding=n % 7), lambda n: snap(n, padding=n % 7))
     wrapped = (service_snap, lambda n: isl(packet_6(n)), lambda n: isl(llc(n, padding=n % 7)))
     kinds = (packet, packet_6, arp, lambda n: packet(n, trailer=b"x" * (n % 5)), *padded, *wrapped)
@@ -59,7 +59,7 @@ def frame(number: int) -> bytes:
 
 
 def check(found: dict, expected: dict) -> None:
-    """Every value of the pair; components are the nearest double of the exact one."""
+    """Check every value of a pair; components are the doubles nearest to the exact ones."""
     for name in EXACT:
         assert found[name] == (None if expected[name] is None else float(expected[name])), name
     for name in ROOTS:
@@ -74,7 +74,7 @@ def check(found: dict, expected: dict) -> None:
 
 
 def close(found, value) -> bool:
-    """Equal, but for the last bits of a float."""
+    """Return whether values are equal except for the last bits of a float."""
     if isinstance(value, dict):
         return all(close(found[key], inner) for key, inner in value.items())
     if isinstance(value, float):
@@ -83,7 +83,7 @@ def close(found, value) -> bool:
 
 
 def check_windows(found: dict, a: list, b: list) -> None:
-    """Every window, each packet in one of them."""
+    """Check every window, and that each packet is in one window."""
     for name in ("n_a", "n_b", "n_common"):
         assert sum(window[name] for window in found["timeline"]) == found[name]
     for window in found["timeline"]:
@@ -119,7 +119,7 @@ def test_random_trials_that_differ_by_seconds(tmp_path, capsys, a, b, windows):
 @pytest.mark.parametrize("far_ns", [7_258_118_400 * 10**9, -631_152_000 * 10**9], ids=["2200", "1950"])
 @pytest.mark.parametrize("place", [0, 99])
 def test_frame_with_implausible_time_is_excluded(tmp_path, capsys, far_ns, place):
-    """Kappa is that of the trial without the frame; with the broken stamp, L and I were nearly 0."""
+    """Kappa is that of the trial without the frame; with the wrong timestamp, L and I would be nearly 0."""
     offsets = [ns + ns % 577 for ns in steady(100)]
     stamps = [(START_NS + ns, packet(number)) for number, ns in enumerate(offsets)]
     a = write(tmp_path / "a.pcap", steady(100))
@@ -178,5 +178,5 @@ def test_trial_in_an_underlay_equals_the_plain_trial(tmp_path, capsys, a, kinds)
 
 
 def stamped(trial: list[tuple[int, int]]) -> list[tuple[int, bytes]]:
-    """(ns, frame) of a drawn trial."""
+    """Return (ns, frame) of a trial."""
     return [(START_NS + ns, frame(number)) for ns, number in trial]

@@ -35,7 +35,7 @@ def columns(count: int = COUNT, **changed) -> dict:
 
 @pytest.fixture
 def replay(tmp_path):
-    """A recording of 200 packets, two trials with jitter, loss and reordering, and the arguments of the command."""
+    """Write a recording of 200 packets, and two trials with jitter, loss and reordering."""
     rng = random.Random(1)
     recording = write_pcap(tmp_path / "r.pcap", [(START_NS + GAP_NS * n, packet(n)) for n in range(COUNT)])
     trials = []
@@ -240,7 +240,7 @@ def test_equal_packets_are_matched_by_their_occurrence(replay, capsys):
 
 
 def test_recording_in_another_order_than_its_timestamps(replay, capsys):
-    """The number of a packet is its place in the file."""
+    """Packets are numbered by their place in the file."""
     times = columns()["requested_ns"].tolist()
     back = list(range(COUNT))[::-1]
     write_pcap(replay.recording, [(times[n], packet(n)) for n in back])
@@ -430,7 +430,7 @@ def test_memory_limit_names_what_the_correction_needs(replay, capsys):
 
 
 def test_several_ports_are_bounded_separately(replay, capsys):
-    """Until the next burst of its port a packet may depart; the interval has to cover that."""
+    """A packet may depart at any time until the next burst of its port."""
     port = (np.arange(COUNT) % 2).astype(np.int16)
     first = np.arange(COUNT) % 8 < 2
     requested = columns()["requested_ns"]

@@ -1,4 +1,4 @@
-"""`acapella kappa` refuses to flatter: each flaw of the captures is named, with the components that it touches."""
+"""`acapella kappa` warns of each defect of the captures and names the affected components."""
 
 import json
 import struct
@@ -16,14 +16,14 @@ LATE = list(enumerate(steady(100)))
 
 
 def only(entry: dict, code: str) -> dict:
-    """The warning of this code, the only one that there is."""
+    """Return the warning with this code, which must be the only one."""
     assert codes(entry) == [code]
     return entry["warnings"][0]
 
 
 @pytest.fixture
 def clean(tmp_path):
-    """A trial without a flaw."""
+    """Write a trial without a defect."""
     return write(tmp_path / "clean.pcap", steady(100))
 
 
@@ -56,12 +56,12 @@ def test_many_equal_timestamps_are_reported(tmp_path, capsys, clean):
     assert "75 packets (75.8 %)" in warning["text"]
 
 
-@pytest.mark.parametrize(("packets", "named"), [(101, ["coarse_clock"]), (102, [])])
-def test_equal_timestamps_are_reported_from_one_percent_of_gaps(tmp_path, capsys, packets, named):
+@pytest.mark.parametrize(("packets", "expected"), [(101, ["coarse_clock"]), (102, [])])
+def test_equal_timestamps_are_reported_from_one_percent_of_gaps(tmp_path, capsys, packets, expected):
     offsets = steady(packets)
     offsets[50] = offsets[49]
     a = write(tmp_path / "a.pcap", steady(packets))
-    assert codes(pair(capsys, a, write(tmp_path / "b.pcap", offsets))) == named
+    assert codes(pair(capsys, a, write(tmp_path / "b.pcap", offsets))) == expected
 
 
 def test_few_equal_timestamps_are_not_reported(tmp_path, capsys):
@@ -79,7 +79,7 @@ def test_truncated_identity_is_reported_with_remaining_bytes(tmp_path, capsys, c
 
 
 def in_vxlan(number: int) -> bytes:
-    """A packet in VXLAN, whose inner IP header starts at byte 64."""
+    """Return a packet in VXLAN, whose inner IP header starts at byte 64."""
     inner = b"\x08" + bytes(5) + b"\x01\x00" + packet(number)
     udp = struct.pack(">HHHH", 40_000 + number, 4789, 8 + len(inner), 0) + inner
     header = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), number, 0, 64, 17, 0)
@@ -118,33 +118,33 @@ def test_trials_with_different_content_are_reported(tmp_path, capsys, clean, com
     assert found["warnings"][0]["components"] == ["U", "O", "L", "I"]
 
 
-@pytest.mark.parametrize(("common", "named"), [(49, ["different_content"]), (50, [])])
-def test_less_than_half_of_packets_in_common_is_reported(tmp_path, capsys, clean, common, named):
+@pytest.mark.parametrize(("common", "expected"), [(49, ["different_content"]), (50, [])])
+def test_less_than_half_of_packets_in_common_is_reported(tmp_path, capsys, clean, common, expected):
     numbers = [*range(common), *range(1_000, 1_100 - common)]
-    assert codes(pair(capsys, clean, write(tmp_path / "b.pcap", steady(100), numbers))) == named
+    assert codes(pair(capsys, clean, write(tmp_path / "b.pcap", steady(100), numbers))) == expected
 
 
 @pytest.mark.parametrize("swap", [False, True])
-@pytest.mark.parametrize(("held", "named"), [(10, True), (49, True), (50, False)])
-def test_trial_that_lacks_most_packets_is_reported(tmp_path, capsys, swap, held, named):
+@pytest.mark.parametrize(("held", "expected"), [(10, True), (49, True), (50, False)])
+def test_trial_that_lacks_most_packets_is_reported(tmp_path, capsys, swap, held, expected):
     clean, few = write(tmp_path / "a.pcap", steady(100)), write(tmp_path / "b.pcap", steady(100)[:held])
     found = pair(capsys, *((few, clean) if swap else (clean, few)))
     assert (found["L"], found["I"]) == (0, 0)
-    assert ("different_content" in codes(found)) == named
-    if named:
+    assert ("different_content" in codes(found)) == expected
+    if expected:
         lacks, holds = ("A", "B") if swap else ("B", "A")
         text = found["warnings"][0]["text"]
         assert f"trial {lacks} lacks {100 - held} packets of trial {holds}, {100 - held}.0 %" in text
         assert "L, I and O describe only the common packets" in text
 
 
-@pytest.mark.parametrize(("gaps", "named"), [(90, []), (89, ["unequal_durations"])])
-def test_trial_shorter_by_more_than_ten_percent_is_reported(tmp_path, capsys, gaps, named):
+@pytest.mark.parametrize(("gaps", "expected"), [(90, []), (89, ["unequal_durations"])])
+def test_trial_shorter_by_more_than_ten_percent_is_reported(tmp_path, capsys, gaps, expected):
     a = write(tmp_path / "a.pcap", steady(101))
     b = write(tmp_path / "b.pcap", steady(gaps + 1))
     there, back = pair(capsys, a, b), pair(capsys, b, a)
-    assert codes(there) == codes(back) == named
-    if named:
+    assert codes(there) == codes(back) == expected
+    if expected:
         assert there["warnings"][0]["components"] == ["L", "I"]
         assert "trial A lasts 124 µs, trial B 110 µs, 11.0 % less" in there["warnings"][0]["text"]
 
@@ -155,7 +155,7 @@ HOUR_NS = 3_600 * 10**9 + 7
 @pytest.mark.parametrize("stray", ["common", "in one trial"])
 @pytest.mark.parametrize(("in_a", "in_b"), [(True, True), (True, False), (False, True)])
 def test_stray_packet_an_hour_later_is_reported(tmp_path, capsys, stray, in_a, in_b):
-    """It lifts kappa to all but 1: what the jitter is divided by is the pause."""
+    """Kappa is nearly 1, because jitter is divided by a duration that is mostly the pause."""
     trials = []
     for name, late in (("A", in_a), ("B", in_b)):
         offsets = [ns + (ns * 7 % 1_001 if name == "B" else 0) for ns in steady(100)]
@@ -163,10 +163,10 @@ def test_stray_packet_an_hour_later_is_reported(tmp_path, capsys, stray, in_a, i
         trials.append(write(tmp_path / f"{name}.pcap", offsets + [HOUR_NS] * late, numbers))
     found = pair(capsys, *trials)
     assert found["I"] < 1e-4
-    named = {warning["code"]: warning["text"] for warning in found["warnings"]}
-    assert ("unequal_durations" in named) == (in_a != in_b)
+    messages = {warning["code"]: warning["text"] for warning in found["warnings"]}
+    assert ("unequal_durations" in messages) == (in_a != in_b)
     for name, late in (("A", in_a), ("B", in_b)):
-        assert (f"of trial {name}" in named["dominant_gap"]) == late
+        assert (f"of trial {name}" in messages["dominant_gap"]) == late
 
 
 def test_gap_before_a_common_packet_is_reported_for_its_trial(tmp_path, capsys, clean):
@@ -176,18 +176,18 @@ def test_gap_before_a_common_packet_is_reported_for_its_trial(tmp_path, capsys, 
     assert "a gap of 300 µs or more is 71.0 % of trial B" in text and "trial A" not in text
 
 
-@pytest.mark.parametrize(("share", "named"), [(0.5, []), (0.53, ["dominant_gap"])])
-def test_gap_longer_than_half_of_a_trial_is_reported(tmp_path, capsys, share, named):
+@pytest.mark.parametrize(("share", "expected"), [(0.5, []), (0.53, ["dominant_gap"])])
+def test_gap_longer_than_half_of_a_trial_is_reported(tmp_path, capsys, share, expected):
     head = 1_001_003
     pause = round(share / (1 - share) * head)
     offsets = [n * head // 50 for n in range(26)] + [pause + n * head // 50 for n in range(26, 51)]
     offsets = [ns - (head // 50 if n > 25 else 0) for n, ns in enumerate(offsets)]
     a, b = (write(tmp_path / f"{name}.pcap", offsets) for name in "ab")
-    assert codes(pair(capsys, a, b)) == named
+    assert codes(pair(capsys, a, b)) == expected
 
 
 def test_gap_in_a_trial_of_three_packets_is_reported(tmp_path, capsys):
-    """The least that may have a pause in it."""
+    """A trial of two packets has only one gap, so three are the minimum."""
     a, b = (write(tmp_path / f"{k}.pcap", [0, 1_237, 1_237 + 1_234_567 + k]) for k in range(2))
     assert codes(pair(capsys, a, b)) == ["dominant_gap"]
 
@@ -251,14 +251,14 @@ def test_frames_without_a_time_are_reported(tmp_path, capsys, clean):
     untimed = write_pcap(tmp_path / "b.pcap", [(0, packet(1_000)), *((START_NS + ns, packet(n)) for n, ns in LATE)])
     found = pair(capsys, clean, untimed)
     assert codes(found) == ["first_packet_missing", "untimed_frames"]
-    assert found["I"] > 0.99  # one gap of fifty years, whatever the network did
+    assert found["I"] > 0.99  # one gap of fifty years dominates
 
 
 def test_packets_without_the_tag_are_reported(tmp_path, capsys, clean):
     found = pair(capsys, clean, clean, "--identity", "tag")
     assert "without_identity" in codes(found)
     text = next(warning["text"] for warning in found["warnings"] if warning["code"] == "without_identity")
-    assert "(no tag was captured)" in text and "cut" not in text  # there never was one
+    assert "(no tag was captured)" in text and "cut" not in text  # no frame had a tag
 
 
 def test_packets_truncated_to_a_few_bytes_are_reported(tmp_path, capsys, clean):
@@ -325,9 +325,9 @@ def test_summary_without_all_pairs_cannot_identify_an_outlier(tmp_path, capsys):
     [
         ((0.9, 0.9, 0.951), True),
         ((0.9, 0.9, 0.949), False),  # less than twice as far from 1
-        ((0.8, 0.96, 0.95), False),  # one of the others is as far from the rest
+        ((0.8, 0.96, 0.95), False),  # another trial is as far from the rest
         ((0.9, 0.9, 1.0), True),
-        ((0.0, 0.0, 0.9), True),  # nothing in common with it
+        ((0.0, 0.0, 0.9), True),  # no packet in common with the baseline
         ((0.9, None, 1.0), False),
         ((1.0, 1.0, 1.0), False),
     ],

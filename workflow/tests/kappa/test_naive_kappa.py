@@ -1,4 +1,4 @@
-"""The slow version of the order component against its definition, over all permutations up to 7."""
+"""The naive order component matches its definition for all permutations of up to 7 packets."""
 
 import itertools
 
@@ -7,7 +7,7 @@ from acapella_testing.oracles import naive_kappa
 
 
 def subsequences(ranks: tuple) -> list[tuple]:
-    """All increasing subsequences, as tuples of (rank in A, rank in B)."""
+    """Return all increasing subsequences, as tuples of (rank in A, rank in B)."""
     pairs = [(a, b) for b, a in enumerate(ranks)]
     return [
         chosen
@@ -18,7 +18,7 @@ def subsequences(ranks: tuple) -> list[tuple]:
 
 
 def by_definition(ranks: tuple) -> tuple:
-    """The kept subsequence: longest, then of the largest sum |a - b|, then of the smallest ranks in A."""
+    """Return the kept subsequence: the longest, then largest sum |a - b|, then smallest ranks in A."""
     return min(subsequences(ranks), key=lambda s: (-len(s), -sum(abs(a - b) for a, b in s), [a for a, _ in s]))
 
 

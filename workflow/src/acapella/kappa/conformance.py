@@ -104,7 +104,7 @@ class Printed:
     high: Fraction
 
     @classmethod
-    def of(cls, text: str) -> "Printed":
+    def parse(cls, text: str) -> "Printed":
         """Return a number with its bounds: ``2.62e-6`` is 2.615e-6 to 2.625e-6, half a unit of its last digit away."""
         number = Decimal(text)
         half = Fraction(10) ** number.as_tuple().exponent / 2 if number else Fraction(0)
@@ -130,7 +130,7 @@ def read_printed(path: Path) -> list[dict]:
             rows = list(csv.DictReader(stream))
         if not rows:
             raise UserError(not_this_table, where=path)
-        return [{key: row[key] if key in wanted[:2] else Printed.of(row[key]) for key in wanted} for row in rows]
+        return [{key: row[key] if key in wanted[:2] else Printed.parse(row[key]) for key in wanted} for row in rows]
     except (KeyError, TypeError, ArithmeticError, UnicodeDecodeError) as error:
         raise UserError(not_this_table, where=path) from error
 
@@ -157,7 +157,7 @@ def read_errata(path: Path) -> dict:
 
 def numbers_of(text: str) -> dict:
     """Return a Printed for U, O, L, I and kappa from five numbers in this order. Raises ValueError."""
-    return {name: Printed.of(number) for name, number in zip(NUMBERS, text.split(), strict=True)}
+    return {name: Printed.parse(number) for name, number in zip(NUMBERS, text.split(), strict=True)}
 
 
 def table_rows(printed: list[dict], errata: list[dict]) -> list[dict]:

@@ -2,7 +2,7 @@
 
 
 def largest_gaps(pair: dict) -> tuple[int, int]:
-    """Return lower bounds in ns for the longest gap of A and of B; ``pair`` as in warnings.of.
+    """Return lower bounds in ns for the longest gap of A and of B; ``pair`` as in warnings.check.
 
     The gaps of a window's packets sum to the time between its first and last packet, which is at most the window's
     length, plus the gap before its first packet. The excess over the window's length is therefore part of that one gap,

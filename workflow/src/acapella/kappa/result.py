@@ -76,7 +76,7 @@ def pair(native: dict, trials: list[dict], parameters: dict) -> dict:
         "integers": {key: value for key, value in native.items() if key not in SEPARATE_KEYS},
     }
     checked = {**found, "windows": native["windows"], "parameters": parameters}
-    return {**found, "warnings": warnings.of(checked, a, b)}
+    return {**found, "warnings": warnings.check(checked, a, b)}
 
 
 def moves(sums: dict, common: int) -> dict:

@@ -30,15 +30,15 @@ PAIR_CHECKS = []
 TRIAL_CHECKS = []
 
 
-def of(pair: dict, a: dict, b: dict) -> list[dict]:
+def check(pair: dict, a: dict, b: dict) -> list[dict]:
     """Return the warnings of a pair: first those of the pair, then those of each trial.
 
     ``pair`` and the trials are as in result.py; in addition ``pair`` has the core's ``windows`` and the ``parameters``,
     and each trial has the kind of its ``identity``, its ``cut_frames`` and the bounds ``within_ns``.
     """
-    found = [check(pair, a, b) for check in PAIR_CHECKS]
+    found = [check_pair(pair, a, b) for check_pair in PAIR_CHECKS]
     for trial in (a,) if a is b else (a, b):
-        found += [check(trial) for check in TRIAL_CHECKS]
+        found += [check_trial(trial) for check_trial in TRIAL_CHECKS]
     return [warning for warning in found if warning]
 
 
