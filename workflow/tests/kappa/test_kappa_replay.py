@@ -305,6 +305,16 @@ def test_trials_of_two_replayers(tmp_path, capsys):
     assert corrected["L_hi"] > 50 / (GAP_NS * COUNT)
 
 
+def test_unknown_clock_error_is_bounded_by_the_largest_adjustment(replay, capsys):
+    words = replay.words(columns(), columns())
+    exact = pair(capsys, *words)["corrected"]
+    for path in words[-2:]:
+        write_departures(path, replay.recording, columns(), clock_error_ns="unknown", clock_offset_ns="unknown")
+    found = pair(capsys, *words)["corrected"]
+    assert found["drift_a_ns"] == pytest.approx(500e-6 * GAP_NS * COUNT, rel=0.05)
+    assert 0 < exact["I"] - found["I_lo"] < 0.001 and 0 < found["L_hi"] - exact["L"] < 0.005
+
+
 def test_every_trial_is_compared_with_the_first(replay, capsys):
     replay.trials.append(replay.trials[0])
     found = kappa(capsys, *replay.words(columns(), columns(), columns()))["pairs"]
@@ -363,6 +373,10 @@ def rewritten(path, change) -> object:
         (lambda table: table.drop_columns(["resolved"]), "not a file of departures: no column resolved"),
         (lambda table: table.cast(SCHEMA.set(2, pa.field("packet", pa.int32()))), "column packet is int32, not int64"),
         (lambda table: table.replace_schema_metadata({}), "metadata has no recording_sha256"),
+        (
+            lambda table: table.replace_schema_metadata({**table.schema.metadata, b"recording_sha256": b"unknown"}),
+            "the recording of these departures is unknown; save the recording before it is replayed",
+        ),
         (
             lambda table: table.replace_schema_metadata({**table.schema.metadata, b"clock_error_ns": b"soon"}),
             "metadata clock_error_ns: 'soon' is not a whole number",

@@ -24,6 +24,7 @@ CLOCK_ERROR = "clock_error_ns"
 CLOCK_OFFSET = "clock_offset_ns"
 SPEED = "speed"
 SENT = "sent"
+UNKNOWN = "unknown"  # a value of the metadata
 LONGEST_NS = 366 * 86_400 * 10**9  # a larger deviation of a departure is an error in the file
 MAX_LOOPS = 1_000_000
 
@@ -95,7 +96,7 @@ def check_columns(path: str, schema: pa.Schema) -> None:
 def number(path: str, metadata: dict[str, str], name: str) -> int | None:
     """Return a whole number of the metadata, or None. Raises UserError."""
     text = metadata.get(name, "")
-    if text in ("", "unknown", "null"):
+    if text in ("", UNKNOWN):
         return None
     try:
         return int(text)
@@ -128,6 +129,9 @@ def check_rows(found: Departures) -> None:
     where = found.path
     if not found.recording_sha256:
         raise UserError(f"not a file of departures: metadata has no {RECORDING}", where=where)
+    if found.recording_sha256 == UNKNOWN:
+        fix = "save the recording before it is replayed"
+        raise UserError("the recording of these departures is unknown", where=where, fix=fix)
     if not len(found.packet):
         return
     if found.packet.min() < 0 or found.loop.min() < 0 or found.loop.max() >= MAX_LOOPS:
