@@ -229,6 +229,14 @@ def test_packets_of_no_recording_stay_in_the_trial(replay, capsys):
     assert {name: found["corrected"][name] for name in COMPONENTS} == {name: found[name] for name in COMPONENTS}
 
 
+def test_trailers_after_the_packet_do_not_change_the_matching(replay, capsys):
+    times = columns()["requested_ns"].tolist()
+    for path in replay.trials:
+        write_pcap(path, [(ns, packet(n) + bytes(14) + b"\x65\x87") for n, ns in enumerate(times)])
+    found = pair(capsys, *replay.words(columns(), columns()))["corrected"]
+    assert (found["other_a"], found["n_common"], found["kappa"]) == (0, COUNT, 1)
+
+
 def test_equal_packets_are_matched_by_their_occurrence(replay, capsys):
     times = columns()["requested_ns"].tolist()
     for path in (replay.recording, *replay.trials):
