@@ -133,12 +133,13 @@ def add_replay(group) -> None:
     group.add_argument(
         "--arrival-error",
         metavar="DURATION",
-        help="standard deviation of the error of an arrival timestamp, such as 20ns (default: rounding of the clock)",
+        help="largest standard deviation of the error of an arrival timestamp, such as 20ns (default: rounding of the "
+        "clock)",
     )
     group.add_argument(
         "--departure-error",
         metavar="DURATION",
-        help="standard deviation of the error of a departure timestamp (default: 0ns)",
+        help="largest standard deviation of the error of a departure timestamp (default: 0ns)",
     )
     group.add_argument(
         "--burst-error",

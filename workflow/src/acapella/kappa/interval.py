@@ -1,8 +1,9 @@
 """Bound the components of the path's kappa, given trials corrected by departures and the errors of their timestamps.
 
-docs/kappa.md, "Interval", derives every bound. Random errors (normal, independent between packets) are bounded with
-95 % confidence for all components together; bounded errors, such as the unknown departures inside a burst, are added in
-the worst case. Nothing is assumed about the path. Without any error both limits are the exact value.
+docs/kappa.md, "Interval", derives every bound. Random errors (normal, independent between packets, of at most the
+stated standard deviation) are bounded with 95 % confidence for all components together; bounded errors, such as the
+unknown departures inside a burst, are added in the worst case. Nothing is assumed about the path. Without any error
+both limits are the exact value.
 """
 
 import math
@@ -12,17 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 LEVEL = 0.95
-# Limits that have to hold at the same time: 6 of I and L each (2 lower, 4 upper), for each trial the swaps, the first
-# packet and the duration (2 each), and one more of each trial for O.
-LIMITS = 20
+# Limits that have to hold at the same time: of L and I two lower and one upper each; of each trial the swaps, the first
+# packet, both ends of the duration, and O.
+LIMITS = 16
 Z = statistics.NormalDist().inv_cdf(1 - (1 - LEVEL) / LIMITS)
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)  # of a standard normal variable
-WIDTHS = np.array([0.5, 1.0, 1.5, 3.0])  # of the Gaussian terms of the kernels, in standard deviations
-# Coefficients of kernels k with E k(x + e) >= b(x), or <= b(x), for every x, where e is a standard normal variable and
-# b(x) = E|x + e| - |x|. They were found by linear programming; test_kappa_interval.py checks the inequality.
-ABOVE = np.array([3.62, -1.286, 0.0, 0.0935])
-BELOW = (np.array([3.78, 0.0, 0.0, -1.214]), np.array([3.44, -1.423, -0.128, 0.0]))
-NO_KERNEL = np.zeros(len(WIDTHS))
+# A kernel k, a sum of Gaussian terms, with E k(x + r e) >= E|x + r e| - |x| for every x and every r from 0 to 1, where
+# e is a standard normal variable. It was found by linear programming; test_kappa_interval.py checks the inequality.
+WIDTHS = (0.5, 0.75, 1.0)
+KERNEL = (2.26, -0.55, 0.17)
 CLOSE = 4.0  # packets farther apart than 4 sigma of their distance keep their order (3 of 100,000 do not)
 DRAWS = 3  # trials with further random errors, to see how these affect the order
 SEED = 20_251_028
@@ -33,9 +32,9 @@ class TimedTrial:
     """A trial in order of corrected time, and the errors of its times.
 
     ``keys`` uint32, ``ts_ns`` int64; ``late_ns`` int64: how much later than its timestamp a packet may have departed;
-    ``run`` int64: equal for neighbors that departed in one burst in this order; ``sigma_ns``: standard deviation of the
-    random error; ``drift_ns``: bound for the change of the clock during the trial; ``skew_ns``: bound for the
-    difference between the clocks of several replayers; ``alternations``: neighbors from different replayers.
+    ``run`` int64: equal for neighbors that departed in one burst in this order; ``sigma_ns``: largest standard
+    deviation of the random error; ``drift_ns``: bound for the change of the clock during the trial; ``skew_ns``: bound
+    for the difference between the clocks of several replayers; ``alternations``: neighbors from different replayers.
     """
 
     keys: np.ndarray
@@ -144,31 +143,24 @@ def gap_sum(a: TimedTrial, b: TimedTrial, found: Differences) -> tuple[float, fl
 
 
 def absolute_sum(observed: np.ndarray, sigma: float, variance) -> tuple[float, float]:
-    """Return limits for sum |x|, given x + e with normal errors e of standard deviation ``sigma``.
+    """Return limits for sum |x|, given x + e with normal errors e of a standard deviation of at most ``sigma``.
 
     ``variance(slope)`` returns a bound for the variance of sum f(x + e), given f'(x + e) of each term.
     """
     total = float(np.abs(observed).sum())
     if not sigma:
         return total, total
-    scaled = observed / sigma
-    terms = [np.exp(-0.5 * (scaled / width) ** 2) for width in WIDTHS]
     sign = np.sign(observed)
-
-    def limit(kernel: np.ndarray, side: int) -> float:
-        value, slope = total, sign.copy()
-        for weight, width, term in zip(kernel, WIDTHS, terms, strict=True):
-            if weight:
-                value -= sigma * weight * float(term.sum())
-                slope += weight * scaled / width**2 * term
-        return value + side * Z * math.sqrt(variance(slope))
-
+    deviation = Z * math.sqrt(variance(sign))
+    bias, slope = 0.0, sign.copy()
+    scaled = observed / sigma
+    for weight, width in zip(KERNEL, WIDTHS, strict=True):
+        term = np.exp(-0.5 * (scaled / width) ** 2)
+        bias += sigma * weight * float(term.sum())
+        slope += weight * scaled / width**2 * term
     largest_bias = len(observed) * MEAN_ABSOLUTE * sigma
-    low = max(0.0, limit(ABOVE, -1), limit(NO_KERNEL, -1) - largest_bias)
-    # Cauchy-Schwarz: the squares of the errors add len * sigma^2 on average; two gaps at the start have less.
-    squares = float(observed @ observed) - (len(observed) - 2) * sigma**2 + Z * math.sqrt(variance(2 * observed))
-    root = math.sqrt(len(observed) * max(0.0, squares))
-    return low, max(low, min(root, limit(NO_KERNEL, 1), *(limit(kernel, 1) for kernel in BELOW)))
+    low = max(total - bias - Z * math.sqrt(variance(slope)), total - largest_bias - deviation)
+    return max(0.0, low), total + deviation
 
 
 def burst_gaps(trial: TimedTrial) -> float:
