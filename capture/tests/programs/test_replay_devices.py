@@ -156,7 +156,7 @@ def test_bridge_forwards_records_and_replays_both_directions(tmp_path, bridged):
 
 
 def check_saved(path, expected: dict[str, list[bytes]], recorded: dict) -> None:
-    """The saved file has the frames of each direction, and marks those without a time of their own."""
+    """The saved file has the frames of each direction, and marks those whose time is that of their burst."""
     kinds, interfaces, unresolved = [], {0: [], 1: []}, 0
     raw, at = path.read_bytes(), 0
     while at < len(raw):

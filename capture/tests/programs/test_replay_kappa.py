@@ -1,5 +1,6 @@
 """A schedule with injected jitter, replayed on a simulated clock: kappa finds exactly this jitter."""
 
+import itertools
 import subprocess
 
 import pytest
