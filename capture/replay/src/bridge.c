@@ -67,9 +67,9 @@ static unsigned send_all(struct bridge *bridge, struct port *from, struct port *
         const uint16_t taken = port_send(to, mbuf + sent, (uint16_t)(count - sent), &failed);
         if (failed) {
             /* all of this call, because nothing shows which; see hides_errors */
-            from->driver_error += taken;
-            from->ring_full += count - sent - taken;
-            from->forwarded += sent;
+            from->traffic.driver_error += taken;
+            from->traffic.ring_full += count - sent - taken;
+            from->traffic.forwarded += sent;
             rte_pktmbuf_free_bulk(mbuf + sent + taken, count - sent - taken);
             return sent;
         }
@@ -78,8 +78,8 @@ static unsigned send_all(struct bridge *bridge, struct port *from, struct port *
             break;
         }
     }
-    from->forwarded += sent;
-    from->ring_full += count - sent;
+    from->traffic.forwarded += sent;
+    from->traffic.ring_full += count - sent;
     rte_pktmbuf_free_bulk(mbuf + sent, count - sent);
     return sent;
 }
@@ -92,7 +92,7 @@ static unsigned keep_short(struct port *from, const struct port *to, struct rte_
             mbuf[kept++] = mbuf[i];
         } else {
             rte_pktmbuf_free(mbuf[i]);
-            ++from->too_long;
+            ++from->traffic.too_long;
         }
     }
     return kept;
@@ -107,7 +107,7 @@ static unsigned forward(struct bridge *bridge, uint16_t from, uint16_t to) {
     if (got == 0) {
         return 0;
     }
-    source->received += got;
+    source->traffic.received += got;
     const unsigned count = keep_short(source, target, mbuf, got);
     int64_t now = timebase_ns(bridge->time);
     const bool records = recording_at_time(bridge, now);

@@ -15,6 +15,11 @@ enum port_stamps {
     PORT_STAMPS_TICKS, /* ticks of the NIC's clock (rte_eth_read_clock) */
 };
 
+/* What a port of a bridge has received: received = forwarded + ring_full + driver_error + too_long. */
+struct traffic {
+    uint64_t received, forwarded, ring_full, driver_error, too_long;
+};
+
 struct port {
     uint16_t id;
     char name[RTE_ETH_NAME_MAX_LEN];
@@ -29,8 +34,7 @@ struct port {
     int stamp_offset;
     uint64_t stamp_flag;
     struct clock clock; /* of the NIC */
-    /* received = forwarded + ring_full + driver_error + too_long */
-    uint64_t received, forwarded, ring_full, driver_error, too_long;
+    struct traffic traffic;
 };
 
 struct ports {

@@ -63,13 +63,13 @@ static void put_port(FILE *to, const struct port *port) {
     put_text(to, "timestamps", stamps[port->stamps]);
 }
 
-static void put_traffic(FILE *to, const struct port *port) {
-    put_number(to, "received", port->received);
-    put_number(to, "forwarded", port->forwarded);
+static void put_traffic(FILE *to, const struct traffic *traffic) {
+    put_number(to, "received", traffic->received);
+    put_number(to, "forwarded", traffic->forwarded);
     fprintf(to,
             ", \"dropped\": {\"ring_full\": %" PRIu64 ", \"driver_error\": %" PRIu64
             ", \"too_long\": %" PRIu64 "}",
-            port->ring_full, port->driver_error, port->too_long);
+            traffic->ring_full, traffic->driver_error, traffic->too_long);
 }
 
 static void put_recording(FILE *to, const struct recording *recording) {
@@ -246,7 +246,7 @@ void report_status(const struct session *session) {
     for (unsigned i = 0; i < session->ports.count; ++i) {
         fputs(i ? ", " : "", to);
         put_port(to, &session->ports.port[i]);
-        put_traffic(to, &session->ports.port[i]);
+        put_traffic(to, &session->worker.traffic[i]);
         fputc('}', to);
     }
     fputc(']', to);

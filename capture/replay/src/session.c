@@ -30,20 +30,36 @@ static int64_t realtime_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* MemAvailable of proc(5), in bytes; 0: unknown. */
-static uint64_t available_bytes(void) {
+/* A number in a file of the kernel, after `prefix` on its line; 0: unknown. */
+static uint64_t read_kernel_number(const char *path, const char *prefix) {
     char line[128];
-    uint64_t kib = 0;
-    FILE *file = fopen("/proc/meminfo", "re");
+    uint64_t value = 0;
+    FILE *file = fopen(path, "re");
     while (file && fgets(line, sizeof line, file)) {
-        if (sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1) {
+        if (strncmp(line, prefix, strlen(prefix)) == 0) {
+            value = strtoull(line + strlen(prefix), NULL, 10);
             break;
         }
     }
     if (file) {
         fclose(file);
     }
-    return kib * 1024;
+    return value;
+}
+
+/* Bytes of normal pages that programs can have. */
+static uint64_t available_bytes(void) { return read_kernel_number("/proc/meminfo", "MemAvailable:") * 1024; }
+
+/* Bytes of free hugepages, of both sizes. */
+static uint64_t huge_bytes(void) {
+    const char *const directory = "/sys/kernel/mm/hugepages/hugepages-";
+    uint64_t bytes = 0;
+    for (uint64_t kib = 2048; kib <= 1048576; kib *= 512) {
+        char path[96];
+        snprintf(path, sizeof path, "%s%" PRIu64 "kB/free_hugepages", directory, kib);
+        bytes += read_kernel_number(path, "") * kib * 1024;
+    }
+    return bytes;
 }
 
 /* Memory of a pool. With normal pages an mbuf does not cross a page, or begins at one. */
@@ -70,15 +86,24 @@ int session_memory(struct session *session, struct fault *fault) {
     if (options->memory_mb == 0) {
         options->memory_mb = (unsigned)(memory->mbuf_bytes / MB + 1);
     }
-    memory->total_bytes = options->memory_mb * MB + memory->packet_bytes + memory->departure_bytes;
+    const uint64_t lists = memory->packet_bytes + memory->departure_bytes;
+    const uint64_t eal_bytes = options->memory_mb * MB;
+    memory->total_bytes = eal_bytes + lists;
     if (memory->mbufs > UINT32_MAX / 2) {
         return fail(fault, "--packets %" PRIu64 ": too many; lower it", options->packets);
     }
-    if (memory->available_bytes && memory->total_bytes > memory->available_bytes) {
+    if (options->huge && eal_bytes > huge_bytes()) {
+        return fail(fault,
+                    "%" PRIu64 " packets of %u bytes need %" PRIu64 " MB of hugepages, %" PRIu64
+                    " MB are free; lower --packets, or raise vm.nr_hugepages",
+                    options->packets, options->max_frame, eal_bytes / MB, huge_bytes() / MB);
+    }
+    const uint64_t needed = options->huge ? lists : memory->total_bytes;
+    if (memory->available_bytes && needed > memory->available_bytes) {
         return fail(fault,
                     "%" PRIu64 " packets of %u bytes and %" PRIu64 " departures need %" PRIu64 " MB, %" PRIu64
                     " MB are available; lower --packets, --max-frame or --departures",
-                    options->packets, options->max_frame, options->departures, memory->total_bytes / MB,
+                    options->packets, options->max_frame, options->departures, needed / MB,
                     memory->available_bytes / MB);
     }
     fprintf(stderr,
@@ -286,6 +311,7 @@ int session_execute(struct session *session, const struct command *command, stru
         case COMMAND_RUN:
             return start_run(session, command, fault);
         case COMMAND_STATUS:
+            worker_ask(&session->worker, REQUEST_COUNT);
             report_status(session);
             return 0;
         case COMMAND_SAVE:

@@ -25,6 +25,11 @@ static void handle(struct worker *worker, enum request request) {
             worker->began = false;
             worker->activity = ACTIVITY_RUNNING;
             break;
+        case REQUEST_COUNT:
+            for (unsigned i = 0; i < worker->bridge.ports->count; ++i) {
+                worker->traffic[i] = worker->bridge.ports->port[i].traffic;
+            }
+            break;
         case REQUEST_STOP:
         case REQUEST_END:
             bridge_stop(&worker->bridge, RECORDED_STOP);

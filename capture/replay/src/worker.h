@@ -6,16 +6,17 @@
 #include "bridge.h"
 #include "replay.h"
 
-enum request { REQUEST_NONE, REQUEST_RECORD, REQUEST_RUN, REQUEST_STOP, REQUEST_END };
+enum request { REQUEST_NONE, REQUEST_RECORD, REQUEST_RUN, REQUEST_STOP, REQUEST_COUNT, REQUEST_END };
 enum activity { ACTIVITY_IDLE, ACTIVITY_RECORDING, ACTIVITY_RUNNING };
 
 struct worker {
     struct bridge bridge;
     struct replay replay;
     bool forwards, spin;
-    int64_t from_ns, until_ns, window_ns; /* of REQUEST_RECORD */
-    enum ending stop_reason;              /* of REQUEST_STOP */
-    _Atomic enum request request;         /* the polling thread resets it when it is done */
+    int64_t from_ns, until_ns, window_ns;  /* of REQUEST_RECORD */
+    enum ending stop_reason;               /* of REQUEST_STOP */
+    struct traffic traffic[OPTIONS_PORTS]; /* by REQUEST_COUNT: between two bursts, so that counts add up */
+    _Atomic enum request request;          /* the polling thread resets it when it is done */
     _Atomic enum activity activity;
     _Atomic bool began; /* the first packet of a run is due within 2 ms, or was sent */
 };

@@ -17,11 +17,10 @@ void world_environment(unsigned memory_mb, unsigned threads) {
     }
 }
 
-static struct rte_ring *make_ring(char kind, unsigned world, unsigned port) {
+static struct rte_ring *make_ring(char kind, unsigned world, unsigned port, unsigned size) {
     char name[32];
     snprintf(name, sizeof name, "%c%u_%u", kind, world, port);
-    struct rte_ring *ring =
-        rte_ring_create(name, RING_SIZE, (int)rte_socket_id(), RING_F_SP_ENQ | RING_F_SC_DEQ);
+    struct rte_ring *ring = rte_ring_create(name, size, (int)rte_socket_id(), RING_F_SP_ENQ | RING_F_SC_DEQ);
     CHECK(ring);
     return ring;
 }
@@ -39,13 +38,13 @@ void world_open(struct world *world) {
     static unsigned worlds;
     static char names[64][32]; /* the options keep them */
     struct fault fault = {""};
-    const unsigned number = worlds++;
+    const unsigned number = worlds++, size = world->ring_size ? world->ring_size : RING_SIZE;
     set_defaults(&world->options);
     world->time = (struct timebase){.simulated = true, .simulated_ns = START_NS - 1000000};
     for (unsigned port = 0; port < world->options.ports; ++port) {
         char device[16];
-        world->in[port] = make_ring('i', number, port);
-        world->out[port] = make_ring('o', number, port);
+        world->in[port] = make_ring('i', number, port, size);
+        world->out[port] = make_ring('o', number, port, size);
         snprintf(device, sizeof device, "%u_%u", number, port);
         CHECK(rte_eth_from_rings(device, &world->in[port], 1, &world->out[port], 1, rte_socket_id()) >= 0);
         CHECK(number * 2 + port < 64);

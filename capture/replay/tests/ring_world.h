@@ -17,6 +17,7 @@ struct world {
     struct timebase time;
     struct recording recording;
     struct replay replay;
+    unsigned ring_size;              /* 0: RING_SIZE */
     struct rte_ring *in[2], *out[2]; /* what the ports receive, and what they have sent */
 };
 

@@ -33,7 +33,7 @@ static struct bridge bridge_of(struct world *world) {
 
 static void check_balance(const struct world *world) {
     for (unsigned i = 0; i < 2; ++i) {
-        const struct port *port = &world->ports.port[i];
+        const struct traffic *port = &world->ports.port[i].traffic;
         CHECK(port->received == port->forwarded + port->ring_full + port->driver_error + port->too_long);
     }
 }
@@ -49,7 +49,7 @@ static void test_both_directions_are_forwarded_unchanged(void) {
         world_drain(&world, expect_next, next);
     }
     CHECK(next[1] == 100 && next[0] == 70);
-    CHECK(world.ports.port[0].forwarded == 100 && world.ports.port[1].forwarded == 70);
+    CHECK(world.ports.port[0].traffic.forwarded == 100 && world.ports.port[1].traffic.forwarded == 70);
     CHECK(recording_packets(&world.recording) == 0);
     check_balance(&world);
     world_close(&world);
@@ -165,8 +165,8 @@ static void test_packets_that_are_not_forwarded_are_counted_and_not_recorded(voi
     }
     offer(&world, 1, 0, 10);
     CHECK(bridge_poll(&bridge) == 10);
-    CHECK(world.ports.port[0].ring_full == 2000 - (RING_SIZE - 1));
-    CHECK(world.ports.port[1].too_long == 10);
+    CHECK(world.ports.port[0].traffic.ring_full == 2000 - (RING_SIZE - 1));
+    CHECK(world.ports.port[1].traffic.too_long == 10);
     CHECK(recording_packets(&world.recording) == RING_SIZE - 1);
     check_balance(&world);
     world_drain(&world, NULL, NULL);

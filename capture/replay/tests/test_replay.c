@@ -196,6 +196,72 @@ static void test_a_stopped_run_accounts_for_packets_not_sent(void) {
     }
 }
 
+/* Packets of random bursts, sizes and ports; the receiver reads only from time to time, so that rings fill.
+ */
+struct unreliable {
+    struct world *world;
+    unsigned seed;
+    uint32_t bytes[4096];
+    uint64_t position[2]; /* by port, of the next departure */
+    uint64_t received;
+};
+
+static void expect_sent_only(void *user, unsigned port, struct rte_mbuf *mbuf, int64_t now_ns) {
+    struct unreliable *reader = user;
+    const struct replay *replay = &reader->world->replay;
+    uint64_t *at = &reader->position[port];
+    (void)now_ns;
+    for (;; ++*at) {
+        CHECK(*at < replay->departures);
+        const uint32_t packet = (uint32_t)(*at % replay->plan.packets);
+        if (replay->plan.entry[packet].port == port && replay->departed[*at].outcome == OUTCOME_SENT) {
+            CHECK(world_is_packet(mbuf, packet, reader->bytes[packet]));
+            break;
+        }
+    }
+    ++*at;
+    ++reader->received;
+    rte_pktmbuf_free(mbuf);
+}
+
+static void add_random(struct world *world, struct unreliable *reader, uint32_t packets) {
+    int64_t at_ns = 0;
+    uint16_t port = 0;
+    for (uint32_t i = 0; i < packets; ++i) {
+        const bool first = i == 0 || rand_r(&reader->seed) % 5 == 0;
+        at_ns += first ? rand_r(&reader->seed) % 3000 : 0;
+        port = first ? (uint16_t)(rand_r(&reader->seed) % 2) : port;
+        reader->bytes[i] = 15 + (uint32_t)rand_r(&reader->seed) % 1500;
+        world_add(world, i, reader->bytes[i], at_ns, port, first);
+    }
+}
+
+static void test_every_packet_is_received_in_order_or_counted(void) {
+    for (unsigned seed = 1; seed <= 8; ++seed) {
+        static struct unreliable reader;
+        struct world world = {
+            .options = {.retry_ns = 2000, .pacing = seed % 2 ? PACING_BURSTS : PACING_SINGLE}};
+        reader = (struct unreliable){.world = &world, .seed = seed};
+        world_open(&world);
+        add_random(&world, &reader, 4000);
+        world_start(&world, 2, 500000 * seed);
+        struct replay *replay = &world.replay;
+        while (replay->ending == ENDING_NONE) {
+            const int64_t due = replay->due_ns, now = world.time.simulated_ns;
+            world.time.simulated_ns = replay->retries ? now + 700 : due > now ? due : now;
+            replay_poll(replay);
+            if (rand_r(&reader.seed) % 2000 == 0) {
+                world_drain(&world, expect_sent_only, &reader);
+            }
+        }
+        world_drain(&world, expect_sent_only, &reader);
+        const struct summary summary = summary_of(&world);
+        CHECK(reader.received == summary.outcome[OUTCOME_SENT] && summary.outcome[OUTCOME_RING_FULL] > 0);
+        CHECK(summary.outcome[OUTCOME_SENT] + summary.outcome[OUTCOME_RING_FULL] == 8000);
+        world_close(&world);
+    }
+}
+
 /* Keeps the time at which each packet of two replayers arrived. */
 struct arrivals {
     int64_t requested_ns;
@@ -301,6 +367,7 @@ int main(int argc, char **argv) {
     test_late_packets_are_dropped_on_request();
     test_bursts_are_sent_together_or_packet_by_packet();
     test_a_stopped_run_accounts_for_packets_not_sent();
+    test_every_packet_is_received_in_order_or_counted();
     test_two_replayers_arrive_in_the_requested_order();
     puts("test_replay: ok");
     return 0;

@@ -33,6 +33,7 @@ from . import (
     native,
     p4,
     programs,
+    replay,
     storage,
     table,
     veth,
@@ -58,6 +59,7 @@ BENCHMARKS = {
         "flow reports to flows on one core: from memory, from frames with ICRC, 10 million flows, plain Python",
     ),
     "writer": (writer.run, "DPDK writer: frames offered, written and lost on one core; the disk's own speed"),
+    "replay": (replay.run, "replayer into a memory ring: packets per second of one core, errors of departures"),
     "hardening": (
         hardening.run,
         "CPU time of the DPDK writer and the P4 loader with and without hardening flags",

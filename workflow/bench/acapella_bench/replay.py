@@ -1,0 +1,87 @@
+"""acapella-dpdk-replay into a memory ring: one core sends, another one reads the first and last byte of each packet.
+
+CHOIR (SC'25 workshops, section 5) sends 8.9 million packets per second, 100 Gbit/s of packets of 1,400 bytes, which
+are 112 ns apart.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+
+from .programs import ROOT, Bench
+
+FLOOR = 8_900_000  # packets per second
+GAP_NS = 112
+PACKET_BYTES = 1400
+PACKETS = 65_536  # of the recording, more than the caches of a core hold
+RUNS = 5
+BUILD = ROOT / "build" / "programs"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of bench_replay; times in ns."""
+
+    requested: int
+    sent: int
+    ring_full: int
+    retries: int
+    duration_ns: int
+    median_ns: int
+    p99_ns: int
+    largest_ns: int
+    largest_gap_ns: int
+    preemptions: int
+    cpu_ns: int
+    sum: int
+
+    @property
+    def rate(self) -> float:
+        return self.sent / self.duration_ns * 1e9
+
+    @property
+    def rate_by_cpu(self) -> float:
+        return self.sent / self.cpu_ns * 1e9
+
+
+def measured(bench: Bench, gap_ns: int, burst: int) -> Run:
+    """Run the benchmark once; the sender has a core of its CPU list, the reader may use all."""
+    words = [BUILD / "capture" / "replay" / "bench_replay", PACKETS, PACKET_BYTES, bench.scale["replay_loops"]]
+    return Run(**json.loads(bench.measure([*words, gap_ns, burst], keep=True, any_core=True).stdout))
+
+
+def run(bench: Bench) -> list[dict]:
+    """Return the highest rate in bursts, and the errors of single packets that are GAP_NS apart.
+
+    Of several runs, the fastest one and the one with the smallest median error were disturbed least.
+    """
+    bench.run(["make", "-s", "-C", ROOT, "programs", f"PROGRAMS={BUILD}"])
+    bench.run(["meson", "compile", "-C", BUILD, "bench_replay"])
+    fast = max((measured(bench, 0, 64) for _ in range(RUNS)), key=lambda one: one.rate)
+    paced = min((measured(bench, GAP_NS, 1) for _ in range(RUNS)), key=lambda one: (one.median_ns, one.p99_ns))
+    load = f"load {os.getloadavg()[0]:.1f}"
+    return [
+        {
+            "measured": f"rate, bursts of 64, {PACKET_BYTES} B",
+            "value": round(fast.rate),
+            "unit": "packets/s",
+            "goal": f">= {FLOOR:,}",
+            "note": f"best of {RUNS}; {fast.rate_by_cpu / 1e6:.1f} M/s by CPU time; "
+            f"{fast.preemptions} preemptions, {load}",
+        },
+        {
+            "measured": f"rate, single packets {GAP_NS} ns apart",
+            "value": round(paced.rate),
+            "unit": "packets/s",
+            "note": f"requested {1e9 / GAP_NS:,.0f}; {paced.sent:,} of {paced.requested:,} sent, "
+            f"{paced.retries:,} retries",
+        },
+        {"measured": "error of a departure, median", "value": paced.median_ns, "unit": "ns", "note": load},
+        {"measured": "error of a departure, p99", "value": paced.p99_ns, "unit": "ns"},
+        {
+            "measured": "error of a departure, largest",
+            "value": paced.largest_ns,
+            "unit": "ns",
+            "note": f"largest gap of the polling loop {paced.largest_gap_ns:,} ns, {paced.preemptions} preemptions",
+        },
+    ]
