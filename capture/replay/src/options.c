@@ -32,6 +32,7 @@ enum {
     NO_HUGE,
     MEMORY_MB,
     CPUS,
+    PRIORITY,
     SPIN,
 };
 
@@ -84,6 +85,10 @@ static const struct argp_option known[] = {
      "Set the memory of EAL, in MB (default: as needed for --packets and --max-frame)", RESOURCES},
     {"cpus", CPUS, "LIST", 0,
      "Set the CPU of the polling thread, as in 1 (default: one that the process may use)", RESOURCES},
+    {"priority", PRIORITY, "N", 0,
+     "Set the real-time priority of the polling thread during a run (SCHED_FIFO), for runs of less than a "
+     "second; 0: none (default: 0)",
+     RESOURCES},
     {"spin", SPIN, NULL, 0, "Poll without sleeping between runs (default: sleep)", RESOURCES},
     COMMON_OPTIONS,
     {NULL, 0, NULL, 0, NULL, 0},
@@ -156,6 +161,8 @@ static int read_number(struct options *options, int code, const char *text, stru
             return option_size(&options->drop_late_ns, text, "drop-late-ns", 0, 3600 * SECOND, fault);
         case GUARD:
             return option_size(&options->guard_ns, text, "guard-ns", 0, SECOND, fault);
+        case PRIORITY:
+            return option_number(&options->priority, text, "priority", 0, 99, fault);
         case NODE:
             return option_number(&options->node, text, "node", 0, UINT16_MAX, fault);
         default:

@@ -34,6 +34,7 @@ struct options {
     enum tag tag;
     unsigned node; /* in the tag */
     unsigned depth;
+    unsigned priority; /* SCHED_FIFO, of the polling thread during a run; 0: none */
     bool huge, spin;
     unsigned memory_mb; /* 0: as needed */
     char *cpus;         /* comma-separated; NULL: those that the process may use */

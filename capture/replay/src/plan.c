@@ -94,7 +94,7 @@ int plan_make(struct plan *plan, const struct recording *recording, const struct
     if (packets == 0) {
         return fail(fault, "nothing to replay; load a file or record first");
     }
-    plan->mbuf = calloc(packets + PLAN_AHEAD, sizeof *plan->mbuf);
+    plan->mbuf = calloc(packets, sizeof *plan->mbuf);
     plan->entry = calloc(packets, sizeof *plan->entry);
     if (!plan->mbuf || !plan->entry) {
         plan_free(plan);

@@ -25,11 +25,8 @@ struct entry {
     uint8_t refused; /* outcome of a packet that is not sent; 0: it is sent */
 };
 
-#define PLAN_AHEAD \
-    64 /* packets whose mbufs are prefetched: a ring's receiver has changed their reference counts */
-
 struct plan {
-    struct rte_mbuf **mbuf; /* of the recording, or tagged copies; then PLAN_AHEAD times NULL */
+    struct rte_mbuf **mbuf; /* of the recording, or tagged copies */
     struct entry *entry;
     uint32_t packets;
     int64_t period_ns;      /* from loop to loop: the duration and one mean gap */

@@ -122,7 +122,6 @@ static void send_burst(struct replay *replay, const struct entry *entry, int64_t
     const uint16_t left = (uint16_t)(entry->count - replay->done);
     bool failed = false;
     for (unsigned i = 0; i < left; ++i) {
-        __builtin_prefetch(mbuf[i + PLAN_AHEAD], 1);
         mbuf_hold(mbuf[i]);
     }
     const uint16_t taken = port_send(&replay->ports->port[entry->port], mbuf, left, &failed);

@@ -161,6 +161,7 @@ static void put_run(FILE *to, const struct session *session) {
     } else {
         fputs(", \"lead_ns\": null", to); /* unknown */
     }
+    put_number(to, "priority", session->options.priority);
     put_number(to, "period_ns", (uint64_t)replay->plan.period_ns);
 }
 

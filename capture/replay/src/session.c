@@ -114,10 +114,20 @@ int session_memory(struct session *session, struct fault *fault) {
     return 0;
 }
 
+/* Tries the priority, so that a run does not fail. */
+static int check_priority(unsigned priority, struct fault *fault) {
+    const int error = priority ? worker_set_priority(priority) : 0;
+    if (error) {
+        return fail(fault, "--priority %u: %s; it needs CAP_SYS_NICE", priority, strerror(error));
+    }
+    return priority ? worker_set_priority(0) : 0;
+}
+
 int session_open(struct session *session, struct fault *fault) {
     struct worker *worker = &session->worker;
     const struct options *options = &session->options;
-    if (recording_open(&session->recording, options->packets, fault) != 0 ||
+    if (check_priority(options->priority, fault) != 0 ||
+        recording_open(&session->recording, options->packets, fault) != 0 ||
         replay_open(&worker->replay, options, &session->ports, &session->time, fault) != 0 ||
         ports_open(&session->ports, options, (unsigned)session->memory.mbufs, fault) != 0 ||
         timebase_begin(&session->time, fault) != 0 ||
@@ -131,6 +141,7 @@ int session_open(struct session *session, struct fault *fault) {
                                      .recording = &session->recording};
     worker->forwards = options->bridge;
     worker->spin = options->spin;
+    worker->priority = options->priority;
     return rte_eal_remote_launch(worker_run, worker, POLLING_LCORE) == 0
                ? 0
                : fail(fault, "the polling thread does not start");

@@ -1,5 +1,7 @@
 #include "worker.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <time.h>
 
@@ -13,6 +15,18 @@
 static void nap(int64_t ns) {
     const struct timespec pause = {0, ns};
     nanosleep(&pause, NULL);
+}
+
+int worker_set_priority(unsigned priority) {
+    const struct sched_param parameters = {.sched_priority = (int)priority};
+    return pthread_setschedparam(pthread_self(), priority ? SCHED_FIFO : SCHED_OTHER, &parameters);
+}
+
+/* Whether a run is polled; the thread has its real-time priority meanwhile. */
+static void set_polling(struct worker *worker, bool polls) {
+    if (worker->priority) {
+        worker_set_priority(polls ? worker->priority : 0);
+    }
 }
 
 static void handle(struct worker *worker, enum request request) {
@@ -35,6 +49,7 @@ static void handle(struct worker *worker, enum request request) {
             bridge_stop(&worker->bridge, RECORDED_STOP);
             if (worker->activity == ACTIVITY_RUNNING) {
                 replay_end(&worker->replay, worker->stop_reason);
+                set_polling(worker, false);
             }
             worker->activity = ACTIVITY_IDLE;
             break;
@@ -58,6 +73,7 @@ static void run(struct worker *worker) {
             }
             return;
         }
+        set_polling(worker, true);
         replay_begin(replay);
         worker->began = true;
     }
@@ -69,6 +85,7 @@ static void run(struct worker *worker) {
             bridge_poll(&worker->bridge);
         }
     }
+    set_polling(worker, false);
     worker->activity = ACTIVITY_IDLE;
 }
 

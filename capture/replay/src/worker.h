@@ -13,6 +13,7 @@ struct worker {
     struct bridge bridge;
     struct replay replay;
     bool forwards, spin;
+    unsigned priority;                     /* SCHED_FIFO during a run; 0: none */
     int64_t from_ns, until_ns, window_ns;  /* of REQUEST_RECORD */
     enum ending stop_reason;               /* of REQUEST_STOP */
     struct traffic traffic[OPTIONS_PORTS]; /* by REQUEST_COUNT: between two bursts, so that counts add up */
@@ -23,6 +24,9 @@ struct worker {
 
 /* Thread function; the argument is the worker. */
 int worker_run(void *argument);
+
+/* Sets the real-time priority of the calling thread; 0: none. Returns 0 or an errno. */
+int worker_set_priority(unsigned priority);
 
 /* Gives a request and waits until it is done. */
 void worker_ask(struct worker *worker, enum request request);

@@ -254,6 +254,17 @@ def test_errors_at_the_start_are_one_line(arguments, status, message):
     assert done.stdout == ""
 
 
+def test_real_time_priority_is_used_or_refused_at_the_start(capture):
+    with replayer.Replayer(*NULL, "--priority", 1) as program:
+        program.send(f"load {capture}")
+        program.send("run 0 1 1000000")
+        program.send("quit")
+        if program.ended():
+            pytest.skip(f"no real-time priority here: {program.errors()}")
+    done = next(event for event in program.events if event["event"] == "done")
+    assert replayer.checked(done)["priority"] == 1
+
+
 def test_the_clock_is_tied_again_during_a_run(capture):
     with replayer.Replayer(*NULL) as program:
         first = program.wait("ready")["clock"]
