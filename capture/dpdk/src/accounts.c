@@ -18,26 +18,6 @@ struct totals {
     uint64_t dropped_full, dropped_failed, dropped_shape;
 };
 
-struct interface_counters interface_counters(const char *interface) {
-    struct interface_counters found = {0};
-    FILE *file = *interface ? fopen("/proc/self/net/dev", "re") : NULL;
-    char line[512];
-    while (file && !found.known && fgets(line, sizeof line, file)) {
-        char *name = line + strspn(line, " ");
-        char *colon = strchr(name, ':');
-        if (colon && (size_t)(colon - name) == strlen(interface) &&
-            strncmp(name, interface, strlen(interface)) == 0) {
-            found.known =
-                sscanf(colon + 1, "%" SCNu64 "%" SCNu64 "%" SCNu64 "%" SCNu64 "%" SCNu64, &found.rx_bytes,
-                       &found.rx_packets, &found.rx_errors, &found.rx_dropped, &found.rx_fifo) == 5;
-        }
-    }
-    if (file) {
-        fclose(file);
-    }
-    return found;
-}
-
 /* Frames that were put, and are neither on the disk nor lost by an error, are pending; none are at the end of
  * a capture. */
 static struct totals queue_totals(const struct capture *capture, unsigned queue) {

@@ -4,14 +4,7 @@
 #define ACAPELLA_ACCOUNTS_H
 
 #include "capture.h"
-
-/* Counters of a network interface, from /proc/net/dev. */
-struct interface_counters {
-    bool known;
-    uint64_t rx_bytes, rx_packets, rx_errors, rx_dropped, rx_fifo;
-};
-
-struct interface_counters interface_counters(const char *interface);
+#include "common/interface.h"
 
 /* Writes the accounts to a temporary file and renames it; mode 0600. `before`: counters of the interface at
  * the start. */

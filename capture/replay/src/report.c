@@ -207,6 +207,26 @@ static void put_outcomes(FILE *to, const struct summary *summary) {
     }
 }
 
+/* What the driver and the kernel counted during a run. Others may send on the interface, too, and a queue of
+ * the kernel may hold packets back, or drop them. */
+static void put_counters(FILE *to, const struct port *port, const struct counters *before) {
+    const struct counters now = counters_of(port);
+    const struct interface_counters *interface = &now.interface, *old = &before->interface;
+    fputs("{\"name\": ", to);
+    json_text(to, port->name);
+    put_number(to, "driver_sent", now.sent - before->sent);
+    put_number(to, "driver_errors", now.errors - before->errors);
+    if (interface->known && old->known) {
+        fprintf(to,
+                ", \"interface\": {\"tx_packets\": %" PRIu64 ", \"tx_errors\": %" PRIu64
+                ", \"tx_dropped\": %" PRIu64 "}}",
+                interface->tx_packets - old->tx_packets, interface->tx_errors - old->tx_errors,
+                interface->tx_dropped - old->tx_dropped);
+    } else {
+        fputs(", \"interface\": null}", to);
+    }
+}
+
 void report_done(const struct session *session) {
     const struct replay *replay = &session->worker.replay;
     struct summary summary;
@@ -221,13 +241,8 @@ void report_done(const struct session *session) {
             replay->polls, replay->preemptions, replay->largest_gap_ns);
     fputs(", \"ports\": [", to);
     for (unsigned i = 0; i < session->ports.count; ++i) {
-        struct rte_eth_stats stats = {0};
-        rte_eth_stats_get(session->ports.port[i].id, &stats);
-        fprintf(to, "%s{\"name\": ", i ? ", " : "");
-        json_text(to, session->ports.port[i].name);
-        put_number(to, "driver_sent", stats.opackets - session->counted[i][0]);
-        put_number(to, "driver_errors", stats.oerrors - session->counted[i][1]);
-        fputc('}', to);
+        fputs(i ? ", " : "", to);
+        put_counters(to, &session->ports.port[i], &session->counted[i]);
     }
     fputc(']', to);
     put_clock(to, &session->time);

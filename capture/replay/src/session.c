@@ -200,14 +200,14 @@ static int load(struct session *session, const char *path, struct fault *fault) 
     return 0;
 }
 
-static void read_counters(struct session *session) {
-    for (unsigned i = 0; i < session->ports.count; ++i) {
-        struct rte_eth_stats stats;
-        if (rte_eth_stats_get(session->ports.port[i].id, &stats) == 0) {
-            session->counted[i][0] = stats.opackets;
-            session->counted[i][1] = stats.oerrors;
-        }
+struct counters counters_of(const struct port *port) {
+    struct rte_eth_stats stats;
+    struct counters counters = {.interface = interface_counters(port->interface)};
+    if (rte_eth_stats_get(port->id, &stats) == 0) {
+        counters.sent = stats.opackets;
+        counters.errors = stats.oerrors;
     }
+    return counters;
 }
 
 static int start_run(struct session *session, const struct command *command, struct fault *fault) {
@@ -231,7 +231,9 @@ static int start_run(struct session *session, const struct command *command, str
     if (replay_start_at(replay, command->at_ns ? command->at_ns : now + SOON_NS, fault) != 0) {
         return -1;
     }
-    read_counters(session);
+    for (unsigned i = 0; i < session->ports.count; ++i) {
+        session->counted[i] = counters_of(&session->ports.port[i]);
+    }
     ++session->runs;
     session->running_reported = false;
     session->activity = ACTIVITY_RUNNING;

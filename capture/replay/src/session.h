@@ -3,6 +3,7 @@
 #define ACAPELLA_REPLAY_SESSION_H
 
 #include "command.h"
+#include "common/interface.h"
 #include "worker.h"
 
 /* Memory that the options need, in bytes. */
@@ -14,6 +15,14 @@ struct memory {
     uint64_t total_bytes, available_bytes;
 };
 
+/* Counters of a port's driver, and of its network interface. */
+struct counters {
+    uint64_t sent, errors;
+    struct interface_counters interface;
+};
+
+struct counters counters_of(const struct port *port);
+
 struct session {
     struct options options;
     struct memory memory;
@@ -24,8 +33,8 @@ struct session {
     enum activity activity; /* as last reported */
     bool running_reported;
     uint64_t runs;
-    int64_t disciplined_ns, checked_ns; /* monotonic */
-    uint64_t counted[OPTIONS_PORTS][2]; /* opackets and oerrors of drivers before a run */
+    int64_t disciplined_ns, checked_ns;     /* monotonic */
+    struct counters counted[OPTIONS_PORTS]; /* before a run */
     FILE *out;
 };
 

@@ -145,6 +145,7 @@ def test_packets_over_the_mtu_are_refused_before_the_start(tmp_path, capture):
         ("run 1 2", "usage: run AT_NS LOOPS SPEED_PPM"),
         ("record 5 4", "record: ends before it begins"),
         ("stop", "nothing to stop"),
+        ("save /nonexistent/a", "/nonexistent/a: No such file or directory; create the directory first"),
         ("departures d", "no run has ended since the recording was changed"),
         ("load /nonexistent", "/nonexistent: No such file or directory; name an existing file"),
         ("load", "usage: load FILE"),

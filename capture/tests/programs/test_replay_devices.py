@@ -71,7 +71,8 @@ def test_interface_receives_what_was_recorded_in_order(tmp_path, direct):
         done = program.run(loops=2)
         assert program.end() == 0, program.messages
     assert received(tmp_path / "got.pcap") == 2 * [frame.data for frame in FRAMES]
-    assert done["sent"] == done["ports"][0]["driver_sent"] == 2 * len(FRAMES)
+    (port,) = done["ports"]
+    assert done["sent"] == port["driver_sent"] == port["interface"]["tx_packets"] == 2 * len(FRAMES)
 
 
 def test_a_link_that_is_down_at_the_start_is_one_line(direct):
@@ -119,6 +120,23 @@ def test_packets_that_the_driver_could_not_send_are_not_counted_as_sent(tmp_path
         assert program.ended() == 1
     (port,) = done["ports"]
     assert (done["sent"], done["dropped"]["driver_error"]) == (port["driver_sent"], port["driver_errors"])
+
+
+def test_packets_that_a_queue_of_the_kernel_dropped_are_missing_in_its_count(tmp_path, direct):
+    """The driver takes these packets, so that only the interface's own count shows the loss."""
+    limit = ["tc", "qdisc", "add", "dev", "out0", "root", "tbf", "rate", "1mbit", "burst", "2kb", "limit", "3000"]
+    tried = subprocess.run([*direct, *limit], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"no tbf here: {tried.stderr.strip()}")
+    queued = ("--vdev", "net_af_packet0,iface=out0,qdisc_bypass=0", "--tx", "net_af_packet0")
+    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
+    with replayer.Replayer(*queued, prefix=direct) as program, replayer.tcpdump(direct, "in0", tmp_path / "got.pcap"):
+        program.ask(f"load {capture}", "loaded")
+        done = program.run(speed_ppm=100_000_000)
+        assert program.end() == 0, program.messages
+    (port,) = done["ports"]
+    assert done["sent"] == port["driver_sent"] == len(FRAMES)
+    assert port["interface"]["tx_packets"] <= len(received(tmp_path / "got.pcap")) < len(FRAMES)
 
 
 def test_bridge_forwards_records_and_replays_both_directions(tmp_path, bridged):

@@ -1,0 +1,17 @@
+/* Counters of a network interface, from /proc/net/dev of this process's network namespace. */
+#ifndef ACAPELLA_INTERFACE_H
+#define ACAPELLA_INTERFACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct interface_counters {
+    bool known;
+    uint64_t rx_bytes, rx_packets, rx_errors, rx_dropped, rx_fifo;
+    uint64_t tx_bytes, tx_packets, tx_errors, tx_dropped;
+};
+
+/* Not known if the name is empty or there is no such interface. */
+struct interface_counters interface_counters(const char *interface);
+
+#endif
