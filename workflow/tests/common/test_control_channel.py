@@ -20,8 +20,10 @@ from acapella_testing.control_peers import PATIENT, SECRET, TIMEOUT_S, Rings, co
 from acapella.collector.control import MAX_REJECTED_LINES, MAX_UNAUTHENTICATED, ControlServer
 from acapella.collector.sessions import Sessions, ring_size
 from acapella.common import control_channel as channel
-from acapella.common.control_channel import Ended, Hello, QueuePair, Refused, Session, decode, encode
+from acapella.common.control_channel import Ended, Hello, QueuePair, Session, decode, encode
 from acapella.p4.control_plane import ControlPlane, register_commands
+from acapella_core import control_lines
+from acapella_core.control_lines import Refused
 from acapella_core.errors import UserError
 
 HELLO = Hello("flowstats", 2, "a1")
@@ -99,7 +101,7 @@ def with_members(**parts) -> dict:
         b'{"challenge": "' + b"G" * 64 + b'"}',
         b"[" * 16_000,
         b'{"a":' * 3000 + b"1" + b"}" * 3000,
-        b'{"error": "' + b"x" * channel.MAX_LINE_BYTES + b'"}',
+        b'{"error": "' + b"x" * control_lines.MAX_LINE_BYTES + b'"}',
         b'{"hello": {"program": "p", "format": 2}}',
         b'{"hello": {"program": "p", "format": 3, "instance": "i"}}',
         b'{"hello": {"program": "p", "format": true, "instance": "i"}}',
@@ -391,7 +393,7 @@ def test_other_users_can_neither_read_the_secret_nor_take_a_session():
     with tempfile.TemporaryDirectory() as directory, listening(Rings()) as (server, port):
         Path(directory).chmod(0o755)  # only the mode of the file protects the secret
         path = Path(directory) / "collector.secret"
-        server.secret = channel.make_secret(path)
+        server.secret = control_lines.make_secret(path)
         command = [python, "-c", STRANGER, str(path), str(port), encode(HELLO).decode()]
         done = subprocess.run(command, user=65534, capture_output=True, text=True, check=True)
         assert server.sessions.summary() == []
@@ -428,20 +430,20 @@ def test_proof_of_the_secret_has_a_timeout():
 
 def test_secret_readable_by_others_is_rejected(tmp_path):
     path = tmp_path / "collector.secret"
-    secret = channel.make_secret(path)
-    assert (channel.secret_of(path), path.stat().st_mode & 0o777) == (secret, 0o600)
-    assert channel.make_secret(path) != secret, "each run has its own"
+    secret = control_lines.make_secret(path)
+    assert (control_lines.secret_of(path), path.stat().st_mode & 0o777) == (secret, 0o600)
+    assert control_lines.make_secret(path) != secret, "each run has its own"
     path.chmod(0o640)
     with pytest.raises(Refused, match=r"other users can use .*; chmod 600"):
-        channel.secret_of(path)
+        control_lines.secret_of(path)
     path.chmod(0o600)
     path.write_text("none")
-    with pytest.raises(Refused, match="does not contain a collector's secret"):
-        channel.secret_of(path)
+    with pytest.raises(Refused, match="does not contain a secret of 64 hexadecimal digits"):
+        control_lines.secret_of(path)
 
 
 @pytest.mark.parametrize("text", ["", "1", ":1", "h:", "h:x", "h:70000", "h:-1"])
 def test_address_has_a_host_and_a_port(text):
-    assert channel.address("[::1]:47") == ("::1", 47)
+    assert control_lines.address("[::1]:47") == ("::1", 47)
     with pytest.raises(UserError, match="is not HOST:PORT"):
-        channel.address(text)
+        control_lines.address(text)

@@ -10,7 +10,8 @@ from pathlib import Path
 from acapella.collector.control import ControlServer
 from acapella.collector.sessions import Sessions
 from acapella.common import control_channel as channel
-from acapella.common.control_channel import Collector, QueuePair, Secret
+from acapella.common.control_channel import Collector, QueuePair
+from acapella_core.control_lines import Secret
 
 TIMEOUT_S = 300  # reached only if something hangs
 PATIENT = channel.Pace(alive_s=0.02, dead_s=TIMEOUT_S, secret_s=TIMEOUT_S)

@@ -7,10 +7,9 @@ import os
 import signal
 import time
 
-from acapella.common import control_channel
 from acapella.common.faults import DAMAGING
 from acapella_core import collector as core
-from acapella_core import files
+from acapella_core import control_lines, files
 from acapella_core.errors import UserError, exit_code_of
 
 from . import output_directory
@@ -56,7 +55,7 @@ class CollectorRun:
                 max_sessions=settings.max_sessions,
             )
             secret = (
-                control_channel.make_secret(settings.directory / output_directory.SECRET) if settings.listen else None
+                control_lines.make_secret(settings.directory / output_directory.SECRET) if settings.listen else None
             )
             control = ControlServer(sessions, secret) if secret else None
             self._stop_on_signals()

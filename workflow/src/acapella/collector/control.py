@@ -9,26 +9,10 @@ import asyncio
 import contextlib
 import hmac
 from collections import Counter
-from collections.abc import AsyncIterator
 
-from acapella.common.control_channel import (
-    MAX_LINE_BYTES,
-    PACE,
-    Alive,
-    Challenge,
-    Ended,
-    Error,
-    Hello,
-    Message,
-    Pace,
-    Proof,
-    Refused,
-    Secret,
-    Written,
-    decode,
-    encode,
-)
+from acapella.common.control_channel import PACE, Alive, Ended, Error, Hello, Message, Pace, Written, decode, encode
 from acapella_core import names
+from acapella_core.control_lines import MAX_LINE_BYTES, Challenge, Proof, Refused, Secret, lines, read_line
 from acapella_core.errors import UserError
 
 from .sessions import Sessions
@@ -229,37 +213,6 @@ class Connection:
             await asyncio.sleep(self._server.pace.alive_s)
             count += 1
             self._send(Alive(count))
-
-
-async def lines(reader: asyncio.StreamReader, timeout_s: float) -> AsyncIterator[bytes | None]:
-    """Yield lines without their ends; None for a line longer than the reader's limit, which is skipped.
-
-    Raises TimeoutError if none arrives for ``timeout_s``, asyncio.IncompleteReadError at the end.
-    """
-    while True:
-        async with asyncio.timeout(timeout_s):
-            line = await read_line(reader)
-        yield line
-
-
-async def read_line(reader: asyncio.StreamReader) -> bytes | None:
-    """Return the next line; None if it is too long."""
-    try:
-        return (await reader.readuntil(b"\n"))[:-1]
-    except asyncio.LimitOverrunError as overrun:
-        await skip_line(reader, overrun.consumed)
-        return None
-
-
-async def skip_line(reader: asyncio.StreamReader, buffered: int) -> None:
-    """Skip the rest of a line that is too long for the buffer."""
-    while True:
-        await reader.readexactly(buffered)
-        try:
-            await reader.readuntil(b"\n")
-            return
-        except asyncio.LimitOverrunError as overrun:
-            buffered = overrun.consumed
 
 
 def log(text: str) -> None:

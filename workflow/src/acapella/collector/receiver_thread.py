@@ -10,8 +10,9 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 
-from acapella.common.control_channel import REPORT_BYTES, QueuePair, Refused
+from acapella.common.control_channel import REPORT_BYTES, QueuePair
 from acapella_core import collector as core
+from acapella_core.control_lines import Refused
 from acapella_core.errors import UserError
 
 from .settings import Settings

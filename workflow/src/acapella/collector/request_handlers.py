@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from acapella.common.control_channel import Refused
 from acapella_core import collector as core
 from acapella_core import files
+from acapella_core.control_lines import Refused
 
 from .output_directory import SNAPSHOT
 from .request_socket import MAX_FLOWS, Handler

@@ -14,11 +14,10 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from acapella.common.control_channel import Refused, parsed
+from acapella_core.control_lines import Refused, lines, parsed
 from acapella_core.errors import UserError
 
 from . import output_directory
-from .control import lines
 
 TIMEOUT_S = 60.0  # between two requests of a client, and for a response
 MAX_FLOWS = 10_000  # per response

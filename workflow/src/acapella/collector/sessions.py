@@ -8,7 +8,8 @@ when another data plane needs the capacity.
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from acapella.common.control_channel import REPORT_BYTES, Hello, QueuePair, Refused, Session
+from acapella.common.control_channel import REPORT_BYTES, Hello, QueuePair, Session
+from acapella_core.control_lines import Refused
 
 
 class QueuePairAllocator(Protocol):

@@ -4,10 +4,11 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from acapella.common.control_channel import BITS, MAX_QUEUE_PAIRS, REPORT_BYTES, QueuePair, address
+from acapella.common.control_channel import BITS, MAX_QUEUE_PAIRS, REPORT_BYTES, QueuePair
 from acapella.common.quantities import duration_ns, whole
 from acapella_core import decompression
 from acapella_core.arguments import size_bytes
+from acapella_core.control_lines import address
 from acapella_core.errors import UserError
 
 from .sessions import ring_size

@@ -18,23 +18,14 @@ example.
 A line is an object with one of these members, of exactly these types; any other line is refused with an error.
 """
 
-import hmac
 import json
-import os
-import re
-import secrets
-import stat
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from acapella_core import files
-from acapella_core.errors import UserError
+from acapella_core.control_lines import Challenge, Proof, Refused, digits, members, name, parsed, whole
 
-MAX_LINE_BYTES = 16_384  # 16 queue pairs take 2,000
 MAX_QUEUE_PAIRS = 16  # registers of a program (p4/sizes.p4)
 REPORT_BYTES = {1: 64, 2: 192}  # by report format (schemas/report_formats.tsv)
-NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-DIGITS = re.compile(r"[0-9a-f]{64}")  # of secrets, challenges and proofs
 BITS = {"number": 24, "key": 32, "base": 64, "size": 64, "psn": 24}
 
 
@@ -53,10 +44,6 @@ class Pace:
 PACE = Pace()
 
 
-class Refused(Exception):
-    """Raised if a line is not a valid message. The text is the reason, and never contains the line."""
-
-
 @dataclass(frozen=True)
 class Collector:
     """The address of a collector, and the file with its secret."""
@@ -64,36 +51,6 @@ class Collector:
     host: str
     port: int
     secret: Path
-
-
-@dataclass(frozen=True)
-class Secret:
-    """The collector's secret of this run, 64 hexadecimal digits, in a file that the control plane can read."""
-
-    value: str = field(repr=False)
-
-    def proof(self, challenge: "Challenge") -> "Proof":
-        """Return the proof of the secret: HMAC-SHA-256 (RFC 2104) of the challenge's digits."""
-        return Proof(hmac.digest(bytes.fromhex(self.value), challenge.value.encode("ascii"), "sha256").hex())
-
-
-@dataclass(frozen=True)
-class Challenge:
-    """The collector's first message: 64 random hexadecimal digits."""
-
-    value: str
-
-    @classmethod
-    def new(cls) -> "Challenge":
-        """Return a random challenge."""
-        return cls(secrets.token_hex(32))
-
-
-@dataclass(frozen=True)
-class Proof:
-    """The response to a challenge, 64 hexadecimal digits, which proves that the sender has the secret."""
-
-    value: str
 
 
 @dataclass(frozen=True)
@@ -178,66 +135,14 @@ def decode(line: bytes) -> Message:
     raise Refused("unknown message")
 
 
-def parsed(line: bytes) -> dict:
-    """Return the JSON object of a line. Raises Refused if it is not an object, or nested too deeply."""
-    if len(line) > MAX_LINE_BYTES:
-        raise Refused(f"line longer than {MAX_LINE_BYTES} bytes")
-    try:
-        message = json.loads(line.decode("utf-8"), object_pairs_hook=unique_members, parse_constant=refuse_constant)
-    except RecursionError:
-        raise Refused("nested too deeply") from None
-    except ValueError:  # invalid UTF-8 or JSON, a number with thousands of digits, or raised by the hooks
-        raise Refused("not a JSON object") from None
-    if not isinstance(message, dict):
-        raise Refused("not a JSON object")
-    return message
-
-
-def unique_members(pairs: list[tuple]) -> dict:
-    """Return an object's members. Raises ValueError if a name occurs twice, which parsers handle differently."""
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError("a name occurs twice")
-    return members
-
-
-def refuse_constant(name: str) -> None:
-    """Reject NaN and Infinity, which Python accepts but JSON does not define."""
-    raise ValueError(name)
-
-
 def encode(message: Message) -> bytes:
     """Return the line of a message, including its end."""
     return json.dumps(WRITERS[type(message)](message), separators=(",", ":")).encode() + b"\n"
 
 
-def members(message: object, what: str, *names: str) -> dict:
-    """Return an object with exactly these members. Raises Refused."""
-    if not isinstance(message, dict) or set(message) != set(names):
-        raise Refused(f"{what} must have exactly {', '.join(names)}")
-    return message
-
-
-def whole(value: object, what: str, bits: int, least: int = 0) -> int:
-    """Return an integer of up to ``bits`` bits. Raises Refused, also for true and 1.0."""
-    if type(value) is not int or not least <= value < 1 << bits:
-        raise Refused(f"{what} is not a whole number from {least} to 2^{bits} - 1")
-    return value
-
-
-def name(value: object, what: str) -> str:
-    """Return a name of 1 to 64 letters, digits, dots and dashes, which is safe in logs. Raises Refused."""
-    if not isinstance(value, str) or not NAME.fullmatch(value):
-        raise Refused(f"{what} is not a name of 1 to 64 letters, digits, '.', '_' and '-'")
-    return value
-
-
 def read_digits(message: dict, name: str) -> str:
-    """Return the 64 hexadecimal digits of a message. Raises Refused."""
-    value = members(message, "the message", name)[name]
-    if not isinstance(value, str) or not DIGITS.fullmatch(value):
-        raise Refused(f"{name} is not 64 hexadecimal digits")
-    return value
+    """Return the 64 hexadecimal digits of a challenge or a proof. Raises Refused."""
+    return digits(members(message, "the message", name)[name], name)
 
 
 def read_hello(message: dict) -> Hello:
@@ -325,33 +230,3 @@ WRITERS = {
     Ended: lambda message: {"ended": asdict(message)},
     Error: lambda message: {"error": message.why},
 }
-
-
-def make_secret(path: Path) -> Secret:
-    """Write a new secret to a file that only its owner can read. Raises UserError if it cannot be written."""
-    secret = Secret(secrets.token_hex(32))
-    files.atomic_text(path, f"{secret.value}\n")
-    return secret
-
-
-def secret_of(path: Path) -> Secret:
-    """Return the secret in a file. Raises OSError, or Refused if it is not a private file with a secret."""
-    with path.open("rb") as file:
-        if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise Refused(f"other users can use {path}; chmod 600")
-        text = file.read(MAX_LINE_BYTES).decode("ascii", errors="replace").strip()
-    if not DIGITS.fullmatch(text):
-        raise Refused(f"{path} does not contain a collector's secret")
-    return Secret(text)
-
-
-def address(text: str) -> tuple[str, int]:
-    """Return host and port of ``HOST:PORT``; IPv6 addresses are in brackets.
-
-    Port 0 is only valid for listening. Raises UserError.
-    """
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise UserError(f"{text!r} is not HOST:PORT", fix="write it as 127.0.0.1:4700")
-    return host, int(port)

@@ -14,25 +14,21 @@ import time
 from collections.abc import Callable, Iterator
 
 from acapella.common.control_channel import (
-    MAX_LINE_BYTES,
     MAX_QUEUE_PAIRS,
     PACE,
     Alive,
-    Challenge,
     Collector,
     Ended,
     Error,
     Hello,
     Message,
     Pace,
-    Refused,
-    Secret,
     Session,
     Written,
     decode,
     encode,
-    secret_of,
 )
+from acapella_core.control_lines import MAX_LINE_BYTES, Challenge, Refused, Secret, secret_of
 
 INITIAL_BACKOFF_S = 0.1  # doubled after each failed attempt
 MAX_BACKOFF_S = 5.0
