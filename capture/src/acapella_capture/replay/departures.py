@@ -1,0 +1,196 @@
+"""Departures of a run: the program's records as Parquet (schemas/tables/departures.yaml), and their summary.
+
+The binary file begins with MAGIC; RECORD describes its records. Every packet of every loop has one record.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from acapella_core.arrow_tables import arrow_schema
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_path
+
+MAGIC = b"ACDEPv1\0"
+RECORD = np.dtype(
+    [
+        ("loop", "<u4"),
+        ("port", "<u2"),
+        ("outcome", "u1"),
+        ("flags", "u1"),
+        ("packet", "<u8"),
+        ("requested_ns", "<i8"),
+        ("departed_ns", "<i8"),
+        ("retries", "<u4"),
+        ("reserved", "<u4"),
+    ]
+)
+OUTCOMES = ("sent", "ring_full", "late", "too_long", "too_short", "driver_error", "stopped")  # by number
+SENT = 0
+RESOLVED, BURST_FIRST, HARDWARE = 1, 2, 4  # flags
+NO_TIME = np.iinfo(np.int64).min
+ROWS_AT_ONCE = 1 << 20
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where departures come from, as key-value metadata of the file; None is unknown.
+
+    ``clock_offset_ns`` is the replayer's clock minus the reference of ``clock_source``, at most ``clock_error_ns`` off.
+    """
+
+    clock_offset_ns: int | None = None
+    clock_error_ns: int | None = None
+    clock_source: str | None = None
+    recording_sha256: str | None = None
+    speed_ppm: int = 1_000_000
+    pacing: str | None = None
+
+    def metadata(self) -> dict[str, str]:
+        """Return the metadata as text."""
+        whole, millionths = divmod(self.speed_ppm, 1_000_000)
+        values = {
+            "clock_offset_ns": self.clock_offset_ns,
+            "clock_error_ns": self.clock_error_ns,
+            "clock_source": self.clock_source,
+            "recording_sha256": self.recording_sha256,
+            "speed": f"{whole}.{millionths:06}".rstrip("0").rstrip("."),
+            "pacing": self.pacing,
+        }
+        return {key: UNKNOWN if value is None else str(value) for key, value in values.items()}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Counts of a run by outcome, and quantiles of the departure error |departed - requested| of packets with a time.
+
+    A quantile is the value of the nearest rank; None if no packet has a time. ``errors_ns`` are the signed errors.
+    """
+
+    packets: int
+    outcomes: Mapping[str, int]
+    errors_ns: np.ndarray = field(repr=False, compare=False)
+
+    @property
+    def sent(self) -> int:
+        """Return the number of packets that were sent."""
+        return len(self.errors_ns)
+
+    def error_ns(self, share: float) -> int | None:
+        """Return the departure error that a share of the packets does not exceed."""
+        if not len(self.errors_ns):
+            return None
+        rank = max(0, int(np.ceil(share * len(self.errors_ns))) - 1)
+        return int(np.partition(np.abs(self.errors_ns), rank)[rank])
+
+    def lines(self) -> list[str]:
+        """Return the summary for a terminal."""
+        others = ", ".join(f"{count} {name}" for name, count in self.outcomes.items() if name != "sent" and count)
+        head = f"{self.packets} packets, {self.sent} sent" + (f" ({others})" if others else "")
+        if not self.sent:
+            return [head]
+        median, p99, largest = (duration(self.error_ns(share)) for share in (0.5, 0.99, 1))
+        return [head, f"departure error: median {median}, 99th percentile {p99}, largest {largest}"]
+
+
+def duration(ns: int) -> str:
+    """Return a duration with three or more digits, in ns, us, ms or s."""
+    for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
+        if abs(ns) >= size:
+            return f"{ns / size:.4g} {unit}"
+    return f"{ns} ns"
+
+
+def convert(binary: Path, target: Path | None, origin: Origin) -> Summary:
+    """Write a program's departures as Parquet (to no file if ``target`` is None); return their summary.
+
+    Raises UserError if the file is incomplete or has invalid records, or the target cannot be written.
+    """
+    records = read(binary)
+    order = order_of(records)
+    if target is not None:
+        schema = arrow_schema("departures").with_metadata(origin.metadata())
+        with atomic_path(target) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            for part in parts(records, order):
+                writer.write_batch(batch_of(part, schema))
+    return summary_of(records)
+
+
+def read(binary: Path) -> np.ndarray:
+    """Return the records of a file without reading them all into memory. Raises UserError if it is not valid."""
+    size = binary.stat().st_size
+    with binary.open("rb") as stream:
+        magic = stream.read(len(MAGIC))
+    if magic != MAGIC or (size - len(MAGIC)) % RECORD.itemsize:
+        raise UserError("is not a complete file of departures", where=binary)
+    count = (size - len(MAGIC)) // RECORD.itemsize
+    if not count:
+        return np.empty(0, RECORD)
+    records = np.memmap(binary, RECORD, "r", len(MAGIC), count)
+    for part in parts(records, None):
+        check(part, binary)
+    return records
+
+
+def check(records: np.ndarray, binary: Path) -> None:
+    """Raise UserError if a record is invalid: an unknown outcome, a value that its column cannot have, or no time."""
+    timed = records["departed_ns"] != NO_TIME
+    faults = {
+        "an unknown outcome": records["outcome"] >= len(OUTCOMES),
+        "a number that is too large": (records["packet"] >= 1 << 63)
+        | (records["loop"] >= 1 << 31)
+        | (records["port"] >= 1 << 15)
+        | (records["retries"] >= 1 << 31),
+        "an outcome that does not fit its time": timed != (records["outcome"] == SENT),
+    }
+    for what, rows in faults.items():
+        if rows.any():
+            raise UserError(f"a record has {what}", where=binary)
+
+
+def order_of(records: np.ndarray) -> np.ndarray | None:
+    """Return the order of records by loop and packet; None if they are in this order already."""
+    loops, packets = records["loop"], records["packet"]
+    ordered = (loops[1:] > loops[:-1]) | ((loops[1:] == loops[:-1]) & (packets[1:] > packets[:-1]))
+    return None if ordered.all() else np.lexsort((packets, loops))
+
+
+def parts(records: np.ndarray, order: np.ndarray | None) -> Iterator[np.ndarray]:
+    """Yield the records in an order, ROWS_AT_ONCE at a time."""
+    for start in range(0, len(records), ROWS_AT_ONCE):
+        rows = slice(start, start + ROWS_AT_ONCE)
+        yield np.asarray(records[rows] if order is None else records[order[rows]])
+
+
+def batch_of(records: np.ndarray, schema: pa.Schema) -> pa.RecordBatch:
+    """Return records as rows of the table."""
+    flags, departed = records["flags"], records["departed_ns"]
+    names = pa.array(OUTCOMES, pa.string())
+    columns = {
+        "loop": records["loop"].astype(np.int32),
+        "port": records["port"].astype(np.int16),
+        "packet": records["packet"].astype(np.int64),
+        "requested_ns": records["requested_ns"].astype(np.int64),
+        "departed_ns": pa.array(departed.astype(np.int64), mask=departed == NO_TIME),
+        "outcome": pa.DictionaryArray.from_arrays(records["outcome"].astype(np.int8), names),
+        "resolved": (flags & RESOLVED) != 0,
+        "burst_first": (flags & BURST_FIRST) != 0,
+        "hardware": (flags & HARDWARE) != 0,
+        "retries": records["retries"].astype(np.int32),
+    }
+    arrays = [pa.array(columns[column.name]) if isinstance(columns[column.name], np.ndarray) else columns[column.name]
+              for column in schema]  # fmt: skip
+    return pa.record_batch(arrays, schema=schema)
+
+
+def summary_of(records: np.ndarray) -> Summary:
+    """Return the summary of records."""
+    counts = np.bincount(records["outcome"], minlength=len(OUTCOMES)) if len(records) else [0] * len(OUTCOMES)
+    timed = records["departed_ns"] != NO_TIME
+    errors = records["departed_ns"][timed] - records["requested_ns"][timed]
+    return Summary(len(records), dict(zip(OUTCOMES, map(int, counts), strict=True)), np.asarray(errors, np.int64))

@@ -1,0 +1,156 @@
+"""Departures: the program's records as Parquet, summaries, and invalid files."""
+
+import struct
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from acapella_capture.replay import departures
+from acapella_capture.replay.departures import MAGIC, NO_TIME, Origin, convert, duration
+from acapella_core.arrow_tables import arrow_schema
+from acapella_core.errors import UserError
+
+RECORD = struct.Struct("<IHBBQqqII")
+T = 1_800_000_000_000_000_000
+
+
+def written(path, records, tail=b""):
+    path.write_bytes(MAGIC + b"".join(RECORD.pack(*record) for record in records) + tail)
+    return path
+
+
+def record(loop=0, packet=0, late=0, outcome=0, **others):
+    flags, retries, port = (others.get(key, default) for key, default in (("flags", 3), ("retries", 0), ("port", 0)))
+    requested = T + loop * 10**9 + packet * 1000
+    departed = requested + late if outcome == 0 else NO_TIME
+    return (loop, port, outcome, flags, packet, requested, departed, retries, 0)
+
+
+def test_record_has_the_size_of_the_contract():
+    assert (RECORD.size, departures.RECORD.itemsize) == (40, 40)
+
+
+def test_records_become_rows_with_metadata(tmp_path):
+    records = [
+        record(packet=0, late=7, flags=1 | 2),
+        record(packet=1, outcome=1, flags=0, retries=5),
+        record(packet=2, outcome=3, flags=0, port=1),
+        record(loop=1, packet=0, late=-2, flags=1 | 4),
+    ]
+    origin = Origin(-3, 9, "round trips", "ab" * 32, 2_500_000, "single")
+    summary = convert(written(tmp_path / "d", records), tmp_path / "d.parquet", origin)
+    table = pq.read_table(tmp_path / "d.parquet")
+    assert table.schema.equals(arrow_schema("departures"))
+    assert table.to_pylist() == [
+        {"loop": 0, "port": 0, "packet": 0, "requested_ns": T, "departed_ns": T + 7, "outcome": "sent",
+         "resolved": True, "burst_first": True, "hardware": False, "retries": 0},
+        {"loop": 0, "port": 0, "packet": 1, "requested_ns": T + 1000, "departed_ns": None, "outcome": "ring_full",
+         "resolved": False, "burst_first": False, "hardware": False, "retries": 5},
+        {"loop": 0, "port": 1, "packet": 2, "requested_ns": T + 2000, "departed_ns": None, "outcome": "too_long",
+         "resolved": False, "burst_first": False, "hardware": False, "retries": 0},
+        {"loop": 1, "port": 0, "packet": 0, "requested_ns": T + 10**9, "departed_ns": T + 10**9 - 2, "outcome": "sent",
+         "resolved": True, "burst_first": False, "hardware": True, "retries": 0},
+    ]  # fmt: skip
+    metadata = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
+    assert metadata == {
+        "clock_offset_ns": "-3",
+        "clock_error_ns": "9",
+        "clock_source": "round trips",
+        "recording_sha256": "ab" * 32,
+        "speed": "2.5",
+        "pacing": "single",
+    }
+    assert summary.lines() == [
+        "4 packets, 2 sent (1 ring_full, 1 too_long)",
+        "departure error: median 2 ns, 99th percentile 7 ns, largest 7 ns",
+    ]
+    assert (tmp_path / "d.parquet").stat().st_mode & 0o777 == 0o600
+
+
+def test_unknown_metadata_is_unknown():
+    assert set(Origin().metadata().values()) == {"unknown", "1"}
+
+
+def test_rows_are_sorted_and_reproducible(tmp_path, monkeypatch):
+    monkeypatch.setattr(departures, "ROWS_AT_ONCE", 7)
+    records = [record(loop, packet, late=packet) for loop in range(3) for packet in range(11)]
+    convert(written(tmp_path / "sorted", records), tmp_path / "a.parquet", Origin())
+    convert(written(tmp_path / "shuffled", records[::-1]), tmp_path / "b.parquet", Origin())
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    table = pq.read_table(tmp_path / "b.parquet")
+    assert list(zip(table["loop"].to_pylist(), table["packet"].to_pylist(), strict=True)) == [
+        (loop, packet) for loop in range(3) for packet in range(11)
+    ]
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(st.lists(st.integers(-(10**6), 10**12), min_size=1, max_size=300))
+def test_quantiles_of_the_error_have_the_nearest_rank(tmp_path, errors):
+    path = written(tmp_path / "d", [record(packet=number, late=late) for number, late in enumerate(errors)])
+    summary = convert(path, None, Origin())
+    ordered = sorted(map(abs, errors))
+    for share in (0.5, 0.99, 1):
+        found = summary.error_ns(share)
+        assert sum(error <= found for error in ordered) >= share * len(ordered)
+        assert sum(error < found for error in ordered) < share * len(ordered)
+
+
+def test_run_that_sent_nothing_has_no_error(tmp_path):
+    summary = convert(written(tmp_path / "d", [record(outcome=6)]), tmp_path / "d.parquet", Origin())
+    assert summary.error_ns(0.5) is None
+    assert summary.lines() == ["1 packets, 0 sent (1 stopped)"]
+    empty = convert(written(tmp_path / "e", []), tmp_path / "e.parquet", Origin())
+    assert (empty.packets, pq.read_table(tmp_path / "e.parquet").num_rows) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "not a complete file"),
+        (b"ACDEPv2\0", "not a complete file"),
+        (MAGIC + b"\0" * 39, "not a complete file"),
+        (MAGIC + RECORD.pack(0, 0, 7, 0, 0, T, T, 0, 0), "unknown outcome"),
+        (MAGIC + RECORD.pack(0, 0, 0, 0, 0, T, NO_TIME, 0, 0), "does not fit its time"),
+        (MAGIC + RECORD.pack(0, 0, 1, 0, 0, T, T, 0, 0), "does not fit its time"),
+        (MAGIC + RECORD.pack(1 << 31, 0, 0, 0, 0, T, T, 0, 0), "too large"),
+        (MAGIC + RECORD.pack(0, 1 << 15, 0, 0, 0, T, T, 0, 0), "too large"),
+        (MAGIC + RECORD.pack(0, 0, 0, 0, 1 << 63, T, T, 0, 0), "too large"),
+        (MAGIC + RECORD.pack(0, 0, 0, 0, 0, T, T, 1 << 31, 0), "too large"),
+    ],
+)
+def test_invalid_departures_are_one_error_and_no_file(tmp_path, content, why):
+    (tmp_path / "d").write_bytes(content)
+    with pytest.raises(UserError, match=why) as raised:
+        convert(tmp_path / "d", tmp_path / "d.parquet", Origin())
+    assert "\n" not in str(raised.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(st.binary(max_size=200))
+def test_any_bytes_are_departures_or_an_error(tmp_path, content):
+    (tmp_path / "d").write_bytes(MAGIC + content)
+    try:
+        assert convert(tmp_path / "d", None, Origin()).packets == len(content) // 40
+    except UserError as error:
+        assert str(tmp_path) in str(error)
+
+
+def test_durations_are_readable():
+    assert [duration(ns) for ns in (0, 999, 1000, 12_345_678, 3 * 10**9)] == [
+        "0 ns",
+        "999 ns",
+        "1 us",
+        "12.35 ms",
+        "3 s",
+    ]
+
+
+def test_records_are_read_as_numpy_reads_them(tmp_path):
+    path = written(tmp_path / "d", [record(packet=5, late=3, retries=2)])
+    found = departures.read(path)
+    assert found.dtype == departures.RECORD and isinstance(found, np.memmap)
+    assert (found["packet"][0], found["departed_ns"][0], found["retries"][0]) == (5, T + 5003, 2)
