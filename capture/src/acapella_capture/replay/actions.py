@@ -1,0 +1,216 @@
+"""The actions of `acapella replay --control`: what they send to the agents, and what they print."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from acapella_core.control_lines import Refused
+from acapella_core.errors import DAMAGED, UserError
+from acapella_core.files import scratch_directory
+
+from . import messages, skew
+from .clocks import Offset
+from .controller import Group, Remote, whole
+from .departures import Origin, Summary, convert, duration
+
+LEAD_S = 1.0  # time to a start that is "at once", so that every agent has it in time
+LEAST_LEAD_NS = 100_000_000  # an earlier start might be too late for an agent
+POLL_S = 0.5
+END_S = 3600.0  # in addition to the expected end of a run
+
+Print = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What `run` is to do. ``at`` maps the current time to the start, both in ns; None: in LEAD_S.
+
+    ``departures`` is the file for the departures; with several agents, the file names get their numbers.
+    """
+
+    at: Callable[[int], int] | None = None
+    loops: int = 1
+    speed_ppm: int = 1_000_000
+    departures: Path | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a run of one agent."""
+
+    remote: Remote
+    clock: Offset
+    summary: Summary
+    done: dict[str, Any]
+
+
+def simple(group: Group, request: messages.Request, show: Print) -> int:
+    """Send one request to all agents and print their acknowledgments."""
+    for remote, done in zip(group.remotes, group.request(request), strict=True):
+        show(f"{remote.name}: {type(request).__name__.lower()}: {counters(done) or 'done'}")
+    return 0
+
+
+def status(group: Group, show: Print) -> int:
+    """Print state, counters and clock of every agent."""
+    offsets = group.each(Remote.clock)
+    for remote, done, offset in zip(group.remotes, group.request(messages.Status()), offsets, strict=True):
+        show(f"{remote.name}: {done.get('state')}, {remote.welcome.get('ports')}")
+        for part in ("program", "run", "control"):
+            if isinstance(done.get(part), dict) and done[part]:
+                show(f"{remote.name}: {part}: {counters(done[part])}")
+        show(clock_line(remote, offset))
+    return 0
+
+
+def counters(done: dict[str, Any]) -> str:
+    """Return a result as `name value, name value, ...`; names in nested results and lists are joined with dots."""
+    return ", ".join(f"{name} {value}" for name, value in flat(done))
+
+
+def flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values in a result that are neither objects nor lists, with their names."""
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from flat(inner, f"{name}.{key}" if name else str(key))
+    elif value is not None:
+        yield name, value
+
+
+def clock_line(remote: Remote, offset: Offset) -> str:
+    """Return a line about the clock of an agent: by round trips, and by the node's own program."""
+    sign = "ahead of" if offset.offset_ns >= 0 else "behind"
+    line = f"{remote.name}: clock {duration(abs(offset.offset_ns))} {sign} this machine's, "
+    line += f"+/- {duration(offset.error_ns)} (round trips)"
+    own = remote.welcome.get("clock")
+    source = own.get("source") if isinstance(own, dict) else None
+    if source is None:
+        return f"{line}; its own synchronization is unknown"
+    known = "" if type(own.get("offset_ns")) is not int else f" {duration(own['offset_ns'])}"
+    state = {True: "synchronized", False: "not synchronized"}.get(own.get("synchronized"), "unknown")
+    return f"{line}; {source}:{known} {state}"
+
+
+def run(group: Group, plan: RunPlan, show: Print, now_ns: Callable[[], int] = time.time_ns) -> int:
+    """Start all agents at the same time, wait for their end, and report departures and skew. Return the exit code."""
+    before = group.each(lambda remote: remote.clock(now_ns))
+    start_ns = start(plan, now_ns)
+    try:
+        planned = group.request(messages.Run(start_ns, plan.loops, plan.speed_ppm))
+        if now_ns() >= start_ns:
+            raise UserError("the replayers did not confirm the start in time", where="run", fix="choose a later --at")
+        show(f"start: {start_ns} ns since 1970, in {duration(start_ns - now_ns())}")
+        ended = wait_for_end(group, start_ns, planned, now_ns)
+    except BaseException:
+        stop_all(group)
+        raise
+    after = group.each(lambda remote: remote.clock(now_ns))
+    clocks = [one.joined(other) for one, other in zip(before, after, strict=True)]
+    outcomes = collect(group, plan, clocks, ended)
+    return report(outcomes, show)
+
+
+def start(plan: RunPlan, now_ns: Callable[[], int]) -> int:
+    """Return the time of the start. Raises UserError if it is too early."""
+    now = now_ns()
+    start_ns = now + round(LEAD_S * 1e9) if plan.at is None else plan.at(now)
+    if start_ns - now < LEAST_LEAD_NS:
+        raise UserError(
+            "the start is in the past, or less than 0.1 s away", where="--at", fix="choose a later time, for example +2"
+        )
+    return start_ns
+
+
+def stop_all(group: Group) -> None:
+    """Stop every agent that can still be reached, each by itself: one may be the reason."""
+    for remote in group.remotes:
+        with contextlib.suppress(UserError):
+            remote.request(messages.Stop())
+
+
+def wait_for_end(
+    group: Group, start_ns: int, planned: Sequence[dict[str, Any]], now_ns: Callable[[], int]
+) -> list[dict[str, Any]]:
+    """Return the status of every agent after the end of its run. Raises UserError if a run does not end in time."""
+    until_ns = start_ns + max(map(duration_ns, planned)) + round(END_S * 1e9)
+    while True:
+        found = group.request(messages.Status())  # also shows the agents that this side is alive
+        if all(isinstance(one.get("run"), dict) for one in found):
+            return found
+        for remote, one in zip(group.remotes, found, strict=True):
+            if one.get("state") == "idle" and not isinstance(one.get("run"), dict):
+                raise UserError("the run has not taken place", where=f"replayer {remote.name}")
+        if now_ns() > until_ns:
+            raise UserError("a run does not end", where="run")
+        time.sleep(POLL_S)
+
+
+def duration_ns(scheduled: dict[str, Any]) -> int:
+    """Return the duration of a run; 0 if it is not known."""
+    with contextlib.suppress(Refused):
+        return whole(scheduled, "period_ns") * whole(scheduled, "loops")
+    return 0
+
+
+def collect(group: Group, plan: RunPlan, clocks: Sequence[Offset], ended: Sequence[dict[str, Any]]) -> list[Outcome]:
+    """Fetch the departures of all agents, and write them as Parquet if that was requested."""
+    outcomes = []
+    with scratch_directory() as scratch:
+        group.each(lambda remote: remote.fetch_departures(scratch / str(group.remotes.index(remote))))
+        for number, (remote, clock, done) in enumerate(zip(group.remotes, clocks, ended, strict=True)):
+            origin = Origin(
+                clock_offset_ns=clock.offset_ns,
+                clock_error_ns=clock.error_ns,
+                clock_source="round trips",
+                recording_sha256=text_or_none(done.get("recording_sha256")),
+                speed_ppm=plan.speed_ppm,
+                pacing=text_or_none(remote.welcome.get("pacing")),
+            )
+            target = numbered(plan.departures, number + 1, len(group.remotes))
+            outcomes.append(Outcome(remote, clock, convert(scratch / str(number), target, origin), done["run"]))
+    return outcomes
+
+
+def text_or_none(value: object) -> str | None:
+    """Return a printable text; None for everything else."""
+    return value if isinstance(value, str) and value.isprintable() else None
+
+
+def numbered(path: Path | None, number: int, of: int) -> Path | None:
+    """Return the path of the departures of an agent: with several agents, `NAME-NUMBER.parquet`."""
+    if path is None or of == 1:
+        return path
+    return path.with_name(f"{path.stem}-{number}{path.suffix}")
+
+
+def report(outcomes: Sequence[Outcome], show: Print) -> int:
+    """Print the summary of every agent and the skew between them; return 1 if packets were not sent, otherwise 0."""
+    for outcome in outcomes:
+        for line in (*outcome.summary.lines(), *loop_lines(outcome.done)):
+            show(f"{outcome.remote.name}: {line}")
+        show(clock_line(outcome.remote, outcome.clock))
+    found = [skew.deviation(one.remote.name, one.summary.errors_ns, one.clock) for one in outcomes]
+    deviations = [one for one in found if one is not None]
+    for one in skew.skews(deviations):
+        show(f"skew: {one.line()}")
+    widest = skew.largest(deviations)
+    if widest is not None and len(deviations) > 2:
+        show(f"largest skew: {widest.line()}")
+    return DAMAGED if any(one.summary.sent < one.summary.packets for one in outcomes) else 0
+
+
+def loop_lines(done: dict[str, Any]) -> list[str]:
+    """Return a line about what delayed packets, if the program counted it."""
+    polling = done.get("polling")
+    with contextlib.suppress(Refused):
+        late, late_ns = whole(done, "sent_late"), whole(done, "late_ns")
+        if isinstance(polling, dict):
+            preemptions, gap_ns = whole(polling, "preemptions"), whole(polling, "largest_gap_ns")
+            return [
+                f"{late} packets more than {duration(late_ns)} late, {preemptions} preemptions, "
+                f"largest gap of the polling loop {duration(gap_ns)}"
+            ]
+    return []

@@ -1,0 +1,399 @@
+"""The agent of a replayer: accepts one controller at a time over TCP and passes its requests to the program.
+
+No peer can stop the agent. A connection without proof of the secret has a short timeout, and the oldest of too many is
+closed. A controller whose connection is lost does not leave anything running: the recording or the run that it started
+ends, and the next controller can connect. After `bye` both continue.
+"""
+
+import asyncio
+import base64
+import contextlib
+import hmac
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from acapella_core import names
+from acapella_core.control_lines import Challenge, Refused, Secret, lines, read_line
+from acapella_core.errors import UserError
+from acapella_core.files import atomic_path, sha256_of
+
+from . import channel, messages
+from .channel import MAX_REQUEST_BYTES, LineRefused
+from .clocks import own_clock
+from .program import ReplayProgram
+
+MAX_UNAUTHENTICATED = 64
+MAX_REFUSED_LINES = 16  # per connection, which is closed then
+MAX_UNSENT_BYTES = 4 * channel.MAX_RESPONSE_BYTES  # to a controller that does not read
+PART_BYTES = 65_536  # of a departures file per response
+POLL_S = 0.2  # interval of checks of the program
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """Seconds: ``proof_s`` for the proof of the secret, ``silent_s`` for a controller that sends nothing.
+
+    ``busy_s``: a second controller waits for the end of a connection that was just lost.
+    """
+
+    proof_s: float = 2.0
+    silent_s: float = 10.0
+    busy_s: float = 1.0
+
+
+@dataclass
+class Replayer:
+    """What the agent controls: the program, the directory of saved recordings, and facts of the recording.
+
+    ``scratch`` is a private directory, removed at the end. ``ports`` describes the ports for people.
+    """
+
+    program: ReplayProgram
+    directory: Path
+    scratch: Path
+    ports: str
+    pacing: str
+    recording_sha256: str | None = None
+    fetched: Path | None = None  # departures of the last run
+    run: int = 0  # number of the event before the last run
+    runs: int = 0
+
+
+@dataclass
+class Agent:
+    """Listens for controllers. ``counts`` has the numbers of connections, sessions, refused lines by reason, ...
+
+    ``clock`` returns the time in ns since 1970.
+    """
+
+    replayer: Replayer
+    secret: Secret = field(repr=False)
+    timeouts: Timeouts = Timeouts()
+    clock: Callable[[], int] = time.time_ns
+    own_clock: Callable[[], dict[str, Any]] = own_clock
+    log: Callable[[str], None] = names.report
+    counts: Counter = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._tasks: set[asyncio.Task] = set()
+        self._unauthenticated: dict[asyncio.Task, asyncio.StreamWriter] = {}  # oldest first
+        self._connected: Connection | None = None  # that of the controller
+        self._ended = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def serve(self, host: str, port: int, ready: Callable[[str, int], None] = lambda host, port: None) -> None:
+        """Serve controllers until one of them ends the agent, or a signal arrives.
+
+        ``ready`` is called with the address, whose port the kernel chooses for port 0. Raises UserError if the agent
+        cannot listen or the program ends.
+        """
+        self._loop = asyncio.get_running_loop()
+        try:
+            server = await asyncio.start_server(self._serve, host, port, limit=MAX_REQUEST_BYTES)
+        except OSError as error:
+            raise UserError(f"cannot listen: {error.strerror or error}", where=f"--listen {host}:{port}") from error
+        try:
+            ready(*server.sockets[0].getsockname()[:2])
+            await self._wait_for_end()
+        finally:
+            server.close()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def stop(self) -> None:
+        """End the agent."""
+        self._ended.set()
+
+    def request_stop(self) -> None:
+        """End the agent from another thread; no effect if it has ended."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self.stop)
+
+    def stop_on_signals(self) -> None:
+        """End the agent on Ctrl-C, kill, or a closed terminal, unless the signal is ignored, as with nohup."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self.stop)
+
+    async def _wait_for_end(self) -> None:
+        """Wait until the agent is to end. Raises UserError if the program has ended by itself."""
+        while not self._ended.is_set():
+            if fault := self.replayer.program.fault:
+                raise fault
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), POLL_S)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection until it ends."""
+        self.counts["connections"] += 1
+        task = asyncio.current_task()
+        self._tasks.add(task)
+        try:
+            keys = await self._authenticated(task, reader, writer)
+            if keys is None:
+                return
+            connection = Connection(self, keys, writer)
+            if not await self._admitted(connection):
+                return
+            try:
+                await self._session(connection, reader)
+            finally:
+                self.release(connection)
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # disconnected, or canceled at the end
+        finally:
+            self._tasks.discard(task)
+            with contextlib.suppress(OSError):
+                writer.close()
+
+    async def _authenticated(
+        self, task: asyncio.Task, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> channel.Keys | None:
+        """Send a challenge and wait for the proof of the secret; return the keys, or None if there was no valid one."""
+        self._unauthenticated[task] = writer
+        if len(self._unauthenticated) > MAX_UNAUTHENTICATED:
+            self.counts["crowded_out"] += 1
+            self._unauthenticated.pop(next(iter(self._unauthenticated))).transport.abort()
+        challenge = Challenge.new()
+        try:
+            writer.write(channel.encode_challenge(challenge))
+            async with asyncio.timeout(self.timeouts.proof_s):
+                line = await read_line(reader)
+        except TimeoutError:
+            self.counts["silent"] += 1
+            return None
+        finally:
+            self._unauthenticated.pop(task, None)
+        with contextlib.suppress(Refused):
+            theirs, proof = channel.decode_proof(line or b"")
+            keys = channel.Keys.derive(self.secret, challenge, theirs)
+            if hmac.compare_digest(proof, keys.proof):
+                return keys
+        self.counts["without_secret"] += 1
+        writer.write(channel.plain_line({"error": "the proof of the secret is wrong: --secret FILE"}))
+        await writer.drain()
+        return None
+
+    async def _admitted(self, connection: "Connection") -> bool:
+        """Return whether no other controller is connected; otherwise send an error."""
+        end = time.monotonic() + self.timeouts.busy_s
+        while self._connected is not None and time.monotonic() < end:
+            await asyncio.sleep(POLL_S / 10)
+        if self._connected is None:
+            self._connected = connection
+            return True
+        self.counts["busy"] += 1
+        connection.send(error=f"busy: another controller is connected from {self._connected.peer}")
+        await connection.drain()
+        return False
+
+    def release(self, connection: "Connection") -> None:
+        """Allow another controller to connect after this one."""
+        if self._connected is connection:
+            self._connected = None
+
+    async def _session(self, connection: "Connection", reader: asyncio.StreamReader) -> None:
+        """Serve an authenticated controller, and stop what it started if its connection is lost."""
+        peer = connection.peer
+        self.counts["sessions"] += 1
+        self.log(f"replay: controller {peer} connected")
+        try:
+            await connection.run(reader)
+        finally:
+            if connection.left_running and self.replayer.program.fault is None:
+                self.log(f"replay: controller {peer} is gone: stopping what it started")
+                with contextlib.suppress(UserError):  # the program ends: `_wait_for_end` reports it
+                    await asyncio.shield(asyncio.to_thread(self.replayer.program.command, "stop"))
+            else:
+                self.log(f"replay: controller {peer} disconnected")
+
+
+def format_peer(writer: asyncio.StreamWriter) -> str:
+    """Return the address of a peer; it may have disconnected."""
+    peer = writer.get_extra_info("peername")
+    return f"{peer[0]}:{peer[1]}" if peer else "unknown"
+
+
+class Connection:
+    """The connection of one authenticated controller. ``left_running``: it started something and did not say `bye`."""
+
+    def __init__(self, agent: Agent, keys: channel.Keys, writer: asyncio.StreamWriter):
+        self._agent = agent
+        self._replayer = agent.replayer
+        self._reader = channel.Reader(keys.from_controller, MAX_REQUEST_BYTES)
+        self._lines = channel.Writer(keys.from_agent)
+        self._writer = writer
+        self.peer = format_peer(writer)
+        self._refused = 0
+        self._over = False
+        self._started = False
+
+    @property
+    def left_running(self) -> bool:
+        """Return whether the controller has started something that nobody waits for now."""
+        return self._started and not self._over and self._replayer.program.state != "idle"
+
+    def send(self, **message: Any) -> None:
+        """Send a line; close the connection of a controller that does not read."""
+        if self._writer.transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
+            self._agent.counts["not_reading"] += 1
+            self._writer.transport.abort()
+        elif not self._writer.is_closing():
+            self._writer.write(self._lines.line(**message))
+
+    async def drain(self) -> None:
+        """Wait until the peer has received what was sent, more or less."""
+        await self._writer.drain()
+
+    async def run(self, reader: asyncio.StreamReader) -> None:
+        """Handle requests until the controller disconnects, is silent, or has sent too many invalid lines."""
+        # once per connection: a program that reads the clock would disturb a run
+        own_clock = await asyncio.to_thread(self._agent.own_clock)
+        self.send(welcome={"ports": self._replayer.ports, "pacing": self._replayer.pacing, "clock": own_clock})
+        try:
+            async for line in lines(reader, self._agent.timeouts.silent_s):
+                received_ns = self._agent.clock()
+                await self._handle_line(line, received_ns)
+                if self._over or self._refused >= MAX_REFUSED_LINES:
+                    await self._writer.drain()
+                    return
+        except TimeoutError:
+            self._agent.counts["silent"] += 1
+
+    async def _handle_line(self, line: bytes | None, received_ns: int) -> None:
+        """Handle one line: respond to a request, or refuse the line."""
+        try:
+            sequence, message = self._reader.message(line)
+        except LineRefused as why:
+            self._refuse(why.count, None, str(why))
+            return
+        try:
+            request = messages.decode(message)
+        except Refused as why:
+            self._refuse("invalid", sequence, str(why))
+            return
+        self._agent.counts["requests"] += 1
+        try:
+            done = await self._handle(request, received_ns)
+        except UserError as error:
+            self._agent.counts["failed"] += 1
+            self.send(to=sequence, error=str(error)[: messages.MAX_TEXT])
+            return
+        self.send(to=sequence, done=done)
+
+    def _refuse(self, count: str, sequence: int | None, why: str) -> None:
+        """Count a refused line and send the reason; ``sequence`` is None if the line was not authentic."""
+        self._refused += 1
+        self._agent.counts[count] += 1
+        self.send(to=sequence, error=why)
+
+    async def _handle(self, request: messages.Request, received_ns: int) -> dict[str, Any]:
+        """Return the result of a request. Raises UserError if the program refuses it."""
+        match request:
+            case messages.Clock():
+                return {"received_ns": received_ns, "sent_ns": self._agent.clock()}
+            case messages.Bye():
+                self._over = True
+                self._agent.release(self)  # before the response: the next controller may connect at once
+                return {}
+            case messages.Quit():
+                self._over = True
+                self._agent.stop()
+                return {}
+        return await asyncio.to_thread(self._command, request)
+
+    def _command(self, request: messages.Request) -> dict[str, Any]:
+        """Return the result of a request that the program executes. Raises UserError."""
+        program, replayer = self._replayer.program, self._replayer
+        match request:
+            case messages.Record(from_ns=from_ns, until_ns=until_ns):
+                result = self._start("record", from_ns, until_ns)
+            case messages.Rolling(seconds=seconds):
+                result = self._start("rolling", seconds)
+            case messages.Stop() | messages.Clear():
+                result = public(program.command(type(request).__name__.lower()))
+            case messages.Save():
+                result = save(replayer)
+            case messages.Run(at_ns=at_ns, loops=loops, speed_ppm=speed_ppm):
+                replayer.run, replayer.fetched = program.received, None
+                result = self._start("run", at_ns, loops, speed_ppm)
+                replayer.runs += 1
+            case messages.Fetch(offset=offset):
+                result = part_of(departures_of(replayer), offset)
+            case _:
+                result = self._status()
+        if isinstance(request, messages.Record | messages.Rolling | messages.Clear):
+            replayer.recording_sha256 = None
+        return result
+
+    def _start(self, *command: object) -> dict[str, Any]:
+        """Give a command that starts something."""
+        event = self._replayer.program.command(*command)
+        self._started = True
+        return public(event)
+
+    def _status(self) -> dict[str, Any]:
+        """Return state, counters, and the end of the last run."""
+        replayer = self._replayer
+        return {
+            "state": replayer.program.state,
+            "runs": replayer.runs,
+            "run": public(replayer.program.latest("done", replayer.run)) if replayer.runs else None,
+            "program": public(replayer.program.command("status")),
+            "recording_sha256": replayer.recording_sha256,
+            "control": dict(sorted(self._agent.counts.items())),
+        }
+
+
+def public(event: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return an event without its name."""
+    return None if event is None else {key: value for key, value in event.items() if key != "event"}
+
+
+def save(replayer: Replayer) -> dict[str, Any]:
+    """Write the recording to a new file of the directory; return its name and SHA-256. Raises UserError."""
+    number = 1
+    while (path := replayer.directory / f"recording-{number}.pcapng").exists():
+        number += 1
+    with contextlib.ExitStack() as files:
+        written = replayer.scratch / "recording.pcapng"
+        files.callback(written.unlink, missing_ok=True)
+        event = replayer.program.command("save", written)
+        temporary = files.enter_context(atomic_path(path))
+        copy(written, temporary)
+    replayer.recording_sha256 = sha256_of(path)
+    return public(event) | {"file": path.name, "sha256": replayer.recording_sha256}
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy the content of a file."""
+    with source.open("rb") as reading, target.open("wb") as writing:
+        while part := reading.read(1 << 20):
+            writing.write(part)
+
+
+def departures_of(replayer: Replayer) -> Path:
+    """Return the file of departures of the last run, which the program writes once. Raises UserError."""
+    if not replayer.runs or replayer.program.latest("done", replayer.run) is None:
+        raise UserError("there are no departures: no run has ended", where="replay")
+    if replayer.fetched is None:
+        path = replayer.scratch / "departures"
+        path.unlink(missing_ok=True)
+        replayer.program.command("departures", path)
+        replayer.fetched = path
+    return replayer.fetched
+
+
+def part_of(path: Path, offset: int) -> dict[str, Any]:
+    """Return a part of a file from an offset, as base64, and the size of the file."""
+    with path.open("rb") as stream:
+        stream.seek(offset)
+        part = stream.read(PART_BYTES)
+    return {"size": path.stat().st_size, "part": base64.b64encode(part).decode("ascii")}

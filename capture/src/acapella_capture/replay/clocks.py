@@ -1,0 +1,63 @@
+"""Compares clocks: the offset of an agent's clock by round trips, and the offset that the node's own program reports.
+
+An agent receives a request at t2 and responds at t3 on its clock; the controller sends it at t1 and receives the
+response at t4. The offset of the agent's clock is ((t2 - t1) + (t3 - t4)) / 2, at most half of the round trip
+(t4 - t1) - (t3 - t2) off if its two directions take any time (RFC 5905, section 8). The shortest of several round trips
+is used.
+"""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ..control.watchdog import CLOCK, parse_clock
+
+ROUND_TRIPS = 16
+PROGRAM_S = 10  # timeout of chronyc and pmc
+
+
+@dataclass(frozen=True)
+class Offset:
+    """The offset of a clock from a reference, ns: the true one is at most ``error_ns`` away."""
+
+    offset_ns: int
+    error_ns: int
+
+    def joined(self, other: "Offset") -> "Offset":
+        """Return the offset that includes both: for a clock that was compared twice and may have drifted between."""
+        low = min(self.offset_ns - self.error_ns, other.offset_ns - other.error_ns)
+        high = max(self.offset_ns + self.error_ns, other.offset_ns + other.error_ns)
+        middle = (low + high) // 2
+        return Offset(middle, max(high - middle, middle - low))
+
+
+def offset_of(round_trips: Iterable[tuple[int, int, int, int]]) -> Offset:
+    """Return the offset by the shortest of some round trips (t1, t2, t3, t4)."""
+    t1, t2, t3, t4 = min(round_trips, key=lambda times: (times[3] - times[0]) - (times[2] - times[1]))
+    round_trip_ns = (t4 - t1) - (t3 - t2)
+    return Offset(((t2 - t1) + (t3 - t4)) // 2, max(round_trip_ns, 0) // 2 + 1)
+
+
+def measure(ask: Callable[[], tuple[int, int]], now_ns: Callable[[], int], count: int = ROUND_TRIPS) -> Offset:
+    """Return the offset of a clock; ``ask`` returns the times at which it received a request and responded."""
+    return offset_of((before, *ask(), now_ns()) for before in (now_ns() for _ in range(count)))
+
+
+def own_clock() -> dict[str, Any]:
+    """Return the source and offset of this machine's clock, as manifest key `clock`; all None if no program knows."""
+    try:
+        done = subprocess.run(
+            ["sh", "-c", CLOCK],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PROGRAM_S,
+            check=False,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return parse_clock("")
+    return parse_clock(done.stdout)

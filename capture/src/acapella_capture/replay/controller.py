@@ -1,0 +1,190 @@
+"""The user's side of the control channel: connections to one or several agents, and requests to all of them at once."""
+
+import base64
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from acapella_core.control_lines import Challenge, Refused, Secret, address
+from acapella_core.errors import UserError
+
+from . import channel, clocks, messages
+from .channel import MAX_RESPONSE_BYTES
+from .clocks import Offset
+from .program import COMMAND_S, FILE_S
+
+CONNECT_S = 5.0
+RESPONSE_S = COMMAND_S + 5
+FILE_RESPONSE_S = FILE_S + 5  # the agent writes a file first
+MAX_DEPARTURES_BYTES = 1 << 40
+
+
+@dataclass
+class Remote:
+    """A connection to an agent. ``name`` is its address as HOST:PORT; ``welcome`` what it sent first.
+
+    As a context, it connects, and ends the connection with `bye` unless an exception is raised: the agent then stops
+    what this controller started. Methods raise UserError if the agent refuses a request, or the connection is lost.
+    """
+
+    name: str
+    secret: Secret = field(repr=False)
+    welcome: dict[str, Any] = field(default_factory=dict)
+
+    def __enter__(self) -> Self:
+        self._socket: socket.socket | None = None
+        try:
+            with self._errors():
+                self._connect()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.request(messages.Bye())
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._socket is not None:
+            self.interrupt()
+            self._socket.close()
+            self._socket = None
+
+    def interrupt(self) -> None:
+        """End a request of another thread, and the connection."""
+        with contextlib.suppress(OSError, AttributeError):  # not connected
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def request(self, request: messages.Request) -> dict[str, Any]:
+        """Send a request and return its result."""
+        file = isinstance(request, messages.Save | messages.Fetch)
+        with self._errors():
+            if self._socket is None:
+                raise Refused("the connection is closed")
+            self._socket.settimeout(FILE_RESPONSE_S if file else RESPONSE_S)
+            self._socket.sendall(self._writer.line(**messages.encode(request)))
+            return messages.done_of(self._message(), self._writer.sequence)
+
+    def clock(self, now_ns: Callable[[], int] = time.time_ns) -> Offset:
+        """Return the offset of the agent's clock from this machine's."""
+
+        def ask() -> tuple[int, int]:
+            done = self.request(messages.Clock())
+            return whole(done, "received_ns"), whole(done, "sent_ns")
+
+        with self._errors():
+            return clocks.measure(ask, now_ns)
+
+    def fetch_departures(self, target: Path) -> None:
+        """Write the binary departures of the last run to a file."""
+        with self._errors(), target.open("wb") as file:
+            size = None
+            while size is None or file.tell() < size:
+                done = self.request(messages.Fetch(file.tell()))
+                size = whole(done, "size") if size is None else size
+                part = base64.b64decode(str(done.get("part")), validate=True)
+                if not size <= MAX_DEPARTURES_BYTES or not 0 < len(part) <= size - file.tell():
+                    raise Refused("a part of the departures is missing")
+                file.write(part)
+
+    def _connect(self) -> None:
+        """Connect and prove that this side has the secret; the HMAC of the first line proves the same of the agent."""
+        host, port = address(self.name)
+        self._socket = socket.create_connection((host, port), timeout=CONNECT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._lines = self._socket.makefile("rb")
+        theirs, ours = channel.decode_challenge(self._line()), Challenge.new()
+        keys = channel.Keys.derive(self.secret, theirs, ours)
+        self._socket.sendall(channel.encode_proof(ours, keys.proof))
+        self._writer = channel.Writer(keys.from_controller)
+        self._reader = channel.Reader(keys.from_agent, MAX_RESPONSE_BYTES)
+        self._socket.settimeout(RESPONSE_S)
+        message = self._message()
+        if "error" in message:
+            messages.done_of({"to": None, **message}, 0)  # raises the agent's reason
+        if not isinstance(message.get("welcome"), dict):
+            raise Refused("the replayer's first line is not a welcome")
+        self.welcome = message["welcome"]
+
+    def _message(self) -> dict[str, Any]:
+        """Return the next authentic message."""
+        line = self._line()
+        if line.startswith(b"{"):  # before the proof was accepted
+            raise Refused(channel.error_text(channel.parsed(line)))
+        return self._reader.message(line)[1]
+
+    def _line(self) -> bytes:
+        """Return the next line without its end."""
+        line = self._lines.readline(MAX_RESPONSE_BYTES + 1)
+        if not line.endswith(b"\n"):
+            raise Refused("line too long" if len(line) > MAX_RESPONSE_BYTES else "the connection was closed")
+        return line[:-1]
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raise errors of the connection and refusals as UserError with the agent's address."""
+        try:
+            yield
+        except Refused as why:
+            raise UserError(str(why), where=f"replayer {self.name}") from None
+        except TimeoutError:
+            raise UserError("no reply", where=f"replayer {self.name}", outside=True) from None
+        except ValueError:  # of base64
+            raise UserError("sent departures that are not base64", where=f"replayer {self.name}") from None
+        except OSError as error:
+            what = f"connection failed: {error.strerror or error}"
+            raise UserError(what, where=f"replayer {self.name}", outside=True) from error
+
+
+def whole(done: dict[str, Any], name: str) -> int:
+    """Return a number of a result. Raises Refused if it is not a whole number from 0."""
+    value = done.get(name)
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise Refused(f"{name} is not a whole number")
+    return value
+
+
+class Group:
+    """Several agents, controlled together. As a context, it connects to all of them, or to none."""
+
+    def __init__(self, names: Sequence[str], secret: Secret):
+        self.remotes = [Remote(name, secret) for name in names]
+        self._connections = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as connected:
+            for remote in self.remotes:
+                connected.enter_context(remote)
+            self._connections = connected.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._connections.__exit__(*error)
+
+    def each(self, do: Callable[[Remote], Any]) -> list[Any]:
+        """Return the results of a function for every agent, in parallel; raises the first error after all have ended.
+
+        Ctrl-C does not wait for agents that do not reply: closing their connections ends the requests.
+        """
+        with ThreadPoolExecutor(len(self.remotes)) as pool:
+            futures = [pool.submit(do, remote) for remote in self.remotes]
+            try:
+                return [future.result() for future in futures]
+            except (KeyboardInterrupt, SystemExit):
+                for remote in self.remotes:
+                    remote.interrupt()
+                raise
+
+    def request(self, request: messages.Request) -> list[dict[str, Any]]:
+        """Send the same request to every agent and return the results."""
+        return self.each(lambda remote: remote.request(request))

@@ -1,0 +1,126 @@
+"""Requests of a controller and responses of an agent. Every value is checked; any other line is refused."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from acapella_core.control_lines import Refused, members, whole
+
+TIME_BITS = 62  # of nanoseconds since 1970: until the year 2116
+MAX_LOOPS = 1_000_000_000
+MAX_SPEED_PPM = 1_000_000_000  # a thousand times as fast as recorded
+MAX_ROLLING_S = 86_400
+MAX_TEXT = 300  # characters of an error
+
+
+@dataclass(frozen=True)
+class Record:
+    """Record from a time until a time, ns since 1970 on the agent's clock; 0: at once, and until stopped."""
+
+    from_ns: int = 0
+    until_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Rolling:
+    """Record and keep the last ``seconds``."""
+
+    seconds: int
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Stop recording, or the run."""
+
+
+@dataclass(frozen=True)
+class Save:
+    """Write the recording to a file of the agent."""
+
+
+@dataclass(frozen=True)
+class Clear:
+    """Discard the recording."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Replay the recording at a time, ns since 1970 on the agent's clock."""
+
+    at_ns: int
+    loops: int = 1
+    speed_ppm: int = 1_000_000
+
+
+@dataclass(frozen=True)
+class Status:
+    """Return state and counters."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Return the agent's clock."""
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Return a part of the departures of the last run, from an offset in bytes."""
+
+    offset: int
+
+
+@dataclass(frozen=True)
+class Bye:
+    """End the connection; what it started continues."""
+
+
+@dataclass(frozen=True)
+class Quit:
+    """End the agent."""
+
+
+Request = Record | Rolling | Stop | Save | Clear | Run | Status | Clock | Fetch | Bye | Quit
+REQUESTS: dict[str, type] = {kind.__name__.lower(): kind for kind in Request.__args__}
+BOUNDS: dict[str, tuple[int, int]] = {  # by name of a parameter, the smallest and the largest value
+    "from_ns": (0, 2**TIME_BITS - 1),
+    "until_ns": (0, 2**TIME_BITS - 1),
+    "seconds": (1, MAX_ROLLING_S),
+    "at_ns": (1, 2**TIME_BITS - 1),
+    "loops": (1, MAX_LOOPS),
+    "speed_ppm": (1, MAX_SPEED_PPM),
+    "offset": (0, 2**TIME_BITS - 1),
+}
+
+
+def encode(request: Request) -> dict[str, Any]:
+    """Return the member of a line that is a request."""
+    return {type(request).__name__.lower(): asdict(request)}
+
+
+def decode(message: dict) -> Request:
+    """Return the request of a line, whose sequence number was removed. Raises Refused."""
+    name = next(iter(message), None)
+    if len(message) != 1 or name not in REQUESTS:
+        raise Refused("unknown request")
+    kind = REQUESTS[name]
+    values = members(message[name], name, *kind.__dataclass_fields__)
+    for key, value in values.items():
+        low, high = BOUNDS[key]
+        if type(value) is not int or not low <= value <= high:
+            raise Refused(f"{key} is not a whole number from {low} to {high}")
+    request = kind(**values)
+    if isinstance(request, Record) and request.until_ns and request.until_ns <= request.from_ns:
+        raise Refused("until_ns is not after from_ns")
+    return request
+
+
+def done_of(message: dict, sequence: int) -> dict:
+    """Return the result in an agent's response to the request with a sequence number.
+
+    Raises Refused, with the agent's text if the agent refused the request.
+    """
+    if set(message) == {"to", "error"} and isinstance(message["error"], str):
+        raise Refused("".join(sign if sign.isprintable() else "?" for sign in message["error"][:MAX_TEXT]))
+    found = members(message, "the response", "to", "done")
+    if whole(found["to"], "to", 53) != sequence or not isinstance(found["done"], dict):
+        raise Refused("the response is for another request")
+    return found["done"]

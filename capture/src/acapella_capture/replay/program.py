@@ -1,0 +1,237 @@
+"""Runs acapella-dpdk-replay (capture/replay): commands on its standard input, events in JSON on its standard output."""
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from acapella_core import names
+from acapella_core.errors import UserError
+
+PROGRAM = "acapella-dpdk-replay"
+START_S = 60  # until the program is ready: huge pages or much memory take seconds
+COMMAND_S = 20  # until a command is acknowledged
+FILE_S = 600  # until a file is loaded or written
+QUIT_S = 10  # until the program has ended after `quit`
+MAX_EVENT_BYTES = 1 << 20
+
+# The events that acknowledge a command; an event `error` refuses it.
+ACKNOWLEDGED = {
+    "record": ("recording",),
+    "rolling": ("recording",),
+    "load": ("loaded",),
+    "stop": ("recorded", "done"),
+    "clear": ("cleared",),
+    "run": ("scheduled",),
+    "status": ("status",),
+    "save": ("saved",),
+    "departures": ("saved",),
+}
+# The state of the program after an event.
+STATES = {
+    "ready": "idle",
+    "recording": "recording",
+    "recorded": "idle",
+    "loaded": "idle",
+    "scheduled": "scheduled",
+    "running": "running",
+    "done": "idle",
+}
+
+Event = dict[str, Any]
+
+
+def executable() -> str:
+    """Return the program's path. Raises UserError if it was not built."""
+    found = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
+    if found is None:
+        raise UserError(
+            f"{PROGRAM} is missing",
+            where="acapella replay",
+            fix="apt-get install libdpdk-dev libpcap-dev, then make setup",
+        )
+    return found
+
+
+class ReplayProgram:
+    """One run of the program. As a context, it starts the program, and ends it in any case.
+
+    ``events`` and ``state`` change while the program runs. Methods raise UserError if the program ends, does not reply
+    in time, or refuses a command. Only one thread at a time may give a command.
+    """
+
+    def __init__(self, argv: Sequence[str], *, report: Callable[[str], None] = names.report, where: str = PROGRAM):
+        self._argv = list(argv)
+        self._report = report
+        self._where = where
+        self._process: subprocess.Popen | None = None
+        self._changed = threading.Condition()
+        self._threads: list[threading.Thread] = []
+        self._commands = threading.Lock()
+        self._fault: str | None = None
+        self._last_message = ""
+        self._received = 0  # events so far
+        self._latest: dict[str, tuple[int, Event]] = {}  # by name, with the number of the event
+        self.state = "starting"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start the program and wait until it is ready."""
+        try:
+            # In a session of its own: Ctrl-C reaches this process only, which then ends the program with `quit`.
+            self._process = subprocess.Popen(
+                self._argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise UserError(f"cannot start: {error.strerror}", where=self._argv[0]) from error
+        self._threads = [threading.Thread(target=read, daemon=True) for read in (self._read_events, self._read_errors)]
+        for thread in self._threads:
+            thread.start()
+        try:
+            self._wait(("ready",), 0, START_S)
+        except BaseException:
+            self.close()
+            raise
+
+    def command(self, name: str, *arguments: object, timeout_s: float | None = None) -> Event:
+        """Give a command and return the event that acknowledges it."""
+        words = [name, *map(str, arguments)]
+        if any(sign in word for word in words for sign in "\n\r\0"):
+            raise UserError(f"{name}: a file name has a control character", where=self._where)
+        timeout_s = timeout_s or (FILE_S if name in ("load", "save", "departures") else COMMAND_S)
+        with self._commands:
+            with self._changed:
+                before = self._received
+            try:
+                self._process.stdin.write(" ".join(words).encode() + b"\n")
+                self._process.stdin.flush()
+            except OSError:
+                self._wait_for_end()
+                raise self._ended() from None
+            event = self._wait((*ACKNOWLEDGED[name], "error"), before, timeout_s)
+        if event["event"] == "error":
+            raise UserError(f"{name} failed: {event.get('message', 'no message')}", where=self._where)
+        return event
+
+    def wait(self, event: str, timeout_s: float | None = None, *, after: int = 0) -> Event:
+        """Wait for an event, such as `done`, and return it; an event up to number ``after`` does not count."""
+        return self._wait((event,), after, timeout_s)
+
+    def latest(self, event: str, after: int = 0) -> Event | None:
+        """Return the latest event of a name whose number exceeds ``after``; None if there is none."""
+        with self._changed:
+            number, found = self._latest.get(event, (0, None))
+            return found if number > after else None
+
+    @property
+    def received(self) -> int:
+        """Return the number of events so far."""
+        with self._changed:
+            return self._received
+
+    @property
+    def fault(self) -> UserError | None:
+        """Return the error if the program has ended or failed; None while it runs."""
+        with self._changed:
+            return self._ended() if self._fault is not None else None
+
+    def close(self) -> None:
+        """End the program: `quit`, then signals. No effect if it has ended."""
+        process = self._process
+        if process is None:
+            return
+        with contextlib.suppress(OSError, ValueError):
+            process.stdin.write(b"quit\n")
+        with contextlib.suppress(OSError, ValueError):
+            process.stdin.close()
+        for end in (None, process.terminate, process.kill):
+            if end:
+                end()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(QUIT_S)
+                break
+        for thread in self._threads:
+            thread.join()
+        process.stdout.close()
+        process.stderr.close()
+        self._process = None
+
+    def _wait(self, wanted: Sequence[str], after: int, timeout_s: float | None) -> Event:
+        """Return the first of several events whose number exceeds ``after``."""
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._changed:
+            while True:
+                found = [self._latest[name] for name in wanted if self._latest.get(name, (0,))[0] > after]
+                if found:
+                    return min(found, key=lambda pair: pair[0])[1]
+                if self._fault is not None:
+                    raise self._ended()
+                left_s = None if end is None else end - time.monotonic()
+                if left_s is not None and left_s <= 0:
+                    raise UserError(f"no reply for {timeout_s:g} s", where=self._where)
+                self._changed.wait(left_s)
+
+    def _ended(self) -> UserError:
+        """Return the error of a program that has ended or failed."""
+        return UserError(self._fault or "has ended", where=self._where)
+
+    def _wait_for_end(self) -> None:
+        """Wait until the reason of the end is known, after a write failed."""
+        end = time.monotonic() + QUIT_S
+        with self._changed:
+            while self._fault is None and (left_s := end - time.monotonic()) > 0:
+                self._changed.wait(left_s)
+
+    def _read_events(self) -> None:
+        """Read events until the program closes its standard output."""
+        fault = None
+        while fault is None and (line := self._process.stdout.readline(MAX_EVENT_BYTES)):
+            fault = self._add(line)
+        if fault is not None:
+            self._process.kill()  # it would wait for ever if nobody reads its output
+        status = self._process.wait()
+        self._threads[1].join()  # the last message on standard error is the reason
+        with self._changed:
+            reason = self._last_message or (f"killed by signal {-status}" if status < 0 else f"exit status {status}")
+            self._fault = fault or f"ended: {reason}"
+            self._changed.notify_all()
+
+    def _add(self, line: bytes) -> str | None:
+        """Add an event; return why the line is not one, or None."""
+        try:
+            event = json.loads(line)
+            name = event["event"]
+            if not isinstance(name, str):
+                raise TypeError
+        except (ValueError, TypeError, LookupError, RecursionError):
+            return "its output is not an event in JSON"
+        with self._changed:
+            self._received += 1
+            self._latest[name] = (self._received, event)
+            self.state = STATES.get(name, self.state)
+            self._changed.notify_all()
+        return None
+
+    def _read_errors(self) -> None:
+        """Print the messages of the program."""
+        for line in self._process.stderr:
+            text = line.decode("utf-8", "replace").strip()
+            if text:
+                self._last_message = text.removeprefix(f"{PROGRAM}: ").removeprefix("error: ")
+                self._report(text)

@@ -1,0 +1,56 @@
+"""Times and speeds of command lines, in exact arithmetic: nanoseconds since 1970, millionths."""
+
+import argparse
+import datetime
+import re
+from collections.abc import Callable
+from fractions import Fraction
+
+from .messages import MAX_SPEED_PPM, TIME_BITS
+
+SECONDS = re.compile(r"\d{1,12}(\.\d{1,9})?", re.ASCII)
+INSTANT = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
+NANOSECONDS = re.compile(r"\d{16,19}", re.ASCII)  # since 1970: from February 1970 to 2286
+WRONG_TIME = "is not a time; write 2026-01-31T12:00:00Z, +5 (in 5 s), or nanoseconds since 1970"
+MILLION = 1_000_000
+
+Time = Callable[[int], int]
+
+
+def time(text: str) -> Time:
+    """Return a function from the current time to the time of a text, both in ns since 1970. Raises ArgumentTypeError.
+
+    ``+S`` is S seconds from now; else the text is a time of RFC 3339, or nanoseconds since 1970.
+    """
+    if text.startswith("+") and SECONDS.fullmatch(text[1:]):
+        ahead_ns = int(Fraction(text[1:]) * 10**9)
+        return lambda now_ns: now_ns + ahead_ns
+    at_ns = instant_ns(text)
+    if at_ns is None or not 0 < at_ns < 2**TIME_BITS:
+        raise argparse.ArgumentTypeError(f"{text!r} {WRONG_TIME}")
+    return lambda _now_ns: at_ns
+
+
+def instant_ns(text: str) -> int | None:
+    """Return the nanoseconds since 1970 of a time of RFC 3339, or of a number of nanoseconds; None if it is neither."""
+    if NANOSECONDS.fullmatch(text):
+        return int(text)
+    found = INSTANT.fullmatch(text)
+    if found is None:
+        return None
+    try:
+        whole = datetime.datetime.fromisoformat(found[1] + found[3])
+        since = whole - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    except (ValueError, OverflowError):
+        return None
+    return (since.days * 86_400 + since.seconds) * 10**9 + int(Fraction("0" + (found[2] or ".0")) * 10**9)
+
+
+def speed_ppm(text: str) -> int:
+    """Return a speed in millionths of the recorded speed. Raises ArgumentTypeError."""
+    if len(text) <= 20 and re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII):
+        speed = Fraction(text) * MILLION
+        if speed.denominator == 1 and 1 <= speed <= MAX_SPEED_PPM:
+            return int(speed)
+    most = MAX_SPEED_PPM // MILLION
+    raise argparse.ArgumentTypeError(f"{text!r} is not a speed from 0.000001 to {most} with up to 6 decimals")

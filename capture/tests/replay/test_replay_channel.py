@@ -1,0 +1,209 @@
+"""The lines of the control channel of replayers: keys, HMACs, sequence numbers, and hostile bytes."""
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from acapella_capture.replay import channel, messages
+from acapella_core.control_lines import Challenge, Refused, Secret
+
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # on a loaded machine
+SECRET, OTHER = Secret("ab" * 32), Secret("ac" * 32)
+AGENT, CONTROLLER = Challenge("01" * 32), Challenge("02" * 32)
+KEYS = channel.Keys.derive(SECRET, AGENT, CONTROLLER)
+REQUESTS = st.one_of(
+    st.builds(messages.Record, st.integers(0, 2**61), st.one_of(st.just(0), st.integers(2**61 + 1, 2**62 - 1))),
+    st.builds(messages.Rolling, st.integers(1, messages.MAX_ROLLING_S)),
+    st.builds(
+        messages.Run,
+        st.integers(1, 2**62 - 1),
+        st.integers(1, messages.MAX_LOOPS),
+        st.integers(1, messages.MAX_SPEED_PPM),
+    ),
+    st.builds(messages.Fetch, st.integers(0, 2**62 - 1)),
+    st.sampled_from(
+        [messages.Stop(), messages.Save(), messages.Clear(), messages.Status(), messages.Clock(), messages.Bye()]
+    ),
+)
+
+
+def pair(keys=KEYS):
+    """Return writer and reader of a controller's lines."""
+    reader = channel.Reader(keys.from_controller, channel.MAX_REQUEST_BYTES)
+    return channel.Writer(keys.from_controller), reader
+
+
+def test_both_sides_derive_the_same_keys_from_secret_and_challenges():
+    assert channel.Keys.derive(SECRET, AGENT, CONTROLLER) == KEYS
+    others = (
+        channel.Keys.derive(OTHER, AGENT, CONTROLLER),
+        channel.Keys.derive(SECRET, CONTROLLER, AGENT),
+        channel.Keys.derive(SECRET, AGENT, AGENT),
+    )
+    values = {value for keys in (KEYS, *others) for value in (keys.proof, keys.from_agent, keys.from_controller)}
+    assert len(values) == 3 * 4
+    assert KEYS.proof not in repr(KEYS) and SECRET.value not in repr(SECRET)
+
+
+def test_challenge_and_proof_are_read_as_they_were_written():
+    assert channel.decode_challenge(channel.encode_challenge(AGENT)[:-1]) == AGENT
+    assert channel.decode_proof(channel.encode_proof(AGENT, KEYS.proof)[:-1]) == (AGENT, KEYS.proof)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (b'{"challenge": "' + b"0" * 64 + b'", "version": 2}', "another version"),
+        (b'{"challenge": "' + b"0" * 64 + b'"}', "must have exactly"),
+        (b'{"challenge": "' + b"G" * 64 + b'", "version": 1}', "not 64 hexadecimal digits"),
+        (b'{"challenge": 1, "version": 1}', "not 64 hexadecimal digits"),
+        (b'{"error": "a\\u001b[31m"}', r"a\?\[31m"),
+        (b'{"error": 1}', "not text"),
+        (b"\xff", "not a JSON object"),
+    ],
+)
+def test_invalid_challenges_are_refused(line, why):
+    with pytest.raises(Refused, match=why):
+        channel.decode_challenge(line)
+
+
+@UNHURRIED
+@given(REQUESTS)
+def test_requests_are_read_as_they_were_written(request):
+    writer, reader = pair()
+    sequence, message = reader.message(writer.line(**messages.encode(request))[:-1])
+    assert (sequence, messages.decode(message)) == (1, request)
+
+
+@UNHURRIED
+@given(st.binary(max_size=300))
+def test_any_other_bytes_are_refused_as_forged(line):
+    _, reader = pair()
+    with pytest.raises(channel.LineRefused) as refused:
+        reader.message(line)
+    assert refused.value.count == "forged"
+
+
+@UNHURRIED
+@given(st.binary(max_size=300))
+def test_authentic_lines_that_are_no_message_are_refused_as_invalid(text):
+    _, reader = pair()
+    with pytest.raises(channel.LineRefused) as refused:
+        reader.message(channel.mac_of(KEYS.from_controller, text) + b" " + text)
+    assert refused.value.count == "invalid"
+    assert len(str(refused.value)) < 100
+
+
+@UNHURRIED
+@given(st.data())
+def test_a_changed_line_is_refused_and_the_original_still_accepted(data):
+    writer, reader = pair()
+    line = writer.line(run={"at_ns": 5, "loops": 1, "speed_ppm": 10**6})[:-1]
+    at = data.draw(st.integers(0, len(line) - 1))
+    kind = data.draw(st.sampled_from(["flip", "cut", "insert"]))
+    changed = {
+        "flip": line[:at] + bytes([line[at] ^ data.draw(st.integers(1, 255))]) + line[at + 1 :],
+        "cut": line[:at],
+        "insert": line[:at] + b"0" + line[at:],
+    }[kind]
+    with pytest.raises(channel.LineRefused) as refused:
+        reader.message(changed)
+    assert refused.value.count == "forged"
+    assert reader.message(line)[0] == 1
+
+
+@UNHURRIED
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=30))
+def test_lines_are_accepted_once_and_in_order_whatever_order_they_arrive_in(order):
+    writer, reader = pair()
+    lines = {number: writer.line(status={})[:-1] for number in range(1, 7)}
+    expected, accepted = 1, []
+    for number in order:
+        try:
+            accepted.append(reader.message(lines[number])[0])
+        except channel.LineRefused as why:
+            assert why.count == ("replayed" if number < expected else "reordered")
+        else:
+            expected += 1
+    assert accepted == list(range(1, expected))
+
+
+@pytest.mark.parametrize("keys", [channel.Keys.derive(OTHER, AGENT, CONTROLLER),
+                                  channel.Keys.derive(SECRET, AGENT, AGENT)])  # fmt: skip
+def test_lines_of_another_secret_or_connection_are_forged(keys):
+    writer, _ = pair(keys)
+    _, reader = pair()
+    with pytest.raises(channel.LineRefused, match="HMAC"):
+        reader.message(writer.line(status={})[:-1])
+
+
+def test_lines_of_the_other_direction_are_forged():
+    _, reader = pair()
+    with pytest.raises(channel.LineRefused, match="HMAC"):
+        reader.message(channel.Writer(KEYS.from_agent).line(status={})[:-1])
+
+
+@pytest.mark.parametrize("line", [None, b"0" * (channel.MAX_REQUEST_BYTES + 1)])
+def test_oversized_lines_are_refused(line):
+    _, reader = pair()
+    with pytest.raises(channel.LineRefused) as refused:
+        reader.message(line)
+    assert refused.value.count == "oversized"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {},
+        {"run": {}},
+        {"run": {"at_ns": 0, "loops": 1, "speed_ppm": 1}},
+        {"run": {"at_ns": 1, "loops": 0, "speed_ppm": 1}},
+        {"run": {"at_ns": 1, "loops": True, "speed_ppm": 1}},
+        {"run": {"at_ns": 1, "loops": 1.0, "speed_ppm": 1}},
+        {"run": {"at_ns": 2**62, "loops": 1, "speed_ppm": 1}},
+        {"run": {"at_ns": 1, "loops": 1, "speed_ppm": 1, "more": 1}},
+        {"record": {"from_ns": 9, "until_ns": 9}},
+        {"record": {"from_ns": -1, "until_ns": 0}},
+        {"rolling": {"seconds": 0}},
+        {"rolling": {"seconds": messages.MAX_ROLLING_S + 1}},
+        {"status": {"more": 1}},
+        {"status": []},
+        {"status": {}, "quit": {}},
+        {"shell": {}},
+        {"Status": {}},
+        {"fetch": {"offset": -1}},
+    ],
+    ids=json.dumps,
+)
+def test_invalid_requests_are_refused(message):
+    with pytest.raises(Refused) as refused:
+        messages.decode(message)
+    assert len(str(refused.value)) < 120
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@UNHURRIED
+@given(st.dictionaries(st.sampled_from([*messages.REQUESTS, "other"]), JSON, max_size=2))
+def test_any_object_is_a_valid_request_or_refused(message):
+    try:
+        request = messages.decode(message)
+    except Refused:
+        return
+    assert messages.encode(request) == message
+
+
+@UNHURRIED
+@given(st.dictionaries(st.sampled_from(["to", "done", "error", "other"]), JSON, max_size=4))
+def test_any_response_is_a_result_or_refused(message):
+    try:
+        assert isinstance(messages.done_of(message, 3), dict) and message["to"] == 3
+    except Refused as why:
+        assert str(why).isprintable() and len(str(why)) <= messages.MAX_TEXT

@@ -1,0 +1,241 @@
+"""Controlling replayers: actions on one or several agents, clocks with injected offsets, skew, and failing agents."""
+
+import contextlib
+import re
+import socket
+import threading
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.capture.replay_agents import (
+    OTHER_SECRET,
+    SECRET,
+    TIMEOUT_S,
+    Peer,
+    listening,
+    stand_in_argv,
+)
+
+from acapella_capture.replay import actions, channel, messages
+from acapella_capture.replay.actions import RunPlan
+from acapella_capture.replay.controller import Group, Remote
+from acapella_core.control_lines import Challenge
+from acapella_core.errors import OUTSIDE, UserError, exit_code_of
+
+MS = 1_000_000
+
+
+@contextlib.contextmanager
+def agents(*options: dict):
+    """Run agents with stand-ins of these options; both have the clock `clock`, in ns ahead."""
+    with contextlib.ExitStack() as running:
+        yield [running.enter_context(listening(stand_in_argv(**one), clock_ns=one.get("clock", 0))) for one in options]
+
+
+def controlled(found) -> Group:
+    return Group([agent.name for agent in found], SECRET)
+
+
+def record(group: Group) -> None:
+    """Give every stand-in a recording of two packets."""
+    group.request(messages.Record())
+    group.request(messages.Stop())
+
+
+def test_actions_print_an_acknowledgment_of_every_replayer():
+    lines = []
+    with agents({}, {}) as found, controlled(found) as group:
+        assert actions.simple(group, messages.Record(), lines.append) == 0
+        assert actions.simple(group, messages.Stop(), lines.append) == 0
+        assert actions.simple(group, messages.Clear(), lines.append) == 0
+    names = [agent.name for agent in found]
+    assert [line.split(": ")[:2] for line in lines] == [
+        [name, action] for action in ("record", "stop", "clear") for name in names
+    ]
+    assert lines[2].endswith("stopped_by stop, packets 2")
+    assert lines[4] == f"{names[0]}: clear: done"
+
+
+def test_status_has_state_counters_and_clock():
+    lines = []
+    with agents({"clock": 3600 * 10**9}) as found, controlled(found) as group:
+        record(group)
+        assert actions.status(group, lines.append) == 0
+        text = "\n".join(lines)
+        assert f"{found[0].name}: idle, eth1" in text
+        assert "program: state idle, packets 2, ports.0.name net_fake0, ports.0.received 7" in text
+        assert re.search(r"control: connections 1, requests \d+, sessions 1", text)
+        assert re.search(r"clock 3600 s ahead of this machine's, \+/- .* \(round trips\)", text)
+        assert "its own synchronization is unknown" in text
+
+
+def test_own_synchronization_of_a_replayer_is_reported():
+    remote = Remote("a:1", SECRET, {"clock": {"source": "chrony", "offset_ns": -1200, "synchronized": True}})
+    line = actions.clock_line(remote, actions.Offset(-5, 7))
+    assert line == "a:1: clock 5 ns behind this machine's, +/- 7 ns (round trips); chrony: -1.2 us synchronized"
+    remote.welcome["clock"] = {"source": ["\n"], "offset_ns": "x", "synchronized": 7}
+    assert actions.clock_line(remote, actions.Offset(5, 7)).isprintable()
+
+
+def test_replayers_start_together_and_their_skew_is_reported(tmp_path):
+    """The clock of the second is 40 ms ahead: its packets depart 40 ms early, and 7 ms late by its own clock."""
+    lines = []
+    with agents({}, {"clock": 40 * MS, "late": 7 * MS}) as found, controlled(found) as group:
+        record(group)
+        plan = RunPlan(loops=3, departures=tmp_path / "d.parquet")
+        assert actions.run(group, plan, lines.append) == 0
+    text = "\n".join(lines)
+    first, second = (agent.name for agent in found)
+    assert f"{first}: 6 packets, 6 sent" in text
+    assert f"{second}: departure error: median 7 ms, 99th percentile 7 ms, largest 7 ms" in text
+    assert f"{second}: 6 packets more than 1 us late, 2 preemptions, largest gap of the polling loop 4.321 us" in text
+    tables = [pq.read_table(tmp_path / f"d-{number}.parquet") for number in (1, 2)]
+    assert tables[0]["requested_ns"] == tables[1]["requested_ns"], "one absolute start"
+    metadata = [{key.decode(): value.decode() for key, value in table.schema.metadata.items()} for table in tables]
+    assert {one["clock_source"] for one in metadata} == {"round trips"}
+    offset, error = (int(metadata[1][f"clock_{key}_ns"]) for key in ("offset", "error"))
+    assert abs(offset - 40 * MS) <= error
+    line = next(line for line in lines if line.startswith("skew: "))
+    assert line.startswith(f"skew: {second} ")
+
+
+@pytest.mark.parametrize(("clock", "late"), [(0, 0), (250 * MS, 0), (-250 * MS, 3 * MS), (0, 90 * MS)])
+def test_skew_includes_the_injected_one_within_its_uncertainty(monkeypatch, clock, late):
+    with agents({}, {"clock": clock, "late": late}) as found, controlled(found) as group:
+        record(group)
+        outcomes = []
+        monkeypatch.setattr(actions, "report", lambda given, show: outcomes.extend(given) or 0)
+        actions.run(group, RunPlan(), lambda line: None)
+    deviations = [actions.skew.deviation(one.remote.name, one.summary.errors_ns, one.clock) for one in outcomes]
+    (skew,) = actions.skew.skews(deviations)
+    assert abs(skew.skew_ns - (late - clock)) <= skew.error_ns
+    assert abs(outcomes[1].clock.offset_ns - clock) <= outcomes[1].clock.error_ns
+
+
+def test_packets_that_were_not_sent_are_exit_code_1():
+    lines = []
+    with agents({"refuse": 1}) as found, controlled(found) as group:
+        record(group)
+        assert actions.run(group, RunPlan(), lines.append) == 1
+    assert f"{found[0].name}: 2 packets, 1 sent (1 ring_full)" in lines
+
+
+def test_two_runs_in_a_row_work(tmp_path):
+    with agents({}, {}) as found:
+        for number, loops in enumerate((1, 4)):
+            with controlled(found) as group:
+                if number == 0:
+                    record(group)
+                target = tmp_path / f"{number}.parquet"
+                assert actions.run(group, RunPlan(loops=loops, departures=target), lambda line: None) == 0
+            assert pq.read_table(tmp_path / f"{number}-1.parquet").num_rows == 2 * loops
+
+
+def test_start_in_the_past_is_refused():
+    with agents({}) as found, controlled(found) as group:
+        record(group)
+        with pytest.raises(UserError, match=r"the start is in the past, or less than 0\.1 s away; choose a later time"):
+            actions.run(group, RunPlan(at=lambda now: now - 1), print)
+
+
+def test_replayer_that_refuses_stops_the_others():
+    """The second one has no recording."""
+    with agents({}, {}) as found, controlled(found) as group:
+        group.remotes[0].request(messages.Record())
+        group.remotes[0].request(messages.Stop())
+        with pytest.raises(UserError, match=f"replayer {found[1].name}: .*nothing to replay"):
+            actions.run(group, RunPlan(at=lambda now: now + 600 * 10**9), print)
+        assert [remote.request(messages.Status())["state"] for remote in group.remotes] == ["idle", "idle"]
+
+
+def test_program_that_dies_during_a_run_is_one_error_and_stops_the_others():
+    with agents({}, {"fault": "done:die"}) as found:
+        with pytest.raises(UserError, match=f"replayer {found[1].name}: ") as raised, controlled(found) as group:
+            record(group)
+            actions.run(group, RunPlan(loops=2), lambda line: None)
+        assert "\n" not in str(raised.value)
+        found[0].logged("disconnected")  # it had ended its run
+        with Peer(found[0].port) as again:
+            assert "welcome" in again.hear()
+
+
+def test_run_is_stopped_if_the_controller_is_interrupted(monkeypatch):
+    def interrupt(_seconds):
+        raise KeyboardInterrupt
+
+    with agents({}) as found:
+        monkeypatch.setattr(actions.time, "sleep", interrupt)
+        with pytest.raises(KeyboardInterrupt), controlled(found) as group:
+            record(group)
+            actions.run(group, RunPlan(at=lambda now: now + 600 * 10**9), lambda line: None)
+        monkeypatch.undo()
+        found[0].logged("disconnected")
+        with controlled(found) as group:
+            assert group.request(messages.Status())[0]["state"] == "idle"
+
+
+def test_unreachable_replayer_is_one_error_and_a_system_error():
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    with pytest.raises(UserError, match=f"replayer 127.0.0.1:{port}: connection failed: Connection refused") as raised:
+        Group([f"127.0.0.1:{port}"], SECRET).__enter__()
+    assert exit_code_of(raised.value) == OUTSIDE
+
+
+def test_wrong_secret_is_one_error():
+    with agents({}) as found, pytest.raises(UserError, match="the proof of the secret is wrong"):
+        Group([found[0].name], OTHER_SECRET).__enter__()
+
+
+def test_busy_replayer_is_one_error():
+    with agents({}) as found, Peer(found[0].port) as first:
+        first.hear()
+        with pytest.raises(UserError, match=r"busy: another controller is connected from 127\.0\.0\.1"):
+            controlled(found).__enter__()
+
+
+def impostor(answers):
+    """Start a server that sends these lines to one client, after its challenge; return its address."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with server, server.accept()[0] as peer:
+            peer.settimeout(TIMEOUT_S)
+            peer.sendall(answers[0])
+            with contextlib.suppress(OSError):
+                _ = len(answers) > 1 and peer.recv(4096)
+                for answer in answers[1:]:
+                    peer.sendall(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+CHALLENGE = channel.encode_challenge(Challenge("3" * 64))
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        ([b"SSH-2.0-OpenSSH_9.2\r\n"], "not a JSON object"),
+        ([b""], "the connection was closed"),
+        ([b"x" * (channel.MAX_RESPONSE_BYTES + 10)], "line too long"),
+        ([CHALLENGE, channel.Writer(b"guess").line(welcome={})], "the HMAC of the line is wrong"),
+        ([CHALLENGE, b'{"error": "\\u001b[2J"}\n'], r"\?\[2J"),
+        ([CHALLENGE, b'{"welcome": {}}\n'], "must have exactly error"),
+    ],
+)
+def test_impostor_is_one_error_and_gets_no_request(answers, why):
+    """A listening program without the secret cannot complete the handshake."""
+    with pytest.raises(UserError, match=why) as raised:
+        Group([impostor(answers)], SECRET).__enter__()
+    assert str(raised.value).isprintable()
+
+
+def test_departures_with_a_missing_part_are_an_error(monkeypatch, tmp_path):
+    remote = Remote("a:1", SECRET)
+    for done in ({"size": 100, "part": ""}, {"size": 2, "part": "AAAA"}, {"size": -1, "part": ""}, {"part": "AAAA"},
+                 {"size": 3, "part": "?"}, {"size": 1 << 50, "part": "AAAA"}):  # fmt: skip
+        monkeypatch.setattr(remote, "request", lambda request, done=done: done)
+        with pytest.raises(UserError, match="replayer a:1: "):
+            remote.fetch_departures(tmp_path / "d")

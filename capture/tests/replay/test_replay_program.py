@@ -1,0 +1,132 @@
+"""Running acapella-dpdk-replay: commands, events, and a program that fails or does not keep the protocol."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from acapella_testing.capture.replay_agents import TIMEOUT_S, stand_in_argv, wait_until
+
+from acapella_capture.replay import program as programs
+from acapella_capture.replay.program import ReplayProgram
+from acapella_capture.testbeds.local import replay_capture
+from acapella_core.errors import UserError
+
+
+@pytest.fixture
+def capture(tmp_path):
+    path = tmp_path / "a b.pcap"  # a path may have spaces
+    replay_capture.write(path, "02:aa:aa:aa:aa:01", "02:aa:aa:aa:aa:02", packets=20)
+    return path
+
+
+def test_commands_are_acknowledged_and_the_state_follows(capture, tmp_path):
+    with ReplayProgram(stand_in_argv()) as program:
+        assert program.state == "idle"
+        assert program.command("load", capture)["packets"] == 20
+        before = program.received
+        assert program.command("run", 0, 2, 1_000_000)["event"] == "scheduled"
+        assert program.wait("done", TIMEOUT_S, after=before)["sent"] == 40
+        assert (program.state, program.latest("done", before)["stopped_by"]) == ("idle", "complete")
+        program.command("departures", tmp_path / "departures")
+        assert (tmp_path / "departures").stat().st_size == 8 + 40 * 40
+        assert program.latest("done", program.received) is None
+    assert program.fault is not None
+
+
+def test_recording_is_stopped_on_request(tmp_path):
+    with ReplayProgram(stand_in_argv()) as program:
+        program.command("record", 0, 0)
+        assert program.state == "recording"
+        assert program.command("stop")["stopped_by"] == "stop"
+        assert program.command("status")["packets"] == 2
+        program.command("clear")
+        assert program.command("status")["packets"] == 0
+
+
+def test_refused_command_is_an_error_and_the_program_goes_on():
+    with ReplayProgram(stand_in_argv()) as program:
+        with pytest.raises(UserError, match="stop failed: nothing to stop"):
+            program.command("stop")
+        with pytest.raises(UserError, match="run failed: nothing to replay"):
+            program.command("run", 0, 1, 1_000_000)
+        with pytest.raises(UserError, match="control character"):
+            program.command("load", "a\nquit")
+        assert program.command("status")["state"] == "idle"
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("die", "ended: link of net_fake0 is down"),
+        ("garbage", "its output is not an event in JSON"),
+        ("long", "its output is not an event in JSON"),
+        ("silence", "no reply for 0.2 s"),
+        ("error", "status failed: injected"),
+    ],
+)
+def test_faulty_program_is_one_error(kind, why):
+    messages = []
+    with ReplayProgram(stand_in_argv(fault=f"status:{kind}"), report=messages.append) as program:
+        with pytest.raises(UserError, match=why) as raised:
+            program.command("status", timeout_s=0.2 if kind == "silence" else TIMEOUT_S)
+        assert "\n" not in str(raised.value)
+        if kind in ("die", "garbage", "long"):
+            wait_until(lambda: program.fault is not None, kind)
+            with pytest.raises(UserError, match=why):
+                program.command("status")
+
+
+@pytest.mark.parametrize("event", ["ready"])
+@pytest.mark.parametrize("kind", ["die", "garbage"])
+def test_program_that_does_not_start_is_an_error(event, kind):
+    with (
+        pytest.raises(UserError, match=r"link of net_fake0 is down|not an event"),
+        ReplayProgram(stand_in_argv(fault=f"{event}:{kind}"), report=str),
+    ):
+        pass
+
+
+def test_missing_program_is_an_error(tmp_path, monkeypatch):
+    with pytest.raises(UserError, match="cannot start: No such file"), ReplayProgram([str(tmp_path / "none")]):
+        pass
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(programs.sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(UserError, match=r"acapella-dpdk-replay is missing; apt-get install .*make setup"):
+        programs.executable()
+
+
+def test_messages_of_the_program_are_reported():
+    messages = []
+    with ReplayProgram(stand_in_argv(), report=messages.append):
+        pass
+    assert messages == ["acapella-dpdk-replay: memory for 65536 packets"]
+
+
+PARENT = """\
+import sys, time
+from acapella_capture.replay.program import ReplayProgram
+with ReplayProgram(sys.argv[1:]) as program:
+    print(program._process.pid, flush=True)
+    program.command("record", 0, 0)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_program_ends_with_its_parent(number):
+    argv = [sys.executable, "-c", PARENT, *stand_in_argv()]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as parent:
+        child = int(parent.stdout.readline())
+        os.kill(parent.pid, number)
+        parent.wait(TIMEOUT_S)
+    for _ in itertools.count():
+        try:
+            os.kill(child, 0)
+        except ProcessLookupError:
+            break
+        assert _ < TIMEOUT_S * 20, f"{child} is still running"
+        time.sleep(0.05)

@@ -1,0 +1,161 @@
+"""Agents of replayers in this process, with a stand-in or the real program, for tests of the control channel."""
+
+import asyncio
+import contextlib
+import json
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from acapella_capture.replay import channel
+from acapella_capture.replay.agent import Agent, Replayer, Timeouts
+from acapella_capture.replay.program import ReplayProgram
+from acapella_core.control_lines import Challenge, Secret
+
+STAND_IN = Path(__file__).with_name("replay_stand_in.py")
+SECRET = Secret("5ec7e7" * 10 + "0001")
+OTHER_SECRET = Secret("5ec7e7" * 10 + "0002")
+TIMEOUT_S = 120  # reached only if something hangs
+PATIENT = Timeouts(proof_s=TIMEOUT_S, silent_s=TIMEOUT_S, busy_s=0.1)
+NO_CLOCK = {"source": None, "offset_ns": None, "synchronized": None}
+
+
+def stand_in_argv(**options: object) -> list[str]:
+    """Return the command line of a stand-in with options."""
+    words = ",".join(f"{key}={value}" for key, value in options.items())
+    return ["env", f"ACAPELLA_STAND_IN={words}", sys.executable, str(STAND_IN)]
+
+
+@dataclass
+class RunningAgent:
+    """An agent that listens on loopback; ``log`` has the lines that it printed."""
+
+    agent: Agent
+    port: int
+    log: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Return its address for a controller."""
+        return f"127.0.0.1:{self.port}"
+
+    def counted(self, name: str, number: int = 1) -> None:
+        """Wait until a counter has a value."""
+        wait_until(lambda: self.agent.counts[name] >= number, f"{name} {dict(self.agent.counts)}")
+
+    def logged(self, text: str) -> None:
+        """Wait until a line contains a text."""
+        wait_until(lambda: any(text in line for line in self.log), f"{text!r} in {self.log}")
+
+
+def wait_until(condition, what: str) -> None:
+    """Wait until a condition holds. Raises AssertionError after TIMEOUT_S."""
+    end = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def listening(
+    argv: list[str], timeouts: Timeouts = PATIENT, secret: Secret = SECRET, clock_ns: int = 0, **replayer: object
+) -> Iterator[RunningAgent]:
+    """Run an agent in a thread, with a program; its clock is ``clock_ns`` ahead of this machine's."""
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as parts:
+        log: list[str] = []
+        program = parts.enter_context(ReplayProgram(argv, report=log.append))
+        scratch = Path(directory) / "scratch"
+        scratch.mkdir()
+        facts = {"directory": Path(directory), "ports": "eth1", "pacing": "bursts", **replayer}
+        agent = Agent(
+            Replayer(program, scratch=scratch, **facts),
+            secret,
+            timeouts,
+            clock=lambda: time.time_ns() + clock_ns,
+            own_clock=lambda: NO_CLOCK,
+            log=log.append,
+        )
+        ready, address, ended = threading.Event(), [], []
+
+        def serve() -> None:
+            def listens(host: str, port: int) -> None:
+                address.append(port)
+                ready.set()
+
+            try:
+                asyncio.run(agent.serve("127.0.0.1", 0, listens))
+            except Exception as error:
+                ended.append(error)
+            finally:
+                loop_over.set()
+                ready.set()
+
+        loop_over = threading.Event()
+        agent.over, agent.failure = loop_over, ended
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert ready.wait(TIMEOUT_S) and address, ended
+        try:
+            yield RunningAgent(agent, address[0], log)
+        finally:
+            agent.request_stop()
+            thread.join()
+
+
+class Peer:
+    """A peer that can send any bytes. It authenticates itself if it has a secret."""
+
+    def __init__(self, port: int, secret: Secret | None = SECRET):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+        self._lines = self.socket.makefile("rb")
+        self.challenge = Challenge(json.loads(self._lines.readline())["challenge"])
+        if secret is not None:
+            ours = Challenge.new()
+            self.keys = channel.Keys.derive(secret, self.challenge, ours)
+            self.writer = channel.Writer(self.keys.from_controller)
+            self.reader = channel.Reader(self.keys.from_agent, channel.MAX_RESPONSE_BYTES)
+            self.send(channel.encode_proof(ours, self.keys.proof))
+
+    def __enter__(self) -> "Peer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def send(self, line: bytes) -> None:
+        self.socket.sendall(line)
+
+    def hear(self) -> dict:
+        """Return the next authentic message; {} at the end of the connection."""
+        line = self.line()
+        return self.reader.message(line[:-1])[1] if line else {}
+
+    def line(self) -> bytes:
+        """Return the next line; empty at the end of the connection."""
+        try:
+            return self._lines.readline()
+        except ConnectionResetError:
+            return b""
+
+    def ask(self, **message: object) -> dict:
+        """Send a valid line and return the response."""
+        self.send(self.writer.line(**message))
+        return self.hear()
+
+    def close(self) -> None:
+        self._lines.close()
+        self.socket.close()
+
+
+def secret_file(directory: Path, secret: Secret = SECRET) -> Path:
+    """Write a secret to a private file."""
+    path = directory / "replay.secret"
+    path.touch(0o600)
+    path.chmod(0o600)
+    path.write_text(f"{secret.value}\n")
+    return path

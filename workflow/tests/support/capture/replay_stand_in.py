@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""A stand-in for acapella-dpdk-replay that sends nothing: for injected faults, and clocks that are wrong.
+
+Reads commands and prints events as the program does. Options (all optional), separated by commas, in
+ACAPELLA_STAND_IN: `clock=NS` (its clock is NS ahead of this machine's), `late=NS` (every packet departs NS late),
+`fault=EVENT:KIND` (instead of EVENT: `die`, `garbage`, `silence`, `error`, `long`), `refuse=N` (the first N packets of
+a run are ring_full).
+"""
+
+import json
+import os
+import struct
+import sys
+import threading
+import time
+from pathlib import Path
+
+RECORD = struct.Struct("<IHBBQqqII")
+NEVER = -(1 << 63)
+RING_FULL = 1
+LATE_NS = 1000
+PATH_COMMANDS = ("load", "save", "departures")
+
+
+class StandIn:
+    """The state of the program."""
+
+    def __init__(self, options: dict[str, str]):
+        self.clock_ns = int(options.get("clock", 0))
+        self.late_ns = int(options.get("late", 0))
+        self.refused = int(options.get("refuse", 0))
+        self.fault_event, _, self.fault_kind = options.get("fault", "").partition(":")
+        self.gaps: list[int] = []  # times of the packets since the first
+        self.activity = "idle"
+        self.stopped = threading.Event()
+        self.writing = threading.Lock()
+        self.run: tuple[int, int, int] | None = None
+        self.sent = 0
+
+    def now(self) -> int:
+        return time.time_ns() + self.clock_ns
+
+    def event(self, name: str, **values: object) -> None:
+        """Print an event, or what a faulty program does instead."""
+        kind = self.fault_kind if name == self.fault_event else ""
+        if kind == "die":
+            print("acapella-dpdk-replay: error: link of net_fake0 is down", file=sys.stderr, flush=True)
+            os._exit(1)
+        if kind == "silence":
+            return
+        line = {"garbage": "{no json", "long": '{"event": "' + "x" * (2 << 20) + '"}'}.get(kind)
+        if kind == "error":
+            name, values = "error", {"message": "injected"}
+        with self.writing:
+            print(line or json.dumps({"event": name, **values}), flush=True)
+
+    def command(self, name: str, *words: str) -> bool:
+        """Execute a command; return whether the program goes on."""
+        try:
+            handler = getattr(self, f"on_{name}", None)
+            if handler is None:
+                self.event("error", message=f"unknown command {name}")
+            elif name == "quit":
+                return False
+            else:
+                handler(*words)
+        except (OSError, ValueError) as error:
+            self.event("error", message=str(error))
+        return True
+
+    def on_quit(self) -> None: ...
+
+    def on_load(self, file: str) -> None:
+        data = Path(file).read_bytes()
+        at, stamps = 24, []
+        while at + 16 <= len(data):
+            seconds, rest, size, _ = struct.unpack_from("<IIII", data, at)
+            stamps.append(seconds * 10**9 + rest * (1 if data[:4] == b"\x4d\x3c\xb2\xa1" else 1000))
+            at += 16 + size
+        self.gaps = [stamp - stamps[0] for stamp in stamps]
+        self.event("loaded", file=file, packets=len(stamps))
+
+    def on_record(self, start: str, until: str) -> None:
+        self.begin("recording", max(int(start), self.now()), int(until))
+
+    def on_rolling(self, seconds: str) -> None:
+        self.begin("recording", self.now(), 0)
+        del seconds
+
+    def begin(self, activity: str, start: int, until: int) -> None:
+        """Start a thread that ends the activity."""
+        if self.activity != "idle":
+            raise ValueError(f"a {self.activity} is active; stop it first")
+        self.activity = activity
+        self.stopped.clear()
+        if activity == "recording":
+            self.event("recording", from_ns=start, until_ns=until)
+        threading.Thread(target=self.proceed, args=(activity, start, until), daemon=True).start()
+
+    def proceed(self, activity: str, start: int, until: int) -> None:
+        """Wait for the end of a recording or a run, and report it."""
+        if activity == "running" and not self.stopped.wait(max(0, start - self.now()) / 1e9):
+            self.event("running", run=1)
+        ended = self.stopped.wait(max(0, until - self.now()) / 1e9 if until else None)
+        reason = "stop" if ended else "complete"
+        self.activity = "idle"
+        if activity == "recording":
+            self.gaps = self.gaps or [0, 1000]
+            self.event("recorded", stopped_by=reason, packets=len(self.gaps))
+            return
+        total = 0 if ended else len(self.gaps) * self.run[1]
+        self.sent = max(0, total - self.refused)
+        self.event(
+            "done", stopped_by=reason, requested=len(self.gaps) * self.run[1], sent=self.sent,
+            sent_late=self.sent if self.late_ns > LATE_NS else 0, late_ns=LATE_NS,
+            polling={"polls": 9, "preemptions": 2, "largest_gap_ns": 4321},
+        )  # fmt: skip
+
+    def on_stop(self) -> None:
+        if self.activity == "idle":
+            raise ValueError("nothing to stop")
+        self.stopped.set()
+
+    def on_clear(self) -> None:
+        if self.activity != "idle":
+            raise ValueError(f"a {self.activity} is active; stop it first")
+        self.gaps = []
+        self.event("cleared")
+
+    def on_run(self, at: str, loops: str, speed_ppm: str) -> None:
+        if not self.gaps:
+            raise ValueError("nothing to replay; load a file or record first")
+        start = int(at) or self.now() + 10_000_000
+        if start < self.now():
+            raise ValueError("the start is in the past")
+        period = self.gaps[-1] * 1_000_000 // int(speed_ppm)
+        self.run = start, int(loops), period
+        self.event("scheduled", run=1, at_ns=start, loops=int(loops), period_ns=period, packets=len(self.gaps))
+        self.begin("running", start, start + period * int(loops))
+
+    def on_status(self) -> None:
+        self.event("status", state=self.activity, packets=len(self.gaps), ports=[{"name": "net_fake0", "received": 7}])
+
+    def on_save(self, file: str) -> None:
+        Path(file).write_bytes(b"recording of %d packets" % len(self.gaps))
+        self.event("saved", command="save", file=file, packets=len(self.gaps))
+
+    def on_departures(self, file: str) -> None:
+        start, loops, period = self.run
+        with Path(file).open("xb") as out:
+            out.write(b"ACDEPv1\0")
+            for number in range(len(self.gaps) * loops):
+                loop, packet = divmod(number, len(self.gaps))
+                at = start + loop * period + self.gaps[packet]
+                refused = number < self.refused
+                departed, outcome = (NEVER, RING_FULL) if refused else (at + self.late_ns, 0)
+                out.write(RECORD.pack(loop, 0, outcome, 3, packet, at, departed, 5 if refused else 0, 0))
+        self.event("saved", command="departures", file=file, packets=len(self.gaps) * loops)
+
+
+def main() -> None:
+    """Execute the commands of standard input."""
+    options = dict(word.split("=", 1) for word in os.environ.get("ACAPELLA_STAND_IN", "").split(",") if word)
+    program = StandIn(options)
+    print("acapella-dpdk-replay: memory for 65536 packets", file=sys.stderr, flush=True)
+    program.event("ready", program="stand-in")
+    for line in sys.stdin:
+        name, _, rest = line.rstrip("\n").partition(" ")
+        if not program.command(name, *([rest] if name in PATH_COMMANDS else rest.split())):
+            break
+    program.event("quit", reason="quit")
+
+
+if __name__ == "__main__":
+    main()
