@@ -21,6 +21,9 @@ LEAST_LEAD_NS = 100_000_000  # an earlier start might be too late for an agent
 POLL_S = 0.5
 END_S = 3600.0  # in addition to the expected end of a run
 
+# Parts of the program's events that have their own lines, or repeat the request.
+ELSEWHERE = ("state", "runs", "ports", "clock", "command", "run")
+
 Print = Callable[[str], None]
 
 
@@ -59,16 +62,24 @@ def status(group: Group, show: Print) -> int:
     offsets = group.each(Remote.clock)
     for remote, done, offset in zip(group.remotes, group.request(messages.Status()), offsets, strict=True):
         show(f"{remote.name}: {done.get('state')}, {remote.welcome.get('ports')}")
-        for part in ("program", "run", "control"):
-            if isinstance(done.get(part), dict) and done[part]:
-                show(f"{remote.name}: {part}: {counters(done[part])}")
+        program = done.get("program") if isinstance(done.get("program"), dict) else {}
+        parts = {
+            "recording": program,
+            "port": program.get("ports"),
+            "run": done.get("run"),
+            "control": done.get("control"),
+        }
+        for part, value in parts.items():
+            for one in value if isinstance(value, list) else [value]:
+                if isinstance(one, dict) and one:
+                    show(f"{remote.name}: {part}: {counters(one)}")
         show(clock_line(remote, offset))
     return 0
 
 
 def counters(done: dict[str, Any]) -> str:
     """Return a result as `name value, name value, ...`; names in nested results and lists are joined with dots."""
-    return ", ".join(f"{name} {value}" for name, value in flat(done))
+    return ", ".join(f"{name} {value}" for name, value in flat(done) if name.split(".")[0] not in ELSEWHERE)
 
 
 def flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -368,8 +368,9 @@ def save(replayer: Replayer) -> dict[str, Any]:
         event = replayer.program.command("save", written)
         temporary = files.enter_context(atomic_path(path))
         copy(written, temporary)
-    replayer.recording_sha256 = sha256_of(path)
-    return public(event) | {"file": path.name, "sha256": replayer.recording_sha256}
+    checksum = sha256_of(path)
+    replayer.recording_sha256 = replayer.recording_sha256 or checksum  # of the file that was loaded, if there is one
+    return public(event) | {"file": path.name, "sha256": checksum}
 
 
 def copy(source: Path, target: Path) -> None:

@@ -38,6 +38,7 @@ class Remote:
 
     def __enter__(self) -> Self:
         self._socket: socket.socket | None = None
+        self._quit = False  # the agent ends, and this connection
         try:
             with self._errors():
                 self._connect()
@@ -48,7 +49,7 @@ class Remote:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            if kind is None:
+            if kind is None and not self._quit:
                 self.request(messages.Bye())
         finally:
             self.close()
@@ -68,6 +69,7 @@ class Remote:
     def request(self, request: messages.Request) -> dict[str, Any]:
         """Send a request and return its result."""
         file = isinstance(request, messages.Save | messages.Fetch)
+        self._quit = isinstance(request, messages.Quit)
         with self._errors():
             if self._socket is None:
                 raise Refused("the connection is closed")

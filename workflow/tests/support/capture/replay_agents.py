@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+import os
+import shlex
 import socket
 import sys
 import tempfile
@@ -12,10 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from acapella_capture.replay import channel
 from acapella_capture.replay.agent import Agent, Replayer, Timeouts
-from acapella_capture.replay.program import ReplayProgram
+from acapella_capture.replay.program import PROGRAM, ReplayProgram, executable
 from acapella_core.control_lines import Challenge, Secret
+from acapella_core.errors import UserError
 
 STAND_IN = Path(__file__).with_name("replay_stand_in.py")
 SECRET = Secret("5ec7e7" * 10 + "0001")
@@ -29,6 +34,23 @@ def stand_in_argv(**options: object) -> list[str]:
     """Return the command line of a stand-in with options."""
     words = ",".join(f"{key}={value}" for key, value in options.items())
     return ["env", f"ACAPELLA_STAND_IN={words}", sys.executable, str(STAND_IN)]
+
+
+def stand_in_on_path(directory: Path, monkeypatch, **options: object) -> None:
+    """Have `acapella replay` run a stand-in with options."""
+    script = directory / "bin" / PROGRAM
+    script.parent.mkdir(exist_ok=True)
+    script.write_text("#!/bin/sh\nexec " + shlex.join(stand_in_argv(**options)) + "\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}{os.pathsep}{os.environ['PATH']}")
+
+
+def program_or_skip() -> str:
+    """Return the path of the real program; skip the test if it was not built."""
+    try:
+        return executable()
+    except UserError as error:
+        pytest.skip(str(error))
 
 
 @dataclass

@@ -1,0 +1,304 @@
+"""Replay traffic with its recorded gaps: a capture file, or what a bridge has recorded.
+
+    acapella replay trace.pcap --interface eth1 --loops 3 --departures departures.parquet
+    acapella replay --control 10.0.0.1:4800,10.0.0.2:4800 --secret replay.secret run --at +2
+
+There are three ways to use it:
+
+  acapella replay FILE --interface eth1
+      Send the packets of a capture file (pcap or pcapng, also compressed) to an interface, as tcpreplay does.
+
+  acapella replay --bridge eth1 eth2 --listen 10.0.0.1:4800 --secret replay.secret
+      Forward packets between two interfaces, record them on request, and replay the recording to both interfaces. With
+      FILE --interface instead of --bridge, replay the file on request.
+
+  acapella replay --control 10.0.0.1:4800 --secret replay.secret ACTION
+      Control one or several of these replayers:
+        record   record from now on, or --from TIME --until TIME, or the last --rolling SECONDS
+        stop     stop recording, or the run
+        save     write the recording to the replayer's directory (--output)
+        clear    discard the recording
+        run      start all replayers at the same time, wait, and report departures and skew
+        status   print state, counters, and clock
+        quit     end the replayers
+
+TIME is a time of RFC 3339 (2026-01-31T12:00:00Z, with up to 9 decimals), nanoseconds since 1970, or +S, S seconds from
+now. A replayer needs root, or CAP_NET_RAW and CAP_NET_ADMIN. The exit code is 0; 1 if packets were not sent; 2 after
+another error. docs/replay.md describes accuracy, clocks, and the control protocol.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from acapella_core import decompression, names
+from acapella_core.control_lines import Refused, Secret, address, make_secret, secret_of
+from acapella_core.errors import DAMAGED, UserError
+from acapella_core.files import scratch_directory
+
+from . import actions, local, messages, times
+from .agent import Agent, Replayer
+from .controller import Group
+from .ports import LEAST_DEPARTURES, LOOPS_OF_AGENT, ProgramSettings
+from .program import ReplayProgram
+
+ACTIONS = ("record", "stop", "save", "clear", "run", "status", "quit")
+DEFAULT_PACKETS = 65_536
+RUN = ("at", "loops", "speed", "departures")
+PORTS = ("packets", "max_frame", "pace", "burst", "lead_ns", "late_ns", "drop_late_ns", "tag", "node", "cpus", "huge")
+FILE = ("max_decompressed", "max_ratio")
+# Options by use; an option of another use is an error.
+USES = {
+    "file": {"interface", *RUN, *PORTS, *FILE},
+    "agent": {"interface", "bridge", "listen", "secret", "output", *PORTS, *FILE},
+    "run": {"control", "secret", *RUN},
+    "record": {"control", "secret", "start", "until", "rolling"},
+    "control": {"control", "secret"},
+}
+
+
+def register_parser(subparsers: Any) -> argparse.ArgumentParser:
+    """Add the parser of `acapella replay`."""
+    parser = subparsers.add_parser(
+        "replay", help="replay a capture, or recorded traffic, at exact times", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument(
+        "what", nargs="?", metavar="FILE|ACTION", help=f"capture file; with --control: {', '.join(ACTIONS)}"
+    )
+    add_run_options(parser.add_argument_group("run"))
+    add_port_options(parser.add_argument_group("ports"))
+    add_control_options(parser.add_argument_group("control"))
+    decompression.add_options(parser)
+    parser.set_defaults(defaults={action.dest: action.default for action in parser._actions})
+    return parser
+
+
+def add_run_options(group: Any) -> None:
+    """Add the options of a run."""
+    group.add_argument("--at", type=times.time, metavar="TIME", help="start at TIME (default: at once; run: in 1 s)")
+    group.add_argument("--loops", type=count(messages.MAX_LOOPS), default=1, metavar="N",
+                       help="send the recording N times (default: %(default)s)")  # fmt: skip
+    group.add_argument("--speed", type=times.speed_ppm, default=times.MILLION, metavar="X",
+                       help="divide all gaps by X: 2 is twice as fast (default: 1, as recorded)")  # fmt: skip
+    group.add_argument(
+        "--departures", type=Path, metavar="FILE",
+        help="write the requested and the achieved departure of every packet to FILE (Parquet); with several "
+        "replayers, FILE-1, FILE-2, ... in the order of --control",
+    )  # fmt: skip
+
+
+def add_port_options(group: Any) -> None:
+    """Add the options of a replayer's ports."""
+    group.add_argument(
+        "--interface", "-i", action="append", metavar="PORT",
+        help="send to PORT: a network interface, or a DPDK device (PCI address, or DRIVER,ARGUMENTS as for EAL's "
+        "--vdev); repeat it for several ports: the frames of the i-th interface of a pcapng go to the i-th port",
+    )  # fmt: skip
+    group.add_argument("--bridge", nargs=2, metavar="PORT", help="forward packets between two ports; needs --listen")
+    group.add_argument(
+        "--packets", type=count(1 << 30), metavar="N",
+        help=f"record at most N packets (default: {DEFAULT_PACKETS}; with FILE: all of it)",
+    )  # fmt: skip
+    group.add_argument(
+        "--max-frame", type=count(65_000), metavar="BYTES",
+        help="longest frame without FCS (default: 2048, or the MTU of the interfaces if that is larger)",
+    )  # fmt: skip
+    group.add_argument("--pace", choices=("bursts", "single"), default="bursts",
+                       help="send bursts as recorded, or each packet by itself (default: %(default)s)")  # fmt: skip
+    group.add_argument("--burst", type=count(64), metavar="N", help="packets per burst, at most 64 (default: 64)")
+    group.add_argument("--lead-ns", type=count(10_000_000, 0), metavar="NS",
+                       help="pass a packet to the driver NS nanoseconds before its time (default: 0)")  # fmt: skip
+    group.add_argument("--late-ns", type=count(10**9, 0), metavar="NS",
+                       help="count packets as late if they depart NS nanoseconds late (default: 1000)")  # fmt: skip
+    group.add_argument("--drop-late-ns", type=count(3600 * 10**9, 0), metavar="NS",
+                       help="do not send packets that are later than NS nanoseconds (default: send them)")  # fmt: skip
+    group.add_argument(
+        "--tag", choices=("none", "choir", "fixed"), default="none",
+        help="append CHOIR's 16-byte trailer to every packet; fixed: also correct lengths and checksums "
+        "(default: %(default)s)",
+    )  # fmt: skip
+    group.add_argument("--node", type=count(65_535, 0), metavar="N", help="node number in the trailer (default: 0)")
+    group.add_argument("--cpus", metavar="CPU", help="CPU of the polling thread (default: chosen by the program)")
+    group.add_argument("--huge", action="store_true", help="use huge pages (default: normal pages)")
+
+
+def add_control_options(group: Any) -> None:
+    """Add the options of the control channel."""
+    group.add_argument("--listen", metavar="ADDRESS:PORT", help="wait for a controller; port 0: chosen by the kernel")
+    group.add_argument("--control", metavar="HOST:PORT[,...]", help="control the replayers that listen there")
+    group.add_argument("--secret", type=Path, metavar="FILE",
+                       help="file with the secret of replayers and controller, mode 0600")  # fmt: skip
+    group.add_argument("--new-secret", type=Path, metavar="FILE",
+                       help="write a new secret to FILE and exit; copy it to every replayer")  # fmt: skip
+    group.add_argument("--output", "-o", type=Path, metavar="DIRECTORY",
+                       help="write saved recordings to DIRECTORY/recording-N.pcapng (default: .)")  # fmt: skip
+    group.add_argument("--from", type=times.time, dest="start", metavar="TIME",
+                       help="record: start at TIME (default: at once)")  # fmt: skip
+    group.add_argument("--until", type=times.time, metavar="TIME", help="record: stop at TIME (default: until stop)")
+    group.add_argument("--rolling", type=count(messages.MAX_ROLLING_S), metavar="SECONDS",
+                       help="record: keep the last SECONDS seconds (default: keep everything)")  # fmt: skip
+
+
+def count(most: int, least: int = 1) -> Callable[[str], int]:
+    """Return a parser of whole numbers within limits."""
+
+    def parse(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) <= 20 and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
+        return int(text)
+
+    return parse
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    if args.new_secret:
+        make_secret(args.new_secret)
+        return 0
+    if args.control:
+        return control(args)
+    if args.what in ACTIONS and not (args.interface or args.bridge) and not Path(args.what).exists():
+        raise UserError(f"{args.what} needs --control HOST:PORT", where="acapella replay")
+    if bool(args.interface) == bool(args.bridge) or (args.bridge and args.what) or (args.interface and not args.what):
+        raise UserError(
+            "give FILE --interface PORT, --bridge PORT PORT --listen ADDRESS:PORT, or --control HOST:PORT ACTION",
+            where="acapella replay",
+        )
+    if args.listen:
+        refuse_others(args, "agent", "--listen")
+        return listen(args)
+    if args.bridge:
+        raise UserError("--bridge needs --listen ADDRESS:PORT --secret FILE", where="acapella replay")
+    refuse_others(args, "file", "FILE --interface")
+    return replay_file(args)
+
+
+def refuse_others(args: argparse.Namespace, use: str, named: str) -> None:
+    """Raise UserError if an option is given that has no effect with others."""
+    for name, default in args.defaults.items():
+        if name in ("help", "what", "new_secret", "debug") or name in USES[use]:
+            continue
+        if getattr(args, name) != default:
+            option = {"start": "--from"}.get(name, "--" + name.replace("_", "-"))
+            raise UserError(f"{option} has no effect with {named}", where="acapella replay")
+
+
+def settings_of(args: argparse.Namespace, packets: int | None, departures: int) -> ProgramSettings:
+    """Return what the program is started with."""
+    return ProgramSettings(
+        ports=tuple(args.bridge or args.interface),
+        bridge=bool(args.bridge),
+        packets=args.packets or packets,
+        departures=departures,
+        **{key: getattr(args, key) for key in PORTS if key != "packets"},
+    )
+
+
+def replay_file(args: argparse.Namespace) -> int:
+    """Send a capture file and print the summary. Return 1 if packets were not sent, otherwise 0."""
+    at_ns = 0 if args.at is None else args.at(time.time_ns())
+    with contextlib.ExitStack() as parts:
+        recording = parts.enter_context(local.recording_of(Path(args.what), decompression.limits_of(args)))
+        settings = settings_of(args, recording.frames, recording.frames * args.loops)
+        program = parts.enter_context(ReplayProgram(settings.argv()))
+        program.command("load", recording.path)
+        done = local.replay(program, at_ns=at_ns, loops=args.loops, speed_ppm=args.speed)
+        summary = local.departures(program, recording, args.departures, speed_ppm=args.speed, pacing=args.pace)
+    for line in (*summary.lines(), *actions.loop_lines(done)):
+        print(line, flush=True)
+    return DAMAGED if summary.sent < summary.packets else 0
+
+
+def listen(args: argparse.Namespace) -> int:
+    """Run a replayer that is controlled over TCP until it is ended."""
+    host, port = address(args.listen)
+    secret = read_secret(args.secret)
+    directory = args.output or Path()
+    if not directory.is_dir():
+        raise UserError("no such directory", where=f"--output {directory}")
+    with contextlib.ExitStack() as parts:
+        recording = None
+        if args.what:
+            recording = parts.enter_context(local.recording_of(Path(args.what), decompression.limits_of(args)))
+        packets = args.packets or (recording.frames if recording else DEFAULT_PACKETS)
+        settings = settings_of(args, packets, max(LEAST_DEPARTURES, LOOPS_OF_AGENT * packets))
+        scratch = parts.enter_context(scratch_directory())
+        program = parts.enter_context(ReplayProgram(settings.argv()))
+        if recording:
+            program.command("load", recording.path)
+        ports = ("bridge " if args.bridge else "") + " ".join(settings.ports)
+        replayer = Replayer(program, directory, scratch, ports, args.pace, recording.sha256 if recording else None)
+        agent = Agent(replayer, secret)
+        asyncio.run(serve(agent, host, port))
+    names.report(f"replay: ended; {actions.counters(dict(agent.counts)) or 'no connections'}")
+    return 0
+
+
+async def serve(agent: Agent, host: str, port: int) -> None:
+    """Serve controllers until the agent is ended by one of them or a signal."""
+    agent.stop_on_signals()
+    await agent.serve(host, port, lambda where, number: names.report(f"replay: listening on {where}:{number}"))
+
+
+def control(args: argparse.Namespace) -> int:
+    """Send an action to replayers. Return the exit code."""
+    if args.what not in ACTIONS:
+        raise UserError(f"choose an action: {', '.join(ACTIONS)}", where=f"--control {args.what or ''}".strip())
+    refuse_others(args, args.what if args.what in USES else "control", f"--control {args.what}")
+    hosts = args.control.split(",")
+    for host in hosts:
+        address(host)
+    if len(set(hosts)) < len(hosts):
+        raise UserError("a replayer is named twice", where="--control")
+    if args.rolling and (args.start or args.until):
+        raise UserError("give either --rolling or --from and --until", where="record")
+    with Group(hosts, read_secret(args.secret)) as group:
+        return act(args, group)
+
+
+def act(args: argparse.Namespace, group: Group) -> int:
+    """Perform an action. Return the exit code."""
+    if args.what == "run":
+        plan = actions.RunPlan(at=args.at, loops=args.loops, speed_ppm=args.speed, departures=args.departures)
+        return actions.run(group, plan, show)
+    if args.what == "status":
+        return actions.status(group, show)
+    return actions.simple(group, request_of(args), show)
+
+
+def request_of(args: argparse.Namespace) -> messages.Request:
+    """Return the request of an action that is one request."""
+    if args.what != "record":
+        return messages.REQUESTS[args.what]()
+    if args.rolling:
+        return messages.Rolling(args.rolling)
+    now = time.time_ns()
+    start, until = (0 if at is None else at(now) for at in (args.start, args.until))
+    if until and until <= max(start, now):
+        raise UserError("--until is not after the start", where="record")
+    return messages.Record(start, until)
+
+
+def show(line: str) -> None:
+    """Print a line on standard output."""
+    names.report(line, sys.stdout)
+
+
+def read_secret(path: Path | None) -> Secret:
+    """Return the secret in a file. Raises UserError if there is none, or others can read it."""
+    if path is None:
+        raise UserError(
+            "--secret FILE is needed", where="acapella replay", fix="acapella replay --new-secret FILE writes one"
+        )
+    try:
+        return secret_of(path)
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", where=f"--secret {path}") from error
+    except Refused as why:
+        raise UserError(str(why), where="--secret") from None

@@ -1,0 +1,95 @@
+"""Replays of capture files by this process: load, run, departures."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from acapella_core.errors import UserError
+from acapella_core.files import scratch_directory, sha256_of
+
+from ..scan import scan_apart
+from .clocks import own_clock
+from .departures import Origin, Summary, convert
+from .program import ReplayProgram
+
+MAGIC = (bytes.fromhex("1f8b"), bytes.fromhex("28b52ffd"), bytes.fromhex("04224d18"))  # RFC 1952, RFC 8878, LZ4 frame
+ALL = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A capture file to replay: ``path`` is what the program loads, ``sha256`` that of the user's file."""
+
+    path: Path
+    frames: int
+    sha256: str
+
+
+@contextlib.contextmanager
+def recording_of(capture: Path, limits: Any = None) -> Iterator[Recording]:
+    """Yield the recording of a capture; a compressed one is decompressed into a temporary file.
+
+    ``limits`` are those of acapella_core.decompression. Raises UserError if the capture cannot be read to its end.
+    """
+    try:
+        with capture.open("rb") as stream:
+            compressed = stream.read(4).startswith(MAGIC)
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror}", where=capture) from error
+    with contextlib.ExitStack() as files:
+        path = capture.absolute()
+        if compressed:
+            path = files.enter_context(scratch_directory()) / "capture"
+            decompress(capture, path, limits)
+        facts = scan_apart(path)
+        if facts.fault:
+            raise UserError(facts.fault, where=capture, fix="repair the capture (editcap)")
+        if not facts.frames:
+            raise UserError("has no frames", where=capture)
+        yield Recording(path, facts.frames, sha256_of(capture))
+
+
+def decompress(capture: Path, target: Path, limits: Any) -> None:
+    """Decompress a capture. Raises UserError if it is damaged or exceeds a limit."""
+    from acapella_core import _native  # noqa: PLC0415 - only compressed captures need it
+
+    try:
+        core = _native.Decompression(str(capture), limits or _native.DecompressionLimits())
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            core.write(descriptor, ALL)
+        finally:
+            os.close(descriptor)
+    except _native.InputError as error:
+        raise UserError(str(error)) from error
+    kind, detail = core.fault()
+    if kind:
+        raise UserError(f"cannot be decompressed: {detail or kind}", where=capture)
+
+
+def replay(program: ReplayProgram, *, at_ns: int, loops: int, speed_ppm: int) -> dict[str, Any]:
+    """Send a loaded recording and return the program's event `done`. Raises UserError."""
+    before = program.received
+    program.command("run", at_ns, loops, speed_ppm)
+    return program.wait("done", after=before)
+
+
+def departures(
+    program: ReplayProgram, recording: Recording, target: Path | None, *, speed_ppm: int, pacing: str
+) -> Summary:
+    """Write the departures of the last run as Parquet (to no file if ``target`` is None); return their summary."""
+    clock = own_clock()
+    origin = Origin(
+        clock_offset_ns=clock["offset_ns"],
+        clock_source=clock["source"],
+        recording_sha256=recording.sha256,
+        speed_ppm=speed_ppm,
+        pacing=pacing,
+    )
+    with scratch_directory() as scratch:
+        binary = scratch / "departures"
+        program.command("departures", binary)
+        return convert(binary, target, origin)

@@ -1,0 +1,102 @@
+"""The command line of acapella-dpdk-replay: its ports, memory and times."""
+
+import fcntl
+import re
+import socket
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella_core.errors import UserError
+
+from ..programs.dpdk import device as af_packet_device
+from .program import executable
+
+PCI = re.compile(r"([0-9a-fA-F]{4}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
+VIRTUAL = re.compile(r"(net|eth|crypto)_\w+(,.*)?")  # DPDK's names of virtual devices
+SIOCGIFMTU = 0x8921  # netdevice(7)
+NAME_BYTES = 16
+MTU_AT = 16  # in struct ifreq
+RING_FRAMES = 512  # of a net_af_packet ring
+LINK_BYTES = 14 + 4 + 16  # Ethernet header, VLAN tag, and the trailer of --tag
+LEAST_FRAME = 2048
+LEAST_DEPARTURES = 1 << 20
+LOOPS_OF_AGENT = 16  # loops of a full recording whose departures an agent keeps
+
+
+@dataclass(frozen=True)
+class ProgramSettings:
+    """What the program is started with; None: its default. ``ports`` are network interfaces or DPDK devices."""
+
+    ports: tuple[str, ...]
+    bridge: bool = False
+    packets: int | None = None
+    departures: int | None = None
+    max_frame: int | None = None
+    pace: str | None = None
+    burst: int | None = None
+    lead_ns: int | None = None
+    retry_ns: int | None = None
+    late_ns: int | None = None
+    drop_late_ns: int | None = None
+    tag: str | None = None
+    node: int | None = None
+    cpus: str | None = None
+    huge: bool = False
+
+    def argv(self, program: str | Path | None = None) -> list[str]:
+        """Return the command line. Raises UserError if there is no such interface, or no program."""
+        devices, ports, longest = [], [], LEAST_FRAME
+        for number, name in enumerate(self.ports):
+            options, port, frame = port_options(name, number)
+            devices += options
+            ports.append(port)
+            longest = max(longest, frame)
+        ends = ["--bridge", ",".join(ports)] if self.bridge else [word for port in ports for word in ("--tx", port)]
+        numbers = {
+            "--packets": self.packets,
+            "--departures": self.departures,
+            "--max-frame": self.max_frame or longest,
+            "--pace": self.pace,
+            "--burst": self.burst,
+            "--lead-ns": self.lead_ns,
+            "--retry-ns": self.retry_ns,
+            "--late-ns": self.late_ns,
+            "--drop-late-ns": self.drop_late_ns,
+            "--tag": self.tag,
+            "--node": self.node,
+            "--cpus": self.cpus,
+        }
+        options = [word for key, value in numbers.items() if value is not None for word in (key, str(value))]
+        huge = ["--huge"] if self.huge else []
+        return [str(program or executable()), *devices, *ends, *options, *huge]
+
+
+def port_options(name: str, number: int) -> tuple[list[str], str, int]:
+    """Return the program's options for a port, the port's device name, and its longest frame with a tag.
+
+    A PCI address and DRIVER,ARGUMENTS are DPDK devices, whose longest frame is unknown (0); everything else is a
+    network interface. Raises UserError if there is no such interface.
+    """
+    if PCI.fullmatch(name):
+        return ["--pci", name], name, 0
+    if VIRTUAL.fullmatch(name):
+        return ["--vdev", name], name.partition(",")[0], 0
+    mtu = mtu_of(name)
+    _, frame = af_packet_device(name, mtu, 0)
+    options, _ = af_packet_device(name, mtu, RING_FRAMES * frame // 1024)
+    device = f"net_af_packet{number}"
+    return ["--vdev", device + options[options.index(",") :]], device, mtu + LINK_BYTES
+
+
+def mtu_of(interface: str) -> int:
+    """Return the MTU of an interface of this network namespace. Raises UserError if there is none of that name."""
+    name, fault = interface.encode(), "not a name of an interface"
+    if 0 < len(name) < NAME_BYTES:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            try:
+                reply = fcntl.ioctl(any_socket, SIOCGIFMTU, struct.pack(f"{NAME_BYTES}s24x", name))
+                return struct.unpack_from("i", reply, MTU_AT)[0]
+            except OSError as error:
+                fault = error.strerror
+    raise UserError(f"no interface {interface!r}: {fault}", where="acapella replay", fix="ip link lists them")

@@ -1,0 +1,238 @@
+"""`acapella replay` on the command line: files, agents, actions, invalid options, and cleanup."""
+
+import contextlib
+import gzip
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.capture.process_tree import Tree
+from acapella_testing.capture.replay_agents import TIMEOUT_S, secret_file, stand_in_on_path, wait_until
+
+from acapella.cli.main import main
+from acapella_capture.testbeds.local import replay_capture
+from acapella_core.files import sha256_of
+
+ENTRY = "import sys; from acapella.cli.entry import main; sys.exit(main())"
+
+
+def started(*words: object, **options: object) -> subprocess.Popen:
+    argv = [sys.executable, "-c", ENTRY, "replay", *map(str, words)]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def replay(*words: object) -> subprocess.CompletedProcess:
+    with started(*words) as process:
+        out, errors = process.communicate(timeout=TIMEOUT_S)
+    return subprocess.CompletedProcess(words, process.returncode, out, errors)
+
+
+def message(done: subprocess.CompletedProcess) -> str:
+    """Return the one error line of a command that failed."""
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("acapella-dpdk-replay: memory")]
+    assert done.returncode != 0 and len(lines) == 1, done
+    return lines[0]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Provide a directory with a capture of 20 packets, a stand-in as the program, and TMPDIR inside."""
+    replay_capture.write(tmp_path / "trace.pcap", "02:aa:aa:aa:aa:01", "02:aa:aa:aa:aa:02", packets=20)
+    stand_in_on_path(tmp_path, monkeypatch)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    return tmp_path
+
+
+@contextlib.contextmanager
+def agent(place, *words: object):
+    """Run an agent on loopback; yield its process, its address, and the options of a controller."""
+    secret = secret_file(place)
+    with started(*words, "--listen", "127.0.0.1:0", "--secret", secret) as process:
+        try:
+            lines = iter(process.stderr)
+            found = next(filter(None, (re.search(r"listening on (127\.0\.0\.1:\d+)$", line) for line in lines)))
+            yield process, ("--control", found[1], "--secret", secret)
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_file_is_replayed_and_its_departures_are_written(place, compressed):
+    capture = place / "trace.pcap"
+    if compressed:
+        capture = place / "trace.pcap.gz"
+        capture.write_bytes(gzip.compress((place / "trace.pcap").read_bytes()))
+    done = replay(capture, "--interface", "lo", "--loops", 2, "--speed", 4, "--departures", place / "d.parquet")
+    assert done.returncode == 0, done
+    assert done.stdout.splitlines() == [
+        "40 packets, 40 sent",
+        "departure error: median 0 ns, 99th percentile 0 ns, largest 0 ns",
+        "0 packets more than 1 us late, 2 preemptions, largest gap of the polling loop 4.321 us",
+    ]
+    table = pq.read_table(place / "d.parquet")
+    metadata = {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
+    assert (metadata["recording_sha256"], metadata["speed"], metadata["pacing"]) == (sha256_of(capture), "4", "bursts")
+    assert table.num_rows == 40
+    assert list((place / "tmp").iterdir()) == []
+
+
+def test_packets_that_were_not_sent_are_exit_code_1(place, monkeypatch):
+    stand_in_on_path(place, monkeypatch, refuse=3)
+    done = replay(place / "trace.pcap", "-i", "lo")
+    assert done.returncode == 1
+    assert done.stdout.startswith("20 packets, 17 sent (3 ring_full)\n")
+
+
+@pytest.mark.parametrize(
+    ("event", "kind", "why"),
+    [
+        ("ready", "die", "ended: link of net_fake0 is down"),
+        ("loaded", "error", "load failed: injected"),
+        ("scheduled", "garbage", "its output is not an event in JSON"),
+        ("done", "die", "ended: link of net_fake0 is down"),
+        ("saved", "error", "departures failed: injected"),
+    ],
+)
+def test_failing_program_is_one_line(place, monkeypatch, event, kind, why):
+    stand_in_on_path(place, monkeypatch, fault=f"{event}:{kind}")
+    done = replay(place / "trace.pcap", "-i", "lo", "--departures", place / "d.parquet")
+    lines = [line for line in done.stderr.splitlines() if line.startswith("acapella: error:")]
+    assert done.returncode == 2 and lines == [f"acapella: error: acapella-dpdk-replay: {why}"]
+    assert not (place / "d.parquet").exists() and list((place / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ((), "give FILE --interface PORT, --bridge PORT PORT --listen ADDRESS:PORT, or --control HOST:PORT ACTION"),
+        (("FILE",), "give FILE --interface PORT"),
+        (("--interface", "lo"), "give FILE --interface PORT"),
+        (("FILE", "--bridge", "lo", "lo"), "give FILE --interface PORT"),
+        (("--bridge", "lo", "lo"), "--bridge needs --listen"),
+        (("FILE", "-i", "lo", "--secret", "s"), "--secret has no effect with FILE --interface"),
+        (("FILE", "-i", "lo", "--rolling", "3"), "--rolling has no effect with FILE --interface"),
+        (("FILE", "-i", "lo", "--from", "+3"), "--from has no effect with FILE --interface"),
+        (("FILE", "-i", "lo", "--listen", "127.0.0.1:0"), "--secret FILE is needed"),
+        (("FILE", "-i", "lo", "--listen", "127.0.0.1:0", "--secret", "none"), "--secret none: cannot read: No such"),
+        (("FILE", "-i", "lo", "--listen", "127.0.0.1", "--secret", "SECRET"), "'127.0.0.1' is not HOST:PORT"),
+        (("FILE", "-i", "lo", "--listen", "127.0.0.1:0", "--secret", "OPEN"), "other users can use"),
+        (("FILE", "-i", "lo", "--listen", "127.0.0.1:0", "--secret", "SECRET", "--at", "+1"), "--at has no effect"),
+        (("FILE", "-i", "lo", "--listen", "h:1", "--secret", "SECRET", "-o", "none"), "--output none: no such dir"),
+        (("FILE", "-i", "no-such-if"), "no interface 'no-such-if': No such device; ip link lists them"),
+        (("FILE", "-i", "x" * 40), "no interface"),
+        (("none.pcap", "-i", "lo"), "none.pcap: cannot read: No such file"),
+        (("SECRET", "-i", "lo"), "replay.secret: "),
+        (("FILE", "-i", "lo", "--loops", "0"), "--loops: '0' is not a whole number from 1 to"),
+        (("FILE", "-i", "lo", "--speed", "-1"), "--speed"),
+        (("FILE", "-i", "lo", "--at", "noon"), "'noon' is not a time; write 2026-01-31T12:00:00Z"),
+        (("FILE", "-i", "lo", "--pace", "fast"), "'fast' is unknown; choose from bursts, single"),
+        (("status",), "status needs --control HOST:PORT"),
+        (("--control", "h:1"), "choose an action: record, stop"),
+        (("--control", "h:1", "halt"), "--control halt: choose an action"),
+        (("--control", "h:1", "status"), "--secret FILE is needed"),
+        (("--control", "h", "status"), "'h' is not HOST:PORT"),
+        (("--control", "h:1,h:1", "status"), "a replayer is named twice"),
+        (("--control", "h:1", "status", "--at", "+1"), "--at has no effect with --control status"),
+        (("--control", "h:1", "record", "--rolling", "9", "--until", "+1"), "give either --rolling or --from"),
+        (("--control", "127.0.0.1:1", "status", "--secret", "SECRET"), "connection failed: Connection refused"),
+    ],
+)  # fmt: skip
+def test_invalid_use_is_one_line(place, capsys, words, why):
+    """Words in capitals are files: a capture, a secret, and a secret that others can read."""
+    (place / "open").write_text("0" * 64)
+    (place / "open").chmod(0o644)
+    files = {"FILE": place / "trace.pcap", "SECRET": secret_file(place), "OPEN": place / "open"}
+    try:
+        code = main(["replay", *(str(files.get(word, word)) for word in words)])
+    except SystemExit as ended:  # of the argument parser
+        code = ended.code
+    printed = capsys.readouterr()
+    assert code in (2, 75) and why in printed.err
+    assert printed.out == "" and len(printed.err.splitlines()) == 1
+
+
+def test_new_secret_is_private_and_not_printed(place):
+    done = replay("--new-secret", place / "s")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert re.fullmatch(r"[0-9a-f]{64}\n", (place / "s").read_text())
+    assert (place / "s").stat().st_mode & 0o777 == 0o600
+
+
+def test_actions_control_an_agent_from_the_command_line(place):
+    (place / "out").mkdir()
+    with agent(place, "--bridge", "lo", "lo", "--output", place / "out") as (process, options):
+        assert "record: from_ns" in replay(*options, "record", "--until", "+500").stdout
+        assert "busy" not in (stopped := replay(*options, "stop")).stderr
+        assert stopped.returncode == 0 and "packets 2" in stopped.stdout
+        assert "file recording-1.pcapng" in replay(*options, "save").stdout
+        for number in (1, 2):
+            done = replay(*options, "run", "--loops", number, "--departures", place / f"{number}.parquet")
+            assert done.returncode == 0 and f"{2 * number} packets, {2 * number} sent" in done.stdout, done
+            table = pq.read_table(place / f"{number}.parquet")
+            checksum = table.schema.metadata[b"recording_sha256"].decode()
+            assert checksum == sha256_of(place / "out" / "recording-1.pcapng")
+        assert "clear: done" in replay(*options, "clear").stdout
+        assert "nothing to replay" in message(replay(*options, "run"))
+        assert "idle, bridge lo lo" in replay(*options, "status").stdout
+        assert "quit: done" in replay(*options, "quit").stdout
+        assert process.wait(TIMEOUT_S) == 0
+        assert process.stderr.read().splitlines()[-1].startswith("replay: ended; connections 9, sessions 9, ")
+    assert list((place / "tmp").iterdir()) == []
+
+
+def test_agent_whose_program_dies_ends_with_one_line(place, monkeypatch):
+    stand_in_on_path(place, monkeypatch, fault="status:die")
+    with agent(place, place / "trace.pcap", "-i", "lo") as (process, options):
+        assert "ended: link of net_fake0 is down" in message(replay(*options, "status"))
+        assert process.wait(TIMEOUT_S) == 2
+        errors = [line for line in process.stderr.read().splitlines() if "error" in line]
+        assert errors[-1] == "acapella: error: acapella-dpdk-replay: ended: link of net_fake0 is down"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("mode", ["file", "agent", "run"])
+def test_interrupted_command_leaves_nothing(place, number, mode):
+    """The run lasts until 2100, so that the signal arrives during it."""
+    later = ("--at", "2100-01-01T00:00:00Z")
+    with contextlib.ExitStack() as parts:
+        if mode == "agent":
+            process, _ = parts.enter_context(agent(place, place / "trace.pcap", "-i", "lo"))
+        elif mode == "file":
+            process = parts.enter_context(started(place / "trace.pcap", "-i", "lo", *later))
+        else:
+            _, options = parts.enter_context(agent(place, place / "trace.pcap", "-i", "lo"))
+            process = parts.enter_context(started(*options, "run", *later))
+            assert process.stdout.readline().startswith("start: ")
+        if mode == "file":
+            wait_until(lambda: "python" in " ".join(children(process.pid)), "program")
+        tree = parts.enter_context(contextlib.closing(Tree.below(process.pid)))
+        process.send_signal(number)
+        process.wait(TIMEOUT_S)
+        assert process.returncode == {"agent": 0}.get(mode, 128 + number)
+        assert tree.gone_within(60) == []
+        if mode == "run":
+            assert "idle, lo" in replay(*options, "status").stdout
+            replay(*options, "quit")
+    assert list((place / "tmp").iterdir()) == []
+
+
+def children(pid: int) -> list[str]:
+    """Return the command lines of the processes below one."""
+    argv = ["ps", "-o", "args=", "--ppid", str(pid)]
+    return subprocess.run(argv, capture_output=True, text=True, check=False).stdout.splitlines()
+
+
+def test_killed_agent_leaves_no_program_and_the_next_command_removes_its_files(place):
+    with agent(place, place / "trace.pcap", "-i", "lo") as (process, _):
+        tree = Tree.below(process.pid)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(TIMEOUT_S)
+        assert tree.gone_within(60) == []
+        tree.close()
+    assert replay(place / "trace.pcap", "-i", "lo").returncode == 0
+    assert list((place / "tmp").iterdir()) == []
