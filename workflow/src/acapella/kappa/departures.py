@@ -1,4 +1,4 @@
-"""Read the departures of a replay: one row per packet of the recording and loop, as `acapella replay` writes them."""
+"""Read the departures of a replay (schemas/tables/departures.yaml): one row per packet of the recording and loop."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,18 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from acapella_core.arrow_tables import arrow_schema
 from acapella_core.errors import UserError
 
-COLUMNS = {  # those that kappa needs
-    "loop": pa.int32(),
-    "port": pa.int16(),
-    "packet": pa.int64(),
-    "requested_ns": pa.int64(),
-    "departed_ns": pa.int64(),
-    "outcome": pa.string(),
-    "resolved": pa.bool_(),
-    "burst_first": pa.bool_(),
-}
+# Columns of schemas/tables/departures.yaml that kappa needs.
+COLUMNS = ("loop", "port", "packet", "requested_ns", "departed_ns", "outcome", "resolved", "burst_first")
 RECORDING = "recording_sha256"
 CLOCK_ERROR = "clock_error_ns"
 CLOCK_OFFSET = "clock_offset_ns"
@@ -83,12 +76,14 @@ def read(path: str) -> Departures:
 
 def check_columns(path: str, schema: pa.Schema) -> None:
     """Raise UserError if a column is missing or has another type."""
-    for name, wanted in COLUMNS.items():
+    defined = arrow_schema("departures")
+    for name in COLUMNS:
         if name not in schema.names:
             raise UserError(f"not a file of departures: no column {name}", where=path)
-        found = schema.field(name).type
-        if pa.types.is_dictionary(found):
-            found = found.value_type
+        found, wanted = (
+            field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+            for field in (schema.field(name), defined.field(name))
+        )
         if found != wanted:
             raise UserError(f"not a file of departures: column {name} is {found}, not {wanted}", where=path)
 

@@ -11,21 +11,9 @@ from acapella_testing.oracles.plain_flows import write_pcap
 from acapella_testing.oracles.replay_simulation import Replay
 
 from acapella.kappa.departures import Departures
+from acapella_core.arrow_tables import arrow_schema
 
-SCHEMA = pa.schema(
-    [
-        pa.field("loop", pa.int32(), nullable=False),
-        pa.field("port", pa.int16(), nullable=False),
-        pa.field("packet", pa.int64(), nullable=False),
-        pa.field("requested_ns", pa.int64(), nullable=False),
-        pa.field("departed_ns", pa.int64()),
-        pa.field("outcome", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-        pa.field("resolved", pa.bool_(), nullable=False),
-        pa.field("burst_first", pa.bool_(), nullable=False),
-        pa.field("hardware", pa.bool_(), nullable=False),
-        pa.field("retries", pa.int32(), nullable=False),
-    ]
-)
+SCHEMA = arrow_schema("departures")
 
 
 def write_recording(path: Path, replay: Replay) -> Path:
