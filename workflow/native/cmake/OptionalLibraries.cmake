@@ -12,13 +12,18 @@ print(header.locate().resolve().parents[1])")
   execute_process(
     COMMAND ${Python_EXECUTABLE} -c ${FIND_CMEEL}
     OUTPUT_VARIABLE CMEEL_PREFIX OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  # Header and library of the same package: a library without header may have been found.
+  unset(ZLIB_LIBRARY)
+  unset(ZLIB_LIBRARY_RELEASE CACHE)
   find_path(ZLIB_INCLUDE_DIR zlib.h PATHS ${CMEEL_PREFIX}/include NO_DEFAULT_PATH)
-  find_library(ZLIB_LIBRARY libz.so PATHS ${CMEEL_PREFIX}/lib64 ${CMEEL_PREFIX}/lib NO_DEFAULT_PATH)
+  find_library(ZLIB_LIBRARY_RELEASE libz.so PATHS ${CMEEL_PREFIX}/lib64 ${CMEEL_PREFIX}/lib NO_DEFAULT_PATH)
   find_package(ZLIB QUIET)
-  set(ZLIB_FROM_PYPI ${ZLIB_FOUND})
 endif()
 if(ZLIB_FOUND)
   set(ACAPELLA_HAS_GZIP ON)
+  if(ZLIB_INCLUDE_DIR MATCHES "/cmeel[.]prefix/") # also if it is from CMake's cache
+    set(ZLIB_FROM_PYPI ON)
+  endif()
   list(APPEND OPTIONAL_LIBRARIES ZLIB::ZLIB)
 endif()
 
