@@ -11,12 +11,12 @@ from .errors import UserError
 
 @functools.cache
 def root() -> Path:
-    """Return the project's schemas/ directory, four levels above this package."""
-    directory = Path(__file__).resolve().parents[4] / "schemas"
+    """Return the directory schemas/: the one in this package, which wheels have, else that of the source tree."""
+    directory = Path(__file__).with_name("schemas")
     if not directory.is_dir():
-        raise UserError(
-            "schemas/ is missing", where=directory, fix="install acapella from its source tree (make setup)"
-        )
+        directory = Path(__file__).resolve().parents[4] / "schemas"
+    if not directory.is_dir():
+        raise UserError("schemas/ is missing", where=directory, fix="install acapella again")
     return directory
 
 

@@ -13,7 +13,8 @@ from acapella_core.files import held_directory, remove_held
 
 from .links import cached
 
-DIRECTORY = Path(__file__).resolve().parents[3] / "sql"
+_PACKAGED = Path(__file__).resolve().parents[1] / "sql"  # in wheels
+DIRECTORY = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).resolve().parents[3] / "sql"
 CANDIDATES = "Candidate bindings:"  # a line of DuckDB's errors about columns
 
 _connections = weakref.WeakSet()
@@ -24,7 +25,7 @@ def text(stage: str, name: str) -> str:
     """Return the SELECT ``name``.sql of workflow/sql/``stage`` or a directory in it."""
     path = next((DIRECTORY / stage).rglob(f"{name}.sql"), DIRECTORY / stage / f"{name}.sql")
     if not path.is_file():
-        raise UserError("the query is missing", where=path, fix="install acapella from its source tree (make setup)")
+        raise UserError("the query is missing", where=path, fix="install acapella again")
     return path.read_text(encoding="utf-8")
 
 
