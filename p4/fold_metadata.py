@@ -131,9 +131,9 @@ def color(body: list[Instruction], widths: dict[str, int]) -> dict[str, str]:
     for name in order:
         width = widths[name]
         used = {colors[other] for other in found[name] if other in colors}
-        wanted = [colors[one] for one in friends[name] if one in colors and widths[one] == width]
-        wanted += [f"m.shared_{width}_{number}" for number in range(len(order))]
-        colors[name] = next(one for one in wanted if one not in used)
+        candidates = [colors[one] for one in friends[name] if one in colors and widths[one] == width]
+        candidates += [f"m.shared_{width}_{number}" for number in range(len(order))]
+        colors[name] = next(one for one in candidates if one not in used)
     return colors
 
 

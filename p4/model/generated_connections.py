@@ -85,8 +85,8 @@ class _Connection:
         way = int(self.rnd.random() < 0.45)
         ports = (self.ports[way], self.ports[1 - way])
         upper = self._segment(way, ports) if self.protocol == TCP else self._other(ports)
-        made = ipv4 if self.version == 4 else ipv6
-        return ethernet(made(self.protocol, self.ends[way], self.ends[1 - way], upper), self.vlans, self.labels[way])
+        header = ipv4 if self.version == 4 else ipv6
+        return ethernet(header(self.protocol, self.ends[way], self.ends[1 - way], upper), self.vlans, self.labels[way])
 
     def _other(self, ports: tuple[int, int]) -> bytes:
         rnd = self.rnd

@@ -91,8 +91,8 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="also check the paths of phrases-unchecked.txt")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="files or directories (default: all)")
     args = parser.parse_args()
-    wanted = [path.rstrip("/") for path in args.paths]
-    names = [name for name in tracked() if not wanted or any(name == p or name.startswith(p + "/") for p in wanted)]
+    selected = [path.rstrip("/") for path in args.paths]
+    names = [name for name in tracked() if not selected or any(name == p or name.startswith(p + "/") for p in selected)]
     return report(names, [] if args.all else [path for (path,) in rows("phrases-unchecked.txt")])
 
 

@@ -41,10 +41,10 @@ def debian_packages() -> list[dict]:
     names = [line.split()[0] for line in lines if line and not line.startswith("#") and line.split()[1] == "run"]
     query = ["dpkg-query", "-W", "-f", "${Package} ${Version}\n", *names]
     try:
-        answer = subprocess.run(query, capture_output=True, text=True, check=False).stdout
+        output = subprocess.run(query, capture_output=True, text=True, check=False).stdout
     except FileNotFoundError:  # not Debian
-        answer = ""
-    versions = dict(line.split() for line in answer.splitlines() if line.count(" ") == 1 and not line.endswith(" "))
+        output = ""
+    versions = dict(line.split() for line in output.splitlines() if line.count(" ") == 1 and not line.endswith(" "))
     components = []
     for name in names:
         purl = f"pkg:deb/debian/{name}" + (f"@{versions[name]}" if name in versions else "")

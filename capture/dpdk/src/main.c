@@ -230,7 +230,7 @@ static bool any_failed(const struct capture *capture) {
     return failed;
 }
 
-/* Removes what was opened for a capture that did not start. */
+/* Removes the files of a capture that did not start. */
 static void abandon(struct capture *capture) {
     capture->files.abandon = true;
     for (unsigned queue = 0; queue < capture->options.queues; ++queue) {

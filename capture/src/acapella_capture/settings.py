@@ -168,8 +168,8 @@ def parse_settings(config: dict[str, Any], *, where: object = "config") -> Setti
     ):  # anyOf: among equally deep errors, prefer the alternative with the right type
         fault = max(fault.context, key=lambda inner: (len(inner.absolute_path), inner.validator != "type"))
     if fault is not None:
-        meant = f" ({fault.schema['description']})" if fault.validator == "pattern" else ""
-        raise UserError(f"{fault.json_path.removeprefix('$.')}: {fault.message}{meant}", where=where)
+        explanation = f" ({fault.schema['description']})" if fault.validator == "pattern" else ""
+        raise UserError(f"{fault.json_path.removeprefix('$.')}: {fault.message}{explanation}", where=where)
     values = with_defaults(config, schema)
     if values["testbed"] == "files" and not values["samples"]:
         raise UserError("samples: a sample sheet is needed for testbed files", where=where)
@@ -200,15 +200,15 @@ def resolve_program(named: str) -> str:
 def check_methods(values: dict[str, Any], where: object) -> None:
     """Check capture.method beyond the schema. Raises UserError naming the wrong key."""
     capture = values["capture"]
-    used = sorted(set(methods_by_name(capture["method"]).values()))
-    if values["testbed"] == "fabric" and {"dpdk", "fpga"} & set(used):
+    methods = sorted(set(methods_by_name(capture["method"]).values()))
+    if values["testbed"] == "fabric" and {"dpdk", "fpga"} & set(methods):
         raise UserError("capture.method: methods dpdk and fpga are not supported on FABRIC; use tcpdump", where=where)
     for key in ("p4_program", "p4_control"):
-        if "fpga" in used and capture[key] is not None and not Path(capture[key]).is_file():
+        if "fpga" in methods and capture[key] is not None and not Path(capture[key]).is_file():
             raise UserError(f"capture.{key}: no file {capture[key]}; method fpga needs it", where=where)
-    if capture["one_in"] > 1 and "tcpdump" in used:
+    if capture["one_in"] > 1 and "tcpdump" in methods:
         raise UserError("capture.one_in: not supported by method tcpdump; use dpdk or fpga", where=where)
-    if capture["format"] == "pcapng" and "tcpdump" in used:
+    if capture["format"] == "pcapng" and "tcpdump" in methods:
         raise UserError("capture.format: pcapng is not supported by method tcpdump; use dpdk or fpga", where=where)
     if capture["format"] == "pcapng" and values["preprocess"]["anonymize"]:
         raise UserError(

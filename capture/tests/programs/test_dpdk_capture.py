@@ -165,7 +165,7 @@ def test_each_queue_writes_its_own_file(tmp_path):
     device = "net_pcap0," + ",".join(f"rx_pcap={tmp_path}/in{number}.pcap" for number in range(3))
     arguments = ["--vdev", device, "--stop-when-idle", "0.3", "--when-full", "wait"]
     refused = dpdk.capture(tmp_path, *arguments, "--queues", 2)
-    assert refused.status == 1 and "frames of 1 of its 3 Rx queues would be lost; give --queues 3" in refused.said
+    assert refused.status == 1 and "frames of 1 of its 3 Rx queues would be lost; use --queues 3" in refused.said
     run = dpdk.capture(tmp_path, *arguments, "--queues", 3)
     assert run.status == 0, run.said
     assert [dpdk.read_pcap(tmp_path / f"c-q{number}.pcap")[0] for number in range(3)] == parts

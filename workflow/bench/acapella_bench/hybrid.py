@@ -104,10 +104,10 @@ def tunnel_rows(bench: Bench, capture: Path) -> list[dict]:
         ("hybrid", _native.TSHARK_COLUMNS, True),
         ("tshark", _native.TSHARK_FIELDS, False),
     ):
-        asked = {"all": list(fields), "without": without(fields)}
-        cpu_s = dict.fromkeys(asked, float("inf"))
+        selections = {"all": list(fields), "without": without(fields)}
+        cpu_s = dict.fromkeys(selections, float("inf"))
         for _ in range(TUNNEL_RUNS):
-            for name, names in asked.items():
+            for name, names in selections.items():
                 words = reading(capture, names, as_columns=as_columns)
                 run = bench.measure([*words, "-c", str(bench.scale["tshark_default"])], env=tshark.environment())
                 cpu_s[name] = min(cpu_s[name], run.cpu_s)
@@ -117,7 +117,7 @@ def tunnel_rows(bench: Bench, capture: Path) -> list[dict]:
                 "value": 100 * (cpu_s["all"] / cpu_s["without"] - 1),
                 "unit": "% CPU time of tshark",
                 "goal": "<= 5",
-                "note": f"{len(asked['all'])} columns or fields, {len(asked['without'])} without them",
+                "note": f"{len(selections['all'])} columns or fields, {len(selections['without'])} without them",
             }
         )
     return rows

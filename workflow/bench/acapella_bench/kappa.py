@@ -172,15 +172,15 @@ def read_all(path: Path) -> None:
 
 def forget(paths: tuple[Path, Path]) -> str:
     """Drop the files from the page cache, which needs no privileges. Return the share that remained in it, as text."""
-    kept = looked = 0
+    kept = checked = 0
     for path in paths:
         with path.open("rb", buffering=0) as file:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             for at in range(0, path.stat().st_size, 16 * CHUNK):
-                looked += 1
+                checked += 1
                 kept += in_memory(file.fileno(), at)
-    return f"{100 * kept / looked:.0f} % of it in memory before the run"
+    return f"{100 * kept / checked:.0f} % of it in memory before the run"
 
 
 def in_memory(descriptor: int, at: int) -> bool:

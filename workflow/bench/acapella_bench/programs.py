@@ -158,9 +158,9 @@ class Bench:
 
     def run(self, words: list) -> None:
         """Run a command that is not measured."""
-        answer = subprocess.run([str(w) for w in words], check=False, capture_output=True, text=True)
-        if answer.returncode:
-            raise Failed(f"{Path(words[0]).name}: {(answer.stderr.strip().splitlines() or [''])[-1]}")
+        result = subprocess.run([str(w) for w in words], check=False, capture_output=True, text=True)
+        if result.returncode:
+            raise Failed(f"{Path(words[0]).name}: {(result.stderr.strip().splitlines() or [''])[-1]}")
 
 
 def generator_words(frames: int, profile: str) -> list:
@@ -195,9 +195,9 @@ def native_program(name: str) -> Path:
     configure = ["cmake", "-S", ROOT / "workflow" / "native", "-B", BUILD, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"]
     configure += ["-DACAPELLA_BINDINGS=OFF", "-DACAPELLA_BENCH=ON", f"-DPython_EXECUTABLE={sys.executable}"]
     for words in ([] if (BUILD / "build.ninja").exists() else [configure]) + [["cmake", "--build", BUILD, "-t", name]]:
-        answer = subprocess.run([str(w) for w in words], check=False, capture_output=True, text=True)
-        if answer.returncode:
-            errors = (answer.stdout + answer.stderr).strip().splitlines()
+        result = subprocess.run([str(w) for w in words], check=False, capture_output=True, text=True)
+        if result.returncode:
+            errors = (result.stdout + result.stderr).strip().splitlines()
             raise Failed(
                 f"{name} does not build: {next((line for line in errors if 'error' in line.lower()), errors[-1])}"
             )

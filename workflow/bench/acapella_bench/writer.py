@@ -57,17 +57,19 @@ class Point:
 
 def point_of(accounts: dict) -> Point:
     """Return the result of a run. Raises Failed unless offered frames = written frames + lost frames."""
-    made, frames = accounts["generator"], accounts["frames"]
-    lost = made["refused"] + made["left"] + sum(frames["dropped"].values())
-    if made["offered"] != frames["written"] + lost:
-        raise Failed(f"offered {made['offered']}, written {frames['written']} and lost {lost} frames do not add up")
+    source_counts, frames = accounts["generator"], accounts["frames"]
+    lost = source_counts["refused"] + source_counts["left"] + sum(frames["dropped"].values())
+    if source_counts["offered"] != frames["written"] + lost:
+        raise Failed(
+            f"offered {source_counts['offered']}, written {frames['written']} and lost {lost} frames do not add up"
+        )
     return Point(
-        size=made["frame_bytes"],
-        seconds=made["seconds"],
-        offered=made["offered"],
+        size=source_counts["frame_bytes"],
+        seconds=source_counts["seconds"],
+        offered=source_counts["offered"],
         written=frames["written"],
         lost=lost,
-        behind=made["behind"],
+        behind=source_counts["behind"],
         cpu_s=sum(queue["cpu_ns"] for queue in accounts["queues"]) / 1e9,
         written_bytes=frames["written_bytes"],
         whole_s=(accounts["end_ns"] - accounts["begin_ns"]) / 1e9,

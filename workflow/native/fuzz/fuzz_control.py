@@ -101,5 +101,5 @@ def main(crashes: Path, options: dict[str, int]) -> int:
 
 
 if __name__ == "__main__":
-    given = dict(word.removeprefix("-").split("=") for word in sys.argv[2:])
-    sys.exit(main(Path(sys.argv[1]), {name: int(value) for name, value in given.items()}))
+    settings = dict(word.removeprefix("-").split("=") for word in sys.argv[2:])
+    sys.exit(main(Path(sys.argv[1]), {name: int(value) for name, value in settings.items()}))

@@ -58,7 +58,7 @@ def pcapng(order: str) -> bytes:
 def captures() -> dict[str, bytes]:
     """Return uncompressed captures by name."""
     patched = struct.pack("<IHBB", 2, 0x800, 0, 0)
-    made = {
+    seeds = {
         "us_little": pcap("<", 0xA1B2C3D4),
         "us_big": pcap(">", 0xA1B2C3D4),
         "ns_little": pcap("<", 0xA1B23C4D),
@@ -73,7 +73,7 @@ def captures() -> dict[str, bytes]:
         "pcapng_little": pcapng("<"),
         "pcapng_sections": pcapng(">") + pcapng("<"),
     }
-    return made
+    return seeds
 
 
 def main() -> None:

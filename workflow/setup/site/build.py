@@ -36,14 +36,14 @@ def copy_pages() -> None:
     """Copy the pages in `nav`, and the files that they link to, to build/site-source."""
     shutil.rmtree(SOURCE, ignore_errors=True)
     text = (HERE / "mkdocs.yml").read_text(encoding="utf-8")
-    wanted = pages(yaml.safe_load(text)["nav"])
+    selected = pages(yaml.safe_load(text)["nav"])
     linked = [str((HERE / "iframe-worker.js").relative_to(ROOT))]
-    for page in wanted:
+    for page in selected:
         for target in LINK.findall((ROOT / page).read_text(encoding="utf-8")):
             path = Path(os.path.normpath(Path(page).parent / target))
             if path.suffix != ".md" and (ROOT / path).is_file():
                 linked.append(str(path))
-    for path in {*wanted, *linked}:
+    for path in {*selected, *linked}:
         (SOURCE / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / path, SOURCE / path)
 

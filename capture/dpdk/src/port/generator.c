@@ -83,7 +83,7 @@ int generator_open(struct generator *generator, const struct options *options, s
     /* A port without a Tx queue is refused; nothing is sent there. */
     if (rte_eth_from_rings("generator", generator->ring, options->queues, generator->ring, options->queues,
                            (unsigned)socket) < 0) {
-        return fail(fault, "--generate: a port of %u rings: %s; see the lines above, or give fewer --queues",
+        return fail(fault, "--generate: a port of %u rings: %s; see the lines above, or use fewer --queues",
                     options->queues, rte_strerror(rte_errno));
     }
     return 0;

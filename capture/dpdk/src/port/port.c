@@ -69,11 +69,12 @@ static bool has_fixed_queues(const char *driver) {
 static int check_queues(const struct port *port, const struct rte_eth_dev_info *info, struct fault *fault) {
     if (port->queues > info->max_rx_queues) {
         return fail(fault,
-                    "%s: has %u Rx queues, not %u; give --queues %u, or the device more (qpairs=, rx_pcap=)",
+                    "%s: has %u Rx queues, not %u; use --queues %u, or configure more for the device "
+                    "(qpairs=, rx_pcap=)",
                     port->name, info->max_rx_queues, port->queues, info->max_rx_queues);
     }
     if (has_fixed_queues(info->driver_name) && port->queues < info->max_rx_queues) {
-        return fail(fault, "%s: frames of %u of its %u Rx queues would be lost; give --queues %u", port->name,
+        return fail(fault, "%s: frames of %u of its %u Rx queues would be lost; use --queues %u", port->name,
                     info->max_rx_queues - port->queues, info->max_rx_queues, info->max_rx_queues);
     }
     return 0;
@@ -128,7 +129,7 @@ static int configure(struct port *port, const struct options *options, struct rt
         status = rte_eth_dev_configure(port->id, (uint16_t)port->queues, (uint16_t)port->queues, &wanted);
     }
     if (status != 0) {
-        return fail(fault, "%s: %u Rx queues: %s; give fewer --queues", port->name, port->queues,
+        return fail(fault, "%s: %u Rx queues: %s; use fewer --queues", port->name, port->queues,
                     rte_strerror(-status));
     }
     uint16_t receive = (uint16_t)options->depth, transmit = 64;

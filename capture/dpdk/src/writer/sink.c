@@ -14,7 +14,7 @@ static struct store *sink_open(const struct store_settings *settings, struct fau
     struct store *store = calloc(1, sizeof *store);
     if (!store || !(store->bytes = malloc(settings->buffer_bytes))) {
         free(store);
-        fail(fault, "no memory for a sink of %zu bytes; give a smaller --buffer-bytes",
+        fail(fault, "no memory for a sink of %zu bytes; use a smaller --buffer-bytes",
              settings->buffer_bytes);
         return NULL;
     }

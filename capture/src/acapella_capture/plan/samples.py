@@ -90,10 +90,10 @@ def check_fixed_ports(ports: Mapping[str, Sequence[str]], sites: Sequence[Site])
     by_name = {site.name: site for site in sites}
     if not ports:
         raise UserError("no port specified", where="collect.ports")
-    for name, wanted in ports.items():
+    for name, requested in ports.items():
         if name not in by_name:
             raise UserError(f"no site {name!r} to sample; known: {', '.join(by_name)}", where="collect.ports")
-        missing = [port for port in wanted if port not in {port.name for port in by_name[name].ports}]
+        missing = [port for port in requested if port not in {port.name for port in by_name[name].ports}]
         if missing:
             raise UserError(f"no port {missing[0]!r} to mirror at site {name!r}", where="collect.ports")
 

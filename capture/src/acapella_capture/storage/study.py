@@ -62,7 +62,8 @@ def cases(settings: Settings) -> Iterator[Case]:
 
 
 def study(settings: Settings, parent: Path, report=print) -> dict[str, Any]:
-    """Return all results; `skipped` is why nothing was measured, `notes` are why parts were not.
+    """Return all results; `skipped` is the reason if nothing was measured, `notes` are reasons for parts that were not
+    measured.
 
     `parent` is a directory on the disk to measure. The process gets a private mount namespace.
     """
@@ -117,7 +118,7 @@ def summary(run: dict[str, Any]) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Return the machine that the results apply to."""
+    """Return a description of the machine to which the results apply."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {"kernel": platform.release(), "cores": os.cpu_count(), "memory_bytes": memory}
 

@@ -390,9 +390,9 @@ def rows_of(con, name: str, columns: Sequence[str]) -> list[tuple] | None:
         con.execute(f"explain from {name}").fetchall()  # only binds the view: executing it could read other files
     if schema is None:
         return None
-    answer = con.execute(f"select {', '.join(columns)} from {schema}.{name} limit {MOST_ROWS + 1}")
+    cursor = con.execute(f"select {', '.join(columns)} from {schema}.{name} limit {MOST_ROWS + 1}")
     rows: list[tuple] = []
-    while more := answer.fetchmany(ROWS_AT_ONCE):
+    while more := cursor.fetchmany(ROWS_AT_ONCE):
         rows += more
     if len(rows) > MOST_ROWS:
         raise UserError(f"table {name} has more than {MOST_ROWS} rows")

@@ -239,10 +239,10 @@ def core_features() -> list[Finding]:
 def cluster() -> Finding:
     """Return the finding about a Slurm cluster, which must respond: Slurm's programs are useless without a cluster."""
     output = tried(["sinfo", "--noheader", "--format=%D nodes"])
-    answer = next((line for line in output.splitlines() if re.fullmatch(r"\d+ nodes", line)), None)
-    fix = None if answer else "the cluster's slurm.conf in /etc/slurm, or one of its login nodes"
-    seen = answer or ("sinfo: not found" if not output.strip() else "sinfo finds no cluster")
-    return Finding("clusters", "Slurm controller", bool(answer), seen[:70], "snakemake --profile slurm", fix)
+    node_count = next((line for line in output.splitlines() if re.fullmatch(r"\d+ nodes", line)), None)
+    fix = None if node_count else "the cluster's slurm.conf in /etc/slurm, or one of its login nodes"
+    seen = node_count or ("sinfo: not found" if not output.strip() else "sinfo finds no cluster")
+    return Finding("clusters", "Slurm controller", bool(node_count), seen[:70], "snakemake --profile slurm", fix)
 
 
 def rdma(devices: Path = RDMA_DEVICES) -> Finding:

@@ -46,8 +46,8 @@ def run(args: argparse.Namespace) -> None:
         tables = directory
     else:
         with collector:
-            answer = collector("snapshot")
-        counters, tables = answer["state"]["reports"], directory / answer["directory"]
+            response = collector("snapshot")
+        counters, tables = response["state"]["reports"], directory / response["directory"]
     spreadsheet = sql.checked_spreadsheet(args)
     if args.own_process:
         sql.confine()  # only now, since the request uses a socket

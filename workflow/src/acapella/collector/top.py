@@ -58,21 +58,21 @@ def run(args: argparse.Namespace) -> None:
         raise UserError("no collector is running", where=args.directory, fix="query its results: acapella p4 sql")
     with collector:
         while True:
-            answer = collector("top", by=args.by, count=count)
-            text = json.dumps(answer) if args.json else "\n".join(as_text(answer))
+            response = collector("top", by=args.by, count=count)
+            text = json.dumps(response) if args.json else "\n".join(as_text(response))
             print(f"{CLEAR if terminal else ''}{text}", flush=True)
             if pause_s is None:
                 return
             time.sleep(max(0.0, pause_s))
 
 
-def as_text(answer: dict) -> list[str]:
+def as_text(response: dict) -> list[str]:
     """Return a table: a header with totals and sessions, then a line per flow."""
-    counters = answer["state"]["reports"]
+    counters = response["state"]["reports"]
     lines = [f"{counters['accepted'] + counters['from_memory']:,} reports of {counters['flows']:,} flows"]
-    lines += [session_line(session) for session in answer["state"]["sessions"] if not session["retired"]]
+    lines += [session_line(session) for session in response["state"]["sessions"] if not session["retired"]]
     lines.append(f"{COLUMNS[0]:>8} {COLUMNS[1]:>8} {COLUMNS[2]:>9} {COLUMNS[3]:>8} {COLUMNS[4]:>8}  {COLUMNS[5]}")
-    for flow in answer["flows"]:
+    for flow in response["flows"]:
         rtt = flow["handshake_rtt_ns"] if flow["handshake_rtt_ns"] is not None else flow["rtt_syn_ns"]
         cells = (short(flow["bytes"]), short(flow["packets"]), short(flow["rate_bps"], "b/s"), milliseconds(rtt))
         lines.append(

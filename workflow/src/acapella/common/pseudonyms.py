@@ -51,12 +51,12 @@ def pseudonyms(samples: list[dict]) -> list[Name]:
         of_site = [s for s in samples if s["site"] == site]
         ports.update(ranks(of_site, lambda s: (s["site"], s["port"]), "P"))
     names = {}
-    taken = dict.fromkeys(ports, 0)
+    used = dict.fromkeys(ports, 0)
     for s in sorted(samples, key=lambda s: (s["start_ns"] or 0, s["sha256"] or "", s["sample"])):
         place = s["site"], s["port"]
         site, port = sites[s["site"]], ports[place]
-        names[s["sample"]] = Name(s["sample"], f"{site}-{port}-{taken[place]:04d}", site, port)
-        taken[place] += 1
+        names[s["sample"]] = Name(s["sample"], f"{site}-{port}-{used[place]:04d}", site, port)
+        used[place] += 1
     return [names[s["sample"]] for s in samples]
 
 

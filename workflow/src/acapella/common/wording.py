@@ -81,13 +81,13 @@ def shortened(text: str, limit: int) -> str:
 def short_labels(names: Iterable[str], limit: int) -> dict[str, str]:
     """Return a label of at most ``limit`` characters for each name; labels that would be equal get a number."""
     labels: dict[str, str] = {}
-    taken: set[str] = set()
+    used: set[str] = set()
     for name in names:
         label, number = shortened(name, limit), 1
-        while label in taken:
+        while label in used:
             number += 1
             mark = f" ({number})"
             label = shortened(name, limit - len(mark)) + mark
-        taken.add(label)
+        used.add(label)
         labels[name] = label
     return labels

@@ -76,8 +76,8 @@ class Merged:
 
     def files_of(self, frames: int) -> pa.DictionaryArray:
         """Return the file names of the next ``frames`` frames read from the stream."""
-        taken = pa.py_buffer(self._core.take_captures(frames))
-        places = pa.Array.from_buffers(FILE.type.index_type, frames, [None, taken])
+        capture_numbers = pa.py_buffer(self._core.take_captures(frames))
+        places = pa.Array.from_buffers(FILE.type.index_type, frames, [None, capture_numbers])
         return pa.DictionaryArray.from_arrays(places, pa.array(self.names, pa.utf8()))
 
     @staticmethod

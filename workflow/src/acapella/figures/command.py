@@ -70,10 +70,10 @@ def confine(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the figures and one line for each. Raises UserError for an unknown name or a missing table."""
-    asked = {TRIAL_FIGURES: args.trials, FLOWREPORT_FIGURES: args.flowreports, FLOWSTUDY_FIGURES: args.flowstudy}
-    wanted = args.only or [*TRAFFIC_FIGURES, *(name for names, on in asked.items() if on for name in names)]
+    requested = {TRIAL_FIGURES: args.trials, FLOWREPORT_FIGURES: args.flowreports, FLOWSTUDY_FIGURES: args.flowstudy}
+    selected = args.only or [*TRAFFIC_FIGURES, *(name for names, on in requested.items() if on for name in names)]
     names = select_names(
-        wanted,
+        selected,
         (
             *TRAFFIC_FIGURES,
             *TRIAL_FIGURES,
@@ -98,9 +98,9 @@ def run(args: argparse.Namespace) -> None:
         print(f"figures: {paths[0].with_suffix('')} ({', '.join(formats)}), {seconds:.1f} s", file=sys.stderr)
 
 
-def select_names(wanted: list[str], known: tuple[str, ...], option: str) -> list[str]:
+def select_names(selected: list[str], known: tuple[str, ...], option: str) -> list[str]:
     """Return the requested names in the order of ``known``. Raises UserError for an unknown name."""
-    for name in wanted:
+    for name in selected:
         if name not in known:
             raise UserError(f"{option}: unknown {name}", fix=f"known: {', '.join(known)}")
-    return [name for name in known if name in wanted]
+    return [name for name in known if name in selected]

@@ -27,11 +27,11 @@ def trial_labels(source: Source, limit: int) -> dict[tuple[str, int], str]:
     whole = {key: name if name.startswith(key[0]) else f"{key[0]}: {name}" for key, name in names.items()}
     distinct = short_labels(dict.fromkeys(whole.values()), limit)
     labels = {key: distinct[text] for key, text in sorted(whole.items())}
-    taken: dict[str, int] = {}
+    uses: dict[str, int] = {}
     for key, label in labels.items():  # trials of two environments may have the same label
-        taken[label] = taken.get(label, 0) + 1
-        if taken[label] > 1:
-            labels[key] = f"{label} ({taken[label]})"
+        uses[label] = uses.get(label, 0) + 1
+        if uses[label] > 1:
+            labels[key] = f"{label} ({uses[label]})"
     return labels
 
 

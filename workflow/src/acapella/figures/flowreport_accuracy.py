@@ -311,7 +311,7 @@ def panel(values: list[dict], measure: str, row: dict) -> alt.LayerChart:
     heading, unit, _, _ = MEASURES[measure]
     low, high = values[0]["low"] / 1.3, values[0]["high"] * 1.3
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
-    given = dict(
+    axis_options = dict(
         labelExpr=theme.SHORT_NUMBERS,
         values=axis_ticks(low, high),
         labelOverlap=True,
@@ -325,8 +325,8 @@ def panel(values: list[dict], measure: str, row: dict) -> alt.LayerChart:
         alt.Chart(alt.Data(values=values))
         .mark_circle(color=theme.BLUE, size=16)
         .encode(
-            x=alt.X("x:Q", title=f"exact ({unit})", scale=scale, axis=alt.Axis(**given)),
-            y=alt.Y("y:Q", title=f"measured ({unit})", scale=scale, axis=alt.Axis(minExtent=30, **given)),
+            x=alt.X("x:Q", title=f"exact ({unit})", scale=scale, axis=alt.Axis(**axis_options)),
+            y=alt.Y("y:Q", title=f"measured ({unit})", scale=scale, axis=alt.Axis(minExtent=30, **axis_options)),
             opacity=alt.Opacity(
                 "pairs:Q",
                 scale=alt.Scale(type="log", domain=[1, max(2, *(v["pairs"] for v in values))], range=[0.45, 1]),

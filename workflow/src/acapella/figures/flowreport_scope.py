@@ -15,9 +15,12 @@ def counter_sum(source: Source, stage: str, counter: str) -> int:
 def scope(source: Source) -> tuple[str, ...]:
     """Return ``3 samples, 24,000 frames, 9,120 reports`` and the share of reports that the collector did not accept."""
     samples = {row["sample"] for row in source.rows("flowreport_counts")}
-    sent, taken = counter_sum(source, "balance", "reports_sent"), counter_sum(source, "balance", "reports_accepted")
+    sent, reports_accepted = (
+        counter_sum(source, "balance", "reports_sent"),
+        counter_sum(source, "balance", "reports_accepted"),
+    )
     frames = counter_sum(source, "balance", "frames_in")
-    parts = (count(len(samples), "sample"), count(frames, "frame"), reports_text(sent, taken))
+    parts = (count(len(samples), "sample"), count(frames, "frame"), reports_text(sent, reports_accepted))
     return (", ".join(parts),)
 
 

@@ -21,16 +21,16 @@ IN_MEMORY, REPLAYED = "Reports made in memory", "Reports of replayed traces"  # 
 
 def scope(source: Source) -> tuple[str, ...]:
     """Return the numbers of reports offered and lost as text, one line per panel."""
-    made, replays = split_replays(source.rows(TABLE))
+    in_memory, replays = split_replays(source.rows(TABLE))
     found = []
-    for rows, what, run in ((made, IN_MEMORY, "run"), (replays, REPLAYED, "replay")):
+    for rows, what, run in ((in_memory, IN_MEMORY, "run"), (replays, REPLAYED, "replay")):
         if not rows:
             continue
         offered = sum(row["offered"] for row in rows)
         lost, discarded = (sum(row[name] for row in rows) for name in ("lost", "discarded"))
         one = rows[0]
         reports = f"{count(offered, 'report')} of {one['report_bytes']}{GAP}B"
-        if rows is made:
+        if rows is in_memory:
             reports += f" of {count(one['flows'], 'flow')}"
         shares = [percent(n / offered) if n else "none" for n in (lost, discarded)]
         runs = f"{count(len(rows), run)}, {reports}, {count(one['threads'], 'thread')}"

@@ -74,10 +74,10 @@ def title(rows: list[dict], trials: dict) -> str:
     if worst["kappa"] == 1:
         return "Kappa is 1 in every window"
     where = trials[worst["environment"], worst["b"]]
-    alike = (
+    equal = (
         sum(format_kappa(row["kappa"]) == format_kappa(worst["kappa"]) for row in rows) - 1
     )  # a reader sees the same number
-    others = f" and in {count(alike, 'other window')}" if alike else ""
+    others = f" and in {count(equal, 'other window')}" if equal else ""
     lowest = f"Lowest window kappa: {format_kappa(worst['kappa'])} at {nanoseconds(worst['from_ns'])} ({where}){others}"
     return "; ".join([lowest, *runs_lowest_at(rows, worst)])
 

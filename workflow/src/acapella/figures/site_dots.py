@@ -37,12 +37,12 @@ def layers(dots: list[dict], sites: list[str], bar: float, middle: float, encodi
     ``bar``: its height in px; ``middle``: its distance below the middle of the row.
     """
     labels = short_labels(sites, LABEL)
-    made = []
+    parts = []
     for lane, height in enumerate(LANES):
         own = {site for place, site in enumerate(sites) if place % len(LANES) == lane}
         values = [{**dot, "mark": labels[dot["site"]]} for dot in dots if dot["site"] in own]
-        made.append(marks_of_lane(values, list(labels.values()), round(middle + bar * height, 2), encoding))
-    return made
+        parts.append(marks_of_lane(values, list(labels.values()), round(middle + bar * height, 2), encoding))
+    return parts
 
 
 def marks_of_lane(values: list[dict], names: list[str], offset: float, encoding: dict) -> alt.Chart:

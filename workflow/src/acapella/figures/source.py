@@ -87,7 +87,7 @@ def sites_of(rows: list[dict]) -> list[str]:
 
 def command_for(table: str, campaign: Campaign) -> str:
     """Return the command that creates a table."""
-    for made, command in (
+    for group, command in (
         (TRIAL_TABLES, f"campaign trials {campaign.directory} --environments ..."),
         (
             OUTCOME_TABLES,
@@ -99,6 +99,6 @@ def command_for(table: str, campaign: Campaign) -> str:
         (("flowreport_published",), f"p4 published {campaign.directory} --flowreports"),
         (("kappa_published",), f"campaign conformance -o {campaign.directory / 'tables'}"),
     ):
-        if table in made:
+        if table in group:
             return f"acapella {command}"
     return f"acapella campaign process {campaign.directory}"

@@ -215,12 +215,12 @@ def bin_ports(ports: dict, width: int, *, gapless: bool) -> tuple[list[dict], bo
             bins += bin_run(key, list(chain.from_iterable(own)), 0, bin_ns)
             continue
         for run, after in zip(own, [*(each[0][0] for each in own[1:]), math.inf], strict=True):
-            made = bin_run(key, run, run[0][0], bin_ns)
-            for each in made[:-1]:
+            run_bins = bin_run(key, run, run[0][0], bin_ns)
+            for each in run_bins[:-1]:
                 each["to"] += OVERLAP * gap / GAP_PX
-            wanted = min(max(made[-1]["end"], run[0][0] + least), after - gap)
-            made[-1]["to"] = max(wanted, made[-1]["start"] + gap / 2)
-            bins += made
+            wanted_end = min(max(run_bins[-1]["end"], run[0][0] + least), after - gap)
+            run_bins[-1]["to"] = max(wanted_end, run_bins[-1]["start"] + gap / 2)
+            bins += run_bins
     return sorted(bins, key=lambda row: (row["end"], natural(row["site"]), natural(row["port"]))), gaps
 
 
@@ -268,8 +268,8 @@ def port_labels(ports: dict) -> dict:
     keys = sorted(ports, key=lambda key: (natural(key[0]), natural(key[1])))
     sites = short_labels(dict.fromkeys(site for site, _ in keys), SITE)
     names = {key: f"{sites[key[0]]} {key[1] if len(key[1]) <= PORT else ELLIPSIS + key[1][1 - PORT :]}" for key in keys}
-    alike = Counter(names.values())
-    return {key: name if alike[name] == 1 else f"{sites[key[0]]} {key[1]}" for key, name in names.items()}
+    name_counts = Counter(names.values())
+    return {key: name if name_counts[name] == 1 else f"{sites[key[0]]} {key[1]}" for key, name in names.items()}
 
 
 def need_own_axes(values: list[dict]) -> bool:

@@ -50,8 +50,8 @@ def collector(digested: Path, reported: Path) -> dict:
     con = queries.connect()
     comparators.make_table(con, "exact", "exact", {"flows": str(digested)})
     comparators.make_table(con, "measured", "collector", {"log": str(reported)})
-    answer = con.sql(queries.text("comparators", "comparison")).to_arrow_table().to_pylist()[0]
-    return {"tool": "collector", "version": __version__, "skipped": None, **answer}
+    row = con.sql(queries.text("comparators", "comparison")).to_arrow_table().to_pylist()[0]
+    return {"tool": "collector", "version": __version__, "skipped": None, **row}
 
 
 def tool_row(tool: dict, packets: int) -> dict:

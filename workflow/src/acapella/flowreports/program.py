@@ -116,10 +116,10 @@ def run_loader(command: list[str], outputs: Iterable[Path], descriptors: Sequenc
 
 def check(statistics: dict, capture: Path) -> None:
     """Raise UserError if a frame or a probe is missing from the counts."""
-    given = statistics["in"] + statistics["probes"]
+    processed = statistics["in"] + statistics["probes"]
     found = statistics["out"] + sum(statistics["sunk"].values()) + sum(statistics["dropped"].values())
-    if given != found or statistics["reports"] != statistics["out"]:
-        raise UserError(f"{given} frames processed, {found} accounted for", where=capture)
+    if processed != found or statistics["reports"] != statistics["out"]:
+        raise UserError(f"{processed} frames processed, {found} accounted for", where=capture)
 
 
 def report_times(reports: Path, settings: Settings):

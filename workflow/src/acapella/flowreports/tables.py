@@ -137,18 +137,18 @@ def create_from_pairs(con, campaign: Campaign, table: str, query: str, samples: 
 
     Other tables contain counts of pairs, which can be added, so they have no rows for all samples.
     """
-    made = []
+    created = []
     for sample in (*samples, *([None] if table == "flowreport_accuracy" else [])):
         files = [str(part_of(campaign, name, "pairs")) for name in ([sample] if sample else samples)]
         con.execute("create or replace temp table pairs as select * from read_parquet($files)", {"files": files})
-        name = f"{query}_{len(made)}"
+        name = f"{query}_{len(created)}"
         con.execute(f"create temp table {name} as {queries.text(STAGE, query)}")
-        made.append((name, sample))
+        created.append((name, sample))
     union = " union all ".join(
         f"select coalesce(n.shown, '{ALL}') as sample, a.* from {name} as a left join names as n on n.given = ${place}"
-        for place, (name, _) in enumerate(made, 1)
+        for place, (name, _) in enumerate(created, 1)
     )
-    con.execute(f"create or replace temp table {table} as {union}", [sample for _, sample in made])
+    con.execute(f"create or replace temp table {table} as {union}", [sample for _, sample in created])
 
 
 def shown_names(campaign: Campaign, samples: list[str], *, hide: bool) -> dict[str, str]:

@@ -61,10 +61,10 @@ class DataPlane:
         """Send a command; the answer is ``ok`` or an error."""
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        if not answer.startswith("ok"):
+        response = self._process.stdout.readline()
+        if not response.startswith("ok"):
             name = " ".join(line.split()[:3])  # the value may be a key
-            raise OSError(f"the data plane rejected {name}: {answer.strip() or 'it has ended'}")
+            raise OSError(f"the data plane rejected {name}: {response.strip() or 'it has ended'}")
 
     def wait(self) -> int:
         """Wait for the loader's end; return its exit code."""

@@ -154,8 +154,8 @@ def collector_of(text: str | None, secret: Path | None) -> Collector | None:
 def initial_statements(args: argparse.Namespace, spec: Path) -> list[str]:
     """Return control statements that precede the user's. Raises UserError if control files or options do not fit."""
     lines = reasons_of(spec)
-    wanted = {"format": args.format, "qp_number": args.collector}
-    for (register, value), option in zip(wanted.items(), ("--format", "--collector"), strict=True):
+    required = {"format": args.format, "qp_number": args.collector}
+    for (register, value), option in zip(required.items(), ("--format", "--collector"), strict=True):
         if value and not has_register(spec, register):
             raise UserError(f"{spec.stem} sends no reports", where=option, fix="remove it, or run flowstats")
     lines += [f"register format 0 {args.format}"] if args.format else []
@@ -222,7 +222,7 @@ def command_of(
         "--burst": args.burst,
     }
     command += [word for name, value in options.items() if value is not None for word in (name, str(value))]
-    return command + [name for name, given in (("--pace", args.pace), ("--commands", args.commands)) if given]
+    return command + [name for name, enabled in (("--pace", args.pace), ("--commands", args.commands)) if enabled]
 
 
 def output_directories(args: argparse.Namespace) -> list[Path] | None:

@@ -26,9 +26,12 @@ def write(campaign: Campaign, directory: Path, key: bytes) -> None:
         add_pseudonyms(con, key)
         con.execute(f"create temp table renamed as {queries.text('release', 'renamed_flows')}")
         for name in TABLES:
-            made = con.sql(queries.text("release", name))
+            relation = con.sql(queries.text("release", name))
             tables.write(
-                made, name, lambda suffix, name=name: directory / f"{name}.{suffix}", columns=published_columns(name)
+                relation,
+                name,
+                lambda suffix, name=name: directory / f"{name}.{suffix}",
+                columns=published_columns(name),
             )
 
 

@@ -261,8 +261,8 @@ def columns(con, source: str, where: str) -> Iterator[Text]:
 def csv_source(path: Path) -> str:
     """Return the DuckDB expression that reads a CSV file of `tables.write`, with all columns as text."""
     named = ", ".join(f"'{name}': 'varchar'" for name in columns_of(path))
-    given = f"auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', columns = {{{named}}}"
-    return f"read_csv({literal(path, pattern=True)}, {given})"
+    options = f"auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', columns = {{{named}}}"
+    return f"read_csv({literal(path, pattern=True)}, {options})"
 
 
 def check_words(text: Text, search: _native.LeakSearch, checksums: frozenset[str]) -> None:

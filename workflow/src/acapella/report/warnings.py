@@ -100,20 +100,20 @@ def missing_samples(source: Source, excluded: Sequence[str]) -> str | None:
 
     It has only their number: names would reveal pseudonyms.
     """
-    taken = collected(source)
-    missing = len(set(taken) - set(excluded)) - len(source.quality)
+    sample_names = collected(source)
+    missing = len(set(sample_names) - set(excluded)) - len(source.quality)
     if missing <= 0:
         return None
-    return f"{count(missing, 'collected sample')} of {len(taken)} not in this report; see logs/ for the reasons."
+    return f"{count(missing, 'collected sample')} of {len(sample_names)} not in this report; see logs/ for the reasons."
 
 
 def excluded_by_config(source: Source, excluded: Sequence[str]) -> str | None:
     """Return the warning about collected samples that the config excludes; names only without pseudonyms."""
-    taken = collected(source)
-    out = [name for name in taken if name in excluded]
+    sample_names = collected(source)
+    out = [name for name in sample_names if name in excluded]
     if not out:
         return None
-    text = f"{count(len(out), 'collected sample')} of {len(taken)} excluded by the config"
+    text = f"{count(len(out), 'collected sample')} of {len(sample_names)} excluded by the config"
     return f"{text}." if has_pseudonyms(source.campaign) else f"{text}: {shorten_list(out)}."
 
 

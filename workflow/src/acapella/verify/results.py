@@ -149,8 +149,10 @@ def print_disagreements(result: Result) -> None:
         names.report(line, sys.stdout)
     for kind in sorted(result.disagreements, key=DisagreementKind.order):
         places = result.disagreements[kind]
-        answers = "" if kind.ours is None and kind.theirs is None else f", ours {kind.ours!r}, tshark {kind.theirs!r}"
-        above = " above layer 4" if kind.layer == "protocols" and answers else ""
-        print(f"disagreement, {kind.layer}{answers}{above}: {places.frames:,} frames")
+        both_values = (
+            "" if kind.ours is None and kind.theirs is None else f", ours {kind.ours!r}, tshark {kind.theirs!r}"
+        )
+        above = " above layer 4" if kind.layer == "protocols" and both_values else ""
+        print(f"disagreement, {kind.layer}{both_values}{above}: {places.frames:,} frames")
         for line in places.first:
             names.report(line, sys.stdout)

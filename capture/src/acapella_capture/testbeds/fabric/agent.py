@@ -82,9 +82,14 @@ def supervise(directory, argv, output):
     # Standard error is not the log file itself: AppArmor on Ubuntu denies tcpdump files without suffix .pcap.
     with (directory / "log").open("wb") as log:
         try:
-            with (directory / "stdin").open("rb") as given, output.open("wb") as out:
+            with (directory / "stdin").open("rb") as standard_input, output.open("wb") as out:
                 program = subprocess.Popen(
-                    argv, stdin=given, stdout=out, stderr=subprocess.PIPE, cwd=str(DIRECTORY), start_new_session=True
+                    argv,
+                    stdin=standard_input,
+                    stdout=out,
+                    stderr=subprocess.PIPE,
+                    cwd=str(DIRECTORY),
+                    start_new_session=True,
                 )
         except OSError as error:
             log.write(f"{error.filename or argv[0]}: {error.strerror}\n".encode())

@@ -21,7 +21,7 @@ OTHERS = 0o077
 
 
 class HostKeyChangedError(UserError):
-    """A host presents another host key than at the first connection within its slice."""
+    """A host presents a different host key than at the first connection within its slice."""
 
 
 class HostKeys:

@@ -67,9 +67,9 @@ class Remote:
         with GRAPH_LOCK:  # `execute` needs these values; the object caches them
             node_object.get_management_ip(), node_object.get_reservation_state()
         pool = node_object.get_fablib_manager().get_ssh_thread_pool_executor()
-        answer = pool.submit(node_object.execute, line, retry=1, quiet=True)
+        future = pool.submit(node_object.execute, line, retry=1, quiet=True)
         try:
-            out, err = answer.result(limit_s)
+            out, err = future.result(limit_s)
         except concurrent.futures.TimeoutError:
             node_object.close_ssh()
             return "", f"silent for {limit_s:.0f} s"

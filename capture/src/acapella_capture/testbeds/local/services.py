@@ -51,23 +51,23 @@ class Services:
         """Return the output of the service."""
         return self._running[service, host.name].log()
 
-    def iperf3(self, wanted: dict[int, tuple[Host, int]]) -> dict[int, str]:
+    def iperf3(self, places: dict[int, tuple[Host, int]]) -> dict[int, str]:
         """Start a server per client number and wait until they listen; return those that do not, with the reason.
 
         A server that does not listen is restarted once.
         """
-        failed = self._listen(wanted)
-        failed = self._listen({number: wanted[number] for number in failed})
+        failed = self._listen(places)
+        failed = self._listen({number: places[number] for number in failed})
         return {
-            number: f"iperf3 does not listen on {wanted[number][0].name}: {job.last_line()}"
+            number: f"iperf3 does not listen on {places[number][0].name}: {job.last_line()}"
             for number, job in failed.items()
         }
 
-    def _listen(self, wanted: dict[int, tuple[Host, int]]) -> dict[int, LocalJob]:
+    def _listen(self, places: dict[int, tuple[Host, int]]) -> dict[int, LocalJob]:
         """Start these servers; return those that ended, or did not listen in time and were terminated."""
         jobs = {
             number: start(host.name, ["iperf3", "-s", "-1", "-p", str(port), "--forceflush"])
-            for number, (host, port) in wanted.items()
+            for number, (host, port) in places.items()
         }
         self._iperf3 |= jobs
 

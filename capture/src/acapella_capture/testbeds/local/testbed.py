@@ -89,8 +89,8 @@ class LocalTestbed(Testbed):
         if self._replayer:
             self._replayer.require()
         sandbox.enter()
-        wanted = {"standard", *(item.path for item in self._items)}
-        paths = tuple(path for path in PATHS if path in wanted and kernel_has(path))
+        required = {"standard", *(item.path for item in self._items)}
+        paths = tuple(path for path in PATHS if path in required and kernel_has(path))
         replace(self.network, paths=paths).build(self._switches)
         names = [site.name for site in self.sites()]
         if self._snmp:

@@ -95,13 +95,13 @@ def compare(capture: str, flows: str, tools: list[str] | None = None, limits=Non
     from acapella.digest.acap_files import check_format  # noqa: PLC0415 (pyarrow)
 
     check_format(flows)
-    wanted = list(dict.fromkeys(tools or meters.METERS))
-    for name in wanted if tools else ():
+    selected = list(dict.fromkeys(tools or meters.METERS))
+    for name in selected if tools else ():
         if reason := meters.METERS[name].why_unavailable():
             raise UserError(reason, where=f"--tool {name}")
     with files.scratch_directory() as directory, queries.one_line(), contextlib.closing(queries.connect()) as con:
         make_table(con, "exact", "exact", {"flows": str(Path(flows).resolve())})
-        rows = [compare_tool(con, name, Path(capture).resolve(), directory, limits) for name in wanted]
+        rows = [compare_tool(con, name, Path(capture).resolve(), directory, limits) for name in selected]
         exact = con.execute(
             "select count(*), coalesce(sum(packets), 0)::ubigint, coalesce(sum(ip_bytes), 0)::ubigint from exact"
         ).fetchone()
@@ -131,8 +131,8 @@ def compare_tool(con, name: str, capture: Path, directory: Path, limits=None) ->
         return {"tool": name, "version": None, "skipped": reason}
     log, own = run_meter(meter, capture, directory, limits)
     make_table(con, "measured", name, {"log": str(log)})
-    answer = con.execute(queries.text("comparators", "comparison"))
-    row = dict(zip((column[0] for column in answer.description), answer.fetchone(), strict=True))
+    cursor = con.execute(queries.text("comparators", "comparison"))
+    row = dict(zip((column[0] for column in cursor.description), cursor.fetchone(), strict=True))
     return {"tool": name, "version": meter.version(), "skipped": None, "own": own, **row}
 
 
