@@ -123,7 +123,7 @@ class Agent:
                 loop.add_signal_handler(number, self.stop)
 
     async def _wait_for_end(self) -> None:
-        """Wait until the agent is to end. Raises UserError if the program has ended by itself."""
+        """Wait until the agent is to end. Raises UserError if the program has ended without a request."""
         while not self._ended.is_set():
             if fault := self.replayer.program.fault:
                 raise fault
@@ -222,7 +222,7 @@ def format_peer(writer: asyncio.StreamWriter) -> str:
 
 
 class Connection:
-    """The connection of one authenticated controller. ``left_running``: it started something and did not say `bye`."""
+    """The connection of one authenticated controller. ``left_running``: it started something and did not send `bye`."""
 
     def __init__(self, agent: Agent, keys: channel.Keys, writer: asyncio.StreamWriter):
         self._agent = agent
@@ -237,7 +237,7 @@ class Connection:
 
     @property
     def left_running(self) -> bool:
-        """Return whether the controller has started something that nobody waits for now."""
+        """Return whether the controller has started something for which no one waits now."""
         return self._started and not self._over and self._replayer.program.state != "idle"
 
     def send(self, **message: Any) -> None:

@@ -1,7 +1,7 @@
 """Lines of the control channel between a controller and the agent of a replayer: authenticated and numbered.
 
-Both have the same secret, which is never sent. The agent sends a challenge; the controller responds with a challenge of
-its own and a proof. From the secret and both challenges, both derive a key for each direction, so that a line of one
+Both have the same secret, which is never sent. The agent sends a challenge; the controller responds with its own
+challenge and a proof. From the secret and both challenges, both derive a key for each direction, so that a line of one
 connection or direction is invalid in every other:
 
     {"challenge": "9f0c...", "version": 1}                      agent, first line

@@ -90,7 +90,7 @@ class ReplayProgram:
     def start(self) -> None:
         """Start the program and wait until it is ready."""
         try:
-            # In a session of its own: Ctrl-C reaches this process only, which then ends the program with `quit`.
+            # In a separate session: Ctrl-C reaches this process only, which then ends the program with `quit`.
             self._process = subprocess.Popen(
                 self._argv,
                 stdin=subprocess.PIPE,
@@ -204,7 +204,7 @@ class ReplayProgram:
         while fault is None and (line := self._process.stdout.readline(MAX_EVENT_BYTES)):
             fault = self._add(line)
         if fault is not None:
-            self._process.kill()  # it would wait for ever if nobody reads its output
+            self._process.kill()  # it would wait forever, because no one reads its output
         status = self._process.wait()
         self._threads[1].join()  # the last message on standard error is the reason
         with self._changed:
