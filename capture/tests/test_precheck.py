@@ -62,8 +62,8 @@ def test_dry_run_rejects_an_ambiguous_register_value(tmp_path, capsys):
     capture = {"method": "fpga", "p4_program": str(spec), "p4_control": str(control)}
     with pytest.raises(UserError) as raised:
         dry_run(tmp_path, capture=capture)
-    said = f"capture.p4_control: {control}:2: sample_flows_below 4294967297; from 0 to 4294967296"
-    assert str(raised.value) == said
+    message = f"capture.p4_control: {control}:2: sample_flows_below 4294967297; from 0 to 4294967296"
+    assert str(raised.value) == message
     control.write_text("register sample_flows_below 0 2147483648\n")
     assert dry_run(tmp_path, capture=capture) is None
     capsys.readouterr()

@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def corpus() -> Path:
-    """The directory of public captures beside the project; tests that need it skip with a reason where it is absent."""
+    """Return the directory of public captures next to the project; skip the test with a reason if it is missing."""
     directory = Path(os.environ.get("ACAPELLA_CORPUS", ROOT.parent / "shared" / "corpus"))
     if not directory.is_dir():
         pytest.skip(f"no corpus: {directory} is not there (set ACAPELLA_CORPUS)")
@@ -73,7 +73,7 @@ def capture(tmp_path) -> Path:
 def campaign(tmp_path_factory) -> Path:
     """A made-up campaign of 3 sites with 2 ports and 4 samples each, through to its tables. Tests only read it."""
     from acapella_testing.generated.synthetic import make_campaign  # noqa: PLC0415
-    from acapella_testing.stages import analyze_campaign  # noqa: PLC0415 (only where it is asked for)
+    from acapella_testing.stages import analyze_campaign  # noqa: PLC0415 (only if a test requests it)
 
     return analyze_campaign(make_campaign(tmp_path_factory.mktemp("campaign") / "made_up", frames=300, flows=120))
 
@@ -84,7 +84,7 @@ def finished(tmp_path_factory):
 
     Not even a dry run starts in it, because another worker may be copying it.
     """
-    from acapella_testing.workflow_run import Workplace, workplace  # noqa: PLC0415 (only where it is asked for)
+    from acapella_testing.workflow_run import Workplace, workplace  # noqa: PLC0415 (only if a test requests it)
 
     ours = tmp_path_factory.getbasetemp()
     # As deep as tmp_path: the relative paths of the SQL files are the same in a copy.
@@ -112,7 +112,7 @@ def browser():
 
     For one module: as long as it is there its thread has a running event loop, and asyncio allows no second one.
     """
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 (only where it is asked for)
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 (only if a test requests it)
 
     if not CHROMIUM.is_file():
         pytest.skip(f"no Chromium: {CHROMIUM} is not there (Debian package chromium)")

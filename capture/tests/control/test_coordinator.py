@@ -241,7 +241,7 @@ CHRONY = "A9FEA97B,169.254.169.123,4,1700000000.1,0.000001234,-0.0000004,0.00001
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("output", "expected"),
     [
         (f"chrony {CHRONY}Normal", ("chrony", 1234, True)),
         (f"chrony {CHRONY}Not synchronized", ("chrony", 1234, False)),
@@ -251,8 +251,8 @@ CHRONY = "A9FEA97B,169.254.169.123,4,1700000000.1,0.000001234,-0.0000004,0.00001
         ("", (None, None, None)),
     ],
 )
-def test_clock_is_parsed_from_chrony_ptp_and_timedatectl(said, expected):
-    assert tuple(parse_clock(said).values()) == expected
+def test_clock_is_parsed_from_chrony_ptp_and_timedatectl(output, expected):
+    assert tuple(parse_clock(output).values()) == expected
 
 
 def test_second_process_cannot_collect_the_same_campaign(tmp_path):

@@ -55,13 +55,13 @@ def test_failed_samples_are_listed_and_the_others_taken(paper, tmp_path, monkeyp
     failed = [line.split("\t") for line in (raw / "failed.tsv").read_text().splitlines()]
     assert failed[0] == ["sample", "site", "port", "why"]
     assert [row[2] for row in failed[1:]] == list(FAULTS)
-    said = capsys.readouterr().err
+    errors = capsys.readouterr().err
     for (sample, site, port, why), expected in zip(failed[1:], FAULTS.values(), strict=True):
         assert site == "S" and port in sample
         assert expected in why
-        assert f"warning: {sample} failed: " in said
+        assert f"warning: {sample} failed: " in errors
         assert not (raw / f"{sample}.json").exists()
-    assert "4 samples failed: " in said
+    assert "4 samples failed: " in errors
     outcome, *_ = outcomes.read(tmp_path / "test" / "outcomes.csv")
     assert (outcome["outcome"], outcome["reason"]) == (
         "incomplete", f"4 of 6 samples failed; the first: {FAULTS['no_start']}",

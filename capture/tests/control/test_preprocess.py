@@ -96,15 +96,15 @@ def test_captures_are_fetched_unchanged_without_anonymization(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "reason"),
     [
         ({"program": "/nowhere/acapella"}, "no acapella on the node"),
         ({"key_file": "/nowhere/key"}, "cannot read the key"),
     ],
 )
-def test_capture_is_not_fetched_if_anonymization_fails(tmp_path, key, change, says):
+def test_capture_is_not_fetched_if_anonymization_fails(tmp_path, key, change, reason):
     (failure, *_), raw = taken(tmp_path, **{"anonymize": True, "key_file": str(key), **change})
-    assert says in failure.why
+    assert reason in failure.why
     assert "not fetched" in failure.why
     assert not captured(raw)
 
@@ -150,10 +150,10 @@ def test_first_error_is_reported_for_an_unreachable_node(tmp_path, key):
         def run(self, node, argv, *, timeout_s=30, stdin=""):
             if argv[0] == "rm":
                 raise UserError("node n: no answer")
-            return CompletedProgram(1, "", "acapella: error: of its own")
+            return CompletedProgram(1, "", "acapella: error: unreadable key")
 
     settings = PreprocessSettings(anonymize=True, key_file=str(key), macs="replace", program=None)
-    with pytest.raises(UserError, match=r"not anonymized, so not fetched: .*of its own"):
+    with pytest.raises(UserError, match=r"not anonymized, so not fetched: .*unreadable key"):
         preprocess(Lost(tmp_path), "n", "c.pcap", settings)
 
 
@@ -163,7 +163,7 @@ def test_anonymize_without_a_key_is_a_config_error():
 
 
 class FullDisk(NodeTestbed):
-    """A node with a file system of its own that is almost full."""
+    """Use a node whose separate file system is almost full."""
 
     def __init__(self, directory: Path, inside: list[str], name: str):
         super().__init__(directory)
@@ -231,9 +231,9 @@ def test_full_disk_keeps_the_capture_on_the_node(tmp_path, key, name, disk):
         node.fill(64 << 10)
         with pytest.raises(UserError) as failure:
             preprocess(node, "n", "c.pcap", settings)
-        said = str(failure.value)
-        assert said.startswith("node n: not anonymized, so not fetched: ") and "\n" not in said
-        assert "c.pcap.anonymized: " in said and "No space left on device; free some space" in said
+        message = str(failure.value)
+        assert message.startswith("node n: not anonymized, so not fetched: ") and "\n" not in message
+        assert "c.pcap.anonymized: " in message and "No space left on device; free some space" in message
         assert node.files() == before
         assert node.run("n", ["cmp", str(tmp_path / "c.pcap"), node.path_on_node("n", "c.pcap")]).status == 0
         assert node.run("n", ["rm", str(node.directory / "filler")]).status == 0

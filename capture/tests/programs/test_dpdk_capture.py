@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("dpdk_programs")
 @pytest.mark.parametrize("writer", ["direct", "buffered"])
 def test_pcap_equals_the_input_frame_by_frame(tmp_path, writer):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--writer", writer)
-    assert (run.status, run.accounts["writer"]) == (0, writer), run.said
+    assert (run.status, run.accounts["writer"]) == (0, writer), run.stderr
     assert dpdk.read_pcap(tmp_path / "c.pcap") == (FRAMES, 0)
     assert run.counts["received"] == run.counts["written"] == len(FRAMES)
     assert run.counts["received_bytes"] == sum(frame.wire for frame in FRAMES)
@@ -33,7 +33,7 @@ def test_snap_length_keeps_original_length_and_hash(tmp_path, writer):
     run = dpdk.capture(
         tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--snaplen", 96, "--writer", writer, name="c.pcapng"
     )
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     written = dpdk.read_pcapng(tmp_path / "c.pcapng")
     assert written.frames == [
         dpdk.Frame(frame.ts_ns, frame.wire, frame.data[:96], 0, dpdk.crc32(frame.data)) for frame in FRAMES
@@ -44,7 +44,7 @@ def test_snap_length_keeps_original_length_and_hash(tmp_path, writer):
 
 def test_pcapng_has_no_hash_unless_requested(tmp_path):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES[:10]), "--no-hash", name="c.pcapng")
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     written = dpdk.read_pcapng(tmp_path / "c.pcapng")
     assert [frame.data for frame in written.frames] == [frame.data for frame in FRAMES[:10]]
     assert {frame.hash for frame in written.frames} == {None}
@@ -53,7 +53,7 @@ def test_pcapng_has_no_hash_unless_requested(tmp_path):
 def test_hash_in_pcap_is_rejected(tmp_path):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES[:10]), "--hash")
     assert run.status == 2
-    assert run.said == "acapella-dpdk-capture: error: --hash: pcap cannot contain hashes of frames; write .pcapng\n"
+    assert run.stderr == "acapella-dpdk-capture: error: --hash: pcap cannot contain hashes of frames; write .pcapng\n"
 
 
 @pytest.mark.parametrize("text", ["udp", "tcp dst port 443", "greater 1000", "net 10.0.1.0/24 and not port 53"])
@@ -61,7 +61,7 @@ def test_filter_accepts_the_same_frames_as_tcpdump(tmp_path, text):
     if shutil.which("tcpdump") is None:
         pytest.skip("no tcpdump here")
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--filter", text, "--snaplen", 64)
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     expected = tmp_path / "expected.pcap"
     argv = ["tcpdump", "-r", tmp_path / "input0.pcap", "--time-stamp-precision=nano", "-w", expected, text]
     subprocess.run(argv, check=True, capture_output=True)
@@ -74,14 +74,14 @@ def test_filter_accepts_the_same_frames_as_tcpdump(tmp_path, text):
 
 def test_invalid_filter_is_an_error_in_one_line(tmp_path):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES[:10]), "--filter", "no such thing")
-    assert run.status == 2 and run.said.count("\n") == 1
-    assert run.said.startswith("acapella-dpdk-capture: error: --filter no such thing: ")
+    assert run.status == 2 and run.stderr.count("\n") == 1
+    assert run.stderr.startswith("acapella-dpdk-capture: error: --filter no such thing: ")
     assert [path.name for path in tmp_path.iterdir()] == ["input0.pcap"]
 
 
 def test_sampling_counts_frames_that_pass_the_filter(tmp_path):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--filter", "greater 500", "--sample", 7)
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     passed = [frame for frame in FRAMES if frame.wire >= 500]
     assert dpdk.read_pcap(tmp_path / "c.pcap")[0] == passed[::7]
     assert run.counts["sampled_out"] == len(passed) - len(passed[::7])
@@ -106,7 +106,7 @@ def test_rotation_by_size_keeps_all_frames_within_the_limit(tmp_path, name, writ
     run = dpdk.capture(
         tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--rotate-bytes", "1M", "--writer", writer, name=name
     )
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     assert len(run.files()) > 3
     assert all(path.stat().st_size <= 1 << 20 for path in run.files())
     frames = []
@@ -119,7 +119,7 @@ def test_rotation_by_size_keeps_all_frames_within_the_limit(tmp_path, name, writ
 
 def test_rotation_by_time_follows_the_timestamps(tmp_path):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--rotate-seconds", "0.5")
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     parts = [dpdk.read_pcap(path)[0] for path in run.files()]
     assert [frame for part in parts for frame in part] == FRAMES
     for part, following in itertools.pairwise(parts):
@@ -128,7 +128,7 @@ def test_rotation_by_time_follows_the_timestamps(tmp_path):
 
 def test_interface_statistics_match_the_counts(tmp_path):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--filter", "udp", "--sample", 3, name="c.pcapng")
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     written = dpdk.read_pcapng(tmp_path / "c.pcapng")
     (statistics,) = written.statistics
     values = {code: struct.unpack("<Q", statistics[code])[0] for code in (4, 6, 7, 8)}
@@ -148,7 +148,7 @@ def test_tshark_reads_every_frame_of_pcapng(tmp_path):
     if shutil.which("tshark") is None:
         pytest.skip("no tshark here")
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES[:200]), "--snaplen", 64, name="c.pcapng")
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     argv = ["tshark", "-r", tmp_path / "c.pcapng", "-T", "fields", "-e", "frame.time_epoch", "-e", "frame.len",
             "-e", "frame.cap_len"]  # fmt: skip
     lines = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.splitlines()
@@ -165,9 +165,9 @@ def test_each_queue_writes_its_own_file(tmp_path):
     device = "net_pcap0," + ",".join(f"rx_pcap={tmp_path}/in{number}.pcap" for number in range(3))
     arguments = ["--vdev", device, "--stop-when-idle", "0.3", "--when-full", "wait"]
     refused = dpdk.capture(tmp_path, *arguments, "--queues", 2)
-    assert refused.status == 1 and "frames of 1 of its 3 Rx queues would be lost; use --queues 3" in refused.said
+    assert refused.status == 1 and "frames of 1 of its 3 Rx queues would be lost; use --queues 3" in refused.stderr
     run = dpdk.capture(tmp_path, *arguments, "--queues", 3)
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     assert [dpdk.read_pcap(tmp_path / f"c-q{number}.pcap")[0] for number in range(3)] == parts
     assert [queue["written"] for queue in run.accounts["queues"]] == [len(part) for part in parts]
 
@@ -177,27 +177,27 @@ def test_frames_larger_than_a_buffer_are_complete(tmp_path):
     run = dpdk.capture(
         tmp_path, *dpdk.from_file(tmp_path, large), "--max-frame", 2048, "--filter", "ip", name="c.pcapng"
     )
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     written = dpdk.read_pcapng(tmp_path / "c.pcapng").frames
     assert [(frame.data, frame.hash) for frame in written] == [(frame.data, dpdk.crc32(frame.data)) for frame in large]
 
 
 def test_capture_stops_after_the_requested_number_of_frames(tmp_path):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--frames", 1000)
-    assert (run.status, run.accounts["stopped_by"]) == (0, "frames"), run.said
+    assert (run.status, run.accounts["stopped_by"]) == (0, "frames"), run.stderr
     assert dpdk.read_pcap(tmp_path / "c.pcap")[0] == FRAMES[:1000]
 
 
 def test_capture_without_frames_is_a_valid_file(tmp_path):
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, []), "--filter", "udp", name="c.pcapng")
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     written = dpdk.read_pcapng(tmp_path / "c.pcapng")
     assert written.frames == [] and len(written.statistics) == 1 and written.left == 0
 
 
 def test_existing_capture_is_not_overwritten(tmp_path):
-    (tmp_path / "c.pcap").write_text("somebody's")
+    (tmp_path / "c.pcap").write_text("other content")
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES[:10]))
-    assert run.status == 1 and "c.pcap: exists; remove it or write under another name" in run.said
-    assert (tmp_path / "c.pcap").read_text() == "somebody's"
+    assert run.status == 1 and "c.pcap: exists; remove it or write under another name" in run.stderr
+    assert (tmp_path / "c.pcap").read_text() == "other content"
     assert not (tmp_path / "c.json").exists()

@@ -80,10 +80,10 @@ def take(inside, directory: Path, frames: list[dpdk.Frame], device: str, *argume
     process = dpdk.start(directory, *argv, name=name, prefix=inside)
     try:
         send(inside, directory, frames)
-        said = process.communicate(timeout=dpdk.LIMIT_S)[1]
+        stderr = process.communicate(timeout=dpdk.LIMIT_S)[1]
     finally:
         process.kill()
-    return dpdk.finished(directory, process.returncode, said)
+    return dpdk.finished(directory, process.returncode, stderr)
 
 
 AF_PACKET = "net_af_packet0,iface=in0,blocksz=65536,framesz=2048,framecnt=8192"
@@ -92,7 +92,7 @@ AF_PACKET = "net_af_packet0,iface=in0,blocksz=65536,framesz=2048,framecnt=8192"
 def test_af_packet_captures_every_frame_of_an_interface(tmp_path, inside):
     before = time.time_ns()
     run = take(inside, tmp_path, FRAMES, AF_PACKET)
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     frames = dpdk.read_pcap(tmp_path / "c.pcap")[0]
     assert [frame.data for frame in frames] == [frame.data for frame in FRAMES]
     assert run.accounts["interface"]["name"] == "in0"
@@ -104,7 +104,7 @@ def test_af_packet_captures_every_frame_of_an_interface(tmp_path, inside):
 
 def test_several_queues_share_an_interface_by_flow(tmp_path, inside):
     run = take(inside, tmp_path, FRAMES, AF_PACKET + ",qpairs=2", "--queues", 2, name="c.pcapng")
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     parts = [dpdk.read_pcapng(tmp_path / f"c-q{queue}.pcapng").frames for queue in range(2)]
     assert [{frame.queue for frame in part} for part in parts] == [{0}, {1}]
     assert sorted(frame.data for part in parts for frame in part) == sorted(frame.data for frame in FRAMES)
@@ -120,7 +120,7 @@ def test_vlan_tag_is_restored_in_place(tmp_path, inside):
         for frame in FRAMES[:50]
     ]
     run = take(inside, tmp_path, tagged, AF_PACKET)
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     assert [frame.data for frame in dpdk.read_pcap(tmp_path / "c.pcap")[0]] == [frame.data for frame in tagged]
 
 
@@ -128,11 +128,11 @@ def test_frame_size_that_would_truncate_frames_is_rejected(tmp_path, inside):
     subprocess.run([*inside, "ip", "link", "set", "in0", "mtu", "9000"], check=True)
     try:
         run = dpdk.capture(tmp_path, "--vdev", AF_PACKET, "--duration", 1, prefix=inside)
-        assert run.status == 1 and "would be truncated to" in run.said, run.said
-        assert "add framesz=16384,blocksz=65536" in run.said
+        assert run.status == 1 and "would be truncated to" in run.stderr, run.stderr
+        assert "add framesz=16384,blocksz=65536" in run.stderr
         jumbo = AF_PACKET.replace("framesz=2048", "framesz=16384").replace("framecnt=8192", "framecnt=512")
         run = dpdk.capture(tmp_path, "--vdev", jumbo, "--max-frame", 16384, "--duration", 0.2, prefix=inside)
-        assert run.status == 0, run.said
+        assert run.status == 0, run.stderr
     finally:
         subprocess.run([*inside, "ip", "link", "set", "in0", "mtu", "1500"], check=True)
 
@@ -141,11 +141,11 @@ def test_af_xdp_captures_every_frame_or_counts_its_losses(tmp_path, inside):
     argv = ["--vdev", "net_af_xdp0,iface=in0,start_queue=0,queue_count=1,force_copy=1", "--stop-when-idle", "0.1"]
     tried = dpdk.capture(tmp_path, *argv, name="c.pcap", prefix=inside)
     if tried.status != 0:
-        pytest.skip(f"the kernel lets no AF_XDP here: {tried.said.strip().splitlines()[-1:]}")
+        pytest.skip(f"the kernel lets no AF_XDP here: {tried.stderr.strip().splitlines()[-1:]}")
     directory = tmp_path / "xdp"
     directory.mkdir()
     run = take(inside, directory, FRAMES, argv[1])
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     frames = dpdk.read_pcap(directory / "c.pcap")[0]
     assert len(frames) + run.accounts["nic"]["imissed"] == len(FRAMES)
     assert len(frames) > len(FRAMES) // 2
@@ -157,14 +157,14 @@ def test_af_xdp_captures_every_frame_or_counts_its_losses(tmp_path, inside):
 def test_devices_without_traffic(tmp_path, device):
     process = dpdk.start(tmp_path, "--vdev", device, "--queues", 1)
     run = dpdk.stop(process, tmp_path, signal.SIGTERM)
-    assert (run.status, run.counts["received"]) == (0, 0), run.said
+    assert (run.status, run.counts["received"]) == (0, 0), run.stderr
     assert dpdk.read_pcap(tmp_path / "c.pcap") == ([], 0)
 
 
 def test_one_device_with_more_queues_than_cpus(tmp_path):
     arguments = ["--vdev", "net_null0,size=100", "--queues", 4, "--duration", "0.3", "--sample", 1000]
     run = dpdk.capture(tmp_path, *arguments)
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     assert all(queue["written"] > 0 for queue in run.accounts["queues"])
     assert [len(dpdk.read_pcap(path)[0]) for path in run.files()] == [
         queue["written"] for queue in run.accounts["queues"]
@@ -174,7 +174,7 @@ def test_one_device_with_more_queues_than_cpus(tmp_path):
 def test_sink_counts_frames_and_writes_no_file(tmp_path):
     arguments = ["--vdev", "net_null0,size=64", "--frames", 100000, "--writer", "sink"]
     run = dpdk.capture(tmp_path, *arguments)
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     assert run.counts["written"] == 100000 and run.accounts["files"] == []
     assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
 
@@ -184,5 +184,5 @@ def test_capture_runs_with_hugepages(tmp_path):
     if free < 64:
         pytest.skip(f"{free} free hugepages here, 64 are needed: sysctl vm.nr_hugepages=64")
     run = dpdk.capture(tmp_path, *dpdk.from_file(tmp_path, FRAMES), "--huge", "--depth", 256, "--max-frame", 2048)
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     assert run.accounts["device"]["hugepages"] and dpdk.read_pcap(tmp_path / "c.pcap")[0] == FRAMES

@@ -40,7 +40,7 @@ def test_signal_ends_the_capture_with_complete_files(tmp_path, writer, number):
     process = dpdk.start(tmp_path, *ENDLESS, "--writer", writer, name="c.pcapng")
     wait_for_bytes(tmp_path / "c.pcapng.part", 1 << 20)
     run = dpdk.stop(process, tmp_path, number)
-    assert (run.status, run.accounts["stopped_by"]) == (0, number.name), run.said
+    assert (run.status, run.accounts["stopped_by"]) == (0, number.name), run.stderr
     frames, left = read(tmp_path / "c.pcapng")
     assert (len(frames), left) == (run.counts["written"], 0)
     assert run.counts["written"] > 0 and run.counts["sampled_out"] > 0
@@ -74,7 +74,7 @@ def test_timestamps_are_of_the_system_clock_and_differ_within_a_burst(tmp_path):
     before = time.time_ns()
     run = dpdk.capture(tmp_path, "--vdev", "net_null0,size=64", "--frames", 20000, "--when-full", "wait")
     after = time.time_ns()
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     stamps = [frame.ts_ns for frame in dpdk.read_pcap(tmp_path / "c.pcap")[0]]
     assert before < stamps[0] and stamps[-1] < after and stamps == sorted(stamps)
     assert len(set(stamps)) > len(stamps) // 2  # one timestamp per burst would be 157
@@ -114,8 +114,8 @@ def test_full_disk_ends_the_capture_with_whole_records(tmp_path, disk, writer, n
     if "no O_DIRECT" in done.stderr:
         pytest.skip(done.stderr.strip())
     run = dpdk.finished(left, done.returncode, done.stderr)
-    assert (run.status, run.accounts["stopped_by"]) == (1, "write error"), run.said
-    assert "No space left on device; free some space or write elsewhere; kept " in run.said
+    assert (run.status, run.accounts["stopped_by"]) == (1, "write error"), run.stderr
+    assert "No space left on device; free some space or write elsewhere; kept " in run.stderr
     assert "No space left on device" in run.accounts["errors"][0]
     entries = [entry for entry in run.accounts["files"] if entry["state"] != "removed"]
     assert len(entries) > 1
@@ -143,14 +143,14 @@ def test_file_size_limit_is_a_write_error(tmp_path, writer):
         pytest.skip("no prlimit here")
     arguments = [*dpdk.from_file(tmp_path, FRAMES), "--writer", writer, "--preallocate", 0]
     run = dpdk.capture(tmp_path, *arguments, prefix=("prlimit", "--fsize=3000000"))
-    assert run.status == 1 and "File too large; raise the limit on file sizes or use --rotate-bytes" in run.said
+    assert run.status == 1 and "File too large; raise the limit on file sizes or use --rotate-bytes" in run.stderr
     frames, left = dpdk.read_pcap(tmp_path / "c.pcap.part")
     assert (frames, left) == (FRAMES[: run.counts["written"]], 0)
     assert frames
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         (
             ["--vdev", "net_null0", "--write", "missing/c.pcap"],
@@ -171,13 +171,13 @@ def test_file_size_limit_is_a_write_error(tmp_path, writer):
         (["--vdev", "net_null0", "--write", "c.pcap", "surplus"], 2, "surplus: not an option"),
     ],
 )
-def test_usage_errors_are_one_line_and_create_no_file(tmp_path, arguments, status, said):
+def test_usage_errors_are_one_line_and_create_no_file(tmp_path, arguments, status, message):
     done = subprocess.run(
         dpdk.command(*arguments), capture_output=True, text=True, check=False, cwd=tmp_path, timeout=dpdk.LIMIT_S
     )
     assert done.returncode == status, done.stderr
     lines = done.stderr.splitlines()
-    assert len(lines) == 1 and lines[0].startswith("acapella-dpdk-capture: error: ") and said in lines[0]
+    assert len(lines) == 1 and lines[0].startswith("acapella-dpdk-capture: error: ") and message in lines[0]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -231,7 +231,7 @@ def with_fault(directory: Path, preload: Path, call: str) -> tuple[dpdk.Run, int
 def test_failed_system_call_leaves_whole_files_and_one_line(tmp_path, preload, kind):
     """As in SQLite's tests, the n-th write, fsync, rename or malloc fails; not those of io_uring and libc."""
     whole, total = with_fault(tmp_path / "whole", preload, f"{kind}:0")
-    assert whole.status == 0 and total > 0, whole.said
+    assert whole.status == 0 and total > 0, whole.stderr
     expected = [frame for path in whole.files() for frame in dpdk.read_pcap(path)[0]]
     assert expected == FEW
     most = min(total, 200 if kind == "malloc" else total)
@@ -239,7 +239,7 @@ def test_failed_system_call_leaves_whole_files_and_one_line(tmp_path, preload, k
     for number in numbers:
         directory = tmp_path / f"{number}"
         run, _ = with_fault(directory, preload, f"{kind}:{number}")
-        what = f"{kind} {number} of {total}: exit code {run.status}, {run.said}"
+        what = f"{kind} {number} of {total}: exit code {run.status}, {run.stderr}"
         frames = []
         for path in sorted(path for path in directory.glob("c*.pcap*")):
             found, left = dpdk.read_pcap(path) if path.stat().st_size else ([], 0)
@@ -250,6 +250,6 @@ def test_failed_system_call_leaves_whole_files_and_one_line(tmp_path, preload, k
         if run.status == 0:
             assert frames == FEW, what
         else:
-            errors = [line for line in run.said.splitlines() if "error: " in line]
+            errors = [line for line in run.stderr.splitlines() if "error: " in line]
             assert run.status > 0 and len(errors) == 1, what
         shutil.rmtree(directory)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("dpdk_programs")
 def generate(directory: Path, size: int, *arguments: object, name: str = "c.pcap") -> dpdk.Run:
     """Return a capture of generated frames, whose counts add up over the ring."""
     run = dpdk.capture(directory, "--generate", size, *arguments, name=name)
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     made = run.accounts["generator"]
     assert made["frame_bytes"] == size and made["offered"] > 0
     assert made["offered"] == made["refused"] + run.counts["received"] + made["left"]
@@ -79,7 +79,7 @@ def test_generated_frames_are_whole_packets(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--rate", "5"], "one of --vdev, --pci and --generate"),
         (["--vdev", "net_null0", "--rate", "5"], "applies to --generate only"),
@@ -88,6 +88,6 @@ def test_generated_frames_are_whole_packets(tmp_path):
         (["--generate", "64", "--rate", "fast"], "not a number of frames a second above 0"),
     ],
 )
-def test_invalid_generator_options_are_errors(tmp_path, arguments, said):
+def test_invalid_generator_options_are_errors(tmp_path, arguments, message):
     run = dpdk.capture(tmp_path, *arguments)
-    assert run.status == 2 and said in run.said, run.said
+    assert run.status == 2 and message in run.stderr, run.stderr

@@ -35,7 +35,7 @@ def test_frames_sent_by_the_program_are_written_and_others_counted(tmp_path):
     run = dpdk.capture(tmp_path, "--vdev", f"net_pcap0,rx_pcap={tmp_path / 'in.pcap'}", "--stop-when-idle", 0.2,
                        "--p4", PROGRAM, "--p4-control", tmp_path / "control", "--filter", "ip", "--sample", 2,
                        name="c.pcapng")  # fmt: skip
-    assert run.status == 0, run.said
+    assert run.status == 0, run.stderr
     sent = [(n, frame) for n, frame in enumerate(frames) if frame.data[12:14] != b"\x08\x06"]
     passed = [(n, frame) for n, frame in sent if frame.data[12:14] == b"\x08\x00"]
     written = dpdk.read_pcapng(tmp_path / "c.pcapng").frames
@@ -47,7 +47,7 @@ def test_frames_sent_by_the_program_are_written_and_others_counted(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--p4", PROGRAM, "--queues", "2"), "--p4: supports one queue, not 2; use --queues 1"),
         (("--p4-control", "control"), "--p4-control: needs a program; use --p4"),
@@ -55,12 +55,12 @@ def test_frames_sent_by_the_program_are_written_and_others_counted(tmp_path):
         (("--p4", PROGRAM, "--p4-control", "control"), "control:2: "),
     ],
 )
-def test_impossible_options_are_rejected_in_one_line(tmp_path, monkeypatch, arguments, said):
+def test_impossible_options_are_rejected_in_one_line(tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "control").write_text("# of no such table\ntable other add match 1 action keep 1\n")
     (tmp_path / "in.pcap").write_bytes(dpdk.pcap_bytes(dpdk.some_frames(5)))
     run = dpdk.capture(tmp_path, "--vdev", f"net_pcap0,rx_pcap={tmp_path / 'in.pcap'}", *arguments)
     assert run.status in (1, 2)
-    errors = [line for line in run.said.splitlines() if "error: " in line]
-    assert len(errors) == 1 and said in errors[0], run.said
+    errors = [line for line in run.stderr.splitlines() if "error: " in line]
+    assert len(errors) == 1 and message in errors[0], run.stderr
     assert not list(tmp_path.glob("c.*"))

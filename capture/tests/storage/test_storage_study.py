@@ -17,7 +17,7 @@ from acapella_core.errors import UserError
 
 BINS = '[{"min": 4, "max": 7, "count": 2}, {"min": 8, "max": 15, "count": 0}, {"min": 16, "max": 31, "count": 1}]'
 MORE = BINS.replace('"count": 0', '"count": 1')
-SAID = f"""\
+BPFTRACE_OUTPUT = f"""\
 {{"type": "attached_probes", "data": {{"probes": 4}}}}
 {{"type": "printf", "data": "at 1000\\n"}}
 {{"type": "printf", "data": "at 2000\\n"}}
@@ -37,7 +37,7 @@ no JSON
 
 def test_intervals_match_the_output_of_bpftrace():
     sums = []
-    for line in SAID.splitlines():
+    for line in BPFTRACE_OUTPUT.splitlines():
         trace.parse_line(line, sums)
     assert sums == [
         trace.Interval(1000),
@@ -92,8 +92,13 @@ def test_inconsistent_frame_counts_are_an_error():
         "generator": {"offered": 100, "refused": 30, "left": 1, "seconds": 0.5},
         "frames": {"written": 60, "written_bytes": 6000, "dropped": {"writer_full": 9}},
     }
-    said = rates.counted(accounts)
-    assert (said["offered"], said["written"], said["lost"], said["offered_ns"]) == (100, 60, 40, 500_000_000)
+    measured = rates.counted(accounts)
+    assert (measured["offered"], measured["written"], measured["lost"], measured["offered_ns"]) == (
+        100,
+        60,
+        40,
+        500_000_000,
+    )
     accounts["frames"]["written"] = 59
     with pytest.raises(ValueError, match="offered 100 frames differ from 59 written plus 40 lost"):
         rates.counted(accounts)
@@ -111,10 +116,10 @@ def measure(directory: Path, path: str, *arguments: object) -> tuple[subprocess.
 
 
 def test_missing_bpftrace_or_root_is_recorded_in_one_line(tmp_path):
-    done, said = measure(tmp_path, str(tmp_path))
+    done, measured = measure(tmp_path, str(tmp_path))
     reason = "bpftrace is missing; apt-get install bpftrace" if os.geteuid() == 0 else "not root: "
-    assert said["skipped"].startswith(reason) and said["runs"] == []
-    assert done.stdout.splitlines() == [f"storage: skipped: {said['skipped']}"]
+    assert measured["skipped"].startswith(reason) and measured["runs"] == []
+    assert done.stdout.splitlines() == [f"storage: skipped: {measured['skipped']}"]
 
 
 def test_thresholds_in_descending_order_are_rejected():
@@ -142,18 +147,21 @@ def machines() -> dict[str, int]:
 def test_histograms_contain_every_call_of_both_writers(tmp_path):
     path, before = needs_bpftrace(), machines()
     arguments = ["--thresholds", "10:20", "--memory-mb", 64, "--rate", 50000, "--seconds", 0.5, "--table-seconds", 0]
-    _, said = measure(tmp_path, path, *arguments)
-    if said["skipped"] or said["notes"]:
-        pytest.skip(said["skipped"] or said["notes"][0])
+    _, measured = measure(tmp_path, path, *arguments)
+    if measured["skipped"] or measured["notes"]:
+        pytest.skip(measured["skipped"] or measured["notes"][0])
     assert machines() == before
-    assert [(run["writer"], run["call"]) for run in said["runs"]] == [("buffered", "writev"), ("direct", "io_uring")]
-    for run in said["runs"]:
+    assert [(run["writer"], run["call"]) for run in measured["runs"]] == [
+        ("buffered", "writev"),
+        ("direct", "io_uring"),
+    ]
+    for run in measured["runs"]:
         assert run["offered"] == run["written"] + run["lost"] and run["written"] > 0
         assert sum(each["bytes"] for each in run["intervals"]) <= run["written_bytes"]
         for each in run["intervals"]:
             assert each["calls"] == sum(calls for _, _, calls in each["buckets"]) > 0
         assert sum(each["latency_ns"] for each in run["intervals"]) >= run["intervals"][-1]["longest_ns"] > 0
-    buffered, direct = said["runs"]
+    buffered, direct = measured["runs"]
     assert (
         sum(each["bytes"] for each in buffered["intervals"]) == buffered["written_bytes"]
     )  # all bytes are from writev
@@ -174,9 +182,9 @@ def test_interrupted_study_leaves_nothing(tmp_path):
             assert time.monotonic() < end
             time.sleep(0.05)
         process.terminate()
-        said = process.communicate(timeout=300)[0]
+        measured = process.communicate(timeout=300)[0]
     if process.returncode == 0:
-        pytest.skip(said.strip())
+        pytest.skip(measured.strip())
     assert process.returncode == 128 + signal.SIGTERM
     assert machines() == before
     assert list(tmp_path.iterdir()) == []

@@ -147,8 +147,10 @@ def test_duplicate_sample_name_is_an_error(directory):
 @pytest.mark.parametrize("rows", ["\tS\tp\ta.pcap*\t\n", "\tS\tp\ta.pcap\t\n\tS\tp\ta.pcapn*\t\n"])
 def test_error_names_both_files_with_the_same_sample_name(directory, rows):
     (directory / "a.pcapng").write_bytes((directory / "a.pcap").read_bytes())
-    said = complaint(directory, rows)
-    assert f"{directory}/a.pcap and {directory}/a.pcapng would have the same sample name; set the column sample" in said
+    message = complaint(directory, rows)
+    assert (
+        f"{directory}/a.pcap and {directory}/a.pcapng would have the same sample name; set the column sample" in message
+    )
 
 
 def test_files_that_differ_in_invalid_characters_get_unique_names(directory):
@@ -173,8 +175,8 @@ def test_error_of_a_too_long_name_names_the_file(directory):
         path = directory / (part * 200) / ("k" * 200) / "a.pcap"
         path.parent.mkdir(parents=True)
         path.write_bytes(FRAMES)
-    said = complaint(directory, "\tS\tp\t*/*/a.pcap\t\n")
-    assert "/a.pcap: only letters, digits" in said and f" of {directory}/mmm" in said
+    message = complaint(directory, "\tS\tp\t*/*/a.pcap\t\n")
+    assert "/a.pcap: only letters, digits" in message and f" of {directory}/mmm" in message
 
 
 def test_file_listed_twice_is_an_error(directory):

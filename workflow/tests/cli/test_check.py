@@ -216,7 +216,7 @@ TAMPERED = {
         "provenance/process.json: cannot be read as JSON: ",
     ),
     "a name with a line break": (append("tables/a\nb.csv"), r"tables/a\nb.csv: its name has control characters"),
-    "a name that is no sample": (append("acap/a b.parquet"), "acap/a b.parquet: is not the name of a sample: "),
+    "an invalid sample name": (append("acap/a b.parquet"), "acap/a b.parquet: is not the name of a sample: "),
     "a pipe": (
         lambda directory: os.mkfifo(directory / "acap" / "pipe"),
         "acap/pipe: is neither a file nor a directory",
@@ -269,7 +269,7 @@ def test_catalog_query_cannot_read_files_outside_the_campaign(directory, check, 
 
 @pytest.fixture
 def released(tmp_path):
-    """A release, as far as its checksums go."""
+    """Write files like those of a release, with their checksums."""
     directory = tmp_path / "public"
     lines = []
     for name, content in RELEASED.items():

@@ -1,4 +1,4 @@
-"""What the command line says of a mistake in it: one line with what, where and what to do, and exit code 2."""
+"""Usage errors: one line that states what failed, where, and what to do, and exit code 2."""
 
 import errno
 import subprocess

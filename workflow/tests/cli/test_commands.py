@@ -69,10 +69,10 @@ def test_former_command_name_error_names_the_current_command(earlier, capsys):
 @pytest.fixture(scope="module")
 def completion(tmp_path_factory):
     """Return a function: what bash completes a line to, in a directory with the file trace.pcap."""
-    folder = tmp_path_factory.mktemp("completion")
-    (folder / "trace.pcap").touch()
+    directory = tmp_path_factory.mktemp("completion")
+    (directory / "trace.pcap").touch()
     with pytest.raises(SystemExit), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("builtins.print", (folder / "script").write_text)
+        patch.setattr("builtins.print", (directory / "script").write_text)
         main(["--print-completion", "bash"])
 
     def completed(*words: str) -> set[str]:
@@ -82,7 +82,7 @@ def completion(tmp_path_factory):
             ' printf "%s\\n" "${COMPREPLY[@]}"'
         )
         command = ["bash", "-c", program, "bash", *words]
-        shown = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+        shown = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True).stdout
         return set(shown.split())
 
     return completed

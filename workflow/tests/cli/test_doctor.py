@@ -1,4 +1,4 @@
-"""acapella doctor: what it says of this machine, and of one where nothing is installed."""
+"""acapella doctor: its report on this machine, and on one without the optional programs."""
 
 import itertools
 import json
@@ -29,11 +29,11 @@ def test_missing_programs_are_listed_with_their_packages_and_exit_code_0(tmp_pat
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(doctor, "ADMIN", (str(tmp_path),))
     assert main(["doctor"]) == 0
-    said = capsys.readouterr().out
-    assert "apt-get install tshark" in said
-    assert "engines hybrid and tshark" in said
-    assert "NO   tcpdump" in said
-    assert "NO   user namespaces" in said
+    printed = capsys.readouterr().out
+    assert "apt-get install tshark" in printed
+    assert "engines hybrid and tshark" in printed
+    assert "NO   tcpdump" in printed
+    assert "NO   user namespaces" in printed
 
 
 def test_hints_name_commands_of_this_project():

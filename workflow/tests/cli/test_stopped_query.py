@@ -1,4 +1,4 @@
-"""A command that is stopped while DuckDB works: DuckDB raises an error of its own there."""
+"""Interrupts during a query, for which DuckDB raises a separate error."""
 
 import argparse
 import faulthandler

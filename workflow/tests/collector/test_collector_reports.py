@@ -156,6 +156,9 @@ def test_invalid_options_are_errors():
 def test_missing_rdma_device_is_an_error():
     if core.rdma_devices():
         pytest.skip("this machine has an RDMA device")
-    with Collector() as collector, pytest.raises(UserError, match=r"no RDMA device on this machine|libibverbs") as said:
+    with (
+        Collector() as collector,
+        pytest.raises(UserError, match=r"no RDMA device on this machine|libibverbs") as caught,
+    ):
         collector.open_rdma(core.Rdma("10.0.0.1", slots=64))
-    assert "\n" not in str(said.value)
+    assert "\n" not in str(caught.value)

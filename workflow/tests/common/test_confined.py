@@ -146,7 +146,7 @@ def digest_error(capture, capsys, *words: str) -> tuple[int, str]:
 
 # tshark reads all input and prints nothing, prints one frame, reads nothing (of more than a pipe holds), does not exit.
 @pytest.mark.parametrize(
-    ("script", "frames", "said"),
+    ("script", "frames", "message"),
     [
         ("cat > /dev/null; sleep 5 & exec sleep 600", 1, "waiting for frames 1 to "),
         (r"printf '1\teth\n'; exec sleep 600", 1, "waiting for frames 2 to "),
@@ -154,14 +154,14 @@ def digest_error(capture, capsys, *words: str) -> tuple[int, str]:
         (r"exec > /dev/null; exec sleep 600", 1, "tshark does not end within 0.4 s"),
     ],
 )
-def test_hanging_tshark_is_reported_in_one_line_with_the_frames(script, frames, said, hung, capsys):
+def test_hanging_tshark_is_reported_in_one_line_with_the_frames(script, frames, message, hung, capsys):
     capture = hung(script, frames)
     if frames > 1:
         assert capture.stat().st_size > 4 << 20
     code, error = digest_error(capture, capsys, "--engine", "tshark")
     assert code == MISTAKE
-    assert said in error
-    if "does not end" not in said:
+    assert message in error
+    if "does not end" not in message:
         assert f"{capture}: tshark printed nothing for 0.4 s" in error
         assert "use --engine native" in error
 

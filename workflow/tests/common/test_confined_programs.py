@@ -112,8 +112,8 @@ def test_flow_meters_and_editcap_are_confined(tmp_path, monkeypatch):
     directory.mkdir()
     other = tmp_path / "made"
     script = f"grep Seccomp: /proc/self/status; echo x > {other}; echo done"
-    said, _ = meters.run_tool(["/bin/sh", "-c", script], directory, "tried", tmp_path)
-    assert said.read_text().split() == ["Seccomp:", "2", "done"]
+    printed, _ = meters.run_tool(["/bin/sh", "-c", script], directory, "tried", tmp_path)
+    assert printed.read_text().split() == ["Seccomp:", "2", "done"]
     assert not other.exists()
     editcap = tmp_path / "editcap"
     editcap.write_text("#!/bin/sh\nexec grep Seccomp: /proc/self/status\n")

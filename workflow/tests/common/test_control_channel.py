@@ -235,22 +235,22 @@ def test_other_addresses_than_loopback_require_listen_anywhere():
 
 
 @contextlib.contextmanager
-def data_plane(port, said, instance="a1", secret=SECRET):
+def data_plane(port, logged, instance="a1", secret=SECRET):
     """Yield a control plane and the sessions that its data plane recorded."""
     written = []
     hello = Hello("flowstats", 2, instance)
     with (
         collector_at(port, secret) as collector,
-        ControlPlane(collector, hello, written.append, log=said.append, pace=PATIENT) as plane,
+        ControlPlane(collector, hello, written.append, log=logged.append, pace=PATIENT) as plane,
     ):
         yield plane, written
 
 
 def test_restarted_collector_is_detected():
-    said = []
+    logged = []
     with contextlib.ExitStack() as stack:
         with listening(Rings()) as (_, port):
-            plane, written = stack.enter_context(data_plane(port, said))
+            plane, written = stack.enter_context(data_plane(port, logged))
             assert plane.wait(TIMEOUT_S)
         first = written[0]
         again = Rings()
@@ -265,15 +265,15 @@ def test_restarted_collector_is_detected():
 
         assert asyncio.run(collect())
     assert not {pair.number for pair in written[1].queue_pairs} & {pair.number for pair in first.queue_pairs}
-    assert any("no session with the collector" in line for line in said)
+    assert any("no session with the collector" in line for line in logged)
 
 
 def test_restarted_data_plane_gets_new_queue_pairs():
-    rings, said = Rings(), []
+    rings, logged = Rings(), []
     with listening(rings) as (server, port):
-        with data_plane(port, said) as (plane, _):
+        with data_plane(port, logged) as (plane, _):
             assert plane.wait(TIMEOUT_S)
-        with data_plane(port, said, "a2") as (plane, written):
+        with data_plane(port, logged, "a2") as (plane, written):
             assert plane.wait(TIMEOUT_S)
             plane.ended(77)
         assert [pair.number for pair in written[0].queue_pairs] == [102, 103]
@@ -286,16 +286,16 @@ def test_restarted_data_plane_gets_new_queue_pairs():
 
 
 def test_invalid_collector_message_closes_the_connection():
-    said = []
+    logged = []
     with contextlib.ExitStack() as stack:
         impostor = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        _, written = stack.enter_context(data_plane(impostor.getsockname()[1], said))
+        _, written = stack.enter_context(data_plane(impostor.getsockname()[1], logged))
         connection = stack.enter_context(impostor.accept()[0])
         connection.sendall(b'{"session": 1, "report_bytes": 192, "epoch": 0, "queue_pairs": [{}]}\n')
         assert connection.recv(4096) == b"", "nothing of the secret without a challenge"
         stack.enter_context(impostor.accept()[0])
         assert written == []
-    assert "a queue pair must have exactly" in said[0]
+    assert "a queue pair must have exactly" in logged[0]
 
 
 def test_registers_that_cannot_be_written_end_the_control_plane():
@@ -341,12 +341,12 @@ def test_connection_without_the_secret_gets_an_error_and_no_session(first):
 
 def test_secret_is_not_sent_and_proofs_cannot_be_replayed():
     """Records both directions between control plane and collector."""
-    said, sent = [], {}
+    logged, sent = [], {}
     with contextlib.ExitStack() as stack:
         _, port = stack.enter_context(listening(Rings()))
         between = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         forwarding = stack.enter_context(contextlib.ExitStack())  # until the control plane closes its connection
-        plane, _ = stack.enter_context(data_plane(between.getsockname()[1], said))
+        plane, _ = stack.enter_context(data_plane(between.getsockname()[1], logged))
         near = forwarding.enter_context(between.accept()[0])
         far = forwarding.enter_context(socket.create_connection(("127.0.0.1", port)))
 
@@ -404,13 +404,13 @@ def test_other_users_can_neither_read_the_secret_nor_take_a_session():
 
 def test_silent_connections_do_not_block_a_data_plane():
     """More silent connections than the collector accepts are open before the data plane connects."""
-    said = []
+    logged = []
     with contextlib.ExitStack() as stack:
         server, port = stack.enter_context(listening(Rings()))
         silent = [
             stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(MAX_UNAUTHENTICATED + 20)
         ]
-        plane, written = stack.enter_context(data_plane(port, said))
+        plane, written = stack.enter_context(data_plane(port, logged))
         assert plane.wait(5) and len(written) == 1
         with contextlib.suppress(ConnectionResetError):  # the oldest one was closed after its challenge
             while silent[0].recv(4096):

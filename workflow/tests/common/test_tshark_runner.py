@@ -108,7 +108,7 @@ UNLESS_SOUND = f"[ $(wc -c) = {len(tshark.SOUND)} ] && exit 0; "
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "message"),
     [
         (UNLESS_SOUND + 'echo "tshark: out of luck" >&2; exit 3', "tshark failed (exit code 3): out of luck"),
         (
@@ -121,7 +121,7 @@ UNLESS_SOUND = f"[ $(wc -c) = {len(tshark.SOUND)} ] && exit 0; "
         ("kill -9 $$", "tshark failed (ended by signal 9): no error message"),
     ],
 )
-def test_failed_tshark_is_reported_in_one_line_without_output(script, said, capture, monkeypatch, capsys):
+def test_failed_tshark_is_reported_in_one_line_without_output(script, message, capture, monkeypatch, capsys):
     fake = capture.parent / "bin" / "tshark"
     fake.parent.mkdir()
     fake.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "TShark (Wireshark) 4.0.17" && exit\n{script}\n')
@@ -130,10 +130,10 @@ def test_failed_tshark_is_reported_in_one_line_without_output(script, said, capt
     out = capture.parent / "out"
     out.mkdir()
     code = main(["digest", str(capture), "-o", str(out / "a.parquet"), "--flows", str(out / "f.parquet")])
-    assert code == (OUTSIDE if "kill" in script or "it fails on" in said else 2)
+    assert code == (OUTSIDE if "kill" in script or "it fails on" in message else 2)
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert said in error
+    assert message in error
     assert list(out.iterdir()) == []
 
 

@@ -102,5 +102,5 @@ def test_vendor_lists_are_read_completely_and_decide(program):
         for line in (vendors.directory_of(program) / name).read_text(encoding="utf-8").splitlines():
             address = line.split("\t")[0].split(" ")[0].replace("-", ":")
             if not line.startswith("#") and address.count(":") == 2 and "/" not in address:
-                prefixes.add(struct.pack("!3B", *(int(octet, 16) for octet in address.split(":"))))
+                prefixes.add(struct.pack("!3B", *(int(byte, 16) for byte in address.split(":"))))
     assert len(vendors.find(program).core) == len(prefixes) > 10_000

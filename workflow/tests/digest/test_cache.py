@@ -137,11 +137,11 @@ def test_damaged_entries_are_reported_in_one_line_each_and_computed_again(cached
     for sample, (change, _) in zip(SAMPLES, DAMAGE.values(), strict=True):
         change(entries[sample], intact)
     second = campaign_of(tmp_path / "second", cache, [*SAMPLES, "spare"])
-    said = second.succeed("--cache", "--until", "digest")
+    printed = second.succeed("--cache", "--until", "digest")
     for sample, (_, words) in zip(SAMPLES, DAMAGE.values(), strict=True):
-        (report,) = (line for line in said.splitlines() if f" of sample {sample} " in line)
+        (report,) = (line for line in printed.splitlines() if f" of sample {sample} " in line)
         assert re.fullmatch(rf"warning: cache entry {entries[sample]} of .*{words}.*; the digest is .* again", report)
-    assert len(re.findall("^warning: ", said, re.M)) == len(SAMPLES)
+    assert len(re.findall("^warning: ", printed, re.M)) == len(SAMPLES)
     assert not (second.campaign / "logs" / "digest" / "spare.log").read_text(), "it came from the cache"
     assert second.sha256(*DIGESTS) == first.sha256(*DIGESTS)
     subprocess.run("sha256sum --quiet -c *.sha256", cwd=cache, shell=True, check=True)
@@ -184,15 +184,17 @@ def test_entries_damaged_during_a_run_do_not_end_it(cached, tmp_path, cache_opti
     before = state(cache) | state(place.campaign)
     looking = (("process", "--dry-run"), ("--lint",), ("--unlock",), ("process", "--summary"))
     for arguments in () if cache_option else looking:  # only once: both cases start with the same files
-        said = place.run(*arguments).stdout
-        assert state(cache) | state(place.campaign) == before, (arguments, said)
+        printed = place.run(*arguments).stdout
+        assert state(cache) | state(place.campaign) == before, (arguments, printed)
         if "--dry-run" in arguments:
-            assert len(re.findall("^warning: cache entry ", said, re.M)) == len(damaged), said
-            assert len(re.findall(r"^Job \d+: digest s", said, re.M)) == len(damaged), said
-    said = place.succeed("process", *cache_option)
+            assert len(re.findall("^warning: cache entry ", printed, re.M)) == len(damaged), printed
+            assert len(re.findall(r"^Job \d+: digest s", printed, re.M)) == len(damaged), printed
+    printed = place.succeed("process", *cache_option)
     for sample in damaged:
-        assert len(re.findall(rf"^warning: cache entry {entries[sample]} of sample {sample} ", said, re.M)) == 1, said
-    assert len(re.findall("^warning: ", said, re.M)) == len(damaged)
+        assert len(re.findall(rf"^warning: cache entry {entries[sample]} of sample {sample} ", printed, re.M)) == 1, (
+            printed
+        )
+    assert len(re.findall("^warning: ", printed, re.M)) == len(damaged)
     assert not changed(entries[INTACT]), "its checksum would be computed before every run"
     theirs = first.sha256(*DIGESTS)
     assert all(theirs[name] == checksum for name, checksum in place.sha256(*DIGESTS).items())
@@ -238,8 +240,8 @@ def test_no_other_user_can_read_or_write_entries_also_with_umask_0(cached):
 def test_unwritable_cache_does_not_end_a_run(tmp_path):
     (tmp_path / "file").write_text("")
     place = campaign_of(tmp_path / "place", tmp_path / "file" / "cache", ["s0"])
-    said = place.succeed("--cache", "--until", "digest")
-    assert re.search(r"^warning: sample s0 is not cached: .*: Not a directory$", said, re.M), said
+    printed = place.succeed("--cache", "--until", "digest")
+    assert re.search(r"^warning: sample s0 is not cached: .*: Not a directory$", printed, re.M), printed
     assert not (place.campaign / "acap" / "s0.parquet").is_symlink()
 
 

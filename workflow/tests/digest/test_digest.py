@@ -87,8 +87,8 @@ def test_missing_output_directory_is_named_and_not_created(option, capture, tmp_
     paths = {"-o": "a.parquet", "--flows": "f.parquet", option: "nodir/x.parquet"}
     words = [word for name, path in paths.items() for word in (name, str(tmp_path / path))]
     assert main(["digest", str(capture), "--engine", "native", *words]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1 and f"{tmp_path}/nodir: no such directory" in said[0]
+    message = capsys.readouterr().err.splitlines()
+    assert len(message) == 1 and f"{tmp_path}/nodir: no such directory" in message[0]
     assert not (tmp_path / "nodir").exists() and not (tmp_path / "a.parquet").exists()
 
 
@@ -163,9 +163,12 @@ def test_impossible_capture_length_ends_reading_with_an_error(digest, capture, c
     assert metadata["file_issue"] == "bad_caplen" and metadata["frames"] == 300
     assert (metadata["file_issue_offset"], metadata["file_unread_bytes"]) == (size, 116)
     assert pq.read_table(digest.acap).num_rows == 300
-    said = one_line(capsys)
-    assert said.startswith("acapella: error: ") and "300 complete frames before it are written; exit code 1: " in said
-    assert f"at byte {size}: capture length {caplen} is larger than 262144; the 116 bytes from there" in said
+    message = one_line(capsys)
+    assert (
+        message.startswith("acapella: error: ")
+        and "300 complete frames before it are written; exit code 1: " in message
+    )
+    assert f"at byte {size}: capture length {caplen} is larger than 262144; the 116 bytes from there" in message
 
 
 def test_damaged_keep_writes_the_same_files_with_a_warning(digest, capture, capsys):
@@ -176,8 +179,8 @@ def test_damaged_keep_writes_the_same_files_with_a_warning(digest, capture, caps
     one_line(capsys)
     assert digest(capture, "--damaged", "keep") == 0
     assert digest.hashes() == failed
-    said = one_line(capsys)
-    assert said.startswith("acapella: warning: ") and "the 116 bytes from there to the end were not read" in said
+    message = one_line(capsys)
+    assert message.startswith("acapella: warning: ") and "the 116 bytes from there to the end were not read" in message
 
 
 def test_damaged_block_in_the_middle_is_an_error(digest, tmp_path, capsys):
@@ -223,8 +226,8 @@ def test_capture_of_an_unsupported_link_type_is_rejected(digest, tmp_path, capsy
     source = tmp_path / "u.pcap"
     source.write_bytes(PCAP_HEADER[:20] + struct.pack("<IIIII", link_type, 1, 1, 4, 4) + b"abcd")
     assert digest(source) == 2
-    said = one_line(capsys)
-    assert str(source) in said and f"link type {link_type}" in said and "--engine hybrid" in said
+    message = one_line(capsys)
+    assert str(source) in message and f"link type {link_type}" in message and "--engine hybrid" in message
     assert digest.written() == []
 
 

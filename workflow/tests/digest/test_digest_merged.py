@@ -119,7 +119,7 @@ def test_damaged_file_of_a_merge_exits_with_1(digest, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("other", "says"),
+    ("other", "message"),
     [
         (b"no capture at all", "a.pcap: "),
         (pcap([(START, b"\x45" + bytes(30))], link_type=101), "frames of link type 101 do not go with those of 1"),
@@ -127,7 +127,7 @@ def test_damaged_file_of_a_merge_exits_with_1(digest, tmp_path, capsys):
     ],
     ids=["no capture", "another link type", "no time"],
 )
-def test_incompatible_files_are_rejected_in_one_line_without_output(digest, tmp_path, capsys, other, says):
+def test_incompatible_files_are_rejected_in_one_line_without_output(digest, tmp_path, capsys, other, message):
     (tmp_path / "z.pcap").write_bytes(pcap(frames(3)))
     if other is None:
         write_untimed(tmp_path / "a.pcap", [bytes(60)])
@@ -135,8 +135,8 @@ def test_incompatible_files_are_rejected_in_one_line_without_output(digest, tmp_
         (tmp_path / "a.pcap").write_bytes(other)
     before = digest.written()
     assert digest_all(digest, tmp_path / "z.pcap", tmp_path / "a.pcap") == 2
-    said = capsys.readouterr().err
-    assert says in said and said.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert message in stderr and stderr.count("\n") == 1
     assert digest.written() == before
 
 
@@ -164,10 +164,10 @@ def test_ctrl_c_in_a_terminal_terminates_digest_and_tshark(tmp_path):
                 time.sleep(0.01)
             time.sleep(0.3)
             os.killpg(running.pid, signal.SIGINT)
-            said = running.communicate(timeout=300)[1]
+            stderr = running.communicate(timeout=300)[1]
         finally:
             running.kill()
-    assert (said, running.returncode, list(made.iterdir())) == ("acapella: stopped\n", 130, [])
+    assert (stderr, running.returncode, list(made.iterdir())) == ("acapella: stopped\n", 130, [])
 
 
 @pytest.mark.parametrize("engine", ["native", "hybrid"])

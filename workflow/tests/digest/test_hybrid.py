@@ -176,9 +176,9 @@ def test_unknown_link_type_is_rejected(program, tmp_path, capsys, engine, link_t
     capture = write_pcapng(tmp_path / "x.pcapng", [(link_type, b"abcd"), (link_type, b"")])
     out = [str(tmp_path / name) for name in ("a.parquet", "f.parquet")]
     assert main(["digest", str(capture), "-o", out[0], "--flows", out[1], "--engine", engine]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert str(capture) in said and f"nor tshark knows link type {link_type}" in said
+    stderr = capsys.readouterr().err
+    assert stderr.count("\n") == 1
+    assert str(capture) in stderr and f"nor tshark knows link type {link_type}" in stderr
     assert [file.name for file in tmp_path.iterdir()] == [capture.name]
 
 

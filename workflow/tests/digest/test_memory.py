@@ -36,10 +36,10 @@ def peak_mib(directory, engine: str, flows: int, *options: str) -> float:
     words += ["--engine", engine, *options]
     environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "bench")}
     with subprocess.Popen([str(word) for word in generator], stdout=subprocess.PIPE) as frames:
-        said = subprocess.run(
+        output = subprocess.run(
             [str(word) for word in words], stdin=frames.stdout, stdout=subprocess.PIPE, check=True, env=environment
         ).stdout
-    return json.loads(said.splitlines()[-1])["own_kib"] / 1024
+    return json.loads(output.splitlines()[-1])["own_kib"] / 1024
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])

@@ -48,7 +48,7 @@ def test_share_within_10_ns_equals_the_bins_of_the_shaded_part(name, measure, ca
     source = campaigns["three_environments"]
     figure, drawn = figures(name, "three_environments")
     for panel in figure.spec["concat"][0]["vconcat"]:
-        head, _, said = panel["title"]["text"].partition(": ")
+        head, _, statement = panel["title"]["text"].partition(": ")
         environment, _, runs = head.partition(" (")
         assert runs == "4\N{NO-BREAK SPACE}runs)"
         rows = [r for r in source.rows("consistency_deltas") if (r["environment"], r["a"]) == (environment, 1)]
@@ -58,7 +58,8 @@ def test_share_within_10_ns_equals_the_bins_of_the_shaded_part(name, measure, ca
                 inside[row["b"]] += row["packets"]
         shares = [inside[b] / next(r["packets_common"] for r in rows if r["b"] == b) for b in sorted(inside)]
         assert (
-            said == f"{span(percent(min(shares)), percent(max(shares)))} of packets within \u00b110\N{NO-BREAK SPACE}ns"
+            statement
+            == f"{span(percent(min(shares)), percent(max(shares)))} of packets within \u00b110\N{NO-BREAK SPACE}ns"
         )
         shaded = panel["layer"][0]["data"]["values"][0]
         assert (shaded["low"], shaded["high"]) == (-5.5, 5.5)

@@ -36,7 +36,7 @@ def times(measure: str, counts: dict[int, int], flows: int) -> list[dict]:
 
 
 @pytest.mark.parametrize(
-    ("rows", "panels", "said"),
+    ("rows", "panels", "expected"),
     [
         (
             [*times("duration_ns", {10**6: 8, 10**9: 4}, 8), *times("rate_bps", {1000: 6, 10**6: 3}, 6)],
@@ -48,11 +48,11 @@ def times(measure: str, counts: dict[int, int], flows: int) -> list[dict]:
         (times("duration_ns", {10**6: 8}, 8), 1, "Durations and rates of 8 directed flows"),
     ],
 )
-def test_title_states_the_medians_that_exist(rows, panels, said, tmp_path):
+def test_title_states_the_medians_that_exist(rows, panels, expected, tmp_path):
     write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
     write_table(tmp_path, "flow_times", rows)
     figure = compose.compose_figure("flow_times", Source(Campaign(tmp_path)))
-    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == said
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == expected
     assert len(figure.spec["concat"][0]["vconcat"]) == panels
 
 
@@ -126,13 +126,13 @@ def test_ticks_of_durations_and_rates_have_a_label_at_each_decade(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("counts", "flows", "said"),
+    ("counts", "flows", "expected"),
     [({1: 3, 10**6: 1}, 8, "5 of 8 directed flows (62.5 %)"), ({1: 8, 10**6: 8}, 8, "0 of 8 directed flows (0 %)")],
 )
-def test_subtitle_counts_flows_of_duration_zero(counts, flows, said, tmp_path):
+def test_subtitle_counts_flows_of_duration_zero(counts, flows, expected, tmp_path):
     write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
     write_table(tmp_path, "flow_times", times("duration_ns", counts, flows))
     notes = " ".join(compose.compose_figure("flow_times", Source(Campaign(tmp_path))).notes).replace(
         "\N{NO-BREAK SPACE}", " "
     )
-    assert f"Duration 0 and no rate (one frame, or all frames with the same timestamp): {said}." in notes
+    assert f"Duration 0 and no rate (one frame, or all frames with the same timestamp): {expected}." in notes

@@ -29,8 +29,8 @@ def test_many_sites_have_two_panels_in_the_same_order_on_the_same_scale(sites, t
     assert [axis["title"] for axis in axes] == ["distinct headers (labels)", "deepest stack (headers)"]
     assert axes[0]["scale"] == axes[1]["scale"] and panels[0]["height"] == panels[1]["height"]
     whole = rows["all"]
-    said = f"All sites: {whole['distinct_headers']} distinct headers, deepest stack {whole['deepest_stack']}."
-    assert said in compose.compose_figure("header_depth", source).description
+    sentence = f"All sites: {whole['distinct_headers']} distinct headers, deepest stack {whole['deepest_stack']}."
+    assert sentence in compose.compose_figure("header_depth", source).description
 
 
 def test_few_sites_have_bars(tmp_path):

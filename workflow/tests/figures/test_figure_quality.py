@@ -78,7 +78,7 @@ def test_unknown_loss_is_never_drawn_as_zero(campaigns):
 
 
 @pytest.mark.parametrize(
-    ("counters", "said"),
+    ("counters", "expected"),
     [
         ({"dropped_kernel": 0, "lost_frames": 0, "loss_stages_known": 4}, "losses: none seen"),
         (
@@ -95,13 +95,13 @@ def test_unknown_loss_is_never_drawn_as_zero(campaigns):
         ({"lost_frames": 1, "loss_share": 0.01, "loss_stages_known": 4}, "losses: 1.00 % of offered frames"),
     ],
 )
-def test_complete_file_does_not_prove_that_nothing_was_lost(counters, said, tmp_path):
+def test_complete_file_does_not_prove_that_nothing_was_lost(counters, expected, tmp_path):
     write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99, **counters}])
-    assert loss_summary(Source(Campaign(tmp_path)).quality).replace("\N{NO-BREAK SPACE}", " ").startswith(said)
+    assert loss_summary(Source(Campaign(tmp_path)).quality).replace("\N{NO-BREAK SPACE}", " ").startswith(expected)
 
 
 @pytest.mark.parametrize(
-    ("samples", "said", "columns"),
+    ("samples", "expected", "columns"),
     [
         ([COUNTED] * 3, "No loss seen in 3 samples", []),
         ([FROM_FILE] * 6, "Loss unknown: no counters in 6 of 6 samples", ["unknown"]),
@@ -119,11 +119,11 @@ def test_complete_file_does_not_prove_that_nothing_was_lost(counters, said, tmp_
         ),
     ],
 )
-def test_capture_quality_distinguishes_unknown_from_zero(samples, said, columns, tmp_path):
+def test_capture_quality_distinguishes_unknown_from_zero(samples, expected, columns, tmp_path):
     rows = [{"site": "S0", "sample": f"s{n}", "frames": 99, **row} for n, row in enumerate(samples)]
     write_table(tmp_path, "capture_quality", rows)
     figure = compose.compose_figure("capture_quality", Source(Campaign(tmp_path)))
-    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == said
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == expected
     text = words(svg_of(figure))
     assert [gap.heading[1] for gap in capture_quality.UNKNOWN_LOSSES if " ".join(gap.heading) in text] == columns
 
@@ -133,5 +133,5 @@ def test_capture_quality_states_bytes_not_read_after_an_error(tmp_path):
     assert "Not read" not in " ".join(capture_quality.draw(source).key)
     for row, unread in zip(source.quality, (2_300_000, None, 200_000), strict=False):
         row["file_unread_bytes"] = unread
-    said = " ".join(capture_quality.draw(source).key).replace("\N{NO-BREAK SPACE}", " ")
-    assert "Not read after an error: 2.5 MB of 2 files; no panel includes their frames." in said
+    expected = " ".join(capture_quality.draw(source).key).replace("\N{NO-BREAK SPACE}", " ")
+    assert "Not read after an error: 2.5 MB of 2 files; no panel includes their frames." in expected

@@ -14,10 +14,10 @@ from acapella.figures.source import Source
 
 def test_caption_states_the_watched_time_of_captures_without_times(tmp_path):
     source = Source(Campaign(write_tables(tmp_path / "made", sites=1)))
-    said = "from the first to the last frame"
-    assert said not in " ".join(throughput.draw(source).key)
+    sentence = "from the first to the last frame"
+    assert sentence not in " ".join(throughput.draw(source).key)
     source.quality[0]["actual_by"] = "frames"
-    assert said in " ".join(throughput.draw(source).key)
+    assert sentence in " ".join(throughput.draw(source).key)
 
 
 SECOND = 10**9
@@ -73,9 +73,9 @@ def test_samples_too_close_for_gaps_are_binned_with_a_caption(tmp_path):
     assert len(bins) <= throughput.MAX_BINS
     directory = write_tables(tmp_path / "made", sites=1)
     write_table(directory, "throughput", [{**row, "samples": 1} for row in visits(*(n * 300 for n in range(2000)))])
-    said = " ".join(throughput.draw(Source(Campaign(directory))).key)
-    assert "gaps between samples are too short to be visible" in said
-    assert "not captured" not in said
+    sentence = " ".join(throughput.draw(Source(Campaign(directory))).key)
+    assert "gaps between samples are too short to be visible" in sentence
+    assert "not captured" not in sentence
 
 
 def short_captures(tmp_path, *samples: tuple[int, int, dict[int, int]]) -> compose.ComposedFigure:

@@ -87,8 +87,8 @@ def test_figure_states_subject_samples_loss_units_and_data(name, campaign, campa
     figure, text = drawn(name, campaign), words(svg(name, campaign))
     assert not figure.empty
     assert figure.title.replace("\N{NO-BREAK SPACE}", " ")[:40] in text
-    for said in (sample_summary(campaigns[campaign].quality), loss_summary(campaigns[campaign].quality)):
-        assert said.replace("\N{NO-BREAK SPACE}", " ") in text
+    for expected in (sample_summary(campaigns[campaign].quality), loss_summary(campaigns[campaign].quality)):
+        assert expected.replace("\N{NO-BREAK SPACE}", " ") in text
     for unit in UNITS[name]:
         assert unit in text
     assert f"Data: tables/{figure_module(name).TABLE}.csv" in text
@@ -234,16 +234,16 @@ def test_only_and_formats_choose_what_is_written(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["--only", "fig11"], "--only: unknown fig11; known: header_depth, "),
         (["--formats", "gif"], "--formats: unknown gif; known: svg, pdf, png, html"),
     ],
 )
-def test_unknown_figure_or_format_is_reported_in_one_line(arguments, said, tmp_path, capsys):
+def test_unknown_figure_or_format_is_reported_in_one_line(arguments, expected, tmp_path, capsys):
     assert cli.main(["campaign", "figures", str(tmp_path), *arguments]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert expected in error
     assert error.count("\n") == 1
 
 
@@ -298,7 +298,7 @@ def test_figures_draw_the_numbers_of_the_csv_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("shares", "said"),
+    ("shares", "expected"),
     [
         ({"Ethernet": 1}, "All frames are plain Ethernet (no tag, no tunnel)"),
         ({"none": 1}, "All frames start with IP (no Ethernet, no tunnel)"),
@@ -306,9 +306,9 @@ def test_figures_draw_the_numbers_of_the_csv_files(tmp_path):
         ({"Ethernet/VLAN": 0.9, "Ethernet": 0.1}, "2 encapsulations; 90.0 % of frames have only Ethernet/VLAN"),
     ],
 )
-def test_frames_without_encapsulation_are_called_plain(shares, said):
+def test_frames_without_encapsulation_are_called_plain(shares, expected):
     ranked = [{"encapsulation": name, "share": share} for name, share in shares.items()]
-    assert encapsulations.title(ranked).replace("\N{NO-BREAK SPACE}", " ").startswith(said)
+    assert encapsulations.title(ranked).replace("\N{NO-BREAK SPACE}", " ").startswith(expected)
 
 
 def test_shades_differ_in_gray_print():
@@ -368,7 +368,7 @@ def sizes(site: str, stack: str, low: int, high: int, *counts: int) -> dict:
 
 
 @pytest.mark.parametrize(
-    ("sites", "said"),
+    ("sites", "expected"),
     [
         (
             {"A": [("IPv4/TCP", 65, 127, 90, 80, 70), ("ARP", 0, 63, 10)], "B": [("ARP", 64, 64, 100)]},
@@ -385,13 +385,13 @@ def sizes(site: str, stack: str, low: int, high: int, *counts: int) -> dict:
         ({"A": [("IPv4/TCP", 128, 255, 90, 90, 90)]}, "No frame has at most 127 B"),
     ],
 )
-def test_share_of_short_frames_without_payload_includes_every_site(sites, said, tmp_path):
+def test_share_of_short_frames_without_payload_includes_every_site(sites, expected, tmp_path):
     quality = [{"site": site, "sample": site, "frames": 200} for site in sites]
     write_table(tmp_path, "capture_quality", quality)
     rows = [sizes(site, *row) for site, own in sites.items() for row in own]
     write_table(tmp_path, "header_stack_sizes", [*rows, *({**row, "site": "all"} for row in rows)])
     figure = compose.compose_figure("header_stack_sizes", Source(Campaign(tmp_path)))
-    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == said
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == expected
     drawn = words(svg_of(figure))
     cut = any(len(row) > 6 for own in sites.values() for row in own)
     assert ("segments with a truncated header do not count" in drawn) == cut

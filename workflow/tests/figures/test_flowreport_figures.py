@@ -40,7 +40,7 @@ def test_titles_of_flow_reports_name_the_filter_if_all_samples_are_filtered(tmp_
         assert compose.compose_figure(name, source).title.endswith(" (samples: filter tcp port 443)"), name
 
 
-SAID = {
+REQUIRED = {
     "flowreport_accuracy": (
         "Flow size",
         "exact (B of IP)",
@@ -102,8 +102,8 @@ def test_flowreport_figure_states_its_subject_and_fits_a_page(name, campaign):
     svg = svg_of(figure)
     text = words(svg)
     assert not figure.empty
-    for said in (*SAID[name], f"Data: tables/{figure_module(name).TABLE}.csv"):
-        assert said in text
+    for phrase in (*REQUIRED[name], f"Data: tables/{figure_module(name).TABLE}.csv"):
+        assert phrase in text
     assert "NaN" not in text
     assert 0.8 * WIDTH < float(ET.fromstring(svg).get("width")) < 1.06 * WIDTH
 
@@ -237,7 +237,7 @@ def test_panel_has_the_verdict_and_the_criterion_of_its_kind(measure, shares, n,
 
 
 @pytest.mark.parametrize(
-    ("shares", "said"),
+    ("shares", "phrase"),
     [
         ({}, "4 of 4 measures agree with the digest"),
         ({"start": 0.9}, "3 of 4 measures agree with the digest; the one that differs is start time (90 % within 1 %)"),
@@ -254,14 +254,14 @@ def test_panel_has_the_verdict_and_the_criterion_of_its_kind(measure, shares, n,
         ),
     ],
 )
-def test_measure_with_too_few_values_is_not_the_worst_in_the_title(shares, said):
+def test_measure_with_too_few_values_is_not_the_worst_in_the_title(shares, phrase):
     rows = {measure: accuracy_row(measure) | {"n": 100, "n_log": 100} for measure in ("start", "iat", "bytes", "loss")}
     for measure, row in rows.items():
         row |= {"r2": 0.999, "r2_log": 0.999, "equal": 100, "equal_share": 1.0, "width_median": 0.002}
         row |= {"near_share": shares.get(measure, 1.0)}
     if "loss" in shares:
         rows["loss"] |= {"n": 3, "n_log": 3, "r2": 0.9901, "r2_log": 0.9901}
-    assert flowreport_accuracy.title(rows).replace("\N{NO-BREAK SPACE}", " ") == said
+    assert flowreport_accuracy.title(rows).replace("\N{NO-BREAK SPACE}", " ") == phrase
     ranked = sorted(rows, key=lambda measure: badness(rows[measure]))
     wrong = sorted((measure for measure, share in shares.items() if share), key=shares.get)
     assert ranked[: len(shares)] == [*wrong, *(["loss"] if "loss" in shares else [])]
@@ -341,10 +341,10 @@ def test_result_with_most_round_trip_times_missing_does_not_agree_with_the_paper
 
 def offered_runs(tmp_path, rates, seconds):
     """Run `acapella measure collector`; return its runs without a trace."""
-    told = tmp_path / "offered.json"
-    command = ["measure", "collector", "-o", str(told), "--rates", *map(str, rates), "--seconds", str(seconds)]
+    output = tmp_path / "offered.json"
+    command = ["measure", "collector", "-o", str(output), "--rates", *map(str, rates), "--seconds", str(seconds)]
     assert cli.main(command) == 0
-    return [row for row in json.loads(told.read_text())["runs"] if row.get("trace") is None]
+    return [row for row in json.loads(output.read_text())["runs"] if row.get("trace") is None]
 
 
 def test_overwritten_reports_are_counted_as_lost(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ NOT_EXACT = "; with {} of sketch (4 x 64 cells) {} are not exact; no size in bet
 
 
 @pytest.mark.parametrize(
-    ("unequal", "missing", "said"),
+    ("unequal", "missing", "expected"),
     [
         (
             (3, 0, 0),
@@ -51,10 +51,10 @@ NOT_EXACT = "; with {} of sketch (4 x 64 cells) {} are not exact; no size in bet
         ),
     ],
 )
-def test_title_states_exact_runs_and_untested_sizes(unequal, missing, said):
+def test_title_states_exact_runs_and_untested_sizes(unequal, missing, expected):
     """Two samples with 300 flow sizes, some of them not exact, and additional missing ones."""
     rows = [memory_row(n, equal=300 - unequal[n], missing=missing[n], error=0.5 * (unequal[n] > 0)) for n in range(3)]
-    assert memory_title(rows) == said
+    assert memory_title(rows) == expected
 
 
 def test_sketch_with_an_error_is_not_exact_even_if_all_values_count_as_equal():

@@ -249,8 +249,8 @@ def test_components_of_many_runs_show_the_lowest_kappa_in_order(tmp_path):
     texts = [float(row["text"]) for row in panels[0]["layer"][1]["data"]["values"]]
     every = sorted(round(kappa, 4) for runs in kappas.values() for kappa in runs)
     assert texts == pytest.approx(every[:40], abs=1e-4)
-    said = "the 40 runs with the lowest kappa of 49 runs, the lowest first; not shown: 9 runs of e1 (2) and e0 (7)"
-    assert f"{said} with kappa {every[40]:.4f} to {every[-1]:.4f}" in figure.description.replace("\u00a0", " ")
+    expected = "the 40 runs with the lowest kappa of 49 runs, the lowest first; not shown: 9 runs of e1 (2) and e0 (7)"
+    assert f"{expected} with kappa {every[40]:.4f} to {every[-1]:.4f}" in figure.description.replace("\u00a0", " ")
 
 
 def test_timeline_title_counts_windows_whose_printed_kappa_is_the_lowest():
@@ -302,14 +302,14 @@ def test_timeline_title_counts_the_other_windows_that_are_as_low():
 
 
 @pytest.mark.parametrize(
-    ("windows", "said"),
+    ("windows", "expected"),
     [
         ([("monday", 2, 0.5), ("tuesday", 2, 0.7), ("wednesday", 1, 0.6)], "; 2 of 3 runs have their lowest kappa"),
         ([("monday", 2, 0.5), ("tuesday", 1, 0.7), ("wednesday", 1, 0.6)], ""),
         ([("monday", 2, 0.5)], ""),
     ],
 )
-def test_timeline_title_counts_the_runs_that_are_lowest_at_the_same_time(windows, said):
+def test_timeline_title_counts_the_runs_that_are_lowest_at_the_same_time(windows, expected):
     names = {("e", place): name for place, (name, *_) in enumerate(windows)}
     rows = [
         {"environment": "e", "b": place, "kappa": kappa if n == at else 0.9, "from_ns": n * 10**6}
@@ -318,7 +318,7 @@ def test_timeline_title_counts_the_runs_that_are_lowest_at_the_same_time(windows
     ]
     rows = [{**row, "to_ns": row["from_ns"] + 10**6} for row in rows]
     title = kappa_timeline.title(rows, names).replace("\N{NO-BREAK SPACE}", " ")
-    assert title == f"Lowest window kappa: 0.5000 at 2 ms (monday){said}{' at that time' * bool(said)}"
+    assert title == f"Lowest window kappa: 0.5000 at 2 ms (monday){expected}{' at that time' * bool(expected)}"
 
 
 def environments_campaign(directory, kappas: dict[str, list[float]]) -> Source:
@@ -328,7 +328,7 @@ def environments_campaign(directory, kappas: dict[str, list[float]]) -> Source:
 
 
 @pytest.mark.parametrize(
-    ("kappas", "said"),
+    ("kappas", "expected"),
     [
         (
             {"local": [0.9855, 0.9845, 0.9846, 0.9866], "fabric": [0.9460, 0.9469, 0.9468, 0.9456]},
@@ -356,9 +356,9 @@ def environments_campaign(directory, kappas: dict[str, list[float]]) -> Source:
         ),
     ],
 )
-def test_a_difference_of_environments_is_stated_only_if_its_interval_excludes_zero(kappas, said, tmp_path):
+def test_a_difference_of_environments_is_stated_only_if_its_interval_excludes_zero(kappas, expected, tmp_path):
     figure = compose.compose_figure("kappa_environments", environments_campaign(tmp_path, kappas))
-    assert figure.title.replace("\N{NO-BREAK SPACE}", " ").startswith(said)
+    assert figure.title.replace("\N{NO-BREAK SPACE}", " ").startswith(expected)
     few = any(len(runs) < 4 for runs in kappas.values())
     assert ("too few runs" in words(svg_of(figure))) == few
 

@@ -178,8 +178,8 @@ def test_tshark_dissects_reports_and_their_icrc(busy):
     command = ["tshark", "-r", str(busy / "reports.pcap"), "-T", "fields", "-o", "ip.check_checksum:TRUE"]
     command += [word for field in (*fields, "infiniband.invariant.crc") for word in ("-e", field)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-    told, found = zip(*(line.rsplit("\t", 1) for line in lines), strict=True)
-    assert set(told) == {"eth:ethertype:ip:udp:infiniband:data\t42\t\t\t1"}, "1: the IPv4 checksum is good"
+    dissected, found = zip(*(line.rsplit("\t", 1) for line in lines), strict=True)
+    assert set(dissected) == {"eth:ethertype:ip:udp:infiniband:data\t42\t\t\t1"}, "1: the IPv4 checksum is good"
     with RawPcapReader(str(busy / "reports.pcap")) as reader:
         wanted = [f"0x{icrc(data[14:-4]).hex()}" for data, _ in reader]
     assert list(found) == wanted
@@ -193,12 +193,12 @@ def test_invalid_sketch_size_is_an_error(text):
 
 def test_wrong_types_of_paths_are_errors(tmp_path, capsys):
     capture = traces.write_pcap(tmp_path / "none.pcap", [])
-    for words, said in (
+    for words, last_line in (
         ([tmp_path, "-o", tmp_path / "made"], f"{tmp_path}: is a directory, not a capture"),
         ([capture, "-o", capture], f"{capture}: not a directory; name a directory with -o"),
     ):
         assert cli.main(["p4", "reports", *map(str, words)]) == 2
-        assert capsys.readouterr().err == f"acapella: error: {said}\n"
+        assert capsys.readouterr().err == f"acapella: error: {last_line}\n"
     assert list(tmp_path.iterdir()) == [capture]
 
 
@@ -222,15 +222,17 @@ def test_damaged_capture_is_reported_on_up_to_the_damage(busy, tmp_path, capsys)
     wild.write_bytes(whole + struct.pack("<IIII", 1, 1, 2**28, 2**28) + bytes(100))
     command = ["p4", "reports", str(wild), "--epoch", "3s", "-o"]
     assert cli.main([*command, str(tmp_path / "made")]) == 1
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith(f"acapella: error: wild: at byte {len(whole)}: ") and said.endswith("; exit code 1")
+    last_line = capsys.readouterr().err.splitlines()[-1]
+    assert last_line.startswith(f"acapella: error: wild: at byte {len(whole)}: ") and last_line.endswith(
+        "; exit code 1"
+    )
     assert table(tmp_path / "made", "compared_flows") == [
         row | {"sample": "wild"} for row in table(busy, "compared_flows")
     ]
     assert cli.main(["digest", str(wild), "-o", acap, "--flows", flows, "--engine", "native", "--damaged", "keep"]) == 0
     assert cli.main([*command, str(tmp_path / "kept"), "--acap", acap, "--flows", flows]) == 0
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith("acapella: warning: wild: at byte ") and said.endswith(
+    last_line = capsys.readouterr().err.splitlines()[-1]
+    assert last_line.startswith("acapella: warning: wild: at byte ") and last_line.endswith(
         "complete frames before it are reported on"
     )
 
@@ -251,9 +253,9 @@ def test_damaged_compression_is_an_error(busy, tmp_path, capsys):
     whole = (busy.parent / "busy.pcap").read_bytes()
     path = damaged(tmp_path / "wild.pcap.zst", "zstd", whole, whole)
     assert cli.main(["p4", "reports", str(path), "--epoch", "3s", "-o", str(tmp_path / "made")]) == 1
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith(f"acapella: error: wild: at byte {len(whole)} of the decompressed data: zstd: ")
-    assert said.endswith("; exit code 1")
+    last_line = capsys.readouterr().err.splitlines()[-1]
+    assert last_line.startswith(f"acapella: error: wild: at byte {len(whole)} of the decompressed data: zstd: ")
+    assert last_line.endswith("; exit code 1")
     assert table(tmp_path / "made", "compared_flows") == [
         row | {"sample": "wild"} for row in table(busy, "compared_flows")
     ]
@@ -267,8 +269,8 @@ def test_stopped_run_leaves_no_incomplete_reports(busy, tmp_path, number, times)
     long.write_bytes(header + records * (2**25 // len(records)))
     (scratch := tmp_path / "tmp").mkdir()
     command = [sys.executable, "-m", "acapella.cli.main", "p4", "reports", str(long), "-o", str(made)]
-    told = {"stderr": subprocess.PIPE, "text": True, "env": os.environ | {"TMPDIR": str(scratch)}}
-    with subprocess.Popen(command, **told) as running:
+    options = {"stderr": subprocess.PIPE, "text": True, "env": os.environ | {"TMPDIR": str(scratch)}}
+    with subprocess.Popen(command, **options) as running:
         while not loader_runs(running.pid):
             assert running.poll() is None, running.stderr.read()
             time.sleep(0.01)
@@ -352,20 +354,20 @@ def test_wrapped_corpus_agrees_at_the_papers_sketch_size(tmp_path):
     reasons = {row["reason"]: row for row in table(made, "window_reasons")}
     assert reasons["none"]["within"] >= 0.99 * reasons["none"]["windows"]
     assert sum(row["windows"] for row in reasons.values()) == len(table(made, "judged_windows"))
-    told = table(made, "judged_windows")
-    seen = [row for row in told if row["reason"] not in ("outside", "extra")]
+    windows = table(made, "judged_windows")
+    seen = [row for row in windows if row["reason"] not in ("outside", "extra")]
     within = sum(abs(row["bytes_measured"] - row["bytes"]) <= row["bytes"] / 10 for row in seen)
     assert within >= 0.99 * len(seen), reasons
-    for row in told:
+    for row in windows:
         bounded = row["reason"] in (None, "no_slot", "straddle")
         assert (row["bytes_low"] is not None) == (row["bytes_high"] is not None) == bounded
         assert not bounded or row["bytes_low"] <= row["bytes"] <= row["bytes_high"], row
     assert all(row["held"] == row["bounded"] for row in reasons.values())
-    assert sum(row["bounded"] for row in reasons.values()) == sum(row["bytes_high"] is not None for row in told)
-    told = table(made, "judged_windows")
+    assert sum(row["bounded"] for row in reasons.values()) == sum(row["bytes_high"] is not None for row in windows)
+    windows = table(made, "judged_windows")
     flows = {row["flow"]: row for row in table(made, "compared_flows") if row["found"] != "exact"}
     sums = Counter()
-    for row in told:
+    for row in windows:
         sums[row["flow"]] += row["bytes_measured"]
     assert {flow: sums[flow] for flow in flows} == {flow: row["bytes_measured"] for flow, row in flows.items()}
     counted = {(row["stage"], row["counter"]): row["value"] for row in table(made, "counts")}

@@ -44,13 +44,15 @@ KINDS = {
 
 def report(con, change) -> None:
     """Create a collector's flows: each exact flow, changed by ``change``, with a report; None omits it."""
-    told = filter(None, map(change, rows(con, "select * from exact_flows order by key")))
+    changed = filter(None, map(change, rows(con, "select * from exact_flows order by key")))
     flows = [
         {**row, "flow": number, "reports": 1, "partly_followed": False, **derived(row)}
-        for number, row in enumerate(told)
+        for number, row in enumerate(changed)
     ]
-    con.register("told", pa.table({name: pa.array([row[name] for row in flows], kind) for name, kind in KINDS.items()}))
-    con.execute("create temp view reported_flows as select * from told")
+    con.register(
+        "changed_flows", pa.table({name: pa.array([row[name] for row in flows], kind) for name, kind in KINDS.items()})
+    )
+    con.execute("create temp view reported_flows as select * from changed_flows")
     acked = (
         "(select a.* from acknowledgments as a "
         "qualify row_number() over (partition by key, ts_ns order by frame desc) = 1)"
@@ -117,17 +119,22 @@ def made_accuracy(tmp_path, change):
 
 def test_windows_in_one_row_get_equal_shares():
     con = queries.connect()
-    told = {"flow": [0, 0, 1, 1], "window_ns": [0, 100, 50, 200], "windows": [1, 3, 7, 10**15], "bytes": [5, 10, 3, 2]}
-    con.register("reported_windows", pa.table(told))
+    reported = {
+        "flow": [0, 0, 1, 1],
+        "window_ns": [0, 100, 50, 200],
+        "windows": [1, 3, 7, 10**15],
+        "bytes": [5, 10, 3, 2],
+    }
+    con.register("reported_windows", pa.table(reported))
     con.execute(
         "create table measured_numbers as select flow as number, flow + 10 as flow from reported_windows group by 1"
     )
     text = queries.text("flowreports", "measured_windows")
     found = {row[:2]: row[2] for row in con.execute(text, {"length_ns": 10}).fetchall()}
     expected = {}
-    for flow, begin, windows, octets in list(zip(*told.values(), strict=True))[:3]:
+    for flow, begin, windows, total in list(zip(*reported.values(), strict=True))[:3]:
         for place in range(windows):
-            if share := octets * (place + 1) // windows - octets * place // windows:
+            if share := total * (place + 1) // windows - total * place // windows:
                 expected[flow + 10, begin + 10 * place] = share
     years = {(11, 200 + 10 * (10**15 // 2 - 1)): 1, (11, 200 + 10 * (10**15 - 1)): 1}
     assert found == expected | years

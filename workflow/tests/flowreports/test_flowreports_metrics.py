@@ -56,12 +56,12 @@ class Conversation:
 
     def count(self, side: str, flags: int, seq: int, size: int) -> None:
         """What a segment adds to its own direction."""
-        counts, octets = self.counts[side], set(range(seq, seq + size))
+        counts, occupied = self.counts[side], set(range(seq, seq + size))
         counts["bytes"] += 40 + size
         counts["packets"] += 1
         counts["payload_bytes"] += size
-        counts["retransmitted_bytes"] += len(octets & self.seen[side])
-        self.seen[side] |= octets | ({seq + size} if flags & FIN else set()) | ({0} if flags & SYN else set())
+        counts["retransmitted_bytes"] += len(occupied & self.seen[side])
+        self.seen[side] |= occupied | ({seq + size} if flags & FIN else set()) | ({0} if flags & SYN else set())
         self.stamps[side].append(self.now)
         if flags & (FIN | RST):
             self.closed[side] = self.now

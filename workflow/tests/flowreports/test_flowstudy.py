@@ -11,8 +11,8 @@ class FixedRate:
 
     now = 0.0
 
-    def feed_reports(self, octets) -> None:
-        self.now += len(octets) / offered.REPORT_BYTES / 1e6
+    def feed_reports(self, content) -> None:
+        self.now += len(content) / offered.REPORT_BYTES / 1e6
 
     def monotonic(self) -> float:
         self.now += 1e-7

@@ -57,8 +57,8 @@ def test_counters_and_truncated_captures_are_printed(loader, capture, tmp_path, 
     cut = tmp_path / "cut.pcap"
     cut.write_bytes(CAPTURE + CAPTURE[24:70])
     assert main(["p4", "run", "preprocess", "--in", str(cut), "--pipeline", "interpreted"]) == 0
-    said = capfd.readouterr().err
-    assert said == "p4: 1 frames, 1 sent\np4: cut.pcap: ends within a record; its 1 complete frames were read\n"
+    error = capfd.readouterr().err
+    assert error == "p4: 1 frames, 1 sent\np4: cut.pcap: ends within a record; its 1 complete frames were read\n"
 
 
 @pytest.mark.usefixtures("loader")
@@ -128,8 +128,8 @@ def test_usage_errors_exit_with_2(loader, capture, tmp_path, capfd):
     ]
     for words, message in cases:
         assert main(["p4", "run", *words]) == 2
-        said = capfd.readouterr().err
-        assert message in said and said.count("\n") == 1, said
+        error = capfd.readouterr().err
+        assert message in error and error.count("\n") == 1, error
 
 
 def test_invalid_json_of_a_spec_is_an_error(capture, tmp_path, capsys):
@@ -147,7 +147,7 @@ def test_missing_loader_error_names_the_package(capture, tmp_path, monkeypatch, 
 
 @pytest.mark.usefixtures("loader")
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "error"),
     [
         ("register edit_which 0 99", "edit_which 99; from 0 to 7"),
         ("register sample_flows_below 0 0x100000001", "sample_flows_below 4294967297; from 0 to 4294967296"),
@@ -156,15 +156,15 @@ def test_missing_loader_error_names_the_package(capture, tmp_path, monkeypatch, 
         ("register sample_flows_below 0 0x100000000", None),
     ],
 )
-def test_out_of_range_register_of_preprocess_is_an_error_with_its_line(capture, tmp_path, capfd, line, said):
+def test_out_of_range_register_of_preprocess_is_an_error_with_its_line(capture, tmp_path, capfd, line, error):
     control = tmp_path / "c.txt"
     control.write_text(f"# what is edited and sampled\n{line}\n")
     code = main(["p4", "run", "preprocess", "--in", capture, "--control", str(control)])
-    if said is None:
+    if error is None:
         assert code == 0
     else:
         assert code == 2
-        assert capfd.readouterr().err == f"acapella: error: {control}:2: {said}\n"
+        assert capfd.readouterr().err == f"acapella: error: {control}:2: {error}\n"
 
 
 def test_unwritable_output_error_names_the_given_path(loader, capture, tmp_path, capfd):

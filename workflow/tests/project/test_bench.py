@@ -80,8 +80,8 @@ def test_missed_goal_is_an_exit_code(tmp_path, monkeypatch, capsys):
 
 
 def test_peak_memory_of_acapella_and_of_tshark_are_separate_rows():
-    said = b'acapella: something\n{"own_kib": 2048, "children_kib": 3072}\n'
-    ours, theirs = module("hybrid").peak_rows("hybrid", said, "< 512")
+    output = b'acapella: something\n{"own_kib": 2048, "children_kib": 3072}\n'
+    ours, theirs = module("hybrid").peak_rows("hybrid", output, "< 512")
     assert (ours["value"], ours["goal"]) == (2.0, "< 512")
     assert (theirs["measured"].strip(), theirs["value"]) == ("its largest child", 3.0)
     assert len(module("hybrid").peak_rows("native", b'{"own_kib": 2048, "children_kib": 0}', "< 512")) == 1
@@ -92,8 +92,8 @@ def test_peak_memory_of_a_digest_excludes_its_children(tmp_path):
     code += "from acapella_bench import peak; from acapella.cli import main; main.main = lambda argv: 0; peak.main([])"
     bench = module("programs").Bench.of(module("__main__").parse([]), tmp_path)
     environment = os.environ | {"PYTHONPATH": str(ROOT / "workflow" / "bench")}
-    said = json.loads(bench.measure([sys.executable, "-c", code], keep=True, env=environment).stdout)
-    assert 0 < said["own_kib"] < 200 << 10 < said["children_kib"]
+    memory = json.loads(bench.measure([sys.executable, "-c", code], keep=True, env=environment).stdout)
+    assert 0 < memory["own_kib"] < 200 << 10 < memory["children_kib"]
 
 
 def test_unknown_benchmark_is_rejected(capsys):
@@ -158,13 +158,13 @@ def test_offered_frames_equal_written_plus_lost_frames():
 def test_published_tables_match_the_stored_facts():
     facts = ROOT.parent / "shared" / "facts" / "patchwork_numbers.csv"
     if not facts.exists():
-        pytest.skip(f"no {facts}: the published numbers are not beside the project")
-    said = {}
+        pytest.skip(f"no {facts}: the published numbers are not next to the project")
+    published = {}
     for line in facts.read_text(encoding="utf-8").splitlines():
         found = re.match(r"T\d\w,(\d+)B (\d+)B (\d+)Gbps (\d+) cores loss,([\d.]+),%", line)
         if found:
-            said.setdefault(int(found[1]), []).append([float(number) for number in found.groups()[1:]])
-    assert said and all(module("writer").printed(snaplen) == rows for snaplen, rows in said.items())
+            published.setdefault(int(found[1]), []).append([float(number) for number in found.groups()[1:]])
+    assert published and all(module("writer").printed(snaplen) == rows for snaplen, rows in published.items())
 
 
 def test_disk_speed_is_unknown_without_fio(tmp_path, monkeypatch):

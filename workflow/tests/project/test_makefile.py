@@ -1,4 +1,4 @@
-"""The Makefile and the scripts behind it, without installing anything."""
+"""Tests of the Makefile and its scripts that install nothing."""
 
 import json
 import os
@@ -100,8 +100,8 @@ def test_environment_of_another_user_is_rejected_in_one_line():
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
     owner = pwd.getpwuid(os.geteuid()).pw_name
     assert ended.returncode != 0
-    said = [line for line in ended.stderr.splitlines() if not line.startswith("make")]
-    assert said == [f"setup: {directory}/.venv belongs to {owner}; clone the project for yourself"]
+    printed = [line for line in ended.stderr.splitlines() if not line.startswith("make")]
+    assert printed == [f"setup: {directory}/.venv belongs to {owner}; clone the project for yourself"]
 
 
 def test_setup_announces_its_long_step():
@@ -152,9 +152,9 @@ def test_setup_builds_the_native_core_with_progress():
 
 
 def test_help_names_every_target_for_people():
-    said = subprocess.run(["make", "-C", ROOT, "help"], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(["make", "-C", ROOT, "help"], capture_output=True, text=True, check=True).stdout
     for target in ("demo", "test", "setup", "lint", "format", "bench", "fuzz", "lock", "sbom", "clean", "help"):
-        assert re.search(rf"\b{target}\b", said), target
+        assert re.search(rf"\b{target}\b", printed), target
 
 
 LOCKS = [ROOT / "workflow" / "requirements.lock", ROOT / "capture" / "requirements-fabric.lock"]

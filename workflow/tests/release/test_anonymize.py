@@ -223,14 +223,14 @@ def common_bits(a: bytes, b: bytes) -> int:
     return 8 * len(a) - differ.bit_length()
 
 
-@pytest.mark.parametrize(("layer", "octets"), [(IP, 4), (IPv6, 16)])
-def test_common_prefixes_keep_their_length(tmp_path, layer, octets):
-    chance = random.Random(octets)
+@pytest.mark.parametrize(("layer", "size"), [(IP, 4), (IPv6, 16)])
+def test_common_prefixes_keep_their_length(tmp_path, layer, size):
+    chance = random.Random(size)
     pairs = []
-    for shared in range(8 * octets):
-        one = chance.getrandbits(8 * octets)
-        other = one ^ (1 << (8 * octets - 1 - shared)) ^ chance.getrandbits(8 * octets - 1 - shared)
-        pairs.append((one.to_bytes(octets), other.to_bytes(octets)))
+    for shared in range(8 * size):
+        one = chance.getrandbits(8 * size)
+        other = one ^ (1 << (8 * size - 1 - shared)) ^ chance.getrandbits(8 * size - 1 - shared)
+        pairs.append((one.to_bytes(size), other.to_bytes(size)))
     texts = [[str(ipaddress.ip_address(end)) for end in ends] for ends in pairs]
     left = released(tmp_path, [bytes(Ether(**ETHER) / layer(src=src, dst=dst)) for src, dst in texts])
     for shared, frame in enumerate(left):
@@ -287,9 +287,9 @@ def test_blanked_macs_keep_only_the_group_bit(tmp_path):
     ],
 )
 def test_identifiers_in_unparsed_data_are_removed(tmp_path, frame):
-    octets = bytes.fromhex(frame.replace(" ", ""))
-    (left,) = released(tmp_path, [octets])
-    assert 14 <= len(left) < len(octets)
+    original = bytes.fromhex(frame.replace(" ", ""))
+    (left,) = released(tmp_path, [original])
+    assert 14 <= len(left) < len(original)
     for part in ("80aabbccddee", "aabbcc", "ccddee", "6e616d65"):
         assert bytes.fromhex(part) not in left
 
@@ -314,8 +314,8 @@ def test_pseudowires_keep_their_format_and_their_packets_get_pseudonyms(tmp_path
     assert ends_in(left, begin + 14) == [pan.address(end) for end in ends_in(frame, begin + 14)]
     assert left[begin : begin + 6] == left[:6] != frame[:6]
     stacks = []
-    for octets in (frame, left):
-        (tmp_path / "one.pcap").write_bytes(pcap([(len(frame), octets)]))
+    for content in (frame, left):
+        (tmp_path / "one.pcap").write_bytes(pcap([(len(frame), content)]))
         core = _native.NativeDigest(str(tmp_path / "one.pcap"), None, None, 8, known.core)
         stacks.append(pa.record_batch(core.next_frames()).column("stack").to_pylist())
     assert stacks[0] == stacks[1] == ["Ethernet/MPLS/PseudoWire/Ethernet/IPv4/UDP"]
@@ -335,7 +335,7 @@ def in_udp(port: int, data: bytes) -> bytes:
 
 
 def test_teredo_origin_and_authentication_are_hidden(tmp_path):
-    origin = bytes(0xFF ^ octet for octet in (203, 0, 113, 9))
+    origin = bytes(0xFF ^ byte for byte in (203, 0, 113, 9))
     packet = bytes(IPv6(src="2001:0:53aa:64c::1", dst="2001:db8::5") / UDP() / SECRET)
     head = b"\0\1\x04\x04" + b"user" + b"pass" + b"nonce678" + b"\0"
     frame = in_udp(3544, head + b"\0\0\x12\x34" + origin + packet)
@@ -344,7 +344,7 @@ def test_teredo_origin_and_authentication_are_hidden(tmp_path):
     plain = CryptoPan(KEY).address(bytes((203, 0, 113, 9)))
     assert left[42:begin] == b"\0\1\x04\x04" + bytes(len(head) - 4)
     assert left[begin : begin + 4] == b"\0\0\x12\x34"
-    assert bytes(0xFF ^ octet for octet in left[begin + 4 : begin + 8]) == plain
+    assert bytes(0xFF ^ byte for byte in left[begin + 4 : begin + 8]) == plain
     assert IPv6(left[begin + 8 :]).src == str(
         ipaddress.IPv6Address(CryptoPan(KEY).address(ipaddress.ip_address("2001:0:53aa:64c::1").packed))
     )
@@ -410,7 +410,7 @@ def test_error_of_an_unreadable_capture_names_the_input(name, content, why, tmp_
 
 
 @pytest.mark.parametrize(
-    ("octets", "mode", "says"),
+    ("size", "mode", "message"),
     [
         (32, 0o640, "other users can"),
         (32, 0o604, "other users can"),
@@ -419,11 +419,11 @@ def test_error_of_an_unreadable_capture_names_the_input(name, content, why, tmp_
         (0, 0o600, "0"),
     ],
 )
-def test_public_key_file_or_key_of_another_size_is_rejected(tmp_path, octets, mode, says):
+def test_public_key_file_or_key_of_another_size_is_rejected(tmp_path, size, mode, message):
     path = tmp_path / "key"
-    path.write_bytes(b"K" * octets)
+    path.write_bytes(b"K" * size)
     path.chmod(mode)
-    with pytest.raises(UserError, match=says) as raised:
+    with pytest.raises(UserError, match=message) as raised:
         read_key(path)
     assert "KKKK" not in str(raised.value)
 
@@ -448,8 +448,8 @@ def test_command_anonymizes_and_does_not_reveal_the_key(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "acapella.cli.main", *command], cwd=tmp_path, capture_output=True, check=True
     )
-    told = done.stdout + done.stderr + (tmp_path / "out.pcap").read_bytes()
+    output = done.stdout + done.stderr + (tmp_path / "out.pcap").read_bytes()
     assert b'"frames": 1' in done.stdout
     for part in (KEY[:8], KEY[16:24], KEY[:8].hex().encode(), KEY[16:24].hex().encode()):
-        assert part not in told
+        assert part not in output
     assert (tmp_path / "out.pcap").stat().st_mode & 0o777 == 0o600

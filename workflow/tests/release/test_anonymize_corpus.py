@@ -1,7 +1,7 @@
 """Anonymizes the corpus: the headers kept are the same, and tshark finds pseudonyms in the places of addresses.
 
 Limited to every other capture of at most 30 kB for the header stacks, and to captures with tunnels and control
-protocols (TOLD) for the addresses.
+protocols (IDENTIFIED) for the addresses.
 """
 
 import ipaddress
@@ -22,7 +22,7 @@ from acapella_core.anonymize import anonymize
 KEY = random.Random(5).randbytes(32)
 MOST_BYTES = 30_000
 LAST_NS = 2**32 * 10**9 - 1  # latest time that pcap can represent
-TOLD = [
+IDENTIFIED = [
     "ndpi/4in4tunnel.pcap",
     "ndpi/4in6tunnel.pcap",
     "ndpi/6in4tunnel.pcap",
@@ -124,7 +124,7 @@ def told(program: tshark.Tshark, capture: Path, fields=FIELDS) -> list[list[list
     return [[[v for v in cell.split(",") if v] for cell in line.split("\t")] for line in done.stdout.splitlines()]
 
 
-def octets(address: str) -> bytes:
+def address_bytes(address: str) -> bytes:
     """Return an address as bytes."""
     if address.count(":") == 5 and "::" not in address and len(address) == 17:
         return bytes.fromhex(address.replace(":", ""))
@@ -138,7 +138,7 @@ def test_tshark_finds_pseudonyms_in_place_of_addresses(corpus, program, tmp_path
         return macs.address(plain) if len(plain) == 6 else pan.address(plain)
 
     merged = tmp_path / "in.pcap"
-    files = [corpus / name for name in TOLD]
+    files = [corpus / name for name in IDENTIFIED]
     subprocess.run(["mergecap", "-a", "-F", "nsecpcap", "-w", merged, *files], check=True, capture_output=True)
     anonymize(str(merged), tmp_path / "out.pcap", KEY)
     before, after = told(program, merged), told(program, tmp_path / "out.pcap")
@@ -146,13 +146,13 @@ def test_tshark_finds_pseudonyms_in_place_of_addresses(corpus, program, tmp_path
     checked = 0
     for number, (addresses, left) in enumerate(zip(before, after, strict=True), 1):
         for field, originals, kept in zip(FIELDS, addresses, left, strict=True):
-            expected = [pseudonym(octets(address)) for address in originals[: len(kept)]]
-            assert [octets(address) for address in kept] == expected, f"frame {number} {field}"
+            expected = [pseudonym(address_bytes(address)) for address in originals[: len(kept)]]
+            assert [address_bytes(address) for address in kept] == expected, f"frame {number} {field}"
             checked += len(kept)
     assert checked > 1000
     frames = [frame for *_, frame in records((tmp_path / "out.pcap").read_bytes())]
     for frame, addresses in zip(frames, before, strict=True):
-        for original in {octets(address) for cell in addresses for address in cell}:
+        for original in {address_bytes(address) for cell in addresses for address in cell}:
             # Addresses with few distinct bytes, such as ::1, can match by chance. A fixed MAC address is its own
             # pseudonym.
             if len(set(original)) > 4 and pseudonym(original) != original:
@@ -162,7 +162,7 @@ def test_tshark_finds_pseudonyms_in_place_of_addresses(corpus, program, tmp_path
 def test_tshark_finds_pseudonyms_in_place_of_tunnel_identifiers(corpus, program, tmp_path):
     naive = TunnelMap(KEY, TYPES)
     merged = tmp_path / "in.pcap"
-    files = [corpus / name for name in TOLD]
+    files = [corpus / name for name in IDENTIFIED]
     subprocess.run(["mergecap", "-a", "-F", "nsecpcap", "-w", merged, *files], check=True, capture_output=True)
     anonymize(str(merged), tmp_path / "out.pcap", KEY)
     found = dict.fromkeys(TUNNELS.values(), 0)

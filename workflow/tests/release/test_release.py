@@ -109,8 +109,8 @@ def test_sheet_states_filter_and_sampling_of_a_capture(finished, tmp_path):
     run("release", campaign, "-o", tmp_path / "public")
     with (tmp_path / "public" / "samples.tsv").open(encoding="utf-8", newline="") as lines:
         rows = list(csv.DictReader(lines, delimiter="\t"))
-    told = {(row["filtered"], row["one_in"], row["sampled_out"]) for row in rows}
-    assert told == {("true", "4", "9"), ("", "", "")}
+    stated = {(row["filtered"], row["one_in"], row["sampled_out"]) for row in rows}
+    assert stated == {("true", "4", "9"), ("", "", "")}
     assert {row["excluded"] for row in rows} == {"filter, sampling", ""}
     quality = csv.DictReader((tmp_path / "public" / "tables" / "capture_quality.csv").read_text().splitlines())
     assert {row["excluded"] for row in quality} == {"filter, sampling", ""}
@@ -145,11 +145,11 @@ def test_names_are_pseudonyms_and_paths_are_absent(finished, public):
     for path in files(public):
         content = path.read_bytes() + path.name.encode()
         for word in (*SITES, "alpha-p1", str(finished.parent)):
-            assert word.encode() not in content, f"{path} tells {word}"
+            assert word.encode() not in content, f"{path} contains {word}"
     for path in (public / "acap").iterdir():
-        told = json.loads(pq.read_metadata(path).metadata[b"acapella"])
-        assert re.fullmatch(r"S[01]", told["site"])
-        assert path.stem.startswith(f"{told['site']}-{told['port']}-")
+        metadata = json.loads(pq.read_metadata(path).metadata[b"acapella"])
+        assert re.fullmatch(r"S[01]", metadata["site"])
+        assert path.stem.startswith(f"{metadata['site']}-{metadata['port']}-")
 
 
 def test_original_addresses_are_absent(public):
@@ -225,8 +225,8 @@ def test_flow_reports_have_the_pseudonyms_of_the_captures_and_no_order_of_the_tr
     ends, plain = ends_of(public / "flows"), ends_of(finished / "flows")
     assert len({row["src"] for row in flows}) > 1
     assert {end for row in flows for end in (row["src"], row["dst"])} <= ends
-    told = [path.read_text() for path in (public / "tables").glob("*.csv")]
-    assert not [end for end in plain for text in told if re.search(rf"(?<![\w.:]){re.escape(end)}(?![\w.:])", text)]
+    texts = [path.read_text() for path in (public / "tables").glob("*.csv")]
+    assert not [end for end in plain for text in texts if re.search(rf"(?<![\w.:]){re.escape(end)}(?![\w.:])", text)]
     assert flows == sorted(flows, key=lambda row: [row[name] for name in FLOW_KEY])
     assert [row["flow"] for row in flows] == list(range(len(flows)))
 
@@ -304,7 +304,7 @@ def test_release_depends_on_the_key_alone(finished, public, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["-o", "{public}"], "already exists"),
         (["-o", "{new}", "--key-file", "{new}/key"], "the key would be published"),
@@ -315,13 +315,13 @@ def test_release_depends_on_the_key_alone(finished, public, tmp_path):
         (["-o", "{new}", "--pseudonyms", "{public}/README.md"], "is not a map of names"),
     ],
 )
-def test_usage_errors_are_one_line_and_leave_no_files(request, tmp_path, capsys, words, says):
+def test_usage_errors_are_one_line_and_leave_no_files(request, tmp_path, capsys, words, message):
     finished, public = request.getfixturevalue("finished"), request.getfixturevalue("public")
     places = {"public": public, "new": tmp_path / "new", "missing": tmp_path / "missing"}
     assert main(["release", str(finished), *(word.format(**places) for word in words)]) == 2
-    said = capsys.readouterr().err
-    assert says in said
-    assert said.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert message in stderr
+    assert stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 

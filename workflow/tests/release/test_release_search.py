@@ -233,13 +233,13 @@ def test_release_is_synchronized_before_it_is_renamed(tmp_path, monkeypatch):
     assert (target / "tables" / "a.csv").stat().st_mode & 0o777 == 0o644
 
 
-def in_capture(offset: int, octets: bytes):
+def in_capture(offset: int, replacement: bytes):
     """Return a change that overwrites bytes of the first frame of the first capture."""
 
     def change(part: Path) -> None:
         path = sorted((part / "captures").iterdir())[0]
         content = bytearray(path.read_bytes())
-        content[24 + 16 + offset : 24 + 16 + offset + len(octets)] = octets
+        content[24 + 16 + offset : 24 + 16 + offset + len(replacement)] = replacement
         path.write_bytes(content)
 
     return change
@@ -396,8 +396,8 @@ def test_each_sample_is_digested_by_its_engine_and_errors_name_the_sample(tmp_pa
     made = indexed(tmp_path, rows, engines)
     assert run("release", made, "-o", tmp_path / "public") == 0
     for sample, engine in engines.items():
-        told = json.loads(pq.read_metadata(tmp_path / "public" / "acap" / f"{sample}.parquet").metadata[b"acapella"])
-        assert told["engine"] == engine
+        stored = json.loads(pq.read_metadata(tmp_path / "public" / "acap" / f"{sample}.parquet").metadata[b"acapella"])
+        assert stored["engine"] == engine
     capsys.readouterr()
     assert run("release", made, "-o", tmp_path / "other", "--engine", "native") == 2
     error = capsys.readouterr().err

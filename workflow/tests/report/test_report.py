@@ -36,7 +36,7 @@ def hostile(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def opened(hostile, browser):
-    """The page in Chromium once its charts are drawn, and what the browser said and asked for meanwhile."""
+    """The page in Chromium once its charts are drawn, and the messages and requests of the browser."""
     page, heard = browser.new_page(), []
     page.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda error: heard.append(f"error: {error}"))
@@ -206,15 +206,15 @@ def test_captures_from_files_are_not_described_as_samples_of_a_testbed(tmp_path)
     for row in source.quality:
         row["method"] = "file"
     assert "testbed" not in summary.introduction(source)
-    told = dict(summary.facts(source))
-    assert "First to last frame, files added up" in told
-    assert "mirrored" not in told["Sites"]
+    shown = dict(summary.facts(source))
+    assert "First to last frame, files added up" in shown
+    assert "mirrored" not in shown["Sites"]
 
 
 def test_parts_of_provenance_have_readable_names(tmp_path):
     directory = write_tables(tmp_path / "made", sites=1)
-    told = {"acapella_provenance": 1, "else": 2, "outputs": {"a": "b"}, "versions": {"acapella": "0"}}
-    (directory / "provenance" / "process.json").write_text(json.dumps(told), encoding="utf-8")
+    shown = {"acapella_provenance": 1, "else": 2, "outputs": {"a": "b"}, "versions": {"acapella": "0"}}
+    (directory / "provenance" / "process.json").write_text(json.dumps(shown), encoding="utf-8")
     parts = page.provenance_of(Campaign(directory))
     assert [part["key"] for part in parts] == ["versions", "outputs", "acapella_provenance", "else"]
     assert [part["label"] for part in parts][2:] == ["Version of the file format", "else"]

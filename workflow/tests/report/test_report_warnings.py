@@ -106,7 +106,7 @@ def test_bounds_of_mirror_loss_are_equal_in_figures_and_warnings():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "warning"),
     [
         ({"one_in": 4, "sampled_out": 9}, "One in 4 received frames kept in 1 sample of 4; counts"),
         ({"filtered": True}, "Only frames passed by a filter or a P4 program kept in 1 sample of 4: S0-p0-0000."),
@@ -147,9 +147,9 @@ def test_bounds_of_mirror_loss_are_equal_in_figures_and_warnings():
         ({"peers_ambiguous": 2}, "2 flows with several candidates"),
     ],
 )
-def test_every_flaw_is_a_warning(changes, said, tmp_path):
+def test_every_flaw_is_a_warning(changes, warning, tmp_path):
     found = [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.collect(quality_with(tmp_path, **changes))]
-    assert any(text.startswith(said) for text in found), found
+    assert any(text.startswith(warning) for text in found), found
     assert len(found) == 1
 
 
@@ -201,8 +201,8 @@ def test_excluded_samples_are_not_failures(pseudonyms, tmp_path):
     (directory / "provenance" / "process.json").write_text(
         json.dumps({"parameters": {"pseudonyms": pseudonyms}}), encoding="utf-8"
     )
-    said = "2 collected samples of 6 excluded by the config"
-    expected = f"{said}." if pseudonyms else f"{said}: s1, s5."
+    warning = "2 collected samples of 6 excluded by the config"
+    expected = f"{warning}." if pseudonyms else f"{warning}: s1, s5."
     assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.collect(source, ["s5", "s1", "other"])] == [
         expected
     ]

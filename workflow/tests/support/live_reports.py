@@ -86,13 +86,13 @@ class Place:
         secret = ("--secret", str(self.directory / "reports" / "collector.secret"))
         return self.start(name, *words, *stats, "--collector", f"127.0.0.1:{PORT}", *secret, *more)
 
-    def wait_for(self, name: str, said: str, times: int = 1) -> None:
+    def wait_for(self, name: str, phrase: str, times: int = 1) -> None:
         """Wait until a program has printed a text a number of times."""
         path = self.directory / f"{name}.log"
         deadline = time.monotonic() + TIMEOUT_S
-        while not path.is_file() or path.read_text().count(said) < times:
+        while not path.is_file() or path.read_text().count(phrase) < times:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{name} did not say {said!r}: {path.read_text()}")
+                raise TimeoutError(f"{name} did not print {phrase!r}: {path.read_text()}")
             time.sleep(0.01)
 
     def wait_for_reports(self, name: str, least: int) -> dict:

@@ -78,9 +78,9 @@ def configure(directory: Path) -> None:
     for name in ("state", "spool"):
         (directory / name).mkdir()
     memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 * 9 // 10
-    told = {"directory": directory, "address": ADDRESS, "user": Path("/proc/self").owner()}
-    told |= {"cpus": os.cpu_count(), "memory_mb": memory_mb}
-    (directory / "slurm.conf").write_text(CONFIGURATION.format(**told))
+    values = {"directory": directory, "address": ADDRESS, "user": Path("/proc/self").owner()}
+    values |= {"cpus": os.cpu_count(), "memory_mb": memory_mb}
+    (directory / "slurm.conf").write_text(CONFIGURATION.format(**values))
     (directory / "cgroup.conf").write_text("CgroupAutomount=no\n")
     key = directory / "munge.key"
     key.write_bytes(os.urandom(1024))
@@ -93,10 +93,10 @@ def start(directory: Path, *command: str) -> None:
         subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
-def until(said: str, *command: str) -> None:
+def until(phrase: str, *command: str) -> None:
     """Repeat a query until the answer contains a text. Exits on timeout."""
     end = time.monotonic() + START_S
-    while said not in (answer := subprocess.run(command, capture_output=True, text=True, check=False)).stdout:
+    while phrase not in (answer := subprocess.run(command, capture_output=True, text=True, check=False)).stdout:
         if time.monotonic() > end:
             logs = "".join(path.read_text(errors="replace") for path in Path("/etc/slurm").glob("*.log"))
             sys.exit(f"no cluster within {START_S} s: {' '.join(command)}: {answer.stdout}{answer.stderr}{logs}")

@@ -180,9 +180,9 @@ class Workplace:
         return {str(file.relative_to(self.campaign)): hashlib.sha256(file.read_bytes()).hexdigest() for file in found}
 
 
-def rules_run(said: str) -> set[str]:
+def rules_run(printed: str) -> set[str]:
     """Return the names of the rules that a run executed, or that a dry run would execute."""
-    table = said.split("Job stats:")[1].split("total", maxsplit=1)[0] if "Job stats:" in said else ""
+    table = printed.split("Job stats:")[1].split("total", maxsplit=1)[0] if "Job stats:" in printed else ""
     return {line.split()[0] for line in table.splitlines() if re.search(r" \d+$", line)} - {"all"}
 
 

@@ -63,7 +63,7 @@ def test_capture_without_frames_has_no_share_of_agreement(engine, tmp_path, caps
     assert "unexplained on what the core decided: 0 frames" in out
 
 
-TAGGED = {  # ids from 100 on, outermost first; tshark takes 0x88a8 with 0x88a8 behind it for one header
+TAGGED = {  # ids from 100 on, outermost first; tshark counts consecutive tags of type 0x88a8 as one header
     "88a8 88a8": ("eth:ethertype:ieee8021ad:ethertype:ip:tcp", "Ethernet/VLAN/IPv4/TCP"),
     "88a8 88a8 88a8": (
         "eth:ethertype:ieee8021ad:ethertype:ieee8021ad:ethertype:ip:tcp",
@@ -96,8 +96,8 @@ def test_service_tags_have_the_headers_of_tshark_and_every_id(engine, tmp_path, 
     assert "unexplained on what the core decided: 0 frames" in capsys.readouterr().out
     made = tables.write_our_digest(capture, engine, tmp_path)
     frames, flows = pq.read_table(made.frames), pq.read_table(made.flows)
-    said = list(zip(frames["protocols"].to_pylist(), frames["stack"].to_pylist(), strict=True))
-    assert said == list(TAGGED.values())
+    dissected = list(zip(frames["protocols"].to_pylist(), frames["stack"].to_pylist(), strict=True))
+    assert dissected == list(TAGGED.values())
     ids = dict(zip(flows["flow"].to_pylist(), flows["vlan"].to_pylist(), strict=True))
     of_frame = [ids[flow] for flow in frames["flow"].to_pylist()]
     assert of_frame == [list(range(100, 100 + len(types.split()))) for types in TAGGED]
@@ -288,9 +288,9 @@ ODD = {
     + "00" * 24,
     "destination options that are cut, and the last header": "86dd" + IPV6.format("3c") + "3b04000000000000",
     "AH that is cut, and the last header": "86dd" + IPV6.format("33") + "3b04000000000000",
-    "a routing header of which one octet is there": "86dd" + IPV6.format("2b") + "3b",
+    "a routing header truncated to one byte": "86dd" + IPV6.format("2b") + "3b",
     "a fragment header that is cut": "86dd" + IPV6.format("2c") + "3b000000",
-    "an extension header with nothing behind it": "86dd" + IPV6.format("3c") + "1100000000000000",
+    "an extension header followed by nothing": "86dd" + IPV6.format("3c") + "1100000000000000",
     "IPv4 options that are cut, behind MPLS": "8847 00011140 4f00 003c 0001 0000 40 11 0000 0a000001 0a000002 66",
     "a source route": IPV4.format("4700 0024", "11") + "8307040a00000900" + "9c409c4100080000",
 }
@@ -400,7 +400,7 @@ def test_corpus_agrees_on_layers_2_to_4(corpus, tmp_path, capsys):
 
 
 def with_fcs(path: Path, fcs: bytes, kept: int | None = None) -> Path:
-    """A capture of which the file says that an FCS ends each frame; ``kept``: octets captured of each."""
+    """Write a capture whose file header declares an FCS at the end of each frame; ``kept``: bytes captured of each."""
     frames = [frame + fcs for _, frame in busy_port()]
     if path.suffix == ".pcapng":
         blocks = [pcapng_block(1, struct.pack("<HHI", 1, 0, 0) + struct.pack("<HHB3x", 13, 1, len(fcs)))]
@@ -437,7 +437,7 @@ def test_lengths_exclude_a_declared_fcs(tmp_path, capture, name, kept):
 
 
 def test_frames_of_each_kind_are_listed_with_layers_2_to_4_first(tmp_path, monkeypatch, capsys):
-    """500 wrong times and two kinds of wrong network headers behind them; each kind is named, whatever comes before."""
+    """500 wrong times, followed by two kinds of wrong network headers; each kind is reported."""
     frames = [(START_NS + at, frame) for at, (_, frame) in enumerate(busy_port() * 40)][:600]
     captures = [write_pcap(tmp_path / f"{name}.pcap", frames) for name in "ab"]
 

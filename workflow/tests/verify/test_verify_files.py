@@ -57,11 +57,11 @@ def test_no_frame_of_a_damaged_compressed_capture_is_compared(capture, capsys):
     assert line.startswith(f"not compared: {damaged}: at byte ") and "frames is compared" in line
 
 
-@pytest.mark.parametrize(("path", "said"), [("nowhere.pcap", "no such file"), (".", "no capture found")])
-def test_missing_captures_are_an_error(path, said, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(("path", "message"), [("nowhere.pcap", "no such file"), (".", "no capture found")])
+def test_missing_captures_are_an_error(path, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["verify", path]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_skipped_files_are_listed_if_no_capture_is_left(tmp_path, capsys):

@@ -40,10 +40,10 @@ def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
 
 def test_sites_are_sampled_in_parallel_and_released(fabric, capsys):
     status, campaign = collected(fabric)
-    said = capsys.readouterr()
-    assert status == 0, said.err
-    assert "project permissions: Net.PortMirroring" in said.out
-    assert "STAR: success" in said.out and "UTAH: success" in said.out
+    printed = capsys.readouterr()
+    assert status == 0, printed.err
+    assert "project permissions: Net.PortMirroring" in printed.out
+    assert "STAR: success" in printed.out and "UTAH: success" in printed.out
     manifests = [read(path) for path in sorted((campaign / "raw").glob("*.json"))]
     assert {(each["site"], each["port"]) for each in manifests} == {
         *(("STAR", port) for port in PORTS), *(("UTAH", port) for port in OTHERS),
@@ -94,8 +94,8 @@ def test_site_without_a_free_nic_fails_with_the_reason(fabric, capsys):
     for host in fabric.orchestrator.sites["STAR"]:
         host["nics"] = {}
     status, _ = collected(fabric, collect={"sites": ["STAR"], "ports": {"STAR": PORTS}})
-    said = capsys.readouterr()
-    assert status != 0 and "dedicated NICs" in said.out + said.err
+    printed = capsys.readouterr()
+    assert status != 0 and "dedicated NICs" in printed.out + printed.err
     assert not fabric.orchestrator.slices
 
 

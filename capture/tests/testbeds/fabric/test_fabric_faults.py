@@ -338,7 +338,7 @@ def test_changed_host_key_within_a_slice_is_rejected(fabric, tmp_path):
     known = (tmp_path / "acapella_known_hosts").read_text()
     fabric.nodes.bastion_key = keys[0]
     (tmp_path / "acapella_known_hosts").write_text(re.sub("(?m)^.*/@bastion .*\n", "", known))
-    assert first.run(instance.name, ["true"]).status == 0, "a key that somebody has removed is kept again"
+    assert first.run(instance.name, ["true"]).status == 0, "a removed key is stored again"
     first.release()
 
 

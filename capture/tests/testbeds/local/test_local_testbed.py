@@ -39,7 +39,7 @@ def test_hosts_of_different_sites_reach_each_other(testbed, mtu):
 
 @pytest.mark.parametrize(("direction", "macs"), [("rx", {"01"}), ("tx", {"02"}), ("both", {"01", "02"})])
 def test_mirror_copies_and_counts_one_port_and_direction(testbed, direction, macs):
-    """host1 pings host2 of its own site; port1 receives requests and sends replies."""
+    """host1 pings host2 at the same site; port1 receives requests and sends replies."""
     testbed.run("site1-host1", ["ping", "-c", "1", "10.10.1.2"])
     mirror = mirror_of(testbed, "site1", "port1", direction)
     argv = ["tcpdump", "-i", mirror.interface, "-n", "-e", "--immediate-mode", "-l", "icmp"]

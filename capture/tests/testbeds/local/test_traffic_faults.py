@@ -69,13 +69,13 @@ def test_manifest_lists_started_and_failed_clients_with_reasons(collected):
 
 
 def test_each_failing_kind_is_noted_once_and_when_given_up(collected):
-    said = collected[0].stdout
+    printed = collected[0].stdout
     failed = (
         "traffic iperf3_tcp from site1-host1 to site2-host1 (10.10.2.1) failed: iperf3 does not listen on site2-host1: "
     )
-    assert said.count(failed) == 1
-    assert said.count("skipped: 3 consecutive failures: iperf3 does not listen") == 1
-    assert said.count("iperf3_udp") == 1 and "ping" not in said
+    assert printed.count(failed) == 1
+    assert printed.count("skipped: 3 consecutive failures: iperf3 does not listen") == 1
+    assert printed.count("iperf3_udp") == 1 and "ping" not in printed
 
 
 @pytest.mark.skipif(shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="no tcpreplay here")

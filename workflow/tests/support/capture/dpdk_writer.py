@@ -146,7 +146,7 @@ class Run:
     """A completed capture."""
 
     status: int
-    said: str
+    stderr: str
     directory: Path
     accounts: dict
 
@@ -162,9 +162,9 @@ def command(*arguments: object) -> list[str]:
     return [str(BINARY), *map(str, arguments)]
 
 
-def finished(directory: Path, status: int, said: str) -> Run:
+def finished(directory: Path, status: int, stderr: str) -> Run:
     """Return the result of a capture to `directory`/c.pcap(ng), after checking that its counts add up."""
-    assert "runtime error" not in said and "Sanitizer" not in said, said
+    assert "runtime error" not in stderr and "Sanitizer" not in stderr, stderr
     path = directory / "c.json"
     accounts = json.loads(path.read_text()) if path.exists() else {}
     if accounts:
@@ -174,7 +174,7 @@ def finished(directory: Path, status: int, said: str) -> Run:
             assert counts["received"] + counts["added"] == others and counts["pending"] == 0, counts
         files = accounts["files"]
         assert not files or sum(each["frames"] for each in files) == accounts["frames"]["written"]
-    return Run(status, said, directory, accounts)
+    return Run(status, stderr, directory, accounts)
 
 
 def capture(directory: Path, *arguments: object, name: str = "c.pcap", prefix: tuple[str, ...] = ()) -> Run:
@@ -188,21 +188,21 @@ def start(directory: Path, *arguments: object, name: str = "c.pcap", prefix: tup
     """Start a capture and wait until it listens."""
     argv = [*prefix, *command("--write", directory / name, *arguments)]
     process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environment())
-    said = ""
-    while "listening on" not in said:
+    stderr = ""
+    while "listening on" not in stderr:
         line = process.stderr.readline()
         if not line:
             process.wait(LIMIT_S)
-            pytest.fail(f"it did not start: {said}")
-        said += line
+            pytest.fail(f"it did not start: {stderr}")
+        stderr += line
     return process
 
 
 def stop(process: subprocess.Popen, directory: Path, number: int) -> Run:
     """Stop a capture with a signal and return its result."""
     process.send_signal(number)
-    said = process.communicate(timeout=LIMIT_S)[1]
-    return finished(directory, process.returncode, said)
+    stderr = process.communicate(timeout=LIMIT_S)[1]
+    return finished(directory, process.returncode, stderr)
 
 
 def environment() -> dict[str, str]:

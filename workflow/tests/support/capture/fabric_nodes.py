@@ -37,14 +37,14 @@ TCPDUMP = """#!{python}
 import os, signal, struct, sys, time
 interface = sys.argv[sys.argv.index("-i") + 1]
 taken = 0
-def told(*_):
+def on_signal(*_):
     print(f"{{taken}} packets captured, {{taken}} packets received by filter, 0 packets dropped by kernel",
           file=sys.stderr, flush=True)
 def over(*_):
     sys.stdout.buffer.flush()
-    told()
+    on_signal()
     os._exit(0)
-signal.signal(signal.SIGUSR1, told)
+signal.signal(signal.SIGUSR1, on_signal)
 signal.signal(signal.SIGINT, over)
 out = sys.stdout.buffer
 out.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 200, 1))

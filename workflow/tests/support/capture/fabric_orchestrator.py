@@ -154,8 +154,8 @@ class Orchestrator:
             known = body["token"] in self.tokens
             project = {"uuid": PROJECT, "name": "p", "tags": list(self.tags), "active": True}
             payload = json.loads(base64.urlsafe_b64decode(body["token"].split(".")[1] + "=="))
-            told = {"exp": int(payload["exp"]), "uuid": "u", "email": "e@x", "projects": [project]}
-            return (200, {"token": told}) if known else (401, {"errors": []})
+            claims = {"exp": int(payload["exp"]), "uuid": "u", "email": "e@x", "projects": [project]}
+            return (200, {"token": claims}) if known else (401, {"errors": []})
         if path == "/credmgr/tokens/refresh":
             self.refreshes.append(body["refresh_token"])
             if body["refresh_token"] != f"refresh-{len(self.refreshes)}":  # a refresh token is valid once

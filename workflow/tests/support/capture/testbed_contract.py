@@ -59,7 +59,7 @@ def test_sites_with_a_switch_have_a_downlink(switched):
 
 def test_unknown_names_are_user_errors(testbed):
     site = testbed.sites()[0]
-    nobody = Instance("nobody", site.name, ("none",))
+    missing = Instance("missing", site.name, ("none",))
     for call in (
         lambda: testbed.site("nowhere"),
         lambda: testbed.port(site.name, "none"),
@@ -68,11 +68,11 @@ def test_unknown_names_are_user_errors(testbed):
         lambda: testbed.allocate("nowhere", ResourceRequest(1)),
         lambda: testbed.instances("nowhere"),
         lambda: testbed.extend("nowhere", time.time_ns()),
-        lambda: testbed.mirror(nobody, "none", site.ports[0].name, "both"),
-        lambda: testbed.mirror_capacity_bps(nobody, "none"),
-        lambda: testbed.run("nobody", ["true"]),
-        lambda: testbed.start("nobody", ["true"]),
-        lambda: testbed.fetch("nobody", "none", Path("/nonexistent/none")),
+        lambda: testbed.mirror(missing, "none", site.ports[0].name, "both"),
+        lambda: testbed.mirror_capacity_bps(missing, "none"),
+        lambda: testbed.run("missing", ["true"]),
+        lambda: testbed.start("missing", ["true"]),
+        lambda: testbed.fetch("missing", "none", Path("/nonexistent/none")),
     ):
         assert not isinstance(one_line(call), InsufficientResources)
 
@@ -167,7 +167,7 @@ def test_program_runs_on_an_instance(switched, instance):
 
 
 def test_job_receives_signals_and_reports_its_exit_status(switched, instance):
-    script = "trap 'echo told >&2; exit 7' INT; echo ready >&2; while :; do sleep 0.05; done"
+    script = "trap 'echo interrupted >&2; exit 7' INT; echo ready >&2; while :; do sleep 0.05; done"
     job = switched.start(instance.name, ["sh", "-c", script])
     end = time.monotonic() + TIMEOUT_S
     while "ready" not in job.log() and time.monotonic() < end:
@@ -198,16 +198,16 @@ def test_fetched_file_is_complete(switched, instance, tmp_path):
 
 
 def test_uploaded_file_is_complete_and_executable(switched, instance, tmp_path):
-    (tmp_path / "told").write_text("#!/bin/sh\necho $1 $0\n")
+    (tmp_path / "interrupted").write_text("#!/bin/sh\necho $1 $0\n")
     for _ in range(2):
-        switched.put(instance.name, tmp_path / "told", "program")
+        switched.put(instance.name, tmp_path / "interrupted", "program")
         there = switched.path_on_node(instance.name, "program")
         there = there if "/" in there else f"./{there}"
         done = switched.run(instance.name, [there, "once"], timeout_s=TIMEOUT_S)
         assert (done.status, done.stdout) == (0, f"once {there}\n")
     shown = switched.run(instance.name, ["stat", "-c", "%a", there])
     assert shown.stdout == "700\n"
-    one_line(lambda: switched.put("nobody", tmp_path / "told", "program"))
+    one_line(lambda: switched.put("missing", tmp_path / "interrupted", "program"))
     one_line(lambda: switched.put(instance.name, tmp_path / "none", "program"))
 
 

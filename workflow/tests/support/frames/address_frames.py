@@ -19,7 +19,7 @@ from scapy.packet import NoPayload, Packet, Raw
 
 LINK = {"ethernet": 1, "sll": 113, "raw": 101}
 CLASSES = {"ethernet": Ether, "sll": CookedLinux, "raw": inet.IP}
-SECRET = b"payload that nobody may see"
+SECRET = b"payload that must stay secret"
 
 
 class Addresses:

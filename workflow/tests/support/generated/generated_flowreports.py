@@ -132,11 +132,11 @@ def second(draw: random.Random, sample: str, at: int, *, last: bool, scale: int)
 def counts(sample: str, flows: list[dict]) -> list[dict]:
     """Return the counters that the notes below a figure and its windows need."""
     reports = sum(row["reports"] for row in flows if row["sample"] == sample)
-    told = [("settings", "window_ns", SECOND), ("balance", "frames_in", 3 * reports)]
-    told += [("balance", "reports_sent", reports), ("balance", "reports_accepted", reports)]
+    listed = [("settings", "window_ns", SECOND), ("balance", "frames_in", 3 * reports)]
+    listed += [("balance", "reports_sent", reports), ("balance", "reports_accepted", reports)]
     return [
         {"sample": sample, "place": place, "stage": stage, "counter": counter, "value": value}
-        for place, (stage, counter, value) in enumerate(told, 1)
+        for place, (stage, counter, value) in enumerate(listed, 1)
     ]
 
 
@@ -257,7 +257,7 @@ def write_study(directory: Path, *, windows: int = 120) -> Path:
                     **{"accepted": 10**5 - lost, "lost": lost, "success_share": 1 - lost / 10**5, "report_bytes": 192},
                 }
             )
-    told = [
+    listed = [
         ("balance", "frames_in", 90_000),
         ("balance", "reports_sent", 40_000),
         ("balance", "reports_accepted", 40_000),
@@ -266,7 +266,7 @@ def write_study(directory: Path, *, windows: int = 120) -> Path:
         ("settings", "background_stream_bps", 4_000_000),
         ("settings", "background_limit_bps", 40_000_000),
     ]
-    counted = [{"place": n, "stage": a, "counter": b, "value": c} for n, (a, b, c) in enumerate(told, 1)]
+    counted = [{"place": n, "stage": a, "counter": b, "value": c} for n, (a, b, c) in enumerate(listed, 1)]
     for name, rows in (("offered", offered), ("response", response), ("response_counts", counted)):
         table = f"flowreport_{name}"
         tables.write_rows(rows, table, lambda suffix, table=table: campaign.table(table, suffix))

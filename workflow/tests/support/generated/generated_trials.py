@@ -184,8 +184,15 @@ def moves(count: int) -> dict:
     """Return the paper's Table 1 for ``count`` moves."""
     if not count:
         return {"count": 0, "share": 0.0, **dict.fromkeys(("mean", "sigma", "abs_mean", "abs_sigma", "min", "max"))}
-    told = {"mean": 1790.54, "sigma": 8111.16, "abs_mean": 7240.23, "abs_sigma": 4071.35, "min": -5632, "max": 16573}
-    return {"count": count, "share": count / PACKETS, **told}
+    statistics = {
+        "mean": 1790.54,
+        "sigma": 8111.16,
+        "abs_mean": 7240.23,
+        "abs_sigma": 4071.35,
+        "min": -5632,
+        "max": 16573,
+    }
+    return {"count": count, "share": count / PACKETS, **statistics}
 
 
 def factor(place: int, draw) -> float:

@@ -35,10 +35,10 @@ def study(*runs: dict, skipped: str | None = None) -> dict:
     return {"version": 1, "skipped": skipped, "notes": [], "machine": {}, "settings": {}, "runs": list(runs)}
 
 
-def campaign(directory: Path, said: dict) -> Path:
+def campaign(directory: Path, results: dict) -> Path:
     """Return a campaign with its storage tables."""
     (directory / "storage").mkdir(parents=True, exist_ok=True)
-    (directory / "storage" / "study.json").write_text(json.dumps(said))
+    (directory / "storage" / "study.json").write_text(json.dumps(results))
     assert cli.main(["campaign", "storage", str(directory)]) == 0
     return directory
 

@@ -93,7 +93,7 @@ def add_sample(directory: Path, name: str, place: tuple, span: tuple | None, flo
         schema = arrow_schema(table).with_metadata({"acapella": json.dumps(meta)})
         columns = [pa.array([row.get(f.name) for row in content], f.type) for f in schema]
         pq.write_table(pa.table(columns, schema=schema), directory / part / f"{name}.parquet")
-    told = {
+    document = {
         "acapella_manifest": 1,
         "campaign": directory.name,
         "run": 1,
@@ -111,4 +111,4 @@ def add_sample(directory: Path, name: str, place: tuple, span: tuple | None, flo
         **manifest,
     }
     (directory / "raw").mkdir(exist_ok=True)
-    (directory / "raw" / f"{name}.json").write_text(json.dumps(told), encoding="utf-8")
+    (directory / "raw" / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")

@@ -46,26 +46,26 @@ def evidence(frames: list[dict], flows: list[dict], manifest: dict) -> dict:
 
 def port_of(manifest: dict, t: dict, frames: list[dict]) -> dict:
     """Return the properties of the mirror port according to manifest and capture."""
-    said = manifest.get("congestion") or {}
-    overhead = 24 if said.get("capacity_overhead_bytes") is None else said["capacity_overhead_bytes"]
+    recorded = manifest.get("congestion") or {}
+    overhead = 24 if recorded.get("capacity_overhead_bytes") is None else recorded["capacity_overhead_bytes"]
     longest = max([t["frame_bytes"], *(f["wire_len"] for f in frames)])
-    share, buffer = 1.0, said.get("buffer_bytes")
+    share, buffer = 1.0, recorded.get("buffer_bytes")
     if buffer is None:
         share, buffer = t["fill_share"], t["buffer_frames"] * longest
     dropped = (manifest["dropped_kernel"] or 0) + (manifest["dropped_interface"] or 0)
     rate = manifest["port_rate_bps"]
     return {
-        "capacity": said.get("capacity_bps") or None,
+        "capacity": recorded.get("capacity_bps") or None,
         "overhead": overhead,
-        "counter": 4 if said.get("counter_overhead_bytes") is None else said["counter_overhead_bytes"],
+        "counter": 4 if recorded.get("counter_overhead_bytes") is None else recorded["counter_overhead_bytes"],
         "longest": longest + overhead,
         "fill": max(64, min(share * buffer, buffer - longest - overhead)),
-        "readings": said.get("readings") or [],
+        "readings": recorded.get("readings") or [],
         "start": manifest["actual"]["start_ns"],
         "end": manifest["actual"]["end_ns"],
         "rate": rate,
         "line": rate if manifest["direction"] == "rx" else math.inf,  # of all senders to the port: unknown
-        "port": rate if said.get("buffer_bytes") else None,
+        "port": rate if recorded.get("buffer_bytes") else None,
         "ratio": 1 + dropped / len(frames) if frames else 1,
     }
 
@@ -232,14 +232,14 @@ def balance(frames: list[dict], mirror: dict) -> dict:
     start, end, rows = mirror["start"], mirror["end"], []
     size = [(min(max(f["ts_ns"], start), end - 1), (f["wire_len"] + mirror["counter"]) * mirror["ratio"])
             for f in frames if f["ts_ns"] is not None and start is not None]  # fmt: skip
-    captured = sum(octets for _, octets in size)
+    captured = sum(frame_bytes for _, frame_bytes in size)
     stamps = [f["ts_ns"] for f in frames if f["ts_ns"] is not None] or [start, end]
     first, last = max(start, min(stamps)), min(end, max(stamps))
     readings = sorted(mirror["readings"])
     for (a, before), (b, after) in itertools.pairwise(readings):
         if b > start and a < end:
             inside = a >= first and b <= last
-            got = sum(octets for at, octets in size if a <= at < b)
+            got = sum(frame_bytes for at, frame_bytes in size if a <= at < b)
             rows.append((inside, max(0, min(b, last) - max(a, first)) / (b - a), after - before, got, b - a))
     within = [row for row in rows if row[0]]
     counted, got = sum(row[2] for row in within), sum(row[3] for row in within)

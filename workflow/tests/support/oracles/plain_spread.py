@@ -28,9 +28,9 @@ def rates(row: dict, width: int) -> None:
     row["throughput_bps"] = rate_bps(row["bytes"], span)
 
 
-def rate_bps(octets: int, span: int) -> int | None:
+def rate_bps(size: int, span: int) -> int | None:
     """Return bits per second, rounded half up, limited to 64 bits."""
-    return min((octets * 8 * 10**9 + span // 2) // span, 2**64 - 1) if span else None
+    return min((size * 8 * 10**9 + span // 2) // span, 2**64 - 1) if span else None
 
 
 class Times:
