@@ -15,13 +15,24 @@ from acapella_p4_model.generated_load import RECORD, write_load
 from acapella_p4_model.running import P4
 
 CONNECTIONS, SLOTS = 18_750, 2**15  # as 150,000 are to 2^18
+CELLS = 2**17
 MOST_MISSING = 0.05
 CLIENTS = 0x0A000000
 RECORD_BYTES = 16  # of a pcap's record header
 
 
-def run(directory: Path, slots: int, *, cells: int = 2**17, triggers: int = 495) -> tuple[np.ndarray, list[int]]:
-    """The reports over the load, and slot_counters."""
+def write_spec(path: Path) -> Path:
+    """Write the committed .spec with arrays of SLOTS flows and 2 * CELLS counters, which are dumped after each run."""
+    text = (P4 / "spec" / "flowstats.spec").read_text()
+    for size, smaller in ((2**18, SLOTS), (2**21, 2 * CELLS)):
+        assert f" size {size:#x} " in text
+        text = text.replace(f" size {size:#x} ", f" size {smaller:#x} ")
+    path.write_text(text)
+    return path
+
+
+def run(directory: Path, slots: int, *, cells: int = CELLS, triggers: int = 495) -> tuple[np.ndarray, list[int]]:
+    """Run the program over the load; return the reports, and slot_counters."""
     if not running.LOADER.exists():
         pytest.skip("acapella-p4-run is not there: make setup builds it where libdpdk-dev, libpcap-dev are installed")
     write_load(directory / "load.pcap", CONNECTIONS)
@@ -29,7 +40,7 @@ def run(directory: Path, slots: int, *, cells: int = 2**17, triggers: int = 495)
     lines = [f"register {name} 0 {value}" for name, value in settings.items()] + ["epoch 10s"]
     lines += [f"epoch-clear sketch_{what}_{row} {cells}" for what in ("bytes", "packets") for row in range(ROWS)]
     (directory / "control").write_text("\n".join(lines) + "\n")
-    command = [running.LOADER, "--spec", P4 / "spec" / "flowstats.spec", "--in", directory / "load.pcap"]
+    command = [running.LOADER, "--spec", write_spec(directory / "flowstats.spec"), "--in", directory / "load.pcap"]
     files = [
         "--out",
         directory / "reports.pcap",
@@ -49,12 +60,12 @@ def run(directory: Path, slots: int, *, cells: int = 2**17, triggers: int = 495)
 
 
 def values(payloads: np.ndarray, offset: int, size: int) -> np.ndarray:
-    """A field of all reports."""
+    """Return a field of all reports."""
     return payloads[:, offset : offset + size].copy().view(f">u{size}")[:, 0].astype(np.int64)
 
 
 def missing(directory: Path, slots: int, *, triggers: int = 495) -> tuple[float, float]:
-    """Shares of the connections without the first and the second half of the handshake's round trip."""
+    """Return the shares of connections without the first and the second half of the handshake's round trip."""
     payloads, _ = run(directory, slots, triggers=triggers)
     connection = np.minimum(values(payloads, 28, 4), values(payloads, 44, 4)) - CLIENTS
     valid = values(payloads, 6, 2)
@@ -62,7 +73,7 @@ def missing(directory: Path, slots: int, *, triggers: int = 495) -> tuple[float,
 
 
 def packets(directory: Path, payloads: np.ndarray) -> tuple[Counter, Counter]:
-    """Packets of each flow, (src, dst): exact ones, and those reported, summed over epochs."""
+    """Return the packets of each flow (src, dst): exact numbers, and those reported, summed over epochs."""
     frames = np.fromfile(directory / "load.pcap", RECORD, offset=24)
     exact = Counter(zip(frames["src"].tolist(), frames["dst"].tolist(), strict=True))
     ends = zip(values(payloads, 28, 4).tolist(), values(payloads, 44, 4).tolist(), strict=True)
