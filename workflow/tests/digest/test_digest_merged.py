@@ -25,11 +25,11 @@ def digest(tmp_path) -> Digest:
 
 def pcap(records, *, link_type: int = 1, ns: bool = True) -> bytes:
     """Return a pcap file with frames (time, bytes) and timestamps in nanoseconds or microseconds."""
-    text = struct.pack("<IHHiIII", 0xA1B23C4D if ns else 0xA1B2C3D4, 2, 4, 0, 0, 65535, link_type)
+    parts = [struct.pack("<IHHiIII", 0xA1B23C4D if ns else 0xA1B2C3D4, 2, 4, 0, 0, 65535, link_type)]
     for ts_ns, frame in records:
         seconds, rest = divmod(ts_ns, 10**9)
-        text += struct.pack("<IIII", seconds, rest if ns else rest // 1000, len(frame), len(frame)) + frame
-    return text
+        parts += [struct.pack("<IIII", seconds, rest if ns else rest // 1000, len(frame), len(frame)), frame]
+    return b"".join(parts)
 
 
 def pcapng(records) -> bytes:
@@ -170,22 +170,30 @@ def test_ctrl_c_in_a_terminal_terminates_digest_and_tshark(tmp_path):
     assert (stderr, running.returncode, list(made.iterdir())) == ("acapella: stopped\n", 130, [])
 
 
-@pytest.mark.parametrize("engine", ["native", "hybrid"])
-def test_frames_of_a_merged_acap_have_the_names_of_their_files(digest, tmp_path, engine):
-    """The table has several row groups. Each file has frames of a different length."""
-    lengths = {"b.pcap": 60, "a.pcap": 61, "c.pcap": 62}
+LENGTHS = {"b.pcap": 60, "a.pcap": 61, "c.pcap": 62}  # of the frames of each file
+
+
+@pytest.fixture(scope="module")
+def queues(tmp_path_factory) -> tuple[Path, list[str]]:
+    """Write three files with more frames than a row group; return their directory and the merged order of files."""
+    directory = tmp_path_factory.mktemp("queues")
     order = [name for n in range(50_000) for name in ("b.pcap", *(["a.pcap"] * (n % 3)), "c.pcap")]
-    frames_of = {name: [] for name in lengths}
-    for at, name in enumerate(order):
-        frames_of[name].append((START + at, bytes(lengths[name])))
-    for name, records in frames_of.items():
-        (tmp_path / name).write_bytes(pcap(records))
-    assert digest_all(digest, *(tmp_path / name for name in lengths), engine=engine) == 0
+    for name, length in LENGTHS.items():
+        frame = bytes(length)
+        records = [(START + at, frame) for at, other in enumerate(order) if other == name]
+        (directory / name).write_bytes(pcap(records))
+    return directory, order
+
+
+@pytest.mark.parametrize("engine", ["native", "hybrid"])
+def test_frames_of_a_merged_acap_have_the_names_of_their_files(digest, queues, engine):
+    directory, order = queues
+    assert digest_all(digest, *(directory / name for name in LENGTHS), engine=engine) == 0
     table = pq.read_table(digest.acap, columns=["wire_len", "file"])
     assert len(table) > 131_072
     assert table["file"].to_pylist() == order
-    assert table["wire_len"].to_pylist() == [lengths[name] for name in order]
-    assert digest.metadata()["files"] == list(lengths)
+    assert table["wire_len"].to_pylist() == [LENGTHS[name] for name in order]
+    assert digest.metadata()["files"] == list(LENGTHS)
 
 
 def test_files_with_equal_names_are_distinguished_without_their_directories(digest, tmp_path):

@@ -61,10 +61,10 @@ def frame(word: str, destination: str, source: str, body: bytes, depth: int = 1)
     return OUTER + labels(depth) + bytes.fromhex(word + destination + source) + body
 
 
-def compared(reference, frames: list[tuple[int, bytes]], directory: Path):
+def compared(reference, frames: list[tuple[int, bytes]], directory: Path, answers: Path | None = None):
     file = directory / "pseudowires.pcap"
     file.write_bytes(pcap(frames))
-    return compare(reference, [file], directory)
+    return compare(reference, [file], directory, answers=answers)
 
 
 def test_every_combination_agrees(reference, tmp_path):
@@ -100,12 +100,13 @@ def test_corpus_after_labels_agrees(form, corpus, reference, tmp_path, monkeypat
         word = struct.pack("!I", number % 65_535 + 1) if sequenced else b""
         head = OUTER + labels(number // EVERY_NTH % 3 + 1) + word
         frames.append((wire + len(head), (head + inner)[:SNAPLEN]))
-    agreement = compared(reference, frames, tmp_path)
+    answers = tmp_path / "answers.tsv"
+    agreement = compared(reference, frames, tmp_path, answers)
     report(f"{part}, sequence numbers: {sequenced}", agreement)
     assert agreement.disagreements == 0, agreement.first
     assert agreement.errata == {}
     monkeypatch.setattr(core_against_tshark, "vendor_options", lambda _: [])
-    unaided = compared(reference, frames, tmp_path)
+    unaided = compared(reference, frames, tmp_path, answers)
     report(f"{part}, sequence numbers: {sequenced}, vendors unknown", unaided)
     assert unaided.disagreements == 0, unaided.first
     assert agreement.sure_share > unaided.sure_share + 0.2

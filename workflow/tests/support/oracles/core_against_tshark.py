@@ -26,22 +26,29 @@ def rows(lines: Iterator[str], names: list[str]) -> Iterator[dict[str, str]]:
         yield dict(zip(names, line.rstrip("\n").split("\t"), strict=True))
 
 
-def compare(reference: tshark.Tshark, files: list[Path], directory: Path, cut: int | None = None) -> Agreement:
-    """Compare both results for the frames of ``files``, merged and truncated to ``cut`` bytes."""
-    joined, answers, ours = directory / "joined.pcapng", directory / "tshark.tsv", directory / "ours.tsv"
+def compare(
+    reference: tshark.Tshark, files: list[Path], directory: Path, cut: int | None = None, *, answers: Path | None = None
+) -> Agreement:
+    """Compare both results for the frames of ``files``, merged and truncated to ``cut`` bytes.
+
+    ``answers``: file for the rows of tshark. A later call with the same frames reads it instead of running tshark.
+    """
+    joined, ours = directory / "joined.pcapng", directory / "ours.tsv"
+    theirs_file = answers or directory / "tshark.tsv"
     options = ["--write", joined, *vendor_options(reference), *(["--cut", str(cut)] if cut else [])]
     with ours.open("wb") as output:
         subprocess.run([native_program("acapella-dump-frames"), *options, *files], check=True, stdout=output,
                        stderr=subprocess.DEVNULL)  # fmt: skip
-    with answers.open("wb") as output, reference.start(joined, FIELDS) as run:
-        output.writelines(lines + b"\n" for lines in run.lines())
-        run.finish()
+    if answers is None or not answers.exists():
+        with theirs_file.open("wb") as output, reference.start(joined, FIELDS) as run:
+            output.writelines(lines + b"\n" for lines in run.lines())
+            run.finish()
     agreement = Agreement()
-    with ours.open(encoding="utf-8") as mine, answers.open(encoding="utf-8") as theirs:
+    with ours.open(encoding="utf-8") as mine, theirs_file.open(encoding="utf-8") as theirs:
         names = next(mine).rstrip("\n").split("\t")
         for pair in zip(rows(mine, names), rows(theirs, list(FIELDS)), strict=True):
             agreement.add(*pair)
-    for file in (joined, answers, ours):
+    for file in (joined, ours, *([] if answers else [theirs_file])):
         file.unlink()
     return agreement
 

@@ -377,18 +377,20 @@ def peers(keys: list[tuple]) -> list[int | None]:
     for row, (_, _, src, dst, proto, ports) in enumerate(keys):
         by_ends.setdefault((src, dst, proto, ports), []).append(row)
 
-    def identifiers(row: int, types: tuple) -> list:
-        return [tunnel[:2] for tunnel in keys[row][1] if tunnel[0] in types]
+    # Once for each flow, because a flow among a thousand tenants has a thousand candidates.
+    networks, both = (
+        [[tunnel[:2] for tunnel in tunnels if tunnel[0] in types] for _, tunnels, *_ in keys]
+        for types in (NETWORK, NETWORK + KEYS)
+    )
 
     def choice(row: int) -> int | None:
         vlans, _, src, dst, proto, ports = keys[row]
-        networks, both = identifiers(row, NETWORK), identifiers(row, NETWORK + KEYS)
         found = by_ends.get((dst, src, proto, ports and ports[::-1]), [])
-        found = [other for other in found if identifiers(other, NETWORK) == networks]
+        found = [other for other in found if networks[other] == networks[row]]
         if len(found) > 1:
             found = [other for other in found if keys[other][0] == vlans]
         if len(found) > 1:
-            found = [other for other in found if identifiers(other, NETWORK + KEYS) == both]
+            found = [other for other in found if both[other] == both[row]]
         return found[0] if len(found) == 1 else None
 
     chosen = [choice(row) for row in range(len(keys))]
