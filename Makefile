@@ -224,6 +224,7 @@ soak: setup-fabric fuzz
 	@PATH="$(CURDIR)/$(BIN):$$PATH" ACAPELLA_SOAK=1 $(BIN)/python -m pytest -n 2 workflow/tests/campaign/test_fault_injection.py \
 		workflow/tests/project/test_builds.py workflow/tests/project/test_build_without_libraries.py \
 		workflow/tests/verify/test_verify.py workflow/tests/digest/test_hybrid.py \
+		workflow/tests/digest/test_dissect_matches_tshark.py \
 		workflow/tests/flowreports/test_flowreports_load.py workflow/tests/kappa/test_kappa_interval.py \
 		capture/tests/programs/test_dpdk_ends.py
 
