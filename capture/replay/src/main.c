@@ -51,7 +51,7 @@ static const char *serve(struct session *session, struct fault *fault) {
             return NULL;
         }
         if (ferror(session->out)) {
-            fail(fault, "standard output: %s", strerror(errno));
+            fail(fault, "standard output cannot be written");
             return NULL;
         }
         if (poll(&input, 1, TICK_MS) <= 0) {

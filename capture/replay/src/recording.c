@@ -1,13 +1,26 @@
 #include "recording.h"
 
 #include <stdlib.h>
+#include <unistd.h>
+
+/* Writes to each page, so that the polling thread meets no page faults, and memory does not run out later. */
+static void touch(void *memory, size_t size) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    volatile char *bytes = memory;
+    for (size_t at = 0; at < size; at += page) {
+        bytes[at] = 0;
+    }
+}
 
 int recording_open(struct recording *recording, uint64_t packets, struct fault *fault) {
     *recording = (struct recording){.room = packets};
     recording->packet = calloc(packets, sizeof *recording->packet);
-    return recording->packet ? 0
-                             : fail(fault, "a recording of %llu packets: out of memory; lower --packets",
-                                    (unsigned long long)packets);
+    if (!recording->packet) {
+        return fail(fault, "a recording of %llu packets: out of memory; lower --packets",
+                    (unsigned long long)packets);
+    }
+    touch(recording->packet, packets * sizeof *recording->packet);
+    return 0;
 }
 
 void recording_close(struct recording *recording) {

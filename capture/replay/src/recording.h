@@ -33,7 +33,7 @@ struct recording {
     enum timestamps timestamps;
 };
 
-/* Reserves memory for `packets`; it is not used before packets arrive. -1: see fault. */
+/* Allocates memory for `packets`. -1: see fault. */
 int recording_open(struct recording *recording, uint64_t packets, struct fault *fault);
 void recording_close(struct recording *recording);
 

@@ -61,6 +61,7 @@ static void put_port(FILE *to, const struct port *port) {
     put_text(to, "interface", port->interface);
     put_number(to, "longest_bytes", port->longest);
     put_text(to, "timestamps", stamps[port->stamps]);
+    put_number(to, "flushed", port->flushed);
 }
 
 static void put_traffic(FILE *to, const struct traffic *traffic) {

@@ -139,6 +139,8 @@ int session_open(struct session *session, struct fault *fault) {
                                      .ports = &session->ports,
                                      .time = &session->time,
                                      .recording = &session->recording};
+    /* A correction after a shorter time would be overdone: it lasts until the next one. */
+    session->disciplined_ns = monotonic_ns();
     worker->forwards = options->bridge;
     worker->spin = options->spin;
     worker->priority = options->priority;

@@ -229,6 +229,26 @@ def leftovers() -> set[str]:
     return {str(path) for place in places for path in Path(place).rglob("*") if not path.is_dir()}
 
 
+def test_a_closed_standard_output_ends_the_program_with_one_line():
+    argv = [str(replayer.built_or_skip()), *map(str, replayer.SMALL), *NULL]
+    process = subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=replayer.environment()
+    )
+    try:
+        assert b'"event": "ready"' in process.stdout.readline()
+        process.stdout.close()
+        process.stdin.write(b"status\n")
+        process.stdin.flush()
+        assert process.wait(dpdk.LIMIT_S) == 1
+        lines = [line for line in process.stderr.read().decode().splitlines() if "error: " in line]
+        assert lines == ["acapella-dpdk-replay: error: standard output cannot be written"]
+    finally:
+        process.kill()
+        process.stdin.close()
+        process.stderr.close()
+        process.wait()
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [

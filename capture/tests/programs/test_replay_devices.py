@@ -139,8 +139,15 @@ def test_packets_that_a_queue_of_the_kernel_dropped_are_missing_in_its_count(tmp
     assert port["interface"]["tx_packets"] <= len(received(tmp_path / "got.pcap")) < len(FRAMES)
 
 
+def with_tag(frame: dpdk.Frame) -> dpdk.Frame:
+    """Return a frame with a VLAN tag, which the kernel removes at reception and the driver restores."""
+    data = frame.data[:12] + b"\x81\0\0\x07" + frame.data[12:]
+    return dpdk.Frame(frame.ts_ns, len(data), data)
+
+
 def test_bridge_forwards_records_and_replays_both_directions(tmp_path, bridged):
-    parts = {"left0": FRAMES[:200], "right1": FRAMES[200:]}
+    tagged = [with_tag(frame) if frame.wire <= 512 else frame for frame in FRAMES[100:200]]
+    parts = {"left0": FRAMES[:100] + tagged, "right1": FRAMES[200:]}
     files = {name: replayer.write_capture(tmp_path / f"{name}-in.pcap", frames) for name, frames in parts.items()}
     with replayer.Replayer(*BRIDGE, prefix=bridged) as program:
         program.ask("record 0 0", "recording")
