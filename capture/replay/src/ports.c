@@ -25,7 +25,7 @@ static int find(struct port *port, const char *name, struct fault *fault) {
     snprintf(port->name, sizeof port->name, "%s", name);
     return rte_eth_dev_get_port_by_name(name, &port->id) == 0
                ? 0
-               : fail(fault, "%s: no such port; name a device of --vdev or --pci", name);
+               : fail(fault, "%s: no such port; specify a device of --vdev or --pci", name);
 }
 
 /* An ioctl on the network interface of a port; false: there is none, or it failed. */

@@ -245,8 +245,13 @@ static int start_run(struct session *session, const struct command *command, str
 }
 
 static int save(struct session *session, const char *path, struct fault *fault) {
-    if (require_idle(session, fault) != 0 ||
-        save_recording(&session->recording, &session->ports, path, fault) != 0) {
+    if (require_idle(session, fault) != 0) {
+        return -1;
+    }
+    if (recording_packets(&session->recording) == 0) {
+        return fail(fault, "nothing to save; load a file or record first");
+    }
+    if (save_recording(&session->recording, &session->ports, path, fault) != 0) {
         return -1;
     }
     report_saved(session, "save", path, recording_packets(&session->recording));

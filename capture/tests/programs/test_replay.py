@@ -145,9 +145,9 @@ def test_packets_over_the_mtu_are_refused_before_the_start(tmp_path, capture):
         ("run 1 2", "usage: run AT_NS LOOPS SPEED_PPM"),
         ("record 5 4", "record: ends before it begins"),
         ("stop", "nothing to stop"),
-        ("save /nonexistent/a", "/nonexistent/a: No such file or directory; create the directory first"),
+        ("save /nonexistent/a", "nothing to save; load a file or record first"),
         ("departures d", "no run has ended since the recording was changed"),
-        ("load /nonexistent", "/nonexistent: No such file or directory; name an existing file"),
+        ("load /nonexistent", "/nonexistent: No such file or directory; specify an existing file"),
         ("load", "usage: load FILE"),
         ("sing", "unknown command; there are record, rolling, load, stop, clear, run, status, save, departures, quit"),
         ("", "unknown command; there are record, rolling, load, stop, clear, run, status, save, departures, quit"),
@@ -169,6 +169,8 @@ def test_times_in_the_past_and_a_loaded_recording_are_refused(tmp_path, capture)
         program.ask(f"load {capture}", "loaded")
         assert "ns in the past" in program.ask("run 1 1 1000000", "error")["message"]
         assert program.ask(f"load {capture}", "error")["message"] == "the recording has 500 packets; clear it first"
+        missing = "/nonexistent/a: No such file or directory; create the directory first"
+        assert program.ask("save /nonexistent/a", "error")["message"] == missing
         assert "raise --departures" in program.ask("run 0 1000000 1000000", "error")["message"]
         program.ask("clear", "cleared")
         assert program.ask(f"load {capture}", "loaded")["packets"] == len(FRAMES)
@@ -254,7 +256,7 @@ def test_a_closed_standard_output_ends_the_program_with_one_line():
     [
         ([], 2, "the ports: give --tx or --bridge; see --help"),
         (["--tx", "net_null0"], 2, "the devices: give --vdev or --pci; see --help"),
-        (["--vdev", "net_null0", "--tx", "nothing"], 1, "nothing: no such port; name a device of --vdev or --pci"),
+        (["--vdev", "net_null0", "--tx", "nothing"], 1, "nothing: no such port; specify a device of --vdev or --pci"),
         (["--vdev", "net_null0", "--bridge", "net_null0"], 2, "--bridge net_null0: not two ports"),
         (["--vdev", "net_null0", "--bridge", "net_null0,net_null0"], 1, "net_null0: named twice"),
         ([*NULL, "--burst", "65"], 2, "--burst 65: not a whole number from 1 to 64"),

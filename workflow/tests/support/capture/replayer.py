@@ -10,7 +10,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,7 +64,14 @@ def read_departures(path: Path) -> list[Departure]:
 class Replayer:
     """A running program. Events are read by a thread, so that neither side blocks."""
 
-    def __init__(self, *arguments: object, prefix: tuple[str, ...] = (), program: Path | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: object,
+        prefix: tuple[str, ...] = (),
+        program: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        """``program`` is another build; ``variables`` are added to the environment."""
         argv = [*prefix, str(program or built_or_skip()), *map(str, (*SMALL, *arguments))]
         self.process = subprocess.Popen(
             argv,
@@ -72,7 +79,7 @@ class Replayer:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment(),
+            env=environment() | dict(variables or {}),
         )
         self.events: list[dict] = []
         self.messages = ""
