@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/both_clocks.h"
+#include "common/drivers.h"
 
 #define CACHE 256
 #define FLUSH_MAX 1000000 /* limit, because a busy interface is never empty */
@@ -55,7 +56,8 @@ static uint32_t packet_room(const struct port *port, const struct options *optio
     return PACKET_FRAME;
 }
 
-void port_find_longest(struct port *port, const struct options *options) {
+/* The longest frame of the MTU that the interface or the device has now. */
+static uint32_t longest_of_mtu(const struct port *port) {
     struct ifreq request;
     uint16_t mtu = RTE_ETHER_MTU;
     if (ask_interface(port, SIOCGIFMTU, &request)) {
@@ -63,11 +65,32 @@ void port_find_longest(struct port *port, const struct options *options) {
     } else {
         rte_eth_dev_get_mtu(port->id, &mtu);
     }
-    port->longest = mtu + RTE_ETHER_HDR_LEN;
+    return mtu + RTE_ETHER_HDR_LEN;
+}
+
+void port_find_longest(struct port *port, const struct options *options) {
+    port->longest = longest_of_mtu(port);
     if (strcmp(port->driver, "net_af_packet") == 0) {
         const uint32_t room = packet_room(port, options) - PACKET_HEAD;
         port->longest = port->longest < room ? port->longest : room;
     }
+}
+
+/* A bridge must receive every frame whole: net_af_packet truncates frames to the frame size of its ring. */
+static int check_reception(const struct port *port, const struct options *options,
+                           const struct rte_eth_dev_info *info, struct fault *fault) {
+    if (driver_has_fixed_queues(port->driver) && info->max_rx_queues > 1) {
+        return fail(fault, "%s: frames of %u of its %u Rx queues would be lost; give the device one queue",
+                    port->name, info->max_rx_queues - 1U, info->max_rx_queues);
+    }
+    const uint32_t longest = longest_of_mtu(port);
+    if (strcmp(port->driver, "net_af_packet") == 0 && longest > packet_room(port, options) - PACKET_HEAD) {
+        return fail(fault,
+                    "%s: frames of up to %u bytes (the MTU of %s) would be truncated to %u; add "
+                    "framesz=16384,blocksz=65536, and --max-frame 16384",
+                    port->name, longest, port->interface, packet_room(port, options) - PACKET_HEAD);
+    }
+    return 0;
 }
 
 bool port_fits(const struct port *port, const struct rte_mbuf *mbuf) {
@@ -88,6 +111,9 @@ static int configure(struct port *port, const struct options *options, struct rt
     snprintf(port->driver, sizeof port->driver, "%s", info.driver_name);
     if (info.if_index > 0 && !if_indextoname(info.if_index, port->interface)) {
         port->interface[0] = 0;
+    }
+    if (options->bridge && check_reception(port, options, &info, fault) != 0) {
+        return -1;
     }
     if (options->bridge) {
         wanted.rxmode.offloads =

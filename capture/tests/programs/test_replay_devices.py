@@ -201,6 +201,19 @@ def check_saved(path, expected: dict[str, list[bytes]], recorded: dict) -> None:
     assert interfaces == {0: expected["left"], 1: expected["right"]} and unresolved == recorded["unresolved"]
 
 
+def test_bridge_that_would_truncate_or_lose_frames_is_refused(bridged):
+    subprocess.run([*bridged, "ip", "link", "set", "left1", "mtu", "9000"], check=True)
+    with replayer.Replayer(*BRIDGE, prefix=bridged) as program:
+        assert program.ended() == 1
+        (line,) = program.errors()
+    assert "net_af_packet0: frames of up to 9014 bytes (the MTU of left1) would be truncated to 1982" in line
+    queues = [word.replace("iface=right0", "iface=right0,qpairs=2") for word in BRIDGE]
+    subprocess.run([*bridged, "ip", "link", "set", "left1", "mtu", "1500"], check=True)
+    with replayer.Replayer(*queues, prefix=bridged) as program:
+        assert program.ended() == 1
+        assert "net_af_packet1: frames of 1 of its 2 Rx queues would be lost" in program.errors()[0]
+
+
 def test_rolling_recording_is_bounded_by_time(tmp_path, bridged):
     path = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
     with replayer.Replayer(*BRIDGE, prefix=bridged) as program:

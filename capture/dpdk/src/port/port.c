@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/both_clocks.h"
+#include "common/drivers.h"
 #include "common/eal.h"
 #include "port/generator.h"
 
@@ -59,13 +60,6 @@ static int find(struct port *port, const struct options *options, struct fault *
     return 0;
 }
 
-/* Drivers whose queues are sockets that share the frames of an interface: frames of a queue that is not read
- * are lost. */
-static bool has_fixed_queues(const char *driver) {
-    return strcmp(driver, "net_af_packet") == 0 || strcmp(driver, "net_pcap") == 0 ||
-           strcmp(driver, "net_af_xdp") == 0;
-}
-
 static int check_queues(const struct port *port, const struct rte_eth_dev_info *info, struct fault *fault) {
     if (port->queues > info->max_rx_queues) {
         return fail(fault,
@@ -73,7 +67,7 @@ static int check_queues(const struct port *port, const struct rte_eth_dev_info *
                     "(qpairs=, rx_pcap=)",
                     port->name, info->max_rx_queues, port->queues, info->max_rx_queues);
     }
-    if (has_fixed_queues(info->driver_name) && port->queues < info->max_rx_queues) {
+    if (driver_has_fixed_queues(info->driver_name) && port->queues < info->max_rx_queues) {
         return fail(fault, "%s: frames of %u of its %u Rx queues would be lost; use --queues %u", port->name,
                     info->max_rx_queues - port->queues, info->max_rx_queues, info->max_rx_queues);
     }
