@@ -27,6 +27,7 @@ def test_unknown_values_are_null_and_round_trip(tmp_path):
         "sampled_out",
         "p4",
         "replayed_frames",
+        "replay",
         "restrictions",
     }
     assert manifest["mirror"] == dict.fromkeys(

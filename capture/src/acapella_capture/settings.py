@@ -88,6 +88,7 @@ class ReplaySettings:
     """The capture that the local testbed replays; see the schema for each key."""
 
     capture: str | None
+    sender: str
     repeats: int
     environments: list[str]
     bottleneck_mbps: float

@@ -34,6 +34,8 @@ def deliver(testbed: Testbed, settings: Settings, campaign: Path, sample: Active
             node, file = sample.instance.name, sample.planned.file
             sample.history.notes += preprocess(testbed, node, file, settings.preprocess)
             path = gather(testbed, node, file, campaign / "raw", settings.collect)
+            if sample.replayed is not None:
+                sample.replay = testbed.deliver_replay(sample.planned.name, campaign / "raw")
             if not sample.fault:
                 manifest = describe(testbed, campaign, sample, path)
     return manifest or sample.failure()
@@ -128,7 +130,7 @@ def optional_keys(testbed: Testbed, planned: PlannedSample, sample: ActiveSample
         keys["traffic"] = sample.traffic
     notes = [*testbed.notes(), *sample.history.notes]
     if planned.trial is not None:
-        keys |= {"environment": planned.environment, "trial": planned.trial}
+        keys |= {"environment": planned.environment, "trial": planned.trial, **sample.replay_keys()}
         notes.append(testbed.replay_plan().note)
     if sample.replayed is not None:
         keys["replayed_frames"] = sample.replayed

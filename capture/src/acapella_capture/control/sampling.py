@@ -101,6 +101,7 @@ class ActiveSample:
     congestion: dict[str, Any] | None = None
     traffic: list[dict[str, Any]] | None = None  # traffic of the testbed until the end of this sample
     replayed: int | None = None  # frames replayed in a trial
+    replay: dict[str, Any] | None = None  # files of a trial's sender
 
     @contextlib.contextmanager
     def recording_fault(self) -> Iterator[None]:
@@ -109,6 +110,10 @@ class ActiveSample:
             yield
         except UserError as error:
             self.fault = self.fault or str(error)
+
+    def replay_keys(self) -> dict[str, Any]:
+        """Return manifest key `replay` if the sender of a trial has left files."""
+        return {} if self.replay is None else {"replay": self.replay}
 
     def failure(self) -> Failure:
         """Return the record of a failed sample."""

@@ -136,7 +136,7 @@ def start(plan: RunPlan, now_ns: Callable[[], int]) -> int:
 
 
 def stop_all(group: Group) -> None:
-    """Stop every agent that can still be reached, each one separately, because one may be the reason."""
+    """Stop every agent that can still be reached, one after the other: one of them may be the reason."""
     for remote in group.remotes:
         with contextlib.suppress(UserError):
             remote.request(messages.Stop())

@@ -123,7 +123,7 @@ class Agent:
                 loop.add_signal_handler(number, self.stop)
 
     async def _wait_for_end(self) -> None:
-        """Wait until the agent is to end. Raises UserError if the program has ended without a request."""
+        """Wait until the agent is to end. Raises UserError if the program has ended."""
         while not self._ended.is_set():
             if fault := self.replayer.program.fault:
                 raise fault
@@ -237,7 +237,7 @@ class Connection:
 
     @property
     def left_running(self) -> bool:
-        """Return whether the controller has started something for which no one waits now."""
+        """Return whether the controller has started something that is still running."""
         return self._started and not self._over and self._replayer.program.state != "idle"
 
     def send(self, **message: Any) -> None:

@@ -107,10 +107,10 @@ def add_port_options(group: Any) -> None:
     )  # fmt: skip
     group.add_argument(
         "--max-frame", type=count(65_000), metavar="BYTES",
-        help="longest frame without FCS (default: 2048, or the MTU of the interfaces if that is larger)",
+        help="longest frame without FCS (default: 2048, more if the MTU of an interface permits it)",
     )  # fmt: skip
     group.add_argument("--pace", choices=("bursts", "single"), default="bursts",
-                       help="send bursts as recorded, or each packet separately (default: %(default)s)")  # fmt: skip
+                       help="send bursts as recorded, or each packet alone (default: %(default)s)")  # fmt: skip
     group.add_argument("--burst", type=count(64), metavar="N", help="packets per burst, at most 64 (default: 64)")
     group.add_argument("--lead-ns", type=count(10_000_000, 0), metavar="NS",
                        help="pass a packet to the driver NS nanoseconds before its time (default: 0)")  # fmt: skip

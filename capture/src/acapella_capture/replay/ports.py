@@ -4,11 +4,13 @@ import fcntl
 import re
 import socket
 import struct
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from acapella_core.errors import UserError
 
+from ..programs.dpdk import LIMITS, ring_kib
 from ..programs.dpdk import device as af_packet_device
 from .program import executable
 
@@ -17,8 +19,7 @@ VIRTUAL = re.compile(r"(net|eth|crypto)_\w+(,.*)?")  # DPDK's names of virtual d
 SIOCGIFMTU = 0x8921  # netdevice(7)
 NAME_BYTES = 16
 MTU_AT = 16  # in struct ifreq
-RING_FRAMES = 512  # of a net_af_packet ring
-LINK_BYTES = 14 + 4 + 16  # Ethernet header, VLAN tag, and the trailer of --tag
+RING_KIB = 8192  # of a net_af_packet ring, if it may be locked in memory
 LEAST_FRAME = 2048
 LEAST_DEPARTURES = 1 << 20
 LOOPS_OF_AGENT = 16  # loops of a full recording whose departures an agent keeps
@@ -43,12 +44,13 @@ class ProgramSettings:
     node: int | None = None
     cpus: str | None = None
     huge: bool = False
+    mtu: int | None = None  # of interfaces in another network namespace; None: of this one
 
     def argv(self, program: str | Path | None = None) -> list[str]:
         """Return the command line. Raises UserError if there is no such interface, or no program."""
         devices, ports, longest = [], [], LEAST_FRAME
         for number, name in enumerate(self.ports):
-            options, port, frame = port_options(name, number)
+            options, port, frame = port_options(name, number, self.mtu, RING_KIB // len(self.ports))
             devices += options
             ports.append(port)
             longest = max(longest, frame)
@@ -72,21 +74,23 @@ class ProgramSettings:
         return [str(program or executable()), *devices, *ends, *options, *huge]
 
 
-def port_options(name: str, number: int) -> tuple[list[str], str, int]:
-    """Return the program's options for a port, the port's device name, and its longest frame with a tag.
+def port_options(name: str, number: int, mtu: int | None = None, ring: int = RING_KIB) -> tuple[list[str], str, int]:
+    """Return the program's options for a port, the port's device name, and the frame size that it needs.
 
-    A PCI address and DRIVER,ARGUMENTS are DPDK devices, whose longest frame is unknown (0); everything else is a
-    network interface. Raises UserError if there is no such interface.
+    ``ring`` is the size of a net_af_packet ring in KiB, which the limit on locked memory may reduce.
+
+    A PCI address and DRIVER,ARGUMENTS are DPDK devices, whose frame size is unknown (0); everything else is a network
+    interface. Raises UserError if there is no such interface.
     """
     if PCI.fullmatch(name):
         return ["--pci", name], name, 0
     if VIRTUAL.fullmatch(name):
         return ["--vdev", name], name.partition(",")[0], 0
-    mtu = mtu_of(name)
-    _, frame = af_packet_device(name, mtu, 0)
-    options, _ = af_packet_device(name, mtu, RING_FRAMES * frame // 1024)
+    mtu = mtu or mtu_of(name)
+    limits = subprocess.run(["sh", "-c", LIMITS], capture_output=True, text=True, check=True).stdout
+    options, frame = af_packet_device(name, mtu, ring_kib(RING_KIB, limits) * ring // RING_KIB)
     device = f"net_af_packet{number}"
-    return ["--vdev", device + options[options.index(",") :]], device, mtu + LINK_BYTES
+    return ["--vdev", device + options[options.index(",") :]], device, frame
 
 
 def mtu_of(interface: str) -> int:

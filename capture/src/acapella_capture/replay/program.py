@@ -66,8 +66,12 @@ class ReplayProgram:
     in time, or refuses a command. Only one thread at a time may give a command.
     """
 
-    def __init__(self, argv: Sequence[str], *, report: Callable[[str], None] = names.report, where: str = PROGRAM):
+    def __init__(
+        self, argv: Sequence[str], *, report: Callable[[str], None] = names.report, where: str = PROGRAM, **popen: Any
+    ):
+        """``report`` is called with each message of the program; ``popen``: arguments of subprocess.Popen."""
         self._argv = list(argv)
+        self._popen = popen
         self._report = report
         self._where = where
         self._process: subprocess.Popen | None = None
@@ -97,6 +101,7 @@ class ReplayProgram:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
+                **self._popen,
             )
         except OSError as error:
             raise UserError(f"cannot start: {error.strerror}", where=self._argv[0]) from error
@@ -204,7 +209,7 @@ class ReplayProgram:
         while fault is None and (line := self._process.stdout.readline(MAX_EVENT_BYTES)):
             fault = self._add(line)
         if fault is not None:
-            self._process.kill()  # it would wait forever, because no one reads its output
+            self._process.kill()  # no one reads its output from now on
         status = self._process.wait()
         self._threads[1].join()  # the last message on standard error is the reason
         with self._changed:

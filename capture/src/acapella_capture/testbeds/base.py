@@ -325,6 +325,14 @@ class Testbed(ABC):
         """
         raise UserError("cannot replay", where=f"testbed {self.name}")
 
+    def deliver_replay(self, sample: str, raw: Path) -> dict[str, Any] | None:
+        """Write the files of the last replay to ``raw``; return manifest key `replay`, or None if there are none.
+
+        Raises UserError if they cannot be written.
+        """
+        del sample, raw
+        return None
+
     def notes(self) -> list[str]:
         """Return notes about this testbed for manifests: missing programs or features."""
         return []

@@ -2,16 +2,22 @@
 
 import csv
 import json
+import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from acapella_testing.capture.interrupted_runs import ends_without_leftovers
 from acapella_testing.capture.pcap_records import contents, frames
+from acapella_testing.capture.replay_agents import program_or_skip
 
+from acapella.cli.main import main
 from acapella_capture import manifest as manifests
 from acapella_capture.testbeds.local import replay_capture, sandbox
+from acapella_core.files import sha256_of
 
 pytestmark = pytest.mark.skipif(
     shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="no tcpreplay here"
@@ -112,6 +118,76 @@ def test_trials_run_one_by_one_after_all_other_samples(raw):
     for sample in order:
         assert last < spans[sample]["start_ns"]
         last = spans[sample]["end_ns"]
+
+
+@pytest.fixture(scope="module")
+def acapella(caller, open_directory, given) -> Path:
+    """Run a collection whose trials are sent by acapella-dpdk-replay, and return its samples."""
+    caller = replace(caller, environment={**caller.environment, "PATH": path_with_program(open_directory)})
+    campaign = open_directory / "acapella"
+    replay = {"capture": str(given), "repeats": 2, "sender": "acapella"}
+    assert ends_without_leftovers(caller, campaign, config_of(replay), None, ("loaded-1:", "acapella-dpdk-r")) == 0
+    assert not (campaign / "raw" / "failed.tsv").exists()
+    return campaign / "raw"
+
+
+def path_with_program(directory: Path) -> str:
+    """Return PATH with a copy of the program that every user may execute."""
+    (directory / "bin").mkdir()
+    shutil.copy(program_or_skip(), directory / "bin")
+    return f"{directory / 'bin'}{os.pathsep}{os.environ['PATH']}"
+
+
+def test_trials_sent_by_acapella_contain_the_capture_in_the_order_of_each_queue(acapella, given):
+    """A delayed sender catches up, so that packets may wait and expedited ones overtake others, also if it is quiet."""
+    expected = contents(given)
+    for trial in ("quiet-1", "quiet-2"):
+        packets = contents(acapella / f"{trial}.pcap")
+        assert len(packets) > len(expected) / 2 and len(set(packets)) == len(packets)
+        for expedited in (True, False):
+            found, sent = ([one for one in some if (one[3] == 0xB8) == expedited] for some in (packets, expected))
+            assert found == [one for one in sent if one in set(found)] and len(found) > 20
+
+
+def test_departures_are_beside_each_trial_and_named_in_its_manifest(acapella, given):
+    assert contents(acapella / "replayed.pcap") == contents(given)
+    for trial in ("quiet-1", "quiet-2", "loaded-1", "loaded-2"):
+        manifest = manifests.read(acapella / f"{trial}.json")
+        assert any("replayed by acapella replay from site1-host1" in note for note in manifest["notes"])
+        replay = manifest["replay"]
+        assert replay["departures"]["file"] == f"{trial}.departures.parquet"
+        for named in (replay["departures"], replay["recording"]):
+            assert sha256_of(acapella / named["file"]) == named["sha256"]
+        rows = pq.read_table(acapella / f"{trial}.departures.parquet")
+        assert rows["packet"].to_pylist() == list(range(manifest["replayed_frames"]))
+        assert set(rows["outcome"].to_pylist()) == {"sent"}
+        assert rows.schema.metadata[b"recording_sha256"].decode() == replay["recording"]["sha256"]
+        span = manifest["actual"]
+        times = rows["departed_ns"].to_pylist()
+        assert span["start_ns"] < times[0] and times == sorted(times) and times[-1] < span["end_ns"]
+        assert replay["sent_late"] == sum(
+            departed - requested > replay["late_ns"]
+            for departed, requested in zip(times, rows["requested_ns"].to_pylist(), strict=True)
+        )
+
+
+def test_kappa_accepts_the_departures_of_trials(acapella, capsys):
+    trials = [str(acapella / f"quiet-{number}.pcap") for number in (1, 2)]
+    departures = [str(acapella / f"quiet-{number}.departures.parquet") for number in (1, 2)]
+    recording = ["--recording", str(acapella / "replayed.pcap")]
+    assert main(["kappa", *trials, *recording, "--departures", *departures]) == 0
+    assert "replayer" in capsys.readouterr().out
+
+
+def test_interrupted_replay_by_acapella_leaves_nothing(caller, open_directory):
+    caller = replace(
+        caller, environment={**caller.environment, "PATH": f"{open_directory / 'bin'}:{os.environ['PATH']}"}
+    )
+    program_or_skip()
+    number = signal.SIGTERM if caller.prefix else signal.SIGINT
+    config = config_of({"repeats": 50, "environments": ["loaded"], "sender": "acapella"})
+    moment = ("loaded-1:", "acapella-dpdk-r")
+    assert ends_without_leftovers(caller, open_directory / "stopped", config, number, moment) == 130
 
 
 def test_interrupted_replay_under_load_leaves_nothing(caller, open_directory):

@@ -82,3 +82,19 @@ def test_only_the_mac_addresses_of_frames_are_replaced(tmp_path, order, magic):
     replay_capture.put_between(path, "02:00:00:00:fe:01", "02:00:00:00:02:01")
     assert path.read_bytes() == before.replace(old, bytes.fromhex("02000000020102000000fe01"))
     assert before.count(old) == len(kept)
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1), True),
+        (struct.pack(">IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1), True),
+        (struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101), False),
+        (struct.pack("<IHHiIII", 0x0A0D0D0A, 2, 4, 0, 0, 65535, 1), False),
+        (struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)[:23], False),
+        (b"", False),
+    ],
+)
+def test_ethernet_pcaps_are_recognized(tmp_path, header, expected):
+    (tmp_path / "given").write_bytes(header)
+    assert replay_capture.is_ethernet_pcap(tmp_path / "given") is expected

@@ -204,6 +204,9 @@ def remove_raw(directory: Path, listed: Collection[str], used: Collection[Path])
         elif capture.is_file():
             if capture.resolve() not in used:
                 yield moved(capture, directory)
+            departures = manifest.with_suffix(".departures.parquet")
+            if departures.is_file() and not departures.is_symlink():
+                yield moved(departures, directory)
             yield moved(manifest, directory)
             continue
         manifest.unlink()

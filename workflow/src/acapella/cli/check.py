@@ -343,6 +343,11 @@ def check_manifests(found: Findings) -> None:
         if manifest["sample"] != path.stem:
             found.add(place, "is the manifest of another sample")
         found.verify(f"raw/{file}", manifest.get("sha256"), str(place))
+        for key in ("recording", "departures"):  # of a trial
+            replay = manifest.get("replay")
+            named = replay.get(key) if isinstance(replay, dict) else None
+            if isinstance(named, dict):
+                found.verify(f"raw/{named.get('file')}", named.get("sha256"), str(place))
 
 
 def check_catalog(found: Findings, campaign: Campaign) -> None:

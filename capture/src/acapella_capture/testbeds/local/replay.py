@@ -1,4 +1,6 @@
-"""Replay of a capture by tcpreplay from host1 of site1 to host1 of site2, over a bottleneck between these sites.
+"""Replay of a capture from host1 of site1 to host1 of site2, over a bottleneck between these sites.
+
+tcpreplay sends it, or the program of `acapella replay`, which also records when each packet departed.
 
 The bottleneck is a token bucket (tbf) on the uplink followed by two queues, one of them for expedited packets with
 strict priority. If nothing else sends, both stay empty. If TCP streams share the path, the other queue is full most of
@@ -12,15 +14,17 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from acapella_core.errors import UserError
 
+from ...scan import scan_apart
 from ...settings import ReplaySettings
 from ..base import Replay
 from . import replay_capture, sandbox
 from .network import Network
 from .processes import SPOOL, LocalJob, run, run_checked, start, terminate, wait_until
+from .replay_sender import AcapellaSender
 from .services import Services
 
 KEY = "local.replay.capture"
@@ -56,6 +60,9 @@ class Replayer:
         if "loaded" in settings.environments and not network.connected(*ends):
             raise UserError(f"{ends[0].name} and {ends[1].name} must be in the same slice", where="local.replay")
         self._rate_bps = round(settings.bottleneck_mbps * 1e6)
+        self._acapella = (
+            AcapellaSender(self.sender.name, network.mtu, CAPTURE) if settings.sender == "acapella" else None
+        )
         self._source: BinaryIO | None = None
         self._load: Load | None = None
 
@@ -63,8 +70,9 @@ class Replayer:
         """Return the replay (testbeds.base); frames are recorded as the receiver's switch port sends them."""
         site = self.network.site(self.receiver.site)
         settings = self.settings
+        program = self._acapella.name if self._acapella else "tcpreplay"
         note = (
-            f"trials: replayed by tcpreplay from {self.sender.name} to {self.receiver.name} over {self.device} at "
+            f"trials: replayed by {program} from {self.sender.name} to {self.receiver.name} over {self.device} at "
             f"{settings.bottleneck_mbps:g} Mbit/s; quiet: nothing else sends; loaded: so do {settings.load_streams} "
             "TCP streams of iperf3"
         )
@@ -80,7 +88,10 @@ class Replayer:
 
     def require(self) -> None:
         """Open the capture, which the scratch file system may hide later. Raises UserError if it is missing."""
-        sandbox.require("tcpreplay", "tcpreplay")
+        if self._acapella:
+            self._acapella.require()
+        if self._acapella is None or self.settings.capture is not None:  # whose addresses tcprewrite replaces
+            sandbox.require("tcpreplay", "tcpreplay")
         if "loaded" in self.settings.environments:
             sandbox.require("iperf3", "iperf3")
         if self.settings.capture is not None:
@@ -97,19 +108,30 @@ class Replayer:
         copied = SPOOL / "given.pcap"
         with self._source as source, copied.open("wb") as copy:
             shutil.copyfileobj(source, copy)
+        if self._acapella and replay_capture.is_ethernet_pcap(copied):
+            copied.rename(CAPTURE)  # tcprewrite would round its times to microseconds
+        else:
+            self._rewrite(copied)
+        replay_capture.put_between(CAPTURE, SENDER_MAC, self.receiver.mac)
+        if self._acapella and (fault := scan_apart(CAPTURE).fault):
+            raise UserError(f"cannot replay {self.settings.capture}: {fault}", where=KEY)
+
+    def _rewrite(self, copied: Path) -> None:
+        """Convert a copy of the user's capture to Ethernet pcap. Raises UserError if that is not possible."""
         options = [f"--enet-smac={SENDER_MAC}", f"--enet-dmac={self.receiver.mac}"]
         done = run(self.sender.name, ["tcprewrite", *options, f"--infile={copied}", f"--outfile={CAPTURE}"])
         copied.unlink()
         if done.status != 0:
             lines = done.stderr.strip().splitlines() or ["no message"]
             raise UserError(f"tcprewrite cannot use {self.settings.capture}: {lines[-1].strip()}", where=KEY)
-        replay_capture.put_between(CAPTURE, SENDER_MAC, self.receiver.mac)
 
     @contextlib.contextmanager
     def environment(self, name: str) -> Iterator[None]:
         """Set up the bottleneck and, in environment `loaded`, fill its queue. Raises UserError if that fails."""
         self._tc("-batch", "-", stdin="\n".join(self.bottleneck()))
         try:
+            if self._acapella:
+                self._acapella.open()
             if name == "loaded":
                 self._load = Load(self.network, self.settings.load_streams)
                 self._make_queue()
@@ -118,12 +140,26 @@ class Replayer:
             if self._load:
                 self._load.stop()
                 self._load = None
+            if self._acapella:
+                self._acapella.close()
             self._tc("qdisc", "del", "dev", self.device, "parent", "1:1")
 
     def play(self) -> int:
         """Send the capture once (testbeds.base)."""
         if self._load and self._load.fault():
             self._make_queue()
+        good = self._acapella.send() if self._acapella else self._send_with_tcpreplay()
+        time.sleep(2 * 2 * QUEUE_BYTES * 8 / self._rate_bps)  # twice the duration of both queues
+        if self._load and self._load.fault():
+            raise UserError(f"the load ended: {self._load.fault()}", where="environment loaded")
+        return good
+
+    def deliver(self, sample: str, raw: Path) -> dict[str, Any] | None:
+        """Write the departures of the last trial (testbeds.base)."""
+        return self._acapella.deliver(sample, raw) if self._acapella else None
+
+    def _send_with_tcpreplay(self) -> int:
+        """Send the capture once and return the number of packets. Raises UserError if some were not sent."""
         job = start(self.sender.name, self.tcpreplay())
         job.wait(None)
         sent = SENT.search(job.log())
@@ -134,9 +170,6 @@ class Replayer:
             raise UserError(
                 f"tcpreplay sent {good} packets and failed to send {sum(bad)}", where=f"node {self.sender.name}"
             )
-        time.sleep(2 * 2 * QUEUE_BYTES * 8 / self._rate_bps)  # twice the duration of both queues
-        if self._load and self._load.fault():
-            raise UserError(f"the load ended: {self._load.fault()}", where="environment loaded")
         return good
 
     def tcpreplay(self) -> list[str]:

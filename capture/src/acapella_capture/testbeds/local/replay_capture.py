@@ -54,6 +54,15 @@ def put_between(path: Path, source_mac: str, target_mac: str) -> None:
             at += captured
 
 
+def is_ethernet_pcap(path: Path) -> bool:
+    """Return whether a file is a pcap with Ethernet frames, with microseconds or nanoseconds, of either byte order."""
+    with path.open("rb") as stream:
+        header = stream.read(FILE_HEADER_BYTES)
+    orders = {struct.pack(order + "I", magic): order for order in "<>" for magic in (0xA1B2C3D4, 0xA1B23C4D)}
+    order = orders.get(header[:4])
+    return len(header) == FILE_HEADER_BYTES and order is not None and struct.unpack(order + "I", header[20:])[0] == 1
+
+
 def mac_bytes(*macs: str) -> bytes:
     """Return MAC addresses as bytes."""
     return b"".join(bytes.fromhex(mac.replace(":", "")) for mac in macs)

@@ -243,6 +243,9 @@ class LocalTestbed(Testbed):
     def replay(self) -> int:
         return self._replayer.play()
 
+    def deliver_replay(self, sample: str, raw: Path) -> dict[str, Any] | None:
+        return self._replayer.deliver(sample, raw)
+
     def notes(self) -> list[str]:
         note = [self._switches.note] if self._switches.note else []
         return [*note, *(self._traffic.notes if self._traffic else [])]
