@@ -1,0 +1,151 @@
+"""`acapella replay` with the real program over veth: files, a controlled bridge, and two replayers together."""
+
+import contextlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.capture import dpdk_writer as dpdk
+from acapella_testing.capture import replayer
+from acapella_testing.capture.process_tree import Tree
+from acapella_testing.capture.replay_agents import TIMEOUT_S, program_or_skip, secret_file, wait_until
+
+from acapella_core.files import sha256_of
+
+ENTRY = "import sys; from acapella.cli.entry import main; sys.exit(main())"
+FRAMES = dpdk.some_frames(200, seed=4, sizes=(60, 128, 512, 1514))
+SENT = [frame.data for frame in FRAMES]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _program() -> None:
+    program_or_skip()
+
+
+@pytest.fixture
+def pairs():
+    """Provide a namespace where left0 sends to left1, and right0 to right1."""
+    with replayer.namespace(("left0", "left1"), ("right0", "right1")) as prefix:
+        yield prefix
+
+
+def argv(prefix, *words: object) -> list[str]:
+    return [*prefix, sys.executable, "-c", ENTRY, "replay", *map(str, words)]
+
+
+def replay(prefix, *words: object) -> str:
+    """Run a command to its end and return its output; it must succeed."""
+    done = subprocess.run(argv(prefix, *words), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+@contextlib.contextmanager
+def agent(prefix, *words: object):
+    """Run a replayer in the namespace; yield its process and its address."""
+    command = argv(prefix, *words, "--listen", "127.0.0.1:0")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            found = next(filter(None, (re.search(r"listening on (\S+)$", line) for line in process.stderr)))
+            yield process, found[1]
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.stderr.read()
+
+
+def received(path) -> list[bytes]:
+    frames, left = dpdk.read_pcap(path)
+    assert left == 0
+    return [frame.data for frame in frames]
+
+
+def test_file_arrives_whole_and_in_order_and_departures_agree(tmp_path, pairs):
+    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
+    with replayer.tcpdump(pairs, "left1", tmp_path / "got.pcap"):
+        begin = time.time_ns()
+        out = replay(pairs, capture, "-i", "left0", "--loops", 2, "--departures", tmp_path / "d.parquet")
+        end = time.time_ns()
+    assert received(tmp_path / "got.pcap") == 2 * SENT
+    assert out.startswith("400 packets, 400 sent\ndeparture error: median ")
+    table = pq.read_table(tmp_path / "d.parquet")
+    assert table.schema.metadata[b"recording_sha256"].decode() == sha256_of(capture)
+    assert list(zip(table["loop"].to_pylist(), table["packet"].to_pylist(), strict=True)) == [
+        (loop, packet) for loop in range(2) for packet in range(200)
+    ]
+    times = table["departed_ns"].to_pylist()
+    assert begin < times[0] and times == sorted(times) and times[-1] < end
+    assert all(at >= wanted for at, wanted in zip(times, table["requested_ns"].to_pylist(), strict=True))
+
+
+def test_bridge_is_recorded_and_replayed_twice_from_the_command_line(tmp_path, pairs):
+    secret = secret_file(tmp_path)
+    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
+    with agent(pairs, "--bridge", "left1", "right0", "--secret", secret, "-o", tmp_path) as (process, address):
+        control = ("--control", address, "--secret", secret)
+        replay(pairs, *control, "record")
+        replay(pairs, capture, "-i", "left0")
+        assert "packets 200, " in replay(pairs, *control, "stop")
+        replay(pairs, *control, "save")
+        for run in (1, 2):
+            with replayer.tcpdump(pairs, "right1", tmp_path / f"{run}.pcap"):
+                out = replay(pairs, *control, "run", "--departures", tmp_path / f"{run}.parquet")
+            assert f"{address}: 200 packets, 200 sent\n" in out
+            assert received(tmp_path / f"{run}.pcap") == SENT
+            checksum = pq.read_schema(tmp_path / f"{run}.parquet").metadata[b"recording_sha256"].decode()
+            assert checksum == sha256_of(tmp_path / "recording-1.pcapng")
+        replay(pairs, *control, "quit")
+        assert process.wait(TIMEOUT_S) == 0
+
+
+def test_two_replayers_start_together_and_their_skew_is_measured(tmp_path, pairs):
+    """Both have the same clock, so that the offset is 0 within its error."""
+    secret = secret_file(tmp_path)
+    capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
+    with (
+        agent(pairs, capture, "-i", "left0", "--secret", secret) as (_, first),
+        agent(pairs, capture, "-i", "right0", "--secret", secret) as (_, second),
+    ):
+        control = ("--control", f"{first},{second}", "--secret", secret)
+        out = replay(pairs, *control, "run", "--at", "+3", "--departures", tmp_path / "d.parquet")
+    tables = [pq.read_table(tmp_path / f"d-{number}.parquet") for number in (1, 2)]
+    assert tables[0]["requested_ns"] == tables[1]["requested_ns"]
+    start = int(re.search(r"^start: (\d+) ns", out, re.MULTILINE)[1])
+    assert tables[0]["requested_ns"][0].as_py() == start
+    for table in tables:
+        metadata = table.schema.metadata
+        assert abs(int(metadata[b"clock_offset_ns"])) <= int(metadata[b"clock_error_ns"])
+    medians = [
+        sorted(at - start for at, start in zip(*(table[name].to_pylist() for name in TIMES), strict=True))[99]
+        for table in tables
+    ]
+    offsets = [int(table.schema.metadata[b"clock_offset_ns"]) for table in tables]
+    skew = (medians[1] - offsets[1]) - (medians[0] - offsets[0])
+    order = "after" if skew >= 0 else "before"
+    assert re.search(rf"^skew: {second} \S+ \w+ {order} {first}, \+/- ", out, re.MULTILINE)
+
+
+TIMES = ("departed_ns", "requested_ns")
+
+
+def test_killed_replayer_leaves_no_program(tmp_path, pairs):
+    secret = secret_file(tmp_path)
+    with agent(pairs, "--bridge", "left1", "right0", "--secret", secret) as (process, _):
+        tree = Tree.below(process.pid)
+        assert "acapella-dpdk-r" in tree.programs()
+        process.kill()
+        assert tree.gone_within(60) == []
+        tree.close()
+
+
+def test_link_that_goes_down_ends_the_replayer_with_one_line(tmp_path, pairs):
+    secret = secret_file(tmp_path)
+    with agent(pairs, "--bridge", "left1", "right0", "--secret", secret) as (process, _):
+        subprocess.run([*pairs, "ip", "link", "set", "left0", "down"], check=True)
+        wait_until(lambda: process.poll() is not None, "end")
+        lines = [line for line in process.stderr.read().splitlines() if line.startswith("acapella: error:")]
+    assert process.returncode == 2
+    assert len(lines) == 1 and "ended: net_af_packet0: the link is down: left1" in lines[0]
