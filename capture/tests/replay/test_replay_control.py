@@ -73,8 +73,10 @@ def test_own_synchronization_of_a_replayer_is_reported():
     remote = Remote("a:1", SECRET, {"clock": {"source": "chrony", "offset_ns": -1200, "synchronized": True}})
     line = actions.clock_line(remote, actions.Offset(-5, 7))
     assert line == "a:1: clock 5 ns behind this machine's, +/- 7 ns (round trips); chrony: -1.2 us synchronized"
+    assert actions.node_clock(remote) == remote.welcome["clock"]
     remote.welcome["clock"] = {"source": ["\n"], "offset_ns": "x", "synchronized": 7}
     assert actions.clock_line(remote, actions.Offset(5, 7)).isprintable()
+    assert actions.node_clock(remote) == {}
 
 
 def test_replayers_start_together_and_their_skew_is_reported(tmp_path):

@@ -96,13 +96,12 @@ def clock_line(remote: Remote, offset: Offset) -> str:
     sign = "ahead of" if offset.offset_ns >= 0 else "behind"
     line = f"{remote.name}: clock {duration(abs(offset.offset_ns))} {sign} this machine's, "
     line += f"+/- {duration(offset.error_ns)} (round trips)"
-    own = remote.welcome.get("clock")
-    source = own.get("source") if isinstance(own, dict) else None
-    if source is None:
+    own = node_clock(remote)
+    if "source" not in own:
         return f"{line}; its own synchronization is unknown"
-    known = "" if type(own.get("offset_ns")) is not int else f" {duration(own['offset_ns'])}"
+    known = f" {duration(own['offset_ns'])}" if "offset_ns" in own else ""
     state = {True: "synchronized", False: "not synchronized"}.get(own.get("synchronized"), "unknown")
-    return f"{line}; {source}:{known} {state}"
+    return f"{line}; {own['source']}:{known} {state}"
 
 
 def run(group: Group, plan: RunPlan, show: Print, now_ns: Callable[[], int] = time.time_ns) -> int:
@@ -179,10 +178,19 @@ def collect(group: Group, plan: RunPlan, clocks: Sequence[Offset], ended: Sequen
                 recording_sha256=text_or_none(done.get("recording_sha256")),
                 speed_ppm=plan.speed_ppm,
                 pacing=text_or_none(remote.welcome.get("pacing")),
+                node_clock=node_clock(remote),
             )
             target = numbered(plan.departures, number + 1, len(group.remotes))
             outcomes.append(Outcome(remote, clock, convert(scratch / str(number), target, origin), done["run"]))
     return outcomes
+
+
+def node_clock(remote: Remote) -> dict[str, Any]:
+    """Return what the machine of an agent reports about its clock; what has another type is unknown."""
+    own = remote.welcome.get("clock")
+    own = own if isinstance(own, dict) else {}
+    kinds = {"source": str, "offset_ns": int, "synchronized": bool}
+    return {key: own[key] for key, kind in kinds.items() if type(own.get(key)) is kind}
 
 
 def text_or_none(value: object) -> str | None:

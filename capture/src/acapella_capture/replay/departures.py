@@ -3,9 +3,11 @@
 The binary file begins with MAGIC; RECORD describes its records. Every packet of every loop has one record.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +44,7 @@ class Origin:
     """Where departures come from, as key-value metadata of the file; None is unknown.
 
     ``clock_offset_ns`` is the replayer's clock minus the reference of ``clock_source``, at most ``clock_error_ns`` off.
+    ``node_clock`` is what the replayer's machine reports about its clock (`clocks.own_clock`).
     """
 
     clock_offset_ns: int | None = None
@@ -50,6 +53,7 @@ class Origin:
     recording_sha256: str | None = None
     speed_ppm: int = 1_000_000
     pacing: str | None = None
+    node_clock: Mapping[str, Any] = field(default_factory=dict)
 
     def metadata(self) -> dict[str, str]:
         """Return the metadata as text."""
@@ -61,8 +65,14 @@ class Origin:
             "recording_sha256": self.recording_sha256,
             "speed": f"{whole}.{millionths:06}".rstrip("0").rstrip("."),
             "pacing": self.pacing,
+            **{f"node_clock_{key}": self.node_clock.get(key) for key in ("source", "offset_ns", "synchronized")},
         }
-        return {key: UNKNOWN if value is None else str(value) for key, value in values.items()}
+        return {key: UNKNOWN if value is None else text_of(value) for key, value in values.items()}
+
+
+def text_of(value: object) -> str:
+    """Return a value as text, as in JSON."""
+    return json.dumps(value) if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,7 @@ def departures(
     origin = Origin(
         clock_offset_ns=clock["offset_ns"],
         clock_source=clock["source"],
+        node_clock=clock,
         recording_sha256=recording.sha256,
         speed_ppm=speed_ppm,
         pacing=pacing,
