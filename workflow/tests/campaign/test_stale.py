@@ -55,6 +55,15 @@ def test_derived_files_are_removed_and_captures_of_a_testbed_are_moved(campaign)
     assert remove_stale(campaign, ["a", "b"]) == []
 
 
+def test_departures_of_a_trial_are_moved_with_its_capture(campaign):
+    for name in "bc":
+        (campaign.directory / "raw" / f"{name}.departures.parquet").write_bytes(b"departures")
+    remove_stale(campaign, ["a", "b"])
+    assert (campaign.directory / "stale" / "raw" / "c.departures.parquet").read_bytes() == b"departures"
+    assert not (campaign.directory / "raw" / "c.departures.parquet").exists()
+    assert (campaign.directory / "raw" / "b.departures.parquet").exists()
+
+
 def test_control_characters_in_the_name_of_a_capture_are_escaped(campaign):
     raw = campaign.directory / "raw"
     (raw / "c.pcap").rename(raw / "c\x1b[2J\n.pcap")

@@ -150,6 +150,20 @@ def rewrite(name, **changes):
     return change
 
 
+@pytest.mark.parametrize("tampered", [False, True])
+def test_departures_of_a_trial_are_verified(directory, check, tampered):
+    replay = {}
+    for key, name in (("departures", "b.departures.parquet"), ("recording", "replayed.pcap")):
+        (directory / "raw" / name).write_bytes(CAPTURE)
+        replay[key] = {"file": name, "sha256": hashlib.sha256(CAPTURE).hexdigest()}
+    rewrite("raw/b.json", replay=replay)(directory)
+    if tampered:
+        append("raw/b.departures.parquet")(directory)
+    _, lines = check(directory)
+    expected = ["raw/b.departures.parquet: does not have the SHA-256 that raw/b.json lists"] if tampered else []
+    assert [line for line in lines[:-1] if "departures" in line or "replayed" in line] == expected
+
+
 def append(name, content=b"\0"):
     """Return a function that adds bytes to a file, and makes it if it is missing."""
 

@@ -170,6 +170,7 @@ def collect(group: Group, plan: RunPlan, clocks: Sequence[Offset], ended: Sequen
     outcomes = []
     with scratch_directory() as scratch:
         group.each(lambda remote: remote.fetch_departures(scratch / str(group.remotes.index(remote))))
+        group.each(Remote.end)  # the agents need not wait while many departures are converted
         for number, (remote, clock, done) in enumerate(zip(group.remotes, clocks, ended, strict=True)):
             origin = Origin(
                 clock_offset_ns=clock.offset_ns,

@@ -50,8 +50,14 @@ class Remote:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None and not self._quit:
-                self.request(messages.Bye())
+                self.end()
         finally:
+            self.close()
+
+    def end(self) -> None:
+        """End the connection; what this controller started continues. No effect if it has ended."""
+        if self._socket is not None:
+            self.request(messages.Bye())
             self.close()
 
     def close(self) -> None:
