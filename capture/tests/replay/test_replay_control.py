@@ -63,7 +63,8 @@ def test_status_has_state_counters_and_clock():
         assert actions.status(group, lines.append) == 0
         text = "\n".join(lines)
         assert f"{found[0].name}: idle, eth1" in text
-        assert "program: state idle, packets 2, ports.0.name net_fake0, ports.0.received 7" in text
+        assert f"{found[0].name}: recording: packets 2\n" in text
+        assert f"{found[0].name}: port: name net_fake0, received 7\n" in text
         assert re.search(r"control: connections 1, requests \d+, sessions 1", text)
         assert re.search(r"clock 3600 s ahead of this machine's, \+/- .* \(round trips\)", text)
         assert "its own synchronization is unknown" in text
