@@ -44,7 +44,7 @@ static const struct argp_option known[] = {
     {"vdev", VDEV, "DRIVER,ARGUMENTS", 0, "Create a virtual device, as EAL's --vdev does", PORTS},
     {"pci", PCI, "ADDRESS", 0, "Use a NIC that is bound to a DPDK driver", PORTS},
     {"tx", TX, "PORT", 0,
-     "Replay to the port with this device name; give it several times for several ports: packets of the i-th "
+     "Replay to the port with this device name; repeat it for several ports: packets of the i-th "
      "interface of a file are sent to the i-th port",
      PORTS},
     {"bridge", BRIDGE, "PORT,PORT", 0, "Forward packets between two ports, record them, and replay to both",
@@ -112,7 +112,7 @@ static int add_bridge(struct options *options, char *text, struct fault *fault) 
         return fail(fault, "--bridge %s: not two ports, as in net_af_packet0,net_af_packet1", text);
     }
     if (options->ports) {
-        return fail(fault, "--bridge %s: give --bridge once, or --tx", text);
+        return fail(fault, "--bridge %s: use --bridge once, or --tx", text);
     }
     *comma = 0;
     options->bridge = true;
@@ -124,7 +124,7 @@ static int add_bridge(struct options *options, char *text, struct fault *fault) 
 
 static int add_port(struct options *options, char *text, struct fault *fault) {
     if (options->bridge || options->ports == OPTIONS_PORTS) {
-        return fail(fault, "--tx %s: give at most %d, and no --bridge", text, OPTIONS_PORTS);
+        return fail(fault, "--tx %s: use at most %d, without --bridge", text, OPTIONS_PORTS);
     }
     options->port[options->ports++] = text;
     return 0;
@@ -133,7 +133,7 @@ static int add_port(struct options *options, char *text, struct fault *fault) {
 static int add_device(const char **list, unsigned *count, const char *text, const char *name,
                       struct fault *fault) {
     if (*count == EAL_DEVICES) {
-        return fail(fault, "--%s %s: more than %d; give fewer", name, text, EAL_DEVICES);
+        return fail(fault, "--%s %s: more than %d; use fewer", name, text, EAL_DEVICES);
     }
     list[(*count)++] = text;
     return 0;
@@ -228,10 +228,10 @@ static error_t parse(int key, char *text, struct argp_state *state) {
 
 static int check(const struct options *options, struct fault *fault) {
     if (options->ports == 0) {
-        return fail(fault, "the ports: give --tx or --bridge; see --help");
+        return fail(fault, "the ports: use --tx or --bridge; see --help");
     }
     if (options->vdevs + options->pcis == 0) {
-        return fail(fault, "the devices: give --vdev or --pci; see --help");
+        return fail(fault, "the devices: use --vdev or --pci; see --help");
     }
     if (options->lead_ns && options->pacing != PACING_SINGLE) {
         return fail(fault, "--lead-ns: applies to --pace single only");

@@ -80,8 +80,8 @@ void port_find_longest(struct port *port, const struct options *options) {
 static int check_reception(const struct port *port, const struct options *options,
                            const struct rte_eth_dev_info *info, struct fault *fault) {
     if (driver_has_fixed_queues(port->driver) && info->max_rx_queues > 1) {
-        return fail(fault, "%s: frames of %u of its %u Rx queues would be lost; give the device one queue",
-                    port->name, info->max_rx_queues - 1U, info->max_rx_queues);
+        return fail(fault, "%s: frames of %u of its %u Rx queues would be lost; use one queue", port->name,
+                    info->max_rx_queues - 1U, info->max_rx_queues);
     }
     const uint32_t longest = longest_of_mtu(port);
     if (strcmp(port->driver, "net_af_packet") == 0 && longest > packet_room(port, options) - PACKET_HEAD) {

@@ -175,7 +175,7 @@ static int require_empty(const struct session *session, struct fault *fault) {
 static int begin_recording(struct session *session, const struct command *command, struct fault *fault) {
     struct worker *worker = &session->worker;
     if (!session->options.bridge) {
-        return fail(fault, "only a bridge records; give --bridge");
+        return fail(fault, "only a bridge records; use --bridge");
     }
     if (require_idle(session, fault) != 0 || require_empty(session, fault) != 0) {
         return -1;

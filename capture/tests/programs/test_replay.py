@@ -139,7 +139,7 @@ def test_packets_over_the_mtu_are_refused_before_the_start(tmp_path, capture):
     [
         ("run 0 1 1000000", "nothing to replay; load a file or record first"),
         ("run 1 1 1000000", "nothing to replay; load a file or record first"),
-        ("record 0 0", "only a bridge records; give --bridge"),
+        ("record 0 0", "only a bridge records; use --bridge"),
         ("rolling 0", "rolling: not a number of seconds from 1 to 86400"),
         ("run 0 0 1000000", "run: AT_NS is nanoseconds since 1970, LOOPS from 1 to 1000000000, SPEED_PPM from 1"),
         ("run 1 2", "usage: run AT_NS LOOPS SPEED_PPM"),
@@ -254,8 +254,8 @@ def test_a_closed_standard_output_ends_the_program_with_one_line():
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        ([], 2, "the ports: give --tx or --bridge; see --help"),
-        (["--tx", "net_null0"], 2, "the devices: give --vdev or --pci; see --help"),
+        ([], 2, "the ports: use --tx or --bridge; see --help"),
+        (["--tx", "net_null0"], 2, "the devices: use --vdev or --pci; see --help"),
         (["--vdev", "net_null0", "--tx", "nothing"], 1, "nothing: no such port; specify a device of --vdev or --pci"),
         (["--vdev", "net_null0", "--bridge", "net_null0"], 2, "--bridge net_null0: not two ports"),
         (["--vdev", "net_null0", "--bridge", "net_null0,net_null0"], 1, "net_null0: named twice"),
