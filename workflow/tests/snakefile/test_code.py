@@ -33,6 +33,7 @@ def forget() -> None:
     code.content.cache_clear()
     code.imports.cache_clear()
     code.module_files.cache_clear()
+    code.native_sources.cache_clear()
 
 
 def fresh(*stages: str) -> str:

@@ -139,13 +139,14 @@ def imported(names: str) -> Iterator[str]:
     return (name.split()[0] for name in names.strip("() \t").split(",") if name.strip())
 
 
-def native_sources() -> list[Path]:
+@functools.cache
+def native_sources() -> tuple[Path, ...]:
     """Return the sources of the native core: C++ files and the tables of protocols, report formats and tunnels."""
     core = package_directory("acapella_core")
     root = core.parents[3]
     sources = [file for file in (root / "workflow/native/src").rglob("*") if file.suffix in (".cpp", ".hpp")]
     tables = ("protocols", "report_formats", "tunnels")
-    return [*sources, *(root / f"schemas/{table}.tsv" for table in tables)]
+    return (*sources, *(root / f"schemas/{table}.tsv" for table in tables))
 
 
 @functools.cache
