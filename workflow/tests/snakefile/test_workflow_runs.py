@@ -1,6 +1,7 @@
 """Runs the whole workflow on small captures: the output, reruns, and failures."""
 
 import re
+import shutil
 import struct
 import subprocess
 
@@ -55,30 +56,37 @@ def samples_in_tables(place: Workplace) -> set[str]:
     return {line.split(",")[2].strip('"') for line in lines}
 
 
-def test_sample_removed_from_the_sheet_does_not_count_and_its_files_are_removed(again):
+def test_removed_and_excluded_samples_do_not_count(again):
+    """Files of a sample that is no longer in the sheet are removed; those of an excluded sample stay.
+
+    The campaign has a provenance file of an earlier version, which the run replaces.
+    """
     sheet = again.directory / "config" / "samples.tsv"
     sheet.write_text("".join(line for line in sheet.open() if not line.startswith("beta-p1")))
+    again.configure(exclude=["alpha-p2"])
+    provenance = again.campaign / "provenance" / "process.json"
+    earlier = provenance.rename(again.campaign / "provenance.json")
     again.succeed("process")
     assert not (again.campaign / "acap" / "beta-p1.parquet").exists()
-    assert samples_in_tables(again) == {"alpha-p1", "alpha-p2"}
-
-
-def test_excluded_sample_does_not_count_although_its_files_exist(again):
-    again.configure(exclude=["alpha-p2"])
-    again.succeed("process")
-    assert samples_in_tables(again) == {"alpha-p1", "beta-p1"}
+    assert (again.campaign / "acap" / "alpha-p2.parquet").exists()
+    assert samples_in_tables(again) == {"alpha-p1"}
+    assert provenance.exists() and not earlier.exists()
 
 
 @pytest.fixture(scope="module")
-def broken(tmp_path_factory) -> tuple[Workplace, subprocess.CompletedProcess]:
-    """Return a campaign with good captures, a text file named .pcap and a missing file, and the result of its run."""
-    directory = tmp_path_factory.mktemp("broken")
-    place = workplace(directory)
-    (directory / "captures" / "letter.pcap").write_text("Dear reader, this is not a capture at all.\n")
-    sheet = directory / "config" / "samples.tsv"
-    sheet.write_text(
-        sheet.read_text() + "letter\talpha\tp3\t../captures/letter.pcap\nlost\talpha\tp4\t../captures/lost.pcap\n"
-    )
+def broken(finished, tmp_path_factory) -> tuple[Workplace, subprocess.CompletedProcess]:
+    """Return a campaign with good captures, a text file named .pcap and a missing file, and the result of its run.
+
+    One of the good captures is not digested yet, and no later stage has run.
+    """
+    place = finished.copy(tmp_path_factory.mktemp("broken"))
+    for name in ("tables", "figures", "provenance", "partial/alpha-p1"):
+        shutil.rmtree(place.campaign / name)
+    for name in ("catalog.duckdb", "report.html", "acap/alpha-p1.parquet", "flows/alpha-p1.parquet"):
+        (place.campaign / name).unlink()
+    (place.directory / "captures" / "letter.pcap").write_text("Dear reader, this is not a capture at all.\n")
+    with (place.directory / "config" / "samples.tsv").open("a") as sheet:
+        sheet.write("letter\talpha\tp3\t../captures/letter.pcap\nlost\talpha\tp4\t../captures/lost.pcap\n")
     return place, place.run("--keep-going", "--cores", "2")
 
 

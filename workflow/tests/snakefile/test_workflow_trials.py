@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 
 import duckdb
 import pyarrow.parquet as pq
@@ -13,8 +14,15 @@ import pytest
 from acapella_testing.workflow_run import ROOT, Workplace, rules_run
 
 TRIALS = ROOT / ".test" / "trials"
+# Site, port and capture of each sample. No text of a report or figure contains these names.
+SAMPLES = {
+    "monday-north": ("zurich", "tengig-0-7", TRIALS / "a.pcap.gz"),
+    "monday-south": ("zurich", "tengig-0-9", TRIALS / "b.pcap.gz"),
+    "evening-oslo": ("oslo", "eth77", TRIALS / "c.pcap.gz"),
+}
+A, B, C = SAMPLES
 COMPARED = {
-    "trials": {"steady": ["a", "b"], "congested": ["a", "c"], "queues": [["a", "c"], "b"]},
+    "trials": {"lab-steady": [A, B], "lab-congested": [A, C], "lab-queues": [[A, C], B]},
     "consistency": {"within_ns": [100, 10]},
 }
 
@@ -42,10 +50,12 @@ def test_kappa_has_the_options_of_the_config(tmp_path, keys, options):
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory) -> Workplace:
-    """Return a campaign with compared trials. `a` is the baseline of two environments, and one trial has two files."""
+    """Return a campaign with compared trials. A is the baseline of two environments, and one trial has two files."""
     place = Workplace(tmp_path_factory.mktemp("compared"))
     place.configure(**COMPARED)
-    place.sheet(*((name, "lab", f"p{name}", str(TRIALS / f"{name}.pcap.gz")) for name in "abc"))
+    for sample, (_, _, capture) in SAMPLES.items():
+        shutil.copy(capture, place.directory / f"{sample}-capture.pcap.gz")
+    place.sheet(*((name, site, port, f"../{name}-capture.pcap.gz") for name, (site, port, _) in SAMPLES.items()))
     place.succeed("--cores", "2")
     return place
 
@@ -59,12 +69,12 @@ def environments(place: Workplace) -> dict[str, dict]:
 def test_trials_are_compared_up_to_the_report(compared):
     rows = environments(compared)
     assert list(rows) == list(COMPARED["trials"]), "in the order of the config"
-    steady, congested = rows["steady"], rows["congested"]
+    steady, congested = rows["lab-steady"], rows["lab-congested"]
     assert (steady["U"], steady["O"], steady["undefined_runs"]) == (0, 0, 0)
     assert 0.99 < steady["kappa"] < 1
     assert congested["U"] == pytest.approx(12 / (600 + 588))
     assert congested["O"] > 0 and congested["kappa"] < steady["kappa"]
-    assert (steady["within_ns"], rows["queues"]["samples"], rows["queues"]["trials"]) == (100, 3, 2)
+    assert (steady["within_ns"], rows["lab-queues"]["samples"], rows["lab-queues"]["trials"]) == (100, 3, 2)
     figures = {path.name for path in (compared.campaign / "figures").iterdir()}
     assert {"kappa_components.svg", "kappa_timeline.svg", "kappa_matrix.svg", "iat_delta.svg"} <= figures
     assert 'id="consistency"' in (compared.campaign / "report.html").read_text(encoding="utf-8")
@@ -77,8 +87,8 @@ def test_failed_rerun_keeps_catalog_and_tables_and_the_next_run_updates_them(com
     kept = ("catalog.duckdb", "tables/*", "consistency/*")
     before = place.sha256(*kept)
     broken = {
-        "trials": (place.campaign / "kappa" / "steady.json", r".*kappa/steady.json: "),
-        "index": (place.campaign / "raw" / "b.json", r".* sample b cannot be indexed: "),
+        "trials": (place.campaign / "kappa" / "lab-steady.json", r".*kappa/lab-steady.json: "),
+        "index": (place.campaign / "raw" / f"{B}.json", rf".* sample {B} cannot be indexed: "),
     }
     for stage, (path, message) in broken.items():
         text = path.read_text()
@@ -110,15 +120,15 @@ def test_published_tables_of_all_stages_are_views_of_the_catalog(compared):
 
 def test_provenance_contains_the_checksums_of_trial_captures(compared):
     provenance = json.loads((compared.campaign / "provenance" / "consistency.json").read_text(encoding="utf-8"))
-    checksum = {name: hashlib.sha256((TRIALS / f"{name}.pcap.gz").read_bytes()).hexdigest() for name in "abc"}
-    assert provenance["inputs"]["queues"] == {"a+c": [checksum["a"], checksum["c"]], "b": [checksum["b"]]}
+    checksum = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, (_, _, path) in SAMPLES.items()}
+    assert provenance["inputs"]["lab-queues"] == {f"{A}+{C}": [checksum[A], checksum[C]], B: [checksum[B]]}
     for name, digest in provenance["outputs"].items():
         assert hashlib.sha256((compared.campaign / name).read_bytes()).hexdigest() == digest
 
 
 def test_changed_baseline_compares_only_its_environment_again(compared, tmp_path_factory):
     place = compared.copy(tmp_path_factory.mktemp("rebased"))
-    place.configure(**COMPARED | {"trials": COMPARED["trials"] | {"congested": ["b", "c"]}})
+    place.configure(**COMPARED | {"trials": COMPARED["trials"] | {"lab-congested": [B, C]}})
     printed = place.succeed("--dry-run")
     assert rules_run(printed) == {"kappa", "trials", "figures", "report"}
     assert re.search(r"^kappa +1$", printed, re.M), printed
@@ -127,26 +137,15 @@ def test_changed_baseline_compares_only_its_environment_again(compared, tmp_path
     assert rules_run(place.succeed("--dry-run")) == {"index", "process", "figures", "report"}
 
 
-HIDDEN = {
-    "monday-north": ("zurich", "tengig-0-7"),
-    "monday-south": ("zurich", "tengig-0-9"),
-    "evening-oslo": ("oslo", "eth77"),
-}
+def test_published_files_contain_no_true_names_with_pseudonyms(compared, tmp_path_factory):
+    """Checks sites, ports, samples, their file names, and environments, in texts and in the cells of tables.
 
-
-def test_published_files_contain_no_true_names_with_pseudonyms(tmp_path):
-    """Checks sites, ports, samples, their file names, and environments, in texts and in the cells of tables."""
-    place = Workplace(tmp_path)
-    pair, joined = ["monday-north", "monday-south"], [["monday-north", "evening-oslo"], "monday-south"]
-    trials = {"lab-steady": pair, "lab-queues": joined}
-    place.configure(pseudonyms=True, trials=trials)
-    rows = []
-    for (sample, (site, port)), name in zip(HIDDEN.items(), "abc", strict=True):
-        (tmp_path / f"{sample}-capture.pcap.gz").write_bytes((TRIALS / f"{name}.pcap.gz").read_bytes())
-        rows.append((sample, site, port, f"../{sample}-capture.pcap.gz"))
-    place.sheet(*rows)
+    The campaign was first published with true names.
+    """
+    place = compared.copy(tmp_path_factory.mktemp("hidden"))
+    place.configure(**COMPARED, pseudonyms=True)
     place.succeed("--cores", "2")
-    true = {*HIDDEN, *trials, *(name for both in HIDDEN.values() for name in both)}
+    true = {*SAMPLES, *COMPARED["trials"], *(name for site, port, _ in SAMPLES.values() for name in (site, port))}
     patterns = (
         "tables/*",
         "figures/*",
