@@ -28,16 +28,15 @@ def test_interrupted_and_then_killed_run_is_completed_with_the_same_bytes(finish
     The interrupt is sent to the whole process group, as by a terminal, while a digest waits for tshark.
     """
     place = workplace(tmp_path / "elsewhere", digest={"threads": 2})
-    tshark = place.pause_tshark(tmp_path)
-    running = place.start("--cores", "1", output=subprocess.PIPE)
-    tshark.wait(running)
-    os.killpg(running.pid, signal.SIGINT)
-    printed = printed_at_end(running)
+    with place.paused_tshark() as tshark:
+        running = place.start("--cores", "1", output=subprocess.PIPE)
+        tshark.wait(running)
+        os.killpg(running.pid, signal.SIGINT)
+        printed = printed_at_end(running)
     assert running.returncode != 0, printed
     assert INTERRUPTED in printed.splitlines(), printed
     assert "these samples failed" not in printed and "Traceback" not in printed, printed
     assert not list(place.campaign.rglob("*.part"))
-    del place.environment["PATH"]
 
     running = place.start("--cores", "1")
     while not list(place.campaign.glob("acap/*.parquet")) and running.poll() is None:
@@ -73,12 +72,12 @@ def test_repeated_sigterm_ends_the_run_and_leaves_nothing_behind(tmp_path):
 def test_interrupt_of_snakemake_alone_is_reported(tmp_path):
     """As with `kill -INT PID`, no job receives the signal, and the running digest completes."""
     place = workplace(tmp_path / "place")
-    tshark = place.pause_tshark(tmp_path, then=f'exec {shutil.which("tshark")} "$@"')
-    running = place.start("--cores", "1", output=subprocess.PIPE)
-    tshark.wait(running)
-    running.send_signal(signal.SIGINT)
-    tshark.proceed()
-    printed = printed_at_end(running)
+    with place.paused_tshark(then=f'exec {shutil.which("tshark")} "$@"') as tshark:
+        running = place.start("--cores", "1", output=subprocess.PIPE)
+        tshark.wait(running)
+        running.send_signal(signal.SIGINT)
+        tshark.proceed()
+        printed = printed_at_end(running)
     assert running.returncode == 1, printed
     assert INTERRUPTED in printed.splitlines(), printed
     assert "no job failed" not in printed and "these samples failed" not in printed, printed

@@ -1,16 +1,19 @@
 """Run the whole workflow in a separate directory, for tests of Snakefile and rules."""
 
 import atexit
+import contextlib
+import errno
 import functools
 import hashlib
 import json
 import os
 import re
-import select
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -67,25 +70,28 @@ def umask() -> int:
 class PausedProgram:
     """A program that waits at its start: `wait` returns when it has started, and `proceed` lets it continue.
 
-    ``commands``: the shell commands of the program that do this.
+    ``fifo``: the program reads a line from it.
     """
 
-    def __init__(self, directory: Path):
-        self._started, self._proceed = directory / "started", directory / "proceed"
-        for fifo in (self._started, self._proceed):
-            os.mkfifo(fifo)
-        self._reader = os.open(self._started, os.O_RDONLY | os.O_NONBLOCK)
-        self.commands = f"echo > '{self._started}'; read line < '{self._proceed}'"
+    def __init__(self, fifo: Path):
+        self._fifo = fifo
+        os.mkfifo(fifo)
+        self._writer = None
 
     def wait(self, running: subprocess.Popen) -> None:
         """Wait until the program has started. Fails the test if the process that starts it ends before."""
-        while not select.select([self._reader], [], [], 0.5)[0]:
-            assert running.poll() is None, "the run ended before it started the program"
-        os.close(self._reader)
+        while self._writer is None:
+            try:
+                self._writer = os.open(self._fifo, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # no process has opened it to read
+                    raise
+                assert running.poll() is None, "the run ended before it started the program"
+                time.sleep(0.02)
 
     def proceed(self) -> None:
         """Let the program continue."""
-        self._proceed.write_text("\n")
+        os.write(self._writer, b"\n")
 
 
 @dataclass
@@ -128,12 +134,19 @@ class Workplace:
         program.chmod(0o755)
         self.environment["PATH"] = f"{program.parent}:{os.environ['PATH']}"
 
-    def pause_tshark(self, directory: Path, then: str = "exit 1") -> PausedProgram:
-        """As `replace_tshark`, but tshark first waits. ``then``: shell command that follows."""
-        directory.mkdir(exist_ok=True)
-        paused = PausedProgram(directory)
-        self.replace_tshark(directory, f"{paused.commands}; {then}")
-        return paused
+    @contextlib.contextmanager
+    def paused_tshark(self, then: str = "exit 1") -> Iterator[PausedProgram]:
+        """In the context, tshark first waits. ``then``: shell command that follows.
+
+        tshark runs confined and as another user: it may only read files next to its program, and not in tmp_path.
+        """
+        before = dict(self.environment)
+        with tempfile.TemporaryDirectory(prefix="paused-") as directory:
+            Path(directory).chmod(0o755)
+            fifo = Path(directory) / "programs" / "fifo"
+            self.replace_tshark(Path(directory), f"read line < '{fifo}'; {then}")
+            yield PausedProgram(fifo)
+        self.environment = before
 
     def command(self, *arguments: str) -> list[str]:
         """Return the command line of Snakemake for this directory."""
