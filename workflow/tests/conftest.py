@@ -12,32 +12,38 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = Path("/usr/bin/chromium")
-PATIENCE_MS = 180_000  # never reached but where the browser hangs
-# Files whose tests take a minute and more together begin first: of several workers none is left with one at the end.
+TIMEOUT_MS = 180_000  # reached only if the browser hangs
+# Files that take the longest are first in the queue, so that no worker starts one when the others are done.
 LONG = (
     "test_workflow_runs.py",
     "test_workflow_trials.py",
     "test_verify.py",
     "test_figures.py",
+    "test_congestion.py",
+    "test_trial_figures.py",
     "test_dissect_matches_tshark.py",
     "test_workflow_stops.py",  # not at the same time as test_workflow_runs.py: both need the finished campaign
     "test_hybrid.py",
     "test_slurm.py",
     "test_collect_local.py",
     "test_testbed_contract.py",
+    "test_tutorial.py",
+    "test_report_trials.py",
+    "test_report.py",
+    "test_flowreport_figures.py",
 )
 # Failed assertions of helper modules print both sides, as those of test modules do.
 pytest.register_assert_rewrite("acapella_testing")
 
 
 def pytest_configure():
-    """Programs that tests start take SIGINT as usual, also where the tests run in a shell's background job."""
+    """Restore the default handling of SIGINT if the tests run as a background job of a shell."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items):
-    """Long files first, all others as they come."""
+    """Move the tests of long files to the beginning."""
     items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
 
 
@@ -52,7 +58,7 @@ def corpus() -> Path:
 
 @pytest.fixture(scope="session")
 def program():
-    """The installed tshark; tests that need it skip with a reason if there is none."""
+    """Return the installed tshark; skip the test with a reason if there is none."""
     from acapella.common import tshark  # noqa: PLC0415 (only if a test asks for it)
 
     try:
@@ -63,7 +69,7 @@ def program():
 
 @pytest.fixture
 def capture(tmp_path) -> Path:
-    """A capture with every kind of frame of a busy port."""
+    """Write a capture with every kind of frame of a busy port."""
     from acapella_testing.frames.traces import busy_port, write_pcap  # noqa: PLC0415 (scapy is slow to import)
 
     return write_pcap(tmp_path / "port.pcap", busy_port())
@@ -71,7 +77,7 @@ def capture(tmp_path) -> Path:
 
 @pytest.fixture(scope="session")
 def campaign(tmp_path_factory) -> Path:
-    """A made-up campaign of 3 sites with 2 ports and 4 samples each, through to its tables. Tests only read it."""
+    """Return a generated campaign of 3 sites with 2 ports and 4 samples each, with its tables. Tests only read it."""
     from acapella_testing.generated.synthetic import make_campaign  # noqa: PLC0415
     from acapella_testing.stages import analyze_campaign  # noqa: PLC0415 (only if a test requests it)
 
@@ -80,15 +86,15 @@ def campaign(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
-    """The tiny campaign after a run to its end on one core, made once for all workers. Tests only read it.
+    """Return the tiny campaign after a complete run on one core, which all workers share. Tests only read it.
 
     Not even a dry run starts in it, because another worker may be copying it.
     """
     from acapella_testing.workflow_run import Workplace, workplace  # noqa: PLC0415 (only if a test requests it)
 
-    ours = tmp_path_factory.getbasetemp()
+    base = tmp_path_factory.getbasetemp()
     # As deep as tmp_path: the relative paths of the SQL files are the same in a copy.
-    directory = (ours.parent / "shared" if "PYTEST_XDIST_WORKER" in os.environ else ours) / "finished"
+    directory = (base.parent / "shared" if "PYTEST_XDIST_WORKER" in os.environ else base) / "finished"
     directory.parent.mkdir(exist_ok=True)
     with directory.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -102,15 +108,15 @@ def finished(tmp_path_factory):
 
 @pytest.fixture
 def again(finished, tmp_path_factory):
-    """A copy of the finished campaign for tests that change something."""
+    """Return a copy of the finished campaign for tests that modify it."""
     return finished.copy(tmp_path_factory.mktemp("again"))
 
 
 @pytest.fixture(scope="module")
 def browser():
-    """Headless Chromium that fetches nothing on its own; tests of pages skip with a reason where it is absent.
+    """Provide a headless Chromium that sends no requests itself; skip the test with a reason if there is none.
 
-    For one module: as long as it is there its thread has a running event loop, and asyncio allows no second one.
+    It exists for one module: while it exists, its thread has a running event loop, and asyncio allows only one.
     """
     from playwright.sync_api import sync_playwright  # noqa: PLC0415 (only if a test requests it)
 
@@ -120,22 +126,22 @@ def browser():
     flags += ("disable-component-update", "disable-sync")
     with sync_playwright() as driver:
         words = [f"--{flag}" for flag in flags]
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=words, timeout=PATIENCE_MS)
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=words, timeout=TIMEOUT_MS)
         new_page = chromium.new_page
 
-        def patient_page():
+        def page_with_timeout():
             page = new_page()
-            page.set_default_timeout(PATIENCE_MS)
+            page.set_default_timeout(TIMEOUT_MS)
             return page
 
-        chromium.new_page = patient_page
+        chromium.new_page = page_with_timeout
         yield chromium
         chromium.close()
 
 
 @pytest.fixture(scope="session")
 def old_client(tmp_path_factory):
-    """The environment in which Python imports DuckDB 1.0.0, the oldest that is to open a catalog."""
+    """Return an environment in which Python imports DuckDB 1.0.0, the oldest version that opens a catalog."""
     directory = tmp_path_factory.mktemp("duckdb-1.0.0")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target"]
     installed = subprocess.run([*command, str(directory), "duckdb==1.0.0"], capture_output=True, text=True, check=False)

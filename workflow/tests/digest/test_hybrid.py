@@ -12,6 +12,7 @@ import pytest
 from acapella_testing.frames.traces import START_NS, busy_port, cut_in_the_middle, write_pcap, write_pcapng
 from acapella_testing.generated.tiny import add_sample, flow
 from acapella_testing.stages import analyze_campaign, rows
+from acapella_testing.svg_text import with_spaces
 from scapy.contrib.mpls import MPLS
 from scapy.layers.dns import DNS, DNSQR
 from scapy.layers.inet import IP, UDP
@@ -165,9 +166,9 @@ def test_private_link_type_is_a_warning_and_counted(program, tmp_path, capsys):
     assert "link type 147 is for private use and is not dissected" in capsys.readouterr().err
     found = {row["sample"]: row["undissected_frames"] for row in rows(analyze_campaign(tmp_path), "capture_quality")}
     assert found == {"known": 0, "user": len(protocols_by_tshark(program, capture))}
-    assert "3 frames (60.0 %) of a link type that is not dissected, in user: " in " ".join(
-        warnings.collect(Source(Campaign(tmp_path)))
-    ).replace("\N{NO-BREAK SPACE}", " ")
+    assert "3 frames (60.0 %) of a link type that is not dissected, in user: " in with_spaces(
+        " ".join(warnings.collect(Source(Campaign(tmp_path))))
+    )
 
 
 @pytest.mark.parametrize("engine", ["hybrid", "tshark"])

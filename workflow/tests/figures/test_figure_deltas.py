@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 from acapella_testing.frames.trial_frames import BASE_NS, plain, write_pcap
 from acapella_testing.generated.generated_trials import shapes, source_of
-from acapella_testing.svg_text import words
+from acapella_testing.svg_text import with_spaces, words
 
 from acapella.campaign import trial_tables
 from acapella.common.wording import percent, span
@@ -120,7 +120,7 @@ def test_reordering_names_the_environments_without_and_the_largest_spacing(campa
     top = max((row for row in rows if row["pairs"] >= 100), key=lambda row: row["reversed_share"])
     counts = f"{top['reversed_pairs']} of {top['pairs']:,} sampled pairs"
     heading = "Largest share of reversed pairs at one spacing with at least 100 pairs"
-    assert f"{heading}: {percent(top['reversed_share'])} ({counts}, ".replace("\xa0", " ") in text
+    assert with_spaces(f"{heading}: {percent(top['reversed_share'])} ({counts}, ") in text
     assert f" apart, run noisy-{top['b']})" in text
 
 
@@ -165,7 +165,7 @@ def test_reordering_bounds_the_pairs_sampled_and_no_others(tmp_path):
     (text,) = reordering_spacing.notes_of(rows, {}, {}, gray=False)
     place = {packet: at for at, packet in enumerate(order)}
     apart_ms = [y - x for x, y in combinations(range(200), 2) if place[y] < place[x]]
-    sampled, bound = text.replace("\N{NO-BREAK SPACE}", " ").split("no sampled pair that is ")
+    sampled, bound = with_spaces(text).split("no sampled pair that is ")
     assert "1, 4, 16, ... or 4096 packets apart" in sampled
     assert max(n for n in apart_ms if n in (1, 4, 16, 64)) < float(bound.split(" ms ")[0]) < max(apart_ms) == 3
 
@@ -174,4 +174,4 @@ def test_many_environments_of_reordering_have_small_panels_and_a_range(tmp_path)
     source = source_of(tmp_path, {f"e{n}": [{"moved": 100 * n}] for n in range(6)})
     figure = compose.compose_figure("reordering_spacing", source)
     assert len(figure.spec["concat"][0]["concat"]) == 5
-    assert "no sampled pair is reversed in e0" in figure.description.replace("\N{NO-BREAK SPACE}", " ")
+    assert "no sampled pair is reversed in e0" in with_spaces(figure.description)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 from acapella_testing.generated.generated_tables import write_table, write_tables
-from acapella_testing.svg_text import words
+from acapella_testing.svg_text import with_spaces, words
 
 from acapella.campaign.layout import Campaign
 from acapella.common.wording import nanoseconds, scaled
@@ -52,7 +52,7 @@ def test_title_states_the_medians_that_exist(rows, panels, expected, tmp_path):
     write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
     write_table(tmp_path, "flow_times", rows)
     figure = compose.compose_figure("flow_times", Source(Campaign(tmp_path)))
-    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == expected
+    assert with_spaces(figure.title) == expected
     assert len(figure.spec["concat"][0]["vconcat"]) == panels
 
 
@@ -132,7 +132,5 @@ def test_ticks_of_durations_and_rates_have_a_label_at_each_decade(tmp_path):
 def test_subtitle_counts_flows_of_duration_zero(counts, flows, expected, tmp_path):
     write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99}])
     write_table(tmp_path, "flow_times", times("duration_ns", counts, flows))
-    notes = " ".join(compose.compose_figure("flow_times", Source(Campaign(tmp_path))).notes).replace(
-        "\N{NO-BREAK SPACE}", " "
-    )
+    notes = with_spaces(" ".join(compose.compose_figure("flow_times", Source(Campaign(tmp_path))).notes))
     assert f"Duration 0 and no rate (one frame, or all frames with the same timestamp): {expected}." in notes

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 from acapella_testing.generated.generated_tables import write_table, write_tables
-from acapella_testing.svg_text import words
+from acapella_testing.svg_text import with_spaces, words
 
 from acapella.campaign.layout import Campaign
 from acapella.figures import capture_quality, compose
@@ -61,7 +61,7 @@ def test_no_loss_and_little_loss_have_separate_marks(tmp_path):
     rows[2] |= {"lost_frames": 5, "loss_share": 5e-7}
     write_table(tmp_path, "capture_quality", rows)
     marks = quality_marks(compose.compose_figure("capture_quality", Source(Campaign(tmp_path))), 0)
-    found = sorted((mark["samples"], mark["text"].replace("\N{NO-BREAK SPACE}", " ")) for mark in marks)
+    found = sorted((mark["samples"], with_spaces(mark["text"])) for mark in marks)
     assert found == [(1, "< 0.0001 %"), (2, "0 %")]
 
 
@@ -97,7 +97,7 @@ def test_unknown_loss_is_never_drawn_as_zero(campaigns):
 )
 def test_complete_file_does_not_prove_that_nothing_was_lost(counters, expected, tmp_path):
     write_table(tmp_path, "capture_quality", [{"site": "S0", "sample": "a", "frames": 99, **counters}])
-    assert loss_summary(Source(Campaign(tmp_path)).quality).replace("\N{NO-BREAK SPACE}", " ").startswith(expected)
+    assert with_spaces(loss_summary(Source(Campaign(tmp_path)).quality)).startswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_capture_quality_distinguishes_unknown_from_zero(samples, expected, colu
     rows = [{"site": "S0", "sample": f"s{n}", "frames": 99, **row} for n, row in enumerate(samples)]
     write_table(tmp_path, "capture_quality", rows)
     figure = compose.compose_figure("capture_quality", Source(Campaign(tmp_path)))
-    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == expected
+    assert with_spaces(figure.title) == expected
     text = words(svg_of(figure))
     assert [gap.heading[1] for gap in capture_quality.UNKNOWN_LOSSES if " ".join(gap.heading) in text] == columns
 
@@ -133,5 +133,5 @@ def test_capture_quality_states_bytes_not_read_after_an_error(tmp_path):
     assert "Not read" not in " ".join(capture_quality.draw(source).key)
     for row, unread in zip(source.quality, (2_300_000, None, 200_000), strict=False):
         row["file_unread_bytes"] = unread
-    expected = " ".join(capture_quality.draw(source).key).replace("\N{NO-BREAK SPACE}", " ")
+    expected = with_spaces(" ".join(capture_quality.draw(source).key))
     assert "Not read after an error: 2.5 MB of 2 files; no panel includes their frames." in expected

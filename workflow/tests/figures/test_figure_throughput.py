@@ -4,7 +4,7 @@ import re
 
 import pytest
 from acapella_testing.generated.generated_tables import change_table, write_table, write_tables
-from acapella_testing.svg_text import words
+from acapella_testing.svg_text import with_spaces, words
 
 from acapella.campaign.layout import Campaign
 from acapella.figures import compose, throughput
@@ -106,13 +106,13 @@ def test_capture_of_250_ms_is_drawn_to_scale(tmp_path):
     drawn = [(bar["x"], bar["x2"], bar["rate"]) for bar in bars(figure)]
     assert [end - start for start, end, _ in drawn] == pytest.approx([0.25, 1, 1], abs=0.01)
     assert [rate for *_, rate in drawn] == [8 * 31_250 * 4, 8 * 10**6, 8 * 10**6]
-    assert "the highest mean rate in a bin is 8 Mbit/s (over 1 s), at S0 p0" in figure.title.replace("\xa0", " ")
+    assert "the highest mean rate in a bin is 8 Mbit/s (over 1 s), at S0 p0" in with_spaces(figure.title)
 
 
 def test_highest_rate_of_short_captures_names_its_averaging_time(tmp_path):
     figure = short_captures(tmp_path, (600, 850, {0: 31_250}), (2000, 2500, {2: 31_250}))
-    assert "the highest mean rate in a bin is 1 Mbit/s (over 250 ms), at S0 p0" in figure.title.replace("\xa0", " ")
-    assert "in bins of at most 500 ms" in figure.description.replace("\xa0", " ")
+    assert "the highest mean rate in a bin is 1 Mbit/s (over 250 ms), at S0 p0" in with_spaces(figure.title)
+    assert "in bins of at most 500 ms" in with_spaces(figure.description)
 
 
 def test_burst_in_the_first_3_ms_is_averaged_with_the_next_bin(tmp_path):
@@ -120,7 +120,7 @@ def test_burst_in_the_first_3_ms_is_averaged_with_the_next_bin(tmp_path):
     figure = short_captures(tmp_path, (997, 3004, sizes))
     first, last = (sizes[0] + sizes[1]) * 8 / 1.003, (sizes[2] + sizes[3]) * 8 / 1.004
     assert [bar["rate"] for bar in bars(figure)] == pytest.approx([first, last], abs=1)
-    assert "is 31.9 Mbit/s (over 1 s)" in figure.title.replace("\xa0", " ")
+    assert "is 31.9 Mbit/s (over 1 s)" in with_spaces(figure.title)
     assert sum(bar["rate"] * (bar["end"] - bar["start"]) for bar in bars(figure)) == pytest.approx(
         8 * SECOND * sum(sizes.values())
     )
@@ -131,7 +131,7 @@ def test_title_has_the_peak_of_the_table_if_drawn_bins_join_several(tmp_path):
     figure = short_captures(tmp_path, (0, 10**6, sizes))
     drawn = max(bar["rate"] for bar in bars(figure))
     assert drawn < 200 * 10**6, "a drawn bin is longer than a bin of the table"
-    title, notes = (text.replace("\xa0", " ") for text in (figure.title, figure.description))
+    title, notes = (with_spaces(text) for text in (figure.title, figure.description))
     assert "the highest mean rate in a bin is 400 Mbit/s (over 1 s), at S0 p0" in title
     assert "in bins of at most 5 s" in notes
     assert "the title refers to the table's bins of 1 s, not to the wider bins drawn here" in notes
@@ -139,7 +139,7 @@ def test_title_has_the_peak_of_the_table_if_drawn_bins_join_several(tmp_path):
 
 def test_bin_covered_for_a_short_time_has_no_peak(tmp_path):
     figure = short_captures(tmp_path, (997, 3000, {0: 3_000_000, 1: 10**6, 2: 10**6}))
-    assert "8 Gbit/s" not in figure.title.replace("\xa0", " ")
+    assert "8 Gbit/s" not in with_spaces(figure.title)
 
 
 def test_time_between_two_samples_in_one_bin_is_not_counted_as_watched():
@@ -193,7 +193,7 @@ def test_watched_time_without_frames_has_a_separate_color(tmp_path):
 def test_ports_without_any_frame_have_an_axis(tmp_path):
     figure, layers = rates(tmp_path, *[0] * 9)
     assert layers[0]["encoding"]["color"]["scale"]["domain"] == [1, 10]
-    assert "the highest mean rate in a bin is 0 bit/s (over 1 s)" in figure.title.replace("\N{NO-BREAK SPACE}", " ")
+    assert "the highest mean rate in a bin is 0 bit/s (over 1 s)" in with_spaces(figure.title)
 
 
 def test_gaps_of_years_are_left_out(tmp_path):

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.generated.generated_tables import change_table, write_table, write_tables
-from acapella_testing.svg_text import COLLISIONS, words
+from acapella_testing.svg_text import check_collisions, check_page, with_spaces, words
 
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
@@ -26,7 +25,7 @@ from acapella.figures.quality import loss_summary, sample_summary
 from acapella.figures.registry import TRAFFIC_FIGURES, figure_module
 from acapella.figures.save import pdf_of, save, svg_of
 from acapella.figures.source import Source
-from acapella.figures.theme import DECADES, FONT, JUMBO, LEVELS, STANDARD, WIDTH
+from acapella.figures.theme import DECADES, JUMBO, LEVELS, STANDARD
 
 HOSTILE = ['<script>alert("x")</script>', "Site & Söns' 20 chars", "</script><img src=x onerror=alert(1)>"]
 LONG_FILTER = "(vlan and mpls and ip and tcp port 443) or (host 192.0.2.17 and not udp port 4789) or ip6 proto 58"
@@ -86,9 +85,9 @@ def svg(drawn):
 def test_figure_states_subject_samples_loss_units_and_data(name, campaign, campaigns, drawn, svg):
     figure, text = drawn(name, campaign), words(svg(name, campaign))
     assert not figure.empty
-    assert figure.title.replace("\N{NO-BREAK SPACE}", " ")[:40] in text
+    assert with_spaces(figure.title)[:40] in text
     for expected in (sample_summary(campaigns[campaign].quality), loss_summary(campaigns[campaign].quality)):
-        assert expected.replace("\N{NO-BREAK SPACE}", " ") in text
+        assert with_spaces(expected) in text
     for unit in UNITS[name]:
         assert unit in text
     assert f"Data: tables/{figure_module(name).TABLE}.csv" in text
@@ -111,21 +110,12 @@ def test_figure_without_data_states_the_reason(name, campaign, drawn, svg):
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 @pytest.mark.parametrize("name", TRAFFIC_FIGURES)
 def test_figure_fits_a_page_in_one_font_and_weight(name, campaign, svg):
-    root = ET.fromstring(svg(name, campaign))
-    assert 0.8 * WIDTH < float(root.get("width")) < 1.06 * WIDTH
-    texts = [element for element in root.iter() if element.tag.endswith("text")]
-    assert {element.get("font-family") for element in texts} == {FONT}
-    assert {element.get("font-weight") for element in texts} <= {None, "normal"}
-    assert min(float(element.get("font-size").removesuffix("px")) for element in texts) >= 9
+    check_page(svg(name, campaign))
 
 
 @pytest.mark.parametrize("campaign", ["one_site", "long_names", "hostile", "filtered"])
 def test_text_does_not_overlap_and_is_inside_the_figure(campaign, svg, browser):
-    page = browser.new_page()
-    for name in TRAFFIC_FIGURES:
-        page.set_content(svg(name, campaign))
-        assert page.evaluate(COLLISIONS) == [], name
-    page.close()
+    check_collisions(browser, {name: svg(name, campaign) for name in TRAFFIC_FIGURES})
 
 
 @pytest.mark.parametrize("name", TRAFFIC_FIGURES)
@@ -147,17 +137,17 @@ def with_restrictions(tmp_path, **columns):
 def test_figures_of_traffic_state_how_much_is_excluded_and_why(tmp_path):
     source = with_restrictions(tmp_path, restriction="trial, filter", excluded="trial, filter")
     frames = [row["frames"] for row in source.quality]
-    notes = " ".join(compose.compose_figure("header_depth", source).notes).replace("\N{NO-BREAK SPACE}", " ")
+    notes = with_spaces(" ".join(compose.compose_figure("header_depth", source).notes))
     assert f"excluded: 2 samples, {sum(frames[:2]):,} frames (replayed trial, filter)" in notes
     assert f"2 samples (20 s each) of 1 site, {sum(frames[2:]):,} frames" in notes
-    quality = " ".join(compose.compose_figure("capture_quality", source).notes).replace("\N{NO-BREAK SPACE}", " ")
+    quality = with_spaces(" ".join(compose.compose_figure("capture_quality", source).notes))
     assert "excluded" not in quality
     assert f"4 samples (20 s each) of 1 site, {sum(frames):,} frames" in quality
 
 
 def test_restricted_samples_that_count_beside_others_are_stated(tmp_path):
     source = with_restrictions(tmp_path, restriction="sampling")
-    notes = " ".join(compose.compose_figure("header_depth", source).notes).replace("\N{NO-BREAK SPACE}", " ")
+    notes = with_spaces(" ".join(compose.compose_figure("header_depth", source).notes))
     assert f"included: 2 samples, {sum(row['frames'] for row in source.quality[:2]):,} frames (sampling)" in notes
 
 
@@ -308,7 +298,7 @@ def test_figures_draw_the_numbers_of_the_csv_files(tmp_path):
 )
 def test_frames_without_encapsulation_are_called_plain(shares, expected):
     ranked = [{"encapsulation": name, "share": share} for name, share in shares.items()]
-    assert encapsulations.title(ranked).replace("\N{NO-BREAK SPACE}", " ").startswith(expected)
+    assert with_spaces(encapsulations.title(ranked)).startswith(expected)
 
 
 def test_shades_differ_in_gray_print():
@@ -391,7 +381,7 @@ def test_share_of_short_frames_without_payload_includes_every_site(sites, expect
     rows = [sizes(site, *row) for site, own in sites.items() for row in own]
     write_table(tmp_path, "header_stack_sizes", [*rows, *({**row, "site": "all"} for row in rows)])
     figure = compose.compose_figure("header_stack_sizes", Source(Campaign(tmp_path)))
-    assert figure.title.replace("\N{NO-BREAK SPACE}", " ") == expected
+    assert with_spaces(figure.title) == expected
     drawn = words(svg_of(figure))
     cut = any(len(row) > 6 for own in sites.values() for row in own)
     assert ("segments with a truncated header do not count" in drawn) == cut

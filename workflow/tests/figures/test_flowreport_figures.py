@@ -4,13 +4,12 @@ import csv
 import itertools
 import json
 import math
-import xml.etree.ElementTree as ET
 
 import pytest
 import vl_convert
 from acapella_testing.generated import generated_tables
 from acapella_testing.generated.generated_flowreports import write_study, write_tables
-from acapella_testing.svg_text import words
+from acapella_testing.svg_text import check_page, with_spaces, words
 
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
@@ -26,7 +25,6 @@ from acapella.figures import (
 from acapella.figures.registry import FLOWREPORT_FIGURES, FLOWSTUDY_FIGURES, figure_module
 from acapella.figures.save import VEGA_LITE, svg_of
 from acapella.figures.source import Source
-from acapella.figures.theme import WIDTH
 from acapella.flowreports import offered, program, replay
 from acapella.report import flows
 from acapella_core.errors import UserError
@@ -84,7 +82,7 @@ REQUIRED = {
 
 
 def test_rejected_reports_are_stated_with_their_share():
-    text = flowreport_scope.reports_text(9120, 9092).replace("\N{NO-BREAK SPACE}", " ")
+    text = with_spaces(flowreport_scope.reports_text(9120, 9092))
     assert text == "9,120 reports (not accepted by the collector: 28, 0.31 %)"
 
 
@@ -105,7 +103,7 @@ def test_flowreport_figure_states_its_subject_and_fits_a_page(name, campaign):
     for phrase in (*REQUIRED[name], f"Data: tables/{figure_module(name).TABLE}.csv"):
         assert phrase in text
     assert "NaN" not in text
-    assert 0.8 * WIDTH < float(ET.fromstring(svg).get("width")) < 1.06 * WIDTH
+    check_page(svg)
 
 
 def test_single_value_has_an_axis_with_labels(tmp_path):
@@ -130,7 +128,7 @@ def test_title_has_the_rate_of_first_loss_in_memory_and_of_each_trace(campaign):
         pytest.approx((0.277, 2.77, 2, 6), rel=0.002),
         pytest.approx((0.498, 4.98, 1, 9), rel=0.002),
     ]
-    title = compose.compose_figure("flowreport_success", source).title.replace("\N{NO-BREAK SPACE}", " ")
+    title = with_spaces(compose.compose_figure("flowreport_success", source).title)
     assert title == (
         "Reports made in memory: losses begin between 10 and 20 million reports/s; "
         "replayed trace of 166 Mbit/s: losses begin between 0.277 and 2.77 million reports/s "
@@ -176,7 +174,7 @@ def test_partial_second_counts_for_the_maximum_and_not_for_the_mean():
     rows = [{"sample": "a", "whole": n < 2, "reports": reports} for n, reports in enumerate((100, 300, 900))]
     rows += [{"sample": "b", "whole": True, "reports": 40_000_000}]
     assert flowreport_rate.title(rows[:3]) == "Mean: 200 reports/s; at most 900 in one second"
-    title = flowreport_rate.title(rows).replace("\N{NO-BREAK SPACE}", " ")
+    title = with_spaces(flowreport_rate.title(rows))
     assert title == "Mean of a sample: 200 reports/s to 40 million reports/s; at most 40 million in one second"
     assert [step["reports"] for step in flowreport_rate.distribution("a", rows)] == [100, 100, 300, 900]
 
@@ -199,8 +197,8 @@ def test_labels_of_wide_axes_are_short():
     figure = flowreport_accuracy.panel(values, "throughput_reports", row)
     text = words(vl_convert.vegalite_to_svg(figure.to_dict(), vl_version=VEGA_LITE))
     assert "100k" in text and "0.1" in text and "100000" not in text
-    assert "error: p99 8.44 %, largest 1250 %" in text.replace("\u00a0", " ").replace("\u202f", " ")
-    assert "50.0 % within 1 %" in text.replace("\u00a0", " ").replace("\u202f", " ")
+    assert "error: p99 8.44 %, largest 1250 %" in with_spaces(text).replace("\u202f", " ")
+    assert "50.0 % within 1 %" in with_spaces(text).replace("\u202f", " ")
 
 
 def test_flows_invisible_to_the_program_are_counted_next_to_n():
@@ -209,7 +207,7 @@ def test_flows_invisible_to_the_program_are_counted_next_to_n():
     lines = flowreport_accuracy.panel_subtitle(
         row | {"error_median": 0, "error_p99": 0, "error_largest": 0, "near_share": 1}
     )
-    assert lines[2].split(", ", 1)[1].replace("\u00a0", " ") == "50.0 % missing, 1,234 outside"
+    assert with_spaces(lines[2].split(", ", 1)[1]) == "50.0 % missing, 1,234 outside"
 
 
 @pytest.mark.parametrize(
@@ -232,7 +230,7 @@ def test_panel_has_the_verdict_and_the_criterion_of_its_kind(measure, shares, n,
         "error_p99": 0.005,
         "error_largest": 7.5,
     }
-    lines = [line.replace("\u00a0", " ") for line in flowreport_accuracy.panel_subtitle(row)]
+    lines = [with_spaces(line) for line in flowreport_accuracy.panel_subtitle(row)]
     assert (lines[0], *lines[-2:]) == (verdict, criterion, "error: p99 0.5 %, largest 750 %")
 
 
@@ -261,7 +259,7 @@ def test_measure_with_too_few_values_is_not_the_worst_in_the_title(shares, phras
         row |= {"near_share": shares.get(measure, 1.0)}
     if "loss" in shares:
         rows["loss"] |= {"n": 3, "n_log": 3, "r2": 0.9901, "r2_log": 0.9901}
-    assert flowreport_accuracy.title(rows).replace("\N{NO-BREAK SPACE}", " ") == phrase
+    assert with_spaces(flowreport_accuracy.title(rows)) == phrase
     ranked = sorted(rows, key=lambda measure: badness(rows[measure]))
     wrong = sorted((measure for measure, share in shares.items() if share), key=shares.get)
     assert ranked[: len(shares)] == [*wrong, *(["loss"] if "loss" in shares else [])]
@@ -429,7 +427,7 @@ def test_title_of_accuracy_has_the_largest_error_although_all_agree():
     for row in rows.values():
         row |= {"r2": 1.0, "r2_log": 1.0, "equal": 999, "equal_share": 0.999, "near_share": 0.999}
     rows["iat"]["error_largest"] = 1000.0
-    title = flowreport_accuracy.title(rows).replace("\N{NO-BREAK SPACE}", " ")
+    title = with_spaces(flowreport_accuracy.title(rows))
     assert title == "2 of 2 measures agree with the digest; largest relative error: 100000 % (last inter-arrival time)"
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 from acapella_testing.generated.generated_flowreports import write_tables
+from acapella_testing.svg_text import with_spaces
 
 from acapella.campaign.layout import Campaign
 from acapella.figures import flowreport_memory
@@ -88,4 +89,4 @@ def memory_row(power: int, *, equal: int, missing: int, error: float) -> dict:
 def memory_title(rows: list[dict]) -> str:
     """Return the title of a figure of these sketches."""
     title = flowreport_memory.title([flowreport_memory.point(row) for row in rows])
-    return title.replace("\N{NO-BREAK SPACE}", " ")
+    return with_spaces(title)

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 from acapella_testing.generated.generated_trials import odd_baseline, shapes, source_of, write_campaign
-from acapella_testing.svg_text import COLLISIONS, words
+from acapella_testing.svg_text import check_collisions, check_page, with_spaces, words
 
 from acapella.campaign.layout import Campaign
 from acapella.cli import main as cli
@@ -16,7 +16,7 @@ from acapella.figures.kappa_components import format_kappa
 from acapella.figures.registry import TRIAL_FIGURES, figure_module
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source
-from acapella.figures.theme import FONT, WIDTH
+from acapella.figures.theme import WIDTH
 
 SAME = {"I": 0.0}
 LONG = "an-environment-whose-name-is-longer-than-any-label"
@@ -86,7 +86,7 @@ def test_trial_figure_states_subject_samples_and_loss(name, campaign, campaigns,
     if figure.empty:
         assert f"{EMPTY[name, campaign]}." in text
         return
-    assert figure.title.replace("\N{NO-BREAK SPACE}", " ")[:40] in text
+    assert with_spaces(figure.title)[:40] in text
     runs = sum(len(runs) for runs in CAMPAIGNS[campaign][0].values())
     if name == "kappa_matrix":
         assert f"{len(campaigns[campaign].rows('consistency'))} pair" in text and "against the first trial" not in text
@@ -102,20 +102,12 @@ def test_trial_figure_states_subject_samples_and_loss(name, campaign, campaigns,
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 @pytest.mark.parametrize("name", TRIAL_FIGURES)
 def test_trial_figure_fits_a_page_in_one_font(name, campaign, svg):
-    root = ET.fromstring(svg(name, campaign))
-    assert 0.8 * WIDTH < float(root.get("width")) < 1.06 * WIDTH
-    texts = [element for element in root.iter() if element.tag.endswith("text")]
-    assert {element.get("font-family") for element in texts} == {FONT}
-    assert min(float(element.get("font-size").removesuffix("px")) for element in texts) >= 9
+    check_page(svg(name, campaign))
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 def test_text_of_trial_figures_does_not_overlap_and_is_inside_the_figure(campaign, svg, browser):
-    page = browser.new_page()
-    for name in TRIAL_FIGURES:
-        page.set_content(svg(name, campaign))
-        assert page.evaluate(COLLISIONS) == [], name
-    page.close()
+    check_collisions(browser, {name: svg(name, campaign) for name in TRIAL_FIGURES})
 
 
 def test_figure_states_that_no_packet_is_in_common(campaigns, svg):
@@ -179,7 +171,7 @@ def test_matrix_counts_all_pairs_and_other_figures_count_runs(campaigns):
     first = sum(row["a"] == 1 for row in rows)
     assert len(rows) > first
     scopes = (" ".join(figure.SCOPE(source)) for figure in (kappa_matrix, kappa_components))
-    matrix, bars = (text.replace("\N{NO-BREAK SPACE}", " ") for text in scopes)
+    matrix, bars = (with_spaces(text) for text in scopes)
     common = sum(row["packets_common"] for row in rows)
     assert f"; {len(rows)} pairs {common:,} packets in common" in matrix
     assert f"; {first} runs against the first trial " in bars
@@ -250,23 +242,21 @@ def test_components_of_many_runs_show_the_lowest_kappa_in_order(tmp_path):
     every = sorted(round(kappa, 4) for runs in kappas.values() for kappa in runs)
     assert texts == pytest.approx(every[:40], abs=1e-4)
     expected = "the 40 runs with the lowest kappa of 49 runs, the lowest first; not shown: 9 runs of e1 (2) and e0 (7)"
-    assert f"{expected} with kappa {every[40]:.4f} to {every[-1]:.4f}" in figure.description.replace("\u00a0", " ")
+    assert f"{expected} with kappa {every[40]:.4f} to {every[-1]:.4f}" in with_spaces(figure.description)
 
 
 def test_timeline_title_counts_windows_whose_printed_kappa_is_the_lowest():
     kappas = enumerate((0.9, 0.50001, 0.50004, 0.5002))
     window = {"environment": "e", "b": 2}
     rows = [{"kappa": kappa, "from_ns": n * 10**6, "to_ns": (n + 1) * 10**6, **window} for n, kappa in kappas]
-    title = kappa_timeline.title(rows, {("e", 2): "tuesday"}).replace("\N{NO-BREAK SPACE}", " ")
+    title = with_spaces(kappa_timeline.title(rows, {("e", 2): "tuesday"}))
     assert title == "Lowest window kappa: 0.5000 at 1 ms (tuesday) and in 1 other window"
 
 
 def test_timeline_of_many_runs_shows_the_lowest_kappa(tmp_path):
     source = source_of(tmp_path, {f"e{n}": [{"I": 0.01 * (7 * n + run)} for run in range(7)] for n in range(7)})
     figure = compose.compose_figure("kappa_timeline", source)
-    assert "the 40 runs with the lowest kappa in a window, of 49" in figure.description.replace(
-        "\N{NO-BREAK SPACE}", " "
-    )
+    assert "the 40 runs with the lowest kappa in a window, of 49" in with_spaces(figure.description)
     least = defaultdict(lambda: 1)
     for row in source.rows("consistency_timeline"):
         name = f"{row['environment']}-{row['b']}"  # the name that write_campaign gives to the trial
@@ -289,7 +279,7 @@ def test_timeline_title_distinguishes_a_kappa_below_1_from_1():
         {"kappa": kappa, "from_ns": ns, "to_ns": ns + 10**6, "environment": "e", "b": 2}
         for kappa, ns in ((0.9999996, 3 * 10**6), (1.0, 0))
     ]
-    title = kappa_timeline.title(rows, {("e", 2): "tuesday"}).replace("\N{NO-BREAK SPACE}", " ")
+    title = with_spaces(kappa_timeline.title(rows, {("e", 2): "tuesday"}))
     assert title == "Lowest window kappa: 1 - 4.0e-07 at 3 ms (tuesday)"
 
 
@@ -297,7 +287,7 @@ def test_timeline_title_counts_the_other_windows_that_are_as_low():
     kappas = enumerate((0.5, 0, 0, 0))
     window = {"environment": "e", "b": 2}
     rows = [{"kappa": kappa, "from_ns": n * 10**6, "to_ns": (n + 1) * 10**6, **window} for n, kappa in kappas]
-    title = kappa_timeline.title(rows, {("e", 2): "tuesday"}).replace("\N{NO-BREAK SPACE}", " ")
+    title = with_spaces(kappa_timeline.title(rows, {("e", 2): "tuesday"}))
     assert title == "Lowest window kappa: 0 at 1 ms (tuesday) and in 2 other windows"
 
 
@@ -317,7 +307,7 @@ def test_timeline_title_counts_the_runs_that_are_lowest_at_the_same_time(windows
         for n in range(4)
     ]
     rows = [{**row, "to_ns": row["from_ns"] + 10**6} for row in rows]
-    title = kappa_timeline.title(rows, names).replace("\N{NO-BREAK SPACE}", " ")
+    title = with_spaces(kappa_timeline.title(rows, names))
     assert title == f"Lowest window kappa: 0.5000 at 2 ms (monday){expected}{' at that time' * bool(expected)}"
 
 
@@ -358,7 +348,7 @@ def environments_campaign(directory, kappas: dict[str, list[float]]) -> Source:
 )
 def test_a_difference_of_environments_is_stated_only_if_its_interval_excludes_zero(kappas, expected, tmp_path):
     figure = compose.compose_figure("kappa_environments", environments_campaign(tmp_path, kappas))
-    assert figure.title.replace("\N{NO-BREAK SPACE}", " ").startswith(expected)
+    assert with_spaces(figure.title).startswith(expected)
     few = any(len(runs) < 4 for runs in kappas.values())
     assert ("too few runs" in words(svg_of(figure))) == few
 
@@ -369,7 +359,7 @@ def test_many_environments_have_small_panels_of_differences_and_small_matrices(t
     assert cli.main(["campaign", "trials", str(tmp_path), "--environments", *environments]) == 0
     source = Source(Campaign(tmp_path))
     differences, matrix = (compose.compose_figure(name, source) for name in ("latency_delta", "kappa_matrix"))
-    assert differences.title.replace("\N{NO-BREAK SPACE}", " ").endswith(": 0 ns in each run of 10 environments")
+    assert with_spaces(differences.title).endswith(": 0 ns in each run of 10 environments")
     drawn = differences.spec["concat"][0]
     assert (drawn["columns"], len(drawn["concat"])) == (3, 10)
     heads = {f"{name} (2\N{NO-BREAK SPACE}runs)" for name in environments}
@@ -382,7 +372,7 @@ def test_many_environments_have_small_panels_of_differences_and_small_matrices(t
 
 def test_matrix_title_names_the_pairs_with_the_least_and_the_largest_kappa(campaigns, figures):
     rows = [row for row in campaigns["three_environments"].rows("consistency") if row["kappa"] is not None]
-    title = figures("kappa_matrix", "three_environments")[0].title.replace("\N{NO-BREAK SPACE}", " ")
+    title = with_spaces(figures("kappa_matrix", "three_environments")[0].title)
     for end in (min, max):
         kappa = end(row["kappa"] for row in rows)
         first, *others = [row for row in rows if row["kappa"] == kappa]

@@ -2,6 +2,7 @@
 
 from acapella_testing.generated.generated_report import quality_with
 from acapella_testing.generated.generated_tables import write_tables
+from acapella_testing.svg_text import with_spaces
 
 from acapella.campaign.layout import Campaign
 from acapella.figures.source import Source
@@ -44,7 +45,7 @@ def test_unknown_loss_is_a_question_mark_in_the_table(tmp_path):
     source = quality_with(tmp_path, lost_frames=None, loss_share=None)
     table = tables.quality(source)
     column = [heading for heading, _ in table["columns"]].index("Loss")
-    assert [row[column].replace("\N{NO-BREAK SPACE}", " ") for row in table["rows"]] == ["?", "0 %", "0 %", "0 %"]
+    assert [with_spaces(row[column]) for row in table["rows"]] == ["?", "0 %", "0 %", "0 %"]
 
 
 def test_tunnel_identifiers_have_readable_names(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 from acapella_testing.generated.generated_report import note, plain, quality_with
 from acapella_testing.generated.tiny import add_sample, flow
 from acapella_testing.stages import analyze_campaign, rows
+from acapella_testing.svg_text import with_spaces
 
 from acapella.campaign.layout import Campaign
 from acapella.figures import quality
@@ -148,7 +149,7 @@ def test_bounds_of_mirror_loss_are_equal_in_figures_and_warnings():
     ],
 )
 def test_every_flaw_is_a_warning(changes, warning, tmp_path):
-    found = [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.collect(quality_with(tmp_path, **changes))]
+    found = [with_spaces(text) for text in warnings.collect(quality_with(tmp_path, **changes))]
     assert any(text.startswith(warning) for text in found), found
     assert len(found) == 1
 
@@ -173,7 +174,7 @@ def test_coarse_timestamps_are_reported_for_each_resolution(tmp_path):
     for row, step in zip(source.quality, (1000, 1_000_000, 1000, 100), strict=True):
         row["clock_resolution_ns"] = step
     names = [row["sample"] for row in source.quality]
-    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.collect(source)] == [
+    assert [with_spaces(text) for text in warnings.collect(source)] == [
         f"1 sample with a timestamp resolution of 1 ms ({names[1]}), "
         f"2 samples with a timestamp resolution of 1 µs ({names[0]}, {names[2]}): "
         "shorter gaps between frames are not measured."
@@ -186,7 +187,7 @@ def test_samples_that_failed_are_counted(tmp_path):
     raw.mkdir()
     lines = "".join(f"s{n}\tS0\tp0\ts{n}.pcap\n" for n in range(6))
     (raw / "samples.tsv").write_text("sample\tsite\tport\tfile\n" + lines, encoding="utf-8")
-    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.collect(source)] == [
+    assert [with_spaces(text) for text in warnings.collect(source)] == [
         "2 collected samples of 6 not in this report; see logs/ for the reasons."
     ]
 
@@ -203,9 +204,7 @@ def test_excluded_samples_are_not_failures(pseudonyms, tmp_path):
     )
     warning = "2 collected samples of 6 excluded by the config"
     expected = f"{warning}." if pseudonyms else f"{warning}: s1, s5."
-    assert [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.collect(source, ["s5", "s1", "other"])] == [
-        expected
-    ]
+    assert [with_spaces(text) for text in warnings.collect(source, ["s5", "s1", "other"])] == [expected]
 
 
 FAILED = """sample\tsite\tport\twhy
@@ -230,7 +229,7 @@ def warned_of_what_was_not_taken(source, *, pseudonyms: bool) -> list[str]:
     (directory / "provenance" / "process.json").write_text(
         json.dumps({"parameters": {"pseudonyms": pseudonyms}}), encoding="utf-8"
     )
-    return [text.replace("\N{NO-BREAK SPACE}", " ") for text in warnings.collect(source)]
+    return [with_spaces(text) for text in warnings.collect(source)]
 
 
 def test_failed_samples_are_listed_with_their_reasons(tmp_path):
