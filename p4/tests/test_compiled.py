@@ -22,14 +22,14 @@ def _compiled_or_skip(p4_directory):
 
 def random_frames(count: int, ports: int, seed: int) -> list[Frame]:
     """Frames that begin like Ethernet, IPv4 and TCP, with random bytes changed, cut at random lengths."""
-    made = random.Random(seed)
+    created = random.Random(seed)
     start = bytes.fromhex("020000000001020000000002 0800 4500 0400 0001 0000 40 06 0000 0a000001 0a000002 1234 0050")
     frames = []
     for _ in range(count):
-        raw = bytearray(start + made.randbytes(made.choice([20, 200, 1400, 8900])))
-        for _ in range(made.randrange(4)):
-            raw[made.randrange(len(start))] = made.randrange(256)
-        frames.append(Frame(bytes(raw[: made.randrange(len(raw) + 1)]), made.randrange(ports), len(raw)))
+        raw = bytearray(start + created.randbytes(created.choice([20, 200, 1400, 8900])))
+        for _ in range(created.randrange(4)):
+            raw[created.randrange(len(start))] = created.randrange(256)
+        frames.append(Frame(bytes(raw[: created.randrange(len(raw) + 1)]), created.randrange(ports), len(raw)))
     return frames
 
 

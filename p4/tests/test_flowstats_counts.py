@@ -75,9 +75,9 @@ def test_small_sketch_never_counts_too_few(small_spec, tmp_path):
     frames = sorted(generated_connections(23, 600, alive=12), key=lambda frame: frame.timestamp_ns)
     ran = run(frames, {"cell_mask": 0xF, "rows": 2, "slot_mask": 0x3FF}, tmp_path, small_spec)
     assert ran.registers["slot_counters"][2] == 0  # without a slot, a flow in full cells is not seen to begin
-    found, wanted = reported(ran), exact(frames)
-    assert all(found[name] >= count for name, count in wanted.items())
-    assert found != wanted
+    found, required = reported(ran), exact(frames)
+    assert all(found[name] >= count for name, count in required.items())
+    assert found != required
 
 
 # Rows of the sketch

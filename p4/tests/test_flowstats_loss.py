@@ -56,14 +56,14 @@ class Stream:
 def lossy(seed: int, streams: int, frames: int, far: int) -> tuple[list[Frame], dict[int, Stream]]:
     """Streams with lost, late and repeated segments, which go back `far` bytes at most."""
     rnd = random.Random(seed)
-    made = {at: Stream(at, rnd.choice((2**32 - 3000, rnd.getrandbits(32), 2**30 - 3000))) for at in range(streams)}
-    late: dict[int, list[tuple[int, int]]] = {at: [] for at in made}
+    created = {at: Stream(at, rnd.choice((2**32 - 3000, rnd.getrandbits(32), 2**30 - 3000))) for at in range(streams)}
+    late: dict[int, list[tuple[int, int]]] = {at: [] for at in created}
     out, now = [], START_NS
-    for stream in made.values():
+    for stream in created.values():
         out.append(Frame(stream.frame(1, 0, SYN), timestamp_ns=now))
     for _ in range(frames):
         now += rnd.randrange(1_000_000)
-        stream, data, kind = made[rnd.randrange(streams)], rnd.randrange(1, 60), rnd.random()
+        stream, data, kind = created[rnd.randrange(streams)], rnd.randrange(1, 60), rnd.random()
         begin = stream.sent
         if kind < 0.05:
             stream.sent += data  # lost before the tap
@@ -77,15 +77,15 @@ def lossy(seed: int, streams: int, frames: int, far: int) -> tuple[list[Frame], 
         elif kind < 0.40 and late[stream.client]:
             begin, data = late[stream.client].pop(rnd.randrange(len(late[stream.client])))
         out.append(Frame(stream.frame(begin, data), timestamp_ns=now))
-    for stream in made.values():
+    for stream in created.values():
         out.append(Frame(stream.frame(stream.sent, 0, FIN | ACK), timestamp_ns=now + 1))
-    return out, made
+    return out, created
 
 
 @pytest.mark.parametrize(("seed", "frames", "far"), [(1, 300, 100), (2, 3000, 100), (3, 6000, 800)])
 def test_loss_is_within_the_interval_and_exact_while_few_holes_are_open(seed, frames, far, small_spec, tmp_path):
-    made, streams = lossy(seed, 20, frames, far)
-    ran = run(made, "register qp_number 0 17\nregister slot_mask 0 1023\n", tmp_path, small_spec)
+    created, streams = lossy(seed, 20, frames, far)
+    ran = run(created, "register qp_number 0 17\nregister slot_mask 0 1023\n", tmp_path, small_spec)
     last = {}
     for outcome in ran.outcomes:
         if outcome.raw:
@@ -133,5 +133,5 @@ def wild(seed: int, count: int) -> list[Frame]:
 def test_registers_match_the_model_after_sequence_number_jumps(seed, small_spec, tmp_path: Path):
     settings = BASE | {"slot_mask": 0x3FF, "triggers": 0x1FF, "every": 1, "cell_mask": 0x7FF}
     assert "trigger 4" in assert_same(wild(seed, 4000), settings, 0, tmp_path, small_spec)
-    made, _ = lossy(seed, 5, 3000, 2000)
-    assert "trigger 0" in assert_same(made, settings, 0, tmp_path, small_spec)
+    created, _ = lossy(seed, 5, 3000, 2000)
+    assert "trigger 0" in assert_same(created, settings, 0, tmp_path, small_spec)

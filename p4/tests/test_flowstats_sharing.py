@@ -36,10 +36,10 @@ def body(key: Key, epoch: int, valid: int = SLOT | ALL_TAGS) -> bytes:
     return reports.pack(2, {"version": 2, "valid": valid, "epoch": epoch, **values})
 
 
-def shared(made: list[bytes], *, rows: int, cells: int, slots: int = SLOTS) -> list[bool]:
+def shared(created: list[bytes], *, rows: int, cells: int, slots: int = SLOTS) -> list[bool]:
     """The result for these reports."""
     return collisions.may_collide(
-        np.array([list(one) for one in made], np.uint8), rows=rows, cells=cells, slots=slots
+        np.array([list(one) for one in created], np.uint8), rows=rows, cells=cells, slots=slots
     ).tolist()
 
 
@@ -58,12 +58,12 @@ def test_report_may_count_too_much_if_its_flow_shares_all_cells(seed, rows, cell
 def test_incomplete_keys_or_missing_flows_affect_the_whole_epoch():
     draw = random.Random(9)
     keys = [random_key(draw) for _ in range(60)]
-    made = [body(key, epoch) for epoch in (1, 2, 3) for key in keys]
-    made[0] = body(keys[0], 1, SLOT)
+    created = [body(key, epoch) for epoch in (1, 2, 3) for key in keys]
+    created[0] = body(keys[0], 1, SLOT)
     for place in range(60, 80):
-        made[place] = body(keys[place - 60], 2, ALL_TAGS)
-    assert shared(made, rows=4, cells=1 << 20) == [True] * 60 + [False] * 120, "20 flows without a slot of 2^18"
-    assert shared(made, rows=1, cells=1 << 20, slots=16) == [True] * 120 + [False] * 60
+        created[place] = body(keys[place - 60], 2, ALL_TAGS)
+    assert shared(created, rows=4, cells=1 << 20) == [True] * 60 + [False] * 120, "20 flows without a slot of 2^18"
+    assert shared(created, rows=1, cells=1 << 20, slots=16) == [True] * 120 + [False] * 60
 
 
 def test_no_reports_give_no_rows():

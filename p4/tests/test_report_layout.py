@@ -76,7 +76,7 @@ def test_wireshark_dissects_reports_as_rdma_writes(number, small_spec, tmp_path)
     done = subprocess.run(
         command, capture_output=True, text=True, check=True, env=os.environ | {"TZ": "UTC", "LC_ALL": "C"}
     )
-    wanted = f"1\t4791\t42\t0x123456\t{64 if number == 1 else 192}\t\t"
+    required = f"1\t4791\t42\t0x123456\t{64 if number == 1 else 192}\t\t"
     lines = done.stdout.splitlines()
     assert len(lines) == ran.statistics["reports"] > 50
-    assert {line.lower() for line in lines} == {wanted}
+    assert {line.lower() for line in lines} == {required}

@@ -109,12 +109,12 @@ def test_failed_lease_extension_and_telemetry_do_not_end_a_site(tmp_path, monkey
 
 
 def test_lease_is_extended_only_once_if_it_lasts(tmp_path, monkeypatch):
-    testbed, asked = FakeTestbed("p", "q", "r"), []
-    monkeypatch.setattr(testbed, "extend", lambda site, until_ns: asked.append((site, until_ns)))
+    testbed, requested = FakeTestbed("p", "q", "r"), []
+    monkeypatch.setattr(testbed, "extend", lambda site, until_ns: requested.append((site, until_ns)))
     before_ns = time.time_ns()
     list(coordinator.collect(testbed, settings(lease_margin_s=100), tmp_path / "c"))
-    assert [site for site, _ in asked] == ["S"]
-    assert asked[0][1] - before_ns > 100 * 10**9
+    assert [site for site, _ in requested] == ["S"]
+    assert requested[0][1] - before_ns > 100 * 10**9
 
 
 def test_gather_end_fetches_captures_after_the_last_sample(tmp_path):

@@ -24,9 +24,9 @@ def paper(monkeypatch):
     monkeypatch.setattr(collect.sandbox, "inside", lambda: True)
 
     def make(*ports: str) -> FakeTestbed:
-        made = FakeTestbed(*ports)
-        monkeypatch.setattr(collect, "testbed_of", lambda *_: made)
-        return made
+        created = FakeTestbed(*ports)
+        monkeypatch.setattr(collect, "testbed_of", lambda *_: created)
+        return created
 
     return make
 

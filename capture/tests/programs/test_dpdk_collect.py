@@ -82,8 +82,8 @@ def test_command_line_has_filter_sampling_and_snap_length_of_the_config(monkeypa
     how = parse_settings({"testbed": "local", "capture": keys}).capture
     argv = Dpdk(testbed, "S-listener", "capture0", how, "s.pcap")._argv()
     given = dict(zip(argv[1::2], argv[2::2], strict=True))
-    wanted = {"--filter": "udp", "--snaplen": "96", "--sample": "5", "--sample-by": "hash"}
-    assert wanted.items() <= given.items() and given["--write"] == "/nowhere/s.pcap"
+    required = {"--filter": "udp", "--snaplen": "96", "--sample": "5", "--sample-by": "hash"}
+    assert required.items() <= given.items() and given["--write"] == "/nowhere/s.pcap"
 
 
 def test_drops_not_reported_by_af_packet_are_counted():

@@ -17,9 +17,9 @@ def generate(directory: Path, size: int, *arguments: object, name: str = "c.pcap
     """Return a capture of generated frames, whose counts add up over the ring."""
     run = dpdk.capture(directory, "--generate", size, *arguments, name=name)
     assert run.status == 0, run.stderr
-    made = run.accounts["generator"]
-    assert made["frame_bytes"] == size and made["offered"] > 0
-    assert made["offered"] == made["refused"] + run.counts["received"] + made["left"]
+    created = run.accounts["generator"]
+    assert created["frame_bytes"] == size and created["offered"] > 0
+    assert created["offered"] == created["refused"] + run.counts["received"] + created["left"]
     return run
 
 
@@ -31,27 +31,27 @@ def numbers(frames: list[dpdk.Frame]) -> list[int]:
 def test_written_frames_are_those_not_refused(tmp_path, size, snaplen):
     run = generate(tmp_path, size, "--snaplen", snaplen, "--frames", 20000, "--when-full", "wait", "--depth", 64)
     frames, rest = dpdk.read_pcap(tmp_path / "c.pcap")
-    made = run.accounts["generator"]
+    created = run.accounts["generator"]
     assert rest == 0
     assert {(frame.wire, len(frame.data)) for frame in frames} == {(size, min(size, snaplen))}
     seen = numbers(frames)
-    assert len(seen) == run.counts["written"] == made["offered"] - made["refused"] - made["left"] == 20000
-    assert all(a < b for a, b in itertools.pairwise(seen)) and seen[-1] < made["offered"]
+    assert len(seen) == run.counts["written"] == created["offered"] - created["refused"] - created["left"] == 20000
+    assert all(a < b for a, b in itertools.pairwise(seen)) and seen[-1] < created["offered"]
 
 
 def test_full_ring_rejects_frames(tmp_path):
     arguments = ["--depth", 64, "--frames", 20000, "--writer", "buffered", "--when-full", "wait"]
     run = generate(tmp_path, 9000, *arguments)  # unlimited: a thread that only counts is faster than one that writes
-    made = run.accounts["generator"]
-    assert made["refused"] > 0 and made["behind"] == 0
+    created = run.accounts["generator"]
+    assert created["refused"] > 0 and created["behind"] == 0
 
 
 def test_generator_does_not_exceed_its_rate(tmp_path):
     run = generate(tmp_path, 128, "--rate", 20000, "--frames", 2000, "--writer", "sink")
-    made = run.accounts["generator"]
-    due = made["rate"] * made["seconds"]
-    assert made["offered"] + made["behind"] <= due + 1
-    assert made["rate"] == 20000 and run.accounts["device"]["driver"] == "net_ring"
+    created = run.accounts["generator"]
+    due = created["rate"] * created["seconds"]
+    assert created["offered"] + created["behind"] <= due + 1
+    assert created["rate"] == 20000 and run.accounts["device"]["driver"] == "net_ring"
 
 
 def test_frames_offered_before_the_end_are_written(tmp_path):

@@ -178,8 +178,8 @@ def test_run_is_stopped_if_the_controller_is_interrupted(monkeypatch):
 
 
 def test_unreachable_replayer_is_one_error_and_a_system_error():
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as missing:
+        port = missing.getsockname()[1]
     with pytest.raises(UserError, match=f"replayer 127.0.0.1:{port}: connection failed: Connection refused") as raised:
         Group([f"127.0.0.1:{port}"], SECRET).__enter__()
     assert exit_code_of(raised.value) == OUTSIDE

@@ -191,17 +191,17 @@ def test_interrupted_study_leaves_nothing(tmp_path):
 
 
 def test_rates_decrease_until_a_run_loses_nothing(tmp_path, monkeypatch):
-    asked = []
+    requested = []
 
     def run(*arguments):
         rate = arguments[-1]
-        asked.append(rate)
+        requested.append(rate)
         lost = 10 if rate is None or rate > 600 else 0
         return {"written": 1000, "whole_ns": 10**9, "lost": lost}
 
     monkeypatch.setattr(rates, "run", run)
     assert len(list(rates.sweep(tmp_path, "direct", 200, 1514, 1))) == 4
-    assert asked == [None, 900, 700, 500]
+    assert requested == [None, 900, 700, 500]
 
 
 def test_table_run_accounts_for_every_frame_and_leaves_no_file(tmp_path):

@@ -16,14 +16,14 @@ from acapella_core.errors import UserError
 @pytest.fixture
 def prometheus():
     """Return a function that starts a server with a fixed reply and records the requests."""
-    servers, asked = [], []
+    servers, requested = [], []
 
     def serve(answer, status: int = 200) -> tuple[str, list]:
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
                 form = urllib.parse.parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-                asked.append((self.path, self.headers.get("Authorization"), {key: form[key][0] for key in form}))
-                body = answer(asked[-1][2]["query"]) if callable(answer) else answer
+                requested.append((self.path, self.headers.get("Authorization"), {key: form[key][0] for key in form}))
+                body = answer(requested[-1][2]["query"]) if callable(answer) else answer
                 self.send_response(status)
                 self.end_headers()
                 self.wfile.write(body if isinstance(body, bytes) else json.dumps(body).encode())
@@ -33,7 +33,7 @@ def prometheus():
 
         servers.append(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler))
         threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{servers[-1].server_port}", asked
+        return f"http://127.0.0.1:{servers[-1].server_port}", requested
 
     yield serve
     for server in servers:
@@ -59,17 +59,17 @@ def matrix(query: str) -> dict:
 
 
 def test_rates_are_of_named_ports_with_readings(prometheus):
-    url, asked = prometheus(matrix)
+    url, requested = prometheus(matrix)
     labels = {"rack": "star", "job": 'a "b"'}
     source = Prometheus(url, labels, "SNMP", headers=lambda: {"Authorization": "fabric-token x"})
     found = source.telemetry(30, ["p1", "p2", "p3"])
     assert found.source == "SNMP"
     assert found.seconds == pytest.approx(30)  # from 35 to 5 s ago
     assert found.ports == {"p1": Rates(tx_bps=pytest.approx(4000), rx_bps=pytest.approx(8000))}
-    assert [path for path, *_ in asked] == ["/query", "/query"]
-    assert {token for _, token, _ in asked} == {"fabric-token x"}
-    assert asked[0][2]["query"] == r'ifHCInOctets{job="a \"b\"",rack="star"}[90000ms]'
-    assert asked[1][2]["query"].startswith("ifHCOutOctets{")
+    assert [path for path, *_ in requested] == ["/query", "/query"]
+    assert {token for _, token, _ in requested} == {"fabric-token x"}
+    assert requested[0][2]["query"] == r'ifHCInOctets{job="a \"b\"",rack="star"}[90000ms]'
+    assert requested[1][2]["query"].startswith("ifHCOutOctets{")
 
 
 def test_no_telemetry_without_two_readings(prometheus):

@@ -35,14 +35,14 @@ def files_testbed(directory: Path) -> FilesTestbed:
 def testbed(request, tmp_path_factory):
     """Provide a testbed that has been entered."""
     if request.param == "files":
-        made = files_testbed(tmp_path_factory.mktemp("captures"))
+        created = files_testbed(tmp_path_factory.mktemp("captures"))
     else:
         open_vswitch_or_skip(request.param)
-        made = local_testbed(switch=request.param)
-    before = made.sites()
-    with made:
-        assert made.sites() == before  # known without allocating, and unchanged
-        yield made
+        created = local_testbed(switch=request.param)
+    before = created.sites()
+    with created:
+        assert created.sites() == before  # known without allocating, and unchanged
+        yield created
 
 
 def test_captures_are_linked_by_sample_name(tmp_path):

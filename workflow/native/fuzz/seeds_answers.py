@@ -50,13 +50,13 @@ def line(number: int, frame: dict[str, str], *, columns: bool) -> bytes:
 def seeds() -> dict[str, bytes]:
     """Return the seeds: a byte of choices, then lines."""
     assert len(COLUMNS) > 20 and set().union(*FRAMES) <= set(FIELDS)
-    made = {}
+    created = {}
     for choice in (0, 1, 2, 3):
         every = [line(number, frame, columns=bool(choice & 1)) for number, frame in enumerate(FRAMES, 1)]
-        made[f"all-{choice}"] = bytes((choice,)) + b"".join(every)
+        created[f"all-{choice}"] = bytes((choice,)) + b"".join(every)
         for number, one in enumerate(every):
-            made[f"frame-{number}-{choice}"] = bytes((choice,)) + one
-    return made
+            created[f"frame-{number}-{choice}"] = bytes((choice,)) + one
+    return created
 
 
 if __name__ == "__main__":

@@ -80,11 +80,11 @@ def repeats() -> dict[str, bytes]:
         "repeat_neighbors": ipv6(58, b"\x85" + bytes(7) + 3 * (b"\x18\1" + 6 * b"A") + b"A\1" + 6 * b"A"),
         "repeat_routes": ipv4(47, b"\x40\0\x08\0" + bytes(4) + 2 * (b"\x08\0\0\4" + V4) + b"AAA\0" + bytes(4) + packet),
     }
-    made = {name: ethernet(0x86DD if body[0] >> 4 == 6 else 0x0800, body) for name, body in ip.items()}
-    made["repeat_tags"] = ethernet(0x8100, 5 * b"AA\x81\0" + b"AA\x08\0" + packet)
-    made["repeat_labels"] = ethernet(0x8847, 8 * b"AABA" + b"AAAA" + packet)
-    made["repeat_labels_alone"] = ethernet(0x8847, 12 * b"AABA")
-    return made
+    created = {name: ethernet(0x86DD if body[0] >> 4 == 6 else 0x0800, body) for name, body in ip.items()}
+    created["repeat_tags"] = ethernet(0x8100, 5 * b"AA\x81\0" + b"AA\x08\0" + packet)
+    created["repeat_labels"] = ethernet(0x8847, 8 * b"AABA" + b"AAAA" + packet)
+    created["repeat_labels_alone"] = ethernet(0x8847, 12 * b"AABA")
+    return created
 
 
 PLANTED = {  # the first byte of the input, then types and lengths

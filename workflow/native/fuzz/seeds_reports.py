@@ -33,19 +33,19 @@ def frame(payload: bytes, psn: int, slot: int) -> bytes:
     masked = bytearray(b"\xff" * 8 + packet)
     for at in (1, 8, 10, 11, 26, 27, 32):
         masked[8 + at] = 0xFF
-    made = bytes(12) + b"\x08\0" + packet + struct.pack("<I", zlib.crc32(masked))
-    return struct.pack("<H", len(made)) + made
+    created = bytes(12) + b"\x08\0" + packet + struct.pack("<I", zlib.crc32(masked))
+    return struct.pack("<H", len(created)) + created
 
 
 def seeds() -> dict[str, bytes]:
     """Return the seeds: a byte of choices, then frames."""
-    made = {}
+    created = {}
     for choice in (0, 1, 2, 3, 4, 5, 12, 13, 0xC4, 0xC5, 0xCC, 0x36):
         order = [0, 1, 2, 5, 5, 3, 6, 7]
         frames = [frame(report(choice & 1, psn % 3, psn), psn, psn % 4) for psn in order]
         assert len(report(choice & 1, 1, 1)) == SIZES[choice & 1]
-        made[f"reports-{choice}"] = bytes((choice,)) + b"".join(frames)
-    return made
+        created[f"reports-{choice}"] = bytes((choice,)) + b"".join(frames)
+    return created
 
 
 if __name__ == "__main__":

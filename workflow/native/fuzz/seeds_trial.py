@@ -50,13 +50,13 @@ def pcap(frames: list[bytes], cut: int = 65535) -> bytes:
 
 def seeds() -> dict[str, bytes]:
     """Return the seeds: choices, length of the first capture, both captures."""
-    made = {}
+    created = {}
     for choice in (0, 1, 2, 3, 4, 0x40, 0x80, 0x9A):
         for make in (packet, packet_6, length, isl, tagged):
             first = pcap([make(n) for n in (0, 1, 2, 3, 3, 4, 5)])
             second = pcap([make(n) for n in (1, 0, 3, 2, 3, 6)], cut=40 if choice == 4 else 65535)
-            made[f"{make.__name__}-{choice}"] = struct.pack("<BH", choice, len(first)) + first + second
-    return made
+            created[f"{make.__name__}-{choice}"] = struct.pack("<BH", choice, len(first)) + first + second
+    return created
 
 
 if __name__ == "__main__":

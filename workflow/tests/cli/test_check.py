@@ -23,7 +23,7 @@ RELEASED = {"captures/S0.pcap": b"capture", "README.md": b"text", "tables/a.csv"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def created(tmp_path_factory):
     """A campaign of two samples with captures; a is a link to the user's capture, b a file. Tests copy it."""
     root = tmp_path_factory.mktemp("checked")
     directory = root / "made"
@@ -41,9 +41,9 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def directory(made, tmp_path):
+def directory(created, tmp_path):
     """A copy of the campaign."""
-    return shutil.copytree(made, tmp_path / "copy", symlinks=True)
+    return shutil.copytree(created, tmp_path / "copy", symlinks=True)
 
 
 @pytest.fixture

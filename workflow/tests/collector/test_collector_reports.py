@@ -102,9 +102,9 @@ def test_icrc_matches_scapy(vlans):
 def test_tshark_dissects_reports_cleanly_and_shows_the_same_icrc(tmp_path, number):
     if shutil.which("tshark") is None:
         pytest.skip("tshark is not installed")
-    made = GOOD if number == 2 else report(1, timestamp=5)
-    good = [frame(made, psn=n, address=BASE + n * BYTES[number], vlans=(5,) * (n % 3)) for n in range(6)]
-    damaged = frame(made, psn=6, address=BASE, damage_icrc=True)
+    created = GOOD if number == 2 else report(1, timestamp=5)
+    good = [frame(created, psn=n, address=BASE + n * BYTES[number], vlans=(5,) * (n % 3)) for n in range(6)]
+    damaged = frame(created, psn=6, address=BASE, damage_icrc=True)
     (tmp_path / "r.pcap").write_bytes(pcap([*good, damaged]))
     names = ("bth.opcode", "bth.psn", "reth.r_key", "reth.dmalen", "invariant.crc")
     fields = [*(f"-einfiniband.{name}" for name in names), "-e_ws.malformed", "-e_ws.expert.message"]

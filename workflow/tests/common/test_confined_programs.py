@@ -285,9 +285,9 @@ def test_collect_started_directly_creates_private_files(tmp_path):
     prepare(tmp_path)
     command = [sys.executable, "-m", collect.__name__, "campaign", "--config", "config.yaml"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, umask=0)
-    made = [path for path in (tmp_path / "campaign").rglob("*") if not path.is_symlink()]
-    assert made
-    assert [path for path in made if path.stat().st_mode & 0o077] == []
+    created = [path for path in (tmp_path / "campaign").rglob("*") if not path.is_symlink()]
+    assert created
+    assert [path for path in created if path.stat().st_mode & 0o077] == []
 
 
 def test_root_of_a_user_namespace_is_not_reported_as_limited():

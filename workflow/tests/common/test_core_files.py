@@ -61,7 +61,7 @@ RECORD = bytes.fromhex("01000000 00000000 3c000000 3c000000") + bytes(60)
 
 def digest_that_waits(directory: Path) -> subprocess.Popen:
     """Start a digest of standard input; return it once it has two temporary files in the directory."""
-    wanted = len(list(directory.iterdir())) + 2  # both have temporary names
+    required = len(list(directory.iterdir())) + 2  # both have temporary names
     command = [
         sys.executable,
         "-m",
@@ -77,11 +77,11 @@ def digest_that_waits(directory: Path) -> subprocess.Popen:
     process.stdin.write(HEADER + 100 * RECORD)
     process.stdin.flush()
     for _ in range(1800):
-        if len(list(directory.iterdir())) == wanted:
+        if len(list(directory.iterdir())) == required:
             return process
         time.sleep(0.1)
     process.kill()
-    pytest.fail(f"{wanted} files expected: {sorted(directory.iterdir())}")
+    pytest.fail(f"{required} files expected: {sorted(directory.iterdir())}")
 
 
 def test_next_digest_removes_files_of_a_killed_digest(tmp_path):
@@ -187,8 +187,8 @@ def test_temporary_files_are_only_in_the_named_directory(tmp_path, monkeypatch):
     (tmp_path / "named").mkdir()
     assert temporary_directory(tmp_path / "named") == tmp_path / "named"
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-    gone = tmp_path / "gone"
-    for unusable, why in ((gone, "no such directory; create it, or "), (Path("/proc"), "cannot write: ")):
+    missing = tmp_path / "gone"
+    for unusable, why in ((missing, "no such directory; create it, or "), (Path("/proc"), "cannot write: ")):
         monkeypatch.setenv("TMPDIR", str(unusable))
         with pytest.raises(UserError) as caught:
             temporary_directory()
@@ -196,7 +196,7 @@ def test_temporary_files_are_only_in_the_named_directory(tmp_path, monkeypatch):
         assert str(caught.value).endswith("use another one: TMPDIR=DIRECTORY")
         assert "free some space" not in str(caught.value)
     with pytest.raises(UserError, match="gone: no such directory; create it, or use another one: --spool DIRECTORY"):
-        temporary_directory(gone)
+        temporary_directory(missing)
 
 
 def test_full_directory_for_temporary_files_is_rejected(tmp_path):

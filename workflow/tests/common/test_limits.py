@@ -133,8 +133,8 @@ def test_tshark_and_core_read_a_decompression_bomb_up_to_the_same_byte(bomb, tmp
     from acapella.verify import tables  # noqa: PLC0415
 
     limits, frames = decompression.limits("64K", 10), ((64 << 10) - len(PCAP)) // 16
-    made = tables.write_our_digest(bomb, "native", tmp_path, limits)
-    assert [pq.ParquetFile(path).metadata.num_rows for path in (made.frames, made.tags)] == [frames, frames]
+    created = tables.write_our_digest(bomb, "native", tmp_path, limits)
+    assert [pq.ParquetFile(path).metadata.num_rows for path in (created.frames, created.tags)] == [frames, frames]
     if shutil.which("tshark") is None:
         pytest.skip("tshark is not installed")
     theirs = tables.write_tshark_digest(bomb, tmp_path, limits)

@@ -49,12 +49,12 @@ def test_both_tables_have_the_columns_of_their_schemas(digest, capture):
 
 def test_metadata_counts_frames_flows_and_bytes(digest, capture):
     digest(capture, "--site", "S", "--port", "p")
-    made = frames(300)
+    created = frames(300)
     metadata = digest.metadata()
     assert metadata == metadata_of(digest.flows)
     assert metadata["frames"] == 300 == sum(metadata["l4_by"].values()) == sum(metadata["app_by"].values())
-    assert metadata["wire_bytes"] == metadata["captured_bytes"] == sum(len(frame) for _, frame in made)
-    assert (metadata["first_ns"], metadata["last_ns"]) == (made[0][0], made[-1][0])
+    assert metadata["wire_bytes"] == metadata["captured_bytes"] == sum(len(frame) for _, frame in created)
+    assert (metadata["first_ns"], metadata["last_ns"]) == (created[0][0], created[-1][0])
     assert metadata["clock_resolution_ns"] == 1000
     assert (metadata["site"], metadata["port"], metadata["engine"]) == ("S", "p", "native")
     assert metadata["file_issue"] is None and metadata["issues"] == {}

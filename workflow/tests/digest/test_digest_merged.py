@@ -151,11 +151,11 @@ def test_ctrl_c_in_a_terminal_terminates_digest_and_tshark(tmp_path):
     """More data than a pipe holds is still to be written, but its reader has exited."""
     sources = [tmp_path / name for name in ("a.pcap", "b.pcap")]
     for shift, source in enumerate(sources):
-        header, record = (made := pcap([(START + shift, bytes(514))]))[:24], made[24:]
+        header, record = (created := pcap([(START + shift, bytes(514))]))[:24], created[24:]
         source.write_bytes(header + record * 100_000)
-    (made := tmp_path / "made").mkdir()
+    (created := tmp_path / "made").mkdir()
     command = [sys.executable, "-m", "acapella.cli.main", "digest", *map(str, sources), "--engine", "tshark"]
-    command += ["-o", str(made / "a.parquet"), "--flows", str(made / "f.parquet")]
+    command += ["-o", str(created / "a.parquet"), "--flows", str(created / "f.parquet")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as running:
         children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
         try:
@@ -167,7 +167,7 @@ def test_ctrl_c_in_a_terminal_terminates_digest_and_tshark(tmp_path):
             stderr = running.communicate(timeout=300)[1]
         finally:
             running.kill()
-    assert (stderr, running.returncode, list(made.iterdir())) == ("acapella: stopped\n", 130, [])
+    assert (stderr, running.returncode, list(created.iterdir())) == ("acapella: stopped\n", 130, [])
 
 
 LENGTHS = {"b.pcap": 60, "a.pcap": 61, "c.pcap": 62}  # of the frames of each file

@@ -22,9 +22,9 @@ def old(tmp_path):
     campaign = Campaign(tmp_path / "old")
     frames = whole([frame([("vxlan_vni", 5)])])
     digested(tmp_path, frames)
-    for made, target in (("native.parquet", campaign.acap("a")), ("native.flows.parquet", campaign.flows("a"))):
-        table = pq.read_table(tmp_path / made)
-        metadata = metadata_of(tmp_path / made)
+    for created, target in (("native.parquet", campaign.acap("a")), ("native.flows.parquet", campaign.flows("a"))):
+        table = pq.read_table(tmp_path / created)
+        metadata = metadata_of(tmp_path / created)
         assert metadata.pop("acap_format") == 3
         target.parent.mkdir(parents=True)
         pq.write_table(table.replace_schema_metadata({KEY: json.dumps(metadata)}), target)

@@ -68,11 +68,11 @@ def compared(reference, frames: list[tuple[int, bytes]], directory: Path, answer
 
 
 def test_every_combination_agrees(reference, tmp_path):
-    made = [
+    created = [
         frame(word, destination, source, body, depth)
         for destination, source, word, body, depth in itertools.product(DESTINATIONS, SOURCES, WORDS, BODIES, (1, 2, 3))
     ]
-    agreement = compared(reference, [(len(each), each) for each in made], tmp_path)
+    agreement = compared(reference, [(len(each), each) for each in created], tmp_path)
     report("combinations", agreement)
     assert agreement.disagreements == 0, agreement.first
     assert set(agreement.errata) <= {entry.name for entry in errata()}

@@ -64,8 +64,8 @@ UNITS = {  # text of axes and legends, with units
 def campaigns(tmp_path_factory) -> dict[str, Source]:
     """Return the tables of each kind of campaign."""
     directory = tmp_path_factory.mktemp("campaigns")
-    made = {**CAMPAIGNS, **EMPTY}
-    return {name: Source(Campaign(write_tables(directory / name, **shape))) for name, shape in made.items()}
+    created = {**CAMPAIGNS, **EMPTY}
+    return {name: Source(Campaign(write_tables(directory / name, **shape))) for name, shape in created.items()}
 
 
 @pytest.fixture(scope="module")

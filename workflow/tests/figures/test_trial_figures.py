@@ -51,10 +51,10 @@ UNITS = {
 @pytest.fixture(scope="module")
 def campaigns(tmp_path_factory) -> dict[str, Source]:
     """Return the tables of each kind of campaign."""
-    made = {}
+    created = {}
     for name, (environments, options) in CAMPAIGNS.items():
-        made[name] = source_of(tmp_path_factory.mktemp(name), environments, **options)
-    return made
+        created[name] = source_of(tmp_path_factory.mktemp(name), environments, **options)
+    return created
 
 
 @pytest.fixture(scope="module")

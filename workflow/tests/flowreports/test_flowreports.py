@@ -181,8 +181,8 @@ def test_tshark_dissects_reports_and_their_icrc(busy):
     dissected, found = zip(*(line.rsplit("\t", 1) for line in lines), strict=True)
     assert set(dissected) == {"eth:ethertype:ip:udp:infiniband:data\t42\t\t\t1"}, "1: the IPv4 checksum is good"
     with RawPcapReader(str(busy / "reports.pcap")) as reader:
-        wanted = [f"0x{icrc(data[14:-4]).hex()}" for data, _ in reader]
-    assert list(found) == wanted
+        required = [f"0x{icrc(data[14:-4]).hex()}" for data, _ in reader]
+    assert list(found) == required
 
 
 @pytest.mark.parametrize("text", ["5x16", "4x100", "4", "4x0", "1x2097152", "-1x4"])
@@ -264,11 +264,11 @@ def test_damaged_compression_is_an_error(busy, tmp_path, capsys):
 @needs_program
 @pytest.mark.parametrize(("number", "times"), [(signal.SIGTERM, 1), (signal.SIGINT, 1), (signal.SIGINT, 2)])
 def test_stopped_run_leaves_no_incomplete_reports(busy, tmp_path, number, times):
-    long, made = tmp_path / "long.pcap", tmp_path / "made"
+    long, created = tmp_path / "long.pcap", tmp_path / "made"
     header, records = (content := (busy.parent / "busy.pcap").read_bytes())[:24], content[24:]
     long.write_bytes(header + records * (2**25 // len(records)))
     (scratch := tmp_path / "tmp").mkdir()
-    command = [sys.executable, "-m", "acapella.cli.main", "p4", "reports", str(long), "-o", str(made)]
+    command = [sys.executable, "-m", "acapella.cli.main", "p4", "reports", str(long), "-o", str(created)]
     options = {"stderr": subprocess.PIPE, "text": True, "env": os.environ | {"TMPDIR": str(scratch)}}
     with subprocess.Popen(command, **options) as running:
         while not loader_runs(running.pid):
@@ -278,7 +278,7 @@ def test_stopped_run_leaves_no_incomplete_reports(busy, tmp_path, number, times)
             running.send_signal(number)
             time.sleep(0.01)
         assert (running.communicate()[1], running.returncode) == ("acapella: stopped\n", 128 + number)
-    assert ([path.name for path in made.iterdir()], list(scratch.iterdir())) == (["control.txt"], [])
+    assert ([path.name for path in created.iterdir()], list(scratch.iterdir())) == (["control.txt"], [])
 
 
 @needs_program
@@ -332,10 +332,10 @@ def test_wrapped_corpus_agrees_at_the_papers_sketch_size(tmp_path):
     capture = tmp_path / "wrapped.pcap"
     spread = ["--frames", "60000", "--snaplen", "200", "--seed", "7", "--mean-gap-ns", "1200000"]
     subprocess.run([sys.executable, str(UNDERLAY), *spread, "-o", str(capture), str(CORPUS / "ndpi")], check=True)
-    made = tmp_path / "made"
-    assert cli.main(["p4", "reports", str(capture), "-o", str(made)]) == 0
-    assert json.loads((made / "program.json").read_text())["epochs"] >= 7
-    found = by_measure(made)
+    created = tmp_path / "made"
+    assert cli.main(["p4", "reports", str(capture), "-o", str(created)]) == 0
+    assert json.loads((created / "program.json").read_text())["epochs"] >= 7
+    found = by_measure(created)
     for measure in OF_PAPER:
         row = found[measure]
         assert row["r2"] > 0.99 and row["r2_log"] > 0.99, (measure, row)
@@ -344,17 +344,17 @@ def test_wrapped_corpus_agrees_at_the_papers_sketch_size(tmp_path):
     for measure in ("iat", "iat_reports", "bytes_in_flight", "acknowledged_bytes"):
         assert found[measure]["equal"] == found[measure]["n"] > 0, (measure, found[measure])
     assert found["loss"]["covered_share"] == found["retransmitted"]["covered_share"] == 1
-    flows = [row for row in table(made, "compared_flows") if row["found"] == "both" and not row["outside"]]
+    flows = [row for row in table(created, "compared_flows") if row["found"] == "both" and not row["outside"]]
     for row in flows:
         exact, measured = row["acknowledged_bytes"], row["acknowledged_measured_bytes"]
         assert exact is None or (measured == exact) == (row["acknowledged_reason"] is None), row
         assert None in (exact, measured) or measured <= exact, row
     windows = found["throughput"]
     assert windows["r2"] > 0.99 and windows["r2_log"] > 0.99 and windows["error_median"] == 0, windows
-    reasons = {row["reason"]: row for row in table(made, "window_reasons")}
+    reasons = {row["reason"]: row for row in table(created, "window_reasons")}
     assert reasons["none"]["within"] >= 0.99 * reasons["none"]["windows"]
-    assert sum(row["windows"] for row in reasons.values()) == len(table(made, "judged_windows"))
-    windows = table(made, "judged_windows")
+    assert sum(row["windows"] for row in reasons.values()) == len(table(created, "judged_windows"))
+    windows = table(created, "judged_windows")
     seen = [row for row in windows if row["reason"] not in ("outside", "extra")]
     within = sum(abs(row["bytes_measured"] - row["bytes"]) <= row["bytes"] / 10 for row in seen)
     assert within >= 0.99 * len(seen), reasons
@@ -364,13 +364,13 @@ def test_wrapped_corpus_agrees_at_the_papers_sketch_size(tmp_path):
         assert not bounded or row["bytes_low"] <= row["bytes"] <= row["bytes_high"], row
     assert all(row["held"] == row["bounded"] for row in reasons.values())
     assert sum(row["bounded"] for row in reasons.values()) == sum(row["bytes_high"] is not None for row in windows)
-    windows = table(made, "judged_windows")
-    flows = {row["flow"]: row for row in table(made, "compared_flows") if row["found"] != "exact"}
+    windows = table(created, "judged_windows")
+    flows = {row["flow"]: row for row in table(created, "compared_flows") if row["found"] != "exact"}
     sums = Counter()
     for row in windows:
         sums[row["flow"]] += row["bytes_measured"]
     assert {flow: sums[flow] for flow in flows} == {flow: row["bytes_measured"] for flow, row in flows.items()}
-    counted = {(row["stage"], row["counter"]): row["value"] for row in table(made, "counts")}
+    counted = {(row["stage"], row["counter"]): row["value"] for row in table(created, "counts")}
     assert counted["balance", "reports_not_taken"] == 0
 
 
@@ -380,11 +380,11 @@ def test_long_flows_at_the_papers_sketch_size_are_exact(tmp_path):
     capture = tmp_path / "long.pcap"
     shape = ["--profile", "iperf", "--frames", "20000", "--flows", "8", "-o", str(capture)]
     subprocess.run([native_program("acapella-generate"), *shape], check=True)
-    made = tmp_path / "made"
-    words = ["p4", "reports", str(capture), "-o", str(made), "--epoch", "3ms", "--interval", "1ms"]
+    created = tmp_path / "made"
+    words = ["p4", "reports", str(capture), "-o", str(created), "--epoch", "3ms", "--interval", "1ms"]
     assert cli.main(words) == 0
-    assert json.loads((made / "program.json").read_text())["epochs"] >= 6
-    found = by_measure(made)
+    assert json.loads((created / "program.json").read_text())["epochs"] >= 6
+    found = by_measure(created)
     for measure in (*EXACT, "throughput_reports"):
         assert found[measure]["equal"] == found[measure]["n"] > 0, measure
         assert found[measure]["missing"] == found[measure]["extra"] == 0, measure

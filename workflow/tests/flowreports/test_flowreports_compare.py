@@ -6,7 +6,7 @@ import statistics
 
 import pyarrow as pa
 import pytest
-from acapella_testing.exact_flows import keyed, made, rows
+from acapella_testing.exact_flows import exact_results, keyed, rows
 from acapella_testing.frames import traces
 
 from acapella.common import agreement, queries
@@ -110,7 +110,7 @@ def nearest_rank(values, share):
 
 def made_accuracy(tmp_path, change):
     """Return the rows of accuracy by measure."""
-    con, _ = made(tmp_path, traces.merged(traces.busy_port(), traces.busy_port(traces.START_NS + 9, shift=7)))
+    con, _ = exact_results(tmp_path, traces.merged(traces.busy_port(), traces.busy_port(traces.START_NS + 9, shift=7)))
     report(con, change)
     compare.make(con, sample="s", window_ns=WINDOW_NS)
     found = {row["measure"]: row for row in rows(con, "select * from accuracy")}

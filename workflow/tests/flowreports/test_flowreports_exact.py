@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from acapella_testing.exact_flows import KEY, WINDOW_NS, keyed, made, rows
+from acapella_testing.exact_flows import KEY, WINDOW_NS, exact_results, keyed, rows
 from acapella_testing.frames import traces
 from acapella_testing.oracles import naive_flowreports as naive
 
@@ -15,11 +15,11 @@ VALUES = ("packets", "bytes", "iat_ns", "rtt_syn_ns", "rtt_ack_ns")
 
 def check(tmp_path, trace):
     """Compare every value of every flow and window; returns the flows by key."""
-    con, frames = made(tmp_path, trace)
+    con, frames = exact_results(tmp_path, trace)
     found = {keyed(row): row for row in rows(con, "select * from exact_flows")}
-    wanted = naive.flows(frames)
-    assert found.keys() == wanted.keys()
-    for key, values in wanted.items():
+    required = naive.flows(frames)
+    assert found.keys() == required.keys()
+    for key, values in required.items():
         assert {name: found[key][name] for name in VALUES} == {name: values[name] for name in VALUES}, key
         occupied = values.get("missing_bytes") if found[key]["missing_bytes"] is None else None
         assert not occupied, (key, "numbers are missing in a flow without any")
@@ -47,8 +47,8 @@ def check_acknowledgments(con, frames):
         found.setdefault(keyed(row), {})[row["frame"]] = (row["flight_bytes"], row["acknowledged_bytes"])
     for key, members in groups.items():
         other = ways.get(naive.back_of(naive.way_of(key)), [])
-        wanted = naive.acknowledgments(members, [frame for frame in other if naive.key_of(frame) != key])
-        assert found.get(key, {}) == wanted, key
+        required = naive.acknowledgments(members, [frame for frame in other if naive.key_of(frame) != key])
+        assert found.get(key, {}) == required, key
 
 
 def test_lost_and_repeated_bytes_are_counted_across_the_wrap_of_sequence_numbers(tmp_path):

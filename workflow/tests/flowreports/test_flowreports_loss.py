@@ -81,9 +81,9 @@ def covered(row: dict, exact: int, low: int = 0, high: int = 0) -> bool:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_loss_interval_covers_the_missing_bytes_and_no_narrower_one_does(seed, tmp_path):
     draw = random.Random(seed)
-    rows, wanted = measured(tmp_path, [lossy_flow(draw, client) for client in range(250)])
-    assert len(rows) == len(wanted) == 250
-    exact = {row["src"]: wanted[row["src"]]["missing_bytes"] for row in rows}
+    rows, required = measured(tmp_path, [lossy_flow(draw, client) for client in range(250)])
+    assert len(rows) == len(required) == 250
+    exact = {row["src"]: required[row["src"]]["missing_bytes"] for row in rows}
     missed = [(row["src"], exact[row["src"]], row) for row in rows if not covered(row, exact[row["src"]])]
     assert not missed, (len(missed), missed[0])
     unsure = [row for row in rows if row["uncertain_bytes"]]

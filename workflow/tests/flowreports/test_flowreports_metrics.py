@@ -104,77 +104,77 @@ def collected(directory: Path, frames: list, *words: str) -> tuple[list[dict], l
     return tuple(pq.read_table(directory / "made" / f"{name}.parquet").to_pylist() for name in ("flows", "series"))
 
 
-def assert_same(made: Conversation, flows: list[dict], series: list[dict]) -> None:
+def assert_same(created: Conversation, flows: list[dict], series: list[dict]) -> None:
     for flow, side in zip(flows, ("client", "server"), strict=True):
-        assert flow["last_ns"] >= made.stamps[side][-1]
-        expected = made.expected(side)
+        assert flow["last_ns"] >= created.stamps[side][-1]
+        expected = created.expected(side)
         assert {name: flow[name] for name in expected} == expected, side
         known = [row for row in series if row["flow"] == flow["flow"]]
         for name in ("bytes", "packets", "payload_bytes", "retransmitted_bytes", "gap_bytes", "duplicate_acks"):
             assert sum(row[name] for row in known) == flow[name], (side, name)
     client = [row["bytes_in_flight_max"] for row in series if row["flow"] == flows[0]["flow"]]
-    assert max(flight for flight in client if flight is not None) == max(made.flights["client"])
+    assert max(flight for flight in client if flight is not None) == max(created.flights["client"])
 
 
 def test_loss_in_three_numbers_across_the_wrap_of_sequence_numbers(tmp_path):
-    made = Conversation(traces.START_NS)
-    made.open(MODULUS - 3000, 5000)
+    created = Conversation(traces.START_NS)
+    created.open(MODULUS - 3000, 5000)
     for seq in (1, 1001):
-        made.send("client", ACK, seq, 1, 1000, after=100)
-    made.send("server", ACK, 1, 2001)
+        created.send("client", ACK, seq, 1, 1000, after=100)
+    created.send("server", ACK, 1, 2001)
     for seq in (3001, 4001, 5001):  # 2001 is lost after the tap: three duplicate ACKs
-        made.send("client", ACK, seq, 1, 1000, after=100)
-        made.send("server", ACK, 1, 2001)
-    made.send("client", ACK, 2001, 1, 1000, after=50)  # and comes again: fills the gap
-    made.send("server", ACK, 1, 6001)
-    made.send("client", ACK, 5001, 1, 1000)  # needlessly sent again
-    made.send("server", ACK, 1, 6001)
-    made.send("client", ACK, 6501, 1, 500)  # the tap missed 500
-    made.send("server", ACK, 1, 7001)
+        created.send("client", ACK, seq, 1, 1000, after=100)
+        created.send("server", ACK, 1, 2001)
+    created.send("client", ACK, 2001, 1, 1000, after=50)  # and comes again: fills the gap
+    created.send("server", ACK, 1, 6001)
+    created.send("client", ACK, 5001, 1, 1000)  # needlessly sent again
+    created.send("server", ACK, 1, 6001)
+    created.send("client", ACK, 6501, 1, 500)  # the tap missed 500
+    created.send("server", ACK, 1, 7001)
     for seq in (7001, 8461):
-        made.send("client", ACK, seq, 1, 1460)
-    made.send("server", ACK, 1, 8461)
-    made.send("server", ACK, 1, 9921)
-    made.send("client", FIN | ACK, 9921, 1)
-    made.send("server", FIN | ACK, 1, 9922)
-    made.send("client", ACK, 9922, 2)
-    made.close()
-    counts = made.counts["client"]
+        created.send("client", ACK, seq, 1, 1460)
+    created.send("server", ACK, 1, 8461)
+    created.send("server", ACK, 1, 9921)
+    created.send("client", FIN | ACK, 9921, 1)
+    created.send("server", FIN | ACK, 1, 9922)
+    created.send("client", ACK, 9922, 2)
+    created.close()
+    counts = created.counts["client"]
     assert (counts["retransmitted_bytes"], counts["gap_bytes"], counts["duplicate_acks"]) == (1000, 500, 3)
-    assert_same(made, *collected(tmp_path, made.frames))
+    assert_same(created, *collected(tmp_path, created.frames))
 
 
 def test_reused_ports_begin_a_new_connection(tmp_path):
-    made = Conversation(traces.START_NS)
+    created = Conversation(traces.START_NS)
     for client, server in ((1_000_000, 5_000), (900_000_000, 77_777_777), (0xF0000000, 100)):
-        made.now += 1000 * MS
-        made.open(client, server)
+        created.now += 1000 * MS
+        created.open(client, server)
         for seq in range(1, 5001, 1000):
-            made.send("client", ACK, seq, 1, 1000)
-            made.send("server", ACK, 1, seq + 1000)
-        made.send("client", FIN | ACK, 5001, 1)
-        made.send("server", ACK, 1, 5002)
-        made.send("server", FIN | ACK, 1, 5002)
-        made.send("client", ACK, 5002, 2)
-        made.close()
-    flows, series = collected(tmp_path, made.frames)
+            created.send("client", ACK, seq, 1, 1000)
+            created.send("server", ACK, 1, seq + 1000)
+        created.send("client", FIN | ACK, 5001, 1)
+        created.send("server", ACK, 1, 5002)
+        created.send("server", FIN | ACK, 1, 5002)
+        created.send("client", ACK, 5002, 2)
+        created.close()
+    flows, series = collected(tmp_path, created.frames)
     assert flows[0]["acknowledged_bytes"] == 3 * 5001
-    assert_same(made, flows, series)
+    assert_same(created, flows, series)
 
 
 def test_long_flows_of_different_sizes_over_six_resets(tmp_path):
     """R2 above 0.99 on values and on logarithms, each flow in all epochs."""
     frames = []
     for n in range(6):
-        made = Conversation(traces.START_NS + n * 7 * MS, 2000 + n, host=n + 1)
-        made.open(n * 1_000_003, n, (1 + n * n, 2 + 3 * n))
-        made.now += 4 * n * MS
+        created = Conversation(traces.START_NS + n * 7 * MS, 2000 + n, host=n + 1)
+        created.open(n * 1_000_003, n, (1 + n * n, 2 + 3 * n))
+        created.now += 4 * n * MS
         size = 40 + 110 * n
         for packet in range(40 + 5 * n):
-            made.send("client", ACK, 1 + packet * size, 1, size, after=63_000 // (40 + 5 * n))
+            created.send("client", ACK, 1 + packet * size, 1, size, after=63_000 // (40 + 5 * n))
             if packet % 2:
-                made.send("server", ACK, 1, 1 + (packet + 1) * size)
-        frames += made.frames
+                created.send("server", ACK, 1, 1 + (packet + 1) * size)
+        frames += created.frames
     collected(tmp_path, sorted(frames), "--epoch", "10s")
     flows = pq.read_table(tmp_path / "made" / "flows.parquet").to_pylist()
     assert min(flow["epochs"] for flow in flows) >= 6

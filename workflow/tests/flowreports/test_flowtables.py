@@ -17,7 +17,7 @@ PAIRS = """copy (
 
 
 @pytest.fixture
-def made(tmp_path):
+def created(tmp_path):
     """A campaign of three samples whose results have no rows."""
     directory = tmp_path / "made"
     for sample in "abc":
@@ -30,19 +30,19 @@ def made(tmp_path):
 
 
 @pytest.mark.parametrize("value", [None, -1])
-def test_invalid_value_error_names_the_sample(made, capsys, value):
+def test_invalid_value_error_names_the_sample(created, capsys, value):
     """DuckDB merges it; Arrow refuses to convert it, which was a traceback."""
-    assert cli.main(["p4", "tables", str(made), "--samples", "a", "b", "c"]) == 0
-    earlier = {path: path.read_bytes() for path in (made / "tables").iterdir()}
+    assert cli.main(["p4", "tables", str(created), "--samples", "a", "b", "c"]) == 0
+    earlier = {path: path.read_bytes() for path in (created / "tables").iterdir()}
     row = {"sample": "b", "place": 1, "stage": "settings", "counter": "reports", "value": value}
     types = {field.name: field.type for field in arrow_schema("flowreport_counts")} | {"value": pa.int64()}
     columns = [pa.array([row[name]], kind) for name, kind in types.items()]
-    pq.write_table(pa.table(columns, names=list(types)), made / "flowreports" / "b" / "counts.parquet")
+    pq.write_table(pa.table(columns, names=list(types)), created / "flowreports" / "b" / "counts.parquet")
     capsys.readouterr()
-    assert cli.main(["p4", "tables", str(made), "--samples", "a", "b", "c"]) == 2
+    assert cli.main(["p4", "tables", str(created), "--samples", "a", "b", "c"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"{made / 'flowreports' / 'b'}: sample b cannot be merged" in line
-    assert {path: path.read_bytes() for path in (made / "tables").iterdir()} == earlier
+    assert f"{created / 'flowreports' / 'b'}: sample b cannot be merged" in line
+    assert {path: path.read_bytes() for path in (created / "tables").iterdir()} == earlier
 
 
 @pytest.mark.parametrize("broken", ["a", "b", "c"])

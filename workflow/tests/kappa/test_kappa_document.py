@@ -34,8 +34,8 @@ def test_every_warning_has_a_row_in_the_document():
 
 def test_committed_trials_match_the_script(tmp_path):
     subprocess.run([sys.executable, str(ROOT / ".test" / "make_trials.py"), str(tmp_path)], check=True)
-    made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert made == {path.name: path.read_bytes() for path in (ROOT / ".test" / "trials").iterdir()}
+    created = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert created == {path.name: path.read_bytes() for path in (ROOT / ".test" / "trials").iterdir()}
 
 
 def test_table_1_of_the_paper_gives_its_printed_o():

@@ -69,13 +69,13 @@ def test_damaged_compression_is_an_error_and_truncated_one_a_warning(tmp_path, c
     cut = tmp_path / "cut.pcap"
     cut.write_bytes(packed(tmp_path / "two", codec, CAPTURE, CAPTURE[24:] * 9).read_bytes()[:-20])
     for path, code, what, most in ((broken, 1, "error", 10), (cut, 0, "warning", 10)):
-        made = tmp_path / "out.pcap"
+        created = tmp_path / "out.pcap"
         assert (
-            main(["p4", "run", "preprocess", "--in", str(path), "--out", str(made), "--pipeline", "interpreted"])
+            main(["p4", "run", "preprocess", "--in", str(path), "--out", str(created), "--pipeline", "interpreted"])
             == code
         )
         *_, last = capfd.readouterr().err.splitlines()
-        frames = (made.stat().st_size - 24) // (16 + 60)
+        frames = (created.stat().st_size - 24) // (16 + 60)
         assert 1 <= frames <= most and last.startswith(f"acapella: {what}: {path}: at byte ")
         whole = "frame before it was" if frames == 1 else "frames before it were"
         assert " of the decompressed data: " in last and f"; the {frames} complete {whole} read" in last

@@ -161,11 +161,11 @@ LOCKS = [ROOT / "workflow" / "requirements.lock", ROOT / "capture" / "requiremen
 
 
 def test_bill_of_materials_has_every_pin_with_hashes_and_dependencies():
-    made = [subprocess.run([sys.executable, SBOM], capture_output=True, text=True, check=True).stdout for _ in "ab"]
-    assert made[0] == made[1]
-    bill = json.loads(made[0])
+    created = [subprocess.run([sys.executable, SBOM], capture_output=True, text=True, check=True).stdout for _ in "ab"]
+    assert created[0] == created[1]
+    bill = json.loads(created[0])
     schema = JsonStrictValidator(SchemaVersion.V1_6)  # CycloneDX's own, which the library brings
-    assert schema.validate_str(made[0]) is None
+    assert schema.validate_str(created[0]) is None
     small = bill | {"components": bill["components"][:1], "dependencies": []}
     assert schema.validate_str(json.dumps(small)) is None
     for key, value in (("serialNumber", "urn:uuid:1"), ("components", [{"type": "library"}]), ("more", 1)):

@@ -68,6 +68,6 @@ def test_every_path_in_documents_exists():
 def test_outputs_of_rules_are_listed():
     listed = re.findall(r"`([^`]+)`", (ROOT / "results" / "README.md").read_text())
     rules = "".join(path.read_text() for path in (ROOT / "rules").glob("*.smk"))
-    made = set(re.findall(r"<campaign>/([a-z_]+(?:/|\.[a-z]+))", rules))
-    assert {"acap/", "collect.json"} <= made
-    assert [name for name in sorted(made) if not any(path.startswith(name) for path in listed)] == []
+    created = set(re.findall(r"<campaign>/([a-z_]+(?:/|\.[a-z]+))", rules))
+    assert {"acap/", "collect.json"} <= created
+    assert [name for name in sorted(created) if not any(path.startswith(name) for path in listed)] == []

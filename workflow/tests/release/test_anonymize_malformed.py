@@ -114,8 +114,8 @@ def allowed_parameters(body: bytes, at: int, end: int) -> set[int]:
         kept |= set(range(at, at + 4))
         if kind == 12 and length in (6, 8, 10):
             kept |= set(range(at, at + length))
-        wanted = {16: (5, 8), 28: (6, 20)}.get(length) if kind in (0xC001, 0xC002, 0xC004) else None
-        if wanted and struct.unpack_from("!HH", body, at + 8) == wanted:
+        required = {16: (5, 8), 28: (6, 20)}.get(length) if kind in (0xC001, 0xC002, 0xC004) else None
+        if required and struct.unpack_from("!HH", body, at + 8) == required:
             kept |= set(range(at, at + 12))
         at += (length + 3) // 4 * 4
     return kept

@@ -233,11 +233,11 @@ def longest_text(text: bytes, left: bytes) -> int:
 
 def frames_of(name: str, code: str) -> list[tuple[Text, bytes]]:
     """Return frames of a construct with the text started at different positions."""
-    made = []
+    created = []
     for start in range(0, len(SENTENCE), 5):
         text = Text(code, start)
-        made.append((text, CONSTRUCTS[name](text)))
-    return made
+        created.append((text, CONSTRUCTS[name](text)))
+    return created
 
 
 # Limit on unchanged bytes that may be letters: text in valid header fields, and matches in pseudonyms.
@@ -252,9 +252,9 @@ def letters(frame: bytes, left: bytes, begin: int) -> int:
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("name", CONSTRUCTS)
 def test_no_run_of_text_in_a_repeated_header_is_kept(name, code, tmp_path):
-    made = frames_of(name, code)
+    created = frames_of(name, code)
     most = 0
-    for (text, frame), left in zip(made, released(tmp_path, [frame for _, frame in made]), strict=True):
+    for (text, frame), left in zip(created, released(tmp_path, [frame for _, frame in created]), strict=True):
         begin = begins(frame)
         assert len(left) >= begin, "the headers before it are kept"
         assert longest_text(text.content, left[begin:]) < RUN, left[begin:].hex()
@@ -272,8 +272,8 @@ def test_remaining_text_in_a_repeated_header_is_found(name, code, tmp_path):
 
 def test_random_text_in_repeated_headers_is_never_rejected(tmp_path):
     """The search has the same limits as the anonymization."""
-    made = [frame for name in CONSTRUCTS for code in CODES for _, frame in frames_of(name, code)]
-    assert searched(tmp_path, made) is None
+    created = [frame for name in CONSTRUCTS for code in CODES for _, frame in frames_of(name, code)]
+    assert searched(tmp_path, created) is None
 
 
 def test_release_of_text_in_repeated_headers_contains_no_run_of_it(tmp_path):

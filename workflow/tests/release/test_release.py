@@ -47,8 +47,8 @@ def finished(tmp_path_factory) -> Path:
     campaign = processed(directory, rows, "--pseudonyms")
     if program.why_unavailable() is None:
         parts = [campaign / kind / f"{rows[0][0]}.parquet" for kind in ("acap", "flows")]
-        made = ["-o", campaign / "flowreports" / rows[0][0], "--acap", parts[0], "--flows", parts[1]]
-        run("p4", "reports", rows[0][3], "--sample", rows[0][0], *made)
+        created = ["-o", campaign / "flowreports" / rows[0][0], "--acap", parts[0], "--flows", parts[1]]
+        run("p4", "reports", rows[0][3], "--sample", rows[0][0], *created)
         run("p4", "tables", campaign, "--pseudonyms", "--samples", rows[0][0])
     return campaign
 
@@ -168,11 +168,11 @@ def test_original_addresses_are_absent(public):
 def test_flows_are_those_of_the_anonymized_captures(finished, public, tmp_path):
     for capture in sorted((public / "captures").iterdir()):
         site, port, _ = capture.stem.split("-")
-        made = [tmp_path / f"{kind}.parquet" for kind in ("acap", "flows")]
+        created = [tmp_path / f"{kind}.parquet" for kind in ("acap", "flows")]
         words = ["--site", site, "--port", port, "--engine", "native"]
-        run("digest", capture, "-o", made[0], "--flows", made[1], *words)
-        assert made[0].read_bytes() == (public / "acap" / f"{capture.stem}.parquet").read_bytes()
-        assert made[1].read_bytes() == (public / "flows" / f"{capture.stem}.parquet").read_bytes()
+        run("digest", capture, "-o", created[0], "--flows", created[1], *words)
+        assert created[0].read_bytes() == (public / "acap" / f"{capture.stem}.parquet").read_bytes()
+        assert created[1].read_bytes() == (public / "flows" / f"{capture.stem}.parquet").read_bytes()
     ends, true = ends_of(public / "flows"), ends_of(finished / "flows")
     assert len(ends) == len(true) > 4
     assert not ends & true
@@ -408,7 +408,7 @@ def test_omitted_tables_are_listed_with_the_reason(finished, public, tmp_path, c
 FRAMES = "select sample, count(*), count(src), sum(wire_len) from frames group by sample order by sample"
 
 
-def asked(catalog: Path, query: str, cwd: Path, environment: dict | None = None, search: Path | None = None) -> list:
+def queried(catalog: Path, query: str, cwd: Path, environment: dict | None = None, search: Path | None = None) -> list:
     """Return the rows of a query to a catalog by a DuckDB client that runs in ``cwd``."""
     program = (
         "import duckdb, json, sys; c = duckdb.connect(sys.argv[1], read_only=True); "
@@ -437,17 +437,17 @@ def test_the_catalog_of_a_release_works_in_any_client_and_after_a_move(public, c
         with_flow = sum(row["flow"] is not None for row in rows)
         expected.append([path.stem, len(rows), with_flow, str(sum(row["wire_len"] for row in rows))])
     for where in ({"cwd": moved}, {"cwd": tmp_path, "search": moved}):
-        found = asked(catalog, FRAMES, environment=client, **where)
+        found = queried(catalog, FRAMES, environment=client, **where)
         assert [[*row[:3], str(row[3])] for row in found] == expected
     flows = [[path.stem, pq.read_metadata(path).num_rows] for path in sorted((moved / "flows").iterdir())]
     query = "select sample, count(*) from flows group by sample order by sample"
-    assert asked(catalog, query, cwd=tmp_path, environment=client) == flows
+    assert queried(catalog, query, cwd=tmp_path, environment=client) == flows
     query = "select sample, site, frames from samples order by sample"
     with (moved / "samples.tsv").open(encoding="utf-8", newline="") as lines:
         sheet = [[row["sample"], row["site"], int(row["frames"])] for row in csv.DictReader(lines, delimiter="\t")]
-    assert asked(catalog, query, cwd=tmp_path, environment=client) == sorted(sheet)
+    assert queried(catalog, query, cwd=tmp_path, environment=client) == sorted(sheet)
     for path in sorted((moved / "tables").glob("*.parquet")):
-        found = asked(catalog, f"select count(*) from {path.stem}", cwd=tmp_path, environment=client)
+        found = queried(catalog, f"select count(*) from {path.stem}", cwd=tmp_path, environment=client)
         assert found == [[pq.read_metadata(path).num_rows]]
 
 

@@ -52,7 +52,7 @@ def campaign(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(campaign) -> tuple[Path, list]:
+def created(campaign) -> tuple[Path, list]:
     """Return the release of the campaign, and the arguments of the search in it."""
     target, found = campaign.parent / "public", []
     with pytest.MonkeyPatch.context() as patch:
@@ -63,14 +63,14 @@ def made(campaign) -> tuple[Path, list]:
 
 
 @pytest.fixture(scope="module")
-def public(made) -> Path:
+def public(created) -> Path:
     """Return the release of the campaign."""
-    return made[0]
+    return created[0]
 
 
-def refused(made, directory: Path, change) -> str:
+def refused(created, directory: Path, change) -> str:
     """Apply a change to a copy of the release; return the error of the search."""
-    public, arguments = made
+    public, arguments = created
     part = directory / "part"
     shutil.copytree(public, part)
     change(part)
@@ -111,13 +111,18 @@ def test_no_checksum_of_an_original_file_is_released(campaign, public):
 
 def test_every_released_column_is_described_and_none_identifies():
     listed = yaml.safe_load((schemas.root() / "released_columns.yaml").read_text(encoding="utf-8"))
-    made = {"frames", "flows", "flowreport_flows", "flowreport_windows"}  # derived from anonymized captures, or renamed
+    created = {
+        "frames",
+        "flows",
+        "flowreport_flows",
+        "flowreport_windows",
+    }  # derived from anonymized captures, or renamed
     assert "files" not in listed.pop(release_columns.METADATA)
     for table, columns in listed.items():
         described = {column["name"]: column["unit"] for column in schemas.table(table)["columns"]}
         assert set(columns) <= set(described), table
         assert len(set(columns)) == len(columns), table
-        if table not in made:
+        if table not in created:
             assert not [name for name in columns if described[name] in release_columns.PRIVATE_UNITS], table
             assert not release_columns.IDENTIFYING_COLUMNS & set(columns), table
             assert "sha256" not in columns and described.get("flow") != "row", table
@@ -172,8 +177,8 @@ def test_new_column_of_an_acap_or_table_is_not_released(campaign, tmp_path, monk
     ]
 
 
-def test_original_captures_are_read_with_the_limits_of_the_command(made, tmp_path):
-    part, (captures, *others) = made
+def test_original_captures_are_read_with_the_limits_of_the_command(created, tmp_path):
+    part, (captures, *others) = created
     assert captures[0].limits.bytes == decompression.limits("7G", 10).bytes
     packed = tmp_path / "true.pcap.zst"
     packed.write_bytes(pa.compress(captures[0].original.read_bytes(), "zstd", asbytes=True))
@@ -311,14 +316,14 @@ LEAKS = {
 }
 
 
-def test_unmodified_release_passes(made):
-    release_search.check(made[0], *made[1])
+def test_unmodified_release_passes(created):
+    release_search.check(created[0], *created[1])
 
 
 @pytest.mark.parametrize("name", LEAKS)
-def test_a_planted_leak_is_found(name, made, tmp_path):
+def test_a_planted_leak_is_found(name, created, tmp_path):
     change, found = LEAKS[name]
-    error = refused(made, tmp_path, change)
+    error = refused(created, tmp_path, change)
     assert found in error and "nothing was published" in error
     assert "\n" not in error
 
@@ -332,8 +337,8 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_documented_limits_match_the_search(name, made, tmp_path):
-    public, arguments = made
+def test_documented_limits_match_the_search(name, created, tmp_path):
+    public, arguments = created
     part = tmp_path / "part"
     shutil.copytree(public, part)
     LIMITS[name](part)
@@ -349,37 +354,37 @@ def test_release_with_a_leak_is_not_published(campaign, tmp_path, monkeypatch, c
     assert not list(tmp_path.iterdir())
 
 
-def test_addresses_only_in_flow_tables_are_found(made, tmp_path):
+def test_addresses_only_in_flow_tables_are_found(created, tmp_path):
     """The search does not depend on the list that the anonymization creates."""
-    public, (captures, *rest) = made
+    public, (captures, *rest) = created
     empty = [dataclasses.replace(one, replaced=dict.fromkeys(one.replaced, b"")) for one in captures]
     error = refused((public, (empty, *rest)), tmp_path, in_text("README.md", "see 192.0.2.1"))
     assert "the original address 192.0.2.1" in error
 
 
-def test_a_planted_checksum_is_found(campaign, made, tmp_path):
+def test_a_planted_checksum_is_found(campaign, created, tmp_path):
     digest = hashlib.sha256((campaign / "acap" / f"{SAMPLES[0]}.parquet").read_bytes()).digest()
     ways = (base64.b64encode, base64.urlsafe_b64encode)
     forms = [digest.hex(), digest.hex().upper(), *(way(digest).decode() for way in ways)]
     changes = [in_text("README.md", f"({form})") for form in forms]
     changes += [in_column("tables/capture_quality", "method", forms[0]), in_capture(2, digest)]
     for change in changes:
-        assert "the checksum of a file that is not published" in refused(made, tmp_path, change)
+        assert "the checksum of a file that is not published" in refused(created, tmp_path, change)
 
 
-def test_a_flow_with_its_original_hash_is_found(campaign, made, tmp_path):
+def test_a_flow_with_its_original_hash_is_found(campaign, created, tmp_path):
     true = pq.read_table(campaign / "flows" / f"{SAMPLES[0]}.parquet")["community_id"][0].as_py()
-    error = refused(made, tmp_path, in_column("flows", "community_id", true))
+    error = refused(created, tmp_path, in_column("flows", "community_id", true))
     assert f"the hash of an original flow: {true}" in error
 
 
-def test_unlisted_column_is_found(made, tmp_path):
+def test_unlisted_column_is_found(created, tmp_path):
     def change(part: Path) -> None:
         path = part / "tables" / "capture_quality.parquet"
         rows = pq.read_table(path)
         pq.write_table(rows.append_column("sha256", rows["sample"]), path)
 
-    assert "column sha256, which must not be published" in refused(made, tmp_path, change)
+    assert "column sha256, which must not be published" in refused(created, tmp_path, change)
 
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
@@ -393,13 +398,13 @@ def test_each_sample_is_digested_by_its_engine_and_errors_name_the_sample(tmp_pa
         capture = tmp_path / f"{sample}.pcap"
         capture.write_bytes(pcap([(len(frame), frame)], link_type))
         rows.append((sample, "A", port, capture))
-    made = indexed(tmp_path, rows, engines)
-    assert run("release", made, "-o", tmp_path / "public") == 0
+    created = indexed(tmp_path, rows, engines)
+    assert run("release", created, "-o", tmp_path / "public") == 0
     for sample, engine in engines.items():
         stored = json.loads(pq.read_metadata(tmp_path / "public" / "acap" / f"{sample}.parquet").metadata[b"acapella"])
         assert stored["engine"] == engine
     capsys.readouterr()
-    assert run("release", made, "-o", tmp_path / "other", "--engine", "native") == 2
+    assert run("release", created, "-o", tmp_path / "other", "--engine", "native") == 2
     error = capsys.readouterr().err
     assert error.startswith("acapella: error: sample wifi, engine native: captures/wifi.pcap: ")
     assert str(tmp_path) not in error and error.count("\n") == 1

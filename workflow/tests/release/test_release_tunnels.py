@@ -65,15 +65,15 @@ def identifiers() -> dict:
 
 def packets() -> list[tf.Packet]:
     """Return frames in both directions for each identifier, and nested tunnels."""
-    made = []
+    created = []
     for build, ids in identifiers().items():
         for each, ends in itertools.product(ids, (tf.INNER, tf.INNER[::-1])):
-            made.append(tf.frame(build(each, tf.syn(ends, (1234, 80) if ends == tf.INNER else (80, 1234)))))
+            created.append(tf.frame(build(each, tf.syn(ends, (1234, 80) if ends == tf.INNER else (80, 1234)))))
     ids = {build: values[0] for build, values in identifiers().items()}
-    made.append(tf.frame(tf.gtp(ids[tf.gtp], tf.vxlan(ids[tf.vxlan], tf.gre(ids[tf.gre], tf.syn())))))
-    made.append(tf.frame(tf.pppoe(ids[tf.pppoe], tf.geneve(ids[tf.geneve], tf.nvgre(ids[tf.nvgre], tf.syn())))))
-    made.append(tf.frame(tf.pbb(ids[tf.pbb], tf.erspan(ids[tf.erspan], tf.l2tp(ids[tf.l2tp], tf.syn())))))
-    return made
+    created.append(tf.frame(tf.gtp(ids[tf.gtp], tf.vxlan(ids[tf.vxlan], tf.gre(ids[tf.gre], tf.syn())))))
+    created.append(tf.frame(tf.pppoe(ids[tf.pppoe], tf.geneve(ids[tf.geneve], tf.nvgre(ids[tf.nvgre], tf.syn())))))
+    created.append(tf.frame(tf.pbb(ids[tf.pbb], tf.erspan(ids[tf.erspan], tf.l2tp(ids[tf.l2tp], tf.syn())))))
+    return created
 
 
 @pytest.fixture(scope="module")
@@ -313,8 +313,8 @@ def test_thousand_tenants_remain_a_thousand_flows(tmp_path):
     frames = [tf.frame(tf.vxlan(vni, tf.syn())).raw for vni in range(1000)]
     source = plain_flows.write_pcap(tmp_path / "in.pcap", list(enumerate(frames)))
     anonymize(str(source), tmp_path / "out.pcap", KEY)
-    made = ["-o", tmp_path / "acap.parquet", "--flows", tmp_path / "flows.parquet", "--engine", "native"]
-    run("digest", tmp_path / "out.pcap", *made)
+    created = ["-o", tmp_path / "acap.parquet", "--flows", tmp_path / "flows.parquet", "--engine", "native"]
+    run("digest", tmp_path / "out.pcap", *created)
     rows = pq.read_table(tmp_path / "flows.parquet").to_pylist()
     assert len(rows) == len({row["flow_id"] for row in rows}) == 1000
     assert len({row["community_id"] for row in rows}) == 1

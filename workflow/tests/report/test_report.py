@@ -37,23 +37,23 @@ def hostile(tmp_path_factory):
 @pytest.fixture(scope="module")
 def opened(hostile, browser):
     """The page in Chromium once its charts are drawn, and the messages and requests of the browser."""
-    page, heard = browser.new_page(), []
-    page.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: heard.append(f"error: {error}"))
-    page.on("dialog", lambda dialog: (heard.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-    page.on("request", lambda request: heard.append(request.url) if request.url.startswith("http") else None)
+    page, messages = browser.new_page(), []
+    page.on("console", lambda message: messages.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: messages.append(f"error: {error}"))
+    page.on("dialog", lambda dialog: (messages.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    page.on("request", lambda request: messages.append(request.url) if request.url.startswith("http") else None)
     page.goto((hostile / "report.html").as_uri())
     page.wait_for_function("n => document.querySelectorAll('figure.drawn').length === n", arg=len(TRAFFIC_FIGURES))
-    yield page, heard
+    yield page, messages
     page.close()
 
 
 def test_every_chart_is_drawn_without_messages_or_requests(opened):
-    page, heard = opened
+    page, messages = opened
     for name in TRAFFIC_FIGURES:
         marks = page.locator(f'[data-name="{name}"] svg .role-mark').locator("path, text, line, rect")
         assert marks.count() > 3, name
-    assert heard == []
+    assert messages == []
 
 
 def test_tooltips_show_numbers(opened):

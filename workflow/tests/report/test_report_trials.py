@@ -54,9 +54,9 @@ def test_warning_of_several_trials_is_shown_once_with_their_number(tmp_path):
 
 
 def test_the_section_on_trials_compares_environments_and_draws_its_figures(compared, browser):
-    page, heard = browser.new_page(), []
-    page.on("console", lambda message: heard.append(message.text))
-    page.on("pageerror", lambda error: heard.append(str(error)))
+    page, messages = browser.new_page(), []
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
     page.goto((compared / "report.html").as_uri())
     page.wait_for_function(
         "n => document.querySelectorAll('figure.drawn').length === n", arg=len(TRAFFIC_FIGURES) + len(TRIAL_FIGURES)
@@ -70,7 +70,7 @@ def test_the_section_on_trials_compares_environments_and_draws_its_figures(compa
         assert page.locator(f'#consistency [data-name="{name}"] svg .role-mark').count() > 0, name
     assert page.locator("#table-kappa_published").count() == 1
     assert "Trials. Inputs" in page.locator("#provenance").inner_text()
-    assert heard == []
+    assert messages == []
     page.close()
 
 

@@ -35,7 +35,7 @@ def test_capture_counted_twice_is_a_warning(tmp_path):
 SAMPLE = {"site": "S", "port": "p", "direction": "both", "frames": 1, "sha256": None}
 
 
-def made(**spans: tuple) -> list[dict]:
+def created(**spans: tuple) -> list[dict]:
     """Return rows of capture_quality: name=(start, end, changes)."""
     return [
         {**SAMPLE, "sample": name, "actual_start_ns": start, "actual_end_ns": end, **changes}
@@ -59,7 +59,7 @@ def test_samples_dated_over_a_year_from_the_others_are_named(years, expected):
         name: (year and int(year * YEAR_NS), year, {"misdated": False})
         for name, year in zip("abcdef", years, strict=False)
     }
-    warning = warnings.far_apart(made(**spans))
+    warning = warnings.far_apart(created(**spans))
     if expected is None:
         assert warning is None
     else:
@@ -80,14 +80,16 @@ def test_samples_dated_over_a_year_from_the_others_are_named(years, expected):
     ],
 )
 def test_samples_of_a_port_overlap_if_they_may_have_the_same_frames(spans, found):
-    text = warnings.overlapping(made(**spans)) or ""
+    text = warnings.overlapping(created(**spans)) or ""
     named = text.partition("of their port: ")[2].partition(".")[0]
     assert set(filter(None, named.split(", "))) == found
 
 
 def test_samples_with_the_same_capture_are_named():
     same = {"sha256": "1"}
-    rows = made(a=(0, 9, same), b=(0, 9, same | {"port": "q"}), c=(0, 9, {"sha256": "2"}), d=(0, 9, {}), e=(0, 9, {}))
+    rows = created(
+        a=(0, 9, same), b=(0, 9, same | {"port": "q"}), c=(0, 9, {"sha256": "2"}), d=(0, 9, {}), e=(0, 9, {})
+    )
     assert plain(warnings.repeated(rows)).startswith(
         "2 samples of 5 have the same capture as another sample (SHA-256), so"
     )
@@ -98,7 +100,7 @@ def test_samples_with_the_same_capture_are_named():
 def test_bounds_of_mirror_loss_are_equal_in_figures_and_warnings():
     """One sample has the higher lower bound, the other the higher upper bound: none is the worst."""
     uncounted = {"mirror_verdict": "congested", "mirror_offered": None, "mirror_delivered": None}
-    rows = made(a=(0, 9, uncounted), b=(0, 9, uncounted))
+    rows = created(a=(0, 9, uncounted), b=(0, 9, uncounted))
     rows[0] |= {"mirror_loss_low": 0.30, "mirror_loss_high": 0.42}
     rows[1] |= {"mirror_loss_low": 0.05, "mirror_loss_high": 0.90}
     bounds = "at least 5.00 % to 30.0 % of bytes missing, at most 42.0 % to 90.0 % lost by the mirror"

@@ -11,11 +11,11 @@ def tamper(monkeypatch, change, flows: bool = False) -> None:
     sound = tables.write_our_digest
 
     def altered(file, engine, directory, limits=None):
-        made = sound(file, engine, directory)
-        path = made.flows if flows else made.frames
+        created = sound(file, engine, directory)
+        path = created.flows if flows else created.frames
         table = pq.read_table(path)
         pq.write_table(change(table).cast(table.schema), path)
-        return made
+        return created
 
     monkeypatch.setattr(tables, "write_our_digest", altered)
 

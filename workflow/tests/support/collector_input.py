@@ -16,7 +16,7 @@ register qp_key 0 {KEY}
 
 def reports(count: int, flows: int = 3) -> list[bytes]:
     """Return frames with reports of flows in turn, 0.4 s apart. Each report adds 1,000 bytes."""
-    made = []
+    created = []
     for n in range(count):
         payload = report(
             2,
@@ -34,5 +34,5 @@ def reports(count: int, flows: int = 3) -> list[bytes]:
             rtt_syn=1_000_000 * (1 + n % flows),
             rtt_ack=500_000,
         )
-        made.append(frame(payload, psn=5 + n, address=BASE + n % SLOTS * BYTES[2], queue_pair=NUMBER, key=KEY))
-    return made
+        created.append(frame(payload, psn=5 + n, address=BASE + n % SLOTS * BYTES[2], queue_pair=NUMBER, key=KEY))
+    return created

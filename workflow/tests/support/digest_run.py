@@ -15,12 +15,12 @@ START = 1_700_000_000_000_000_000
 
 def frames(count: int) -> list[tuple[int, bytes]]:
     """Return frames of a few UDP and TCP flows."""
-    made = []
+    created = []
     for i in range(count):
         transport = TCP(sport=1000 + i % 7, dport=80, seq=i * 10) if i % 3 else UDP(sport=9, dport=5000 + i % 5)
         frame = Ether(src="00:16:3e:00:00:01", dst="00:16:3e:00:00:02") / IP(src="10.0.0.1", dst="10.0.0.2") / transport
-        made.append((START + i * 1000, bytes(frame / Raw(b"x" * (i % 50)))))
-    return made
+        created.append((START + i * 1000, bytes(frame / Raw(b"x" * (i % 50)))))
+    return created
 
 
 class Digest:

@@ -11,7 +11,7 @@ WINDOW_NS = 50_000_000
 KEY = ("vlan", "mpls", "src", "dst", "ip_proto", "src_port", "dst_port")
 
 
-def made(tmp_path, trace):
+def exact_results(tmp_path, trace):
     """Return a connection with the exact tables of a trace, and the trace's frames as read by the naive reference."""
     capture = traces.write_pcap(tmp_path / "t.pcap", trace, snaplen=262144)
     acap, flows = tmp_path / "t.parquet", tmp_path / "t.flows.parquet"

@@ -19,12 +19,12 @@ def pcap(frames: list[tuple[int, bytes]], link_type: int = 1) -> bytes:
 def records(data: bytes) -> list[tuple[int, int, int, bytes]]:
     """Return seconds, nanoseconds, wire length and bytes of a pcap's frames."""
     assert data[:4] == struct.pack("<I", 0xA1B23C4D)
-    made, at = [], 24
+    created, at = [], 24
     while at < len(data):
         seconds, nanoseconds, captured, wire = struct.unpack_from("<IIII", data, at)
-        made.append((seconds, nanoseconds, wire, data[at + 16 : at + 16 + captured]))
+        created.append((seconds, nanoseconds, wire, data[at + 16 : at + 16 + captured]))
         at += 16 + captured
-    return made
+    return created
 
 
 def released(directory: Path, frames: list[bytes], key: bytes = KEY, link_type: int = 1, **options) -> list[bytes]:

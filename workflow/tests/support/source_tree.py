@@ -14,8 +14,8 @@ def copy_sources(directory: Path, *, age_s: int = 0) -> None:
     """Copy what `make dist` builds from, as it is in the working tree, with modification times ``age_s`` earlier."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in listed.split("\0"):
-        wanted = name in ("Makefile", "meson.build") or name.startswith(BUILT_FROM)
-        if wanted and "/tests/" not in name and (ROOT / name).is_file():
+        required = name in ("Makefile", "meson.build") or name.startswith(BUILT_FROM)
+        if required and "/tests/" not in name and (ROOT / name).is_file():
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, directory / name, follow_symlinks=False)
             found = (ROOT / name).lstat().st_mtime

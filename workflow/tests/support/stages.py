@@ -32,8 +32,8 @@ def analyzed_frames(directory: Path, frames: list[bytes], engine: str = "native"
     manifest = {"sample": "s", "site": "WEST", "port": "p1", "file": capture.name, "sha256": sha256_of(capture)}
     manifest |= {"status": "ok", "testbed": "files", "bytes": capture.stat().st_size}
     (directory / "raw" / "s.json").write_text(json.dumps(manifest))
-    made = ["-o", str(directory / "acap" / "s.parquet"), "--flows", str(directory / "flows" / "s.parquet")]
-    assert cli.main(["digest", str(capture), *made, "--engine", engine, "--site", "WEST", "--port", "p1"]) == 0
+    created = ["-o", str(directory / "acap" / "s.parquet"), "--flows", str(directory / "flows" / "s.parquet")]
+    assert cli.main(["digest", str(capture), *created, "--engine", engine, "--site", "WEST", "--port", "p1"]) == 0
     return analyze_campaign(directory)
 
 

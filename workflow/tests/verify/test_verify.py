@@ -94,8 +94,8 @@ def test_service_tags_have_the_headers_of_tshark_and_every_id(engine, tmp_path, 
     capture = write_pcap(tmp_path / "tags.pcap", [(START_NS, tagged(types, packet)) for types in TAGGED])
     assert main(["verify", str(capture), "--engine", engine]) == 0
     assert "unexplained on what the core decided: 0 frames" in capsys.readouterr().out
-    made = tables.write_our_digest(capture, engine, tmp_path)
-    frames, flows = pq.read_table(made.frames), pq.read_table(made.flows)
+    created = tables.write_our_digest(capture, engine, tmp_path)
+    frames, flows = pq.read_table(created.frames), pq.read_table(created.flows)
     dissected = list(zip(frames["protocols"].to_pylist(), frames["stack"].to_pylist(), strict=True))
     assert dissected == list(TAGGED.values())
     ids = dict(zip(flows["flow"].to_pylist(), flows["vlan"].to_pylist(), strict=True))
@@ -121,8 +121,8 @@ def test_labels_dissected_by_tshark_keep_their_order(engine, tmp_path, capsys):
     capture = write_pcap(tmp_path / "labels.pcap", [(START_NS, frame) for frame in frames])
     assert main(["verify", str(capture), "--engine", engine]) == 0
     assert re.search(r"^mpls +3 +0 +0 ", capsys.readouterr().out, re.M)
-    made = tables.write_our_digest(capture, engine, tmp_path)
-    frames, flows = pq.read_table(made.frames), pq.read_table(made.flows)
+    created = tables.write_our_digest(capture, engine, tmp_path)
+    frames, flows = pq.read_table(created.frames), pq.read_table(created.flows)
     assert set(frames["l4_by"].to_pylist()) == {"tshark"}
     labels = dict(zip(flows["flow"].to_pylist(), flows["mpls"].to_pylist(), strict=True))
     assert [labels[flow] for flow in frames["flow"].to_pylist()] == list(stacks)
@@ -424,13 +424,13 @@ def with_fcs(path: Path, fcs: bytes, kept: int | None = None) -> Path:
 @pytest.mark.parametrize("kept", [None, 62, 60])
 def test_lengths_exclude_a_declared_fcs(tmp_path, capture, name, kept):
     plain = tables.write_our_digest(capture, "native", tmp_path)
-    wanted = pq.read_table(plain.frames, columns=["wire_len"])
+    required = pq.read_table(plain.frames, columns=["wire_len"])
     found = tmp_path / "found"
     found.mkdir()
     file = with_fcs(tmp_path / name, b"\xde\xad\xbe\xef", kept)
     frames = pq.read_table(tables.write_our_digest(file, "native", found).frames)
-    assert frames["wire_len"] == wanted["wire_len"]
-    assert frames["cap_len"].to_pylist() == [min(kept or length, length) for length in wanted["wire_len"].to_pylist()]
+    assert frames["wire_len"] == required["wire_len"]
+    assert frames["cap_len"].to_pylist() == [min(kept or length, length) for length in required["wire_len"].to_pylist()]
     for engine in ("native", "tshark"):
         result = compare(file, engine)
         assert (result.frames, result.faults) == (len(frames), 0)

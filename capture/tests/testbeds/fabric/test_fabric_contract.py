@@ -11,9 +11,9 @@ from acapella_testing.capture.testbed_contract import *  # noqa: F403 - the test
 @pytest.fixture(scope="module")
 def testbed(tmp_path_factory):
     with loopback_fabric(tmp_path_factory.mktemp("fabric")) as fabric:
-        made = fabric.testbed()
-        before = made.sites()
-        with made:
-            assert made.sites() == before
-            yield made
+        created = fabric.testbed()
+        before = created.sites()
+        with created:
+            assert created.sites() == before
+            yield created
         assert fabric.orchestrator.alive() == []

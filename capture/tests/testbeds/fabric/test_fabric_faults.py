@@ -211,12 +211,12 @@ def test_command_runs_once_if_its_connection_is_lost(fabric):
 
         losing = threading.Thread(target=lose)
         losing.start()
-        asked = len(fabric.nodes.commands)
+        requested = len(fabric.nodes.commands)
         script = "echo once >> ran; until [ -e lost ]; do sleep 0.02; done; cat ran; printf '\\377'; exit 5"
         done = testbed.run(instance.name, ["sh", "-c", script])
         losing.join()
         assert (done.status, done.stdout) == (5, "once\n\ufffd")
-        assert len(fabric.nodes.commands) - asked > 1
+        assert len(fabric.nodes.commands) - requested > 1
 
 
 def test_missing_ssh_is_an_error_in_one_line(fabric):
@@ -299,8 +299,8 @@ def test_lease_is_extended_only_if_it_ends_earlier(fabric):
         testbed.extend(SITE, time.time_ns() + 3600 * 10**9)
         assert fabric.orchestrator.renewals == []
         testbed.extend(SITE, time.time_ns() + 5 * 3600 * 10**9)
-        (asked,) = fabric.orchestrator.renewals
-        assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+0000", asked)
+        (requested,) = fabric.orchestrator.renewals
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+0000", requested)
         testbed.extend(SITE, time.time_ns() + 5 * 3600 * 10**9 - 10**9)
         assert len(fabric.orchestrator.renewals) == 1
 

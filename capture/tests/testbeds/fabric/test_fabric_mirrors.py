@@ -27,8 +27,8 @@ SITE = "STAR"
 
 def services(fabric: Loopback) -> dict[str, tuple[str, str]]:
     """Return port and direction of the mirrors of the only slice, by name."""
-    (made,) = fabric.orchestrator.alive()
-    found = graph(made.model).network_services
+    (created,) = fabric.orchestrator.alive()
+    found = graph(created.model).network_services
     return {name: (each.mirror_port, str(each.mirror_direction)) for name, each in found.items() if each.mirror_port}
 
 
@@ -112,9 +112,9 @@ def test_moved_mirror_gets_a_new_name(fabric):
         testbed.mirror(instance, first, PORTS[2], "tx")
         assert sorted(services(fabric).values()) == [(PORTS[2], "TX_Only"), (PORTS[1], "RX_Only")]
         assert before not in services(fabric)
-        asked = modifications(fabric)
+        requested = modifications(fabric)
         testbed.mirror(instance, first, PORTS[2], "tx")  # already there
-        assert modifications(fabric) == asked == 3
+        assert modifications(fabric) == requested == 3
         assert testbed.mirror_capacity_bps(instance, first) == 100 * 10**9
 
 
@@ -137,11 +137,11 @@ def test_swapped_mirrors_move_in_one_modification(fabric):
         first, second = instance.receivers
         for ports in ((PORTS[0], PORTS[1]), (PORTS[1], PORTS[0])):
             aims = [MirrorRequest(instance, first, ports[0], "both"), MirrorRequest(instance, second, ports[1], "rx")]
-            asked = modifications(fabric)
+            requested = modifications(fabric)
             testbed.prepare_mirrors(aims)
             for aim in aims:
                 testbed.mirror(instance, aim.receiver, aim.port, aim.direction)
-            assert modifications(fabric) - asked == 1
+            assert modifications(fabric) - requested == 1
             assert sorted(services(fabric).values()) == sorted([(ports[0], "Both"), (ports[1], "RX_Only")])
         testbed.mirror(instance, first, PORTS[0], "both")  # removes the other mirror there
         assert list(services(fabric).values()) == [(PORTS[0], "Both")]
@@ -212,17 +212,17 @@ def advertised() -> list[dict]:
     topology.load(file_name=str(CORPUS))
     for name, site in topology.sites.items():
         count = site.capacities.unit if site.capacities else 0
-        made = [
+        created = [
             {"name": f"{name}-w{n}", "site": name, "state": "Active", "cores_available": site.capacities.core // count,
              "ram_available": site.capacities.ram // count, "disk_available": site.capacities.disk // count,
              "components": {}}
             for n in range(count)
         ]  # fmt: skip
-        for component, each in site.components.items() if made else ():
+        for component, each in site.components.items() if created else ():
             for number in range(each.capacities.unit if component.startswith("SmartNIC") else 0):
-                there = made[number % count]["components"].setdefault(component, {"capacity": 0, "allocated": 0})
+                there = created[number % count]["components"].setdefault(component, {"capacity": 0, "allocated": 0})
                 there["capacity"] += 1
-        hosts += made
+        hosts += created
     return hosts
 
 
@@ -243,13 +243,13 @@ def test_placement_agrees_with_fabrics_validator(tmp_path):
             return {host["name"]: host for host in hosts if host["site"] == site_name}
 
     def valid(site: str, models: list[str], request: ResourceRequest) -> bool:
-        made = fablib.new_slice(name=f"{site}{len(models)}")
+        created = fablib.new_slice(name=f"{site}{len(models)}")
         for number, model in enumerate(models):
-            node = made.add_node(
+            node = created.add_node(
                 name=f"n{number}", site=site, cores=request.cores, ram=request.ram_gb, disk=request.disk_gb
             )
             node.add_component(model=model, name="nic")
-        return NodeValidator.validate_nodes(made.get_nodes(), Resources(), None)[0]
+        return NodeValidator.validate_nodes(created.get_nodes(), Resources(), None)[0]
 
     most = {site: sum(resources.free_nics(host, model) for host in hosts for model in nics if host["site"] == site)
             for site in sites}  # fmt: skip

@@ -32,9 +32,9 @@ MPLS, VLAN, IPV4, IPV6, ARP = 0x8847, 0x8100, 0x0800, 0x86DD, 0x0806
 def testbed():
     """Provide two sites of four hosts with the default slices."""
     open_vswitch_or_skip()
-    with local_testbed(switch="ovs", hosts_per_site=4, traffic=[{"kind": "ping", "path": "jumbo"}]) as made:
-        allocate(made)
-        yield made
+    with local_testbed(switch="ovs", hosts_per_site=4, traffic=[{"kind": "ping", "path": "jumbo"}]) as created:
+        allocate(created)
+        yield created
 
 
 class Sampled:

@@ -16,8 +16,8 @@ from acapella_core.errors import UserError
 @pytest.fixture(scope="module")
 def testbed():
     """Provide an allocated testbed."""
-    with allocated(local_testbed()) as made:
-        yield made
+    with allocated(local_testbed()) as created:
+        yield created
 
 
 def test_program_runs_on_its_node(testbed):

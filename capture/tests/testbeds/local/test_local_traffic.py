@@ -23,8 +23,8 @@ REAL = shutil.which("iperf3", path=sandbox.search_path())
 def testbed():
     """Provide an allocated testbed without traffic."""
     replay = {"environments": ["quiet"]} if shutil.which("tcpreplay", path=sandbox.search_path()) else None
-    with allocated(local_testbed(replay=replay, traffic=[{"kind": "ping"}])) as made:
-        yield made
+    with allocated(local_testbed(replay=replay, traffic=[{"kind": "ping"}])) as created:
+        yield created
 
 
 @pytest.fixture
@@ -42,17 +42,17 @@ def broken(monkeypatch, tmp_path):
 @pytest.fixture
 def traffic_of(testbed):
     """Return a function that starts traffic for a plan; its servers end with the test to free their ports."""
-    made = []
+    created = []
 
     def make(*items: dict) -> Traffic:
         plan = parse_settings({"testbed": "local", "local": {"traffic": list(items)}}).local.traffic
         traffic = Traffic(resolve(testbed.network, plan), list(PATHS))
-        made.append(traffic)
+        created.append(traffic)
         traffic.start_servers()
         return traffic
 
     yield make
-    for traffic in made:
+    for traffic in created:
         processes.terminate(traffic._services._running.values())
 
 

@@ -19,8 +19,8 @@ def testbed(**local) -> LocalTestbed:
 testbed.__test__ = False
 
 
-def slices(made: LocalTestbed, site: str) -> dict[str, tuple[str, ...]]:
-    return {port.name: port.slices for port in made.site(site).ports}
+def slices(created: LocalTestbed, site: str) -> dict[str, tuple[str, ...]]:
+    return {port.name: port.slices for port in created.site(site).ports}
 
 
 def test_default_slices_with_several_sites_have_one_host_number_each():
@@ -38,17 +38,17 @@ def test_default_slices_at_one_site_have_two_or_three_hosts():
 
 
 def test_slice_uses_only_ports_between_its_sites():
-    made = testbed(slices=[ALPHA, BETA])
-    assert slices(made, "site2")["uplink-site1"] == ("alpha", "beta")
-    assert slices(made, "site2")["uplink-site3"] == ("alpha",)
-    assert slices(made, "site3")["port3"] == ()
+    created = testbed(slices=[ALPHA, BETA])
+    assert slices(created, "site2")["uplink-site1"] == ("alpha", "beta")
+    assert slices(created, "site2")["uplink-site3"] == ("alpha",)
+    assert slices(created, "site3")["port3"] == ()
 
 
 @pytest.mark.parametrize("named", [{}, {"client": "site2-host3"}, {"server": "site1-host2"}])
 def test_traffic_goes_between_hosts_of_the_same_slice(named):
-    made = testbed(slices=[ALPHA, BETA], traffic=[{"kind": "ping"} | named] * 12)
-    for item in made._items:
-        assert item.client != item.server and made.network.connected(item.client, item.server)
+    created = testbed(slices=[ALPHA, BETA], traffic=[{"kind": "ping"} | named] * 12)
+    for item in created._items:
+        assert item.client != item.server and created.network.connected(item.client, item.server)
         assert {role: getattr(item, role).name for role in named} == named
 
 

@@ -45,19 +45,19 @@ class Loopback:
         return self.directory / "tokens.json"
 
     def settings(self, **changes) -> FabricSettings:
-        asked = (
+        requested = (
             {"fabric_rc": str(self.directory / "fabric_rc"), "telemetry_url": self.orchestrator.url} | QUICK | changes
         )
-        return parse_settings({"testbed": "fabric", "fabric": asked}).fabric
+        return parse_settings({"testbed": "fabric", "fabric": requested}).fabric
 
     def testbed(self, campaign: str = "c", *, follow: str | None = None, **changes) -> FabricTestbed:
         return FabricTestbed(self.settings(**changes), campaign, follow=follow)
 
     def give_token(self, lasts_s: float = 4 * 3600, **others: str) -> str:
         """Write a token to the user's file."""
-        made = self.orchestrator.grant(lasts_s)
-        self.tokens.write_text(json.dumps({"id_token": made, **others}))
-        return made
+        created = self.orchestrator.grant(lasts_s)
+        self.tokens.write_text(json.dumps({"id_token": created, **others}))
+        return created
 
 
 def user_files(directory: Path, url: str) -> None:
@@ -96,7 +96,7 @@ def loopback_fabric(directory: Path, sites: dict[str, list[dict]] | None = None)
 
         for (owner, name), stand_in in zip(PATCHES, (staticmethod(lambda **_: True), connection), strict=True):
             patch.setattr(owner, name, stand_in)
-        made = Loopback(orchestrator, nodes, directory)
+        created = Loopback(orchestrator, nodes, directory)
         user_files(directory, orchestrator.url)
-        made.give_token()
-        yield made
+        created.give_token()
+        yield created

@@ -210,10 +210,10 @@ class Orchestrator:
         if self.faults.no_summary:
             return 500, {"errors": []}
         only = query.get("includes", [""])[0]
-        wanted = set(only.split(", ")) if only else set(self.sites)
-        sites = [{"name": name, "state": "Active", "hosts": []} for name in self.sites if name in wanted]
+        required = set(only.split(", ")) if only else set(self.sites)
+        sites = [{"name": name, "state": "Active", "hosts": []} for name in self.sites if name in required]
         sites += [{"name": "MAINT", "state": "Maint", "hosts": []}] if not only else []
-        hosts = [host for host in self._hosts() if host["site"] in wanted]
+        hosts = [host for host in self._hosts() if host["site"] in required]
         return 200, {"data": [{"sites": sites, "hosts": hosts, "links": LINKS, "facility_ports": []}]}
 
     def _create(self, query: dict, body: bytes) -> tuple[int, object]:

@@ -77,24 +77,24 @@ def random_options(draw: random.Random, kind: str) -> bytes:
     filler = lambda count: bytes(draw.randrange(1, 256) for _ in range(count))  # noqa: E731
     if kind == "sctp":
         types = (1, 2, 3, 7, 12, 13, 64, 192, 0x80, 0xC1, 10, 5, draw.randrange(256))
-        made = b""
+        created = b""
         for _ in range(draw.randrange(1, 5)):
             value = filler(draw.randrange(80))
             if draw.random() < 0.4:
                 parameter = draw.choice((5, 6, 7, 12, 0xC001, 0xC002, 0xC004))
                 value = filler(draw.choice((4, 16))) + struct.pack("!HH", parameter, 4 + len(value) // 4 * 4) + value
             length = draw.choice((4 + len(value),) * 3 + (draw.randrange(100),))
-            made += struct.pack("!BBH", draw.choice(types), 0, length) + value + bytes(-len(value) % 4)
-        return made
+            created += struct.pack("!BBH", draw.choice(types), 0, length) + value + bytes(-len(value) % 4)
+        return created
     types = {"ipv4": (7, 68, 131, 137, 148, 25), "tcp": (2, 3, 4, 5, 8, 30, 19), "ipv6": (4, 5, 0xC2, 0xC9, 1, 30),
              "neighbor": (1, 2, 3, 5, 24, 25, 14)}[kind]  # fmt: skip
     room = {"ipv4": 40, "tcp": 40, "ipv6": 94, "neighbor": 96}[kind]
-    made = b""
-    while len(made) < room:
+    created = b""
+    while len(created) < room:
         length = draw.choice((3, 4, 10, 12)) if draw.random() < 0.3 else draw.randrange(40)
         if kind == "neighbor":
             count = draw.choice((0, 1, 2, 3, 4, 5, 12))
-            made += bytes((draw.choice(types), count)) + filler(8 * max(count, 1) - 2)
+            created += bytes((draw.choice(types), count)) + filler(8 * max(count, 1) - 2)
         else:
-            made += bytes((draw.choice(types), length)) + filler(max(length - (0 if kind == "ipv6" else 2), 0))
-    return made[:room]
+            created += bytes((draw.choice(types), length)) + filler(max(length - (0 if kind == "ipv6" else 2), 0))
+    return created[:room]

@@ -13,9 +13,9 @@ ENDS = bytes((192, 0, 2, 1, 192, 0, 2, 2))
 
 def frames(draw: random.Random) -> list[bytes]:
     """Return frames of several kinds, with payload."""
-    made = []
+    created = []
     for _ in range(40):
         udp = draw.randbytes(2) + b"\0\x35" + (8 + 600).to_bytes(2) + bytes(2) + draw.randbytes(600)
-        made += [ipv4(17, udp), ipv6(17, udp)]
+        created += [ipv4(17, udp), ipv6(17, udp)]
     texts = (TEXT.encode(), VOCABULARY.encode(), "\0".join(SAMPLES).encode())
-    return [*made, *(ipv4(17, b"\0\x35\0\x35" + (8 + len(text)).to_bytes(2) + bytes(2) + text) for text in texts)]
+    return [*created, *(ipv4(17, b"\0\x35\0\x35" + (8 + len(text)).to_bytes(2) + bytes(2) + text) for text in texts)]

@@ -29,18 +29,18 @@ BYTES = {number: rows[-1]["offset"] + rows[-1]["bytes"] for number, rows in LAYO
 
 def report(number: int, **fields) -> bytes:
     """Return a report; unnamed fields are 0, addresses are bytes."""
-    made = bytearray(BYTES[number])
+    created = bytearray(BYTES[number])
     if number == 2:
         fields = {"version": 2, "ip_version": 4, "ip_proto": 6, **fields}
     for row in LAYOUTS[number]:
         value = fields.pop(row["name"], 0)
         if isinstance(value, bytes):
-            made[row["offset"] + row["bytes"] - len(value) : row["offset"] + row["bytes"]] = value
+            created[row["offset"] + row["bytes"] - len(value) : row["offset"] + row["bytes"]] = value
         elif row["bytes"] in WIDTHS:
-            struct.pack_into(WIDTHS[row["bytes"]], made, row["offset"], value)
+            struct.pack_into(WIDTHS[row["bytes"]], created, row["offset"], value)
     if fields:
         raise KeyError(f"format {number} has no {', '.join(fields)}")
-    return bytes(made)
+    return bytes(created)
 
 
 def icrc(packet: bytes) -> bytes:

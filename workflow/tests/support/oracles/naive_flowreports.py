@@ -69,20 +69,20 @@ def last_half(asking: list[dict], answering: list[dict], kind: int, answer: int)
     A segment with the sequence number of the previous one is a retransmission. Another number starts a new handshake.
     """
     half = None
-    asked = [frame for frame in asking if is_a(frame, kind)]
-    while asked:
+    requested = [frame for frame in asking if is_a(frame, kind)]
+    while requested:
         again = 1
-        while again < len(asked) and asked[again]["tcp"]["seq"] == asked[0]["tcp"]["seq"]:
+        while again < len(requested) and requested[again]["tcp"]["seq"] == requested[0]["tcp"]["seq"]:
             again += 1
-        until = asked[again]["frame"] if again < len(asked) else math.inf
-        wanted = (asked[0]["tcp"]["seq"] + 1) % 2**32
+        until = requested[again]["frame"] if again < len(requested) else math.inf
+        required = (requested[0]["tcp"]["seq"] + 1) % 2**32
         for frame in answering:
-            between = asked[0]["frame"] < frame["frame"] < until
-            if between and is_a(frame, answer) and frame["tcp"]["ack"] == wanted:
-                if again == 1 or frame["frame"] < asked[1]["frame"]:
-                    half = frame["ts_ns"] - asked[0]["ts_ns"]
+            between = requested[0]["frame"] < frame["frame"] < until
+            if between and is_a(frame, answer) and frame["tcp"]["ack"] == required:
+                if again == 1 or frame["frame"] < requested[1]["frame"]:
+                    half = frame["ts_ns"] - requested[0]["ts_ns"]
                 break
-        asked = asked[again:]
+        requested = requested[again:]
     return half
 
 

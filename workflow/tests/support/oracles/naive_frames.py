@@ -219,8 +219,8 @@ def handshake(both: list[dict], own: int, other: int) -> int | None:
     syn_ack = [f for f in both if f["flow"] == other and f["tcp"]["flags"] & 18 == 18]
     if len(syn) != 1 or len(syn_ack) != 1:
         return None
-    wanted = (syn_ack[0]["tcp"]["seq"] + 1) % 2**32
-    acks = [f for f in both if f["flow"] == own and f["tcp"]["flags"] & 18 == 16 and f["tcp"]["ack"] == wanted]
+    required = (syn_ack[0]["tcp"]["seq"] + 1) % 2**32
+    acks = [f for f in both if f["flow"] == own and f["tcp"]["flags"] & 18 == 16 and f["tcp"]["ack"] == required]
     acks = [f for f in acks if f["frame"] > syn_ack[0]["frame"]]
     return acks[0]["ts_ns"] - syn[0]["ts_ns"] if acks else None
 

@@ -147,10 +147,10 @@ def reversed_ends(flow: tuple) -> tuple:
 
 def candidates(flow: tuple, flows) -> list[tuple]:
     """Return flows of the same network with reversed endpoints and protocol; [] if both ends are the same."""
-    wanted = reversed_ends(flow)
-    if wanted == flow[3:]:
+    required = reversed_ends(flow)
+    if required == flow[3:]:
         return []
-    return [other for other in flows if other[3:] == wanted and network(other) == network(flow)]
+    return [other for other in flows if other[3:] == required and network(other) == network(flow)]
 
 
 def choice(flow: tuple, flows) -> tuple | None:
@@ -227,9 +227,9 @@ def handshake_rtt(frames: list[Frame], own: tuple, other: tuple) -> int | None:
     syn, answer = frames[syns[0]], frames[answers[0]]
     if answer.tcp[2] != (syn.tcp[1] + 1) % 2**32:
         return None
-    wanted = ((syn.tcp[1] + 1) % 2**32, (answer.tcp[1] + 1) % 2**32)
+    required = ((syn.tcp[1] + 1) % 2**32, (answer.tcp[1] + 1) % 2**32)
     for frame in frames[max(syns[0], answers[0]) + 1 :]:
-        if frame.flow == own and frame.tcp and frame.tcp[0] & (SYN | ACK) == ACK and frame.tcp[1:3] == wanted:
+        if frame.flow == own and frame.tcp and frame.tcp[0] & (SYN | ACK) == ACK and frame.tcp[1:3] == required:
             return frame.ts_ns - syn.ts_ns
     return None
 

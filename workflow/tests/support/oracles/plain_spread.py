@@ -114,7 +114,7 @@ def enlarge(closed: dict, row: dict, width: int) -> None:
 def without_reports(flow, row: dict, time: int, width: int) -> dict:
     """Add a row of windows without reports."""
     nothing = {name: None if flow.slot is None else 0 for name in flow.slots}
-    made = {
+    created = {
         "flow": flow.number,
         "last_ns": time,
         "reports": 0,
@@ -126,6 +126,6 @@ def without_reports(flow, row: dict, time: int, width: int) -> dict:
         **{name: row[name] for name in ("window_ns", "windows", "bytes", "packets")},
     }
     if flow.slot is not None:
-        made["payload_bytes"] = row["payload_bytes"]
-    rates(made, width)
-    return made
+        created["payload_bytes"] = row["payload_bytes"]
+    rates(created, width)
+    return created

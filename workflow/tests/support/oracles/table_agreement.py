@@ -29,9 +29,9 @@ def sort(name, found):
 
 def assert_equal(name, directory, samples, which="unfiltered"):
     """Check that the published rows equal those of the reference; ``which`` samples count as traffic."""
-    columns, wanted = naively(name, samples, which)
+    columns, required = naively(name, samples, which)
     found = [{c: row[c] for c in columns} for row in rows(directory, name)]
-    assert len(found) == len(wanted)
-    for mine, theirs in zip(found, wanted, strict=True):
+    assert len(found) == len(required)
+    for mine, theirs in zip(found, required, strict=True):
         assert mine == theirs
     assert found, "a table without rows proves nothing"
