@@ -1,9 +1,11 @@
 """acapella p4 collect, top and sql: from reports to files, and the questions that a running one answers."""
 
+import errno
 import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -390,3 +392,47 @@ def test_full_disk_keeps_rows_that_fit_and_reports_the_others(full_disk):
         fitted.append((found["flows"], found["series"]))
     assert fitted[0][0] == 20_000 > fitted[1][0] > 0, "space is reserved for the flows"
     assert 40_000 > fitted[0][1] > fitted[1][1] == 0
+
+
+def collect_with(monkeypatch, tmp_path, name, call):
+    """Collect reports of a capture, with ``os.NAME`` replaced; return the exit code and the output directory."""
+    (tmp_path / "control").write_text(CONTROL)
+    (tmp_path / "reports.pcap").write_bytes(pcap(reports(30)))
+    output = tmp_path / "collected"
+    words = [str(tmp_path / "reports.pcap"), "--control", str(tmp_path / "control"), "-o", str(output)]
+    monkeypatch.setattr(os, name, call)
+    return main(["p4", "collect", *words]), output
+
+
+def test_a_failed_first_allocation_keeps_the_magic_number(monkeypatch, tmp_path):
+    """The allocation for the first row group is undone and repeated with less; the magic number precedes it."""
+    allocate, failed = os.posix_fallocate, []
+
+    def fail_once(descriptor, offset, size):
+        if not failed:
+            failed.append(size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        allocate(descriptor, offset, size)
+
+    code, output = collect_with(monkeypatch, tmp_path, "posix_fallocate", fail_once)
+    assert code == 0 and failed
+    for name in ("flows", "series"):
+        content = (output / f"{name}.parquet").read_bytes()
+        assert content[:4] == content[-4:] == b"PAR1", name
+
+
+def test_a_directory_that_cannot_be_synced_is_an_error_but_loses_no_row(monkeypatch, tmp_path, capfd):
+    sync = os.fsync
+
+    def fail_for_directories(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        sync(descriptor)
+
+    code, output = collect_with(monkeypatch, tmp_path, "fsync", fail_for_directories)
+    errors = [line for line in capfd.readouterr().err.splitlines() if "error: " in line]
+    assert code == 75
+    assert len(errors) == 3 and all("cannot sync its directory: Input/output error; the file is complete" in line
+                                    for line in errors)  # fmt: skip
+    assert json.loads((output / "counters.json").read_text())["not_written"] == {}
+    assert (rows(output / "flows.parquet"), rows(output / "series.parquet")) == (3, 35)

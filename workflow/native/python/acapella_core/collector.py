@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from . import _native
 from .arrow_tables import arrow_schema
 from .errors import UserError
-from .files import atomic_path, atomic_text
+from .files import NotSynced, atomic_path, atomic_text
 
 REPORT_BYTES = {1: 64, 2: 192}  # by format
 FLOW_ROWS = 1 << 14  # a row group of the flow table
@@ -235,14 +235,17 @@ class Collector:
 
     @contextlib.contextmanager
     def _losses_of(self, name: str, file: "TableFile | None") -> Iterator[None]:
-        """With keep, record the rows of a table that were not written; all rows if the block fails."""
+        """With keep, record the rows of a table that were not written; all rows if the block fails.
+
+        A complete table whose directory could not be synced has no lost row.
+        """
         rows = self._core.flows if file is None else file.rows + file.rows_lost
         try:
             yield
         except UserError as error:
             if not self._keep:
                 raise
-            self.losses[name] = Loss(rows, rows, error)
+            self.losses[name] = Loss(0 if isinstance(error, NotSynced) else rows, rows, error)
         else:
             if file is not None and file.fault:
                 self.losses[name] = file.loss()
@@ -351,7 +354,8 @@ class TableFile:
         except OSError as error:
             if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):  # file system without fallocate
                 return
-            os.ftruncate(self._descriptor, self._allocated)  # remove a partial allocation
+            # Remove a partial allocation, but not the magic number, which precedes the first row group.
+            os.ftruncate(self._descriptor, max(self._allocated, self._file.tell()))
             end += encoded_bytes(batch)
             os.posix_fallocate(self._descriptor, 0, end)
             self._allocated = end

@@ -27,7 +27,7 @@ def atomic_path(target: str | os.PathLike, mode: int = PRIVATE) -> Iterator[Path
     the target's directory and is valid in this process only, so a replaced directory is not written to. Removes
     temporary files of killed writers of the same target. Raises UserError if the directory is missing or not writable,
     the disk is full, a component is a link that is not followed, or the target is not a regular file, which the rename
-    would replace.
+    would replace. Raises NotSynced if the file is complete and renamed, but its directory cannot be synced.
     """
     try:
         target = beneath.located(target)
@@ -48,7 +48,20 @@ def atomic_path(target: str | os.PathLike, mode: int = PRIVATE) -> Iterator[Path
             yield beneath.inside(directory, target.parent) / name
             finish(directory, name, mode)
             os.replace(name, target.name, src_dir_fd=directory, dst_dir_fd=directory)
-            os.fsync(directory)
+            sync_directory(directory, target)
+
+
+class NotSynced(UserError):
+    """A file is complete, but its directory could not be synced: after a power failure it may be missing."""
+
+
+def sync_directory(directory: int, target: Path) -> None:
+    """Sync the open directory of ``target``, which was written and renamed. Raises NotSynced."""
+    try:
+        os.fsync(directory)
+    except OSError as error:
+        what = f"cannot sync its directory: {error.strerror}; the file is complete, but may be missing after a crash"
+        raise NotSynced(what, where=target) from error
 
 
 def finish(directory: int, name: str, mode: int) -> None:

@@ -137,7 +137,7 @@ class CollectorRun:
             "sessions": sessions.summary(),
             "control": dict(control.counts) if control else {},
             "captures": receiver.files,
-            "not_written": {name: loss.rows for name, loss in losses.items()},
+            "not_written": {name: loss.rows for name, loss in losses.items() if loss.rows},
         }
         code = 0
         try:
@@ -160,6 +160,9 @@ def report_losses(losses: dict[str, core.Loss]) -> int:
     code = 0
     for name, loss in losses.items():
         code = exit_code_of(loss.error)
+        if isinstance(loss.error, files.NotSynced):
+            log(f"error: {loss.error}; exit code {code}")
+            continue
         written = f"{loss.all_rows - loss.rows:,} of {loss.all_rows:,} rows written"
         log(f"error: {name}.parquet: {written}: {cause(loss.error)}; free disk space; exit code {code}")
     return code
