@@ -1,4 +1,4 @@
-/* Start of DPDK's environment (EAL) that leaves no files. */
+/* Starts DPDK's Environment Abstraction Layer (EAL) without leaving files behind. */
 #ifndef ACAPELLA_EAL_H
 #define ACAPELLA_EAL_H
 
@@ -8,12 +8,12 @@
 
 #define EAL_DEVICES 16
 
-/* Calls rte_eal_init. EAL creates an empty runtime directory even if it does not need one; for other users
- * than root that is /tmp/dpdk, which only the first user can write. Therefore EAL gets a separate directory
- * in TMPDIR or /tmp, which is removed after the start. */
+/* Calls rte_eal_init. EAL creates an empty runtime directory even if it does not need one. For users other
+ * than root this is /tmp/dpdk, to which only the first user can write. Therefore EAL gets a separate
+ * directory in TMPDIR or /tmp, which is removed after the start. */
 int eal_start(int count, char **arguments);
 
-/* An environment with devices and threads. */
+/* Devices, threads and memory of EAL. */
 struct eal_settings {
     const char *program;
     const char *const *vdev; /* as for --vdev of EAL */
@@ -29,7 +29,8 @@ struct eal_settings {
 };
 
 /* Starts EAL. The main thread may run on all CPUs; each other thread is bound to one. The first CPU is left
- * to the main thread if there are enough. Call it once: EAL keeps pointers. */
+ * to the main thread if there are enough. Call it only once, with strings that stay valid: EAL keeps
+ * pointers to them. */
 int eal_start_threads(const struct eal_settings *settings, struct fault *fault);
 
 #endif

@@ -15,7 +15,7 @@ from acapella_core.arguments import Parser
 from acapella_core.errors import UserError
 
 ANONYMIZED = {"anonymize": True, "key_file": "/nowhere/campaign.key"}
-needs_tcpdump = pytest.mark.skipif(shutil.which("tcpdump") is None, reason="no tcpdump here")
+needs_tcpdump = pytest.mark.skipif(shutil.which("tcpdump") is None, reason="tcpdump is not installed")
 
 
 def dry_run(directory, **keys):

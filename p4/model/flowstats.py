@@ -33,7 +33,7 @@ from acapella_p4_model.flow_state import (
     Sparse,
     signed,
 )
-from acapella_p4_model.parsing import MOST, TCP, Parsed
+from acapella_p4_model.parsing import MAX_STACKED, TCP, Parsed
 
 M16 = 0xFFFF
 
@@ -129,7 +129,7 @@ class Flowstats:
             header = parsed.tcp
             tcp = SimpleNamespace(flags=header.flags, seq=header.seq, ack=header.ack, window=header.window)
         payload = parsed.payload_length if parsed.transport else 0
-        whole = parsed.flow.vlan_count <= MOST
+        whole = parsed.flow.vlan_count <= MAX_STACKED
         return Packet(Key.of(parsed), now, parsed.ip_length, payload, port, probe, tcp, whole)
 
     # Slots

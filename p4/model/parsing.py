@@ -20,7 +20,7 @@ TCP, UDP, ICMP, ICMPV6, IPV4_IN_IP, IPV6_IN_IP = 6, 17, 1, 58, 4, 41
 ROUTING, FRAGMENT_HEADER, AUTHENTICATION = 43, 44, 51
 NO_NEXT_HEADER = 59
 EXTENSIONS = (0, ROUTING, FRAGMENT_HEADER, AUTHENTICATION, 60)
-MOST = 4  # tags, labels and extension headers in a row
+MAX_STACKED = 4  # tags, labels and extension headers in a row
 
 
 class End(Exception):
@@ -77,7 +77,7 @@ class Parsed:
     @property
     def tags_whole(self) -> bool:
         """Return whether the flow key has all captured tags and labels of the frame."""
-        return self.parse_end != DEEP and self.flow.vlan_count <= MOST
+        return self.parse_end != DEEP and self.flow.vlan_count <= MAX_STACKED
 
 
 def parse(raw: bytes, wire_length: int | None = None) -> Parsed:
@@ -117,7 +117,7 @@ class _Walk:
         self.out.ethernets.append(start)
         tags = 0
         while kind in VLAN_TYPES:
-            if tags == MOST:
+            if tags == MAX_STACKED:
                 raise End(DEEP)
             tci, kind = struct.unpack("!HH", self.take(4))
             tags += 1
@@ -239,7 +239,7 @@ class _Walk:
     def upper(self, protocol: int, depth: int) -> None:
         extensions = 0
         while protocol in EXTENSIONS:
-            if extensions == MOST:
+            if extensions == MAX_STACKED:
                 raise End(DEEP)
             protocol = self.extension(protocol)
             extensions += 1

@@ -1,4 +1,4 @@
-"""What the reports of flowstats.p4 add up to: no byte is lost between epochs, and the sketch's rows are independent."""
+"""Sums of the reports of flowstats.p4: no byte is lost between epochs, and the sketch's rows are independent."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ struct capture {
     _Atomic bool stop;
     struct worker *worker; /* one per queue */
     const struct store_kind *writer;
-    char writer_note[256];     /* why another writer than the default is used */
+    char writer_note[256];     /* why a writer other than the default is used */
     const char *stopped_by;    /* NULL while running */
     uint64_t begin_ns, end_ns; /* system clock */
 };

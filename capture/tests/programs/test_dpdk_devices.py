@@ -44,10 +44,10 @@ pytestmark = pytest.mark.usefixtures("dpdk_programs")
 def inside() -> Iterator[tuple[str, ...]]:
     """Return a command prefix for a network namespace where out0 sends to in0; it ends with its process."""
     if os.geteuid() != 0:
-        pytest.skip("not root: no network namespaces")
+        pytest.skip("network namespaces require root")
     for program in ("unshare", "nsenter", "ip"):
         if shutil.which(program) is None:
-            pytest.skip(f"no {program} here")
+            pytest.skip(f"{program} is not installed")
     holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
     try:
         prefix = ("nsenter", f"--net=/proc/{holder.pid}/ns/net")
@@ -55,7 +55,7 @@ def inside() -> Iterator[tuple[str, ...]]:
         end = time.monotonic() + dpdk.LIMIT_S
         while Path(f"/proc/{holder.pid}/ns/net").readlink() == own:
             if holder.poll() is not None or time.monotonic() > end:
-                pytest.skip("no network namespaces here")
+                pytest.skip("network namespaces are not available")
             time.sleep(0.01)
         for line in LINK:
             done = subprocess.run([*prefix, *line.split()], capture_output=True, text=True, check=False)

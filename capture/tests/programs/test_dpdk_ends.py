@@ -140,7 +140,7 @@ def test_full_disk_ends_the_capture_with_whole_records(tmp_path, disk, writer, n
 @pytest.mark.parametrize("writer", ["direct", "buffered"])
 def test_file_size_limit_is_a_write_error(tmp_path, writer):
     if shutil.which("prlimit") is None:
-        pytest.skip("no prlimit here")
+        pytest.skip("prlimit is not installed")
     arguments = [*dpdk.from_file(tmp_path, FRAMES), "--writer", writer, "--preallocate", 0]
     run = dpdk.capture(tmp_path, *arguments, prefix=("prlimit", "--fsize=3000000"))
     assert run.status == 1 and "File too large; raise the limit on file sizes or use --rotate-bytes" in run.stderr

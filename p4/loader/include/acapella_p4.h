@@ -87,11 +87,11 @@ uint64_t p4_memory(const char *spec, struct fault *fault);
 struct p4 *p4_load(const struct p4_settings *settings, struct fault *fault);
 void p4_free(struct p4 *p4);
 
-/* Executes a control file; -1 at the first wrong line: see fault. */
+/* Executes a control file; -1 at the first invalid line: see fault. */
 int p4_control(struct p4 *p4, const char *path, struct fault *fault);
 
-/* Executes one line; writes its result, if any, to `answer`, without newline. */
-int p4_command(struct p4 *p4, const char *line, char *answer, size_t size, struct fault *fault);
+/* Executes one line; writes its result, if any, to `result`, without a newline. */
+int p4_command(struct p4 *p4, const char *line, char *result, size_t size, struct fault *fault);
 
 /* Processes frames: each one is passed to `on_verdict`. -1: the program does not return a frame. */
 int p4_process(struct p4 *p4, const struct p4_frame *frames, unsigned count, struct fault *fault);

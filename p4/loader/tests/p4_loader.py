@@ -87,7 +87,7 @@ def packet(number: int, units: int, data: bytes, wire: int | None = None, order:
 
 
 def read_pcap(path: Path) -> list[Frame]:
-    """What write_pcap writes."""
+    """Return the frames of a file written by write_pcap or the loader."""
     content, at, frames = path.read_bytes(), 24, []
     assert struct.unpack_from("<I", content)[0] == 0xA1B23C4D
     while at < len(content):
@@ -134,7 +134,7 @@ def run(
 
 
 def ended(directory: Path, code: int, error: str, output: str) -> Run:
-    """What a run left behind."""
+    """Return the outputs of a run."""
     out, stats, registers = directory / "out.pcap", directory / "stats.json", directory / "registers.json"
     assert not list(directory.glob("*.part")), error
     return Run(

@@ -55,7 +55,7 @@ static void test_icrc(void) {
 static void test_frames(const char *spec) {
     struct taken taken = {0};
     struct fault fault;
-    char answer[64];
+    char result[64];
     uint8_t bytes[FRAMES][100];
     struct p4_frame frames[FRAMES];
     const struct p4_settings settings = {.spec = spec, .ports = 3, .on_verdict = take, .user = &taken};
@@ -75,9 +75,9 @@ static void test_frames(const char *spec) {
     for (unsigned i = 0; i < FRAMES; ++i) { /* in order, each with its owner and bytes */
         CHECK(taken.owner[i] == &frames[i] && taken.length[i] == 60 + i && taken.first[i] == i);
     }
-    CHECK(p4_command(p4, "read sequence 0 3", answer, sizeof answer, &fault) == 0 &&
-          strcmp(answer, "14 13 13") == 0);
-    CHECK(p4_command(p4, "read nothing 0", answer, sizeof answer, &fault) == -1 && !*answer);
+    CHECK(p4_command(p4, "read sequence 0 3", result, sizeof result, &fault) == 0 &&
+          strcmp(result, "14 13 13") == 0);
+    CHECK(p4_command(p4, "read nothing 0", result, sizeof result, &fault) == -1 && !*result);
     frames[0].port = 3; /* ports 0 to 2 exist */
     CHECK(p4_process(p4, frames, 1, &fault) == -1 && p4_counts(p4)->in == FRAMES && p4_balanced(p4));
     p4_free(p4);

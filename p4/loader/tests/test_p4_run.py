@@ -191,7 +191,7 @@ def icrc(data: bytes) -> bytes:
 
 
 def test_epochs_lose_no_byte(tmp_path):
-    """What each flow's probes report of the ended epochs is all that it sent."""
+    """The probes of each flow report all bytes that it sent in the ended epochs."""
     frames = traffic(400)
     control = "epoch 500ms\nepoch-clear bytes 16\nreason 1 counted\n"
     done = good(tmp_path, REPORTS, write_pcap(tmp_path / "in.pcap", frames), control=control)
@@ -224,7 +224,7 @@ def test_icrc_of_reports_is_that_of_scapy(tmp_path):
 
 def test_tshark_dissects_reports_without_errors(tmp_path):
     if not shutil.which("tshark"):
-        pytest.skip("no tshark here")
+        pytest.skip("tshark is not installed")
     done = good(tmp_path, REPORTS, write_pcap(tmp_path / "in.pcap", traffic(5)))
     fields = ("infiniband.bth.opcode", "infiniband.reth.dmalen", "infiniband.invariant.crc", "_ws.expert")
     argv = ["tshark", "-r", str(tmp_path / "out.pcap"), "-o", "ip.check_checksum:TRUE", "-T", "fields"]
@@ -398,7 +398,7 @@ def test_usage_errors_are_rejected(tmp_path):
         ("--spec", "x", "--in", "y"): "x: No such file or directory; specify an existing file",
         ("--spec", str(FORWARD), "--in", "y"): "y: No such file or directory; specify an existing file",
         ("--spec", str(FORWARD), "--in", "y", "--control", "c"): "c: No such file or directory; specify an existing ",
-        ("--spec", "x", "--in", "y", "--burst", "x"): "--burst x: a number from 1 to 4096",
+        ("--spec", "x", "--in", "y", "--burst", "x"): "--burst x: must be a number from 1 to 4096",
         ("--spec", "x", "--in", "y", "--out", "z.txt"): "must end in .pcap",
         ("--spec", "x", "--in", "-", "--commands"): "standard input",
         ("--spec", "x", "--in", "y", "--burst", "0"): "--burst 0",
@@ -448,7 +448,7 @@ def test_list_of_frames_does_not_follow_a_link(tmp_path):
 def test_frames_are_sent_on_an_interface(tmp_path):
     own = ["unshare", "--net"] if os.getuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
     if subprocess.run([*own, "true"], capture_output=True, check=False).returncode != 0:
-        pytest.skip("no network namespace of our own here")
+        pytest.skip("a separate network namespace is not available")
     argv = [*p4.command(tmp_path, FORWARD, write_pcap(tmp_path / "in.pcap", traffic(50))), "--out-interface", "lo"]
     script = 'ip link set lo up && "$@" && cat /proc/net/dev'
     done = subprocess.run(

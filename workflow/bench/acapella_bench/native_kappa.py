@@ -5,14 +5,14 @@ import sys
 
 from acapella_core.kappa import compare
 
-OF_A_TRIAL = ("packets", "truncated", "reversals_in_file", "equal_stamps", "resolution_ns", "ambiguous")
+TRIAL_KEYS = ("packets", "truncated", "reversals_in_file", "equal_stamps", "resolution_ns", "ambiguous")
 
 
 def main(paths: list[str]) -> None:
     """Print every integer of the pair, and the values of trials that plain_kappa prints."""
     found = compare([[path] for path in paths], pairs=[(0, 1)], windows=50)
     pair = {name: value for name, value in found["pairs"][0].items() if name not in ("a", "b")}
-    trials = [{name: trial[name] for name in OF_A_TRIAL} for trial in found["trials"]]
+    trials = [{name: trial[name] for name in TRIAL_KEYS} for trial in found["trials"]]
     print(json.dumps({"trials": trials, "pair": pair}, sort_keys=True))
 
 

@@ -64,21 +64,21 @@ class Point:
 def missing() -> str | None:
     """Return why the benchmark cannot run on this machine; None if it can."""
     if os.geteuid() != 0:
-        return "not root: no network namespaces"
-    lacks = [name for name in ("ip", "unshare", "nsenter", "tcpdump") if shutil.which(name) is None]
-    return f"no {lacks[0]} here" if lacks else None
+        return "network namespaces require root"
+    absent = [name for name in ("ip", "unshare", "nsenter", "tcpdump") if shutil.which(name) is None]
+    return f"{absent[0]} is not installed" if absent else None
 
 
 @contextlib.contextmanager
-def pair() -> Iterator[list[str]]:
-    """Yield the prefix of commands in a temporary network namespace in which out0 sends to in0."""
+def veth_pair() -> Iterator[list[str]]:
+    """Yield a command prefix that runs a command in a temporary network namespace in which out0 sends to in0."""
     with subprocess.Popen(["unshare", "--net", "sleep", "infinity"]) as holder:
         try:
             inside = ["nsenter", f"--net=/proc/{holder.pid}/ns/net"]
             own, end = Path("/proc/self/ns/net").readlink(), time.monotonic() + START_S
             while Path(f"/proc/{holder.pid}/ns/net").readlink() == own:
                 if holder.poll() is not None or time.monotonic() > end:
-                    raise Failed("unshare --net: no network namespaces here")
+                    raise Failed("unshare --net: network namespaces are not available")
                 time.sleep(0.01)
             for line in LINK:
                 done = subprocess.run([*inside, *line.split()], capture_output=True, text=True, check=False)
@@ -89,21 +89,21 @@ def pair() -> Iterator[list[str]]:
             holder.kill()
 
 
-def sent_by(inside: list[str]) -> int:
+def transmitted_frames(inside: list[str]) -> int:
     """Return the number of frames transmitted by out0."""
     text = subprocess.run([*inside, "cat", "/proc/net/dev"], capture_output=True, text=True, check=True).stdout
     return int(re.search(r"^\s*out0:(.*)$", text, re.MULTILINE)[1].split()[9])
 
 
 def send(bench: Bench, inside: list[str], size: int, rate: float | None, seconds: float) -> tuple[int, float]:
-    """Return the frames sent by acapella-send and the duration in seconds. ``rate`` None: no limit."""
+    """Run acapella-send. Return the number of frames and the duration in seconds. ``rate`` None: no limit."""
     words = [*inside, "taskset", "-c", bench.other_core, native_program("acapella-send"), "out0"]
     words += [frames_of(bench, size), seconds, *([f"{rate:.0f}"] if rate else [])]
-    before = sent_by(inside)
+    before = transmitted_frames(inside)
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
     if done.returncode:
         raise Failed((done.stderr.strip().splitlines() or ["acapella-send: no message"])[-1])
-    return sent_by(inside) - before, json.loads(done.stdout)["seconds"]
+    return transmitted_frames(inside) - before, json.loads(done.stdout)["seconds"]
 
 
 def frames_of(bench: Bench, size: int) -> Path:
@@ -179,8 +179,8 @@ def to_writer(writer: str) -> Callable:
             if receiver.wait(STOP_S):
                 raise Failed(f"{writer}: {log.read_text().strip().splitlines()[-1]}")
         accounts = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        for each in bench.directory.glob("received*"):
-            each.unlink()
+        for file in bench.directory.glob("received*"):
+            file.unlink()
         return Point(writer, size, seconds, offered, accounts["frames"]["written"])
 
     return received
@@ -189,14 +189,14 @@ def to_writer(writer: str) -> Callable:
 def sweep(bench: Bench, inside: list[str], receiver: str, size: int) -> list[Point]:
     """Measure at the maximum rate of the sender, then at decreasing rates until no frame is lost."""
     receive = to_tcpdump if receiver == "tcpdump" else to_writer(receiver)
-    seconds, points, most = bench.scale["veth_s"], [], None
+    seconds, points, highest = bench.scale["veth_s"], [], None
     for fraction in (None, *FRACTIONS):
-        rate = most * fraction if fraction else None
+        rate = highest * fraction if fraction else None
         point = receive(bench, inside, lambda rate=rate: send(bench, inside, size, rate, seconds), size)
         if point.lost < 0:
-            raise Failed(f"{receiver}: {point.written} frames written of {point.offered} that were sent")
+            raise Failed(f"{receiver}: more frames written ({point.written}) than sent ({point.offered})")
         points.append(point)
-        most = most or point.rate
+        highest = highest or point.rate
         if point.lost == 0:
             break
     return points
@@ -204,15 +204,15 @@ def sweep(bench: Bench, inside: list[str], receiver: str, size: int) -> list[Poi
 
 def row_of(points: list[Point]) -> dict:
     """Return the highest rate without loss, and whether sender or receiver limited it."""
-    whole = max((point.rate for point in points if point.lost == 0), default=0.0)
+    lossless = max((point.rate for point in points if point.lost == 0), default=0.0)
     full = points[0]
     limit = "sender" if full.lost == 0 else "receiver"
     return {
         "measured": f"{full.receiver}, frames of {full.size} B",
-        "value": round(whole),
+        "value": round(lossless),
         "unit": "frames/s",
-        "note": f"without loss, {whole * full.size * 8 / 1e9:.2f} Gbit/s; limited by the {limit}: of "
-        f"{full.rate:,.0f} frames/s, its maximum, {100 * full.lost / full.offered:.2f} % lost",
+        "note": f"without loss, {lossless * full.size * 8 / 1e9:.2f} Gbit/s; limited by the {limit}; "
+        f"{100 * full.lost / full.offered:.2f} % lost at the maximum rate of {full.rate:,.0f} frames/s",
         "limited_by": limit,
         "sweep": [{**point.__dict__, "lost": point.lost, "rate": point.rate} for point in points],
     }
@@ -220,11 +220,11 @@ def row_of(points: list[Point]) -> dict:
 
 def run(bench: Bench) -> list[dict]:
     """Measure the sender alone and the three receivers for each frame size."""
-    why = missing()
-    if why:
-        return [{"measured": "skipped", "value": why}]
+    reason = missing()
+    if reason:
+        return [{"measured": "skipped", "value": reason}]
     rows, printed = [], []
-    with pair() as inside:
+    with veth_pair() as inside:
         for size in bench.scale["veth_sizes"]:
             offered, seconds = send(bench, inside, size, None, bench.scale["veth_s"])
             note = f"acapella-send, without a receiver; {offered / seconds * size * 8 / 1e9:.2f} Gbit/s"

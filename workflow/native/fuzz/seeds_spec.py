@@ -10,7 +10,7 @@ from collections import defaultdict
 from pathlib import Path
 
 P4 = Path(__file__).resolve().parents[3] / "p4"
-OF_A_KIND = 4  # statements
+PER_KIND = 4  # statements
 LONGEST = 4000  # bytes of a statement; the test programs have shorter apply blocks
 STATEMENT = re.compile(r"^[a-z]+ [^\n{]*(?:\{.*?^\})?$", re.MULTILINE | re.DOTALL)
 
@@ -21,7 +21,7 @@ def statements(text: str) -> str:
     for found in STATEMENT.finditer(text):
         if len(found[0]) <= LONGEST:
             kinds[found[0].split()[0]].append(found)
-    chosen = [one for found in kinds.values() for one in sorted(found, key=lambda one: len(one[0]))[:OF_A_KIND]]
+    chosen = [one for found in kinds.values() for one in sorted(found, key=lambda one: len(one[0]))[:PER_KIND]]
     return "\n".join(one[0] for one in sorted(chosen, key=lambda one: one.start())) + "\n"
 
 

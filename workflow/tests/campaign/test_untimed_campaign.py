@@ -1,4 +1,4 @@
-"""Runs the workflow, from the sample sheet to the report, on captures without timestamps: no time is invented."""
+"""Runs the workflow, from the sample sheet to the report, on captures without timestamps. Results have no times."""
 
 import re
 
@@ -17,7 +17,7 @@ OVER_TIME = ("throughput", "flow_times")
 
 @pytest.fixture(scope="module")
 def untimed(tmp_path_factory) -> Workplace:
-    """Return two samples of one port and one of another site. Their snap lengths and so their files differ."""
+    """Return two samples of one port and one of another site. Their snap lengths differ."""
     place = Workplace(tmp_path_factory.mktemp("untimed"))
     place.configure()
     (place.directory / "captures").mkdir()
@@ -38,7 +38,7 @@ def table(place: Workplace, name: str) -> list[dict]:
     return pq.read_table(place.campaign / "tables" / f"{name}.parquet").to_pylist()
 
 
-def test_every_time_is_null_and_every_count_is_there(untimed):
+def test_times_are_null_and_frames_are_counted(untimed):
     assert [row["frames"] for row in table(untimed, "flows_per_sample")] == 3 * [len(FRAMES)]
     for path in sorted((untimed.campaign / "tables").glob("*.parquet")):
         content = pq.read_table(path)
@@ -54,45 +54,45 @@ def test_flows_are_stitched_without_times(untimed):
         name: pq.read_table(untimed.campaign / "flows" / f"{name}.parquet", columns=["flow_id", "frames"]).to_pylist()
         for name in SAMPLES
     }
-    of_alpha = [flow for name in ("first", "second") for flow in flows[name]]
+    alpha_flows = [flow for name in ("first", "second") for flow in flows[name]]
     stitched = [row for row in table(untimed, "stitched_flows") if row["site"] == "alpha"]
-    assert len(stitched) == len({flow["flow_id"] for flow in of_alpha})
-    assert sum(row["frames"] for row in stitched) == sum(flow["frames"] for flow in of_alpha)
+    assert len(stitched) == len({flow["flow_id"] for flow in alpha_flows})
+    assert sum(row["frames"] for row in stitched) == sum(flow["frames"] for flow in alpha_flows)
     assert table(untimed, "top_flows")
     assert {row["scope"] for row in table(untimed, "flow_sizes")} == {"sample", "port", "site", "campaign"}
 
 
-def test_a_frame_without_a_time_is_counted_as_that_and_not_as_malformed(untimed):
+def test_frames_without_a_time_are_counted_as_untimed_and_not_as_malformed(untimed):
     quality = {row["sample"]: row for row in table(untimed, "capture_quality")}
     assert {row["untimed_frames"] for row in quality.values()} == {len(FRAMES)}
     assert quality["first"]["issue_frames"] == 0
 
 
 @pytest.mark.parametrize("name", OVER_TIME)
-def test_figures_over_time_say_that_there_are_no_times(untimed, name):
+def test_figures_over_time_report_missing_timestamps(untimed, name):
     printed = words((untimed.campaign / "figures" / f"{name}.svg").read_text(encoding="utf-8"))
     assert "No data: no frame has a timestamp (the files contain none)" in printed
 
 
-def test_the_figure_of_flow_sizes_is_drawn(untimed):
+def test_figure_of_flow_sizes_is_drawn(untimed):
     printed = words((untimed.campaign / "figures" / "flow_sizes.svg").read_text(encoding="utf-8"))
     assert "Median of 17 directed flows" in printed and "No data" not in printed
 
 
-def test_the_report_says_that_there_are_no_times(untimed):
+def test_report_names_samples_without_timestamps(untimed):
     page = (untimed.campaign / "report.html").read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
     assert f"{3 * len(FRAMES)} frames (100 %) without a timestamp in their file, in first, second, third: " in page
     assert not re.search(r"\b(NaN|None|1970)\b", re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S))
 
 
-def test_a_trial_without_times_is_refused_by_name_and_compares_nothing(untimed, tmp_path):
+def test_trial_without_timestamps_is_rejected_with_the_name_of_its_capture(untimed, tmp_path):
     place = Workplace(tmp_path)
     place.configure(trials={"quiet": ["first", "second"]})
     rows = (
         (name, "alpha", name, str(untimed.directory / "captures" / f"{name}.pcapng")) for name in ("first", "second")
     )
     place.sheet(*rows)
-    ended = place.run("--cores", "1", "--", "results/tiny/kappa/quiet.json")
-    assert ended.returncode != 0
-    assert f"first.pcapng: its {len(FRAMES)} frames have no timestamps, and trials are compared by time" in ended.stdout
+    done = place.run("--cores", "1", "--", "results/tiny/kappa/quiet.json")
+    assert done.returncode != 0
+    assert f"first.pcapng: its {len(FRAMES)} frames have no timestamps, and trials are compared by time" in done.stdout
     assert not (place.campaign / "kappa" / "quiet.json").exists()

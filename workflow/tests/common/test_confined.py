@@ -429,7 +429,7 @@ def test_doctor_reports_the_user_of_tshark():
     command = "from acapella.cli.doctor import confinement; print([f.seen for f in confinement() if 'user' in f.piece])"
     for prefix, expected in (((), "a separate user" if os.geteuid() == 0 else "ours"), (("unshare", "-r"), "ours, 0")):
         if prefix and subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode:
-            pytest.skip("no user namespaces here")
+            pytest.skip("user namespaces are not available")
         done = subprocess.run([*prefix, sys.executable, "-c", command], check=True, capture_output=True, text=True)
         assert expected in done.stdout
 

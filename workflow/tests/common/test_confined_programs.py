@@ -293,7 +293,7 @@ def test_collect_started_directly_creates_private_files(tmp_path):
 def test_root_of_a_user_namespace_is_not_reported_as_limited():
     """The kernel does not limit processes of the real root, and a namespace does not show which user its root is."""
     if subprocess.run(["unshare", "-r", "true"], check=False, capture_output=True).returncode:
-        pytest.skip("no user namespaces here")
+        pytest.skip("user namespaces are not available")
     code = "from acapella.common import confined as c; print(c.status_of_trial()[c.PROCESSES] == str(c.TASKS))"
     command = ["unshare", "-r", sys.executable, "-c", code]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "False\n"

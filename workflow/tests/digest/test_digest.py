@@ -303,7 +303,7 @@ def test_impossible_record_is_attributed_to_the_wrong_checksum_after_it(digest, 
     damage.
     """
     if shutil.which(program) is None:
-        pytest.skip(f"no {program} here")
+        pytest.skip(f"{program} is not installed")
     made_up = struct.pack("<IIII", 1, 1, 2**32 - 1, 60) + bytes(5_000_000)
     whole = capture.read_bytes() + made_up
     packed = bytearray(subprocess.run([program, "-c"], input=whole, capture_output=True, check=True).stdout)

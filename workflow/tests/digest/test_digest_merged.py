@@ -146,7 +146,7 @@ def test_file_listed_twice_is_rejected(digest, tmp_path, capsys):
     assert "different files" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(shutil.which("tshark") is None, reason="no tshark here")
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 def test_ctrl_c_in_a_terminal_terminates_digest_and_tshark(tmp_path):
     """More data than a pipe holds is still to be written, but its reader has exited."""
     sources = [tmp_path / name for name in ("a.pcap", "b.pcap")]

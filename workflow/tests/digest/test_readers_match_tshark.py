@@ -1,8 +1,8 @@
 """Compares the file readers with tshark: number of frames, times and lengths of every capture of the corpus.
 
-tshark reads the intact captures merged by mergecap, which uses the same library and keeps the time and lengths of each
-frame. It reads damaged captures separately, and also captures with a different time, because schemas/tshark_errata.yaml
-lists errors of tshark.
+mergecap merges the intact captures for tshark; it uses the same library and keeps the time and lengths of each frame.
+tshark reads damaged captures separately. It also reads captures separately if a time differs: these differences must be
+errors of tshark that schemas/tshark_errata.yaml lists.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ from acapella_testing.native_programs import ROOT, native_program
 from acapella.verify.comparison import load_errata
 
 SECOND_NS = 1_000_000_000
-FILES_A_MERGE = 400  # mergecap keeps all files open
+FILES_PER_MERGE = 400  # mergecap keeps all files open
 
 # tshark does not support the link type of these captures and reads no frame.
 UNSUPPORTED = (
@@ -44,19 +44,19 @@ Frame = tuple[int, int, int]  # ts_ns, wire_len, cap_len
 def our_frames(files: list[Path]) -> dict[Path, tuple[list[Frame], str]]:
     """Return the frames of each file, and how the file ended, from the core's readers."""
     dump = subprocess.run([native_program("acapella-dump-records"), *files], check=True, capture_output=True, text=True)
-    answers: dict[Path, tuple[list[Frame], str]] = {}
+    results: dict[Path, tuple[list[Frame], str]] = {}
     name, frames = Path(), []
     for line in dump.stdout.splitlines():
         if line.startswith("# END "):
-            answers[name] = (frames, line.split()[2])
+            results[name] = (frames, line.split()[2])
         elif line.startswith("# ERROR "):
-            answers[name] = ([], line.split()[2])
+            results[name] = ([], line.split()[2])
         elif line.startswith("# "):
             name, frames = Path(line[2:]), []
         else:
             ts_ns, wire_len, cap_len, _ = map(int, line.split())
             frames.append((ts_ns, wire_len, cap_len))
-    return answers
+    return results
 
 
 def epoch_ns(text: str) -> int:
@@ -68,7 +68,7 @@ def epoch_ns(text: str) -> int:
     return -time if text.startswith("-") else time
 
 
-def excused(ours: Frame, theirs: Frame) -> bool:
+def explained_by_erratum(ours: Frame, theirs: Frame) -> bool:
     """Return True if two frames differ only in time and an erratum explains tshark's time."""
     rules = " or ".join(f"({erratum['when']})" for erratum in load_errata() if erratum["excuses"] == "time")
     query = f"select {rules} from (select $ours::bigint as ts_ns, $theirs::bigint as tshark_ts_ns)"
@@ -83,8 +83,8 @@ def tshark_frames(file: Path) -> list[Frame]:
     """
     fields = ["frame.time_epoch", "frame.len", "frame.cap_len", "frame.encap_type"]
     command = ["tshark", "-n", "-r", str(file), "-T", "fields", *(word for f in fields for word in ("-e", f))]
-    answer = subprocess.run(command, check=False, capture_output=True, text=True)
-    rows = (line.split("\t") for line in answer.stdout.splitlines())
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    rows = (line.split("\t") for line in done.stdout.splitlines())
     return [(epoch_ns(time), int(wire), int(captured)) for time, wire, captured, encapsulation in rows if encapsulation]
 
 
@@ -105,31 +105,31 @@ def ours(captures):
 
 
 def test_valid_captures_have_the_frames_of_tshark(captures, ours, corpus, tmp_path):
-    sound = [f for f in captures if ours[f][1] == "clean" and str(f.relative_to(corpus)) not in UNSUPPORTED]
-    assert len(sound) > 1300
+    intact = [f for f in captures if ours[f][1] == "clean" and str(f.relative_to(corpus)) not in UNSUPPORTED]
+    assert len(intact) > 1300
     merged = tmp_path / "merged.pcapng"
-    alone = []
-    for at in range(0, len(sound), FILES_A_MERGE):
-        part = sound[at : at + FILES_A_MERGE]
-        subprocess.run(["mergecap", "-a", "-F", "pcapng", "-w", merged, *part], check=True)
+    differing = []
+    for at in range(0, len(intact), FILES_PER_MERGE):
+        batch = intact[at : at + FILES_PER_MERGE]
+        subprocess.run(["mergecap", "-a", "-F", "pcapng", "-w", merged, *batch], check=True)
         theirs = iter(tshark_frames(merged))
-        for file in part:
+        for file in batch:
             frames = ours[file][0]
             if frames != [next(theirs, None) for _ in frames]:
-                alone.append(file)
-        assert next(theirs, None) is None, "tshark has more frames than we"
-    assert alone, "no capture shows an erratum of time"
-    for file in alone:
+                differing.append(file)
+        assert next(theirs, None) is None, "tshark reads more frames than the core"
+    assert differing, "no capture shows a wrong time of tshark"
+    for file in differing:
         frames, reference = ours[file][0], tshark_frames(file)
         assert len(frames) == len(reference), file
         differ = [pair for pair in zip(frames, reference, strict=True) if pair[0] != pair[1]]
-        assert differ and all(excused(*pair) for pair in differ), file
+        assert differ and all(explained_by_erratum(*pair) for pair in differ), file
 
 
 def test_damaged_captures_have_the_frames_of_tshark(captures, ours):
-    faulty = [f for f in captures if ours[f][1] != "clean"]
-    assert faulty
-    for file in faulty:
+    damaged = [f for f in captures if ours[f][1] != "clean"]
+    assert damaged
+    for file in damaged:
         assert ours[file][0] == tshark_frames(file), file
 
 
@@ -154,8 +154,8 @@ def pcap(*records: bytes) -> bytes:
     return struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 96, 1) + b"".join(records)
 
 
-def record(caplen: int, wire_len: int = 60, there: int | None = None) -> bytes:
-    size = min(caplen, 60) if there is None else there
+def record(caplen: int, wire_len: int = 60, present: int | None = None) -> bytes:
+    size = min(caplen, 60) if present is None else present
     return struct.pack("<IIII", 1, 5, caplen, wire_len) + (bytes(range(16, 76)) * (size // 60 + 1))[:size]
 
 
@@ -165,7 +165,7 @@ MALFORMED = {
     "header_only": pcap(),
     "cut_in_record_header": pcap(GOOD, GOOD[:9]),
     "cut_in_record": pcap(GOOD, GOOD[:40]),
-    "caplen_above_snaplen": pcap(GOOD, record(200, 1500, there=200), GOOD),
+    "caplen_above_snaplen": pcap(GOOD, record(200, 1500, present=200), GOOD),
     "caplen_of_4_gib": pcap(GOOD, GOOD, GOOD, record(0xFFFFFFFF)),
     "caplen_too_large": pcap(GOOD, GOOD, GOOD, record(262145), GOOD),
     "zero_lengths": pcap(GOOD, record(0, 0), record(0, 60), GOOD),
@@ -175,16 +175,18 @@ MALFORMED = {
     **SEEDS,
     **{f"{name}_cut": content[:-7] for name, content in SEEDS.items()},
 }
-DIFFERENT = {
-    "ixia": "tshark 4.0 takes Ixia's nanoseconds for microseconds",
+KNOWN_DIFFERENCES = {
+    "ixia": "tshark 4.0 reads the nanoseconds of Ixia as microseconds",
     "ixia_cut": "as ixia",
-    "modified_smp_cut": "tshark takes a cut among the first three records for another variant of the format",
+    "modified_smp_cut": "tshark detects another variant of the format if one of the first three records is truncated",
     "patched_cut": "as modified_smp_cut",
 }
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_formats_and_damage_have_the_frames_of_tshark(name, tmp_path):
+def test_every_format_and_malformed_file_has_the_frames_of_tshark(name, tmp_path):
     file = tmp_path / "capture"
     file.write_bytes(MALFORMED[name])
-    assert (our_frames([file])[file][0] == tshark_frames(file)) == (name not in DIFFERENT), DIFFERENT.get(name)
+    assert (our_frames([file])[file][0] == tshark_frames(file)) == (name not in KNOWN_DIFFERENCES), (
+        KNOWN_DIFFERENCES.get(name)
+    )

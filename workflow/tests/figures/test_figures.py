@@ -272,7 +272,7 @@ def test_damaged_table_is_reported_in_one_line(damage, tmp_path, capsys):
     DAMAGED[damage](directory / "tables" / "header_depth.parquet")
     assert cli.main(["campaign", "figures", str(directory), "--only", "header_depth"]) == 2
     error = capsys.readouterr().err
-    assert "header_depth.parquet: not the table of this version: " in error
+    assert "header_depth.parquet: does not match this version's schema: " in error
     assert error.count("\n") == 1
     assert not (directory / "figures").exists()
 

@@ -55,7 +55,7 @@ class Conversation:
             self.acknowledge(other, ack, bare=size == 0 and not flags & (SYN | FIN))
 
     def count(self, side: str, flags: int, seq: int, size: int) -> None:
-        """What a segment adds to its own direction."""
+        """Add a segment to the counts of its direction."""
         counts, occupied = self.counts[side], set(range(seq, seq + size))
         counts["bytes"] += 40 + size
         counts["packets"] += 1

@@ -1,4 +1,4 @@
-"""The flow report study: which reports count as lost, and which connection of a flow the inter-arrival times are of."""
+"""Tests the flow report study: lost reports, and the connection whose inter-arrival times are reported."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from acapella.flowreports import offered
 
 
 class FixedRate:
-    """A collector that accepts exactly a million reports/s, and its clock."""
+    """A collector that accepts exactly one million reports per second, with a simulated clock."""
 
     now = 0.0
 
@@ -20,19 +20,19 @@ class FixedRate:
 
 
 @pytest.mark.parametrize(
-    ("rate", "least", "most"), [(0.99e6, 0, 0), (1.03e6, 0.01, 0.03), (1.4e6, 0.385, 0.4), (3e6, 1.98, 2)]
+    ("rate", "lowest", "highest"), [(0.99e6, 0, 0), (1.03e6, 0.01, 0.03), (1.4e6, 0.385, 0.4), (3e6, 1.98, 2)]
 )
-def test_reports_left_in_the_ring_after_the_run_are_lost(rate, least, most, monkeypatch):
+def test_reports_left_in_the_ring_after_the_run_are_lost(rate, lowest, highest, monkeypatch):
     """The ring holds more than half a second of reports at these rates."""
     collector = FixedRate()
     monkeypatch.setattr(offered.time, "monotonic", collector.monotonic)
-    got = offered.offer(collector, offered.ring(), rate, 1.0)
-    assert least * 1e6 <= got.lost <= most * 1e6 and got.seconds <= 1.012
-    assert got.read + got.lost == got.offered == rate
+    result = offered.offer(collector, offered.ring(), rate, 1.0)
+    assert lowest * 1e6 <= result.lost <= highest * 1e6 and result.seconds <= 1.012
+    assert result.read + result.lost == result.offered == rate
 
 
-def test_inter_arrival_times_of_a_set_rate_are_of_the_connection_with_most_bytes():
-    """Flow 0 is the control connection: it has the shorter exact time once, and the only measured one in window 2."""
+def test_inter_arrival_times_are_those_of_the_connection_with_most_bytes():
+    """Flow 0 is the control connection. Its exact times are shorter, and only it has a measured time in window 2."""
     con = queries.connect()
     con.execute("create table compared_flows as from (values (0, 5201), (1, 5201), (2, 80)) as t(flow, dst_port)")
     con.execute(

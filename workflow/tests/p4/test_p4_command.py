@@ -113,7 +113,7 @@ def test_usage_errors_exit_with_2(loader, capture, tmp_path, capfd):
             ["preprocess", "--in", packed, "--out", packed],
             f"--out {packed}: {packed} is also an input; use another file",
         ),
-        (["preprocess", "--in", capture, "--burst", "x"], "--burst x: a number from 1 to 4096"),
+        (["preprocess", "--in", capture, "--burst", "x"], "--burst x: must be a number from 1 to 4096"),
         (["flowstats", "--in", capture, "--out", str(tmp_path / "o.pcap")], "flowstats: no queue pair"),
         ([str(TESTS / "forward.spec"), "--in", capture, "--collector", "here"], "--collector here: not HOST:PORT"),
         (

@@ -125,7 +125,7 @@ def test_samples_of_a_site_are_consecutive():
 
 
 def account(offered: int, refused: int, written: int, full: int = 0) -> dict:
-    """What a run of the DPDK writer with its generator leaves."""
+    """Return the accounts of a run of the DPDK writer with its generator."""
     return {
         "generator": {
             "frame_bytes": 1000,

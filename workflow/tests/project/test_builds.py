@@ -1,4 +1,4 @@
-"""What is built: programs and libraries are hardened, and two builds of the wheels have the same bytes."""
+"""Checks that programs and libraries are hardened, and that two builds of the wheels have the same bytes."""
 
 import hashlib
 import os
@@ -23,12 +23,12 @@ BUILT = {
 
 
 def readelf(option: str, path: Path) -> str:
-    """What readelf prints of a file."""
+    """Return the output of readelf for a file."""
     return subprocess.run(["readelf", "-W", option, path], capture_output=True, text=True, check=True).stdout
 
 
-def faults(path: Path) -> set[str]:
-    """The protections that a program or library lacks."""
+def missing_protections(path: Path) -> set[str]:
+    """Return the protections that a program or library lacks."""
     segments = [line.split() for line in readelf("--segments", path).splitlines()]
     dynamic, symbols = readelf("--dynamic", path), readelf("--dyn-syms", path)
     static = "NEEDED" not in dynamic  # its functions of libc have no symbols
@@ -49,28 +49,28 @@ def faults(path: Path) -> set[str]:
 def test_programs_built_by_setup_are_hardened(name):
     if not BUILT[name].is_file():
         pytest.skip(f"{name} is not built here")
-    assert faults(BUILT[name]) == set()
+    assert missing_protections(BUILT[name]) == set()
 
 
 def test_program_without_protection_is_detected(tmp_path):
-    """The test itself: the same reader on a program that is compiled without."""
+    """Check a program that is compiled without any protection."""
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("no gcc")
     (tmp_path / "a.c").write_text('#include <stdio.h>\nint main(void) { return puts("a") < 0; }\n')
     flags = ["-no-pie", "-fno-pie", "-fno-stack-protector", "-Wl,-z,norelro", "-Wl,-z,lazy", "-Wl,-z,execstack"]
     subprocess.run([compiler, *flags, "-o", tmp_path / "a", tmp_path / "a.c"], check=True, capture_output=True)
-    assert len(faults(tmp_path / "a")) == 6
+    assert len(missing_protections(tmp_path / "a")) == 6
 
 
 def wheels(directory: Path, age_s: int) -> dict[str, str]:
-    """Build the wheels of a copy of the tree in a directory, whose sources are ``age_s`` older; their SHA-256."""
+    """Build the wheels in a copy of the tree whose sources are ``age_s`` older. Return their SHA-256."""
     copy_sources(directory, age_s=age_s)
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in build_wheels(directory)}
 
 
 def test_wheels_have_the_date_of_the_last_commit():
-    """What `make dist` would run."""
+    """Check the commands that `make dist` would run."""
     shown = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False)
     expected = shown.stdout.strip() or "315532800"
     environment = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}

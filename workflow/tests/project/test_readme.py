@@ -23,7 +23,7 @@ def worked_example(tmp_path_factory) -> Path:
 
 
 def run(directory: Path, *arguments: str) -> str:
-    """What an acapella command prints."""
+    """Return the output of an acapella command."""
     command = [sys.executable, "-m", "acapella.cli.main", *arguments]
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True).stdout
 

@@ -1,4 +1,4 @@
-"""What the report warns of: flaws of captures, samples that are missing or excluded, notes of manifests."""
+"""Tests the warnings of the report: flaws of captures, samples that are missing or excluded, notes of manifests."""
 
 import json
 

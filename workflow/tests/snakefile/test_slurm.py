@@ -12,31 +12,31 @@ from acapella_testing import slurm_cluster
 from acapella_testing.workflow_run import ROOT, workplace
 
 RESULTS = ("acap/*", "flows/*", "tables/*", "provenance/*")
-# Like the profile, but jobs are checked after one second and then each second.
-WAITS = ("--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1")
-PROFILE = ["--profile", str(ROOT / "profiles" / "slurm"), *WAITS]
-PATIENCE_S = 900  # reached only if something hangs
+# Unlike the profile, check the status of jobs every second.
+STATUS_CHECKS = ("--slurm-init-seconds-before-status-checks", "1", "--seconds-between-status-checks", "1")
+PROFILE = ["--profile", str(ROOT / "profiles" / "slurm"), *STATUS_CHECKS]
+TIMEOUT_S = 900  # reached only if something hangs
 
 
 @pytest.fixture
 def cluster():
     """Return a directory for a cluster's files. Skips the test with a reason if no cluster can be started."""
-    why = slurm_cluster.missing()
-    if why:
-        pytest.skip(why)
+    reason = slurm_cluster.missing()
+    if reason:
+        pytest.skip(reason)
     with tempfile.TemporaryDirectory(prefix="slurm-") as directory:  # paths of pytest are too long for a Unix socket
         yield Path(directory)
 
 
 def test_jobs_run_by_sbatch_write_the_same_bytes(cluster, tmp_path):
-    here, there = workplace(tmp_path / "local"), workplace(tmp_path / "slurm")
-    for place in (here, there):  # each Slurm job starts Snakemake again, so only two captures
+    local, slurm = workplace(tmp_path / "local"), workplace(tmp_path / "slurm")
+    for place in (local, slurm):  # each Slurm job starts Snakemake again, so only two captures
         place.sheet(*((f"{name}-p1", name, "p1", f"../captures/{name}-p1.pcap.gz") for name in ("alpha", "beta")))
-    here.succeed("--cores", "2", "process")
-    command = slurm_cluster.command_on_cluster(cluster, there.command(*PROFILE, "process"))
+    local.succeed("--cores", "2", "process")
+    command = slurm_cluster.command_on_cluster(cluster, slurm.command(*PROFILE, "process"))
     running = subprocess.Popen(
         command,
-        cwd=there.directory,
+        cwd=slurm.directory,
         env=os.environ | {"PYTHONSAFEPATH": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -45,15 +45,15 @@ def test_jobs_run_by_sbatch_write_the_same_bytes(cluster, tmp_path):
         start_new_session=True,
     )
     try:
-        printed = running.communicate(timeout=PATIENCE_S)[0]
+        printed = running.communicate(timeout=TIMEOUT_S)[0]
     finally:
         if running.poll() is None:
             os.killpg(running.pid, signal.SIGKILL)  # ends unshare and all processes in its namespace
             running.wait()
     assert running.returncode == 0, printed
-    batched = re.findall(r"Launching batch job (\d+)", (cluster / "slurmd.log").read_text())
-    assert len(batched) == len(set(batched)) == jobs(printed)
-    assert there.sha256(*RESULTS) == here.sha256(*RESULTS)
+    launched = re.findall(r"Launching batch job (\d+)", (cluster / "slurmd.log").read_text())
+    assert len(launched) == len(set(launched)) == jobs(printed)
+    assert slurm.sha256(*RESULTS) == local.sha256(*RESULTS)
 
 
 def jobs(printed: str) -> int:

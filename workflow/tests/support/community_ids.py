@@ -6,8 +6,8 @@ WITH_ID = {6, 17, 132}  # TCP, UDP, SCTP
 
 
 def reference(row: dict) -> str | None:
-    """Return the Community ID of a flow by the reference implementation; null as in schemas/tables/flows.yaml."""
+    """Return the Community ID of a row of schemas/tables/flows.yaml; None for flows that have none."""
     if row["ip_proto"] not in WITH_ID or row["src_port"] is None:
         return None
-    ends = (row["src"], row["dst"], row["src_port"], row["dst_port"])
-    return communityid.CommunityID(seed=0).calc(communityid.FlowTuple(row["ip_proto"], *ends))
+    endpoints = (row["src"], row["dst"], row["src_port"], row["dst_port"])
+    return communityid.CommunityID(seed=0).calc(communityid.FlowTuple(row["ip_proto"], *endpoints))

@@ -7,14 +7,14 @@
 
 int uring_open(struct io_uring *ring) { return -io_uring_queue_init(ENTRIES, ring, 0); }
 
-int uring_write(struct io_uring *ring, int fd, const struct iovec *pieces, unsigned count, uint64_t offset) {
+int uring_write(struct io_uring *ring, int fd, const struct iovec *buffers, unsigned count, uint64_t offset) {
     struct io_uring_sqe *entry = io_uring_get_sqe(ring);
     if (!entry) {
         return EBUSY;
     }
-    io_uring_prep_writev(entry, fd, pieces, count, offset);
-    entry->flags |=
-        IOSQE_ASYNC; /* a kernel thread pins the pages and extends the file, not the thread that receives */
+    io_uring_prep_writev(entry, fd, buffers, count, offset);
+    /* A kernel thread, rather than the receiving thread, pins the pages and extends the file. */
+    entry->flags |= IOSQE_ASYNC;
     for (;;) {
         const int submitted = io_uring_submit(ring);
         if (submitted >= 0 || (submitted != -EINTR && submitted != -EAGAIN)) {

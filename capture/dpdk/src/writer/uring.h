@@ -10,7 +10,7 @@ struct io_uring;
 
 /* 0, or an errno. */
 int uring_open(struct io_uring *ring);
-int uring_write(struct io_uring *ring, int fd, const struct iovec *pieces, unsigned count, uint64_t offset);
+int uring_write(struct io_uring *ring, int fd, const struct iovec *buffers, unsigned count, uint64_t offset);
 /* True if the write has ended; result: bytes written or -errno. */
 bool uring_result(struct io_uring *ring, bool wait, int *result);
 

@@ -1,5 +1,5 @@
-"""Takes the samples of a plan on any testbed: one thread per site, then the trials. Yields each result when it is
-ready.
+"""Takes the samples of a plan on any testbed: one thread per site, then the trials. Yields each result as soon as it
+is ready.
 """
 
 import contextlib
@@ -38,8 +38,7 @@ def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[Ev
     """Take every sample of the plan. Yield each manifest once it is written, or the reason for a failure.
 
     A site's outcome follows its samples. Raises UserError if the testbed fails or another process collects the
-    campaign;
-    samples already yielded stay.
+    campaign. Samples that were already yielded are kept.
     """
     sites = sites_to_sample(settings, testbed.sites())
     with campaign_lock(campaign), testbed:
@@ -61,7 +60,7 @@ def remove_parts(raw: Path) -> None:
 
 @contextlib.contextmanager
 def campaign_lock(campaign: Path) -> Iterator[None]:
-    """Prevent other processes from collecting this campaign. Raises UserError if one does already.
+    """Prevent other processes from collecting this campaign. Raises UserError if one is already doing so.
 
     The kernel releases the lock when the process ends, even after SIGKILL.
     """
@@ -83,7 +82,7 @@ def collect_sites(testbed: Testbed, settings: Settings, campaign: Path, sites: S
     jobs = [SiteJob(shared, site) for site in sites]
     threads = [threading.Thread(target=job.run, name=job.site.name, daemon=True) for job in jobs]
     # clients of span `run` also send between samples
-    with testbed.traffic("run", longest_s(testbed, settings, sites)):
+    with testbed.traffic("run", traffic_duration_s(testbed, settings, sites)):
         try:
             for thread in threads:
                 thread.start()
@@ -110,8 +109,8 @@ def events_until_done(threads: Sequence[threading.Thread], events: queue.SimpleQ
                 return
 
 
-def longest_s(testbed: Testbed, settings: Settings, sites: Sequence[Site]) -> float:
-    """Return the duration of the background traffic: at least twice the plan of the slowest site with one node."""
+def traffic_duration_s(testbed: Testbed, settings: Settings, sites: Sequence[Site]) -> float:
+    """Return the duration of the background traffic: at least twice what the slowest site needs with one node."""
     plans = [SitePlan(settings, site, 1) for site in sites]
     return min(DAY_S, 60 + 2 * max(plan.remaining_s(0) for plan in plans))
 

@@ -29,7 +29,7 @@ Print = Callable[[str], None]
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What `run` is to do. ``at`` maps the current time to the start, both in ns; None: in LEAD_S.
+    """Arguments of `run`. ``at`` maps the current time to the start, both in ns; None: in LEAD_S.
 
     ``departures`` is the file for the departures; with several agents, the file names get their numbers.
     """

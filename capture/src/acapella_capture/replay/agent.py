@@ -48,9 +48,9 @@ class Timeouts:
 
 @dataclass
 class Replayer:
-    """What the agent controls: the program, the directory of saved recordings, and facts of the recording.
+    """State of the agent: the program, the directory of saved recordings, and facts of the recording.
 
-    ``scratch`` is a private directory, removed at the end. ``ports`` describes the ports for people.
+    ``scratch`` is a private directory, removed at the end. ``ports`` is a readable description of the ports.
     """
 
     program: ReplayProgram

@@ -6,7 +6,7 @@
 There are three ways to use it:
 
   acapella replay FILE --interface eth1
-      Send the packets of a capture file (pcap or pcapng, also compressed) to an interface, as tcpreplay does.
+      Send the packets of a capture file (pcap or pcapng, optionally compressed) to an interface, as tcpreplay does.
 
   acapella replay --bridge eth1 eth2 --listen 10.0.0.1:4800 --secret replay.secret
       Forward packets between two interfaces, record them on request, and replay the recording to both interfaces. With

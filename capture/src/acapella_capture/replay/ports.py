@@ -27,7 +27,7 @@ LOOPS_OF_AGENT = 16  # loops of a full recording whose departures an agent keeps
 
 @dataclass(frozen=True)
 class ProgramSettings:
-    """What the program is started with; None: its default. ``ports`` are network interfaces or DPDK devices."""
+    """Options that the program is started with; None: its default. ``ports`` are network interfaces or DPDK devices."""
 
     ports: tuple[str, ...]
     bridge: bool = False

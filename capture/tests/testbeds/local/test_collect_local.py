@@ -77,7 +77,7 @@ def test_sheet_lists_a_sample_of_every_site_and_port(campaign):
         assert (campaign / "raw" / row["file"]).is_file()
 
 
-@pytest.mark.skipif(shutil.which("tshark") is None, reason="no tshark here")
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 def test_every_kind_of_traffic_crosses_the_uplink(campaign):
     expected = {
         what: display_filter

@@ -51,7 +51,7 @@ def test_cycle_keeps_its_port_and_samples_start_on_the_period(samples):
     assert all(after // PERIOD_NS > before // PERIOD_NS for before, after in itertools.pairwise(starts))
 
 
-@pytest.mark.skipif(shutil.which("zstd") is None, reason="no zstd here")
+@pytest.mark.skipif(shutil.which("zstd") is None, reason="zstd is not installed")
 def test_compressed_captures_have_the_checksum_of_the_stored_file(campaign, samples):
     for manifest in samples:
         path = campaign / "raw" / manifest["file"]

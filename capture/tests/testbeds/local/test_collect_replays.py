@@ -20,7 +20,7 @@ from acapella_capture.testbeds.local import replay_capture, sandbox
 from acapella_core.files import sha256_of
 
 pytestmark = pytest.mark.skipif(
-    shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="no tcpreplay here"
+    shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="tcpreplay is not installed"
 )
 TRIALS = 5
 # The filter keeps the samples that are not under test empty, so that their captures end at once.

@@ -104,7 +104,7 @@ def test_server_that_cannot_restart_only_fails_its_clients(traffic_of, broken):
     assert ping == (1, 0, None)
 
 
-@pytest.mark.skipif(REAL is None, reason="no iperf3 here")
+@pytest.mark.skipif(REAL is None, reason="iperf3 is not installed")
 def test_server_that_fails_to_listen_is_restarted_once(traffic_of, broken, tmp_path):
     once = tmp_path / "once"
     broken("iperf3", f'case $* in *-s*) [ -e {once} ] || {{ touch {once}; exit 1; }};; esac; exec {REAL} "$@"')
@@ -140,7 +140,7 @@ def test_client_without_successful_requests_has_failed(traffic_of, broken):
     assert [note for note in traffic.notes if "dns" in note and "failed: dig: broken on purpose" in note]
 
 
-@pytest.mark.skipif(shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="no tcpreplay here")
+@pytest.mark.skipif(shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="tcpreplay is not installed")
 def test_default_capture_arrives_complete_and_the_bottleneck_is_removed(testbed, tmp_path):
     replay = testbed.replay_plan()
     how = parse_settings({"testbed": "local", "capture": {"filter": replay.filter, "snaplen": 65535}}).capture

@@ -78,7 +78,7 @@ def test_each_failing_kind_is_noted_once_and_when_given_up(collected):
     assert printed.count("iperf3_udp") == 1 and "ping" not in printed
 
 
-@pytest.mark.skipif(shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="no tcpreplay here")
+@pytest.mark.skipif(shutil.which("tcpreplay", path=sandbox.search_path()) is None, reason="tcpreplay is not installed")
 def test_loaded_trial_without_load_fails(collected):
     done, raw = collected
     assert (raw / "quiet-1.json").exists() and not (raw / "loaded-1.json").exists()

@@ -5,55 +5,55 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ROOM 8192
-#define ANSWER (1U << 17)
+#define INPUT_CAPACITY 8192
+#define RESULT_CAPACITY (1U << 17)
 
-static char text[ROOM];
+static char input[INPUT_CAPACITY];
 static size_t size;
-static unsigned number;
+static unsigned line_number;
 static bool ended;
 
 static void execute(struct p4 *p4, const char *line) {
-    static char answer[ANSWER];
+    static char result[RESULT_CAPACITY];
     struct fault fault;
-    ++number;
-    if (p4_command(p4, line, answer, sizeof answer, &fault) == 0) {
-        printf("ok%s%s\n", *answer ? " " : "", answer);
+    ++line_number;
+    if (p4_command(p4, line, result, sizeof result, &fault) == 0) {
+        printf("ok%s%s\n", *result ? " " : "", result);
     } else {
-        printf("error %u: %s\n", number, fault.text);
+        printf("error %u: %s\n", line_number, fault.text);
     }
     fflush(stdout);
 }
 
 static void execute_whole_lines(struct p4 *p4) {
-    char *begin = text, *end;
-    while ((end = memchr(begin, '\n', size - (size_t)(begin - text)))) {
+    char *begin = input, *end;
+    while ((end = memchr(begin, '\n', size - (size_t)(begin - input)))) {
         *end = '\0';
         execute(p4, begin);
         begin = end + 1;
     }
-    size -= (size_t)(begin - text);
-    memmove(text, begin, size);
-    if (size == sizeof text - 1) { /* longer than any statement */
-        text[size] = '\0';
-        execute(p4, text);
+    size -= (size_t)(begin - input);
+    memmove(input, begin, size);
+    if (size == sizeof input - 1) { /* longer than any statement */
+        input[size] = '\0';
+        execute(p4, input);
         size = 0;
     }
 }
 
 bool p4_commands_poll(struct p4 *p4, int wait_ms) {
-    struct pollfd input = {STDIN_FILENO, POLLIN, 0};
-    while (!ended && poll(&input, 1, wait_ms) > 0) {
-        const ssize_t got = read(STDIN_FILENO, text + size, sizeof text - 1 - size);
+    struct pollfd descriptor = {STDIN_FILENO, POLLIN, 0};
+    while (!ended && poll(&descriptor, 1, wait_ms) > 0) {
+        const ssize_t got = read(STDIN_FILENO, input + size, sizeof input - 1 - size);
         if (got > 0) {
             size += (size_t)got;
             execute_whole_lines(p4);
         } else if (got == 0 || errno != EINTR) {
             ended = true;
             if (size) { /* a last line without newline */
-                text[size] = '\0';
+                input[size] = '\0';
                 size = 0;
-                execute(p4, text);
+                execute(p4, input);
             }
         }
         wait_ms = 0;

@@ -27,7 +27,7 @@ enum {
     GENERATE,
 };
 
-#define BURST_MOST 4096
+#define MAX_BURST 4096
 
 /* Groups of the help, in its order. */
 enum { PROGRAM_GROUP = 1, INPUT, OUTPUT };
@@ -48,17 +48,17 @@ static const struct argp_option known[] = {
      "Run a shared library that was compiled from this C code (default: interpret the .spec)", PROGRAM_GROUP},
     {NULL, 0, NULL, 0, "Input:", INPUT},
     {"in", IN, "PATH", 0,
-     "Read frames from a pcap or pcapng, also with gzip, or - for standard input; may be repeated: the first "
-     "is port 0, and frames of all ports enter by time (required)",
+     "Read frames from a pcap or pcapng, optionally compressed with gzip, or - for standard input; may be "
+     "repeated: the first is port 0, and frames of all ports are processed in order of time (required)",
      INPUT},
     {"descriptor", DESCRIPTOR, "N[:END]", 0,
-     "Read the last --in from open descriptor N; its path is used in messages and checks. END is a "
-     "descriptor from which one byte is read after a capture that is complete",
+     "Read the preceding --in from open file descriptor N; its path appears in messages and is checked. "
+     "END: file descriptor from which one byte can be read after a complete capture",
      INPUT},
     {"pace", PACE, NULL, 0, "Keep the inter-arrival times of the captures (default: as fast as possible)",
      INPUT},
     {"burst", BURST, "N", 0, "Read N frames at once, 1 to 4096 (default: 32)", INPUT},
-    {"parent", PARENT, "PID", 0, "Exit when PID exits, which must be the parent process", INPUT},
+    {"parent", PARENT, "PID", 0, "Exit when the parent process exits; PID is its process ID", INPUT},
     {NULL, 0, NULL, 0, "Output (default: none):", OUTPUT},
     {"out", OUT, "PATH", 0, "Write frames that the program sends to PATH.pcap (ns) or PATH.pcapng", OUTPUT},
     {"out-interface", INTERFACE, "NAME", 0, "Send these frames on a network interface; needs CAP_NET_RAW",
@@ -74,18 +74,18 @@ static const struct argp_option known[] = {
 
 static const char usage[] = "--spec PROGRAM.spec --in CAPTURE";
 static const char documentation[] =
-    "Run a P4 program, compiled by p4c-dpdk, over captures, on DPDK's software pipeline.";
+    "Run a P4 program, compiled by p4c-dpdk, on captures, with DPDK's software pipeline.";
 
 const char *argp_program_version = PROGRAM " " ACAPELLA_VERSION;
 
 static bool ends_in(const char *text, const char *end) {
-    const size_t size = strlen(text), least = strlen(end);
-    return size > least && strcmp(text + size - least, end) == 0;
+    const size_t size = strlen(text), end_size = strlen(end);
+    return size > end_size && strcmp(text + size - end_size, end) == 0;
 }
 
 static int add(const char *to[], unsigned *count, const char *value, const char *name, struct fault *fault) {
     if (*count == P4_PORTS) {
-        return fail(fault, "%s: at most %d of them", name, P4_PORTS);
+        return fail(fault, "%s: at most %d are allowed", name, P4_PORTS);
     }
     to[(*count)++] = value;
     return 0;
@@ -94,13 +94,13 @@ static int add(const char *to[], unsigned *count, const char *value, const char 
 static int read_descriptor(struct options *options, const char *text, struct fault *fault) {
     char *rest = NULL;
     const unsigned long value = strtoul(text, &rest, 10);
-    const bool ends = *rest == ':' && rest[1] >= '0' && rest[1] <= '9';
-    const unsigned long end = ends ? strtoul(rest + 1, &rest, 10) : 0;
+    const bool has_end = *rest == ':' && rest[1] >= '0' && rest[1] <= '9';
+    const unsigned long end = has_end ? strtoul(rest + 1, &rest, 10) : 0;
     if (!options->ins || *text < '0' || *text > '9' || *rest || value > INT_MAX || end > INT_MAX) {
         return fail(fault, "--descriptor %s: must be N or N:END, after the --in to which it belongs", text);
     }
     options->descriptor[options->ins - 1] = (int)value;
-    options->end[options->ins - 1] = ends ? (int)end : -1;
+    options->end[options->ins - 1] = has_end ? (int)end : -1;
     return 0;
 }
 
@@ -108,7 +108,7 @@ static int read_parent(struct options *options, const char *text, struct fault *
     char *rest = NULL;
     const unsigned long value = strtoul(text, &rest, 10);
     if (*text < '1' || *text > '9' || *rest || value > INT_MAX) {
-        return fail(fault, "--parent %s: not the id of a process", text);
+        return fail(fault, "--parent %s: not a process ID", text);
     }
     options->parent = (pid_t)value;
     return 0;
@@ -117,8 +117,8 @@ static int read_parent(struct options *options, const char *text, struct fault *
 static int read_burst(struct options *options, const char *text, struct fault *fault) {
     char *end = NULL;
     const unsigned long value = strtoul(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || value == 0 || value > BURST_MOST) {
-        return fail(fault, "--burst %s: a number from 1 to %d", text, BURST_MOST);
+    if (*text < '0' || *text > '9' || *end || value == 0 || value > MAX_BURST) {
+        return fail(fault, "--burst %s: must be a number from 1 to %d", text, MAX_BURST);
     }
     options->burst = (unsigned)value;
     return 0;
@@ -171,24 +171,24 @@ static int read_one(struct options *options, int code, const char *text, struct 
     }
 }
 
-/* Whether two paths are in the same directory. */
-static bool one_directory(const char *a, const char *b) {
+/* Returns true if two paths are in the same directory. */
+static bool same_directory(const char *a, const char *b) {
     const char *const paths[] = {a, b};
     struct stat found[2];
     for (unsigned i = 0; i < 2; ++i) {
         const char *end = strrchr(paths[i], '/');
         char *directory = end ? strndup(paths[i], (size_t)(end - paths[i]) + 1) : strdup(".");
-        const bool there = directory && stat(directory, &found[i]) == 0;
+        const bool exists = directory && stat(directory, &found[i]) == 0;
         free(directory);
-        if (!there) {
+        if (!exists) {
             return false;
         }
     }
     return found[0].st_dev == found[1].st_dev && found[0].st_ino == found[1].st_ino;
 }
 
-/* Whether two paths name the same regular file, or will after writing. */
-static bool one_file(const char *a, const char *b) {
+/* Returns true if two paths name the same regular file, or will do so once it is written. */
+static bool same_file(const char *a, const char *b) {
     struct stat one, other;
     if (stat(a, &one) == 0 && !S_ISREG(one.st_mode)) {
         return false;
@@ -197,21 +197,21 @@ static bool one_file(const char *a, const char *b) {
         return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
     }
     const char *name_a = strrchr(a, '/'), *name_b = strrchr(b, '/');
-    return strcmp(name_a ? name_a + 1 : a, name_b ? name_b + 1 : b) == 0 && one_directory(a, b);
+    return strcmp(name_a ? name_a + 1 : a, name_b ? name_b + 1 : b) == 0 && same_directory(a, b);
 }
 
-/* Whether an output, or its temporary name, would overwrite a file. */
-static bool written_by(const char *path, const char *output) {
+/* Returns true if an output, or its temporary file, would overwrite a file. */
+static bool overwritten_by(const char *path, const char *output) {
     char part[PATH_MAX + 8];
     snprintf(part, sizeof part, "%s.part", output);
-    return one_file(output, path) || one_file(part, path);
+    return same_file(output, path) || same_file(part, path);
 }
 
 /* Fails if an output would overwrite a file that is read. */
 static int check_output(const char *name, const char *path, const char *const read[], unsigned count,
                         struct fault *fault) {
     for (unsigned i = 0; path && i < count; ++i) {
-        if (written_by(read[i], path)) {
+        if (overwritten_by(read[i], path)) {
             return fail(fault, "%s %.200s: %.200s is also an input; use another file", name, path, read[i]);
         }
     }
@@ -235,7 +235,7 @@ static int check_outputs(const struct options *options, struct fault *fault) {
             return -1;
         }
         for (unsigned j = 0; path && j < count; ++j) {
-            if (j != i && outputs[j].path && written_by(path, outputs[j].path)) {
+            if (j != i && outputs[j].path && overwritten_by(path, outputs[j].path)) {
                 return fail(fault, "%s %.200s: is also the output of %s; use another file", name, path,
                             outputs[j].name);
             }
@@ -245,9 +245,9 @@ static int check_outputs(const struct options *options, struct fault *fault) {
 }
 
 static int check(struct options *options, struct fault *fault) {
-    unsigned standard = options->commands;
+    unsigned standard_inputs = options->commands;
     for (unsigned i = 0; i < options->ins; ++i) {
-        standard += strcmp(options->in[i], "-") == 0;
+        standard_inputs += strcmp(options->in[i], "-") == 0;
     }
     if (!options->spec) {
         return fail(fault, "--spec: missing; specify the program, such as p4/spec/preprocess.spec");
@@ -255,7 +255,7 @@ static int check(struct options *options, struct fault *fault) {
     if (!options->ins && !options->generated) {
         return fail(fault, "--in: missing; specify a capture");
     }
-    if (standard > 1) {
+    if (standard_inputs > 1) {
         return fail(fault, "standard input: used by --commands and --in -, or twice; use a file");
     }
     options->format = options->out && ends_in(options->out, ".pcapng") ? &pcapng_format : &pcap_format;
@@ -265,7 +265,7 @@ static int check(struct options *options, struct fault *fault) {
     return check_outputs(options, fault);
 }
 
-/* For argp. */
+/* Parser of argp. */
 static error_t parse(int key, char *text, struct argp_state *state) {
     struct command_line *line = state->input;
     if (key >= OPTION_OWN && key <= GENERATE) {

@@ -87,9 +87,8 @@ static int read_register(struct line *line) {
         !find_register(line, line->word[1], index, count)) {
         return -1;
     }
-    if (count > P4_READ_MOST) {
-        return fail(line->fault, "read: at most %d values at once; --dump-registers writes all",
-                    P4_READ_MOST);
+    if (count > P4_MAX_READ) {
+        return fail(line->fault, "read: at most %d values at once; --dump-registers writes all", P4_MAX_READ);
     }
     for (uint64_t i = 0; i < count; ++i) {
         rte_swx_ctl_pipeline_regarray_read(line->p4->pipeline, line->word[1], (uint32_t)(index + i), &value);

@@ -3,7 +3,7 @@
 
 #include "pipeline/program.h"
 
-#define P4_READ_MOST 4096
+#define P4_MAX_READ 4096
 
 /* Statements table NAME add|delete|default ..., epoch DURATION, epoch-clear NAME BANK; word[0] is the
  * statement. */

@@ -7,7 +7,7 @@
 
 #include "pipeline/control.h"
 
-#define PROBES_MOST (1U << 22)
+#define MAX_PROBES (1U << 22)
 
 /* Whether a report is the first of its flow in this epoch: by its triggers (format 2,
  * schemas/report_formats.tsv), else by the flag of the egress header. */
@@ -130,7 +130,7 @@ void p4_epochs_note(struct p4 *p4, const struct slot *slot, const struct p4_verd
     }
     if (epochs->probe_count == epochs->probe_room) {
         const unsigned room = epochs->probe_room ? epochs->probe_room * 2 : 256;
-        struct probe *wider = room <= PROBES_MOST ? realloc(epochs->probes, room * sizeof *wider) : NULL;
+        struct probe *wider = room <= MAX_PROBES ? realloc(epochs->probes, room * sizeof *wider) : NULL;
         if (!wider) {
             p4->failed = true;
             return;

@@ -10,7 +10,7 @@
 #include "spec/guard.h"
 #include "spec/verify.h"
 
-#define HEADERS_MOST \
+#define MAX_HEADERS \
     65000 /* including the margins of p4_load: an mbuf has 16 bits for the offset of its frame */
 
 /* The guarded instructions of a block, by line. */
@@ -178,7 +178,7 @@ int p4_generate(const char *path, FILE *to, struct fault *fault) {
     if (p4_spec_read(&spec, path, fault) == 0 && p4_verify(&spec, &limits, fault) == 0 &&
         check_mirror(&spec, fault) == 0) {
         const unsigned fields = spec.metadata->count;
-        if ((uint64_t)limits.reach + limits.emitted > HEADERS_MOST) {
+        if ((uint64_t)limits.reach + limits.emitted > MAX_HEADERS) {
             fail(fault, "%s: headers of %u bytes read and %u bytes sent: not compiled; use the interpreter",
                  path, limits.reach, limits.emitted);
         } else if (p4_guard_prepare(&spec, fault) == 0) {

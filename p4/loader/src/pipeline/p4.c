@@ -9,9 +9,9 @@
 #include "spec/guard.h"
 #include "spec/verify.h"
 
-#define QUANTA 64              /* instructions per call */
-#define QUANTA_COMPILED 16     /* a step of a compiled program is many instructions */
-#define QUANTA_MOST 100000000U /* a frame that is still in the pipeline then never leaves it */
+#define QUANTA 64                  /* instructions per call */
+#define QUANTA_COMPILED 16         /* a step of a compiled program is many instructions */
+#define MAX_IDLE_QUANTA 100000000U /* a frame that is still in the pipeline then never leaves it */
 
 uint64_t p4_memory(const char *path, struct fault *fault) {
     struct spec spec;
@@ -179,7 +179,7 @@ static int run_until(struct p4 *p4, unsigned busy, struct fault *fault) {
             last = p4->busy;
             idle = 0;
         }
-        if (idle > QUANTA_MOST) {
+        if (idle > MAX_IDLE_QUANTA) {
             return fail(fault,
                         "%s: the program does not return a frame because it loops; "
                         "drop frames that are recirculated too often",

@@ -9,7 +9,7 @@
 #include "wire.h"
 
 #define SCRATCH "acapella_scratch"
-#define SCRATCH_MOST 255 /* bytes before the field, within reach of DPDK (verify.c) */
+#define MAX_SCRATCH_BYTES 255 /* bytes before the field, within reach of DPDK (verify.c) */
 
 const char *p4_jump(const struct spec_instruction *instruction) {
     return strncmp(instruction->word[0], "jmp", 3) == 0 && instruction->words > 1 ? instruction->word[1]
@@ -93,7 +93,7 @@ int p4_guard_prepare(struct spec *spec, struct fault *fault) {
     if (!first) {
         return 0;
     }
-    if (spec->metadata->bits / 8 > SCRATCH_MOST) {
+    if (spec->metadata->bits / 8 > MAX_SCRATCH_BYTES) {
         return p4_spec_fail(
             spec, first->line, fault,
             "%s %s: DPDK writes a constant to the first regarray instead, and the metadata have no room "

@@ -8,7 +8,7 @@
 #define NONE UINT32_MAX
 #define OPERAND_REACH 255
 #define HASH_REACH 31
-#define MOST_OF_A_KIND 255
+#define MAX_PER_KIND 255
 
 /* An instruction as a node of a graph, and the maxima over all paths from it to an end. */
 struct node {
@@ -244,10 +244,10 @@ static int check_block(const struct spec *spec, const struct spec_action *action
 
 int p4_verify(const struct spec *spec, struct verify_limits *limits, struct fault *fault) {
     *limits = (struct verify_limits){.waits = false};
-    if (spec->action_count > MOST_OF_A_KIND || spec->table_count > MOST_OF_A_KIND ||
-        spec->register_count > MOST_OF_A_KIND || spec->meter_count > MOST_OF_A_KIND) {
+    if (spec->action_count > MAX_PER_KIND || spec->table_count > MAX_PER_KIND ||
+        spec->register_count > MAX_PER_KIND || spec->meter_count > MAX_PER_KIND) {
         return fail(fault, "%.200s: more than %d actions, tables, regarrays or metarrays, the limit of DPDK",
-                    spec->path, MOST_OF_A_KIND);
+                    spec->path, MAX_PER_KIND);
     }
     for (unsigned i = 0; i < spec->action_count; ++i) {
         if (check_block(spec, &spec->actions[i], limits, fault) != 0) {

@@ -29,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=MAX_RATIO,
-        help="stop if more than 16M are decompressed and exceed the compressed bytes N times (default: %(default)s)",
+        help="maximum ratio of decompressed to compressed bytes, ignored up to 16M decompressed (default: %(default)s)",
     )
 
 

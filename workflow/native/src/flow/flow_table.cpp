@@ -189,7 +189,7 @@ void FlowTable::add_payload(TcpState& tcp, std::uint32_t number, Range range) {
 void FlowTable::limit_ranges(OlderRanges& list) {
     const std::size_t bound = older_ranges_total_ < kManyRanges ? kRangesPerFlow : kRangesPerFlowWhenMany;
     while (list.size() > bound) {
-        list.forget_first();
+        list.pop_first();
         --older_ranges_total_;
         ++ranges_forgotten_;
     }

@@ -20,20 +20,20 @@ class OlderRanges {
     const Range& last() const { return ranges_.back(); }
     void pop() { ranges_.pop_back(); }
     void push(Range range) { ranges_.push_back(range); }
-    void forget_first() { ranges_.erase(ranges_.begin()); }
+    void pop_first() { ranges_.erase(ranges_.begin()); }
 
-    // Merges `range` and returns how many of its positions were there already. The merged range must not
-    // reach the newest one.
+    // Merges `range` and returns how many of its positions were already in the list. The merged range must
+    // not reach the newest one.
     std::uint64_t merge(Range range);
 
   private:
     std::vector<Range> ranges_;
 };
 
-// Merges `added` into `newest` (the range that ends highest) and `older`. Returns how many positions of
-// `added` were sent before. Calls `older` only when needed.
-template <typename OlderOf>
-std::uint64_t add_range(Range added, Range& newest, bool has_older, const OlderOf& older) {
+// Merges `added` into `newest` (the range with the highest end) and the list that `older` returns. Returns
+// how many positions of `added` were already sent. Calls `older` only when needed.
+template <typename GetOlder>
+std::uint64_t add_range(Range added, Range& newest, bool has_older, const GetOlder& older) {
     if (newest.begin == newest.end) {
         newest = added;
         return 0;

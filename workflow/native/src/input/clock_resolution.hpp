@@ -8,12 +8,12 @@
 
 namespace acapella::input {
 
-// A power of ten with constants for testing multiples of it.
+// A power of ten, with constants for testing multiples of it.
 struct Grid {
     std::int64_t ns;
     std::uint64_t inverse;  // of the odd part of ns, modulo 2^64
     std::uint64_t largest;  // (2^64 - 1) / ns
-    int twos;               // factors 2 of ns
+    int twos;               // exponent of 2 in ns
 };
 
 constexpr Grid grid_of(std::int64_t ns) {
@@ -46,9 +46,9 @@ class ClockResolution {
 
     // The coarsest of 1 s, 100 ms, ..., 1 ns of which all timestamps are multiples; 0 if there are none.
     [[nodiscard]] std::int64_t resolution_ns() const { return stamps_ == 0 ? 0 : kGrids[grid_].ns; }
-    // Timestamps equal to the previous one, of stamps() - 1 pairs.
+    // Number of timestamps equal to the previous one.
     [[nodiscard]] std::uint64_t equal() const { return equal_; }
-    // Timestamps earlier than the previous one.
+    // Number of timestamps earlier than the previous one.
     [[nodiscard]] std::uint64_t reversals() const { return reversals_; }
     [[nodiscard]] std::uint64_t stamps() const { return stamps_; }
 

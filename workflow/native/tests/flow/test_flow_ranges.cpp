@@ -44,7 +44,7 @@ TEST(SeenRanges, LowestRangeCanBeDropped) {
     OlderRanges older;
     older.push({10, 20});
     older.push({30, 40});
-    older.forget_first();
+    older.pop_first();
     EXPECT_EQ(older.merge({10, 35}), 5);
 }
 

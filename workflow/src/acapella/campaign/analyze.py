@@ -43,7 +43,7 @@ def register_parser(subparsers):
         default=[],
         help="thresholds of congestion verdicts, as analysis.congestion in the config (default: those of its schema)",
     )
-    parser.add_argument("--threads", type=int, default=1, help="threads of DuckDB (default: 1)")
+    parser.add_argument("--threads", type=int, default=1, help="number of DuckDB threads (default: 1)")
     return parser
 
 

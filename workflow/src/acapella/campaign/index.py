@@ -1,26 +1,26 @@
-"""Write the catalog of a campaign: which file holds which site, port, time, header and flow.
+"""Write the catalog of a campaign: the sites, ports, times, headers and flows in each file.
 
 The column `excluded` of samples gives the reason why a sample is excluded from traffic statistics: `trial`, `filter`,
 `p4` or `sampling`, or several of them; `config` if the config leaves the sample out of all tables (--exclude);
 `no acap` if it was not digested. It is null for a sample that counts. By default only samples without these
-restrictions count. If the campaign has none, the filtered ones count; trials count only if all samples are trials.
+restrictions count. If every sample is restricted, filtered samples count; trials count only if all samples are trials.
 
 CAMPAIGN/catalog.duckdb holds the tables samples (manifest, digest, quality), acaps (file, time range, rows), flows (of
 all samples) and stacks (per sample), and the views frames (every frame with its flow's key), connections (a row per
-pair of flows), and one for each published table (tables/*.parquet). DuckDB 1.0.0 and later open it and read all of it.
-Tables with list columns, such as flows.vlan, are views too: the schema `stored` has their rows, with lists as DuckDB
-1.0 reads them:
+pair of flows), and one for each published table (tables/*.parquet). DuckDB 1.0.0 and later can read all of it.
+Tables with list columns, such as flows.vlan, are also views: their rows are in the schema `stored`, in a list format
+that DuckDB 1.0 can read. To query the catalog with DuckDB:
 
     duckdb -readonly results/demo/catalog.duckdb "select site, sum(frames) from frame_sizes group by site"
 
-Views contain the absolute path of the campaign's directory: they work from any working directory (DuckDB would look for
-a relative path in the client's, and a view cannot contain the path of its database). If you move the directory, run
-`acapella campaign index CAMPAIGN --views`: until then other clients print "No files found that match the pattern" with
-the earlier path. `acapella sql` works without. The workflow does the same as its last step, so that the tables of all
-stages are views. The content depends on the inputs alone, the bytes of the file do not.
+Views contain the absolute path of the campaign's directory, so that they work from any working directory. (DuckDB
+resolves a relative path from the client's working directory, and a view cannot refer to the path of its database.) If
+you move the directory, run `acapella campaign index CAMPAIGN --views`: until then other clients print "No files found
+that match the pattern" with the previous path. `acapella sql` does not need this step. The workflow runs it last, so
+that the tables of all stages have views. The same inputs produce the same contents, but not the same bytes of the file.
 
 If raw/samples.tsv lists the samples, the files of other samples are removed first: those in acap/, flows/, partial/ and
-flowreports/, and links in raw/. Captures in raw/ that are no links are moved to stale/raw/. logs/stale.log lists both.
+flowreports/, and links in raw/. Captures in raw/ that are not links are moved to stale/raw/. logs/stale.log lists both.
 Files that belong to no sample of the campaign stay, and are reported.
 """
 
@@ -70,7 +70,7 @@ def register_parser(subparsers):
     parser.add_argument(
         "--views",
         action="store_true",
-        help="only create the views of an existing catalog again, over all published tables at the campaign's path",
+        help="only recreate the views of an existing catalog, for all published tables and the current path",
     )
     parser.add_argument(
         "--traffic",
@@ -78,7 +78,7 @@ def register_parser(subparsers):
         default=TRAFFIC[0],
         help="samples that count in traffic statistics: unfiltered (the default), all",
     )
-    parser.add_argument("--threads", type=int, default=1, help="threads of DuckDB (default: 1)")
+    parser.add_argument("--threads", type=int, default=1, help="number of DuckDB threads (default: 1)")
     return parser
 
 

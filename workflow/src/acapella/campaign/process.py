@@ -42,7 +42,7 @@ def register_parser(subparsers):
     parser.add_argument("campaign", metavar="CAMPAIGN", help="directory results/<campaign>")
     parser.add_argument("--pseudonyms", action="store_true", help="hide the names of sites, ports and samples")
     parser.add_argument("--top", type=int, default=TOP, help=f"flows per site in top_flows (default: {TOP})")
-    parser.add_argument("--threads", type=int, default=1, help="threads of DuckDB (default: 1)")
+    parser.add_argument("--threads", type=int, default=1, help="number of DuckDB threads (default: 1)")
     return parser
 
 

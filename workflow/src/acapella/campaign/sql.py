@@ -5,18 +5,18 @@
 
 Tables: samples, acaps, flows, stacks. Views: frames (each frame with its flow's vlan, mpls, src, dst, ip_proto,
 src_port, dst_port, flow_id and its sample, site, port), connections (a row per pair of flows) and the published tables.
-Output is a table on a terminal, which may omit columns and rows (--format table in a file or a pipe omits none), and
-CSV in a file or a pipe (null is nothing, empty text is ""); --format csv --spreadsheet writes CSV without formulas. The
-catalog is opened read-only. Filters on sample, site, port or flow limit which acaps are opened. A query reads no file
-outside the campaign's directory and writes none. CAMPAIGN is optional in its directory, and if results/ contains only
-one campaign.
+On a terminal, the output is a table that may omit columns and rows. In a file or a pipe, it is CSV: null is an empty
+field, and empty text is "". --format table in a file or a pipe omits nothing. --format csv --spreadsheet writes CSV
+without formulas. The catalog is opened read-only. Filters on sample, site, port or flow limit which acaps are opened. A
+query reads no file outside the campaign's directory, and writes no file. CAMPAIGN may be omitted in its directory, or
+if results/ contains only one campaign.
 
 The column `excluded` of samples and frames is null for samples that count in traffic statistics; for others it is the
 reason (trial, filter, p4, sampling):
 
     acapella sql "select stack, count(*) from frames where excluded is null group by stack"
 
-The same from any DuckDB client:
+The same query from any DuckDB client:
 
     duckdb -readonly results/demo/catalog.duckdb "select stack, count(*) from frames group by stack"
 """
@@ -56,7 +56,7 @@ def register_parser(subparsers):
     parser.add_argument("campaign", metavar="CAMPAIGN", nargs="?", help="directory results/<campaign>")
     parser.add_argument("query", metavar="QUERY", help="one SELECT")
     add_format(parser)
-    parser.add_argument("--threads", type=int, default=1, help="threads of DuckDB (default: 1)")
+    parser.add_argument("--threads", type=int, default=1, help="number of DuckDB threads (default: 1)")
     return parser
 
 
@@ -68,7 +68,7 @@ def add_format(parser: argparse.ArgumentParser) -> None:
         "--spreadsheet",
         action="store_true",
         help="csv and tsv: write an apostrophe before text that begins with = + - @ (also full-width), tab, CR or LF, "
-        "which spreadsheets take for a formula",
+        "which spreadsheets would treat as a formula",
     )
 
 

@@ -3,12 +3,13 @@
     acapella campaign check results/demo
     acapella campaign check demo-public
 
-Verifies names (of files, and of samples and files in manifests, raw/samples.tsv and the catalog), symbolic links (only
-those that the workflow makes are allowed: captures in raw/, entries of a cache in acap/ and flows/), and the SHA-256 of
-every file listed in a manifest, the catalog, a provenance file or SHA256SUMS. Prints a line for each finding.
+Verifies the names of files, and the names of samples and files in manifests, raw/samples.tsv and the catalog. Verifies
+that symbolic links are those that the workflow creates: captures in raw/, cache entries in acap/ and flows/. Verifies
+the SHA-256 of every file listed in a manifest, the catalog, a provenance file or SHA256SUMS. Prints a line for each
+finding.
 
-No list contains the SHA-256 of figures, the report, logs and some other files of a campaign: these files are counted by
-kind, but not verified. Files that the workflow did not write are listed, but do not count as findings. The lists
+Figures, the report, logs and some other files of a campaign are in none of these lists: they are counted by kind, but
+not verified. Files that the workflow did not write are listed, but do not count as findings. The lists
 themselves are not signed: anyone who can write to the directory can also change the lists.
 
 Exit code: 0 if there are no findings, 1 if there are any, 2 if the directory is neither a campaign nor a release.

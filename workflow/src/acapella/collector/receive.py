@@ -1,12 +1,12 @@
-"""Receive flow reports until they end, or until Ctrl-C or kill; then write flows, series and counters.
+"""Receive flow reports until the source ends, or until Ctrl-C or kill; then write flows, series and counters.
 
     acapella p4 collect reports.pcap --control flowstats.control -o reports
     acapella p4 collect --interface veth1 --listen 127.0.0.1:4700 -o reports
 
 Like an RDMA NIC, it checks the queue pair, key, bounds, sequence number and invariant CRC of every RoCEv2 WRITE, and
-counts rejected ones by reason in counters.json. The queue pairs are those of a program's control file, or are assigned
-to control planes that connect (acapella p4 run --collector). docs/collector.md describes the protocol of the control
-channel, schemas/tables/flow_reports.yaml the columns.
+counts rejected ones by reason in counters.json. Queue pairs are read from a program's control file, or are assigned to
+control planes that connect (acapella p4 run --collector). For the protocol of the control channel, see
+docs/collector.md; for the columns, see schemas/tables/flow_reports.yaml.
 """
 
 import argparse

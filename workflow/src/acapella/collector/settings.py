@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `acapella p4 collect`."""
     source = parser.add_argument_group("source of reports")
     source.add_argument(
-        "captures", metavar="CAPTURE", nargs="*", help="capture of reports: pcap or pcapng, also compressed"
+        "captures", metavar="CAPTURE", nargs="*", help="capture of reports: pcap or pcapng, optionally compressed"
     )
     source.add_argument(
         "--interface", metavar="NAME", help="receive from an interface (AF_PACKET) until Ctrl-C or kill"
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="assign queue pairs to control planes that connect here; port 0: any free port",
     )
-    pairs.add_argument("--listen-anywhere", action="store_true", help="allow other addresses than loopback")
+    pairs.add_argument("--listen-anywhere", action="store_true", help="allow addresses other than loopback")
     pairs.add_argument(
         "--queue-pairs", metavar="N", default="1", help="queue pairs per session: 1, 2, 4, 8 or 16 (default: 1)"
     )

@@ -25,16 +25,16 @@ def write(relation, table: str, target, complete: contextlib.ExitStack | None = 
     otherwise. ``columns``: columns to write, which must include the key (default: all columns of the schema).
 
     Rows are sorted by the schema's key. CSV files follow RFC 4180, except that lines end in LF. Text is quoted, so that
-    null (nothing) differs from empty text (""). Doubles have at most 9 significant digits. Raises ValueError if a null
-    violates the schema.
+    null (an empty field) differs from empty text (""). Doubles have at most 9 significant digits. Raises ValueError if
+    a null violates the schema.
     """
     schema = arrow_schema(table)
     if columns is not None:
         schema = pa.schema([field for field in schema if field.name in columns])
     ordered = relation.select(*schema.names).order(", ".join(schemas.table(table)["key"]))
     parquet, text = target("parquet"), target("csv")
-    with contextlib.ExitStack() as own:
-        renamed = own if complete is None else complete
+    with contextlib.ExitStack() as local:
+        renamed = local if complete is None else complete
         parquet_part, text_part = (renamed.enter_context(atomic_path(path)) for path in (parquet, text))
         options = csv.WriteOptions(include_header=False, quoting_style="needed")
         with text_part.open("wb") as sink, pq.ParquetWriter(parquet_part, schema, compression="zstd") as rows:
@@ -74,15 +74,15 @@ def parts(reader):
 
 
 def conform(part: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows with the schema's types. Raises ValueError for an overflow or a null that the schema excludes."""
+    """Return the rows with the schema's types. Raises ValueError for an overflow or a forbidden null."""
     for field in schema:
         if not field.nullable and part[field.name].null_count:
-            raise ValueError(f"column {field.name} has nulls, which its schema excludes")
+            raise ValueError(f"column {field.name} contains nulls, but its schema does not allow them")
     return part.cast(schema).combine_chunks()
 
 
 def rounded(part: pa.Table) -> pa.Table:
-    """Return the rows with doubles rounded to 9 significant digits, which CSV files contain in the shortest form."""
+    """Return the rows with doubles rounded to 9 significant digits. CSV files use the shortest form of each."""
     columns = []
     for column in part.columns:
         if pa.types.is_floating(column.type):
@@ -104,16 +104,16 @@ def read(table: str, path: Path, fix: str) -> pa.Table:
         with pq.ParquetFile(path) as file:
             found = conform(file.read().select(schema.names), schema)
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        raise UserError(f"not the table of this version: {one_line(error)}", where=path, fix=fix) from error
+        raise UserError(f"does not match this version's schema: {one_line(error)}", where=path, fix=fix) from error
     return printable(rounded(found))
 
 
 def printable(table: pa.Table) -> pa.Table:
-    """Return a table with control characters escaped, because the renderer aborts at some of them."""
-    for place, field in enumerate(table.schema):
+    """Return a table with control characters escaped, because some of them abort the renderer."""
+    for index, field in enumerate(table.schema):
         if pa.types.is_string(field.type) and not pc.all(pc.utf8_is_printable(table[field.name])).as_py():
             texts = [text and names.shown(text) for text in table[field.name].to_pylist()]
-            table = table.set_column(place, field, pa.array(texts, field.type))
+            table = table.set_column(index, field, pa.array(texts, field.type))
     return table
 
 

@@ -91,7 +91,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "sources", metavar="IN", nargs="+", help="pcap or pcapng, also compressed; - for standard input"
+        "sources", metavar="IN", nargs="+", help="pcap or pcapng, optionally compressed; - for standard input"
     )
     parser.add_argument("-o", dest="acap", metavar="ACAP.parquet", required=True, help="the frame table")
     parser.add_argument(

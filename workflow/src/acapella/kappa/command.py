@@ -68,7 +68,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "--spool", metavar="DIRECTORY", help="directory for temporary files (default: TMPDIR, else /tmp)"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON; with -o print nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON; with -o, write it only to the file")
     parser.add_argument("-o", dest="output", metavar="FILE.json", help="write JSON to this file")
     parser.add_argument("--sha256", action="store_true", help="record the SHA-256 of every file, even if not needed")
     parser.add_argument(

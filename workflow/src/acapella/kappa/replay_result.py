@@ -24,7 +24,7 @@ DIGITS = 10**12  # limits are floating-point sums; they are rounded outward, so 
 
 @dataclass(frozen=True)
 class Replay:
-    """What the user stated about a replay: recordings, departures of each trial, and errors of timestamps in ns."""
+    """Options that describe a replay: recordings, departures of each trial, and errors of timestamps in ns."""
 
     recordings: list[str]
     sources: list[list[departures.Departures]]

@@ -5,12 +5,12 @@
     acapella p4 run flowstats --in s1.pcap --pace --out-interface eth1 --collector 127.0.0.1:7471 \\
         --secret reports/collector.secret
 
-PROGRAM is one of the project's (p4/spec) or a .spec file of p4c-dpdk. Captures are pcap or pcapng, also compressed
-with gzip, zstd or lz4. Each capture is an ingress port; frames enter in order of their timestamps. With --commands,
-statements of control files are read from standard input while the program runs. flowstats needs queue pairs to report
-to, assigned by a collector or set in a control file (docs/collector.md has an example). Exit code: 0; 1 after an error
-while running or writing, or if the compressed data of a capture are damaged (outputs contain the frames before the
-damage); 2 after a usage error.
+PROGRAM is one of the project's (p4/spec) or a .spec file of p4c-dpdk. Captures are pcap or pcapng, optionally
+compressed with gzip, zstd or lz4. Each capture is an ingress port; frames enter in order of their timestamps. With
+--commands, statements of control files are read from standard input while the program runs. flowstats needs queue pairs
+to report to, assigned by a collector or set in a control file (docs/collector.md has an example). Exit code: 0; 1 after
+an error while running or writing, or if the compressed data of a capture are damaged (outputs contain the frames before
+the damage); 2 after a usage error.
 
 The program runs as a compiled pipeline if the source of the installed DPDK is available (make dpdk-source), else in
 DPDK's interpreter. The output is the same; the statistics contain which one was used.

@@ -30,7 +30,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("source", metavar="IN", nargs="?", help="pcap or pcapng, also compressed; - for standard input")
+    parser.add_argument(
+        "source", metavar="IN", nargs="?", help="pcap or pcapng, optionally compressed; - for standard input"
+    )
     parser.add_argument("-o", dest="target", metavar="OUT.pcap", help="anonymized capture to write")
     keys = parser.add_mutually_exclusive_group(required=True)
     keys.add_argument("--key-file", metavar="FILE", help="key of the campaign")

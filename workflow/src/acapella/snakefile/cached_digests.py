@@ -16,10 +16,10 @@ class CachedDigests:
         self._checked: set[str] = set()
 
     def check(self, sample: str) -> None:
-        """Report the outputs of a sample that link to damaged entries, and have them created again; once per sample.
+        """Report the outputs of a sample that link to damaged entries, and force Snakemake to recreate them.
 
-        This deletes nothing, because it also runs in a dry run and before Snakemake locks the directory. The job
-        replaces its outputs and, with --cache, the damaged entries.
+        Each sample is checked once. This deletes nothing, because it also runs in a dry run and before Snakemake locks
+        the directory. The job replaces its outputs and, with --cache, the damaged entries.
         """
         from acapella.digest.cache import report_damaged  # noqa: PLC0415 - imports Snakemake's cache
 

@@ -52,7 +52,7 @@ def namespaces_or_skip(caller: Caller) -> Caller:
         pytest.skip(f"no network namespaces here: {tried.stderr.strip()}")
     for program in ("ip", "tc", "ethtool", "tcpdump"):
         if shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin") is None:
-            pytest.skip(f"no {program} here")
+            pytest.skip(f"{program} is not installed")
     return caller
 
 

@@ -47,6 +47,6 @@ def open_vswitch_or_skip(switch: str = "ovs") -> None:
     """Skip the test if Open vSwitch is needed but missing."""
     for program in ("ovs-vswitchd", "ovsdb-server", "ovs-vsctl") if switch == "ovs" else ():
         if shutil.which(program, path=sandbox.search_path()) is None:
-            pytest.skip(f"no {program} here")
+            pytest.skip(f"{program} is not installed")
     if switch == "ovs" and not TUN.exists():
         pytest.skip(f"no {TUN} here, which Open vSwitch needs")

@@ -188,10 +188,10 @@ def soon_ns(after_ns: int = 300_000_000) -> int:
 def namespace(*pairs: tuple[str, str]) -> Iterator[tuple[str, ...]]:
     """Yield a command prefix for a network namespace with these veth pairs; it ends with its process."""
     if os.geteuid() != 0:
-        pytest.skip("not root: no network namespaces")
+        pytest.skip("network namespaces require root")
     for program in ("unshare", "nsenter", "ip", "tcpdump"):
         if shutil.which(program) is None:
-            pytest.skip(f"no {program} here")
+            pytest.skip(f"{program} is not installed")
     holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
     try:
         prefix = ("nsenter", f"--net=/proc/{holder.pid}/ns/net")
@@ -199,7 +199,7 @@ def namespace(*pairs: tuple[str, str]) -> Iterator[tuple[str, ...]]:
         end = time.monotonic() + LIMIT_S
         while Path(f"/proc/{holder.pid}/ns/net").readlink() == own:
             if holder.poll() is not None or time.monotonic() > end:
-                pytest.skip("no network namespaces here")
+                pytest.skip("network namespaces are not available")
             time.sleep(0.01)
         lines = ["link set lo up"]
         for left, right in pairs:

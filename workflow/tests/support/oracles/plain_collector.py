@@ -462,7 +462,7 @@ class Tagged(Flow):
             self.take_slot(fields)
 
     def lose_slot(self, *, syn: bool) -> None:
-        """Handle a report of a TCP flow without a slot, or with another slot than before."""
+        """Handle a report of a TCP flow without a slot, or with a slot other than before."""
         self.unfollowed = True
         if self.base is None or syn:
             self.base, self.partial = None, True

@@ -12,7 +12,7 @@ Spread::Spread(std::uint64_t from_ns, const Report& report, std::uint64_t packet
     if (!known || packets == 0) return;
     placed_ = 1;
     if (packets == 1 || (report.has & Report::kIat) == 0) return;
-    if (report.iat > last_ns_ - from_ns) {  // there was only one: the sketch overestimated the rest
+    if (report.iat > last_ns_ - from_ns) {  // only one packet was sent: the sketch overestimated the number
         from_ns_ = last_ns_;
         return;
     }
@@ -24,9 +24,9 @@ std::uint64_t Spread::before(std::uint64_t window, std::uint64_t amount) const {
     __extension__ using Wide = unsigned __int128;
     if (window <= first()) return 0;
     if (window > last()) return amount;
-    const std::uint64_t one = placed_ == 0 ? 0 : amount / packets_;
-    const std::uint64_t spread = amount - one * placed_;
-    if (window > even()) return spread + (placed_ == 2 ? one : 0);
+    const std::uint64_t share = placed_ == 0 ? 0 : amount / packets_;
+    const std::uint64_t spread = amount - share * placed_;
+    if (window > even()) return spread + (placed_ == 2 ? share : 0);
     const std::uint64_t passed = window * width_ns_ - from_ns_;
     return static_cast<std::uint64_t>(static_cast<Wide>(spread) * passed / (even_ns_ - from_ns_));
 }

@@ -3,11 +3,11 @@
     acapella digest trace.pcap -o trace.parquet --flows trace.flows.parquet
     acapella p4 compare trace.pcap --flows trace.flows.parquet
 
-Runs those of softflowd, nfdump (its nfpcapd) and Zeek that are installed on the same file, and matches their flows with
-the digest's by addresses, protocol and, for TCP and UDP, ports; a flow is one direction. A tool exports several records
-for a flow that was idle or is exported periodically; they are added. Packets that a tool does not parse (softflowd:
-anything inside the outermost IP header; softflowd and nfdump: pseudowires) appear as differences. --json includes each
-tool's version and counters, and a reason for each tool that was skipped.
+Runs softflowd, nfdump (its nfpcapd) and Zeek on the capture if they are installed. Matches their flows with those of
+the digest by addresses, protocol and, for TCP and UDP, ports; a flow is one direction. If a tool exports several
+records for a flow, because the flow was idle or is exported periodically, they are summed. Packets that a tool does not
+parse (softflowd: anything inside the outermost IP header; softflowd and nfdump: pseudowires) appear as differences.
+--json includes each tool's version and counters, and a reason for each tool that was skipped.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("capture", metavar="CAPTURE", help="capture: pcap or pcapng, also compressed")
+    parser.add_argument("capture", metavar="CAPTURE", help="capture: pcap or pcapng, optionally compressed")
     parser.add_argument("--flows", metavar="FLOWS.parquet", required=True, help="its flow table, from acapella digest")
     parser.add_argument(
         "--tool",
@@ -51,7 +51,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         action="extend",
         help="tools to run (default: all that are installed)",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON; with -o print nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON; with -o, write it only to the file")
     parser.add_argument("-o", dest="output", metavar="FILE.json", help="write JSON to this file")
     return parser
 
