@@ -10,9 +10,9 @@ enum option { END_OF_OPTIONS = 0, TIME_RESOLUTION = 9, TIME_OFFSET = 14 };
 #define BYTE_ORDER_MAGIC 0x1a2b3c4dU
 #define BLOCK_HEAD 8
 #define TRAILER 4
-#define LARGEST_BLOCK (1U << 24)   /* limit of libpcap */
-#define MOST_INTERFACES (1U << 20) /* in all sections of a file, as in capture_reader.hpp */
-#define MICROSECONDS 6             /* the default resolution */
+#define LARGEST_BLOCK (1U << 24)  /* limit of libpcap */
+#define MAX_INTERFACES (1U << 20) /* in all sections of a file, as in capture_reader.hpp */
+#define MICROSECONDS 6            /* the default resolution */
 #define SECOND 1000000000
 
 __extension__ typedef __int128 wide;
@@ -205,8 +205,8 @@ static enum blocks_result read_interface(struct blocks *blocks, struct fault *fa
     if (blocks->size < 8) {
         return error(fault, "an interface description that is too short");
     }
-    if (blocks->described++ == MOST_INTERFACES) {
-        fail(fault, "more than %u interfaces are described", MOST_INTERFACES);
+    if (blocks->described++ == MAX_INTERFACES) {
+        fail(fault, "more than %u interfaces are described", MAX_INTERFACES);
         return BLOCKS_ERROR;
     }
     if (blocks->interfaces == blocks->room) {

@@ -16,7 +16,7 @@ from acapella_p4_model.running import P4
 
 CONNECTIONS, SLOTS = 18_750, 2**15  # as 150,000 are to 2^18
 CELLS = 2**17
-MOST_MISSING = 0.05
+MAX_MISSING = 0.05
 CLIENTS = 0x0A000000
 RECORD_BYTES = 16  # of a pcap's record header
 
@@ -117,13 +117,13 @@ def test_too_few_slots_and_cells_count_the_packets_that_may_be_missing(tmp_path)
 
 
 def test_few_round_trips_are_missing_under_load(tmp_path):
-    assert max(missing(tmp_path, SLOTS)) <= MOST_MISSING
+    assert max(missing(tmp_path, SLOTS)) <= MAX_MISSING
 
 
 def test_missing_round_trips_are_found_with_too_few_slots(tmp_path):
-    assert min(missing(tmp_path, SLOTS // 64)) > MOST_MISSING
+    assert min(missing(tmp_path, SLOTS // 64)) > MAX_MISSING
 
 
 def test_few_round_trips_are_missing_with_the_papers_triggers(tmp_path):
     """SYN, pure ACK, FIN, RST: no report of a flow's first packet, and no probes."""
-    assert max(missing(tmp_path, SLOTS, triggers=15)) <= MOST_MISSING
+    assert max(missing(tmp_path, SLOTS, triggers=15)) <= MAX_MISSING

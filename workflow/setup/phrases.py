@@ -15,7 +15,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-MOST_ALLOWED = 50
+MAX_ALLOWED = 50
 # Data, generated files, and text by others. The list itself and the change history contain forbidden phrases.
 SKIPPED = re.compile(
     r"(^|/)(LICENSE|CHANGELOG\.md|phrases(-allowed)?\.tsv|phrases-unchecked\.txt|.*\.(lock|spec|gz|zst|lz4|pcap|pcapng|png|svg|bin|parquet))$"
@@ -83,7 +83,7 @@ def report(names: list[str], unchecked: list[str]) -> int:
         f"{len(names) - later} files checked: {faults} phrases, {len(allowed)} allowed; "
         f"{later} files not checked yet" + "".join(f", {path}: {number}" for path, number in waiting.most_common())
     )
-    return int(bool(faults or unused or len(allowed) > MOST_ALLOWED))
+    return int(bool(faults or unused or len(allowed) > MAX_ALLOWED))
 
 
 def main() -> int:

@@ -7,7 +7,7 @@
 
 #define SECOND 1000000000LL
 #define LONGEST_WINDOW_S 86400
-#define MOST_LOOPS 1000000000
+#define MAX_LOOPS 1000000000
 #define FASTEST_PPM 1000000000000LL /* a million times as fast */
 #define WORDS 3
 
@@ -59,11 +59,11 @@ static int set_numbers(struct command *command, char *const word[], struct fault
             return 0;
         default:
             if (!parse_number(word[0], 0, INT64_MAX, &command->at_ns) ||
-                !parse_number(word[1], 1, MOST_LOOPS, &loops) ||
+                !parse_number(word[1], 1, MAX_LOOPS, &loops) ||
                 !parse_number(word[2], 1, FASTEST_PPM, &speed)) {
                 return fail(fault,
                             "run: AT_NS is nanoseconds since 1970, LOOPS from 1 to %d, SPEED_PPM from 1",
-                            MOST_LOOPS);
+                            MAX_LOOPS);
             }
             command->loops = (uint32_t)loops;
             command->speed_ppm = (uint64_t)speed;

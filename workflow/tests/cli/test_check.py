@@ -15,7 +15,7 @@ from acapella_testing.stages import analyze_campaign
 from acapella_testing.workflow_run import ROOT
 
 from acapella.cli import main as cli
-from acapella.cli.check import MOST_BYTES, kind_of
+from acapella.cli.check import MAX_BYTES, kind_of
 from acapella.digest.cache import keep
 
 CAPTURE = bytes(24)
@@ -314,7 +314,7 @@ def test_view_in_place_of_a_table_is_not_read(directory, check, query):
 
 
 def test_number_of_rows_read_from_a_catalog_is_limited(directory, check, monkeypatch):
-    monkeypatch.setattr("acapella.cli.check.MOST_ROWS", 1)
+    monkeypatch.setattr("acapella.cli.check.MAX_ROWS", 1)
     code, lines = check(directory)
     assert code == 1 and "catalog.duckdb: table samples has more than 1 rows" in lines
 
@@ -330,7 +330,7 @@ def test_catalog_query_has_a_time_limit(directory, check, monkeypatch):
             f"create table samples(i int, site text, port text, sample text generated always as ({slow}::text))"
         )
         con.execute("insert into samples select 20000 + i, 'a', 'p' from range(4000) t(i)")
-    monkeypatch.setattr("acapella.cli.check.MOST_S", 0.05)
+    monkeypatch.setattr("acapella.cli.check.MAX_S", 0.05)
     begin = time.monotonic()
     code, lines = check(directory)
     assert time.monotonic() - begin < 30
@@ -368,7 +368,7 @@ def test_release_is_verified_by_its_checksums(released, check):
 
 
 def test_size_of_a_checksum_list_is_limited(released, check):
-    os.truncate(released / "SHA256SUMS", MOST_BYTES + 1)
+    os.truncate(released / "SHA256SUMS", MAX_BYTES + 1)
     code, lines = check(released)
     assert code == 1 and lines[0] == "SHA256SUMS: cannot be read: larger than 64 MiB"
 

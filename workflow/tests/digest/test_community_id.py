@@ -20,7 +20,7 @@ from scapy.packet import Raw
 from acapella.digest.native import flow_batches_of
 from acapella_core import _native
 
-LEAST_FLOWS = {6: 5_000, 17: 4_000, 132: 20}  # flows with an ID in the corpus; with fewer, captures were not read
+MIN_FLOWS = {6: 5_000, 17: 4_000, 132: 20}  # flows with an ID in the corpus; with fewer, captures were not read
 COLUMNS = ["src", "dst", "ip_proto", "src_port", "dst_port", "peer_flow", "community_id"]
 A, B = "10.0.0.1", "10.0.0.2"
 MAC = {"src": "00:16:3e:f0:00:01", "dst": "00:16:3e:f0:00:02"}
@@ -116,7 +116,7 @@ def test_flows_without_a_defined_id_have_none(tmp_path):
 
 
 def test_corpus_flows_have_the_reference_id(corpus):
-    counts = dict.fromkeys(LEAST_FLOWS, 0)
+    counts = dict.fromkeys(MIN_FLOWS, 0)
     for capture in sorted(file for file in corpus.rglob("*") if file.is_file()):
         rows = flows_of(capture)
         wrong = [(row, reference(row)) for row in rows if row["community_id"] != reference(row)]
@@ -125,4 +125,4 @@ def test_corpus_flows_have_the_reference_id(corpus):
             if row["community_id"] is not None:
                 counts[row["ip_proto"]] += 1
     print(f"flows with the id of the reference: TCP {counts[6]}, UDP {counts[17]}, SCTP {counts[132]}")
-    assert all(counts[proto] >= least for proto, least in LEAST_FLOWS.items()), counts
+    assert all(counts[proto] >= least for proto, least in MIN_FLOWS.items()), counts

@@ -149,7 +149,7 @@ def test_r2_is_one_without_error(tmp_path):
         assert row["equal"] == row["n"] and row["missing"] == row["extra"] == row["outside"] == 0
         assert row["r2"] in (None, 1) and row["error_largest"] in (None, 0)
     for row in found.values():
-        few = row["n_log"] < agreement.LEAST_ABOVE
+        few = row["n_log"] < agreement.MIN_ABOVE
         assert agreement.verdict(row) == (f"too few values: {row['n_log']} above 0" if few else "agrees")
     assert found["bytes"]["r2"] == found["bytes"]["r2_log"] == 1
     assert found["rtt_syn"]["r2"] is None, "all handshakes of the trace take equally long"

@@ -29,7 +29,7 @@ FLOWS = 2 * CONNECTIONS
 SLOTS = program_settings.SLOTS // SCALE
 SIZE = Sketch(cells=Sketch().cells // SCALE)
 ROOM = Sketch(cells=2**20 // SCALE)
-MOST_MISSING = 0.05
+MAX_MISSING = 0.05
 SECOND = 10**9
 
 
@@ -59,7 +59,7 @@ def test_few_round_trips_are_missing_under_load(loaded):
     for place in itertools.product(("all", "published"), ("rtt_syn", "rtt_ack")):
         row = rows[place]
         assert row["n"] + row["missing"] == CONNECTIONS
-        assert row["missing"] <= MOST_MISSING * CONNECTIONS
+        assert row["missing"] <= MAX_MISSING * CONNECTIONS
         assert row["equal"] == row["n"]
 
 
@@ -68,7 +68,7 @@ def test_published_triggers_have_rows_for_all_flows(loaded):
     rows = {(row["triggers"], row["measure"]): row for row in pq.read_table(loaded[0] / "accuracy.parquet").to_pylist()}
     for measure in ("bytes", "packets", "start", "end", "duration"):
         row = rows["published", measure]
-        assert row["n"] + row["missing"] == FLOWS and row["missing"] <= MOST_MISSING * FLOWS, row
+        assert row["n"] + row["missing"] == FLOWS and row["missing"] <= MAX_MISSING * FLOWS, row
         assert row["outside"] == row["extra"] == 0
 
 
@@ -141,7 +141,7 @@ def agrees(measure, pairs):
     logarithms = r2(np.log(exact[above]), np.log(measured[above]))
     if known is None and (exact != measured).any():
         return False
-    few = missing <= MOST_MISSING * (missing + len(exact))
+    few = missing <= MAX_MISSING * (missing + len(exact))
     return few and all(value is None or value >= 0.99 for value in (known, logarithms))
 
 

@@ -20,7 +20,7 @@ from acapella_core import _native
 from acapella_core.anonymize import anonymize
 
 KEY = random.Random(5).randbytes(32)
-MOST_BYTES = 30_000
+MAX_BYTES = 30_000
 LAST_NS = 2**32 * 10**9 - 1  # latest time that pcap can represent
 IDENTIFIED = [
     "ndpi/4in4tunnel.pcap",
@@ -80,7 +80,7 @@ def small(corpus) -> list[Path]:
     """Return every other small capture of the corpus."""
     kinds = (".pcap", ".pcapng", ".cap")
     files = sorted(file for part in ("ndpi", "tcpdump") for file in (corpus / part).rglob("*") if file.suffix in kinds)
-    return [file for file in files if file.stat().st_size <= MOST_BYTES][::2]
+    return [file for file in files if file.stat().st_size <= MAX_BYTES][::2]
 
 
 def leak(original: Path, released: Path, replaced: dict, known) -> tuple | None:

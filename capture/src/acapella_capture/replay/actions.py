@@ -17,7 +17,7 @@ from .controller import Group, Remote, whole
 from .departures import Origin, Summary, convert, duration
 
 LEAD_S = 1.0  # time to a start that is "at once", so that every agent has it in time
-LEAST_LEAD_NS = 100_000_000  # an earlier start might be too late for an agent
+MIN_LEAD_NS = 100_000_000  # an earlier start might be too late for an agent
 POLL_S = 0.5
 END_S = 3600.0  # in addition to the expected end of a run
 
@@ -127,7 +127,7 @@ def start(plan: RunPlan, now_ns: Callable[[], int]) -> int:
     """Return the time of the start. Raises UserError if it is too early."""
     now = now_ns()
     start_ns = now + round(LEAD_S * 1e9) if plan.at is None else plan.at(now)
-    if start_ns - now < LEAST_LEAD_NS:
+    if start_ns - now < MIN_LEAD_NS:
         raise UserError(
             "the start is in the past, or less than 0.1 s away", where="--at", fix="choose a later time, for example +2"
         )

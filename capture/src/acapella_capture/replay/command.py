@@ -44,7 +44,7 @@ from acapella_core.files import scratch_directory
 from . import actions, local, messages, times
 from .agent import Agent, Replayer
 from .controller import Group
-from .ports import LEAST_DEPARTURES, LOOPS_OF_AGENT, ProgramSettings
+from .ports import LOOPS_OF_AGENT, MIN_DEPARTURES, ProgramSettings
 from .program import ReplayProgram
 
 ACTIONS = ("record", "stop", "save", "clear", "run", "status", "quit")
@@ -227,7 +227,7 @@ def listen(args: argparse.Namespace) -> int:
         if args.what:
             recording = parts.enter_context(local.recording_of(Path(args.what), decompression.limits_of(args)))
         packets = args.packets or (recording.frames if recording else DEFAULT_PACKETS)
-        settings = settings_of(args, packets, max(LEAST_DEPARTURES, LOOPS_OF_AGENT * packets))
+        settings = settings_of(args, packets, max(MIN_DEPARTURES, LOOPS_OF_AGENT * packets))
         scratch = parts.enter_context(scratch_directory())
         program = parts.enter_context(ReplayProgram(settings.argv()))
         if recording:

@@ -20,8 +20,8 @@ SIOCGIFMTU = 0x8921  # netdevice(7)
 NAME_BYTES = 16
 MTU_AT = 16  # in struct ifreq
 RING_KIB = 8192  # of a net_af_packet ring, if it may be locked in memory
-LEAST_FRAME = 2048
-LEAST_DEPARTURES = 1 << 20
+MIN_FRAME = 2048
+MIN_DEPARTURES = 1 << 20
 LOOPS_OF_AGENT = 16  # loops of a full recording whose departures an agent keeps
 
 
@@ -48,7 +48,7 @@ class ProgramSettings:
 
     def argv(self, program: str | Path | None = None) -> list[str]:
         """Return the command line. Raises UserError if there is no such interface, or no program."""
-        devices, ports, longest = [], [], LEAST_FRAME
+        devices, ports, longest = [], [], MIN_FRAME
         for number, name in enumerate(self.ports):
             options, port, frame = port_options(name, number, self.mtu, RING_KIB // len(self.ports))
             devices += options

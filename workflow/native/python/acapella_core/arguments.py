@@ -14,12 +14,12 @@ from .errors import UserError
 SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
 LARGEST_SIZE = 2**63 - 1
-MOST_DIGITS = 40  # of a size; Python rejects numbers with thousands of digits
+MAX_DIGITS = 40  # of a size; Python rejects numbers with thousands of digits
 
 
 def size_bytes(text: str) -> int:
     """Return the bytes of a size such as ``2G`` or ``512M``, powers of 1024. Raises UserError."""
-    found = SIZE.fullmatch(text.strip()) if len(text) <= MOST_DIGITS else None
+    found = SIZE.fullmatch(text.strip()) if len(text) <= MAX_DIGITS else None
     size = int(Fraction(found[1]) * SIZES[found[2].upper()]) if found else 0
     if not 1 <= size <= LARGEST_SIZE:
         raise UserError(f"{text!r} is not a size", fix=f"write 2G or 512M; at most {LARGEST_SIZE // SIZES['T']}T")

@@ -9,7 +9,7 @@ from .errors import UserError
 
 SAMPLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # also in schemas/ and the Snakefile
 SAMPLE_RULE = "only letters, digits, dot, dash, underscore; first a letter or digit"
-MOST_BYTES = 255  # of a file name, NAME_MAX of Linux
+MAX_BYTES = 255  # of a file name, NAME_MAX of Linux
 
 
 def sample(name: object, where: object) -> str:
@@ -55,7 +55,7 @@ def report(line: str, stream: TextIO | None = None) -> None:
 
 def is_sample(name: object) -> bool:
     """Return whether a value can be the name of a sample, and so part of a file name."""
-    return isinstance(name, str) and SAMPLE.fullmatch(name) is not None and len(name) <= MOST_BYTES
+    return isinstance(name, str) and SAMPLE.fullmatch(name) is not None and len(name) <= MAX_BYTES
 
 
 def is_label(name: object) -> bool:
@@ -70,5 +70,5 @@ def is_component(name: object) -> bool:
         and name not in ("", ".", "..")
         and "/" not in name
         and name.isprintable()
-        and len(name.encode()) <= MOST_BYTES
+        and len(name.encode()) <= MAX_BYTES
     )

@@ -28,7 +28,7 @@ from .layout import Campaign, opened, require
 
 TABLES = tuple(queries.names("process"))
 TOP = 100
-MOST_SILENT_BINS = 100_000  # 28 h in bins of 1 s; limits the rows of a sample if a wrong timestamp is off by years
+MAX_SILENT_BINS = 100_000  # 28 h in bins of 1 s; limits the rows of a sample if a wrong timestamp is off by years
 OF_ALL_SAMPLES = (
     "congestion",
     "quality",
@@ -88,7 +88,7 @@ def make_tables(campaign: Campaign, *, hide: bool = False, top: int = TOP, threa
 
 def parameters_of(con, top: int) -> dict:
     """Return the parameters of the queries in workflow/sql/process/."""
-    return {"bin_ns": bin_length(con), "top": top, "most_silent_bins": MOST_SILENT_BINS}
+    return {"bin_ns": bin_length(con), "top": top, "most_silent_bins": MAX_SILENT_BINS}
 
 
 @contextlib.contextmanager

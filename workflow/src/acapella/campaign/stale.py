@@ -25,7 +25,7 @@ from .layout import Campaign
 
 TABLES = ("acap", "flows")  # KIND/SAMPLE.parquet
 DIRECTORIES = ("partial", "flowreports")  # KIND/SAMPLE/
-MOST_SHOWN = 5
+MAX_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def report_removed(
     lines = [shown(f"{one.path}" + (f" -> {one.to}" if one.to else "")) for one in removed]
     atomic_text(log, before + "".join(f"{line}\n" for line in lines))
     moved = sum(one.to is not None for one in removed)
-    first_ones = [*lines[:MOST_SHOWN], *([f"... (all in {log})"] if len(lines) > MOST_SHOWN else [])]
+    first_ones = [*lines[:MAX_SHOWN], *([f"... (all in {log})"] if len(lines) > MAX_SHOWN else [])]
     kept = f" {moved} of them moved to {directory / 'stale' / 'raw'};" if moved else ""
     first = f"acapella: removed {len(removed)} files and directories of {of};{kept} list: {log}"
     return [shown(first), *(f"  {line}" for line in first_ones)]
@@ -133,7 +133,7 @@ def report_unknown(paths: Collection[Path]) -> list[str]:
     """Return a line that reports files of unknown samples; an empty list if there are none."""
     if not paths:
         return []
-    first_ones = shown(", ".join(map(str, [*paths][:MOST_SHOWN]))) + (", ..." if len(paths) > MOST_SHOWN else "")
+    first_ones = shown(", ".join(map(str, [*paths][:MAX_SHOWN]))) + (", ..." if len(paths) > MAX_SHOWN else "")
     return [
         f"acapella: {len(paths)} files or directories belong to no sample of the campaign and stay; move them"
         f" elsewhere, readers of these directories count them: {first_ones}"

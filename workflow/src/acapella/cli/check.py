@@ -41,14 +41,14 @@ SAMPLES = {"raw": ".json", "acap": ".parquet", "flows": ".parquet", "partial": "
 KINDS = ("acap", "flows")
 MADE_AGAIN = ("acap", "flows", "tables")
 AGAIN = "; if this campaign is yours, delete the file and run snakemake, which creates it again"
-MOST_BYTES = 64 << 20  # maximum size of a file that is read into memory
+MAX_BYTES = 64 << 20  # maximum size of a file that is read into memory
 SPARSE = 1000  # maximum ratio of size to allocated bytes; sparse files exceed it, compressing file systems do not
 BLOCK_BYTES = 512  # of st_blocks
 CHUNK_BYTES = 1 << 20
 NO_DISKS = ("dev", "proc", "sys")
 # Limits for queries of the catalog, whose tables may be from a third party: rows of a table, time, memory, disk space.
-MOST_ROWS = 1_000_000
-MOST_S = 60.0
+MAX_ROWS = 1_000_000
+MAX_S = 60.0
 CATALOG_BOUNDS = {"memory_limit": "1GiB", "max_temp_directory_size": "1GiB"}
 ROWS_AT_ONCE = 10_000
 # Kinds of files of a campaign that no list contains, as patterns of their paths. `kind_of` also checks the values of
@@ -120,7 +120,7 @@ def bounded_sha256(path: Path) -> str:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("is not a regular file")
-        if status.st_size > MOST_BYTES and status.st_size > SPARSE * status.st_blocks * BLOCK_BYTES:
+        if status.st_size > MAX_BYTES and status.st_size > SPARSE * status.st_blocks * BLOCK_BYTES:
             raise ValueError(f"has {status.st_size} bytes, of which {status.st_blocks * BLOCK_BYTES} are on the disk")
         checksum, left = hashlib.sha256(), status.st_size
         while left and (chunk := stream.read(min(left, CHUNK_BYTES))):
@@ -266,9 +266,9 @@ def whole(path: Path) -> str:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise ValueError("not a regular file")
-        content = stream.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise ValueError(f"larger than {MOST_BYTES >> 20} MiB")
+        content = stream.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"larger than {MAX_BYTES >> 20} MiB")
     return content.decode("utf-8", "replace")
 
 
@@ -357,7 +357,7 @@ def check_catalog(found: Findings, campaign: Campaign) -> None:
     samples, acaps = [], []
     try:
         with queries.one_line(), contextlib.closing(queries.open_catalog(campaign.directory, **CATALOG_BOUNDS)) as con:
-            timer = threading.Timer(MOST_S, con.interrupt)
+            timer = threading.Timer(MAX_S, con.interrupt)
             timer.start()
             try:
                 samples = rows_of(con, "samples", ("sample", "site", "port"))
@@ -396,10 +396,10 @@ def rows_of(con, name: str, columns: Sequence[str]) -> list[tuple] | None:
         con.execute(f"explain from {name}").fetchall()  # only binds the view: executing it could read other files
     if schema is None:
         return None
-    cursor = con.execute(f"select {', '.join(columns)} from {schema}.{name} limit {MOST_ROWS + 1}")
+    cursor = con.execute(f"select {', '.join(columns)} from {schema}.{name} limit {MAX_ROWS + 1}")
     rows: list[tuple] = []
     while more := cursor.fetchmany(ROWS_AT_ONCE):
         rows += more
-    if len(rows) > MOST_ROWS:
-        raise UserError(f"table {name} has more than {MOST_ROWS} rows")
+    if len(rows) > MAX_ROWS:
+        raise UserError(f"table {name} has more than {MAX_ROWS} rows")
     return sorted(rows, key=repr)

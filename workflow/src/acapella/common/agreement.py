@@ -5,10 +5,10 @@ The bounds are defined only here. Figure 5, the report and docs/flowreports.md c
 
 from dataclasses import dataclass
 
-LEAST_R2 = 0.99  # section IV-A of the P4/RDMA paper: "all the experiments had an R2 > 0.99"
-MOST_MISSING = 0.05  # share of exact values without a reported value; R2 does not include them
-LEAST_ABOVE = 10  # pairs with both values above 0; with fewer, nothing can be concluded about the measure
-LEAST_WITHIN = 0.995  # share of values within the error of their kind; large values can hide wrong ones in R2
+MIN_R2 = 0.99  # section IV-A of the P4/RDMA paper: "all the experiments had an R2 > 0.99"
+MAX_MISSING = 0.05  # share of exact values without a reported value; R2 does not include them
+MIN_ABOVE = 10  # pairs with both values above 0; with fewer, nothing can be concluded about the measure
+MIN_WITHIN = 0.995  # share of values within the error of their kind; large values can hide wrong ones in R2
 TOO_FEW = "too few values"
 WIDEST = 0.01  # maximum median width of intervals, as a share of the sequence numbers or of the payload
 WIDEST_P99 = 0.1  # maximum 99th percentile of the width
@@ -58,13 +58,13 @@ KINDS = {
     **dict.fromkeys(("loss", "retransmitted"), INTERVAL),
 }
 STATEMENT = (
-    f"A measure agrees if R\u00b2 of values and of logarithms is at least {LEAST_R2}, at most {100 * MOST_MISSING:g} % "
-    f"of the values are missing, and at least {100 * LEAST_WITHIN:g} % of the others are {COUNT.error} (counts) or "
+    f"A measure agrees if R\u00b2 of values and of logarithms is at least {MIN_R2}, at most {100 * MAX_MISSING:g} % "
+    f"of the values are missing, and at least {100 * MIN_WITHIN:g} % of the others are {COUNT.error} (counts) or "
     f"{TIME.error} (times and rates). The remaining values may have any error; the largest is error_largest. "
     "Loss and retransmitted payload are intervals. All of them have to contain the exact number. Of those that are not "
     f"0 to 0, the median width may be at most {100 * WIDEST:g} % of the sequence numbers (loss) or of the payload "
     f"(retransmission), and the 99th percentile at most {100 * WIDEST_P99:g} %. A measure with fewer than "
-    f"{LEAST_ABOVE} values above 0 has too few values to agree."
+    f"{MIN_ABOVE} values above 0 has too few values to agree."
 )
 
 
@@ -73,7 +73,7 @@ def bound(measure: str) -> str:
     kind = KINDS[measure]
     if kind is INTERVAL:
         return f"all {kind.error}, width at most {100 * WIDEST:g} % (median), {100 * WIDEST_P99:g} % (p99)"
-    return f"{100 * LEAST_WITHIN:g} % {kind.error}"
+    return f"{100 * MIN_WITHIN:g} % {kind.error}"
 
 
 def own_rows(rows: list[dict]) -> list[dict]:
@@ -95,7 +95,7 @@ def disagreement(row: dict | None) -> str | None:
     if not row["n"]:
         return "all values missing"
     reasons = faults(row)
-    if not reasons and row["n_log"] < LEAST_ABOVE:
+    if not reasons and row["n_log"] < MIN_ABOVE:
         return f"{TOO_FEW}: {row['n_log']} above 0"
     return ", ".join(reasons.values()) or None
 
@@ -104,11 +104,11 @@ def faults(row: dict) -> dict[str, str]:
     """Return the criteria that a row with pairs does not meet, each with a description of the measured value."""
     found = {}
     for name, criterion, label in (("r2", "R2", "R2"), ("r2_log", "log R2", "R2 of logarithms")):
-        if row[name] is not None and row[name] < LEAST_R2:
+        if row[name] is not None and row[name] < MIN_R2:
             found[criterion] = f"{label} {row[name]:.4g}"
     if row["r2"] is None and row["equal"] < row["n"]:
         found["R2"] = f"R2 undefined, {row['n'] - row['equal']:,} of {row['n']:,} values differ"
-    if row["missing_share"] > MOST_MISSING:
+    if row["missing_share"] > MAX_MISSING:
         found["missing"] = f"{100 * row['missing_share']:.3g} % missing"
     kind = KINDS[row["measure"]]
     return found | (interval_faults(row) if kind is INTERVAL else error_faults(row, kind))
@@ -131,7 +131,7 @@ def verdict(row: dict | None) -> str:
 def error_faults(row: dict, kind: Kind) -> dict[str, str]:
     """Return the criterion of the kind if too many values of a row exceed its permitted error."""
     share = row[kind.within]
-    return {} if share >= LEAST_WITHIN else {kind.error: f"{floor_percent(share)} % {kind.error}"}
+    return {} if share >= MIN_WITHIN else {kind.error: f"{floor_percent(share)} % {kind.error}"}
 
 
 def interval_faults(row: dict) -> dict[str, str]:

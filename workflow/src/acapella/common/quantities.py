@@ -3,7 +3,7 @@
 import re
 from fractions import Fraction
 
-from acapella_core.arguments import MOST_DIGITS
+from acapella_core.arguments import MAX_DIGITS
 from acapella_core.errors import UserError
 
 UNITS_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
@@ -18,9 +18,9 @@ def whole(text: str, low: int, high: int, what: str) -> int:
     ``what`` describes the number in the error message. Raises UserError.
     """
     written = WHOLE.fullmatch(text.strip())
-    number = int(text) if written and len(text) <= MOST_DIGITS else None
+    number = int(text) if written and len(text) <= MAX_DIGITS else None
     if number is None or not low <= number <= high:
-        raise UserError(f"{text[:MOST_DIGITS]!r} is not {what}", fix=f"write a whole number from {low:,} to {high:,}")
+        raise UserError(f"{text[:MAX_DIGITS]!r} is not {what}", fix=f"write a whole number from {low:,} to {high:,}")
     return number
 
 
@@ -29,7 +29,7 @@ def duration_ns(text: str) -> int:
 
     Raises UserError.
     """
-    found = DURATION.fullmatch(text.strip()) if len(text) <= MOST_DIGITS else None
+    found = DURATION.fullmatch(text.strip()) if len(text) <= MAX_DIGITS else None
     exact = Fraction(found[1]) * UNITS_NS[found[2]] if found else None
     if exact is None or exact.denominator != 1:
         raise UserError(f"{text!r} is not a time in whole nanoseconds", fix="write 1.5s, 250ms, 10us or 80ns")

@@ -12,7 +12,7 @@ from acapella_core.errors import DAMAGED, INTERNAL, INTERRUPTED, MISTAKE, OUTSID
 
 from .job_records import FailedJob, JobRecords
 
-LEAST_FREE = 1 << 20  # bytes
+MIN_FREE = 1 << 20  # bytes
 SAMPLE_RULES = ("collect", "digest", "analyze")  # failures of their jobs are attributed to the sample
 FULL = (errno.ENOSPC, errno.EDQUOT)
 # Signals caused by the program itself. Other signals are sent by users, Slurm, or the kernel if memory is exhausted.
@@ -39,7 +39,7 @@ def failure_report(jobs: Sequence[FailedJob], excluded: Sequence[str], *, stoppi
     Only exit codes determine whether a sample is the cause of a failure, not the text of logs. ``jobs``: failed jobs;
     ``excluded``: samples that the config excludes; ``stopping``: whether Snakemake received SIGTERM or SIGINT.
     """
-    if shutil.disk_usage(".").free < LEAST_FREE or any(job.errno in FULL for job in jobs):
+    if shutil.disk_usage(".").free < MIN_FREE or any(job.errno in FULL for job in jobs):
         return f"acapella: the disk is full; make room in {Path.cwd()}, then run snakemake again"
     outside = {job: why for job in jobs if (why := reason_outside(job))}
     stopped = [job for job in jobs if job not in outside and is_stopped(job)]
