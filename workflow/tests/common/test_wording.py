@@ -104,8 +104,8 @@ CLEAR = {"mirror_verdict": "clear", "mirror_loss_low": 0.0, "mirror_loss_high": 
                     **{"lost_frames": 36, "loss_share": 0.36, "frames": 64},
                 }
             ],
-            "Loss counted in 1 of 1 sample, the largest 36.0 % of frames",
-            "losses: 36.0 % of offered frames",
+            f"Loss counted in 1 of 1 sample, the largest 36.0 % of frames; mirror congested in 1 sample ({BOUNDS})",
+            f"losses: 36.0 % of offered frames; mirror congested in 1 sample ({BOUNDS})",
         ),
     ],
 )

@@ -12,7 +12,7 @@ from acapella.common.wording import count, nanoseconds, percent, scaled, short_l
 
 from . import theme
 from .compose import Figure
-from .quality import STAGES, mirror_loss, scope_of_all
+from .quality import STAGES, mirror_loss, mirror_loss_uncounted, scope_of_all
 from .source import NoData, Source, sites_of
 
 SUBJECT = "Capture quality"
@@ -151,8 +151,8 @@ def title(rows: list[dict]) -> str:
     lossy = sum(share > 0 for share in known)
     of = count(len(known), "sample")
     partly = any(row["lost_frames"] is not None and row["loss_stages_known"] < STAGES for row in rows)
-    least = "at least " if partly or mirror else ""
-    text = f"No loss {'counted' if least else 'seen'} in {of}"
+    least = "at least " if partly or any(map(mirror_loss_uncounted, rows)) else ""
+    text = f"No loss {'counted' if least or mirror else 'seen'} in {of}"
     if lossy:
         text = f"Loss counted in {lossy:,} of {of}, the largest {least}{percent(max(known))} of frames"
     return "; ".join([text, *([] if len(known) == len(rows) else [blind]), *mirror])

@@ -85,7 +85,8 @@ def loss_summary(rows: list[dict]) -> str:
     partly = sum(row["loss_stages_known"] < STAGES for row in known)
     text = "losses: none counted" if mirror or partly else "losses: none seen"
     if lost:
-        text = f"losses: {'at least ' if partly or mirror else ''}{percent(share)} of offered frames"
+        bound = "at least " if partly or any(map(mirror_loss_uncounted, rows)) else ""
+        text = f"losses: {bound}{percent(share)} of offered frames"
     unknown = len(rows) - len(known)
     gaps = [f"{what} in {number:,}" for what, number in (("unknown", unknown), ("partly counted", partly)) if number]
     if gaps:
@@ -94,13 +95,9 @@ def loss_summary(rows: list[dict]) -> str:
 
 
 def mirror_loss(rows: list[dict]) -> list[str]:
-    """Return ``mirror congested in 3 samples (at least 5 % of bytes missing, ...), at risk in 2``; [] if none is.
-
-    Only samples whose mirror has no counters, or for which more bytes are missing than counted, are considered.
-    """
-    uncounted = [row for row in rows if mirror_undercounts(row)]
-    congested = [row for row in uncounted if row["mirror_verdict"] == "congested"]
-    risky = sum(row["mirror_verdict"] == "at risk" for row in uncounted)
+    """Return ``mirror congested in 3 samples (at least 5 % of bytes missing, ...), at risk in 2``; [] if none is."""
+    congested = [row for row in rows if row["mirror_verdict"] == "congested"]
+    risky = sum(row["mirror_verdict"] == "at risk" for row in rows)
     parts = []
     if congested:
         parts.append(f"congested in {count(len(congested), 'sample')} ({mirror_loss_bounds(congested)})")
@@ -109,11 +106,13 @@ def mirror_loss(rows: list[dict]) -> list[str]:
     return [f"mirror {', '.join(parts)}"] if parts else []
 
 
-def mirror_undercounts(row: dict) -> bool:
-    """Return whether the counters of a sample's mirror are unknown, or are below the number of missing bytes.
+def mirror_loss_uncounted(row: dict) -> bool:
+    """Return whether a mirror may have lost frames that its counters do not contain, or has no counters.
 
     ``mirror_loss_low`` is a share of bytes, so it is compared with byte counters if available, else frame counters.
     """
+    if row["mirror_verdict"] not in ("congested", "at risk"):
+        return False
     if row["mirror_offered"] is None or row["mirror_delivered"] is None:
         return True
     if row["mirror_loss_low"] is None:

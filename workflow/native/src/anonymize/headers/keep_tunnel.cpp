@@ -196,8 +196,8 @@ void keep_l2tp_control(Header& header, std::uint16_t flags) {
     replace_l2tp_version_2(header, flags & kL2tpLength ? 4 : 2);
 }
 
-// RFC 2661 3.1: the offset padding is set to zero; PPP's address and control (RFC 1662 3.1), which the dissector
-// reads as part of the header, are kept. A session or padding may have the same two bytes.
+// RFC 2661 3.1: the offset padding is set to zero; PPP's address and control (RFC 1662 3.1), which the
+// dissector reads as part of the header, are kept. A session or padding may have the same two bytes.
 void keep_l2tp_data(Header& header, std::uint16_t flags) {
     constexpr std::size_t kAddressAndControl = 2;
     const std::size_t ids = flags & kL2tpLength ? 4 : 2;
@@ -207,7 +207,8 @@ void keep_l2tp_data(Header& header, std::uint16_t flags) {
     header.keep(fixed);
     replace_l2tp_version_2(header, ids);
     header.blank(end);
-    if (end == fixed + padding + kAddressAndControl) header.copy_original(fixed + padding, kAddressAndControl);
+    if (end == fixed + padding + kAddressAndControl)
+        header.copy_original(fixed + padding, kAddressAndControl);
 }
 
 }  // namespace
