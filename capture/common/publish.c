@@ -41,7 +41,8 @@ int publish_written(const char *path, int (*write)(FILE *to, const void *what), 
     const int fd = part ? publish_create(part) : -1;
     FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
     int status = 0;
-    if (!file || write(file, what) != 0 || fflush(file) != 0 || publish(fd, part, path) != 0) {
+    if (!file || write(file, what) != 0 || fflush(file) != 0 || ferror(file) ||
+        publish(fd, part, path) != 0) {
         const int error = part ? errno : ENOMEM;
         status = fail(fault, "%.200s: %s%s", path, strerror(error), write_advice(error));
     }

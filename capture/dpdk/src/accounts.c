@@ -376,8 +376,10 @@ int accounts_write(const struct capture *capture, const struct interface_counter
         return fail(fault, "%s: out of memory", path);
     }
     print_all(memory, capture, before);
-    const int status = fclose(memory) == 0 ? store_whole(path, bytes, size, !capture->stopped_by, fault)
-                                           : fail(fault, "%s: out of memory", path);
+    const bool failed = fflush(memory) != 0 || ferror(memory); /* fclose alone does not report it */
+    const int status = fclose(memory) == 0 && !failed && size > 0
+                           ? store_whole(path, bytes, size, !capture->stopped_by, fault)
+                           : fail(fault, "%s: out of memory", path);
     free(bytes);
     return status;
 }

@@ -6,14 +6,17 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import duckdb
 import pytest
 from acapella_testing.frames.traces import busy_port, write_pcap
 
+from acapella.cli import doctor
 from acapella.cli import entry as start
 from acapella.cli.commands import COMMANDS, Group
 from acapella.cli.main import format_error, main
 from acapella_capture import collect
 from acapella_capture.control.outcomes import Outcome
+from acapella_core.errors import OUTSIDE
 
 EVERY_COMMAND = [
     words
@@ -114,6 +117,7 @@ def test_collect_inside_the_sandbox_reports_usage_errors_in_one_line(argv):
 INTERRUPTED_IMPORT = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
+from acapella.cli import doctor
 from acapella.cli import entry as start
 
 class Finder:
@@ -173,3 +177,17 @@ def test_command_starts_in_the_module_that_handles_ctrl_c():
 )
 def test_file_error_has_the_name_and_the_reason(error, line):
     assert format_error(error) == line
+
+
+@pytest.mark.parametrize("error", [MemoryError(), duckdb.OutOfMemoryException("Allocation failure\nquery")], ids=repr)
+def test_failed_allocation_ends_with_one_line(error, monkeypatch, capsys):
+    """DuckDB also fails where no query runs, such as while it opens a database in memory."""
+
+    def fail(_):
+        raise error
+
+    monkeypatch.setattr(doctor, "run", fail)
+    assert main(["doctor"]) == OUTSIDE
+    assert capsys.readouterr().err == "acapella: error: out of memory\n"
+    with pytest.raises(type(error)):
+        main(["doctor", "--debug"])

@@ -47,19 +47,22 @@ class UserError(Exception):
         super().__init__("; ".join(parts))
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether memory could not be allocated, by Python or by DuckDB, which is imported only if needed."""
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException"
+
+
 def exit_code_of(error: BaseException) -> int:
     """Return OUTSIDE if an error or its cause is a system error; else MISTAKE."""
     seen = []
     while error is not None and error not in seen:
         seen.append(error)
-        if getattr(error, "outside", False) or isinstance(error, MemoryError):
+        if getattr(error, "outside", False) or is_out_of_memory(error):
             return OUTSIDE
         if getattr(error, "errno", None) in MACHINE:
             return OUTSIDE
         # DuckDB, which is imported only if needed; its errors have no errno.
-        if type(error).__name__ == "OutOfMemoryException" or (
-            type(error).__name__ in FROM_DISK and any(os.strerror(number) in str(error) for number in MACHINE)
-        ):
+        if type(error).__name__ in FROM_DISK and any(os.strerror(number) in str(error) for number in MACHINE):
             return OUTSIDE
         error = error.__cause__ or error.__context__
     return MISTAKE

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 from acapella_core import names
-from acapella_core.errors import UserError, exit_code_of
+from acapella_core.errors import OUTSIDE, UserError, exit_code_of, is_out_of_memory
 from acapella_core.files import remove_scratch
 
 from . import entry
@@ -103,11 +103,11 @@ def run_command(args: argparse.Namespace, received: list[int]) -> int:
     except BrokenPipeError:  # `acapella show ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (UserError, OSError, MemoryError) as error:
+    except (UserError, OSError) as error:
         if args.debug:
             raise
         code = exit_code_of(error)
-        names.report(f"acapella: error: {'out of memory' if isinstance(error, MemoryError) else format_error(error)}")
+        names.report(f"acapella: error: {format_error(error)}")
         return code
     except SystemExit as ended:
         if ended.code in {128 + number for number in TERMINATION}:
@@ -119,6 +119,11 @@ def run_command(args: argparse.Namespace, received: list[int]) -> int:
             raise
         print("acapella: stopped", file=sys.stderr)
         return 128 + (received or [signal.SIGINT])[-1]
+    except Exception as error:
+        if args.debug or not is_out_of_memory(error):
+            raise
+        names.report("acapella: error: out of memory")
+        return OUTSIDE
     return code
 
 

@@ -130,7 +130,7 @@ def add_originals(search: _native.LeakSearch, flows: Sequence[Path]) -> None:
     """Add the addresses in the campaign's flow tables, which are independent of the anonymization."""
     if not flows:
         return
-    with contextlib.closing(queries.connect()) as con:
+    with queries.one_line(flows[0].parent), contextlib.closing(queries.connect()) as con:
         sources = ", ".join(literal(path) for path in flows)
         ends = con.execute(f"select distinct unnest([src, dst]) as address from read_parquet([{sources}])")
         while batch := ends.fetchmany(1 << 20):
