@@ -252,7 +252,7 @@ void report_done(const struct session *session) {
 
 void report_status(const struct session *session) {
     static const char *const states[] = {"idle", "recording", "running"};
-    const enum activity activity = session->worker.activity;
+    const enum activity activity = session->activity; /* idle only after `done` or `recorded` */
     FILE *to = begin(session, "status");
     put_text(to, "state", states[activity]);
     put_number(to, "runs", session->runs);

@@ -160,9 +160,10 @@ void session_close(struct session *session) {
     ports_close(&session->ports);
 }
 
+/* A recording or run is active until its end is reported: the next one would replace its results. */
 static int require_idle(const struct session *session, struct fault *fault) {
     static const char *const what[] = {"", "a recording", "a run"};
-    const enum activity activity = session->worker.activity;
+    const enum activity activity = session->activity;
     return activity == ACTIVITY_IDLE ? 0 : fail(fault, "%s is active; stop it first", what[activity]);
 }
 
@@ -286,12 +287,13 @@ static int clear(struct session *session, struct fault *fault) {
 
 static void report_ended(struct session *session) {
     const enum activity was = session->activity;
-    const bool began = session->worker.began;
-    if (was == ACTIVITY_RUNNING && began && !session->running_reported) {
+    /* Read before `began`, so that `running` precedes `done` of a run that begins and ends meanwhile. */
+    const bool ended = session->worker.activity == ACTIVITY_IDLE;
+    if (was == ACTIVITY_RUNNING && session->worker.began && !session->running_reported) {
         session->running_reported = true;
         report_running(session);
     }
-    if (was != ACTIVITY_IDLE && session->worker.activity == ACTIVITY_IDLE) {
+    if (was != ACTIVITY_IDLE && ended) {
         session->activity = ACTIVITY_IDLE;
         if (was == ACTIVITY_RECORDING) {
             report_recorded(session);
@@ -318,6 +320,9 @@ static int stop(struct session *session, struct fault *fault) {
 }
 
 int session_execute(struct session *session, const struct command *command, struct fault *fault) {
+    if (command->kind != COMMAND_STOP) { /* `stop` reports the end itself, and is no error then */
+        report_ended(session);
+    }
     switch (command->kind) {
         case COMMAND_RECORD:
         case COMMAND_ROLLING:

@@ -299,9 +299,9 @@ def test_the_clock_is_tied_again_during_a_run(capture):
 
 
 def test_c_tests_pass_with_sanitizers():
-    done = c_programs.run_tests("replay", "bridge", "command")
+    done = c_programs.run_tests("replay", "bridge", "command", "session")
     assert done.returncode == 0, done.stdout + done.stderr
-    for name in ("replay", "bridge", "command"):
+    for name in ("replay", "bridge", "command", "session"):
         assert f"test_{name}: ok" in done.stdout
 
 

@@ -1,0 +1,125 @@
+/* Tests that the end of a recording or a run is reported exactly once, before the result of the next command.
+ * The command is executed after the polling thread has finished and before session_tend. */
+#include <rte_eal.h>
+#include <sched.h>
+#include <string.h>
+
+#include "common/check.h"
+#include "report.h"
+
+#define PACKETS "100" /* net_null receives packets without end: a recording ends when it is full */
+#define YIELDS 100000000
+
+static char *text; /* what the session has printed */
+static size_t text_size, checked;
+
+static int execute(struct session *session, const char *line) {
+    char copy[64];
+    struct command command;
+    struct fault fault = {""};
+    snprintf(copy, sizeof copy, "%s", line);
+    CHECK(command_parse(&command, copy, &fault) == 0);
+    return session_execute(session, &command, &fault);
+}
+
+static void wait_until_idle(const struct session *session) {
+    for (unsigned i = 0; session->worker.activity != ACTIVITY_IDLE; ++i) {
+        CHECK(i < YIELDS);
+        sched_yield();
+    }
+}
+
+/* Checks the names of the events since the last call. */
+static void expect(const char *names) {
+    static const char key[] = "{\"event\": \"";
+    char found[256] = "";
+    for (const char *line = text + checked; *line; line = strchr(line, '\n') + 1) {
+        CHECK(strncmp(line, key, sizeof key - 1) == 0);
+        const char *name = line + sizeof key - 1;
+        const size_t used = strlen(found);
+        snprintf(found + used, sizeof found - used, "%s%.*s", used ? " " : "", (int)strcspn(name, "\""),
+                 name);
+    }
+    if (strcmp(found, names) != 0) {
+        fprintf(stderr, "expected: %s\nfound: %s\n", names, found);
+        exit(1);
+    }
+    checked = text_size;
+}
+
+static void test_recorded_precedes_the_next_command(struct session *session) {
+    CHECK(execute(session, "record 0 0") == 0);
+    wait_until_idle(session);
+    CHECK(execute(session, "clear") == 0);
+    expect("recording recorded cleared");
+    CHECK(strstr(text, "\"packets\": " PACKETS ","));
+
+    CHECK(execute(session, "record 0 0") == 0);
+    wait_until_idle(session);
+    CHECK(execute(session, "status") == 0);
+    expect("recording recorded status");
+    CHECK(execute(session, "clear") == 0);
+
+    CHECK(execute(session, "record 0 0") == 0);
+    wait_until_idle(session);
+    CHECK(execute(session, "run 0 1 1000000") == 0);
+    wait_until_idle(session);
+    CHECK(execute(session, "stop") == 0);
+    expect("cleared recording recorded scheduled running done");
+}
+
+static void test_done_precedes_the_next_command(struct session *session) {
+    CHECK(execute(session, "run 0 1 1000000") == 0);
+    wait_until_idle(session);
+    CHECK(execute(session, "run 0 2 1000000") == 0);
+    wait_until_idle(session);
+    CHECK(execute(session, "record 0 0") == -1); /* the recording is not empty */
+    expect("scheduled running done scheduled running done");
+
+    CHECK(execute(session, "run 0 1 1000000") == 0);
+    wait_until_idle(session);
+    CHECK(execute(session, "stop") == 0);
+    expect("scheduled running done");
+    CHECK(execute(session, "stop") == -1);
+
+    CHECK(execute(session, "run 0 1 1000000") == 0);
+    wait_until_idle(session);
+    CHECK(execute(session, "clear") == 0);
+    expect("scheduled running done cleared");
+}
+
+static void open_session(struct session *session) {
+    static char bridge[] = "net_null0,net_null1"; /* options_read changes it */
+    static char *words[] = {"test_session", "--vdev",    "net_null0", "--vdev",       "net_null1", "--bridge",
+                            bridge,         "--packets", PACKETS,     "--departures", "1000",      NULL};
+    struct fault fault = {""};
+    const struct options *options = &session->options;
+    int status = options_read(&session->options, sizeof words / sizeof *words - 1, words, &fault);
+    if (status == 0) {
+        status = session_memory(session, &fault);
+    }
+    const struct eal_settings settings = {.program = "test_session",
+                                          .vdev = options->vdev,
+                                          .vdevs = options->vdevs,
+                                          .threads = 1,
+                                          .memory_mb = options->memory_mb};
+    if (status != 0 || eal_start_threads(&settings, &fault) != 0 || session_open(session, &fault) != 0) {
+        fprintf(stderr, "%s\n", fault.text);
+        exit(1);
+    }
+}
+
+int main(void) {
+    static struct session session;
+    session.out = open_memstream(&text, &text_size);
+    CHECK(session.out && fflush(session.out) == 0);
+    open_session(&session);
+    test_recorded_precedes_the_next_command(&session);
+    test_done_precedes_the_next_command(&session);
+    session_close(&session);
+    rte_eal_cleanup();
+    fclose(session.out);
+    free(text);
+    puts("test_session: ok");
+    return 0;
+}
