@@ -28,7 +28,7 @@ AXIS_MIN, AXIS_MAX = 1e-4, 100  # %: the logarithmic axes; 0 is at their left ed
 PANELS = (
     ("loss", ("frames", "lost (%)")),
     ("stamps", ("repeated", "timestamps (%)")),
-    ("issues", ("malformed or", "truncated (%)")),
+    ("issues", ("malformed or", "cut headers (%)")),
     ("coverage", ("time", "captured (%)")),
 )
 
