@@ -1,9 +1,10 @@
 """Bound the components of the path's kappa, given trials corrected by departures and the errors of their timestamps.
 
-docs/kappa.md, "Interval", derives every bound. Random errors (normal, independent between packets, of at most the
-stated standard deviation) are bounded with 95 % confidence for all components together; bounded errors, such as the
-unknown departures inside a burst, are added in the worst case. Nothing is assumed about the path. Without any error
-both limits are the exact value.
+docs/kappa.md, "Interval", derives the bounds, and "What is proved" lists what is only simulated: that sums over packets
+are nearly normal, and the swaps of three or more close packets in I. Random errors (normal, independent between
+packets, of at most the stated standard deviation) are bounded with 95 % confidence for all components together; bounded
+errors, such as the unknown departures inside a burst, are added in the worst case. Nothing is assumed about the path
+except that its delays do not depend on when packets are sent. Without any error both limits are the exact value.
 """
 
 import math
@@ -22,9 +23,6 @@ MEAN_ABSOLUTE = math.sqrt(2 / math.pi)  # of a standard normal variable
 # e is a standard normal variable. It was found by linear programming; test_kappa_interval.py checks the inequality.
 WIDTHS = (0.5, 0.75, 1.0)
 KERNEL = (2.26, -0.55, 0.17)
-CLOSE = 4.0  # packets farther apart than 4 sigma of their distance keep their order (3 of 100,000 do not)
-DRAWS = 3  # trials with further random errors, to see how these affect the order
-SEED = 20_251_028
 
 
 @dataclass(frozen=True)
@@ -198,36 +196,50 @@ def swapped_gaps(trial: TimedTrial) -> float:
     return float(likely @ cost) + Z * math.sqrt(float(likely @ cost**2))
 
 
-def close_pairs(trial: TimedTrial) -> int:
-    """Return the number of pairs of packets whose order errors may have changed."""
-    reach = CLOSE * math.sqrt(2) * trial.sigma_ns + trial.skew_ns
-    ends = np.searchsorted(trial.ts_ns, trial.ts_ns + trial.late_ns + math.floor(reach), side="right")
-    pairs = int((ends - np.arange(1, len(ends) + 1)).clip(0).sum())
-    return pairs if reach or trial.late_ns.any() else 0
-
-
-def with_more_errors(trial: TimedTrial, seed: int) -> np.ndarray:
-    """Return times with further random errors of the same distribution."""
-    raw = np.random.PCG64(seed).random_raw(len(trial.ts_ns))  # numpy keeps the raw stream stable
-    parts = raw.astype("<u8", copy=False).view("<u2").reshape(-1, 4).astype(np.float64)
-    # The sum of four uniform variables is nearly normal; its variance is 4/12.
-    error = (parts.sum(axis=1) / 65536 - 2) * math.sqrt(3) * trial.sigma_ns
-    unknown = (parts[:, 0] / 65536 * trial.late_ns).astype(np.float64)
-    return trial.ts_ns + np.rint(error - unknown).astype(np.int64)
-
-
-def order_limits(a: TimedTrial, b: TimedTrial, distance: int, distance_of) -> tuple[int, int]:
+def order_limits(a: TimedTrial, b: TimedTrial, distance_of) -> tuple[int, int]:
     """Return limits for the sum of equation 2.
 
-    ``distance``: its value for the corrected times; ``distance_of(times of A, times of B)`` computes it for others.
+    ``distance_of(packets of A, packets of B)`` returns the sum for packets at these indices of both trials. Both
+    trials are divided wherever the packets before the division are the same ones whatever the errors are. The sum is
+    that of all parts. It is exact in a part without close pairs. In other parts it is between 0 and sum |a - b| over
+    all packets, which a swap of neighbors changes by at most 2; which packets are kept does not matter for this.
     """
-    pairs = close_pairs(a) + close_pairs(b)
-    if not pairs:
-        return distance, distance
-    drawn = [
-        distance_of(with_more_errors(a, SEED + 2 * n), with_more_errors(b, SEED + 2 * n + 1)) for n in range(DRAWS)
-    ]
-    return max(0, min(distance, *drawn) - 2 * pairs), max(distance, *drawn) + 2 * pairs
+    found = differences(a, b)
+    from_a = np.zeros(len(a.keys), dtype=bool)
+    from_a[found.at_a] = True
+    ranks = (np.cumsum(from_a) - 1)[found.at_a]  # rank in A of each common packet, in order of B
+    firsts = (first_close(a, from_a), first_close(b, found.at_b))
+    places = np.arange(len(ranks))
+    divided = np.maximum.accumulate(ranks) == places  # after this place, both trials have had the same packets
+    divided = np.concatenate(([True], divided[:-1]))
+    for first in firsts:
+        divided &= np.minimum.accumulate(first[::-1])[::-1] >= places
+    part = np.cumsum(divided) - 1
+    pairs = sum(np.bincount(part, weights=places - first, minlength=part[-1] + 1) for first in firsts)
+    if not pairs.any():
+        return (distance_of(slice(None), slice(None)),) * 2
+    uncertain = pairs[part] > 0
+    high = int(np.abs(ranks - places)[uncertain].sum()) + 2 * int(pairs.sum())
+    certain = 0
+    if not uncertain.all():
+        certain = distance_of(np.sort(found.at_a[~uncertain]), found.at_b[~uncertain])  # equal times keep their order
+    return certain, certain + high
+
+
+def first_close(trial: TimedTrial, common: np.ndarray) -> np.ndarray:
+    """Return for each common packet the first of the packets before it that it may have preceded without errors.
+
+    If there is none, this is the packet itself. A packet that departed later than its timestamp is corrected too
+    little: its true time is earlier, by at most ``late_ns``.
+    """
+    ts_ns, late_ns = trial.ts_ns[common], trial.late_ns[common]
+    places = np.arange(len(ts_ns))
+    if trial.exact:
+        return places
+    pairs = max(1, len(ts_ns) * (len(ts_ns) - 1) // 2)
+    reach = -statistics.NormalDist().inv_cdf((1 - LEVEL) / LIMITS / pairs) * math.sqrt(2) * trial.sigma_ns
+    earliest = ts_ns - late_ns - math.floor(reach + trial.skew_ns)
+    return np.minimum(np.searchsorted(ts_ns, earliest, side="left"), places)
 
 
 def kappa_limits(limits: dict[str, tuple[float, float]]) -> tuple[float, float]:

@@ -242,9 +242,10 @@ def bounded(native: dict, trials: list[interval.TimedTrial], compare) -> dict:
 def order(native: dict, trials: list[interval.TimedTrial], compare) -> tuple[float, float]:
     """Return the limits of O."""
 
-    def distance_of(times_a: np.ndarray, times_b: np.ndarray) -> int:
-        return compare((trials[0].keys, times_a), (trials[1].keys, times_b))["order"]["distance"]
+    def distance_of(of_a, of_b) -> int:
+        sides = [(t.keys[of], t.ts_ns[of]) for t, of in zip(trials, (of_a, of_b), strict=True)]
+        return compare(*sides)["order"]["distance"]
 
     common = native["n_common"]
-    limits = interval.order_limits(*trials, native["order"]["distance"], distance_of)
+    limits = interval.order_limits(*trials, distance_of)
     return tuple(min(1.0, float(ratios.ordering(limit, common))) for limit in limits)

@@ -18,6 +18,8 @@ class Path:
     """A path: sigma of the delay and its correlation between packets, shares of lost and of reordered packets.
 
     Every second packet takes another route, whose extra delay is constant during a trial and has sigma ``route_ns``.
+    ``reversed_blocks``: trial B has the last third of the packets first, in pairs 10 ns apart, then the second third,
+    then the first third in reverse order. Which packets equation 2 keeps then depends on the order inside the pairs.
     """
 
     jitter_ns: float = 0.0
@@ -26,17 +28,24 @@ class Path:
     reordered: float = 0.0
     behind_ns: float = 40_000.0  # mean extra delay of a reordered packet
     route_ns: float = 0.0
+    reversed_blocks: bool = False
 
 
 @dataclass(frozen=True)
 class Replayer:
-    """A replayer: mean lateness, packets per burst, time of a packet on the wire, share that was not sent."""
+    """A replayer: mean lateness, packets per burst, time of a packet on the wire, share that was not sent.
+
+    ``drift_ns``: how much its clock changes during a trial, at an even rate; ``second_ns``: offset of the clock of a
+    second replayer, which sends every second packet. Both are positive in trial A and negative in trial B.
+    """
 
     late_ns: float = 0.0
     burst: int = 1
     wire_ns: float = 0.0
     unsent: float = 0.0
     stamp_error_ns: float = 0.0  # sigma
+    drift_ns: float = 0.0
+    second_ns: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -100,7 +109,27 @@ def losses(setup: Setup, rng: np.random.Generator) -> np.ndarray:
     return lost
 
 
-def departures(setup: Setup, offsets: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def reversed_blocks(offsets: np.ndarray) -> np.ndarray:
+    """Return the extra delay of each packet of trial B; see Path."""
+    third = len(offsets) // 3
+    number = np.arange(len(offsets))
+    order = np.concatenate((number[2 * third :], number[third : 2 * third], number[:third][::-1]))
+    arrival = offsets.copy()
+    pairs = number[1 : len(offsets) - 2 * third : 2]
+    arrival[pairs] = arrival[pairs - 1] + 10
+    extra = np.empty(len(offsets))
+    extra[order] = arrival - offsets[order]
+    return extra - extra.min()
+
+
+def clock_errors(replayer: Replayer, offsets: np.ndarray) -> np.ndarray:
+    """Return the errors of the clocks that all replayers state departures by, in trial A."""
+    errors = replayer.drift_ns * offsets / offsets[-1]
+    errors[1::2] += replayer.second_ns
+    return errors
+
+
+def departures(setup: Setup, offsets: np.ndarray, rng: np.random.Generator, sign: int) -> tuple[np.ndarray, np.ndarray]:
     """Return true departures and those that the replayer states, as offsets: a burst has that of its first packet."""
     replayer, count = setup.replayer, setup.packets
     first = np.arange(count) // replayer.burst * replayer.burst
@@ -111,14 +140,17 @@ def departures(setup: Setup, offsets: np.ndarray, rng: np.random.Generator) -> t
     true = start + place * replayer.wire_ns * rng.uniform(0.8, 1.0, size=count)[first]
     true = np.maximum.accumulate(true)
     stated = true[first] + rng.normal(size=count)[first] * replayer.stamp_error_ns
+    stated += sign * clock_errors(replayer, offsets)
     return true, np.rint(stated).astype(np.int64)
 
 
-def replay(setup: Setup, offsets: np.ndarray, start_ns: int, rng: np.random.Generator) -> Replay:
-    """Return one replay."""
+def replay(setup: Setup, offsets: np.ndarray, start_ns: int, rng: np.random.Generator, sign: int) -> Replay:
+    """Return one replay; ``sign`` is 1 for trial A and -1 for trial B."""
     count = setup.packets
-    true, stated = departures(setup, offsets, rng)
+    true, stated = departures(setup, offsets, rng, sign)
     path = delays(setup, rng)
+    if setup.path.reversed_blocks and sign < 0:
+        path += reversed_blocks(offsets)
     sent = rng.random(count) >= setup.replayer.unsent
     delivered = ~losses(setup, rng)
     spread = rng.uniform(-math.sqrt(3), math.sqrt(3), size=count) if setup.even else rng.normal(size=count)
@@ -143,7 +175,7 @@ def two_replays(setup: Setup, seed: int) -> tuple[Replay, Replay]:
     """Return trials A and B, which start at different times."""
     rng = np.random.default_rng([20_251_028, seed])
     offsets = recorded_gaps(setup, rng)
-    return replay(setup, offsets, START_NS, rng), replay(setup, offsets, START_NS + 10**12, rng)
+    return replay(setup, offsets, START_NS, rng, 1), replay(setup, offsets, START_NS + 10**12, rng, -1)
 
 
 def perfect_trial(one: Replay, other: Replay) -> tuple[np.ndarray, np.ndarray]:
