@@ -14,15 +14,18 @@ from acapella_testing.capture.replay_agents import (
     Peer,
     listening,
     stand_in_argv,
+    wait_until,
 )
 
-from acapella_capture.replay import actions, channel, messages
+from acapella_capture.replay import actions, channel, controller, messages
 from acapella_capture.replay.actions import RunPlan
+from acapella_capture.replay.agent import Timeouts
 from acapella_capture.replay.controller import Group, Remote
 from acapella_core.control_lines import Challenge
 from acapella_core.errors import OUTSIDE, UserError, exit_code_of
 
 MS = 1_000_000
+IMPATIENT = Timeouts(proof_s=TIMEOUT_S, silent_s=5)
 
 
 @contextlib.contextmanager
@@ -132,6 +135,68 @@ def test_two_runs_in_a_row_work(tmp_path):
                 target = tmp_path / f"{number}.parquet"
                 assert actions.run(group, RunPlan(loops=loops, departures=target), lambda line: None) == 0
             assert pq.read_table(tmp_path / f"{number}-1.parquet").num_rows == 2 * loops
+
+
+def test_replayer_whose_departures_are_fetched_need_not_wait_for_the_others(tmp_path, monkeypatch):
+    """The fetch from the second one takes longer than the first one waits for a request."""
+    fetch = Remote.fetch_departures
+    with listening(stand_in_argv(), IMPATIENT) as first, listening(stand_in_argv()) as second:
+
+        def slow(remote, target):
+            if remote.name == second.name:
+                first.logged("disconnected")
+            fetch(remote, target)
+
+        monkeypatch.setattr(Remote, "fetch_departures", slow)
+        with controlled([first, second]) as group:
+            record(group)
+            assert actions.run(group, RunPlan(departures=tmp_path / "d.parquet"), lambda line: None) == 0
+        assert first.agent.counts["silent"] == 0
+    assert [pq.read_table(tmp_path / f"d-{number}.parquet").num_rows for number in (1, 2)] == [2, 2]
+
+
+@pytest.mark.parametrize("request_", [messages.Save(), messages.Quit()])
+def test_replayer_that_waits_for_a_slow_one_is_not_lost(monkeypatch, request_):
+    """The second one responds after the first one has received requests, or was silent for too long, or has ended."""
+    monkeypatch.setattr(controller, "KEEPALIVE_S", 0.05)
+    ask = Remote.request
+    with listening(stand_in_argv(), IMPATIENT) as first, listening(stand_in_argv()) as second:
+
+        def slow(remote, request):
+            if remote.name == second.name and request == request_:
+                counts = first.agent.counts
+                enough = counts["requests"] + 8
+                wait_until(
+                    lambda: first.agent.over.is_set() or counts["silent"] or counts["requests"] >= enough, "first"
+                )
+            return ask(remote, request)
+
+        monkeypatch.setattr(Remote, "request", slow)
+        with controlled([first, second]) as group:
+            record(group)
+            assert actions.simple(group, request_, lambda line: None) == 0
+        assert first.agent.counts["silent"] == 0
+
+
+def test_departures_are_kept_if_bye_fails(tmp_path, monkeypatch, capsys):
+    ask = Remote.request
+
+    def lost(remote, request):
+        if request == messages.Bye():
+            remote.interrupt()
+        return ask(remote, request)
+
+    monkeypatch.setattr(Remote, "request", lost)
+    with agents({}, {}) as found:
+        with controlled(found) as group:
+            record(group)
+            assert actions.run(group, RunPlan(departures=tmp_path / "d.parquet"), lambda line: None) == 0
+        warnings = sorted(line for line in capsys.readouterr().err.splitlines() if "warning" in line)
+        assert len(warnings) == 2
+        for agent, line in zip(sorted(found, key=lambda one: one.name), warnings, strict=True):
+            assert line.startswith(f"acapella: warning: replayer {agent.name}: ")
+            assert line.endswith("; its departures are complete")
+    assert [pq.read_table(tmp_path / f"d-{number}.parquet").num_rows for number in (1, 2)] == [2, 2]
 
 
 def test_start_in_the_past_is_refused():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from acapella_core import names
 from acapella_core.control_lines import Refused
 from acapella_core.errors import DAMAGED, UserError
 from acapella_core.files import scratch_directory
@@ -169,8 +170,7 @@ def collect(group: Group, plan: RunPlan, clocks: Sequence[Offset], ended: Sequen
     """Fetch the departures of all agents, and write them as Parquet if that was requested."""
     outcomes = []
     with scratch_directory() as scratch:
-        group.each(lambda remote: remote.fetch_departures(scratch / str(group.remotes.index(remote))))
-        group.each(Remote.end)  # the agents need not wait while many departures are converted
+        group.each(lambda remote: fetch(remote, scratch / str(group.remotes.index(remote))))
         for number, (remote, clock, done) in enumerate(zip(group.remotes, clocks, ended, strict=True)):
             origin = Origin(
                 clock_offset_ns=clock.offset_ns,
@@ -184,6 +184,18 @@ def collect(group: Group, plan: RunPlan, clocks: Sequence[Offset], ended: Sequen
             target = numbered(plan.departures, number + 1, len(group.remotes))
             outcomes.append(Outcome(remote, clock, convert(scratch / str(number), target, origin), done["run"]))
     return outcomes
+
+
+def fetch(remote: Remote, target: Path) -> None:
+    """Write the departures of an agent to a file and end its connection; it need not wait for others or the conversion.
+
+    The departures are complete then, so that an error while the connection ends is only a warning.
+    """
+    remote.fetch_departures(target)
+    try:
+        remote.end()
+    except UserError as error:
+        names.report(f"acapella: warning: {error}; its departures are complete")
 
 
 def node_clock(remote: Remote) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 import base64
 import contextlib
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +22,7 @@ from .program import COMMAND_S, FILE_S
 CONNECT_S = 5.0
 RESPONSE_S = COMMAND_S + 5
 FILE_RESPONSE_S = FILE_S + 5  # the agent writes a file first
+KEEPALIVE_S = 2.0  # interval of requests to an agent that waits for others; less than Timeouts.silent_s
 MAX_DEPARTURES_BYTES = 1 << 40
 
 
@@ -57,8 +59,19 @@ class Remote:
     def end(self) -> None:
         """End the connection; what this controller started continues. No effect if it has ended."""
         if self._socket is not None:
-            self.request(messages.Bye())
-            self.close()
+            try:
+                self.request(messages.Bye())
+            finally:
+                self.close()
+
+    def keep_alive(self, until: threading.Event) -> None:
+        """Send requests until an event, so that the agent does not regard this side as lost.
+
+        Returns earlier if the connection has ended or fails: the next request raises the reason.
+        """
+        with contextlib.suppress(UserError):
+            while not until.wait(KEEPALIVE_S) and self._socket is not None and not self._quit:
+                self.request(messages.Clock())
 
     def close(self) -> None:
         """Close the connection."""
@@ -182,16 +195,32 @@ class Group:
     def each(self, do: Callable[[Remote], Any]) -> list[Any]:
         """Return the results of a function for every agent, in parallel; raises the first error after all have ended.
 
-        Ctrl-C does not wait for agents that do not reply: closing their connections ends the requests.
+        The connections of agents that have finished are kept alive meanwhile. Ctrl-C does not wait for agents that do
+        not reply: closing their connections ends the requests.
         """
-        with ThreadPoolExecutor(len(self.remotes)) as pool:
-            futures = [pool.submit(do, remote) for remote in self.remotes]
+        ended: list[Remote] = []
+        all_ended = threading.Event()
+
+        def work(remote: Remote) -> Any:
             try:
+                return do(remote)
+            finally:
+                ended.append(remote)
+                if len(ended) == len(self.remotes):
+                    all_ended.set()
+                remote.keep_alive(all_ended)
+
+        with ThreadPoolExecutor(len(self.remotes)) as pool:
+            try:
+                futures = [pool.submit(work, remote) for remote in self.remotes]
+                wait(futures)
                 return [future.result() for future in futures]
             except (KeyboardInterrupt, SystemExit):
                 for remote in self.remotes:
                     remote.interrupt()
                 raise
+            finally:
+                all_ended.set()  # also if a thread could not be started
 
     def request(self, request: messages.Request) -> list[dict[str, Any]]:
         """Send the same request to every agent and return the results."""
