@@ -1,6 +1,7 @@
 """The agent of a replayer: sessions, hostile and failing peers, and the end of a session."""
 
 import asyncio
+import errno
 import json
 import os
 import shutil
@@ -22,6 +23,7 @@ from acapella_testing.capture.replay_agents import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from acapella_capture.replay import agent as replay_agent
 from acapella_capture.replay import channel
 from acapella_capture.replay.agent import MAX_REFUSED_LINES, MAX_UNAUTHENTICATED, Agent, Timeouts
 from acapella_core.control_lines import Challenge
@@ -283,6 +285,47 @@ def test_end_of_the_program_ends_the_agent_with_its_reason():
         assert "ended: link of net_fake0 is down" in peer.ask(status={})["error"]
         assert agent.agent.over.wait(TIMEOUT_S)
         assert "link of net_fake0 is down" in str(agent.agent.failure[0])
+
+
+def unreadable(*_: object) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.mark.parametrize(
+    ("function", "request_", "why"),
+    [
+        ("sha256_of", {"save": {}}, "save failed: Input/output error"),
+        ("part_of", {"fetch": {"offset": 0}}, "fetch failed: Input/output error"),
+        ("copy", {"save": {}}, "recording-1.pcapng: cannot write: Input/output error"),
+    ],
+)
+def test_error_of_the_disk_is_answered_logged_and_counted(agent, monkeypatch, function, request_, why):
+    with Peer(agent.port) as peer:
+        peer.hear()
+        peer.ask(record={"from_ns": 0, "until_ns": 0})
+        peer.ask(stop={})
+        peer.ask(run={"at_ns": time.time_ns() + 10**8, "loops": 1, "speed_ppm": 1_000_000})
+        wait_until(lambda: peer.ask(status={})["done"]["run"], "end of the run")
+        monkeypatch.setattr(replay_agent, function, unreadable)
+        assert peer.ask(**request_)["error"].endswith(why)
+        agent.logged(why)
+        control = peer.ask(status={})["done"]["control"]
+        assert (control["failed"], control["system_errors"]) == (1, 1)
+        monkeypatch.undo()
+        assert "done" in peer.ask(**request_)
+
+
+def test_missing_departures_file_is_named(agent):
+    with Peer(agent.port) as peer:
+        peer.hear()
+        peer.ask(record={"from_ns": 0, "until_ns": 0})
+        peer.ask(stop={})
+        peer.ask(run={"at_ns": time.time_ns() + 10**8, "loops": 1, "speed_ppm": 1_000_000})
+        wait_until(lambda: peer.ask(status={})["done"]["run"], "end of the run")
+        peer.ask(fetch={"offset": 0})
+        path = agent.agent.replayer.fetched
+        path.unlink()
+        assert peer.ask(fetch={"offset": 0})["error"] == f"fetch failed: {path}: No such file or directory"
 
 
 def test_secret_is_neither_sent_nor_logged(agent):

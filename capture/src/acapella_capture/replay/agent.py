@@ -282,11 +282,22 @@ class Connection:
         self._agent.counts["requests"] += 1
         try:
             done = await self._handle(request, received_ns)
-        except UserError as error:
-            self._agent.counts["failed"] += 1
-            self.send(to=sequence, error=str(error)[: messages.MAX_TEXT])
+        except (UserError, OSError) as error:
+            self._fail(sequence, request, error)
             return
         self.send(to=sequence, done=done)
+
+    def _fail(self, sequence: int, request: messages.Request, error: UserError | OSError) -> None:
+        """Count a failed request and send the reason. Log a system error: the cause is on this machine."""
+        self._agent.counts["failed"] += 1
+        name, why = type(request).__name__.lower(), str(error)
+        if isinstance(error, OSError):
+            file = f"{error.filename}: " if error.filename else ""
+            why = f"{name} failed: {file}{error.strerror or error}"
+        if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
+            self._agent.counts["system_errors"] += 1
+            self._agent.log(f"replay: {why}")
+        self.send(to=sequence, error=why[: messages.MAX_TEXT])
 
     def _refuse(self, count: str, sequence: int | None, why: str) -> None:
         """Count a refused line and send the reason; ``sequence`` is None if the line was not authentic."""
