@@ -14,7 +14,9 @@ from acapella_testing.capture.process_tree import Tree
 from acapella_testing.capture.replay_agents import TIMEOUT_S, secret_file, stand_in_on_path, wait_until
 
 from acapella.cli.main import main
+from acapella_capture.replay import command
 from acapella_capture.testbeds.local import replay_capture
+from acapella_core.errors import UserError
 from acapella_core.files import sha256_of
 
 ENTRY = "import sys; from acapella.cli.entry import main; sys.exit(main())"
@@ -161,6 +163,28 @@ def test_new_secret_is_private_and_not_printed(place):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert re.fullmatch(r"[0-9a-f]{64}\n", (place / "s").read_text())
     assert (place / "s").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("content", ["", "0" * 64 + "\n"])
+def test_new_secret_does_not_replace_a_file(place, content):
+    path = place / "s"
+    path.write_text(content)
+    done = replay("--new-secret", path)
+    assert done.returncode == 2 and done.stdout == ""
+    why = "exists and may be in use; choose another file name, or remove it first"
+    assert message(done) == f"acapella: error: --new-secret {path}: {why}"
+    assert path.read_text() == content
+
+
+def test_new_secret_that_cannot_be_written_leaves_no_file(place, capsys, monkeypatch):
+    def full(path):
+        raise UserError("cannot write: No space left on device", where=path)
+
+    monkeypatch.setattr(command, "make_secret", full)
+    assert main(["replay", "--new-secret", str(place / "s")]) == 2
+    assert "No space left" in capsys.readouterr().err and not (place / "s").exists()
+    assert main(["replay", "--new-secret", str(place / "trace.pcap" / "s")]) == 2
+    assert f"--new-secret {place}/trace.pcap/s: cannot write: Not a directory" in capsys.readouterr().err
 
 
 def test_actions_control_an_agent_from_the_command_line(place):

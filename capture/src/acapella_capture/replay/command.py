@@ -135,7 +135,8 @@ def add_control_options(group: Any) -> None:
     group.add_argument("--secret", type=Path, metavar="FILE",
                        help="file with the secret of replayers and controller, mode 0600")  # fmt: skip
     group.add_argument("--new-secret", type=Path, metavar="FILE",
-                       help="write a new secret to FILE and exit; copy it to every replayer")  # fmt: skip
+                       help="write a new secret to FILE, which must not exist, and exit; copy it to every "
+                       "replayer")  # fmt: skip
     group.add_argument("--output", "-o", type=Path, metavar="DIRECTORY",
                        help="write saved recordings to DIRECTORY/recording-N.pcapng (default: .)")  # fmt: skip
     group.add_argument("--from", type=times.time, dest="start", metavar="TIME",
@@ -159,7 +160,7 @@ def count(most: int, least: int = 1) -> Callable[[str], int]:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     if args.new_secret:
-        make_secret(args.new_secret)
+        new_secret(args.new_secret)
         return 0
     if args.control:
         return control(args)
@@ -288,6 +289,26 @@ def request_of(args: argparse.Namespace) -> messages.Request:
 def show(line: str) -> None:
     """Print a line on standard output."""
     names.report(line, sys.stdout)
+
+
+def new_secret(path: Path) -> None:
+    """Write a secret to a new file. Raises UserError if the file exists: replayers may be using its secret."""
+    with contextlib.suppress(OSError):  # `touch` raises the reason
+        path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.touch(0o600, exist_ok=False)  # reserves the name, so that two commands cannot write the same file
+    except FileExistsError:
+        raise UserError(
+            "exists and may be in use", where=f"--new-secret {path}", fix="choose another file name, or remove it first"
+        ) from None
+    except OSError as error:
+        raise UserError(f"cannot write: {error.strerror}", where=f"--new-secret {path}") from error
+    try:
+        make_secret(path)
+    except BaseException:
+        if path.stat().st_size == 0:
+            path.unlink()
+        raise
 
 
 def read_secret(path: Path | None) -> Secret:
