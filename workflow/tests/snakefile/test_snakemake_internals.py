@@ -129,7 +129,7 @@ def test_no_other_module_uses_private_names_of_snakemake():
     package = ROOT / "workflow/src/acapella/snakefile"
     allowed = package / "snakemake_internals.py"
     sources = [ROOT / "Snakefile", *(ROOT / "rules").glob("*.smk"), *package.glob("*.py")]
-    private = re.compile(r"\bworkflow\.(?!basedir\b|cores\b|sql\b)\w+|\b_thread\b|\b_benchmark\b|\bos\._exit\b")
+    private = re.compile(r"(?:\b|_)workflow\.(?!basedir\b|cores\b|sql\b)\w+|\b_thread\b|\b_benchmark\b|\bos\._exit\b")
     assert len(private.findall(allowed.read_text())) > 5
     for path in sources:
         assert path == allowed or private.findall(path.read_text()) == [], path
