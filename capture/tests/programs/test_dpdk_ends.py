@@ -241,7 +241,8 @@ def test_failed_system_call_leaves_whole_files_and_one_line(tmp_path, preload, k
         run, _ = with_fault(directory, preload, f"{kind}:{number}")
         what = f"{kind} {number} of {total}: exit code {run.status}, {run.stderr}"
         if kind == "malloc" and run.accounts and run.accounts["nic"]["ierrors"]:
-            shutil.rmtree(directory)  # libpcap could not allocate the buffer of its input: net_pcap passes on other bytes
+            # libpcap could not allocate the buffer of the input file, and net_pcap passes on other bytes.
+            shutil.rmtree(directory)
             continue
         frames = []
         for path in sorted(path for path in directory.glob("c*.pcap*")):

@@ -1,7 +1,8 @@
 -- One row per TCP packet without RST (whose sequence number may be meaningless), with a complete header and a length:
--- the sequence numbers that it occupies. A SYN whose number differs from that of the previous SYN begins a new connection of the
--- flow (reused ports). start_at and end_at are relative to the connection's first packet; numbers are modulo 2^32, and
--- a step of less than half of that is forward (RFC 9293, section 3.4). SYN and FIN occupy one number each.
+-- the sequence numbers that it occupies. A SYN whose number differs from that of the previous SYN begins a new
+-- connection of the flow (reused ports). start_at and end_at are relative to the connection's first packet; numbers are
+-- modulo 2^32, and a step of less than half of that is forward (RFC 9293, section 3.4). SYN and FIN occupy one number
+-- each.
 with
 
 packets as (
