@@ -92,7 +92,7 @@ def title(rows: list[dict], labels: dict[str, str]) -> str:
             if len(rows) <= MAX_NAMED
             else "any other environment"
         )
-        return f"No difference in consistency between {first} and {others} can be stated"
+        return f"No difference in mean kappa between {first} and {others} can be stated"
     if len(rows) <= MAX_NAMED:
         found = [
             f"{labels[row['environment_b']]} is {percent(abs(row['relative_difference']))} {row['verdict']} than "
