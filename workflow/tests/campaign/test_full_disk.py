@@ -159,7 +159,7 @@ def test_tables_on_a_full_disk_keep_the_earlier_ones_and_the_next_run_writes_all
     [
         ("anonymize", "made/s.pcap", "-o", "disk/s.pcap", "--key-file", "key"),
         ("kappa", "made/s.pcap", "made/s.pcap", "--memory", "1M", "--spool", "disk", "-o", "k.json"),
-        ("p4", "run", "preprocess", "--in", "made/s.pcap", "--out", "disk/out.pcap"),
+        ("p4", "run", "preprocess", "--pipeline", "interpreted", "--in", "made/s.pcap", "--out", "disk/out.pcap"),
         ("p4", "reports", "made/s.pcap", "-o", "disk/reports"),
     ],
     ids=lambda words: " ".join(words[:2]),

@@ -175,7 +175,7 @@ def test_job_receives_signals_and_reports_its_exit_status(switched, instance):
     assert job.poll() is None
     job.signal("INT")
     assert job.wait(TIMEOUT_S) == 7 == job.poll()
-    assert job.log() == "ready\ntold\n"
+    assert job.log() == "ready\ninterrupted\n"
     job.signal("INT")  # no effect after its end
 
 
