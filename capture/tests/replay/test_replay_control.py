@@ -199,6 +199,58 @@ def test_departures_are_kept_if_bye_fails(tmp_path, monkeypatch, capsys):
     assert [pq.read_table(tmp_path / f"d-{number}.parquet").num_rows for number in (1, 2)] == [2, 2]
 
 
+def test_departures_of_the_others_are_kept_if_one_fetch_fails(tmp_path, monkeypatch):
+    fetch, lines = Remote.fetch_departures, []
+    with agents({}, {}, {}) as found:
+        group = controlled(found)
+        lost = group.remotes[1]
+
+        def broken(remote, target):
+            if remote is lost:
+                remote.interrupt()
+            fetch(remote, target)
+
+        monkeypatch.setattr(Remote, "fetch_departures", broken)
+        with pytest.raises(UserError, match=f"replayer {lost.name}: "), group:
+            record(group)
+            actions.run(group, RunPlan(departures=tmp_path / "d.parquet"), lines.append)
+        names = [remote.name for remote in group.remotes]
+    assert {path.name for path in tmp_path.iterdir()} == {"d-1.parquet", "d-3.parquet"}
+    assert [pq.read_table(tmp_path / f"d-{number}.parquet").num_rows for number in (1, 3)] == [2, 2]
+    text = "\n".join(lines)
+    assert f"{names[0]}: 2 packets, 2 sent" in text and f"{names[2]}: 2 packets, 2 sent" in text
+    assert any(line.startswith(f"skew: {names[2]} ") for line in lines)
+
+
+def test_first_replayer_is_not_silent_while_the_last_one_connects(monkeypatch):
+    """The last one connects after the first one has received requests, or was disconnected because of its silence."""
+    monkeypatch.setattr(controller, "KEEPALIVE_S", 0.05)
+    connect = Remote._connect
+    with listening(stand_in_argv(), IMPATIENT) as first, listening(stand_in_argv()) as second:
+
+        def slow(remote):
+            if remote.name == second.name:
+                counts = first.agent.counts
+                wait_until(lambda: counts["silent"] or counts["requests"] >= 8, "first")
+            connect(remote)
+
+        monkeypatch.setattr(Remote, "_connect", slow)
+        with controlled([first, second]) as group:
+            record(group)
+        assert first.agent.counts["silent"] == 0
+
+
+def test_lost_peer_is_detected_by_the_kernel():
+    with agents({}) as found, controlled(found) as group:
+        connection = group.remotes[0]._socket
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        limit_ms = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+        assert limit_ms == (controller.IDLE_S + controller.PROBE_S * controller.PROBES) * 1000
+        options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        kept = [connection.getsockopt(socket.IPPROTO_TCP, option) for option in options]
+        assert kept == [controller.IDLE_S, controller.PROBE_S, controller.PROBES]
+
+
 def test_start_in_the_past_is_refused():
     with agents({}) as found, controlled(found) as group:
         record(group)

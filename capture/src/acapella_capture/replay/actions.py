@@ -120,8 +120,13 @@ def run(group: Group, plan: RunPlan, show: Print, now_ns: Callable[[], int] = ti
         raise
     after = group.each(lambda remote: remote.clock(now_ns))
     clocks = [one.joined(other) for one, other in zip(before, after, strict=True)]
-    outcomes = collect(group, plan, clocks, ended)
-    return report(outcomes, show)
+    outcomes, faults = collect(group, plan, clocks, ended)
+    code = report(outcomes, show)
+    for fault in faults[1:]:
+        names.report(f"acapella: error: {fault}")
+    if faults:
+        raise faults[0]
+    return code
 
 
 def start(plan: RunPlan, now_ns: Callable[[], int]) -> int:
@@ -166,24 +171,51 @@ def duration_ns(scheduled: dict[str, Any]) -> int:
     return 0
 
 
-def collect(group: Group, plan: RunPlan, clocks: Sequence[Offset], ended: Sequence[dict[str, Any]]) -> list[Outcome]:
-    """Fetch the departures of all agents, and write them as Parquet if that was requested."""
-    outcomes = []
+def collect(
+    group: Group, plan: RunPlan, clocks: Sequence[Offset], ended: Sequence[dict[str, Any]]
+) -> tuple[list[Outcome], list[UserError]]:
+    """Fetch the departures of all agents, and write them as Parquet if that was requested.
+
+    Return the outcomes, and the errors of agents whose departures could not be fetched or are invalid.
+    """
+    outcomes, faults = [], []
     with scratch_directory() as scratch:
-        group.each(lambda remote: fetch(remote, scratch / str(group.remotes.index(remote))))
+        files = [scratch / str(number) for number in range(len(group.remotes))]
+        fetched = group.each(lambda remote: try_fetch(remote, files[group.remotes.index(remote)]))
         for number, (remote, clock, done) in enumerate(zip(group.remotes, clocks, ended, strict=True)):
-            origin = Origin(
-                clock_offset_ns=clock.offset_ns,
-                clock_error_ns=clock.error_ns,
-                clock_source="round trips",
-                recording_sha256=text_or_none(done.get("recording_sha256")),
-                speed_ppm=plan.speed_ppm,
-                pacing=text_or_none(remote.welcome.get("pacing")),
-                node_clock=node_clock(remote),
-            )
+            if fetched[number] is not None:
+                faults.append(fetched[number])
+                continue
             target = numbered(plan.departures, number + 1, len(group.remotes))
-            outcomes.append(Outcome(remote, clock, convert(scratch / str(number), target, origin), done["run"]))
-    return outcomes
+            try:
+                summary = convert(files[number], target, origin_of(remote, clock, done, plan))
+            except UserError as error:
+                faults.append(UserError(f"departures: {error}", where=f"replayer {remote.name}"))
+            else:
+                outcomes.append(Outcome(remote, clock, summary, done["run"]))
+    return outcomes, faults
+
+
+def origin_of(remote: Remote, clock: Offset, done: dict[str, Any], plan: RunPlan) -> Origin:
+    """Return where the departures of an agent come from."""
+    return Origin(
+        clock_offset_ns=clock.offset_ns,
+        clock_error_ns=clock.error_ns,
+        clock_source="round trips",
+        recording_sha256=text_or_none(done.get("recording_sha256")),
+        speed_ppm=plan.speed_ppm,
+        pacing=text_or_none(remote.welcome.get("pacing")),
+        node_clock=node_clock(remote),
+    )
+
+
+def try_fetch(remote: Remote, target: Path) -> UserError | None:
+    """Fetch the departures of an agent; return the error if that fails, so that those of the others are kept."""
+    try:
+        fetch(remote, target)
+    except UserError as error:
+        return error
+    return None
 
 
 def fetch(remote: Remote, target: Path) -> None:

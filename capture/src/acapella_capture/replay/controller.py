@@ -22,6 +22,7 @@ from .program import COMMAND_S, FILE_S
 CONNECT_S = 5.0
 RESPONSE_S = COMMAND_S + 5
 FILE_RESPONSE_S = FILE_S + 5  # the agent writes a file first
+IDLE_S, PROBE_S, PROBES = 5, 2, 3  # TCP keepalive: a peer that vanished is noticed within 11 s
 KEEPALIVE_S = 2.0  # interval of requests to an agent that waits for others; less than Timeouts.silent_s
 MAX_DEPARTURES_BYTES = 1 << 40
 
@@ -38,9 +39,11 @@ class Remote:
     secret: Secret = field(repr=False)
     welcome: dict[str, Any] = field(default_factory=dict)
 
-    def __enter__(self) -> Self:
+    def __post_init__(self) -> None:
         self._socket: socket.socket | None = None
         self._quit = False  # the agent ends, and this connection
+
+    def __enter__(self) -> Self:
         try:
             with self._errors():
                 self._connect()
@@ -123,6 +126,7 @@ class Remote:
         host, port = address(self.name)
         self._socket = socket.create_connection((host, port), timeout=CONNECT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        detect_lost_peer(self._socket)
         self._lines = self._socket.makefile("rb")
         theirs, ours = channel.decode_challenge(self._line()), Challenge.new()
         keys = channel.Keys.derive(self.secret, theirs, ours)
@@ -167,6 +171,15 @@ class Remote:
             raise UserError(what, where=f"replayer {self.name}", outside=True) from error
 
 
+def detect_lost_peer(connection: socket.socket) -> None:
+    """Have the kernel end a connection whose peer vanished without a reset, also if unacknowledged data waits."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, IDLE_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, (IDLE_S + PROBE_S * PROBES) * 1000)
+
+
 def whole(done: dict[str, Any], name: str) -> int:
     """Return a number of a result. Raises Refused if it is not a whole number from 0."""
     value = done.get(name)
@@ -183,10 +196,14 @@ class Group:
         self._connections = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        with contextlib.ExitStack() as connected:
+        try:
+            self.each(Remote.__enter__)  # in parallel: the first ones are not silent until the last one is connected
+        except BaseException:
             for remote in self.remotes:
-                connected.enter_context(remote)
-            self._connections = connected.pop_all()
+                remote.close()
+            raise
+        for remote in self.remotes:
+            self._connections.push(remote)
         return self
 
     def __exit__(self, *error: object) -> None:
