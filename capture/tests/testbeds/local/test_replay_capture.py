@@ -1,12 +1,17 @@
 """The default capture of replays."""
 
 import itertools
+import shutil
 import struct
+import subprocess
+from types import SimpleNamespace
 
 import pytest
 from acapella_testing.capture.pcap_records import contents, frames
 
-from acapella_capture.testbeds.local import replay_capture
+from acapella_capture.testbeds.base import CompletedProgram
+from acapella_capture.testbeds.local import replay, replay_capture
+from acapella_core.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +103,58 @@ def test_only_the_mac_addresses_of_frames_are_replaced(tmp_path, order, magic):
 def test_ethernet_pcaps_are_recognized(tmp_path, header, expected):
     (tmp_path / "given").write_bytes(header)
     assert replay_capture.is_ethernet_pcap(tmp_path / "given") is expected
+
+
+def pcapng_of(times_ns: list[int], frames: list[bytes], link_type: int) -> bytes:
+    """Return a pcapng whose only interface has times in nanoseconds."""
+
+    def block(kind: int, body: bytes) -> bytes:
+        body += bytes(-len(body) % 4)
+        return struct.pack("<II", kind, len(body) + 12) + body + struct.pack("<I", len(body) + 12)
+
+    data = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
+    data += block(1, struct.pack("<HHI", link_type, 0, 0) + struct.pack("<HHB3xHH", 9, 1, 9, 0, 0))
+    for ns, frame in zip(times_ns, frames, strict=True):
+        head = struct.pack("<IIIII", 0, ns >> 32, ns & 0xFFFFFFFF, len(frame), len(frame))
+        data += block(6, head + frame)
+    return data
+
+
+@pytest.fixture
+def replayer(tmp_path, monkeypatch):
+    """Return a replayer without a network that sends with our own program."""
+    if shutil.which("editcap") is None:
+        pytest.skip("no editcap here: apt-get install wireshark-common")
+    monkeypatch.setattr(replay, "CAPTURE", tmp_path / "replay.pcap")
+    monkeypatch.setattr(replay, "run", lambda node, argv: run_here(argv))
+    created = object.__new__(replay.Replayer)
+    created._acapella, created.settings = True, SimpleNamespace(capture="given")
+    created.sender = SimpleNamespace(name="here")
+    return created
+
+
+def test_pcapng_is_replayed_with_its_nanoseconds(tmp_path, replayer):
+    times = [1_700_000_000_000_000_000 + gap for gap in (0, 1, 999, 123_456_789, 123_456_790)]
+    sent = [bytes(12) + replay_capture.packet(number, 60, 5001, 0) for number in range(len(times))]
+    (tmp_path / "given").write_bytes(pcapng_of(times, sent, 1))
+    replayer._rewrite(tmp_path / "given")
+    data, found, rest, at = (tmp_path / "replay.pcap").read_bytes(), [], [], 24
+    assert replay_capture.is_ethernet_pcap(tmp_path / "replay.pcap")
+    while at < len(data):
+        seconds, nanoseconds, length, _ = struct.unpack_from("<IIII", data, at)
+        found.append(seconds * 10**9 + nanoseconds)
+        rest.append(data[at + 16 : at + 16 + length])
+        at += 16 + length
+    assert (found, rest) == (times, sent)
+    assert {path.name for path in tmp_path.iterdir()} == {"replay.pcap"}
+
+
+def test_capture_of_another_link_type_is_refused(tmp_path, replayer):
+    (tmp_path / "given").write_bytes(pcapng_of([1, 2], [b"E" * 40] * 2, 101))
+    with pytest.raises(UserError, match="cannot replay given: its frames are not Ethernet"):
+        replayer._rewrite(tmp_path / "given")
+
+
+def run_here(argv: list[str]) -> CompletedProgram:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return CompletedProgram(done.returncode, done.stdout, done.stderr)

@@ -90,8 +90,10 @@ class Replayer:
         """Open the capture, which the scratch file system may hide later. Raises UserError if it is missing."""
         if self._acapella:
             self._acapella.require()
-        if self._acapella is None or self.settings.capture is not None:  # whose addresses tcprewrite replaces
+        if self._acapella is None:
             sandbox.require("tcpreplay", "tcpreplay")
+        elif self.settings.capture is not None:
+            sandbox.require("editcap", "wireshark-common")
         if "loaded" in self.settings.environments:
             sandbox.require("iperf3", "iperf3")
         if self.settings.capture is not None:
@@ -109,7 +111,7 @@ class Replayer:
         with self._source as source, copied.open("wb") as copy:
             shutil.copyfileobj(source, copy)
         if self._acapella and replay_capture.is_ethernet_pcap(copied):
-            copied.rename(CAPTURE)  # tcprewrite would round its times to microseconds
+            copied.rename(CAPTURE)
         else:
             self._rewrite(copied)
         replay_capture.put_between(CAPTURE, SENDER_MAC, self.receiver.mac)
@@ -118,12 +120,21 @@ class Replayer:
 
     def _rewrite(self, copied: Path) -> None:
         """Convert a copy of the user's capture to Ethernet pcap. Raises UserError if that is not possible."""
-        options = [f"--enet-smac={SENDER_MAC}", f"--enet-dmac={self.receiver.mac}"]
-        done = run(self.sender.name, ["tcprewrite", *options, f"--infile={copied}", f"--outfile={CAPTURE}"])
+        if self._acapella:  # tcprewrite would round its times to microseconds
+            self._convert(["editcap", "-F", "nsecpcap", str(copied), str(CAPTURE)])
+            if not replay_capture.is_ethernet_pcap(CAPTURE):
+                raise UserError(f"cannot replay {self.settings.capture}: its frames are not Ethernet", where=KEY)
+        else:
+            options = [f"--enet-smac={SENDER_MAC}", f"--enet-dmac={self.receiver.mac}"]
+            self._convert(["tcprewrite", *options, f"--infile={copied}", f"--outfile={CAPTURE}"])
         copied.unlink()
+
+    def _convert(self, argv: list[str]) -> None:
+        """Run a converter of captures. Raises UserError with its last message if it fails."""
+        done = run(self.sender.name, argv)
         if done.status != 0:
             lines = done.stderr.strip().splitlines() or ["no message"]
-            raise UserError(f"tcprewrite cannot use {self.settings.capture}: {lines[-1].strip()}", where=KEY)
+            raise UserError(f"{argv[0]} cannot use {self.settings.capture}: {lines[-1].strip()}", where=KEY)
 
     @contextlib.contextmanager
     def environment(self, name: str) -> Iterator[None]:
