@@ -7,11 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-
 from acapella_core import schemas
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
+from acapella_core.validation import load_jsonschema
 
 from .testbeds.base import MirrorCounters
 
@@ -37,6 +36,7 @@ def empty() -> dict[str, Any]:
 
 def check(manifest: object, *, where: object) -> None:
     """Raise UserError naming the key that violates the schema."""
+    jsonschema = load_jsonschema()
     validator = jsonschema.Draft202012Validator(schemas.json_schema("manifest"))
     fault = jsonschema.exceptions.best_match(validator.iter_errors(manifest))
     if fault is not None:

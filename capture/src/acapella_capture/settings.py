@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-import jsonschema
 import yaml
 
 from acapella_core import schemas
 from acapella_core.errors import UserError
+from acapella_core.validation import load_jsonschema
 
 KEYS = ("testbed", "samples", "runs", "capture", "collect", "preprocess", "local", "fabric", "digest")
 
@@ -163,6 +163,7 @@ def parse_settings(config: dict[str, Any], *, where: object = "config") -> Setti
     """Return settings from the relevant keys of a config, with defaults. Raises UserError naming the wrong key."""
     whole = schemas.json_schema("config")
     schema = {**whole, "properties": {key: whole["properties"][key] for key in KEYS}, "required": []}
+    jsonschema = load_jsonschema()
     fault = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(config))
     while (
         fault is not None and fault.context

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from acapella.campaign import layout as campaigns
 from acapella_core.errors import UserError
+from acapella_core.validation import load_jsonschema
 
 from .registry import (
     COLLECTION_FIGURES,
@@ -86,6 +87,7 @@ def run(args: argparse.Namespace) -> None:
     )
     formats = select_names(args.formats, FORMATS, "--formats")
     campaign = campaigns.opened(args.campaign)
+    load_jsonschema()
     from .compose import compose_figure  # noqa: PLC0415 (Altair and vl-convert are slow to import)
     from .save import save  # noqa: PLC0415
     from .source import Source  # noqa: PLC0415

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from acapella.campaign import layout as campaigns
+from acapella_core.validation import load_jsonschema
 
 
 def register_parser(subparsers) -> argparse.ArgumentParser:
@@ -50,6 +51,7 @@ def confine(args: argparse.Namespace) -> None:
 def run(args: argparse.Namespace) -> None:
     """Write CAMPAIGN/report.html. Raises UserError if a table or provenance/process.json is missing."""
     campaign = campaigns.opened(args.campaign)
+    load_jsonschema()
     from . import flows  # noqa: PLC0415
     from .page import write  # noqa: PLC0415 (Altair and vl-convert are slow to import)
 

@@ -8,13 +8,17 @@ import copy
 import difflib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import jsonschema
 import yaml
 
 from acapella.kappa import selection
 from acapella_core import schemas
 from acapella_core.errors import UserError
+from acapella_core.validation import load_jsonschema
+
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
 
 
 def checked(config: dict) -> dict:
@@ -25,7 +29,7 @@ def checked(config: dict) -> dict:
     schema = schemas.json_schema("config")
     # If the command line changes the configuration, Snakemake adds keys to it.
     ours = {key: value for key, value in config.items() if key not in ("pathvars",)}
-    complaints = jsonschema.Draft202012Validator(schema).iter_errors(ours)
+    complaints = load_jsonschema().Draft202012Validator(schema).iter_errors(ours)
     first = min(complaints, key=lambda error: (len(error.absolute_path), str(error.absolute_path)), default=None)
     if first is not None:
         raise UserError(f"config error: {describe(first)}")
@@ -53,7 +57,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def describe(error: jsonschema.ValidationError) -> str:
+def describe(error: "ValidationError") -> str:
     """Return the path of the key and a short description of the error."""
     while error.context:  # anyOf: prefer the deepest error, then one with a correct type
         error = max(error.context, key=lambda inner: (len(inner.absolute_path), inner.validator != "type"))

@@ -1,0 +1,28 @@
+"""Tests the import of jsonschema: it is quick even if packages for formats that nothing checks are installed."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+IMPORTS = {
+    "capture": "from acapella_capture import settings; settings.parse_settings({'testbed': 'local'})",
+    "config": "from acapella.snakefile import config; config.checked({'campaign': 'x', 'samples': 's.tsv'})",
+    "Altair": "from acapella_core.validation import load_jsonschema; load_jsonschema(); import altair",
+}
+
+
+@pytest.mark.parametrize("code", IMPORTS.values(), ids=IMPORTS)
+def test_jsonschema_is_imported_without_the_iri_grammar(tmp_path, code):
+    """A module that fails replaces the grammar, which is slow to import. Others can still import it."""
+    (tmp_path / "rfc3987_syntax.py").write_text("raise RuntimeError('imported')\n")
+    ended = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport jsonschema\nimport rfc3987_syntax"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.stderr.splitlines()[-1] == "RuntimeError: imported"
+    assert '"<string>", line 3' in ended.stderr
