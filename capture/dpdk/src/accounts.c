@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/json.h"
+#include "common/files/json.h"
 
 #define RESERVE 65536
 

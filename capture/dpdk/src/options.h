@@ -7,7 +7,7 @@
 
 #include "common/eal.h"
 #include "common/fault.h"
-#include "common/format.h"
+#include "common/files/format.h"
 #include "writer/store.h"
 
 #define OPTIONS_DEVICES EAL_DEVICES

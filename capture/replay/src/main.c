@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/signals.h"
-#include "report.h"
+#include "control/report.h"
 
 #define TICK_MS 5
 

@@ -7,8 +7,8 @@
 #include <rte_launch.h>
 #include <time.h>
 
+#include "control/summary.h"
 #include "ring_world.h"
-#include "summary.h"
 
 #define RING 16384
 #define READ_BURST 64

@@ -4,9 +4,9 @@
 
 #include <rte_ring.h>
 
-#include "bridge.h"
 #include "common/check.h"
-#include "replay.h"
+#include "engine/bridge.h"
+#include "engine/replay.h"
 
 #define RING_SIZE 1024 /* of which a ring takes one packet less */
 #define START_NS 1700000000000000000LL

@@ -2,10 +2,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "load.h"
+#include "control/summary.h"
+#include "files/load.h"
+#include "files/save.h"
 #include "ring_world.h"
-#include "save.h"
-#include "summary.h"
 
 #define BYTES 100
 

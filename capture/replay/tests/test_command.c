@@ -2,8 +2,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "command.h"
 #include "common/check.h"
+#include "control/command.h"
 
 static int parse(struct command *command, const char *text) {
     static char line[COMMAND_LINE_MAX]; /* the command points into it */

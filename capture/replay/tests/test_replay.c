@@ -3,9 +3,9 @@
  */
 #include <string.h>
 
+#include "control/summary.h"
+#include "files/save.h"
 #include "ring_world.h"
-#include "save.h"
-#include "summary.h"
 
 #define GAP_NS 10000
 

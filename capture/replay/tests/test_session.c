@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/check.h"
-#include "report.h"
+#include "control/report.h"
 
 #define PACKETS "100" /* net_null receives packets without end: a recording ends when it is full */
 #define YIELDS 100000000

@@ -30,7 +30,7 @@ class Case:
     threads: int = 1
     series_ns: int | None = None
     goal: int = 0  # reports per second
-    plain: str = ""  # PATH argument of plain_collector
+    plain: str = ""  # PATH argument of plain.collector
 
 
 CASES = (
@@ -127,7 +127,7 @@ def plain_row(bench: Bench, case: Case, ours: dict) -> dict:
     reports = bench.scale["collector_plain"]
     path = made(bench, case, reports)
     module = [sys.executable, "-m"]
-    plain = bench.measure([*module, "acapella_bench.plain_collector", case.plain, path], keep=True)
+    plain = bench.measure([*module, "acapella_bench.plain.collector", case.plain, path], keep=True)
     core = bench.measure([*module, "acapella_bench.native_collector", case.plain, path], keep=True)
     path.unlink()
     found = json.loads(plain.stdout)

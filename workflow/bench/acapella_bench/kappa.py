@@ -81,7 +81,7 @@ def compare_with_plain(bench: Bench, packets: int) -> tuple[Measured, Measured, 
     paths = trials(bench, packets, "ordered")
     ours = min((compared(bench, "native_kappa", paths) for _ in range(2)), key=lambda run: run.wall_s)
     command = bench.measure(acapella("kappa", *paths, "--json"))
-    plain = compared(bench, "plain_kappa", paths)
+    plain = compared(bench, "plain.kappa", paths)
     for path in paths:
         path.unlink()
     if json.loads(ours.stdout) != json.loads(plain.stdout):

@@ -1,4 +1,4 @@
-"""Print the results of plain_collector from the native core: python -m acapella_bench.native_collector PATH FILE."""
+"""Print the results of plain.collector from the native core: python -m acapella_bench.native_collector PATH FILE."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ PAIR = QueuePair(number=0x11, key=0x1234, base=0x7F0000000000, slots=(64 << 20) 
 
 
 def main(path: str, name: str) -> None:
-    """Print the number of flows and the sums that plain_collector prints."""
+    """Print the number of flows and the sums that plain.collector prints."""
     options = Options(format=1 if path == "published-series" else 2)
     with tempfile.TemporaryDirectory() as directory:
         series = None if path == "ring" else Path(directory) / "series.parquet"

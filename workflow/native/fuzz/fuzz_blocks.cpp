@@ -9,7 +9,7 @@
 #include <cstdlib>
 
 extern "C" {
-#include "common/blocks.h"
+#include "common/files/blocks.h"
 }
 
 namespace {

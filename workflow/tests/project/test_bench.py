@@ -201,7 +201,7 @@ def test_sweep_reports_its_highest_lossless_rate_and_the_loss_at_the_goal():
 @pytest.mark.parametrize("size", range(1, 7))
 def test_plain_kappa_moves_the_packets_of_the_naive_reference(size):
     for ranks in itertools.permutations(range(size)):
-        moved, inversions = module("plain_kappa").order(list(ranks))
+        moved, inversions = module("plain.kappa").order(list(ranks))
         assert sorted(moved) == sorted(naive_kappa.moved(list(ranks)))
         assert inversions == naive_kappa.inversions(list(ranks))
 
@@ -212,8 +212,8 @@ def test_plain_kappa_equals_the_naive_reference(tmp_path, seed):
     packets = sent(150, draw, kinds=120)
     trials = {"a.pcap": packets, "b.pcap": disturbed(packets, draw)}
     paths = [write_pcap(tmp_path / name, trial) for name, trial in trials.items()]
-    (a, of_a), (b, of_b) = (module("plain_kappa").read(path) for path in paths)
-    plain = module("plain_kappa").compare(a, b)
+    (a, of_a), (b, of_b) = (module("plain.kappa").read(path) for path in paths)
+    plain = module("plain.kappa").compare(a, b)
     naive = naive_kappa.compare(*naive_kappa.read_trials([[path] for path in paths]))
     names = ("n_a", "n_b", "n_common", "offset_ns", "duration_a_ns", "duration_b_ns")
     assert {name: plain[name] for name in names} == {name: naive[name] for name in names}
@@ -235,7 +235,7 @@ def test_plain_collector_equals_the_reference():
     reference = Plain([Pair(NUMBER, KEY, BASE, SLOTS, 5)])
     for frame in frames:
         reference.frame(frame)
-    plain = module("plain_collector").collect("default", pcap(frames))
+    plain = module("plain.collector").collect("default", pcap(frames))
     assert len(plain) == 3
     assert [flow[:3] for flow in plain] == [(flow.newest[1], *flow.size()) for flow in reference.flows.values()]
-    assert module("plain_collector").collect("default", pcap([*frames[:-1], frames[-1][:-1] + b"?"])) != plain
+    assert module("plain.collector").collect("default", pcap([*frames[:-1], frames[-1][:-1] + b"?"])) != plain

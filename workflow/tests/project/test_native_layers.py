@@ -1,4 +1,4 @@
-"""The layers of the C++ core, listed in its CMakeLists.txt, and the size of its directories."""
+"""The layers of the C++ core, listed in its CMakeLists.txt."""
 
 import re
 from pathlib import Path
@@ -11,12 +11,6 @@ LAYERS = [
     line.split() for line in re.findall(r"^#   layer: (.+)$", (NATIVE / "CMakeLists.txt").read_text(), re.MULTILINE)
 ]
 LOWER = {name: set().union(*LAYERS[:place]) for place, layer in enumerate(LAYERS) for name in layer}
-ONE_FILE_PER_PROTOCOL = {SOURCE / "dissect"}
-MAX_FILES = 25
-
-
-def sources(directory: Path) -> list[Path]:
-    return [path for path in directory.iterdir() if path.suffix in (".cpp", ".hpp")]
 
 
 def included_directories(directory: Path) -> set[str]:
@@ -42,12 +36,3 @@ def test_includes_name_their_directory():
         if not header.endswith(".inc")  # generated
     }
     assert not unnamed
-
-
-def test_directories_are_small():
-    parts = ("src", "tests", "fuzz", "bench", "programs")
-    directories = {path.parent for part in parts for path in (NATIVE / part).rglob("*.[ch]pp")} - ONE_FILE_PER_PROTOCOL
-    large = {
-        str(path.relative_to(NATIVE)): len(sources(path)) for path in directories if len(sources(path)) > MAX_FILES
-    }
-    assert not large

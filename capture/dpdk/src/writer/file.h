@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "common/fault.h"
-#include "common/format.h"
+#include "common/files/format.h"
 
 #define FILE_ALIGN 4096 /* O_DIRECT: a multiple of every logical block size in use */
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/capture_file.h"
+#include "common/files/capture_file.h"
 #include "frame/plausible_time.hpp"
 
 #define FORMATS CAPTURE_FILE_FORMATS " (acapella p4 run: also zstd, lz4)"

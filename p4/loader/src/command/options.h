@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 #include "acapella_p4.h"
-#include "common/format.h"
+#include "common/files/format.h"
 
 struct options {
     const char *spec;

@@ -3,8 +3,8 @@
 #define ACAPELLA_P4_OUTPUT_H
 
 #include "acapella_p4.h"
-#include "common/format.h"
-#include "common/publish.h"
+#include "common/files/format.h"
+#include "common/files/publish.h"
 
 struct output {
     char *path, *part; /* NULL: no file */

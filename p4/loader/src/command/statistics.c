@@ -4,7 +4,7 @@
 #include <rte_version.h>
 #include <string.h>
 
-#include "common/json.h"
+#include "common/files/json.h"
 
 static void print_sunk(FILE *to, const struct p4 *p4, const struct p4_counts *counts) {
     const char *separator = "";

@@ -1,0 +1,327 @@
+#include "common/files/blocks.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum block { INTERFACE = 1, PACKET = 2, SIMPLE_PACKET = 3, ENHANCED_PACKET = 6, SECTION = 0x0a0d0d0a };
+enum option { END_OF_OPTIONS = 0, TIME_RESOLUTION = 9, TIME_OFFSET = 14 };
+
+#define BYTE_ORDER_MAGIC 0x1a2b3c4dU
+#define BLOCK_HEAD 8
+#define TRAILER 4
+#define LARGEST_BLOCK (1U << 24)  /* limit of libpcap */
+#define MAX_INTERFACES (1U << 20) /* in all sections of a file, as in capture_reader.hpp */
+#define MICROSECONDS 6            /* the default resolution */
+#define SECOND 1000000000
+
+__extension__ typedef __int128 wide;
+__extension__ typedef unsigned __int128 unsigned_wide;
+
+struct interface {
+    uint32_t link_type, snaplen; /* snaplen 0: no limit */
+    uint8_t exponent;            /* units of 10^-exponent s, or of 2^-exponent s */
+    bool binary;
+    int64_t offset_s;
+};
+
+struct blocks {
+    gzFile file;
+    bool swapped, begun;
+    struct interface *interface; /* of the current section */
+    uint32_t interfaces, room;
+    uint32_t described; /* interfaces of all sections so far */
+    uint8_t *body;      /* of the current block, including its trailer */
+    uint32_t size, body_room;
+};
+
+struct blocks *blocks_open(gzFile file) {
+    struct blocks *blocks = calloc(1, sizeof *blocks);
+    if (blocks) {
+        blocks->file = file;
+    }
+    return blocks;
+}
+
+void blocks_free(struct blocks *blocks) {
+    if (blocks) {
+        free(blocks->interface);
+        free(blocks->body);
+        free(blocks);
+    }
+}
+
+static uint32_t word(const struct blocks *blocks, const uint8_t *at) {
+    uint32_t value;
+    memcpy(&value, at, sizeof value);
+    return blocks->swapped ? __builtin_bswap32(value) : value;
+}
+
+static uint16_t half(const struct blocks *blocks, const uint8_t *at) {
+    uint16_t value;
+    memcpy(&value, at, sizeof value);
+    return blocks->swapped ? __builtin_bswap16(value) : value;
+}
+
+static uint64_t long_word(const struct blocks *blocks, const uint8_t *at) {
+    uint64_t value;
+    memcpy(&value, at, sizeof value);
+    return blocks->swapped ? __builtin_bswap64(value) : value;
+}
+
+static uint32_t padded(uint32_t size) { return (size + 3) & ~3U; }
+
+static enum blocks_result error(struct fault *fault, const char *what) {
+    fail(fault, "damaged pcapng: %s", what);
+    return BLOCKS_ERROR;
+}
+
+/* Damaged compressed data are an error; an end within the bytes is a truncated file. */
+static enum blocks_result read_bytes(struct blocks *blocks, uint8_t *to, uint32_t size, struct fault *fault) {
+    const int got = gzread(blocks->file, to, size);
+    if (got == (int)size) {
+        return BLOCKS_FRAME;
+    }
+    int code;
+    const char *message = gzerror(blocks->file, &code);
+    if (code != Z_OK && code != Z_BUF_ERROR && code != Z_STREAM_END) {
+        fail(fault, "%.200s", message);
+        return BLOCKS_ERROR;
+    }
+    return got <= 0 && code != Z_BUF_ERROR ? BLOCKS_END : BLOCKS_TRUNCATED;
+}
+
+static enum blocks_result within(enum blocks_result result) {
+    return result == BLOCKS_END ? BLOCKS_TRUNCATED : result;
+}
+
+static bool reserve(struct blocks *blocks, uint32_t size) {
+    if (size <= blocks->body_room) {
+        return true;
+    }
+    uint8_t *larger = realloc(blocks->body, size);
+    if (larger) {
+        blocks->body = larger;
+        blocks->body_room = size;
+    }
+    return larger != NULL;
+}
+
+/* The magic number, which follows the length, determines the byte order of a section. */
+static enum blocks_result read_byte_order(struct blocks *blocks, uint8_t magic[4], struct fault *fault) {
+    const enum blocks_result result = within(read_bytes(blocks, magic, 4, fault));
+    if (result != BLOCKS_FRAME) {
+        return result;
+    }
+    uint32_t value;
+    memcpy(&value, magic, sizeof value);
+    if (value != BYTE_ORDER_MAGIC && value != __builtin_bswap32(BYTE_ORDER_MAGIC)) {
+        return error(fault, "a section header without byte-order magic");
+    }
+    blocks->swapped = value != BYTE_ORDER_MAGIC;
+    return BLOCKS_FRAME;
+}
+
+/* Reads one block into `body`, without its header; BLOCKS_FRAME: it is complete. */
+static enum blocks_result read_block(struct blocks *blocks, uint32_t *type, struct fault *fault) {
+    uint8_t head[BLOCK_HEAD], magic[4];
+    enum blocks_result result = read_bytes(blocks, head, sizeof head, fault);
+    if (result != BLOCKS_FRAME) {
+        return result;
+    }
+    memcpy(type, head, sizeof *type); /* the type of a section is the same in both byte orders */
+    const bool section = *type == SECTION;
+    if (!section && !blocks->begun) {
+        return error(fault, "no section header");
+    }
+    if (section && (result = read_byte_order(blocks, magic, fault)) != BLOCKS_FRAME) {
+        return result;
+    }
+    *type = word(blocks, head);
+    const uint32_t have = section ? 4 : 0;
+    const uint32_t length = word(blocks, head + 4);
+    /* some programs do not count the padding */
+    if (length < BLOCK_HEAD + TRAILER + have || length > LARGEST_BLOCK) {
+        return error(fault, "the length of a block is out of range");
+    }
+    blocks->size = padded(length) - BLOCK_HEAD;
+    if (!reserve(blocks, blocks->size)) {
+        fail(fault, "out of memory");
+        return BLOCKS_ERROR;
+    }
+    memcpy(blocks->body, magic, have);
+    result = within(read_bytes(blocks, blocks->body + have, blocks->size - have, fault));
+    if (result != BLOCKS_FRAME) {
+        return result;
+    }
+    blocks->size -= TRAILER;
+    return padded(word(blocks, blocks->body + blocks->size)) == padded(length)
+               ? BLOCKS_FRAME
+               : error(fault, "the two lengths of a block differ");
+}
+
+static enum blocks_result read_section(struct blocks *blocks, struct fault *fault) {
+    if (blocks->size < 16) {
+        return error(fault, "a section header that is too short");
+    }
+    const uint16_t major = half(blocks, blocks->body + 4), minor = half(blocks, blocks->body + 6);
+    if (major != 1 || (minor != 0 && minor != 2)) {
+        fail(fault, "pcapng version %u.%u; versions 1.0 and 1.2 are supported", major, minor);
+        return BLOCKS_ERROR;
+    }
+    blocks->begun = true;
+    blocks->interfaces = 0;
+    return BLOCKS_FRAME;
+}
+
+static enum blocks_result read_options(const struct blocks *blocks, uint32_t at, struct interface *interface,
+                                       struct fault *fault) {
+    bool resolution_seen = false; /* the first of several counts, as in the native core */
+    while (at < blocks->size) {
+        if (blocks->size - at < 4) {
+            return error(fault, "an interface option is truncated");
+        }
+        const uint16_t code = half(blocks, blocks->body + at), size = half(blocks, blocks->body + at + 2);
+        if (code == END_OF_OPTIONS) {
+            break;
+        }
+        at += 4;
+        if (padded(size) > blocks->size - at) {
+            return error(fault, "an interface option is truncated");
+        }
+        if (code == TIME_RESOLUTION && size == 1 && !resolution_seen) {
+            resolution_seen = true;
+            interface->exponent = blocks->body[at] & 0x7f;
+            interface->binary = blocks->body[at] & 0x80;
+        } else if (code == TIME_OFFSET && size == 8) {
+            interface->offset_s = (int64_t)long_word(blocks, blocks->body + at);
+        }
+        at += padded(size);
+    }
+    return BLOCKS_FRAME;
+}
+
+static enum blocks_result read_interface(struct blocks *blocks, struct fault *fault) {
+    if (blocks->size < 8) {
+        return error(fault, "an interface description that is too short");
+    }
+    if (blocks->described++ == MAX_INTERFACES) {
+        fail(fault, "more than %u interfaces are described", MAX_INTERFACES);
+        return BLOCKS_ERROR;
+    }
+    if (blocks->interfaces == blocks->room) {
+        const uint32_t room = blocks->room * 2 + 4;
+        struct interface *larger = realloc(blocks->interface, room * sizeof *larger);
+        if (!larger) {
+            fail(fault, "out of memory");
+            return BLOCKS_ERROR;
+        }
+        blocks->interface = larger;
+        blocks->room = room;
+    }
+    struct interface *interface = &blocks->interface[blocks->interfaces++];
+    *interface = (struct interface){.link_type = half(blocks, blocks->body),
+                                    .snaplen = word(blocks, blocks->body + 4),
+                                    .exponent = MICROSECONDS};
+    return read_options(blocks, 8, interface, fault);
+}
+
+/* Converts to ns, rounded down; a time before 1970 or after 2262 becomes the nearest one in this range, as in
+ * the native core. */
+static int64_t to_ns(uint64_t units, const struct interface *interface) {
+    enum { LONGEST_SHIFT = 94, LONGEST_POWER = 29 }; /* 2^64 of these units are less than 1 ns */
+    unsigned_wide ns = 0;
+    if (interface->binary) {
+        ns = interface->exponent < LONGEST_SHIFT ? ((unsigned_wide)units * SECOND) >> interface->exponent : 0;
+    } else if (interface->exponent < LONGEST_POWER) {
+        ns = units;
+        for (unsigned digit = interface->exponent; digit < 9; ++digit) {
+            ns *= 10;
+        }
+        for (unsigned digit = 9; digit < interface->exponent; ++digit) {
+            ns /= 10;
+        }
+    }
+    const wide sum = (wide)ns + (wide)interface->offset_s * SECOND;
+    return sum < INT64_MIN ? INT64_MIN : sum > INT64_MAX ? INT64_MAX : (int64_t)sum;
+}
+
+/* Returns the frame of `kept` bytes at `at` in the block. */
+static enum blocks_result set_frame(const struct blocks *blocks, const struct interface *interface,
+                                    uint32_t at, uint32_t kept, struct blocks_frame *frame,
+                                    struct fault *fault) {
+    if (kept > CAPTURE_FRAME_MAX) {
+        fail(fault, "a frame of %u bytes; the limit is %d", kept, CAPTURE_FRAME_MAX);
+        return BLOCKS_ERROR;
+    }
+    if (blocks->size < at || padded(kept) > blocks->size - at) {
+        return error(fault, "a block that is too short for its frame");
+    }
+    frame->kept_bytes = kept;
+    frame->link_type = interface->link_type;
+    frame->interface = (uint32_t)(interface - blocks->interface);
+    frame->bytes = blocks->body + at;
+    return BLOCKS_FRAME;
+}
+
+static enum blocks_result read_packet(const struct blocks *blocks, uint32_t type, struct blocks_frame *frame,
+                                      struct fault *fault) {
+    enum { FIXED = 20 };
+    if (blocks->size < FIXED) {
+        return error(fault, "a packet block that is too short");
+    }
+    const uint32_t index = type == PACKET ? half(blocks, blocks->body) : word(blocks, blocks->body);
+    if (index >= blocks->interfaces) {
+        return error(fault, "a packet of an interface without description");
+    }
+    const struct interface *interface = &blocks->interface[index];
+    const uint64_t units = (uint64_t)word(blocks, blocks->body + 4) << 32 | word(blocks, blocks->body + 8);
+    frame->ts_ns = to_ns(units, interface);
+    frame->timed = true;
+    frame->wire_bytes = word(blocks, blocks->body + 16);
+    return set_frame(blocks, interface, FIXED, word(blocks, blocks->body + 12), frame, fault);
+}
+
+/* The frame is of the first interface and has no time; its captured length is the smaller of length and snap
+ * length. */
+static enum blocks_result read_simple_packet(const struct blocks *blocks, struct blocks_frame *frame,
+                                             struct fault *fault) {
+    if (blocks->size < 4 || !blocks->interfaces) {
+        return error(fault, "a simple packet that is too short, or without interface");
+    }
+    const struct interface *interface = &blocks->interface[0];
+    const uint32_t wire = word(blocks, blocks->body);
+    frame->ts_ns = 0;
+    frame->timed = false;
+    frame->wire_bytes = wire;
+    return set_frame(blocks, interface, 4,
+                     interface->snaplen && interface->snaplen < wire ? interface->snaplen : wire, frame,
+                     fault);
+}
+
+enum blocks_result blocks_next(struct blocks *blocks, struct blocks_frame *frame, struct fault *fault) {
+    for (uint32_t type;;) {
+        enum blocks_result result = read_block(blocks, &type, fault);
+        if (result != BLOCKS_FRAME) {
+            return result;
+        }
+        switch (type) {
+            case SECTION:
+                result = read_section(blocks, fault);
+                break;
+            case INTERFACE:
+                result = read_interface(blocks, fault);
+                break;
+            case PACKET:
+            case ENHANCED_PACKET:
+                return read_packet(blocks, type, frame, fault);
+            case SIMPLE_PACKET:
+                return read_simple_packet(blocks, frame, fault);
+            default: /* statistics, names, secrets, custom blocks */
+                break;
+        }
+        if (result != BLOCKS_FRAME) {
+            return result;
+        }
+    }
+}

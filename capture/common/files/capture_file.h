@@ -1,0 +1,26 @@
+/* Reads the frames of a pcap or pcapng file, plain or with gzip. */
+#ifndef ACAPELLA_CAPTURE_FILE_H
+#define ACAPELLA_CAPTURE_FILE_H
+
+#include "common/files/blocks.h"
+
+/* For the error of a file that is neither. */
+#define CAPTURE_FILE_FORMATS "give a pcap or pcapng, plain or with gzip"
+
+struct capture_file;
+
+/* Opens a capture by descriptor, which is closed in the end, or by path if the descriptor is negative; path
+ * "-" is standard input. `formats` is the advice for other files. NULL: see fault. */
+struct capture_file *capture_file_open(const char *path, int descriptor, const char *formats,
+                                       struct fault *fault);
+
+/* Reads the next Ethernet frame; its bytes are valid until the next call. 1; 0: end, or the file ends within
+ * a record; -1: see fault. */
+int capture_file_next(struct capture_file *file, struct blocks_frame *frame, struct fault *fault);
+
+/* Whether the file ended within a record: its program was killed. */
+bool capture_file_truncated(const struct capture_file *file);
+
+void capture_file_close(struct capture_file *file);
+
+#endif

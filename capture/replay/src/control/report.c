@@ -1,0 +1,291 @@
+#include "control/report.h"
+
+#include <inttypes.h>
+#include <rte_version.h>
+#include <sys/timex.h>
+
+#include "common/files/json.h"
+#include "control/summary.h"
+
+static FILE *begin(const struct session *session, const char *event) {
+    fprintf(session->out, "{\"event\": \"%s\"", event);
+    return session->out;
+}
+
+static void end(FILE *to) {
+    fputs("}\n", to);
+    fflush(to);
+}
+
+static void put_text(FILE *to, const char *key, const char *value) {
+    fprintf(to, ", \"%s\": ", key);
+    json_text_or_null(to, value);
+}
+
+static void put_number(FILE *to, const char *key, uint64_t value) {
+    fprintf(to, ", \"%s\": %" PRIu64, key, value);
+}
+
+static void put_time(FILE *to, const char *key, int64_t ns) {
+    if (ns == DEPARTED_NEVER) {
+        fprintf(to, ", \"%s\": null", key);
+    } else {
+        fprintf(to, ", \"%s\": %" PRId64, key, ns);
+    }
+}
+
+static void put_bool(FILE *to, const char *key, bool value) {
+    fprintf(to, ", \"%s\": %s", key, value ? "true" : "false");
+}
+
+/* The tie of the TSC to the system clock, and the kernel's view of the latter. */
+static void put_clock(FILE *to, const struct timebase *time) {
+    const struct clock *clock = &time->clock;
+    const int64_t offset = clock->offset_ns < 0 ? -clock->offset_ns : clock->offset_ns;
+    struct timex kernel = {.modes = 0};
+    const int state = adjtimex(&kernel);
+    fprintf(to,
+            ", \"clock\": {\"source\": \"tsc\", \"tsc_hz\": %.0f, \"offset_ns\": %" PRId64
+            ", \"error_ns\": %" PRId64 ", \"largest_offset_ns\": %" PRId64 ", \"updates\": %" PRIu64
+            ", \"steps\": %" PRIu64 ", \"system_synchronized\": %s, \"system_error_ns\": %" PRId64 "}",
+            time->tsc_hz, clock->offset_ns, offset + time->error_ns, clock->largest_offset_ns, clock->updates,
+            clock->steps, state >= 0 && state != TIME_ERROR ? "true" : "false",
+            state >= 0 ? (int64_t)kernel.esterror * 1000 : -1);
+}
+
+static void put_port(FILE *to, const struct port *port) {
+    static const char *const stamps[] = {"burst", "device", "device"};
+    fputs("{\"name\": ", to);
+    json_text(to, port->name);
+    put_text(to, "driver", port->driver);
+    put_text(to, "interface", port->interface);
+    put_number(to, "longest_bytes", port->longest);
+    put_text(to, "timestamps", stamps[port->stamps]);
+    put_number(to, "flushed", port->flushed);
+}
+
+static void put_traffic(FILE *to, const struct traffic *traffic) {
+    put_number(to, "received", traffic->received);
+    put_number(to, "forwarded", traffic->forwarded);
+    fprintf(to,
+            ", \"dropped\": {\"ring_full\": %" PRIu64 ", \"driver_error\": %" PRIu64
+            ", \"too_long\": %" PRIu64 "}",
+            traffic->ring_full, traffic->driver_error, traffic->too_long);
+}
+
+static void put_recording(FILE *to, const struct recording *recording) {
+    const uint64_t packets = recording_packets(recording);
+    uint64_t bursts = 0, unresolved = 0;
+    for (uint64_t i = 0; i < packets; ++i) {
+        bursts += recording_at(recording, i)->first;
+        unresolved += recording_at(recording, i)->unresolved;
+    }
+    put_number(to, "packets", packets);
+    put_number(to, "bytes", recording->bytes);
+    put_number(to, "bursts", bursts);
+    put_number(to, "unresolved", unresolved);
+    put_text(to, "timestamps", timestamps_name(recording->timestamps));
+    put_time(to, "first_ns", packets ? recording_at(recording, 0)->ts_ns : DEPARTED_NEVER);
+    put_time(to, "last_ns", packets ? recording_at(recording, packets - 1)->ts_ns : DEPARTED_NEVER);
+}
+
+void report_ready(const struct session *session) {
+    const struct memory *memory = &session->memory;
+    FILE *to = begin(session, "ready");
+    put_text(to, "program", PROGRAM);
+    put_text(to, "version", ACAPELLA_VERSION);
+    put_text(to, "dpdk", rte_version());
+    put_bool(to, "bridge", session->options.bridge);
+    put_text(to, "pacing", session->options.pacing == PACING_SINGLE ? "single" : "bursts");
+    put_number(to, "burst", session->options.burst);
+    fputs(", \"ports\": [", to);
+    for (unsigned i = 0; i < session->ports.count; ++i) {
+        fputs(i ? ", " : "", to);
+        put_port(to, &session->ports.port[i]);
+        fputc('}', to);
+    }
+    fprintf(to,
+            "], \"memory\": {\"packets\": %" PRIu64 ", \"mbufs\": %" PRIu64 ", \"mbuf_bytes\": %" PRIu64
+            ", \"recording_bytes\": %" PRIu64 ", \"departures\": %" PRIu64 ", \"departure_bytes\": %" PRIu64
+            ", \"total_bytes\": %" PRIu64 "}",
+            session->options.packets, memory->mbufs, memory->mbuf_bytes, memory->packet_bytes,
+            session->options.departures, memory->departure_bytes, memory->total_bytes);
+    put_clock(to, &session->time);
+    end(to);
+}
+
+void report_error(const struct session *session, const struct fault *fault) {
+    FILE *to = begin(session, "error");
+    put_text(to, "message", fault->text);
+    end(to);
+}
+
+void report_recording(const struct session *session) {
+    const struct worker *worker = &session->worker;
+    FILE *to = begin(session, "recording");
+    put_number(to, "from_ns", (uint64_t)worker->from_ns);
+    put_number(to, "until_ns", (uint64_t)worker->until_ns);
+    put_number(to, "window_ns", (uint64_t)worker->window_ns);
+    put_number(to, "packets_max", session->options.packets);
+    end(to);
+}
+
+void report_recorded(const struct session *session) {
+    static const char *const ends[] = {"none", "until", "memory", "stop"};
+    FILE *to = begin(session, "recorded");
+    put_text(to, "stopped_by", ends[session->worker.bridge.end]);
+    put_recording(to, &session->recording);
+    put_number(to, "removed_memory", session->worker.bridge.removed_memory);
+    put_clock(to, &session->time);
+    end(to);
+}
+
+void report_loaded(const struct session *session, const char *path, const struct loaded *loaded) {
+    FILE *to = begin(session, "loaded");
+    put_text(to, "file", path);
+    put_recording(to, &session->recording);
+    put_number(to, "truncated", loaded->truncated);
+    put_bool(to, "cut", loaded->cut);
+    end(to);
+}
+
+/* The run, as it was requested. */
+static void put_run(FILE *to, const struct session *session) {
+    const struct replay *replay = &session->worker.replay;
+    put_number(to, "run", session->runs);
+    put_time(to, "at_ns", replay->start_ns);
+    put_number(to, "loops", replay->loops);
+    put_number(to, "speed_ppm", replay->speed_ppm);
+    put_text(to, "pacing", session->options.pacing == PACING_SINGLE ? "single" : "bursts");
+    if (session->options.lead_ns) {
+        put_number(to, "lead_ns", session->options.lead_ns);
+    } else {
+        fputs(", \"lead_ns\": null", to); /* unknown */
+    }
+    put_number(to, "priority", session->options.priority);
+    put_number(to, "period_ns", (uint64_t)replay->plan.period_ns);
+}
+
+void report_scheduled(const struct session *session) {
+    const struct plan *plan = &session->worker.replay.plan;
+    FILE *to = begin(session, "scheduled");
+    put_run(to, session);
+    put_number(to, "packets", plan->packets);
+    put_number(to, "time_reversed", plan->time_reversed);
+    fprintf(to, ", \"refused\": {\"too_long\": %" PRIu64 ", \"too_short\": %" PRIu64 "}",
+            plan->refused[OUTCOME_TOO_LONG], plan->refused[OUTCOME_TOO_SHORT]);
+    put_clock(to, &session->time);
+    end(to);
+}
+
+void report_running(const struct session *session) {
+    FILE *to = begin(session, "running");
+    put_number(to, "run", session->runs);
+    end(to);
+}
+
+static void put_outcomes(FILE *to, const struct summary *summary) {
+    put_number(to, "requested", summary->packets);
+    put_number(to, "sent", summary->outcome[OUTCOME_SENT]);
+    fputs(", \"dropped\": {", to);
+    for (unsigned i = OUTCOME_SENT + 1; i < OUTCOMES; ++i) {
+        fprintf(to, "%s\"%s\": %" PRIu64, i > OUTCOME_SENT + 1 ? ", " : "", outcome_name((enum outcome)i),
+                summary->outcome[i]);
+    }
+    fputc('}', to);
+    put_number(to, "sent_late", summary->sent_late);
+    put_number(to, "retries", summary->retries);
+    put_bool(to, "balanced", summary->balanced);
+    put_bool(to, "monotone", summary->monotone);
+    put_time(to, "first_departed_ns", summary->first_ns);
+    put_time(to, "last_departed_ns", summary->last_ns);
+    if (summary->measured) {
+        fprintf(to,
+                ", \"error_ns\": {\"median\": %" PRId64 ", \"p99\": %" PRId64 ", \"largest\": %" PRId64 "}",
+                summary->median_ns, summary->p99_ns, summary->largest_ns);
+    } else {
+        fputs(", \"error_ns\": null", to);
+    }
+}
+
+/* What the driver and the kernel counted during a run. Others may send on the interface, too, and a queue of
+ * the kernel may hold packets back, or drop them. */
+static void put_counters(FILE *to, const struct port *port, const struct counters *before) {
+    const struct counters now = counters_of(port);
+    const struct interface_counters *interface = &now.interface, *old = &before->interface;
+    fputs("{\"name\": ", to);
+    json_text(to, port->name);
+    put_number(to, "driver_sent", now.sent - before->sent);
+    put_number(to, "driver_errors", now.errors - before->errors);
+    if (interface->known && old->known) {
+        fprintf(to,
+                ", \"interface\": {\"tx_packets\": %" PRIu64 ", \"tx_errors\": %" PRIu64
+                ", \"tx_dropped\": %" PRIu64 "}}",
+                interface->tx_packets - old->tx_packets, interface->tx_errors - old->tx_errors,
+                interface->tx_dropped - old->tx_dropped);
+    } else {
+        fputs(", \"interface\": null}", to);
+    }
+}
+
+void report_done(const struct session *session) {
+    const struct replay *replay = &session->worker.replay;
+    struct summary summary;
+    summarize(&summary, replay);
+    FILE *to = begin(session, "done");
+    put_text(to, "stopped_by", ending_name(replay->ending));
+    put_run(to, session);
+    put_outcomes(to, &summary);
+    put_number(to, "late_ns", session->options.late_ns);
+    fprintf(to,
+            ", \"polling\": {\"polls\": %" PRIu64 ", \"preemptions\": %ld, \"largest_gap_ns\": %" PRId64 "}",
+            replay->polls, replay->preemptions, replay->largest_gap_ns);
+    fputs(", \"ports\": [", to);
+    for (unsigned i = 0; i < session->ports.count; ++i) {
+        fputs(i ? ", " : "", to);
+        put_counters(to, &session->ports.port[i], &session->counted[i]);
+    }
+    fputc(']', to);
+    put_clock(to, &session->time);
+    end(to);
+}
+
+void report_status(const struct session *session) {
+    static const char *const states[] = {"idle", "recording", "running"};
+    const enum activity activity = session->activity; /* idle only after `done` or `recorded` */
+    FILE *to = begin(session, "status");
+    put_text(to, "state", states[activity]);
+    put_number(to, "runs", session->runs);
+    if (activity == ACTIVITY_IDLE) { /* else the polling thread changes it */
+        put_recording(to, &session->recording);
+    }
+    fputs(", \"ports\": [", to);
+    for (unsigned i = 0; i < session->ports.count; ++i) {
+        fputs(i ? ", " : "", to);
+        put_port(to, &session->ports.port[i]);
+        put_traffic(to, &session->worker.traffic[i]);
+        fputc('}', to);
+    }
+    fputc(']', to);
+    put_clock(to, &session->time);
+    end(to);
+}
+
+void report_saved(const struct session *session, const char *command, const char *path, uint64_t packets) {
+    FILE *to = begin(session, "saved");
+    put_text(to, "command", command);
+    put_text(to, "file", path);
+    put_number(to, "packets", packets);
+    end(to);
+}
+
+void report_cleared(const struct session *session) {
+    FILE *to = begin(session, "cleared");
+    end(to);
+}
+
+void report_quit(const struct session *session, const char *reason) {
+    FILE *to = begin(session, "quit");
+    put_text(to, "reason", reason);
+    end(to);
+}

@@ -1,0 +1,58 @@
+/* The state of the program: ports, recording and polling thread, and the commands on them. */
+#ifndef ACAPELLA_REPLAY_SESSION_H
+#define ACAPELLA_REPLAY_SESSION_H
+
+#include "common/interface.h"
+#include "control/command.h"
+#include "engine/worker.h"
+
+/* Memory that the options need, in bytes. */
+struct memory {
+    uint64_t mbufs;        /* number */
+    uint64_t mbuf_bytes;   /* of EAL */
+    uint64_t packet_bytes; /* of the list of the recording and of a plan */
+    uint64_t departure_bytes;
+    uint64_t total_bytes, available_bytes;
+};
+
+/* Counters of a port's driver, and of its network interface. */
+struct counters {
+    uint64_t sent, errors;
+    struct interface_counters interface;
+};
+
+struct counters counters_of(const struct port *port);
+
+struct session {
+    struct options options;
+    struct memory memory;
+    struct ports ports;
+    struct timebase time;
+    struct recording recording;
+    struct worker worker;
+    enum activity activity; /* as last reported */
+    bool running_reported;
+    uint64_t runs;
+    int64_t disciplined_ns, checked_ns;     /* monotonic */
+    struct counters counted[OPTIONS_PORTS]; /* before a run */
+    FILE *out;
+};
+
+/* Computes the memory, and fails if the machine does not have it. */
+int session_memory(struct session *session, struct fault *fault);
+
+/* Opens everything; EAL runs. -1: see fault; call session_close. */
+int session_open(struct session *session, struct fault *fault);
+void session_close(struct session *session);
+
+/* Executes a command. 0; 1: quit; -1: see fault, the program goes on. */
+int session_execute(struct session *session, const struct command *command, struct fault *fault);
+
+/* Ends a recording or a run that is active, and reports it. */
+void session_stop(struct session *session, enum ending reason);
+
+/* Called at least each 10 ms: reports what the polling thread has finished, ties the clocks, checks links.
+ * -1: a link is down, see fault. */
+int session_tend(struct session *session, struct fault *fault);
+
+#endif

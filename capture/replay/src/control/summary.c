@@ -1,0 +1,64 @@
+#include "control/summary.h"
+
+#include <stdlib.h>
+
+static int compare(const void *a, const void *b) {
+    const int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+static int64_t rank(const int64_t *sorted, uint64_t count, unsigned percent) {
+    const uint64_t at = (count * percent + 99) / 100;
+    return sorted[at ? at - 1 : 0];
+}
+
+/* Errors are sorted to find their ranks. */
+static void measure(struct summary *summary, int64_t *error, uint64_t count) {
+    if (!error || count == 0) {
+        return;
+    }
+    qsort(error, count, sizeof *error, compare);
+    summary->measured = true;
+    summary->median_ns = rank(error, count, 50);
+    summary->p99_ns = rank(error, count, 99);
+    summary->largest_ns = error[count - 1];
+}
+
+/* The retries of a burst are counted once, at its first packet. */
+static void add(struct summary *summary, const struct departed *departed, int64_t error, uint64_t late_ns) {
+    ++summary->outcome[departed->outcome];
+    summary->retries += departed->flags & DEPARTED_BURST_FIRST ? departed->retries : 0;
+    if (departed->outcome != OUTCOME_SENT) {
+        return;
+    }
+    summary->sent_late += error > (int64_t)late_ns;
+    summary->first_ns = summary->first_ns == DEPARTED_NEVER ? departed->ns : summary->first_ns;
+    summary->monotone = summary->monotone && departed->ns >= summary->last_ns;
+    summary->last_ns = departed->ns;
+}
+
+void summarize(struct summary *summary, const struct replay *replay) {
+    const uint32_t packets = replay->plan.packets;
+    int64_t *errors = malloc(replay->departures * sizeof *errors);
+    uint64_t sent = 0, all = 0;
+    *summary = (struct summary){.packets = replay->departures,
+                                .first_ns = DEPARTED_NEVER,
+                                .last_ns = DEPARTED_NEVER,
+                                .monotone = true};
+    for (uint64_t i = 0; i < replay->departures; ++i) {
+        const struct departed *departed = &replay->departed[i];
+        const bool was_sent = departed->outcome == OUTCOME_SENT;
+        const int64_t requested = replay_requested(replay, (uint32_t)(i / packets), (uint32_t)(i % packets));
+        const int64_t error = was_sent ? departed->ns - requested : 0;
+        add(summary, departed, error, replay->options->late_ns);
+        if (was_sent && errors) {
+            errors[sent++] = error;
+        }
+    }
+    measure(summary, errors, sent);
+    free(errors);
+    for (unsigned i = 0; i < OUTCOMES; ++i) {
+        all += summary->outcome[i];
+    }
+    summary->balanced = all == summary->packets && summary->outcome[OUTCOME_SENT] == replay->taken;
+}

@@ -1,0 +1,23 @@
+/* The number of packets of a run by outcome, and the errors of their departures. */
+#ifndef ACAPELLA_REPLAY_SUMMARY_H
+#define ACAPELLA_REPLAY_SUMMARY_H
+
+#include "engine/replay.h"
+
+struct summary {
+    uint64_t packets; /* of all loops */
+    uint64_t outcome[OUTCOMES];
+    uint64_t sent_late;        /* of those sent, later than --late-ns */
+    uint64_t retries;          /* calls of drivers that did not take all of a burst */
+    int64_t first_ns, last_ns; /* departures; DEPARTED_NEVER: none */
+    bool monotone;             /* departures are in the order of the packets */
+    /* of departed minus requested, for packets that were sent; nearest rank */
+    bool measured;
+    int64_t median_ns, p99_ns, largest_ns;
+    bool balanced; /* the counts add up, and agree with those of the polling thread */
+};
+
+/* Scans the departures of a run that has ended. Without memory, `measured` is false. */
+void summarize(struct summary *summary, const struct replay *replay);
+
+#endif

@@ -1,0 +1,30 @@
+/* Forwards packets between two ports without changing them, and records them in bursts as they are sent. */
+#ifndef ACAPELLA_REPLAY_BRIDGE_H
+#define ACAPELLA_REPLAY_BRIDGE_H
+
+#include "engine/ports.h"
+#include "engine/recording.h"
+#include "engine/timebase.h"
+
+enum recording_end { RECORDED_NOT, RECORDED_UNTIL, RECORDED_MEMORY, RECORDED_STOP };
+
+struct bridge {
+    const struct options *options;
+    struct ports *ports;
+    struct timebase *time;
+    struct recording *recording;
+    bool records;
+    int64_t from_ns, until_ns; /* until_ns 0: until stopped */
+    int64_t window_ns;         /* rolling: packets older than this are removed; 0: not rolling */
+    enum recording_end end;    /* why it does not record any more */
+    uint64_t removed_memory;   /* rolling: packets within the window that were removed because it was full */
+};
+
+/* Forwards at most one burst in each direction. Returns the number of packets received. */
+unsigned bridge_poll(struct bridge *bridge);
+
+/* Begins and ends recording; `from_ns` 0: now. */
+void bridge_record(struct bridge *bridge, int64_t from_ns, int64_t until_ns, int64_t window_ns);
+void bridge_stop(struct bridge *bridge, enum recording_end end);
+
+#endif

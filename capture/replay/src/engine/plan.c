@@ -1,0 +1,127 @@
+#include "engine/plan.h"
+
+#include <stdlib.h>
+
+#include "engine/tag.h"
+
+#define PPM 1000000
+#define SHORTEST 15 /* Ethernet header and a byte */
+
+__extension__ typedef __int128 wide;
+
+const char *outcome_name(enum outcome outcome) {
+    static const char *const names[OUTCOMES] = {"sent",      "ring_full",    "late",   "too_long",
+                                                "too_short", "driver_error", "stopped"};
+    return names[outcome];
+}
+
+static int64_t scaled(wide ns, uint64_t speed_ppm) { return (int64_t)(ns * PPM / (wide)speed_ppm); }
+
+/* Whether a scaled duration fits into the times of a run. */
+static bool fits(wide ns, uint64_t speed_ppm) { return ns * PPM / (wide)speed_ppm < INT64_MAX / 4; }
+
+/* Sets the times; a packet is not requested before its predecessor. */
+static int set_times(struct plan *plan, const struct recording *recording, uint64_t speed_ppm,
+                     struct fault *fault) {
+    const int64_t first = recording_at(recording, 0)->ts_ns;
+    wide latest = 0;
+    for (uint32_t i = 0; i < plan->packets; ++i) {
+        const wide offset = (wide)recording_at(recording, i)->ts_ns - first;
+        if (offset < latest) {
+            ++plan->time_reversed;
+        } else {
+            latest = offset;
+        }
+        if (!fits(latest, speed_ppm)) {
+            return fail(fault, "packet %u is later than a run can be long; check its time", i);
+        }
+        plan->entry[i].offset_ns = scaled(latest, speed_ppm);
+    }
+    const wide gap = plan->packets > 1 ? latest / (plan->packets - 1) : 0;
+    plan->period_ns = scaled(latest + gap, speed_ppm);
+    return 0;
+}
+
+static int set_packet(struct plan *plan, uint32_t at, const struct packet *packet, const struct ports *ports,
+                      const struct options *options, struct tagger *tagger, struct fault *fault) {
+    struct entry *entry = &plan->entry[at];
+    struct rte_mbuf *mbuf = packet->mbuf;
+    entry->port = packet->port;
+    plan->mbuf[at] = mbuf;
+    if (mbuf->pkt_len < SHORTEST) {
+        entry->refused = OUTCOME_TOO_SHORT;
+    } else if (plan->owns) {
+        mbuf = rte_pktmbuf_copy(packet->mbuf, ports->pool, 0, UINT32_MAX);
+        if (!mbuf) {
+            plan->mbuf[at] = NULL; /* that of the recording is not ours */
+            return fail(fault, "no memory for the tagged copy of packet %u; raise --packets", at);
+        }
+        plan->mbuf[at] = mbuf;
+        if (!tag_append(tagger, mbuf, packet, options)) {
+            entry->refused = OUTCOME_TOO_LONG;
+        }
+    }
+    if (!entry->refused && !port_fits(&ports->port[packet->port], mbuf)) {
+        entry->refused = OUTCOME_TOO_LONG;
+    }
+    plan->refused[entry->refused] += entry->refused != 0;
+    return 0;
+}
+
+/* Joins packets to bursts; packets that are refused belong to none. */
+static void set_bursts(struct plan *plan, const struct recording *recording, const struct options *options) {
+    struct entry *first = NULL;
+    for (uint32_t i = 0; i < plan->packets; ++i) {
+        struct entry *entry = &plan->entry[i];
+        const bool joins = first && options->pacing == PACING_BURSTS && !recording_at(recording, i)->first &&
+                           first->port == entry->port && first->count < options->burst;
+        if (entry->refused) {
+            first = NULL;
+        } else if (joins) {
+            ++first->count;
+        } else {
+            first = entry;
+            first->count = 1;
+        }
+    }
+}
+
+int plan_make(struct plan *plan, const struct recording *recording, const struct ports *ports,
+              const struct options *options, uint64_t speed_ppm, struct fault *fault) {
+    struct tagger tagger = {0};
+    const uint64_t packets = recording_packets(recording);
+    plan_free(plan);
+    if (packets == 0) {
+        return fail(fault, "nothing to replay; load a file or record first");
+    }
+    plan->mbuf = calloc(packets, sizeof *plan->mbuf);
+    plan->entry = calloc(packets, sizeof *plan->entry);
+    if (!plan->mbuf || !plan->entry) {
+        plan_free(plan);
+        return fail(fault, "a run of %llu packets: out of memory", (unsigned long long)packets);
+    }
+    plan->packets = (uint32_t)packets;
+    plan->owns = options->tag != TAG_NONE;
+    int status = set_times(plan, recording, speed_ppm, fault);
+    for (uint32_t i = 0; i < plan->packets && status == 0; ++i) {
+        status = set_packet(plan, i, recording_at(recording, i), ports, options, &tagger, fault);
+    }
+    if (status != 0) {
+        plan_free(plan);
+        return -1;
+    }
+    set_bursts(plan, recording, options);
+    return 0;
+}
+
+void plan_free(struct plan *plan) {
+    for (uint32_t i = 0; plan->owns && plan->mbuf && i < plan->packets; ++i) {
+        /* frames that are too short are not copied */
+        if (plan->mbuf[i] && plan->entry[i].refused != OUTCOME_TOO_SHORT) {
+            rte_pktmbuf_free(plan->mbuf[i]);
+        }
+    }
+    free(plan->mbuf);
+    free(plan->entry);
+    *plan = (struct plan){0};
+}

@@ -1,0 +1,294 @@
+#include "engine/ports.h"
+
+#include <rte_errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/both_clocks.h"
+#include "common/drivers.h"
+
+#define CACHE 256
+#define FLUSH_MAX 1000000 /* limit, because a busy interface is never empty */
+#define PACKET_FRAME 2048 /* default framesz of net_af_packet */
+#define PACKET_HEAD 66    /* what the kernel puts before a frame: header, address, alignment */
+#define VLAN_BYTES 4
+#define VLAN_AT 12
+
+unsigned ports_mbufs(const struct options *options) {
+    const unsigned rings = options->ports * (2 * options->depth + 2 * options->burst);
+    return rings + 4 * CACHE; /* the caches of two threads hold 1.5 times their size */
+}
+
+static int find(struct port *port, const char *name, struct fault *fault) {
+    snprintf(port->name, sizeof port->name, "%s", name);
+    return rte_eth_dev_get_port_by_name(name, &port->id) == 0
+               ? 0
+               : fail(fault, "%s: no such port; specify a device of --vdev or --pci", name);
+}
+
+/* An ioctl on the network interface of a port; false: there is none, or it failed. */
+static bool ask_interface(const struct port *port, unsigned long what, struct ifreq *request) {
+    memset(request, 0, sizeof *request);
+    if (!*port->interface) {
+        return false;
+    }
+    snprintf(request->ifr_name, sizeof request->ifr_name, "%s", port->interface);
+    const int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const bool known = any >= 0 && ioctl(any, what, request) == 0;
+    if (any >= 0) {
+        close(any);
+    }
+    return known;
+}
+
+/* The frame size of a ring of net_af_packet, from the arguments of its device. */
+static uint32_t packet_room(const struct port *port, const struct options *options) {
+    const size_t size = strlen(port->name);
+    for (unsigned i = 0; i < options->vdevs; ++i) {
+        if (strncmp(options->vdev[i], port->name, size) == 0 && options->vdev[i][size] == ',') {
+            const char *given = strstr(options->vdev[i], "framesz=");
+            return given ? (uint32_t)strtoul(given + strlen("framesz="), NULL, 10) : PACKET_FRAME;
+        }
+    }
+    return PACKET_FRAME;
+}
+
+/* The longest frame of the MTU that the interface or the device has now. */
+static uint32_t longest_of_mtu(const struct port *port) {
+    struct ifreq request;
+    uint16_t mtu = RTE_ETHER_MTU;
+    if (ask_interface(port, SIOCGIFMTU, &request)) {
+        mtu = (uint16_t)(request.ifr_mtu < UINT16_MAX ? request.ifr_mtu : UINT16_MAX);
+    } else {
+        rte_eth_dev_get_mtu(port->id, &mtu);
+    }
+    return mtu + RTE_ETHER_HDR_LEN;
+}
+
+void port_find_longest(struct port *port, const struct options *options) {
+    port->longest = longest_of_mtu(port);
+    if (strcmp(port->driver, "net_af_packet") == 0) {
+        const uint32_t room = packet_room(port, options) - PACKET_HEAD;
+        port->longest = port->longest < room ? port->longest : room;
+    }
+}
+
+/* A bridge must receive every frame whole: net_af_packet truncates frames to the frame size of its ring. */
+static int check_reception(const struct port *port, const struct options *options,
+                           const struct rte_eth_dev_info *info, struct fault *fault) {
+    if (driver_has_fixed_queues(port->driver) && info->max_rx_queues > 1) {
+        return fail(fault, "%s: frames of %u of its %u Rx queues would be lost; use one queue", port->name,
+                    info->max_rx_queues - 1U, info->max_rx_queues);
+    }
+    const uint32_t longest = longest_of_mtu(port);
+    if (strcmp(port->driver, "net_af_packet") == 0 && longest > packet_room(port, options) - PACKET_HEAD) {
+        return fail(fault,
+                    "%s: frames of up to %u bytes (the MTU of %s) would be truncated to %u; add "
+                    "framesz=16384,blocksz=65536, and --max-frame 16384",
+                    port->name, longest, port->interface, packet_room(port, options) - PACKET_HEAD);
+    }
+    return 0;
+}
+
+bool port_fits(const struct port *port, const struct rte_mbuf *mbuf) {
+    const uint8_t *bytes = rte_pktmbuf_mtod(mbuf, const uint8_t *);
+    const bool tagged = mbuf->data_len > VLAN_AT + 1 && bytes[VLAN_AT] == 0x81 && bytes[VLAN_AT + 1] == 0;
+    return mbuf->pkt_len <= port->longest + (tagged ? VLAN_BYTES : 0);
+}
+
+static int configure(struct port *port, const struct options *options, struct rte_mempool *pool,
+                     struct fault *fault) {
+    struct rte_eth_dev_info info;
+    struct rte_eth_conf wanted;
+    memset(&wanted, 0, sizeof wanted);
+    int status = rte_eth_dev_info_get(port->id, &info);
+    if (status != 0) {
+        return fail(fault, "%s: no device information: %s", port->name, rte_strerror(-status));
+    }
+    snprintf(port->driver, sizeof port->driver, "%s", info.driver_name);
+    if (info.if_index > 0 && !if_indextoname(info.if_index, port->interface)) {
+        port->interface[0] = 0;
+    }
+    if (options->bridge && check_reception(port, options, &info, fault) != 0) {
+        return -1;
+    }
+    if (options->bridge) {
+        wanted.rxmode.offloads =
+            info.rx_offload_capa & (RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_TIMESTAMP);
+    }
+    wanted.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+    if (!*port->interface) { /* the MTU of an interface is not changed */
+        const uint32_t mtu = options->max_frame > RTE_ETHER_HDR_LEN + RTE_ETHER_MIN_MTU
+                                 ? options->max_frame - RTE_ETHER_HDR_LEN
+                                 : RTE_ETHER_MIN_MTU;
+        wanted.rxmode.mtu = mtu < info.max_mtu ? mtu : info.max_mtu;
+    }
+    status = rte_eth_dev_configure(port->id, 1, 1, &wanted);
+    uint16_t receive = (uint16_t)options->depth, transmit = (uint16_t)options->depth;
+    if (status == 0) {
+        status = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &receive, &transmit);
+    }
+    const int socket = rte_eth_dev_socket_id(port->id);
+    if (status == 0) {
+        status = rte_eth_rx_queue_setup(port->id, 0, receive, (unsigned)socket, NULL, pool);
+    }
+    if (status == 0) {
+        status = rte_eth_tx_queue_setup(port->id, 0, transmit, (unsigned)socket, NULL);
+    }
+    if (status != 0) {
+        return fail(fault, "%s: cannot be configured: %s; see the lines above, or change --max-frame",
+                    port->name, rte_strerror(-status));
+    }
+    port_find_longest(port, options);
+    port->configured = true;
+    port->hides_errors = strcmp(port->driver, "net_af_packet") == 0;
+    if (options->bridge && strcmp(port->driver, "net_pcap") == 0) {
+        port->stamps = PORT_STAMPS_TIME;
+    } else if (wanted.rxmode.offloads & RTE_ETH_RX_OFFLOAD_TIMESTAMP) {
+        port->stamps = strcmp(port->driver, "net_af_packet") == 0 ? PORT_STAMPS_TIME : PORT_STAMPS_TICKS;
+    }
+    return 0;
+}
+
+int ports_open(struct ports *ports, const struct options *options, unsigned mbufs, struct fault *fault) {
+    static unsigned pools; /* names are unique */
+    char name[RTE_MEMPOOL_NAMESIZE];
+    snprintf(name, sizeof name, "packets%u", pools++);
+    ports->pool = rte_pktmbuf_pool_create(
+        name, mbufs, CACHE, 0, (uint16_t)(options->max_frame + RTE_PKTMBUF_HEADROOM), SOCKET_ID_ANY);
+    if (!ports->pool) {
+        return fail(fault, "%u packets of %u bytes: %s; lower --packets, or raise --memory-mb", mbufs,
+                    options->max_frame, rte_strerror(rte_errno));
+    }
+    for (unsigned i = 0; i < options->ports; ++i) {
+        struct port *port = &ports->port[ports->count++];
+        if (find(port, options->port[i], fault) != 0) {
+            return -1;
+        }
+        for (unsigned other = 0; other < i; ++other) {
+            if (ports->port[other].id == port->id) {
+                return fail(fault, "%s: named twice", port->name);
+            }
+        }
+        if (configure(port, options, ports->pool, fault) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Measures the rate of the NIC's clock. */
+static int begin_clock(struct port *port, struct fault *fault) {
+    const struct timespec pause = {0, 100000000};
+    uint64_t ticks[2] = {0};
+    const struct both_clocks first = both_clocks_read();
+    bool known = rte_eth_read_clock(port->id, &ticks[0]) == 0;
+    nanosleep(&pause, NULL);
+    const struct both_clocks second = both_clocks_read();
+    known = known && rte_eth_read_clock(port->id, &ticks[1]) == 0 && ticks[1] > ticks[0];
+    if (!known || second.ns <= first.ns) {
+        return fail(fault, "%s: its clock cannot be read", port->name);
+    }
+    clock_begin(&port->clock, (double)(ticks[1] - ticks[0]) * 1e9 / (double)(second.ns - first.ns), ticks[1],
+                second.ns);
+    return 0;
+}
+
+static int begin_stamps(struct port *port, struct fault *fault) {
+    const int flag = rte_mbuf_dynflag_lookup(RTE_MBUF_DYNFLAG_RX_TIMESTAMP_NAME, NULL);
+    port->stamp_offset = rte_mbuf_dynfield_lookup(RTE_MBUF_DYNFIELD_TIMESTAMP_NAME, NULL);
+    if (port->stamp_offset < 0 || flag < 0) {
+        port->stamps = PORT_STAMPS_NONE;
+        return 0;
+    }
+    port->stamp_flag = 1ULL << flag;
+    return port->stamps == PORT_STAMPS_TICKS ? begin_clock(port, fault) : 0;
+}
+
+/* Discards packets that arrived while the queues were configured. */
+static void flush(struct port *port) {
+    struct rte_mbuf *mbuf[BURST_MAX];
+    uint16_t got = 0;
+    while (*port->interface && port->flushed < FLUSH_MAX &&
+           (got = rte_eth_rx_burst(port->id, 0, mbuf, RTE_DIM(mbuf))) > 0) {
+        rte_pktmbuf_free_bulk(mbuf, got);
+        port->flushed += got;
+    }
+}
+
+int ports_start(struct ports *ports, bool receive, struct fault *fault) {
+    for (unsigned i = 0; i < ports->count; ++i) {
+        struct port *port = &ports->port[i];
+        const int status = rte_eth_dev_start(port->id);
+        if (status != 0) {
+            return fail(fault, "%s: does not start: %s; see the lines above", port->name,
+                        rte_strerror(-status));
+        }
+        port->started = true;
+        if (receive) {
+            rte_eth_promiscuous_enable(port->id); /* unsupported: the driver receives every frame anyway */
+        }
+        if (port->stamps != PORT_STAMPS_NONE && begin_stamps(port, fault) != 0) {
+            return -1;
+        }
+        if (receive) {
+            flush(port);
+        }
+        port->errors = port_errors(port);
+    }
+    return 0;
+}
+
+void ports_discipline(struct ports *ports, int64_t now_ns) {
+    for (unsigned i = 0; i < ports->count; ++i) {
+        uint64_t ticks = 0;
+        if (ports->port[i].stamps == PORT_STAMPS_TICKS &&
+            rte_eth_read_clock(ports->port[i].id, &ticks) == 0) {
+            clock_discipline(&ports->port[i].clock, ticks, now_ns);
+        }
+    }
+}
+
+int ports_check_links(const struct ports *ports, struct fault *fault) {
+    for (unsigned i = 0; i < ports->count; ++i) {
+        const struct port *port = &ports->port[i];
+        struct ifreq request;
+        struct rte_eth_link link;
+        const unsigned wanted = IFF_UP | IFF_RUNNING;
+        bool up = true;
+        if (*port->interface) { /* net_af_packet reports its link as up */
+            up = ask_interface(port, SIOCGIFFLAGS, &request) &&
+                 ((unsigned short)request.ifr_flags & wanted) == wanted;
+        } else if (rte_eth_link_get_nowait(port->id, &link) == 0) {
+            up = link.link_status == RTE_ETH_LINK_UP;
+        }
+        if (!up) {
+            return fail(fault, "%s: the link is down%s%s; set it up: ip link set INTERFACE up", port->name,
+                        *port->interface ? ": " : "", port->interface);
+        }
+    }
+    return 0;
+}
+
+uint64_t port_errors(const struct port *port) {
+    struct rte_eth_stats stats;
+    return rte_eth_stats_get(port->id, &stats) == 0 ? stats.oerrors : 0;
+}
+
+void ports_close(struct ports *ports) {
+    for (unsigned i = 0; i < ports->count; ++i) {
+        struct port *port = &ports->port[i];
+        if (port->started) {
+            rte_eth_dev_stop(port->id);
+        }
+        if (port->configured) {
+            rte_eth_dev_close(port->id);
+        }
+    }
+    ports->count = 0;
+    rte_mempool_free(ports->pool);
+    ports->pool = NULL;
+}

@@ -1,0 +1,74 @@
+/* A run: sends the packets of a plan at their times and keeps the departure of each. Called by the polling
+ * thread; it does not allocate, wait or print. */
+#ifndef ACAPELLA_REPLAY_REPLAY_H
+#define ACAPELLA_REPLAY_REPLAY_H
+
+#include "engine/plan.h"
+#include "engine/timebase.h"
+
+#define DEPARTED_NEVER INT64_MIN
+
+enum departed_flags { DEPARTED_OWN_STAMP = 1, DEPARTED_BURST_FIRST = 2, DEPARTED_HARDWARE = 4 };
+
+struct departed {
+    int64_t ns; /* CLOCK_REALTIME; DEPARTED_NEVER: it was not sent */
+    uint32_t retries;
+    uint8_t outcome, flags;
+};
+
+enum ending { ENDING_NONE, ENDING_COMPLETE, ENDING_STOP, ENDING_CLOCK_STEP, ENDING_LINK_DOWN };
+
+struct replay {
+    const struct options *options;
+    struct ports *ports;
+    struct timebase *time;
+    struct plan plan;
+    struct departed *departed; /* loop * plan.packets + packet */
+    uint64_t room, departures; /* of departed: reserved, of this run */
+    int64_t start_ns;
+    uint32_t loops;
+    uint64_t speed_ppm;
+    _Atomic enum ending ending; /* ENDING_NONE: it goes on */
+    /* position */
+    uint32_t loop, at;
+    uint16_t done; /* packets of the burst that were taken */
+    int64_t loop_start_ns, due_ns;
+    int64_t first_try_ns; /* of the burst, if the driver did not take all of it */
+    uint32_t retries;
+    unsigned steps; /* of the clock, at the start */
+    /* polling */
+    int64_t polled_ns, largest_gap_ns;
+    uint64_t polls;
+    long preemptions;
+    uint64_t taken; /* packets that drivers took and did not report as failed */
+};
+
+/* Reserves memory for departures. -1: see fault. */
+int replay_open(struct replay *replay, const struct options *options, struct ports *ports,
+                struct timebase *time, struct fault *fault);
+void replay_close(struct replay *replay);
+
+/* Sets up a run of replay->plan, which the caller has made. The memory of its departures is touched. -1: see
+ * fault. */
+int replay_prepare(struct replay *replay, uint32_t loops, uint64_t speed_ppm, struct fault *fault);
+
+/* Sets the time of the first packet of the run. -1: see fault. */
+int replay_start_at(struct replay *replay, int64_t start_ns, struct fault *fault);
+
+/* Begins to poll: gaps are measured from now on. */
+void replay_begin(struct replay *replay);
+
+/* Sends the next burst if it is due. Returns false if the run has ended. */
+bool replay_poll(struct replay *replay);
+
+/* Ends a run early. */
+void replay_end(struct replay *replay, enum ending ending);
+
+/* The requested time of a packet in a loop. */
+static inline int64_t replay_requested(const struct replay *replay, uint32_t loop, uint32_t packet) {
+    return replay->start_ns + (int64_t)loop * replay->plan.period_ns + replay->plan.entry[packet].offset_ns;
+}
+
+const char *ending_name(enum ending ending);
+
+#endif

@@ -1,0 +1,131 @@
+#include "engine/worker.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#define SPINS 256          /* empty polls before the thread sleeps */
+#define NAP_NS 20000       /* at 5 million packets per second, 100 descriptors */
+#define IDLE_NS 500000     /* without a bridge nothing arrives */
+#define AHEAD_NS 2000000LL /* a run is polled from this time before its next packet on */
+#define LONGEST_NAP_NS 10000000LL
+#define TIMER_SLACK_NS 1000
+
+static void nap(int64_t ns) {
+    const struct timespec pause = {0, ns};
+    nanosleep(&pause, NULL);
+}
+
+int worker_set_priority(unsigned priority) {
+    const struct sched_param parameters = {.sched_priority = (int)priority};
+    return pthread_setschedparam(pthread_self(), priority ? SCHED_FIFO : SCHED_OTHER, &parameters);
+}
+
+/* Whether a run is polled; the thread has its real-time priority meanwhile. */
+static void set_polling(struct worker *worker, bool polls) {
+    if (worker->priority) {
+        worker_set_priority(polls ? worker->priority : 0);
+    }
+}
+
+static void handle(struct worker *worker, enum request request) {
+    switch (request) {
+        case REQUEST_RECORD:
+            bridge_record(&worker->bridge, worker->from_ns, worker->until_ns, worker->window_ns);
+            worker->activity = ACTIVITY_RECORDING;
+            break;
+        case REQUEST_RUN:
+            worker->began = false;
+            worker->activity = ACTIVITY_RUNNING;
+            break;
+        case REQUEST_COUNT:
+            for (unsigned i = 0; i < worker->bridge.ports->count; ++i) {
+                worker->traffic[i] = worker->bridge.ports->port[i].traffic;
+            }
+            break;
+        case REQUEST_STOP:
+        case REQUEST_END:
+            bridge_stop(&worker->bridge, RECORDED_STOP);
+            if (worker->activity == ACTIVITY_RUNNING) {
+                replay_end(&worker->replay, worker->stop_reason);
+                set_polling(worker, false);
+            }
+            worker->activity = ACTIVITY_IDLE;
+            break;
+        default:
+            break;
+    }
+    worker->request = REQUEST_NONE;
+}
+
+/* Polls a run until it ends or a request arrives; forwards packets if the next departure is far away. */
+static void run(struct worker *worker) {
+    struct replay *replay = &worker->replay;
+    const int64_t guard = (int64_t)worker->replay.options->guard_ns;
+    if (!worker->began) {
+        const int64_t ahead = replay->due_ns - timebase_ns(replay->time);
+        if (ahead > AHEAD_NS && replay->ending == ENDING_NONE && replay->steps == replay->time->steps) {
+            if (worker->forwards) {
+                bridge_poll(&worker->bridge);
+            } else {
+                nap(ahead - AHEAD_NS < LONGEST_NAP_NS ? ahead - AHEAD_NS : LONGEST_NAP_NS);
+            }
+            return;
+        }
+        set_polling(worker, true);
+        replay_begin(replay);
+        worker->began = true;
+    }
+    while (replay_poll(replay)) {
+        if (atomic_load_explicit(&worker->request, memory_order_relaxed) != REQUEST_NONE) {
+            return;
+        }
+        if (worker->forwards && replay->due_ns - replay->polled_ns > guard) {
+            bridge_poll(&worker->bridge);
+        }
+    }
+    set_polling(worker, false);
+    worker->activity = ACTIVITY_IDLE;
+}
+
+static void idle(struct worker *worker, unsigned *empty) {
+    if (!worker->forwards) {
+        nap(IDLE_NS);
+        return;
+    }
+    *empty = bridge_poll(&worker->bridge) ? 0 : *empty + 1;
+    if (worker->activity == ACTIVITY_RECORDING && !worker->bridge.records) {
+        worker->activity = ACTIVITY_IDLE;
+    }
+    if (*empty > SPINS && !worker->spin) {
+        nap(NAP_NS);
+    }
+}
+
+int worker_run(void *argument) {
+    struct worker *worker = argument;
+    unsigned empty = 0;
+    prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
+    for (;;) {
+        const enum request request = worker->request;
+        if (request != REQUEST_NONE) {
+            handle(worker, request);
+            if (request == REQUEST_END) {
+                return 0;
+            }
+        }
+        if (worker->activity == ACTIVITY_RUNNING) {
+            run(worker);
+        } else {
+            idle(worker, &empty);
+        }
+    }
+}
+
+void worker_ask(struct worker *worker, enum request request) {
+    worker->request = request;
+    while (worker->request != REQUEST_NONE) {
+        nap(NAP_NS);
+    }
+}

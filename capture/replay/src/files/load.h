@@ -1,0 +1,18 @@
+/* Reads a capture file into the recording. */
+#ifndef ACAPELLA_REPLAY_LOAD_H
+#define ACAPELLA_REPLAY_LOAD_H
+
+#include "engine/ports.h"
+#include "engine/recording.h"
+
+struct loaded {
+    uint64_t packets;
+    uint64_t truncated; /* packets of which the capture has the first bytes only: these are sent */
+    bool cut;           /* the file ends within a record */
+};
+
+/* The recording must be empty, and is empty after an error. -1: see fault. */
+int load_file(struct recording *recording, const char *path, const struct ports *ports,
+              const struct options *options, struct loaded *loaded, struct fault *fault);
+
+#endif

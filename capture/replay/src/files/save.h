@@ -1,0 +1,16 @@
+/* Writes files: the recording as pcapng, and the departures of a run. */
+#ifndef ACAPELLA_REPLAY_SAVE_H
+#define ACAPELLA_REPLAY_SAVE_H
+
+#include "engine/recording.h"
+#include "engine/replay.h"
+
+/* Writes a pcapng with ns times and one interface per port, whose description names the source of the times.
+ * Packets whose time is that of their burst have the comment "unresolved". -1: see fault. */
+int save_recording(const struct recording *recording, const struct ports *ports, const char *path,
+                   struct fault *fault);
+
+/* Writes 8 bytes of magic, and 40 bytes per packet and loop (struct departure_record in save.c). */
+int save_departures(const struct replay *replay, const char *path, struct fault *fault);
+
+#endif

@@ -1,0 +1,1 @@
+"""Simple implementations in Python, for comparison with the native core."""
