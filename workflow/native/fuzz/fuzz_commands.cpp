@@ -12,7 +12,7 @@
 #include <vector>
 
 extern "C" {
-#include "command.h"
+#include "control/command.h"
 }
 
 namespace {
