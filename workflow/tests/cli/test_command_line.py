@@ -1,6 +1,7 @@
 """Usage errors: one line that states what failed, where, and what to do, and exit code 2."""
 
 import errno
+import shutil
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -16,7 +17,7 @@ from acapella.cli.commands import COMMANDS, Group
 from acapella.cli.main import format_error, main
 from acapella_capture import collect
 from acapella_capture.control.outcomes import Outcome
-from acapella_core.errors import OUTSIDE
+from acapella_core.errors import INTERNAL, OUTSIDE
 
 EVERY_COMMAND = [
     words
@@ -191,3 +192,23 @@ def test_failed_allocation_ends_with_one_line(error, monkeypatch, capsys):
     assert capsys.readouterr().err == "acapella: error: out of memory\n"
     with pytest.raises(type(error)):
         main(["doctor", "--debug"])
+
+
+THROWS = """
+#include <stdexcept>
+extern "C" void fail() noexcept { throw std::runtime_error("first\\nsecond"); }
+"""
+
+
+def test_exception_that_nobody_can_catch_ends_in_one_line(tmp_path):
+    """Libraries that run out of memory may throw where C++ does not allow it."""
+    if (compiler := shutil.which("g++")) is None:
+        pytest.skip("no C++ compiler")
+    (tmp_path / "throws.cpp").write_text(THROWS)
+    library = tmp_path / "throws.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, tmp_path / "throws.cpp"], check=True)
+    code = f"import ctypes, acapella_core._native; ctypes.CDLL({str(library)!r}).fail()"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == INTERNAL
+    message = "acapella: error: a library failed, perhaps because memory is short: first second\n"
+    assert ended.stderr == message

@@ -2,8 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <exception>
 #include <new>
+#include <string>
+#include <string_view>
 
 #include "containers/memory_limit.hpp"
 #include "input/input_error.hpp"
@@ -13,21 +16,33 @@ namespace nb = nanobind;
 namespace acapella {
 namespace {
 
-constexpr char kOutOfMemory[] = "acapella: error: out of memory\n";
-std::terminate_handler previous = nullptr;
+constexpr int kInternal = 70;  // exit codes of acapella_core.errors
+constexpr int kOutside = 75;
+constexpr std::size_t kMaxReason = 200;
 
-// Arrow calls writers without handling C++ exceptions: a failed allocation in them ends here.
+[[noreturn]] void exit_with_line(std::string_view message, int code) {
+    std::string line = "acapella: error: " + std::string{message} + '\n';
+    std::replace_if(
+        line.begin(), line.end() - 1, [](unsigned char byte) { return byte < ' '; }, ' ');
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+    ::_exit(code);
+}
+
+// Reached by exceptions that nobody can catch: Arrow calls writers that are `noexcept`, and DuckDB destroys
+// objects that are incomplete after a failed allocation.
 [[noreturn]] void terminate() {
     try {
         if (const std::exception_ptr current = std::current_exception()) std::rethrow_exception(current);
     } catch (const std::bad_alloc&) {
-        [[maybe_unused]] const ssize_t written =
-            ::write(STDERR_FILENO, kOutOfMemory, sizeof kOutOfMemory - 1);
-        ::_exit(2);
-    } catch (...) {  // NOLINT(bugprone-empty-catch): for the previous handler
+        exit_with_line("out of memory", kOutside);
+    } catch (const std::exception& error) {
+        const std::string_view reason{error.what()};
+        exit_with_line(
+            "a library failed, perhaps because memory is short: " + std::string{reason.substr(0, kMaxReason)},
+            kInternal);
+    } catch (...) {  // NOLINT(bugprone-empty-catch): not a C++ exception
     }
-    previous();
-    ::_exit(2);
+    exit_with_line("a library ended the program", kInternal);
 }
 
 }  // namespace
@@ -36,7 +51,7 @@ void bind_errors(nb::module_& module) {
     register_numbered<input::InputError>(
         nb::exception<input::InputError>(module, "InputError", PyExc_OSError));
     nb::exception<MemoryLimitError>(module, "MemoryLimitError", PyExc_MemoryError);
-    previous = std::set_terminate(terminate);
+    std::set_terminate(terminate);
 }
 
 }  // namespace acapella

@@ -114,8 +114,14 @@ class TableWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append a batch as one row group."""
-        with self._disk_errors():
-            self._writer.write_table(pa.Table.from_batches([batch], self.schema), row_group_size=max(len(batch), 1))
+        try:
+            with self._disk_errors():
+                self._writer.write_table(pa.Table.from_batches([batch], self.schema), row_group_size=max(len(batch), 1))
+        except ValueError as error:
+            # Arrow compares schemas by texts, which lack a part if an allocation failed while they were written.
+            if list(batch.schema) == list(self.schema):
+                raise MemoryError from error
+            raise
 
     def close(self, metadata: dict) -> None:
         """Add the metadata and finish the file."""
