@@ -193,7 +193,7 @@ def test_exit_codes_distinguish_the_machine_from_the_input():
 
 @pytest.mark.parametrize("module", ["acapella.cli.main", "acapella_core.errors"])
 def test_failed_import_does_not_have_the_exit_code_for_damage(module, monkeypatch, capsys):
-    monkeypatch.setattr(start, "stop_at_once", lambda: None)
+    monkeypatch.setattr(start, "exit_on_interrupt", lambda: None)
     monkeypatch.delitem(sys.modules, "acapella.cli.main")
     monkeypatch.setitem(sys.modules, module, None)
     assert start.main() == INTERNAL == start.INTERNAL

@@ -1,5 +1,6 @@
 """Tests the undocumented parts of Snakemake that the workflow uses, with the installed version."""
 
+import ast
 import os
 import re
 import signal
@@ -24,7 +25,6 @@ NAMES = ("is_dry_run", "runs_no_jobs", "is_main_process", "has_cache", "has_conf
 SNAKEFILE = f"""
 import os
 from acapella.snakefile import snakemake_internals as internals
-from acapella.digest.cache import CheckedCache
 
 def state(at):
     values = {{name: getattr(internals, name)(workflow) for name in {NAMES}}}
@@ -47,7 +47,7 @@ rule copy:
     shell: "echo text > {{output}}"
 
 if internals.has_cache(workflow):
-    internals.replace_cache(CheckedCache)
+    internals.replace_cache()
     internals.remove_benchmark(workflow, "copy")
 
 onstart:
@@ -133,6 +133,62 @@ def test_no_other_module_uses_private_names_of_snakemake():
     assert len(private.findall(allowed.read_text())) > 5
     for path in sources:
         assert path == allowed or private.findall(path.read_text()) == [], path
+
+
+DOCUMENTED = {  # imports that Snakemake documents for workflows, and its interface for loggers
+    *("snakemake.exceptions.WorkflowError", "snakemake.io.expand", "snakemake.logging.logger"),
+    *("snakemake.utils.min_version", "snakemake_interface_logger_plugins.common.LogEvent"),
+}
+
+
+def imported_from_snakemake(source):
+    """Return the names that a module imports from Snakemake, including its imports in functions."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in names if name.startswith("snakemake")}
+
+
+def test_no_other_module_imports_undocumented_parts_of_snakemake():
+    packages = [ROOT / path for path in ("workflow/src", "capture/src", "workflow/native/python")]
+    allowed = ROOT / "workflow/src/acapella/snakefile/snakemake_internals.py"
+    assert imported_from_snakemake(allowed.read_text()) - DOCUMENTED
+    for path in (path for package in packages for path in package.rglob("*.py") if path != allowed):
+        assert imported_from_snakemake(path.read_text()) <= DOCUMENTED, path
+    imports = "".join(re.findall(r"^(?:from|import) snakemake.*\n", (ROOT / "Snakefile").read_text(), re.M))
+    assert imports and imported_from_snakemake(imports) <= DOCUMENTED
+    assert not any("import snakemake" in path.read_text() for path in (ROOT / "rules").glob("*.smk"))
+
+
+FAILING = """
+import logging
+from snakemake.logging import logger
+from acapella.snakefile.job_records import JobRecords
+
+records = JobRecords()
+logger.addHandler(records)
+
+rule fail:
+    output: "out.txt"
+    log: "fail.log"
+    shell: "COMMAND"
+
+onerror:
+    print("failed", *((job.rule, job.exit_code, job.errno) for job in records.failed))
+"""
+
+
+@pytest.mark.parametrize(("command", "code"), [("exit 1", 1), ("exit 75", 75), ("kill -TERM $$", 143)])
+def test_exit_code_of_a_job_is_found_in_the_exceptions_of_snakemake(tmp_path, command, code):
+    (tmp_path / "Snakefile").write_text(FAILING.replace("COMMAND", command))
+    arguments = [sys.executable, "-m", "snakemake", "--cores", "1", "--directory", str(tmp_path)]
+    arguments += ["--snakefile", str(tmp_path / "Snakefile")]
+    run = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    assert run.returncode != 0
+    assert f"failed ('fail', {code}, None)" in run.stdout + run.stderr
 
 
 SIGNAL_WHILE_LOCKED = """

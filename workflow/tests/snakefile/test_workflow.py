@@ -198,7 +198,7 @@ def test_duplicate_sample_names_are_rejected_with_their_lines(tmp_path):
     )
     ended = place.run("--dry-run")
     assert ended.returncode != 0
-    assert re.search(r"config error: .*samples\.tsv line 3: sample 'a' is in line 2 already", ended.stdout)
+    assert re.search(r"config error: .*samples\.tsv line 3: sample 'a' is already in line 2", ended.stdout)
 
 
 def test_empty_sheet_is_reported_with_advice(tmp_path):

@@ -84,12 +84,12 @@ def check_format(path, metadata: dict | None = None) -> None:
     """
     if metadata is None:
         try:
-            found = pq.read_metadata(path).metadata or {}
+            metadata_keys = pq.read_metadata(path).metadata or {}
         except (pa.ArrowInvalid, OSError):
             return
-        if KEY.encode() not in found:
+        if KEY.encode() not in metadata_keys:
             return
-        metadata = json.loads(found[KEY.encode()])
+        metadata = json.loads(metadata_keys[KEY.encode()])
     version = metadata.get("acap_format", 1)
     if version != FORMAT:
         raise UserError(
@@ -140,8 +140,8 @@ class TableWriter:
     def __enter__(self):
         return self
 
-    def __exit__(self, failed, *_) -> None:
-        if failed:  # the first error is reported, and the caller deletes the file
+    def __exit__(self, error_type, *_) -> None:
+        if error_type:  # the first error is reported, and the caller deletes the file
             with contextlib.suppress(OSError):
                 self._writer.close()
 

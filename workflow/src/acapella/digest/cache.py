@@ -1,4 +1,4 @@
-"""Snakemake's cache of digests, shared by campaigns. Its files are private, and their checksums are verified.
+"""The cache of digests, shared by campaigns. Its files are private, and their checksums are verified.
 
 Each entry NAME has a file NAME.sha256 in the format of sha256sum: `sha256sum -c *.sha256` in the cache directory
 verifies all entries. An entry that is damaged, is not a regular file, or belongs to another user is not used. A warning
@@ -15,11 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from snakemake.caching.local import OutputFileCache
-
 from acapella.common.links import ENTRY
 from acapella_core import names
-from acapella_core.errors import UserError
 from acapella_core.files import atomic_link, atomic_path, atomic_text, sha256_of
 
 KINDS = ("acap", "flows")
@@ -30,42 +27,6 @@ LOCATION = "SNAKEMAKE_OUTPUT_CACHE"  # environment variable of Snakemake
 
 _reported: set[str] = set()
 _verified: dict[Path, int] = {}  # entry -> start of its verification, file system time in ns since 1970
-
-
-class CheckedCache(OutputFileCache):
-    """Snakemake's cache in a directory. Entries are verified when they are used."""
-
-    async def fetch(self, job) -> None:
-        """Link the outputs of a job to their entries. If an entry is missing or not intact, Snakemake runs the job.
-
-        Outputs are linked after all entries are verified, because a job that runs would write through such a link.
-        """
-        entries = [entry for _, entry in await self.get_outputfiles_and_cachefiles(job)]
-        faults = {entry: fault for entry in entries if (fault := fault_of(entry))}
-        for entry, fault in faults.items():
-            if fault != MISSING:
-                report(warning(entry, sample_of(job), fault))
-            with contextlib.suppress(OSError):  # store() reports a directory that is not writable
-                discard(entry)
-        if faults:
-            self.raise_cache_miss_exception(job)
-        await super().fetch(job)
-
-    async def exists(self, job) -> bool:
-        """Return whether all entries exist and look intact, for a dry run. Checksums are skipped, as they take long."""
-        files = await self.get_outputfiles_and_cachefiles(job)
-        return all(sum_file(entry).is_file() and not quick_fault(entry) for _, entry in files)
-
-    async def store(self, job) -> None:
-        """Move the outputs of a job to the cache and replace them with links. If that fails, they stay in place."""
-        for output, entry in await self.get_outputfiles_and_cachefiles(job):
-            try:
-                prepare_directory(entry.parent)
-                keep(output, entry)
-            except (OSError, UserError) as error:
-                reason = getattr(error, "strerror", None) or error
-                report(f"warning: sample {sample_of(job)} is not cached: {entry}: {reason}")
-                return
 
 
 def report(line: str) -> None:
@@ -88,11 +49,6 @@ def report_damaged(campaign: Path, sample: str) -> bool:
     return bool(faults)
 
 
-def sample_of(job) -> str:
-    """Return the sample of a job of rule digest."""
-    return job.wildcards.sample
-
-
 def warning(entry: Path, sample: str, fault: str) -> str:
     """Return the warning about an entry that is not used."""
     return f"warning: cache entry {entry} of sample {sample} {fault}; the digest is computed again"
@@ -105,21 +61,21 @@ def entry_of(output: Path) -> Path | None:
     """
     if output.is_symlink():
         return output.parent / output.readlink() if ENTRY.fullmatch(output.readlink().name) else None
-    if not os.environ.get(LOCATION) or not output.is_file() or (found := output.stat()).st_nlink == 1:
+    if not os.environ.get(LOCATION) or not output.is_file() or (status := output.stat()).st_nlink == 1:
         return None
-    return entries_by_inode(Path(os.environ[LOCATION])).get((found.st_dev, found.st_ino))
+    return entries_by_inode(Path(os.environ[LOCATION])).get((status.st_dev, status.st_ino))
 
 
 @functools.cache
 def entries_by_inode(cache: Path) -> dict[tuple[int, int], Path]:
     """Return the entries of a cache by device and inode; an empty dict if the cache cannot be read."""
-    found = {}
+    entries = {}
     with contextlib.suppress(OSError):
         for path in cache.iterdir():
             if ENTRY.fullmatch(path.name) and not path.is_symlink():
                 inode = path.stat()
-                found[inode.st_dev, inode.st_ino] = path
-    return found
+                entries[inode.st_dev, inode.st_ino] = path
+    return entries
 
 
 def sum_file(entry: Path) -> Path:
@@ -157,9 +113,9 @@ def keep(output: Path, entry: Path) -> None:
 def prepare_directory(directory: Path) -> None:
     """Create the cache directory if it is missing; if this user owns it, remove write permission for others."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = directory.stat()
-    if found.st_uid == os.geteuid() and found.st_mode & 0o022:
-        directory.chmod(stat.S_IMODE(found.st_mode) & ~0o022)
+    status = directory.stat()
+    if status.st_uid == os.geteuid() and status.st_mode & 0o022:
+        directory.chmod(stat.S_IMODE(status.st_mode) & ~0o022)
         report(f"warning: other users could write to the cache {directory}; removed their write permission")
 
 
@@ -205,17 +161,19 @@ def quick_fault(entry: Path) -> str | None:
 
 def fault_of_open(descriptor: int) -> str | None:
     """Return the fault that `quick_fault` reports for an open file; None if there is none."""
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         return "is not a regular file"
-    if found.st_uid not in (os.geteuid(), 0):
+    if status.st_uid not in (os.geteuid(), 0):
         return "belongs to another user"
-    if found.st_mode & 0o022:
+    if status.st_mode & 0o022:
         return "can be written by others"
-    if found.st_size < 3 * len(MAGIC):
-        return f"is truncated: {found.st_size} bytes"
-    ends = {os.pread(descriptor, len(MAGIC), place) for place in (0, found.st_size - len(MAGIC))}
-    return None if ends == {MAGIC} else "is damaged or truncated: it does not begin and end like a Parquet file"
+    if status.st_size < 3 * len(MAGIC):
+        return f"is truncated: {status.st_size} bytes"
+    magic_numbers = {os.pread(descriptor, len(MAGIC), offset) for offset in (0, status.st_size - len(MAGIC))}
+    return (
+        None if magic_numbers == {MAGIC} else "is damaged or truncated: it does not begin and end like a Parquet file"
+    )
 
 
 def damaged_entries(campaign: Path, sample: str) -> dict[Path, str]:

@@ -10,8 +10,9 @@ merged by timestamp; frames with equal timestamps are in the order of the files.
 `file` with the name of each frame's file, without directories. Output files are complete or absent. The same bytes and
 options give the same files, for any number of --threads.
 
-Engines: `native` dissects layers 2 to 4 and marks frames that it cannot decide; `hybrid` has tshark dissect a selection
-of payload frames of every flow, and every frame that the core cannot decide; `tshark` has it dissect every frame.
+Engines: `native` dissects layers 2 to 4 and marks frames whose headers it cannot determine; with `hybrid`, tshark also
+dissects a selection of payload frames of every flow, and the frames that `native` would mark; with `tshark`, it
+dissects every frame.
 
 Exit codes: 0, the files contain the whole capture, or all frames of a truncated one (a warning gives the offset); 1,
 files were written, but the capture is damaged: frames are missing or wrong; 2, nothing was written; 130, interrupted.
@@ -52,7 +53,7 @@ PRIVATE = range(147, 163)  # LINKTYPE_USER0 to USER15: tshark knows their names 
 
 MEMORY = "2G"
 ANSWER_S = 120.0  # default of acapella.common.tshark, which is slow to import
-LONGEST_S = 10**6
+MAX_TIMEOUT_S = 10**6
 REPAIR = (
     "exclude the sample (exclude), keep the frames before the damage (--damaged keep), or repair the capture (editcap)"
 )
@@ -71,7 +72,7 @@ class Options:
     memory: str = MEMORY
     answer_s: float = ANSWER_S
 
-    def of_core(self) -> dict:
+    def core_arguments(self) -> dict:
         """Return the limits as arguments of the core. Raises UserError if the memory limit is not a size."""
         from acapella_core import _native  # noqa: PLC0415 - the start of `--help` stays quick
 
@@ -155,8 +156,8 @@ def run(args: argparse.Namespace) -> int:
     0; the output files are the same. One note summarizes oddities. The error is printed last, so that it is at the end
     of the log.
     """
-    if not 0 < args.tshark_timeout <= LONGEST_S:
-        raise UserError(f"--tshark-timeout takes seconds above 0, up to {LONGEST_S}", where=args.tshark_timeout)
+    if not 0 < args.tshark_timeout <= MAX_TIMEOUT_S:
+        raise UserError(f"--tshark-timeout takes seconds above 0, up to {MAX_TIMEOUT_S}", where=args.tshark_timeout)
     limits = decompression.limits_of(args)
     options = Options(
         args.engine,
@@ -179,7 +180,7 @@ def run(args: argparse.Namespace) -> int:
         names.report(f"acapella: warning: {name}: {unreadable}")
     if metadata["file_issue"] is not None:
         advice = f"; exit code 1: {REPAIR}" if damaged else ""
-        message = f"{name}: {describe_fault(metadata)}; {kept(metadata['frames'])}{advice}"
+        message = f"{name}: {describe_fault(metadata)}; {written_frames(metadata['frames'])}{advice}"
         names.report(f"acapella: {'error' if damaged else 'warning'}: {message}")
     return int(damaged)
 
@@ -205,7 +206,7 @@ def digest(sources: Sequence[str], acap: str, flows: str, options: Options, prog
     from .acap_files import flow_writer, frame_writer  # noqa: PLC0415 - pyarrow is slow to import
 
     with (
-        opened(sources, options) as engine,
+        open_engine(sources, options) as engine,
         files.atomic_path(acap) as acap_part,
         files.atomic_path(flows) as flows_part,
         frame_writer(acap_part, acap, merged=len(sources) > 1) as frame_table,
@@ -222,7 +223,7 @@ def digest(sources: Sequence[str], acap: str, flows: str, options: Options, prog
 
 
 @contextlib.contextmanager
-def opened(sources: Sequence[str], options: Options):
+def open_engine(sources: Sequence[str], options: Options):
     """Yield the engine for one capture, or for several captures merged by time."""
     open_digest = importlib.import_module(ENGINES[options.engine]).open_digest
     if len(sources) == 1:
@@ -317,7 +318,7 @@ def unreadable_of(metadata: dict) -> str:
     return f"{unreadable} of {metadata['frames']} frames have a link type that {reason}"
 
 
-def kept(frames: int) -> str:
+def written_frames(frames: int) -> str:
     """Return text about the frames before a fault, which were written."""
     if frames == 0:
         return "there is no complete frame before it"

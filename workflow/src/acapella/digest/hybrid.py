@@ -32,15 +32,19 @@ class HybridDigest:
         self._options = options
         self._program = program
         self._vendors = vendors.find(program)
-        self._ask_all = options.engine == "tshark"
+        self._all_frames = options.engine == "tshark"
         self._policy = policy_of(options.deep_frames)
         self._core = None
 
     def frame_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the frame table in file order. Raises UserError if the capture cannot be read or tshark fails."""
         # Engine tshark reproduces the output of tshark exactly, so it accepts lists of any length.
-        fields = _native.TSHARK_FIELDS if self._ask_all else _native.TSHARK_COLUMNS
-        with core_errors(), faults(self._source), self._program.start("-", fields, as_columns=not self._ask_all) as run:
+        fields = _native.TSHARK_FIELDS if self._all_frames else _native.TSHARK_COLUMNS
+        with (
+            core_errors(),
+            faults(self._source),
+            self._program.start("-", fields, as_columns=not self._all_frames) as run,
+        ):
             self._core = self._open(run)
             try:
                 yield from map(pa.record_batch, iter(self._core.next_frames, None))
@@ -63,12 +67,12 @@ class HybridDigest:
             options.site,
             options.port,
             BATCH_ROWS,
-            self._ask_all,
+            self._all_frames,
             _native.SelectionPolicy(*self._policy),
             to_tshark,
             from_tshark,
             self._vendors.core if self._vendors else None,
-            **options.of_core(),
+            **options.core_arguments(),
             timeout_s=options.answer_s,
         )
 
@@ -89,7 +93,7 @@ class HybridDigest:
                 "preferences": list(tshark.PREFERENCES),
                 "frames_sent": self._core.frames_sent,
                 "contradictions": summary.pop("contradictions"),
-                "deep_frames": None if self._ask_all else list(self._policy),
+                "deep_frames": None if self._all_frames else list(self._policy),
             },
             "vendors": self._vendors.metadata() if self._vendors else None,
         }

@@ -17,7 +17,7 @@ from acapella_core.errors import UserError
 
 FILE = pa.field("file", arrow_type("dictionary<uint32, utf8>"), nullable=False)  # column that only merged acaps have
 SUMS = ("longer_than_snaplen", "untimed", "blocks_not_frames", "file_unread_bytes", "ts_out_of_range")
-LARGEST = ("snaplen", "fcs_len")
+MAXIMA = ("snaplen", "fcs_len")
 
 
 class Merged:
@@ -62,14 +62,14 @@ class Merged:
         The file issue is the first one that is damage, or else the first one.
         """
         files = self._core.info()
-        facts = {"format": one_of([each["format"] for each in files])}
-        facts["compression"] = one_of([each["compression"] for each in files])
-        facts |= {key: sum(each[key] for each in files) for key in SUMS}
-        facts |= {key: max((each[key] for each in files if each[key] is not None), default=None) for key in LARGEST}
-        faulty = [(name, each) for name, each in zip(self.names, files, strict=True) if each["file_issue"]]
-        worst = min(faulty, key=lambda pair: pair[1]["file_issue"] not in self._damaged, default=None)
-        if worst:
-            name, file = worst
+        facts = {"format": joined_names([file["format"] for file in files])}
+        facts["compression"] = joined_names([file["compression"] for file in files])
+        facts |= {key: sum(file[key] for file in files) for key in SUMS}
+        facts |= {key: max((file[key] for file in files if file[key] is not None), default=None) for key in MAXIMA}
+        with_issue = [(name, file) for name, file in zip(self.names, files, strict=True) if file["file_issue"]]
+        first_issue = min(with_issue, key=lambda entry: entry[1]["file_issue"] not in self._damaged, default=None)
+        if first_issue:
+            name, file = first_issue
             facts |= {key: file[key] for key in ("file_issue", "file_issue_offset")}
             facts["file_issue_detail"] = f"{name}: {file['file_issue_detail']}"
         return facts | {"files": self.names}
@@ -88,8 +88,8 @@ class Merged:
         """
         try:
             core = _native.Merge([source], limits or _native.DecompressionLimits())
-            with Path(os.devnull).open("wb") as nowhere:
-                core.write(nowhere.fileno())
+            with Path(os.devnull).open("wb") as null_device:
+                core.write(null_device.fileno())
         except (_native.MergeError, _native.InputError) as error:
             raise UserError(str(error)) from error
         return core.info()[0]["file_issue_offset"]
@@ -100,7 +100,7 @@ class Merged:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Close the stream, even if it was not read to its end.
 
-        If merging failed and the reader raised a UserError, raises the error of the merge, which is the cause.
+        If merging failed and the reader raised a UserError, this raises the error of the merge, which is the cause.
         """
         self.end()
         os.close(self._reading)
@@ -125,7 +125,7 @@ def file_names(sources: Sequence[str]) -> list[str]:
     return names
 
 
-def one_of(names: list[str]) -> str:
+def joined_names(names: list[str]) -> str:
     """Return the distinct names, joined by `+`."""
     return "+".join(dict.fromkeys(names))
 

@@ -14,11 +14,13 @@ from .acap_files import BATCH_ROWS, FLOW_BATCH_ROWS
 
 def open_digest(source: str, options) -> "NativeDigest":
     """Open a capture: a path, or ``-`` for standard input. Raises UserError if it is not a capture."""
-    known = vendors.find()
-    core_vendors = known.core if known else None
+    installed = vendors.find()
+    core_vendors = installed.core if installed else None
     with core_errors():
-        core = _native.NativeDigest(source, options.site, options.port, BATCH_ROWS, core_vendors, **options.of_core())
-        return NativeDigest(core, known)
+        core = _native.NativeDigest(
+            source, options.site, options.port, BATCH_ROWS, core_vendors, **options.core_arguments()
+        )
+        return NativeDigest(core, installed)
 
 
 def flow_batches_of(core) -> Iterator[pa.RecordBatch]:
@@ -42,9 +44,9 @@ def core_errors() -> Iterator[None]:
 class NativeDigest:
     """Engine native. All engines have this interface: batches of both tables, then the metadata of the sample."""
 
-    def __init__(self, core, known: vendors.Vendors | None):
+    def __init__(self, core, installed: vendors.Vendors | None):
         self._core = core
-        self._vendors = known
+        self._vendors = installed
 
     def frame_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the frame table in file order. Raises UserError for invalid input or an exceeded memory limit."""

@@ -3,8 +3,8 @@
     acapella show trace.acap.parquet
     acapella show trace.acap.parquet --columns frame,protocols,src,dst,vlan,mpls
 
-By default, prints the number of the frame, seconds since the first frame, source, destination, protocol, and wire
-length. Then follow ports, TCP flags and numbers, or for other protocols the headers and the payload length. An acap
+By default, a line contains the number of the frame, seconds since the first frame, source, destination, protocol, and
+wire length. Ports, TCP flags and TCP numbers follow; for other protocols, the headers and the payload length. An acap
 contains no MAC addresses and no fields of ICMP or ARP, so only the names of these protocols are printed, and for an
 ICMP error the quoted headers.
 
@@ -136,18 +136,19 @@ def print_columns(acap: Path, flows: str | None, names: list[str]) -> None:
     """Print columns of the joined view, tab-separated. Raises UserError for an unknown column."""
     from acapella.common.tables import arrow_schema  # noqa: PLC0415
 
-    of_frames, of_flows = arrow_schema("frames").names, arrow_schema("flows").names
+    frame_columns, flow_columns = arrow_schema("frames").names, arrow_schema("flows").names
     for name in names:
-        if name not in of_frames and name not in of_flows:
+        if name not in frame_columns and name not in flow_columns:
             raise UserError(
                 f"there is no column {name!r}",
                 where="--columns",
-                fix=f"columns: {', '.join(of_frames)}, " + ", ".join(n for n in of_flows if n not in of_frames),
+                fix=f"columns: {', '.join(frame_columns)}, "
+                + ", ".join(n for n in flow_columns if n not in frame_columns),
             )
-    wanted_flows = [name for name in dict.fromkeys(names) if name not in of_frames]
-    wanted_frames = [name for name in dict.fromkeys(names) if name in of_frames and name != "flow"]
-    for table in joined(acap, flows, wanted_frames, wanted_flows):
-        write_lines([as_text(table[name if name in of_frames else f"flow.{name}"]) for name in names], "\t")
+    from_flows = [name for name in dict.fromkeys(names) if name not in frame_columns]
+    from_frames = [name for name in dict.fromkeys(names) if name in frame_columns and name != "flow"]
+    for table in joined(acap, flows, from_frames, from_flows):
+        write_lines([as_text(table[name if name in frame_columns else f"flow.{name}"]) for name in names], "\t")
 
 
 def print_summary(acap: Path, flows: str | None) -> None:
@@ -199,11 +200,13 @@ def seconds(ns):
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 
-    size = pc.abs(ns)
-    whole = pc.divide(size, 10**9)
-    part = pc.utf8_lpad(pc.subtract(size, pc.multiply(whole, 10**9)).cast(pa.utf8()), 9, "0")
+    absolute = pc.abs(ns)
+    whole_seconds = pc.divide(absolute, 10**9)
+    fraction = pc.utf8_lpad(pc.subtract(absolute, pc.multiply(whole_seconds, 10**9)).cast(pa.utf8()), 9, "0")
     sign = pc.if_else(pc.less(ns, 0), "-", "")
-    return pc.binary_join_element_wise(pc.binary_join_element_wise(sign, whole.cast(pa.utf8()), ""), part, ".")
+    return pc.binary_join_element_wise(
+        pc.binary_join_element_wise(sign, whole_seconds.cast(pa.utf8()), ""), fraction, "."
+    )
 
 
 def summary_columns(table, start: int) -> list:
@@ -225,7 +228,7 @@ def summary_columns(table, start: int) -> list:
     ]
 
 
-def named(stack):
+def without_data(stack):
     """Return header stacks without trailing `Data`, which is not a protocol."""
     import pyarrow.compute as pc  # noqa: PLC0415
 
@@ -236,8 +239,8 @@ def protocol(stack):
     """Return the last header of each stack, like tshark's column Protocol, without headers that ICMP errors quote."""
     import pyarrow.compute as pc  # noqa: PLC0415
 
-    own = pc.replace_substring_regex(named(stack), ICMP, r"\1")
-    return pc.replace_substring_regex(own, "^.*/", "")
+    frame_stack = pc.replace_substring_regex(without_data(stack), ICMP, r"\1")
+    return pc.replace_substring_regex(frame_stack, "^.*/", "")
 
 
 def information(table, text: dict):
@@ -268,17 +271,17 @@ def headers(text: dict, length):
     """
     import pyarrow.compute as pc  # noqa: PLC0415
 
-    stack = named(text["stack"])
-    errors = pc.replace_substring_regex(stack, QUOTED, r"\1 quotes \2")
-    after = pc.if_else(pc.equal(text["payload_len"], ""), "", pc.binary_join_element_wise(" ", length, ""))
+    stack = without_data(text["stack"])
+    with_quotes = pc.replace_substring_regex(stack, QUOTED, r"\1 quotes \2")
+    length_text = pc.if_else(pc.equal(text["payload_len"], ""), "", pc.binary_join_element_wise(" ", length, ""))
     ends_in_ip = pc.match_substring_regex(stack, "(^|/)IPv[46][^/]*$")  # a later fragment, or an unknown protocol
     number = pc.if_else(
         pc.and_(ends_in_ip, pc.not_equal(text["flow.ip_proto"], "")),
         pc.binary_join_element_wise(" IP protocol", text["flow.ip_proto"], " "),
         "",
     )
-    rest = pc.if_else(pc.equal(errors, stack), pc.binary_join_element_wise(number, after, ""), "")
-    return pc.binary_join_element_wise(errors, rest, "")
+    rest = pc.if_else(pc.equal(with_quotes, stack), pc.binary_join_element_wise(number, length_text, ""), "")
+    return pc.binary_join_element_wise(with_quotes, rest, "")
 
 
 def flag_names(flags):

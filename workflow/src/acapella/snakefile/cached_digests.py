@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from acapella.digest import cache
+
 from . import snakemake_internals
 
 KINDS = ("acap", "flows")
@@ -21,24 +23,18 @@ class CachedDigests:
         Each sample is checked once. This deletes nothing, because it also runs in a dry run and before Snakemake locks
         the directory. The job replaces its outputs and, with --cache, the damaged entries.
         """
-        from acapella.digest.cache import report_damaged  # noqa: PLC0415 - imports Snakemake's cache
-
         if sample in self._checked or not snakemake_internals.is_main_process(self._workflow):
             return
         self._checked.add(sample)
-        if report_damaged(Path(self._campaign), sample):
+        if cache.report_damaged(Path(self._campaign), sample):
             outputs = [f"{self._campaign}/{kind}/{sample}.parquet" for kind in KINDS]
             snakemake_internals.force_outputs(self._workflow, outputs)
 
     def record_verified(self) -> None:
         """Record the entries that `check` verified; not in a dry run, which writes no file."""
-        from acapella.digest import cache  # noqa: PLC0415
-
         cache.record_verified()
 
     def use_cache(self) -> None:
-        """Make Snakemake use the cache of `acapella.digest.cache` for rule digest. Raises UserError."""
-        from acapella.digest.cache import CheckedCache  # noqa: PLC0415
-
-        snakemake_internals.replace_cache(CheckedCache)
+        """Make Snakemake verify the entries of its cache for rule digest. Raises UserError."""
+        snakemake_internals.replace_cache()
         snakemake_internals.remove_benchmark(self._workflow, "digest")

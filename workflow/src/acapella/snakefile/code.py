@@ -48,31 +48,31 @@ def closure(*stages: str) -> tuple[set[Path], set[str], bool]:
     files: set[Path] = set()
     foreign: set[str] = set()
     native = False
-    waiting, seen = list(stages), set()
-    while waiting:
-        name = waiting.pop()
-        if name in seen:
+    pending, visited = list(stages), set()
+    while pending:
+        name = pending.pop()
+        if name in visited:
             continue
-        seen.add(name)
-        for path in module_files(name, whole=name in stages):
+        visited.add(name)
+        for path in module_files(name, all_modules=name in stages):
             files.add(path)
             if path.suffix != ".py":
                 continue
             for imported in imports(path, name):
                 native = native or imported.startswith(NATIVE)
                 if imported.partition(".")[0] in OURS:
-                    waiting.append(imported)
+                    pending.append(imported)
                 elif imported.partition(".")[0] in SHAPING:
                     foreign.add(SHAPING[imported.partition(".")[0]])
     return files, foreign, native
 
 
 @functools.cache
-def module_files(name: str, whole: bool = False) -> list[Path]:
+def module_files(name: str, all_modules: bool = False) -> list[Path]:
     """Return the file of a module, or `__init__.py` and the data files of a package; [] for any other name.
 
-    ``whole`` adds all modules of the package, as required by packages that load modules by name. A top-level package
-    has no files here, because its `__init__.py` imports no stage.
+    ``all_modules`` adds all modules of the package, as required by packages that load modules by name. A top-level
+    package has no files here, because its `__init__.py` imports no stage.
     """
     top, _, rest = name.partition(".")
     directory = package_directory(top)
@@ -80,14 +80,14 @@ def module_files(name: str, whole: bool = False) -> list[Path]:
         return []
     path = directory.joinpath(*rest.split("."))
     if path.is_dir():
-        found = path.rglob("*") if whole else path.iterdir()
-        return [file for file in found if file.is_file() and (file.suffix in DATA or is_code(file, whole))]
+        entries = path.rglob("*") if all_modules else path.iterdir()
+        return [file for file in entries if file.is_file() and (file.suffix in DATA or is_code(file, all_modules))]
     return [path.with_suffix(".py")] if path.with_suffix(".py").is_file() else []
 
 
-def is_code(file: Path, whole: bool) -> bool:
+def is_code(file: Path, all_modules: bool) -> bool:
     """Return whether a file of a package is a module that the digest includes."""
-    return file.suffix == ".py" and (whole or file.name == "__init__.py")
+    return file.suffix == ".py" and (all_modules or file.name == "__init__.py")
 
 
 DATA = (".html", ".css", ".js", ".json", ".sql", ".yaml", ".j2", ".txt")
@@ -110,7 +110,7 @@ def package_of(path: Path, name: str) -> str:
     """Return the package to which relative imports of the module ``name`` in the file ``path`` refer."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     top = package_directory(name.partition(".")[0])
-    if top and path.is_relative_to(top):  # with ``whole``, the file may be in a subpackage
+    if top and path.is_relative_to(top):  # with ``all_modules``, the file may be in a subpackage
         package = ".".join([name.partition(".")[0], *path.relative_to(top).parent.parts])
     return package
 
@@ -173,8 +173,8 @@ def vendors_sha256() -> str:
 
     Return "none" if there are no lists.
     """
-    known = vendors.find()
-    return " ".join(known.sha256.values()) if known else "none"
+    installed = vendors.find()
+    return " ".join(installed.sha256.values()) if installed else "none"
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Checks before a testbed is asked to capture samples, and the plan of the collection below that of a dry run."""
+"""Checks before a collection from a testbed, and the plan of the collection, printed after the plan of a dry run."""
 
 import atexit
 import json
@@ -57,7 +57,7 @@ class Collection:
         self._settings = testbed.parse({key: config[key] for key in testbed.keys})
 
     def check(self, *, collected: bool) -> None:
-        """Raise UserError for what can be found without a request to the testbed.
+        """Raise UserError for errors that can be found without a request to the testbed.
 
         ``collected``: the samples exist, so that programs and keys are no longer needed.
         """
@@ -73,17 +73,17 @@ class Collection:
         if not named:
             return
         try:
-            known = [line["sample"] for line in self._testbed.planned_samples(self._settings)]
+            planned = [line["sample"] for line in self._testbed.planned_samples(self._settings)]
         except self._testbed.unknown_in_advance:
             return
-        check_names(named, known, f"of testbed {self._config['testbed']}")
+        check_names(named, planned, f"of testbed {self._config['testbed']}")
 
     def plan(self) -> str:
         """Return the plan as text. Raises UserError if the config requests something that the testbed does not have."""
         return self._testbed.describe_plan(self._settings, self._config["campaign"])
 
     def print_plan_at_exit(self) -> None:
-        """Print the plan when Snakemake ends, below its own plan; only once. An error ends Snakemake."""
+        """Print the plan when Snakemake ends, after its plan of jobs; only once. An error ends Snakemake."""
         if self._printed:
             return
         self._printed = True

@@ -28,12 +28,12 @@ def checked(config: dict) -> dict:
     """
     schema = schemas.json_schema("config")
     # If the command line changes the configuration, Snakemake adds keys to it.
-    ours = {key: value for key, value in config.items() if key not in ("pathvars",)}
-    complaints = load_jsonschema().Draft202012Validator(schema).iter_errors(ours)
-    first = min(complaints, key=lambda error: (len(error.absolute_path), str(error.absolute_path)), default=None)
+    own_keys = {key: value for key, value in config.items() if key not in ("pathvars",)}
+    errors = load_jsonschema().Draft202012Validator(schema).iter_errors(own_keys)
+    first = min(errors, key=lambda error: (len(error.absolute_path), str(error.absolute_path)), default=None)
     if first is not None:
         raise UserError(f"config error: {describe(first)}")
-    filled = with_defaults(copy.deepcopy(ours), schema)
+    filled = with_defaults(copy.deepcopy(own_keys), schema)
     check_across_keys(filled)
     return filled
 
@@ -61,22 +61,22 @@ def describe(error: "ValidationError") -> str:
     """Return the path of the key and a short description of the error."""
     while error.context:  # anyOf: prefer the deepest error, then one with a correct type
         error = max(error.context, key=lambda inner: (len(inner.absolute_path), inner.validator != "type"))
-    where = dotted(error.absolute_path)
+    key = dotted(error.absolute_path)
     if error.validator == "additionalProperties":
         known = list(error.schema.get("properties", {}))
         unknown = next(key for key in error.instance if key not in known)
         hint = did_you_mean(str(unknown), known) or f"; known keys: {', '.join(known)}"
-        return f"{where}{'.' if where else ''}{unknown}: unknown key{hint}"
+        return f"{key}{'.' if key else ''}{unknown}: unknown key{hint}"
     if error.validator == "required":
         missing = next(key for key in error.validator_value if key not in error.instance)
         about = error.schema.get("properties", {}).get(missing, {}).get("description")
-        return f"{where}{'.' if where else ''}{missing}: missing{f' ({about})' if about else ''}"
+        return f"{key}{'.' if key else ''}{missing}: missing{f' ({about})' if about else ''}"
     if error.validator == "pattern":
-        return f"{where}: {error.instance!r} does not match {error.validator_value} ({error.schema['description']})"
+        return f"{key}: {error.instance!r} does not match {error.validator_value} ({error.schema['description']})"
     if error.validator == "minItems":
-        least, what = error.validator_value, error.schema.get("description", "items")
-        return f"{where}: {len(error.instance)} given; at least {least} needed ({what})"
-    return f"{where or 'config'}: {error.message}"
+        minimum, items = error.validator_value, error.schema.get("description", "items")
+        return f"{key}: {len(error.instance)} given; at least {minimum} needed ({items})"
+    return f"{key or 'config'}: {error.message}"
 
 
 def dotted(path) -> str:
@@ -136,23 +136,23 @@ def check_trials(trials: dict, exclude: list[str]) -> None:
     """
     for environment in trials:
         if not isinstance(environment, str):
-            raise UserError(f"config error: trials: {environment!r} is no text; write it in quotes")
-        taken: dict[str, str] = {}
+            raise UserError(f"config error: trials: {environment!r} is not text; write it in quotes")
+        key_of: dict[str, str] = {}
         for sample, key in trial_samples(trials, environment):
-            if sample in taken:
-                raise UserError(f"config error: {key}: sample {sample!r} is in {taken[sample]} already")
+            if sample in key_of:
+                raise UserError(f"config error: {key}: sample {sample!r} is already in {key_of[sample]}")
             if sample in exclude:
                 raise UserError(f"config error: {key}: sample {sample!r} is excluded")
-            taken[sample] = key
+            key_of[sample] = key
 
 
 def trial_samples(trials: dict, environment: str) -> list[tuple[str, str]]:
     """Return the samples of an environment's trials, each with its key, as ``("quiet-2", "trials.quiet[1]")``."""
-    found = []
-    for place, trial in enumerate(trials[environment]):
-        key = f"trials.{environment}[{place}]"
+    samples = []
+    for index, trial in enumerate(trials[environment]):
+        key = f"trials.{environment}[{index}]"
         if isinstance(trial, str):
-            found.append((trial, key))
+            samples.append((trial, key))
         else:
-            found += [(sample, f"{key}[{inner}]") for inner, sample in enumerate(trial)]
-    return found
+            samples += [(sample, f"{key}[{position}]") for position, sample in enumerate(trial)]
+    return samples

@@ -1,4 +1,4 @@
-"""The report about a failed or interrupted run: failed samples, jobs that failed for other reasons, and what to do."""
+"""The report about a failed or interrupted run: failed samples, jobs that failed for other reasons, and advice."""
 
 import errno
 import shutil
@@ -23,7 +23,7 @@ HINTS = {
     signal.SIGBUS: "a disk may be full or fail, or a file was truncated while it was read",
 }
 NOT_STARTED = (126, 127)  # exit codes of a shell that cannot run a command
-FIRST = 3  # number of jobs named per reason
+MAX_NAMED = 3  # number of jobs named per reason
 
 
 def report_failures(records: JobRecords, excluded: Sequence[str]) -> None:
@@ -40,12 +40,12 @@ def failure_report(jobs: Sequence[FailedJob], excluded: Sequence[str], *, stoppi
     ``excluded``: samples that the config excludes; ``stopping``: whether Snakemake received SIGTERM or SIGINT.
     """
     if shutil.disk_usage(".").free < MIN_FREE or any(job.errno in FULL for job in jobs):
-        return f"acapella: the disk is full; make room in {Path.cwd()}, then run snakemake again"
-    outside = {job: why for job in jobs if (why := reason_outside(job))}
+        return f"acapella: the disk is full; free space in {Path.cwd()}, then run snakemake again"
+    outside = {job: reason for job in jobs if (reason := reason_outside(job))}
     stopped = [job for job in jobs if job not in outside and is_stopped(job)]
-    own = [job for job in jobs if job not in outside and job not in stopped]
-    of_samples = {job.sample: job for job in own if job.sample and job.rule in SAMPLE_RULES}
-    others = [job for job in own if job not in of_samples.values()]
+    failed = [job for job in jobs if job not in outside and job not in stopped]
+    of_samples = {job.sample: job for job in failed if job.sample and job.rule in SAMPLE_RULES}
+    others = [job for job in failed if job not in of_samples.values()]
     lines = [*about_samples(of_samples, excluded)]
     if outside and not of_samples and not others:  # the logs of others may name a sample that caused the failure
         lines.append("acapella: no sample caused this failure")
@@ -55,7 +55,7 @@ def failure_report(jobs: Sequence[FailedJob], excluded: Sequence[str], *, stoppi
         lines.append(
             "acapella: these jobs failed for reasons outside the samples; fix these causes, then run snakemake again:"
         )
-        lines += by_reason({name(job): why for job, why in outside.items()})
+        lines += by_reason({name(job): reason for job, reason in outside.items()})
     if stopping or (stopped and not lines):
         restart = "; the collection starts over and captures all samples again" if has_collection(stopped) else ""
         lines.append(f"acapella: stopped; run snakemake again to continue{restart}")
@@ -78,24 +78,24 @@ def about_samples(failed: dict[str, FailedJob], excluded: Sequence[str]) -> list
     lines = [
         "acapella: these samples failed:",
         *by_reason({sample: last_line(job.log) for sample, job in failed.items()}, "samples"),
-        "Repair them and run snakemake again; or leave them out with this line in the config:",
+        "Repair them and run snakemake again; or exclude them with this line in the config:",
         f"  exclude: [{', '.join(sorted({*failed, *excluded}))}]",
     ]
     if damaged:
-        lines += [f"or, to keep what is before the damage in {', '.join(damaged)}, by this one:"]
+        lines += [f"or, to keep the frames before the damage in {', '.join(damaged)}, with this line:"]
         lines += ["  digest: {damaged: keep}"]
     return lines
 
 
-def by_reason(reasons: dict[str, str], what: str = "jobs") -> list[str]:
+def by_reason(reasons: dict[str, str], noun: str = "jobs") -> list[str]:
     """Return a line for each reason of failure with the name of the job, or the number of jobs and the first names."""
     names: dict[str, list[str]] = {}
-    for each in sorted(reasons):
-        names.setdefault(reasons[each], []).append(each)
+    for job in sorted(reasons):
+        names.setdefault(reasons[job], []).append(job)
     lines = []
-    for reason, same in names.items():
-        first = ", ".join(same[:FIRST]) + (", ..." if len(same) > FIRST else "")
-        lines.append(f"  {first}: {reason}" if len(same) == 1 else f"  {len(same)} {what} ({first}): {reason}")
+    for reason, jobs in names.items():
+        first = ", ".join(jobs[:MAX_NAMED]) + (", ..." if len(jobs) > MAX_NAMED else "")
+        lines.append(f"  {first}: {reason}" if len(jobs) == 1 else f"  {len(jobs)} {noun} ({first}): {reason}")
     return lines
 
 
@@ -107,8 +107,8 @@ def reason_outside(job: FailedJob) -> str | None:
     if code in NOT_STARTED:
         return f"a program cannot be started (exit code {code}): {last_line(job.log)}"
     if code == OUTSIDE:  # if the disk is full, the log is empty
-        lacks = "the machine lacks space, memory or a program (exit code 75), and the log is empty: make room first"
-        return lacks if is_empty(job.log) else last_line(job.log)
+        missing = "the machine lacks space, memory or a program (exit code 75), and the log is empty: free space first"
+        return missing if is_empty(job.log) else last_line(job.log)
     if code == INTERNAL:  # a library that cannot be imported, or a bug
         return f"the program failed (exit code 70, a traceback in the log): {last_line(job.log)}"
     if code in (DAMAGED, MISTAKE) and is_empty(job.log):

@@ -8,9 +8,7 @@ code was not started, or it was killed together with the process that ran it.
 
 import contextlib
 import logging
-import subprocess
 import sys
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
-OF_SHELL = "snakemake.shell"  # raises CalledProcessError with the exit code of a job's command
+from .snakemake_internals import job_exit_code
 
 
 @dataclass(frozen=True)
@@ -100,35 +98,13 @@ class JobRecords(logging.Handler):
     def _failure(self, record: logging.LogRecord, error: BaseException | None) -> FailedJob:
         """Return the failed job of an event. Write its exit code to a file if it is known; otherwise read that file."""
         log = Path(record.log[0])
-        code, number = exit_code(error)
+        code, number = job_exit_code(error)
         if code is None:
             code = read_exit_code(log)
         else:
             write_exit_code(log, code)
         earlier = self._existed.get(record.jobid, ())
         return FailedJob(record.rule_name, self._samples.get(record.jobid), log, code, number, earlier)
-
-
-def exit_code(error: BaseException | None) -> tuple[int | None, int | None]:
-    """Return the exit code of a job's shell and the errno of a failed system call from a chain of exceptions.
-
-    Each is None if it is not in the chain.
-    """
-    code = number = None
-    seen = []
-    while error is not None and error not in seen:
-        seen.append(error)
-        if isinstance(error, subprocess.CalledProcessError) and OF_SHELL in modules_of(error):
-            code = error.returncode if error.returncode >= 0 else 128 - error.returncode
-        elif isinstance(error, OSError) and number is None:
-            number = error.errno
-        error = error.__cause__ or error.__context__
-    return code, number
-
-
-def modules_of(error: BaseException) -> set[str]:
-    """Return the names of the modules in the traceback of an exception."""
-    return {frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)}
 
 
 def exit_file(log: Path) -> Path:

@@ -32,9 +32,9 @@ class OptionalStage:
 
 
 def optional_stages(config: dict, flowreports: Mapping) -> list[OptionalStage]:
-    """Return all optional stages. ``flowreports``: value of the config key without what cannot run on this machine."""
-    wanted, trials = config["flowreports"], bool(config["trials"])
-    published = bool(config["report"]["papers"] and (wanted["samples"] or wanted["study"]))
+    """Return all optional stages. ``flowreports``: value of the config key without parts that cannot run here."""
+    configured, trials = config["flowreports"], bool(config["trials"])
+    published = bool(config["report"]["papers"] and (configured["samples"] or configured["study"]))
     return [
         OptionalStage(
             "--trials",
@@ -44,13 +44,13 @@ def optional_stages(config: dict, flowreports: Mapping) -> list[OptionalStage]:
         ),
         OptionalStage(
             "--flowreports",
-            bool(wanted["samples"]),
+            bool(configured["samples"]),
             bool(flowreports["samples"]),
             Stage(FLOWREPORT_TABLES, FLOWREPORT_FIGURES, provenance_names("flowtables")),
         ),
         OptionalStage(
             "--flowstudy",
-            wanted["study"],
+            configured["study"],
             flowreports["study"],
             Stage(FLOWSTUDY_TABLES, FLOWSTUDY_FIGURES, provenance_names("flowstudy")),
         ),
@@ -71,17 +71,17 @@ def figures(stages: Iterable[OptionalStage]) -> list[str]:
 
 
 def available_flowreports(config: dict) -> dict:
-    """Return the config key `flowreports` without what this machine cannot run; report the reason on standard error."""
-    wanted = config["flowreports"]
-    if not (wanted["samples"] or wanted["study"]):
-        return wanted
+    """Return the config key `flowreports` without parts that cannot run here; report the reason on standard error."""
+    configured = config["flowreports"]
+    if not (configured["samples"] or configured["study"]):
+        return configured
     from acapella.flowreports.program import why_unavailable  # noqa: PLC0415 - starts the program
 
     reason = why_unavailable()
     if reason is None:
-        return wanted
+        return configured
     names.report(f"flow reports are omitted: {reason}")
-    return wanted | {"samples": None, "study": False}
+    return configured | {"samples": None, "study": False}
 
 
 def report_sections(campaign: str, *, pseudonyms: bool) -> dict[str, int]:

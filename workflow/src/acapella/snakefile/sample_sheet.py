@@ -18,8 +18,9 @@ from .samples import Sample
 class SampleSheet:
     """The rows of a sample sheet by sample.
 
-    ``fault_of``: function that returns why a capture is unreadable, or None; ``empty``: function that returns the error
-    for an empty sheet. Both are from `acapella_capture`, which the packages of `acapella` do not import.
+    ``fault_of``: function that returns the reason why a capture is unreadable, or None; ``empty``: function that
+    returns the error for an empty sheet. Both are from `acapella_capture`, which the packages of `acapella` do not
+    import.
     """
 
     path: str

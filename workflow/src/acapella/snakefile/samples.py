@@ -15,7 +15,7 @@ from .exit import exit_on_mistake
 
 @dataclass(frozen=True)
 class Sample:
-    """Site and port of a sample, and the path of its capture."""
+    """The site and port of a sample, and the path of its capture."""
 
     site: str
     port: str

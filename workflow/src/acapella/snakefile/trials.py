@@ -35,7 +35,7 @@ class Trials:
         Raises WorkflowError if one of them is not in ``samples``. ``sheet``: file that lists these, for the message.
         Those of a testbed are known only after the checkpoint `collect`.
         """
-        named = trial_samples(self.environments, environment)
-        if message := unknown_name(named, samples.known(), f"that was captured; {sheet} lists those that were"):
+        configured = trial_samples(self.environments, environment)
+        if message := unknown_name(configured, samples.known(), f"that was captured; {sheet} lists the captured ones"):
             raise WorkflowError(f"config error: {message}")
         return [samples.capture(sample) for trial in self.of(environment) for sample in trial]
