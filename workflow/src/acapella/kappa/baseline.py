@@ -24,10 +24,12 @@ def with_baseline_warning(pairs: list[dict], names: list[str]) -> list[dict]:
     ``pairs`` are those of result.py. Nothing is added for fewer than three trials, if a pair is missing, or if a kappa
     is undefined.
     """
-    new = baseline_warning(pairs, names)
-    if not new:
+    warning = baseline_warning(pairs, names)
+    if not warning:
         return pairs
-    return [{**pair, "warnings": [*pair["warnings"], new]} if names[0] in trial_names(pair) else pair for pair in pairs]
+    return [
+        {**pair, "warnings": [*pair["warnings"], warning]} if names[0] in trial_names(pair) else pair for pair in pairs
+    ]
 
 
 def baseline_warning(pairs: list[dict], names: list[str]) -> dict | None:
@@ -37,7 +39,7 @@ def baseline_warning(pairs: list[dict], names: list[str]) -> dict | None:
     all_pairs = len(names) * (len(names) - 1) // 2
     if len(names) < 3 or len(pairs) < all_pairs or any(pair["kappa"] is None for pair in pairs):
         return None
-    far, near = ([pair["kappa"] for pair in some] for some in (with_baseline, others))
+    far, near = ([pair["kappa"] for pair in group] for group in (with_baseline, others))
     if max(far) >= min(near) or median_distance(far) < DISTANCE_RATIO * median_distance(near):
         return None
     trials = listed(names[1:]) if len(names) <= 6 else f"the other {len(names) - 1}"
@@ -62,7 +64,7 @@ def median_distance(kappas: list[float]) -> float:
 def affected_components(with_baseline: list[dict], others: list[dict]) -> list[str]:
     """Return the components that are larger with the baseline by DISTANCE_RATIO, or all of them if none is."""
     medians = {
-        name: [statistics.median(component_value(pair, name) for pair in some) for some in (with_baseline, others)]
+        name: [statistics.median(component_value(pair, name) for pair in group) for group in (with_baseline, others)]
         for name in COMPONENTS
     }
     return [name for name, (far, near) in medians.items() if 0 < far >= DISTANCE_RATIO * near] or list(COMPONENTS)

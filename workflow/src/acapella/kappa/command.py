@@ -171,12 +171,12 @@ def run(args: argparse.Namespace) -> int:
         if not args.output:
             to_standard_output(text)
     damaged = [file["file"] for trial in result["trials"] for file in trial["files"] if file["end"] in DAMAGING]
-    fails = bool(damaged) and args.damaged == "fail"
+    failed = bool(damaged) and args.damaged == "fail"
     if damaged:
         problem = f"{', '.join(damaged)}: damaged, frames may be wrong; only what could be read was compared"
-        code = "; exit code 1 (0: --damaged keep)" if fails else ""
-        names.report(f"acapella: {'error' if fails else 'warning'}: {problem}{code}")
-    return int(fails)
+        code = "; exit code 1 (0: --damaged keep)" if failed else ""
+        names.report(f"acapella: {'error' if failed else 'warning'}: {problem}{code}")
+    return int(failed)
 
 
 def nothing_selected(result: dict) -> list[str]:
@@ -193,8 +193,8 @@ def to_standard_output(text: str) -> None:
     except BrokenPipeError:
         raise  # `acapella kappa ... | head`
     except OSError as error:
-        with Path(os.devnull).open("w") as nowhere:  # so that the buffer is not flushed again at exit
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        with Path(os.devnull).open("w") as null_device:  # so that the buffer is not flushed again at exit
+            os.dup2(null_device.fileno(), sys.stdout.fileno())
         raise UserError(f"cannot write: {error.strerror}", where="standard output") from error
 
 
@@ -206,6 +206,7 @@ def compare(args: argparse.Namespace) -> dict:
 
     trials = [files_of(argument) for argument in args.trials]
     names = names_of(args.name, len(trials))
+    note_same_files(trials, names)
     within = bounds_of(args.within)
     check_output(args.output, trials)
     begin, end, relative = selection.span(args.begin, args.end)
@@ -260,9 +261,9 @@ def cut_frames(native: dict, trials: list[list[str]], kind: str, packet_selectio
             counts.append(0)
             continue
         frame = kappa.IdentityRule(kind="frame")
-        again = kappa.compare([paths], pairs=[], identity=frame, selection=packet_selection, **resources)
-        (whole,) = again["trials"]
-        counts.append(whole["without_identity"] + sum(file["truncated"] for file in whole["files"]))
+        result = kappa.compare([paths], pairs=[], identity=frame, selection=packet_selection, **resources)
+        (trial_of_frames,) = result["trials"]
+        counts.append(trial_of_frames["without_identity"] + sum(file["truncated"] for file in trial_of_frames["files"]))
     return counts
 
 
@@ -275,6 +276,17 @@ def files_of(argument: str) -> list[str]:
         if not Path(part).exists():
             raise UserError("no such file", where=part)
     return parts
+
+
+def note_same_files(trials: list[list[str]], names_: list[str]) -> None:
+    """Report trials that consist of the same files, because they are the same trial: their kappa is always 1."""
+    same: dict[tuple[Path, ...], list[str]] = {}
+    for name, paths in zip(names_, trials, strict=True):
+        same.setdefault(tuple(sorted(Path(path).resolve() for path in paths)), []).append(name)
+    for paths, group in same.items():
+        if len(group) > 1:
+            files_ = ", ".join(path.name for path in paths)
+            names.report(f"acapella: note: trials {', '.join(group)} are the same file ({files_}): kappa is 1")
 
 
 def check_output(output: str | None, trials: list[list[str]]) -> None:
@@ -307,16 +319,16 @@ def pairs_of(count: int, all_pairs: bool) -> list[tuple[int, int]]:
 
 def bounds_of(given: list[str] | None) -> list[int]:
     """Return the bounds of --within without duplicates. Raises UserError."""
-    from acapella.common.quantities import LARGEST, whole  # noqa: PLC0415
+    from acapella.common.quantities import MAX_NS, whole_number  # noqa: PLC0415
 
     if not given:
         return list(WITHIN_NS)
-    return list(dict.fromkeys(whole(text, 0, LARGEST, "a bound of --within in ns") for text in given))
+    return list(dict.fromkeys(whole_number(text, 0, MAX_NS, "a bound of --within in ns") for text in given))
 
 
 def windows_of(args: argparse.Namespace) -> tuple[int | None, int | None]:
     """Return the number of windows, or the length of one in ns. Raises UserError."""
-    from acapella.common.quantities import whole  # noqa: PLC0415
+    from acapella.common.quantities import whole_number  # noqa: PLC0415
 
     from .selection import window_ns  # noqa: PLC0415
 
@@ -324,7 +336,7 @@ def windows_of(args: argparse.Namespace) -> tuple[int | None, int | None]:
         return None, window_ns(args.window)
     if args.windows is None:
         return WINDOWS, None
-    return whole(args.windows, 1, MAX_WINDOWS, "a number of --windows"), None
+    return whole_number(args.windows, 1, MAX_WINDOWS, "a number of --windows"), None
 
 
 def identity_rule(args: argparse.Namespace) -> dict:
@@ -342,14 +354,14 @@ def identity_rule(args: argparse.Namespace) -> dict:
 
 def region_of(text: str) -> tuple[int, int]:
     """Return ``OFFSET:LENGTH`` in bytes. Raises UserError."""
-    found = REGION.fullmatch(text)
-    if not found or int(found[2]) == 0:
+    match = REGION.fullmatch(text)
+    if not match or int(match[2]) == 0:
         raise UserError(f"{text!r} is not a region", fix="write OFFSET:LENGTH in bytes, such as 42:16")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 class Progress:
-    """Prints how much has been read, at most every PROGRESS_INTERVAL_S."""
+    """Prints the number of bytes read, at most every PROGRESS_INTERVAL_S."""
 
     def __init__(self):
         self._printed = time.monotonic()

@@ -39,14 +39,14 @@ def register_parser(subparsers):
 
 def run(args) -> None:
     """Write the table and print the number of each verdict. Raises UserError if errata and numbers are inconsistent."""
-    printed, known = read_printed(Path(args.printed)), read_errata(Path(args.errata))
-    rows = table_rows(printed, known["errata"])
+    printed, expected = read_printed(Path(args.printed)), read_errata(Path(args.errata))
+    rows = table_rows(printed, expected["errata"])
     beneath.protect(args.output)
     write(rows, Path(args.output))
     counts = {verdict: sum(row["verdict"] == verdict for row in rows) for verdict in (AGREES, LOOSELY, DISAGREES)}
     verdicts = f"{counts[AGREES]} agree, {counts[LOOSELY]} agree loosely, {counts[DISAGREES]} disagree"
     print(f"{args.output}: {len(rows)} printed kappas: {verdicts}")
-    check_errata(printed, rows, known, args)
+    check_errata(printed, rows, expected, args)
     for row in rows:
         check_explained(row, args)
 
@@ -68,25 +68,25 @@ def check_explained(row: dict, args) -> None:
         raise UserError(f"{where}: {text}", where=args.printed, fix=fix)
 
 
-def check_errata(printed: list[dict], rows: list[dict], known: dict, args) -> None:
+def check_errata(printed: list[dict], rows: list[dict], expected: dict, args) -> None:
     """Raise UserError if the rows do not match the listed environments, or an erratum does not match its row."""
     places = [(row["environment"], row["run"]) for row in printed]
-    wanted = [(environment, run) for environment, runs in known["environments"].items() for run in runs]
-    for place in (*wanted, *places):
-        if places.count(place) != 1 or place not in wanted:
-            counts = f"{places.count(place)} rows here, {wanted.count(place)} in {args.errata}"
+    listed = [(environment, run) for environment, runs in expected["environments"].items() for run in runs]
+    for place in (*listed, *places):
+        if places.count(place) != 1 or place not in listed:
+            counts = f"{places.count(place)} rows here, {listed.count(place)} in {args.errata}"
             raise UserError(f"{', run '.join(place)}: {counts}", where=args.printed, fix="list each run once")
-    for erratum in known["errata"]:
+    for erratum in expected["errata"]:
         for run, numbers in erratum["printed"].items():
             place = (erratum["environment"], run)
             where = f"{', run '.join(place)}: the erratum"
             if place not in places:
                 raise UserError(f"{where} has no such row", where=args.errata, fix="correct or remove it")
-            at = places.index(place)
-            changed = [name for name in NUMBERS if printed[at][name] != numbers[name]]
+            index = places.index(place)
+            changed = [name for name in NUMBERS if printed[index][name] != numbers[name]]
             if changed:
                 raise UserError(f"{where} has a different {', '.join(changed)}", where=args.errata, fix="update it")
-            unused = [what for what in erratum["explains"] if what not in rows[at]["needs"]]
+            unused = [what for what in erratum["explains"] if what not in rows[index]["needs"]]
             if unused:
                 raise UserError(
                     f"{where} explains {', '.join(unused)}, which needs no explanation",
@@ -122,15 +122,18 @@ def mean_of(numbers: list[Printed]) -> Printed:
 
 
 def read_printed(path: Path) -> list[dict]:
-    """Return rows of environment, run, and a Printed for U, O, L, I and kappa. Raises UserError for any other table."""
-    wanted = ["environment", "run", *NUMBERS]
-    not_this_table = f"not a table of {', '.join(wanted)}"
+    """Return rows of environment, run, and a Printed for U, O, L, I and kappa.
+
+    Raises UserError if the file does not contain this table.
+    """
+    columns = ["environment", "run", *NUMBERS]
+    not_this_table = f"not a table of {', '.join(columns)}"
     try:
         with path.open(encoding="utf-8", newline="") as stream:
             rows = list(csv.DictReader(stream))
         if not rows:
             raise UserError(not_this_table, where=path)
-        return [{key: row[key] if key in wanted[:2] else Printed.parse(row[key]) for key in wanted} for row in rows]
+        return [{key: row[key] if key in columns[:2] else Printed.parse(row[key]) for key in columns} for row in rows]
     except (KeyError, TypeError, ArithmeticError, UnicodeDecodeError) as error:
         raise UserError(not_this_table, where=path) from error
 
@@ -141,16 +144,16 @@ def read_errata(path: Path) -> dict:
     Raises UserError if the file has another format.
     """
     try:
-        known = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
         errata = [
             {
                 **{"environment": erratum["environment"], "explains": list(erratum["explains"])},
                 **{"printed": {run: numbers_of(text) for run, text in erratum["printed"].items()}},
                 "note": erratum["note"].strip(),
             }
-            for erratum in known["errata"]
+            for erratum in content["errata"]
         ]
-        return {"environments": {name: list(runs) for name, runs in known["environments"].items()}, "errata": errata}
+        return {"environments": {name: list(runs) for name, runs in content["environments"].items()}, "errata": errata}
     except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise UserError("not a file of errata: environments, errata", where=path) from error
 
@@ -161,7 +164,10 @@ def numbers_of(text: str) -> dict:
 
 
 def table_rows(printed: list[dict], errata: list[dict]) -> list[dict]:
-    """Return the rows of kappa_published; each has what an erratum `needs` to explain and what is `explained`."""
+    """Return the rows of kappa_published, with the differences that an erratum `needs` to explain and those explained.
+
+    The keys of the latter are `needs` and `explained`.
+    """
     runs = {}
     for row in printed:
         if row["run"] != MEAN:
@@ -195,8 +201,8 @@ def table_row(place: int, row: dict, runs: list[dict], errata: list[dict]) -> di
 
 def agrees(components: dict, kappa: Printed) -> bool:
     """Return whether components and kappa can both be results of rounding (equation 5), without a square root."""
-    least, most = (sum(getattr(number, end) ** 2 for number in components.values()) for end in ("low", "high"))
-    return least <= (2 * (1 - kappa.low)) ** 2 and (2 * (1 - kappa.high)) ** 2 <= most
+    low, high = (sum(getattr(number, end) ** 2 for number in components.values()) for end in ("low", "high"))
+    return low <= (2 * (1 - kappa.low)) ** 2 and (2 * (1 - kappa.high)) ** 2 <= high
 
 
 def distance(components: dict, end: str) -> float:
@@ -206,8 +212,8 @@ def distance(components: dict, end: str) -> float:
 
 def implied_i(row: dict) -> float | None:
     """Return the I that printed kappa, U, O and L imply by equation 5; None if U, O and L alone are too large."""
-    rest = (2 * (1 - row["kappa"].value)) ** 2 - sum(row[name].value ** 2 for name in ("U", "O", "L"))
-    return math.sqrt(rest) if rest >= 0 else None
+    square = (2 * (1 - row["kappa"].value)) ** 2 - sum(row[name].value ** 2 for name in ("U", "O", "L"))
+    return math.sqrt(square) if square >= 0 else None
 
 
 def write(rows: list[dict], directory: Path) -> list[Path]:

@@ -18,7 +18,7 @@ CLOCK_OFFSET = "clock_offset_ns"
 SPEED = "speed"
 SENT = "sent"
 UNKNOWN = "unknown"  # a value of the metadata
-LONGEST_NS = 366 * 86_400 * 10**9  # a larger deviation of a departure is an error in the file
+MAX_DEVIATION_NS = 366 * 86_400 * 10**9  # a larger deviation of a departure is an error in the file
 MAX_LOOPS = 1_000_000
 
 
@@ -60,9 +60,11 @@ def read(path: str) -> Departures:
             metadata = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
             check_columns(path, file.schema_arrow)
             table = file.read(columns=list(COLUMNS), use_threads=False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UserError(f"cannot read: {error.strerror or str(error).splitlines()[0]}", where=path) from error
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
         raise UserError(f"not a file of departures: {str(error).splitlines()[0]}", where=path) from error
-    found = Departures(
+    rows = Departures(
         path=path,
         recording_sha256=metadata.get(RECORDING, ""),
         speed=metadata.get(SPEED),
@@ -70,8 +72,8 @@ def read(path: str) -> Departures:
         clock_offset_ns=number(path, metadata, CLOCK_OFFSET),
         **arrays(path, table),
     )
-    check_rows(found)
-    return found
+    check_rows(rows)
+    return rows
 
 
 def check_columns(path: str, schema: pa.Schema) -> None:
@@ -80,12 +82,12 @@ def check_columns(path: str, schema: pa.Schema) -> None:
     for name in COLUMNS:
         if name not in schema.names:
             raise UserError(f"not a file of departures: no column {name}", where=path)
-        found, wanted = (
+        actual, expected = (
             field.type.value_type if pa.types.is_dictionary(field.type) else field.type
             for field in (schema.field(name), defined.field(name))
         )
-        if found != wanted:
-            raise UserError(f"not a file of departures: column {name} is {found}, not {wanted}", where=path)
+        if actual != expected:
+            raise UserError(f"not a file of departures: column {name} is {actual}, not {expected}", where=path)
 
 
 def number(path: str, metadata: dict[str, str], name: str) -> int | None:
@@ -119,22 +121,22 @@ def arrays(path: str, table: pa.Table) -> dict:
     }
 
 
-def check_rows(found: Departures) -> None:
+def check_rows(rows: Departures) -> None:
     """Raise UserError for rows out of order, duplicate rows, or impossible values."""
-    where = found.path
-    if not found.recording_sha256:
+    where = rows.path
+    if not rows.recording_sha256:
         raise UserError(f"not a file of departures: metadata has no {RECORDING}", where=where)
-    if found.recording_sha256 == UNKNOWN:
+    if rows.recording_sha256 == UNKNOWN:
         fix = "save the recording before it is replayed"
         raise UserError("the recording of these departures is unknown", where=where, fix=fix)
-    if not len(found.packet):
+    if not len(rows.packet):
         return
-    if found.packet.min() < 0 or found.loop.min() < 0 or found.loop.max() >= MAX_LOOPS:
+    if rows.packet.min() < 0 or rows.loop.min() < 0 or rows.loop.max() >= MAX_LOOPS:
         raise UserError("a number of a packet or loop is out of range", where=where)
-    same_loop = np.diff(found.loop) == 0
-    if (np.diff(found.loop) < 0).any() or (np.diff(found.packet)[same_loop] <= 0).any():
+    same_loop = np.diff(rows.loop) == 0
+    if (np.diff(rows.loop) < 0).any() or (np.diff(rows.packet)[same_loop] <= 0).any():
         raise UserError("rows are not in the order of loop and packet, or a packet occurs twice", where=where)
-    if found.requested_ns.min() < 0 or found.departed_ns.min() < 0:
+    if rows.requested_ns.min() < 0 or rows.departed_ns.min() < 0:
         raise UserError("a time is before 1970", where=where)
-    if (np.abs(found.departed_ns - found.requested_ns)[found.measured] > LONGEST_NS).any():
+    if (np.abs(rows.departed_ns - rows.requested_ns)[rows.measured] > MAX_DEVIATION_NS).any():
         raise UserError("a packet departed more than a year from the requested time", where=where)

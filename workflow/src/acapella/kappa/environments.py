@@ -22,12 +22,12 @@ def compared(environments: list[tuple[str, list[float]]]) -> list[dict]:
         (place, name, kappas, mean_draws(kappas, SEED + place) if kappas else None)
         for place, (name, kappas) in enumerate(environments, 1)
     ]
-    return [comparison(one, other) for one, other in itertools.combinations(places, 2)]
+    return [comparison(first, second) for first, second in itertools.combinations(places, 2)]
 
 
-def comparison(one: tuple, other: tuple) -> dict:
-    """Return one row; ``one`` and ``other`` are (place, name, kappas, bootstrap means)."""
-    (place_a, name_a, a, draws_a), (place_b, name_b, b, draws_b) = one, other
+def comparison(first: tuple, second: tuple) -> dict:
+    """Return one row; ``first`` and ``second`` are (place, name, kappas, bootstrap means)."""
+    (place_a, name_a, a, draws_a), (place_b, name_b, b, draws_b) = first, second
     row = {
         **{"place_a": place_a, "place_b": place_b, "environment_a": name_a, "environment_b": name_b},
         **{"runs_a": len(a), "runs_b": len(b)},

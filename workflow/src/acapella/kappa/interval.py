@@ -62,9 +62,9 @@ class Differences:
 
 def differences(a: TimedTrial, b: TimedTrial) -> Differences:
     """Return gB - gA and lB - lA of the common packets, float64, in the order of B."""
-    place = np.full(int(max(a.keys.max(initial=0), b.keys.max(initial=0))) + 1, -1, dtype=np.int64)
-    place[a.keys] = np.arange(len(a.keys))
-    at_a = place[b.keys]
+    position = np.full(int(max(a.keys.max(initial=0), b.keys.max(initial=0))) + 1, -1, dtype=np.int64)
+    position[a.keys] = np.arange(len(a.keys))
+    at_a = position[b.keys]
     at_b = np.flatnonzero(at_a >= 0)
     at_a = at_a[at_b]
     gap = gaps(b.ts_ns)[at_b] - gaps(a.ts_ns)[at_a]
@@ -79,15 +79,15 @@ def gaps(ts_ns: np.ndarray) -> np.ndarray:
 
 def time_limits(a: TimedTrial, b: TimedTrial) -> dict[str, tuple[float, float]]:
     """Return lower and upper limits of L and I; both trials have errors, and a common packet."""
-    found = differences(a, b)
+    changes = differences(a, b)
     durations = [trial.ts_ns[-1] - trial.ts_ns[0] for trial in (a, b)]
     errors = [duration_error(trial) for trial in (a, b)]
     shortest = [max(0.0, duration - error) for duration, error in zip(durations, errors, strict=True)]
     longest = [duration + error for duration, error in zip(durations, errors, strict=True)]
-    common = len(found.at_b)
+    common = len(changes.at_b)
     return {
-        "L": quotient(latency_sum(a, b, found), (common * max(shortest), common * max(longest))),
-        "I": quotient(gap_sum(a, b, found), (sum(shortest), sum(longest))),
+        "L": quotient(latency_sum(a, b, changes), (common * max(shortest), common * max(longest))),
+        "I": quotient(gap_sum(a, b, changes), (sum(shortest), sum(longest))),
     }
 
 
@@ -103,36 +103,36 @@ def duration_error(trial: TimedTrial) -> float:
     return Z * math.sqrt(2) * trial.sigma_ns + ends + trial.drift_ns + trial.skew_ns
 
 
-def latency_sum(a: TimedTrial, b: TimedTrial, found: Differences) -> tuple[float, float]:
+def latency_sum(a: TimedTrial, b: TimedTrial, changes: Differences) -> tuple[float, float]:
     """Return limits for sum |lA - lB|."""
-    common = len(found.at_b)
+    common = len(changes.at_b)
 
     def variance(slope: np.ndarray) -> float:
         return (a.sigma_ns**2 + b.sigma_ns**2) * float(slope @ slope)
 
-    low, high = absolute_sum(found.latency_ns, math.hypot(a.sigma_ns, b.sigma_ns), variance)
-    late = float(a.late_ns[found.at_a].sum() + b.late_ns[found.at_b].sum())
+    low, high = absolute_sum(changes.latency_ns, math.hypot(a.sigma_ns, b.sigma_ns), variance)
+    late = float(a.late_ns[changes.at_a].sum() + b.late_ns[changes.at_b].sum())
     late += common * (a.skew_ns + b.skew_ns)
     # The error of a trial's first packet shifts all latencies of the trial.
     shift = sum(Z * trial.sigma_ns + float(trial.late_ns[0]) + trial.drift_ns for trial in (a, b))
     return low - late - common * shift, high + late + common * shift
 
 
-def gap_sum(a: TimedTrial, b: TimedTrial, found: Differences) -> tuple[float, float]:
+def gap_sum(a: TimedTrial, b: TimedTrial, changes: Differences) -> tuple[float, float]:
     """Return limits for sum |gA - gB|."""
 
     def variance(slope: np.ndarray) -> float:
         total = 0.0
-        for trial, at in ((a, found.at_a), (b, found.at_b)):
+        for trial, positions in ((a, changes.at_a), (b, changes.at_b)):
             of_gap = np.zeros(len(trial.keys) + 1)
-            of_gap[at] = slope
+            of_gap[positions] = slope
             of_gap[0] = 0  # the gap of the first packet is 0, whatever its time is
             gradient = np.diff(of_gap)  # a time is the end of one gap and the start of the next
             total += trial.sigma_ns**2 * float(gradient @ gradient)
         return total
 
     sigma = math.sqrt(2) * math.hypot(a.sigma_ns, b.sigma_ns)
-    low, high = absolute_sum(found.gap_ns, sigma, variance)
+    low, high = absolute_sum(changes.gap_ns, sigma, variance)
     bound = sum(
         burst_gaps(trial) + swapped_gaps(trial) + trial.drift_ns + trial.alternations * trial.skew_ns
         for trial in (a, b)
@@ -170,8 +170,8 @@ def burst_gaps(trial: TimedTrial) -> float:
         return 0.0
     starts = np.flatnonzero(np.diff(trial.run, prepend=trial.run[0] - 1))
     ends = np.append(starts[1:], len(trial.run)) - 1
-    inside = float(trial.late_ns[ends].sum())
-    return inside + float(np.maximum(trial.late_ns[starts[1:]], trial.late_ns[ends[:-1]]).sum())
+    inside_bursts = float(trial.late_ns[ends].sum())
+    return inside_bursts + float(np.maximum(trial.late_ns[starts[1:]], trial.late_ns[ends[:-1]]).sum())
 
 
 def swapped_gaps(trial: TimedTrial) -> float:
@@ -183,16 +183,16 @@ def swapped_gaps(trial: TimedTrial) -> float:
     if len(trial.ts_ns) < 3:
         return 0.0
     distance = np.diff(trial.ts_ns)[1:].astype(np.float64)
-    before = np.diff(trial.ts_ns)[:-1].astype(np.float64)
+    gap_before = np.diff(trial.ts_ns)[:-1].astype(np.float64)
     unknown = (trial.late_ns[2:] + trial.late_ns[1:-1]).astype(np.float64)
     unknown += trial.skew_ns
     unknown[trial.run[2:] == trial.run[1:-1]] = 0  # one burst: in order
     certain = np.where((unknown > 0) & (distance <= unknown), 1.0, 0.0)
     likely = certain
     if trial.sigma_ns:
-        beyond = np.maximum(0.0, distance - unknown) / (math.sqrt(2) * trial.sigma_ns)
-        likely = np.maximum(certain, 0.7072 * np.exp(-0.5 * beyond**2))
-    cost = 2 * (before + unknown)
+        deviations = np.maximum(0.0, distance - unknown) / (math.sqrt(2) * trial.sigma_ns)
+        likely = np.maximum(certain, 0.7072 * np.exp(-0.5 * deviations**2))
+    cost = 2 * (gap_before + unknown)
     return float(likely @ cost) + Z * math.sqrt(float(likely @ cost**2))
 
 
@@ -204,25 +204,27 @@ def order_limits(a: TimedTrial, b: TimedTrial, distance_of) -> tuple[int, int]:
     that of all parts. It is exact in a part without close pairs. In other parts it is between 0 and sum |a - b| over
     all packets, which a swap of neighbors changes by at most 2; which packets are kept does not matter for this.
     """
-    found = differences(a, b)
+    changes = differences(a, b)
     from_a = np.zeros(len(a.keys), dtype=bool)
-    from_a[found.at_a] = True
-    ranks = (np.cumsum(from_a) - 1)[found.at_a]  # rank in A of each common packet, in order of B
-    firsts = (first_close(a, from_a), first_close(b, found.at_b))
-    places = np.arange(len(ranks))
-    divided = np.maximum.accumulate(ranks) == places  # after this place, both trials have had the same packets
+    from_a[changes.at_a] = True
+    ranks = (np.cumsum(from_a) - 1)[changes.at_a]  # rank in A of each common packet, in order of B
+    firsts = (first_close(a, from_a), first_close(b, changes.at_b))
+    positions = np.arange(len(ranks))
+    divided = np.maximum.accumulate(ranks) == positions  # after this place, both trials have had the same packets
     divided = np.concatenate(([True], divided[:-1]))
     for first in firsts:
-        divided &= np.minimum.accumulate(first[::-1])[::-1] >= places
+        divided &= np.minimum.accumulate(first[::-1])[::-1] >= positions
     part = np.cumsum(divided) - 1
-    pairs = sum(np.bincount(part, weights=places - first, minlength=part[-1] + 1) for first in firsts)
+    pairs = sum(np.bincount(part, weights=positions - first, minlength=part[-1] + 1) for first in firsts)
     if not pairs.any():
         return (distance_of(slice(None), slice(None)),) * 2
     uncertain = pairs[part] > 0
-    high = int(np.abs(ranks - places)[uncertain].sum()) + 2 * int(pairs.sum())
+    high = int(np.abs(ranks - positions)[uncertain].sum()) + 2 * int(pairs.sum())
     certain = 0
     if not uncertain.all():
-        certain = distance_of(np.sort(found.at_a[~uncertain]), found.at_b[~uncertain])  # equal times keep their order
+        certain = distance_of(
+            np.sort(changes.at_a[~uncertain]), changes.at_b[~uncertain]
+        )  # equal times keep their order
     return certain, certain + high
 
 
@@ -233,13 +235,13 @@ def first_close(trial: TimedTrial, common: np.ndarray) -> np.ndarray:
     little: its true time is earlier, by at most ``late_ns``.
     """
     ts_ns, late_ns = trial.ts_ns[common], trial.late_ns[common]
-    places = np.arange(len(ts_ns))
+    positions = np.arange(len(ts_ns))
     if trial.exact:
-        return places
+        return positions
     pairs = max(1, len(ts_ns) * (len(ts_ns) - 1) // 2)
     reach = -statistics.NormalDist().inv_cdf((1 - LEVEL) / LIMITS / pairs) * math.sqrt(2) * trial.sigma_ns
     earliest = ts_ns - late_ns - math.floor(reach + trial.skew_ns)
-    return np.minimum(np.searchsorted(ts_ns, earliest, side="left"), places)
+    return np.minimum(np.searchsorted(ts_ns, earliest, side="left"), positions)
 
 
 def kappa_limits(limits: dict[str, tuple[float, float]]) -> tuple[float, float]:

@@ -23,10 +23,10 @@ def gaps_from_differences(pair: dict) -> tuple[int, int]:
     """Return lower bounds from the histogram of gB - gA: a gap that only one trial has is at least the difference."""
     histogram = pair["histograms"]["gap"]
     last = [
-        max((at for at, packets in enumerate(histogram[sign]) if packets), default=-1)
+        max((bin_ for bin_, packets in enumerate(histogram[sign]) if packets), default=-1)
         for sign in ("negative", "positive")  # gap longer in A, gap longer in B
     ]
-    bounds = [histogram["starts_ns"][at] if at >= 0 else 0 for at in last]
+    bounds = [histogram["starts_ns"][bin_] if bin_ >= 0 else 0 for bin_ in last]
     if last[0] != last[1]:  # the histogram side that contains the largest difference
         bounds[last[1] > last[0]] = pair["iat_delta_ns"]["largest"]
     return bounds[0], bounds[1]

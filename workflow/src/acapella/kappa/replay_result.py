@@ -44,21 +44,25 @@ class Replay:
 
 
 def replay_of(args: argparse.Namespace, trials: int) -> Replay | None:
-    """Return what the options state, or None without --departures. Raises UserError."""
-    stated = {name: getattr(args, f"{name}_error") for name in ("arrival", "departure", "burst")}
+    """Return the replay that the options describe, or None without --departures. Raises UserError."""
+    errors_given = {name: getattr(args, f"{name}_error") for name in ("arrival", "departure", "burst")}
     if not args.departures:
-        if args.recording or any(text is not None for text in stated.values()):
+        if args.recording or any(text is not None for text in errors_given.values()):
             raise UserError("--recording and errors of timestamps require --departures")
         return None
     if not args.recording:
         raise UserError("--departures requires --recording", fix="name the recording that was replayed")
     if len(args.departures) != trials:
         raise UserError(f"{len(args.departures)} departures for {trials} trials", where="--departures")
-    used = [name for name in SELECTING if getattr(args, name) is not None]
-    if used or args.identity == "tag":
-        option = "--identity tag" if not used else {"begin": "--from", "end": "--to"}.get(used[0], f"--{used[0]}")
+    selecting = [name for name in SELECTING if getattr(args, name) is not None]
+    if selecting or args.identity == "tag":
+        option = (
+            "--identity tag"
+            if not selecting
+            else {"begin": "--from", "end": "--to"}.get(selecting[0], f"--{selecting[0]}")
+        )
         raise UserError(f"{option} cannot be combined with --departures", fix="compare whole trials")
-    errors = {f"{name}_ns": None if text is None else error_ns(text, name) for name, text in stated.items()}
+    errors = {f"{name}_ns": None if text is None else error_ns(text, name) for name, text in errors_given.items()}
     recordings = [path for argument in args.recording for path in files_of(argument)]
     sources = [[departures.read(path) for path in files_of(argument)] for argument in args.departures]
     check_speeds(sources)
@@ -71,14 +75,14 @@ def replay_of(args: argparse.Namespace, trials: int) -> Replay | None:
 
 def error_ns(text: str, name: str) -> int:
     """Return an error in ns. Raises UserError."""
-    found = duration_ns(text)
-    if found < 0:
+    error = duration_ns(text)
+    if error < 0:
         raise UserError("an error is not negative", where=f"--{name}-error {text}")
-    return found
+    return error
 
 
 def files_of(argument: str) -> list[str]:
-    """Return the files of an argument, as for trials."""
+    """Return the files of an argument, separated by commas as in the arguments of trials."""
     return [argument] if Path(argument).is_file() else argument.split(",")
 
 
@@ -126,7 +130,7 @@ def check_memory(aligned: dict, memory_bytes: int) -> None:
 
 
 class Pairs:
-    """Computes the results of pairs. The schedule of the last first trial is kept: it is usually the same one."""
+    """Computes the results of pairs. The schedule of the first trial is cached, because most pairs share it."""
 
     def __init__(self, replay: Replay, numbering: replayed.Numbering, trials: list, natives: list, options: dict):
         self._replay = replay
@@ -134,20 +138,24 @@ class Pairs:
         self._trials = trials
         self._natives = natives
         self._options = {name: options[name] for name in ("memory_bytes", "spool")}
-        self._kept = None
+        self._cached_schedule = None
 
     def result(self, a: int, b: int) -> dict:
         """Return the results of the pair of these trials."""
-        if self._kept is None or self._kept[0] != a:
-            self._kept = (a, self._schedule(a))
-        own = (self._kept[1], self._schedule(b))
-        unknown = next((schedule.unknown for schedule in own if schedule.unknown), None)
+        if self._cached_schedule is None or self._cached_schedule[0] != a:
+            self._cached_schedule = (a, self._schedule(a))
+        schedules = (self._cached_schedule[1], self._schedule(b))
+        unknown = next((schedule.unknown for schedule in schedules if schedule.unknown), None)
         if unknown:
-            name = self._natives[a if own[0].unknown else b]["name"]
-            unmeasured = any(schedule.unknown == replayed.NOT_MEASURED for schedule in own)
-            shares = None if unmeasured else self._replayer(own)
+            name = self._natives[a if schedules[0].unknown else b]["name"]
+            unmeasured = any(schedule.unknown == replayed.NOT_MEASURED for schedule in schedules)
+            shares = None if unmeasured else self._replayer(schedules)
             return {"replayer": shares, "corrected": None, "corrected_unknown": f"trial {name}: {unknown}"}
-        return {"replayer": self._replayer(own), "corrected": self._corrected(a, b, own), "corrected_unknown": None}
+        return {
+            "replayer": self._replayer(schedules),
+            "corrected": self._corrected(a, b, schedules),
+            "corrected_unknown": None,
+        }
 
     def _schedule(self, trial: int) -> replayed.Schedule:
         return replayed.schedule_of(self._replay.sources[trial], self._numbering, self._replay.burst_ns)
@@ -155,26 +163,26 @@ class Pairs:
     def _compare(self, a: tuple, b: tuple) -> dict:
         return core.compare_numbered(a, b, **self._options)
 
-    def _replayer(self, own: tuple) -> dict:
+    def _replayer(self, schedules: tuple) -> dict:
         # A packet that was sent at an unknown time is not lost.
-        unknown = np.logical_or(*(schedule.sent & ~schedule.usable for schedule in own))
+        unknown = np.logical_or(*(schedule.sent & ~schedule.usable for schedule in schedules))
         sides = []
-        for schedule in own:
+        for schedule in schedules:
             keys = np.flatnonzero(schedule.usable & ~unknown)
             sides.append((keys.astype(np.uint32), schedule.departed_ns[keys]))
         native = self._compare(*sides)
-        not_sent = {f"not_sent_{side}": schedule.outcomes for side, schedule in zip("ab", own, strict=True)}
+        not_sent = {f"not_sent_{side}": schedule.outcomes for side, schedule in zip("ab", schedules, strict=True)}
         return {**components(native), **not_sent}
 
-    def _corrected(self, a: int, b: int, own: tuple) -> dict:
+    def _corrected(self, a: int, b: int, schedules: tuple) -> dict:
         sides = [
-            replayed.correct(*self._trials[trial], own[at], own[1 - at], self._sigma(trial))
-            for at, trial in enumerate((a, b))
+            replayed.correct(*self._trials[trial], schedules[index], schedules[1 - index], self._sigma(trial))
+            for index, trial in enumerate((a, b))
         ]
         trials = [side.trial for side in sides]
         native = self._compare(*((trial.keys, trial.ts_ns) for trial in trials))
         counts = {}
-        for side, schedule, name in zip(sides, own, "ab", strict=True):
+        for side, schedule, name in zip(sides, schedules, "ab", strict=True):
             counts |= {f"excluded_{name}": side.excluded, f"arrived_unsent_{name}": side.arrived_unsent}
             counts |= {f"other_{name}": side.other, f"unresolved_{name}": schedule.unresolved}
             counts |= {f"sigma_{name}_ns": side.trial.sigma_ns, f"drift_{name}_ns": round(side.trial.drift_ns, 3)}
@@ -213,13 +221,13 @@ def bounded(native: dict, trials: list[interval.TimedTrial], compare) -> dict:
     The value of a component is that of the corrected times if it is within the limits, else the nearer limit. Limits
     are None if the value is.
     """
-    found = {name: native[name] for name in ("n_a", "n_b", "n_common")}
+    counts = {name: native[name] for name in ("n_a", "n_b", "n_common")}
     exact = ratios.components(native)
     values = {name: ratios.real(exact[name]) for name in ratios.COMPONENTS}
     if None in values.values():
-        kappa = ratios.kappa(*found.values(), tuple(exact[name] for name in ratios.COMPONENTS))
+        kappa = ratios.kappa(*counts.values(), tuple(exact[name] for name in ratios.COMPONENTS))
         ends = {f"{name}_{end}": None for name in (*ratios.COMPONENTS, "kappa") for end in ("lo", "hi")}
-        return {**found, **values, "kappa": kappa, **ends}
+        return {**counts, **values, "kappa": kappa, **ends}
     limits = {name: (values[name], values[name]) for name in ratios.COMPONENTS}
     if not all(trial.exact for trial in trials):
         limits |= interval.time_limits(*trials) | {"O": order(native, trials, compare)}
@@ -229,14 +237,14 @@ def bounded(native: dict, trials: list[interval.TimedTrial], compare) -> dict:
         }
         values = {name: min(max(values[name], limits[name][0]), limits[name][1]) for name in limits}
     exact_values = tuple(exact[name] if values[name] == float(exact[name]) else values[name] for name in values)
-    kappa = ratios.kappa(*found.values(), exact_values)
+    kappa = ratios.kappa(*counts.values(), exact_values)
     limits["kappa"] = (
         (kappa, kappa) if all(low == high for low, high in limits.values()) else interval.kappa_limits(limits)
     )
     ends = {
         f"{name}_{end}": value for name, both in limits.items() for end, value in zip(("lo", "hi"), both, strict=True)
     }
-    return {**found, **values, "kappa": kappa, **ends}
+    return {**counts, **values, "kappa": kappa, **ends}
 
 
 def order(native: dict, trials: list[interval.TimedTrial], compare) -> tuple[float, float]:

@@ -108,12 +108,12 @@ def keys_of(rows: Departures, numbering: Numbering) -> np.ndarray:
     if rows.recording_sha256 not in numbering.sha256:
         fix = "name the recording that was replayed"
         raise UserError(f"departures of another recording: SHA-256 {rows.recording_sha256}", where=rows.path, fix=fix)
-    place = numbering.sha256.index(rows.recording_sha256)
-    frames = numbering.frames[place]
+    index = numbering.sha256.index(rows.recording_sha256)
+    frames = numbering.frames[index]
     largest = int(rows.packet.max(initial=-1))
     if largest >= frames:
         raise UserError(f"packet {largest} is out of range: the recording has {frames} frames", where=rows.path)
-    return numbering.first[place] + rows.loop.astype(np.int64) * frames + rows.packet
+    return numbering.first[index] + rows.loop.astype(np.int64) * frames + rows.packet
 
 
 def lateness(rows: Departures, of_port: np.ndarray, burst_ns: int | None) -> tuple[np.ndarray, np.ndarray, bool]:
@@ -130,13 +130,13 @@ def lateness(rows: Departures, of_port: np.ndarray, burst_ns: int | None) -> tup
     spans = np.diff(starts).clip(0)
     open_end = (~rows.resolved & ~rows.burst_first)[of_port] & (numbers == len(starts) - 1)
     if burst_ns is None:
-        known = len(spans) > 0 or not open_end.any()
+        bounded = len(spans) > 0 or not open_end.any()
         spans = np.append(spans, spans.max(initial=0))  # the last burst: as the longest one before
     else:
-        known = True
+        bounded = True
         spans = np.append(np.minimum(spans, burst_ns), burst_ns)
-    own = rows.resolved[of_port] | rows.burst_first[of_port]
-    return numbers, np.where(own, 0, spans[numbers]) if len(numbers) else numbers, known
+    exact = rows.resolved[of_port] | rows.burst_first[of_port]
+    return numbers, np.where(exact, 0, spans[numbers]) if len(numbers) else numbers, bounded
 
 
 def outcomes_of(sources: list[Departures]) -> dict[str, int]:
@@ -169,7 +169,9 @@ class Corrected:
     other: int  # packets that are in no recording
 
 
-def correct(keys: np.ndarray, ts_ns: np.ndarray, own: Schedule, other: Schedule, sigma_ns: float) -> Corrected:
+def correct(
+    keys: np.ndarray, ts_ns: np.ndarray, own: Schedule, schedule_of_other: Schedule, sigma_ns: float
+) -> Corrected:
     """Return the trial (as of align) without the packets that a replayer did not send, in order of corrected time.
 
     Packets that are in no recording are corrected like the replayed packet before them.
@@ -177,15 +179,15 @@ def correct(keys: np.ndarray, ts_ns: np.ndarray, own: Schedule, other: Schedule,
     size = len(own.usable)
     in_recording = keys < size
     number = np.where(in_recording, keys, 0).astype(np.int64) if size else np.zeros(len(keys), dtype=np.int64)
-    both = own.usable & other.usable
-    kept = ~in_recording | (both[number] if size else False)
+    both = own.usable & schedule_of_other.usable
+    compared = ~in_recording | (both[number] if size else False)
     arrived_unsent = int((~own.sent[number[in_recording]]).sum())
-    excluded = int(len(keys) - kept.sum())
-    keys, ts_ns, in_recording, number = keys[kept], ts_ns[kept], in_recording[kept], number[kept]
+    excluded = int(len(keys) - compared.sum())
+    keys, ts_ns, in_recording, number = keys[compared], ts_ns[compared], in_recording[compared], number[compared]
     latest = np.maximum.accumulate(np.where(in_recording, np.arange(len(keys)), -1))
-    known = latest >= 0
+    has_latest = latest >= 0
     deviation = np.zeros(len(keys), dtype=np.int64)
-    deviation[known] = own.deviation_ns[number[latest[known]]]
+    deviation[has_latest] = own.deviation_ns[number[latest[has_latest]]]
     order = np.argsort(ts_ns - deviation, kind="stable")
     times = (ts_ns - deviation)[order]
     keys, in_recording, number = keys[order], in_recording[order], number[order]

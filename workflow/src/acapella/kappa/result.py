@@ -12,7 +12,7 @@ from . import baseline, ratios, warnings
 
 # Keys of the core's pair that are converted separately; all others are copied to "integers".
 SEPARATE_KEYS = ("a", "b", "windows", "histograms", "spacing")
-# What a pair has without departures.
+# Values of a pair without departures.
 UNKNOWN = {"replayer": None, "corrected": None, "corrected_unknown": None}
 
 
@@ -51,7 +51,7 @@ def pair(native: dict, trials: list[dict], parameters: dict) -> dict:
     exact = ratios.components(native)
     parts = tuple(exact[name] for name in ratios.COMPONENTS)
     published = (exact["U"], exact["O_published"], exact["L"], exact["I"])
-    found = {
+    content = {
         "a": a["name"],
         "b": b["name"],
         **counts,
@@ -75,8 +75,8 @@ def pair(native: dict, trials: list[dict], parameters: dict) -> dict:
         "spacing": spacing(native["spacing"]),
         "integers": {key: value for key, value in native.items() if key not in SEPARATE_KEYS},
     }
-    checked = {**found, "windows": native["windows"], "parameters": parameters}
-    return {**found, "warnings": warnings.check(checked, a, b)}
+    checked = {**content, "windows": native["windows"], "parameters": parameters}
+    return {**content, "warnings": warnings.check(checked, a, b)}
 
 
 def moves(sums: dict, common: int) -> dict:
@@ -93,8 +93,8 @@ def bursts(sums: dict) -> dict:
 def spacing(native: dict) -> dict:
     """Count pairs of common packets by their distance in time in A, and those that arrived in reverse order."""
     pairs, reversed_ = native["zero"]
-    rest = {name: native[name] for name in ("distances", "starts_ns", "pairs", "reversed")}
-    return {"zero": {"pairs": pairs, "reversed": reversed_}, **rest}
+    columns = {name: native[name] for name in ("distances", "starts_ns", "pairs", "reversed")}
+    return {"zero": {"pairs": pairs, "reversed": reversed_}, **columns}
 
 
 def timeline(native: dict) -> list[dict]:

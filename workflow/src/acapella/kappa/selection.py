@@ -5,7 +5,7 @@ import re
 from datetime import UTC, datetime
 
 from acapella.common import tshark
-from acapella.common.quantities import LARGEST, duration_ns, whole
+from acapella.common.quantities import MAX_NS, duration_ns, whole_number
 from acapella_core.errors import UserError
 
 ISO_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?", re.ASCII)
@@ -23,17 +23,17 @@ def window_ns(text: str) -> int:
 
 def iso_time_ns(text: str) -> int | None:
     """Return an ISO time as ns since 1970-01-01 UTC (UTC if it has no zone), or None if the text is not an ISO time."""
-    found = ISO_TIME.fullmatch(text.strip())
-    if not found:
+    match = ISO_TIME.fullmatch(text.strip())
+    if not match:
         return None
-    day, clock, fraction, zone = found.groups()
+    day, clock, fraction, zone = match.groups()
     try:
         moment = datetime.fromisoformat(f"{day}T{clock}{zone or '+00:00'}".replace("Z", "+00:00"))
     except ValueError as error:
         raise UserError(f"{text!r} is not a time: {error}") from error
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     stamp = (since.days * 86_400 + since.seconds) * 10**9 + int((fraction or "").ljust(9, "0"))
-    if abs(stamp) > LARGEST:
+    if abs(stamp) > MAX_NS:
         raise UserError(f"{text!r} is out of range", fix="use a time from 1677-09-22 to 2262-04-11")
     return stamp
 
@@ -68,10 +68,10 @@ def flow(text: str | None) -> tuple | None:
 
 def endpoint(text: str) -> tuple[str, int | None]:
     """Return the address and port of one endpoint."""
-    found = ENDPOINT.fullmatch(text)
+    match = ENDPOINT.fullmatch(text)
     address = port = None
-    if found:
-        address, port = found[1] or found[3] or found[5], found[2] or found[4]
+    if match:
+        address, port = match[1] or match[3] or match[5], match[2] or match[4]
     try:
         address = str(ipaddress.ip_address(address))
     except ValueError as error:
@@ -85,7 +85,7 @@ def protocol(text: str) -> int:
     """Return an IP protocol number, by name or number."""
     if text.lower() in PROTOCOLS:
         return PROTOCOLS[text.lower()]
-    return whole(text, 0, 255, f"an IP protocol ({', '.join(PROTOCOLS)})")
+    return whole_number(text, 0, 255, f"an IP protocol ({', '.join(PROTOCOLS)})")
 
 
 def matching_frames(display_filter: str, paths: list[str], limits=None) -> tuple[dict, str]:

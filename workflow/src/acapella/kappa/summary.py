@@ -19,8 +19,8 @@ def text(result: dict) -> str:
     """Return the result as text that ends with a line feed; control characters in names are escaped."""
     parts = [trials(result["trials"])]
     if len(result["pairs"]) > 1:
-        whole = result["parameters"]["all_pairs"]
-        parts.append(matrix(result) if whole else f"{overview(result['pairs'])}\n{against_one(result)}")
+        all_pairs = result["parameters"]["all_pairs"]
+        parts.append(matrix(result) if all_pairs else f"{overview(result['pairs'])}\n{against_one(result)}")
     parts += [pair(entry) for entry in result["pairs"]]
     lines = "\n\n".join(parts).replace(GAP, " ").split("\n")
     return "\n".join(map(names.shown, lines)) + "\n"
@@ -32,7 +32,8 @@ def trials(entries: list[dict]) -> str:
     return "\n".join(
         f"{entry['name']:{width}}  {count(entry['packets'], 'packet')} in {nanoseconds(entry['duration_ns'])}: "
         + ", ".join(
-            names.shown(file["file"]) + (f" ({how})" if (how := end_of_file(file)) else "") for file in entry["files"]
+            names.shown(file["file"]) + (f" ({fault})" if (fault := end_of_file(file)) else "")
+            for file in entry["files"]
         )
         for entry in entries
     )
@@ -49,7 +50,7 @@ def overview(pairs: list[dict]) -> str:
 
 
 def against_one(result: dict) -> str:
-    """Return a note on what comparisons with a single baseline cannot show."""
+    """Return a note that comparisons with a single baseline do not reveal an outlier."""
     name = result["trials"][0]["name"]
     return f"Each trial is compared with {name} only: use --all-pairs to see if {name} itself is the outlier."
 
@@ -100,19 +101,20 @@ def pair(entry: dict) -> str:
 def component_lines(entry: dict) -> list[str]:
     """Return a line per component, with its contribution to 1 - kappa."""
     lines = ["  component   value      kappa loss"]
-    for name, what in NAMES.items():
+    for name, label in NAMES.items():
         loss = entry["contribution"][name]
         total = sum(value or 0 for value in entry["contribution"].values())
         share = f"  {percent(loss / total)} of loss" if loss else ""
         lines.append(
-            f"  {name} {what:8}  {format_number(entry[name]):9}  {'' if loss is None else format_number(loss):9}{share}"
+            f"  {name} {label:8}  {format_number(entry[name]):9}  "
+            f"{'' if loss is None else format_number(loss):9}{share}"
         )
-    others = (
+    further = (
         f"O_published {format_number(entry['O_published'])}, O_kendall {format_number(entry['O_kendall'])}, "
         f"L without offset {format_number(entry['L_offset_removed'])}, "
         f"kappa_published {format_kappa(entry['kappa_published'])}"
     )
-    return [line.rstrip() for line in lines] + [f"  other       {others}"]
+    return [line.rstrip() for line in lines] + [f"  other       {further}"]
 
 
 def replay_lines(entry: dict) -> list[str]:
@@ -131,10 +133,10 @@ def replay_lines(entry: dict) -> list[str]:
     ranges = [f"{name} {interval(path, name, format_number)}" for name in NAMES]
     lines.append(f"  path        corrected kappa {interval(path, 'kappa', format_kappa)} (95 %)")
     lines.append(f"              {', '.join(ranges)}")
-    left_out = path["excluded_a"] + path["excluded_b"]
-    if left_out:
+    excluded = path["excluded_a"] + path["excluded_b"]
+    if excluded:
         lines.append(
-            f"              without {count(left_out, 'arrival')} of packets that one trial did not send or time"
+            f"              without {count(excluded, 'arrival')} of packets that one trial did not send or time"
         )
     return lines
 
@@ -146,7 +148,7 @@ def interval(path: dict, name: str, form) -> str:
 
 
 def not_sent(entry: dict) -> str:
-    """Return how many packets the replayer did not send in each trial; empty if it sent all."""
+    """Return a text with the number of packets not sent in each trial; an empty string if all were sent."""
     sums = [sum(entry["replayer"][f"not_sent_{side}"].values()) for side in "ab"]
     return f"; not sent: {sums[0]:,} in A, {sums[1]:,} in B" if any(sums) else ""
 
@@ -178,20 +180,24 @@ def delta(sums: dict) -> str:
 
 def time_lines(windows: list[dict]) -> list[str]:
     """Return the timeline, one bar per window (higher is less consistent), and the worst windows."""
-    known = [entry for entry in windows if entry["kappa"] is not None]
-    worst = sorted((entry for entry in known if entry["kappa"] < 1), key=lambda entry: entry["kappa"])[:WORST_WINDOWS]
+    defined = [entry for entry in windows if entry["kappa"] is not None]
+    worst = sorted((entry for entry in defined if entry["kappa"] < 1), key=lambda entry: entry["kappa"])[:WORST_WINDOWS]
     if not worst:
         return []
     peak = 1 - worst[0]["kappa"]
     lost = [None if entry["kappa"] is None else 1 - entry["kappa"] for entry in windows]
     step = -(-len(lost) // TIMELINE_COLUMNS)
-    groups = [[value for value in lost[at : at + step] if value is not None] for at in range(0, len(lost), step)]
+    groups = [
+        [value for value in lost[start : start + step] if value is not None] for start in range(0, len(lost), step)
+    ]
     line = "".join(bar(max(group) / peak) if group else BARS[0] for group in groups)
     lines = [f"  in time     |{line}|  {nanoseconds(step * (windows[0]['to_ns'] - windows[0]['from_ns']))} per bar"]
     for place, entry in enumerate(worst):
         parts = ", ".join(f"{name} {format_number(entry[name])}" for name in NAMES)
-        where = f"{nanoseconds(entry['from_ns'])} to {nanoseconds(entry['to_ns'])}"
-        lines.append(f"  {'worst' if place == 0 else '':10}  {where}: kappa {format_kappa(entry['kappa'])} ({parts})")
+        time_range = f"{nanoseconds(entry['from_ns'])} to {nanoseconds(entry['to_ns'])}"
+        lines.append(
+            f"  {'worst' if place == 0 else '':10}  {time_range}: kappa {format_kappa(entry['kappa'])} ({parts})"
+        )
     return lines
 
 

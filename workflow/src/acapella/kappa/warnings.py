@@ -36,10 +36,10 @@ def check(pair: dict, a: dict, b: dict) -> list[dict]:
     ``pair`` and the trials are as in result.py; in addition ``pair`` has the core's ``windows`` and the ``parameters``,
     and each trial has the kind of its ``identity``, its ``cut_frames`` and the bounds ``within_ns``.
     """
-    found = [check_pair(pair, a, b) for check_pair in PAIR_CHECKS]
+    results = [check_pair(pair, a, b) for check_pair in PAIR_CHECKS]
     for trial in (a,) if a is b else (a, b):
-        found += [check_trial(trial) for check_trial in TRIAL_CHECKS]
-    return [warning for warning in found if warning]
+        results += [check_trial(trial) for check_trial in TRIAL_CHECKS]
+    return [warning for warning in results if warning]
 
 
 def about_pair(check):
@@ -94,7 +94,7 @@ def different_content(pair: dict, a: dict, b: dict):
         )
     text = (
         f"{count(pair['n_common'], 'common packet')}, {share} of the smaller trial: these may not be trials of the "
-        f"same traffic, or the network changes what --identity matches packets by. {effect}"
+        f"same traffic, or the network changes the bytes by which --identity matches packets. {effect}"
     )
     return warning("different_content", "UOLI", text)
 
@@ -132,7 +132,7 @@ def unequal_durations(pair: dict, a: dict, b: dict):
 
 @about_pair
 def dominant_gap(pair: dict, a: dict, b: dict):
-    """A pause, or a stray packet long before or after the others, is most of what L and I divide by."""
+    """A pause, or a packet long before or after the others, is most of the durations by which L and I divide."""
     causes = [
         f"a gap of {nanoseconds(gap)} or more is {percent(gap / trial['duration_ns'])} of trial {trial['name']}"
         for trial, gap in zip((a, b), pauses.largest_gaps(pair), strict=True)
@@ -156,7 +156,7 @@ def first_packet_missing(pair: dict, a: dict, b: dict):
     if not pair["n_common"] or all(common):
         return None
     causes = [f"{x['name']} starts with a packet that {y['name']} lacks"
-               for x, y, there in ((a, b, common[0]), (b, a, common[1])) if not there]  # fmt: skip
+               for x, y, is_common in ((a, b, common[0]), (b, a, common[1])) if not is_common]  # fmt: skip
     text = (
         f"{' and '.join(causes)}: times are relative to the first packet of each trial, so every latency difference "
         f"contains a constant (the median difference is {pair['offset_ns']} ns). L is larger or, by chance, smaller "
@@ -168,7 +168,7 @@ def first_packet_missing(pair: dict, a: dict, b: dict):
 
 @about_pair
 def ambiguous_occurrences(pair: dict, a: dict, b: dict):
-    """Only their occurrence number distinguishes some packets."""
+    """Some packets of a trial are equal, so that only their order distinguishes them."""
     if not pair["ambiguous_a"] and not pair["ambiguous_b"]:
         return None
     text = (
@@ -185,8 +185,8 @@ def truncated_identity(pair: dict, a: dict, b: dict):
     """The capture truncated some packets, so all packets are matched by the bytes that remain."""
     if not a["truncated"] and not b["truncated"]:
         return None
-    cut = {trial["name"]: sum(file["truncated"] for file in trial["files"]) for trial in (a, b)}
-    causes = [f"{count(number, 'packet')} of trial {name}" for name, number in cut.items() if number]
+    truncated = {trial["name"]: sum(file["truncated"] for file in trial["files"]) for trial in (a, b)}
+    causes = [f"{count(number, 'packet')} of trial {name}" for name, number in truncated.items() if number]
     packets = " and ".join(causes) or "packets of another trial"
     text = (
         f"the capture truncated {packets}, so packets of all trials are matched by the first {a['identity_bytes']} "
@@ -198,27 +198,27 @@ def truncated_identity(pair: dict, a: dict, b: dict):
     return warning("truncated_identity", "UOLI", text)
 
 
-def coarse_grids(trial: dict, least_ns: int) -> list[str]:
-    """Return the evidence that timestamps are on a grid of ``least_ns`` or coarser, per file or else over all files.
+def coarse_grids(trial: dict, min_ns: int) -> list[str]:
+    """Return the evidence that timestamps are on a grid of ``min_ns`` or coarser, per file or else over all files.
 
     One timestamp alone does not show a grid. The core decides which gaps do (clock_grid.hpp).
     """
-    found = []
+    evidence = []
     for file in (file for file in trial["files"] if file["taken"]):
-        if file["taken"] > max_by_chance(file["clock_resolution_ns"]) and file["clock_resolution_ns"] >= least_ns:
-            found.append(f"timestamps in {file['file']} are multiples of {nanoseconds(file['clock_resolution_ns'])}")
-        elif file["taken"] > 1 and file["grid_ns"] >= least_ns:
-            found.append(f"timestamps in {file['file']} are on a grid of {nanoseconds(file['grid_ns'])}")
-    if not found and trial["packets"] > 1:
-        enough = trial["packets"] > max_by_chance(trial["resolution_ns"])
-        step_ns = max(trial["resolution_ns"] if enough else 1, trial["grid_ns"])
-        if step_ns >= least_ns:
-            found.append(f"all its timestamps are on a grid of {nanoseconds(step_ns)}")
-    return found
+        if file["taken"] > max_by_chance(file["clock_resolution_ns"]) and file["clock_resolution_ns"] >= min_ns:
+            evidence.append(f"timestamps in {file['file']} are multiples of {nanoseconds(file['clock_resolution_ns'])}")
+        elif file["taken"] > 1 and file["grid_ns"] >= min_ns:
+            evidence.append(f"timestamps in {file['file']} are on a grid of {nanoseconds(file['grid_ns'])}")
+    if not evidence and trial["packets"] > 1:
+        conclusive = trial["packets"] > max_by_chance(trial["resolution_ns"])
+        step_ns = max(trial["resolution_ns"] if conclusive else 1, trial["grid_ns"])
+        if step_ns >= min_ns:
+            evidence.append(f"all its timestamps are on a grid of {nanoseconds(step_ns)}")
+    return evidence
 
 
 def max_by_chance(step_ns: int) -> int:
-    """Return how many timestamps can be multiples of a power of ten by chance (at most one trial in a million)."""
+    """Return the number of timestamps that can be multiples of a power of ten by chance (in one trial of a million)."""
     return 1 if step_ns >= COARSE_NS else 4
 
 
@@ -280,7 +280,7 @@ def without_identity(trial: dict):
 
 
 def end_of_file(file: dict) -> str:
-    """Return how an incomplete file ends, as text; empty for a complete file."""
+    """Return a description of the end of an incomplete file; an empty string for a complete file."""
     return "" if file["end"] in COMPLETE else FILE_ENDS.get(file["end"], "its bytes are damaged")
 
 
