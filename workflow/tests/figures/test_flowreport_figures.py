@@ -69,7 +69,8 @@ REQUIRED = {
         "trace of 166 Mbit/s",
         "trace of 2,989 Mbit/s",
         "lost (% of offered)",
-        "Reports made in memory: 6 runs, 60,000,000 reports of 64 B of 100,000 flows, 2 threads; of these lost: 15.2 %",
+        "Reports generated in memory: 6 runs, 60,000,000 reports of 64 B of 100,000 flows, 2 threads; "
+        "of these lost: 15.2 %",
         "Reports of replayed traces: 24 replays, 2,400,000 reports of 192 B",
         "cannot be reproduced here",
     ),
@@ -130,7 +131,7 @@ def test_title_has_the_rate_of_first_loss_in_memory_and_of_each_trace(campaign):
     ]
     title = with_spaces(compose.compose_figure("flowreport_success", source).title)
     assert title == (
-        "Reports made in memory: losses begin between 10 and 20 million reports/s; "
+        "Reports generated in memory: losses begin between 10 and 20 million reports/s; "
         "replayed trace of 166 Mbit/s: losses begin between 0.277 and 2.77 million reports/s "
         "(2 of 6 runs at that rate or above without losses); "
         "replayed trace of 2,989 Mbit/s: losses begin between 0.498 and 4.98 million reports/s "

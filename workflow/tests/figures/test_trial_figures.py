@@ -249,7 +249,7 @@ def test_timeline_title_counts_windows_whose_printed_kappa_is_the_lowest():
     kappas = enumerate((0.9, 0.50001, 0.50004, 0.5002))
     window = {"environment": "e", "b": 2}
     rows = [{"kappa": kappa, "from_ns": n * 10**6, "to_ns": (n + 1) * 10**6, **window} for n, kappa in kappas]
-    title = with_spaces(kappa_timeline.title(rows, {("e", 2): "tuesday"}))
+    title = with_spaces(kappa_timeline.title(rows, {("e", 2): "tuesday"}, 10**6, "ms"))
     assert title == "Lowest window kappa: 0.5000 at 1 ms (tuesday) and in 1 other window"
 
 
@@ -279,7 +279,7 @@ def test_timeline_title_distinguishes_a_kappa_below_1_from_1():
         {"kappa": kappa, "from_ns": ns, "to_ns": ns + 10**6, "environment": "e", "b": 2}
         for kappa, ns in ((0.9999996, 3 * 10**6), (1.0, 0))
     ]
-    title = with_spaces(kappa_timeline.title(rows, {("e", 2): "tuesday"}))
+    title = with_spaces(kappa_timeline.title(rows, {("e", 2): "tuesday"}, 10**6, "ms"))
     assert title == "Lowest window kappa: 1 - 4.0e-07 at 3 ms (tuesday)"
 
 
@@ -287,7 +287,7 @@ def test_timeline_title_counts_the_other_windows_that_are_as_low():
     kappas = enumerate((0.5, 0, 0, 0))
     window = {"environment": "e", "b": 2}
     rows = [{"kappa": kappa, "from_ns": n * 10**6, "to_ns": (n + 1) * 10**6, **window} for n, kappa in kappas]
-    title = with_spaces(kappa_timeline.title(rows, {("e", 2): "tuesday"}))
+    title = with_spaces(kappa_timeline.title(rows, {("e", 2): "tuesday"}, 10**6, "ms"))
     assert title == "Lowest window kappa: 0 at 1 ms (tuesday) and in 2 other windows"
 
 
@@ -307,7 +307,7 @@ def test_timeline_title_counts_the_runs_that_are_lowest_at_the_same_time(windows
         for n in range(4)
     ]
     rows = [{**row, "to_ns": row["from_ns"] + 10**6} for row in rows]
-    title = with_spaces(kappa_timeline.title(rows, names))
+    title = with_spaces(kappa_timeline.title(rows, names, 10**6, "ms"))
     assert title == f"Lowest window kappa: 0.5000 at 2 ms (monday){expected}{' at that time' * bool(expected)}"
 
 

@@ -65,8 +65,8 @@ def draw(source: Source) -> Figure:
     gaps = [gap for gap in UNKNOWN_LOSSES if any(gap.holds(row) for row in rows)]
     width = (theme.WIDTH - theme.text_width(order) - 150 - 66 * len(gaps)) // len(PANELS)
     panels = [
-        panel(panel_marks(rows, labels, which[0], width), order, which, width, first=not place)
-        for place, which in enumerate(PANELS)
+        panel(panel_marks(rows, labels, panel_name[0], width), order, panel_name, width, first=not index)
+        for index, panel_name in enumerate(PANELS)
     ]
     panels[1:1] = [gap_column(rows, labels, order, gap) for gap in gaps]
     key = (
@@ -91,19 +91,19 @@ def share(row: dict, column: str) -> float | None:
 
 def panel_marks(rows: list[dict], labels: dict, column: str, width: int) -> list[dict]:
     """Return the marks of a panel of ``width`` px: samples of a site whose dots would cover each other are one mark."""
-    places = defaultdict(list)
+    samples_by_site = defaultdict(list)
     for row in rows:
         value = share(row, column)
         if value is not None:
-            places[row["site"]].append((value, row["sample"]))
+            samples_by_site[row["site"]].append((value, row["sample"]))
     return [
         {
-            **{"site": site, "label": labels[site], "samples": len(own), "number": str(len(own)), "x": round(x, 2)},
-            "text": span(percent(own[0][0]), percent(own[-1][0])),
-            "named": ", ".join(name for _, name in own[:MAX_NAMED]) + (", ..." if len(own) > MAX_NAMED else ""),
+            **{"site": site, "label": labels[site], "samples": len(group), "number": str(len(group)), "x": round(x, 2)},
+            "text": span(percent(group[0][0]), percent(group[-1][0])),
+            "named": ", ".join(name for _, name in group[:MAX_NAMED]) + (", ..." if len(group) > MAX_NAMED else ""),
         }
-        for site, samples in places.items()
-        for x, own in group_overlapping(sorted(samples), column, width)
+        for site, samples in samples_by_site.items()
+        for x, group in group_overlapping(sorted(samples), column, width)
     ]
 
 
@@ -125,57 +125,57 @@ def group_overlapping(
     """
     groups = [(axis_position(value, column, width), [(value, name)]) for value, name in samples]
     while True:
-        close = [n for n, (one, other) in enumerate(pairwise(groups)) if may_join(one, other, column)]
-        if not close:
+        joinable = [n for n, (left, right) in enumerate(pairwise(groups)) if may_join(left, right, column)]
+        if not joinable:
             return groups
-        first = min(close, key=lambda n: groups[n + 1][0] - groups[n][0])
+        first = min(joinable, key=lambda n: groups[n + 1][0] - groups[n][0])
         (left, one), (right, other) = groups[first : first + 2]
         middle = (left * len(one) + right * len(other)) / (len(one) + len(other))
         groups[first : first + 2] = [(middle, one + other)]
 
 
-def may_join(one: tuple, other: tuple, column: str) -> bool:
-    """Return whether two adjacent groups would overlap and are of the same kind (zeros, or other values)."""
-    zeros = column != "coverage" and one[1][-1][0] == 0 < other[1][0][0]
-    room = sum((DOT if len(own) == 1 else MARK) / 2 for _, own in (one, other))
-    return other[0] - one[0] < room and not zeros
+def may_join(left: tuple, right: tuple, column: str) -> bool:
+    """Return whether two adjacent groups overlap and are both zeros or both other values."""
+    zeros = column != "coverage" and left[1][-1][0] == 0 < right[1][0][0]
+    needed = sum((DOT if len(samples) == 1 else MARK) / 2 for _, samples in (left, right))
+    return right[0] - left[0] < needed and not zeros
 
 
 def title(rows: list[dict]) -> str:
     """Return the numbers of samples with and without losses, and of those without counters."""
     known = [row["loss_share"] or 0 for row in rows if row["lost_frames"] is not None]
-    blind = f"no counters in {len(rows) - len(known):,} of {count(len(rows), 'sample')}"
+    without_counters = f"no counters in {len(rows) - len(known):,} of {count(len(rows), 'sample')}"
     mirror = mirror_loss(rows)
     if not known:
-        return "; ".join([f"Loss unknown: {blind}", *mirror])
+        return "; ".join([f"Loss unknown: {without_counters}", *mirror])
     lossy = sum(share > 0 for share in known)
     of = count(len(known), "sample")
     partly = any(row["lost_frames"] is not None and row["loss_stages_known"] < STAGES for row in rows)
-    least = "at least " if partly or any(map(mirror_loss_uncounted, rows)) else ""
-    text = f"No loss {'counted' if least or mirror else 'seen'} in {of}"
+    at_least = "at least " if partly or any(map(mirror_loss_uncounted, rows)) else ""
+    text = f"No loss {'counted' if at_least or mirror else 'seen'} in {of}"
     if lossy:
-        text = f"Loss counted in {lossy:,} of {of}, the largest {least}{percent(max(known))} of frames"
-    return "; ".join([text, *([] if len(known) == len(rows) else [blind]), *mirror])
+        text = f"Loss counted in {lossy:,} of {of}, the largest {at_least}{percent(max(known))} of frames"
+    return "; ".join([text, *([] if len(known) == len(rows) else [without_counters]), *mirror])
 
 
 def clock_resolutions(rows: list[dict]) -> str:
     """Return the clock resolutions of the samples as text, finest first, with the number of samples of each."""
-    seen = {}
+    samples_by_resolution = {}
     for row in sorted(rows, key=lambda row: row["clock_resolution_ns"] or 0):
         value = row["clock_resolution_ns"]
         name = "unknown" if value is None else nanoseconds(value)
-        seen[name] = seen.get(name, 0) + 1
-    named = [f"{name} ({count(number, 'sample')})" for name, number in seen.items()]
-    return f"Clock resolution: {', '.join(named)}."
+        samples_by_resolution[name] = samples_by_resolution.get(name, 0) + 1
+    parts = [f"{name} ({count(number, 'sample')})" for name, number in samples_by_resolution.items()]
+    return f"Clock resolution: {', '.join(parts)}."
 
 
 def unread_bytes(rows: list[dict]) -> tuple[str, ...]:
     """Return a note on bytes of files that were not read because of an error."""
-    bad = [row for row in rows if row["file_unread_bytes"]]
-    if not bad:
+    with_unread = [row for row in rows if row["file_unread_bytes"]]
+    if not with_unread:
         return ()
-    size = scaled(sum(row["file_unread_bytes"] for row in bad), "B")
-    return (f"Not read after an error: {size} of {count(len(bad), 'file')}; no panel includes their frames.",)
+    size = scaled(sum(row["file_unread_bytes"] for row in with_unread), "B")
+    return (f"Not read after an error: {size} of {count(len(with_unread), 'file')}; no panel includes their frames.",)
 
 
 def panel(values, order, which, width, *, first) -> alt.LayerChart:
@@ -196,7 +196,7 @@ def panel(values, order, which, width, *, first) -> alt.LayerChart:
         ),
         tooltip=[
             *(alt.Tooltip("site:N"), alt.Tooltip("text:N", title=" ".join(name).removesuffix(" (%)"))),
-            *(alt.Tooltip("samples:Q", format=","), alt.Tooltip("named:N", title="these")),
+            *(alt.Tooltip("samples:Q", format=","), alt.Tooltip("named:N", title="names")),
         ],
     )
     dots = base.transform_filter("datum.samples == 1").mark_circle(size=34, color=theme.BLUE, opacity=1)
@@ -216,9 +216,9 @@ def gap_column(rows: list[dict], labels: dict, order: list[str], gap: UnknownLos
     """Return a text column with the number of samples of each site with this kind of incomplete loss information."""
     values = []
     for site, label in labels.items():
-        own = [row for row in rows if row["site"] == site]
-        number = sum(gap.holds(row) for row in own)
-        values.append({"label": label, "text": f"{number:,} of {len(own):,}" if number else "", "middle": 0.5})
+        site_rows = [row for row in rows if row["site"] == site]
+        number = sum(gap.holds(row) for row in site_rows)
+        values.append({"label": label, "text": f"{number:,} of {len(site_rows):,}" if number else "", "middle": 0.5})
     axis = alt.Axis(labels=False, ticks=False, domain=False, grid=False, titlePadding=19)
     return (
         alt.Chart(alt.Data(values=values))

@@ -70,7 +70,7 @@ def confine(args: argparse.Namespace) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the figures and one line for each. Raises UserError for an unknown name or a missing table."""
+    """Write the figures; print a line for each. Raises UserError for an unknown name or a missing table."""
     requested = {TRIAL_FIGURES: args.trials, FLOWREPORT_FIGURES: args.flowreports, FLOWSTUDY_FIGURES: args.flowstudy}
     selected = args.only or [*TRAFFIC_FIGURES, *(name for names, on in requested.items() if on for name in names)]
     names = select_names(
@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> None:
         "--only",
     )
     formats = select_names(args.formats, FORMATS, "--formats")
-    campaign = campaigns.opened(args.campaign)
+    campaign = campaigns.open_campaign(args.campaign)
     load_jsonschema()
     from .compose import compose_figure  # noqa: PLC0415 (Altair and vl-convert are slow to import)
     from .save import save  # noqa: PLC0415

@@ -10,9 +10,9 @@ from .source import NoData, Source
 BASELINE = 1  # position of the trial with which the others are compared
 
 
-def trial_letter(place: int) -> str:
+def trial_letter(number: int) -> str:
     """Return the letter of a trial as in the paper (A is the baseline), or its number from the 27th on."""
-    return chr(ord("A") + place - 1) if place <= 26 else str(place)
+    return chr(ord("A") + number - 1) if number <= 26 else str(number)
 
 
 def trial_names(source: Source) -> dict[tuple[str, int], str]:
@@ -24,9 +24,9 @@ def trial_names(source: Source) -> dict[tuple[str, int], str]:
 def trial_labels(source: Source, limit: int) -> dict[tuple[str, int], str]:
     """Return a label for each trial by environment and place: its name, preceded by the environment if needed."""
     names = trial_names(source)
-    whole = {key: name if name.startswith(key[0]) else f"{key[0]}: {name}" for key, name in names.items()}
-    distinct = short_labels(dict.fromkeys(whole.values()), limit)
-    labels = {key: distinct[text] for key, text in sorted(whole.items())}
+    long_names = {key: name if name.startswith(key[0]) else f"{key[0]}: {name}" for key, name in names.items()}
+    distinct = short_labels(dict.fromkeys(long_names.values()), limit)
+    labels = {key: distinct[text] for key, text in sorted(long_names.items())}
     uses: dict[str, int] = {}
     for key, label in labels.items():  # trials of two environments may have the same label
         uses[label] = uses.get(label, 0) + 1
@@ -62,11 +62,11 @@ def environments_with_odd_baseline(source: Source) -> set[str]:
 
 def environments_without_other_pairs(source: Source) -> list[str]:
     """Return the environments with three or more trials of which only pairs with the first were compared."""
-    compared = source.rows("consistency")
+    pairs_ = source.rows("consistency")
     return [
         row["environment"]
         for row in sorted(source.rows("consistency_environments"), key=lambda row: row["place"])
-        if row["trials"] > 2 and not any(p["environment"] == row["environment"] and p["a"] > BASELINE for p in compared)
+        if row["trials"] > 2 and not any(p["environment"] == row["environment"] and p["a"] > BASELINE for p in pairs_)
     ]
 
 
@@ -77,20 +77,20 @@ def scope(source: Source) -> tuple[str, ...]:
 
 
 def scope_of_pairs(source: Source) -> tuple[str, ...]:
-    """Return the same for all pairs of trials."""
+    """Return the same as `scope` for all pairs of trials."""
     pairs_ = source.rows("consistency")
     return comparison_scope(source, pairs_, count(len(pairs_), "pair"))
 
 
-def comparison_scope(source: Source, compared: list[dict], called: str) -> tuple[str, ...]:
-    """Return both for the pairs ``compared``; ``called`` describes these pairs."""
+def comparison_scope(source: Source, compared: list[dict], description: str) -> tuple[str, ...]:
+    """Return the same as `scope` for the pairs ``compared``, which the text ``description`` describes."""
     rows = source.rows("consistency")
     names = {name for row in rows for trial in ("trial_a", "trial_b") for name in row[trial].split(JOINED)}
     trials = len({(row["environment"], row[place]) for row in rows for place in ("a", "b")})
     packets = sum(row["packets_common"] for row in compared)
-    where = count(len(environments(source)), "environment")
-    what = f"{count(len(names), 'sample')} as {count(trials, 'trial')} of {where}"
-    alone = sum(row["packets_a"] + row["packets_b"] - 2 * row["packets_common"] for row in compared)
-    packets = f"{count(packets, 'packet')} in common, {alone:,} in only one of two trials (U)"
-    captured = loss_summary([row for row in source.quality if row["sample"] in names])
-    return f"{what}; {called}", f"{packets}; capture {captured}"
+    environments_ = count(len(environments(source)), "environment")
+    samples = f"{count(len(names), 'sample')} as {count(trials, 'trial')} of {environments_}"
+    unmatched = sum(row["packets_a"] + row["packets_b"] - 2 * row["packets_common"] for row in compared)
+    packets = f"{count(packets, 'packet')} in common, {unmatched:,} in only one of two trials (U)"
+    losses = loss_summary([row for row in source.quality if row["sample"] in names])
+    return f"{samples}; {description}", f"{packets}; capture {losses}"

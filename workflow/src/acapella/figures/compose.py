@@ -75,13 +75,13 @@ def add_title(chart: alt.TopLevelMixin, title: str, notes: tuple[str, ...], orig
     head = alt.TitleParams(
         text=wrap_lines(title, theme.TITLE), subtitle=[line for note in notes for line in wrap_lines(note, theme.TEXT)]
     )
-    whole = alt.concat(chart.properties(title=head))
+    with_head = alt.concat(chart.properties(title=head))
     if origin is None:
-        return whole.configure(**theme.config())
+        return with_head.configure(**theme.config())
     foot = alt.TitleParams(
         text=wrap_lines(origin, theme.SMALL), orient="bottom", fontSize=theme.SMALL, color=theme.GRAY, offset=8
     )
-    return whole.properties(title=foot).configure(**theme.config())
+    return with_head.properties(title=foot).configure(**theme.config())
 
 
 def wrap_lines(text: str, size: int) -> list[str]:

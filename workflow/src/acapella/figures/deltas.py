@@ -40,32 +40,34 @@ def draw(source: Source, measure: str, name: str) -> Figure:
         raise NoData("no run has a packet in common with its first trial")
     bound, within = shares_within(source, measure)
     labels = short_labels(environments(source), LABEL)
-    most = max(MIN_BINS, *(abs(row["bin"]) for row in rows))
-    least = min(MIN_SHARE, 100 * FLOOR * min(row["share"] for row in rows))
+    last_bin = max(MIN_BINS, *(abs(row["bin"]) for row in rows))
+    min_share = min(MIN_SHARE, 100 * FLOOR * min(row["share"] for row in rows))
     trials = trial_labels(source, TRIAL_LABEL)
     drawn = {trials[row["environment"], row["b"]] for row in rows}
-    shown = [env for env in labels if any(row["environment"] == env for row in rows)]
-    across = 1 if len(shown) <= MAX_STACKED_PANELS else PANELS_PER_ROW
-    named = across == 1 and len({row["b"] for row in rows}) <= MAX_NAMED_RUNS
-    width = theme.WIDTH - 100 - (theme.text_width(drawn) if named else 0) if across == 1 else SMALL_WIDTH
+    with_packets = [env for env in labels if any(row["environment"] == env for row in rows)]
+    columns = 1 if len(with_packets) <= MAX_STACKED_PANELS else PANELS_PER_ROW
+    with_legend = columns == 1 and len({row["b"] for row in rows}) <= MAX_NAMED_RUNS
+    width = theme.WIDTH - 100 - (theme.text_width(drawn) if with_legend else 0) if columns == 1 else SMALL_WIDTH
     panels = []
-    for environment in shown:
-        own = [row for row in rows if row["environment"] == environment]
-        places = sorted({row["b"] for row in own})
-        values = [point for b in places for point in histogram_outline(own, b, trials[environment, b], least)]
-        legend = [trials[environment, b] for b in places] if named else []
-        last = across > 1 or environment == shown[-1]
-        lines = panel(values, legend, (most, least, width), name, last, len(shown))
-        head = f"{labels[environment]} ({count(len(places), 'run')})"
-        panels.append(mark_bound(lines, bound, most, (head, within_text(within.get(environment, []), bound))))
+    for environment in with_packets:
+        of_environment = [row for row in rows if row["environment"] == environment]
+        places = sorted({row["b"] for row in of_environment})
+        values = [
+            point for b in places for point in histogram_outline(of_environment, b, trials[environment, b], min_share)
+        ]
+        legend = [trials[environment, b] for b in places] if with_legend else []
+        last = columns > 1 or environment == with_packets[-1]
+        lines = panel(values, legend, (last_bin, min_share, width), name, last, len(with_packets))
+        heading = f"{labels[environment]} ({count(len(places), 'run')})"
+        panels.append(mark_bound(lines, bound, last_bin, (heading, within_text(within.get(environment, []), bound))))
     key = (
         f"Difference: the run's {name} minus that of the first trial. Bins are logarithmic, five per decade for "
         "each sign; the middle bin is exactly 0; bins without packets have no line.",
-        *(() if named else ("One gray line per run.",)),
+        *(() if with_legend else ("One gray line per run.",)),
         f"Shares of the packets in common, on a logarithmic axis. Shaded: within \u00b1{nanoseconds(bound)}.",
         *runs_without_common_packets(compared, rows, trials),
     )
-    chart = alt.vconcat(*panels, spacing=10) if across == 1 else alt.concat(*panels, columns=across, spacing=SPACING)
+    chart = alt.vconcat(*panels, spacing=10) if columns == 1 else alt.concat(*panels, columns=columns, spacing=SPACING)
     chart = chart.resolve_scale(x="shared", y="shared", color="independent")
     return Figure(title(compared, measure, name, labels, trials), chart, key)
 
@@ -98,20 +100,20 @@ def title(compared: list[dict], measure: str, name: str, labels: dict, trials: d
     column = f"{measure}_delta_mean_ns"
     known = [row for row in compared if row[column] is not None]
     means = {env: [row[column] for row in known if row["environment"] == env] for env in labels}
-    means = {env: own for env, own in means.items() if own}
-    what = f"Mean absolute difference of {name} from the first trial"
+    means = {env: values for env, values in means.items() if values}
+    measure_text = f"Mean absolute difference of {name} from the first trial"
     if len(means) > MAX_NAMED_ENVIRONMENTS:
         low, high = (end(known, key=lambda row: row[column]) for end in (min, max))
         ends = [mean_text(row[column]) for row in (low, high)]
         if ends[0] == ends[1]:
-            return f"{what}: {ends[0]} in each run of {count(len(means), 'environment')}"
+            return f"{measure_text}: {ends[0]} in each run of {count(len(means), 'environment')}"
         low, high = (f"{end} (run {run_label(row, trials)})" for end, row in zip(ends, (low, high), strict=True))
-        return f"{what}: {low} to {high}"
-    found = [
-        f"{span(*(mean_text(end(own)) for end in (min, max)))} ({labels[env]}, {count(len(own), 'run')})"
-        for env, own in means.items()
+        return f"{measure_text}: {low} to {high}"
+    parts = [
+        f"{span(*(mean_text(end(values)) for end in (min, max)))} ({labels[env]}, {count(len(values), 'run')})"
+        for env, values in means.items()
     ]
-    return f"{what}: {', '.join(found)}"
+    return f"{measure_text}: {', '.join(parts)}"
 
 
 def run_label(row: dict, trials: dict[tuple[str, int], str]) -> str:
@@ -131,30 +133,30 @@ def runs_without_common_packets(compared: list[dict], rows: list[dict], trials: 
     return (f"No packets in common: {', '.join(absent)}.",) if absent else ()
 
 
-def histogram_outline(rows: list[dict], place: int, run: str, least: float) -> list[dict]:
+def histogram_outline(rows: list[dict], trial: int, run: str, min_share: float) -> list[dict]:
     """Return the outline of a run's histogram, with one piece for each block of adjacent nonempty bins."""
-    points, before = [], None
-    for row in sorted((row for row in rows if row["b"] == place), key=lambda row: row["bin"]):
-        here = {"run": run, "text": percent(row["share"]), "range": range_text(row)}
+    points, previous = [], None
+    for row in sorted((row for row in rows if row["b"] == trial), key=lambda row: row["bin"]):
+        common = {"run": run, "text": percent(row["share"]), "range": range_text(row)}
         low, high, share = row["bin"] - 0.5, row["bin"] + 0.5, 100 * row["share"]
-        if before is None or before["bin"] + 1 != row["bin"]:
-            points += [{**points[-1], "share": least}] if points else []
-            here["piece"] = f"{place}/{row['bin']}"
-            points.append({**here, "bin": low, "share": least})
-        here["piece"] = points[-1]["piece"]
-        points += [{**here, "bin": low, "share": share}, {**here, "bin": high, "share": share}]
-        before = row
-    return [{**point, "order": order} for order, point in enumerate([*points, {**points[-1], "share": least}])]
+        if previous is None or previous["bin"] + 1 != row["bin"]:
+            points += [{**points[-1], "share": min_share}] if points else []
+            common["piece"] = f"{trial}/{row['bin']}"
+            points.append({**common, "bin": low, "share": min_share})
+        common["piece"] = points[-1]["piece"]
+        points += [{**common, "bin": low, "share": share}, {**common, "bin": high, "share": share}]
+        previous = row
+    return [{**point, "order": order} for order, point in enumerate([*points, {**points[-1], "share": min_share}])]
 
 
-def ticks(most: int, width: int) -> tuple[list[float], str]:
-    """Return the positions of ticks at 0 and at powers of ten from 10 ns on, and the expression for their labels.
+def ticks(last_bin: int, width: int) -> tuple[list[float], str]:
+    """Return the positions of ticks at 0 and at powers of ten from 10 ns on, and the Vega expression of their labels.
 
     Every power of ten has a tick. Every one, or every second, third or sixth, has a label, depending on the width.
     """
-    last = (2 * most + 1) // (2 * PER_DECADE)  # the axis ends at most + 1
-    room = PER_DECADE * width / (2 * (most + 1))  # px per decade
-    step = next((step for step in LABEL_STEPS if step * room >= TICK_LABEL), LABEL_STEPS[-1])
+    last = (2 * last_bin + 1) // (2 * PER_DECADE)  # the axis ends at most + 1
+    decade_width = PER_DECADE * width / (2 * (last_bin + 1))  # px per decade
+    step = next((step for step in LABEL_STEPS if step * decade_width >= TICK_LABEL), LABEL_STEPS[-1])
     places = [PER_DECADE * power + 0.5 for power in range(1, last + 1)]
     values = [*(-place for place in reversed(places)), 0, *places]
     power = f"round((abs(datum.value) - 0.5) / {PER_DECADE})"
@@ -172,16 +174,22 @@ def range_text(row: dict) -> str:
     return f"{low:,} ns" if low == high else f"{low:,} to {high:,} ns"
 
 
-def share_ticks(least: float) -> list[float]:
+def share_ticks(min_share: float) -> list[float]:
     """Return the powers of ten from a share in % to 100 %."""
-    return [10.0**power for power in range(math.ceil(math.log10(least)), 3)]
+    return [10.0**power for power in range(math.ceil(math.log10(min_share)), 3)]
 
 
-def mark_bound(lines: alt.Chart, bound: int, most: int, head: tuple[str, str]) -> alt.LayerChart:
+def mark_bound(lines: alt.Chart, bound: int, last_bin: int, head: tuple[str, str]) -> alt.LayerChart:
     """Return a panel with its heading; the range of differences within the bound is shaded."""
-    at = min(most + 1, PER_DECADE * math.log10(bound) + 0.5)
-    shade = alt.Chart(alt.Data(values=[{"low": -at, "high": at}])).mark_rect(color=SHADE).encode(x="low:Q", x2="high:Q")
-    edges = alt.Chart(alt.Data(values=[{"bin": -at}, {"bin": at}])).mark_rule(color=theme.GRAY, strokeDash=[3, 3])
+    position = min(last_bin + 1, PER_DECADE * math.log10(bound) + 0.5)
+    shade = (
+        alt.Chart(alt.Data(values=[{"low": -position, "high": position}]))
+        .mark_rect(color=SHADE)
+        .encode(x="low:Q", x2="high:Q")
+    )
+    edges = alt.Chart(alt.Data(values=[{"bin": -position}, {"bin": position}])).mark_rule(
+        color=theme.GRAY, strokeDash=[3, 3]
+    )
     small = lines.width == SMALL_WIDTH
     texts = {"text": head[0], "subtitle": head[1]} if small else {"text": ": ".join(part for part in head if part)}
     title = alt.TitleParams(
@@ -192,33 +200,33 @@ def mark_bound(lines: alt.Chart, bound: int, most: int, head: tuple[str, str]) -
 
 def panel(values, names, limits, name, last, panels) -> alt.Chart:  # noqa: PLR0913, PLR0917
     """Return the lines of one environment. ``last``: draw labels on the axis of differences."""
-    most, least, width = limits
-    places, text = ticks(most, width)
-    named = bool(names)
+    last_bin, min_share, width = limits
+    places, text = ticks(last_bin, width)
+    with_legend = bool(names)
     domain = names or [UNNAMED_RUN]
-    colors = list(PALETTE[: len(names)]) if named else ["#8A8A8A"]
-    field = "run:N" if named else "all:N"
-    legend = alt.Legend(title="run", orient="right", symbolType="stroke", symbolSize=200) if named else None
+    colors = list(PALETTE[: len(names)]) if with_legend else ["#8A8A8A"]
+    field = "run:N" if with_legend else "all:N"
+    legend = alt.Legend(title="run", orient="right", symbolType="stroke", symbolSize=200) if with_legend else None
     axis = alt.Axis(
         **{"values": places, "labelExpr": text, "labels": last, "ticks": last, "domain": False, "labelOverlap": False},
         tickCount=len(places),  # with a smaller tickCount, Vega omits some of ``values``
     )
     return (
-        alt.Chart(alt.Data(values=values if named else [{**value, "all": UNNAMED_RUN} for value in values]))
+        alt.Chart(alt.Data(values=values if with_legend else [{**value, "all": UNNAMED_RUN} for value in values]))
         .mark_line(interpolate="linear", strokeWidth=1.4, clip=True)
         .encode(
             x=alt.X(
                 "bin:Q",
                 title=f"difference of {name}" if last else None,
-                scale=alt.Scale(domain=[-most - 1, most + 1], nice=False),
+                scale=alt.Scale(domain=[-last_bin - 1, last_bin + 1], nice=False),
                 axis=axis,
             ),
             y=alt.Y(
                 "share:Q",
                 title="packets (%)",
-                scale=alt.Scale(type="log", domain=[least, 100], nice=False, clamp=True),
+                scale=alt.Scale(type="log", domain=[min_share, 100], nice=False, clamp=True),
                 axis=alt.Axis(
-                    labelExpr="format(datum.value, '~r')", values=share_ticks(least), domain=False, minExtent=40
+                    labelExpr="format(datum.value, '~r')", values=share_ticks(min_share), domain=False, minExtent=40
                 ),
             ),
             color=alt.Color(field, sort=domain, scale=alt.Scale(domain=domain, range=colors), legend=legend),

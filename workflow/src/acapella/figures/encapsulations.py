@@ -30,9 +30,9 @@ def draw(source: Source) -> Figure:
     rank = {row["encapsulation"]: place for place, row in enumerate(ranked[:MAX_ENCAPSULATIONS])}
     several = len(source.sites) > 1
     values = [bar_values(row, rank) for row in ranked[:MAX_ENCAPSULATIONS]]
-    none = {"frames": 0, "share": 0.0, "share_lo": None, "share_hi": None}
-    placed = site_dots.add_absent_sites(rows, "encapsulation", rank, none) if several else []
-    dots = [bar_values(row, rank) for row in placed]
+    empty_row = {"frames": 0, "share": 0.0, "share_lo": None, "share_hi": None}
+    site_rows = site_dots.add_absent_sites(rows, "encapsulation", rank, empty_row) if several else []
+    dots = [bar_values(row, rank) for row in site_rows]
     key = ["Bar: share of all frames"]
     if any(row["low"] is not None for row in values):
         key.append("line: its 95 % bootstrap interval over samples")
@@ -94,8 +94,8 @@ def chart(values: list[dict], dots: list[dict], sites: list[str]) -> alt.LayerCh
     lines = base.transform_filter("datum.low !== null").mark_rule(strokeWidth=1.6, color=theme.BLACK, yOffset=MIDDLE)
     lines = lines.encode(x=alt.X("low:Q", scale=x), x2="high:Q")
     labels = base.mark_text(align="left", dy=MIDDLE - 14, fontSize=theme.SMALL).encode(x=alt.value(2), text="label:N")
-    words = base.mark_text(align="left", dy=MIDDLE, fontSize=theme.SMALL).encode(x=alt.value(BARS + 6), text="text:N")
-    layers = [bars, lines, labels, words]
+    shares = base.mark_text(align="left", dy=MIDDLE, fontSize=theme.SMALL).encode(x=alt.value(BARS + 6), text="text:N")
+    layers = [bars, lines, labels, shares]
     if dots:
         encoding = {"x": alt.X("share:Q", scale=x), "y": y, "tooltip": tooltip}
         layers += site_dots.layers(dots, sites, BAR, MIDDLE, encoding)

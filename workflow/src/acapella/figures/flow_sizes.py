@@ -17,27 +17,27 @@ def draw(source: Source) -> Figure:
     """Draw the share of flows with at least a number of bytes: campaign, sites, and single samples."""
     rows = [row for row in source.required_rows(TABLE) if row["measure"] == MEASURE and row["flows_ge"]]
     values, order = distribution_lines(rows, SIZE.column)
-    whole = [row for row in values if row["line"] == order[0]]
-    if not whole:
+    campaign_line = [row for row in values if row["line"] == order[0]]
+    if not campaign_line:
         raise NoData("no frame belongs to a flow (a flow needs an IP header)")
     key = (
         "Sampled bytes on the wire, without FCS: a lower bound if samples contain only a part of the flow. A flow seen "
         f"at several ports or sites counts once, with its largest size. {INTERPOLATION_NOTE}",
     )
     drawing = chart(values, order, SIZE, y_title="share of flows of at least that size", height=300)
-    return Figure(title(whole), drawing, key)
+    return Figure(title(campaign_line), drawing, key)
 
 
-def title(whole: list[dict]) -> str:
+def title(campaign_line: list[dict]) -> str:
     """Return the median and the largest threshold that a flow reaches."""
-    flows, last = whole[0]["flows"], whole[-1]
-    median = median_interval(whole, "bytes")
-    half = (
+    flows, last = campaign_line[0]["flows"], campaign_line[-1]
+    median = median_interval(campaign_line, "bytes")
+    median_part = (
         f"median of {count(flows, 'directed flow')} {median_text(median, lambda value: scaled(value, 'B'))}; "
         if median
         else ""
     )
-    many = count(last["flows_ge"], "flow")
+    largest_flows = count(last["flows_ge"], "flow")
     verb = "carries" if last["flows_ge"] == 1 else "carry"
-    text = f"{half}{many} {verb} {scaled(last['bytes'], 'B')} or more"
+    text = f"{median_part}{largest_flows} {verb} {scaled(last['bytes'], 'B')} or more"
     return text[0].upper() + text[1:]

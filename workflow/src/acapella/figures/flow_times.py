@@ -23,12 +23,12 @@ def draw(source: Source) -> Figure:
     """Draw two log-log panels, durations and rates, with lines as in flow_sizes."""
     table = source.required_rows(TABLE)
     rows = [row for row in table if row["flows_ge"]]
-    panels, wholes = [], {}
+    panels, campaign_lines = [], {}
     for measure, axis in PANELS.items():
         values, order = distribution_lines([row for row in rows if row["measure"] == measure], axis.column)
-        whole = [row for row in values if row["line"] == order[0]]
-        if whole:
-            wholes[measure] = whole
+        campaign_line = [row for row in values if row["line"] == order[0]]
+        if campaign_line:
+            campaign_lines[measure] = campaign_line
             panels.append(chart(values, order, axis, y_title="share of flows of at least that value", height=HEIGHT))
     if not panels:
         raise NoData("no flow has more than one frame, so none has a duration or rate")
@@ -40,7 +40,7 @@ def draw(source: Source) -> Figure:
         *without_duration(source, table),
     )
     drawing = alt.vconcat(*panels, spacing=16).resolve_scale(color="shared", strokeDash="shared", strokeWidth="shared")
-    return Figure(title(wholes), drawing, key)
+    return Figure(title(campaign_lines), drawing, key)
 
 
 def zero_durations(table: list[dict]) -> tuple[str, ...]:
@@ -66,19 +66,21 @@ def without_duration(source: Source, table: list[dict]) -> tuple[str, ...]:
         return ()
 
     def flows(rows: list[dict], measure: str) -> int:
-        whole = (row for row in rows if (row["scope"], row["site"], row["measure"]) == ("campaign", ALL, measure))
-        return next((row["flows"] for row in whole), 0)
+        campaign_rows = (
+            row for row in rows if (row["scope"], row["site"], row["measure"]) == ("campaign", ALL, measure)
+        )
+        return next((row["flows"] for row in campaign_rows), 0)
 
     number = flows(source.rows("flow_sizes"), "wire") - flows(table, "duration_ns")
-    seen = count(samples, "misdated sample")
-    return (f"Omitted: {count(number, 'directed flow')} without timestamps or seen only in {seen}.",)
+    misdated_samples = count(samples, "misdated sample")
+    return (f"Omitted: {count(number, 'directed flow')} without timestamps or seen only in {misdated_samples}.",)
 
 
-def title(wholes: dict[str, list[dict]]) -> str:
+def title(campaign_lines: dict[str, list[dict]]) -> str:
     """Return the title: the medians of durations and rates, as thresholds (ten per decade)."""
-    first = next(iter(wholes.values()))[0]
+    first = next(iter(campaign_lines.values()))[0]
     flows = first["flows"]
-    medians = {measure: median_interval(whole, "value") for measure, whole in wholes.items()}
+    medians = {measure: median_interval(line, "value") for measure, line in campaign_lines.items()}
     parts = []
     duration, rate = medians.get("duration_ns"), medians.get("rate_bps")
     if duration and duration[1] == 1:  # the lowest threshold: flows below it have frames of only one timestamp
@@ -86,7 +88,7 @@ def title(wholes: dict[str, list[dict]]) -> str:
     elif duration:
         parts.append(f"median duration of {count(flows, 'directed flow')} {median_text(duration, nanoseconds)}")
     if rate:
-        of = count(wholes["rate_bps"][0]["flows"], "rate")
+        of = count(campaign_lines["rate_bps"][0]["flows"], "rate")
         parts.append(f"median of {of} {median_text(rate, lambda value: scaled(value, 'bit/s'))}")
     text = "; ".join(parts) or f"durations and rates of {count(flows, 'directed flow')}"
     return text[0].upper() + text[1:]

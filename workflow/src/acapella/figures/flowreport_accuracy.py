@@ -68,7 +68,9 @@ def draw(source: Source) -> Figure:
         raise NoData("no flow has a value on both sides that is above 0")
     panels = [panel(drawn[measure], measure, rows[measure]) for measure in shown]
     hidden = sum(rows[measure]["n"] - rows[measure]["n_log"] for measure in shown)
-    unseen = " Outside: flows that the program does not see." if any(rows[name]["outside"] for name in shown) else ""
+    outside_note = (
+        " Outside: flows that the program does not see." if any(rows[name]["outside"] for name in shown) else ""
+    )
     key = (
         f"Measures that differ come first, the worst first. Each point is {point_description(hidden)}; on the "
         "diagonal, measured and exact values are equal. R² is computed from the values and from their logarithms, "
@@ -77,7 +79,7 @@ def draw(source: Source) -> Figure:
         "over the time since the previous report. Values at reports are drawn with a resolution of 6 %. Packet loss "
         "and retransmitted payload: a point is the lower bound, and a vertical line reaches to the upper bound; if the "
         "line crosses the diagonal, the interval contains the exact value."
-        f"{unseen}",
+        f"{outside_note}",
         STATEMENT,
     )
     return Figure(title(rows), alt.concat(*panels, columns=PANELS_PER_ROW, spacing=16), key)
@@ -108,17 +110,19 @@ def points(source: Source, measure: str) -> list[dict]:
     ]
     if not pairs:
         return []
-    every = [math.log10(value) for values, _ in pairs for value in values]
-    low, high = min(every), max(every)
+    logarithms = [math.log10(value) for values, _ in pairs for value in values]
+    low, high = min(logarithms), max(logarithms)
     step = (high - low) / GRID_CELLS or 1
-    found: dict[tuple, int] = {}
+    counts: dict[tuple, int] = {}
     for values, number in pairs:
-        place = tuple(round((math.log10(value) - low) / step) for value in values)
-        found[place] = found.get(place, 0) + number
+        cell = tuple(round((math.log10(value) - low) / step) for value in values)
+        counts[cell] = counts.get(cell, 0) + number
     ends = {"low": 10**low, "high": 10**high}
     return [
-        dict(zip(("x", "y", "top"), (10 ** (low + at * step) for at in place), strict=True)) | {"pairs": number} | ends
-        for place, number in sorted(found.items())
+        dict(zip(("x", "y", "top"), (10 ** (low + index * step) for index in cell), strict=True))
+        | {"pairs": number}
+        | ends
+        for cell, number in sorted(counts.items())
     ]
 
 
@@ -145,8 +149,8 @@ def time_pairs(source: Source, columns: tuple[str, str]) -> list[tuple]:
 def duration_pairs(source: Source, _: str) -> list[tuple]:
     """Return exact and measured durations of flows, ns."""
     names = ("start_ns", "end_ns", "start_measured_ns", "end_measured_ns")
-    found = ([row[name] for name in names] for row in source.rows(TABLE))
-    return [(b - a, d - c, 1) for a, b, c, d in found if None not in (a, b, c, d)]
+    times = ([row[name] for name in names] for row in source.rows(TABLE))
+    return [(b - a, d - c, 1) for a, b, c, d in times if None not in (a, b, c, d)]
 
 
 def loss_pairs(source: Source, _: str) -> list[tuple]:
@@ -155,30 +159,30 @@ def loss_pairs(source: Source, _: str) -> list[tuple]:
     Loss is missing bytes / bytes sent. Uncertain bytes are either missing and retransmitted, or neither, so they do
     not change the bytes sent.
     """
-    found = []
+    pairs = []
     for row in source.rows(TABLE):
         sent = [bytes_sent(row, middle) for middle in ("", "measured_")]
         if all(sent) and row["loss_reason"] is None:
             shares = row["missing_bytes"] / sent[0], row["missing_measured_bytes"] / sent[1]
-            found.append((*shares, 1, (row["uncertain_bytes"] or 0) / sent[1]))
-    return found
+            pairs.append((*shares, 1, (row["uncertain_bytes"] or 0) / sent[1]))
+    return pairs
 
 
 def bytes_sent(row: dict, middle: str) -> int | None:
     """Return the sequence numbers that a flow occupies or misses; None if they are unknown."""
-    payload, again, missing = (row[f"{name}_{middle}bytes"] for name in ("payload", "retransmitted", "missing"))
-    return None if payload is None else payload - again + missing
+    payload, retransmitted, missing = (row[f"{name}_{middle}bytes"] for name in ("payload", "retransmitted", "missing"))
+    return None if payload is None else payload - retransmitted + missing
 
 
 def retransmission_pairs(source: Source, _: str) -> list[tuple]:
     """Return exact and measured shares of retransmitted payload, 1, and the width of the interval for each flow."""
-    found = []
+    pairs = []
     for row in source.rows(TABLE):
-        both = [(row[f"retransmitted_{m}bytes"], row[f"payload_{m}bytes"]) for m in ("", "measured_")]
-        if all(payload for _, payload in both) and row["loss_reason"] is None:
+        shares = [(row[f"retransmitted_{m}bytes"], row[f"payload_{m}bytes"]) for m in ("", "measured_")]
+        if all(payload for _, payload in shares) and row["loss_reason"] is None:
             width = (row["uncertain_bytes"] or 0) / row["payload_measured_bytes"]
-            found.append((*(again / payload for again, payload in both), 1, width))
-    return found
+            pairs.append((*(retransmitted / payload for retransmitted, payload in shares), 1, width))
+    return pairs
 
 
 def report_pairs(source: Source, measure: str) -> list[tuple]:
@@ -192,12 +196,14 @@ def report_pairs(source: Source, measure: str) -> list[tuple]:
 
 def window_pairs(source: Source, measure: str) -> list[tuple]:
     """Return exact and measured throughput of windows, in bit/s: all windows, or only those without a reason code."""
-    both = {(row["sample"], row["flow"]) for row in source.rows(TABLE) if row["found"] == "both" and not row["outside"]}
+    matched_flows = {
+        (row["sample"], row["flow"]) for row in source.rows(TABLE) if row["found"] == "both" and not row["outside"]
+    }
     length_ns = window_ns(source)
     return [
         (row["bytes"] * 8e9 / length_ns, row["bytes_measured"] * 8e9 / length_ns, 1)
         for row in source.rows("flowreport_windows")
-        if (row["sample"], row["flow"]) in both and (measure == "throughput" or row["reason"] is None)
+        if (row["sample"], row["flow"]) in matched_flows and (measure == "throughput" or row["reason"] is None)
     ]
 
 
@@ -218,20 +224,23 @@ def window_ns(source: Source) -> int:
 
 def title(rows: dict[str, dict]) -> str:
     """Return the title: the number of measures that agree with the digest, and the largest difference."""
-    known = {name: row for name, row in rows.items() if row["n"] + row["missing"]}
-    if not known:
+    with_values = {name: row for name, row in rows.items() if row["n"] + row["missing"]}
+    if not with_values:
         return "Flow reports compared with the digest"
-    differing = [name for name, row in known.items() if differs(row)]
-    few = sum(disagreement(row) is not None for row in known.values()) - len(differing)
-    parts = [f"{len(known) - len(differing) - few} of {count(len(known), 'measure')} agree with the digest"]
-    if few:
-        parts.append(f"{count(few, 'measure')} with {TOO_FEW} to compare")
+    differing = [name for name, row in with_values.items() if differs(row)]
+    with_few_values = sum(disagreement(row) is not None for row in with_values.values()) - len(differing)
+    parts = [
+        f"{len(with_values) - len(differing) - with_few_values} of {count(len(with_values), 'measure')} "
+        "agree with the digest"
+    ]
+    if with_few_values:
+        parts.append(f"{count(with_few_values, 'measure')} with {TOO_FEW} to compare")
     if differing:
-        worst = min(differing, key=lambda name: badness(known[name]))
-        heading, why = MEASURES[worst][0], disagreement(known[worst]).replace("R2", "R²")
-        what = "the worst that differs" if len(differing) > 1 else "the one that differs"
-        parts.append(f"{what} is {heading[0].lower()}{heading[1:]} ({why})")
-    parts += largest_error(known)
+        worst = min(differing, key=lambda name: badness(with_values[name]))
+        heading, reason = MEASURES[worst][0], disagreement(with_values[worst]).replace("R2", "R²")
+        position = "the worst that differs" if len(differing) > 1 else "the one that differs"
+        parts.append(f"{position} is {heading[0].lower()}{heading[1:]} ({reason})")
+    parts += largest_error(with_values)
     return "; ".join(parts)
 
 
@@ -255,23 +264,23 @@ def format_r2(value: float) -> str:
 
 def panel_subtitle(row: dict) -> list[str]:
     """Return the lines below a panel's heading."""
-    both = "R² undefined" if row["r2"] is None else f"R² {format_r2(row['r2'])}"
+    r2 = "R² undefined" if row["r2"] is None else f"R² {format_r2(row['r2'])}"
     if row["r2_log"] is not None:
-        both += f", log {format_r2(row['r2_log'])}"
+        r2 += f", log {format_r2(row['r2_log'])}"
     parts = [
         f"n{GAP}={GAP}{row['n']:,}",
         f"{percent(row['missing_share'])} missing",
         *(f"{row[name]:,} {name}" for name in ("outside", "extra") if row[name]),
     ]
-    return [verdict_text(row), both, ", ".join(parts), *error_summary(row)]
+    return [verdict_text(row), r2, ", ".join(parts), *error_summary(row)]
 
 
 def verdict_text(row: dict) -> str:
     """Return the verdict in a few words: ``agrees``, or ``differs`` and the criteria that are not met."""
-    why = disagreement(row)
-    if why is None or not differs(row):
-        return TOO_FEW if why else "agrees"
-    return f"differs; not met: {', '.join(faults(row)).replace('R2', 'R²')}" if row["n"] else f"differs: {why}"
+    reason = disagreement(row)
+    if reason is None or not differs(row):
+        return TOO_FEW if reason else "agrees"
+    return f"differs; not met: {', '.join(faults(row)).replace('R2', 'R²')}" if row["n"] else f"differs: {reason}"
 
 
 def error_summary(row: dict) -> list[str]:
@@ -297,13 +306,13 @@ def axis_ticks(low: float, high: float) -> list[float]:
     """Return at most MAX_TICKS powers of ten. If fewer than two fit, add 2 and 5 times these or the ends."""
     first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     step = max(1, math.ceil((last - first + 1) / MAX_TICKS))
-    found = [10.0**power for power in range(first, last + 1, step)]
-    if len(found) > 1:
-        return found
-    finer = [float(f"{lead}e{power}") for power in range(first - 1, last + 1) for lead in (1, 2, 5)]
-    finer = [value for value in finer if low <= value <= high]
+    powers = [10.0**power for power in range(first, last + 1, step)]
+    if len(powers) > 1:
+        return powers
+    values = [float(f"{lead}e{power}") for power in range(first - 1, last + 1) for lead in (1, 2, 5)]
+    values = [value for value in values if low <= value <= high]
     ends = [float(f"{end:.2g}") for end in (low * 1.15, high / 1.15)]  # within the axis even after rounding
-    return finer if len(finer) > 1 else sorted({*finer, *ends})
+    return values if len(values) > 1 else sorted({*values, *ends})
 
 
 def panel(values: list[dict], measure: str, row: dict) -> alt.LayerChart:

@@ -25,7 +25,7 @@ def draw(source: Source) -> Figure:
     """Draw the share of flows with any error and the 99th percentile of errors, one line per number of sketch rows."""
     rows = source.rows(TABLE)
     if not rows:
-        raise NoData("no other sketch sizes were tried (config flowreports.sketches)")
+        raise NoData("no other sketch sizes were measured (config flowreports.sketches)")
     values = [point(row) for row in combine_samples(rows)]
     sizes = sorted({row["rows"] for row in rows})
     panels = [
@@ -50,13 +50,13 @@ def combine_samples(rows: list[dict]) -> list[dict]:
     groups: dict[tuple, list[dict]] = {}
     for row in rows:
         groups.setdefault((row["rows"], row["cells"], row["measure"]), []).append(row)
-    found = []
-    for _, own in sorted(groups.items()):
-        sums = {name: sum(row[name] for row in own) for name in ("n", "missing", "equal")}
+    combined = []
+    for _, group in sorted(groups.items()):
+        sums = {name: sum(row[name] for row in group) for name in ("n", "missing", "equal")}
         if sums["n"] + sums["missing"]:
-            worst = {name: max(row[name] or 0.0 for row in own) for name in ("error_p99", "error_largest")}
-            found.append({**own[0], **sums, **worst, "runs": len(own)})
-    return found
+            worst = {name: max(row[name] or 0.0 for row in group) for name in ("error_p99", "error_largest")}
+            combined.append({**group[0], **sums, **worst, "runs": len(group)})
+    return combined
 
 
 def point(row: dict) -> dict:
@@ -91,14 +91,16 @@ def title(values: list[dict]) -> str:
         return (
             f"With {memory_text(unequal)}, the largest sketch tried, the sizes of {inexact_share(unequal)} are {fault}"
         )
-    least = min(exact, key=lambda v: v["memory"])
+    smallest = min(exact, key=lambda v: v["memory"])
     number = sum(v["runs"] for v in exact)
     runs = "the one run" if number == 1 else f"all {count(number, 'run')}"
-    or_more = " or more" if any(v["memory"] > least["memory"] for v in exact) else ""
-    found = f"Every flow size is exact in {runs} with {memory_text(least)}{or_more}"
+    or_more = " or more" if any(v["memory"] > smallest["memory"] for v in exact) else ""
+    statement = f"Every flow size is exact in {runs} with {memory_text(smallest)}{or_more}"
     if unequal is None:
-        return f"{found}; smaller sketches were not tried"
-    return f"{found}; with {memory_text(unequal)} {inexact_share(unequal)} are not exact; no size in between was tried"
+        return f"{statement}; smaller sketches were not tried"
+    return (
+        f"{statement}; with {memory_text(unequal)} {inexact_share(unequal)} are not exact; no size in between was tried"
+    )
 
 
 def memory_text(sketch: dict) -> str:

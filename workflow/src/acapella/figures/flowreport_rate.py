@@ -53,8 +53,8 @@ def distribution(sample: str, rows: list[dict]) -> list[dict]:
 
 def mean_reports(sample: str, rows: list[dict]) -> float:
     """Return the mean of a sample's complete seconds, in reports/s; of its incomplete second if there is no other."""
-    own = [row for row in rows if row["sample"] == sample]
-    counts = [row["reports"] for row in own if row["whole"]] or [row["reports"] for row in own]
+    of_sample = [row for row in rows if row["sample"] == sample]
+    counts = [row["reports"] for row in of_sample if row["whole"]] or [row["reports"] for row in of_sample]
     return sum(counts) / len(counts)
 
 
@@ -62,8 +62,10 @@ def title(rows: list[dict]) -> str:
     """Return the title: the mean of each sample or the range of means, and the maximum of a second in any sample."""
     means = [mean_reports(name, rows) for name in {row["sample"] for row in rows}]
     range_of_means = span(f"{format_count(min(means))} reports/s", f"{format_count(max(means))} reports/s")
-    each = " of a sample" if len(means) > 1 else ""
-    return f"Mean{each}: {range_of_means}; at most {format_count(max(row['reports'] for row in rows))} in one second"
+    of_sample = " of a sample" if len(means) > 1 else ""
+    return (
+        f"Mean{of_sample}: {range_of_means}; at most {format_count(max(row['reports'] for row in rows))} in one second"
+    )
 
 
 def format_count(number: float) -> str:
@@ -123,11 +125,11 @@ def chart(values: list[dict], labels: list[str]) -> alt.LayerChart:
         )
     )
     width = theme.WIDTH - 70
-    within = visible_paper_range(ends)
-    if not within:
+    paper_range = visible_paper_range(ends)
+    if not paper_range:
         return alt.layer(lines).properties(width=width, height=HEIGHT)
     band = (
-        alt.Chart(alt.Data(values=[{"low": within[0], "high": within[1]}]))
+        alt.Chart(alt.Data(values=[{"low": paper_range[0], "high": paper_range[1]}]))
         .mark_rect(color=theme.GRID, opacity=0.7)
         .encode(x="low:Q", x2="high:Q")
     )

@@ -28,8 +28,10 @@ def scope(source: Source) -> tuple[str, ...]:
     windows = sorted({row["t_ns"] for row in rows})
     length = min((b - a for a, b in pairwise(windows)), default=0)
     counters = counters_of(source)
-    what = f"{count(len(windows), 'window')} of {nanoseconds(length)}, {count(counters['frames_in'], 'frame')}"
-    return (f"{what}, {reports_text(counters['reports_sent'], counters['reports_accepted'])}",)
+    windows_and_frames = (
+        f"{count(len(windows), 'window')} of {nanoseconds(length)}, {count(counters['frames_in'], 'frame')}"
+    )
+    return (f"{windows_and_frames}, {reports_text(counters['reports_sent'], counters['reports_accepted'])}",)
 
 
 SCOPE = scope
@@ -42,11 +44,11 @@ def draw(source: Source) -> Figure:
         raise NoData("nothing was measured (acapella measure response)")
     flows = [name for name in dict.fromkeys(row["flow"] for row in rows) if name != BACKGROUND]
     values = [point(row) for row in rows]
-    own = [value for value in values if value["flow"] != BACKGROUND]
-    behind = [value for value in values if value["flow"] == BACKGROUND]
-    top = throughput_panel(own, behind, flows).properties(width=WIDTH, height=THROUGHPUT_HEIGHT)
+    of_flows = [value for value in values if value["flow"] != BACKGROUND]
+    background = [value for value in values if value["flow"] == BACKGROUND]
+    top = throughput_panel(of_flows, background, flows).properties(width=WIDTH, height=THROUGHPUT_HEIGHT)
     chart = alt.vconcat(
-        top, inter_arrival_panel(own, flows).properties(width=WIDTH, height=INTER_ARRIVAL_HEIGHT), spacing=10
+        top, inter_arrival_panel(of_flows, flows).properties(width=WIDTH, height=INTER_ARRIVAL_HEIGHT), spacing=10
     )
     key = (
         "Lines and area: from reports; pale dots: exact, at the start of each window; dashed: the rate that was set. "
@@ -100,10 +102,10 @@ def title(rows: list[dict], flows: list[str]) -> str:
     errors = sorted(abs(measured - exact) / exact for exact, measured in pairs)
     if not errors:
         return "No window has traffic of the flows"
-    middle = errors[(len(errors) - 1) // 2]
+    median = errors[(len(errors) - 1) // 2]
     if not errors[-1]:
         return f"Throughput of {listed(flows)} by reports: equal to the exact one in all {count(len(errors), 'window')}"
-    errors_of = f"median {digits(100 * middle)}{GAP}%, largest {digits(100 * errors[-1])}{GAP}%"
+    errors_of = f"median {digits(100 * median)}{GAP}%, largest {digits(100 * errors[-1])}{GAP}%"
     return f"Throughput of {listed(flows)} by reports: error of a window {errors_of}"
 
 
@@ -126,17 +128,17 @@ def color(flows: list[str]) -> alt.Color:
     )
 
 
-def throughput_panel(own: list[dict], behind: list[dict], flows: list[str]) -> alt.LayerChart:
+def throughput_panel(of_flows: list[dict], background: list[dict], flows: list[str]) -> alt.LayerChart:
     """Return the panel of set, exact and measured throughput."""
     y = {"title": "throughput (Mbit/s)", "axis": alt.Axis(domain=False, minExtent=46)}
-    lines = alt.Chart(alt.Data(values=own)).encode(x=time_axis(last=False), color=color(flows), detail="flow:N")
-    area = alt.Chart(alt.Data(values=behind)).mark_area(opacity=0.25, color=theme.GREEN, interpolate="step-after")
-    known = alt.Chart(alt.Data(values=[value for value in own if value["set"] is not None]))
-    exact_behind = alt.Chart(alt.Data(values=behind)).mark_circle(size=14, opacity=0.4)
+    lines = alt.Chart(alt.Data(values=of_flows)).encode(x=time_axis(last=False), color=color(flows), detail="flow:N")
+    area = alt.Chart(alt.Data(values=background)).mark_area(opacity=0.25, color=theme.GREEN, interpolate="step-after")
+    with_set_rate = alt.Chart(alt.Data(values=[value for value in of_flows if value["set"] is not None]))
+    exact_background = alt.Chart(alt.Data(values=background)).mark_circle(size=14, opacity=0.4)
     return alt.layer(
         area.encode(x=time_axis(last=False), y=alt.Y("measured:Q", **y)),
-        exact_behind.encode(x=time_axis(last=False), y=alt.Y("exact:Q", **y), color=color(flows)),
-        known.mark_line(strokeDash=[4, 3], strokeWidth=1, interpolate="step-after").encode(
+        exact_background.encode(x=time_axis(last=False), y=alt.Y("exact:Q", **y), color=color(flows)),
+        with_set_rate.mark_line(strokeDash=[4, 3], strokeWidth=1, interpolate="step-after").encode(
             x=time_axis(last=False), y=alt.Y("set:Q", **y), color=color(flows), detail="flow:N"
         ),
         lines.mark_circle(size=14, opacity=0.4).encode(y=alt.Y("exact:Q", **y)),
@@ -158,9 +160,9 @@ def powers(low: float, high: float) -> list[float]:
     return [10.0**power for power in range(round(math.log10(low)), round(math.log10(high)) + 1)]
 
 
-def inter_arrival_panel(own: list[dict], flows: list[str]) -> alt.LayerChart:
+def inter_arrival_panel(of_flows: list[dict], flows: list[str]) -> alt.LayerChart:
     """Return the panel of inter-arrival times, on a logarithmic axis."""
-    values = [value[name] for value in own for name in ("iat", "iat_measured", "gap_measured") if value[name]]
+    values = [value[name] for value in of_flows for name in ("iat", "iat_measured", "gap_measured") if value[name]]
     low, high = (math.log10(end) for end in (min(values, default=1), max(values, default=10)))
     ends = [10 ** math.floor(low), 10 ** math.ceil(high + 1e-9)]
     y = {
@@ -168,9 +170,9 @@ def inter_arrival_panel(own: list[dict], flows: list[str]) -> alt.LayerChart:
         "scale": alt.Scale(type="log", domain=ends, nice=False),
         "axis": alt.Axis(domain=False, minExtent=46, format=",~r", values=powers(*ends)),
     }
-    exact = alt.Chart(alt.Data(values=[value for value in own if value["iat"]])).mark_circle(size=14, opacity=0.4)
-    single = alt.Chart(alt.Data(values=[value for value in own if value["iat_measured"]]))
-    measured = alt.Chart(alt.Data(values=[value for value in own if value["gap_measured"]]))
+    exact = alt.Chart(alt.Data(values=[value for value in of_flows if value["iat"]])).mark_circle(size=14, opacity=0.4)
+    single = alt.Chart(alt.Data(values=[value for value in of_flows if value["iat_measured"]]))
+    measured = alt.Chart(alt.Data(values=[value for value in of_flows if value["gap_measured"]]))
     return alt.layer(
         exact.encode(x=time_axis(last=True), y=alt.Y("iat:Q", **y), color=color(flows)),
         single.mark_point(shape="cross", size=12, strokeWidth=0.7, opacity=0.6).encode(

@@ -16,39 +16,39 @@ HEIGHT = 190
 RATE = "offered (million reports/s)"
 LOST = "lost (% of offered)"
 COLORS = (theme.BLUE, theme.VERMILION)
-IN_MEMORY, REPLAYED = "Reports made in memory", "Reports of replayed traces"  # titles of the upper and the lower panel
+IN_MEMORY, REPLAYED = "Reports generated in memory", "Reports of replayed traces"  # titles of the two panels
 
 
 def scope(source: Source) -> tuple[str, ...]:
     """Return the numbers of reports offered and lost as text, one line per panel."""
     in_memory, replays = split_replays(source.rows(TABLE))
-    found = []
-    for rows, what, run in ((in_memory, IN_MEMORY, "run"), (replays, REPLAYED, "replay")):
+    lines = []
+    for rows, description, run in ((in_memory, IN_MEMORY, "run"), (replays, REPLAYED, "replay")):
         if not rows:
             continue
         offered = sum(row["offered"] for row in rows)
         lost, discarded = (sum(row[name] for row in rows) for name in ("lost", "discarded"))
-        one = rows[0]
-        reports = f"{count(offered, 'report')} of {one['report_bytes']}{GAP}B"
+        first = rows[0]
+        reports = f"{count(offered, 'report')} of {first['report_bytes']}{GAP}B"
         if rows is in_memory:
-            reports += f" of {count(one['flows'], 'flow')}"
+            reports += f" of {count(first['flows'], 'flow')}"
         shares = [percent(n / offered) if n else "none" for n in (lost, discarded)]
-        runs = f"{count(len(rows), run)}, {reports}, {count(one['threads'], 'thread')}"
-        found.append(f"{what}: {runs}; of these lost: {shares[0]}, discarded as old: {shares[1]}")
-    return tuple(found)
+        runs = f"{count(len(rows), run)}, {reports}, {count(first['threads'], 'thread')}"
+        lines.append(f"{description}: {runs}; of these lost: {shares[0]}, discarded as old: {shares[1]}")
+    return tuple(lines)
 
 
 SCOPE = scope
 
 
 def split_replays(rows: list[dict]) -> tuple[list[dict], list[dict]]:
-    """Return the runs of reports made in memory, and the replays of traces that have a report."""
+    """Return the runs of reports generated in memory, and the replays of traces that have a report."""
     replays = [row for row in rows if row["trace"] is not None and row["offered"]]
     return [row for row in rows if row["trace"] is None], replays
 
 
 def draw(source: Source) -> Figure:
-    """Draw a point per run: reports made in memory in the upper panel, replayed traces in the lower one."""
+    """Draw a point per run: reports generated in memory in the upper panel, replayed traces in the lower one."""
     rows, replays = split_replays(source.rows(TABLE))
     if not rows:
         raise NoData("no rate was measured (acapella measure collector)")
@@ -63,8 +63,8 @@ def draw(source: Source) -> Figure:
         for row in rows
     ]
     values.sort(key=lambda value: value["rate"])
-    every = [PAPER_RATE / 1e6, *(value["rate"] for value in values)]
-    domain = [min(every) / 1.2, max(every) * 1.2]
+    rates = [PAPER_RATE / 1e6, *(value["rate"] for value in values)]
+    domain = [min(rates) / 1.2, max(rates) * 1.2]
     base = alt.Chart(alt.Data(values=values)).encode(
         x=alt.X(
             "rate:Q",
@@ -89,9 +89,10 @@ def draw(source: Source) -> Figure:
     )
     key = (
         "Reports are written to memory as by a NIC; a report is lost if its slot in the ring is overwritten before a "
-        "worker has read it, for example while other programs use the processor. The highest rate is that at which "
+        "worker has read it, for example while other programs use the processor. The highest rate is the rate at which "
         "this machine copies reports in memory. Dashed: the rate of the P4/RDMA paper with negligible losses. "
-        "The collapse to 125,000 reports/s beyond it is a property of the paper's NIC and cannot be reproduced here."
+        "The collapse to 125,000 reports/s at higher rates is a property of the paper's NIC and cannot be reproduced "
+        "here."
         f"{' ' + REPLAY_NOTE if replays else ''}",
     )
     chart = chart.properties(width=theme.WIDTH - 70, height=HEIGHT, title=panel_title(IN_MEMORY))
@@ -152,12 +153,12 @@ def replay_panel(replays: list[dict]) -> alt.LayerChart:
 
 def ticks(low: float, high: float) -> list[float]:
     """Return 1, 2 and 5 times powers of ten between two ends of an axis."""
-    every = (step * 10.0**power for power in range(-3, 6) for step in (1, 2, 5))
-    return [value for value in every if low <= value <= high]
+    values = (step * 10.0**power for power in range(-3, 6) for step in (1, 2, 5))
+    return [value for value in values if low <= value <= high]
 
 
 def title(rows: list[dict], replays: list[dict]) -> str:
-    """Return the rates between which losses begin, for reports made in memory and for each trace."""
+    """Return the rates between which losses begin, for reports generated in memory and for each trace."""
     traces = dict.fromkeys(row["trace"] for row in replays)
     parts = [
         f"replayed trace of {name}: {loss_onset([row for row in replays if row['trace'] == name])}" for name in traces
@@ -168,16 +169,20 @@ def title(rows: list[dict], replays: list[dict]) -> str:
 def loss_onset(rows: list[dict]) -> str:
     """Return the rates between which losses begin."""
     lossy = [row["offered_rps"] for row in rows if row["lost"]]
-    whole = [row["offered_rps"] for row in rows if not row["lost"]]
-    if not whole:
+    lossless = [row["offered_rps"] for row in rows if not row["lost"]]
+    if not lossless:
         return "losses at every rate that was offered"
     if not lossy:
-        return f"no losses up to {digits(max(whole) / 1e6)} million reports/s"
-    below = [rate for rate in whole if rate < min(lossy)]
+        return f"no losses up to {digits(max(lossless) / 1e6)} million reports/s"
+    below = [rate for rate in lossless if rate < min(lossy)]
     above = [row for row in rows if row["offered_rps"] >= min(lossy)]
-    spared = sum(not row["lost"] for row in above)
-    others = f" ({spared} of {count(len(above), 'run')} at that rate or above without losses)" if spared else ""
+    lossless_above = sum(not row["lost"] for row in above)
+    suffix = (
+        f" ({lossless_above} of {count(len(above), 'run')} at that rate or above without losses)"
+        if lossless_above
+        else ""
+    )
     if not below:
-        return f"losses from {digits(min(lossy) / 1e6)} million reports/s on{others}"
+        return f"losses from {digits(min(lossy) / 1e6)} million reports/s on{suffix}"
     ends = f"{digits(max(below) / 1e6)} and {digits(min(lossy) / 1e6)} million reports/s"
-    return f"losses begin between {ends}{others}"
+    return f"losses begin between {ends}{suffix}"

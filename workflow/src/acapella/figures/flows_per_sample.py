@@ -27,9 +27,9 @@ def draw(source: Source) -> Figure:
     sites = sorted({row["site"] for row in rows}, key=natural)
     labels = short_labels(sites, LABEL)
     values = [{**row, "label": labels[row["site"]]} for row in rows]
-    left = theme.text_width(labels.values())
+    label_width = theme.text_width(labels.values())
     x = alt.Scale(domain=[edges[0], edges[-1]], nice=False, type="symlog" if logarithmic(flows) else "linear")
-    width = theme.WIDTH - left - 40
+    width = theme.WIDTH - label_width - 40
     parts = [histogram(flows, edges, x, width), site_strips(values, list(labels.values()), x, edges, width)]
     key = (
         "Flows are directed: the two directions of a connection count as two flows. Bottom: one tick per sample, "
@@ -42,8 +42,8 @@ def title(flows: list[int]) -> str:
     """Return the title: median and maximum."""
     if len(flows) == 1:
         return f"The sample shows {count(flows[0], 'directed flow')}"
-    middle = flows[(len(flows) - 1) // 2]
-    return f"Half of the samples show {count(middle, 'directed flow')} or fewer, the busiest {count(flows[-1])}"
+    median = flows[(len(flows) - 1) // 2]
+    return f"Half of the samples show {count(median, 'directed flow')} or fewer, the busiest {count(flows[-1])}"
 
 
 def logarithmic(flows: list[int]) -> bool:
@@ -53,19 +53,19 @@ def logarithmic(flows: list[int]) -> bool:
 
 def bin_edges(flows: list[int]) -> list[int]:
     """Return the edges of the histogram's bins; the first is 0 and the last is above all counts."""
-    most = max(flows[-1], 1)
+    maximum = max(flows[-1], 1)
     if not logarithmic(flows):
-        step = nice_step(most / BINS)
-        return [step * k for k in range(most // step + 2)]
-    decades = math.ceil(math.log10(most + 1))
+        step = nice_step(maximum / BINS)
+        return [step * k for k in range(maximum // step + 2)]
+    decades = math.ceil(math.log10(maximum + 1))
     edges = [0, *(lead * 10**k for k in range(decades) for lead in (1, 2, 5)), 10**decades]
-    return edges[: next(place for place, edge in enumerate(edges) if edge > most) + 1]
+    return edges[: next(place for place, edge in enumerate(edges) if edge > maximum) + 1]
 
 
-def nice_step(least: float) -> int:
-    """Return the smallest of 1, 2, 5, 10, 20, ... that is at least ``least``."""
-    power = 10 ** max(0, math.floor(math.log10(max(least, 1))))
-    return next(power * lead for lead in (1, 2, 5, 10) if power * lead >= least)
+def nice_step(minimum: float) -> int:
+    """Return the smallest of 1, 2, 5, 10, 20, ... that is at least ``minimum``."""
+    power = 10 ** max(0, math.floor(math.log10(max(minimum, 1))))
+    return next(power * lead for lead in (1, 2, 5, 10) if power * lead >= minimum)
 
 
 def histogram(flows: list[int], edges: list[int], x: alt.Scale, width: int) -> alt.Chart:

@@ -24,22 +24,22 @@ def draw(source: Source) -> Figure:
     rows = [row for row in source.required_rows(TABLE) if row["share"] is not None]
     bins = sorted({(row["bin_lo"], row["bin"]) for row in rows})
     order = [label for _, label in bins]
-    whole = [bar_values(row) for row in rows if row["site"] == ALL]
+    all_sites = [bar_values(row) for row in rows if row["site"] == ALL]
     sites = sorted({row["site"] for row in rows if row["site"] != ALL}, key=natural)
     key = [f"Lengths without FCS and preamble; {MINIMUM}; frames longer than 1518 B are red to black"]
-    if any(row["low"] is not None for row in whole):
+    if any(row["low"] is not None for row in all_sites):
         key.append("lines: 95 % bootstrap intervals over samples")
     width = theme.WIDTH - 75
     parts = []
     if len(sites) > 1:
         labels = short_labels(sites, LABEL)
         values = [{**bar_values(row), "label": labels[row["site"]]} for row in rows if row["site"] != ALL]
-        half = (theme.WIDTH - theme.text_width(labels.values()) - 62) // 2
-        width = 2 * half + GUTTER
-        parts.append(by_site(values, list(labels.values()), bins, half))
-    parts.insert(0, overall(whole, order, width))
+        panel_width = (theme.WIDTH - theme.text_width(labels.values()) - 62) // 2
+        width = 2 * panel_width + GUTTER
+        parts.append(by_site(values, list(labels.values()), bins, panel_width))
+    parts.insert(0, overall(all_sites, order, width))
     chart = alt.vconcat(*parts, spacing=22).resolve_scale(color="independent")
-    return Figure(title(whole), chart, ("; ".join(key) + ".",))
+    return Figure(title(all_sites), chart, ("; ".join(key) + ".",))
 
 
 def bar_values(row: dict) -> dict:
@@ -55,11 +55,11 @@ def bar_values(row: dict) -> dict:
     }
 
 
-def title(whole: list[dict]) -> str:
+def title(all_sites: list[dict]) -> str:
     """Return the title: the most common bins on the wire."""
-    outer = sorted((r for r in whole if r["length"] == LENGTHS["outer"]), key=lambda r: (-r["share"], r["bin_lo"]))
-    named = [f"{row['bin']}{GAP}B ({row['text']})" for row in outer[:3] if row["frames"]]
-    return f"Most common on the wire: {listed(named)}"
+    outer = sorted((r for r in all_sites if r["length"] == LENGTHS["outer"]), key=lambda r: (-r["share"], r["bin_lo"]))
+    most_common = [f"{row['bin']}{GAP}B ({row['text']})" for row in outer[:3] if row["frames"]]
+    return f"Most common on the wire: {listed(most_common)}"
 
 
 def tooltip() -> list[alt.Tooltip]:

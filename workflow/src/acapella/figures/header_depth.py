@@ -45,26 +45,26 @@ def draw(source: Source) -> Figure:
         labels = {ALL: ALL_SITES, **labels}
     values = [{**rows[site], "label": label, "whole": site == ALL} for site, label in labels.items()]
     width = (theme.WIDTH - theme.text_width(labels.values()) - 46) // 2
-    panels = [panel(values, list(labels.values()), which, width, first=not n) for n, which in enumerate(PANELS)]
+    panels = [panel(values, list(labels.values()), column, width, first=not n) for n, column in enumerate(PANELS)]
     return Figure(title(sites, rows), alt.hconcat(*panels, spacing=24), (PAYLOAD, *heuristic_note(source)))
 
 
 def heuristic_note(source: Source) -> tuple[str, ...]:
-    """Return a note on headers that tshark guessed from payload (table header_occurrence), most frames first."""
+    """Return a note on the headers that tshark detected by payload (table header_occurrence), most frames first."""
     rows = [row for row in source.rows("header_occurrence") if row["site"] == ALL and heuristic(row)]
     rows.sort(key=lambda row: (-row["guessed_frames"], natural(row["header"])))
     if not rows:
         return ()
-    named = [f"{row['header']} ({guessed_frames(row)})" for row in rows[:MAX_NAMED]]
+    listed_headers = [f"{row['header']} ({guessed_frames(row)})" for row in rows[:MAX_NAMED]]
     more = f" and {len(rows) - MAX_NAMED} more" if len(rows) > MAX_NAMED else ""
     return (
-        f"Included heuristic headers: {', '.join(named)}{more}: recognized by payload alone, in an "
+        f"Included heuristic headers: {', '.join(listed_headers)}{more}: recognized by payload alone, in an "
         "unknown flow or on a port not registered for the header.",
     )
 
 
 def guessed_frames(row: dict) -> str:
-    """Return the number of frames in which the header is guessed: ``2 frames``, ``2 of 3 frames``."""
+    """Return the number of frames in which the header was detected by payload: ``2 frames``, ``2 of 3 frames``."""
     if row["guessed_frames"] == row["frames"]:
         return count(row["frames"], "frame")
     return f"{row['guessed_frames']:,} of {count(row['frames'], 'frame')}"
@@ -77,8 +77,8 @@ def points_notes(rows: dict) -> tuple[str, ...]:
     )
     if ALL not in rows:
         return (key,)
-    whole = rows[ALL]
-    return (f"{key} All sites: {whole['distinct_headers']} distinct headers, deepest stack {whole['deepest_stack']}.",)
+    total = rows[ALL]
+    return (f"{key} All sites: {total['distinct_headers']} distinct headers, deepest stack {total['deepest_stack']}.",)
 
 
 def largest(values: list[dict]) -> int:
@@ -88,14 +88,14 @@ def largest(values: list[dict]) -> int:
 
 def point_panels(values: list[dict], order: list[str]) -> alt.VConcatChart:
     """Return one panel per column, one above the other, with a point and a line to the axis for each site."""
-    most, panels = largest(values), []
+    maximum, panels = largest(values), []
     for column, name, color in PANELS:
         last = (column, name, color) == PANELS[-1]
         y = alt.Y(
             f"{column}:Q",
             title=name,
-            scale=alt.Scale(domain=[0, most * 1.05], nice=False),
-            axis=alt.Axis(values=theme.whole_ticks(most), format=",d", domain=False),
+            scale=alt.Scale(domain=[0, maximum * 1.05], nice=False),
+            axis=alt.Axis(values=theme.whole_ticks(maximum), format=",d", domain=False),
         )
         axis = alt.Axis(labels=last, labelAngle=-90, labelOverlap=False, ticks=False)
         x = alt.X("label:N", sort=order, title="site" if last else None, axis=axis)
@@ -121,24 +121,25 @@ def tooltip() -> list[alt.Tooltip]:
 
 def title(sites: list[str], rows: dict) -> str:
     """Return the title: the ranges of both numbers over sites."""
-    few, many = (pick(rows[site]["distinct_headers"] for site in sites) for pick in (min, max))
-    flat, deep = (pick(rows[site]["deepest_stack"] for site in sites) for pick in (min, max))
+    fewest, most = (pick(rows[site]["distinct_headers"] for site in sites) for pick in (min, max))
+    shallowest, deepest = (pick(rows[site]["deepest_stack"] for site in sites) for pick in (min, max))
     if len(sites) == 1:
-        return f"{sites[0]} shows {many} distinct headers, stacked up to {deep} deep"
-    return f"Sites show {span(few, many)} distinct headers; their deepest stacks have {span(flat, deep)} headers"
+        return f"{sites[0]} shows {most} distinct headers, stacked up to {deepest} deep"
+    depths = span(shallowest, deepest)
+    return f"Sites show {span(fewest, most)} distinct headers; their deepest stacks have {depths} headers"
 
 
-def panel(values, order, which, width, *, first) -> alt.LayerChart:
+def panel(values, order, description, width, *, first) -> alt.LayerChart:
     """Return the bars of one column with their values."""
-    column, name, color = which
-    most = largest(values)
+    column, name, color = description
+    maximum = largest(values)
     base = alt.Chart(alt.Data(values=values)).encode(
         y=alt.Y("label:N", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False) if first else None),
         x=alt.X(
             f"{column}:Q",
             title=name,
-            scale=alt.Scale(domain=[0, most * 1.12], nice=False),
-            axis=alt.Axis(values=theme.whole_ticks(most), format=",d", domain=False),
+            scale=alt.Scale(domain=[0, maximum * 1.12], nice=False),
+            axis=alt.Axis(values=theme.whole_ticks(maximum), format=",d", domain=False),
         ),
         tooltip=tooltip(),
     )

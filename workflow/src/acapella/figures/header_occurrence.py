@@ -28,22 +28,24 @@ def draw(source: Source) -> Figure:
     """Draw a bar for each header with its interval, and a dot for each site."""
     rows = source.required_rows(TABLE)
     ranked = sorted((r for r in rows if r["site"] == ALL), key=lambda r: (-r["frame_share"], natural(r["header"])))
-    marked = {row["header"]: header_label(row) for row in ranked[:MAX_HEADERS]}
-    short = short_labels(marked.values(), LABEL)
-    shown = {header: short[name] for header, name in marked.items()}
-    several = len(source.sites) > 1
+    label_of = {row["header"]: header_label(row) for row in ranked[:MAX_HEADERS]}
+    shortened_label_of = short_labels(label_of.values(), LABEL)
+    shown = {header: shortened_label_of[name] for header, name in label_of.items()}
+    has_sites = len(source.sites) > 1
     values = [bar_values(row, shown) for row in ranked[:MAX_HEADERS]]
     dots = (
-        [bar_values(row, shown) for row in site_dots.add_absent_sites(rows, "header", shown, ABSENT)] if several else []
+        [bar_values(row, shown) for row in site_dots.add_absent_sites(rows, "header", shown, ABSENT)]
+        if has_sites
+        else []
     )
     key = ["Bar: share of all frames that contain the header"]
     if any(row["low"] is not None for row in values):
         key.append("line: its 95 % bootstrap interval over samples")
-    if several:
+    if has_sites:
         key.append(site_dots.legend_note(source.sites))
     if any(not dot["frames"] for dot in dots):
         key.append("at 0: the site has no frame with the header")
-    if any(row["twice"] for row in values):
+    if any(row["repeated"] for row in values):
         key.append("in brackets: occurrences per 100 frames, if frames contain the header more than once")
     if any(row["header"] == PAYLOAD for row in values):
         key.append(f"{PAYLOAD}: payload of any type that tshark names (text, media, images), not a header")
@@ -59,7 +61,7 @@ def draw(source: Source) -> Figure:
 
 
 def heuristic(row: dict) -> str:
-    """Return how much of the header tshark guessed from payload: ``heuristic``, ``heuristic in 67 %``, or nothing."""
+    """Return a mark for headers detected by payload: ``heuristic``, ``heuristic in 67 %`` of frames, or nothing."""
     if not row["guessed_frames"]:
         return ""
     if row["guessed_frames"] == row["frames"]:
@@ -75,7 +77,8 @@ def header_label(row: dict) -> str:
 def bar_values(row: dict, shown: dict) -> dict:
     """Return the values of a row for the chart, in percent."""
     low, high = row["frame_share_lo"], row["frame_share_hi"]
-    twice, text = row["occurrences"] > row["frames"], percent(row["frame_share"])
+    text, occurrences = percent(row["frame_share"]), f"{100 * row['occurrence_share']:.3g}"
+    repeated = row["occurrences"] > row["frames"] and occurrences != f"{100 * row['frame_share']:.3g}"
     return {
         **{"header": row["header"], "label": shown[row["header"]], "site": row["site"]},
         **{"frames": row["frames"], "samples": row["samples"], "text": text},
@@ -83,18 +86,18 @@ def bar_values(row: dict, shown: dict) -> dict:
         "low": None if low is None else 100 * low,
         "high": None if high is None else 100 * high,
         "occurrence": 100 * row["occurrence_share"],
-        "twice": twice,
-        "words": f"{text} ({100 * row['occurrence_share']:.3g})" if twice else text,
+        "repeated": repeated,
+        "number": f"{text} ({occurrences})" if repeated else text,
     }
 
 
 def title(ranked: list[dict]) -> str:
     """Return the title: the shares of the headers that best characterize a testbed. ``ranked``: drawn rows."""
     share = {row["header"]: row["frame_share"] for row in ranked if row["frame_share"] >= MIN_VISIBLE_SHARE}
-    named = [f"{header} in {percent(share[header])}" for header in TITLE_HEADERS if header in share]
-    if not named:
+    parts = [f"{header} in {percent(share[header])}" for header in TITLE_HEADERS if header in share]
+    if not parts:
         return f"{ranked[0]['header']} is in {percent(ranked[0]['frame_share'])} of frames"
-    return f"Of all frames: {', '.join(named)}"
+    return f"Of all frames: {', '.join(parts)}"
 
 
 def chart(values: list[dict], dots: list[dict], order: list[str], sites: list[str]) -> alt.LayerChart:
@@ -117,9 +120,9 @@ def chart(values: list[dict], dots: list[dict], order: list[str], sites: list[st
     bars = base.mark_bar(height={"band": BAND}, color=site_dots.BAR).encode(x=alt.X("share:Q", scale=x, axis=axis))
     lines = base.transform_filter("datum.low !== null").mark_rule(strokeWidth=1.6, color=theme.BLACK)
     lines = lines.encode(x=alt.X("low:Q", scale=x), x2="high:Q")
-    width = theme.WIDTH - theme.text_width(order) - theme.text_width([row["words"] for row in values]) - 10
-    words = base.mark_text(align="left", fontSize=theme.SMALL).encode(x=alt.value(width + 6), text="words:N")
-    layers = [bars, lines, words]
+    width = theme.WIDTH - theme.text_width(order) - theme.text_width([row["number"] for row in values]) - 10
+    numbers = base.mark_text(align="left", fontSize=theme.SMALL).encode(x=alt.value(width + 6), text="number:N")
+    layers = [bars, lines, numbers]
     if dots:
         encoding = {"x": alt.X("share:Q", scale=x), "y": y, "tooltip": tooltip}
         layers += site_dots.layers(dots, sites, bar, 0, encoding)

@@ -34,24 +34,24 @@ GUTTER = 46  # px: space left of panels without row labels
 def draw(source: Source) -> Figure:
     """Draw frames by length over all sites; below, the shortest frames by header stack and by site."""
     rows = source.required_rows(TABLE)
-    whole = [row for row in rows if row["site"] == ALL]
+    all_sites = [row for row in rows if row["site"] == ALL]
     small = [row for row in rows if is_at_most(row, SMALL)]
-    contents = [name for name in CONTENTS if any(frames_by_content(row)[name] for row in whole)]
+    contents = [name for name in CONTENTS if any(frames_by_content(row)[name] for row in all_sites)]
     sites = sorted({row["site"] for row in small if row["site"] != ALL}, key=natural)
     labels = short_labels(sites, SITE_LABEL) if len(source.sites) > 1 else {}
     width = theme.WIDTH - max(GUTTER, theme.text_width(labels.values())) - 25
-    parts = [by_length(whole, contents, width)]
+    parts = [by_length(all_sites, contents, width)]
     if small:
         parts.append(by_stack([row for row in small if row["site"] == ALL], contents, width))
     if labels:
         parts.append(by_site(small, labels, contents, width))
     chart = alt.vconcat(*parts, spacing=20).resolve_scale(color="independent")
-    return Figure(title(small), chart, notes_of(source, whole, sites))
+    return Figure(title(small), chart, notes_of(source, all_sites, sites))
 
 
-def is_at_most(row: dict, most: int) -> bool:
-    """Return whether the row's lengths are at most ``most`` bytes."""
-    return row["bin_hi"] is not None and row["bin_hi"] <= most
+def is_at_most(row: dict, max_bytes: int) -> bool:
+    """Return whether the row's lengths are at most ``max_bytes`` bytes."""
+    return row["bin_hi"] is not None and row["bin_hi"] <= max_bytes
 
 
 def frames_by_content(row: dict) -> Counter:
@@ -85,43 +85,43 @@ def title(small: list[dict]) -> str:
         return f"No frame has at most {SMALL}{GAP}B"
     sites = {row["site"] for row in small} - {ALL}
     shares = [share_without_payload([row for row in small if row["site"] == site]) for site in sites]
-    found = (
+    statement = (
         f"{percent(share_without_payload([r for r in small if r['site'] == ALL]))} of frames of at most {SMALL}{GAP}B "
         "are TCP segments without payload"
     )
     if len(sites) < 2:
-        return found
-    return f"{found} ({span(percent(min(shares)), percent(max(shares)))} at {count(len(sites), 'site')})"
+        return statement
+    return f"{statement} ({span(percent(min(shares)), percent(max(shares)))} at {count(len(sites), 'site')})"
 
 
-def notes_of(source: Source, whole: list[dict], sites: list[str]) -> tuple[str, ...]:
+def notes_of(source: Source, all_sites: list[dict], sites: list[str]) -> tuple[str, ...]:
     """Return notes: the same share for minimum-size frames, and what the figure omits."""
-    smallest = [row for row in whole if is_at_most(row, SMALLEST)]
-    found = [f"Lengths on the wire without FCS and preamble; {MINIMUM}; numbers above the bars: frames"]
+    smallest = [row for row in all_sites if is_at_most(row, SMALLEST)]
+    notes = [f"Lengths on the wire without FCS and preamble; {MINIMUM}; numbers above the bars: frames"]
     if smallest:
         frames = sum(row["frames"] for row in smallest)
-        found.append(
+        notes.append(
             f"of {count(frames, 'frame')} of at most {SMALLEST}{GAP}B, {percent(share_without_payload(smallest))} are "
             "TCP segments without payload"
         )
-    if sum_by_content(whole)[CUT]:
-        found.append("segments with a truncated header do not count as segments without payload")
+    if sum_by_content(all_sites)[CUT]:
+        notes.append("segments with a truncated header do not count as segments without payload")
     missing = len(source.sites) - len(sites)
     if sites and missing:
-        found.append(f"{count(missing, 'site')} without frames of at most {SMALL}{GAP}B")
-    return ("; ".join(found) + ".",)
+        notes.append(f"{count(missing, 'site')} without frames of at most {SMALL}{GAP}B")
+    return ("; ".join(notes) + ".",)
 
 
 def bar_parts(name: str, rows: list[dict], contents: list[str]) -> list[dict]:
     """Return the parts of one bar, in percent of its frames."""
-    counted = sum_by_content(rows)
+    frames = sum_by_content(rows)
     return [
         {
-            **{"label": name, "content": content, "order": place, "frames": counted[content]},
-            **{"share": 100 * counted[content] / counted.total(), "text": percent(counted[content] / counted.total())},
+            **{"label": name, "content": content, "order": place, "frames": frames[content]},
+            **{"share": 100 * frames[content] / frames.total(), "text": percent(frames[content] / frames.total())},
         }
         for place, content in enumerate(contents)
-        if counted[content]
+        if frames[content]
     ]
 
 
@@ -145,9 +145,9 @@ def by_length(rows: list[dict], contents: list[str], width: int) -> alt.LayerCha
     """Return one bar per length bin; each bar is 100 %."""
     bins = sorted({(row["bin_lo"], row["bin"]) for row in rows})
     order = [label for _, label in bins]
-    own = {label: [row for row in rows if row["bin"] == label] for label in order}
-    values = [part for label in order for part in bar_parts(label, own[label], contents)]
-    totals = [{"label": label, "text": frames_text(own[label])} for label in order]
+    rows_by_bin = {label: [row for row in rows if row["bin"] == label] for label in order}
+    values = [part for label in order for part in bar_parts(label, rows_by_bin[label], contents)]
+    totals = [{"label": label, "text": frames_text(rows_by_bin[label])} for label in order]
     axis = alt.Axis(labelAngle=0, ticks=False, labelExpr=TWO_LINES, labelOverlap=False)
     x = alt.X("label:N", sort=order, title="frame length (B)", axis=axis)
     y = alt.Y("share:Q", title="frames of that length (%)", scale=alt.Scale(domain=[0, 100]))
@@ -174,19 +174,19 @@ def by_stack(rows: list[dict], contents: list[str], width: int) -> alt.LayerChar
     groups = {labels[stack]: [row for row in rows if row["stack"] == stack] for stack in shown}
     if rest := [row for row in rows if row["stack"] not in shown]:
         groups[f"{len(ranked) - len(shown)} {REST}"] = rest
-    whole = frames.total()
+    total = frames.total()
     values = [
-        {**part, "share": 100 * part["frames"] / whole, "text": percent(part["frames"] / whole)}
-        for name, own in groups.items()
-        for part in bar_parts(name, own, contents)
+        {**part, "share": 100 * part["frames"] / total, "text": percent(part["frames"] / total)}
+        for name, stack_rows in groups.items()
+        for part in bar_parts(name, stack_rows, contents)
     ]
     captions = [
-        {"label": name, "text": f"{name or 'no header'}: {percent(sum(row['frames'] for row in own) / whole)}"}
-        for name, own in groups.items()
+        {"label": name, "text": f"{name or 'no header'}: {percent(sum(row['frames'] for row in stack_rows) / total)}"}
+        for name, stack_rows in groups.items()
     ]
     y = alt.Y("label:N", sort=list(groups), title=None, axis=None)
     axis = alt.Axis(grid=False, tickCount=10)
-    x = alt.X("share:Q", title=f"share of {whole:,} frames of at most {SMALL} B (%)", axis=axis)
+    x = alt.X("share:Q", title=f"share of {total:,} frames of at most {SMALL} B (%)", axis=axis)
     bars = alt.Chart(alt.Data(values=values)).mark_bar(height=9, yOffset=7)
     bars = bars.encode(x=x, y=y, color=color(contents), order="order:Q", tooltip=TOOLTIP)
     names = alt.Chart(alt.Data(values=captions)).mark_text(align="left", yOffset=-5)
@@ -198,7 +198,7 @@ def by_site(small: list[dict], labels: dict[str, str], contents: list[str], widt
     """Return one bar per site; each bar is 100 % of the site's shortest frames."""
     names = list(labels.values())
     groups = {label: [row for row in small if row["site"] == site] for site, label in labels.items()}
-    values = [part for name, own in groups.items() for part in bar_parts(name, own, contents)]
+    values = [part for name, site_rows in groups.items() for part in bar_parts(name, site_rows, contents)]
     label = f"frames of at most {SMALL} B of the site (%)"
     return (
         alt.Chart(alt.Data(values=values))

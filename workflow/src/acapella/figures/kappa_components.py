@@ -35,30 +35,30 @@ def draw(source: Source) -> Figure:
     labels = short_labels(environments(source), LABEL)
     key = ["The part of a component is its share of U² + O² + L² + I²; the parts add up to 1 - kappa"]
     key.append("right: each component with a separate scale, so that small values are visible")
-    shown = rows
+    drawn = rows
     if len(rows) > MAX_RUNS:
         ranked = sorted(rows, key=lambda row: -1 if row["kappa"] is None else row["kappa"])
-        shown = ranked[:MAX_RUNS]
+        drawn = ranked[:MAX_RUNS]
         key.append(
             f"the {MAX_RUNS} runs with the lowest kappa of {count(len(rows), 'run')}, the lowest first; "
             f"{omitted_runs(ranked[MAX_RUNS:], labels)}"
         )
     trials = trial_labels(source, LABEL)
-    names = [trials[row["environment"], row["b"]] for row in shown]
-    values = [piece for name, row in zip(names, shown, strict=True) for piece in bar_pieces(name, row)]
-    words = [{"label": name, "text": kappa_text(row)} for name, row in zip(names, shown, strict=True)]
-    alone = [{"label": name, **component_values(row)} for name, row in zip(names, shown, strict=True)]
-    return Figure(title(rows, labels), chart(values, words, alone, names), ("; ".join(key) + ".",))
+    names = [trials[row["environment"], row["b"]] for row in drawn]
+    values = [piece for name, row in zip(names, drawn, strict=True) for piece in bar_pieces(name, row)]
+    kappas = [{"label": name, "text": kappa_text(row)} for name, row in zip(names, drawn, strict=True)]
+    components = [{"label": name, **component_values(row)} for name, row in zip(names, drawn, strict=True)]
+    return Figure(title(rows, labels), chart(values, kappas, components, names), ("; ".join(key) + ".",))
 
 
 def omitted_runs(rows: list[dict], labels: dict[str, str]) -> str:
     """Return a description of the omitted runs: their kappa, and their environments or the number of environments."""
     numbers = Counter(labels[row["environment"]] for row in rows)
-    where = count(len(numbers), "environment")
+    environments_ = count(len(numbers), "environment")
     if len(numbers) <= MAX_LISTED:
-        where = listed([f"{label} ({runs_})" for label, runs_ in numbers.items()])
+        environments_ = listed([f"{label} ({runs_})" for label, runs_ in numbers.items()])
     ends = span(*("undefined" if row["kappa"] is None else format_kappa(row["kappa"]) for row in (rows[0], rows[-1])))
-    return f"not shown: {count(len(rows), 'run')} of {where} with kappa {ends}"
+    return f"not shown: {count(len(rows), 'run')} of {environments_} with kappa {ends}"
 
 
 def bar_pieces(name: str, row: dict) -> list[dict]:
@@ -66,18 +66,18 @@ def bar_pieces(name: str, row: dict) -> list[dict]:
     parts = [row[f"contribution_{component}"] for component in COMPONENTS]
     if None in parts:
         return []
-    start, found = 0.0, []
+    start, pieces = 0.0, []
     for (component, (text, _)), size in zip(COMPONENTS.items(), parts, strict=True):
-        whole = 1 - row["kappa"]
-        found.append(
+        inconsistency = 1 - row["kappa"]
+        pieces.append(
             {
                 **{"label": name, "component": text, "from": start, "to": start + size, "value": row[component]},
                 **{"environment": row["environment"], "run": row["trial_b"], "baseline": row["trial_a"]},
-                "part": percent(size / whole) if whole else "none",
+                "part": percent(size / inconsistency) if inconsistency else "none",
             }
         )
         start += size
-    return found
+    return pieces
 
 
 def component_values(row: dict) -> dict:
@@ -122,23 +122,23 @@ def title(rows: list[dict], labels: dict) -> str:
     """Return the title: the mean kappa of each environment; of many environments, the smallest and the largest."""
     means = {}
     for environment, label in labels.items():
-        own = [row["kappa"] for row in rows if row["environment"] == environment and row["kappa"] is not None]
-        means[label] = sum(own) / len(own) if own else None
-    found = [f"{'undefined' if mean is None else format_kappa(mean)} ({label})" for label, mean in means.items()]
-    known = {label: mean for label, mean in means.items() if mean is not None}
-    if len(found) > MAX_NAMED and known:
-        low, high = (pick(known, key=known.get) for pick in (min, max))
-        found = [f"{format_kappa(known[label])} ({label})" for label in (low, high)]
-        return f"Mean kappa of {len(means)} environments: {found[0]} to {found[1]}"
-    return f"Mean kappa: {', '.join(found)}"
+        kappas = [row["kappa"] for row in rows if row["environment"] == environment and row["kappa"] is not None]
+        means[label] = sum(kappas) / len(kappas) if kappas else None
+    parts = [f"{'undefined' if mean is None else format_kappa(mean)} ({label})" for label, mean in means.items()]
+    defined = {label: mean for label, mean in means.items() if mean is not None}
+    if len(parts) > MAX_NAMED and defined:
+        low, high = (pick(defined, key=defined.get) for pick in (min, max))
+        parts = [f"{format_kappa(defined[label])} ({label})" for label in (low, high)]
+        return f"Mean kappa of {len(means)} environments: {parts[0]} to {parts[1]}"
+    return f"Mean kappa: {', '.join(parts)}"
 
 
-def chart(values: list[dict], words: list[dict], alone: list[dict], names: list[str]) -> alt.HConcatChart:
+def chart(values: list[dict], kappas: list[dict], components: list[dict], names: list[str]) -> alt.HConcatChart:
     """Return the bars with kappa at the right, and a column for each component."""
-    caption_width = theme.text_width(word["text"] for word in words) + 10
+    caption_width = theme.text_width(kappa["text"] for kappa in kappas) + 10
     width = theme.WIDTH - theme.text_width(names) - 4 - caption_width - len(COMPONENTS) * (COLUMN + SPACING) - 20
-    panels = [stacked_panel(values, words, names, width, caption_width)]
-    panels += [component_panel(alone, name, names) for name in COMPONENTS]
+    panels = [stacked_panel(values, kappas, names, width, caption_width)]
+    panels += [component_panel(components, name, names) for name in COMPONENTS]
     return alt.hconcat(*panels, spacing=SPACING)
 
 
@@ -154,14 +154,14 @@ def row_heights(names: list[str]) -> alt.Step:
 
 
 def stacked_panel(
-    values: list[dict], words: list[dict], names: list[str], width: int, caption_width: int
+    values: list[dict], kappas: list[dict], names: list[str], width: int, caption_width: int
 ) -> alt.LayerChart:
     """Return the bars of contributions, with kappa at the right."""
-    most = max((value["to"] for value in values), default=0) or 0.01
+    maximum = max((value["to"] for value in values), default=0) or 0.01
     texts, colors = zip(*COMPONENTS.values(), strict=True)
     legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0, offset=4, columns=4)
     y = row_axis(names, first=True)
-    x = alt.X("from:Q", title="1 - kappa", scale=alt.Scale(domain=[0, most], range=[0, width]), axis=X_AXIS)
+    x = alt.X("from:Q", title="1 - kappa", scale=alt.Scale(domain=[0, maximum], range=[0, width]), axis=X_AXIS)
     color = alt.Color("component:N", sort=texts, scale=alt.Scale(domain=texts, range=colors), legend=legend)
     bars = (
         alt.Chart(alt.Data(values=values))
@@ -175,19 +175,19 @@ def stacked_panel(
             ],
         )
     )
-    text = alt.Chart(alt.Data(values=words)).mark_text(align="left").encode(y=y, x=alt.value(width + 6), text="text:N")
+    text = alt.Chart(alt.Data(values=kappas)).mark_text(align="left").encode(y=y, x=alt.value(width + 6), text="text:N")
     head = panel_title("kappa", width + 6)
     return (bars + text).properties(width=width + caption_width, height=row_heights(names), title=head)
 
 
-def component_panel(alone: list[dict], name: str, names: list[str]) -> alt.LayerChart:
+def component_panel(components: list[dict], name: str, names: list[str]) -> alt.LayerChart:
     """Return the column of one component: bars from 0 to the largest value, and the values as text."""
-    most = max((row[name] or 0 for row in alone), default=0) or 1
-    base = alt.Chart(alt.Data(values=alone)).encode(
+    maximum = max((row[name] or 0 for row in components), default=0) or 1
+    base = alt.Chart(alt.Data(values=components)).encode(
         y=row_axis(names, first=False),
         tooltip=[*(alt.Tooltip("environment:N"), alt.Tooltip("run:N")), alt.Tooltip(f"{name}:Q", format=".4~g")],
     )
-    scale = alt.Scale(domain=[0, most], range=[0, BAR], nice=False)
+    scale = alt.Scale(domain=[0, maximum], range=[0, BAR], nice=False)
     bars = base.mark_bar(height={"band": 0.75}, color=COMPONENTS[name][1])
     bars = bars.encode(x=alt.X(f"{name}:Q", scale=scale, axis=None))
     text = base.mark_text(align="left", fontSize=theme.SMALL).encode(x=alt.value(BAR + 4), text=f"{name}_text:N")

@@ -20,7 +20,7 @@ LABEL = 28
 MAX_NAMED = 2  # environments that the title compares individually; if there are more, it gives their number
 COLORS = {LESS: theme.VERMILION, MORE: theme.BLUE, UNDECIDED: theme.GRAY, TOO_FEW: theme.GRAY}
 GAP = 12  # px: distance between panels
-WORDS = {LESS: "less", MORE: "more"}
+SHORT_VERDICTS = {LESS: "less", MORE: "more"}
 MINUS = "\N{MINUS SIGN}"
 
 
@@ -75,8 +75,8 @@ def verdict_text(row: dict) -> str:
     """Return the verdict with its numbers, if it has any."""
     if row["relative_difference"] is None:
         return "no kappa above 0"
-    if row["verdict"] in WORDS:
-        return f"{percent(abs(row['relative_difference']))} {WORDS[row['verdict']]} ({interval_text(row)})"
+    if row["verdict"] in SHORT_VERDICTS:
+        return f"{percent(abs(row['relative_difference']))} {SHORT_VERDICTS[row['verdict']]} ({interval_text(row)})"
     if row["relative_lo"] is None:
         return f"{row['verdict']} ({signed_percent(row['relative_difference'])})"
     return f"{row['verdict']} ({span(signed_percent(row['relative_lo']), signed_percent(row['relative_hi']))})"
@@ -85,51 +85,51 @@ def verdict_text(row: dict) -> str:
 def title(rows: list[dict], labels: dict[str, str]) -> str:
     """Return the title: the differences that are supported by the intervals."""
     first = labels[rows[0]["environment_a"]]
-    decided = [row for row in rows if row["verdict"] in WORDS]
+    decided = [row for row in rows if row["verdict"] in SHORT_VERDICTS]
     if not decided:
-        others = (
+        other_environments = (
             listed([labels[row["environment_b"]] for row in rows])
             if len(rows) <= MAX_NAMED
             else "any other environment"
         )
-        return f"No difference in mean kappa between {first} and {others} can be stated"
+        return f"No difference in mean kappa between {first} and {other_environments} can be stated"
     if len(rows) <= MAX_NAMED:
-        found = [
+        parts = [
             f"{labels[row['environment_b']]} is {percent(abs(row['relative_difference']))} {row['verdict']} than "
             f"{first} ({interval_text(row)})"
             for row in decided
         ]
-        return "; ".join(found)
+        return "; ".join(parts)
     numbers = Counter(row["verdict"] for row in rows)
-    found = [f"{numbers[verdict]} {WORDS[verdict]}" for verdict in WORDS if numbers[verdict]]
-    others = count(len(rows), "other environment")
-    return f"Of {others}: {listed(found)} consistent than {first} ({difference_range(decided)})"
+    parts = [f"{numbers[verdict]} {SHORT_VERDICTS[verdict]}" for verdict in SHORT_VERDICTS if numbers[verdict]]
+    other_environments = count(len(rows), "other environment")
+    return f"Of {other_environments}: {listed(parts)} consistent than {first} ({difference_range(decided)})"
 
 
 def difference_range(rows: list[dict]) -> str:
     """Return the range of relative differences: ``0.21 % to 18.0 % less``, or ``11.1 % less to 5.56 % more``."""
-    verdicts = {WORDS[row["verdict"]] for row in rows}
+    verdicts = {SHORT_VERDICTS[row["verdict"]] for row in rows}
     if len(verdicts) == 1:
         sizes = [abs(row["relative_difference"]) for row in rows]
         return f"{span(percent(min(sizes)), percent(max(sizes)))} {verdicts.pop()}"
     ends = (end(row["relative_difference"] for row in rows) for end in (min, max))
-    return span(*(f"{percent(abs(value))} {WORDS[LESS if value < 0 else MORE]}" for value in ends))
+    return span(*(f"{percent(abs(value))} {SHORT_VERDICTS[LESS if value < 0 else MORE]}" for value in ends))
 
 
 def notes_of(source: Source, rows: list[dict], labels: dict[str, str]) -> tuple[str, ...]:
     """Return notes on what the difference is and what the intervals do not include."""
     first = labels[rows[0]["environment_a"]]
-    found = [
+    notes = [
         f"Difference: of mean kappa, relative to that of {first}; lines: 95 % bootstrap intervals over runs",
         "intervals do not include how kappa depends on the first trial, with which all runs are compared",
     ]
     if any(row["verdict"] == TOO_FEW for row in rows):
-        found.append(
+        notes.append(
             "too few runs: by chance alone, all kappas of one environment may be larger than those of the other"
         )
     if odd := [labels[name] for name in labels if name in environments_with_odd_baseline(source)]:
-        found.append(f"in {listed(odd)} the first trial is the odd one, which lowers kappa of all runs")
-    return ("; ".join(found) + ".",)
+        notes.append(f"in {listed(odd)} the first trial is the odd one, which lowers kappa of all runs")
+    return ("; ".join(notes) + ".",)
 
 
 def panels(kappas: list[dict], values: list[dict], texts: list[dict], names: list[str], first: str) -> alt.HConcatChart:

@@ -34,30 +34,30 @@ CELL = (15, 40)  # px: minimum and maximum size
 def draw(source: Source) -> Figure:
     """Draw a panel per environment and a cell per pair, on both sides of the diagonal because kappa is symmetric."""
     rows = pairs(source)
-    known = [row["kappa"] for row in rows if row["kappa"] is not None]
+    kappas = [row["kappa"] for row in rows if row["kappa"] is not None]
     labels = short_labels(environments(source), LABEL)
     size = max(row["b"] for row in rows)
     names = trial_names(source)
-    of_panel = {env: environment_trials(names, env) for env in labels}
-    label_width = theme.text_width([text for trials in of_panel.values() for text in trials.values()]) + 10
-    across = min(PANELS_PER_ROW, len(labels), max(1, (theme.WIDTH - 60) // (CELL[0] * size + label_width + 24)))
+    trials_of = {env: environment_trials(names, env) for env in labels}
+    label_width = theme.text_width([text for trials in trials_of.values() for text in trials.values()]) + 10
+    panels_per_row = min(PANELS_PER_ROW, len(labels), max(1, (theme.WIDTH - 60) // (CELL[0] * size + label_width + 24)))
     numbers = size <= MAX_TEXT_TRIALS and len(labels) <= MAX_LARGE_PANELS
-    while numbers and across > 1 and cell_width(across, label_width, size) < MIN_TEXT_CELL:
-        across -= 1  # cells must be large enough for kappa as text
-    cell = cell_width(across, label_width, size) if len(labels) <= MAX_LARGE_PANELS else CELL[0]
-    least = min(known, default=1)
+    while numbers and panels_per_row > 1 and cell_width(panels_per_row, label_width, size) < MIN_TEXT_CELL:
+        panels_per_row -= 1  # cells must be large enough for kappa as text
+    cell = cell_width(panels_per_row, label_width, size) if len(labels) <= MAX_LARGE_PANELS else CELL[0]
+    lowest = min(kappas, default=1)
     odd = environments_with_odd_baseline(source)
     panels = [
         panel(
             [r for r in rows if r["environment"] == name],
-            of_panel[name],
-            panel_heading(label, first_trial(of_panel[name]), odd=name in odd),
-            (cell, least, max(known, default=1)),
+            trials_of[name],
+            panel_heading(label, first_trial(trials_of[name]), odd=name in odd),
+            (cell, lowest, max(kappas, default=1)),
             numbers=numbers,
         )
         for name, label in labels.items()
     ]
-    widths = [cell * len(of_panel[name]) + label_width + 24 for name in labels]
+    widths = [cell * len(trials_of[name]) + label_width + 24 for name in labels]
     lines = [alt.hconcat(*(panels[n] for n in line), spacing=24) for line in panel_lines(widths)]
     key = ["Trials in the order of the config; the diagonal is empty, because no trial is compared with itself"]
     if environments_without_other_pairs(source):
@@ -69,41 +69,41 @@ def draw(source: Source) -> Figure:
         key.append("odd: the other trials agree with each other but not with this one")
     chart = alt.vconcat(*lines, spacing=16).resolve_scale(color="shared")
     head = title(rows, names, [labels[name] for name in labels if name in odd])
-    most = max(sum(widths[n] + 6 for n in line) for line in panel_lines(widths))
-    return Figure(head, pad_to_page(chart, most), ("; ".join(key) + ".",))
+    width = max(sum(widths[n] + 6 for n in line) for line in panel_lines(widths))
+    return Figure(head, pad_to_page(chart, width), ("; ".join(key) + ".",))
 
 
 def panel_lines(widths: list[int]) -> list[list[int]]:
     """Return the panels of each line, as many as fit on the page. ``widths``: in px."""
-    lines, room = [], 0
+    lines, remaining = [], 0
     for place, width in enumerate(widths):
-        if not lines or width > room:
+        if not lines or width > remaining:
             lines.append([])
-            room = theme.WIDTH - 60
+            remaining = theme.WIDTH - 60
         lines[-1].append(place)
-        room -= width
+        remaining -= width
     return lines
 
 
 def pad_to_page(chart: alt.VConcatChart, width: int) -> alt.TopLevelMixin:
     """Return the chart padded with empty space to the width of the page."""
-    rest = theme.WIDTH - 90 - width
-    if rest <= 0:
+    remaining = theme.WIDTH - 90 - width
+    if remaining <= 0:
         return chart
-    empty = alt.Chart(alt.Data(values=[{}])).mark_point(opacity=0).properties(width=rest, height=1)
+    empty = alt.Chart(alt.Data(values=[{}])).mark_point(opacity=0).properties(width=remaining, height=1)
     return alt.hconcat(chart, empty, spacing=0)
 
 
-def cell_width(across: int, label_width: int, size: int) -> int:
-    """Return the width of a cell in px, for ``across`` panels with ``size`` cells and labels of ``label_width`` px."""
-    return max(CELL[0], min(CELL[1], (theme.WIDTH - 90 - (label_width + 24) * across) // across // size))
+def cell_width(panels: int, label_width: int, size: int) -> int:
+    """Return the width of a cell in px for a row of ``panels`` with ``size`` cells and labels of ``label_width`` px."""
+    return max(CELL[0], min(CELL[1], (theme.WIDTH - 90 - (label_width + 24) * panels) // panels // size))
 
 
 def environment_trials(names: dict[tuple[str, int], str], environment: str) -> dict[int, str]:
     """Return a short name for each trial of an environment, by place."""
-    own = {place: name for (env, place), name in sorted(names.items()) if env == environment}
-    short = short_labels(own.values(), TRIAL_LABEL)
-    return {place: short[name] for place, name in own.items()}
+    trials = {place: name for (env, place), name in sorted(names.items()) if env == environment}
+    short = short_labels(trials.values(), TRIAL_LABEL)
+    return {place: short[name] for place, name in trials.items()}
 
 
 def first_trial(trials: dict[int, str]) -> str:
@@ -118,17 +118,17 @@ def panel_heading(label: str, first: str, *, odd: bool) -> str:
 
 def title(rows: list[dict], names: dict[tuple[str, int], str], odd: list[str]) -> str:
     """Return the title: the range of kappa with its pairs, and the environments whose first trial is the odd one."""
-    what = f"Kappa of {count(len(rows), 'pair')} of trials"
-    known = [row for row in rows if row["kappa"] is not None]
-    if not known:
-        return f"{what}: undefined"
-    ends = [end(row["kappa"] for row in known) for end in (min, max)]
+    kappa_of_pairs = f"Kappa of {count(len(rows), 'pair')} of trials"
+    defined = [row for row in rows if row["kappa"] is not None]
+    if not defined:
+        return f"{kappa_of_pairs}: undefined"
+    ends = [end(row["kappa"] for row in defined) for end in (min, max)]
     low, high = map(format_kappa, ends)
-    found = f"{what}: {low}"
+    statement = f"{kappa_of_pairs}: {low}"
     if low != high:
-        low, high = (f"{text} ({pairs_with(known, end, names)})" for text, end in zip((low, high), ends, strict=True))
-        found = f"{what}: {low} to {high}"
-    return f"{found}; in {listed(odd)} the first trial is the odd one" if odd else found
+        low, high = (f"{text} ({pairs_with(defined, end, names)})" for text, end in zip((low, high), ends, strict=True))
+        statement = f"{kappa_of_pairs}: {low} to {high}"
+    return f"{statement}; in {listed(odd)} the first trial is the odd one" if odd else statement
 
 
 def pairs_with(rows: list[dict], kappa: float, names: dict[tuple[str, int], str]) -> str:
@@ -143,8 +143,8 @@ def panel(
     rows: list[dict], trials: dict[int, str], label: str, frame: tuple[int, float, float], *, numbers: bool
 ) -> alt.LayerChart:
     """Return the matrix of one environment. ``frame``: size of a cell in px, lowest and highest kappa of all."""
-    cell, least, most = frame
-    low, high = (least, most) if least < most else (min(least, 0.99), 1)
+    cell, lowest, highest = frame
+    low, high = (lowest, highest) if lowest < highest else (min(lowest, 0.99), 1)
     size = max(row["b"] for row in rows)
     order = list(trials.values())
     values = [

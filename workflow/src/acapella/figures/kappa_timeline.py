@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import altair as alt
 
-from acapella.common.wording import count, nanoseconds, span
+from acapella.common.wording import GAP, count, digits, nanoseconds, span
 
 from . import theme
 from .comparison import environments, pairs, runs_against_first, scope, trial_labels
@@ -33,30 +33,30 @@ def draw(source: Source) -> Figure:
         raise NoData("no window of any run contains a packet")
     order, trials = environments(source), trial_labels(source, LABEL)
     end = max(row["to_ns"] for row in rows)
-    size, unit = next((size, unit) for least, size, unit in UNITS if end >= least)
-    least = min(row["kappa"] for row in rows)
-    of_runs = defaultdict(list)
+    size, unit = next((size, unit) for minimum, size, unit in UNITS if end >= minimum)
+    lowest = min(row["kappa"] for row in rows)
+    rows_by_run = defaultdict(list)
     for row in sorted(rows, key=lambda row: (order.index(row["environment"]), row["b"], row["from_ns"])):
-        of_runs[row["environment"], row["b"]].append(row)
+        rows_by_run[row["environment"], row["b"]].append(row)
     lengths = [row["to_ns"] - row["from_ns"] for row in rows]
-    long = span(nanoseconds(min(lengths)), nanoseconds(max(lengths)))
-    key = [f"Windows of {long}", "the components of a window are those of its packets"]
+    lengths_text = span(nanoseconds(min(lengths)), nanoseconds(max(lengths)))
+    key = [f"Windows of {lengths_text}", "the components of a window are those of its packets"]
     key.append("the kappa of a run is not the mean of its windows")
-    shown = list(of_runs)
-    if len(shown) > MAX_RUNS:
-        worst = sorted(shown, key=lambda run: min(row["kappa"] for row in of_runs[run]))[:MAX_RUNS]
-        shown = [run for run in shown if run in worst]
-        key.append(f"the {MAX_RUNS} runs with the lowest kappa in a window, of {count(len(of_runs), 'run')}")
-    across = min(PANELS_PER_ROW, len(shown))
-    frame = {"unit": unit, "end": end / size, "least": least, "width": (theme.WIDTH - 66) // across - SPACING}
+    drawn = list(rows_by_run)
+    if len(drawn) > MAX_RUNS:
+        worst = sorted(drawn, key=lambda run: min(row["kappa"] for row in rows_by_run[run]))[:MAX_RUNS]
+        drawn = [run for run in drawn if run in worst]
+        key.append(f"the {MAX_RUNS} runs with the lowest kappa in a window, of {count(len(rows_by_run), 'run')}")
+    columns = min(PANELS_PER_ROW, len(drawn))
+    frame = {"unit": unit, "end": end / size, "least": lowest, "width": (theme.WIDTH - 66) // columns - SPACING}
     panels = []
-    for place, run in enumerate(shown):
-        edges = {"left": place % across == 0, "below": place + across >= len(shown)}
+    for index, run in enumerate(drawn):
+        edges = {"left": index % columns == 0, "below": index + columns >= len(drawn)}
         panels.append(
-            panel([window_values(row, size, trials[run]) for row in of_runs[run]], trials[run], frame | edges)
+            panel([window_values(row, size, trials[run]) for row in rows_by_run[run]], trials[run], frame | edges)
         )
-    chart = alt.concat(*panels, columns=across, spacing={"row": 26, "column": SPACING}, bounds="flush")
-    return Figure(title(rows, trials), chart, ("; ".join(key) + ".",))
+    chart = alt.concat(*panels, columns=columns, spacing={"row": 26, "column": SPACING}, bounds="flush")
+    return Figure(title(rows, trials, size, unit), chart, ("; ".join(key) + ".",))
 
 
 def window_values(row: dict, size: int, run: str) -> dict:
@@ -68,36 +68,40 @@ def window_values(row: dict, size: int, run: str) -> dict:
     }
 
 
-def title(rows: list[dict], trials: dict) -> str:
-    """Return the title: the window with the lowest kappa, and how many runs have their lowest kappa then."""
+def title(rows: list[dict], trials: dict, size: int, unit: str) -> str:
+    """Return the title: the window with the lowest kappa, and the number of runs that have their lowest kappa then.
+
+    ``unit`` and its ``size`` in ns are those of the time axis.
+    """
     worst = min(rows, key=lambda row: row["kappa"])
     if worst["kappa"] == 1:
         return "Kappa is 1 in every window"
-    where = trials[worst["environment"], worst["b"]]
+    run = trials[worst["environment"], worst["b"]]
     equal = (
         sum(format_kappa(row["kappa"]) == format_kappa(worst["kappa"]) for row in rows) - 1
     )  # a reader sees the same number
-    others = f" and in {count(equal, 'other window')}" if equal else ""
-    lowest = f"Lowest window kappa: {format_kappa(worst['kappa'])} at {nanoseconds(worst['from_ns'])} ({where}){others}"
+    elsewhere = f" and in {count(equal, 'other window')}" if equal else ""
+    at = f"{digits(worst['from_ns'] / size)}{GAP}{unit}"
+    lowest = f"Lowest window kappa: {format_kappa(worst['kappa'])} at {at} ({run}){elsewhere}"
     return "; ".join([lowest, *runs_lowest_at(rows, worst)])
 
 
 def runs_lowest_at(rows: list[dict], worst: dict) -> list[str]:
-    """Return how many runs have a lowest window that overlaps the lowest of all, as text; [] if only one has."""
-    least: dict[tuple, float] = {}
+    """Return a text with the number of runs whose lowest window overlaps the lowest of all; [] if it is only one."""
+    lowest: dict[tuple, float] = {}
     for row in rows:
         run = row["environment"], row["b"]
-        least[run] = min(row["kappa"], least.get(run, 1))
+        lowest[run] = min(row["kappa"], lowest.get(run, 1))
     overlapping = {
         (row["environment"], row["b"])
         for row in rows
-        if row["kappa"] == least[row["environment"], row["b"]] < 1
+        if row["kappa"] == lowest[row["environment"], row["b"]] < 1
         and row["from_ns"] < worst["to_ns"]
         and row["to_ns"] > worst["from_ns"]
     }
     if len(overlapping) < 2:
         return []
-    return [f"{len(overlapping):,} of {count(len(least), 'run')} have their lowest kappa at that time"]
+    return [f"{len(overlapping):,} of {count(len(lowest), 'run')} have their lowest kappa at that time"]
 
 
 def panel(values: list[dict], head: str, frame: dict) -> alt.LayerChart:

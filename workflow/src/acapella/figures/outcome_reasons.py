@@ -33,39 +33,42 @@ def draw(source: Source) -> Figure:
     for row in rows:
         sites[row["reason"]] += row["sites"]
     ranked = sorted(sites, key=lambda reason: (-sites[reason], reason))
-    shown = ranked if len(ranked) <= MAX_REASONS else ranked[: MAX_REASONS - 1]
-    names = {reason: str(place) for place, reason in enumerate(shown)}
-    rest = str(len(shown))
+    drawn = ranked if len(ranked) <= MAX_REASONS else ranked[: MAX_REASONS - 1]
+    names = {reason: str(place) for place, reason in enumerate(drawn)}
+    rest = str(len(drawn))
     parts = Counter()
     for row in rows:
         parts[names.get(row["reason"], rest), row["outcome"]] += row["sites"]
-    texts = {names[reason]: shortened(reason or UNKNOWN, LABEL) for reason in shown}
-    if len(ranked) > len(shown):
-        texts[rest] = f"{len(ranked) - len(shown)} other reasons"
-    whole = rows[0]["unsuccessful_sites"]
-    captions = [{"row": row, "text": caption(row, text, parts, whole)} for row, text in texts.items()]
+    texts = {names[reason]: shortened(reason or UNKNOWN, LABEL) for reason in drawn}
+    if len(ranked) > len(drawn):
+        texts[rest] = f"{len(ranked) - len(drawn)} other reasons"
+    unsuccessful = rows[0]["unsuccessful_sites"]
+    captions = [{"row": row, "text": caption(row, text, parts, unsuccessful)} for row, text in texts.items()]
     values = [
         {
             **{"row": row, "outcome": outcome, "order": list(COLORS).index(outcome), "reason": texts[row]},
-            **{"share": 100 * number / whole, "text": f"{count(number, 'site')}, {percent(number / whole)}"},
+            **{
+                "share": 100 * number / unsuccessful,
+                "text": f"{count(number, 'site')}, {percent(number / unsuccessful)}",
+            },
         }
         for (row, outcome), number in parts.items()
     ]
-    return Figure(title(rows, sites), chart(values, captions, whole), notes_of(rows))
+    return Figure(title(rows, sites), chart(values, captions, unsuccessful), notes_of(rows))
 
 
 def all_succeeded(sites: int) -> Figure:
     """Return the figure of collections in which every site was a success."""
-    whole = "The site" if sites == 1 else f"All {count(sites, 'site')}"
+    subject = "The site" if sites == 1 else f"All {count(sites, 'site')}"
     return text_figure(
-        f"{whole} succeeded", "No site was degraded, incomplete or failed, so there is no reason to show."
+        f"{subject} succeeded", "No site was degraded, incomplete or failed, so there is no reason to show."
     )
 
 
-def caption(row: str, text: str, parts: Counter, whole: int) -> str:
+def caption(row: str, text: str, parts: Counter, unsuccessful: int) -> str:
     """Return a reason with its share and number of sites."""
-    number = sum(sites for (place, _), sites in parts.items() if place == row)
-    return f"{text}: {percent(number / whole)} ({count(number, 'site')})"
+    number = sum(sites for (bar, _), sites in parts.items() if bar == row)
+    return f"{text}: {percent(number / unsuccessful)} ({count(number, 'site')})"
 
 
 def title(rows: list[dict], sites: Counter) -> str:
@@ -74,32 +77,35 @@ def title(rows: list[dict], sites: Counter) -> str:
     The share is of all sites. Reasons have only numbers of sites, because their shares in the chart are of the
     unsuccessful sites.
     """
-    whole, of_all = rows[0]["unsuccessful_sites"], rows[0]["sites_of_all"]
-    were = "was" if whole == 1 else "were"
-    found = f"{whole:,} of {count(of_all, 'site')} ({percent(whole / of_all)}) {were} degraded, incomplete or failed"
+    unsuccessful, of_all = rows[0]["unsuccessful_sites"], rows[0]["sites_of_all"]
+    verb = "was" if unsuccessful == 1 else "were"
+    sites_text = f"{unsuccessful:,} of {count(of_all, 'site')} ({percent(unsuccessful / of_all)})"
+    statement = f"{sites_text} {verb} degraded, incomplete or failed"
     most = max(sites.values())
-    first = [reason for reason, number in sites.items() if number == most]
-    if first == [""]:
-        return found
-    if len(first) > 1:
-        return f"{found}; {len(first)} reasons are equally frequent ({count(most, 'site')} each)"
-    return f"{found}; most frequent reason: {shortened(first[0], LABEL)} ({count(most, 'site')})"
+    most_frequent = [reason for reason, number in sites.items() if number == most]
+    if most_frequent == [""]:
+        return statement
+    if len(most_frequent) > 1:
+        return f"{statement}; {len(most_frequent)} reasons are equally frequent ({count(most, 'site')} each)"
+    return f"{statement}; most frequent reason: {shortened(most_frequent[0], LABEL)} ({count(most, 'site')})"
 
 
 def notes_of(rows: list[dict]) -> tuple[str, ...]:
     """Return a note on the total of the shares."""
-    whole = count(rows[0]["unsuccessful_sites"], "site")
-    return (f"Shares of {whole} that were not a success; N: any number; SITE: name of the site.",)
+    sites = count(rows[0]["unsuccessful_sites"], "site")
+    return (f"Shares of {sites} that were not a success; N: any number; SITE: name of the site.",)
 
 
-def chart(values: list[dict], captions: list[dict], whole: int) -> alt.LayerChart:
+def chart(values: list[dict], captions: list[dict], unsuccessful: int) -> alt.LayerChart:
     """Return the bars, each below its reason."""
     order = [one["row"] for one in captions]
     names = [name for name in COLORS if any(value["outcome"] == name for value in values)]
     scale = alt.Scale(domain=names, range=[COLORS[name] for name in names])
     legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0)
     y = alt.Y("row:N", sort=order, title=None, axis=None)
-    x = alt.X("share:Q", title=f"share of the {count(whole, 'unsuccessful site')} (%)", axis=alt.Axis(grid=False))
+    x = alt.X(
+        "share:Q", title=f"share of the {count(unsuccessful, 'unsuccessful site')} (%)", axis=alt.Axis(grid=False)
+    )
     bars = alt.Chart(alt.Data(values=values)).mark_bar(height=10, yOffset=7)
     bars = bars.encode(
         **{"x": x, "y": y, "order": "order:Q"},

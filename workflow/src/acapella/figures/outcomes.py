@@ -32,13 +32,13 @@ def draw(source: Source) -> Figure:
     if not rows:
         raise NoData("nothing was collected from a testbed")
     starts = sorted({(row["started"], row["campaign"]) for row in rows})
-    shown = starts[-MAX_COLLECTIONS:]
-    values = [bar_values(row) for row in rows if (row["started"], row["campaign"]) in shown and row["sites"]]
+    drawn = starts[-MAX_COLLECTIONS:]
+    values = [bar_values(row) for row in rows if (row["started"], row["campaign"]) in drawn and row["sites"]]
     key = ["degraded: fewer listening nodes than requested", "incomplete: stopped, crashed, or samples failed"]
     key.append("failed: no sample")
-    if len(shown) < len(starts):
+    if len(drawn) < len(starts):
         key.append(f"the latest {MAX_COLLECTIONS} of {count(len(starts), 'collection')}")
-    return Figure(title(rows), chart(values, [label(*start) for start in shown]), ("; ".join(key) + ".",))
+    return Figure(title(rows), chart(values, [label(*start) for start in drawn]), ("; ".join(key) + ".",))
 
 
 def label(started: str, campaign: str) -> str:
@@ -61,8 +61,8 @@ def bar_values(row: dict) -> dict:
 def title(rows: list[dict]) -> str:
     """Return the title: the share of each outcome."""
     sites = {outcome: sum(row["sites"] for row in rows if row["outcome"] == outcome) for outcome in OUTCOMES}
-    whole = sum(sites.values())
-    parts = [f"{percent(sites[outcome] / whole)} {outcome}" for outcome in OUTCOMES if sites[outcome]]
+    total = sum(sites.values())
+    parts = [f"{percent(sites[outcome] / total)} {outcome}" for outcome in OUTCOMES if sites[outcome]]
     return f"Of all sites sampled: {', '.join(parts)}"
 
 

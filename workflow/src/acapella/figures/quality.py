@@ -14,7 +14,7 @@ def scope(source: Source) -> tuple[str, ...]:
 
 
 def scope_of_all(source: Source) -> tuple[str, ...]:
-    """Return the same for all samples."""
+    """Return the numbers and losses of all samples."""
     return sample_summary(source.quality), loss_summary(source.quality)
 
 
@@ -37,12 +37,16 @@ def restricted_samples(source: Source) -> list[str]:
 def sample_summary(rows: list[dict]) -> str:
     """Return ``12 samples (20 s each) of 3 sites, 24,000 frames`` for rows of capture_quality."""
     lengths = sorted(row["duration_ns"] for row in rows if row["duration_ns"] is not None)
-    each = ""
+    length_text = ""
     if lengths:
-        middle = nanoseconds(lengths[(len(lengths) - 1) // 2])
-        each = f" (median {middle})" if lengths[0] != lengths[-1] else f" ({middle}{' each' if len(rows) > 1 else ''})"
+        median = nanoseconds(lengths[(len(lengths) - 1) // 2])
+        length_text = (
+            f" (median {median})"
+            if lengths[0] != lengths[-1]
+            else f" ({median}{' length_text' if len(rows) > 1 else ''})"
+        )
     sites = count(len(sites_of(rows)), "site")
-    return f"{count(len(rows), 'sample')}{each} of {sites}, {count(sum(row['frames'] for row in rows), 'frame')}"
+    return f"{count(len(rows), 'sample')}{length_text} of {sites}, {count(sum(row['frames'] for row in rows), 'frame')}"
 
 
 def without_times(source: Source) -> list[str]:
@@ -72,30 +76,30 @@ def loss_summary(rows: list[dict]) -> str:
 
     ``rows``: rows of capture_quality.
     """
-    known = [row for row in rows if row["lost_frames"] is not None]
+    with_counters = [row for row in rows if row["lost_frames"] is not None]
     if not rows:
         return "losses: no samples"
     mirror = mirror_loss(rows)
-    if not known:
+    if not with_counters:
         return "; ".join(["losses: unknown (no sample has a counter of mirror, interface or kernel)", *mirror])
-    lost = sum(row["lost_frames"] for row in known)
-    share = sum((row["loss_share"] or 0) * offered_frames(row) for row in known) / (
-        sum(map(offered_frames, known)) or 1
+    lost = sum(row["lost_frames"] for row in with_counters)
+    share = sum((row["loss_share"] or 0) * offered_frames(row) for row in with_counters) / (
+        sum(map(offered_frames, with_counters)) or 1
     )
-    partly = sum(row["loss_stages_known"] < STAGES for row in known)
+    partly = sum(row["loss_stages_known"] < STAGES for row in with_counters)
     text = "losses: none counted" if mirror or partly else "losses: none seen"
     if lost:
         bound = "at least " if partly or any(map(mirror_loss_uncounted, rows)) else ""
         text = f"losses: {bound}{percent(share)} of offered frames"
-    unknown = len(rows) - len(known)
-    gaps = [f"{what} in {number:,}" for what, number in (("unknown", unknown), ("partly counted", partly)) if number]
+    unknown = len(rows) - len(with_counters)
+    gaps = [f"{kind} in {number:,}" for kind, number in (("unknown", unknown), ("partly counted", partly)) if number]
     if gaps:
         text += f"; {' and '.join(gaps)} of {count(len(rows), 'sample')}"
     return "; ".join([text, *mirror])
 
 
 def mirror_loss(rows: list[dict]) -> list[str]:
-    """Return ``mirror congested in 3 samples (at least 5 % of bytes missing, ...), at risk in 2``; [] if none is."""
+    """Return ``mirror congested in 3 samples (at least 5 % of bytes missing, ...), at risk in 2``; [] if in none."""
     congested = [row for row in rows if row["mirror_verdict"] == "congested"]
     risky = sum(row["mirror_verdict"] == "at risk" for row in rows)
     parts = []
@@ -117,8 +121,10 @@ def mirror_loss_uncounted(row: dict) -> bool:
         return True
     if row["mirror_loss_low"] is None:
         return False
-    known = [(row[f"mirror_offered{kind}"], row[f"mirror_delivered{kind}"]) for kind in ("_bytes", "")]
-    counted = next((1 - delivered / offered for offered, delivered in known if offered and delivered is not None), 0.0)
+    counters = [(row[f"mirror_offered{kind}"], row[f"mirror_delivered{kind}"]) for kind in ("_bytes", "")]
+    counted = next(
+        (1 - delivered / offered for offered, delivered in counters if offered and delivered is not None), 0.0
+    )
     return counted < row["mirror_loss_low"]
 
 

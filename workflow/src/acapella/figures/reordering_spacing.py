@@ -34,37 +34,37 @@ def draw(source: Source) -> Figure:
     if not rows:
         raise NoData("no run has two packets in common with its first trial")
     sums = {name: pair_totals([row for row in rows if row["environment"] == name]) for name in environments(source)}
-    sums = {name: found for name, found in sums.items() if found[0]}
-    if not any(changed for _, changed in sums.values()):
+    sums = {name: totals for name, totals in sums.items() if totals[0]}
+    if not any(reversed_pairs for _, reversed_pairs in sums.values()):
         pairs = sum(pairs for pairs, _ in sums.values())
         return text_figure(
             "No sampled pair of packets arrived in the opposite order", f"{none_reversed(pairs)} {SAMPLED_PAIR}."
         )
     labels = short_labels(sums, LABEL)
-    shown = [name for name, (_, changed) in sums.items() if changed]
-    least = 100 * FLOOR * min(row["reversed_share"] for row in rows if row["reversed_pairs"])
+    shown = [name for name, (_, reversed_pairs) in sums.items() if reversed_pairs]
+    min_share = 100 * FLOOR * min(row["reversed_share"] for row in rows if row["reversed_pairs"])
     trials = trial_labels(source, TRIAL_LABEL)
     drawn = [row for row in rows if row["environment"] in shown]
-    across = 1 if len(shown) <= MAX_NAMED else PANELS_PER_ROW
-    limits = axis_limits(drawn, least, across)
+    columns = 1 if len(shown) <= MAX_NAMED else PANELS_PER_ROW
+    limits = axis_limits(drawn, min_share, columns)
     names = {name: run_names(drawn, name, trials) for name in shown}
-    named = across == 1 and max(map(len, names.values())) <= MAX_NAMED_RUNS  # small panels have no space for one
-    label_width = theme.text_width([text for own in names.values() for text in own]) if named else 0
+    with_legend = columns == 1 and max(map(len, names.values())) <= MAX_NAMED_RUNS  # small panels have no space for one
+    label_width = theme.text_width([text for run_labels in names.values() for text in run_labels]) if with_legend else 0
     size = (
-        (theme.WIDTH - 50) // across - LABEL_WIDTH - label_width,
-        90 if across > 1 else max(70, min(170, 400 // len(shown))),
+        (theme.WIDTH - 50) // columns - LABEL_WIDTH - label_width,
+        90 if columns > 1 else max(70, min(170, 400 // len(shown))),
     )
     panels = [
         panel(
             [point(row, trials[name, row["b"]], limits) for row in drawn if row["environment"] == name],
             labels[name],
-            names[name] if named else [],
+            names[name] if with_legend else [],
             limits,
         ).properties(width=size[0], height=size[1])
         for name in shown
     ]
-    chart = alt.concat(*panels, columns=across, spacing=14).resolve_scale(x="shared", y="shared", color="independent")
-    return Figure(title(drawn, trials), chart, notes_of(drawn, sums, labels, gray=not named))
+    chart = alt.concat(*panels, columns=columns, spacing=14).resolve_scale(x="shared", y="shared", color="independent")
+    return Figure(title(drawn, trials), chart, notes_of(drawn, sums, labels, gray=not with_legend))
 
 
 def run_names(rows: list[dict], environment: str, trials: dict[tuple[str, int], str]) -> list[str]:
@@ -72,18 +72,18 @@ def run_names(rows: list[dict], environment: str, trials: dict[tuple[str, int], 
     return [trials[environment, b] for b in sorted({row["b"] for row in rows if row["environment"] == environment})]
 
 
-def axis_limits(rows: list[dict], least: float, across: int) -> dict:
+def axis_limits(rows: list[dict], min_share: float, columns: int) -> dict:
     """Return the ends of the axes.
 
-    ``low`` and ``high`` are bins, ``zero`` is the position of equal times, ``least`` and ``most`` are in %.
+    ``low`` and ``high`` are bins, ``zero`` is the position of equal times, ``least`` and ``most`` are shares in %.
     """
     bins = [row["bin"] for row in rows if row["bin"]] or [1]
-    room = 2 + across * (max(bins) - min(bins)) // 13  # space for the label 0 to the left of the next one
-    zero = min(bins) - room if any(row["bin"] == 0 for row in rows) else None
-    most = max(100 * row["reversed_share"] for row in rows)
+    distance = 2 + columns * (max(bins) - min(bins)) // 13  # space for the label 0 to the left of the next one
+    zero = min(bins) - distance if any(row["bin"] == 0 for row in rows) else None
+    max_share = max(100 * row["reversed_share"] for row in rows)
     return {
         **{"low": min(bins) - 1 if zero is None else zero - 1, "high": max(bins) + 1, "zero": zero},
-        **{"least": least, "most": 10 ** math.ceil(math.log10(most)), "first": min(bins)},
+        **{"least": min_share, "most": 10 ** math.ceil(math.log10(max_share)), "first": min(bins)},
     }
 
 
@@ -93,7 +93,7 @@ def pair_totals(rows: list[dict]) -> tuple[int, int]:
 
 
 def none_reversed(pairs: int) -> str:
-    """Return the sentence for pairs of which none is reversed."""
+    """Return the sentence that none of a number of pairs is reversed."""
     return f"None of {count(pairs, 'sampled pair')} of packets is reversed."
 
 
@@ -101,17 +101,16 @@ def title(drawn: list[dict], trials: dict[tuple[str, int], str]) -> str:
     """Return the title: the highest point of the chart, with its pairs, its run and its spacing.
 
     A mean over spacings would depend on how many pairs of each spacing are sampled. The highest point of few pairs
-    would often be chance: it is named only if no spacing has enough pairs with a reversed one.
+    is often due to chance: it is named only if no spacing with reversed pairs has at least MIN_PAIRS pairs.
     """
-    enough = [row for row in drawn if row["pairs"] >= MIN_PAIRS and row["reversed_pairs"]]
-    top = max(enough or drawn, key=lambda row: (row["reversed_share"], row["pairs"]))
+    well_sampled = [row for row in drawn if row["pairs"] >= MIN_PAIRS and row["reversed_pairs"]]
+    highest = max(well_sampled or drawn, key=lambda row: (row["reversed_share"], row["pairs"]))
     few = any(row["pairs"] < MIN_PAIRS for row in drawn)
-    bound = f" with at least {MIN_PAIRS} pairs" if enough and few else ""
-    counts = f"{top['reversed_pairs']:,} of {count(top['pairs'], 'sampled pair')}"
-    where = f"{spacing_text(top)}, run {trials[top['environment'], top['b']]}"
-    return (
-        f"Largest share of reversed pairs at one spacing{bound}: {percent(top['reversed_share'])} ({counts}, {where})"
-    )
+    bound = f" with at least {MIN_PAIRS} pairs" if well_sampled and few else ""
+    counts = f"{highest['reversed_pairs']:,} of {count(highest['pairs'], 'sampled pair')}"
+    run = f"run {trials[highest['environment'], highest['b']]}"
+    details = f"{counts}, {spacing_text(highest)}, {run}"
+    return f"Largest share of reversed pairs at one spacing{bound}: {percent(highest['reversed_share'])} ({details})"
 
 
 def spacing_text(row: dict) -> str:
@@ -130,22 +129,24 @@ def notes_of(
     farthest = max((row for row in drawn if row["reversed_pairs"]), key=lambda row: row["bin"])
     bound = "reversed pairs have no bound on their spacing"
     if farthest["hi_ns"] is not None:
-        most = nanoseconds(round_up(farthest["hi_ns"] + 1))
-        bound = f"no sampled pair that is {most} or more apart is reversed"
-    found = [
+        limit = nanoseconds(round_up(farthest["hi_ns"] + 1))
+        bound = f"no sampled pair that is {limit} or more apart is reversed"
+    notes = [
         f"{SAMPLED_PAIR}; spacing: the time between them there, in five bins per decade; reversed: they arrive in the "
         "opposite order",
         bound,
     ]
     if gray:
-        found.append("one gray line per run")
+        notes.append("one gray line per run")
     if any(row["pairs"] < MIN_PAIRS for row in drawn):
-        found.append(f"hollow: fewer than {MIN_PAIRS} pairs")
-    still = [labels[name] for name, (_, changed) in sums.items() if not changed]
-    if still:
-        where = listed(still) if len(still) <= MAX_NAMED else f"{len(still)} environments"
-        found.append(f"no sampled pair is reversed in {where}")
-    return ("; ".join(found) + ".",)
+        notes.append(f"hollow: fewer than {MIN_PAIRS} pairs")
+    without_reversed = [labels[name] for name, (_, reversed_pairs) in sums.items() if not reversed_pairs]
+    if without_reversed:
+        environments_ = (
+            listed(without_reversed) if len(without_reversed) <= MAX_NAMED else f"{len(without_reversed)} environments"
+        )
+        notes.append(f"no sampled pair is reversed in {environments_}")
+    return ("; ".join(notes) + ".",)
 
 
 def round_up(value: int) -> int:
@@ -167,11 +168,11 @@ def point(row: dict, run: str, limits: dict) -> dict:
     }
 
 
-def ticks(limits: dict, most: int) -> tuple[list[float], str]:
-    """Return the ticks at equal times and at most ``most`` powers of ten, and the expression of their labels."""
+def ticks(limits: dict, max_ticks: int) -> tuple[list[float], str]:
+    """Return the ticks at equal times and at most ``max_ticks`` powers of ten, and the expression of their labels."""
     places = [PER_DECADE * power + 0.5 for power in range(12)]
     places = [place for place in places if limits["first"] - 1 <= place <= limits["high"]]
-    values = places[:: max(1, -(-len(places) // most))]
+    values = places[:: max(1, -(-len(places) // max_ticks))]
     power = f"round((datum.value - 0.5) / {PER_DECADE})"
     units = "['ns', 'µs', 'ms', 's']"
     text = f"format(pow(10, {power} % 3), 'd') + ' ' + {units}[floor({power} / 3)]"
@@ -183,14 +184,14 @@ def ticks(limits: dict, most: int) -> tuple[list[float], str]:
 def panel(values: list[dict], label: str, names: list[str], limits: dict) -> alt.LayerChart:
     """Return the points of one environment, one line per run. No line connects equal times with the other points."""
     places, text = ticks(limits, 4)
-    named, least = bool(names), limits["least"]
+    with_legend, min_share = bool(names), limits["least"]
     domain = names or [UNNAMED_RUN]
-    colors = list(PALETTE[: len(names)]) if named else ["#8A8A8A"]
-    legend = alt.Legend(title="run", orient="right", symbolType="stroke", symbolSize=200) if named else None
-    field, scale = "run:N" if named else "all:N", alt.Scale(domain=domain, range=colors)
+    colors = list(PALETTE[: len(names)]) if with_legend else ["#8A8A8A"]
+    legend = alt.Legend(title="run", orient="right", symbolType="stroke", symbolSize=200) if with_legend else None
+    field, scale = "run:N" if with_legend else "all:N", alt.Scale(domain=domain, range=colors)
     color = alt.Color(field, sort=domain, scale=scale, legend=legend)
-    zero = f"datum.value < {1.01 * least} ? '0' : format(datum.value, '~r')"
-    heights = [least, *(power for power in share_ticks(least) if 2 * least < power <= limits["most"])]
+    zero = f"datum.value < {1.01 * min_share} ? '0' : format(datum.value, '~r')"
+    heights = [min_share, *(power for power in share_ticks(min_share) if 2 * min_share < power <= limits["most"])]
     base = alt.Chart(alt.Data(values=values)).encode(
         x=alt.X(
             "place:Q",
@@ -201,7 +202,7 @@ def panel(values: list[dict], label: str, names: list[str], limits: dict) -> alt
         y=alt.Y(
             "share:Q",
             title="reversed pairs (%)",
-            scale=alt.Scale(type="log", domain=[least, limits["most"]], nice=False, clamp=True),
+            scale=alt.Scale(type="log", domain=[min_share, limits["most"]], nice=False, clamp=True),
             axis=alt.Axis(labelExpr=zero, values=heights, domain=False, minExtent=40, labelOverlap=False),
         ),
         color=color,
@@ -212,7 +213,7 @@ def panel(values: list[dict], label: str, names: list[str], limits: dict) -> alt
         ],
     )
     lines = base.transform_filter("datum.bin > 0").mark_line(strokeWidth=1.2)
-    many = base.transform_filter("!datum.few").mark_point(size=18, filled=True, opacity=1)
+    well_sampled = base.transform_filter("!datum.few").mark_point(size=18, filled=True, opacity=1)
     few = base.transform_filter("datum.few").mark_point(size=18, fill="white", strokeWidth=1.2, opacity=1)
     heading = alt.TitleParams(label, fontSize=theme.TEXT, offset=4, frame="group", color=theme.INK)
-    return (lines + many + few).properties(title=heading)
+    return (lines + well_sampled + few).properties(title=heading)

@@ -16,7 +16,7 @@ def describe(restriction: str) -> str:
 
 def describe_all(rows: list[dict]) -> str:
     """Return the descriptions of the restrictions in rows of capture_quality, each once."""
-    return "; ".join(describe(one) for one in sorted({row["restriction"] for row in rows}))
+    return "; ".join(describe(restriction) for restriction in sorted({row["restriction"] for row in rows}))
 
 
 def only_restricted(source: Source) -> bool:

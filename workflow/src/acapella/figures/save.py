@@ -1,4 +1,4 @@
-"""Write the files of a figure. All are made from one SVG, and the same figure gives the same bytes."""
+"""Write the files of a figure. All formats are created from one SVG; the same figure gives the same bytes."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ CLIP = re.compile(r'(id="clip|url\(#clip)([0-9]+)')
 def save(figure: ComposedFigure, directory: Path, name: str, formats: list[str]) -> list[Path]:
     """Write ``directory``/``name``.FORMAT for each format, atomically; return the paths."""
     svg = svg_of(figure)
-    make = {
+    writers = {
         "svg": svg.encode,
         "pdf": lambda: pdf_of(svg),
         "png": lambda: vl_convert.svg_to_png(svg, scale=PNG_SCALE),
@@ -28,7 +28,7 @@ def save(figure: ComposedFigure, directory: Path, name: str, formats: list[str])
     paths = [directory / f"{name}.{form}" for form in formats]
     for path, form in zip(paths, formats, strict=True):
         with atomic_path(path) as temporary:
-            temporary.write_bytes(make[form]())
+            temporary.write_bytes(writers[form]())
     return paths
 
 

@@ -20,14 +20,14 @@ LABEL = 24
 def add_absent_sites(rows: list[dict], column: str, shown: Iterable[str], none: dict) -> list[dict]:
     """Return the rows of sites whose ``column`` is in ``shown``; add rows with the values ``none`` for missing pairs.
 
-    Tables have no rows for what a site does not have. Without these rows, all dots of a rare value would be above the
-    share of all sites.
+    A table has no row for a value that does not occur at a site. Without the added rows, all dots of a rare value would
+    be at shares above that of all sites.
     """
-    own = [row for row in rows if row["site"] != ALL]
-    known = {(row["site"], row[column]): row for row in own}
-    of_site = {row["site"]: row for row in own}
+    site_rows = [row for row in rows if row["site"] != ALL]
+    existing = {(row["site"], row[column]): row for row in site_rows}
+    row_of = {row["site"]: row for row in site_rows}
     return [
-        known.get((site, value), {**row, **none, column: value}) for site, row in of_site.items() for value in shown
+        existing.get((site, value), {**row, **none, column: value}) for site, row in row_of.items() for value in shown
     ]
 
 
@@ -39,8 +39,8 @@ def layers(dots: list[dict], sites: list[str], bar: float, middle: float, encodi
     labels = short_labels(sites, LABEL)
     parts = []
     for lane, height in enumerate(LANES):
-        own = {site for place, site in enumerate(sites) if place % len(LANES) == lane}
-        values = [{**dot, "mark": labels[dot["site"]]} for dot in dots if dot["site"] in own]
+        sites_of_lane = {site for place, site in enumerate(sites) if place % len(LANES) == lane}
+        values = [{**dot, "mark": labels[dot["site"]]} for dot in dots if dot["site"] in sites_of_lane]
         parts.append(marks_of_lane(values, list(labels.values()), round(middle + bar * height, 2), encoding))
     return parts
 

@@ -49,12 +49,12 @@ def scope(source: Source) -> tuple[str, ...]:
 
 def lost_frames_text(runs: list[dict]) -> str:
     """Return the share of offered frames that each writer lost: ``frames lost: writev 35.0 %, io_uring 45.1 %``."""
-    found = []
+    parts = []
     for writer, name in NAMES.items():
-        own = [row for row in runs if row["writer"] == writer]
-        if offered := sum(row["offered"] for row in own):
-            found.append(f"{name} {percent(sum(row['lost'] for row in own) / offered)}")
-    return f"frames lost: {', '.join(found)}" if found else "no frames offered"
+        writer_runs = [row for row in runs if row["writer"] == writer]
+        if offered := sum(row["offered"] for row in writer_runs):
+            parts.append(f"{name} {percent(sum(row['lost'] for row in writer_runs) / offered)}")
+    return f"frames lost: {', '.join(parts)}" if parts else "no frames offered"
 
 
 SCOPE = scope
@@ -65,25 +65,27 @@ def draw(source: Source) -> Figure:
     runs = source.rows("storage_runs")
     if not runs:
         raise NoData(storage.read(source.campaign)["skipped"] or "the storage study has no runs")
-    grown = source.rows(TABLE)
-    points = {row["run"]: [point(row, each) for each in grown if each["run"] == row["run"]] for row in runs}
-    every = [each for drawn in points.values() for each in drawn]
-    if not every:
+    growth = source.rows(TABLE)
+    points = {
+        row["run"]: [point(row, interval) for interval in growth if interval["run"] == row["run"]] for row in runs
+    }
+    intervals = [interval for drawn in points.values() for interval in drawn]
+    if not intervals:
         raise NoData("no run of the storage study made a call")
     conditions = list(dict.fromkeys(condition(row) for row in runs))
     memory = {row["memory_bytes"] for row in runs}
     frame = {
-        "x": max(each["x"] for each in every),
-        "dirty": 1.05 * max(*(limit for _, _, limit in conditions), *(each["dirty"] for each in every)),
+        "x": max(interval["x"] for interval in intervals),
+        "dirty": 1.05 * max(*(limit for _, _, limit in conditions), *(interval["dirty"] for interval in intervals)),
         "memory": memory.pop() if len(memory) == 1 else None,
         "width": (theme.WIDTH - 70 - 2 * SPACING) // 3,
     }
     rows = []
-    for place, one in enumerate(conditions, 1):
-        own = {row["writer"]: points[row["run"]] for row in runs if condition(row) == one}
-        lost = lost_frames_text([row for row in runs if condition(row) == one])
-        panels = panel_row(own, one, every, frame, last=place == len(conditions))
-        rows.append(panels.properties(title=row_title(f"{condition_text(one)}; {lost}")))
+    for number, condition_ in enumerate(conditions, 1):
+        points_of = {row["writer"]: points[row["run"]] for row in runs if condition(row) == condition_}
+        lost = lost_frames_text([row for row in runs if condition(row) == condition_])
+        panels = panel_row(points_of, condition_, intervals, frame, last=number == len(conditions))
+        rows.append(panels.properties(title=row_title(f"{condition_text(condition_)}; {lost}")))
     chart = alt.vconcat(*rows, spacing=10).resolve_scale(color="shared")
     return Figure(title(runs), chart, notes_of(runs))
 
@@ -91,17 +93,18 @@ def draw(source: Source) -> Figure:
 def notes_of(runs: list[dict]) -> tuple[str, ...]:
     """Return notes on how to read the panels."""
     ends = sorted({row["long_from_ns"] for row in runs if row["writer"] == "buffered" and row["calls"]})
-    found = []
+    parts = []
     if ends:
         low, high = (nanoseconds(end) for end in (ends[0], ends[-1]))
-        most = f"at most {percent(1 - storage.AVERAGE_SHARE)} of a run's calls"
-        found = [
-            f"Long calls: {low if low == high else f'{low} to {high}'} or more, {most}; all others are the average case"
+        share = f"at most {percent(1 - storage.AVERAGE_SHARE)} of a run's calls"
+        parts = [
+            f"Long calls: {low if low == high else f'{low} to {high}'} or more, {share}; "
+            "all others are the average case"
         ]
     return (
         "Curves are sums of upper bounds since the first call: each latency counts as the upper end of its bin, a "
         f"power of two, as in Patchwork's figure 14; sums below {AXIS_MIN_MS:g} ms are at the lower end. "
-        f"{'; '.join([*found, EXACT_NOTE])}.",
+        f"{'; '.join([*parts, EXACT_NOTE])}.",
         "writev and io_uring are not comparable: writev (buffered, through the page cache) blocks the capture until it "
         "returns; writes submitted to io_uring (direct, O_DIRECT) overlap each other and the capture.",
         "Dashed, from the lowest: background threshold, midpoint (above it the kernel slows writers down), limit; for "
@@ -110,29 +113,29 @@ def notes_of(runs: list[dict]) -> tuple[str, ...]:
 
 
 def panel_row(
-    own: dict[str, list[dict]], one: tuple, every: list[dict], frame: dict, *, last: bool
+    points_of: dict[str, list[dict]], condition_: tuple, intervals: list[dict], frame: dict, *, last: bool
 ) -> alt.HConcatChart:
     """Return the panels of one condition: dirty memory, and latencies of each writer that made calls."""
-    buffered, direct = own.get("buffered", []), own.get("direct", [])
-    marks = thresholds(one)
+    buffered, direct = points_of.get("buffered", []), points_of.get("direct", [])
+    marks = thresholds(condition_)
     split = [
-        {**each, "line": line, "ms": each[column]}
+        {**interval, "line": line, "ms": interval[column]}
         for line, column in (("writev, long calls", "long_ms"), ("writev, average case", "average_ms"))
-        for each in buffered
+        for interval in buffered
     ]
-    whole = [{**each, "line": "io_uring, all calls", "ms": each["all_ms"]} for each in direct]
+    all_calls = [{**interval, "line": "io_uring, all calls", "ms": interval["all_ms"]} for interval in direct]
     reached = [
-        {"x": each["x"], "name": mark["name"]}
+        {"x": interval["x"], "name": mark["name"]}
         for mark in marks
-        if (each := next((each for each in buffered if each["dirty"] >= mark["at"]), None))
+        if (interval := next((interval for interval in buffered if interval["dirty"] >= mark["at"]), None))
     ]
     panels = [dirty_panel(buffered + direct, marks, frame, last=last)]
     if split:
         panels.append(
-            latency_panel(split, frame, longest_ms(every, "buffered"), "writev", last=last) + crossings(reached)
+            latency_panel(split, frame, longest_ms(intervals, "buffered"), "writev", last=last) + crossings(reached)
         )
-    if whole:
-        panels.append(latency_panel(whole, frame, longest_ms(every, "direct"), "io_uring", last=last))
+    if all_calls:
+        panels.append(latency_panel(all_calls, frame, longest_ms(intervals, "direct"), "io_uring", last=last))
     return alt.hconcat(*panels, spacing=SPACING, bounds="flush")
 
 
@@ -141,18 +144,18 @@ def row_title(text: str) -> alt.TitleParams:
     return alt.TitleParams(text, fontSize=theme.TEXT, offset=4, anchor="start", color=theme.INK)
 
 
-def thresholds(one: tuple) -> list[dict]:
+def thresholds(condition_: tuple) -> list[dict]:
     """Return the three thresholds of a condition, in percent of memory."""
-    _, background, limit = one
+    _, background, limit = condition_
     return [
-        {"at": at, "name": name}
-        for at, name in zip((background, (background + limit) / 2, limit), THRESHOLDS, strict=True)
+        {"at": percent_, "name": name}
+        for percent_, name in zip((background, (background + limit) / 2, limit), THRESHOLDS, strict=True)
     ]
 
 
-def longest_ms(every: list[dict], writer: str) -> float:
+def longest_ms(intervals: list[dict], writer: str) -> float:
     """Return the largest sum of a writer, in ms."""
-    return max([AXIS_MIN_MS, *(each["all_ms"] for each in every if each["kind"] == writer)])
+    return max([AXIS_MIN_MS, *(interval["all_ms"] for interval in intervals if interval["kind"] == writer)])
 
 
 def condition(row: dict) -> tuple:
@@ -160,26 +163,26 @@ def condition(row: dict) -> tuple:
     return (row["disk_mbps"] or 0, row["background_percent"], row["limit_percent"])
 
 
-def condition_text(one: tuple) -> str:
+def condition_text(condition_: tuple) -> str:
     """Return a condition as text."""
-    mbps, background, limit = one
+    mbps, background, limit = condition_
     return f"Thresholds {background}:{limit}, {f'disk slowed to {mbps}{GAP}MB/s' if mbps else 'the disk as it is'}"
 
 
-def point(row: dict, each: dict) -> dict:
+def point(row: dict, interval: dict) -> dict:
     """Return the values of an interval for the chart."""
-    average = each["latency_upper_ns"] - each["long_upper_ns"]
+    average = interval["latency_upper_ns"] - interval["long_upper_ns"]
     return {
-        "x": each["written_percent"],
-        "all_ms": max(AXIS_MIN_MS, each["latency_upper_ns"] / 1e6),
-        "long_ms": max(AXIS_MIN_MS, each["long_upper_ns"] / 1e6),
+        "x": interval["written_percent"],
+        "all_ms": max(AXIS_MIN_MS, interval["latency_upper_ns"] / 1e6),
+        "long_ms": max(AXIS_MIN_MS, interval["long_upper_ns"] / 1e6),
         "average_ms": max(AXIS_MIN_MS, average / 1e6),
-        "t": each["t_ns"],
+        "t": interval["t_ns"],
         "kind": row["writer"],
         "writer": NAMES[row["writer"]],
-        "calls": each["calls"],
-        "long_calls": each["long_calls"],
-        "dirty": each["dirty_percent"],
+        "calls": interval["calls"],
+        "long_calls": interval["long_calls"],
+        "dirty": interval["dirty_percent"],
     }
 
 
@@ -192,21 +195,21 @@ def title(runs: list[dict]) -> str:
     waited = nanoseconds(worst["latency_ns"])
     share = percent(worst["latency_ns"] / worst["offered_ns"]) if worst["offered_ns"] else "an unknown part"
     share += " of the time in which frames were offered"
-    upper = worst["long_upper_ns"] / worst["latency_upper_ns"] if worst["latency_upper_ns"] else 0
-    few = "none of its calls is long"
+    share_of_latency = worst["long_upper_ns"] / worst["latency_upper_ns"] if worst["latency_upper_ns"] else 0
+    long_calls = "none of its calls is long"
     if worst["long_calls"]:
         share_of_calls = percent(worst["long_calls"] / worst["calls"])
-        few = f"{share_of_calls} of its calls have {percent(upper)} of the summed latency"
-    where = condition_text(condition(worst))
-    where = f"{where[0].lower()}{where[1:]}"
+        long_calls = f"{share_of_calls} of its calls have {percent(share_of_latency)} of the summed latency"
+    condition_ = condition_text(condition(worst))
+    condition_ = f"{condition_[0].lower()}{condition_[1:]}"
     if len(buffered) > 1:
-        where += f"; the longest of {count(len(buffered), 'run')}"
-    return f"writev blocked the capture for {waited}, {share} ({where}); {few}"
+        condition_ += f"; the longest of {count(len(buffered), 'run')}"
+    return f"writev blocked the capture for {waited}, {share} ({condition_}); {long_calls}"
 
 
-def powers(most: float) -> list[float]:
+def powers(maximum: float) -> list[float]:
     """Return the powers of ten from the lower end of the axis to its upper end."""
-    return [10.0**power for power in range(math.floor(math.log10(AXIS_MIN_MS)), math.floor(math.log10(most)) + 1)]
+    return [10.0**power for power in range(math.floor(math.log10(AXIS_MIN_MS)), math.floor(math.log10(maximum)) + 1)]
 
 
 def written_axis(frame: dict, *, last: bool) -> alt.X:
@@ -234,7 +237,7 @@ def dirty_panel(values: list[dict], marks: list[dict], frame: dict, *, last: boo
         axis=alt.Axis(tickCount=5, domain=False, minExtent=30),
     )
     color = alt.Color("line:N", scale=alt.Scale(domain=list(LINES), range=list(LINES.values())), legend=LEGEND)
-    drawn = [{**each, "line": DIRTY[each["kind"]]} for each in values]
+    drawn = [{**value, "line": DIRTY[value["kind"]]} for value in values]
     lines = (
         alt.Chart(alt.Data(values=drawn))
         .mark_line(strokeWidth=1.4, clip=True)
@@ -245,13 +248,13 @@ def dirty_panel(values: list[dict], marks: list[dict], frame: dict, *, last: boo
     return (rules + lines).properties(width=frame["width"], height=HEIGHT)
 
 
-def latency_panel(values: list[dict], frame: dict, most: float, name: str, *, last: bool) -> alt.LayerChart:
+def latency_panel(values: list[dict], frame: dict, maximum: float, name: str, *, last: bool) -> alt.LayerChart:
     """Return the panel of summed latencies over the amount written."""
     y = alt.Y(
         "ms:Q",
         title=f"{name}: summed latency (ms)",
-        scale=alt.Scale(type="log", domain=[AXIS_MIN_MS, max(10 * AXIS_MIN_MS, 1.2 * most)]),
-        axis=alt.Axis(values=powers(most), domain=False, minExtent=34, labelExpr=AXIS_LABEL),
+        scale=alt.Scale(type="log", domain=[AXIS_MIN_MS, max(10 * AXIS_MIN_MS, 1.2 * maximum)]),
+        axis=alt.Axis(values=powers(maximum), domain=False, minExtent=34, labelExpr=AXIS_LABEL),
     )
     color = alt.Color("line:N", scale=alt.Scale(domain=list(LINES), range=list(LINES.values())), legend=LEGEND)
     lines = (

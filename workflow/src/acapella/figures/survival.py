@@ -40,7 +40,8 @@ class ValueAxis(NamedTuple):
     column: str
     title: str
     units: tuple[str, ...]
-    least: str
+
+    tooltip: str
 
     @property
     def label(self) -> str:
@@ -60,8 +61,10 @@ def distribution_lines(rows: list[dict], column: str) -> tuple[list[dict], list[
     sites = sorted({row["site"] for row in rows if row["scope"] == "site" and row["site"] != ALL}, key=natural)
     sites = sites if len(sites) > 1 else []
     labels = short_labels(sites, LABEL)
-    named = len(sites) <= MAX_COLORED_SITES
-    lines = [(labels[site] if named else ONE_SITE, distribution_line(rows, column, "site", site)) for site in sites]
+    with_colors = len(sites) <= MAX_COLORED_SITES
+    lines = [
+        (labels[site] if with_colors else ONE_SITE, distribution_line(rows, column, "site", site)) for site in sites
+    ]
     stitched, single = (f"{ALL_SITES if sites else ''}{name}" for name in (STITCHED, SINGLE))
     total = [
         (stitched, distribution_line(rows, column, "campaign", ALL)),
@@ -69,7 +72,7 @@ def distribution_lines(rows: list[dict], column: str) -> tuple[list[dict], list[
     ]
     order = [stitched, single, *dict.fromkeys(name for name, _ in lines)]
     # Later lines are drawn on top: named sites above the wide lines of all sites, unnamed gray sites below them.
-    lines = total + lines if named else lines + total[::-1]
+    lines = total + lines if with_colors else lines + total[::-1]
     return [{**row, "line": name} for name, line in lines for row in line], order
 
 
@@ -83,8 +86,8 @@ def median_interval(line: list[dict], column: str) -> tuple[int, int] | None:
 
     None if more than half of the flows reach the last threshold. Both are equal if at most half reach the first one.
     """
-    place = next((place for place, row in enumerate(line) if 2 * row["flows_ge"] <= row["flows"]), None)
-    return None if place is None else (line[max(0, place - 1)][column], line[place][column])
+    index = next((index for index, row in enumerate(line) if 2 * row["flows_ge"] <= row["flows"]), None)
+    return None if index is None else (line[max(0, index - 1)][column], line[index][column])
 
 
 def median_text(ends: tuple[int, int], text_of: Callable[[int], str]) -> str:
@@ -96,10 +99,10 @@ def median_text(ends: tuple[int, int], text_of: Callable[[int], str]) -> str:
 def chart(values: list[dict], order: list[str], axis: ValueAxis, *, y_title: str, height: int) -> alt.Chart:
     """Return the lines on two logarithmic scales, from the first threshold at which one of them decreases."""
     width = theme.WIDTH - 80
-    least = first_falling(values, axis.column)
+    first = first_falling(values, axis.column)
     # A float: ten times a duration of 80 years exceeds the renderer's 64-bit integers.
-    x = [least, float(max(10 * least, *(row[axis.column] for row in values)))]
-    values = [row for row in values if row[axis.column] >= least]
+    x = [first, float(max(10 * first, *(row[axis.column] for row in values)))]
+    values = [row for row in values if row[axis.column] >= first]
     y = [min(0.1, *(row["ccdf"] for row in values)) / 1.3, 1]
     return (
         alt.Chart(alt.Data(values=values))
@@ -125,7 +128,7 @@ def chart(values: list[dict], order: list[str], axis: ValueAxis, *, y_title: str
             detail="site:N",
             tooltip=[
                 *(alt.Tooltip("line:N", title="of"), alt.Tooltip("site:N")),
-                alt.Tooltip(f"{axis.column}:Q", title=axis.least, format=","),
+                alt.Tooltip(f"{axis.column}:Q", title=axis.tooltip, format=","),
                 alt.Tooltip("flows_ge:Q", title="flows", format=","),
                 alt.Tooltip("flows:Q", title="of flows", format=","),
                 alt.Tooltip("samples:Q", format=","),
@@ -142,7 +145,7 @@ def line_styles(order: list[str]) -> dict[str, alt.Color | alt.StrokeDash | alt.
 
     Dashes of sites have one period and decreasing lengths. If lines coincide, a part of each remains visible.
     """
-    others = PALETTE if order[2:] != [ONE_SITE] else ("#ABABAB",)
+    site_colors = PALETTE if order[2:] != [ONE_SITE] else ("#ABABAB",)
     widths = [TOTAL_WIDTH, 2.6, *[1.4] * (len(order) - 2)]
     dashes = [[1, 0], [5, 3], [1, 0], *([dash, DASH_PERIOD - dash] for dash in (12, 9, 6, 4))][: len(order)]
     if order[2:] == [ONE_SITE]:
@@ -151,7 +154,7 @@ def line_styles(order: list[str]) -> dict[str, alt.Color | alt.StrokeDash | alt.
         title=None, orient="bottom", columns=3, offset=2, symbolType="stroke", symbolSize=300, labelLimit=240
     )
     scales = {
-        "color": alt.Scale(domain=order, range=["#000000", theme.BLUE, *others]),
+        "color": alt.Scale(domain=order, range=["#000000", theme.BLUE, *site_colors]),
         "strokeDash": alt.Scale(domain=order, range=dashes),
         "strokeWidth": alt.Scale(type="ordinal", domain=order, range=widths),
     }
@@ -164,8 +167,8 @@ def first_falling(values: list[dict], column: str) -> int:
     lines = defaultdict(list)
     for row in values:
         lines[row["line"], row["site"]].append(row)
-    most = {line: max(row["ccdf"] for row in rows) for line, rows in lines.items()}
-    return min(max(row[column] for row in rows if row["ccdf"] == most[line]) for line, rows in lines.items())
+    maximum = {line: max(row["ccdf"] for row in rows) for line, rows in lines.items()}
+    return min(max(row[column] for row in rows if row["ccdf"] == maximum[line]) for line, rows in lines.items())
 
 
 def tick_labels(axis: ValueAxis, limits: list[float], width: int) -> str:

@@ -104,12 +104,12 @@ def pick_colors(colors: tuple[str, ...], number: int) -> list[str]:
     return [colors[round(place * (len(colors) - 1) / (number - 1))] for place in range(number)]
 
 
-def color_at(colors: Sequence[str], place: float) -> str:
-    """Return the color at ``place`` (0 to 1) of a scale that interpolates ``colors`` linearly in RGB, as Vega does."""
-    at = min(max(place, 0.0), 1.0) * (len(colors) - 1)
-    low = min(int(at), len(colors) - 2)
+def color_at(colors: Sequence[str], position: float) -> str:
+    """Return the color at ``position`` (0 to 1) of a scale that interpolates ``colors`` linearly in RGB, like Vega."""
+    index = min(max(position, 0.0), 1.0) * (len(colors) - 1)
+    low = min(int(index), len(colors) - 2)
     ends = zip(channels(colors[low]), channels(colors[low + 1]), strict=True)
-    return "#" + "".join(f"{round(a + (b - a) * (at - low)):02X}" for a, b in ends)
+    return "#" + "".join(f"{round(a + (b - a) * (index - low)):02X}" for a, b in ends)
 
 
 def channels(color: str) -> list[int]:
@@ -134,7 +134,9 @@ def ink_on(color: str) -> str:
     return max((WHITE, BLACK), key=lambda ink: contrast(ink, color))
 
 
-def whole_ticks(most: int, wanted: int = 6) -> list[int]:
-    """Return the ticks of an axis of counts: from 0 in steps of 1, 2, 5, 10, 20, ..., about ``wanted`` at most."""
-    step = next(lead * 10**power for power in range(20) for lead in (1, 2, 5) if lead * 10**power * wanted >= most)
-    return list(range(0, most + 1, step))
+def whole_ticks(maximum: int, max_steps: int = 6) -> list[int]:
+    """Return the ticks of an axis of counts: from 0 in at most ``max_steps`` steps of 1, 2, 5, 10, 20, ..."""
+    step = next(
+        lead * 10**power for power in range(20) for lead in (1, 2, 5) if lead * 10**power * max_steps >= maximum
+    )
+    return list(range(0, maximum + 1, step))

@@ -73,7 +73,7 @@ def draw(source: Source) -> Figure:
 def omit_misdated(rows: list[dict], samples: list[dict]) -> tuple[list[dict], list[str]]:
     """Return the rows covered by samples that are not misdated, and a note on the number of misdated samples.
 
-    If no sample is misdated, or all are, return all rows. ``samples``: rows of capture_quality.
+    If no sample or every sample is misdated, return all rows. ``samples``: rows of capture_quality.
     """
     misdated = sum(bool(row["misdated"]) for row in samples)
     if not misdated or not time_range(samples):
@@ -84,8 +84,8 @@ def omit_misdated(rows: list[dict], samples: list[dict]) -> tuple[list[dict], li
             spans[row["site"], row["port"]].append((row["actual_start_ns"], row["actual_end_ns"]))
 
     def covered(row: dict) -> bool:
-        own = spans[row["site"], row["port"]]
-        return any(start < row["start_ns"] + row["bin_ns"] and end >= row["start_ns"] for start, end in own)
+        port_spans = spans[row["site"], row["port"]]
+        return any(start < row["start_ns"] + row["bin_ns"] and end >= row["start_ns"] for start, end in port_spans)
 
     return [row for row in rows if covered(row)], [f"{count(misdated, 'misdated sample')} omitted"]
 
@@ -99,7 +99,7 @@ def observed_ports(rows: list[dict], samples: list[dict]) -> dict[tuple[str, str
     for row in samples:
         if row["actual_start_ns"] is not None and row["actual_end_ns"] is not None:
             spans[row["site"], row["port"]].append((row["actual_start_ns"], row["actual_end_ns"]))
-    merged = {port: merge_spans(own) for port, own in spans.items()}
+    merged = {port: merge_spans(port_spans) for port, port_spans in spans.items()}
     ports = defaultdict(list)
     for row in rows:
         if row["covered_ns"]:
@@ -150,21 +150,29 @@ def frame_times_note(samples: list[dict]) -> list[str]:
 def busiest_bin(ports: dict) -> dict | None:
     """Return the bin of the table with the highest rate. Samples must cover at least half of its length.
 
-    A mean over a few milliseconds is not comparable with the others. None if no bin is covered that long.
+    A mean over a few milliseconds is not comparable with the others. Return None if no bin is covered enough.
     """
-    whole = [row for rows in ports.values() for row in rows if 2 * row["covered_ns"] >= row["bin_ns"]]
-    if not whole:
+    candidates = [row for rows in ports.values() for row in rows if 2 * row["covered_ns"] >= row["bin_ns"]]
+    if not candidates:
         return None
-    busiest = max(whole, key=lambda row: row["wire_bytes"] / row["covered_ns"])
+    busiest = max(candidates, key=lambda row: row["wire_bytes"] / row["covered_ns"])
     rate = round(8e9 * busiest["wire_bytes"] / busiest["covered_ns"])
-    place = {name: busiest[name] for name in ("site", "port")}
-    return {**place, "rate": rate, "watched": nanoseconds(busiest["covered_ns"])}
+    port = {name: busiest[name] for name in ("site", "port")}
+    return {**port, "rate": rate, "captured": nanoseconds(busiest["covered_ns"])}
 
 
 def joined_bins_note(longest: int, bin_ns: int) -> list[str]:
-    """Return a note that the title refers to the table's bins if drawn bins are wider. ``longest``: drawn bin in ns."""
-    if longest < 2 * bin_ns:
+    """Return a note on drawn bins that are longer than those of the table. ``longest``: longest drawn bin in ns.
+
+    Bins of several rows are described by their length, because the title refers to the bins of the table.
+    """
+    if longest <= bin_ns:
         return []
+    if longest < 2 * bin_ns:
+        return [
+            f"the table has bins of {nanoseconds(bin_ns)}; a part of less than half a bin at the start or end of a "
+            "sample is drawn as part of the adjacent bin"
+        ]
     return [f"the title refers to the table's bins of {nanoseconds(bin_ns)}, not to the wider bins drawn here"]
 
 
@@ -174,7 +182,7 @@ def title(values: list[dict], peak: dict | None, ports: int) -> str:
     ``peak``: busiest bin of the table. A drawn bin that includes a short neighbor may have a higher rate.
     """
     peak = max([*([peak] if peak else []), *values], key=lambda row: row["rate"])
-    rate = f"{scaled(peak['rate'], 'bit/s')} (over {peak['watched']})"
+    rate = f"{scaled(peak['rate'], 'bit/s')} (over {peak['captured']})"
     return f"{count(ports, 'port')}; the highest mean rate in a bin is {rate}, at {peak['site']} {peak['port']}"
 
 
@@ -188,10 +196,12 @@ def busiest_port_of_sites(ports: dict) -> dict:
 
 
 def mostly_unobserved(ports: dict) -> bool:
-    """Return whether the campaign was observed for so short a time that samples would be too narrow to see."""
-    rows = [row for own in ports.values() for row in own]
-    whole = max(row["end_ns"] for row in rows) - min(row["start_ns"] for row in rows)
-    return whole > UNOBSERVED_RATIO * max(sum(row["end_ns"] - row["start_ns"] for row in own) for own in ports.values())
+    """Return whether samples cover so small a part of the campaign that they would be too narrow to see."""
+    rows = [row for port_rows in ports.values() for row in port_rows]
+    length = max(row["end_ns"] for row in rows) - min(row["start_ns"] for row in rows)
+    return length > UNOBSERVED_RATIO * max(
+        sum(row["end_ns"] - row["start_ns"] for row in port_rows) for port_rows in ports.values()
+    )
 
 
 def bin_ports(ports: dict, width: int, *, gapless: bool) -> tuple[list[dict], bool]:
@@ -204,22 +214,22 @@ def bin_ports(ports: dict, width: int, *, gapless: bool) -> tuple[list[dict], bo
     step = max(row["bin_ns"] for rows in ports.values() for row in rows)
     origin = min(row["start_ns"] for rows in ports.values() for row in rows)
     runs = {key: contiguous_runs(rows, origin, gapless=gapless) for key, rows in ports.items()}
-    length = max(end for own in runs.values() for run in own for _, end, _ in run)
+    length = max(end for port_runs in runs.values() for run in port_runs for _, end, _ in run)
     bin_ns = step * math.ceil(length / step / MAX_BINS)
-    least, gap = (size * length / width for size in (MIN_SAMPLE_PX, GAP_PX))
-    rooms = [after[0][0] - before[0][0] for own in runs.values() for before, after in pairwise(own)]
-    gaps = sum(room < least + gap for room in rooms) <= MAX_CROWDED_SHARE * len(rooms)
+    min_length, gap = (size * length / width for size in (MIN_SAMPLE_PX, GAP_PX))
+    distances = [second[0][0] - first[0][0] for port_runs in runs.values() for first, second in pairwise(port_runs)]
+    gaps = sum(distance < min_length + gap for distance in distances) <= MAX_CROWDED_SHARE * len(distances)
     bins = []
-    for key, own in runs.items():
+    for key, port_runs in runs.items():
         if not gaps:
-            bins += bin_run(key, list(chain.from_iterable(own)), 0, bin_ns)
+            bins += bin_run(key, list(chain.from_iterable(port_runs)), 0, bin_ns)
             continue
-        for run, after in zip(own, [*(each[0][0] for each in own[1:]), math.inf], strict=True):
+        for run, next_start in zip(port_runs, [*(other[0][0] for other in port_runs[1:]), math.inf], strict=True):
             run_bins = bin_run(key, run, run[0][0], bin_ns)
-            for each in run_bins[:-1]:
-                each["to"] += OVERLAP * gap / GAP_PX
-            wanted_end = min(max(run_bins[-1]["end"], run[0][0] + least), after - gap)
-            run_bins[-1]["to"] = max(wanted_end, run_bins[-1]["start"] + gap / 2)
+            for row in run_bins[:-1]:
+                row["to"] += OVERLAP * gap / GAP_PX
+            end = min(max(run_bins[-1]["end"], run[0][0] + min_length), next_start - gap)
+            run_bins[-1]["to"] = max(end, run_bins[-1]["start"] + gap / 2)
             bins += run_bins
     return sorted(bins, key=lambda row: (row["end"], natural(row["site"]), natural(row["port"]))), gaps
 
@@ -251,13 +261,13 @@ def bin_run(key: tuple, run: list[tuple[int, int, dict]], begin: int, bin_ns: in
             parts[neighbor] = sorted(parts[edge] + parts[neighbor], key=lambda part: part[0])
             parts.pop(edge)
     bins = []
-    for own in parts:
-        size, covered, frames = (sum(row[name] for *_, row in own) for name in ("wire_bytes", "covered_ns", "frames"))
-        start, end = own[0][0], own[-1][1]
+    for part in parts:
+        size, covered, frames = (sum(row[name] for *_, row in part) for name in ("wire_bytes", "covered_ns", "frames"))
+        start, end = part[0][0], part[-1][1]
         bins.append(
             {
                 **{"key": key, "site": key[0], "port": key[1], "start": start, "end": end, "to": end},
-                **{"rate": round(8e9 * size / covered), "frames": frames, "watched": nanoseconds(covered)},
+                **{"rate": round(8e9 * size / covered), "frames": frames, "captured": nanoseconds(covered)},
             }
         )
     return bins
@@ -280,7 +290,7 @@ def need_own_axes(values: list[dict]) -> bool:
     return max(peaks.values()) > OWN_AXIS_RATIO * min(peaks.values())
 
 
-TOOLTIP = (("site:N", "site"), ("port:N", "port"), ("text:N", "mean rate"), ("watched:N", "captured time"))
+TOOLTIP = (("site:N", "site"), ("port:N", "port"), ("text:N", "mean rate"), ("captured:N", "captured time"))
 
 
 def tooltip(values: list[dict]) -> list[alt.Tooltip]:
@@ -293,31 +303,31 @@ def tooltip(values: list[dict]) -> list[alt.Tooltip]:
 def bar_panels(values: list[dict], labels: list[str], x: alt.X, width: int) -> alt.VConcatChart:
     """Return one panel per port."""
     tips = tooltip(values)
-    own = need_own_axes(values)
+    separate_axes = need_own_axes(values)
     panels = []
     for label in labels:
         rows = [row for row in values if row["label"] == label]
-        most = max(row["rate"] for row in (rows if own else values)) or 1
+        maximum = max(row["rate"] for row in (rows if separate_axes else values)) or 1
         hidden = alt.X("x:Q", title=None, scale=x["scale"], axis=alt.Axis(labels=False, ticks=False, domain=False))
-        panel = port_panel(rows, x if label == labels[-1] else hidden, most, max(34, 230 // len(labels)), tips)
+        panel = port_panel(rows, x if label == labels[-1] else hidden, maximum, max(34, 230 // len(labels)), tips)
         panels.append(panel.properties(width=width))
     return alt.vconcat(*panels, spacing=6).resolve_scale(x="shared")
 
 
-def port_panel(rows: list[dict], x: alt.X, most: int, height: int, tips: list) -> alt.LayerChart:
+def port_panel(rows: list[dict], x: alt.X, maximum: int, height: int, tips: list) -> alt.LayerChart:
     """Return the bars of one port with a suitable unit, and a line over the observed time."""
-    size, prefix = next(((s, p) for s, p in ((10**9, "G"), (10**6, "M"), (10**3, "k")) if most >= s), (1, ""))
+    size, prefix = next(((s, p) for s, p in ((10**9, "G"), (10**6, "M"), (10**3, "k")) if maximum >= s), (1, ""))
     y = alt.Y(
         "y:Q",
         title=f"{prefix}bit/s",
-        scale=alt.Scale(domain=[0, most / size], nice=False),
+        scale=alt.Scale(domain=[0, maximum / size], nice=False),
         axis=alt.Axis(tickCount=3 if height > 50 else 2, domain=False, minExtent=34),
     )
     base = alt.Chart(alt.Data(values=[{**row, "y": row["rate"] / size} for row in rows])).encode(x=x, tooltip=tips)
     rects = base.mark_rect(color=theme.BLUE).encode(x2="x2:Q", y=y, y2=alt.datum(0))
-    watched = base.mark_rule(color=theme.BLUE, strokeWidth=1.5).encode(x2="x2:Q", y=alt.datum(0))
+    captured = base.mark_rule(color=theme.BLUE, strokeWidth=1.5).encode(x2="x2:Q", y=alt.datum(0))
     head = alt.TitleParams(rows[0]["label"], fontSize=theme.TEXT, offset=2, frame="group", color=theme.INK)
-    return (rects + watched).properties(height=height, title=head)
+    return (rects + captured).properties(height=height, title=head)
 
 
 def color_rows(values: list[dict], labels: list[str], x: alt.X, width: int) -> alt.LayerChart:
@@ -346,8 +356,8 @@ def color_rows(values: list[dict], labels: list[str], x: alt.X, width: int) -> a
     busy = base.mark_rect().encode(color=alt.Color("rate:Q", scale=scale, legend=legend))
     layers = [busy.properties(data=alt.Data(values=[row for row in values if row["rate"]]))]
     if idle := [{**row, "idle": "0"} for row in values if not row["rate"]]:
-        one = alt.Legend(title=None, symbolType="square", symbolStrokeWidth=0)
-        shade = alt.Color("idle:N", scale=alt.Scale(domain=["0"], range=[IDLE]), legend=one)
+        square = alt.Legend(title=None, symbolType="square", symbolStrokeWidth=0)
+        shade = alt.Color("idle:N", scale=alt.Scale(domain=["0"], range=[IDLE]), legend=square)
         layers.append(base.mark_rect().encode(color=shade).properties(data=alt.Data(values=idle)))
     chart = alt.layer(*layers).resolve_scale(color="independent")
     return chart.properties(width=width, height=alt.Step(height))
