@@ -351,3 +351,16 @@ def test_links_created_by_the_workflow_are_accepted(tmp_path):
     assert {str(place): what for place, what in links(tmp_path)} == {
         place: f"is a symbolic link to {target}" for place, target in LINKS.items()
     }
+
+
+@pytest.mark.parametrize("below", ["", "demo", "demo/tables"])
+def test_file_in_place_of_a_campaign_is_reported_in_one_line(tmp_path, below, capsys):
+    (tmp_path / "results").write_text("not a directory")
+    campaign = tmp_path / "results" / below
+    expected = f"{tmp_path / 'results'}: is a file, not a directory"
+    with pytest.raises(UserError, match=expected):
+        beneath.protect(campaign)
+    assert refusal(campaign).startswith(expected), "the Snakefile ends with this line"
+    for command in (["index"], ["analyze", "--sample", "a"], ["process"], ["report"], ["check"]):
+        assert cli.main(["campaign", command[0], str(campaign), *command[1:]]) == 2
+        assert capsys.readouterr().err.startswith(f"acapella: error: {expected}")

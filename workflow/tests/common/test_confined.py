@@ -418,15 +418,17 @@ def test_confined_process_can_only_signal_itself(how):
 
 def test_doctor_reports_active_confinement():
     found = {finding.piece: finding for finding in confinement()}
-    assert found["Landlock"].there == (OFFERED["landlock_abi"] > 0)
-    assert str(OFFERED["landlock_abi"]) in found["Landlock"].seen or not found["Landlock"].there
-    assert found["seccomp"].there == OFFERED["seccomp"]
+    assert found["Landlock"].available == (OFFERED["landlock_abi"] > 0)
+    assert str(OFFERED["landlock_abi"]) in found["Landlock"].state or not found["Landlock"].available
+    assert found["seccomp"].available == OFFERED["seccomp"]
     assert set(found) == {"Landlock", "seccomp", "signals", "user of tshark", "processes of tshark"}
 
 
 def test_doctor_reports_the_user_of_tshark():
     """Root in a user namespace has no other user to switch to."""
-    command = "from acapella.cli.doctor import confinement; print([f.seen for f in confinement() if 'user' in f.piece])"
+    command = (
+        "from acapella.cli.doctor import confinement; print([f.state for f in confinement() if 'user' in f.piece])"
+    )
     for prefix, expected in (((), "a separate user" if os.geteuid() == 0 else "ours"), (("unshare", "-r"), "ours, 0")):
         if prefix and subprocess.run([*prefix, "true"], check=False, capture_output=True).returncode:
             pytest.skip("user namespaces are not available")

@@ -92,7 +92,7 @@ def test_probe_program_detects_allowed_operations(program):
     assert {"outside", "network"} <= set(found(own))
 
 
-@pytest.mark.parametrize("start", [confinement.start, lambda command: run_program.started([], command)])
+@pytest.mark.parametrize("start", [confinement.start, lambda command: run_program.start_loader([], command)])
 def test_started_program_has_resource_limits(start):
     process = start(["/bin/sleep", "600"])
     try:
@@ -163,7 +163,7 @@ def test_nfpcapd_does_not_read_pipes(tmp_path):
 def test_the_loader_of_p4_run_is_confined_unless_it_sends_to_an_interface(program):
     path, own, other = program
     for written, expected in (([own], "Seccomp: 2"), (None, "Seccomp: 0")):
-        process = run_program.started(written, [str(path), str(own / "found")], [str(other / "made")])
+        process = run_program.start_loader(written, [str(path), str(own / "found")], [str(other / "made")])
         assert process.wait() == 0
         if written is None and status_of(os.getpid())["Seccomp"] != "0":
             continue

@@ -104,13 +104,13 @@ def test_missing_tshark_error_names_the_fix_in_one_line(engine, capture, tmp_pat
 
 
 # Exits with 0 on the capture of one frame that distinguishes a broken tshark from a broken capture.
-UNLESS_SOUND = f"[ $(wc -c) = {len(tshark.SOUND)} ] && exit 0; "
+UNLESS_INTACT = f"[ $(wc -c) = {len(tshark.INTACT)} ] && exit 0; "
 
 
 @pytest.mark.parametrize(
     ("script", "message"),
     [
-        (UNLESS_SOUND + 'echo "tshark: out of luck" >&2; exit 3', "tshark failed (exit code 3): out of luck"),
+        (UNLESS_INTACT + 'echo "tshark: out of luck" >&2; exit 3', "tshark failed (exit code 3): out of luck"),
         (
             'echo "tshark: symbol lookup error: x" >&2; exit 1',
             "(exit code 1): symbol lookup error: x; it fails on every capture",
@@ -161,7 +161,7 @@ def test_interrupt_terminates_a_hanging_tshark(engine, frames, tmp_path, program
 @pytest.mark.parametrize("before", [b"", b"first\n"])
 @pytest.mark.parametrize("longest", [1000, 100_000])
 def test_unterminated_line_is_stored_up_to_a_limit(longest, before, monkeypatch):
-    monkeypatch.setattr(tshark, "LONGEST_LINE", longest)
+    monkeypatch.setattr(tshark, "MAX_LINE_BYTES", longest)
     whole = [before.rstrip(b"\n")] if before else []
     assert lines_printed(before + b"x" * longest) == [*whole, b"x" * longest]
     with pytest.raises(UserError, match=f"x.pcap: tshark printed a line of more than {longest} bytes"):

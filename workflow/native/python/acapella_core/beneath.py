@@ -1,6 +1,6 @@
 """Protected directories: writers follow no symbolic link beneath them.
 
-A results directory may come from a third party and contain links: `tables/throughput.csv` to a file of the user's, or
+A results directory may come from a third party and contain links: `tables/throughput.csv` to a file of the user, or
 `tables` to another directory. `protect` names such a directory; the Snakefile sets ACAPELLA_CAMPAIGN for its jobs,
 whose output files are separate arguments. Writers then open the directory of a file with openat2, RESOLVE_BENEATH
 and RESOLVE_NO_SYMLINKS; on kernels before 5.6, or to make directories, they open one component at a time with
@@ -28,16 +28,26 @@ _protected: set[str] = set()
 
 
 def protect(directory: str | os.PathLike) -> None:
-    """Make writers of this process follow no links beneath a directory."""
+    """Make writers of this process follow no links beneath a directory. Raises UserError as `check_directory`."""
+    check_directory(directory)
     _protected.update((os.path.abspath(directory), os.path.realpath(directory)))  # noqa: PTH100
+
+
+def check_directory(directory: str | os.PathLike) -> None:
+    """Raise UserError if a path, or the nearest existing one above it, is not a directory."""
+    path = Path(os.path.abspath(directory))  # noqa: PTH100
+    nearest = next(existing for existing in (path, *path.parents) if existing.exists())
+    if not nearest.is_dir():
+        fix = "move it elsewhere, or use another directory"
+        raise UserError("is a file, not a directory", where=nearest, fix=fix)
 
 
 def root_of(path: str | os.PathLike) -> str | None:
     """Return the outermost protected directory above a path; None if there is none."""
-    named = os.environ.get(VARIABLE)
-    roots = _protected | ({os.path.abspath(named), os.path.realpath(named)} if named else set())  # noqa: PTH100
-    place = os.path.abspath(path)  # noqa: PTH100
-    return min((root for root in roots if place.startswith(f"{root.rstrip('/')}/")), key=len, default=None)
+    campaign = os.environ.get(VARIABLE)
+    roots = _protected | ({os.path.abspath(campaign), os.path.realpath(campaign)} if campaign else set())  # noqa: PTH100
+    absolute_path = os.path.abspath(path)  # noqa: PTH100
+    return min((root for root in roots if absolute_path.startswith(f"{root.rstrip('/')}/")), key=len, default=None)
 
 
 def located(path: str | os.PathLike) -> Path:
@@ -112,10 +122,10 @@ def open_inner(descriptor: int, name: str, *, make: bool) -> int:
 def refuse_link(descriptor: int, name: str, place: Path) -> None:
     """Raise UserError if a directory has a symbolic link of this name; ``place`` is its path for the message."""
     try:
-        found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+        status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
     except FileNotFoundError:
         return
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise UserError("is a symbolic link, and links are not followed here", where=place, fix=FIX)
 
 

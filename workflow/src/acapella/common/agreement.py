@@ -81,8 +81,8 @@ def own_rows(rows: list[dict]) -> list[dict]:
 
     If the program ran twice, that is the run with all triggers enabled.
     """
-    own = min((row["triggers"] for row in rows), default=None)
-    return [row for row in rows if row["triggers"] == own]
+    run = min((row["triggers"] for row in rows), default=None)
+    return [row for row in rows if row["triggers"] == run]
 
 
 def disagreement(row: dict | None) -> str | None:
@@ -102,30 +102,30 @@ def disagreement(row: dict | None) -> str | None:
 
 def faults(row: dict) -> dict[str, str]:
     """Return the criteria that a row with pairs does not meet, each with a description of the measured value."""
-    found = {}
+    unmet = {}
     for name, criterion, label in (("r2", "R2", "R2"), ("r2_log", "log R2", "R2 of logarithms")):
         if row[name] is not None and row[name] < MIN_R2:
-            found[criterion] = f"{label} {row[name]:.4g}"
+            unmet[criterion] = f"{label} {row[name]:.4g}"
     if row["r2"] is None and row["equal"] < row["n"]:
-        found["R2"] = f"R2 undefined, {row['n'] - row['equal']:,} of {row['n']:,} values differ"
+        unmet["R2"] = f"R2 undefined, {row['n'] - row['equal']:,} of {row['n']:,} values differ"
     if row["missing_share"] > MAX_MISSING:
-        found["missing"] = f"{100 * row['missing_share']:.3g} % missing"
+        unmet["missing"] = f"{100 * row['missing_share']:.3g} % missing"
     kind = KINDS[row["measure"]]
-    return found | (interval_faults(row) if kind is INTERVAL else error_faults(row, kind))
+    return unmet | (interval_faults(row) if kind is INTERVAL else error_faults(row, kind))
 
 
 def differs(row: dict | None) -> bool:
     """Return whether a row of flowreport_accuracy shows a disagreement; False if it has too few values."""
-    why = disagreement(row)
-    return why is not None and not why.startswith(TOO_FEW)
+    reason = disagreement(row)
+    return reason is not None and not reason.startswith(TOO_FEW)
 
 
 def verdict(row: dict | None) -> str:
     """Return the verdict on a row of flowreport_accuracy: agrees, differs, or too few values, with the reason."""
-    why = disagreement(row)
-    if why is None:
+    reason = disagreement(row)
+    if reason is None:
         return "agrees"
-    return why if why.startswith(TOO_FEW) else f"differs: {why}"
+    return reason if reason.startswith(TOO_FEW) else f"differs: {reason}"
 
 
 def error_faults(row: dict, kind: Kind) -> dict[str, str]:
@@ -138,14 +138,14 @@ def interval_faults(row: dict) -> dict[str, str]:
     """Return the criteria that the intervals of a row do not meet: containing the exact value, and maximum widths."""
     if row["covered_share"] is None:
         return {INTERVAL.error: "no intervals"}
-    found = {}
+    unmet = {}
     if row["covered_share"] < 1:
         outside = f"{100 * (1 - row['covered_share']):.3g} % of intervals do not contain the exact value"
-        found[INTERVAL.error] = outside
-    for name, label, most in (("width_median", "median", WIDEST), ("width_p99", "p99", WIDEST_P99)):
-        if row[name] is not None and row[name] > most:
-            found[f"{label} width"] = f"{label} width {100 * row[name]:.3g} %"
-    return found
+        unmet[INTERVAL.error] = outside
+    for name, label, maximum in (("width_median", "median", WIDEST), ("width_p99", "p99", WIDEST_P99)):
+        if row[name] is not None and row[name] > maximum:
+            unmet[f"{label} width"] = f"{label} width {100 * row[name]:.3g} %"
+    return unmet
 
 
 def floor_percent(share: float) -> str:
@@ -158,10 +158,10 @@ def badness(row: dict) -> tuple:
 
     Within each group, the worst row is first.
     """
-    known = [row[name] for name in ("r2", "r2_log") if row[name] is not None]
-    if not known:
-        known = [row["equal"] / row["n"] if row["n"] else 0.0]
+    scores = [row[name] for name in ("r2", "r2_log") if row[name] is not None]
+    if not scores:
+        scores = [row["equal"] / row["n"] if row["n"] else 0.0]
     within = KINDS[row["measure"]].within or "covered_share"
-    known += [1 - (row["missing_share"] or 0), row[within] or 0.0]
+    scores += [1 - (row["missing_share"] or 0), row[within] or 0.0]
     kind = (differs(row), disagreement(row) is not None, True).index(True)
-    return (kind, min(known), row["near_share"] or 0)
+    return (kind, min(scores), row["near_share"] or 0)

@@ -3,9 +3,9 @@
 The unit of random selection is a sample of a port, not a frame, because frames of one sample are correlated. Therefore
 whole samples are drawn with replacement, and the share of each resample is computed as the ratio of the sums.
 Percentile intervals of few samples are too narrow, so they are expanded (Hesterberg 2015, "What Teachers Should Know
-About the Bootstrap"): their tails are adjusted to match a t interval of as many samples. With fewer than FEWEST
-samples there is no interval. An interval cannot exceed the range from the smallest to the largest sample, and that of 2
-samples contains the true share in only half of all cases.
+About the Bootstrap"): their tails are adjusted to match a t interval of the same number of samples. With fewer than
+FEWEST samples there is no interval, because an interval cannot exceed the range from the smallest to the largest
+sample: with 2 samples, it contains the true share in only half of all cases.
 
 The results are the same on every machine: sums are integers in float64 (exact in any order below 2^53), followed by one
 division, and the draws come from the raw stream of PCG64, which numpy keeps stable.

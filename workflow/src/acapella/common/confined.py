@@ -108,11 +108,11 @@ def program_paths(program: Path) -> list[str]:
 
     If its directory is a home directory or contains one, only the path of the program is returned.
     """
-    found = program.resolve()
+    path = program.resolve()
     homes = [Path.home(), *(Path(user.pw_dir) for user in pwd.getpwall())]
-    if any(home.resolve().is_relative_to(found.parent) for home in homes):
-        return [str(found)]
-    return [str(found.parent), *(str(found.parent.parent / name) for name in ("lib", "share"))]
+    if any(home.resolve().is_relative_to(path.parent) for home in homes):
+        return [str(path)]
+    return [str(path.parent), *(str(path.parent.parent / name) for name in ("lib", "share"))]
 
 
 def status_of_trial() -> dict[str, str]:
@@ -132,5 +132,5 @@ def status_of_trial() -> dict[str, str]:
     finally:
         os.close(reading)
         os.close(writing)
-    (most,) = (line.split()[2] for line in limits if line.startswith(PROCESSES))
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)} | {PROCESSES: most}
+    (limit,) = (line.split()[2] for line in limits if line.startswith(PROCESSES))
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)} | {PROCESSES: limit}

@@ -160,11 +160,11 @@ def read_session(message: dict) -> Session:
     if not isinstance(pairs, list) or not 1 <= len(pairs) <= MAX_QUEUE_PAIRS:
         raise Refused(f"queue_pairs is not a list of 1 to {MAX_QUEUE_PAIRS}")
     report_bytes = whole(session["report_bytes"], "report_bytes", 16, 1)
-    found = tuple(read_queue_pair(pair, index, report_bytes) for index, pair in enumerate(pairs))
-    if len({pair.number for pair in found}) < len(found):
+    queue_pairs = tuple(read_queue_pair(pair, index, report_bytes) for index, pair in enumerate(pairs))
+    if len({pair.number for pair in queue_pairs}) < len(queue_pairs):
         raise Refused("two queue pairs have the same number")
     epoch = whole(session["epoch"], "epoch", 32)
-    return Session(whole(session["session"], "session", 32, 1), report_bytes, epoch, found)
+    return Session(whole(session["session"], "session", 32, 1), report_bytes, epoch, queue_pairs)
 
 
 def read_queue_pair(message: object, index: int, report_bytes: int) -> QueuePair:
@@ -191,7 +191,7 @@ def read_alive(message: dict) -> Alive:
 
 
 def read_ended(message: dict) -> Ended:
-    """Return the end of a data plane."""
+    """Return the message about the end of a data plane."""
     ended = members(members(message, "the message", "ended")["ended"], "ended", "session", "reports")
     reports = ended["reports"]
     return Ended(whole(ended["session"], "session", 32, 1), None if reports is None else whole(reports, "reports", 64))
@@ -202,7 +202,7 @@ def read_error(message: dict) -> Error:
     why = members(message, "the message", "error")["error"]
     if not isinstance(why, str):
         raise Refused("error is not text")
-    return Error("".join(sign if sign.isprintable() else "?" for sign in why[:200]))
+    return Error("".join(character if character.isprintable() else "?" for character in why[:200]))
 
 
 READERS = {

@@ -21,7 +21,7 @@ MAGIC = (bytes.fromhex("1f8b"), bytes.fromhex("28b52ffd"), bytes.fromhex("04224d
 ALL = 2**64 - 1
 PIPE_BYTES = 1 << 20
 END = b"."
-READ_ERROR = "read_error"  # reported by the operating system; the capture itself may be intact
+READ_ERROR = "read_error"  # of the operating system; the capture itself may be intact
 REPAIR = "repair the capture (editcap)"
 RAISE = "raise the limit if you trust the capture"
 
@@ -39,11 +39,12 @@ class Fault:
     def line(self, capture: Path, frames: int) -> str:
         """Return the error or warning that `acapella digest` prints for such a capture."""
         damaged = self.kind in DAMAGING
-        read = "there is no complete frame before it"
+        frames_read = "there is no complete frame before it"
         if frames:
-            read = f"the {frames:,} complete {'frame before it was' if frames == 1 else 'frames before it were'} read"
+            noun = "frame before it was" if frames == 1 else "frames before it were"
+            frames_read = f"the {frames:,} complete {noun} read"
         advice = f"; exit code 1: {RAISE if self.kind == 'decompression_limit' else REPAIR}" if damaged else ""
-        return f"acapella: {'error' if damaged else 'warning'}: {capture}: {self.text}; {read}{advice}"
+        return f"acapella: {'error' if damaged else 'warning'}: {capture}: {self.text}; {frames_read}{advice}"
 
 
 class Stream:
@@ -52,9 +53,9 @@ class Stream:
     Raises UserError if the capture cannot be opened.
     """
 
-    def __init__(self, capture: Path, most: int, limits=None):
+    def __init__(self, capture: Path, max_bytes: int, limits=None):
         self.capture = capture
-        self._most = most
+        self._max_bytes = max_bytes
         try:
             self._core = _native.Decompression(str(capture), limits or _native.DecompressionLimits())
         except _native.InputError as error:
@@ -69,7 +70,7 @@ class Stream:
 
     def _write(self) -> None:
         try:
-            self._bytes = self._core.write(self._writing, self._most)
+            self._bytes = self._core.write(self._writing, self._max_bytes)
             os.write(self._marking, END)  # before the data pipe is closed; one byte never blocks
         finally:
             os.close(self._writing)
@@ -107,22 +108,25 @@ class Streams:
         """The file descriptors that the loader must inherit."""
         return tuple(end for stream in self._streams.values() for end in (stream.reading, stream.ending))
 
-    def add(self, place: int, capture: Path, most: int | None) -> None:
-        """Add a capture, limited to the first ``most`` decompressed bytes. Raises UserError if it cannot be opened."""
+    def add(self, index: int, capture: Path, max_bytes: int | None) -> None:
+        """Add a capture, limited to the first ``max_bytes`` decompressed bytes.
+
+        Raises UserError if it cannot be opened.
+        """
         self.arguments += ["--in", str(capture)]
-        if most is not None or is_compressed(capture):
-            stream = self._streams[place] = Stream(capture, ALL if most is None else most, self._limits)
+        if max_bytes is not None or is_compressed(capture):
+            stream = self._streams[index] = Stream(capture, ALL if max_bytes is None else max_bytes, self._limits)
             self.arguments += ["--descriptor", f"{stream.reading}:{stream.ending}"]
 
     def close(self) -> None:
         """End all threads and collect the faults. Raises UserError if the operating system cannot read a capture."""
-        for place, stream in self._streams.items():
+        for index, stream in self._streams.items():
             stream.close()
             if fault := stream.fault():
-                self.faults[place] = fault
-        for place, fault in self.faults.items():
+                self.faults[index] = fault
+        for index, fault in self.faults.items():
             if fault.kind == READ_ERROR:
-                raise UserError(fault.text, where=self._streams[place].capture, outside=True)
+                raise UserError(fault.text, where=self._streams[index].capture, outside=True)
 
 
 @contextlib.contextmanager
@@ -135,8 +139,8 @@ def streamed(captures: Sequence[Path], most: Sequence[int | None] = (), limits=N
     """
     streams = Streams(limits)
     try:
-        for place, capture in enumerate(captures):
-            streams.add(place, capture, most[place] if most else None)
+        for index, capture in enumerate(captures):
+            streams.add(index, capture, most[index] if most else None)
         yield streams
     finally:
         streams.close()

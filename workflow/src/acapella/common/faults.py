@@ -14,7 +14,7 @@ DAMAGING = (
 
 
 def describe_fault(metadata: dict) -> str:
-    """Return a description of where and why reading of a file ended, and the number of bytes that were not read."""
+    """Return a sentence with the place and the reason of a fault in a file, and the number of bytes not read."""
     data = "" if metadata["compression"] == "none" else " of the decompressed data"
     text = f"at byte {metadata['file_issue_offset']}{data}: {metadata['file_issue_detail']}"
     if unread := metadata["file_unread_bytes"]:

@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from acapella_core import names
+from acapella_core import beneath, names
 from acapella_core.beneath import FIX
+from acapella_core.errors import UserError
 
 ENTRY = re.compile(r"[0-9a-f]{64}_(acap|flows)\.parquet")  # of a cache (acapella.digest.cache)
 WRITTEN = (
@@ -25,7 +26,7 @@ def links(directory: Path) -> Iterator[tuple[Path, str]]:
 
 
 def is_ours(place: Path, path: Path) -> bool:
-    """Return whether a link at ``place`` in a campaign points to a capture or to an entry of a cache."""
+    """Return whether the workflow creates links such as that at ``place``: to a capture or an entry of a cache."""
     match place.parts:
         case ("raw", name):
             return not name.startswith(".") and not name.endswith(WRITTEN) and not path.is_dir()
@@ -38,14 +39,23 @@ def is_ours(place: Path, path: Path) -> bool:
 
 def cached(directory: Path) -> list[Path]:
     """Return the entries of a cache that links in a campaign's acap/ and flows/ point to."""
-    found = [path for kind in ("acap", "flows") for path in (directory / kind).glob("*.parquet") if path.is_symlink()]
-    return sorted(path.resolve() for path in found if is_ours(path.relative_to(directory), path))
+    symbolic_links = [
+        path for kind in ("acap", "flows") for path in (directory / kind).glob("*.parquet") if path.is_symlink()
+    ]
+    return sorted(path.resolve() for path in symbolic_links if is_ours(path.relative_to(directory), path))
 
 
 def refusal(directory: Path) -> str | None:
-    """Return a one-line error about links that the workflow did not make; None if there are none."""
-    found = [f"{directory / place} {what}" for place, what in links(directory)]
-    if not found:
+    """Return a one-line error if a campaign's path is a file, or contains links that the workflow did not make.
+
+    Return None if there is no error.
+    """
+    try:
+        beneath.check_directory(directory)
+    except UserError as error:
+        return names.shown(str(error))
+    foreign_links = [f"{directory / place} {what}" for place, what in links(directory)]
+    if not foreign_links:
         return None
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return names.shown(f"{found[0]}{more}, and Acapella does not write through links; {FIX}")
+    more = f" (and {len(foreign_links) - 1} more)" if len(foreign_links) > 1 else ""
+    return names.shown(f"{foreign_links[0]}{more}, and Acapella does not write through links; {FIX}")

@@ -7,18 +7,18 @@ from acapella_core.arguments import MAX_DIGITS
 from acapella_core.errors import UserError
 
 UNITS_NS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
-LARGEST = 2**63 - 1  # maximum of the core's signed integers: 292 years in ns
+MAX_NS = 2**63 - 1  # of the core's signed integers: 292 years
 DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|h|)", re.ASCII)
 WHOLE = re.compile(r"-?\d+", re.ASCII)
 
 
-def whole(text: str, low: int, high: int, what: str) -> int:
+def whole_number(text: str, low: int, high: int, what: str) -> int:
     """Return a whole number from ``low`` to ``high`` in ASCII digits.
 
     ``what`` describes the number in the error message. Raises UserError.
     """
-    written = WHOLE.fullmatch(text.strip())
-    number = int(text) if written and len(text) <= MAX_DIGITS else None
+    is_number = WHOLE.fullmatch(text.strip())
+    number = int(text) if is_number and len(text) <= MAX_DIGITS else None
     if number is None or not low <= number <= high:
         raise UserError(f"{text[:MAX_DIGITS]!r} is not {what}", fix=f"write a whole number from {low:,} to {high:,}")
     return number
@@ -29,10 +29,10 @@ def duration_ns(text: str) -> int:
 
     Raises UserError.
     """
-    found = DURATION.fullmatch(text.strip()) if len(text) <= MAX_DIGITS else None
-    exact = Fraction(found[1]) * UNITS_NS[found[2]] if found else None
+    match = DURATION.fullmatch(text.strip()) if len(text) <= MAX_DIGITS else None
+    exact = Fraction(match[1]) * UNITS_NS[match[2]] if match else None
     if exact is None or exact.denominator != 1:
         raise UserError(f"{text!r} is not a time in whole nanoseconds", fix="write 1.5s, 250ms, 10us or 80ns")
-    if abs(exact) > LARGEST:
-        raise UserError(f"{text!r} is too long", fix=f"a time is at most {LARGEST // 10**9:,} s (292 years)")
+    if abs(exact) > MAX_NS:
+        raise UserError(f"{text!r} is too long", fix=f"a time is at most {MAX_NS // 10**9:,} s (292 years)")
     return int(exact)

@@ -42,8 +42,8 @@ def bound(stage: str, name: str, parameters: dict) -> tuple[str, dict]:
 
 def select(con, stage: str, name: str, parameters: dict):
     """Return the relation of a SELECT statement with its parameters bound."""
-    query, named = bound(stage, name, parameters)
-    return con.sql(query, params=named)
+    query, values = bound(stage, name, parameters)
+    return con.sql(query, params=values)
 
 
 def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: bool = False, **more: str):
@@ -122,15 +122,14 @@ def has_no_culprit(error: BaseException) -> bool:
 def culprit(samples: Sequence[str], failure: Callable[[Sequence[str]], Exception | None]) -> tuple[str, str]:
     """Return the sample that causes a merge of samples to fail, and a one-line error.
 
-    It is the last sample of the shortest prefix of ``samples`` that fails; the error notes if the sample only fails
-    together with those before it. ``failure`` returns the error of merging a list of samples, or None. Merging all
-    samples must fail.
+    It is the last sample of the shortest prefix of ``samples`` that fails. If merging only this sample succeeds, the
+    error notes it. ``failure`` returns the error of merging a list of samples, or None. Merging all samples must fail.
     """
     last = bisect.bisect_left(range(1, len(samples)), True, key=lambda n: failure(samples[:n]) is not None)
     name = samples[last]
     alone = failure([name])
-    together = "" if alone else " together with samples before it"
-    return name, f"{together}: {str(alone or failure(samples[: last + 1])).splitlines()[0]}"
+    suffix = "" if alone else " together with samples before it"
+    return name, f"{suffix}: {str(alone or failure(samples[: last + 1])).splitlines()[0]}"
 
 
 @contextlib.contextmanager

@@ -41,9 +41,9 @@ def write(relation, table: str, target, complete: contextlib.ExitStack | None = 
             sink.write((",".join(schema.names) + "\n").encode())
             with csv.CSVWriter(sink, schema, write_options=options) as csv_rows:
                 for part in parts(ordered.to_arrow_reader(ROW_GROUP)):
-                    whole = conform(part, schema)
-                    rows.write_table(whole, row_group_size=ROW_GROUP)
-                    csv_rows.write_table(rounded(whole))
+                    table_part = conform(part, schema)
+                    rows.write_table(table_part, row_group_size=ROW_GROUP)
+                    csv_rows.write_table(rounded(table_part))
     return [text, parquet]
 
 
@@ -64,13 +64,13 @@ def write_rows(rows: list[dict], table: str, target, complete: contextlib.ExitSt
 
 def parts(reader):
     """Yield tables of ROW_GROUP rows from a stream of batches, so that files do not depend on the batch sizes."""
-    waiting = pa.Table.from_batches([], schema=reader.schema)
+    rows = pa.Table.from_batches([], schema=reader.schema)
     for batch in reader:
-        waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
-        while len(waiting) >= ROW_GROUP:
-            yield waiting.slice(0, ROW_GROUP)
-            waiting = waiting.slice(ROW_GROUP)
-    yield waiting
+        rows = pa.concat_tables([rows, pa.Table.from_batches([batch])])
+        while len(rows) >= ROW_GROUP:
+            yield rows.slice(0, ROW_GROUP)
+            rows = rows.slice(ROW_GROUP)
+    yield rows
 
 
 def conform(part: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -102,10 +102,10 @@ def read(table: str, path: Path, fix: str) -> pa.Table:
     schema = arrow_schema(table)
     try:
         with pq.ParquetFile(path) as file:
-            found = conform(file.read().select(schema.names), schema)
+            contents = conform(file.read().select(schema.names), schema)
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         raise UserError(f"does not match this version's schema: {one_line(error)}", where=path, fix=fix) from error
-    return printable(rounded(found))
+    return printable(rounded(contents))
 
 
 def printable(table: pa.Table) -> pa.Table:

@@ -26,7 +26,8 @@ from acapella_core.files import temporary_directory
 from .confined import Process, readable
 
 # Frames are truncated and samples are short. With reassembly, the result for a frame would depend on where a file
-# starts. Sequence analysis and timestamps per conversation change no header, and take a tenth of the time.
+# starts. Sequence analysis and timestamps per conversation are disabled because they change no header, but take a tenth
+# of the time.
 # tcp.desegment_tcp_streams disables desegmentation in all protocols over TCP; the other preferences each disable
 # reassembly in one protocol.
 PREFERENCES = (
@@ -71,14 +72,14 @@ PREFERENCES = (
 
 NO_HOME = "/nonexistent"  # Debian's convention for users without home; an empty directory would have to be removed
 INSTALL = "install it (Debian: apt-get install tshark), or use --engine native"
-NOISE = re.compile(r"Running as user .*|\s*")
+IRRELEVANT = re.compile(r"Running as user .*|\s*")
 CHUNK = 1 << 20
-LONGEST_LINE = 16 << 20  # fields of a frame of 256 KiB take less
+MAX_LINE_BYTES = 16 << 20  # the fields of a frame of 256 KiB are shorter
 VERSION_S = 60
 CUT_SHORT = "cut short in the middle of a packet"
 
 # A pcap with one TCP frame. If tshark fails on it, it fails on every capture.
-SOUND = bytes.fromhex(
+INTACT = bytes.fromhex(
     "d4c3b2a1 02000400 00000000 00000000 00000400 01000000 00000000 00000000 36000000 36000000"
     "020000000002 020000000001 0800 4500002800010000400666cd0a0000010a000002 13890050 00000001 00000000"
     "50021000 00000000"
@@ -146,13 +147,13 @@ class Tshark:
             if os.fspath(source) == "-":
                 input_end, stdin = pipe(stack)
             else:
-                input_end, stdin = stack.enter_context(opened(source, stack, limits)), None
+                input_end, stdin = stack.enter_context(open_capture(source, stack, limits)), None
             try:
                 streams = (input_end.fileno(), output_end.fileno(), error_output.fileno())
                 process = Process(command, environment(), streams)
             except OSError as error:
-                what = f"tshark does not start: {error.strerror}"
-                raise UserError(what, where=self.path, fix=INSTALL, outside=True) from error
+                message = f"tshark does not start: {error.strerror}"
+                raise UserError(message, where=self.path, fix=INSTALL, outside=True) from error
             input_end.close()
             output_end.close()
             unfiltered = self.command(fields, as_columns=as_columns)
@@ -165,7 +166,7 @@ class Tshark:
                 _running.discard(process)
 
 
-def opened(source: str | os.PathLike, stack: contextlib.ExitStack, limits) -> IO[bytes]:
+def open_capture(source: str | os.PathLike, stack: contextlib.ExitStack, limits) -> IO[bytes]:
     """Return an open capture for tshark, which may not open files itself.
 
     ``stack`` ends the decompression of a compressed capture. Raises UserError if the capture cannot be read.
@@ -223,11 +224,11 @@ class Run:
             chunk = os.read(self.stdout.fileno(), CHUNK)
             if not chunk:
                 break
-            whole, newline, rest = (rest + chunk).rpartition(b"\n")
-            if len(rest) > LONGEST_LINE:
-                raise UserError(f"tshark printed a line of more than {LONGEST_LINE} bytes", where=self.source)
+            complete_lines, newline, rest = (rest + chunk).rpartition(b"\n")
+            if len(rest) > MAX_LINE_BYTES:
+                raise UserError(f"tshark printed a line of more than {MAX_LINE_BYTES} bytes", where=self.source)
             if newline:
-                yield whole
+                yield complete_lines
         if rest:
             yield rest
 
@@ -246,25 +247,27 @@ class Run:
         errors = self.error_output.read(CHUNK).decode(errors="replace")
         if status == 0 or (cut_allowed and CUT_SHORT in errors):
             return
-        ended = f"ended by signal {-status}" if status < 0 else f"exit code {status}"
-        what = f"tshark failed ({ended}): {error_line(errors) or 'no error message'}"
+        outcome = f"ended by signal {-status}" if status < 0 else f"exit code {status}"
+        message = f"tshark failed ({outcome}): {error_line(errors) or 'no error message'}"
         if status == -signal.SIGKILL:  # sent by the kernel if memory is exhausted
-            raise UserError(what, where=where, outside=True)
+            raise UserError(message, where=where, outside=True)
         if not works(self.unfiltered):
-            raise UserError(what, where=self.unfiltered[0], fix=f"it fails on every capture; {INSTALL}", outside=True)
-        raise UserError(what, where=where)
+            raise UserError(
+                message, where=self.unfiltered[0], fix=f"it fails on every capture; {INSTALL}", outside=True
+            )
+        raise UserError(message, where=where)
 
 
 def works(command: Sequence[str]) -> bool:
     """Return whether a command line of tshark succeeds on an intact capture."""
     with (
         tempfile.TemporaryFile(dir=temporary_directory()) as capture,
-        tempfile.TemporaryFile(dir=temporary_directory()) as shown,
+        tempfile.TemporaryFile(dir=temporary_directory()) as output,
     ):
-        capture.write(SOUND)
+        capture.write(INTACT)
         capture.seek(0)
         try:
-            process = Process(command, environment(), (capture.fileno(), shown.fileno(), shown.fileno()))
+            process = Process(command, environment(), (capture.fileno(), output.fileno(), output.fileno()))
         except OSError:
             return False
         try:
@@ -282,7 +285,7 @@ def error_line(errors: str) -> str:
     Empty lines and the warning about running as root are skipped.
     """
     for line in errors.splitlines():
-        if not NOISE.fullmatch(line):
+        if not IRRELEVANT.fullmatch(line):
             return line.removeprefix("tshark: ").strip()
     return ""
 
@@ -330,16 +333,16 @@ def version_of(path: str) -> str:
     """
     for program in (Path(path).with_name("dumpcap"), Path(path)):
         if os.access(program, os.X_OK):
-            version = re.search(r"\(Wireshark\) (\d+(?:\.\d+)+)", shown_by(program))
+            version = re.search(r"\(Wireshark\) (\d+(?:\.\d+)+)", version_text(program))
             if version:
                 return version[1]
     raise UserError("tshark does not print its version", where=path, fix=INSTALL, outside=True)
 
 
-def shown_by(program: Path) -> str:
+def version_text(program: Path) -> str:
     """Return the output of a program for --version. Raises UserError if it does not start or does not end in time."""
     try:
-        shown = subprocess.run(
+        result = subprocess.run(
             [program, "--version"],
             capture_output=True,
             text=True,
@@ -353,4 +356,4 @@ def shown_by(program: Path) -> str:
         ) from error
     except OSError as error:
         raise UserError(f"it does not start: {error.strerror}", where=program, fix=INSTALL, outside=True) from error
-    return shown.stdout
+    return result.stdout

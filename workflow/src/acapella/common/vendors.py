@@ -69,9 +69,9 @@ def directory_of(program: tshark.Tshark) -> Path | None:
 
     It is usually next to bin/. Otherwise tshark has to report it, which is slow.
     """
-    usual = Path(program.path).resolve().parents[1] / "share" / "wireshark"
-    if (usual / FILES[0]).is_file():
-        return usual
+    default = Path(program.path).resolve().parents[1] / "share" / "wireshark"
+    if (default / FILES[0]).is_file():
+        return default
     try:
         listing = subprocess.run(
             [program.path, "-G", "folders"],
@@ -83,5 +83,5 @@ def directory_of(program: tshark.Tshark) -> Path | None:
         )
     except subprocess.TimeoutExpired:
         return None
-    named = DIRECTORY.search(listing.stdout)
-    return Path(named[1]) if named else None
+    match = DIRECTORY.search(listing.stdout)
+    return Path(match[1]) if match else None
