@@ -248,7 +248,7 @@ def test_running_collector_responds_to_requests_and_writes_results_on_sigterm(
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        ([], "captures, --interface and --rdma-device exclude each other"),
+        ([], "expected one of captures, --interface and --rdma-device"),
         (
             ["--interface", "none0", "--listen", "127.0.0.1:0"],
             "interface none0: no such interface; list interfaces with ip link",

@@ -195,6 +195,6 @@ def delivery(counters: dict[str, int], sent: int | None) -> dict[str, int | None
     its number.
     """
     received = counters["frames"] - counters["not_roce"]
-    known = {"came": received, "accepted": counters["accepted"], "kernel_dropped": counters["kernel_dropped"]}
+    counts = {"came": received, "accepted": counters["accepted"], "kernel_dropped": counters["kernel_dropped"]}
     missing = None if sent is None else sent - received - counters["kernel_dropped"]
-    return {"sent": sent, **known, "missing": missing}
+    return {"sent": sent, **counts, "missing": missing}

@@ -21,7 +21,7 @@ PRIVATE_MODE = 0o700
 
 @contextlib.contextmanager
 def claimed(directory: Path, *, replace: bool = False) -> Iterator[Path]:
-    """Create and lock a directory for one collector. Yields its path.
+    """Create and lock a directory for one collector. Yield its path.
 
     Raises UserError if another collector is running there, or it has results and ``replace`` is false.
     """
@@ -88,12 +88,12 @@ def short_path(directory: Path) -> Iterator[str]:
 def listening_socket(directory: Path) -> socket.socket:
     """Return a listening socket in the directory; only the owner can connect to it."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
+    previous = os.umask(0o177)
     try:
         with short_path(directory) as path:
             listener.bind(path)
     finally:
-        os.umask(before)
+        os.umask(previous)
     listener.listen()
     return listener
 

@@ -51,9 +51,9 @@ def run(args: argparse.Namespace) -> int:
 @contextlib.contextmanager
 def signal_handlers_restored():
     """Restore signal handlers afterwards: asyncio resets them to Python's, which end a program without a message."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

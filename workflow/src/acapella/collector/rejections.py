@@ -44,13 +44,13 @@ def explain_no_report(counters: dict, settings: Settings) -> str | None:
     foreign = 0 if settings.captures else counters["not_roce"]
     if accepted_reports(counters) or rejected_frames(counters) == foreign:
         return None
-    most = max((name for name in REASONS if foreign == 0 or name != "not_roce"), key=counters.__getitem__)
-    what, remedy = REASONS[most]
+    main_reason = max((name for name in REASONS if foreign == 0 or name != "not_roce"), key=counters.__getitem__)
+    description, remedy = REASONS[main_reason]
     fix = remedy.format(queue_pairs=queue_pairs(settings))
     where = settings.interface or ", ".join(str(path) for path in settings.captures)
     count = rejected_frames(counters) - foreign
-    share = f"{counters[most]:,}" if counters[most] < count else "all"
-    return f"{where}: none of {count:,} frames accepted, {share} are {what} ({most}); {fix}"
+    share = f"{counters[main_reason]:,}" if counters[main_reason] < count else "all"
+    return f"{where}: none of {count:,} frames accepted, {share} are {description} ({main_reason}); {fix}"
 
 
 def explain_table_full(counters: dict) -> str | None:
@@ -64,5 +64,5 @@ def explain_table_full(counters: dict) -> str | None:
 
 
 def queue_pairs(settings: Settings) -> str:
-    """Return where the queue pairs are listed."""
+    """Return a hint where the queue pairs are listed."""
     return f"see {settings.control}" if settings.control else "with --listen, each session has new ones"

@@ -43,7 +43,7 @@ class Sessions:
     """All sessions of a run, in order of their start, numbered from 1."""
 
     def __init__(self, allocator: QueuePairAllocator, *, queue_pairs: int, ring_bytes: int, max_sessions: int = 1):
-        """Allow ``max_sessions`` data planes at once, each with ``queue_pairs`` rings of up to ``ring_bytes``."""
+        """Allow ``max_sessions`` data planes at a time, each with ``queue_pairs`` rings of up to ``ring_bytes``."""
         self._allocator = allocator
         self._queue_pairs = queue_pairs
         self._ring_bytes = ring_bytes
@@ -88,7 +88,7 @@ class Sessions:
         return None if None in sent.values() or not sent else sum(sent.values())
 
     def all_ended(self) -> bool:
-        """Return whether there were data planes, and every active one has ended."""
+        """Return whether at least one data plane connected, and all active ones have ended."""
         return bool(self._sessions) and all(entry.ended for entry in self._active())
 
     def disconnected(self, number: int) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from acapella.common.control_channel import BITS, MAX_QUEUE_PAIRS, REPORT_BYTES, QueuePair
-from acapella.common.quantities import duration_ns, whole
+from acapella.common.quantities import duration_ns, whole_number
 from acapella_core import decompression
 from acapella_core.arguments import size_bytes
 from acapella_core.control_lines import address
@@ -111,13 +111,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the checked settings. Raises UserError."""
     check_source(args)
-    report_format = whole(args.format, 1, max(REPORT_BYTES), "a format of reports")
-    count = whole(args.queue_pairs, 1, MAX_QUEUE_PAIRS, "a number of queue pairs")
+    report_format = whole_number(args.format, 1, max(REPORT_BYTES), "a format of reports")
+    count = whole_number(args.queue_pairs, 1, MAX_QUEUE_PAIRS, "a number of queue pairs")
     if count & (count - 1):
         raise UserError(f"{count} is not a power of two", where="--queue-pairs", fix="use 1, 2, 4, 8 or 16")
     listen = address(args.listen) if args.listen else None
-    known = queue_pairs_of_control_file(Path(args.control), REPORT_BYTES[report_format]) if args.control else ()
-    if not known and not listen:
+    queue_pairs = queue_pairs_of_control_file(Path(args.control), REPORT_BYTES[report_format]) if args.control else ()
+    if not queue_pairs and not listen:
         raise UserError(
             "no queue pair, so every report would be rejected", fix="add --control FILE or --listen HOST:PORT"
         )
@@ -129,18 +129,18 @@ def settings_of(args: argparse.Namespace) -> Settings:
         interface=args.interface,
         rdma_device=args.rdma_device,
         rdma_peer=args.rdma_peer,
-        rdma_port=whole(args.rdma_port, 1, 255, "a port of the RDMA device"),
-        rdma_gid_index=whole(args.rdma_gid_index, 0, 255, "a GID index"),
-        queue_pairs=known,
+        rdma_port=whole_number(args.rdma_port, 1, 255, "a port of the RDMA device"),
+        rdma_gid_index=whole_number(args.rdma_gid_index, 0, 255, "a GID index"),
+        queue_pairs=queue_pairs,
         control=Path(args.control) if args.control else None,
         limits=decompression.limits_of(args),
         listen=listen,
         listen_anywhere=args.listen_anywhere,
         queue_pairs_per_session=count,
-        max_sessions=whole(args.sessions, 1, MAX_SESSIONS, "a number of sessions"),
+        max_sessions=whole_number(args.sessions, 1, MAX_SESSIONS, "a number of sessions"),
         ring_bytes=ring_size(size_bytes(args.ring), REPORT_BYTES[report_format]),
         report_format=report_format,
-        threads=whole(args.threads, 1, MAX_THREADS, "a number of threads"),
+        threads=whole_number(args.threads, 1, MAX_THREADS, "a number of threads"),
         window_ns=None if args.no_series else window_of(args.window),
         memory_bytes=size_bytes(args.memory),
         until_ended=args.until_ended,
@@ -153,7 +153,7 @@ def check_source(args: argparse.Namespace) -> None:
     """Raise UserError unless there is exactly one source and its files exist."""
     sources = [source for source in (args.captures, args.interface, args.rdma_device) if source]
     if len(sources) != 1:
-        raise UserError("captures, --interface and --rdma-device exclude each other", fix="use one of them")
+        raise UserError("expected one of captures, --interface and --rdma-device", fix="use exactly one of them")
     for name in args.captures:
         if not Path(name).exists():
             raise UserError("no such file", where=name)
@@ -181,9 +181,9 @@ def queue_pairs_of_control_file(path: Path, report_bytes: int) -> tuple[QueuePai
         raise UserError(f"cannot read: {getattr(error, 'strerror', None) or error}", where=path) from error
     slots: dict[int, dict[str, int]] = {}
     for number, line in enumerate(lines, 1):
-        words = line.partition("#")[0].split()
-        if len(words) >= 4 and words[0] == "register" and words[1] in REGISTERS:
-            apply_register(slots, words, f"{path}:{number}")
+        fields = line.partition("#")[0].split()
+        if len(fields) >= 4 and fields[0] == "register" and fields[1] in REGISTERS:
+            apply_register(slots, fields, f"{path}:{number}")
     pairs = [
         queue_pair(slot, values, report_bytes, path) for slot, values in sorted(slots.items()) if values.get("number")
     ]
@@ -194,29 +194,29 @@ def queue_pairs_of_control_file(path: Path, report_bytes: int) -> tuple[QueuePai
     return tuple(pairs)
 
 
-def apply_register(slots: dict[int, dict[str, int]], words: list[str], where: str) -> None:
+def apply_register(slots: dict[int, dict[str, int]], fields: list[str], where: str) -> None:
     """Apply a line ``register NAME INDEX VALUE [COUNT]`` to the registers of queue pairs. Raises UserError."""
     try:
-        index, value, *count = (int(word, 0) for word in words[2:5])
+        index, value, *count = (int(field, 0) for field in fields[2:5])
     except ValueError:
         raise UserError("not a number", where=where, fix="use a number such as 10 or 0x0a") from None
     indices = range(index, index + (count[0] if count else 1))
     if index < 0 or indices.stop > MAX_QUEUE_PAIRS:
         raise UserError(f"queue pair indices are 0 to {MAX_QUEUE_PAIRS - 1}", where=where)
     for slot in indices:
-        slots.setdefault(slot, {})[REGISTERS[words[1]]] = value
+        slots.setdefault(slot, {})[REGISTERS[fields[1]]] = value
 
 
 def queue_pair(slot: int, values: dict[str, int], report_bytes: int, path: Path) -> QueuePair:
     """Return the queue pair at one index of the registers. Raises UserError if values are inconsistent."""
-    found = {"key": 0, "base": 0, "end": 0, "psn": 0, **values}
-    size = found.pop("end") - found["base"]
+    fields = {"key": 0, "base": 0, "end": 0, "psn": 0, **values}
+    size = fields.pop("end") - fields["base"]
     if size <= 0 or size % report_bytes:
         raise UserError(
             f"qp_end - qp_base of queue pair {slot} is {size}, not a multiple of a report's {report_bytes} bytes",
             where=path,
         )
-    pair = QueuePair(slot, size=size, **found)
+    pair = QueuePair(slot, size=size, **fields)
     for name, bits in BITS.items():
         if not 0 <= getattr(pair, name) < 1 << bits:
             raise UserError(f"qp_{name} of queue pair {slot} has more than {bits} bits", where=path)

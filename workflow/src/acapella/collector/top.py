@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from acapella.common.quantities import duration_ns, whole
+from acapella.common.quantities import duration_ns, whole_number
 from acapella_core.errors import UserError
 
 from .request_socket import MAX_FLOWS, connect
@@ -49,7 +49,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Print flows once, or until Ctrl-C. Raises UserError if no collector is running."""
-    count = whole(args.count, 1, MAX_FLOWS, "a number of flows")
+    count = whole_number(args.count, 1, MAX_FLOWS, "a number of flows")
     terminal = sys.stdout.isatty() and not args.json
     every = args.every or (EVERY if terminal else None)
     pause_s = duration_ns(every) / 1e9 if every else None
@@ -83,8 +83,8 @@ def as_text(response: dict) -> list[str]:
 
 def session_line(session: dict) -> str:
     """Return a line about a data plane's session."""
-    how = "ended" if session["ended"] else "connected" if session["connected"] else "control plane disconnected"
-    return f"session {session['session']} of {session['program']} ({session['instance']}): {how}"
+    state = "ended" if session["ended"] else "connected" if session["connected"] else "control plane disconnected"
+    return f"session {session['session']} of {session['program']} ({session['instance']}): {state}"
 
 
 def short(value: int, unit: str = "") -> str:

@@ -5,10 +5,10 @@ and Muthukrishnan 2005). Each flow is reported in each epoch in which it sends (
 contains the whole key and the epoch. The cells of all flows of an epoch are therefore known; they are computed here
 like in the program (p4/controls/flowstats/identity.p4, sketch.p4).
 
-Only a flow without a slot can be missing, if other flows without a slot occupy both places where it would be recorded
-(p4/controls/flowstats/slotless.p4). If s of n flows have no slot, their digests select at most 2 s places, and
-n (2 s / slots)^2 flows are expected to find both of theirs occupied. A missing flow makes a count too large only if it
-has the cells of a flow in all rows in which that flow is alone.
+Only a flow without a slot can be missing, namely if other flows without a slot occupy both places where it would be
+recorded (p4/controls/flowstats/slotless.p4). If s of n flows have no slot, their digests select at most 2 s places, and
+both places are expected to be occupied for n (2 s / slots)^2 flows. A missing flow makes the count of another flow too
+large only if both use the same cells in all rows in which no third flow uses the cell.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ MAX_UNKNOWN = 0.01  # expected number of flows, over all epochs, whose counts a 
 
 
 def may_collide(bodies: np.ndarray, *, rows: int, cells: int, slots: int) -> np.ndarray:
-    """Return for each report (a row of bytes, format 2) whether its flow may share its cells in all rows."""
+    """Return an array of bool, one per report (a row of bytes, format 2): whether its flow may share all its cells."""
     if not len(bodies):
         return np.zeros(0, bool)
     epochs = field(bodies, EPOCH, ">u4")
@@ -34,9 +34,9 @@ def may_collide(bodies: np.ndarray, *, rows: int, cells: int, slots: int) -> np.
     alone = np.zeros(len(first), np.int64)  # number of rows
     for row in range(rows):
         cell = row_hash(row, [part[first] for part in (*digest, *labels)]) & np.uint32(cells - 1)
-        places = epochs[first].astype(np.uint64) << np.uint64(32) | cell
-        _, place, counts = np.unique(places, return_inverse=True, return_counts=True)
-        alone += counts[place] == 1
+        cells_of_epochs = epochs[first].astype(np.uint64) << np.uint64(32) | cell
+        _, cell_index, counts = np.unique(cells_of_epochs, return_inverse=True, return_counts=True)
+        alone += counts[cell_index] == 1
     valid = field(bodies, VALID, ">u2")
     without_slot = np.zeros(len(first), bool)
     without_slot[of_report[(valid & HAS_SLOT) == 0]] = True
@@ -58,15 +58,14 @@ def distinct(columns: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 def overloaded(epochs: np.ndarray, without_slot: np.ndarray, exposed: np.ndarray, slots: int) -> np.ndarray:
     """Return the epochs in which a missing flow may make counts too large; the arrays have a row per epoch and flow.
 
-    exposed: the probability that one missing flow makes the flow's counts too large. All other epochs together are
-    expected to have at most MAX_UNKNOWN such flows (so with a probability of 99 % there is none, by Markov's
-    inequality).
+    ``exposed``: the probability that one missing flow makes the flow's counts too large. In all other epochs together,
+    at most MAX_UNKNOWN such flows are expected, so there is none with a probability of 99 % (Markov's inequality).
     """
-    found, place = np.unique(epochs, return_inverse=True)
-    flows, without = np.bincount(place), np.bincount(place, without_slot)
-    unknown = flows * (2 * without / slots) ** 2 * np.bincount(place, exposed)
+    epoch_numbers, index = np.unique(epochs, return_inverse=True)
+    flows, slotless = np.bincount(index), np.bincount(index, without_slot)
+    unknown = flows * (2 * slotless / slots) ** 2 * np.bincount(index, exposed)
     order = np.argsort(unknown)
-    return found[order][np.cumsum(unknown[order]) > MAX_UNKNOWN]
+    return epoch_numbers[order][np.cumsum(unknown[order]) > MAX_UNKNOWN]
 
 
 def digests(bodies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -77,25 +76,27 @@ def digests(bodies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     key[:, 32:36] = bodies[:, PORTS : PORTS + 4]
     key[:, 36], key[:, 37], key[:, 38] = bodies[:, VERSION], bodies[:, PROTO], count
     for tags in range(1, 5):  # the innermost in the last two bytes
-        having = count == tags
-        key[having, 48 - 2 * tags :] = bodies[having, TAGS : TAGS + 2 * tags]
+        rows = count == tags
+        key[rows, 48 - 2 * tags :] = bodies[rows, TAGS : TAGS + 2 * tags]
     return crc32c(key), jhash(key.view("<u4"))
 
 
 def packed_labels(bodies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return three MPLS labels and their number in 64 bits, and the fourth label."""
     count = bodies[:, LABELS].astype(np.uint64)
-    one, two, three, four = (field(bodies, TAGS + 8 + 4 * at, ">u4") for at in range(4))
+    first, second, third, fourth = (field(bodies, TAGS + 8 + 4 * index, ">u4") for index in range(4))
     shift = [np.uint64(bits) for bits in (44, 24, 4)]
-    packed = one.astype(np.uint64) << shift[0] | two.astype(np.uint64) << shift[1] | three.astype(np.uint64) << shift[2]
-    return np.where(count, packed | count, 0).astype(np.uint64), np.where(count, four, 0).astype(np.uint32)
+    packed = (
+        first.astype(np.uint64) << shift[0] | second.astype(np.uint64) << shift[1] | third.astype(np.uint64) << shift[2]
+    )
+    return np.where(count, packed | count, 0).astype(np.uint64), np.where(count, fourth, 0).astype(np.uint32)
 
 
 def row_hash(row: int, parts: list[np.ndarray]) -> np.ndarray:
     """Return the hash that selects a flow's cell in a row; parts: CRC, jhash, labels, fourth label."""
-    crc, other, labels, fourth = parts
+    crc, jhash_value, labels, fourth = parts
     high, low = (labels >> np.uint64(32)).astype(np.uint32), labels.astype(np.uint32)
-    words = np.stack([np.full(len(crc), row, np.uint32), crc, other, high, low, fourth], axis=1)
+    words = np.stack([np.full(len(crc), row, np.uint32), crc, jhash_value, high, low, fourth], axis=1)
     return jhash(words.byteswap().view("<u4"))
 
 
@@ -114,9 +115,9 @@ def jhash(words: np.ndarray) -> np.ndarray:
     """Return Bob Jenkins' lookup3 (`hashlittle`) of each row of little-endian words, a multiple of three of them."""
     a = np.full(len(words), GOLDEN_RATIO + 4 * words.shape[1], np.uint32)
     b, c = a.copy(), a.copy()
-    for at in range(0, words.shape[1], 3):
-        a, b, c = a + words[:, at], b + words[:, at + 1], c + words[:, at + 2]
-        if at + 3 == words.shape[1]:
+    for start in range(0, words.shape[1], 3):
+        a, b, c = a + words[:, start], b + words[:, start + 1], c + words[:, start + 2]
+        if start + 3 == words.shape[1]:
             break
         for by in (4, 6, 8, 16, 19, 4):
             a = a - c ^ rotated(c, by)

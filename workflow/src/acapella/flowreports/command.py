@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     if reason is not None:
         raise UserError(f"cannot run the P4 program: {reason}")
     if (args.acap is None) != (args.flows is None):
-        raise UserError("--acap and --flows require each other", fix="use both or none")
+        raise UserError("--acap and --flows require each other", fix="use both options or neither")
     for capture in args.captures:
         if not capture.is_file():
             raise UserError("is a directory, not a capture" if capture.is_dir() else "no such file", where=capture)
@@ -104,11 +104,11 @@ def run(args: argparse.Namespace) -> int:
         accuracy = sample.measure(source, args.output, settings, sketches, published=args.triggers == "both")
     print("\n".join(as_text(accuracy)))
     names.report(f"flowreports: {args.output}")
-    fails = bool(damage) and args.acap is None
+    failed = bool(damage) and args.acap is None
     if damage:
-        code = "; exit code 1" if fails else ""
-        names.report(f"acapella: {'error' if fails else 'warning'}: {name}: {damage}{code}")
-    return int(fails)
+        code = "; exit code 1" if failed else ""
+        names.report(f"acapella: {'error' if failed else 'warning'}: {name}: {damage}{code}")
+    return int(failed)
 
 
 def duration_ns(text: str) -> int:
@@ -132,14 +132,14 @@ def run_digest(captures: list[Path], directory: Path, limits) -> tuple[Path, Pat
 
 
 def damage_of(acap: Path) -> str:
-    """Return where the bytes of a digest's captures are damaged, as text; empty if they are not."""
+    """Return a description of the damage in a digest's captures; an empty string if no bytes are damaged."""
     from acapella.common.faults import DAMAGING, describe_fault  # noqa: PLC0415
     from acapella.digest.acap_files import metadata_of  # noqa: PLC0415 (pyarrow)
 
     metadata = metadata_of(acap)
     if metadata["file_issue"] not in DAMAGING:
         return ""
-    return f"{describe_fault(metadata)}; only the {metadata['frames']} complete frames before it are reported on"
+    return f"{describe_fault(metadata)}; the reports cover only the {metadata['frames']} complete frames before it"
 
 
 def undamaged_bytes(captures: list[Path], acap: Path, limits) -> tuple[int | None, ...]:
@@ -157,20 +157,20 @@ def undamaged_bytes(captures: list[Path], acap: Path, limits) -> tuple[int | Non
 
 def as_text(accuracy: list[dict]) -> list[str]:
     """Return the lines of the table: one per triggers and measure, with its verdict (agreement)."""
-    heads = ("n", "missing", "missing_share", "outside", "extra", "equal_share", "near_share", "r2", "r2_log")
-    heads += ("error_median", "error_p99", "error_largest", "covered_share", "width_median", "width_p99")
+    columns = ("n", "missing", "missing_share", "outside", "extra", "equal_share", "near_share", "r2", "r2_log")
+    columns += ("error_median", "error_p99", "error_largest", "covered_share", "width_median", "width_p99")
     names = f"{'triggers':9} {'measure':18}"
-    lines = [" ".join([names, *(f"{head:>13}" for head in heads), f"{'bound':{BOUND_WIDTH}}", "verdict"])]
+    lines = [" ".join([names, *(f"{column:>13}" for column in columns), f"{'bound':{BOUND_WIDTH}}", "verdict"])]
     for row in sorted(accuracy, key=lambda row: (row["triggers"], agreement.MEASURES.index(row["measure"]))):
         verdict = agreement.verdict(row)
         names = f"{row['triggers']:9} {row['measure']:18}"
         bound = f"{agreement.bound(row['measure']):{BOUND_WIDTH}}"
-        lines.append(" ".join([names, *(f"{cell(row[head]):>13}" for head in heads), bound, verdict]))
+        lines.append(" ".join([names, *(f"{cell(row[column]):>13}" for column in columns), bound, verdict]))
     return lines
 
 
 def cell(value: float | None) -> str:
-    """Return a number of the table."""
+    """Return a number as text of a table cell."""
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:.7g}"

@@ -1,4 +1,4 @@
-"""Compare exact and measured flows of a sample, and how well they agree.
+"""Compare exact and measured flows of a sample, and compute their agreement.
 
 Works in a DuckDB connection with the tables of `exact` and the collector's files as views ``reported_flows``,
 ``reported_series`` (a row per report) and ``reported_windows`` (a row per window).

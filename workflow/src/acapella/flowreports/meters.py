@@ -40,9 +40,9 @@ def rows(sample: str, captures: tuple[Path, ...], digested: Path, reported: Path
     return [{"sample": sample, "place": place, **row} for place, row in enumerate(all_rows, 1)]
 
 
-def skipped(why: str) -> list[dict]:
+def skipped(reason: str) -> list[dict]:
     """Return a row without counts for each tool."""
-    return [{"tool": name, "version": None, "skipped": why} for name in comparators.meters.METERS]
+    return [{"tool": name, "version": None, "skipped": reason} for name in comparators.meters.METERS]
 
 
 def collector(digested: Path, reported: Path) -> dict:

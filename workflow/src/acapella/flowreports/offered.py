@@ -3,9 +3,9 @@
 Reports are in a ring, as if an RDMA NIC had written them, which needs no CPU: at any time the ring contains as many
 as the rate implies, and the collector reads them. If it is behind by more than the ring, overwritten reports are lost
 and counted. Reports also count as lost if they are not read within 1 % of the run's time after the last one was offered
-(otherwise the ring of half a million reports would hide them), or if they are discarded because they are not newer than
-the previous report of their flow. Each pass over the ring has later times and larger counts; the time to update them is
-not counted.
+(otherwise the losses would not be visible, because the ring contains half a million reports), or if they are discarded
+because they are not newer than the previous report of their flow. Each pass over the ring has later times and larger
+counts; the time to update them is not counted.
 
 After the given rates, the measurement halves the interval between the highest rate without loss and the lowest with
 loss, and then offers reports as fast as this machine copies them in memory: no sender on it is faster (figure 7b of the
@@ -90,12 +90,12 @@ def as_text(row: dict) -> str:
     return f"{row['offered_rps'] / 1e6:.3g} M/s offered: {share}{row['lost']:,} lost, {row['discarded']:,} discarded"
 
 
-def rates(given: list[float], limit: float, rows: list[dict]) -> Iterator[float]:
-    """Yield rates in reports/s: ``given`` (in millions), bisections to find where losses begin, and the limit.
+def rates(millions: list[float], limit: float, rows: list[dict]) -> Iterator[float]:
+    """Yield rates in reports/s: those in ``millions``, bisections to find the onset of losses, and the limit.
 
     ``rows`` has the runs so far. Rates above the limit are omitted.
     """
-    yield from (rate * 1e6 for rate in given if rate * 1e6 < limit)
+    yield from (rate * 1e6 for rate in millions if rate * 1e6 < limit)
     for _ in range(BISECTIONS):
         lossless = max((row["offered_rps"] for row in rows if row["accepted"] == row["offered"]), default=0)
         lossy = min((row["offered_rps"] for row in rows if row["offered_rps"] > lossless), default=limit)
@@ -104,7 +104,7 @@ def rates(given: list[float], limit: float, rows: list[dict]) -> Iterator[float]
 
 
 def ring():
-    """Return a ring of reports in the published format, of FLOWS flows in turn, each later than the one before."""
+    """Return a ring of reports in the published format, of FLOWS flows in turn, each later than the previous one."""
     import numpy as np  # noqa: PLC0415 (only here)
 
     number = np.arange(RING, dtype=np.uint64)
@@ -159,10 +159,12 @@ def measured(memory, rate: float, threads: int, seconds: float) -> dict:
     with Collector(options=Options(format=FORMAT, threads=threads, series_ns=None)) as collector:
         collector.feed_reports(memory[:FLOWS].view(np.uint8))  # all flows exist before the measurement
         memory["stamp"] += FLOWS * STEP_NS
-        before = collector.counters()
+        counters_before = collector.counters()
         counts = offer(collector, memory, rate, seconds)
-        after = collector.finish()
-    accepted, older, repeated = (after[name] - before[name] for name in ("taken", "older", "repeated"))
+        counters_after = collector.finish()
+    accepted, older, repeated = (
+        counters_after[name] - counters_before[name] for name in ("taken", "older", "repeated")
+    )
     if accepted + older + repeated != counts.read:
         raise UserError(
             f"{counts.read} reports were read, {accepted + older + repeated} counted", fix="report this defect"
@@ -180,35 +182,35 @@ def offer(collector, memory, rate: float, seconds: float) -> Run:
     import numpy as np  # noqa: PLC0415 (only here)
 
     batch = min(MAX_BATCH, max(1, int(BATCH_SHARE * rate * seconds)))
-    counts, at, start = Run(), 0, time.monotonic()
+    counts, position, start = Run(), 0, time.monotonic()
     while True:
         now = time.monotonic() - start
         written = int(rate * min(now, seconds))
-        if written - at > RING:
-            start += skip(memory, at, written - RING - at)
-            counts.lost += written - RING - at
-            at = written - RING
-        if now >= seconds and (at >= written or now > DEADLINE * seconds):
-            counts.lost += written - at
+        if written - position > RING:
+            start += skip(memory, position, written - RING - position)
+            counts.lost += written - RING - position
+            position = written - RING
+        if now >= seconds and (position >= written or now > DEADLINE * seconds):
+            counts.lost += written - position
             break
-        first = at % RING
-        count = min(written - at, batch, RING - first)
+        first = position % RING
+        count = min(written - position, batch, RING - first)
         if count:
             reports = memory[first : first + count]
             collector.feed_reports(reports.view(np.uint8))
             counts.read += count
-            start += skip(memory, at, count)
-            at += count
+            start += skip(memory, position, count)
+            position += count
     counts.offered, counts.seconds = int(rate * seconds), time.monotonic() - start
     return counts
 
 
-def skip(memory, at: int, count: int) -> float:
-    """Advance reports from ``at`` on to their next pass; return the time that this took, in s."""
+def skip(memory, position: int, count: int) -> float:
+    """Change the reports from ``position`` on to those of their next pass; return the time that this took, in s."""
     begin = time.monotonic()
     if count >= RING:
         advance(memory, count // RING)
-    first, rest = at % RING, count % RING
+    first, rest = position % RING, count % RING
     advance(memory[first : first + rest])
     advance(memory[: max(0, first + rest - RING)])
     return time.monotonic() - begin

@@ -41,10 +41,10 @@ class Run:
 def loader() -> str:
     """Return the loader's path. Raises UserError."""
     local = Path(sys.executable).parent / LOADER
-    found = str(local) if local.is_file() else shutil.which(LOADER)
-    if found is None:
+    path = str(local) if local.is_file() else shutil.which(LOADER)
+    if path is None:
         raise UserError(f"{LOADER} is not installed", fix="install libdpdk-dev and run make setup")
-    return found
+    return path
 
 
 def why_unavailable() -> str | None:
@@ -89,8 +89,8 @@ def run_loader(command: list[str], outputs: Iterable[Path], descriptors: Sequenc
 
     If this process is interrupted, the loader is terminated, and the files in ``outputs`` are removed.
     """
-    nothing = subprocess.DEVNULL
-    streams = {"stdin": nothing, "stdout": nothing, "stderr": subprocess.PIPE}
+    null_device = subprocess.DEVNULL
+    streams = {"stdin": null_device, "stdout": null_device, "stderr": subprocess.PIPE}
     process = confinement.start(
         command,
         sorted({path.parent for path in outputs}),
@@ -117,17 +117,17 @@ def run_loader(command: list[str], outputs: Iterable[Path], descriptors: Sequenc
 def check(statistics: dict, capture: Path) -> None:
     """Raise UserError if a frame or a probe is missing from the counts."""
     processed = statistics["in"] + statistics["probes"]
-    found = statistics["out"] + sum(statistics["sunk"].values()) + sum(statistics["dropped"].values())
-    if processed != found or statistics["reports"] != statistics["out"]:
-        raise UserError(f"{processed} frames processed, {found} accounted for", where=capture)
+    counted = statistics["out"] + sum(statistics["sunk"].values()) + sum(statistics["dropped"].values())
+    if processed != counted or statistics["reports"] != statistics["out"]:
+        raise UserError(f"{processed} frames processed, {counted} accounted for", where=capture)
 
 
 def report_times(reports: Path, settings: Settings):
     """Return an Arrow table of (place, ts_ns, probe, packet_ns, iat_ns, shared), a row per report, in order.
 
-    packet_ns is the time of the flow's last packet, iat_ns the inter-arrival time before it; null if the report has
-    none. shared: the report's counts may be too large (collisions.may_collide). All reports have the same length, so
-    the file is an array of records. Raises UserError.
+    ``packet_ns`` is the time of the flow's last packet, ``iat_ns`` the inter-arrival time before it; both are null if
+    the report does not contain them. ``shared``: the report's counts may be too large (collisions.may_collide). All
+    reports have the same length, so the file is an array of records. Raises UserError.
     """
     import numpy as np  # noqa: PLC0415 (only here)
     import pyarrow as pa  # noqa: PLC0415
@@ -139,21 +139,21 @@ def report_times(reports: Path, settings: Settings):
     if len(content) % (RECORD_HEADER + frame):
         raise UserError(f"not a file of reports of {settings.report_bytes} bytes", where=reports)
     records = content.reshape(-1, RECORD_HEADER + frame)
-    words = records[:, :RECORD_HEADER].copy().view("<u4")
-    if len(words) and (words[:, 2] != frame).any():
+    header_fields = records[:, :RECORD_HEADER].copy().view("<u4")
+    if len(header_fields) and (header_fields[:, 2] != frame).any():
         raise UserError(f"not all reports have {settings.report_bytes} bytes", where=reports)
-    times = words[:, 0].astype(np.int64) * 10**9 + words[:, 1]
+    times = header_fields[:, 0].astype(np.int64) * 10**9 + header_fields[:, 1]
     bodies = records[:, RECORD_HEADER + ROCE_HEADERS :]
     probe = (field(bodies, TRIGGER, ">u2") & PROBE) != 0
     valid = field(bodies, VALID, ">u2")
-    known = {name: np.where(valid & bit, field(bodies, at, ">u8"), 0) for name, (at, bit) in TIMES.items()}
+    values = {name: np.where(valid & bit, field(bodies, offset, ">u8"), 0) for name, (offset, bit) in TIMES.items()}
     sketch = settings.sketch
     too_large = may_collide(bodies, rows=sketch.rows, cells=sketch.cells, slots=settings.slots)
     return pa.table(
         {
             **{"place": pa.array(np.arange(len(times))), "ts_ns": pa.array(times), "probe": pa.array(probe)},
             **{
-                name: pa.array(known[name].astype(np.int64), mask=(valid & bit) == 0)
+                name: pa.array(values[name].astype(np.int64), mask=(valid & bit) == 0)
                 for name, (_, bit) in TIMES.items()
             },
             "shared": pa.array(too_large),
@@ -161,9 +161,9 @@ def report_times(reports: Path, settings: Settings):
     )
 
 
-def field(bodies, at: int, kind: str):
+def field(bodies, offset: int, kind: str):
     """Return a field of every report, in the machine's byte order."""
     import numpy as np  # noqa: PLC0415 (only here)
 
     size = np.dtype(kind).itemsize
-    return bodies[:, at : at + size].copy().view(kind)[:, 0].astype(np.dtype(kind).newbyteorder("="))
+    return bodies[:, offset : offset + size].copy().view(kind)[:, 0].astype(np.dtype(kind).newbyteorder("="))

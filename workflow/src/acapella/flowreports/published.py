@@ -10,15 +10,15 @@ import argparse
 import csv
 from pathlib import Path
 
-from acapella.campaign.layout import Campaign, opened, require
+from acapella.campaign.layout import Campaign, open_campaign, require
 from acapella.common import agreement
 from acapella_core.errors import UserError
 
 TABLE = "flowreport_published"
 PRINTED = Path(__file__).resolve().parents[3] / "conformance" / "flowreports_printed.csv"
-SHOWN = {"r2_rtt": ("rtt_syn",), "r2_bytes": ("bytes",), "r2_packets": ("packets",)}
-OTHERS = tuple(name for name in agreement.DERIVED.values() if (name,) not in SHOWN.values())
-COVERED = {**SHOWN, "r2_others": OTHERS}  # name of a printed row: measures that it covers
+IN_FIGURE = {"r2_rtt": ("rtt_syn",), "r2_bytes": ("bytes",), "r2_packets": ("packets",)}
+NOT_IN_FIGURE = tuple(name for name in agreement.DERIVED.values() if (name,) not in IN_FIGURE.values())
+COVERED = {**IN_FIGURE, "r2_others": NOT_IN_FIGURE}  # name of a printed row: measures that it covers
 COLUMNS = ("name", "where", "what", "printed", "low", "high", "reason")
 ALL = "all"
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
     from acapella.campaign import provenance  # noqa: PLC0415 (pyarrow: keeps `acapella --help` fast)
     from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps `acapella --help` fast)
 
-    campaign = opened(args.campaign)
+    campaign = open_campaign(args.campaign)
     ours = (samples_of(campaign) if args.flowreports else {}) | (study_of(campaign) if args.flowstudy else {})
     rows = [table_row(place, row, ours.get(row["name"])) for place, row in enumerate(read(args.printed), 1)]
     written = tables.write_rows(rows, TABLE, lambda suffix: campaign.table(TABLE, suffix))
@@ -68,8 +68,8 @@ def table_row(place: int, row: dict, ours: tuple | None) -> dict:
     columns = {"row": place, **{name: row[name] for name in ("where", "what", "printed", "reason")}, "ours": None}
     if ours is None or ours[0] is None:
         return {**columns, "verdict": "not measured", **({"ours": ours[1]} if ours else {})}
-    number, text, *why = ours
-    agrees = row["low"] <= number <= row["high"] and not any(why)
+    number, text, *disagreement = ours
+    agrees = row["low"] <= number <= row["high"] and not any(disagreement)
     return {**columns, "ours": text, "verdict": "agrees" if agrees else "differs"}
 
 
@@ -85,25 +85,25 @@ def samples_of(campaign: Campaign) -> dict[str, tuple]:
     """Return the results of the samples by the name of the printed row: (number, text)."""
     rows = agreement.own_rows(rows_of(campaign, "flowreport_accuracy"))
     accuracy = {row["measure"]: row for row in rows if row["sample"] == ALL}
-    found = {name: worst_of(accuracy, measures) for name, measures in COVERED.items()}
+    results = {name: worst_of(accuracy, measures) for name, measures in COVERED.items()}
     seconds = [row for row in rows_of(campaign, "flowreport_seconds") if row["whole"]]
     mean = sum(row["reports"] for row in seconds) / len(seconds) if seconds else None
-    found["reports_mean"] = (mean, None if mean is None else f"{mean:,.0f}")
+    results["reports_mean"] = (mean, None if mean is None else f"{mean:,.0f}")
     balance = [row for row in rows_of(campaign, "flowreport_counts") if row["stage"] == "balance"]
     lost = sum(row["value"] for row in balance if row["counter"] == "reports_not_taken")
     sent = sum(row["value"] for row in balance if row["counter"] == "reports_sent")
-    found["loss_proposed"] = (None, f"read from a file, not replayed; {lost:,} of {sent:,} reports not accepted")
+    results["loss_proposed"] = (None, f"read from a file, not replayed; {lost:,} of {sent:,} reports not accepted")
     zeek = [row for row in rows_of(campaign, "flowreport_tools") if row["tool"] == "zeek"]
     missed_shares = [row["missed_share"] for row in zeek if row["missed_share"] is not None]
     if missed_shares:
-        found["loss_zeek"] = (max(missed_shares), f"{100 * max(missed_shares):.2f} % at most")
+        results["loss_zeek"] = (max(missed_shares), f"{100 * max(missed_shares):.2f} % at most")
     elif zeek:
-        found["loss_zeek"] = (None, zeek[0]["skipped"])
-    return found
+        results["loss_zeek"] = (None, zeek[0]["skipped"])
+    return results
 
 
 def worst_of(accuracy: dict[str, dict], measures: tuple[str, ...]) -> tuple:
-    """Return the least R2 of measures, the worst measure as text, and why the measures do not all agree, or None.
+    """Return the smallest R2 of measures, the worst measure as text, and the reason why they do not all agree, or None.
 
     R2 is of values and of logarithms; if it is undefined because all exact values are equal, the share of equal
     values is used instead. A measure without values does not agree; R2 is None if some have too few and all others
@@ -112,32 +112,32 @@ def worst_of(accuracy: dict[str, dict], measures: tuple[str, ...]) -> tuple:
     rows = [accuracy.get(measure) for measure in measures]
     if not any(row and row["n"] + row["missing"] for row in rows):
         return None, None
-    known = [row for row in rows if row and row["n"] + row["missing"]]
-    worst = min(known, key=agreement.badness)
-    both = [worst[name] for name in ("r2", "r2_log") if worst[name] is not None]
-    least = min(both, default=worst["equal"] / worst["n"] if worst["n"] else 0.0)
-    text = " and on logarithms ".join(f"{value:.9g}" for value in both) or "R2 undefined (all exact values are alike)"
+    with_values = [row for row in rows if row and row["n"] + row["missing"]]
+    worst = min(with_values, key=agreement.badness)
+    r2 = [worst[name] for name in ("r2", "r2_log") if worst[name] is not None]
+    min_r2 = min(r2, default=worst["equal"] / worst["n"] if worst["n"] else 0.0)
+    text = " and on logarithms ".join(f"{value:.9g}" for value in r2) or "R2 undefined (all exact values are alike)"
     missing = f"{100 * worst['missing_share']:.3g} % missing"
     name = f"{worst['measure']}: " if len(measures) > 1 else ""
-    reasons = {row["measure"]: agreement.disagreement(row) for row in known}
-    reasons |= {measure: "no values" for measure, row in zip(measures, rows, strict=True) if row not in known}
-    why = "; ".join(f"{measure}: {reason}" for measure, reason in reasons.items() if reason)
-    others = f"; below the bounds: {why}" if why and len(measures) > 1 else ""
-    found = [reason for reason in reasons.values() if reason]
-    if found and all(reason.startswith(agreement.TOO_FEW) for reason in found):
-        least = None
-    return least, f"{name}{text}, n = {worst['n']:,}, {missing}{others}", why or None
+    reasons = {row["measure"]: agreement.disagreement(row) for row in with_values}
+    reasons |= {measure: "no values" for measure, row in zip(measures, rows, strict=True) if row not in with_values}
+    disagreements = "; ".join(f"{measure}: {reason}" for measure, reason in reasons.items() if reason)
+    suffix = f"; below the bounds: {disagreements}" if disagreements and len(measures) > 1 else ""
+    stated = [reason for reason in reasons.values() if reason]
+    if stated and all(reason.startswith(agreement.TOO_FEW) for reason in stated):
+        min_r2 = None
+    return min_r2, f"{name}{text}, n = {worst['n']:,}, {missing}{suffix}", disagreements or None
 
 
 def study_of(campaign: Campaign) -> dict[str, tuple]:
     """Return the results of the study."""
     rows = [row for row in rows_of(campaign, "flowreport_offered") if row["trace"] is None]
     failing = min((row["offered_rps"] for row in rows if (row["success_share"] or 0) <= 0.9999), default=float("inf"))
-    whole = [row["offered_rps"] for row in rows if row["offered_rps"] < failing]
-    best = max(whole, default=None)
+    successful = [row["offered_rps"] for row in rows if row["offered_rps"] < failing]
+    best = max(successful, default=None)
     threads = ", ".join(sorted({f"{row['threads']} thread{'s' * (row['threads'] > 1)}" for row in rows}))
-    found = {"success_rate": (best, None if best is None else f"{best / 1e6:.3g} million, {threads}")}
-    beyond = [row["accepted"] / row["seconds"] for row in rows if row["lost"] and row["seconds"]]
-    if beyond:
-        found["beyond"] = (min(beyond), f"{min(beyond) / 1e6:.3g} million or more")
-    return found
+    results = {"success_rate": (best, None if best is None else f"{best / 1e6:.3g} million, {threads}")}
+    accepted_above = [row["accepted"] / row["seconds"] for row in rows if row["lost"] and row["seconds"]]
+    if accepted_above:
+        results["beyond"] = (min(accepted_above), f"{min(accepted_above) / 1e6:.3g} million or more")
+    return results

@@ -60,9 +60,11 @@ def load(directory: Path, connections: int, seconds: float):
     # Connections begin during one second; the trace is a part of it.
     options = ["--connections", str(connections), "--seconds", "1", "--seed", "1", "-o", str(path)]
     generated_load = program.ROOT / "p4" / "model" / "generated_load.py"
-    done = subprocess.run([sys.executable, str(generated_load), *options], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise UserError(f"{generated_load.name}: {' '.join(done.stderr.split())}")
+    result = subprocess.run(
+        [sys.executable, str(generated_load), *options], capture_output=True, text=True, check=False
+    )
+    if result.returncode:
+        raise UserError(f"{generated_load.name}: {' '.join(result.stderr.split())}")
     content = np.fromfile(path, np.uint8, offset=program.PCAP_HEADER)
     records = content.reshape(-1, program.RECORD_HEADER + FRAME_BYTES)
     times = times_of(records)
@@ -72,8 +74,8 @@ def load(directory: Path, connections: int, seconds: float):
 
 def times_of(records):
     """Return the times of records of a nanosecond pcap, in ns."""
-    words = program.field(records, 0, "<u4"), program.field(records, 4, "<u4")
-    return words[0].astype("int64") * 10**9 + words[1]
+    fields = program.field(records, 0, "<u4"), program.field(records, 4, "<u4")
+    return fields[0].astype("int64") * 10**9 + fields[1]
 
 
 def bits(records) -> int:
@@ -111,20 +113,20 @@ def replayed(trace: Trace, speed: float, clock: Callable[[], float] = time.monot
 
     ring, size = SETTINGS.ring, len(trace.times_ns)
     pair = QueuePair(ring.number, ring.key, ring.base, ring.slots, ring.psn)
-    at = lost = 0
+    position = lost = 0
     with Collector([pair], Options(format=SETTINGS.report_format, series_ns=None)) as collector:
         start = clock()
-        while at < size:
+        while position < size:
             now_ns = (clock() - start) * speed * 1e9
             written = int(np.searchsorted(trace.times_ns, now_ns, "right"))
-            if written - at > RING:
-                lost += written - RING - at
-                at = written - RING
-            count = min(written - at, MAX_BATCH)
+            if written - position > RING:
+                lost += written - RING - position
+                position = written - RING
+            count = min(written - position, MAX_BATCH)
             if count:
-                offsets = trace.offsets[at : at + count + 1]
+                offsets = trace.offsets[position : position + count + 1]
                 collector.feed_frames(trace.frames[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0])
-                at += count
+                position += count
         seconds = clock() - start
         counters = collector.finish()
     discarded = counters["older"] + counters["repeated"]

@@ -70,8 +70,8 @@ def measure(
         )
         for part in set(PARTS) - set(BY_TRIGGERS):
             write(con, part, directory / f"{part}.parquet")
-        others = [replace(settings, triggers=PUBLISHED)] if published and settings.triggers != PUBLISHED else []
-        all_rows = accuracy + add_runs(con, source, others)
+        other_settings = [replace(settings, triggers=PUBLISHED)] if published and settings.triggers != PUBLISHED else []
+        all_rows = accuracy + add_runs(con, source, other_settings)
         for part in BY_TRIGGERS:
             write(con, f"all_{part}", directory / f"{part}.parquet")
         create_table(con, "memory", memory(con, source, settings, sketches, accuracy))
@@ -79,23 +79,23 @@ def measure(
     return all_rows
 
 
-def add_runs(con, source: Source, others: list[Settings]) -> list[dict]:
+def add_runs(con, source: Source, other_settings: list[Settings]) -> list[dict]:
     """Create all_pairs and all_accuracy, with rows of the current run and of one with each of the other settings.
 
     Return the rows of accuracy of the other runs. Afterwards the connection has the tables of the last run.
     """
     for part in BY_TRIGGERS:
         con.execute(f"create temp table all_{part} as select * from {part}")
-    found = []
-    for other in others:
+    accuracy_rows = []
+    for other in other_settings:
         with scratch_directory() as scratch:
             program_run = run(source.captures, scratch, other, source.undamaged, source.limits)
             accuracy, received = receive_and_compare(con, source, other, program_run, scratch, series=True)
             balance(program_run, received)
             for part in BY_TRIGGERS:
                 con.execute(f"insert into all_{part} select * from {part}")
-        found += accuracy
-    return found
+        accuracy_rows += accuracy
+    return accuracy_rows
 
 
 def receive_and_compare(con, source: Source, settings: Settings, program_run: Run, directory: Path, *, series: bool):  # noqa: PLR0913
@@ -129,32 +129,34 @@ def write(con, name: str, path: Path) -> None:
         con.sql(f"select * from {name}").write_parquet(str(part), compression="zstd")
 
 
-def memory(con, source: Source, settings: Settings, sketches: list[Sketch], own: list[dict]) -> list[dict]:
+def memory(con, source: Source, settings: Settings, sketches: list[Sketch], accuracy_of_run: list[dict]) -> list[dict]:
     """Return the rows of flowreport_memory: for the run's sketch, and for other sketch sizes.
 
     Afterwards the connection has the tables of another sketch.
     """
     flows = con.execute(queries.text(exact.STAGE, "flows_per_epoch"), {"epoch_ns": settings.epoch_ns}).fetchall()[0][0]
-    found = {settings.sketch: own}
-    for sketch in set(sketches) - set(found):
+    accuracy_by_sketch = {settings.sketch: accuracy_of_run}
+    for sketch in set(sketches) - set(accuracy_by_sketch):
         other = replace(settings, sketch=sketch)
         with scratch_directory() as scratch:
             program_run = run(source.captures, scratch, other, source.undamaged, source.limits)
-            found[sketch], received = receive_and_compare(con, source, other, program_run, scratch, series=False)
+            accuracy_by_sketch[sketch], received = receive_and_compare(
+                con, source, other, program_run, scratch, series=False
+            )
             balance(program_run, received)
     return [
         {
             **{"sample": source.name, "rows": sketch.rows, "cells": sketch.cells, "memory_bytes": sketch.memory_bytes},
             **{"load": None if flows is None else flows / sketch.cells, **row},
         }
-        for sketch, accuracy in sorted(found.items())
+        for sketch, accuracy in sorted(accuracy_by_sketch.items())
         for row in accuracy
         if row["measure"] in SKETCH_MEASURES
     ]
 
 
 def loss_intervals(con) -> dict[str, int]:
-    """Return how many flows have an interval that contains the exact loss, and the widths of these intervals."""
+    """Return the number of flows whose interval contains the exact loss, and the widths of these intervals."""
     counters = con.sql(queries.text(exact.STAGE, "loss_intervals")).to_arrow_table().to_pylist()[0]
     widths = {name: round(1e6 * (counters.pop(name) or 0)) for name in ("width_median", "width_p99")}
     return counters | {f"{name}_ppm": value for name, value in widths.items()}

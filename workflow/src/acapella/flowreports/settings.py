@@ -9,7 +9,7 @@ SYN, ACK, FIN, RST, NTH, TIME, FIRST, PROBE, DATA_ACK = (1 << bit for bit in ran
 PUBLISHED = SYN | ACK | FIN | RST  # triggers of the paper's program
 ALL_TRIGGERS = PUBLISHED | TIME | FIRST | PROBE | DATA_ACK
 MAX_ROWS, MAX_CELLS, SLOTS = 4, 1 << 20, 1 << 18  # constants of p4/sizes.p4
-SKETCHES = tuple(f"sketch_{what}_{row}" for what in ("bytes", "packets") for row in range(MAX_ROWS))
+SKETCHES = tuple(f"sketch_{unit}_{row}" for unit in ("bytes", "packets") for row in range(MAX_ROWS))
 CELL_BYTES, SUMS, BANKS = 8, 2, 2
 
 
@@ -23,8 +23,8 @@ class Sketch:
     @classmethod
     def of(cls, text: str) -> "Sketch":
         """Parse ``4x65536``. Raises UserError."""
-        found = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
-        sketch = cls(*map(int, found.groups())) if found else None
+        match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
+        sketch = cls(*map(int, match.groups())) if match else None
         if sketch is None or sketch.rows > MAX_ROWS or sketch.cells > MAX_CELLS or sketch.cells & (sketch.cells - 1):
             fix = f"use ROWSxCELLS, such as 4x65536: up to {MAX_ROWS} rows, cells a power of 2 up to {MAX_CELLS}"
             raise UserError(f"not a sketch size: {text}", fix=fix)
@@ -87,7 +87,7 @@ class Settings:
             "qp_end": self.ring.base + self.ring.slots * self.report_bytes,
             "qp_key": self.ring.key,
         }
-        if self.epoch_ns:  # after an idle epoch, all of a flow has been reported (docs/p4.md)
+        if self.epoch_ns:  # after an idle epoch, all packets of a flow have been reported (docs/p4.md)
             registers["slot_timeout_ns"] = self.epoch_ns
         lines = [f"register {name} 0 {value}" for name, value in registers.items()]
         lines += [f"reason {number} {name}" for number, name in sorted(reasons.items())]

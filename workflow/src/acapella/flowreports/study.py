@@ -10,7 +10,7 @@ import argparse
 import json
 from pathlib import Path
 
-from acapella.campaign.layout import Campaign, opened, require
+from acapella.campaign.layout import Campaign, open_campaign, require
 from acapella.common import queries
 from acapella_core import names
 from acapella_core.errors import UserError
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
     from acapella.campaign import provenance  # noqa: PLC0415 (pyarrow: keeps `acapella --help` fast)
     from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps `acapella --help` fast)
 
-    campaign = opened(args.campaign)
+    campaign = open_campaign(args.campaign)
     rows_by_table = {"flowreport_offered": offered(read(campaign, "offered", "measure-collector"))}
     study = read(campaign, "response", "measure-response")
     if study["skipped"]:
@@ -51,10 +51,10 @@ def run(args: argparse.Namespace) -> None:
     provenance.write_outputs(campaign, "flowstudy", written, pseudonyms=True)  # they contain no names
 
 
-def read(campaign: Campaign, name: str, maker: str) -> dict:
+def read(campaign: Campaign, name: str, command: str) -> dict:
     """Return a file of the study. Raises UserError if it is missing or invalid."""
     path = campaign.directory / DIRECTORY / f"{name}.json"
-    fix = f"run: acapella {maker} -o {path}"
+    fix = f"run: acapella {command} -o {path}"
     try:
         study = json.loads(require(path, fix).read_text(encoding="utf-8"))
         if study["version"] == 1:
@@ -88,12 +88,12 @@ def response(campaign: Campaign, study: dict) -> dict[str, list[dict]]:
     return {"flowreport_response": rows, "flowreport_response_counts": counts + background(study, len(counts))}
 
 
-def background(study: dict, place: int) -> list[dict]:
-    """Return the settings of the background traffic as rows of flowreport_response_counts after ``place``."""
+def background(study: dict, last: int) -> list[dict]:
+    """Return the settings of the background traffic as rows of flowreport_response_counts after row ``last``."""
     settings = study.get("background", {})  # missing in files of earlier versions
     return [
-        {"place": at, "stage": "settings", "counter": name, "value": value}
-        for at, (name, value) in enumerate(settings.items(), place + 1)
+        {"place": number, "stage": "settings", "counter": name, "value": value}
+        for number, (name, value) in enumerate(settings.items(), last + 1)
     ]
 
 

@@ -15,7 +15,7 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-from acapella.campaign.layout import Campaign, opened, require
+from acapella.campaign.layout import Campaign, open_campaign, require
 from acapella.common import queries
 from acapella_core.errors import UserError
 
@@ -51,7 +51,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     """Write the tables and print their number."""
-    campaign = opened(args.campaign)
+    campaign = open_campaign(args.campaign)
     written = make_tables(campaign, args.samples, hide=args.pseudonyms)
     print(f"{campaign.directory / 'tables'}: {len(written)} files")
 
@@ -65,14 +65,14 @@ def make_tables(campaign: Campaign, samples: list[str], *, hide: bool = False) -
     from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps `acapella --help` fast)
 
     names = shown_names(campaign, samples, hide=hide)
-    written = []
+    paths = []
     with queries.one_line(campaign.directory), sample_named_on_failure(campaign, samples, names):
         con = merged(campaign, samples, names)
         with contextlib.ExitStack() as complete:
             for name in TABLES:
-                written += tables.write(con.table(name), name, functools.partial(campaign.table, name), complete)
-    provenance.write_outputs(campaign, "flowtables", written, pseudonyms=hide)
-    return written
+                paths += tables.write(con.table(name), name, functools.partial(campaign.table, name), complete)
+    provenance.write_outputs(campaign, "flowtables", paths, pseudonyms=hide)
+    return paths
 
 
 def merged(campaign: Campaign, samples: Sequence[str], names: dict[str, str]):
@@ -157,8 +157,8 @@ def shown_names(campaign: Campaign, samples: list[str], *, hide: bool) -> dict[s
         return {sample: sample for sample in samples}
     from acapella.campaign.trials import pseudonyms_of  # noqa: PLC0415 (only if requested)
 
-    called = pseudonyms_of(campaign)
+    pseudonym_of = pseudonyms_of(campaign)
     for sample in samples:
-        if sample not in called:
+        if sample not in pseudonym_of:
             raise UserError(f"sample {sample!r} has no pseudonym", fix="run acapella campaign process --pseudonyms")
-    return {sample: called[sample] for sample in samples}
+    return {sample: pseudonym_of[sample] for sample in samples}

@@ -34,7 +34,7 @@ class NotCompiledError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline:
-    """How a program runs: its library, or None and the reason why it is interpreted ("" if requested)."""
+    """A program's compiled library, or None and the reason why the program is interpreted ("" if requested)."""
 
     library: Path | None
     reason: str = ""
@@ -79,14 +79,14 @@ def library_of(loader: str, spec: Path, source: Path | None) -> Path:
     with scratch_directory(cache) as directory:
         code = directory / "pipeline.c"
         output_of([loader, "--spec", str(spec), "--generate", str(code)])
-        words = compiler()
-        library = cache / f"{key_of(code, words)}.so"
+        compile_command = compiler()
+        library = cache / f"{key_of(code, compile_command)}.so"
         if not os.path.lexists(library):
             if source is None:
                 raise NotCompiledError(f"not in the cache, and no DPDK source; {GET_SOURCE}")
             check_source(source, version_of(code))
             data_plane.log(f"compiling {spec.stem}; the library is cached in {cache}")
-            compile_library(code, words, source, library)
+            compile_library(code, compile_command, source, library)
     check_library(library)
     return library
 
@@ -96,8 +96,12 @@ def make_private(cache: Path) -> None:
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
         cache.mkdir(mode=0o700, exist_ok=True)
-        found = cache.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & WRITABLE_BY_OTHERS:
+        cache_status = cache.lstat()
+        if (
+            not stat.S_ISDIR(cache_status.st_mode)
+            or cache_status.st_uid != os.geteuid()
+            or cache_status.st_mode & WRITABLE_BY_OTHERS
+        ):
             raise NotCompiledError(f"{cache}: must be a directory that only its owner can write")
         for parent in cache.resolve().parents:
             status = parent.stat()
@@ -110,22 +114,22 @@ def make_private(cache: Path) -> None:
 
 def check_library(library: Path) -> None:
     """Raise NotCompiledError unless the library is a regular file of this user that no other user can write."""
-    found = library.lstat()
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & WRITABLE_BY_OTHERS:
+    status = library.lstat()
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & WRITABLE_BY_OTHERS:
         raise NotCompiledError(f"{library}: must be a file that only its owner can write; remove it")
 
 
-def output_of(words: list[str]) -> str:
+def output_of(command: list[str]) -> str:
     """Return the output of a command. Raises NotCompiledError with a line of its standard error if it fails."""
     try:
-        done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+        result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     except OSError as error:
-        raise NotCompiledError(f"{words[0]}: {error.strerror}") from error
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        raise NotCompiledError(f"{command[0]}: {error.strerror}") from error
+    if result.returncode:
+        lines = result.stderr.strip().splitlines() or [f"exit status {result.returncode}"]
         errors = [line for line in lines if "error:" in line]
-        raise NotCompiledError(f"{Path(words[0]).name} failed: {(errors or lines[-1:])[0]}")
-    return done.stdout
+        raise NotCompiledError(f"{Path(command[0]).name} failed: {(errors or lines[-1:])[0]}")
+    return result.stdout
 
 
 def compiler() -> list[str]:
@@ -140,31 +144,31 @@ def version_of(code: Path) -> str:
         return lines.readline().strip("/* \n").removeprefix("DPDK ")
 
 
-def key_of(code: Path, words: list[str]) -> str:
+def key_of(code: Path, compile_command: list[str]) -> str:
     """Return the SHA-256 of the generated code, which contains DPDK's version, the compiler's version and its flags."""
-    driver = words[: words.index(FLAGS[0])]
+    driver = compile_command[: compile_command.index(FLAGS[0])]
     version = output_of([*driver, "--version"])
-    return hashlib.sha256("\0".join([*words, version, code.read_text(encoding="utf-8")]).encode()).hexdigest()
+    return hashlib.sha256("\0".join([*compile_command, version, code.read_text(encoding="utf-8")]).encode()).hexdigest()
 
 
-def check_source(source: Path, wanted: str) -> None:
-    """Raise NotCompiledError unless ``source`` has the headers of exactly the DPDK version ``wanted``."""
+def check_source(source: Path, version: str) -> None:
+    """Raise NotCompiledError unless ``source`` has the headers of exactly this version of DPDK."""
     try:
-        found = (source / "VERSION").read_text(encoding="utf-8").strip()
+        source_version = (source / "VERSION").read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
         raise NotCompiledError(f"{source}: not DPDK's source (no VERSION file); {GET_SOURCE}") from error
-    if found != wanted:
-        raise NotCompiledError(f"{source}: DPDK {found}, but the loader is linked to {wanted}; {GET_SOURCE}")
+    if source_version != version:
+        raise NotCompiledError(f"{source}: DPDK {source_version}, but the loader is linked to {version}; {GET_SOURCE}")
     for name in HEADERS:
         if not (source / "lib" / "pipeline" / name).is_file():
             raise NotCompiledError(f"{source}: no lib/pipeline/{name}; {GET_SOURCE}")
 
 
-def compile_library(code: Path, words: list[str], source: Path, library: Path) -> None:
+def compile_library(code: Path, compile_command: list[str], source: Path, library: Path) -> None:
     """Compile the generated code; the library appears under its name when it is complete. Raises NotCompiledError."""
     part = code.with_suffix(".so")
-    output_of([*words, "-I", str(source / "lib" / "pipeline"), str(code), "-o", str(part)])
+    output_of([*compile_command, "-I", str(source / "lib" / "pipeline"), str(code), "-o", str(part)])
     part.chmod(0o600)
-    with part.open("rb") as done:
-        os.fsync(done.fileno())
+    with part.open("rb") as stream:
+        os.fsync(stream.fileno())
     part.replace(library)

@@ -97,7 +97,7 @@ class ControlPlane:
         self._thread.join()
 
     def wait(self, timeout_s: float, sessions: int = 1) -> bool:
-        """Wait until a number of sessions was written; return whether they were."""
+        """Wait until a number of sessions have been written; return False after the timeout or a failure."""
         with self._changed:
             return (
                 self._changed.wait_for(lambda: self.sessions >= sessions or self.failure, timeout_s)
@@ -123,13 +123,13 @@ class ControlPlane:
         """Connect repeatedly until stopped."""
         backoff = INITIAL_BACKOFF_S
         while not self._stop.is_set():
-            before = self.sessions
+            sessions_before = self.sessions
             self.reason = self._connect()
             if self._stop.is_set() or self.failure:
                 return
-            backoff = INITIAL_BACKOFF_S if self.sessions > before else min(2 * backoff, MAX_BACKOFF_S)
-            where = f"{self._collector.host}:{self._collector.port}"
-            self._log(f"no session with the collector at {where}: {self.reason}; retrying")
+            backoff = INITIAL_BACKOFF_S if self.sessions > sessions_before else min(2 * backoff, MAX_BACKOFF_S)
+            address = f"{self._collector.host}:{self._collector.port}"
+            self._log(f"no session with the collector at {address}: {self.reason}; retrying")
             self._stop.wait(backoff)
 
     def _connect(self) -> str:
@@ -143,9 +143,9 @@ class ControlPlane:
                     self._handle(line, connection, secret)
                 close(connection, self._pace.dead_s)
             return "the collector closed the connection"
-        except (OSError, Refused) as why:
-            where = f"{why.filename}: " if getattr(why, "filename", None) else ""
-            return where + (getattr(why, "strerror", None) or str(why) or type(why).__name__)
+        except (OSError, Refused) as error:
+            file = f"{error.filename}: " if getattr(error, "filename", None) else ""
+            return file + (getattr(error, "strerror", None) or str(error) or type(error).__name__)
         finally:
             with self._changed:
                 self._socket, self._session = None, None

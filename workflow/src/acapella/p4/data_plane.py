@@ -1,9 +1,9 @@
 """A program in the loader (p4/loader), with registers that a control plane writes while it runs.
 
 The loader starts once the collector has assigned a session; its queue pairs are in a control file. Later sessions are
-written by commands on the loader's standard input, each of which it answers with a line. Epochs are numbered by the
-second of the start (since 1970), or from the session's ``epoch`` if that is later, so that a restarted data plane never
-repeats numbers.
+written by commands on the loader's standard input; the loader responds to each command with a line. Epochs are numbered
+from the time of the start in seconds since 1970, or from the session's ``epoch`` if it is larger, so that a restarted
+data plane never repeats numbers.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ class DataPlane:
         self._start = start
         self._registers = directory / "session.control"
         self._process: subprocess.Popen | None = None
-        self._begun = threading.Event()
+        self._started = threading.Event()
 
     def write(self, session: Session) -> None:
         """Make the program report to a session's queue pairs. Raises OSError if it has ended or rejects a command."""
@@ -52,13 +52,13 @@ class DataPlane:
 
     def _begin(self) -> None:
         """Start the loader."""
-        more = ["--commands", "--control", str(self._registers)]
+        arguments = ["--commands", "--control", str(self._registers)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self._process = self._start(more, **pipes, text=True)
-        self._begun.set()
+        self._process = self._start(arguments, **pipes, text=True)
+        self._started.set()
 
     def _command(self, line: str) -> None:
-        """Send a command; the answer is ``ok`` or an error."""
+        """Send a command; the loader responds with ``ok`` or an error."""
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
         response = self._process.stdout.readline()
@@ -68,7 +68,7 @@ class DataPlane:
 
     def wait(self) -> int:
         """Wait for the loader's end; return its exit code."""
-        self._begun.wait()
+        self._started.wait()
         return self._process.wait()
 
     def stop(self) -> None:
@@ -95,8 +95,8 @@ def with_session(start: Start, collector: Collector, hello: Hello) -> Iterator[t
         with ControlPlane(collector, hello, data_plane.write, log=log) as control_plane:
             try:
                 if not control_plane.wait(SESSION_TIMEOUT_S):
-                    why = control_plane.failure or control_plane.reason
-                    raise UserError(f"no session: {why}", where=f"--collector {collector.host}:{collector.port}")
+                    reason = control_plane.failure or control_plane.reason
+                    raise UserError(f"no session: {reason}", where=f"--collector {collector.host}:{collector.port}")
                 yield data_plane, control_plane
             finally:
                 data_plane.stop()

@@ -107,21 +107,21 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
 
 def loader() -> str:
     """Return the loader's path. Raises UserError if it was not built."""
-    found = shutil.which(LOADER) or shutil.which(LOADER, path=str(Path(sys.executable).parent))
-    if found is None:
+    path = shutil.which(LOADER) or shutil.which(LOADER, path=str(Path(sys.executable).parent))
+    if path is None:
         raise UserError(f"{LOADER} not found", where="p4 run", fix="apt-get install libdpdk-dev, then make setup")
-    return found
+    return path
 
 
 def spec_of(program: str) -> Path:
     """Return the .spec of one of the project's programs, or the named file. Raises UserError if it does not exist."""
     if program.endswith(".spec"):
         return Path(program)
-    found = SPECS / f"{program}.spec"
-    if not found.exists():
+    path = SPECS / f"{program}.spec"
+    if not path.exists():
         programs = ", ".join(sorted(path.stem for path in SPECS.glob("*.spec"))) or "none"
         raise UserError("no such program", where=program, fix=f"available: {programs}; or name a .spec file")
-    return found
+    return path
 
 
 def reasons_of(spec: Path) -> list[str]:
@@ -140,15 +140,15 @@ def collector_of(text: str | None, secret: Path | None) -> Collector | None:
     """Return the collector of --collector and --secret; None if there is none. Raises UserError."""
     if text is None:
         if secret:
-            raise UserError("requires --collector", where=f"--secret {secret}", fix="use both or none")
+            raise UserError("requires --collector", where=f"--secret {secret}", fix="use both options or neither")
         return None
-    found = ADDRESS.fullmatch(text)
-    if not found or not 0 < int(found[2]) < 65536:
+    match = ADDRESS.fullmatch(text)
+    if not match or not 0 < int(match[2]) < 65536:
         raise UserError("not HOST:PORT", where=f"--collector {text}")
     if secret is None:
         fix = "add --secret DIRECTORY/collector.secret"
         raise UserError("the collector requires a secret", where=f"--collector {text}", fix=fix)
-    return Collector(found[1], int(found[2]), secret)
+    return Collector(match[1], int(match[2]), secret)
 
 
 def initial_statements(args: argparse.Namespace, spec: Path) -> list[str]:
@@ -185,7 +185,7 @@ def log_outcome(
     Return 1 if the bytes of a capture are damaged, else 0.
     """
     counters = json.loads(statistics.read_text(encoding="utf-8"))
-    not_sent = sorted(counters["sunk"].items(), key=lambda each: -each[1])
+    not_sent = sorted(counters["sunk"].items(), key=lambda entry: -entry[1])
     not_sent += [(f"dropped: {name}", count) for name, count in counters["dropped"].items() if count]
     sent = (
         f"{counters['reports']:,} reports"
@@ -197,8 +197,8 @@ def log_outcome(
     for port in counters["ports"]:
         if port["end"] != "clean" and port["port"] not in faults:
             data_plane.log(f"{port['file']}: ends within a record; its {port['in']:,} complete frames were read")
-    for place, fault in faults.items():
-        names.report(fault.line(captures[place], counters["ports"][place]["in"]))
+    for port_number, fault in faults.items():
+        names.report(fault.line(captures[port_number], counters["ports"][port_number]["in"]))
     return int(any(fault.kind in DAMAGING for fault in faults.values()))
 
 
@@ -212,7 +212,7 @@ def command_of(
     command = [loader(), "--parent", str(os.getpid()), "--spec", str(spec), "--control", str(prepared)]
     command += ["--library", str(library)] if library else []
     command += captures
-    command += [word for path in args.control for word in ("--control", str(path))]
+    command += [argument for path in args.control for argument in ("--control", str(path))]
     options = {
         "--out": args.out,
         "--out-interface": args.out_interface,
@@ -221,7 +221,7 @@ def command_of(
         "--dump-registers": args.dump_registers,
         "--burst": args.burst,
     }
-    command += [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    command += [argument for name, value in options.items() if value is not None for argument in (name, str(value))]
     return command + [name for name, enabled in (("--pace", args.pace), ("--commands", args.commands)) if enabled]
 
 
@@ -232,14 +232,14 @@ def output_directories(args: argparse.Namespace) -> list[Path] | None:
     return [path.parent for path in (args.out, args.stats, args.frames, args.dump_registers) if path]
 
 
-def started(
-    written: list[Path] | None, command: Sequence[str], more: Sequence[str] = (), **options
+def start_loader(
+    directories: list[Path] | None, command: Sequence[str], arguments: Sequence[str] = (), **options
 ) -> subprocess.Popen:
-    """Start the loader, confined to ``written``, the directories of its outputs, unless it is None."""
-    command = [*command, *more]
-    if written is None:
+    """Start the loader, confined to ``directories``, those of its outputs; not confined if this is None."""
+    command = [*command, *arguments]
+    if directories is None:
         return confinement.in_lasting_thread(functools.partial(subprocess.Popen, command, **options))
-    return confinement.start(command, written, **options)
+    return confinement.start(command, directories, **options)
 
 
 def wait_for(process: subprocess.Popen) -> int:
@@ -276,7 +276,7 @@ def run(args: argparse.Namespace) -> int:
         pipeline = compiled.choose(args.pipeline, loader(), spec, args.dpdk_source)
         with decompression.streamed(captures, limits=limits.limits_of(args)) as streams:
             command = command_of(args, spec, prepared, pipeline.library, streams.arguments)
-            start = functools.partial(started, output_directories(args), command, pass_fds=streams.descriptors)
+            start = functools.partial(start_loader, output_directories(args), command, pass_fds=streams.descriptors)
             if collector:
                 hello = Hello(spec.stem, args.format or REPORT_FORMATS[-1], secrets.token_hex(8))
                 code = data_plane.run(start, collector, hello, args.stats)

@@ -5,8 +5,9 @@
 
 Runs softflowd, nfdump (its nfpcapd) and Zeek on the capture if they are installed. Matches their flows with those of
 the digest by addresses, protocol and, for TCP and UDP, ports; a flow is one direction. If a tool exports several
-records for a flow, because the flow was idle or is exported periodically, they are summed. Packets that a tool does not
-parse (softflowd: anything inside the outermost IP header; softflowd and nfdump: pseudowires) appear as differences.
+records for a flow, because the flow was idle or is exported periodically, their counts are added. Packets that a tool
+does not parse (softflowd: anything inside the outermost IP header; softflowd and nfdump: pseudowires) appear as
+differences.
 --json includes each tool's version and counters, and a reason for each tool that was skipped.
 """
 
@@ -110,7 +111,7 @@ def compare(capture: str, flows: str, tools: list[str] | None = None, limits=Non
 
 
 def damage_of(capture: str, limits=None) -> str | None:
-    """Return where and how a capture is damaged; None if it is not, or if it is not a capture."""
+    """Return a description of the damage in a capture; None if it is intact, or if it is not a capture."""
     try:
         facts = _native.scan_capture(str(capture), limits or _native.DecompressionLimits())
     except _native.InputError:
@@ -129,11 +130,11 @@ def compare_tool(con, name: str, capture: Path, directory: Path, limits=None) ->
     meter = meters.METERS[name]
     if reason := meter.why_unavailable():
         return {"tool": name, "version": None, "skipped": reason}
-    log, own = run_meter(meter, capture, directory, limits)
+    log, counters = run_meter(meter, capture, directory, limits)
     make_table(con, "measured", name, {"log": str(log)})
     cursor = con.execute(queries.text("comparators", "comparison"))
     row = dict(zip((column[0] for column in cursor.description), cursor.fetchone(), strict=True))
-    return {"tool": name, "version": meter.version(), "skipped": None, "own": own, **row}
+    return {"tool": name, "version": meter.version(), "skipped": None, "own": counters, **row}
 
 
 def run_meter(meter: meters.Meter, capture: Path, directory: Path, limits=None) -> tuple[Path, dict]:
@@ -145,10 +146,10 @@ def run_meter(meter: meters.Meter, capture: Path, directory: Path, limits=None) 
     try:
         return meter.read(capture, output)
     except UserError as fault:
-        retry = directory / f"{meter.program}-whole"
-        retry.mkdir()
+        retry_directory = directory / f"{meter.program}-whole"
+        retry_directory.mkdir()
         try:
-            return meters.read_complete_frames(meter, capture, retry, limits)
+            return meters.read_complete_frames(meter, capture, retry_directory, limits)
         except UserError:
             raise fault from None
 

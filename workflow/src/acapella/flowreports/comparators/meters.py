@@ -19,7 +19,7 @@ from acapella_core.errors import UserError
 UNCOMPRESSED = {  # magic numbers of captures that libpcap can read
     bytes.fromhex(magic) for magic in ("a1b2c3d4", "d4c3b2a1", "a1b23c4d", "4d3cb2a1", "0a0d0d0a")
 }
-NEVER_S = 604_800  # softflowd's maximum timeout: a flow ends with the capture, and is one record
+NO_TIMEOUT_S = 604_800  # softflowd's maximum timeout, so that a flow is one record, which ends with the capture
 MAX_FLOWS = 10_000_000  # with softflowd's default of 8,192, flows would be expired early
 SOFTFLOWD_TIMEOUTS = ("tcp", "tcp.rst", "tcp.fin", "udp", "icmp", "general", "maxlife", "expint")
 NFPCAPD_EXPIRE_S = 3_600  # its maximum
@@ -56,9 +56,11 @@ class Meter:
 
     def version(self) -> str:
         """Return the version number that it prints."""
-        done = subprocess.run([which(self.program), *self.version_option], capture_output=True, text=True, check=False)
-        found = re.search(r"\d+\.\d+(?:\.\d+)*", done.stdout + done.stderr)
-        return found[0] if found else "unknown"
+        result = subprocess.run(
+            [which(self.program), *self.version_option], capture_output=True, text=True, check=False
+        )
+        match = re.search(r"\d+\.\d+(?:\.\d+)*", result.stdout + result.stderr)
+        return match[0] if match else "unknown"
 
 
 def which(program: str) -> str | None:
@@ -96,8 +98,8 @@ def complete_frames(capture: Path, directory: Path, limits=None) -> Iterator[int
 def read_complete_frames(meter: Meter, capture: Path, directory: Path, limits=None) -> tuple[Path, dict]:
     """Run a meter on the complete frames of a capture. A meter that only reads files gets a copy in ``directory``.
 
-    This is nfpcapd 1.7.1: it rejects a FIFO and a pipe as /dev/stdin because they are not regular files, and "-"
-    because no file has this name.
+    nfpcapd 1.7.1 needs the copy: it rejects a FIFO and a pipe as /dev/stdin because they are not regular files, and
+    "-" because no file has this name.
 
     Raises UserError, and CopyTooLargeError also if the copy exceeds half of the free space.
     """
@@ -108,11 +110,11 @@ def read_complete_frames(meter: Meter, capture: Path, directory: Path, limits=No
             except UserError as error:
                 raise UserError(str(error).replace(str(STANDARD_INPUT), str(capture))) from error
         space = os.statvfs(directory)
-        most = space.f_bavail * space.f_frsize // 2
+        max_bytes = space.f_bavail * space.f_frsize // 2
         copy = directory / "plain.pcap"
         with open(frames, "rb", closefd=False) as source, copy.open("wb") as target:
             while block := source.read(1 << 20):
-                if target.tell() + len(block) > most:
+                if target.tell() + len(block) > max_bytes:
                     fix = "set TMPDIR to a larger file system"
                     raise CopyTooLargeError(TOO_LARGE, where=capture, fix=fix)
                 target.write(block)
@@ -145,25 +147,25 @@ def run_tool(
 
 def counters(text: str, patterns: dict[str, str]) -> dict[str, int]:
     """Return the numbers that ``patterns`` find in a tool's output, by name; the last match of each."""
-    found = {name: re.findall(pattern, text) for name, pattern in patterns.items()}
-    return {name: int(numbers[-1]) for name, numbers in found.items() if numbers}
+    matches = {name: re.findall(pattern, text) for name, pattern in patterns.items()}
+    return {name: int(numbers[-1]) for name, numbers in matches.items() if numbers}
 
 
 def softflowd(capture: Path, directory: Path, source: int = subprocess.DEVNULL) -> tuple[Path, dict]:
     """Run softflowd; its log contains every flow at its end, and its statistics the ignored packets."""
-    timeouts = [word for name in SOFTFLOWD_TIMEOUTS for word in ("-t", f"{name}={NEVER_S}")]
+    timeouts = [argument for name in SOFTFLOWD_TIMEOUTS for argument in ("-t", f"{name}={NO_TIMEOUT_S}")]
     command = [which("softflowd"), "-D", "-r", str(capture), "-m", str(MAX_FLOWS), *timeouts]
     statistics, log = run_tool(
         [*command, "-p", str(directory / "softflowd.pid"), "-c", "none"], directory, "softflowd", capture, source
     )
-    own = {
+    patterns = {
         "processed": r"Packets processed: (\d+)",
         "ignored": r"Ignored packets: (\d+)",
         "not_ip": r"Ignored packets: .*?(\d+) non-IP",
         "too_short": r"Ignored packets: .*?(\d+) too short",
         "forced_out": r"Flows expired: \d+ \((\d+) forced\)",
     }
-    return log, counters(statistics.read_text(errors="replace"), own)
+    return log, counters(statistics.read_text(errors="replace"), patterns)
 
 
 def nfdump(capture: Path, directory: Path, source: int = subprocess.DEVNULL) -> tuple[Path, dict]:
@@ -176,13 +178,13 @@ def nfdump(capture: Path, directory: Path, source: int = subprocess.DEVNULL) -> 
     printed, _ = run_tool(
         [which("nfdump"), "-R", str(flow_files), "-q", "-N", "-6", "-o", NFDUMP_COLUMNS], directory, "nf", capture
     )
-    own = {
+    patterns = {
         "processed": r"Total: Processed: (\d+)",
         "skipped": r"Total: .*skipped: (\d+)",
         "too_short": r"Total: .*short caplen: (\d+)",
         "unknown": r"Total: .*unknown: (\d+)",
     }
-    return printed, counters(log.read_text(errors="replace"), own)
+    return printed, counters(log.read_text(errors="replace"), patterns)
 
 
 def zeek(capture: Path, directory: Path, source: int = subprocess.DEVNULL) -> tuple[Path, dict]:
