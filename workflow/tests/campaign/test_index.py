@@ -332,13 +332,13 @@ def test_sample_without_an_acap_is_named_and_counts_in_no_table(directory, capsy
     (directory / "acap" / "b.parquet").unlink()
     (directory / "flows" / "b.parquet").unlink()
     assert cli.main(["campaign", "index", str(directory)]) == 0
-    assert "1 samples have no acap or are excluded, and count in no table: b" in capsys.readouterr().out
+    assert "1 samples have no acap or are excluded, and are not in any table: b" in capsys.readouterr().out
 
 
 def test_excluded_sample_is_in_no_table_but_samples(directory, capsys):
     add_sample(directory, "c", WEST, (40, 60), [flow(41, 42)])
     assert cli.main(["campaign", "index", str(directory), "--exclude", "a"]) == 0
-    assert "count in no table: a" in capsys.readouterr().out
+    assert "are not in any table: a" in capsys.readouterr().out
     con = duckdb.connect(str(directory / "catalog.duckdb"), read_only=True)
     assert con.execute("select sample, acap is null from samples order by 1").fetchall() == [
         ("a", True),

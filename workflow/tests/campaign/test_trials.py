@@ -250,7 +250,7 @@ def test_a_result_of_an_older_version_is_refused_in_one_line(results, capsys):
     path.write_text(json.dumps(recorded), encoding="utf-8")
     assert cli.main(["campaign", "trials", str(results), "--environments", *ENVIRONMENTS]) == 2
     error = capsys.readouterr().err
-    assert "has no spacing" in error and error.count("\n") == 1
+    assert "the key spacing is missing" in error and error.count("\n") == 1
 
 
 def test_every_environment_is_compared_with_every_later_one(results):

@@ -82,7 +82,7 @@ def test_campaign_of_an_earlier_version_is_verified(directory, check):
     append("tables/throughput.csv")(directory)
     code, lines = check(directory)
     assert code == 1
-    assert lines[0].startswith(f"tables/throughput.csv: does not have the SHA-256 that {earlier.name} lists; if this")
+    assert lines[0].startswith(f"tables/throughput.csv: its SHA-256 differs from that in {earlier.name}; if this")
 
 
 def test_replaced_provenance_of_an_earlier_version_is_not_verified(directory, check):
@@ -160,7 +160,7 @@ def test_departures_of_a_trial_are_verified(directory, check, tampered):
     if tampered:
         append("raw/b.departures.parquet")(directory)
     _, lines = check(directory)
-    expected = ["raw/b.departures.parquet: does not have the SHA-256 that raw/b.json lists"] if tampered else []
+    expected = ["raw/b.departures.parquet: its SHA-256 differs from that in raw/b.json"] if tampered else []
     assert [line for line in lines[:-1] if "departures" in line or "replayed" in line] == expected
 
 
@@ -198,7 +198,7 @@ def in_catalog(statement):
 TAMPERED = {
     "a byte more in an acap": (append("acap/a.parquet"), r"acap/a.parquet: does not have the SHA-256"),
     "a byte more in a table": (append("tables/throughput.csv"), "tables/throughput.csv: does not have the SHA-256"),
-    "a byte more in a capture": (append("raw/b.pcap"), "raw/b.pcap: does not have the SHA-256 that raw/b.json lists"),
+    "a byte more in a capture": (append("raw/b.pcap"), "raw/b.pcap: its SHA-256 differs from that in raw/b.json"),
     "another time in a manifest": (rewrite("raw/b.json", run=7), "raw/b.json: does not have the SHA-256"),
     "a missing flow table": (
         lambda directory: (directory / "flows/a.parquet").unlink(),
@@ -361,7 +361,7 @@ def test_release_is_verified_by_its_checksums(released, check):
     code, lines = check(released)
     assert code == 1
     assert lines[:-1] == [
-        "README.md: does not have the SHA-256 that SHA256SUMS lists",
+        "README.md: its SHA-256 differs from that in SHA256SUMS",
         "SHA256SUMS: '../outside' is not the path of a file in this directory",
         "tables/extra.csv: is not in SHA256SUMS",
     ]

@@ -51,7 +51,7 @@ def test_version_is_parsed_from_the_output_of_each_program(tmp_path, monkeypatch
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     entry = next(each for each in doctor.PROGRAMS if each.name == "tshark")
     found = doctor.program(entry)
-    assert (found.there, found.seen, found.install) == (True, "TShark 9.8.7", None)
+    assert (found.available, found.state, found.install) == (True, "TShark 9.8.7", None)
 
 
 ANSWERS = "case $* in *--format*) echo '12 nodes' ;; *) echo 'slurm-wlm 22.05.8' ;; esac"
@@ -71,9 +71,9 @@ def test_slurm_without_a_cluster_is_reported_as_missing(script, version, seen, t
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     found = doctor.cluster()
-    assert found.seen == seen
-    assert found.there == (found.install is None) == (script == ANSWERS)
-    assert doctor.program(next(each for each in doctor.PROGRAMS if each.name == "sbatch")).seen == version
+    assert found.state == seen
+    assert found.available == (found.install is None) == (script == ANSWERS)
+    assert doctor.program(next(each for each in doctor.PROGRAMS if each.name == "sbatch")).state == version
 
 
 def test_features_are_tested_by_using_them():
@@ -81,8 +81,8 @@ def test_features_are_tested_by_using_them():
         pytest.skip("no user namespaces, or no ip, on this machine")
     works = doctor.feature("loopback", ("ip link set lo up",), "nothing")
     refused = doctor.feature("nonsense", ("ip link add n0 type nonsense",), "nothing")
-    assert works.there and not refused.there
-    assert refused.seen and refused.seen != "tried, works"
+    assert works.available and not refused.available
+    assert refused.state and refused.state != "tried, works"
 
 
 def test_programs_are_read_from_the_list_of_packages(tmp_path):
@@ -98,7 +98,7 @@ def test_rdma_devices_are_listed_with_the_state_of_their_ports(tmp_path):
     port.mkdir(parents=True)
     (port / "state").write_text("4: ACTIVE\n")
     found = doctor.rdma(tmp_path)
-    assert (found.there, found.seen, found.install) == (True, "mlx5_0 4: ACTIVE", None)
+    assert (found.available, found.state, found.install) == (True, "mlx5_0 4: ACTIVE", None)
 
 
 def test_libraries_missing_from_the_core_are_reported_with_their_packages(monkeypatch):
@@ -106,6 +106,6 @@ def test_libraries_missing_from_the_core_are_reported_with_their_packages(monkey
     assert set(built) == {feature for feature, _, _ in doctor.CORE_FEATURES}
     monkeypatch.setattr(_native, "features", lambda: built | {"gzip": True, "zstd": False})
     found = {finding.piece: finding for finding in doctor.core_features()}
-    assert (found["gzip"].there, found["gzip"].install) == (True, None)
-    assert (found["zstd"].there, found["zstd"].seen) == (False, "not built in")
+    assert (found["gzip"].available, found["gzip"].install) == (True, None)
+    assert (found["zstd"].available, found["zstd"].state) == (False, "not built in")
     assert found["zstd"].install == "apt-get install libzstd-dev, then make setup"

@@ -13,7 +13,7 @@ from acapella_core import beneath, schemas
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path
 
-from .layout import Campaign, opened, require
+from .layout import Campaign, open_campaign, require
 
 BIN_NS = 1_000_000_000  # default length of a throughput bin
 EVIDENCE = (
@@ -61,28 +61,28 @@ def output_of(args) -> Path:
 
 def run(args) -> None:
     """Write the partial tables of a sample."""
-    campaign = opened(args.campaign)
+    campaign = open_campaign(args.campaign)
     output = output_of(args)
     beneath.protect(output)
     parameters = {"bin_ns": args.bin_ns, **congestion_limits(args.congestion)}
     make_partials(campaign, args.sample, output, threads=args.threads, **parameters)
 
 
-def congestion_limits(given: Sequence[str] = ()) -> dict[str, float]:
+def congestion_limits(arguments: Sequence[str] = ()) -> dict[str, float]:
     """Return the thresholds of congestion verdicts: defaults of the schema, overridden by a list of ``KEY=VALUE``.
 
     Raises UserError if a key is unknown or a value is not a number.
     """
     keys = schemas.json_schema("config")["properties"]["analysis"]["properties"]["congestion"]["properties"]
     limits = {key: rule["default"] for key, rule in keys.items()}
-    for word in given:
-        key, _, value = word.partition("=")
+    for argument in arguments:
+        key, _, value = argument.partition("=")
         if key not in limits:
-            raise UserError(f"--congestion {word}: no such key", fix=f"one of {', '.join(limits)}")
+            raise UserError(f"--congestion {argument}: no such key", fix=f"one of {', '.join(limits)}")
         try:
             limits[key] = type(limits[key])(float(value))
         except ValueError as error:
-            raise UserError(f"--congestion {word}: not a number") from error
+            raise UserError(f"--congestion {argument}: not a number") from error
     return limits
 
 
@@ -97,7 +97,7 @@ def make_partials(
     """
     parameters = {"bin_ns": bin_ns, **congestion_limits(), **limits}
     if bin_ns < 1:
-        raise UserError(f"--bin-ns is {bin_ns}", fix="give a positive number of nanoseconds")
+        raise UserError(f"--bin-ns {bin_ns}: not a positive number", fix="give a positive number of nanoseconds")
     acap = require(campaign.acap(sample), "run acapella digest first")
     flows = require(campaign.flows(sample), "run acapella digest first")
     from acapella.digest.acap_files import check_digest  # noqa: PLC0415 (pyarrow)
@@ -123,20 +123,20 @@ def create_labels(con) -> None:
     application (schemas/protocols.tsv). heuristics contains labels of protocols that tshark detects by their payload,
     with transport protocol and registered ports (schemas/heuristics.tsv).
     """
-    protocols, guessed = (list(rows_of(f"{name}.tsv")) for name in ("protocols", "heuristics"))
+    protocols, detected = (list(rows_of(f"{name}.tsv")) for name in ("protocols", "heuristics"))
     kinds = {"payload_kinds": [], "carriers": []}
     for row in protocols:
         if row["layer"] not in ("app", "glue"):
             kinds["payload_kinds" if row["layer"] == "payload" else "carriers"].append(row["label"])
     for name, labels in kinds.items():
         con.execute(f"create table {name} as select distinct unnest($labels::varchar[]) as label", {"labels": labels})
-    named = {row["token"]: row["label"] for row in protocols}
+    label_of = {row["token"]: row["label"] for row in protocols}
     con.execute("create table heuristics (label varchar, transport varchar, ports integer[])")
-    found = [
-        (named.get(row["token"], row["token"].upper()), row["transport"].upper(), ports_of(row["ports"]))
-        for row in guessed
+    heuristics = [
+        (label_of.get(row["token"], row["token"].upper()), row["transport"].upper(), ports_of(row["ports"]))
+        for row in detected
     ]
-    con.executemany("insert into heuristics values (?, ?, ?)", found)
+    con.executemany("insert into heuristics values (?, ?, ?)", heuristics)
 
 
 def ports_of(text: str) -> list[int]:

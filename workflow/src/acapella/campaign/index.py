@@ -35,7 +35,7 @@ from acapella_core import sheets
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path, scratch_directory, sha256_of
 
-from .layout import Campaign, opened
+from .layout import Campaign, open_campaign
 from .stale import remove_stale
 from .views import TABLES, add_views, new_database, published, renew_views, store
 
@@ -55,7 +55,7 @@ def register_parser(subparsers):
         nargs="+",
         default=[],
         metavar="SAMPLE",
-        help="samples that count in no table",
+        help="samples that are excluded from all tables",
     )
     parser.add_argument(
         "--trials",
@@ -91,7 +91,7 @@ def confine(args) -> None:
 
 def run(args) -> None:
     """Write the catalog; print its contents and the excluded, misdated and missing samples."""
-    campaign = opened(args.campaign)
+    campaign = open_campaign(args.campaign)
     if args.views:
         print(f"{campaign.catalog}: {len(renew_views(campaign, args.tables))} views of published tables")
         return
@@ -111,11 +111,12 @@ def run(args) -> None:
         plural = "" if samples == 1 else "s"
         print(f"acapella: {samples} sample{plural} ({frames} frames) excluded from traffic statistics: {reason}")
     if names := misdated(campaign):
-        what = f"sample{'' if len(names) == 1 else 's'} dated more than 10 years from the median start of the campaign"
-        print(f"acapella: {len(names)} {what}: {shortened(names)}")
+        plural = "" if len(names) == 1 else "s"
+        limit = "more than 10 years from the median start of the campaign"
+        print(f"acapella: {len(names)} sample{plural} dated {limit}: {shortened(names)}")
     if missing:
         print(
-            f"acapella: {len(missing)} samples have no acap or are excluded, and count in no table: "
+            f"acapella: {len(missing)} samples have no acap or are excluded, and are not in any table: "
             + shortened(missing)
         )
 
@@ -147,9 +148,9 @@ def build(  # noqa: PLR0913
         try:
             inputs = {"listed": listed, "named_trials": sorted(set(trials)), "left_out": sorted(set(exclude))}
             with culprit_named(campaign, inputs, files, traffic=traffic):
-                counted = fill(campaign, temporary, inputs, files, traffic=traffic, threads=threads)
+                counts_and_missing = fill(campaign, temporary, inputs, files, traffic=traffic, threads=threads)
             add_views(campaign, temporary, published(campaign, tables))
-            return counted
+            return counts_and_missing
         finally:
             temporary.with_name(temporary.name + ".wal").unlink(missing_ok=True)
 
@@ -185,9 +186,9 @@ def input_files(campaign: Campaign, samples: set[str]) -> list[tuple]:
     rows = []
     for acap in acaps:
         flows, manifest = campaign.flows(acap.stem), campaign.manifest(acap.stem)
-        for other in (flows, manifest):
-            if not other.is_file():
-                raise UserError(f"the acap {acap.name} has no such file", where=other)
+        for file in (flows, manifest):
+            if not file.is_file():
+                raise UserError(f"no such file, but there is an acap {acap.name}", where=file)
         for file in (acap, flows):
             check_digest(file, acap.stem)
         checksums = [sha256_of(file) for file in (acap, flows, manifest)]
@@ -204,7 +205,7 @@ def check_cached(file: Path, checksum: str) -> None:
     """
     if file.lstat().st_nlink == 1 and not file.is_symlink():
         return
-    from acapella.digest.cache import entry_of, recorded_checksum  # noqa: PLC0415 (Snakemake)
+    from acapella.digest.cache import entry_of, recorded_checksum  # noqa: PLC0415 - only for links
 
     entry = entry_of(file)
     recorded = entry and recorded_checksum(entry)
@@ -292,8 +293,8 @@ def excluded(campaign: Campaign) -> list[tuple[int, int, str]]:
 def misdated(campaign: Campaign) -> list[str]:
     """Return the samples dated years before or after the others; sql/index/samples.sql defines the limit."""
     with queries.one_line(campaign.directory), contextlib.closing(queries.open_catalog(campaign.directory)) as con:
-        found = con.execute("select sample from samples where acap is not null and misdated order by sample")
-        return [name for (name,) in found.fetchall()]
+        rows = con.execute("select sample from samples where acap is not null and misdated order by sample")
+        return [name for (name,) in rows.fetchall()]
 
 
 def fill(  # noqa: PLR0913
@@ -343,8 +344,8 @@ def fill(  # noqa: PLR0913
 
 def check(con) -> None:
     """Raise UserError if a manifest contradicts its acap, is empty, or contains a name with control characters."""
-    named = con.execute("select sample, site, port, environment, file from manifests order by sample")
-    for sample, *labels, file in named.fetchall():
+    names = con.execute("select sample, site, port, environment, file from manifests order by sample")
+    for sample, *labels, file in names.fetchall():
         for label in filter(None, labels):
             allowed.label(label, f"the manifest of {sample}")
         if file is not None:

@@ -50,15 +50,15 @@ class Campaign:
         return self.directory / "provenance" / f"{stage}.json"
 
 
-def opened(directory: str | Path) -> Campaign:
-    """Return the campaign in a directory. From now on, this process does not follow links below it when it writes.
+def open_campaign(directory: str | Path) -> Campaign:
+    """Return the campaign in a directory. After this call, writes of the process below it do not follow symbolic links.
 
-    Raises UserError if the directory does not exist.
+    Raises UserError if the directory does not exist, or the path is a file.
     """
     directory = Path(directory)
+    beneath.protect(directory)
     if not directory.is_dir():
         raise UserError("no such campaign directory", where=directory)
-    beneath.protect(directory)
     return Campaign(directory)
 
 

@@ -61,9 +61,9 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def fault_of(row: dict[str, str]) -> str | None:
-    """Return the fault of a row; None if it is valid."""
+    """Return a description of the fault in a row; None if the row is valid."""
     if missing := [key for key in NEEDED if row.get(key) is None]:
-        return f"no {', '.join(missing)}"
+        return f"column {', '.join(missing)} is missing"
     if row["outcome"] not in OUTCOMES:
         return f"outcome is {row['outcome'][:SHOWN]!r}, expected {', '.join(OUTCOMES)}"
     if not NUMBER.fullmatch(row["samples"]):
@@ -83,18 +83,18 @@ def counted(rows: list[dict[str, str]]) -> list[dict]:
     ]
 
 
-def row_of(started: str, campaign: str, outcome: str, sites: list[dict[str, str]]) -> dict:
-    """Return a row of table outcomes. ``sites``: all sites of the collection."""
-    those = [site for site in sites if site["outcome"] == outcome]
+def row_of(started: str, campaign: str, outcome: str, all_sites: list[dict[str, str]]) -> dict:
+    """Return a row of table outcomes."""
+    matching = [site for site in all_sites if site["outcome"] == outcome]
     return {
         "started": started,
         "campaign": campaign,
         "outcome": outcome,
-        "sites": len(those),
-        "sites_of_all": len(sites),
-        "site_share": len(those) / len(sites),
-        "samples": sum(int(site["samples"]) for site in those),
-        "reasons": "; ".join(sorted({site["reason"] for site in those if site["reason"]})),
+        "sites": len(matching),
+        "sites_of_all": len(all_sites),
+        "site_share": len(matching) / len(all_sites),
+        "samples": sum(int(site["samples"]) for site in matching),
+        "reasons": "; ".join(sorted({site["reason"] for site in matching if site["reason"]})),
     }
 
 
@@ -108,16 +108,18 @@ def reasons(sites: list[dict[str, str]]) -> list[dict]:
     unsuccessful = sum(map(len, groups.values()))
     return [
         {
-            **{"outcome": outcome, "reason": reason, "sites": len(those), "unsuccessful_sites": unsuccessful},
-            **{"reason_share": len(those) / unsuccessful, "sites_of_all": len(sites)},
-            **{"site_share": len(those) / len(sites), "collections": len(collections)},
+            **{"outcome": outcome, "reason": reason, "sites": len(matching), "unsuccessful_sites": unsuccessful},
+            **{"reason_share": len(matching) / unsuccessful, "sites_of_all": len(sites)},
+            **{"site_share": len(matching) / len(sites), "collections": len(collections)},
         }
-        for (outcome, reason), those in groups.items()
+        for (outcome, reason), matching in groups.items()
     ]
 
 
 def reason_of(site: dict[str, str]) -> str:
     """Return the first reason of a site, with placeholders for its name and for numbers, which differ between sites."""
-    named = re.compile(rf"(?<!\w){re.escape(site['site'])}(?!\w)") if site["site"] else None
+    name_pattern = re.compile(rf"(?<!\w){re.escape(site['site'])}(?!\w)") if site["site"] else None
     first = site["reason"].split("; ")[0]
-    return re.sub(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])", "N", named.sub("SITE", first) if named else first).strip()
+    return re.sub(
+        r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])", "N", name_pattern.sub("SITE", first) if name_pattern else first
+    ).strip()

@@ -24,7 +24,7 @@ from acapella_core import schemas
 from acapella_core.errors import UserError
 
 from . import analyze
-from .layout import Campaign, opened, require
+from .layout import Campaign, open_campaign, require
 
 TABLES = tuple(queries.names("process"))
 TOP = 100
@@ -54,8 +54,8 @@ def confine(args) -> None:
 
 
 def run(args) -> None:
-    """Write the tables and print where they are."""
-    campaign = opened(args.campaign)
+    """Write the tables and print their paths."""
+    campaign = open_campaign(args.campaign)
     written = make_tables(campaign, hide=args.pseudonyms, top=args.top, threads=args.threads)
     print(f"{campaign.directory / 'tables'}: {len(written)} files; {campaign.provenance('process')}")
 
@@ -175,11 +175,12 @@ def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:
     create(con, "shared", "thresholds")
     create(con, "merge", "samples", {"pseudonyms": hide})
     create(con, "merge", "traffic")
-    counted = {row[0] for row in con.execute("select directory from traffic").fetchall()}
+    in_traffic = {row[0] for row in con.execute("select directory from traffic").fetchall()}
     for name in queries.names("analyze"):
-        chosen = [n.directory for n in names if name in OF_ALL_SAMPLES or n.directory in counted]
+        chosen = [n.directory for n in names if name in OF_ALL_SAMPLES or n.directory in in_traffic]
         files = [
-            require(campaign.partial(one, name), f"run acapella campaign analyze --sample {one}") for one in chosen
+            require(campaign.partial(directory, name), f"run acapella campaign analyze --sample {directory}")
+            for directory in chosen
         ]
         create(con, "merge", "partials", {"files": [str(path) for path in files]}, table=name)
     for name in ("scopes", "totals", "shares"):
@@ -204,17 +205,17 @@ def create(con, stage: str, name: str, parameters: dict | None = None, *, table:
 
 def bin_length(con) -> int:
     """Return the length of the throughput bins in ns. Raises UserError if it differs between samples."""
-    found = con.execute(
+    lengths = con.execute(
         "select t.bin_ns, count(distinct s.directory) as samples, min(s.directory) as first from throughput as t "
         "inner join samples as s using (sample) group by t.bin_ns order by samples desc, t.bin_ns"
     ).fetchall()
-    if len(found) > 1:
-        each = (f"{bin_ns} in {number} ({first}{', ...' if number > 1 else ''})" for bin_ns, number, first in found)
+    if len(lengths) > 1:
+        counts = (f"{bin_ns} in {number} ({first}{', ...' if number > 1 else ''})" for bin_ns, number, first in lengths)
         raise UserError(
-            f"samples were analyzed with different --bin-ns: {', '.join(each)}",
+            f"samples were analyzed with different --bin-ns: {', '.join(counts)}",
             fix="run acapella campaign analyze for them again with the same --bin-ns",
         )
-    return found[0][0] if found else analyze.BIN_NS
+    return lengths[0][0] if lengths else analyze.BIN_NS
 
 
 def bootstrap_parameters() -> dict:
@@ -245,9 +246,9 @@ def bootstrap_intervals(con) -> None:
     types = {"kind": pa.string(), "site": pa.string(), "category": pa.string()}
     types |= {"share_lo": pa.float64(), "share_hi": pa.float64()}
     columns = zip(*rows, strict=True) if rows else [()] * len(types)
-    drawn = [pa.array(column, kind) for column, kind in zip(columns, types.values(), strict=True)]
-    con.register("drawn", pa.table(drawn, names=list(types)))
-    con.execute("create temp table intervals as select * from drawn")
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, types.values(), strict=True)]
+    con.register("rows", pa.table(arrays, names=list(types)))
+    con.execute("create temp table intervals as select * from rows")
 
 
 def count_matrix(con) -> tuple:

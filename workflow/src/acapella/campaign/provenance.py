@@ -62,19 +62,19 @@ def checksums(campaign: Campaign, outputs: list[Path]) -> dict[str, str]:
 
 def versions(con) -> dict:
     """Return the versions of all software that determines the bytes of the tables."""
-    found = {"acapella": __version__}
+    result = {"acapella": __version__}
     for name in LIBRARIES:
         try:
-            found[name] = version(name)
+            result[name] = version(name)
         except PackageNotFoundError:
-            found[name] = None
+            result[name] = None
     rows = con.execute("select distinct version from catalog.samples where version is not null order by 1").fetchall()
-    found["digest"] = [row[0] for row in rows]
+    result["digest"] = [row[0] for row in rows]
     rows = con.execute(
         "select distinct tshark_version from catalog.samples where tshark_version is not null order by 1"
     )
-    found["tshark"] = [row[0] for row in rows.fetchall()]
-    return found
+    result["tshark"] = [row[0] for row in rows.fetchall()]
+    return result
 
 
 def distinct(con, column: str) -> list:

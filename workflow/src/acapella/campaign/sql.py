@@ -35,7 +35,7 @@ from acapella.common import queries
 from acapella_core import names, schemas
 from acapella_core.errors import UserError
 
-from .layout import Campaign, opened, require
+from .layout import Campaign, open_campaign, require
 
 BATCH = 10_000  # rows fetched at once, to limit memory
 UNLIMITED = 2**31 - 1  # rows and characters of a drawn table
@@ -62,8 +62,8 @@ def register_parser(subparsers):
 
 def add_format(parser: argparse.ArgumentParser) -> None:
     """Add --format."""
-    usual = "table on a terminal, else csv"
-    parser.add_argument("--format", choices=sorted(WRITERS), help=f"output format (default: {usual})")
+    default = "table on a terminal, else csv"
+    parser.add_argument("--format", choices=sorted(WRITERS), help=f"output format (default: {default})")
     parser.add_argument(
         "--spreadsheet",
         action="store_true",
@@ -87,7 +87,7 @@ def write_result(con, query, out, form: str | None, *, spreadsheet: bool = False
     """
     form = form or ("table" if out.isatty() else "csv")
     if spreadsheet:
-        write_separated(DELIMITERS[form], inert)(con, query, out)
+        write_separated(DELIMITERS[form], without_formula)(con, query, out)
     else:
         WRITERS[form](con, query, out)
 
@@ -101,24 +101,28 @@ def confine(_args: argparse.Namespace | None = None) -> None:
 
 def run(args) -> None:
     """Write the result of the query to standard output."""
-    campaign = opened(args.campaign) if args.campaign else only_campaign(Path.cwd())
+    campaign = open_campaign(args.campaign) if args.campaign else only_campaign(Path.cwd())
     spreadsheet = checked_spreadsheet(args)
     query_catalog(campaign, args.query, sys.stdout, form=args.format, threads=args.threads, spreadsheet=spreadsheet)
 
 
 def only_campaign(directory: Path) -> Campaign:
-    """Return the campaign in a directory, or the only one in its results/. Raises UserError if there is no such one."""
+    """Return the campaign in a directory, or the only one in its results/.
+
+    Raises UserError if there is none, or if there are several.
+    """
     if (directory / "catalog.duckdb").is_file():
         return Campaign(directory)
-    found = sorted(path.parent for path in (directory / "results").glob("*/catalog.duckdb"))
-    if len(found) == 1:
-        return Campaign(found[0])
-    if not found:
+    campaigns = sorted(path.parent for path in (directory / "results").glob("*/catalog.duckdb"))
+    if len(campaigns) == 1:
+        return Campaign(campaigns[0])
+    if not campaigns:
         raise UserError(
             "no catalog here or in results/", fix="name the campaign's directory, or run acapella campaign index first"
         )
     raise UserError(
-        "several campaigns: " + ", ".join(path.name for path in found), fix="name one: acapella sql results/NAME QUERY"
+        "several campaigns: " + ", ".join(path.name for path in campaigns),
+        fix="name one: acapella sql results/NAME QUERY",
     )
 
 
@@ -145,7 +149,7 @@ def query_catalog(  # noqa: PLR0913
         for name in map(views.quoted, tables):
             con.execute(f"create view {name} as from catalog.{name}")
         views.create_views(con, here.directory)
-        views.create_table_views(con, here.directory, sorted({*views.tables_there(here)} - {*tables}))
+        views.create_table_views(con, here.directory, sorted({*views.existing_tables(here)} - {*tables}))
         with known_names(con):
             statement = reading_statement(con, query)
             write_result(con, statement, out, form, spreadsheet=spreadsheet)
@@ -177,12 +181,12 @@ def known_names(con):
     try:
         yield
     except duckdb.CatalogException as error:
-        what = str(error).splitlines()[0]
-        if not what.startswith("Catalog Error: Table "):
+        message = str(error).splitlines()[0]
+        if not message.startswith("Catalog Error: Table "):
             raise
         query = "select table_name from information_schema.tables where table_schema <> 'stored'"
         names = {name for (name,) in con.execute(query).fetchall()}
-        raise UserError(what, fix=f"there are {', '.join(sorted(names))}") from error
+        raise UserError(message, fix=f"there are {', '.join(sorted(names))}") from error
 
 
 def reading_statement(con, query: str, hint: str = "; to rebuild the catalog: acapella campaign index"):
@@ -193,7 +197,7 @@ def reading_statement(con, query: str, hint: str = "; to rebuild the catalog: ac
     (statement, *more) = con.extract_statements(query) or [None]
     if statement is None or more:
         raise UserError(f"expected one statement, found {len(more) + (statement is not None)}")
-    if refused := why_refused(con, statement):
+    if refused := refused_kind(con, statement):
         raise UserError(
             f"this is read only: {refused} is refused",
             fix=f"use select; to save a result: --format csv > FILE{hint}",
@@ -201,7 +205,7 @@ def reading_statement(con, query: str, hint: str = "; to rebuild the catalog: ac
     return statement.query
 
 
-def why_refused(con, statement) -> str | None:
+def refused_kind(con, statement) -> str | None:
     """Return the kind of a statement that is not read-only; None if it is read-only.
 
     EXPLAIN and PRAGMA are recognized by their text. This is safe because DuckDB removes comments before a statement and
@@ -214,10 +218,10 @@ def why_refused(con, statement) -> str | None:
             statement, kind = explained[0], explained[0].type.name
     if kind == "PRAGMA" and PRAGMA.fullmatch(statement.query):
         return None
-    return writing_with(con, statement.query) if kind == "SELECT" else kind
+    return writing_clause(con, statement.query) if kind == "SELECT" else kind
 
 
-def writing_with(con, select: str) -> str | None:
+def writing_clause(con, select: str) -> str | None:
     """Return "WITH ..." if a SELECT has a WITH clause that writes; otherwise None.
 
     DuckDB accepts COPY, INSERT, UPDATE and DELETE in WITH, but only at the top level. Therefore, this lets DuckDB bind
@@ -236,14 +240,14 @@ def writing_with(con, select: str) -> str | None:
 
 def write_table(con, query, out) -> None:
     """Write a drawn table. On a terminal, DuckDB omits rows and columns that do not fit; otherwise all are written."""
-    answer = con.sql(query)
-    if answer is None:
+    result = con.sql(query)
+    if result is None:
         return
     if out.isatty():
-        out.writelines(f"{names.shown(line)}\n" for line in f"{answer}".split("\n"))
+        out.writelines(f"{names.shown(line)}\n" for line in f"{result}".split("\n"))
         return
     with contextlib.redirect_stdout(out):  # only show() accepts limits, and it prints
-        answer.show(max_width=UNLIMITED, max_rows=UNLIMITED, max_col_width=UNLIMITED)
+        result.show(max_width=UNLIMITED, max_rows=UNLIMITED, max_col_width=UNLIMITED)
 
 
 def write_separated(delimiter, cell=None):
@@ -277,12 +281,12 @@ def write_json(con, query, out) -> None:
     """Write a JSON array with one object per line; `json_text` describes the values."""
     result = con.execute(query)
     columns = distinct([column[0] for column in result.description])
-    before = "[\n"
+    separator = "[\n"
     for rows in batches(result):
         for row in rows:
-            out.write(before + json_text(dict(zip(columns, row, strict=True))))
-            before = ",\n"
-    out.write("[]\n" if before == "[\n" else "\n]\n")
+            out.write(separator + json_text(dict(zip(columns, row, strict=True))))
+            separator = ",\n"
+    out.write("[]\n" if separator == "[\n" else "\n]\n")
 
 
 def distinct(columns: list[str]) -> list[str]:
@@ -302,14 +306,14 @@ def write_parquet(con, query, out) -> None:
     if out.isatty():
         raise UserError("Parquet is not written to a terminal", fix="name a file: --format parquet > FILE.parquet")
     file = queries.spill_directory(con) / "answer.parquet"
-    answer = con.sql(query)
-    if answer is None:
+    result = con.sql(query)
+    if result is None:
         raise UserError("this statement has no rows to write as Parquet", fix="use another --format")
     try:
-        answer.write_parquet(str(file), compression="zstd")
+        result.write_parquet(str(file), compression="zstd")
         out.flush()
-        with file.open("rb") as whole:
-            shutil.copyfileobj(whole, out.buffer)
+        with file.open("rb") as stream:
+            shutil.copyfileobj(stream, out.buffer)
     finally:
         file.unlink(missing_ok=True)
 
@@ -326,7 +330,7 @@ def json_text(value) -> str:
     Decimals are numbers with all digits, which the module json does not support.
     """
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(json_key(key))}: {json_text(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{json.dumps(json_key(key))}: {json_text(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(json_text, value)) + "]"
     if isinstance(value, bytes):
@@ -352,10 +356,10 @@ def plain(value):
     return json_text(value) if isinstance(value, (list, dict, tuple)) else value
 
 
-def inert(value):
-    """Return the content of a CSV cell that spreadsheets do not evaluate as a formula. Numbers are not changed.
+def without_formula(value):
+    """Return the content of a CSV cell for a value, so that spreadsheets do not evaluate it as a formula.
 
-    Source: OWASP, CSV Injection.
+    Numbers are not changed. Source: OWASP, CSV Injection.
     """
     text = plain(value)
     return f"'{text}" if isinstance(text, str) and text.startswith(FORMULA) else text

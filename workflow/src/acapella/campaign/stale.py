@@ -33,7 +33,7 @@ class Removed:
     """A removed path in the campaign directory, and its new path if it was moved (None: it was deleted)."""
 
     path: Path
-    to: Path | None = None
+    new_path: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def remove_stages(campaign: Campaign, stages: Iterable[Stage]) -> list[str]:
 
     Their inputs (kappa/, flowreports/) are kept, so that the files can be written again quickly.
     """
-    found = [
+    files = [
         path
         for stage in stages
         for pattern in (
@@ -107,9 +107,9 @@ def remove_stages(campaign: Campaign, stages: Iterable[Stage]) -> list[str]:
         )
         for path in sorted(campaign.directory.glob(pattern))
     ]
-    for path in found:
+    for path in files:
         path.unlink()
-    return report_removed(campaign.directory, [Removed(path) for path in found], "stages that are not in the config")
+    return report_removed(campaign.directory, [Removed(path) for path in files], "stages that are not in the config")
 
 
 def report_removed(
@@ -120,23 +120,23 @@ def report_removed(
         return []
     log = directory / "logs" / "stale.log"
     before = log.read_text(encoding="utf-8") if log.is_file() else ""
-    lines = [shown(f"{one.path}" + (f" -> {one.to}" if one.to else "")) for one in removed]
+    lines = [shown(f"{item.path}" + (f" -> {item.new_path}" if item.new_path else "")) for item in removed]
     atomic_text(log, before + "".join(f"{line}\n" for line in lines))
-    moved = sum(one.to is not None for one in removed)
-    first_ones = [*lines[:MAX_SHOWN], *([f"... (all in {log})"] if len(lines) > MAX_SHOWN else [])]
-    kept = f" {moved} of them moved to {directory / 'stale' / 'raw'};" if moved else ""
-    first = f"acapella: removed {len(removed)} files and directories of {of};{kept} list: {log}"
-    return [shown(first), *(f"  {line}" for line in first_ones)]
+    moved = sum(item.new_path is not None for item in removed)
+    excerpt = [*lines[:MAX_SHOWN], *([f"... (all in {log})"] if len(lines) > MAX_SHOWN else [])]
+    moves = f" {moved} of them moved to {directory / 'stale' / 'raw'};" if moved else ""
+    first = f"acapella: removed {len(removed)} files and directories of {of};{moves} list: {log}"
+    return [shown(first), *(f"  {line}" for line in excerpt)]
 
 
 def report_unknown(paths: Collection[Path]) -> list[str]:
     """Return a line that reports files of unknown samples; an empty list if there are none."""
     if not paths:
         return []
-    first_ones = shown(", ".join(map(str, [*paths][:MAX_SHOWN]))) + (", ..." if len(paths) > MAX_SHOWN else "")
+    excerpt = shown(", ".join(map(str, [*paths][:MAX_SHOWN]))) + (", ..." if len(paths) > MAX_SHOWN else "")
     return [
-        f"acapella: {len(paths)} files or directories belong to no sample of the campaign and stay; move them"
-        f" elsewhere, readers of these directories count them: {first_ones}"
+        f"acapella: {len(paths)} files or directories belong to no sample of the campaign and were not removed; move"
+        f" them elsewhere, because queries of these directories read them: {excerpt}"
     ]
 
 
@@ -152,15 +152,15 @@ def sample_names(directory: Path, pattern: str) -> Iterator[tuple[str, Path]]:
 
 def remove_derived(directory: Path, listed: Collection[str]) -> tuple[list[Removed], list[Path]]:
     """Remove tables and directories of known samples that are not listed; return removed paths and unknown paths."""
-    found = [
+    candidates = [
         (kind, name, path)
         for kind in (*TABLES, *DIRECTORIES)
         for name, path in sample_names(directory / kind, "*.parquet" if kind in TABLES else "*")
         if name not in listed
     ]
-    known = {name for name in {name for _, name, _ in found} if is_known(directory, name)}
+    known = {name for name in {name for _, name, _ in candidates} if is_known(directory, name)}
     removed, unknown = [], []
-    for kind, name, path in found:
+    for kind, name, path in candidates:
         is_directory = path.is_dir() and not path.is_symlink()
         if name not in known or (is_directory and kind in TABLES):
             unknown.append(path)
@@ -176,11 +176,11 @@ def remove_derived(directory: Path, listed: Collection[str]) -> tuple[list[Remov
 def is_known(directory: Path, name: str) -> bool:
     """Return whether a sample of this name was in the campaign.
 
-    It was if there is a manifest, or a log of `acapella digest` and a table with metadata of digest. The metadata alone
+    It was if it has a manifest, or a log of `acapella digest` and a table with metadata of digest. The metadata alone
     is not sufficient, because a copy with another name has the same metadata.
     """
     manifest = directory / "raw" / f"{name}.json"
-    if not manifest.is_symlink() and capture_named(manifest) is not None:
+    if not manifest.is_symlink() and capture_name(manifest) is not None:
         return True
     if not (directory / "logs" / "digest" / f"{name}.log").is_file():
         return False
@@ -194,7 +194,7 @@ def remove_raw(directory: Path, listed: Collection[str], used: Collection[Path])
     for name, manifest in sample_names(directory / "raw", "*.json"):
         if name in listed or manifest.is_symlink():
             continue
-        file = capture_named(manifest)
+        file = capture_name(manifest)
         if file is None:
             continue
         capture = manifest.parent / file
@@ -217,17 +217,17 @@ def moved(path: Path, directory: Path) -> Removed:
     """Move a file from raw/ to stale/raw/. If the name is taken, append a number."""
     target = directory / "stale" / "raw"
     beneath.make_directory(target, 0o700)
-    with beneath.parent(target / path.name, link=True) as opened:
-        name, number, there = path.name, 0, {each.name for each in target.iterdir()}
-        while name in there:
+    with beneath.parent(target / path.name, link=True) as descriptor:
+        name, number, existing = path.name, 0, {entry.name for entry in target.iterdir()}
+        while name in existing:
             number += 1
             name = f"{path.name}.{number}"
-        os.rename(path, name, dst_dir_fd=opened)
-        os.fsync(opened)
+        os.rename(path, name, dst_dir_fd=descriptor)
+        os.fsync(descriptor)
     return Removed(path, target / name)
 
 
-def capture_named(manifest: Path) -> str | None:
+def capture_name(manifest: Path) -> str | None:
     """Return the name of the capture in a manifest; None if the file is not a manifest of the sample in its name."""
     try:
         content = json.loads(manifest.read_text(encoding="utf-8"))
@@ -242,5 +242,5 @@ def capture_named(manifest: Path) -> str | None:
 def captures_of(campaign: Campaign, samples: Iterable[str]) -> Iterator[Path]:
     """Yield the paths of the captures that the manifests of these samples name."""
     for sample in samples:
-        if file := capture_named(campaign.manifest(sample)):
+        if file := capture_name(campaign.manifest(sample)):
             yield campaign.directory / "raw" / file

@@ -28,7 +28,7 @@ def register_parser(subparsers):
 
 def run(args) -> None:
     """Write the tables. Raises UserError if there is no study."""
-    campaign = campaigns.opened(args.campaign)
+    campaign = campaigns.open_campaign(args.campaign)
     study = read(campaign)
     if study["skipped"]:
         names.report(f"storage: nothing was measured: {study['skipped']}")
@@ -57,14 +57,14 @@ def read(campaign: campaigns.Campaign) -> dict:
 
 def rows_of(study: dict) -> dict[str, list[dict]]:
     """Return the rows of each table by its name. Runs are numbered from 1."""
-    made = {name: [] for name in TABLES}
+    rows = {name: [] for name in TABLES}
     for number, run_ in enumerate(study["runs"], 1):
-        grown = growth(run_)
-        made["storage_runs"].append({"run": number, **summary(run_, grown)})
-        made["storage_growth"] += [{"run": number, **row} for row in grown]
-        made["storage_latency"] += [{"run": number, **row} for row in latencies(run_)]
-    made["storage_rates"] = [rate_row(run_) for run_ in study.get("rates", [])]
-    return made
+        intervals = growth(run_)
+        rows["storage_runs"].append({"run": number, **summary(run_, intervals)})
+        rows["storage_growth"] += [{"run": number, **row} for row in intervals]
+        rows["storage_latency"] += [{"run": number, **row} for row in latencies(run_)]
+    rows["storage_rates"] = [rate_row(run_) for run_ in study.get("rates", [])]
+    return rows
 
 
 def upper(interval: dict, above_ns: int = 0) -> int:
@@ -104,12 +104,12 @@ def growth(run_: dict) -> list[dict]:
         "long_upper_ns": accumulate(upper(each, above) for each in intervals),
     }
     rows = []
-    for place, (each, *summed) in enumerate(zip(intervals, *sums.values(), strict=True), 1):
+    for number, (each, *summed) in enumerate(zip(intervals, *sums.values(), strict=True), 1):
         row = dict(zip(sums, summed, strict=True))
         memory = run_["memory_bytes"]
         rows.append(
             {
-                "place": place,
+                "place": number,
                 "t_ns": each["at_ns"] - intervals[0]["at_ns"],
                 **row,
                 "written_percent": 100 * row["written_bytes"] / memory,
@@ -122,11 +122,11 @@ def growth(run_: dict) -> list[dict]:
     return rows
 
 
-def summary(run_: dict, grown: list[dict]) -> dict:
-    """Return the row of a run in table storage_runs. ``grown``: its rows from `growth`."""
+def summary(run_: dict, intervals: list[dict]) -> dict:
+    """Return the row of a run in table storage_runs. ``intervals``: rows of the run from `growth`."""
     summed = ("calls", "latency_ns", "latency_upper_ns", "long_calls", "long_upper_ns")
-    last = grown[-1] if grown else dict.fromkeys(summed, 0)
-    most = max((row["dirty_percent"] for row in grown), default=0.0)
+    last = intervals[-1] if intervals else dict.fromkeys(summed, 0)
+    max_percent = max((row["dirty_percent"] for row in intervals), default=0.0)
     background, limit = run_["background_percent"], run_["limit_percent"]
     copied = ("background_percent", "limit_percent", "disk_mbps", "writer", "call", "memory_bytes")
     counted = ("offered", "written", "lost", "written_bytes", "offered_ns")
@@ -135,9 +135,9 @@ def summary(run_: dict, grown: list[dict]) -> dict:
         "lost_share": run_["lost"] / run_["offered"] if run_["offered"] else None,
         **{name: last[name] for name in summed},
         "long_from_ns": long_from(run_),
-        "longest_ns": max((row["longest_ns"] for row in grown), default=None),
-        "dirty_most_percent": most,
-        "crossed": crossed(most, background, limit),
+        "longest_ns": max((row["longest_ns"] for row in intervals), default=None),
+        "dirty_most_percent": max_percent,
+        "crossed": crossed(max_percent, background, limit),
     }
 
 

@@ -17,7 +17,7 @@ JOINED = "+"  # separates the samples in the name of a trial
 
 @dataclass(frozen=True)
 class Environment:
-    """Result of an environment, its name in the tables, and `shown`: the name of each trial in result and tables."""
+    """Result of an environment and its name in the tables. `shown` maps trials to their names in the tables."""
 
     name: str
     true_name: str
@@ -39,19 +39,19 @@ class Environment:
     def others(self) -> list[dict]:
         """The pairs without the baseline; an empty list unless all of them were compared."""
         baseline, *rest = (trial["name"] for trial in self.result["trials"])
-        found = [pair for pair in self.result["pairs"] if pair["a"] != baseline]
-        return found if len(found) == len(rest) * (len(rest) - 1) // 2 else []
+        pairs = [pair for pair in self.result["pairs"] if pair["a"] != baseline]
+        return pairs if len(pairs) == len(rest) * (len(rest) - 1) // 2 else []
 
 
 def rows_of(environments: list[Environment]) -> dict[str, list[dict]]:
     """Return the rows of each table by its name."""
-    made = {name: [] for name in BY_PAIR}
+    rows_by_table = {name: [] for name in BY_PAIR}
     for environment in environments:
         for pair in environment.result["pairs"]:
             for name, of_pair in BY_PAIR.items():
-                made[name] += [{**environment.key(pair), **row} for row in of_pair(environment, pair)]
+                rows_by_table[name] += [{**environment.key(pair), **row} for row in of_pair(environment, pair)]
     means = [mean_of_runs(environment, place) for place, environment in enumerate(environments, 1)]
-    return {**made, "consistency_environments": means, "consistency_comparisons": comparisons(environments)}
+    return {**rows_by_table, "consistency_environments": means, "consistency_comparisons": comparisons(environments)}
 
 
 def pairs(environment: Environment, pair: dict) -> list[dict]:
@@ -106,10 +106,10 @@ def deltas(environment: Environment, pair: dict) -> list[dict]:
     """Return the rows of table consistency_deltas: histogram bins with packets."""
     total = pair["n_common"]
     return [
-        {"measure": measure, **one, "share": one["packets"] / total, "packets_common": total}
+        {"measure": measure, **bin_, "share": bin_["packets"] / total, "packets_common": total}
         for measure, (name, _) in MEASURES.items()
-        for one in bins(pair["histograms"][name])
-        if one["packets"]
+        for bin_ in bins(pair["histograms"][name])
+        if bin_["packets"]
     ]
 
 
@@ -143,7 +143,7 @@ def spacing(environment: Environment, pair: dict) -> list[dict]:
 
 
 def warnings(environment: Environment, pair: dict) -> list[dict]:
-    """Return the rows of table consistency_warnings: why the numbers of a pair may not represent the network."""
+    """Return the rows of table consistency_warnings: reasons why numbers of a pair may not represent the network."""
     rename = renaming(environment)
     return [
         {"number": number, "code": one["code"], "components": "".join(one["components"]), "text": rename(one["text"])}

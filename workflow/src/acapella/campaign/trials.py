@@ -27,7 +27,7 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_path
 
 from . import trial_tables
-from .layout import Campaign, opened, require
+from .layout import Campaign, open_campaign, require
 from .provenance import checksums, write_content
 from .trial_tables import JOINED, Environment
 
@@ -50,8 +50,8 @@ def register_parser(subparsers):
 
 
 def run(args) -> None:
-    """Write the tables; print where they are and which pseudonym each environment has."""
-    campaign = opened(args.campaign)
+    """Write the tables; print their directory and the pseudonym of each environment."""
+    campaign = open_campaign(args.campaign)
     written = make_tables(campaign, args.environments, hide=args.pseudonyms)
     print(f"{campaign.directory}: {len(written)} files in tables/ and {PUBLISHED}/; {campaign.provenance(STAGE)}")
     if args.pseudonyms:
@@ -68,9 +68,9 @@ def make_tables(campaign: Campaign, names: list[str], *, hide: bool = False) -> 
     """
     from acapella.common import tables  # noqa: PLC0415 (pyarrow: keeps the start of `acapella --help` quick)
 
-    called = pseudonyms_of(campaign) if hide else None
+    pseudonym_of = pseudonyms_of(campaign) if hide else None
     shown = environment_pseudonyms(names) if hide else names
-    environments = [read(campaign, *pair, called) for pair in zip(names, shown, strict=True)]
+    environments = [read(campaign, *pair, pseudonym_of) for pair in zip(names, shown, strict=True)]
     written = []
     with culprit_named(campaign, environments), contextlib.ExitStack() as complete:
         for table, rows in trial_tables.rows_of(environments).items():
@@ -118,11 +118,11 @@ def culprit_named(campaign: Campaign, environments: list[Environment]):
         ) from error
 
 
-def read(campaign: Campaign, name: str, shown: str, called: dict[str, str] | None) -> Environment:
-    """Return the result of an environment. ``shown``: its name in the tables; ``called``: pseudonym by sample.
+def read(campaign: Campaign, name: str, shown: str, pseudonym_of: dict[str, str] | None) -> Environment:
+    """Return the result of an environment. ``shown``: its name in the tables; ``pseudonym_of``: pseudonym by sample.
 
-    If ``called`` is None, samples keep their true names. Raises UserError if the file is missing, invalid or of an
-    older version, or a sample has no pseudonym.
+    If ``pseudonym_of`` is None, samples keep their true names. Raises UserError if the file is missing, invalid or of
+    an older version, or a sample has no pseudonym.
     """
     path = require(campaign.directory / RESULTS / f"{name}.json", f"run: acapella kappa ... --sha256 -o {name}.json")
     try:
@@ -133,20 +133,22 @@ def read(campaign: Campaign, name: str, shown: str, called: dict[str, str] | Non
         raise UserError("not a result of acapella kappa -o", where=path, fix="run acapella kappa again") from error
     if not complete:
         raise UserError(
-            "has no spacing: it is of an older version of acapella kappa", where=path, fix="run acapella kappa again"
+            "the key spacing is missing: an older version of acapella kappa wrote it",
+            where=path,
+            fix="run acapella kappa again",
         )
-    if called is not None:
+    if pseudonym_of is not None:
         result = without_addresses(result)
-    return Environment(shown, name, result, {trial: shown_name(trial, called, path) for trial in trials})
+    return Environment(shown, name, result, {trial: shown_name(trial, pseudonym_of, path) for trial in trials})
 
 
 def without_addresses(result: dict) -> dict:
     """Return the result with placeholders for the text of its filter and flow in parameters and warnings."""
-    given = {key: result["parameters"].get(key) for key in HIDDEN}
-    given = {key: text for key, text in given.items() if text is not None}
+    texts = {key: result["parameters"].get(key) for key in HIDDEN}
+    texts = {key: text for key, text in texts.items() if text is not None}
 
     def shown(text: str) -> str:
-        for key, hidden in given.items():
+        for key, hidden in texts.items():
             text = text.replace(f"--{key} {hidden}", f"--{key} {HIDDEN[key]}")
         return text
 
@@ -154,15 +156,15 @@ def without_addresses(result: dict) -> dict:
         {**pair, "warnings": [{**one, "text": shown(one["text"])} for one in pair["warnings"]]}
         for pair in result["pairs"]
     ]
-    return {**result, "parameters": {**result["parameters"], **{key: HIDDEN[key] for key in given}}, "pairs": pairs}
+    return {**result, "parameters": {**result["parameters"], **{key: HIDDEN[key] for key in texts}}, "pairs": pairs}
 
 
-def shown_name(trial: str, called: dict[str, str] | None, path: Path) -> str:
+def shown_name(trial: str, pseudonym_of: dict[str, str] | None, path: Path) -> str:
     """Return the name of a trial in the tables. Raises UserError if one of its samples has no pseudonym."""
-    if called is None:
+    if pseudonym_of is None:
         return trial
     try:
-        return JOINED.join(called[sample] for sample in trial.split(JOINED))
+        return JOINED.join(pseudonym_of[sample] for sample in trial.split(JOINED))
     except KeyError as missing:
         raise UserError(
             f"sample {missing} has no pseudonym", where=path, fix="run acapella campaign process --pseudonyms"

@@ -37,14 +37,14 @@ def edited(campaign: Campaign) -> Iterator[Path]:
     The time must not change, because stages depend on the catalog and would run again.
     """
     catalog = require(campaign.catalog, f"run acapella campaign index {campaign.directory}")
-    made = catalog.stat()
+    status = catalog.stat()
     with atomic_path(catalog) as temporary:
         shutil.copyfile(catalog, temporary)
         try:
             yield temporary
         finally:
             temporary.with_name(temporary.name + ".wal").unlink(missing_ok=True)
-        os.utime(temporary, ns=(made.st_atime_ns, made.st_mtime_ns))
+        os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def published(campaign: Campaign, tables: Sequence[str]) -> list[str]:
@@ -53,12 +53,12 @@ def published(campaign: Campaign, tables: Sequence[str]) -> list[str]:
     A table of another version, whose columns differ from its schema, gets no view until its stage has run again.
     """
     known = {path.stem for path in (schemas.root() / "tables").glob("*.yaml")}
-    there = {path.stem for path in (campaign.directory / "tables").glob("*.parquet")}
-    names = {*queries.names("process"), *tables, *(there & known)}
-    return sorted(name for name in names if name not in there or fits(campaign.table(name, "parquet"), name))
+    existing = {path.stem for path in (campaign.directory / "tables").glob("*.parquet")}
+    names = {*queries.names("process"), *tables, *(existing & known)}
+    return sorted(name for name in names if name not in existing or fits(campaign.table(name, "parquet"), name))
 
 
-def tables_there(campaign: Campaign) -> list[str]:
+def existing_tables(campaign: Campaign) -> list[str]:
     """Return the published tables that exist and have the columns of this version."""
     return [name for name in published(campaign, ()) if campaign.table(name, "parquet").is_file()]
 
@@ -82,14 +82,14 @@ def stub(file: Path, table: str):
     if file.is_file():
         yield
         return
-    made = not file.parent.is_dir()
+    new_directory = not file.parent.is_dir()
     try:
         with atomic_path(file) as temporary:
             pq.write_table(arrow_schema(table).empty_table(), temporary)
         yield
     finally:
         file.unlink(missing_ok=True)
-        if made:
+        if new_directory:
             with contextlib.suppress(OSError):  # it contains another stub
                 file.parent.rmdir()
 
@@ -109,8 +109,8 @@ def add_views(campaign: Campaign, database: Path, tables: Sequence[str], directo
 
 def renew_stored_views(con) -> None:
     """Drop all views, because the catalog may come from a third party; create those over schema `stored` again."""
-    found = con.execute("select schema_name, view_name from duckdb_views() where not internal").fetchall()
-    for schema, name in found:
+    views = con.execute("select schema_name, view_name from duckdb_views() where not internal").fetchall()
+    for schema, name in views:
         con.execute(f"drop view {quoted(schema)}.{quoted(name)}")
     stored = con.execute("select table_name from duckdb_tables() where schema_name = 'stored' order by 1").fetchall()
     for name in (name for (name,) in stored if name in TABLES):
@@ -165,8 +165,8 @@ def create_stored_view(con, name: str) -> None:
     """Create the view of a table in schema `stored`, which restores the original lists."""
     relation = con.table(f"stored.{name}")
     lists = [column for column, kind in zip(relation.columns, relation.types, strict=True) if kind.id == "list"]
-    lists_again = ", ".join(f"case when len({column}) > 1 then {column}[3:] end as {column}" for column in lists)
-    con.execute(f"create view {name} as select * replace ({lists_again}) from stored.{name}")
+    restored = ", ".join(f"case when len({column}) > 1 then {column}[3:] end as {column}" for column in lists)
+    con.execute(f"create view {name} as select * replace ({restored}) from stored.{name}")
 
 
 def new_database(path: Path, threads: int = 1):

@@ -29,7 +29,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from acapella.campaign import sql
-from acapella.campaign.layout import EARLIER_PROVENANCE, Campaign, opened
+from acapella.campaign.layout import EARLIER_PROVENANCE, Campaign, open_campaign
 from acapella.common import queries
 from acapella.common.links import links
 from acapella.figures import registry
@@ -97,10 +97,10 @@ class Findings:
         self.listed.add(str(name))
         try:
             if bounded_sha256(path) != checksum:
-                again = not self.released and Path(name).parts[0] in MADE_AGAIN
-                self.add(name, f"does not have the SHA-256 that {by} lists" + (AGAIN if again else ""))
+                can_rerun = not self.released and Path(name).parts[0] in MADE_AGAIN
+                self.add(name, f"its SHA-256 differs from that in {by}" + (AGAIN if can_rerun else ""))
         except FileNotFoundError:
-            self.add(name, f"no such file, and {by} lists it")
+            self.add(name, f"no such file, but {by} lists it")
         except OSError as error:
             self.add(name, f"cannot read it: {error.strerror}")
         except ValueError as error:
@@ -122,10 +122,10 @@ def bounded_sha256(path: Path) -> str:
             raise ValueError("is not a regular file")
         if status.st_size > MAX_BYTES and status.st_size > SPARSE * status.st_blocks * BLOCK_BYTES:
             raise ValueError(f"has {status.st_size} bytes, of which {status.st_blocks * BLOCK_BYTES} are on the disk")
-        checksum, left = hashlib.sha256(), status.st_size
-        while left and (chunk := stream.read(min(left, CHUNK_BYTES))):
+        checksum, remaining = hashlib.sha256(), status.st_size
+        while remaining and (chunk := stream.read(min(remaining, CHUNK_BYTES))):
             checksum.update(chunk)
-            left -= len(chunk)
+            remaining -= len(chunk)
     return checksum.hexdigest()
 
 
@@ -151,21 +151,21 @@ confine = sql.confine
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings and a summary, and return the exit code."""
-    found = check(opened(args.directory))
-    for line in found.lines:
+    findings = check(open_campaign(args.directory))
+    for line in findings.lines:
         print(names.shown(line))
-    plural = "" if len(found.lines) == 1 else "s"
-    summary = [f"{args.directory}: {len(found.listed)} files verified, {len(found.lines)} finding{plural}"]
-    if not found.released:
-        summary += about_unlisted(found)
+    plural = "" if len(findings.lines) == 1 else "s"
+    summary = [f"{args.directory}: {len(findings.listed)} files verified, {len(findings.lines)} finding{plural}"]
+    if not findings.released:
+        summary += about_unlisted(findings)
     print(names.shown("; ".join(summary)))
-    return DAMAGED if found.lines else 0
+    return DAMAGED if findings.lines else 0
 
 
-def about_unlisted(found: Findings) -> list[str]:
+def about_unlisted(findings: Findings) -> list[str]:
     """Print the files of a campaign that the workflow does not write. Return the counts of files without checksum."""
-    kinds = Counter(map(kind_of, found.unlisted))
-    for name in found.unlisted:
+    kinds = Counter(map(kind_of, findings.unlisted))
+    for name in findings.unlisted:
         if kind_of(name) is None:
             print(names.shown(f"{name}: not verified: the workflow writes no such file"))
     added = kinds.pop(None, 0)
@@ -188,7 +188,7 @@ def kind_of(name: str) -> str | None:
 
 @functools.cache
 def known_names() -> dict[str, Sequence[str]]:
-    """Return the valid values of the named groups in NOT_LISTED."""
+    """Return the valid values of each named group in NOT_LISTED."""
     tables = sorted(path.stem for path in (schemas.root() / "tables").glob("*.yaml"))
     return {
         "query": queries.names("analyze"),
@@ -200,29 +200,29 @@ def known_names() -> dict[str, Sequence[str]]:
 
 def check(campaign: Campaign) -> Findings:
     """Check a directory and return the findings. Raises UserError if it is neither a campaign nor a release."""
-    found = Findings(campaign.directory)
-    released = found.released = (campaign.directory / SUMS).is_file()
+    findings = Findings(campaign.directory)
+    released = findings.released = (campaign.directory / SUMS).is_file()
     provenances = provenance_files(campaign)
     if not (released or provenances or campaign.catalog.is_file() or (campaign.directory / "raw").is_dir()):
         raise UserError(
             "is neither a campaign nor a release", where=campaign.directory, fix=f"it has no {SUMS}, catalog or raw/"
         )
     for place, what in links(campaign.directory):
-        found.add(place, what)
-    files = list(check_files(found))
+        findings.add(place, what)
+    files = list(check_files(findings))
     if released:
-        check_sums(found)
+        check_sums(findings)
     for path in provenances:
-        check_provenance(found, path)
-    check_manifests(found)
+        check_provenance(findings, path)
+    check_manifests(findings)
     if campaign.catalog.is_file():
-        check_catalog(found, campaign)
-    known = {*found.listed, SUMS}
-    found.unlisted = [name for name in files if name not in known]
+        check_catalog(findings, campaign)
+    known = {*findings.listed, SUMS}
+    findings.unlisted = [name for name in files if name not in known]
     if released:
-        for name in found.unlisted:
-            found.add(name, f"is not in {SUMS}")
-    return found
+        for name in findings.unlisted:
+            findings.add(name, f"is not in {SUMS}")
+    return findings
 
 
 def provenance_files(campaign: Campaign) -> list[Path]:
@@ -240,25 +240,25 @@ def provenance_files(campaign: Campaign) -> list[Path]:
     return sorted({*current, *campaign.directory.glob("*provenance.json")} - replaced)
 
 
-def check_files(found: Findings) -> Iterator[str]:
+def check_files(findings: Findings) -> Iterator[str]:
     """Check the names and types of all files; yield the path of each regular file and symbolic link."""
-    for parent, directories, files in os.walk(found.directory):
+    for parent, directories, files in os.walk(findings.directory):
         for name in sorted((*directories, *files)):
             path = Path(parent) / name
-            place = path.relative_to(found.directory)
+            place = path.relative_to(findings.directory)
             if not names.is_component(name):
-                found.add(place, "its name has control characters")
+                findings.add(place, "its name has control characters")
             suffix = SAMPLES.get(str(place.parent))
             if suffix is not None and name.endswith(suffix) and not names.SAMPLE.fullmatch(name.removesuffix(suffix)):
-                found.add(place, f"is not the name of a sample: {names.SAMPLE_RULE}")
+                findings.add(place, f"is not the name of a sample: {names.SAMPLE_RULE}")
             mode = path.lstat().st_mode
             if stat.S_ISREG(mode) or stat.S_ISLNK(mode):
                 yield str(place)
             elif not stat.S_ISDIR(mode):
-                found.add(place, "is neither a file nor a directory")
+                findings.add(place, "is neither a file nor a directory")
 
 
-def whole(path: Path) -> str:
+def read_text(path: Path) -> str:
     """Return the text of a regular file. Raises OSError, or ValueError if it is not a regular file or is too large.
 
     Named pipes do not block, and links are not followed.
@@ -272,65 +272,65 @@ def whole(path: Path) -> str:
     return content.decode("utf-8", "replace")
 
 
-def document(found: Findings, path: Path) -> dict:
+def document(findings: Findings, path: Path) -> dict:
     """Return the JSON object in a file. If there is none, add a finding and return an empty object."""
-    place = path.relative_to(found.directory)
+    place = path.relative_to(findings.directory)
     try:
-        content = json.loads(whole(path))
+        content = json.loads(read_text(path))
         if not isinstance(content, dict):
             raise ValueError("not an object")
     except (OSError, ValueError, RecursionError) as error:
-        found.add(place, f"cannot be read as JSON: {error}")
+        findings.add(place, f"cannot be read as JSON: {error}")
         return {}
     return content
 
 
-def check_sums(found: Findings) -> None:
+def check_sums(findings: Findings) -> None:
     """Verify the files that SHA256SUMS lists."""
     try:
-        lines = whole(found.directory / SUMS).splitlines()
+        lines = read_text(findings.directory / SUMS).splitlines()
     except (OSError, ValueError) as error:
-        found.add(SUMS, f"cannot be read: {error}")
+        findings.add(SUMS, f"cannot be read: {error}")
         return
     for line in lines:
         checksum, _, name = line.partition("  ")
-        found.verify(name, checksum, SUMS)
+        findings.verify(name, checksum, SUMS)
 
 
-def check_provenance(found: Findings, path: Path) -> None:
+def check_provenance(findings: Findings, path: Path) -> None:
     """Verify the tables that a provenance file lists, and the digests and manifests from which they were made."""
-    content, place = document(found, path), str(path.relative_to(found.directory))
+    content, place = document(findings, path), str(path.relative_to(findings.directory))
     outputs, inputs = (content.get(key) if isinstance(content.get(key), dict) else {} for key in ("outputs", "inputs"))
     for name, checksum in outputs.items():
-        found.verify(name, checksum, place)
+        findings.verify(name, checksum, place)
     parameters = content.get("parameters")
     if isinstance(parameters, dict) and parameters.get("pseudonyms"):
         return  # the samples are named by pseudonyms, the files by true names
     for sample, checksums in inputs.items():
         for kind in KINDS:
             if isinstance(checksums, dict) and kind in checksums:
-                found.verify(f"{kind}/{sample}.parquet", checksums[kind], place)
+                findings.verify(f"{kind}/{sample}.parquet", checksums[kind], place)
         if isinstance(checksums, dict) and "manifest" in checksums:
-            found.verify(f"raw/{sample}.json", checksums["manifest"], place)
+            findings.verify(f"raw/{sample}.json", checksums["manifest"], place)
 
 
-def check_manifests(found: Findings) -> None:
+def check_manifests(findings: Findings) -> None:
     """Verify the captures that manifests list, and the names in them and in the sheets."""
     for name, columns in (("samples.tsv", sheets.TAKEN), ("failed.tsv", sheets.FAILED)):
-        sheet = found.directory / "raw" / name
+        sheet = findings.directory / "raw" / name
         if sheet.is_symlink() or not sheet.exists():
             continue  # a link is already a finding
         try:
-            whole(sheet)
+            read_text(sheet)
             sheets.read(sheet, columns)
         except (OSError, ValueError) as error:
-            found.add(sheet.relative_to(found.directory), f"cannot be read: {error}")
+            findings.add(sheet.relative_to(findings.directory), f"cannot be read: {error}")
         except UserError as error:
-            found.lines.append(str(error).removeprefix(f"{found.directory}/"))
-    for path in sorted((found.directory / "raw").glob("*.json")):
+            findings.lines.append(str(error).removeprefix(f"{findings.directory}/"))
+    for path in sorted((findings.directory / "raw").glob("*.json")):
         if path.is_symlink():
             continue  # already a finding
-        place, manifest = path.relative_to(found.directory), document(found, path)
+        place, manifest = path.relative_to(findings.directory), document(findings, path)
         if not manifest:
             continue
         try:
@@ -339,19 +339,19 @@ def check_manifests(found: Findings) -> None:
             for key in ("site", "port"):
                 names.label(manifest.get(key), place)
         except UserError as error:
-            found.lines.append(str(error))
+            findings.lines.append(str(error))
             continue
         if manifest["sample"] != path.stem:
-            found.add(place, "is the manifest of another sample")
-        found.verify(f"raw/{file}", manifest.get("sha256"), str(place))
+            findings.add(place, "is the manifest of another sample")
+        findings.verify(f"raw/{file}", manifest.get("sha256"), str(place))
         for key in ("recording", "departures"):  # of a trial
             replay = manifest.get("replay")
-            named = replay.get(key) if isinstance(replay, dict) else None
-            if isinstance(named, dict):
-                found.verify(f"raw/{named.get('file')}", named.get("sha256"), str(place))
+            file_entry = replay.get(key) if isinstance(replay, dict) else None
+            if isinstance(file_entry, dict):
+                findings.verify(f"raw/{file_entry.get('file')}", file_entry.get("sha256"), str(place))
 
 
-def check_catalog(found: Findings, campaign: Campaign) -> None:
+def check_catalog(findings: Findings, campaign: Campaign) -> None:
     """Verify the digests that the catalog lists, and the names in it."""
     place = campaign.catalog.name
     samples, acaps = [], []
@@ -365,22 +365,22 @@ def check_catalog(found: Findings, campaign: Campaign) -> None:
             finally:
                 timer.cancel()
     except UserError as error:
-        found.add(place, error)
+        findings.add(place, error)
         return
     if samples is None:
-        found.add(place, "has no table samples")
+        findings.add(place, "has no table samples")
     for sample, site, port in samples or ():
         try:
             names.sample(sample, place)
             names.label(site, f"{place}: sample {sample}")
             names.label(port, f"{place}: sample {sample}")
         except UserError as error:
-            found.lines.append(str(error))
+            findings.lines.append(str(error))
     for sample, *checksums in acaps or ():
         files = (f"acap/{sample}.parquet", f"flows/{sample}.parquet", f"raw/{sample}.json")
         for file, checksum in zip(files, checksums, strict=True):
-            if file not in found.listed:
-                found.verify(file, checksum, place)
+            if file not in findings.listed:
+                findings.verify(file, checksum, place)
 
 
 def rows_of(con, name: str, columns: Sequence[str]) -> list[tuple] | None:

@@ -155,7 +155,7 @@ def example(text: str | None) -> list[str]:
 def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Return the parser of a command line that begins with ``words``.
 
-    If they name a command, only that one is imported and added, so that it starts quickly.
+    If they name a command, only this command is imported and added, so that it starts quickly.
     """
     parser = CommandLine()
     for name in wanted(words, COMMANDS):
@@ -168,8 +168,8 @@ def build_parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
                 formatter_class=argparse.RawDescriptionHelpFormatter,
             )
             commands = group.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
-            for inner in wanted(words[1:], command.modules):
-                add_command(commands, f"{name}-{inner}", command.modules[inner])
+            for subcommand in wanted(words[1:], command.modules):
+                add_command(commands, f"{name}-{subcommand}", command.modules[subcommand])
         else:
             add_command(parser.subparsers, name, command)
     if not words or words[0] not in COMMANDS:
@@ -183,14 +183,14 @@ def wanted(words: Sequence[str], commands: dict) -> Sequence[str]:
 
 
 def add_command(subparsers, entry: str, module: str | None) -> None:
-    """Add the command of a module, or, without one, of an entry point if there is such a package."""
-    found = importlib.import_module(f"acapella.{module}") if module else entry_module(entry)
-    if found is None:
+    """Add the command of a module. Without a module, add that of an entry point if a package with it is installed."""
+    implementation = importlib.import_module(f"acapella.{module}") if module else entry_module(entry)
+    if implementation is None:
         return
-    parser = found.register_parser(subparsers)
+    parser = implementation.register_parser(subparsers)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--debug", action="store_true", help="show a traceback on error")
-    parser.set_defaults(run=found.run, confine=getattr(found, "confine", None))
+    parser.set_defaults(run=implementation.run, confine=getattr(implementation, "confine", None))
 
 
 def entry_module(name: str) -> ModuleType | None:
@@ -203,11 +203,11 @@ def add_completion(parser: CommandLine) -> None:
     import shtab  # noqa: PLC0415 - needed only here
 
     shtab.add_argument_to(parser, "--print-completion", help="print a script that completes commands in a shell")
-    waiting: list[argparse.ArgumentParser] = [parser]
-    for each in waiting:  # grows
-        for action in each._actions:
+    parsers: list[argparse.ArgumentParser] = [parser]
+    for current in parsers:  # the loop appends to this list
+        for action in current._actions:
             if isinstance(action, argparse._SubParsersAction):
-                waiting += action.choices.values()
+                parsers += action.choices.values()
             elif action.nargs != 0 and is_path(action):
                 action.complete = shtab.FILE
 
@@ -221,6 +221,6 @@ def refuse_earlier_name(words: Sequence[str]) -> None:
     """Exit with a one-line error if a command line begins with a command name of an earlier version."""
     for name in (" ".join(words[:2]), " ".join(words[:1])):
         if name in RENAMED:
-            now = f"acapella {RENAMED[name]}"
-            names.report(f"acapella: error: {name!r} is now {now!r}; {now} --help describes it")
+            new_name = f"acapella {RENAMED[name]}"
+            names.report(f"acapella: error: {name!r} is now {new_name!r}; {new_name} --help describes it")
             sys.exit(MISTAKE)

@@ -26,14 +26,17 @@ RDMA_DEVICES = Path("/sys/class/infiniband")
 ADMIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # directories of tcpdump and tc, which are not on the PATH of users
 
 
+JSON_KEYS = {"available": "there", "state": "seen"}  # --json keeps the keys of version 0.1
+
+
 @dataclass(frozen=True)
 class Finding:
     """A program or feature: whether it is available, its version or state, its use, and how to install it."""
 
     group: str
     piece: str
-    there: bool
-    seen: str
+    available: bool
+    state: str
     enables: str
     install: str | None
 
@@ -44,10 +47,10 @@ class Program:
 
     group: str
     name: str
-    ask: tuple[str, ...]
+    version_arguments: tuple[str, ...]
     enables: str
     package: str
-    others: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
 
 
 PROGRAMS = (
@@ -143,7 +146,8 @@ def run(args: argparse.Namespace) -> None:
     """Print the findings as text or JSON."""
     findings = examine()
     if args.json:
-        json.dump([asdict(finding) for finding in findings], sys.stdout, indent=2)
+        documents = [{JSON_KEYS.get(key, key): value for key, value in asdict(one).items()} for one in findings]
+        json.dump(documents, sys.stdout, indent=2)
         print()
         return
     print("\n".join(as_text(findings)))
@@ -152,7 +156,7 @@ def run(args: argparse.Namespace) -> None:
 def examine() -> list[Finding]:
     """Return all findings, ordered by group."""
     programs = [program(entry) for entry in PROGRAMS]
-    found = [
+    findings = [
         *machine(),
         *core_features(),
         *programs,
@@ -163,8 +167,8 @@ def examine() -> list[Finding]:
         *kernel(),
         *python_packages(),
     ]
-    groups = list(dict.fromkeys(finding.group for finding in found))
-    return sorted(found, key=lambda finding: groups.index(finding.group))
+    groups = list(dict.fromkeys(finding.group for finding in findings))
+    return sorted(findings, key=lambda finding: groups.index(finding.group))
 
 
 def as_text(findings: list[Finding]) -> Iterator[str]:
@@ -174,25 +178,25 @@ def as_text(findings: list[Finding]) -> Iterator[str]:
         if finding.group != group:
             group = finding.group
             yield f"{group}"
-        mark = "yes" if finding.there else "NO "
-        yield f"  {mark}  {finding.piece:<{width}}  {finding.seen}".rstrip()
-    missing = [finding for finding in findings if not finding.there]
+        mark = "yes" if finding.available else "NO "
+        yield f"  {mark}  {finding.piece:<{width}}  {finding.state}".rstrip()
+    missing = [finding for finding in findings if not finding.available]
     if missing:
         yield ""
-        yield "what the missing pieces would enable"
+        yield "use of the missing programs and features"
     for finding in missing:
         hint = f"  [{finding.install}]" if finding.install else ""
         yield f"  {finding.piece:<{width}}  {finding.enables}{hint}"
 
 
 def machine() -> list[Finding]:
-    """Return findings about cores, memory and disk space, which limit the number of parallel jobs, and the system."""
+    """Return findings about the system, and about cores, memory and disk space, which limit parallel jobs."""
     cores = len(os.sched_getaffinity(0))
     memory = memory_bytes()
     disk = shutil.disk_usage(".").free
     return [
-        Finding("machine", "cores", True, str(cores), "samples digested at once", None),
-        Finding("machine", "memory", True, f"{memory / GIB:.1f} GiB available", "rules at once", None),
+        Finding("machine", "cores", True, str(cores), "samples digested in parallel", None),
+        Finding("machine", "memory", True, f"{memory / GIB:.1f} GiB available", "jobs in parallel", None),
         Finding("machine", "disk", True, f"{disk / GIB:.1f} GiB free here", "captures and acaps", None),
         Finding("machine", "system", True, f"{os.uname().sysname} {os.uname().release}", "namespaces, mirrors", None),
     ]
@@ -209,11 +213,11 @@ def memory_bytes() -> int:
 def program(entry: Program) -> Finding:
     """Return the finding about a program: whether `which` finds it, and the version that it prints."""
     path = None
-    for name in (entry.name, *entry.others):
+    for name in (entry.name, *entry.alternatives):
         path = path or which(name)
-    seen = first_words(tried([path, *entry.ask])) if path else "not found"
+    state = first_words(tried([path, *entry.version_arguments])) if path else "not found"
     install = None if path else install_hint(entry.package)
-    return Finding(entry.group, entry.name, path is not None, seen, entry.enables, install)
+    return Finding(entry.group, entry.name, path is not None, state, entry.enables, install)
 
 
 def core_features() -> list[Finding]:
@@ -237,12 +241,12 @@ def core_features() -> list[Finding]:
 
 
 def cluster() -> Finding:
-    """Return the finding about a Slurm cluster, which must respond: Slurm's programs are useless without a cluster."""
+    """Return the finding about a Slurm cluster. It must respond, because Slurm's programs are useless without one."""
     output = tried(["sinfo", "--noheader", "--format=%D nodes"])
     node_count = next((line for line in output.splitlines() if re.fullmatch(r"\d+ nodes", line)), None)
     fix = None if node_count else "the cluster's slurm.conf in /etc/slurm, or one of its login nodes"
-    seen = node_count or ("sinfo: not found" if not output.strip() else "sinfo finds no cluster")
-    return Finding("clusters", "Slurm controller", bool(node_count), seen[:70], "snakemake --profile slurm", fix)
+    state = node_count or ("sinfo: not found" if not output.strip() else "sinfo finds no cluster")
+    return Finding("clusters", "Slurm controller", bool(node_count), state[:70], "snakemake --profile slurm", fix)
 
 
 def rdma(devices: Path = RDMA_DEVICES) -> Finding:
@@ -250,8 +254,8 @@ def rdma(devices: Path = RDMA_DEVICES) -> Finding:
     names = sorted(path.name for path in devices.iterdir()) if devices.is_dir() else []
     states = [f"{path.parts[-4]} {path.read_text().strip()}" for path in sorted(devices.glob("*/ports/*/state"))]
     enables = "acapella p4 collect --rdma-device (without: pcap, AF_PACKET)"
-    seen = ", ".join(states or names)[:70] or "none"
-    return Finding("flow reports", "RDMA device", bool(names), seen, enables, None if names else "an RDMA-capable NIC")
+    state = ", ".join(states or names)[:70] or "none"
+    return Finding("flow reports", "RDMA device", bool(names), state, enables, None if names else "an RDMA-capable NIC")
 
 
 def which(name: str) -> str | None:
@@ -267,12 +271,12 @@ def install_hint(package: str) -> str:
 def tried(command: list[str]) -> str:
     """Return the standard output and standard error of a command; empty if it does not start or does not end."""
     try:
-        ended = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, errors="replace"
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return f"{ended.stdout}\n{ended.stderr}"
+    return f"{process.stdout}\n{process.stderr}"
 
 
 def first_words(text: str) -> str:
@@ -321,7 +325,7 @@ def trial() -> tuple[bool, str, str]:
     processes = f"at most {TASKS}" if limited else "not limited: no separate user namespace"
     seccomp = status.get("Seccomp") == "2"
     if not seccomp:
-        processes += "; one that calls setsid outlives the program"
+        processes += "; a process that calls setsid continues after the program ends"
     return seccomp, user + (": cannot switch to another user" if uid == os.geteuid() else ""), processes
 
 
@@ -346,15 +350,15 @@ def confinement() -> list[Finding]:
     )
     fix = "a kernel with Landlock, seccomp, and user namespaces (Linux 5.13 or later, lsm=landlock,...)"
     return [
-        Finding("confinement", piece, there, seen, enables, None if there else fix)
-        for piece, there, seen, enables in pieces
+        Finding("confinement", piece, available, state, enables, None if available else fix)
+        for piece, available, state, enables in pieces
     ]
 
 
 def isolated(command: list[str]) -> str | None:
     """Run a command in new user and network namespaces. Return None if it succeeds, otherwise an error message."""
     try:
-        ended = subprocess.run(
+        process = subprocess.run(
             ["unshare", "-rn", *command],
             capture_output=True,
             text=True,
@@ -365,10 +369,10 @@ def isolated(command: list[str]) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    if ended.returncode == 0:
+    if process.returncode == 0:
         return None
-    output = [line for line in ended.stderr.splitlines() if line.strip()]
-    return output[0] if output else f"exit code {ended.returncode}"
+    output = [line for line in process.stderr.splitlines() if line.strip()]
+    return output[0] if output else f"exit code {process.returncode}"
 
 
 def kernel() -> list[Finding]:
@@ -389,8 +393,10 @@ def script(commands: tuple[str, ...]) -> list[str]:
 def feature(piece: str, commands: tuple[str, ...], enables: str) -> Finding:
     """Test a feature and return the finding, which contains the error message if the test fails."""
     output = isolated(script(commands))
-    seen = "tried, works" if output is None else output[:70]
-    return Finding("kernel (tried)", piece, output is None, seen, enables, None if output is None else "another kernel")
+    state = "tried, works" if output is None else output[:70]
+    return Finding(
+        "kernel (tried)", piece, output is None, state, enables, None if output is None else "another kernel"
+    )
 
 
 def python_packages() -> list[Finding]:

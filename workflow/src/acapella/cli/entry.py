@@ -12,15 +12,15 @@ def stop(*_) -> None:
     os._exit(130)
 
 
-def stop_at_once() -> None:
-    """Make Ctrl-C end the program without an exception, which an import would print. If ignored, it stays ignored."""
+def exit_on_interrupt() -> None:
+    """Make Ctrl-C end the program without an exception, which an import would print, unless SIGINT is ignored."""
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         _signal.signal(_signal.SIGINT, stop)
 
 
 def main() -> int:
     """Run the command line."""
-    stop_at_once()
+    exit_on_interrupt()
     try:
         from .main import main as command_line  # noqa: PLC0415 - after the handler
 

@@ -16,7 +16,7 @@ from acapella_core.files import remove_scratch
 from . import entry
 from .commands import build_parser, refuse_earlier_name
 
-PRIVATE = 0o077  # umask: files hold other people's traffic, also while they are written
+PRIVATE = 0o077  # umask: files contain other people's traffic, even while they are incomplete
 
 # By default, these signals end Python immediately. Then incomplete files remain, and testbed nodes are not released. A
 # terminal sends SIGHUP when it is closed.
@@ -41,8 +41,8 @@ def format_error(error: Exception) -> str:
 
 @contextlib.contextmanager
 def exceptions_for_signals() -> Iterator[list[int]]:
-    """Make Ctrl-C raise KeyboardInterrupt, and the signals of `TERMINATION` raise SystemExit. Yields the signals
-    received.
+    """Make Ctrl-C raise KeyboardInterrupt, and the signals of `TERMINATION` raise SystemExit. Yield received signals.
+
 
     Further signals within DEBOUNCE_S are ignored, because they would interrupt the cleanup: Ctrl-C reaches a whole
     process group, and Snakemake ends its jobs again. The previous handlers are restored at the end, for callers that
@@ -64,17 +64,17 @@ def exceptions_for_signals() -> Iterator[list[int]]:
             raise KeyboardInterrupt
         sys.exit(128 + number)
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, *TERMINATION)}
+    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, *TERMINATION)}
     # nohup ignores SIGHUP, and a shell ignores SIGINT in background jobs; these stay ignored
-    usual = (signal.SIG_DFL, signal.default_int_handler, entry.stop)
-    handled = [number for number, handler in before.items() if handler in usual]
+    defaults = (signal.SIG_DFL, signal.default_int_handler, entry.stop)
+    handled = [number for number, handler in previous.items() if handler in defaults]
     for number in handled:
         signal.signal(number, handle)
     try:
         yield received
     finally:
         for number in handled:
-            signal.signal(number, before[number])
+            signal.signal(number, previous[number])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -86,12 +86,12 @@ def main(argv: list[str] | None = None) -> int:
     args.own_process = own_process
     if own_process and args.confine:
         args.confine(args)
-    before = os.umask(PRIVATE)
+    previous = os.umask(PRIVATE)
     try:
         with exceptions_for_signals() as received:
             return run_command(args, received)
     finally:
-        os.umask(before)
+        os.umask(previous)
 
 
 def run_command(args: argparse.Namespace, received: list[int]) -> int:

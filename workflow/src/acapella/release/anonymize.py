@@ -85,9 +85,11 @@ def anonymize(source: str, target, key: bytes, macs: str, limits=None) -> dict:
     from acapella.common import vendors  # noqa: PLC0415
     from acapella_core import anonymize as core  # noqa: PLC0415
 
-    known = vendors.find()
-    counts = core.anonymize(source, target, key, macs=macs, vendors=known.core if known else None, limits=limits)
-    return counts | {"vendors": known.metadata() if known else None}
+    installed_vendors = vendors.find()
+    counts = core.anonymize(
+        source, target, key, macs=macs, vendors=installed_vendors.core if installed_vendors else None, limits=limits
+    )
+    return counts | {"vendors": installed_vendors.metadata() if installed_vendors else None}
 
 
 def summary(counts: dict) -> str:
@@ -101,11 +103,13 @@ def summary(counts: dict) -> str:
 def report_faults(source: str, counts: dict) -> int:
     """Print the faults of the capture on standard error and return the exit code."""
     from acapella.common.faults import DAMAGING, describe_fault  # noqa: PLC0415
-    from acapella.digest.command import kept, name_of  # noqa: PLC0415
+    from acapella.digest.command import name_of, written_frames  # noqa: PLC0415
 
-    where = name_of([source])
+    source_name = name_of([source])
     if counts["file_issue"] is not None:
-        names.report(f"acapella: warning: {where}: {describe_fault(counts)}; {kept(counts['frames'])}")
+        names.report(f"acapella: warning: {source_name}: {describe_fault(counts)}; {written_frames(counts['frames'])}")
     if counts["ts_not_kept"]:
-        names.report(f"acapella: warning: {where}: {counts['ts_not_kept']} times are outside the years 1970 to 2106")
+        names.report(
+            f"acapella: warning: {source_name}: {counts['ts_not_kept']} times are outside the years 1970 to 2106"
+        )
     return 1 if counts["file_issue"] in DAMAGING else 0

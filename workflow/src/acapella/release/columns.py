@@ -23,8 +23,8 @@ METADATA = "metadata"  # entry of the list for the metadata of acaps and flow ta
 @functools.cache
 def published_columns(table: str) -> tuple[str, ...]:
     """Return the published columns of a table; empty if the table is not listed."""
-    listed = yaml.safe_load((schemas.root() / COLUMN_LIST).read_text(encoding="utf-8"))
-    return tuple(listed.get(table, ()))
+    columns_by_table = yaml.safe_load((schemas.root() / COLUMN_LIST).read_text(encoding="utf-8"))
+    return tuple(columns_by_table.get(table, ()))
 
 
 def why_private(table: str) -> str:
@@ -34,8 +34,8 @@ def why_private(table: str) -> str:
     if columns.get("flow") == "row":  # flows are numbered in the order of addresses
         private.append("flow")
     if private:
-        named = f"column{'s' * (len(private) > 1)} {', '.join(private)}"
-        return f"has columns with addresses or filters, or that depend on them: {named}"
+        names = f"column{'s' * (len(private) > 1)} {', '.join(private)}"
+        return f"has columns with addresses or filters, or that depend on them: {names}"
     missing = sorted(set(schemas.table(table)["key"]) - set(published_columns(table)))
     return f"columns of its key are not published: {', '.join(missing)}" if missing else ""
 
@@ -47,16 +47,16 @@ def drop_private(path: Path, table: str) -> None:
     from acapella.digest.acap_files import KEY, metadata_of  # noqa: PLC0415
 
     names, metadata = pq.read_schema(path).names, metadata_of(path)
-    kept = [name for name in names if name in published_columns(table)]
-    if kept == names and set(metadata) <= set(published_columns(METADATA)):
+    published = [name for name in names if name in published_columns(table)]
+    if published == names and set(metadata) <= set(published_columns(METADATA)):
         return
-    shown = json.dumps(
+    public_metadata = json.dumps(
         {key: value for key, value in metadata.items() if key in published_columns(METADATA)}, sort_keys=True
     )
     with pq.ParquetFile(path) as source, atomic_path(path) as temporary:
-        schema = source.schema_arrow.empty_table().select(kept).schema.remove_metadata()
+        schema = source.schema_arrow.empty_table().select(published).schema.remove_metadata()
         with pq.ParquetWriter(temporary, schema, compression="zstd") as sink:
             for number in range(source.num_row_groups):
-                rows = source.read_row_group(number, columns=kept).replace_schema_metadata(None)
+                rows = source.read_row_group(number, columns=published).replace_schema_metadata(None)
                 sink.write_table(rows)
-            sink.add_key_value_metadata({KEY: shown})
+            sink.add_key_value_metadata({KEY: public_metadata})

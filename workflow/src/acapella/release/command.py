@@ -30,7 +30,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from acapella.campaign.layout import EARLIER_PROVENANCE, Campaign, existing_provenance, opened, require
+from acapella.campaign.layout import EARLIER_PROVENANCE, Campaign, existing_provenance, open_campaign, require
 from acapella.common.pseudonyms import HEADER, Name, is_pseudonym, write_mapping
 from acapella.digest.command import ENGINES
 from acapella_core import decompression, names
@@ -122,7 +122,7 @@ def output_paths(args: argparse.Namespace) -> tuple[Path, Path, Path | None]:
 
 def run(args: argparse.Namespace) -> None:
     """Make the release and print a summary."""
-    campaign = opened(args.campaign)
+    campaign = open_campaign(args.campaign)
     target, key_file, map_file = output_paths(args)
     check_paths(campaign, target, key_file, map_file)
     counts = make_release(campaign, target, key_file, map_file, args)
@@ -175,7 +175,7 @@ def make_release(
     core.require_aes()
     hidden = map_file is not None or tables_hidden(campaign)
     check_tables(campaign, hidden=hidden)
-    taken = release_samples(campaign, hide=hidden)
+    samples = release_samples(campaign, hide=hidden)
     if not key_file.exists() and not args.key_file:
         core.make_key(key_file)
     key = core.read_key(key_file)
@@ -184,40 +184,44 @@ def make_release(
     except OSError as error:
         raise UserError(f"cannot write: {error.strerror}", where=target) from error
     try:
-        done = [release_sample(part, one, key, args) for one in taken]
+        counts_of_samples = [release_sample(part, sample, key, args) for sample in samples]
         tables = release_tables(campaign, part / "tables", key, hidden=hidden)
         omitted = missing_tables(campaign, tables, hidden=hidden)
-        readme = release_readme.text(done, tables, by_reason(omitted), hidden=hidden, macs=args.macs)
-        write_texts(part, taken, done, readme)
+        readme = release_readme.text(counts_of_samples, tables, by_reason(omitted), hidden=hidden, macs=args.macs)
+        write_texts(part, samples, counts_of_samples, readme)
         release_catalog.write(part, tables)
-        search_release(campaign, part, taken, done, hidden=hidden)
+        search_release(campaign, part, samples, counts_of_samples, hidden=hidden)
         write_checksums(part)
         if map_file:
-            called = [Name(one.sample, one.name, one.site, one.port) for one in taken]
-            write_mapping(map_file, [one.about for one in taken], called)
+            public_names = [Name(sample.sample, sample.name, sample.site, sample.port) for sample in samples]
+            write_mapping(map_file, [sample.about for sample in samples], public_names)
         publish(part, target)
     finally:
         remove_held(held, part)
-    frames = sum(one["frames"] for one in done)
-    return {"samples": len(taken), "frames": frames, "tables": len(tables), "omitted": omitted}
+    frames = sum(sample["frames"] for sample in counts_of_samples)
+    return {"samples": len(samples), "frames": frames, "tables": len(tables), "omitted": omitted}
 
 
 def search_release(
-    campaign: Campaign, part: Path, taken: list[ReleaseSample], done: list[dict], *, hidden: bool
+    campaign: Campaign, part: Path, samples: list[ReleaseSample], counts_of_samples: list[dict], *, hidden: bool
 ) -> None:
     """Raise UserError if the release in ``part`` contains anything that must not be published."""
     from . import search as release_search  # noqa: PLC0415
 
     captures = [
-        release_search.ReleasedCapture(one.sample, one.capture, one.name, counts["replaced"], counts["limits"])
-        for one, counts in zip(taken, done, strict=True)
+        release_search.ReleasedCapture(sample.sample, sample.capture, sample.name, counts["replaced"], counts["limits"])
+        for sample, counts in zip(samples, counts_of_samples, strict=True)
     ]
-    checksums = {one.about[key] for one in taken for key in CHECKSUM_COLUMNS} - {None}
-    checksums |= {sha256_of(one.capture) for one in taken}
-    true = {one.about[key] for one in taken for key in ("sample", "site", "port", "environment")} if hidden else set()
-    shown = {each for one in taken for each in (one.name, one.site, one.port)}
-    flows = [path for path in (campaign.flows(one.sample) for one in taken) if path.is_file()]
-    release_search.check(part, captures, flows, frozenset(checksums), frozenset(true - shown - {None}))
+    checksums = {sample.about[key] for sample in samples for key in CHECKSUM_COLUMNS} - {None}
+    checksums |= {sha256_of(sample.capture) for sample in samples}
+    true_names = (
+        {sample.about[key] for sample in samples for key in ("sample", "site", "port", "environment")}
+        if hidden
+        else set()
+    )
+    public_names = {name for sample in samples for name in (sample.name, sample.site, sample.port)}
+    flows = [path for path in (campaign.flows(sample.sample) for sample in samples) if path.is_file()]
+    release_search.check(part, captures, flows, frozenset(checksums), frozenset(true_names - public_names - {None}))
 
 
 def tables_hidden(campaign: Campaign) -> bool:
@@ -262,9 +266,9 @@ def release_samples(campaign: Campaign, *, hide: bool) -> list[ReleaseSample]:
     catalog = require(campaign.catalog, f"run acapella campaign index {campaign.directory}")
     reading = queries.one_line(campaign.directory, catalog_of=campaign.directory)
     with reading, contextlib.closing(queries.open_catalog(campaign.directory)) as con:
-        found = con.sql(queries.text("release", "taken"))
-        columns = found.columns
-        rows = [dict(zip(columns, row, strict=True)) for row in found.fetchall()]
+        relation = con.sql(queries.text("release", "taken"))
+        columns = relation.columns
+        rows = [dict(zip(columns, row, strict=True)) for row in relation.fetchall()]
     if not rows:
         raise UserError(
             "no sample with an acap", where=campaign.directory, fix=f"run acapella campaign index {campaign.directory}"
@@ -273,12 +277,12 @@ def release_samples(campaign: Campaign, *, hide: bool) -> list[ReleaseSample]:
         names.sample(row["sample"], catalog)
     for row in rows:
         check_row(row, catalog, campaign)
-    called = pseudonyms(rows) if hide else true_names(rows)
-    taken = []
-    for row, name in zip(rows, called, strict=True):
+    public_names = pseudonyms(rows) if hide else true_names(rows)
+    samples = []
+    for row, name in zip(rows, public_names, strict=True):
         file = require(campaign.directory / "raw" / row["file"], "the captures are needed for anonymization")
-        taken.append(ReleaseSample(row["sample"], name.sample, name.site, name.port, file, row))
-    return sorted(taken, key=lambda one: one.name)
+        samples.append(ReleaseSample(row["sample"], name.sample, name.site, name.port, file, row))
+    return sorted(samples, key=lambda sample: sample.name)
 
 
 def check_row(row: dict, catalog: Path, campaign: Campaign) -> None:
@@ -297,7 +301,7 @@ def check_row(row: dict, catalog: Path, campaign: Campaign) -> None:
         names.label(row[column], catalog)
 
 
-def release_sample(part: Path, taken: ReleaseSample, key: bytes, args: argparse.Namespace) -> dict:
+def release_sample(part: Path, sample: ReleaseSample, key: bytes, args: argparse.Namespace) -> dict:
     """Anonymize one capture and digest the result. Return the counts, the engine, and the limits of decompression."""
     from acapella.digest.command import Options, digest  # noqa: PLC0415
 
@@ -307,18 +311,18 @@ def release_sample(part: Path, taken: ReleaseSample, key: bytes, args: argparse.
     for directory in directories:
         directory.mkdir(exist_ok=True)
     captures, acaps, flows = directories
-    capture = captures / f"{taken.name}.pcap"
-    acap, flow_table = (directory / f"{taken.name}.parquet" for directory in (acaps, flows))
-    engine = args.engine or taken.about["engine"]
+    capture = captures / f"{sample.name}.pcap"
+    acap, flow_table = (directory / f"{sample.name}.parquet" for directory in (acaps, flows))
+    engine = args.engine or sample.about["engine"]
     if engine not in ENGINES:
-        raise UserError(f"engine {engine!r} is not known", where=f"sample {taken.sample}", fix="set --engine")
+        raise UserError(f"engine {engine!r} is not known", where=f"sample {sample.sample}", fix="set --engine")
     limits = decompression.limits_of(args)
     try:
-        counts = anonymize(str(taken.capture), capture, key, args.macs, limits)
-        digest([str(capture)], str(acap), str(flow_table), Options(engine, (), taken.site, taken.port))
+        counts = anonymize(str(sample.capture), capture, key, args.macs, limits)
+        digest([str(capture)], str(acap), str(flow_table), Options(engine, (), sample.site, sample.port))
     except UserError as error:
         message = str(error).replace(f"{part}/", "")
-        raise UserError(message, where=f"sample {taken.sample}, engine {engine}", outside=error.outside) from error
+        raise UserError(message, where=f"sample {sample.sample}, engine {engine}", outside=error.outside) from error
     drop_private(acap, "frames")
     drop_private(flow_table, "flows")
     return counts | {"engine": engine, "limits": limits}
@@ -332,10 +336,10 @@ def release_tables(campaign: Campaign, directory: Path, key: bytes, *, hidden: b
     from . import flows as release_flows  # noqa: PLC0415
 
     outputs = recorded_outputs(campaign, hidden=hidden)
-    made = {Path(path).stem for path in outputs if path.startswith("tables/")} & known_tables()
-    copied = {name for name in made if not why_private(name)}
-    renamed = made & set(release_flows.TABLES)
-    for name in sorted(copied | renamed):
+    existing = {Path(path).stem for path in outputs if path.startswith("tables/")} & known_tables()
+    to_copy = {name for name in existing if not why_private(name)}
+    to_rename = existing & set(release_flows.TABLES)
+    for name in sorted(to_copy | to_rename):
         directory.mkdir(exist_ok=True)
         for suffix in ("csv", "parquet"):
             source = require(campaign.table(name, suffix), f"run acapella campaign process {campaign.directory}")
@@ -343,11 +347,11 @@ def release_tables(campaign: Campaign, directory: Path, key: bytes, *, hidden: b
                 raise UserError(
                     "does not have the checksum in its provenance", where=source, fix="create the tables again"
                 )
-        if name in copied:
+        if name in to_copy:
             copy_table(campaign, name, directory)
-    if renamed:
+    if to_rename:
         release_flows.write(campaign, directory, key)
-    return sorted(copied | renamed)
+    return sorted(to_copy | to_rename)
 
 
 def known_tables() -> set[str]:
@@ -374,19 +378,19 @@ def copy_table(campaign: Campaign, name: str, directory: Path) -> None:
 def recorded_outputs(campaign: Campaign, *, hidden: bool) -> dict[str, str]:
     """Return the checksums of the stages' outputs by path; if names are ``hidden``, only of outputs with pseudonyms."""
     outputs = {}
-    for one in (provenance(campaign, stage) for stage in EARLIER_PROVENANCE):
-        if with_pseudonyms(one) or not hidden:
-            outputs |= one.get("outputs", {})
+    for record in (provenance(campaign, stage) for stage in EARLIER_PROVENANCE):
+        if with_pseudonyms(record) or not hidden:
+            outputs |= record.get("outputs", {})
     return outputs
 
 
-def missing_tables(campaign: Campaign, made: list[str], *, hidden: bool) -> dict[str, str]:
+def missing_tables(campaign: Campaign, released: list[str], *, hidden: bool) -> dict[str, str]:
     """Return the omitted tables of the campaign, each with the reason."""
     recorded = recorded_outputs(campaign, hidden=False)
     allowed = recorded_outputs(campaign, hidden=hidden)
     reasons = {}
-    there = {path.stem for path in (campaign.directory / "tables").glob("*.parquet")} - PAPER_TABLES
-    for name in sorted((there & known_tables()) - set(made)):
+    existing = {path.stem for path in (campaign.directory / "tables").glob("*.parquet")} - PAPER_TABLES
+    for name in sorted((existing & known_tables()) - set(released)):
         path = f"tables/{name}.parquet"
         if path not in recorded:
             reasons[name] = "no provenance file lists it"
@@ -405,9 +409,9 @@ def by_reason(omitted: dict[str, str]) -> dict[str, list[str]]:
     return names
 
 
-def write_texts(part: Path, taken: list[ReleaseSample], done: list[dict], readme: str) -> None:
+def write_texts(part: Path, samples: list[ReleaseSample], counts_of_samples: list[dict], readme: str) -> None:
     """Write samples.tsv and README.md."""
-    rows = [sheet_row(one, counts) for one, counts in zip(taken, done, strict=True)]
+    rows = [sheet_row(sample, counts) for sample, counts in zip(samples, counts_of_samples, strict=True)]
     lines = ["\t".join(SHEET_COLUMNS), *("\t".join(row) for row in rows)]
     atomic_text(part / "samples.tsv", "\n".join(lines) + "\n")
     atomic_text(part / "README.md", readme)
@@ -420,18 +424,18 @@ def write_checksums(part: Path) -> None:
     atomic_text(part / CHECKSUM_FILE, "\n".join(sums) + "\n")
 
 
-def sheet_row(taken: ReleaseSample, counts: dict) -> list[str]:
+def sheet_row(sample: ReleaseSample, counts: dict) -> list[str]:
     """Return a line of samples.tsv; unknown values are empty."""
-    known = {
-        **{name: taken.about[name] for name in SHEET_COLUMNS if name in taken.about},
-        "sample": taken.name,
-        "site": taken.site,
-        "port": taken.port,
+    values = {
+        **{name: sample.about[name] for name in SHEET_COLUMNS if name in sample.about},
+        "sample": sample.name,
+        "site": sample.site,
+        "port": sample.port,
         "frames": counts["frames"],
         "bytes": counts["wire_bytes"],
         "cut_frames": counts["cut_frames"],
     }
-    return ["" if known[name] is None else str(known[name]) for name in SHEET_COLUMNS]
+    return ["" if values[name] is None else str(values[name]) for name in SHEET_COLUMNS]
 
 
 def publish(part: Path, target: Path) -> None:

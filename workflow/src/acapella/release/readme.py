@@ -27,7 +27,7 @@ Run DuckDB in this directory, or set its search path first: `set file_search_pat
 command `acapella sql DIRECTORY QUERY` works from anywhere. DuckDB 1.0 cannot read a list column of the catalog, such as
 vlan, if a row group (122,880 rows) has only empty lists; 1.1 can. DuckDB 1.0 reads all columns of the Parquet files.
 
-$omitted## What was done
+$omitted## Anonymization
 - Every frame ends after its last known header. The files contain no payload; $cut of $frames frames were truncated,
   and of $empty only time and length were kept.
 - All IPv4 and IPv6 addresses in headers were replaced by Crypto-PAn with AES and a secret key: two
@@ -75,23 +75,25 @@ NAMES = {
 }
 
 
-def text(done: list[dict], tables: list[str], omitted: dict[str, list[str]], *, hidden: bool, macs: str) -> str:
+def text(
+    counts_of_samples: list[dict], tables: list[str], omitted: dict[str, list[str]], *, hidden: bool, macs: str
+) -> str:
     """Return the text of README.md.
 
-    ``done``: counts of each capture; ``tables``: released tables; ``omitted``: omitted tables by reason; ``hidden``:
-    whether names are pseudonyms; ``macs``: the value of --macs.
+    ``counts_of_samples``: counts of each capture; ``tables``: released tables; ``omitted``: omitted tables by reason;
+    ``hidden``: whether names are pseudonyms; ``macs``: the value of --macs.
     """
-    listed = ", ".join(tables)
-    about = f"results of the original captures, as counts and shares ({listed}); those with addresses are omitted"
+    table_names = ", ".join(tables)
+    about = f"results of the original captures, as counts and shares ({table_names}); those with addresses are omitted"
     if FLOWS in tables:
         about += f", except {FLOWS}, which has pseudonyms"
     return TEXT.substitute(
-        samples=len(done),
-        frames=sum(one["frames"] for one in done),
+        samples=len(counts_of_samples),
+        frames=sum(counts["frames"] for counts in counts_of_samples),
         version=__version__,
-        engine=" or ".join(sorted({one["engine"] for one in done})),
-        cut=sum(one["cut_frames"] for one in done),
-        empty=sum(one["empty_frames"] for one in done),
+        engine=" or ".join(sorted({counts["engine"] for counts in counts_of_samples})),
+        cut=sum(counts["cut_frames"] for counts in counts_of_samples),
+        empty=sum(counts["empty_frames"] for counts in counts_of_samples),
         macs=MACS[macs],
         names=NAMES[hidden],
         sheet=SHEET,

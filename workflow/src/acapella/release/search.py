@@ -110,8 +110,8 @@ def check(
     """
     check_columns(part)
     search = _native.LeakSearch()
-    for one in captures:
-        search.add(**one.replaced)
+    for capture in captures:
+        search.add(**capture.replaced)
     add_originals(search, flows)
     distinctive = frozenset(name for name in names if DISTINCTIVE.fullmatch(name))
     contents = []
@@ -137,8 +137,8 @@ def add_originals(search: _native.LeakSearch, flows: Sequence[Path]) -> None:
             search.add_originals([address for (address,) in batch if address])
 
 
-def refuse(what: str, where: object) -> NoReturn:
-    """Raise the UserError about a finding, which prevents publication."""
+def fail(what: str, where: object) -> NoReturn:
+    """Raise UserError about a finding, so that nothing is published."""
     raise UserError(f"the release would contain {what}; nothing was published", where=where, fix="report this as a bug")
 
 
@@ -167,10 +167,10 @@ def check_columns(part: Path) -> None:
     for path in [*files_of(part, "*.parquet"), *files_of(part, "*.csv")]:
         private = sorted(set(columns_of(path)) - set(published_columns(table_of(part, path))))
         if private:
-            refuse(f"column {private[0]}, which must not be published", path.relative_to(part))
+            fail(f"column {private[0]}, which must not be published", path.relative_to(part))
         private = sorted(set(metadata_of(path)) - set(published_columns(METADATA)))
         if private:
-            refuse(f"metadata {private[0]}, which must not be published", path.relative_to(part))
+            fail(f"metadata {private[0]}, which must not be published", path.relative_to(part))
 
 
 def metadata_of(path: Path) -> dict:
@@ -179,9 +179,11 @@ def metadata_of(path: Path) -> dict:
 
     if path.suffix != ".parquet":
         return {}
-    found = pq.read_metadata(path).metadata or {}
-    own = json.loads(found.get(b"acapella", b"{}"))
-    return own | {key.decode(): value.decode() for key, value in found.items() if key not in (b"acapella", SCHEMA)}
+    metadata = pq.read_metadata(path).metadata or {}
+    json_metadata = json.loads(metadata.get(b"acapella", b"{}"))
+    return json_metadata | {
+        key.decode(): value.decode() for key, value in metadata.items() if key not in (b"acapella", SCHEMA)
+    }
 
 
 SCHEMA = b"ARROW:schema"  # Arrow's description of the columns
@@ -214,9 +216,9 @@ def sheet_texts(path: Path, where: str) -> Iterator[Text]:
     lines = path.read_text(encoding="utf-8").splitlines()
     yield Text(where, "metadata", lines)
     head, *rows = (line.split("\t") for line in lines)
-    for place, name in enumerate(head):
+    for index, name in enumerate(head):
         if name in NAME_COLUMNS:
-            yield Text(where, name, [row[place] for row in rows if place < len(row)])
+            yield Text(where, name, [row[index] for row in rows if index < len(row)])
 
 
 def digest_texts(con, part: Path) -> Iterator[Text]:
@@ -239,16 +241,16 @@ def catalog_texts(con, path: Path, where: str) -> Iterator[Text]:
 
 def columns(con, source: str, where: str) -> Iterator[Text]:
     """Yield the distinct values to search in each text column. Raises UserError if a column contains binary data."""
-    described = con.execute(f"describe select * from {source}").fetchall()
+    schema = con.execute(f"describe select * from {source}").fetchall()
     parts = []
-    for name, kind, *_ in described:
+    for name, kind, *_ in schema:
         if "BLOB" in kind:
-            refuse(f"bytes in column {name}, which cannot be searched", where)
+            fail(f"bytes in column {name}, which cannot be searched", where)
         if "VARCHAR" in kind:
-            least = 0 if name in NAME_COLUMNS else 1 << 30 if name in UNSEARCHED_COLUMNS else MIN_NAME_LENGTH
+            min_length = 0 if name in NAME_COLUMNS else 1 << 30 if name in UNSEARCHED_COLUMNS else MIN_NAME_LENGTH
             parts.append(
                 f"""select '{name}' as name, value from (select distinct "{name}"::varchar as value from {source}) """
-                f"where length(value) >= {least} or regexp_matches(value, $word)"
+                f"where length(value) >= {min_length} or regexp_matches(value, $word)"
             )
     if not parts:
         return
@@ -260,8 +262,9 @@ def columns(con, source: str, where: str) -> Iterator[Text]:
 
 def csv_source(path: Path) -> str:
     """Return the DuckDB expression that reads a CSV file of `tables.write`, with all columns as text."""
-    named = ", ".join(f"'{name}': 'varchar'" for name in columns_of(path))
-    options = f"auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', columns = {{{named}}}"
+    column_types = ", ".join(f"'{name}': 'varchar'" for name in columns_of(path))
+    options = "auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', "
+    options += f"columns = {{{column_types}}}"
     return f"read_csv({literal(path, pattern=True)}, {options})"
 
 
@@ -269,16 +272,16 @@ def check_words(text: Text, search: _native.LeakSearch, checksums: frozenset[str
     """Raise UserError if a text contains an original address, or the checksum of an unpublished file."""
     words = [word for value in text.values for pattern in WORD_PATTERNS for word in pattern.findall(value)]
     for word in search.addresses(words):
-        refuse(f"the original address {word}", text.where)
-    known = {word.lower() for word in words} & (checksums | {word.lower() for word in base64_forms(checksums)})
-    if known:
-        refuse(f"the checksum of a file that is not published: {min(known)}", text.where)
+        fail(f"the original address {word}", text.where)
+    found = {word.lower() for word in words} & (checksums | {word.lower() for word in base64_forms(checksums)})
+    if found:
+        fail(f"the checksum of a file that is not published: {min(found)}", text.where)
 
 
 def base64_forms(checksums: frozenset[str]) -> set[str]:
     """Return checksums in base64 and base64url (RFC 4648), without padding."""
-    ways = (base64.b64encode, base64.urlsafe_b64encode)
-    return {way(bytes.fromhex(each)).decode().rstrip("=") for each in checksums for way in ways}
+    encoders = (base64.b64encode, base64.urlsafe_b64encode)
+    return {encode(bytes.fromhex(checksum)).decode().rstrip("=") for checksum in checksums for encode in encoders}
 
 
 def check_names(text: Text, names: frozenset[str], distinctive: frozenset[str]) -> None:
@@ -289,13 +292,13 @@ def check_names(text: Text, names: frozenset[str], distinctive: frozenset[str]) 
     """
     if text.column in NAME_COLUMNS:
         for value in text.values:
-            if found := names & {value, *value.split("+")}:
-                refuse(f"the true name {min(found)}", text.where)
+            if true_names := names & {value, *value.split("+")}:
+                fail(f"the true name {min(true_names)}", text.where)
     elif text.column is None or text.column == "metadata" or text.column not in UNSEARCHED_COLUMNS:
-        every = "\n".join(text.values)
+        content = "\n".join(text.values)
         for name in distinctive:
-            if name in every and re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", every):
-                refuse(f"the true name {name}", text.where)
+            if name in content and re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", content):
+                fail(f"the true name {name}", text.where)
 
 
 def check_hashes(con, part: Path, flows: Sequence[Path]) -> None:
@@ -303,46 +306,56 @@ def check_hashes(con, part: Path, flows: Sequence[Path]) -> None:
     sources = [", ".join(literal(path) for path in paths) for paths in (files_of(part / "flows"), flows)]
     if not all(sources):
         return
-    every, original = (
+    released, original = (
         f"(select unnest([{', '.join(HASH_COLUMNS)}]) as hash from read_parquet([{s}]))" for s in sources
     )
-    found = con.execute(f"select hash from {every} where hash in (from {original}) limit 1").fetchone()
-    if found:
-        refuse(f"the hash of an original flow: {found[0]}", "flows")
+    row = con.execute(f"select hash from {released} where hash in (from {original}) limit 1").fetchone()
+    if row:
+        fail(f"the hash of an original flow: {row[0]}", "flows")
 
 
 def check_bytes(part: Path, checksums: frozenset[str]) -> None:
     """Raise UserError if a file contains a checksum as bytes or text. Compressed values are not searched."""
-    forms = [form for each in checksums for form in (each.encode(), each.upper().encode(), bytes.fromhex(each))]
-    search = _native.Windows([*forms, *(each.encode() for each in base64_forms(checksums))], whole=False)
+    forms = [
+        form
+        for checksum in checksums
+        for form in (checksum.encode(), checksum.upper().encode(), bytes.fromhex(checksum))
+    ]
+    search = _native.Windows([*forms, *(checksum.encode() for checksum in base64_forms(checksums))], whole=False)
     for path in files_of(part):
         with path.open("rb") as stream:
-            before = b""
+            tail = b""
             while block := stream.read(1 << 24):
-                if search.find(before + block) is not None:
-                    refuse("the checksum of a file that is not published", path.relative_to(part))
-                before = block[-PAYLOAD_WINDOW:]
+                if search.find(tail + block) is not None:
+                    fail("the checksum of a file that is not published", path.relative_to(part))
+                tail = block[-PAYLOAD_WINDOW:]
 
 
 def check_captures(part: Path, captures: Sequence[ReleasedCapture], search: _native.LeakSearch, contents: list) -> None:
     """Raise UserError if a capture contains more than headers with pseudonyms, or if a text contains payload."""
     from acapella.common import vendors  # noqa: PLC0415
 
-    known = vendors.find()
+    installed_vendors = vendors.find()
     texts = _native.Windows(contents, whole=True)
-    for one in captures:
-        public = part / "captures" / f"{one.name}.pcap"
-        with core_errors(part, one.sample):
-            found = search.find(str(one.original), str(public), known.core if known else None, texts, one.limits)
-        if found:
-            frame, offset, what = found
-            refuse(f"{what}: sample {one.sample}, frame {frame}, byte {offset}", public.relative_to(part))
-    for one in captures:
-        with core_errors(part, one.sample):
-            found = search.find_unexplained(str(one.original), one.limits)
-        if found:
-            frame, offset, what = found
-            refuse(f"{what}: sample {one.sample}, frame {frame}, byte {offset}", "captures")
+    for capture in captures:
+        released = part / "captures" / f"{capture.name}.pcap"
+        with core_errors(part, capture.sample):
+            finding = search.find(
+                str(capture.original),
+                str(released),
+                installed_vendors.core if installed_vendors else None,
+                texts,
+                capture.limits,
+            )
+        if finding:
+            frame, offset, description = finding
+            fail(f"{description}: sample {capture.sample}, frame {frame}, byte {offset}", released.relative_to(part))
+    for capture in captures:
+        with core_errors(part, capture.sample):
+            finding = search.find_unexplained(str(capture.original), capture.limits)
+        if finding:
+            frame, offset, description = finding
+            fail(f"{description}: sample {capture.sample}, frame {frame}, byte {offset}", "captures")
 
 
 @contextlib.contextmanager

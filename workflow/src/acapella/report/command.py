@@ -50,7 +50,7 @@ def confine(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write CAMPAIGN/report.html. Raises UserError if a table or provenance/process.json is missing."""
-    campaign = campaigns.opened(args.campaign)
+    campaign = campaigns.open_campaign(args.campaign)
     load_jsonschema()
     from . import flows  # noqa: PLC0415
     from .page import write  # noqa: PLC0415 (Altair and vl-convert are slow to import)

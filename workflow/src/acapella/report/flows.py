@@ -70,9 +70,9 @@ def accuracy(source: Source) -> dict:
     rows = source.rows("flowreport_accuracy")
     names = [ALL, *sorted({row["sample"] for row in rows} - {ALL})]
     names = names if len(names) > 2 else names[:1]  # with a single sample, the rows of `all` are the same
-    order = {name: place for place, name in enumerate(names[: MAX_SAMPLES + 1])}
-    shown = [row for row in rows if row["sample"] in order]
-    shown.sort(key=lambda row: (order[row["sample"]], row["triggers"], list(MEASURES).index(row["measure"])))
+    order = {name: index for index, name in enumerate(names[: MAX_SAMPLES + 1])}
+    drawn = [row for row in rows if row["sample"] in order]
+    drawn.sort(key=lambda row: (order[row["sample"]], row["triggers"], list(MEASURES).index(row["measure"])))
     columns = [
         ("Samples", False),
         ("Triggers", False),
@@ -100,24 +100,24 @@ def accuracy(source: Source) -> dict:
             *(percent_or_empty(row[name]) for name in ("covered_share", "width_median", "width_p99")),
             bound(row["measure"]),
         ]
-        for row in shown
+        for row in drawn
     ]
     note = (
         "Triggers: packets that cause a report; published are those of the P4/RDMA paper, in a separate run. "
         "Equal and within 1 %: shares of the n values that both sides have. Errors: |measured - exact| / exact, of "
         "exact values above 0; for loss and retransmitted payload, of the lower bound. Missing: exact values that no "
-        "report has; outside: more of these, in tunnels that the program does not read; extra: measured values that "
-        "the digest does not have, as those of the outer flow of such a tunnel. Bound: on the values that both sides "
-        "have. Log R\u00b2: of logarithms; p99: 99th percentile; contain exact: share of intervals that contain the "
-        "exact value. " + STATEMENT
+        "report contains; outside: further ones, in tunnels that the program does not parse; extra: measured values "
+        "that the digest does not contain, such as those of the outer flow of such a tunnel. Bound: limit for the "
+        "values that both sides have. Log R\u00b2: of logarithms; p99: 99th percentile; contain exact: share of "
+        "intervals that contain the exact value. " + STATEMENT
     )
     return table("flowreport_accuracy", "Accuracy of flow reports", note, columns, cells)
 
 
 def missing(row: dict) -> str:
     """Return the number of exact values that no report has, with its share in percent if there are any."""
-    found = number(row["missing"])
-    return f"{found} ({percent(row['missing_share'])})" if row["missing"] else found
+    text = number(row["missing"])
+    return f"{text} ({percent(row['missing_share'])})" if row["missing"] else text
 
 
 def percent_or_empty(value: float | None) -> str:
@@ -134,14 +134,14 @@ def r2_text(value: float | None) -> str:
 
 
 def window_reasons(source: Source) -> dict:
-    """Return the windows of throughput by the reason for which they may be off by more than 10 %."""
-    found: dict[str, list[int]] = {}
+    """Return the table of throughput windows by the reason for which a value may be wrong by more than 10 %."""
+    sums_by_reason: dict[str, list[int]] = {}
     for row in source.rows("flowreport_window_reasons"):
-        sums = found.setdefault(row["reason"], dict.fromkeys(("windows", "within", "bounded", "held"), 0))
+        sums = sums_by_reason.setdefault(row["reason"], dict.fromkeys(("windows", "within", "bounded", "held"), 0))
         for name in sums:
             sums[name] += row[name]
-    total = sum(sums["windows"] for sums in found.values())
-    rows = sorted(found.items(), key=lambda item: (item[0] != "none", -item[1]["windows"]))
+    total = sum(sums["windows"] for sums in sums_by_reason.values())
+    rows = sorted(sums_by_reason.items(), key=lambda item: (item[0] != "none", -item[1]["windows"]))
     cells = [
         [
             *(reason, number(sums["windows"]), percent(sums["windows"] / total), number(sums["within"])),
@@ -153,26 +153,29 @@ def window_reasons(source: Source) -> dict:
     columns += [("Within 10 %, share of the reason", True)]
     columns += [("Windows with bounds", True), ("Windows whose bounds hold", True)]
     note = (
-        "Windows of a flow's throughput, of all samples. Within 10 %: of the exact value. None: according to the "
-        "reports, the value cannot be off by more than 10 %. Bounds hold: of the windows that have a bound on their "
-        "bytes, those whose exact value is within it. "
-        "Straddle, no_slot: packets of a report may be on both sides of a window's edge (flow with, without a slot); "
-        "time_reversal: frames of later windows precede it in the file (samples: time_reversals of capture_quality); "
-        "sketch_load: flows that share their cells in all rows of the sketch; unreported, no_report: no report "
-        "has packets of the window, or of the flow; outside, extra: flows that the program, or the digest, did not see."
+        "Windows of a flow's throughput, of all samples. Within 10 %: the measured value differs from the exact one by "
+        "at most 10 %. Reason none: according to the reports, the value cannot differ by more than 10 %. Windows whose "
+        "bounds hold: those with bounds on their bytes that contain the exact value. Reasons: straddle, no_slot: "
+        "packets of a report may be on both sides of a window's edge (flow with a slot, flow without); time_reversal: "
+        "frames of later windows precede it in the file (samples: time_reversals of capture_quality); sketch_load: "
+        "flows that share their cells in all rows of the sketch; unreported: no report contains packets of the "
+        "window; no_report: no report contains the flow; outside: the program does not parse the flow; extra: the "
+        "digest does not contain the flow."
     )
     return table("flowreport_window_reasons", "Windows of throughput", note, columns, cells)
 
 
 def flow_reasons(source: Source) -> dict:
-    """Return the flows by the reason for which measured values do not cover the whole flow."""
-    found: dict[tuple, int] = {}
+    """Return the table of flows by the reason for which measured values do not cover the whole flow."""
+    flows_by_reason: dict[tuple, int] = {}
     totals: dict[str, int] = {}
     for row in source.rows("flowreport_flow_reasons"):
         key = (row["subject"], row["reason"])
-        found[key] = found.get(key, 0) + row["flows"]
+        flows_by_reason[key] = flows_by_reason.get(key, 0) + row["flows"]
         totals[row["subject"]] = totals.get(row["subject"], 0) + row["flows"]
-    rows = sorted(found.items(), key=lambda item: (list(totals).index(item[0][0]), item[0][1] != "none", -item[1]))
+    rows = sorted(
+        flows_by_reason.items(), key=lambda item: (list(totals).index(item[0][0]), item[0][1] != "none", -item[1])
+    )
     cells = [
         [REASON_SUBJECTS[subject], reason, number(flows), percent(flows / totals[subject])]
         for (subject, reason), flows in rows
@@ -180,17 +183,17 @@ def flow_reasons(source: Source) -> dict:
     columns = [("Values of", False), ("Reason", False), ("Flows", True), ("Share of these flows", True)]
     note = (
         "Flows by the reason for which measured values do not cover the whole flow, of all samples. Loss and "
-        "acknowledged bytes: flows with an exact value and a report. Earlier_report: packets, or "
-        "acknowledgments, came after the newest report; inter-arrival times are compared at the time of that report. "
-        "Partly_followed, no_slot: the data plane had no slot for the flow, for a part of its packets or ever; "
-        "no_acknowledgment, no_report: no report has one, or is of the flow; outside, extra: flows that the "
-        "program, or the digest, did not see."
+        "acknowledged bytes: flows with an exact value and a report. Reasons: earlier_report: packets or "
+        "acknowledgments arrived after the newest report; inter-arrival times are compared at the time of that report; "
+        "partly_followed: the data plane had no slot for a part of the flow's packets; no_slot: for none of them; "
+        "no_acknowledgment: no report contains an acknowledgment; no_report: no report contains the flow; outside: the "
+        "program does not parse the flow; extra: the digest does not contain the flow."
     )
     return table("flowreport_flow_reasons", "Flows and their reports", note, columns, cells)
 
 
 def tools(source: Source) -> dict:
-    """Return what other flow meters measure in the same file."""
+    """Return the table of the measurements of other flow meters in the same file."""
     columns = [("Sample", False), ("Tool", False), ("Version", False), ("Flows", True), ("In common", True)]
     columns += [("Flows with equal packets", True), ("Flows with equal bytes", True), ("IP packets", True)]
     columns += [("IP bytes", True), ("Packets missed", True)]
@@ -206,21 +209,21 @@ def tools(source: Source) -> dict:
     ]
     note = (
         "Read from the same file, without losses; table III of the P4/RDMA paper replays in real "
-        "time. Directed flows by addresses, protocol and ports, without tags. In common, equal: with flows of the "
-        "digest. Packets missed: 1 - IP packets / those of the digest, below 0 if a tool counts more. A tool misses "
-        "packets inside headers that it does not know."
+        "time. Directed flows by addresses, protocol and ports, without tags. In common, equal: compared with flows of "
+        "the digest. Packets missed: 1 - IP packets / those of the digest, negative if a tool counts more. A tool "
+        "misses packets inside headers that it does not parse."
     )
     return table("flowreport_tools", "Other flow meters", note, columns, cells)
 
 
 def counts(source: Source) -> dict:
     """Return the table of the balance of all samples and of all counters above 0."""
-    found: dict[tuple, int] = {}
+    sums: dict[tuple, int] = {}
     for row in sorted(source.rows("flowreport_counts"), key=lambda row: row["place"]):
         if row["stage"] != "settings":
             key = (row["stage"], row["counter"])
-            found[key] = sum_or_max(row["counter"])(found.get(key, 0), row["value"])
-    rows = [(*key, value) for key, value in found.items() if value or key[0] == "balance"]
+            sums[key] = sum_or_max(row["counter"])(sums.get(key, 0), row["value"])
+    rows = [(*key, value) for key, value in sums.items() if value or key[0] == "balance"]
     samples = len({row["sample"] for row in source.rows("flowreport_counts")})
     columns = [("Stage", False), ("Counter", False), ("Value", True)]
     cells = [[stage, counter, number(value)] for stage, counter, value in rows]

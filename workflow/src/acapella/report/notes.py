@@ -14,20 +14,19 @@ COLUMNS = [("Samples", False), ("Number", True), ("Lost frames", True), ("Note",
 
 def tables(source: Source) -> list[dict]:
     """Return a table with one row per note; [] if there are no notes."""
-    noted = sample_notes(source)
-    if not noted:
+    samples = sample_notes(source)
+    if not samples:
         return []
     about = "From the samples' manifests, raw/SAMPLE.json. Lost frames: sum over these samples."
     if has_pseudonyms(source.campaign):
-        about = (
-            f"{count(len(noted), 'sample')} of {len(source.quality)} with notes in raw/, which may contain true names."
-        )
+        samples_text = f"{count(len(samples), 'sample')} of {len(source.quality)}"
+        about = f"{samples_text} with notes in raw/, which may contain true names."
         return [{**table("notes", "Notes on samples", about, [], []), "csv": None}]
     groups: dict[str, list[dict]] = {}
-    for row, notes in noted:
+    for row, notes in samples:
         for note in notes:
             groups.setdefault(note, []).append(row)
-    order = sorted(groups.items(), key=lambda each: (-(lost_frames(each[1]) or 0), -len(each[1]), natural(each[0])))
+    order = sorted(groups.items(), key=lambda entry: (-(lost_frames(entry[1]) or 0), -len(entry[1]), natural(entry[0])))
     if len(order) > MAX_NOTES:
         about += f" {MAX_NOTES} of {len(order):,} notes."
     cells = [
@@ -42,22 +41,22 @@ def sample_notes(source: Source) -> list[tuple[dict, list[str]]]:
 
     If the tables have pseudonyms, the rows of the samples are empty.
     """
-    found = {}
+    notes_of = {}
     for path in (source.campaign.directory / "raw").glob("*.json"):
         try:
-            found[path.stem] = list(dict.fromkeys(map(str, json.loads(path.read_text(encoding="utf-8"))["notes"])))
+            notes_of[path.stem] = list(dict.fromkeys(map(str, json.loads(path.read_text(encoding="utf-8"))["notes"])))
         except (OSError, ValueError, LookupError, TypeError):
             continue  # no manifest; `acapella campaign index` reports this
     if has_pseudonyms(source.campaign):  # tables have other names
-        return [({}, notes) for notes in found.values() if notes]
+        return [({}, notes) for notes in notes_of.values() if notes]
     rows = sorted(source.quality, key=lambda row: natural(row["sample"]))
-    return [(row, found[row["sample"]]) for row in rows if found.get(row["sample"])]
+    return [(row, notes_of[row["sample"]]) for row in rows if notes_of.get(row["sample"])]
 
 
 def lost_frames(rows: list[dict]) -> int | None:
     """Return the number of frames lost by samples; None if none of them has counters."""
-    known = [row["lost_frames"] for row in rows if row["lost_frames"] is not None]
-    return sum(known) if known else None
+    counts = [row["lost_frames"] for row in rows if row["lost_frames"] is not None]
+    return sum(counts) if counts else None
 
 
 def lost_frames_text(rows: list[dict]) -> str:

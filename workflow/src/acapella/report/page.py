@@ -56,12 +56,12 @@ def write(  # noqa: PLR0913
     parts = (registry.TRAFFIC_FIGURES, registry.TRIAL_FIGURES if with_trials else (), flows.figures)
     parts += (registry.STORAGE_FIGURES if with_storage else (), registry.COLLECTION_FIGURES if with_outcomes else ())
     names = [name for part in parts for name in part]
-    drawings = [
+    all_figures = [
         figure_values(compose_figure(name, source, origin=False), number, source)
         for number, name in enumerate(names, 1)
     ]
     figures, of_trials, of_flows, of_storage, collections = (
-        [one for one in drawings if one["name"] in part] for part in parts
+        [figure for figure in all_figures if figure["name"] in part] for part in parts
     )
     page = template().render(
         name=campaign.directory.resolve().name,
@@ -86,7 +86,7 @@ def write(  # noqa: PLR0913
     )
     path = campaign.directory / "report.html"
     atomic_text(path, page)
-    return path, len(drawings)
+    return path, len(all_figures)
 
 
 def add_csv_links(shown: list[dict], source: Source) -> list[dict]:
@@ -156,8 +156,8 @@ def provenance_parts(path: Path, fix: str) -> list[dict]:
         provenance = json.loads(require(path, fix).read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"not JSON: {error}", where=path, fix=fix) from error
-    places = {key: place for place, key in enumerate(PROVENANCE)}
-    keys = sorted(provenance, key=lambda key: (places.get(key, len(places)), key))
+    order = {key: index for index, key in enumerate(PROVENANCE)}
+    keys = sorted(provenance, key=lambda key: (order.get(key, len(order)), key))
     return [{"key": key, "label": PROVENANCE.get(key, key), "rows": list(flatten("", provenance[key]))} for key in keys]
 
 
@@ -167,8 +167,8 @@ def flatten(name: str, value: object):
         for key, inner in value.items():
             yield from flatten(f"{name}.{key}" if name else key, inner)
     elif isinstance(value, list) and any(isinstance(inner, dict | list) for inner in value):
-        for place, inner in enumerate(value):
-            yield from flatten(f"{name}[{place}]", inner)
+        for index, inner in enumerate(value):
+            yield from flatten(f"{name}[{index}]", inner)
     else:
         text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         yield name, "none" if value is None or text in ("", "{}") else text

@@ -20,16 +20,19 @@ def tables(source: Source) -> list[dict]:
 
 def rates(source: Source) -> dict:
     """Return a table laid out as the paper's Tables 1 and 2, with the paper's numbers for comparison."""
-    found: dict[tuple, list[dict]] = {}
+    runs_by_frames: dict[tuple, list[dict]] = {}
     for row in source.rows("storage_rates"):
-        found.setdefault((-row["snaplen"], row["writer"], -row["frame_bytes"]), []).append(row)
+        runs_by_frames.setdefault((-row["snaplen"], row["writer"], -row["frame_bytes"]), []).append(row)
     printed = paper_rows()
     columns = [("Kept (B)", True), ("Frame size (B)", True), ("Writer", False), ("Rate (Gbit/s)", True)]
     columns += [("Cores", True), ("Loss (%)", True), ("Written without a limit (Gbit/s)", True)]
     columns += [("Paper: rate (Gbit/s)", True), ("Paper: cores", True), ("Paper: loss (%)", True)]
     cells = []
-    for key in sorted(found):
-        best, unlimited = sustained_run(found[key]), [row for row in found[key] if row["wanted_fps"] is None]
+    for key in sorted(runs_by_frames):
+        best, unlimited = (
+            sustained_run(runs_by_frames[key]),
+            [row for row in runs_by_frames[key] if row["wanted_fps"] is None],
+        )
         paper = printed.get((best["snaplen"], best["frame_bytes"]), {})
         cells.append(
             [
@@ -54,11 +57,11 @@ def sustained_run(runs_: list[dict]) -> dict:
 
     If there is none, return the run with the lowest loss.
     """
-    known = [row for row in runs_ if row["lost_share"] is not None]
-    kept = [row for row in known if row["lost_share"] <= MAX_LOSS_SHARE]
-    if kept:
-        return max(kept, key=lambda row: row["rate_bps"])
-    return min(known, key=lambda row: row["lost_share"]) if known else runs_[0]
+    with_loss = [row for row in runs_ if row["lost_share"] is not None]
+    sustained = [row for row in with_loss if row["lost_share"] <= MAX_LOSS_SHARE]
+    if sustained:
+        return max(sustained, key=lambda row: row["rate_bps"])
+    return min(with_loss, key=lambda row: row["lost_share"]) if with_loss else runs_[0]
 
 
 def gigabits(row: dict) -> str:

@@ -16,8 +16,8 @@ def from_files(source: Source) -> bool:
 
 def introduction(source: Source) -> str:
     """Return one sentence that introduces the page."""
-    what = "Traffic in capture files," if from_files(source) else "Traffic of a testbed, sampled,"
-    return f"{what} digested and summarized by Acapella."
+    subject = "Traffic in capture files," if from_files(source) else "Traffic of a testbed, sampled,"
+    return f"{subject} digested and summarized by Acapella."
 
 
 def heading(source: Source) -> str:
@@ -36,17 +36,17 @@ def heading(source: Source) -> str:
 
 def testbeds(source: Source) -> list[str]:
     """Return the testbeds in the manifests of the samples, in alphabetical order."""
-    found = set()
+    names = set()
     for path in sorted((source.campaign.directory / "raw").glob("*.json")):
         try:
-            found.add(str(json.loads(path.read_text(encoding="utf-8"))["testbed"]))
+            names.add(str(json.loads(path.read_text(encoding="utf-8"))["testbed"]))
         except (OSError, ValueError, LookupError, TypeError):
             continue  # no manifest, which `acapella campaign index` reports
-    return sorted(found)
+    return sorted(names)
 
 
 def capture_span(source: Source) -> tuple[int, int] | None:
-    """Return start of the first and end of the last sample, in ns since 1970 (UTC), without misdated samples.
+    """Return the start of the first and the end of the last sample, in ns since 1970 (UTC), without misdated samples.
 
     None if no sample has a time.
     """
@@ -60,7 +60,7 @@ def facts(source: Source) -> list[tuple[str, str]]:
     ports = len({(row["site"], row["port"]) for row in rows})
     files = from_files(source)
     port = "port" if files else "mirrored port"
-    found = [
+    rows_of_facts = [
         ("Sites", f"{len(sites_of(rows)):,} ({count(ports, port)})"),
         ("Samples", f"{len(rows):,}"),
         ("Frames", f"{frames:,}"),
@@ -68,20 +68,25 @@ def facts(source: Source) -> list[tuple[str, str]]:
         ("Losses", loss_summary(rows).removeprefix("losses: ")),
     ]
     if any(row["restriction"] for row in rows):
-        used = f"{len(source.traffic):,} of {count(len(rows), 'sample')}, {source.frames:,} of {count(frames, 'frame')}"
-        found.insert(3, ("In traffic statistics", used + restrictions.title_suffix(source)))
+        counted = (
+            f"{len(source.traffic):,} of {count(len(rows), 'sample')}, {source.frames:,} of {count(frames, 'frame')}"
+        )
+        rows_of_facts.insert(3, ("In traffic statistics", counted + restrictions.title_suffix(source)))
     if span := capture_span(source):
         first, last = span
-        watched = sum(row["duration_ns"] for row in rows if row["duration_ns"] is not None)
+        captured_ns = sum(row["duration_ns"] for row in rows if row["duration_ns"] is not None)
         misdated = sum(bool(row["misdated"]) for row in rows)
-        without = f", without {count(misdated, 'misdated sample')}" if misdated else ""
-        found.append(("Captured", f"{utc_text(first)} to {utc_text(last)} UTC ({nanoseconds(last - first)}{without})"))
+        note = f", without {count(misdated, 'misdated sample')}" if misdated else ""
+        rows_of_facts.append(
+            ("Captured", f"{utc_text(first)} to {utc_text(last)} UTC ({nanoseconds(last - first)}{note})")
+        )
         # A file contains the times of its frames, not the duration of the capture.
-        found.append(("First to last frame, files added up" if files else "Time in samples", nanoseconds(watched)))
+        label = "First to last frame, sum of all files" if files else "Time in samples"
+        rows_of_facts.append((label, nanoseconds(captured_ns)))
     snaplens = sorted({row["snaplen"] for row in rows if row["snaplen"] is not None})
-    found.append(("Snap length", ", ".join(f"{value:,} B" for value in snaplens) or "unknown"))
-    found.append(("Dissection engine", ", ".join(sorted({row["engine"] for row in rows})) or "none"))
-    return found
+    rows_of_facts.append(("Snap length", ", ".join(f"{value:,} B" for value in snaplens) or "unknown"))
+    rows_of_facts.append(("Dissection engine", ", ".join(sorted({row["engine"] for row in rows})) or "none"))
+    return rows_of_facts
 
 
 def utc_text(stamp_ns: int) -> str:

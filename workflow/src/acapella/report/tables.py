@@ -12,8 +12,12 @@ UNKNOWN = "?"
 def report_tables(source: Source) -> list[dict]:
     """Return the tables of the report. See `table` for their keys."""
     traffic = [top_flows(source), applications(source), ip_versions(source), tcp_control(source)]
-    named = restrictions.title_suffix(source)
-    return [*({**one, "title": one["title"] + named} for one in traffic), *restrictions_table(source), quality(source)]
+    suffix = restrictions.title_suffix(source)
+    return [
+        *({**table_, "title": table_["title"] + suffix} for table_ in traffic),
+        *restrictions_table(source),
+        quality(source),
+    ]
 
 
 def number(value: int | None) -> str:
@@ -171,9 +175,10 @@ def quality(source: Source) -> dict:
     rows = sorted(source.quality, key=lambda r: (natural(r["site"]), natural(r["port"]), natural(r["sample"])))
     note = "Lost: at all stages with counters (mirror, interface, kernel, file); ? means unknown."
     note += (
-        " Mirror: whether it lost frames, from counters of the switch and captured frames. Mirror loss: from the least"
+        " Mirror: whether it lost frames, from counters of the switch and captured frames. Mirror loss: from the lower"
     )
-    note += " share of bytes missing, lost by the mirror or in the switch before it, to the most that the mirror lost."
+    note += " bound of the bytes lost in the mirror or in the switch before it, to the upper bound of those lost in the"
+    note += " mirror, as shares."
     if len(rows) > MAX_SAMPLES:
         rows = sorted(rows, key=lambda row: -(row["loss_share"] or 0))[:MAX_SAMPLES]
         note += (
@@ -204,9 +209,9 @@ def quality(source: Source) -> dict:
 
 
 def file_state(row: dict) -> str:
-    """Return how reading the file ended, and the number of bytes not read."""
-    ended = row["file_issue"] or "whole"
-    return f"{ended}, {scaled(row['file_unread_bytes'], 'B')} not read" if row["file_unread_bytes"] else ended
+    """Return ``whole`` or the fault of the file, and the number of bytes not read."""
+    state = row["file_issue"] or "whole"
+    return f"{state}, {scaled(row['file_unread_bytes'], 'B')} not read" if row["file_unread_bytes"] else state
 
 
 def site(row: dict) -> str:
@@ -219,6 +224,6 @@ def interval(low: float | None, high: float | None) -> str:
     return "" if low is None else f"{percent(low)} to {percent(high)}"
 
 
-def duration(value_ns: int | None, without: str = "") -> str:
-    """Return a duration as text; ``without`` if it is null."""
-    return without if value_ns is None else nanoseconds(value_ns)
+def duration(value_ns: int | None, null_text: str = "") -> str:
+    """Return a duration as text; ``null_text`` if it is null."""
+    return null_text if value_ns is None else nanoseconds(value_ns)

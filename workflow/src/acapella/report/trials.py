@@ -9,7 +9,7 @@ from acapella.figures.comparison import (
     runs_against_first,
     trial_letter,
 )
-from acapella.figures.kappa_components import format_kappa as kappa_words
+from acapella.figures.kappa_components import format_kappa
 from acapella.figures.source import Source
 from acapella.kappa.warnings import TRIAL_CHECKS
 
@@ -43,19 +43,20 @@ def warnings(source: Source) -> list[str]:
         # Warnings about single trials differ only in names and numbers; those about pairs may differ otherwise.
         kind = (row["environment"], row["components"], row["code"] if row["code"] in TRIAL_CODES else row["text"])
         about.setdefault(kind, {}).setdefault(row["text"], []).append(run)
-    order = {name: place for place, name in enumerate(environments(source))}
+    order = {name: index for index, name in enumerate(environments(source))}
     trials = {row["environment"]: row["trials"] for row in source.rows("consistency_environments")}
-    found = sorted(about.items(), key=lambda item: (order[item[0][0]], min(item[1])))
-    return [warning_text(*kind[:2], texts, trials[kind[0]]) for kind, texts in found]
+    kinds = sorted(about.items(), key=lambda item: (order[item[0][0]], min(item[1])))
+    return [warning_text(*kind[:2], texts, trials[kind[0]]) for kind, texts in kinds]
 
 
-def warning_text(environment: str, touched: str, texts: dict[str, list[str]], trials: int) -> str:
+def warning_text(environment: str, components: str, texts: dict[str, list[str]], trials: int) -> str:
     """Return a warning as text. ``texts``: runs by text; several texts if the warning concerns several trials."""
     text = min(texts, key=natural)
     if len(texts) == 1:
-        return f"{environment}, {runs_text(texts[text])} ({listed(list(touched))}): {text}"
+        return f"{environment}, {runs_text(texts[text])} ({listed(list(components))}): {text}"
     return (
-        f"{environment}, {len(texts)} of {trials} trials ({listed(list(touched))}): {text} Similarly for the others; "
+        f"{environment}, {len(texts)} of {trials} trials ({listed(list(components))}): {text} Similarly for the "
+        "others; "
         "consistency_warnings.csv contains the numbers of each."
     )
 
@@ -74,7 +75,7 @@ def component_text(value: float | None) -> str:
 
 def kappa_text(value: float | None) -> str:
     """Return kappa with four digits; close to 1, the difference from 1."""
-    return UNDEFINED if value is None else kappa_words(value)
+    return UNDEFINED if value is None else format_kappa(value)
 
 
 def share_text(value: float | None) -> str:
@@ -92,9 +93,9 @@ def environments_table(source: Source) -> dict:
     rows = sorted(source.rows("consistency_environments"), key=lambda row: row["place"])
     bounds = sorted({row["within_ns"] for row in rows})
     within = f"IAT within {', '.join(nanoseconds(bound) for bound in bounds)}"
-    columns = [("Environment", False), ("Kappa", True), ("Least", True), ("Largest", True), ("Others", True)]
+    columns = [("Environment", False), ("Kappa", True), ("Smallest", True), ("Largest", True), ("Others", True)]
     columns += [*((name, True) for name in COMPONENTS), ("Runs", True), ("In common", True)]
-    columns += [(within, True), ("IAT off by", True), ("Latency off by", True)]
+    columns += [(within, True), ("IAT difference", True), ("Latency difference", True)]
     cells = [
         [
             row["environment"],
@@ -113,7 +114,7 @@ def environments_table(source: Source) -> dict:
     undefined = sum(row["undefined_runs"] for row in rows)
     note = (
         "Means over the runs, each against the first trial of its environment, as in Table 2 of the CHOIR paper. In "
-        "common: packets, summed over the runs. Off by: the mean absolute difference."
+        "common: packets, summed over the runs. Differences: mean absolute differences."
     )
     note += baseline_note(source)
     if undefined:
@@ -126,9 +127,10 @@ def baseline_note(source: Source) -> str:
     notes = ""
     if any(row["kappa_others"] is not None for row in source.rows("consistency_environments")):
         notes += " Others: mean kappa of the pairs without the first trial."
-    if alone := environments_without_other_pairs(source):
+    if without_other_pairs := environments_without_other_pairs(source):
         notes += (
-            f" Of {listed(alone)} every kappa is against the first trial, so it is not known whether that trial is "
+            f" Of {listed(without_other_pairs)} every kappa is against the first trial, so it is not known whether "
+            "that trial is "
             "the odd one; set consistency.all_pairs: true to compare all pairs."
         )
     first_is_odd = environments_with_odd_baseline(source)
@@ -173,7 +175,7 @@ def moves_table(source: Source) -> dict:
         key=lambda r: (order[r["environment"]], r["b"], r["scope"] != "packet"),
     )
     columns = [("Environment", False), ("Run", False), ("Of", False), ("Moved", True), ("Mean (sigma)", True)]
-    columns += [("Absolute mean (sigma)", True), ("Least", True), ("Largest", True), ("Longest", True)]
+    columns += [("Absolute mean (sigma)", True), ("Smallest", True), ("Largest", True), ("Longest", True)]
     names = {"packet": "packets", "burst": "bursts"}
     cells = [
         [
@@ -217,7 +219,7 @@ def published_table(source: Source) -> dict:
     ]
     agree = sum(row["verdict"] != "disagrees" for row in rows)
     note = (
-        f"What the CHOIR paper printed, by its equation 5: {agree} of {len(rows)} kappas follow from the components "
-        "next to them, within their rounding. This table contains no measurement of the campaign."
+        f"Kappas printed in the CHOIR paper, recomputed by its equation 5: {agree} of {len(rows)} follow from the "
+        "components next to them, within their rounding. This table contains no measurement of the campaign."
     )
     return table("kappa_published", "The paper's numbers, recomputed", note, columns, cells)

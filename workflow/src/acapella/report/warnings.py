@@ -21,7 +21,7 @@ MAX_NAMED = 8  # samples listed by name in a warning; others are counted
 def collect(source: Source, excluded: Sequence[str] = ()) -> list[str]:
     """Return one sentence per warning, the most severe first. ``excluded``: samples that the config excludes."""
     rows = source.quality
-    found = [
+    warnings = [
         not_collected(source),
         missing_samples(source, excluded),
         excluded_by_config(source, excluded),
@@ -35,7 +35,7 @@ def collect(source: Source, excluded: Sequence[str] = ()) -> list[str]:
             for check in (untimed, implausible, misdated, far_apart, coarse, reversed_, malformed, undissected)
         ),
     ]
-    return [text for text in [*found, unsure(rows), undecided(rows), ambiguous(rows)] if text]
+    return [text for text in [*warnings, unsure(rows), undecided(rows), ambiguous(rows)] if text]
 
 
 def sample_names(rows: list[dict]) -> str:
@@ -83,11 +83,11 @@ def failed_places(rows: list[dict], campaign: Campaign) -> list[str]:
     mapping = sheets.read(campaign.directory / PSEUDONYMS, {})
     sites = {row["true_site"]: row["site"] for row in mapping}
     ports = {(row["true_site"], row["true_port"]): row["port"] for row in mapping}
-    found = Counter(
+    counts = Counter(
         f"{sites.get(row['site'], 'another site')} {ports.get((row['site'], row['port']), 'another port')}"
         for row in rows
     )
-    return [place + (f" ({number} samples)" if number > 1 else "") for place, number in sorted(found.items())]
+    return [name + (f" ({number} samples)" if number > 1 else "") for name, number in sorted(counts.items())]
 
 
 def collected(source: Source) -> list[str]:
@@ -110,11 +110,11 @@ def missing_samples(source: Source, excluded: Sequence[str]) -> str | None:
 def excluded_by_config(source: Source, excluded: Sequence[str]) -> str | None:
     """Return the warning about collected samples that the config excludes; names only without pseudonyms."""
     sample_names = collected(source)
-    out = [name for name in sample_names if name in excluded]
-    if not out:
+    excluded_names = [name for name in sample_names if name in excluded]
+    if not excluded_names:
         return None
-    text = f"{count(len(out), 'collected sample')} of {len(sample_names)} excluded by the config"
-    return f"{text}." if has_pseudonyms(source.campaign) else f"{text}: {shorten_list(out)}."
+    text = f"{count(len(excluded_names), 'collected sample')} of {len(sample_names)} excluded by the config"
+    return f"{text}." if has_pseudonyms(source.campaign) else f"{text}: {shorten_list(excluded_names)}."
 
 
 def excluded_from_statistics(source: Source) -> list[str]:
@@ -122,15 +122,15 @@ def excluded_from_statistics(source: Source) -> list[str]:
     groups = defaultdict(list)
     for row in source.excluded:
         groups[row["excluded"]].append(row)
-    found = []
+    sentences = []
     for reason, rows in sorted(groups.items()):
         frames = sum(row["frames"] for row in rows)
-        found.append(
+        sentences.append(
             f"{count(len(rows), 'sample')} of {len(source.quality)} with {count(frames, 'frame')} excluded from "
             f"traffic statistics ({restrictions.describe(reason)}): {sample_names(rows)}. "
             "To include them, set analysis.traffic: all."
         )
-    return found
+    return sentences
 
 
 def restricted(source: Source) -> str | None:
@@ -143,54 +143,60 @@ def restricted(source: Source) -> str | None:
 
 def damaged_files(rows):
     """Return the warning about files that could not be read to the end."""
-    bad = [row for row in rows if row["file_issue"]]
-    if not bad:
+    damaged = [row for row in rows if row["file_issue"]]
+    if not damaged:
         return None
-    unread = sum(row["file_unread_bytes"] or 0 for row in bad)
+    unread = sum(row["file_unread_bytes"] or 0 for row in damaged)
     skipped = f"; {scaled(unread, 'B')} after it were not read" if unread else ""
     return (
-        f"{count(len(bad), 'file')} could not be read to the end (all complete records before the error "
-        f"are kept{skipped}): {sample_names(bad)}."
+        f"{count(len(damaged), 'file')} could not be read to the end (all complete records before the error "
+        f"are kept{skipped}): {sample_names(damaged)}."
     )
 
 
 def empty(rows):
     """Return the warning about samples without frames."""
-    bad = [row for row in rows if not row["frames"]]
-    return f"{count(len(bad), 'sample')} without frames: {sample_names(bad)}." if bad else None
+    without_frames = [row for row in rows if not row["frames"]]
+    return (
+        f"{count(len(without_frames), 'sample')} without frames: {sample_names(without_frames)}."
+        if without_frames
+        else None
+    )
 
 
 def sampled(rows):
-    """Return the warning about samples of which the capture program kept one in N frames."""
-    bad = [row for row in rows if (row["one_in"] or 1) > 1]
-    if not bad:
+    """Return the warning about samples for which the capture program kept one in N frames."""
+    sampled_rows = [row for row in rows if (row["one_in"] or 1) > 1]
+    if not sampled_rows:
         return None
-    each = " or ".join(f"{number:,}" for number in sorted({row["one_in"] for row in bad}))
-    samples = f"{count(len(bad), 'sample')} of {len(rows)}"
+    ratios = " or ".join(f"{number:,}" for number in sorted({row["one_in"] for row in sampled_rows}))
+    samples = f"{count(len(sampled_rows), 'sample')} of {len(rows)}"
     return (
-        f"One in {each} received frames kept in {samples}; counts, bytes and rates cover only these frames: "
-        f"{sample_names(bad)}."
+        f"One in {ratios} received frames kept in {samples}; counts, bytes and rates cover only these frames: "
+        f"{sample_names(sampled_rows)}."
     )
 
 
 def filtered(rows):
-    """Return the warning about samples that only contain what a filter or a P4 program passes."""
-    bad = [row for row in rows if row["filtered"]]
-    if not bad:
+    """Return the warning about samples that only contain the frames passed by a filter or a P4 program."""
+    filtered_rows = [row for row in rows if row["filtered"]]
+    if not filtered_rows:
         return None
-    number = count(len(bad), "sample")
-    return f"Only frames passed by a filter or a P4 program kept in {number} of {len(rows)}: {sample_names(bad)}."
+    number = count(len(filtered_rows), "sample")
+    kept = f"Only frames passed by a filter or a P4 program kept in {number} of {len(rows)}"
+    return f"{kept}: {sample_names(filtered_rows)}."
 
 
 def repeated(rows):
     """Return the warning about samples with the same capture; None if there are none."""
     captures = Counter(row["sha256"] for row in rows if row["sha256"] and row["frames"])
-    bad = [row for row in rows if captures[row["sha256"]] > 1]
-    if not bad:
+    same_captures = [row for row in rows if captures[row["sha256"]] > 1]
+    if not same_captures:
         return None
     return (
-        f"{count(len(bad), 'sample')} of {len(rows)} have the same capture as another sample (SHA-256), so its frames "
-        f"count several times: {sample_names(bad)}. Exclude all but one of them (exclude in the config)."
+        f"{count(len(same_captures), 'sample')} of {len(rows)} have the same capture as another sample (SHA-256), so "
+        "its frames "
+        f"count several times: {sample_names(same_captures)}. Exclude all but one of them (exclude in the config)."
     )
 
 
@@ -205,89 +211,99 @@ def overlapping(rows):
                 ports[row["site"], row["port"]].append(row)
         for of_port in ports.values():
             names |= overlaps(of_port)
-    bad = [row for row in rows if row["sample"] in names]
-    if not bad:
+    overlapping_rows = [row for row in rows if row["sample"] in names]
+    if not overlapping_rows:
         return None
     return (
-        f"{count(len(bad), 'sample')} of {len(rows)} overlap in time with another sample of their port: "
-        f"{sample_names(bad)}. A frame in two of them counts twice in frames, bytes and rates."
+        f"{count(len(overlapping_rows), 'sample')} of {len(rows)} overlap in time with another sample of their port: "
+        f"{sample_names(overlapping_rows)}. A frame in two of them counts twice in frames, bytes and rates."
     )
 
 
 def overlaps(rows: list[dict]) -> set[str]:
     """Return the names of samples of one port that overlap in time with another one."""
-    found, last = set(), None
+    names, last = set(), None
     for row in sorted(rows, key=lambda row: (row["actual_start_ns"], row["actual_end_ns"])):
         if last and row["actual_start_ns"] < last["actual_end_ns"]:
-            found |= {last["sample"], row["sample"]}
+            names |= {last["sample"], row["sample"]}
         if not last or row["actual_end_ns"] > last["actual_end_ns"]:
             last = row
-    return found
+    return names
 
 
 def lossy(rows):
     """Return the warning about samples that lost frames."""
-    bad = sorted((row for row in rows if row["loss_share"]), key=lambda row: -row["loss_share"])
-    if not bad:
+    with_loss = sorted((row for row in rows if row["loss_share"]), key=lambda row: -row["loss_share"])
+    if not with_loss:
         return None
-    worst = percent(bad[0]["loss_share"])
-    lost = f"{count(len(bad), 'sample')} of {len(rows)} lost frames"
-    return f"{lost}, up to {worst} of those offered: {sample_names(bad)}."
+    worst = percent(with_loss[0]["loss_share"])
+    lost = f"{count(len(with_loss), 'sample')} of {len(rows)} lost frames"
+    return f"{lost}, up to {worst} of those offered: {sample_names(with_loss)}."
 
 
 def unknown(rows):
     """Return the warning about samples without any counter of losses."""
-    bad = [row for row in rows if row["lost_frames"] is None]
-    return f"The loss of {count(len(bad), 'sample')} of {len(rows)} is unknown: there are no counters." if bad else None
+    without_counters = [row for row in rows if row["lost_frames"] is None]
+    return (
+        f"The loss of {count(len(without_counters), 'sample')} of {len(rows)} is unknown: there are no counters."
+        if without_counters
+        else None
+    )
 
 
 def congested(rows):
     """Return the warning about mirrors that lost frames, or may have, without counters of the switch."""
-    open_ = [row for row in rows if row["mirror_delivered"] is None]
-    found = []
-    for verdict, what in (("congested", "was congested"), ("at risk", "may have lost frames in bursts")):
-        bad = sorted((r for r in open_ if r["mirror_verdict"] == verdict), key=lambda r: -r["mirror_loss_high"])
-        if bad:
-            number, bounds = count(len(bad), "sample"), mirror_loss_bounds(bad)
-            found.append(f"The mirror of {number} of {len(rows)} {what}, {bounds}: {sample_names(bad)}.")
-    return " ".join(found) or None
+    without_delivery = [row for row in rows if row["mirror_delivered"] is None]
+    sentences = []
+    for verdict, description in (("congested", "was congested"), ("at risk", "may have lost frames in bursts")):
+        mirrors = sorted(
+            (r for r in without_delivery if r["mirror_verdict"] == verdict), key=lambda r: -r["mirror_loss_high"]
+        )
+        if mirrors:
+            number, bounds = count(len(mirrors), "sample"), mirror_loss_bounds(mirrors)
+            sentences.append(f"The mirror of {number} of {len(rows)} {description}, {bounds}: {sample_names(mirrors)}.")
+    return " ".join(sentences) or None
 
 
 def untimed(rows):
     """Return the warning about frames without a timestamp in their file."""
-    without = {row["sample"]: row["untimed_frames"] - (row["implausible_frames"] or 0) for row in rows}
-    bad = [row for row in rows if without[row["sample"]]]
-    if not bad:
+    untimed_frames = {row["sample"]: row["untimed_frames"] - (row["implausible_frames"] or 0) for row in rows}
+    with_untimed = [row for row in rows if untimed_frames[row["sample"]]]
+    if not with_untimed:
         return None
-    total, frames = sum(without.values()), sum(row["frames"] for row in rows)
+    total, frames = sum(untimed_frames.values()), sum(row["frames"] for row in rows)
     return (
         f"{count(total, 'frame')} ({percent(total / frames)}) without a timestamp in their file, in "
-        f"{sample_names(bad)}: included in sizes, headers and flows, but not in durations, rates, throughput and "
+        f"{sample_names(with_untimed)}: included in sizes, headers and flows, but not in durations, rates, throughput "
+        "and "
         "handshake times."
     )
 
 
 def implausible(rows):
     """Return the warning about frames dated outside the years 1970 to 2106; None if there are none."""
-    bad = [row for row in rows if row["implausible_frames"]]
-    if not bad:
+    with_implausible = [row for row in rows if row["implausible_frames"]]
+    if not with_implausible:
         return None
-    total, frames = sum(row["implausible_frames"] for row in bad), sum(row["frames"] for row in rows)
+    total, frames = sum(row["implausible_frames"] for row in with_implausible), sum(row["frames"] for row in rows)
     return (
         f"{count(total, 'frame')} ({percent(total / frames)}) dated outside the years 1970 to 2106, in "
-        f"{sample_names(bad)}: included in sizes, headers and flows, but not in durations, rates, throughput and "
+        f"{sample_names(with_implausible)}: included in sizes, headers and flows, but not in durations, rates, "
+        "throughput and "
         "handshake times."
     )
 
 
 def misdated(rows):
     """Return the warning about samples dated years away from the others; None if there are none."""
-    bad = [row for row in rows if row["misdated"]]
-    if not bad:
+    misdated_rows = [row for row in rows if row["misdated"]]
+    if not misdated_rows:
         return None
     return (
-        f"{count(len(bad), 'sample')} of {len(rows)} dated more than 10 years from the median start of the campaign's "
-        f"samples, possibly because a clock was not set: {sample_names(bad)}. Title, duration and coverage of the "
+        f"{count(len(misdated_rows), 'sample')} of {len(rows)} dated more than 10 years from the median start of the "
+        "campaign's "
+        f"samples, possibly because a clock was not set: {sample_names(misdated_rows)}. Title, duration and coverage "
+        "of the "
         "campaign are those of the other samples."
     )
 
@@ -297,41 +313,45 @@ def far_apart(rows):
     dated = [row for row in rows if row["actual_start_ns"] is not None and not row["misdated"]]
     dated.sort(key=lambda row: row["actual_start_ns"])
     starts = [row["actual_start_ns"] for row in dated]
-    gaps = [(after - before, at) for at, (before, after) in enumerate(pairwise(starts))]
-    longest, at = max(gaps, default=(0, 0))
+    gaps = [(later - earlier, index) for index, (earlier, later) in enumerate(pairwise(starts))]
+    longest, index = max(gaps, default=(0, 0))
     if longest <= YEAR_NS:
         return None
-    fewer = min(dated[: at + 1], dated[at + 1 :], key=len)
+    fewer = min(dated[: index + 1], dated[index + 1 :], key=len)
     return (
-        f"No sample starts in the {nanoseconds(longest)} between {dated[at]['sample']} and "
-        f"{dated[at + 1]['sample']}; {count(len(fewer), 'sample')} of {len(rows)} on one side: {sample_names(fewer)}. "
+        f"No sample starts in the {nanoseconds(longest)} between {dated[index]['sample']} and "
+        f"{dated[index + 1]['sample']}; {count(len(fewer), 'sample')} of {len(rows)} on one side: "
+        f"{sample_names(fewer)}. "
         "If a clock was wrong, exclude these samples: they extend the duration of the campaign."
     )
 
 
 def coarse(rows):
     """Return the warning about clocks that are too coarse for gaps between frames."""
-    bad = [row for row in rows if row["clock_resolution_ns"] is not None and row["clock_resolution_ns"] >= COARSE_NS]
-    if not bad:
+    coarse_rows = [
+        row for row in rows if row["clock_resolution_ns"] is not None and row["clock_resolution_ns"] >= COARSE_NS
+    ]
+    if not coarse_rows:
         return None
     groups = defaultdict(list)
-    for row in sorted(bad, key=lambda row: -row["clock_resolution_ns"]):
+    for row in sorted(coarse_rows, key=lambda row: -row["clock_resolution_ns"]):
         groups[nanoseconds(row["clock_resolution_ns"])].append(row)
     parts = [
-        f"{count(len(own), 'sample')} with a timestamp resolution of {step} ({sample_names(own)})"
-        for step, own in groups.items()
+        f"{count(len(samples), 'sample')} with a timestamp resolution of {step} ({sample_names(samples)})"
+        for step, samples in groups.items()
     ]
     return f"{', '.join(parts)}: shorter gaps between frames are not measured."
 
 
 def reversed_(rows):
     """Return the warning about timestamps that decrease within a file."""
-    bad = [row for row in rows if row["time_reversals"]]
-    total = sum(row["time_reversals"] for row in bad)
-    if not bad:
+    with_reversals = [row for row in rows if row["time_reversals"]]
+    total = sum(row["time_reversals"] for row in with_reversals)
+    if not with_reversals:
         return None
     return (
-        f"{count(total, 'frame')} with an earlier timestamp than the previous frame, in {sample_names(bad)}: capture "
+        f"{count(total, 'frame')} with an earlier timestamp than the previous frame, in "
+        f"{sample_names(with_reversals)}: capture "
         "queues or merged files were written out of order, or a clock was set back. Frames are read in the order of "
         "the file, so retransmissions, duplicate ACKs and handshake times may be wrong. To fix this, sort the capture "
         "with Wireshark's reordercap and digest the sorted file."
@@ -349,13 +369,13 @@ def malformed(rows):
 
 def undissected(rows):
     """Return the warning about frames of link types that are not dissected; None if there are none."""
-    bad = [row for row in rows if row["undissected_frames"]]
-    if not bad:
+    undissected_rows = [row for row in rows if row["undissected_frames"]]
+    if not undissected_rows:
         return None
-    total, frames = sum(row["undissected_frames"] for row in bad), sum(row["frames"] for row in rows)
+    total, frames = sum(row["undissected_frames"] for row in undissected_rows), sum(row["frames"] for row in rows)
     return (
         f"{count(total, 'frame')} ({percent(total / frames)}) of a link type that is not dissected, in "
-        f"{sample_names(bad)}: included in sizes and rates, without headers and flows."
+        f"{sample_names(undissected_rows)}: included in sizes and rates, without headers and flows."
     )
 
 

@@ -17,7 +17,7 @@ def find_captures(paths: list[str]) -> tuple[dict[Path, bool], list[str]]:
     Captures are the files in ``paths`` (True) and the files with the suffix of a capture below directories in ``paths``
     (False). Raises UserError if a path does not exist or no capture is found.
     """
-    found: dict[Path, bool] = {}
+    captures: dict[Path, bool] = {}
     skipped: dict[Path, str] = {}
     for path in map(Path, paths):
         if path.is_dir():
@@ -25,30 +25,30 @@ def find_captures(paths: list[str]) -> tuple[dict[Path, bool], list[str]]:
                 if reason:
                     skipped[file] = reason
                 else:
-                    found.setdefault(file, False)
+                    captures.setdefault(file, False)
         elif path.exists():
-            found[path] = True
+            captures[path] = True
         else:
             raise UserError("no such file or directory", where=path)
-    skipped_lines = [f"{file}: {reason}" for file, reason in skipped.items() if file not in found]
-    if not found:
+    skipped_lines = [f"{file}: {reason}" for file, reason in skipped.items() if file not in captures]
+    if not captures:
         for line in skipped_lines:
             names.report(f"skipped: {line}")
         raise UserError("no capture found", where=" ".join(paths), fix=f"known suffixes: {' '.join(SUFFIXES)}")
-    return found, skipped_lines
+    return captures, skipped_lines
 
 
 def files_below(directory: Path) -> dict[Path, str]:
     """Return every file below a directory, each with the reason why it is skipped; empty for a capture."""
     reasons: dict[Path, str] = {}
 
-    def unreadable(error: OSError) -> None:
+    def note_unreadable(error: OSError) -> None:
         reasons[Path(error.filename)] = f"cannot read the directory: {error.strerror}"
 
-    for parent, directories, found in os.walk(directory, onerror=unreadable):
+    for parent, directories, file_names in os.walk(directory, onerror=note_unreadable):
         links = [name for name in directories if (Path(parent) / name).is_symlink()]
         reasons |= {Path(parent) / name: "symbolic link to a directory" for name in links}
-        reasons |= {Path(parent) / name: why_skipped(Path(parent) / name) for name in found}
+        reasons |= {Path(parent) / name: why_skipped(Path(parent) / name) for name in file_names}
     return reasons
 
 

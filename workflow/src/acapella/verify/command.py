@@ -13,14 +13,14 @@ clause of the standard).
 Damaged captures are not compared, because tshark ends with an error; standard error lists each with the number of
 frames in its digest.
 
-Prints every kind of disagreement with its first frames and both answers: layers 2 to 4 first, then times and lengths,
-then everything above layer 4. A kind is a layer or, for header tokens, a pair of answers. Also lists the first frames
+Prints every kind of disagreement with its first frames and both results: layers 2 to 4 first, then times and lengths,
+then everything above layer 4. A kind is a layer or, for header tokens, a pair of results. Also lists the first frames
 that were not compared. The output does not depend on --jobs.
 
 Exit code: 0 if no disagreement is printed (known errors of tshark do not count), 1 if there is a disagreement on any
 layer or a FILE could not be compared (files in a directory are only counted), 2 if no file could be compared. Above
 layer 4, digests of engines native and hybrid may differ on frames that were not passed to tshark; the last line counts
-the frames with a disagreement on layers that the core decided itself.
+the frames with a disagreement on layers that the core determined itself.
 """
 
 import argparse
@@ -84,14 +84,16 @@ def run(args: argparse.Namespace) -> int:
     first = max(args.first, 0)
     limits = decompression.limits_of(args)
     results = compare_all(list(files), args.engine, first, args.jobs, progress=args.progress, limits=limits)
-    whole = Result()
+    total = Result()
     for result in results:
-        whole.add(result, first)
-    print_result(whole, skipped)
-    if not whole.files:
+        total.add(result, first)
+    print_result(total, skipped)
+    if not total.files:
         raise UserError("no capture could be compared", where=" ".join(args.paths))
-    missed = any(named and not result.files for named, result in zip(files.values(), results, strict=True))
-    return DAMAGED if whole.disagreements or missed else 0
+    has_missed_file = any(
+        is_named and not result.files for is_named, result in zip(files.values(), results, strict=True)
+    )
+    return DAMAGED if total.disagreements or has_missed_file else 0
 
 
 def compare_all(  # noqa: PLR0913 - independent choices
@@ -101,12 +103,14 @@ def compare_all(  # noqa: PLR0913 - independent choices
     from acapella.common import tshark  # noqa: PLC0415 - slow to import
 
     report = Progress(len(files)) if progress else None
-    one = partial(compare, engine=engine, first=first, threads=max((os.cpu_count() or 1) // jobs, 1), limits=limits)
+    compare_file = partial(
+        compare, engine=engine, first=first, threads=max((os.cpu_count() or 1) // jobs, 1), limits=limits
+    )
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        futures: list[Future[Result]] = [pool.submit(one, file) for file in files]
+        futures: list[Future[Result]] = [pool.submit(compare_file, file) for file in files]
         try:
-            for done in as_completed(futures):
-                result = done.result()
+            for future in as_completed(futures):
+                result = future.result()
                 if report:
                     report.add(result)
         except BaseException:

@@ -88,17 +88,17 @@ class Comparison:
             "primary key (frame, excuses))"
         )
         for erratum in load_errata():
-            found = self._database.table("pairs").filter(EXCUSED_IF[erratum["excuses"]]).filter(erratum["when"])
+            pairs = self._database.table("pairs").filter(EXCUSED_IF[erratum["excuses"]]).filter(erratum["when"])
             ids = f"frame, {OUTER_VLANS_AGREE} as outer_vlans_agree, {OUTER_LABELS_AGREE} as outer_labels_agree"
-            named = found.project(ids).select(
+            rows = pairs.project(ids).select(
                 duckdb.ColumnExpression("frame"),
                 duckdb.ConstantExpression(erratum["excuses"]),
                 duckdb.ConstantExpression(erratum["name"]),
                 duckdb.ColumnExpression("outer_vlans_agree"),
                 duckdb.ColumnExpression("outer_labels_agree"),
             )
-            self._database.register("found", named)
-            self._database.execute("insert or ignore into errata select * from found")
+            self._database.register("matches", rows)
+            self._database.execute("insert or ignore into errata select * from matches")
 
     def add_to(self, result: Result) -> None:
         """Add the counts of this file to ``result``."""
@@ -121,17 +121,17 @@ class Comparison:
         result.faults += self._faults()
         result.disagreements = self._disagreements()
         for layer in UNCOMPARED:
-            left = f"ours inner join theirs using (frame) where not ({self._compared_if(layer)})"
-            self._add_examples(result.partly_compared.setdefault(layer, FrameExamples()), left)
+            uncompared = f"ours inner join theirs using (frame) where not ({self._compared_if(layer)})"
+            self._add_examples(result.partly_compared.setdefault(layer, FrameExamples()), uncompared)
         for (name,) in self._database.execute("select distinct erratum from errata").fetchall():
-            places = result.errata.setdefault(name, FrameExamples())
-            self._add_examples(places, "errata where erratum = $name", {"name": name})
+            examples = result.errata.setdefault(name, FrameExamples())
+            self._add_examples(examples, "errata where erratum = $name", {"name": name})
 
-    def _add_examples(self, places: FrameExamples, rows: str, bound: dict | None = None) -> None:
-        """Add the frames of ``rows``, which is a FROM clause with parameters ``bound``, to ``places``."""
-        places.frames += self._count(f"select count(*) from {rows}", bound)
+    def _add_examples(self, examples: FrameExamples, rows: str, bound: dict | None = None) -> None:
+        """Add the frames of ``rows``, which is a FROM clause with parameters ``bound``, to ``examples``."""
+        examples.frames += self._count(f"select count(*) from {rows}", bound)
         query = f"select frame from {rows} order by frame limit {self._first:d}"
-        places.first += [f"{self._file}:{frame}" for (frame,) in self._database.execute(query, bound).fetchall()]
+        examples.first += [f"{self._file}:{frame}" for (frame,) in self._database.execute(query, bound).fetchall()]
 
     def _compared_if(self, layer: str) -> str:
         """Return the SQL condition under which a layer of a frame in both digests is compared."""
@@ -168,14 +168,14 @@ class Comparison:
 
     def _disagreements(self) -> dict[DisagreementKind, FrameExamples]:
         """Return every kind of disagreement without erratum, with its first frames and both values."""
-        found: dict[DisagreementKind, FrameExamples] = {}
-        query, named = queries.bound("verify", "disagreements", {"first": self._first})
-        rows = self._database.execute(query, named).fetchall()
+        examples_of: dict[DisagreementKind, FrameExamples] = {}
+        query, parameters = queries.bound("verify", "disagreements", {"first": self._first})
+        rows = self._database.execute(query, parameters).fetchall()
         for layer, kind_ours, kind_theirs, rank, frames, frame, ours, theirs in rows:
-            places = found.setdefault(DisagreementKind(layer, kind_ours, kind_theirs), FrameExamples(frames))
+            examples = examples_of.setdefault(DisagreementKind(layer, kind_ours, kind_theirs), FrameExamples(frames))
             if rank <= self._first:
-                places.first.append(f"{self._file}: frame {frame}, {layer}: ours {ours!r}, tshark {theirs!r}")
-        return found
+                examples.first.append(f"{self._file}: frame {frame}, {layer}: ours {ours!r}, tshark {theirs!r}")
+        return examples_of
 
 
 def load_errata() -> list[dict]:

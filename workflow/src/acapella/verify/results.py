@@ -98,9 +98,9 @@ class Result:
         for layer, tally in other.tallies.items():
             self.tally(layer).add(tally)
         for name in ("disagreements", "partly_compared", "errata"):
-            mine = getattr(self, name)
-            for key, places in getattr(other, name).items():
-                mine.setdefault(key, FrameExamples()).add(places, first)
+            own = getattr(self, name)
+            for key, examples in getattr(other, name).items():
+                own.setdefault(key, FrameExamples()).add(examples, first)
 
 
 def print_result(result: Result, skipped: list[str]) -> None:
@@ -116,26 +116,26 @@ def print_result(result: Result, skipped: list[str]) -> None:
             names.report(f"{len(lines)} files {name}")
     print_disagreements(result)
     share = percent(result.native, result.frames)
-    missed = f" ({len(result.not_compared)} not compared)" if result.not_compared else ""
-    print(f"\n{result.files} files{missed}, {result.frames:,} frames; the core decided layers 2 to 4 of {share}")
-    print(f"{'':14}{'agree':>13}{'errata':>11}{'differ':>11}{'agree of the rest':>20}")
+    not_compared = f" ({len(result.not_compared)} not compared)" if result.not_compared else ""
+    print(f"\n{result.files} files{not_compared}, {result.frames:,} frames; the core decided layers 2 to 4 of {share}")
+    print(f"{'':14}{'agree':>13}{'errata':>11}{'differ':>11}{'agree of the compared':>20}")
     for layer, tally in result.tallies.items():
-        rest = tally.agree + tally.differ
-        print(f"{layer:14}{tally.agree:13,}{tally.errata:11,}{tally.differ:11,}{percent(tally.agree, rest):>20}")
+        compared = tally.agree + tally.differ
+        print(f"{layer:14}{tally.agree:13,}{tally.errata:11,}{tally.differ:11,}{percent(tally.agree, compared):>20}")
     print_not_compared(result.partly_compared)
-    for name, places in sorted(result.errata.items()):
-        names.report(f"erratum {name}: {places}", sys.stdout)
+    for name, examples in sorted(result.errata.items()):
+        names.report(f"erratum {name}: {examples}", sys.stdout)
     print(f"unexplained on what the core decided: {result.faults:,} frames")
 
 
 def print_not_compared(partly_compared: dict[str, FrameExamples]) -> None:
     """Print the frames that were not compared on some layers, in one line for layers with equal frames and reason."""
     layers: dict[tuple[str, str], list[str]] = {}
-    for layer, why in UNCOMPARED.items():
+    for layer, reason in UNCOMPARED.items():
         if layer in partly_compared and partly_compared[layer].frames:
-            layers.setdefault((why, str(partly_compared[layer])), []).append(layer)
-    for (why, places), same in layers.items():
-        names.report(f"not compared, {', '.join(same)} ({why}): {places}", sys.stdout)
+            layers.setdefault((reason, str(partly_compared[layer])), []).append(layer)
+    for (reason, examples), same_layers in layers.items():
+        names.report(f"not compared, {', '.join(same_layers)} ({reason}): {examples}", sys.stdout)
 
 
 def percent(part: int, of: int) -> str:
@@ -148,11 +148,11 @@ def print_disagreements(result: Result) -> None:
     for line in result.notes:
         names.report(line, sys.stdout)
     for kind in sorted(result.disagreements, key=DisagreementKind.order):
-        places = result.disagreements[kind]
+        examples = result.disagreements[kind]
         both_values = (
             "" if kind.ours is None and kind.theirs is None else f", ours {kind.ours!r}, tshark {kind.theirs!r}"
         )
         above = " above layer 4" if kind.layer == "protocols" and both_values else ""
-        print(f"disagreement, {kind.layer}{both_values}{above}: {places.frames:,} frames")
-        for line in places.first:
+        print(f"disagreement, {kind.layer}{both_values}{above}: {examples.frames:,} frames")
+        for line in examples.first:
             names.report(line, sys.stdout)

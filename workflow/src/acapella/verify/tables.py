@@ -51,9 +51,9 @@ def write_our_digest(file: Path, engine: str, directory: Path, limits=None) -> D
     """
     tables = DigestFiles(directory / "ours.parquet", directory / "ours.flows.parquet", directory / "ours.tags.parquet")
     metadata = digest.digest([str(file)], str(tables.frames), str(tables.flows), digest.Options(engine, limits=limits))
-    known = vendors.find()
+    installed_vendors = vendors.find()
     limits = limits or _native.DecompressionLimits()
-    tags = _native.NativeTags(str(file), BATCH_ROWS, known.core if known else None, limits)
+    tags = _native.NativeTags(str(file), BATCH_ROWS, installed_vendors.core if installed_vendors else None, limits)
     with pq.ParquetWriter(tables.tags, TAGS) as writer:
         while (batch := tags.next_frames()) is not None:
             writer.write_batch(pa.record_batch(batch))
