@@ -1,9 +1,10 @@
-"""Take samples from a testbed, or describe existing captures: writes raw/<sample> and a manifest per sample.
+"""Take samples from a testbed, or describe existing captures; write raw/<sample> and a manifest per sample.
 
     acapella collect results/mine --config config/config.yaml --dry-run
     acapella collect results/mine --config config/config.yaml
 
-CAMPAIGN/outcomes.csv has the outcome of every site; outcomes.csv in the directory above has those of all collections.
+CAMPAIGN/outcomes.csv contains the outcome of every site; outcomes.csv in the directory above, the outcomes of all
+collections.
 
 Testbed `local` builds sites, hosts and switches from network namespaces on this machine, sends real traffic and
 captures mirrored ports. Testbed `files` uses the captures of a sample sheet (columns sample, site, port, file, start).
@@ -36,7 +37,7 @@ from .testbeds import files, testbed_of
 from .testbeds.base import Testbed
 from .testbeds.local import sandbox
 
-PRIVATE = 0o077  # umask: captures are private, also while they are written
+PRIVATE = 0o077  # umask: captures are private, even while they are incomplete
 
 
 def register_parser(subparsers: Any) -> argparse.ArgumentParser:
@@ -72,9 +73,9 @@ def run(args: argparse.Namespace) -> int | None:
     """Run the command; testbed `local` runs it again inside its own namespaces."""
     settings = read_settings(args.config)
     if args.only and settings.testbed != "files":
-        raise UserError("--only needs testbed files", where=args.config)
+        raise UserError("--only requires testbed files", where=args.config)
     if args.output and not args.list:
-        raise UserError("-o needs --list", where=args.output)
+        raise UserError("-o requires --list", where=args.output)
     if args.release_all:
         release_all(testbed_of(settings, args.campaign.resolve().name))
         return None
@@ -115,7 +116,7 @@ def collect_samples(args: argparse.Namespace, settings: Settings) -> Iterable[Ev
 
 
 def release_all(testbed: Testbed) -> None:
-    """Release what an earlier collection left. Raises UserError if that fails."""
+    """Release the resources that an earlier collection left. Raises UserError if that fails."""
     leftovers = testbed.leftovers()
     print("\n".join(f"left: {name}" for name in leftovers) or "nothing to release", flush=True)
     if leftovers:
@@ -138,7 +139,7 @@ def write_sheets(raw: Path, rows: list[dict[str, Any]], failures: list[Failure])
         failed.unlink(missing_ok=True)
     if failures and not rows:
         sheet.unlink(missing_ok=True)
-        raise UserError(f"no sample could be taken; the first: {failures[0].why}", where=failed)
+        raise UserError(f"no sample could be taken; reason of the first failure: {failures[0].why}", where=failed)
     ordered = sorted(rows, key=lambda row: ("trial" in row, row["site"], row["requested"]["start_ns"] or 0))
     atomic_text(sheet, manifests.sheet(ordered))
     print(f"{pluralize(len(rows), 'sample')}: {sheet}")
@@ -172,7 +173,7 @@ def planned(settings: Settings) -> Iterator[dict[str, Any]]:
 
 def report_progress(events: Iterable[Event], failures: list[Failure]) -> Iterator[dict[str, Any]]:
     """Print each result, and each note once. Yield manifests; append failures to a list."""
-    noted: set[str] = set()
+    printed_notes: set[str] = set()
     for manifest in events:
         if isinstance(manifest, Failure):
             failures.append(manifest)
@@ -185,9 +186,9 @@ def report_progress(events: Iterable[Event], failures: list[Failure]) -> Iterato
         size = f"{frames} frames" if frames is not None else f"{manifest['bytes']} bytes"
         names.report(f"{manifest['sample']}: {size}", sys.stdout)
         for note in manifest["notes"]:
-            if note not in noted:
+            if note not in printed_notes:
                 names.report(f"note: {note}", sys.stdout)
-                noted.add(note)
+                printed_notes.add(note)
         yield manifest
 
 
@@ -201,7 +202,7 @@ def main() -> int:
     os.umask(PRIVATE)
     try:
         return run(args) or 0
-    except BrokenPipeError:  # the reader of our output has gone
+    except BrokenPipeError:  # the reader of the output has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (UserError, OSError) as error:

@@ -22,7 +22,7 @@ NO_FRAMES = struct.pack("<IHHIIII", 0xA1B23C4D, 2, 4, 0, 0, 262144, 1)  # an Eth
 
 
 def check(settings: Settings) -> None:
-    """Check that everything the config names exists. Raises UserError naming the wrong key."""
+    """Check that all files and programs in the config exist. Raises UserError, which names the wrong key."""
     find_selection(settings.collect.port_selection)
     if settings.capture.filter is not None:
         check_filter(settings.capture.filter)
@@ -42,12 +42,12 @@ def check_filter(expression: str) -> None:
     """Raise UserError if the local tcpdump, if any, cannot compile a filter for Ethernet."""
     argv = ["tcpdump", "-d", "-y", "EN10MB", "--", expression]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=COMPILE_S, check=False)
+        result = subprocess.run(argv, capture_output=True, text=True, timeout=COMPILE_S, check=False)
     except (FileNotFoundError, subprocess.TimeoutExpired):  # nodes have their own tcpdump
         return
-    message = [line.removeprefix(PREFIX) for line in done.stderr.splitlines() if line.startswith(PREFIX)]
+    message = [line.removeprefix(PREFIX) for line in result.stderr.splitlines() if line.startswith(PREFIX)]
     if (
-        done.returncode != 0 and message and not message[-1].startswith("unknown host")
+        result.returncode != 0 and message and not message[-1].startswith("unknown host")
     ):  # a node may resolve other host names
         raise UserError(f"{expression!r}: {message[-1]}", where="capture.filter", fix="see pcap-filter(7)")
 
@@ -60,11 +60,11 @@ def check_program(capture: CaptureSettings) -> None:
     control = ["--control", capture.p4_control] if capture.p4_control is not None else []
     argv = [loader, "--spec", capture.p4_program, "--in", "-", *control]
     try:
-        done = subprocess.run(argv, input=NO_FRAMES, capture_output=True, timeout=LOAD_S, check=False)
+        result = subprocess.run(argv, input=NO_FRAMES, capture_output=True, timeout=LOAD_S, check=False)
     except subprocess.TimeoutExpired:  # a busy machine is not an error of the config
         return
-    if done.returncode == USER_ERROR:
-        message = " ".join(done.stderr.decode(errors="replace").split()).removeprefix(f"{LOADER}: ")
+    if result.returncode == USER_ERROR:
+        message = " ".join(result.stderr.decode(errors="replace").split()).removeprefix(f"{LOADER}: ")
         in_control_file = capture.p4_control is not None and message.startswith(
             capture.p4_control[:200]
         )  # the loader truncates names

@@ -62,7 +62,7 @@ def register_parser(subparsers: Any) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> int:
     """Measure; outside the sandbox, start the same command inside one."""
     if args.step_s <= 0:
-        raise UserError("--step-s must be above 0")
+        raise UserError("--step-s must be larger than 0")
     if sandbox.inside():
         sandbox.enter()
         measure(args.output, args.step_s)
@@ -89,8 +89,8 @@ def write(output: Path, **values: Any) -> None:
         "background_stream_bps": BACKGROUND_MBPS * 10**6,
         "background_limit_bps": BACKGROUND_LIMIT_MBPS * 10**6,
     }
-    whole = {"version": 1, "skipped": None, "flows": flows, "background": background, "steps": [], **values}
-    atomic_text(output, json.dumps(whole, indent=1) + "\n")
+    result = {"version": 1, "skipped": None, "flows": flows, "background": background, "steps": [], **values}
+    atomic_text(output, json.dumps(result, indent=1) + "\n")
 
 
 def write_capture(output: Path, content: bytes) -> None:
@@ -150,10 +150,10 @@ def build() -> None:
 def all_printed(jobs: list[LocalJob], text: str) -> bool:
     """Wait until all programs have printed a text; return False if one ends first."""
 
-    def settled() -> bool:
+    def is_done() -> bool:
         return all(text in job.log() for job in jobs) or any(job.poll() is not None for job in jobs)
 
-    return wait_until(settled, timeout_s=START_S) and all(text in job.log() for job in jobs)
+    return wait_until(is_done, timeout_s=START_S) and all(text in job.log() for job in jobs)
 
 
 def limit(rate_mbps: int) -> str:
@@ -162,7 +162,7 @@ def limit(rate_mbps: int) -> str:
 
 
 def traffic(step_s: float) -> list[dict]:
-    """Send through all steps; return when each was set, and to which rates."""
+    """Send traffic through all steps; return the time and the rates of each step."""
     ports = (*PORTS, BACKGROUND_PORT, BACKGROUND_PORT + 1)
     servers = [start("receiver", ["iperf3", "-s", "--forceflush", "-p", str(port)]) for port in ports]
     if not all_printed(servers, "listening"):

@@ -16,13 +16,16 @@ from acapella_core.errors import UserError
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts about a whole capture; None if unknown. `fault` is what could not be read."""
+    """Facts about a whole capture; None if unknown. `fault`: reason why it could not be read to the end."""
 
     frames: int | None = None
     clock_resolution_ns: int | None = None
     snaplen: int | None = None
     fault: str | None = None
     whole_bytes: int | None = None  # end of the last whole record of a truncated capture
+
+
+TRUNCATED = ("cut_header", "cut_record", "cut_compressed")  # values of `file_issue` of a file that is only too short
 
 
 def scan(path: Path, limits=None) -> Facts:
@@ -35,13 +38,25 @@ def scan(path: Path, limits=None) -> Facts:
     except ImportError as error:
         raise UserError(f"the native core is missing: {error}", fix="make setup") from error
     try:
-        found = _native.scan_capture(str(path), limits or _native.DecompressionLimits())
+        metadata = _native.scan_capture(str(path), limits or _native.DecompressionLimits())
     except _native.InputError as error:
-        return Facts(fault=str(error))
-    cut = f"{found['file_issue']} at byte {found['file_issue_offset']}" if found["file_issue"] else None
-    if found["file_unread_bytes"]:
-        cut += f", {found['file_unread_bytes']} bytes not read"
-    return Facts(found["frames"], found["clock_resolution_ns"], found["snaplen"], cut, found["file_issue_offset"])
+        return Facts(fault=str(error).removeprefix(f"{path}: "))
+    clock_resolution_ns, snaplen = metadata["clock_resolution_ns"], metadata["snaplen"]
+    return Facts(
+        metadata["frames"], clock_resolution_ns, snaplen, describe_fault(metadata), metadata["file_issue_offset"]
+    )
+
+
+def describe_fault(metadata: dict) -> str | None:
+    """Return a description of the fault at which reading of a capture ended; None if there is none."""
+    if not metadata["file_issue"]:
+        return None
+    kind = "truncated" if metadata["file_issue"] in TRUNCATED else "damaged"
+    text = f"{kind} at byte {metadata['file_issue_offset']}"
+    if metadata["file_issue_detail"]:
+        text += f" ({metadata['file_issue_detail']})"
+    unread = metadata["file_unread_bytes"]
+    return f"{text}, {unread} bytes not read" if unread else text
 
 
 def scan_apart(path: Path) -> Facts:
@@ -50,11 +65,11 @@ def scan_apart(path: Path) -> Facts:
     Raises UserError if it fails.
     """
     command = [sys.executable, "-m", __name__, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode:
-        why = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        raise UserError(f"cannot be scanned: {why}", where=path)
-    return Facts(**json.loads(done.stdout))
+    result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if result.returncode:
+        reason = (result.stderr.strip().splitlines() or [f"exit code {result.returncode}"])[-1]
+        raise UserError(f"cannot be scanned: {reason}", where=path)
+    return Facts(**json.loads(result.stdout))
 
 
 def main() -> None:

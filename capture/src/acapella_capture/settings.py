@@ -15,7 +15,7 @@ KEYS = ("testbed", "samples", "runs", "capture", "collect", "preprocess", "local
 
 @dataclass(frozen=True)
 class CaptureSettings:
-    """How samples are taken; see the schema for each key."""
+    """Settings of captures; see the schema for each key."""
 
     method: str | dict[str, str]  # of all nodes, or by node and site, with a default
     format: str
@@ -43,7 +43,7 @@ def methods_by_name(method: str | dict[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class CollectSettings:
-    """Where and when samples are taken, with which resources; see the schema for each key."""
+    """Places, times and resources of samples; see the schema for each key."""
 
     mode: str
     sites: list[str]
@@ -75,7 +75,7 @@ class CollectSettings:
 
 @dataclass(frozen=True)
 class PreprocessSettings:
-    """How captures are processed on their nodes before they are fetched; see the schema for each key."""
+    """Processing of captures on their nodes before they are fetched; see the schema for each key."""
 
     anonymize: bool
     key_file: str | None
@@ -161,8 +161,8 @@ def read_settings(path: Path) -> Settings:
 
 def parse_settings(config: dict[str, Any], *, where: object = "config") -> Settings:
     """Return settings from the relevant keys of a config, with defaults. Raises UserError naming the wrong key."""
-    whole = schemas.json_schema("config")
-    schema = {**whole, "properties": {key: whole["properties"][key] for key in KEYS}, "required": []}
+    config_schema = schemas.json_schema("config")
+    schema = {**config_schema, "properties": {key: config_schema["properties"][key] for key in KEYS}, "required": []}
     jsonschema = load_jsonschema()
     fault = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(config))
     while (
@@ -174,7 +174,7 @@ def parse_settings(config: dict[str, Any], *, where: object = "config") -> Setti
         raise UserError(f"{fault.json_path.removeprefix('$.')}: {fault.message}{explanation}", where=where)
     values = with_defaults(config, schema)
     if values["testbed"] == "files" and not values["samples"]:
-        raise UserError("samples: a sample sheet is needed for testbed files", where=where)
+        raise UserError("samples: missing; testbed files requires a sample sheet", where=where)
     values["capture"]["p4_program"] = resolve_program(values["capture"]["p4_program"])
     check_methods(values, where)
     check_combinations(values, where)
@@ -191,12 +191,12 @@ def parse_settings(config: dict[str, Any], *, where: object = "config") -> Setti
     )
 
 
-def resolve_program(named: str) -> str:
+def resolve_program(path: str) -> str:
     """Return the path of a P4 program; the default one is found from any working directory."""
     default = schemas.json_schema("config")["properties"]["capture"]["properties"]["p4_program"]["default"]
-    if named != default or Path(named).is_file():
-        return named
-    return str(schemas.root().parent / named)
+    if path != default or Path(path).is_file():
+        return path
+    return str(schemas.root().parent / path)
 
 
 def check_methods(values: dict[str, Any], where: object) -> None:
@@ -207,7 +207,7 @@ def check_methods(values: dict[str, Any], where: object) -> None:
         raise UserError("capture.method: methods dpdk and fpga are not supported on FABRIC; use tcpdump", where=where)
     for key in ("p4_program", "p4_control"):
         if "fpga" in methods and capture[key] is not None and not Path(capture[key]).is_file():
-            raise UserError(f"capture.{key}: no file {capture[key]}; method fpga needs it", where=where)
+            raise UserError(f"capture.{key}: no file {capture[key]}; method fpga requires it", where=where)
     if capture["one_in"] > 1 and "tcpdump" in methods:
         raise UserError("capture.one_in: not supported by method tcpdump; use dpdk or fpga", where=where)
     if capture["format"] == "pcapng" and "tcpdump" in methods:
@@ -222,10 +222,10 @@ def check_methods(values: dict[str, Any], where: object) -> None:
 def check_combinations(values: dict[str, Any], where: object) -> None:
     """Check combinations of keys that the schema cannot express. Raises UserError naming the wrong key."""
     if values["collect"]["mode"] == "slice" and not values["collect"]["slice"]:
-        raise UserError("collect.slice: missing; mode slice needs its name", where=where)
+        raise UserError("collect.slice: missing; mode slice requires the name of a slice", where=where)
     if values["preprocess"]["anonymize"] and not values["preprocess"]["key_file"]:
         raise UserError(
-            "preprocess.key_file: missing; anonymize needs a key: acapella anonymize --new-key FILE", where=where
+            "preprocess.key_file: missing; anonymize requires a key: acapella anonymize --new-key FILE", where=where
         )
 
 
@@ -239,9 +239,9 @@ def with_defaults(value: Any, schema: dict) -> Any:
     """Return a value with the schema's defaults for absent keys, also in nested objects and lists."""
     if isinstance(value, dict) and "properties" in schema:
         filled = dict(value)
-        for key, part in schema["properties"].items():
-            if key in value or "default" in part:
-                filled[key] = with_defaults(value.get(key, part.get("default")), part)
+        for key, property_ in schema["properties"].items():
+            if key in value or "default" in property_:
+                filled[key] = with_defaults(value.get(key, property_.get("default")), property_)
         return filled
     if isinstance(value, list) and "items" in schema:
         return [with_defaults(item, schema["items"]) for item in value]

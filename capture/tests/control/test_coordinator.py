@@ -129,7 +129,7 @@ def test_error_contains_the_first_reason_if_all_sites_fail(tmp_path):
     taken = coordinator.collect(FakeTestbed("p", sites=("no_nic",)), settings(), tmp_path / "c")
     lines += collect.report_progress(taken, failures)
     assert (lines, failures) == ([], [Failure("all of no_nic", "no_nic", "-", failures[0].why)])
-    with pytest.raises(UserError, match=r"no sample could be taken; the first: .*NICs free"):
+    with pytest.raises(UserError, match=r"no sample could be taken; reason of the first failure: .*NICs free"):
         collect.write_sheets(tmp_path / "c" / "raw", lines, failures)
 
 
@@ -218,7 +218,9 @@ def test_watchdog_parses_the_status_and_detects_a_full_disk():
     assert parse_status("- - - -") == NodeStatus(None, None, None, None)
     with pytest.raises(ValueError, match=r"."):
         parse_status("sh: awk: not found")
-    assert disk_shortage(NodeStatus(10 * MB, None, None, None), 64 * MB) == "disk full: 10 MB free, 64 MB are kept free"
+    assert (
+        disk_shortage(NodeStatus(10 * MB, None, None, None), 64 * MB) == "disk full: 10 MB free, the reserve is 64 MB"
+    )
     assert disk_shortage(NodeStatus(64 * MB, None, None, None), 64 * MB) is None
     assert disk_shortage(NodeStatus(None, None, None, None), 64 * MB) is None
 

@@ -64,7 +64,7 @@ def test_failed_samples_are_listed_and_the_others_taken(paper, tmp_path, monkeyp
     assert "4 samples failed: " in errors
     outcome, *_ = outcomes.read(tmp_path / "test" / "outcomes.csv")
     assert (outcome["outcome"], outcome["reason"]) == (
-        "incomplete", f"4 of 6 samples failed; the first: {FAULTS['no_start']}",
+        "incomplete", f"4 of 6 samples failed; first failure: {FAULTS['no_start']}",
     )  # fmt: skip
     assert not FakeTcpdump.running  # even if the mirror failed after the capture started
     assert (
@@ -105,7 +105,10 @@ def test_exit_code_is_2_and_no_sheet_is_written_if_all_samples_fail(paper, tmp_p
     raw = tmp_path / "test" / "raw"
     assert not (raw / "samples.tsv").exists()
     assert len((raw / "failed.tsv").read_text().splitlines()) == 3
-    assert "no sample could be taken; the first: tcpdump on listener: does not start" in capsys.readouterr().err
+    assert (
+        "no sample could be taken; reason of the first failure: tcpdump on listener: does not start"
+        in capsys.readouterr().err
+    )
 
 
 def test_successful_collection_removes_an_earlier_list_of_failures(paper, tmp_path, monkeypatch):

@@ -239,7 +239,7 @@ def test_lost_controller_ends_its_recording_and_the_agent_can_be_controlled_agai
     with Peer(agent.port) as lost:
         lost.hear()
         lost.ask(record={"from_ns": 0, "until_ns": 0})
-    agent.logged("is gone: stopping what it started")
+    agent.logged("lost: stopping its recording or run")
     with Peer(agent.port) as again:
         again.hear()
         assert again.ask(status={})["done"]["state"] == "idle"

@@ -111,15 +111,15 @@ def test_failing_program_is_one_line(place, monkeypatch, event, kind, why):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ((), "give FILE --interface PORT, --bridge PORT PORT --listen ADDRESS:PORT, or --control HOST:PORT ACTION"),
-        (("FILE",), "give FILE --interface PORT"),
-        (("--interface", "lo"), "give FILE --interface PORT"),
-        (("FILE", "--bridge", "lo", "lo"), "give FILE --interface PORT"),
-        (("--bridge", "lo", "lo"), "--bridge needs --listen"),
+        ((), "expected FILE --interface PORT, --bridge PORT PORT --listen ADDRESS:PORT, or --control HOST:PORT ACTION"),
+        (("FILE",), "expected FILE --interface PORT"),
+        (("--interface", "lo"), "expected FILE --interface PORT"),
+        (("FILE", "--bridge", "lo", "lo"), "expected FILE --interface PORT"),
+        (("--bridge", "lo", "lo"), "--bridge requires --listen"),
         (("FILE", "-i", "lo", "--secret", "s"), "--secret has no effect with FILE --interface"),
         (("FILE", "-i", "lo", "--rolling", "3"), "--rolling has no effect with FILE --interface"),
         (("FILE", "-i", "lo", "--from", "+3"), "--from has no effect with FILE --interface"),
-        (("FILE", "-i", "lo", "--listen", "127.0.0.1:0"), "--secret FILE is needed"),
+        (("FILE", "-i", "lo", "--listen", "127.0.0.1:0"), "--secret FILE is required"),
         (("FILE", "-i", "lo", "--listen", "127.0.0.1:0", "--secret", "none"), "--secret none: cannot read: No such"),
         (("FILE", "-i", "lo", "--listen", "127.0.0.1", "--secret", "SECRET"), "'127.0.0.1' is not HOST:PORT"),
         (("FILE", "-i", "lo", "--listen", "127.0.0.1:0", "--secret", "OPEN"), "other users can use"),
@@ -133,14 +133,14 @@ def test_failing_program_is_one_line(place, monkeypatch, event, kind, why):
         (("FILE", "-i", "lo", "--speed", "-1"), "--speed"),
         (("FILE", "-i", "lo", "--at", "noon"), "'noon' is not a time; write 2026-01-31T12:00:00Z"),
         (("FILE", "-i", "lo", "--pace", "fast"), "'fast' is unknown; choose from bursts, single"),
-        (("status",), "status needs --control HOST:PORT"),
+        (("status",), "status requires --control HOST:PORT"),
         (("--control", "h:1"), "choose an action: record, stop"),
         (("--control", "h:1", "halt"), "--control halt: choose an action"),
-        (("--control", "h:1", "status"), "--secret FILE is needed"),
+        (("--control", "h:1", "status"), "--secret FILE is required"),
         (("--control", "h", "status"), "'h' is not HOST:PORT"),
         (("--control", "h:1,h:1", "status"), "a replayer is named twice"),
         (("--control", "h:1", "status", "--at", "+1"), "--at has no effect with --control status"),
-        (("--control", "h:1", "record", "--rolling", "9", "--until", "+1"), "give either --rolling or --from"),
+        (("--control", "h:1", "record", "--rolling", "9", "--until", "+1"), "--rolling cannot be combined with --from"),
         (("--control", "127.0.0.1:1", "status", "--secret", "SECRET"), "connection failed: Connection refused"),
     ],
 )  # fmt: skip
@@ -171,7 +171,7 @@ def test_new_secret_does_not_replace_a_file(place, content):
     path.write_text(content)
     done = replay("--new-secret", path)
     assert done.returncode == 2 and done.stdout == ""
-    why = "exists and may be in use; choose another file name, or remove it first"
+    why = "already exists and may be in use; choose another file name, or remove it first"
     assert message(done) == f"acapella: error: --new-secret {path}: {why}"
     assert path.read_text() == content
 

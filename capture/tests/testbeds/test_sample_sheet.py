@@ -51,7 +51,7 @@ def test_manifest_and_link_for_each_capture(directory):
     assert found[0]["requested"] == {"start_ns": 1714564800_500000000, "end_ns": None}
     assert found[0]["port"] == "port 1"
     assert found[1]["file"] == "b.pcapng.gz"
-    assert found[1]["notes"][0].startswith("not read whole: ")
+    assert found[1]["notes"][0].startswith("not read to the end: ")
     assert (found[0]["frames_captured"], found[0]["snaplen"], found[0]["notes"]) == (2, 96, [])
     assert found[0]["clock_resolution_ns"] == 100_000
     raw = directory / "campaign" / "raw"
@@ -141,7 +141,7 @@ def test_one_sample_name_for_several_files_is_an_error(directory):
 
 def test_duplicate_sample_name_is_an_error(directory):
     rows = "x\tS\tp\ta.pcap\t\nx\tS\tp\tb.pcapng.gz\t\n"
-    assert complaint(directory, rows) == "line 3: sample 'x' is in line 2 already"
+    assert complaint(directory, rows) == "line 3: sample 'x' is already in line 2"
 
 
 @pytest.mark.parametrize("rows", ["\tS\tp\ta.pcap*\t\n", "\tS\tp\ta.pcap\t\n\tS\tp\ta.pcapn*\t\n"])
@@ -182,7 +182,7 @@ def test_error_of_a_too_long_name_names_the_file(directory):
 def test_file_listed_twice_is_an_error(directory):
     (directory / "c.pcap").symlink_to("a.pcap")
     rows = "x\tS\tp\ta.pcap\t\ny\tS\tp\tc.pcap\t\n"
-    assert complaint(directory, rows) == f"line 3: {directory}/c.pcap is in line 2 already"
+    assert complaint(directory, rows) == f"line 3: {directory}/c.pcap is already in line 2"
 
 
 def test_sample_name_invalid_as_a_file_name_is_an_error(directory):
@@ -374,4 +374,4 @@ def test_truncated_capture_is_described_with_a_note(directory):
     (directory / "a.pcap").write_bytes(FRAMES[:-1])
     manifest = next(files.describe(sheet(directory, "\tS\tp\ta.pcap\t\n"), directory / "campaign"))
     assert manifest["frames_captured"] == 1
-    assert manifest["notes"] and manifest["notes"][0].startswith("not read whole: ")
+    assert manifest["notes"] and manifest["notes"][0].startswith("not read to the end: ")

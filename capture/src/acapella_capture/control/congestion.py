@@ -1,5 +1,6 @@
-"""Evidence of congestion at a mirror port, from the switch's counters. They cannot rule out lost bursts:
-docs/collect.md.
+"""Evidence of congestion at a mirror port, from the counters of the switch.
+
+The counters cannot rule out that bursts were lost (docs/collect.md).
 
 `acapella campaign analyze` computes the final verdict, with the evidence of the captured frames.
 """
@@ -53,18 +54,18 @@ def mirrored(readings: Readings, direction: Direction) -> list[tuple[float, floa
     tx, rx = growth(readings.tx), growth(readings.rx)
     if not of_tx:
         return rx
-    return [(at, counted_bytes + of_rx * interpolated(rx, at)) for at, counted_bytes in tx]
+    return [(time, counted_bytes + of_rx * interpolated(rx, time)) for time, counted_bytes in tx]
 
 
 def around(readings: Series, start_s: float, end_s: float) -> tuple[tuple[float, int], ...]:
     """Return the readings between two times, with the last one before and the first one after them."""
-    first = max((at for at, _ in readings if at <= start_s), default=start_s)
-    last = min((at for at, _ in readings if at >= end_s), default=end_s)
-    return tuple((at, counted_bytes) for at, counted_bytes in readings if first <= at <= last)
+    first = max((time for time, _ in readings if time <= start_s), default=start_s)
+    last = min((time for time, _ in readings if time >= end_s), default=end_s)
+    return tuple((time, counted_bytes) for time, counted_bytes in readings if first <= time <= last)
 
 
 def covers(congestion: Mapping[str, Any], end_ns: int) -> bool:
-    """Return whether the readings of a manifest's key `congestion` reach a time (ns since 1970)."""
+    """Return whether the readings in a manifest's key `congestion` extend to a time (ns since 1970)."""
     return bool(congestion["readings"]) and congestion["readings"][-1][0] >= end_ns
 
 
@@ -78,18 +79,18 @@ def mean_bps(readings: Series) -> float | None:
 
 def growth(readings: Series) -> list[tuple[float, float]]:
     """Return the bytes counted since the first reading."""
-    total, found = 0.0, [(at, 0.0) for at, _ in readings[:1]]
-    for (_, before), (at, after) in pairwise(readings):
-        total += after - before if after >= before else after
-        found.append((at, total))
-    return found
+    total, counted = 0.0, [(at, 0.0) for at, _ in readings[:1]]
+    for (_, previous), (at, current) in pairwise(readings):
+        total += current - previous if current >= previous else current
+        counted.append((at, total))
+    return counted
 
 
 def interpolated(series: Series, at: float) -> float:
     """Return the bytes at a time between two readings; outside of them, the first or last value."""
-    for (start, before), (end, after) in pairwise(series):
+    for (start, first), (end, last) in pairwise(series):
         if start <= at <= end and end > start:
-            return before + (after - before) * (at - start) / (end - start)
+            return first + (last - first) * (at - start) / (end - start)
     return series[-1][1] if series and at > series[-1][0] else 0.0
 
 
@@ -102,13 +103,13 @@ def peak_bps(series: Series) -> tuple[float, float] | None:
 def certain_loss(series: Series, start_s: float, end_s: float, port: MirrorPort) -> float:
     """Return the minimum share of bytes that a mirror must have lost between two times.
 
-    All bytes counted by readings between the two were offered. What exceeds the line rate plus the queue in that time
-    cannot have been delivered. If the queue is unknown, it is assumed to hold 0.1 s at line rate.
+    All bytes counted by readings between the two were offered. At most the bytes of the line rate plus those in the
+    queue can have been delivered in that time. If the queue is unknown, it is assumed to hold 0.1 s at line rate.
     """
-    within = [counted_bytes for at, counted_bytes in series if start_s <= at <= end_s]
-    if len(within) < 2 or not port.capacity_bps:
+    counts = [counted_bytes for at, counted_bytes in series if start_s <= at <= end_s]
+    if len(counts) < 2 or not port.capacity_bps:
         return 0.0
-    offered = within[-1] - within[0]
+    offered = counts[-1] - counts[0]
     queue = port.buffer_bytes if port.buffer_bytes is not None else port.capacity_bps / 80
     carried = port.capacity_bps / 8 * (end_s - start_s) + queue
     return max(0.0, 1 - carried / offered) if offered else 0.0
@@ -120,8 +121,7 @@ def verdict(
     """Return manifest key `congestion` for the mirrored port `name` between two times (ns since 1970).
 
     `congested`: the mean rate over some interval of the counters exceeds the capacity. Otherwise `at risk`, never
-    `clear`:
-    counters do not show bursts within their interval. The loss is an interval of shares of the bytes.
+    `clear`, because counters do not show bursts within their interval. The loss is an interval of shares of the bytes.
     """
     start_s, end_s = span_ns[0] / 1e9, span_ns[1] / 1e9
     counted = telemetry.readings.get(name, Readings()) if telemetry else Readings()
@@ -129,12 +129,12 @@ def verdict(
     tx, rx = mean_bps(readings.tx), mean_bps(readings.rx)
     series = mirrored(readings, direction)
     peak = peak_bps(series)
-    found, low, high = UNKNOWN, None, None
+    result, low, high = UNKNOWN, None, None
     if peak is not None and port.capacity_bps:
         low, high = certain_loss(series, start_s, end_s, port), 1.0 if peak[0] else 0.0
-        found = CONGESTED if peak[0] > port.capacity_bps else AT_RISK
+        result = CONGESTED if peak[0] > port.capacity_bps else AT_RISK
     return {
-        "verdict": found,
+        "verdict": result,
         "source": telemetry.source if telemetry else None,
         "seconds": series[-1][0] - series[0][0] if peak else None,
         "tx_bps": tx,

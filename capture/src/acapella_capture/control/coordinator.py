@@ -1,5 +1,6 @@
-"""Takes the samples of a plan on any testbed: one thread per site, then the trials. Yields each result as soon as it
-is ready.
+"""Takes the samples of a plan on any testbed: one thread per site, then the trials.
+
+Each result is yielded as soon as it is available.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ from .outcomes import Outcome, OutcomeTable
 from .sampling import ActiveSample, Collection, Failure, SharedTraffic, running_samples, stop_mirrors
 from .site_job import SiteJob
 
-WHOLE_FRAMES = 262144  # snap length of trials, so that whole packets can be compared
+MAX_SNAPLEN = 262144  # snap length of trials, so that whole packets can be compared
 POLL_S = 0.2  # interval of checks for finished sites
 DAY_S = 86400
 LOCK = ".collect.lock"
@@ -110,7 +111,7 @@ def events_until_done(threads: Sequence[threading.Thread], events: queue.SimpleQ
 
 
 def traffic_duration_s(testbed: Testbed, settings: Settings, sites: Sequence[Site]) -> float:
-    """Return the duration of the background traffic: at least twice what the slowest site needs with one node."""
+    """Return the duration of the background traffic: at least twice the time of the slowest site with one node."""
     plans = [SitePlan(settings, site, 1) for site in sites]
     return min(DAY_S, 60 + 2 * max(plan.remaining_s(0) for plan in plans))
 
@@ -123,7 +124,7 @@ def take_trials(
     capture_settings = replace(
         capture_settings.for_node(node.site, node.name),
         filter=testbed.replay_plan().filter,
-        snaplen=WHOLE_FRAMES,
+        snaplen=MAX_SNAPLEN,
         one_in=1,
     )
     samples = [ActiveSample(planned, capture_settings, node, node.receivers[0]) for planned in batch]

@@ -120,7 +120,7 @@ def name_reasons(not_sent: dict[str, int], program: Path) -> dict[str, int]:
 
 
 def optional_keys(testbed: Testbed, planned: PlannedSample, sample: ActiveSample, frames: int) -> dict[str, Any]:
-    """Return the manifest keys that not every sample has; `frames` is the number of captured frames."""
+    """Return the optional manifest keys of a sample; `frames` is the number of captured frames."""
     keys: dict[str, Any] = {"one_in": sample.capture_settings.one_in, "receiver": sample.receiver}
     if sample.capture_settings.one_in > 1 and sample.counts:
         keys |= {"one_in_by": sample.capture_settings.one_in_by, "sampled_out": sample.counts.sampled_out}
@@ -149,6 +149,6 @@ def optional_keys(testbed: Testbed, planned: PlannedSample, sample: ActiveSample
     if (silent_s := sample.history.silent_s()) is not None:
         notes.append(f"{planned.name}: {sample.instance.name} sent no heartbeat for {silent_s} s")
     if sample.history.growing() is False:
-        passed = f"; check filter {sample.capture_settings.filter!r}" if sample.capture_settings.filter else ""
-        notes.append(f"{planned.name}: frames were received but the capture did not grow{passed}")
+        hint = f"; check filter {sample.capture_settings.filter!r}" if sample.capture_settings.filter else ""
+        notes.append(f"{planned.name}: frames were received but the capture did not grow{hint}")
     return keys | {"notes": notes}

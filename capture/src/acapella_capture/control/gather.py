@@ -30,11 +30,11 @@ def gather(testbed: Testbed, node: str, file: str, raw: Path, settings: CollectS
         except UserError as error:
             fault = error
             continue
-        found = sha256_of(target)
-        if expected is None or found == expected:
+        checksum = sha256_of(target)
+        if expected is None or checksum == expected:
             delete_on_node(testbed, node, file)
             return target
-        fault = UserError(f"checksum {found[:12]}... after the transfer, {expected[:12]}... on {node}", where=target)
+        fault = UserError(f"checksum {checksum[:12]}... after the transfer, {expected[:12]}... on {node}", where=target)
         target.unlink()
     raise fault
 
@@ -45,20 +45,20 @@ def compress(testbed: Testbed, node: str, file: str) -> str:
     Raises UserError with the message of zstd.
     """
     path = testbed.path_on_node(node, file)
-    done = testbed.run(node, ["zstd", "-q", "-f", "--rm", path, "-o", f"{path}.zst"], timeout_s=TIMEOUT_S)
-    if done.status == COMMAND_NOT_FOUND:
+    result = testbed.run(node, ["zstd", "-q", "-f", "--rm", path, "-o", f"{path}.zst"], timeout_s=TIMEOUT_S)
+    if result.status == COMMAND_NOT_FOUND:
         return file
-    if done.status != 0:
-        lines = done.stderr.strip().splitlines()
-        raise UserError(f"zstd failed: {lines[-1] if lines else done.status}", where=f"node {node}")
+    if result.status != 0:
+        lines = result.stderr.strip().splitlines()
+        raise UserError(f"zstd failed: {lines[-1] if lines else result.status}", where=f"node {node}")
     return f"{file}.zst"
 
 
 def checksum_on_node(testbed: Testbed, node: str, file: str) -> str | None:
     """Return the SHA-256 that the node computes of a file; None if it cannot."""
-    done = testbed.run(node, ["sha256sum", testbed.path_on_node(node, file)], timeout_s=TIMEOUT_S)
-    found = SHA256.match(done.stdout)
-    return found[1] if found and done.status == 0 else None
+    result = testbed.run(node, ["sha256sum", testbed.path_on_node(node, file)], timeout_s=TIMEOUT_S)
+    match = SHA256.match(result.stdout)
+    return match[1] if match and result.status == 0 else None
 
 
 def delete_on_node(testbed: Testbed, node: str, file: str) -> None:

@@ -1,6 +1,6 @@
 """Outcome of every site, for the campaign and over all collections (Patchwork, figure 10).
 
-<campaign>/outcomes.csv has a line per site; outcomes.csv in the directory above has those of every collection.
+<campaign>/outcomes.csv has a line per site; outcomes.csv in the directory above has the lines of all collections.
 """
 
 import csv
@@ -24,7 +24,10 @@ Verdict = Literal["success", "degraded", "failed", "incomplete"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """A line: success; degraded: fewer nodes than requested; failed: no sample; incomplete: stopped, failed samples."""
+    """Outcome of a site, a line of the file.
+
+    success; degraded: fewer nodes than requested; failed: no sample; incomplete: stopped, or some samples failed.
+    """
 
     campaign: str
     started: str  # start of the collection, ISO 8601, UTC
@@ -42,11 +45,11 @@ KEY = ("campaign", "started", "site")
 
 
 def verdict(requested: int, allocated: int, succeeded: int, failed: int, stopped: str | None) -> tuple[Verdict, str]:
-    """Return a site's outcome and the reason; `stopped` is why it ended before the end of its plan, else None."""
+    """Return a site's outcome and the reason. `stopped`: reason why it ended before the end of its plan, or None."""
     if allocated == 0:
         return "failed", stopped or "no listening node"
     if succeeded == 0:
-        return "failed", stopped or f"all of {failed} samples failed"
+        return "failed", stopped or f"all {failed} samples failed"
     if stopped:
         return "incomplete", stopped
     if failed:
@@ -111,5 +114,5 @@ def merge(path: Path, rows: list[dict[str, str]]) -> None:
     descriptor = beneath.open_file(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT)
     with os.fdopen(descriptor, "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # concurrent campaigns must not lose lines
-        known = {tuple(line[key] for key in KEY): line for line in (*read(path), *rows)}
-        atomic_text(path, text(known.values()))
+        lines = {tuple(line[key] for key in KEY): line for line in (*read(path), *rows)}
+        atomic_text(path, text(lines.values()))

@@ -1,8 +1,8 @@
 """Processing of a capture on the node that took it, before it is fetched: anonymization, if the config requests it.
 
-A node of testbed fabric is exclusively ours and has nothing installed, so the program, the vendor lists and the key are
-uploaded; the key is deleted as soon as the program has ended. On other testbeds the node has its own `acapella` and
-key. The key appears in no command line and no log. Without a key nothing is fetched.
+A node of testbed fabric is allocated for this collection and has nothing installed, so the program, the vendor lists
+and the key are uploaded; the key is deleted as soon as the program has ended. On other testbeds the node has its own
+`acapella` and key. The key is in no command line and no log. Without a key, nothing is fetched.
 """
 
 import contextlib
@@ -61,31 +61,31 @@ def uploads_program(testbed: str, settings: PreprocessSettings) -> bool:
 def run_uploaded(testbed: Testbed, node: str, path: str, output: str, settings: PreprocessSettings) -> None:
     """Anonymize with an uploaded program, vendor lists and key, and delete the key."""
     program = anonymizer_program()
-    places = [upload(testbed, node, each, each.name) for each in (program, *vendor_lists())]
+    paths = [upload(testbed, node, file, file.name) for file in (program, *vendor_lists())]
     try:
         key = upload(testbed, node, Path(str(settings.key_file)), KEY, overwrite=True)
-        run_checked(testbed, node, [places[0], path, output, key, settings.macs, *places[1:]])
+        run_checked(testbed, node, [paths[0], path, output, key, settings.macs, *paths[1:]])
     finally:
         testbed.run(node, ["rm", "-f", testbed.path_on_node(node, KEY)])
 
 
 def upload(testbed: Testbed, node: str, source: Path, file: str, *, overwrite: bool = False) -> str:
-    """Upload a file to a node unless it is there already. Return its path on the node, usable as a command."""
-    place = testbed.path_on_node(node, file)
-    place = place if "/" in place else f"./{place}"
-    if overwrite or testbed.run(node, ["test", "-f", place]).status != 0:
+    """Upload a file to a node unless it already exists there. Return its path on the node, usable as a command."""
+    path = testbed.path_on_node(node, file)
+    path = path if "/" in path else f"./{path}"
+    if overwrite or testbed.run(node, ["test", "-f", path]).status != 0:
         try:
             testbed.put(node, source, file)
         except UserError as error:
             raise UserError(f"not anonymized, so not fetched: {error}", where=f"node {node}") from error
-    return place
+    return path
 
 
 def anonymizer_program() -> Path:
     """Return the path of the program to upload. Raises UserError if it was not built."""
     program = Path(sys.executable).with_name(PROGRAM)
     if not program.is_file():
-        raise UserError(f"{PROGRAM} is missing, which is needed on the nodes", where="preprocess",
+        raise UserError(f"{PROGRAM}, which is needed on the nodes, is missing", where="preprocess",
                         fix="run make setup-fabric and read its messages")  # fmt: skip
     return program
 
@@ -99,13 +99,15 @@ def vendor_lists() -> list[Path]:
 
 def run_checked(testbed: Testbed, node: str, argv: Sequence[str]) -> None:
     """Run a program on a node. Raises UserError if it fails: the capture is not fetched then."""
-    done = testbed.run(node, argv, timeout_s=TIMEOUT_S)
-    if done.status == COMMAND_NOT_FOUND:
+    result = testbed.run(node, argv, timeout_s=TIMEOUT_S)
+    if result.status == COMMAND_NOT_FOUND:
         raise UserError(f"not anonymized, so not fetched: no {Path(argv[0]).name} on the node",
                         where=f"node {node}")  # fmt: skip
-    if done.status != 0:
-        lines = done.stderr.strip().splitlines()
-        raise UserError(f"not anonymized, so not fetched: {lines[-1] if lines else done.status}", where=f"node {node}")
+    if result.status != 0:
+        lines = result.stderr.strip().splitlines()
+        raise UserError(
+            f"not anonymized, so not fetched: {lines[-1] if lines else result.status}", where=f"node {node}"
+        )
 
 
 def program_of(testbed: Testbed, settings: PreprocessSettings) -> str:

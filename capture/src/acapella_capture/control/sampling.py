@@ -105,7 +105,7 @@ class ActiveSample:
 
     @contextlib.contextmanager
     def recording_fault(self) -> Iterator[None]:
-        """An error within the context fails this sample only."""
+        """Record an error within the context as the fault of this sample."""
         try:
             yield
         except UserError as error:
@@ -128,7 +128,7 @@ def running_samples(
 ) -> Iterator[list[ActiveSample]]:
     """Run mirrors and captures of simultaneous samples; yield those that started, and read counts at the end.
 
-    `wait` returns when they are to begin; the mirrors are set up by then.
+    `wait` returns at their start time; it is called after the mirrors are set up.
     """
     ready = [sample for sample in samples if not sample.fault]
     testbed.prepare_mirrors(
@@ -156,16 +156,16 @@ def for_each_node(samples: Sequence[ActiveSample], do: Callable[[ActiveSample], 
     for sample in samples:
         nodes.setdefault(sample.instance.name, []).append(sample)
 
-    def on_a_node(own: list[ActiveSample]) -> None:
-        for sample in own:
+    def process_node(node_samples: list[ActiveSample]) -> None:
+        for sample in node_samples:
             with sample.recording_fault():
                 do(sample)
 
     if len(nodes) < 2:
-        on_a_node(list(samples))
+        process_node(list(samples))
         return
     with ThreadPoolExecutor(len(nodes)) as pool:
-        list(pool.map(on_a_node, nodes.values()))
+        list(pool.map(process_node, nodes.values()))
 
 
 def point_mirror(testbed: Testbed, sample: ActiveSample) -> None:
@@ -176,7 +176,7 @@ def point_mirror(testbed: Testbed, sample: ActiveSample) -> None:
         return
     probe_node(sample)
     if sample.history.last is None:
-        raise UserError(f"node unreachable: {sample.history.unseen}", where=f"node {sample.instance.name}")
+        raise UserError(f"node unreachable: {sample.history.probe_error}", where=f"node {sample.instance.name}")
     short = disk_shortage(sample.history.last, sample.watchdog.reserve_bytes)
     if short:
         raise UserError(short, where=f"node {sample.instance.name}")
@@ -212,7 +212,7 @@ def start_capture(testbed: Testbed, sample: ActiveSample) -> None:
 
 
 def stop_capture(sample: ActiveSample) -> None:
-    """Stop the capture program and keep its counts; one that ended early may have none."""
+    """Stop the capture program and keep its counts; a program that ended early may have none."""
     try:
         sample.counts = sample.capture.stop()
         if sample.counts is None:
@@ -241,26 +241,26 @@ def probe_node(sample: ActiveSample) -> None:
     try:
         sample.history.add(sample.watchdog.probe(sample.planned.file, sample.receiver))
     except UserError as error:
-        sample.history.unseen = str(error)
+        sample.history.probe_error = str(error)
 
 
 def wait_while_watching(started: Sequence[ActiveSample], until_ns: int, every_s: float, stop: threading.Event) -> None:
     """Return at a given time, when all samples have ended, or when the collection stops."""
     active = list(started)
     next_ns = time.time_ns() + round(every_s * 1e9)
-    while active and not stop.is_set() and (left_s := (until_ns - time.time_ns()) / 1e9) > 0:
+    while active and not stop.is_set() and (remaining_s := (until_ns - time.time_ns()) / 1e9) > 0:
         if time.time_ns() >= next_ns:
             active = [sample for sample in active if not check_early_end(sample)]
             next_ns = time.time_ns() + round(every_s * 1e9)
             continue
-        stop.wait(max(0, min(left_s, STEP_S, (next_ns - time.time_ns()) / 1e9)))
+        stop.wait(max(0, min(remaining_s, STEP_S, (next_ns - time.time_ns()) / 1e9)))
 
 
 def check_early_end(sample: ActiveSample) -> bool:
     """Check a sample, and end it if it cannot continue."""
     if sample.watchdog is not None:
         probe_node(sample)
-        if sample.history.unseen is None:
+        if sample.history.probe_error is None:
             sample.ended_early = disk_shortage(sample.history.last, sample.watchdog.reserve_bytes)
     if sample.ended_early is None and not sample.capture.alive():
         sample.ended_early = "the capture program exited unexpectedly"
@@ -270,7 +270,7 @@ def check_early_end(sample: ActiveSample) -> bool:
 
 
 def take_samples(shared: Collection, samples: Sequence[ActiveSample], wait: Callable[[], Any]) -> None:
-    """Take the samples of one batch at one site; one that fails does not delay the others."""
+    """Take the samples of one batch at one site; a failed sample does not delay the others."""
     settings = shared.settings
     seconds = settings.capture.sample_s
     with running_samples(shared.testbed, samples, wait) as started:
@@ -286,25 +286,25 @@ def take_samples(shared: Collection, samples: Sequence[ActiveSample], wait: Call
         except UserError as error:
             for sample in started:
                 sample.fault = sample.fault or f"traffic of the testbed failed: {error}"
-        sent = shared.testbed.traffic_report()  # before samples of other sites start more traffic
+        report = shared.testbed.traffic_report()  # before samples of other sites start more traffic
         for sample in started:
-            sample.traffic = sent
+            sample.traffic = report
             if sample.watchdog is not None and sample.ended_early is None:
                 check_early_end(sample)  # while the program still runs
 
 
 def record_congestion(testbed: Testbed, started: Sequence[ActiveSample], seconds: float) -> None:
     """Read the port counters of the last seconds and compare them with the receivers' capacity."""
-    telemetry, why = None, None
+    telemetry, reason = None, None
     try:
         telemetry = testbed.telemetry(started[0].planned.site.name, seconds)
     except UserError as error:
-        why = str(error)
+        reason = str(error)
     for sample in started:
         with sample.recording_fault():
             sample.congestion = congestion_of(testbed, sample, telemetry)
-            if why:
-                sample.history.notes.append(f"no telemetry: {why}")
+            if reason:
+                sample.history.notes.append(f"no telemetry: {reason}")
 
 
 def congestion_of(testbed: Testbed, sample: ActiveSample, telemetry: Telemetry | None) -> dict[str, Any]:

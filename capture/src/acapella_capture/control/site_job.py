@@ -28,7 +28,7 @@ class SiteJob:
         self._request = resource_request(shared.settings, site, shared.testbed.receivers_per_instance)
         self._allocation = SiteAllocation((), self._request.instances)
         self._watchdogs: dict[str, Watchdog] = {}
-        self._taken = self._failed = 0
+        self._succeeded = self._failed = 0
         self._fault: str | None = None  # reason of the first failed sample
         self._problems: list[str] = []  # problems that did not end the site
         self._to_gather: list[ActiveSample] = []  # samples to gather at the end
@@ -49,7 +49,7 @@ class SiteJob:
             self._finish(reason)
 
     def _collect(self) -> str | None:
-        """Take the site's samples. Return why it ended before the end of its plan, or None."""
+        """Take the site's samples. Return the reason if it ended before the end of its plan, or None."""
         testbed, site = self.shared.testbed, self.site.name
         self._allocation = allocate_with_backoff(testbed, site, self._request)
         if not self._allocation.instances:
@@ -79,18 +79,18 @@ class SiteJob:
         return nodes
 
     def _cycles(self) -> str | None:
-        """Run the cycles. Return why they stopped, or None at the end of the plan."""
+        """Run the cycles. Return the reason if they stopped early, or None at the end of the plan."""
         receivers = {f"{node.name} {name}": (node, name) for node, name in self._allocation.receivers()}
         plan = SitePlan(self.shared.settings, self.site, len(receivers))
         deadline_ns = self._deadline_ns()
         history: list[tuple[str, ...]] = []
         names: Counter = Counter()
-        placed: dict[str, str] = {}
+        assigned: dict[str, str] = {}
         for cycle in count() if plan.cycles is None else range(plan.cycles):
             chosen = self._without_listeners(plan.choose_ports(cycle, self._rates(), history))
             history.append(chosen)
-            placed = assign_receivers(chosen, list(receivers), placed)
-            by_port = {port: receivers[key] for key, port in placed.items()}
+            assigned = assign_receivers(chosen, list(receivers), assigned)
+            by_port = {port: receivers[key] for key, port in assigned.items()}
             self._extend_lease(plan, cycle)
             for batch in plan.batches(cycle, chosen, names):
                 if time.time_ns() >= deadline_ns:
@@ -105,12 +105,12 @@ class SiteJob:
         return None
 
     def _without_listeners(self, chosen: Sequence[str]) -> tuple[str, ...]:
-        """Return the chosen ports except those that lead to our own nodes; their receivers pause, which is noted."""
-        own = self.shared.testbed.listener_ports(self.site.name)
+        """Return the chosen ports except those that lead to listening nodes; their receivers pause, which is noted."""
+        listener_ports = self.shared.testbed.listener_ports(self.site.name)
         self._problems += [
-            f"{port} leads to one of our listening nodes and is skipped" for port in chosen if port in own
+            f"{port} leads to one of our listening nodes and is skipped" for port in chosen if port in listener_ports
         ]
-        return tuple(port for port in chosen if port not in own)
+        return tuple(port for port in chosen if port not in listener_ports)
 
     def _deadline_ns(self) -> int:
         """Return the latest start time of a sample."""
@@ -175,15 +175,15 @@ class SiteJob:
 
     def _gather(self) -> None:
         """Fetch the captures taken so far and emit their results."""
-        waiting, self._to_gather = self._to_gather, []
-        for sample in waiting:
+        samples, self._to_gather = self._to_gather, []
+        for sample in samples:
             wait_s = self.shared.settings.collect.telemetry_wait_s
             complete_congestion(self.shared.testbed, sample, wait_s, self.shared.stop)
             event = deliver(self.shared.testbed, self.shared.settings, self.shared.campaign, sample)
             if isinstance(event, Failure):
                 self._failed += 1
                 self._fault = self._fault or event.why
-            self._taken += not isinstance(event, Failure)
+            self._succeeded += not isinstance(event, Failure)
             self.shared.emit(event)
 
     def _stop_watchdogs(self) -> None:
@@ -199,17 +199,17 @@ class SiteJob:
         """Release the resources and record the outcome."""
         if reason is not None:
             self.shared.emit(
-                Failure(f"{'rest' if self._taken else 'all'} of {self.site.name}", self.site.name, "-", reason)
+                Failure(f"{'rest' if self._succeeded else 'all'} of {self.site.name}", self.site.name, "-", reason)
             )
         allocated = len(self._allocation.instances)
-        outcome, reason = outcomes.verdict(self._request.instances, allocated, self._taken, self._failed, reason)
+        outcome, reason = outcomes.verdict(self._request.instances, allocated, self._succeeded, self._failed, reason)
         if outcome == "degraded":
             reason = self._allocation.reason or reason
         try:
             self.shared.testbed.release(self.site.name)
         except UserError as error:
             self._problems.append(f"not released: {error}")
-        fault = self._fault and f"the first: {self._fault}"
+        fault = self._fault and f"first failure: {self._fault}"
         self._record_outcome(
             outcome, "; ".join(dict.fromkeys(filter(None, [reason, fault, *self._problems]))), final=True
         )
@@ -221,7 +221,7 @@ class SiteJob:
             reason,
             instances_wanted=self._request.instances,
             instances=len(self._allocation.instances),
-            samples=self._taken,
+            samples=self._succeeded,
             samples_failed=self._failed,
         )
         if final:

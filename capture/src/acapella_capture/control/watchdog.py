@@ -50,7 +50,7 @@ if s=$(timedatectl show -p NTPSynchronized --value 2> /dev/null); then echo "sys
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """The result of one probe; None for what is unknown."""
+    """The result of one probe; unknown values are None."""
 
     free_bytes: int | None
     size_bytes: int | None
@@ -60,7 +60,7 @@ class NodeStatus:
 
 def parse_status(printed: str) -> NodeStatus:
     """Parse the output of the probe. Raises ValueError if it is malformed."""
-    free, size, age, frames = (None if word == "-" else int(word) for word in printed.split())
+    free, size, age, frames = (None if field == "-" else int(field) for field in printed.split())
     return NodeStatus(None if free is None else free * 1024, size, age, frames)
 
 
@@ -80,10 +80,10 @@ def parse_clock(printed: str) -> dict[str, Any]:
 
 
 def disk_shortage(status: NodeStatus, reserve_bytes: int) -> str | None:
-    """Return why a sample has to end for lack of disk space; None if it does not."""
+    """Return the reason why a sample has to end if disk space is short; None if there is enough."""
     if status.free_bytes is None or status.free_bytes >= reserve_bytes:
         return None
-    return f"disk full: {status.free_bytes // MB} MB free, {reserve_bytes // MB} MB are kept free"
+    return f"disk full: {status.free_bytes // MB} MB free, the reserve is {reserve_bytes // MB} MB"
 
 
 @dataclass
@@ -92,12 +92,12 @@ class NodeHistory:
 
     first: NodeStatus | None = None
     last: NodeStatus | None = None
-    unseen: str | None = None  # why the last probe failed
+    probe_error: str | None = None  # why the last probe failed
     notes: list[str] = field(default_factory=list)
 
     def add(self, status: NodeStatus) -> None:
         """Keep the first and the last status."""
-        self.first, self.last, self.unseen = self.first or status, status, None
+        self.first, self.last, self.probe_error = self.first or status, status, None
 
     def silent_s(self) -> int | None:
         """Return the seconds since the last heartbeat if the node is silent; None if it is alive or unknown."""
@@ -144,8 +144,8 @@ class Watchdog:
 
     def probe(self, file: str, interface: str) -> NodeStatus:
         """Probe the node while it writes a file. Raises UserError if it does not reply."""
-        place = self._testbed.path_on_node(self._node, file)
-        argv = ["sh", "-c", PROBE, "probe", self._directory(), place, self._heartbeat(), interface]
+        path = self._testbed.path_on_node(self._node, file)
+        argv = ["sh", "-c", PROBE, "probe", self._directory(), path, self._heartbeat(), interface]
         printed = self._testbed.run(self._node, argv, timeout_s=10).stdout
         try:
             return parse_status(printed)

@@ -19,11 +19,12 @@ class SiteAllocation:
     reason: str | None = None
 
     def receivers(self) -> list[tuple[Instance, str]]:
-        """Return every receiver with its node, the first receiver of each node first, so that losing a node costs few
-        ports.
+        """Return every receiver with its node, the first receiver of each node first.
+
+        In this order, the loss of a node affects few ports.
         """
         longest = max((len(node.receivers) for node in self.instances), default=0)
-        return [(n, n.receivers[at]) for at in range(longest) for n in self.instances if at < len(n.receivers)]
+        return [(n, n.receivers[index]) for index in range(longest) for n in self.instances if index < len(n.receivers)]
 
 
 def instances_needed(ports: int, receivers: int, limit: int | None) -> int:
@@ -64,16 +65,14 @@ def nodes_that_fit(hosts: Sequence[Host], request: ResourceRequest) -> tuple[int
 
 
 def describe_shortage(hosts: Sequence[Host], request: ResourceRequest) -> str:
-    """Describe what prevents another node: the scarcest resource that no host has left after placing the nodes that
-    fit.
-    """
-    left = []
+    """Return the reason why no further node fits: the scarcest resource that is exhausted on all hosts."""
+    remaining = []
     for host in hosts:
         count = node_capacity(host, request)
         used = {key: getattr(host, key) - count * need for key, need in node_requirements(request).items()}
-        left.append(replace(host, **used))
+        remaining.append(replace(host, **used))
     for key, need in node_requirements(request).items():
-        if all(getattr(host, key) < need for host in left):
+        if all(getattr(host, key) < need for host in remaining):
             noun = {"nics": "dedicated NICs", "cores": "cores", "ram_gb": "GB of RAM", "disk_gb": "GB of disk"}[key]
             return f"{sum(getattr(host, key) for host in hosts)} {noun} free on {pluralize(len(hosts), 'host')}"
     return f"none of {pluralize(len(hosts), 'host')} has all resources that a node needs"

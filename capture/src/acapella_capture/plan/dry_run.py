@@ -12,7 +12,7 @@ from .allocation import nodes_that_fit, pluralize, resource_request
 from .port_selection import STATIC_SELECTIONS
 from .samples import SitePlan, max_sample_bytes, sites_to_sample, trials
 
-CYCLES_SHOWN = 12
+MAX_LISTED_CYCLES = 12
 
 
 def dry_run(settings: Settings, campaign: str) -> str:
@@ -34,7 +34,7 @@ def dry_run(settings: Settings, campaign: str) -> str:
 
 
 def fabric_summary(settings: Settings) -> Iterator[str]:
-    """Yield what a collection on FABRIC would request, without contacting FABRIC."""
+    """Yield the resources that a collection on FABRIC would request, without contacting FABRIC."""
     collect = settings.collect
     sites = {
         "all": "all sites of FABRIC",
@@ -50,12 +50,12 @@ def fabric_summary(settings: Settings) -> Iterator[str]:
 
 def site_plans(settings: Settings, testbed: Testbed, sites: Sequence[Site]) -> list[SitePlan]:
     """Return the plan of each site with the number of receivers that it would get now."""
-    found = []
+    plans = []
     for site in sites:
         request = resource_request(settings, site, testbed.receivers_per_instance)
-        room, _ = nodes_that_fit(testbed.resources(site.name), request)
-        found.append(SitePlan(settings, site, max(1, room) * testbed.receivers_per_instance))
-    return found
+        fitting, _ = nodes_that_fit(testbed.resources(site.name), request)
+        plans.append(SitePlan(settings, site, max(1, fitting) * testbed.receivers_per_instance))
+    return plans
 
 
 def plan_lines(settings: Settings, testbed: Testbed, sites: Sequence[Site]) -> Iterator[str]:
@@ -73,18 +73,20 @@ def site_lines(settings: Settings, testbed: Testbed, plan: SitePlan) -> Iterator
     """Yield the plan of one site."""
     site, collect, capture = plan.site, settings.collect, settings.capture
     request = resource_request(settings, site, testbed.receivers_per_instance)
-    room, why = nodes_that_fit(testbed.resources(site.name), request)
+    fitting, reason = nodes_that_fit(testbed.resources(site.name), request)
     yield f"{site.name}:"
     yield f"  ports: {', '.join(port.name + (f' ({port.kind})' if port.kind else '') for port in site.ports)}"
-    each = f"{pluralize(request.cores, 'core')}, {request.ram_gb} GB of memory, {request.disk_gb} GB of disk, 1 NIC"
-    yield f"  needs {pluralize(request.instances, 'listening node')}, each {each}"
-    yield f"  requests {room}{'' if why is None else f': {why}'}"
-    if room == 0:
+    node_text = (
+        f"{pluralize(request.cores, 'core')}, {request.ram_gb} GB of memory, {request.disk_gb} GB of disk, 1 NIC"
+    )
+    yield f"  needs {pluralize(request.instances, 'listening node')}, each {node_text}"
+    yield f"  requests {fitting}{'' if reason is None else f': {reason}'}"
+    if fitting == 0:
         yield "  no sample can be taken with these resources"
         return
     cycles = "as many cycles as the time allows" if plan.cycles is None else pluralize(plan.cycles, "cycle")
-    every = f" every {collect.sample_period_s:g} s" if collect.sample_period_s else ""
-    yield f"  {cycles} of {pluralize(plan.samples_per_cycle, 'sample')} of {capture.sample_s:g} s{every} per port"
+    period_text = f" every {collect.sample_period_s:g} s" if collect.sample_period_s else ""
+    yield f"  {cycles} of {pluralize(plan.samples_per_cycle, 'sample')} of {capture.sample_s:g} s{period_text} per port"
     yield f"  {pluralize(plan.receivers, 'port')} at once, direction {', '.join(capture.directions)}"
     yield f"  port selection {collect.port_selection}"
     yield f"  capture method {method_summary(capture, site.name)}"
@@ -95,10 +97,10 @@ def site_lines(settings: Settings, testbed: Testbed, plan: SitePlan) -> Iterator
 
 def method_summary(capture: CaptureSettings, site: str) -> str:
     """Return the capture method of a site and of nodes that use another one."""
-    own = [
+    node_methods = [
         f"{name}: {method}" for name, method in methods_by_name(capture.method).items() if name.startswith(f"{site}-")
     ]
-    return "; ".join([capture.for_node(site, site).method, *own])
+    return "; ".join([capture.for_node(site, site).method, *node_methods])
 
 
 def cycle_lines(plan: SitePlan) -> Iterator[str]:
@@ -106,10 +108,10 @@ def cycle_lines(plan: SitePlan) -> Iterator[str]:
     if plan.settings.collect.port_selection not in STATIC_SELECTIONS:
         yield "  ports of each cycle: chosen at run time from switch counters"
         return
-    shown = CYCLES_SHOWN if plan.cycles is None else min(plan.cycles, CYCLES_SHOWN)
-    for cycle in range(shown):
+    listed_cycles = MAX_LISTED_CYCLES if plan.cycles is None else min(plan.cycles, MAX_LISTED_CYCLES)
+    for cycle in range(listed_cycles):
         yield f"  cycle {cycle + 1}: {', '.join(plan.choose_ports(cycle, None, ()))}"
-    if plan.cycles != shown:
+    if plan.cycles != listed_cycles:
         yield "  ..."
 
 

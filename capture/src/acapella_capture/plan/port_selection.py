@@ -22,9 +22,8 @@ GROUP = "acapella.port_selection"
 class SiteView:
     """Information about a site before a cycle.
 
-    `rates` are recent rates of its ports as the switch counts them, bit/s. A port without data is absent; all are
-    absent
-    if the switch provides no counters. `history` holds the ports of each earlier cycle, oldest first.
+    `rates` are recent rates of its ports as the switch counts them, bit/s. Ports without data are absent; all ports are
+    absent if the switch provides no counters. `history` contains the ports of each earlier cycle, oldest first.
     """
 
     site: str
@@ -44,8 +43,8 @@ class SiteView:
 
     def non_idle(self) -> list[str]:
         """Return the ports above `idle_bps` and those without data; all ports if there is none."""
-        known = {port.name: self.rate_bps(port.name) for port in self.ports}
-        return [name for name, rate in known.items() if rate is None or rate > self.idle_bps] or list(known)
+        rates = {port.name: self.rate_bps(port.name) for port in self.ports}
+        return [name for name, rate in rates.items() if rate is None or rate > self.idle_bps] or list(rates)
 
 
 Selection = Callable[[SiteView], Sequence[str]]
@@ -59,8 +58,8 @@ def round_robin(view: SiteView) -> list[str]:
 
 
 def busiest(view: SiteView) -> list[str]:
-    """In every n-th cycle, return the busiest ports that were not sampled in the last n cycles; else random non-idle
-    ports.
+    """Return the busiest ports not sampled in the last n cycles, in every n-th cycle; otherwise random non-idle ports.
+
 
     Patchwork, section 6.2.2 (n is `busiest_every`). Random ports are drawn without replacement: no port is drawn again
     before all non-idle ports have been sampled, so none starves. The same seed yields the same ports.
@@ -71,22 +70,24 @@ def busiest(view: SiteView) -> list[str]:
         recent = {name for cycle in view.history[-view.busiest_every :] for name in cycle}
         fresh = [name for name in candidates if name not in recent and view.rate_bps(name) is not None]
         chosen = sorted(fresh, key=lambda name: (-view.rate_bps(name), name))[: view.receivers]
-    drawing = random.Random(f"{view.seed}/{view.site}/{view.cycle}")
+    generator = random.Random(f"{view.seed}/{view.site}/{view.cycle}")
     while len(chosen) < min(view.receivers, len(candidates)):
-        waiting = not_yet_sampled(candidates, (*view.history, tuple(chosen)))
-        left = [name for name in waiting if name not in chosen] or [name for name in candidates if name not in chosen]
-        chosen.append(drawing.choice(sorted(left)))
+        unsampled = not_yet_sampled(candidates, (*view.history, tuple(chosen)))
+        remaining = [name for name in unsampled if name not in chosen] or [
+            name for name in candidates if name not in chosen
+        ]
+        chosen.append(generator.choice(sorted(remaining)))
     return chosen
 
 
 def not_yet_sampled(ports: Sequence[str], history: Sequence[Sequence[str]]) -> list[str]:
     """Return the ports that have not been sampled since the last time that all had been."""
-    seen: set[str] = set()
+    sampled: set[str] = set()
     for name in (name for cycle in history for name in cycle):
-        seen.add(name)
-        if seen.issuperset(ports):
-            seen.clear()
-    return [name for name in ports if name not in seen]
+        sampled.add(name)
+        if sampled.issuperset(ports):
+            sampled.clear()
+    return [name for name in ports if name not in sampled]
 
 
 def cycles_per_round(ports: int, receivers: int) -> int:
@@ -107,19 +108,20 @@ def find_selection(name: str) -> Selection:
     """Return a selection by its name in the config. Raises UserError if no package provides it."""
     if name in SELECTIONS:
         return SELECTIONS[name]
-    found = entry_points(group=GROUP, name=name)
-    if not found:
-        known = sorted({*SELECTIONS, *(entry.name for entry in entry_points(group=GROUP))})
-        raise UserError(f"no port selection {name!r}; known: {', '.join(known)}", where="collect.port_selection")
+    entries = entry_points(group=GROUP, name=name)
+    if not entries:
+        names = sorted({*SELECTIONS, *(entry.name for entry in entry_points(group=GROUP))})
+        raise UserError(f"no port selection {name!r}; known: {', '.join(names)}", where="collect.port_selection")
     try:
-        return next(iter(found)).load()
+        return next(iter(entries)).load()
     except (ImportError, AttributeError) as error:
         raise UserError(f"cannot load {name!r}: {error}", where="collect.port_selection") from error
 
 
 def choose_ports(selection: Selection, view: SiteView) -> tuple[str, ...]:
-    """Return the ports that a selection chooses. Raises UserError unless they are ports of the site, at most one per
-    receiver.
+    """Return the ports that a selection chooses.
+
+    Raises UserError unless they are ports of the site, at most one per receiver.
 
     An exception of the selection also becomes a UserError; `--debug` shows its traceback.
     """
@@ -130,9 +132,9 @@ def choose_ports(selection: Selection, view: SiteView) -> tuple[str, ...]:
         raise
     except Exception as error:
         raise UserError(f"{where}: {type(error).__name__}: {error}", where="collect.port_selection") from error
-    known = {port.name for port in view.ports}
+    site_ports = {port.name for port in view.ports}
     fault = None
-    if unknown := [name for name in chosen if name not in known]:
+    if unknown := [name for name in chosen if name not in site_ports]:
         fault = f"{unknown[0]!r} is not a candidate port"
     elif len(set(chosen)) < len(chosen):
         fault = "the same port twice"
@@ -145,7 +147,7 @@ def choose_ports(selection: Selection, view: SiteView) -> tuple[str, ...]:
 
 def assign_receivers(chosen: Sequence[str], receivers: Sequence[str], before: Mapping[str, str]) -> dict[str, str]:
     """Return the port of each receiver. A port keeps its receiver if possible, so that few mirrors move."""
-    kept = {receiver: port for receiver, port in before.items() if port in chosen and receiver in receivers}
-    free = [receiver for receiver in receivers if receiver not in kept]
-    others = [port for port in chosen if port not in kept.values()]
-    return kept | dict(zip(free, others, strict=False))
+    unchanged = {receiver: port for receiver, port in before.items() if port in chosen and receiver in receivers}
+    free = [receiver for receiver in receivers if receiver not in unchanged]
+    moved = [port for port in chosen if port not in unchanged.values()]
+    return unchanged | dict(zip(free, moved, strict=False))

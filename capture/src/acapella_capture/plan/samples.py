@@ -56,8 +56,8 @@ def sites_to_sample(settings: Settings, sites: Sequence[Site]) -> list[Site]:
         by_name = {site.name: site for site in sites}
         missing = [name for name in collect.sites if name not in by_name]
         if missing or not collect.sites:
-            why = f"no site {missing[0]!r}; known: {', '.join(by_name)}" if missing else "no site specified"
-            raise UserError(why, where="collect.sites")
+            fault = f"no site {missing[0]!r}; known: {', '.join(by_name)}" if missing else "no site specified"
+            raise UserError(fault, where="collect.sites")
         sites = [by_name[name] for name in collect.sites]
     if collect.mode == "slice":
         sites = [replace(site, ports=tuple(p for p in site.ports if collect.slice in p.slices)) for site in sites]
@@ -68,10 +68,10 @@ def sites_to_sample(settings: Settings, sites: Sequence[Site]) -> list[Site]:
         raise UserError("no sites", where="collect")
     if collect.port_selection == "fixed":
         check_fixed_ports(collect.ports or {}, sites)
-    found = [replace(site, ports=ports) for site in sites if (ports := candidate_ports(collect, site))]
-    if not found:
+    sampled = [replace(site, ports=ports) for site in sites if (ports := candidate_ports(collect, site))]
+    if not sampled:
         raise UserError(f"no site has ports for selection {collect.port_selection!r}", where="collect.port_selection")
-    return found
+    return sampled
 
 
 def check_method_names(by_name: Mapping[str, str], sites: Sequence[Site]) -> None:
@@ -141,8 +141,8 @@ class SitePlan:
         total_s = self.settings.collect.total_s
         if self.cycles is None:
             return total_s + self.sample_interval_s
-        left = (self.cycles - cycle) * self.samples_per_cycle * self.sample_interval_s
-        return left if total_s is None else min(left, total_s + self.sample_interval_s)
+        remaining = (self.cycles - cycle) * self.samples_per_cycle * self.sample_interval_s
+        return remaining if total_s is None else min(remaining, total_s + self.sample_interval_s)
 
     def _cycles_per_run(self) -> int:
         """Return the number of cycles in which every port gets its `samples_per_port`."""
@@ -167,8 +167,9 @@ class SitePlan:
         return choose_ports(find_selection(collect.port_selection), view)
 
     def batches(self, cycle: int, chosen: Sequence[str], names: Counter) -> Iterator[list[PlannedSample]]:
-        """Yield the samples of a cycle that are taken simultaneously, in order of time; `names` counts samples per
-        port.
+        """Yield lists of samples that are taken simultaneously in a cycle, in order of time.
+
+        `names` counts the samples of each port.
         """
         collect, capture = self.settings.collect, self.settings.capture
         by_name = {port.name: port for port in self.site.ports}
@@ -192,7 +193,7 @@ class SitePlan:
         """
         kind = self.settings.collect.port_selection
         if kind not in STATIC_SELECTIONS or self.cycles is None:
-            raise NotKnownInAdvance("only known when they are taken; see --dry-run", where="the samples")
+            raise NotKnownInAdvance("the samples are only known when they are taken; see --dry-run")
         names: Counter = Counter()
         for cycle in range(self.cycles):
             yield from self.batches(cycle, self.choose_ports(cycle, None, ()), names)
@@ -212,7 +213,8 @@ def max_sample_bytes(settings: Settings, port: Port, capacity_bps: int | None) -
 def next_start_ns(now_ns: int, period_s: float | None, sample_s: float) -> int:
     """Return the next start time of samples: a multiple of the period since 1970, the same at all sites.
 
-    Without a period it is the next whole second, or less if samples are shorter, so that sites drift apart little.
+    Without a period it is the next whole second, or a shorter interval if samples are shorter, so that the start times
+    of sites differ little.
     """
     grid_ns = round((period_s if period_s is not None else min(1.0, sample_s)) * 1e9)
     return -(-now_ns // grid_ns) * grid_ns

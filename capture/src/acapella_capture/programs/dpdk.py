@@ -26,14 +26,14 @@ QUEUE = 512  # frames in the program's own memory; those that wait for it are in
 
 def executable() -> str:
     """Return the program's path. Raises UserError if it was not built."""
-    found = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
-    if found is None:
+    path = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
+    if path is None:
         raise UserError(
             f"{PROGRAM} is missing",
             where="capture.method dpdk",
             fix="apt-get install libdpdk-dev liburing-dev libpcap-dev, then make setup; or use method tcpdump",
         )
-    return found
+    return path
 
 
 def device(interface: str, mtu: int, buffer_kib: int) -> tuple[str, int]:
@@ -46,23 +46,24 @@ def device(interface: str, mtu: int, buffer_kib: int) -> tuple[str, int]:
 
 
 def ring_kib(buffer_kib: int, limits: str) -> int:
-    """Return the ring size that a node's limits allow: net_af_packet locks it, and a transmit ring of the same size, in
-    memory.
+    """Return the ring size that a node's limits allow.
+
+    net_af_packet locks the ring, and a transmit ring of the same size, in memory.
 
     `limits` is the output of LIMITS: the user, the user namespace, the limit on locked memory in KiB.
     """
-    user, outside, locked = limits.split()
-    if locked == "unlimited" or (user == "0" and outside == str(INITIAL_USER_IDS)):
+    user, first_user_id, locked = limits.split()
+    if locked == "unlimited" or (user == "0" and first_user_id == str(INITIAL_USER_IDS)):
         return buffer_kib
     return min(buffer_kib, int(locked) // 2)
 
 
 def counts_of(accounts: dict[str, Any]) -> Counts:
-    """Return its counts in tcpdump's terms.
+    """Return the program's counts in the terms of tcpdump.
 
-    net_af_packet does not count frames that its ring had no room for: they are the difference between the interface's
-    and
-    the program's count.
+
+    net_af_packet does not count frames that arrive when its ring is full: they are the difference between the counts of
+    the interface and of the program.
     """
     frames, interface = accounts["frames"], accounts["interface"]
     lost = max(0, interface["rx_packets"] - frames["received"])
@@ -136,11 +137,11 @@ class Dpdk:
         return self._testbed.path_on_node(self._node, file)
 
     def _mtu(self) -> int:
-        shown = self._testbed.run(self._node, ["ip", "-o", "link", "show", "dev", self._interface])
-        found = re.search(r" mtu (\d+) ", shown.stdout)
-        if found is None:
-            raise UserError(f"no interface {self._interface}: {shown.stderr.strip()}", where=self.where)
-        return int(found[1])
+        result = self._testbed.run(self._node, ["ip", "-o", "link", "show", "dev", self._interface])
+        match = re.search(r" mtu (\d+) ", result.stdout)
+        if match is None:
+            raise UserError(f"no interface {self._interface}: {result.stderr.strip()}", where=self.where)
+        return int(match[1])
 
     def _last_line(self) -> str:
         lines = self._job.log().strip().splitlines()

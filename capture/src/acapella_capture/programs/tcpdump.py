@@ -49,8 +49,8 @@ class Counts:
 
 def last_counts(log: str) -> Counts | None:
     """Return the last counts in tcpdump's messages; None if there are none."""
-    found = STATUS.findall(log)
-    return Counts(*(int(number or 0) for number in found[-1])) if found else None
+    matches = STATUS.findall(log)
+    return Counts(*(int(number or 0) for number in matches[-1])) if matches else None
 
 
 class Tcpdump:
@@ -80,26 +80,26 @@ class Tcpdump:
         return self._job.poll() is None
 
     def stop(self) -> Counts | None:
-        """Let tcpdump write what is in the kernel's buffer, stop it, and return its counts.
+        """Let tcpdump write the frames in the kernel's buffer, stop it, and return its counts.
 
         Returns None if tcpdump ended on request without final counts: its capture may still be complete (see
-        `message`).
-        Raises UserError if tcpdump failed before, could not write, was ended by another signal, or does not end.
+        `message`). Raises UserError if tcpdump failed before, could not write, was ended by another signal, or does not
+        end.
         """
         drained = time.monotonic() + DRAIN_S
         while time.monotonic() < drained and not self._drained():
             pass
-        ran, reports = self.alive(), self._reports()
-        if ran:
+        was_running, reports = self.alive(), self._reports()
+        if was_running:
             self._job.signal("INT")
         status = self._job.wait(START_S)
         counts = last_counts(self._job.log())
         if status is None:
             self._job.signal("KILL")
             raise UserError(f"does not end: {self.message()}", where=self.where)
-        if status == 0 and counts is not None and (not ran or self._reports() > reports):
+        if status == 0 and counts is not None and (not was_running or self._reports() > reports):
             return counts
-        if not ran or not 0 <= status < SIGNALED or WRITE_ERROR.search(self._job.log()):
+        if not was_running or not 0 <= status < SIGNALED or WRITE_ERROR.search(self._job.log()):
             raise UserError(f"failed: {self.message()} (exit status {status})", where=self.where)
         return None
 
@@ -111,9 +111,8 @@ class Tcpdump:
     def _drained(self) -> bool:
         """Ask tcpdump for its counts. Return True if the kernel's buffer is empty, or tcpdump has ended.
 
-        If SIGINT arrives while a request is pending, tcpdump answers it after closing the socket, with "pcap_stats: Bad
-        file
-        descriptor". So there is never more than one pending request.
+        If SIGINT arrives while a request is pending, tcpdump responds to it after closing the socket, with "pcap_stats:
+        Bad file descriptor". Therefore there is never more than one pending request.
         """
         if not self.alive():
             return True

@@ -22,8 +22,8 @@ MIN_LEAD_NS = 100_000_000  # an earlier start might be too late for an agent
 POLL_S = 0.5
 END_S = 3600.0  # in addition to the expected end of a run
 
-# Parts of the program's events that have their own lines, or repeat the request.
-ELSEWHERE = ("state", "runs", "ports", "clock", "command", "run")
+# Parts of the program's events that are printed in separate lines, or repeat the request.
+NOT_LISTED = ("state", "runs", "ports", "clock", "command", "run")
 
 Print = Callable[[str], None]
 
@@ -71,23 +71,23 @@ def status(group: Group, show: Print) -> int:
             "control": done.get("control"),
         }
         for part, value in parts.items():
-            for one in value if isinstance(value, list) else [value]:
-                if isinstance(one, dict) and one:
-                    show(f"{remote.name}: {part}: {counters(one)}")
+            for entry in value if isinstance(value, list) else [value]:
+                if isinstance(entry, dict) and entry:
+                    show(f"{remote.name}: {part}: {counters(entry)}")
         show(clock_line(remote, offset))
     return 0
 
 
 def counters(done: dict[str, Any]) -> str:
     """Return a result as `name value, name value, ...`; names in nested results and lists are joined with dots."""
-    return ", ".join(f"{name} {value}" for name, value in flat(done) if name.split(".")[0] not in ELSEWHERE)
+    return ", ".join(f"{name} {value}" for name, value in flat(done) if name.split(".")[0] not in NOT_LISTED)
 
 
 def flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the values in a result that are neither objects nor lists, with their names."""
     if isinstance(value, dict | list):
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from flat(inner, f"{name}.{key}" if name else str(key))
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from flat(item, f"{name}.{key}" if name else str(key))
     elif value is not None:
         yield name, value
 
@@ -97,30 +97,30 @@ def clock_line(remote: Remote, offset: Offset) -> str:
     sign = "ahead of" if offset.offset_ns >= 0 else "behind"
     line = f"{remote.name}: clock {duration(abs(offset.offset_ns))} {sign} this machine's, "
     line += f"+/- {duration(offset.error_ns)} (round trips)"
-    own = node_clock(remote)
-    if "source" not in own:
+    program_clock = node_clock(remote)
+    if "source" not in program_clock:
         return f"{line}; its own synchronization is unknown"
-    known = f" {duration(own['offset_ns'])}" if "offset_ns" in own else ""
-    state = {True: "synchronized", False: "not synchronized"}.get(own.get("synchronized"), "unknown")
-    return f"{line}; {own['source']}:{known} {state}"
+    offset_text = f" {duration(program_clock['offset_ns'])}" if "offset_ns" in program_clock else ""
+    state = {True: "synchronized", False: "not synchronized"}.get(program_clock.get("synchronized"), "unknown")
+    return f"{line}; {program_clock['source']}:{offset_text} {state}"
 
 
 def run(group: Group, plan: RunPlan, show: Print, now_ns: Callable[[], int] = time.time_ns) -> int:
     """Start all agents at the same time, wait for their end, and report departures and skew. Return the exit code."""
-    before = group.each(lambda remote: remote.clock(now_ns))
+    offsets_before = group.each(lambda remote: remote.clock(now_ns))
     start_ns = start(plan, now_ns)
     try:
         planned = group.request(messages.Run(start_ns, plan.loops, plan.speed_ppm))
         if now_ns() >= start_ns:
             raise UserError("the replayers did not confirm the start in time", where="run", fix="choose a later --at")
         show(f"start: {start_ns} ns since 1970, in {duration(start_ns - now_ns())}")
-        ended = wait_for_end(group, start_ns, planned, now_ns)
+        statuses = wait_for_end(group, start_ns, planned, now_ns)
     except BaseException:
         stop_all(group)
         raise
-    after = group.each(lambda remote: remote.clock(now_ns))
-    clocks = [one.joined(other) for one, other in zip(before, after, strict=True)]
-    outcomes, faults = collect(group, plan, clocks, ended)
+    offsets_after = group.each(lambda remote: remote.clock(now_ns))
+    clocks = [first.joined(second) for first, second in zip(offsets_before, offsets_after, strict=True)]
+    outcomes, faults = collect(group, plan, clocks, statuses)
     code = report(outcomes, show)
     for fault in faults[1:]:
         names.report(f"acapella: error: {fault}")
@@ -153,12 +153,12 @@ def wait_for_end(
     """Return the status of every agent after the end of its run. Raises UserError if a run does not end in time."""
     until_ns = start_ns + max(map(duration_ns, planned)) + round(END_S * 1e9)
     while True:
-        found = group.request(messages.Status())  # also shows the agents that this side is alive
-        if all(isinstance(one.get("run"), dict) for one in found):
-            return found
-        for remote, one in zip(group.remotes, found, strict=True):
-            if one.get("state") == "idle" and not isinstance(one.get("run"), dict):
-                raise UserError("the run has not taken place", where=f"replayer {remote.name}")
+        statuses = group.request(messages.Status())  # also shows the agents that this side is alive
+        if all(isinstance(status_.get("run"), dict) for status_ in statuses):
+            return statuses
+        for remote, status_ in zip(group.remotes, statuses, strict=True):
+            if status_.get("state") == "idle" and not isinstance(status_.get("run"), dict):
+                raise UserError("the run did not start", where=f"replayer {remote.name}")
         if now_ns() > until_ns:
             raise UserError("a run does not end", where="run")
         time.sleep(POLL_S)
@@ -172,7 +172,7 @@ def duration_ns(scheduled: dict[str, Any]) -> int:
 
 
 def collect(
-    group: Group, plan: RunPlan, clocks: Sequence[Offset], ended: Sequence[dict[str, Any]]
+    group: Group, plan: RunPlan, clocks: Sequence[Offset], statuses: Sequence[dict[str, Any]]
 ) -> tuple[list[Outcome], list[UserError]]:
     """Fetch the departures of all agents, and write them as Parquet if that was requested.
 
@@ -181,28 +181,28 @@ def collect(
     outcomes, faults = [], []
     with scratch_directory() as scratch:
         files = [scratch / str(number) for number in range(len(group.remotes))]
-        fetched = group.each(lambda remote: try_fetch(remote, files[group.remotes.index(remote)]))
-        for number, (remote, clock, done) in enumerate(zip(group.remotes, clocks, ended, strict=True)):
-            if fetched[number] is not None:
-                faults.append(fetched[number])
+        errors = group.each(lambda remote: try_fetch(remote, files[group.remotes.index(remote)]))
+        for number, (remote, clock, run_status) in enumerate(zip(group.remotes, clocks, statuses, strict=True)):
+            if errors[number] is not None:
+                faults.append(errors[number])
                 continue
             target = numbered(plan.departures, number + 1, len(group.remotes))
             try:
-                summary = convert(files[number], target, origin_of(remote, clock, done, plan))
+                summary = convert(files[number], target, origin_of(remote, clock, run_status, plan))
             except UserError as error:
                 faults.append(UserError(f"departures: {error}", where=f"replayer {remote.name}"))
             else:
-                outcomes.append(Outcome(remote, clock, summary, done["run"]))
+                outcomes.append(Outcome(remote, clock, summary, run_status["run"]))
     return outcomes, faults
 
 
-def origin_of(remote: Remote, clock: Offset, done: dict[str, Any], plan: RunPlan) -> Origin:
-    """Return where the departures of an agent come from."""
+def origin_of(remote: Remote, clock: Offset, run_status: dict[str, Any], plan: RunPlan) -> Origin:
+    """Return the origin of the departures of an agent."""
     return Origin(
         clock_offset_ns=clock.offset_ns,
         clock_error_ns=clock.error_ns,
         clock_source="round trips",
-        recording_sha256=text_or_none(done.get("recording_sha256")),
+        recording_sha256=text_or_none(run_status.get("recording_sha256")),
         speed_ppm=plan.speed_ppm,
         pacing=text_or_none(remote.welcome.get("pacing")),
         node_clock=node_clock(remote),
@@ -231,11 +231,11 @@ def fetch(remote: Remote, target: Path) -> None:
 
 
 def node_clock(remote: Remote) -> dict[str, Any]:
-    """Return what the machine of an agent reports about its clock; what has another type is unknown."""
-    own = remote.welcome.get("clock")
-    own = own if isinstance(own, dict) else {}
+    """Return the clock state reported by the machine of an agent; values of another type are omitted."""
+    clock = remote.welcome.get("clock")
+    clock = clock if isinstance(clock, dict) else {}
     kinds = {"source": str, "offset_ns": int, "synchronized": bool}
-    return {key: own[key] for key, kind in kinds.items() if type(own.get(key)) is kind}
+    return {key: clock[key] for key, kind in kinds.items() if type(clock.get(key)) is kind}
 
 
 def text_or_none(value: object) -> str | None:
@@ -256,18 +256,18 @@ def report(outcomes: Sequence[Outcome], show: Print) -> int:
         for line in (*outcome.summary.lines(), *loop_lines(outcome.done)):
             show(f"{outcome.remote.name}: {line}")
         show(clock_line(outcome.remote, outcome.clock))
-    found = [skew.deviation(one.remote.name, one.summary.errors_ns, one.clock) for one in outcomes]
-    deviations = [one for one in found if one is not None]
-    for one in skew.skews(deviations):
-        show(f"skew: {one.line()}")
-    widest = skew.largest(deviations)
-    if widest is not None and len(deviations) > 2:
-        show(f"largest skew: {widest.line()}")
-    return DAMAGED if any(one.summary.sent < one.summary.packets for one in outcomes) else 0
+    deviations_or_none = [skew.deviation(item.remote.name, item.summary.errors_ns, item.clock) for item in outcomes]
+    deviations = [item for item in deviations_or_none if item is not None]
+    for item in skew.skews(deviations):
+        show(f"skew: {item.line()}")
+    largest = skew.largest(deviations)
+    if largest is not None and len(deviations) > 2:
+        show(f"largest skew: {largest.line()}")
+    return DAMAGED if any(item.summary.sent < item.summary.packets for item in outcomes) else 0
 
 
 def loop_lines(done: dict[str, Any]) -> list[str]:
-    """Return a line about what delayed packets, if the program counted it."""
+    """Return a line about delayed packets and the causes of delays, if the program counted them."""
     polling = done.get("polling")
     with contextlib.suppress(Refused):
         late, late_ns = whole(done, "sent_late"), whole(done, "late_ns")

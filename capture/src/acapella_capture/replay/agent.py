@@ -172,8 +172,8 @@ class Agent:
         finally:
             self._unauthenticated.pop(task, None)
         with contextlib.suppress(Refused):
-            theirs, proof = channel.decode_proof(line or b"")
-            keys = channel.Keys.derive(self.secret, challenge, theirs)
+            challenge_of_controller, proof = channel.decode_proof(line or b"")
+            keys = channel.Keys.derive(self.secret, challenge, challenge_of_controller)
             if hmac.compare_digest(proof, keys.proof):
                 return keys
         self.counts["without_secret"] += 1
@@ -200,7 +200,7 @@ class Agent:
             self._connected = None
 
     async def _session(self, connection: "Connection", reader: asyncio.StreamReader) -> None:
-        """Serve an authenticated controller, and stop what it started if its connection is lost."""
+        """Serve an authenticated controller, and stop its recording or run if its connection is lost."""
         peer = connection.peer
         self.counts["sessions"] += 1
         self.log(f"replay: controller {peer} connected")
@@ -208,7 +208,7 @@ class Agent:
             await connection.run(reader)
         finally:
             if connection.left_running and self.replayer.program.fault is None:
-                self.log(f"replay: controller {peer} is gone: stopping what it started")
+                self.log(f"replay: connection of controller {peer} lost: stopping its recording or run")
                 with contextlib.suppress(UserError):  # the program ends: `_wait_for_end` reports it
                     await asyncio.shield(asyncio.to_thread(self.replayer.program.command, "stop"))
             else:
@@ -222,7 +222,10 @@ def format_peer(writer: asyncio.StreamWriter) -> str:
 
 
 class Connection:
-    """The connection of one authenticated controller. ``left_running``: it started something and did not send `bye`."""
+    """The connection of one authenticated controller.
+
+    ``left_running``: its recording or run continues, and it did not send `bye`.
+    """
 
     def __init__(self, agent: Agent, keys: channel.Keys, writer: asyncio.StreamWriter):
         self._agent = agent
@@ -249,7 +252,7 @@ class Connection:
             self._writer.write(self._lines.line(**message))
 
     async def drain(self) -> None:
-        """Wait until the peer has received what was sent, more or less."""
+        """Wait until the send buffer is nearly empty."""
         await self._writer.drain()
 
     async def run(self, reader: asyncio.StreamReader) -> None:
@@ -271,13 +274,13 @@ class Connection:
         """Handle one line: respond to a request, or refuse the line."""
         try:
             sequence, message = self._reader.message(line)
-        except LineRefused as why:
-            self._refuse(why.count, None, str(why))
+        except LineRefused as error:
+            self._refuse(error.count, None, str(error))
             return
         try:
             request = messages.decode(message)
-        except Refused as why:
-            self._refuse("invalid", sequence, str(why))
+        except Refused as error:
+            self._refuse("invalid", sequence, str(error))
             return
         self._agent.counts["requests"] += 1
         try:
@@ -290,14 +293,14 @@ class Connection:
     def _fail(self, sequence: int, request: messages.Request, error: UserError | OSError) -> None:
         """Count a failed request and send the reason. Log a system error: the cause is on this machine."""
         self._agent.counts["failed"] += 1
-        name, why = type(request).__name__.lower(), str(error)
+        name, reason = type(request).__name__.lower(), str(error)
         if isinstance(error, OSError):
             file = f"{error.filename}: " if error.filename else ""
-            why = f"{name} failed: {file}{error.strerror or error}"
+            reason = f"{name} failed: {file}{error.strerror or error}"
         if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
             self._agent.counts["system_errors"] += 1
-            self._agent.log(f"replay: {why}")
-        self.send(to=sequence, error=why[: messages.MAX_TEXT])
+            self._agent.log(f"replay: {reason}")
+        self.send(to=sequence, error=reason[: messages.MAX_TEXT])
 
     def _refuse(self, count: str, sequence: int | None, why: str) -> None:
         """Count a refused line and send the reason; ``sequence`` is None if the line was not authentic."""
@@ -345,7 +348,7 @@ class Connection:
         return result
 
     def _start(self, *command: object) -> dict[str, Any]:
-        """Give a command that starts something."""
+        """Send a command that starts a recording or a run."""
         event = self._replayer.program.command(*command)
         self._started = True
         return public(event)
@@ -374,11 +377,11 @@ def save(replayer: Replayer) -> dict[str, Any]:
     while (path := replayer.directory / f"recording-{number}.pcapng").exists():
         number += 1
     with contextlib.ExitStack() as files:
-        written = replayer.scratch / "recording.pcapng"
-        files.callback(written.unlink, missing_ok=True)
-        event = replayer.program.command("save", written)
+        unnamed = replayer.scratch / "recording.pcapng"
+        files.callback(unnamed.unlink, missing_ok=True)
+        event = replayer.program.command("save", unnamed)
         temporary = files.enter_context(atomic_path(path))
-        copy(written, temporary)
+        copy(unnamed, temporary)
     checksum = sha256_of(path)
     replayer.recording_sha256 = replayer.recording_sha256 or checksum  # of the file that was loaded, if there is one
     return public(event) | {"file": path.name, "sha256": checksum}

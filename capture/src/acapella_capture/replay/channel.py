@@ -68,10 +68,10 @@ def decode_challenge(line: bytes) -> Challenge:
     message = parsed(line)
     if "error" in message:
         raise Refused(error_text(message))
-    found = members(message, "the challenge", "challenge", "version")
-    if found["version"] != VERSION:
+    fields = members(message, "the challenge", "challenge", "version")
+    if fields["version"] != VERSION:
         raise Refused("this replayer has another version of Acapella")
-    return Challenge(digits(found["challenge"], "challenge"))
+    return Challenge(digits(fields["challenge"], "challenge"))
 
 
 def encode_proof(challenge: Challenge, proof: str) -> bytes:
@@ -81,16 +81,16 @@ def encode_proof(challenge: Challenge, proof: str) -> bytes:
 
 def decode_proof(line: bytes) -> tuple[Challenge, str]:
     """Return the controller's challenge and its proof. Raises Refused."""
-    found = members(parsed(line), "the proof", "challenge", "proof")
-    return Challenge(digits(found["challenge"], "challenge")), digits(found["proof"], "proof")
+    fields = members(parsed(line), "the proof", "challenge", "proof")
+    return Challenge(digits(fields["challenge"], "challenge")), digits(fields["proof"], "proof")
 
 
 def error_text(message: dict) -> str:
     """Return the text of a plain error, shortened and in one line, because anyone can send it. Raises Refused."""
-    why = members(message, "the message", "error")["error"]
-    if not isinstance(why, str):
+    text = members(message, "the message", "error")["error"]
+    if not isinstance(text, str):
         raise Refused("error is not text")
-    return "".join(sign if sign.isprintable() else "?" for sign in why[:200])
+    return "".join(character if character.isprintable() else "?" for character in text[:200])
 
 
 def plain_line(message: dict) -> bytes:
@@ -115,9 +115,9 @@ class Writer:
 class Reader:
     """Decodes the lines of one direction of a connection, which must be complete, authentic and in order."""
 
-    def __init__(self, key: bytes, most_bytes: int):
+    def __init__(self, key: bytes, max_bytes: int):
         self._key = key
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._sequence = 0
 
     def message(self, line: bytes | None) -> tuple[int, dict]:
@@ -125,13 +125,13 @@ class Reader:
 
         Raises LineRefused. A refused line does not change the expected sequence number.
         """
-        if line is None or len(line) > self._most_bytes:
-            raise LineRefused("oversized", f"line longer than {self._most_bytes} bytes")
+        if line is None or len(line) > self._max_bytes:
+            raise LineRefused("oversized", f"line longer than {self._max_bytes} bytes")
         mac, space, text = line[:MAC_DIGITS], line[MAC_DIGITS : MAC_DIGITS + 1], line[MAC_DIGITS + 1 :]
         if space != b" " or not hmac.compare_digest(mac, mac_of(self._key, text)):
             raise LineRefused("forged", "the HMAC of the line is wrong")
         try:
-            message = parsed(text, self._most_bytes)
+            message = parsed(text, self._max_bytes)
             sequence = whole(message.pop("seq", None), "seq", SEQUENCE_BITS, 1)
         except Refused as why:
             raise LineRefused("invalid", str(why)) from None

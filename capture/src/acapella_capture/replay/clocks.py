@@ -1,9 +1,9 @@
 """Compares clocks: the offset of an agent's clock by round trips, and the offset that the node's own program reports.
 
 An agent receives a request at t2 and responds at t3 on its clock; the controller sends it at t1 and receives the
-response at t4. The offset of the agent's clock is ((t2 - t1) + (t3 - t4)) / 2, at most half of the round trip
-(t4 - t1) - (t3 - t2) off if its two directions take any time (RFC 5905, section 8). The shortest of several round trips
-is used.
+response at t4. The offset of the agent's clock is ((t2 - t1) + (t3 - t4)) / 2. Its error is at most half of the round
+trip (t4 - t1) - (t3 - t2), whatever the delays of the two directions are (RFC 5905, section 8). The shortest of several
+round trips is used.
 """
 
 import os
@@ -20,7 +20,7 @@ PROGRAM_S = 10  # timeout of chronyc and pmc
 
 @dataclass(frozen=True)
 class Offset:
-    """The offset of a clock from a reference, ns: the true one is at most ``error_ns`` away."""
+    """The offset of a clock from a reference, in ns; the error is at most ``error_ns``."""
 
     offset_ns: int
     error_ns: int
@@ -40,15 +40,15 @@ def offset_of(round_trips: Iterable[tuple[int, int, int, int]]) -> Offset:
     return Offset(((t2 - t1) + (t3 - t4)) // 2, max(round_trip_ns, 0) // 2 + 1)
 
 
-def measure(ask: Callable[[], tuple[int, int]], now_ns: Callable[[], int], count: int = ROUND_TRIPS) -> Offset:
-    """Return the offset of a clock; ``ask`` returns the times at which it received a request and responded."""
-    return offset_of((before, *ask(), now_ns()) for before in (now_ns() for _ in range(count)))
+def measure(request: Callable[[], tuple[int, int]], now_ns: Callable[[], int], count: int = ROUND_TRIPS) -> Offset:
+    """Return the offset of a clock; ``request`` returns the times at which it received a request and responded."""
+    return offset_of((sent_ns, *request(), now_ns()) for sent_ns in (now_ns() for _ in range(count)))
 
 
 def own_clock() -> dict[str, Any]:
     """Return the source and offset of this machine's clock, as manifest key `clock`; all None if no program knows."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             ["sh", "-c", CLOCK],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -60,4 +60,4 @@ def own_clock() -> dict[str, Any]:
         )
     except (OSError, subprocess.TimeoutExpired):
         return parse_clock("")
-    return parse_clock(done.stdout)
+    return parse_clock(result.stdout)

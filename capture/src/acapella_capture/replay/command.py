@@ -1,4 +1,4 @@
-"""Replay traffic with its recorded gaps: a capture file, or what a bridge has recorded.
+"""Replay traffic with its recorded gaps: a capture file, or traffic that a bridge has recorded.
 
     acapella replay trace.pcap --interface eth1 --loops 3 --departures departures.parquet
     acapella replay --control 10.0.0.1:4800,10.0.0.2:4800 --secret replay.secret run --at +2
@@ -100,7 +100,7 @@ def add_port_options(group: Any) -> None:
         help="send to PORT: a network interface, or a DPDK device (PCI address, or DRIVER,ARGUMENTS as for EAL's "
         "--vdev); repeat it for several ports: the frames of the i-th interface of a pcapng go to the i-th port",
     )  # fmt: skip
-    group.add_argument("--bridge", nargs=2, metavar="PORT", help="forward packets between two ports; needs --listen")
+    group.add_argument("--bridge", nargs=2, metavar="PORT", help="forward packets between two ports; requires --listen")
     group.add_argument(
         "--packets", type=count(1 << 30), metavar="N",
         help=f"record at most N packets (default: {DEFAULT_PACKETS}; with FILE: all of it)",
@@ -146,12 +146,12 @@ def add_control_options(group: Any) -> None:
                        help="record: keep the last SECONDS seconds (default: keep everything)")  # fmt: skip
 
 
-def count(most: int, least: int = 1) -> Callable[[str], int]:
+def count(maximum: int, minimum: int = 1) -> Callable[[str], int]:
     """Return a parser of whole numbers within limits."""
 
     def parse(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and len(text) <= 20 and least <= int(text) <= most):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
+        if not (text.isascii() and text.isdigit() and len(text) <= 20 and minimum <= int(text) <= maximum):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {minimum} to {maximum}")
         return int(text)
 
     return parse
@@ -165,33 +165,32 @@ def run(args: argparse.Namespace) -> int:
     if args.control:
         return control(args)
     if args.what in ACTIONS and not (args.interface or args.bridge) and not Path(args.what).exists():
-        raise UserError(f"{args.what} needs --control HOST:PORT", where="acapella replay")
+        raise UserError(f"{args.what} requires --control HOST:PORT")
     if bool(args.interface) == bool(args.bridge) or (args.bridge and args.what) or (args.interface and not args.what):
         raise UserError(
-            "give FILE --interface PORT, --bridge PORT PORT --listen ADDRESS:PORT, or --control HOST:PORT ACTION",
-            where="acapella replay",
+            "expected FILE --interface PORT, --bridge PORT PORT --listen ADDRESS:PORT, or --control HOST:PORT ACTION",
         )
     if args.listen:
         refuse_others(args, "agent", "--listen")
         return listen(args)
     if args.bridge:
-        raise UserError("--bridge needs --listen ADDRESS:PORT --secret FILE", where="acapella replay")
+        raise UserError("--bridge requires --listen ADDRESS:PORT --secret FILE")
     refuse_others(args, "file", "FILE --interface")
     return replay_file(args)
 
 
-def refuse_others(args: argparse.Namespace, use: str, named: str) -> None:
-    """Raise UserError if an option is given that has no effect with others."""
+def refuse_others(args: argparse.Namespace, use: str, usage: str) -> None:
+    """Raise UserError if an option is set that has no effect in this ``usage`` of the command."""
     for name, default in args.defaults.items():
         if name in ("help", "what", "new_secret", "debug") or name in USES[use]:
             continue
         if getattr(args, name) != default:
             option = {"start": "--from"}.get(name, "--" + name.replace("_", "-"))
-            raise UserError(f"{option} has no effect with {named}", where="acapella replay")
+            raise UserError(f"{option} has no effect with {usage}")
 
 
 def settings_of(args: argparse.Namespace, packets: int | None, departures: int) -> ProgramSettings:
-    """Return what the program is started with."""
+    """Return the settings of the program."""
     return ProgramSettings(
         ports=tuple(args.bridge or args.interface),
         bridge=bool(args.bridge),
@@ -258,7 +257,7 @@ def control(args: argparse.Namespace) -> int:
     if len(set(hosts)) < len(hosts):
         raise UserError("a replayer is named twice", where="--control")
     if args.rolling and (args.start or args.until):
-        raise UserError("give either --rolling or --from and --until", where="record")
+        raise UserError("--rolling cannot be combined with --from and --until", where="record")
     with Group(hosts, read_secret(args.secret)) as group:
         return act(args, group)
 
@@ -274,7 +273,7 @@ def act(args: argparse.Namespace, group: Group) -> int:
 
 
 def request_of(args: argparse.Namespace) -> messages.Request:
-    """Return the request of an action that is one request."""
+    """Return the request of an action that consists of one request."""
     if args.what != "record":
         return messages.REQUESTS[args.what]()
     if args.rolling:
@@ -299,7 +298,9 @@ def new_secret(path: Path) -> None:
         path.touch(0o600, exist_ok=False)  # reserves the name, so that two commands cannot write the same file
     except FileExistsError:
         raise UserError(
-            "exists and may be in use", where=f"--new-secret {path}", fix="choose another file name, or remove it first"
+            "already exists and may be in use",
+            where=f"--new-secret {path}",
+            fix="choose another file name, or remove it first",
         ) from None
     except OSError as error:
         raise UserError(f"cannot write: {error.strerror}", where=f"--new-secret {path}") from error
@@ -314,9 +315,7 @@ def new_secret(path: Path) -> None:
 def read_secret(path: Path | None) -> Secret:
     """Return the secret in a file. Raises UserError if there is none, or others can read it."""
     if path is None:
-        raise UserError(
-            "--secret FILE is needed", where="acapella replay", fix="acapella replay --new-secret FILE writes one"
-        )
+        raise UserError("--secret FILE is required", fix="acapella replay --new-secret FILE writes one")
     try:
         return secret_of(path)
     except OSError as error:

@@ -29,10 +29,11 @@ MAX_DEPARTURES_BYTES = 1 << 40
 
 @dataclass
 class Remote:
-    """A connection to an agent. ``name`` is its address as HOST:PORT; ``welcome`` what it sent first.
+    """A connection to an agent. ``name`` is its address as HOST:PORT; ``welcome`` is the content of its first message.
 
     As a context, it connects, and ends the connection with `bye` unless an exception is raised: the agent then stops
-    what this controller started. Methods raise UserError if the agent refuses a request, or the connection is lost.
+    the recording or run of this controller. Methods raise UserError if the agent refuses a request, or the connection
+    is lost.
     """
 
     name: str
@@ -60,7 +61,7 @@ class Remote:
             self.close()
 
     def end(self) -> None:
-        """End the connection; what this controller started continues. No effect if it has ended."""
+        """End the connection; the recording or run of this controller continues. No effect if it has ended."""
         if self._socket is not None:
             try:
                 self.request(messages.Bye())
@@ -102,12 +103,12 @@ class Remote:
     def clock(self, now_ns: Callable[[], int] = time.time_ns) -> Offset:
         """Return the offset of the agent's clock from this machine's."""
 
-        def ask() -> tuple[int, int]:
+        def request() -> tuple[int, int]:
             done = self.request(messages.Clock())
             return whole(done, "received_ns"), whole(done, "sent_ns")
 
         with self._errors():
-            return clocks.measure(ask, now_ns)
+            return clocks.measure(request, now_ns)
 
     def fetch_departures(self, target: Path) -> None:
         """Write the binary departures of the last run to a file."""
@@ -128,9 +129,9 @@ class Remote:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         detect_lost_peer(self._socket)
         self._lines = self._socket.makefile("rb")
-        theirs, ours = channel.decode_challenge(self._line()), Challenge.new()
-        keys = channel.Keys.derive(self.secret, theirs, ours)
-        self._socket.sendall(channel.encode_proof(ours, keys.proof))
+        agent_challenge, own_challenge = channel.decode_challenge(self._line()), Challenge.new()
+        keys = channel.Keys.derive(self.secret, agent_challenge, own_challenge)
+        self._socket.sendall(channel.encode_proof(own_challenge, keys.proof))
         self._writer = channel.Writer(keys.from_controller)
         self._reader = channel.Reader(keys.from_agent, MAX_RESPONSE_BYTES)
         self._socket.settimeout(RESPONSE_S)
@@ -160,8 +161,8 @@ class Remote:
         """Raise errors of the connection and refusals as UserError with the agent's address."""
         try:
             yield
-        except Refused as why:
-            raise UserError(str(why), where=f"replayer {self.name}") from None
+        except Refused as error:
+            raise UserError(str(error), where=f"replayer {self.name}") from None
         except TimeoutError:
             raise UserError("no reply", where=f"replayer {self.name}", outside=True) from None
         except ValueError:  # of base64

@@ -41,10 +41,11 @@ UNKNOWN = "unknown"
 
 @dataclass(frozen=True)
 class Origin:
-    """Where departures come from, as key-value metadata of the file; None is unknown.
+    """The origin of departures, stored as key-value metadata of the file; unknown values are None.
 
-    ``clock_offset_ns`` is the replayer's clock minus the reference of ``clock_source``, at most ``clock_error_ns`` off.
-    ``node_clock`` is what the replayer's machine reports about its clock (`clocks.own_clock`).
+
+    ``clock_offset_ns`` is the replayer's clock minus the reference of ``clock_source``, with an error of at most
+    ``clock_error_ns``. ``node_clock`` is the clock state reported by the replayer's machine (`clocks.own_clock`).
     """
 
     clock_offset_ns: int | None = None
@@ -57,13 +58,13 @@ class Origin:
 
     def metadata(self) -> dict[str, str]:
         """Return the metadata as text."""
-        whole, millionths = divmod(self.speed_ppm, 1_000_000)
+        integer, millionths = divmod(self.speed_ppm, 1_000_000)
         values = {
             "clock_offset_ns": self.clock_offset_ns,
             "clock_error_ns": self.clock_error_ns,
             "clock_source": self.clock_source,
             "recording_sha256": self.recording_sha256,
-            "speed": f"{whole}.{millionths:06}".rstrip("0").rstrip("."),
+            "speed": f"{integer}.{millionths:06}".rstrip("0").rstrip("."),
             "pacing": self.pacing,
             **{f"node_clock_{key}": self.node_clock.get(key) for key in ("source", "offset_ns", "synchronized")},
         }
@@ -158,9 +159,9 @@ def check(records: np.ndarray, binary: Path) -> None:
         | (records["retries"] >= 1 << 31),
         "an outcome that does not fit its time": timed != (records["outcome"] == SENT),
     }
-    for what, rows in faults.items():
+    for fault, rows in faults.items():
         if rows.any():
-            raise UserError(f"a record has {what}", where=binary)
+            raise UserError(f"a record has {fault}", where=binary)
 
 
 def order_of(records: np.ndarray) -> np.ndarray | None:

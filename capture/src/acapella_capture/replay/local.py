@@ -21,7 +21,7 @@ ALL = 2**64 - 1
 
 @dataclass(frozen=True)
 class Recording:
-    """A capture file to replay: ``path`` is what the program loads, ``sha256`` that of the user's file."""
+    """A capture file to replay: ``path`` of the file that the program loads, ``sha256`` of the user's file."""
 
     path: Path
     frames: int
@@ -46,9 +46,12 @@ def recording_of(capture: Path, limits: Any = None) -> Iterator[Recording]:
             decompress(capture, path, limits)
         facts = scan_apart(path)
         if facts.fault:
-            raise UserError(facts.fault, where=capture, fix="repair the capture (editcap)")
+            fix = (
+                None if facts.frames is None else "copy its complete frames with editcap FILE COPY, and replay the copy"
+            )
+            raise UserError(facts.fault, where=capture, fix=fix)
         if not facts.frames:
-            raise UserError("has no frames", where=capture)
+            raise UserError("contains no frames", where=capture)
         yield Recording(path, facts.frames, sha256_of(capture))
 
 
@@ -72,9 +75,9 @@ def decompress(capture: Path, target: Path, limits: Any) -> None:
 
 def replay(program: ReplayProgram, *, at_ns: int, loops: int, speed_ppm: int) -> dict[str, Any]:
     """Send a loaded recording and return the program's event `done`. Raises UserError."""
-    before = program.received
+    received_before = program.received
     program.command("run", at_ns, loops, speed_ppm)
-    return program.wait("done", after=before)
+    return program.wait("done", after=received_before)
 
 
 def departures(

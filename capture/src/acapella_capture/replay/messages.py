@@ -14,7 +14,7 @@ MAX_TEXT = 300  # characters of an error
 
 @dataclass(frozen=True)
 class Record:
-    """Record from a time until a time, ns since 1970 on the agent's clock; 0: at once, and until stopped."""
+    """Record from a time until a time, ns since 1970 on the agent's clock; 0: immediately, and until stopped."""
 
     from_ns: int = 0
     until_ns: int = 0
@@ -70,7 +70,7 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Bye:
-    """End the connection; what it started continues."""
+    """End the connection; the recording or run that it started continues."""
 
 
 @dataclass(frozen=True)
@@ -119,8 +119,10 @@ def done_of(message: dict, sequence: int) -> dict:
     Raises Refused, with the agent's text if the agent refused the request.
     """
     if set(message) == {"to", "error"} and isinstance(message["error"], str):
-        raise Refused("".join(sign if sign.isprintable() else "?" for sign in message["error"][:MAX_TEXT]))
-    found = members(message, "the response", "to", "done")
-    if whole(found["to"], "to", 53) != sequence or not isinstance(found["done"], dict):
+        raise Refused(
+            "".join(character if character.isprintable() else "?" for character in message["error"][:MAX_TEXT])
+        )
+    fields = members(message, "the response", "to", "done")
+    if whole(fields["to"], "to", 53) != sequence or not isinstance(fields["done"], dict):
         raise Refused("the response is for another request")
-    return found["done"]
+    return fields["done"]

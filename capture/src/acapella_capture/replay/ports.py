@@ -18,7 +18,7 @@ PCI = re.compile(r"([0-9a-fA-F]{4}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 VIRTUAL = re.compile(r"(net|eth|crypto)_\w+(,.*)?")  # DPDK's names of virtual devices
 SIOCGIFMTU = 0x8921  # netdevice(7)
 NAME_BYTES = 16
-MTU_AT = 16  # in struct ifreq
+MTU_OFFSET = 16  # in struct ifreq
 RING_KIB = 8192  # of a net_af_packet ring, if it may be locked in memory
 MIN_FRAME = 2048
 MIN_DEPARTURES = 1 << 20
@@ -27,7 +27,7 @@ LOOPS_OF_AGENT = 16  # loops of a full recording whose departures an agent keeps
 
 @dataclass(frozen=True)
 class ProgramSettings:
-    """Options that the program is started with; None: its default. ``ports`` are network interfaces or DPDK devices."""
+    """Options of the program; None: its default. ``ports`` are network interfaces or DPDK devices."""
 
     ports: tuple[str, ...]
     bridge: bool = False
@@ -54,7 +54,11 @@ class ProgramSettings:
             devices += options
             ports.append(port)
             longest = max(longest, frame)
-        ends = ["--bridge", ",".join(ports)] if self.bridge else [word for port in ports for word in ("--tx", port)]
+        ends = (
+            ["--bridge", ",".join(ports)]
+            if self.bridge
+            else [argument for port in ports for argument in ("--tx", port)]
+        )
         numbers = {
             "--packets": self.packets,
             "--departures": self.departures,
@@ -69,7 +73,7 @@ class ProgramSettings:
             "--node": self.node,
             "--cpus": self.cpus,
         }
-        options = [word for key, value in numbers.items() if value is not None for word in (key, str(value))]
+        options = [argument for key, value in numbers.items() if value is not None for argument in (key, str(value))]
         huge = ["--huge"] if self.huge else []
         return [str(program or executable()), *devices, *ends, *options, *huge]
 
@@ -100,7 +104,7 @@ def mtu_of(interface: str) -> int:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
             try:
                 reply = fcntl.ioctl(any_socket, SIOCGIFMTU, struct.pack(f"{NAME_BYTES}s24x", name))
-                return struct.unpack_from("i", reply, MTU_AT)[0]
+                return struct.unpack_from("i", reply, MTU_OFFSET)[0]
             except OSError as error:
                 fault = error.strerror
-    raise UserError(f"no interface {interface!r}: {fault}", where="acapella replay", fix="ip link lists them")
+    raise UserError(f"no interface {interface!r}: {fault}", fix="ip link lists them")

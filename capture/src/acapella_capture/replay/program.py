@@ -49,21 +49,17 @@ Event = dict[str, Any]
 
 def executable() -> str:
     """Return the program's path. Raises UserError if it was not built."""
-    found = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
-    if found is None:
-        raise UserError(
-            f"{PROGRAM} is missing",
-            where="acapella replay",
-            fix="apt-get install libdpdk-dev libpcap-dev, then make setup",
-        )
-    return found
+    path = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
+    if path is None:
+        raise UserError(f"{PROGRAM} is missing", fix="apt-get install libdpdk-dev libpcap-dev, then make setup")
+    return path
 
 
 class ReplayProgram:
     """One run of the program. As a context, it starts the program, and ends it in any case.
 
     ``events`` and ``state`` change while the program runs. Methods raise UserError if the program ends, does not reply
-    in time, or refuses a command. Only one thread at a time may give a command.
+    in time, or refuses a command. Only one thread at a time may send a command.
     """
 
     def __init__(
@@ -115,21 +111,21 @@ class ReplayProgram:
             raise
 
     def command(self, name: str, *arguments: object, timeout_s: float | None = None) -> Event:
-        """Give a command and return the event that acknowledges it."""
-        words = [name, *map(str, arguments)]
-        if any(sign in word for word in words for sign in "\n\r\0"):
+        """Send a command and return the event that acknowledges it."""
+        fields = [name, *map(str, arguments)]
+        if any(character in field for field in fields for character in "\n\r\0"):
             raise UserError(f"{name}: a file name has a control character", where=self._where)
         timeout_s = timeout_s or (FILE_S if name in ("load", "save", "departures") else COMMAND_S)
         with self._commands:
             with self._changed:
-                before = self._received
+                received_before = self._received
             try:
-                self._process.stdin.write(" ".join(words).encode() + b"\n")
+                self._process.stdin.write(" ".join(fields).encode() + b"\n")
                 self._process.stdin.flush()
             except OSError:
                 self._wait_for_end()
                 raise self._ended() from None
-            event = self._wait((*ACKNOWLEDGED[name], "error"), before, timeout_s)
+            event = self._wait((*ACKNOWLEDGED[name], "error"), received_before, timeout_s)
         if event["event"] == "error":
             raise UserError(f"{name} failed: {event.get('message', 'no message')}", where=self._where)
         return event
@@ -141,8 +137,8 @@ class ReplayProgram:
     def latest(self, event: str, after: int = 0) -> Event | None:
         """Return the latest event of a name whose number exceeds ``after``; None if there is none."""
         with self._changed:
-            number, found = self._latest.get(event, (0, None))
-            return found if number > after else None
+            number, event_ = self._latest.get(event, (0, None))
+            return event_ if number > after else None
 
     @property
     def received(self) -> int:
@@ -177,20 +173,20 @@ class ReplayProgram:
         process.stderr.close()
         self._process = None
 
-    def _wait(self, wanted: Sequence[str], after: int, timeout_s: float | None) -> Event:
+    def _wait(self, names_: Sequence[str], after: int, timeout_s: float | None) -> Event:
         """Return the first of several events whose number exceeds ``after``."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             while True:
-                found = [self._latest[name] for name in wanted if self._latest.get(name, (0,))[0] > after]
-                if found:
-                    return min(found, key=lambda pair: pair[0])[1]
+                matches = [self._latest[name] for name in names_ if self._latest.get(name, (0,))[0] > after]
+                if matches:
+                    return min(matches, key=lambda pair: pair[0])[1]
                 if self._fault is not None:
                     raise self._ended()
-                left_s = None if end is None else end - time.monotonic()
-                if left_s is not None and left_s <= 0:
+                remaining_s = None if end is None else end - time.monotonic()
+                if remaining_s is not None and remaining_s <= 0:
                     raise UserError(f"no reply for {timeout_s:g} s", where=self._where)
-                self._changed.wait(left_s)
+                self._changed.wait(remaining_s)
 
     def _ended(self) -> UserError:
         """Return the error of a program that has ended or failed."""
@@ -200,8 +196,8 @@ class ReplayProgram:
         """Wait until the reason of the end is known, after a write failed."""
         end = time.monotonic() + QUIT_S
         with self._changed:
-            while self._fault is None and (left_s := end - time.monotonic()) > 0:
-                self._changed.wait(left_s)
+            while self._fault is None and (remaining_s := end - time.monotonic()) > 0:
+                self._changed.wait(remaining_s)
 
     def _read_events(self) -> None:
         """Read events until the program closes its standard output."""
@@ -218,7 +214,7 @@ class ReplayProgram:
             self._changed.notify_all()
 
     def _add(self, line: bytes) -> str | None:
-        """Add an event; return why the line is not one, or None."""
+        """Add an event; return the reason if the line is not a valid event, or None."""
         try:
             event = json.loads(line)
             name = event["event"]

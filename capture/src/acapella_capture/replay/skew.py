@@ -1,8 +1,8 @@
-"""The skew between replayers that were to start together, from their departures and the offsets of their clocks.
+"""The skew between replayers with the same start time, from their departures and the offsets of their clocks.
 
 A replayer's deviation is the median of departed - requested, which its own clock measures, minus the offset of that
-clock. The skew of two replayers is the difference of their deviations. Its uncertainty is the sum of what is known of
-both: the largest error of the offset, and half of the 95 % confidence interval of the median.
+clock. The skew of two replayers is the difference of their deviations. Its uncertainty is the sum of the uncertainties
+of both: the largest error of the offset plus half of the 95 % confidence interval of the median.
 """
 
 import math
@@ -19,7 +19,7 @@ Z_95 = 1.959964  # of the normal distribution
 
 @dataclass(frozen=True)
 class Deviation:
-    """How much later than requested a replayer sent its packets, on the controller's clock."""
+    """The median delay of a replayer's packets after the requested times, on the controller's clock."""
 
     name: str
     median_ns: int
@@ -28,7 +28,7 @@ class Deviation:
 
 @dataclass(frozen=True)
 class Skew:
-    """How much later the second replayer sent than the first; the true value is at most ``error_ns`` away."""
+    """The delay of the second replayer after the first, with an error of at most ``error_ns``."""
 
     first: str
     second: str
@@ -72,6 +72,6 @@ def largest(deviations: Sequence[Deviation]) -> Skew | None:
     """Return the skew between the earliest and the latest replayer; None if there are fewer than two."""
     if len(deviations) < 2:
         return None
-    first = min(deviations, key=lambda one: one.median_ns)
-    last = max(deviations, key=lambda one: one.median_ns)
+    first = min(deviations, key=lambda deviation_: deviation_.median_ns)
+    last = max(deviations, key=lambda deviation_: deviation_.median_ns)
     return Skew(first.name, last.name, last.median_ns - first.median_ns, last.error_ns + first.error_ns)

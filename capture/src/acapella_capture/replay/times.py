@@ -23,8 +23,8 @@ def time(text: str) -> Time:
     ``+S`` is S seconds from now; else the text is a time of RFC 3339, or nanoseconds since 1970.
     """
     if text.startswith("+") and SECONDS.fullmatch(text[1:]):
-        ahead_ns = int(Fraction(text[1:]) * 10**9)
-        return lambda now_ns: now_ns + ahead_ns
+        delay_ns = int(Fraction(text[1:]) * 10**9)
+        return lambda now_ns: now_ns + delay_ns
     at_ns = instant_ns(text)
     if at_ns is None or not 0 < at_ns < 2**TIME_BITS:
         raise argparse.ArgumentTypeError(f"{text!r} {WRONG_TIME}")
@@ -35,15 +35,15 @@ def instant_ns(text: str) -> int | None:
     """Return the nanoseconds since 1970 of a time of RFC 3339, or of a number of nanoseconds; None if it is neither."""
     if NANOSECONDS.fullmatch(text):
         return int(text)
-    found = INSTANT.fullmatch(text)
-    if found is None:
+    match = INSTANT.fullmatch(text)
+    if match is None:
         return None
     try:
-        whole = datetime.datetime.fromisoformat(found[1] + found[3])
-        since = whole - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        seconds = datetime.datetime.fromisoformat(match[1] + match[3])
+        since = seconds - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     except (ValueError, OverflowError):
         return None
-    return (since.days * 86_400 + since.seconds) * 10**9 + int(Fraction("0" + (found[2] or ".0")) * 10**9)
+    return (since.days * 86_400 + since.seconds) * 10**9 + int(Fraction("0" + (match[2] or ".0")) * 10**9)
 
 
 def speed_ppm(text: str) -> int:
@@ -52,5 +52,5 @@ def speed_ppm(text: str) -> int:
         speed = Fraction(text) * MILLION
         if speed.denominator == 1 and 1 <= speed <= MAX_SPEED_PPM:
             return int(speed)
-    most = MAX_SPEED_PPM // MILLION
-    raise argparse.ArgumentTypeError(f"{text!r} is not a speed from 0.000001 to {most} with up to 6 decimals")
+    maximum = MAX_SPEED_PPM // MILLION
+    raise argparse.ArgumentTypeError(f"{text!r} is not a speed from 0.000001 to {maximum} with up to 6 decimals")

@@ -78,9 +78,9 @@ def speed(text: str) -> int | None:
 def run(args: argparse.Namespace) -> None:
     """Measure and write the file."""
     if args.table_seconds < 0:
-        raise UserError(f"--table-seconds is {args.table_seconds:g}", fix="give 0 or more seconds")
+        raise UserError(f"--table-seconds {args.table_seconds:g}: negative", fix="use 0 or more seconds")
     if args.seconds <= 0 or (args.memory_mb is not None and args.memory_mb < 64):
-        raise UserError("--seconds must be above 0, --memory-mb at least 64")
+        raise UserError("--seconds must be larger than 0, --memory-mb at least 64")
     settings = Settings(
         thresholds=tuple(args.thresholds),
         memory_mb=args.memory_mb,

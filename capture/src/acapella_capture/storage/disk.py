@@ -17,36 +17,36 @@ MB = 1_000_000
 def run(*command: object) -> str:
     """Return a command's output. Raises NotMeasurable with the first line of its message if it fails."""
     try:
-        done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+        result = subprocess.run([str(argument) for argument in command], capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
         raise NotMeasurable(f"{command[0]} is missing") from error
-    if done.returncode:
-        message = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+    if result.returncode:
+        message = (result.stderr or result.stdout).strip().splitlines() or ["no message"]
         raise NotMeasurable(message[0] if message[0].startswith(f"{command[0]}:") else f"{command[0]}: {message[0]}")
-    return done.stdout.strip()
+    return result.stdout.strip()
 
 
 @contextlib.contextmanager
 def directory(parent: Path, size: int, mbps: int | None) -> Iterator[Path]:
-    """Provide an empty directory for `size` bytes on the disk of `parent`, or on a disk of `mbps` MB/s; removed at the
-    end.
+    """Yield an empty directory for `size` bytes on the disk of `parent`, or on a disk of `mbps` MB/s.
 
-    Raises NotMeasurable if such a disk cannot be made.
+
+    It is removed at the end. Raises NotMeasurable if such a disk cannot be created.
     """
-    with scratch_directory(parent) as place:
+    with scratch_directory(parent) as scratch:
         if mbps is None:
-            yield place
+            yield scratch
             return
-        with slowed(place, size, mbps) as mounted:
+        with slowed(scratch, size, mbps) as mounted:
             yield mounted
 
 
 @contextlib.contextmanager
-def slowed(place: Path, size: int, mbps: int) -> Iterator[Path]:
-    """Provide ext4 on a throttled loop device with direct I/O, removed with its mount."""
+def slowed(scratch: Path, size: int, mbps: int) -> Iterator[Path]:
+    """Yield the mount point of ext4 on a throttled loop device with direct I/O; both are removed at the end."""
     if not THROTTLE.exists():
-        raise NotMeasurable(f"a disk of {mbps} MB/s cannot be made: no {THROTTLE} (cgroup v1)")
-    image, mounted = place / "image", place / "mounted"
+        raise NotMeasurable(f"a disk of {mbps} MB/s cannot be created: no {THROTTLE} (cgroup v1)")
+    image, mounted = scratch / "image", scratch / "mounted"
     mounted.mkdir()
     with image.open("wb") as file:
         file.truncate(size)

@@ -52,11 +52,15 @@ def run(  # noqa: PLR0913, PLR0917 (the parameters of a run)
     command = [executable(), "--generate", size, "--snaplen", snaplen, "--writer", writer, "--write", capture]
     command += ["--duration", seconds, *cpus(), *(["--rate", f"{rate:.0f}"] if rate else [])]
     try:
-        done = subprocess.run(
-            [str(word) for word in command], capture_output=True, text=True, check=False, timeout=seconds + END_S
+        result = subprocess.run(
+            [str(argument) for argument in command],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds + END_S,
         )
-        if done.returncode:
-            raise NotMeasurable(f"the writer failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+        if result.returncode:
+            raise NotMeasurable(f"the writer failed: {(result.stderr.strip().splitlines() or ['no message'])[-1]}")
         accounts = json.loads(capture.with_suffix(".json").read_text(encoding="utf-8"))
     except subprocess.TimeoutExpired as error:
         raise NotMeasurable(f"the writer did not end within {END_S} s") from error
@@ -72,8 +76,8 @@ def run(  # noqa: PLR0913, PLR0917 (the parameters of a run)
 
 def cpus() -> list[str]:
     """Return options that pin writer and generator to a core each, if there are two."""
-    own = sorted(os.sched_getaffinity(0))
-    return ["--cpus", f"{own[0]},{own[1]}", "--spin"] if len(own) > 1 else []
+    cores = sorted(os.sched_getaffinity(0))
+    return ["--cpus", f"{cores[0]},{cores[1]}", "--spin"] if len(cores) > 1 else []
 
 
 def counted(accounts: dict[str, Any]) -> dict[str, Any]:

@@ -49,8 +49,8 @@ class Case:
     writer: str
 
     def __str__(self) -> str:
-        where = f"a disk of {self.disk_mbps} MB/s" if self.disk_mbps else "the disk as it is"
-        return f"{self.background_percent}:{self.limit_percent}, {where}, {self.writer}"
+        disk_text = f"a disk of {self.disk_mbps} MB/s" if self.disk_mbps else "the disk as it is"
+        return f"{self.background_percent}:{self.limit_percent}, {disk_text}, {self.writer}"
 
 
 def cases(settings: Settings) -> Iterator[Case]:
@@ -62,8 +62,9 @@ def cases(settings: Settings) -> Iterator[Case]:
 
 
 def study(settings: Settings, parent: Path, report=print) -> dict[str, Any]:
-    """Return all results; `skipped` is the reason if nothing was measured, `notes` are reasons for parts that were not
-    measured.
+    """Return all results.
+
+    `skipped` is the reason if nothing was measured; `notes` are the reasons for parts that were not measured.
 
     `parent` is a directory on the disk to measure. The process gets a private mount namespace.
     """
@@ -103,8 +104,8 @@ def tables_of_rates(result: dict[str, Any], settings: Settings, parent: Path, re
         with thresholds.set_to(*rates.THRESHOLDS, None), disk.directory(parent, 0, None) as directory:
             for row in rates.measured(directory, settings.table_seconds):
                 result["rates"].append(row)
-                kept = f"{row['snaplen']} B of {row['frame_bytes']} B, {row['writer']}"
-                report(f"storage: {kept}: {row['written']:,} of {row['offered']:,} frames written")
+                frames = f"{row['snaplen']} B of {row['frame_bytes']} B, {row['writer']}"
+                report(f"storage: {frames}: {row['written']:,} of {row['offered']:,} frames written")
     except NotMeasurable as reason:
         result["notes"].append(f"tables of rates: {reason}")
         report(f"storage: tables of rates: skipped: {reason}")
@@ -112,8 +113,8 @@ def tables_of_rates(result: dict[str, Any], settings: Settings, parent: Path, re
 
 def summary(run: dict[str, Any]) -> str:
     """Return a run in one line."""
-    waited_ms = sum(each["latency_ns"] for each in run["intervals"]) / 1e6
-    calls = sum(each["calls"] for each in run["intervals"])
+    waited_ms = sum(interval["latency_ns"] for interval in run["intervals"]) / 1e6
+    calls = sum(interval["calls"] for interval in run["intervals"])
     return f"{calls:,} calls, {waited_ms:,.0f} ms in all, {run['written']:,} of {run['offered']:,} frames written"
 
 
@@ -129,9 +130,9 @@ def private_mounts() -> None:
     if libc.unshare(CLONE_NEWNS) != 0:
         raise NotMeasurable(f"no private mount namespace: {os.strerror(ctypes.get_errno())}")
     disk.run("mount", "--make-rprivate", "/")
-    for kind, place in (("tracefs", "/sys/kernel/tracing"), ("debugfs", "/sys/kernel/debug")):
-        if not any(Path(place).glob("*")):
-            disk.run("mount", "-t", kind, kind, place)
+    for kind, mount_point in (("tracefs", "/sys/kernel/tracing"), ("debugfs", "/sys/kernel/debug")):
+        if not any(Path(mount_point).glob("*")):
+            disk.run("mount", "-t", kind, kind, mount_point)
 
 
 def measured(case: Case, settings: Settings, parent: Path) -> dict[str, Any]:
@@ -188,8 +189,8 @@ def watched(case: Case, settings: Settings, directory: Path, max_bytes: int) -> 
 
 def joined(interval: trace.Interval, samples: list[tuple[int, thresholds.Dirty]]) -> dict[str, Any]:
     """Return an interval with the dirty memory at its end."""
-    before = [state for at_ns, state in samples if at_ns <= interval.at_ns]
-    state = before[-1] if before else samples[0][1]
+    earlier = [state for at_ns, state in samples if at_ns <= interval.at_ns]
+    state = earlier[-1] if earlier else samples[0][1]
     return {
         **asdict(interval),
         "calls": interval.calls,

@@ -61,7 +61,7 @@ def set_to(background_percent: int, limit_percent: int, memory_mb: int | None) -
 
 def kept(background_percent: int, limit_percent: int, memory_mb: int | None) -> Iterator[int]:
     """Do the work of `set_to` while holding the lock."""
-    before = {f"{name}_{kind}": value_of(f"{name}_{kind}") for name in NAMES for kind in ("ratio", "bytes")}
+    previous = {f"{name}_{kind}": value_of(f"{name}_{kind}") for name in NAMES for kind in ("ratio", "bytes")}
     try:
         for name, percent in zip(NAMES, (background_percent, limit_percent), strict=True):
             if memory_mb:
@@ -71,8 +71,8 @@ def kept(background_percent: int, limit_percent: int, memory_mb: int | None) -> 
         yield memory_mb * MB if memory_mb else now().limit * 100 // limit_percent
     finally:
         for name in NAMES:  # of each pair, the nonzero setting is in effect
-            kind = "bytes" if before[f"{name}_bytes"] else "ratio"
-            put(f"{name}_{kind}", before[f"{name}_{kind}"])
+            kind = "bytes" if previous[f"{name}_bytes"] else "ratio"
+            put(f"{name}_{kind}", previous[f"{name}_{kind}"])
 
 
 def value_of(name: str) -> int:

@@ -69,16 +69,18 @@ class Interval:
     def calls(self) -> int:
         return sum(calls for _, _, calls in self.buckets)
 
-    def since(self, before: "Interval") -> "Interval":
+    def since(self, previous: "Interval") -> "Interval":
         """Return the events after `before`, both being sums since the start."""
-        known = {(lower, upper): calls for lower, upper, calls in before.buckets}
-        grown = [(lower, upper, calls - known.get((lower, upper), 0)) for lower, upper, calls in self.buckets]
+        previous_calls = {(lower, upper): calls for lower, upper, calls in previous.buckets}
+        differences = [
+            (lower, upper, calls - previous_calls.get((lower, upper), 0)) for lower, upper, calls in self.buckets
+        ]
         return Interval(
             self.at_ns,
-            self.bytes - before.bytes,
-            self.latency_ns - before.latency_ns,
+            self.bytes - previous.bytes,
+            self.latency_ns - previous.latency_ns,
             self.longest_ns,
-            [each for each in grown if each[2]],
+            [bucket for bucket in differences if bucket[2]],
         )
 
 
@@ -95,7 +97,9 @@ def parse_line(line: str, sums: list[Interval]) -> None:
     if kind == "printf" and data.startswith("at "):
         sums.append(Interval(int(data.split()[1])))
     elif kind == "hist" and "@latency" in data and sums:
-        sums[-1].buckets = [(one["min"], one["max"], one["count"]) for one in data["@latency"] if one["count"]]
+        sums[-1].buckets = [
+            (bucket["min"], bucket["max"], bucket["count"]) for bucket in data["@latency"] if bucket["count"]
+        ]
     elif kind == "map" and sums:
         for name, value in data.items():
             if name in NAMES:
@@ -109,11 +113,11 @@ class Trace:
         self._sums: list[Interval] = []
         self._attached = threading.Event()
         self._errors: list[str] = []
-        self._words = ["bpftrace", "-B", "line", "-f", "json", "-e", script(call, pid)]
+        self._command = ["bpftrace", "-B", "line", "-f", "json", "-e", script(call, pid)]
 
     def __enter__(self) -> "Trace":
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        self._process = subprocess.Popen(self._words, text=True, **pipes)
+        self._process = subprocess.Popen(self._command, text=True, **pipes)
         self._threads = [threading.Thread(target=self._read), threading.Thread(target=self._listen)]
         for thread in self._threads:
             thread.start()
@@ -146,7 +150,7 @@ class Trace:
     @property
     def intervals(self) -> list[Interval]:
         """Events of each interval; complete once the trace has ended."""
-        return [now.since(before) for before, now in pairwise([Interval(0), *self._sums])]
+        return [current.since(previous) for previous, current in pairwise([Interval(0), *self._sums])]
 
     def _read(self) -> None:
         for line in self._process.stdout:
@@ -165,6 +169,6 @@ class Trace:
 def check() -> None:
     """Raise NotMeasurable if bpftrace cannot be used on this machine."""
     if os.geteuid() != 0:
-        raise NotMeasurable("bpftrace and the dirty thresholds need root")
+        raise NotMeasurable("bpftrace and the dirty thresholds require root")
     if shutil.which("bpftrace") is None:
         raise NotMeasurable("bpftrace is missing; apt-get install bpftrace")

@@ -21,14 +21,14 @@ PortKind = Literal["uplink", "downlink"]
 
 
 class InsufficientResources(UserError):
-    """The testbed does not have that many resources now: request fewer. Other errors are not retried."""
+    """The testbed does not have the requested resources now; a smaller request may succeed."""
 
 
 @dataclass(frozen=True)
 class Port:
     """A switch port; `rate_bps` is its line rate, None if unknown.
 
-    An uplink leads to other sites, a downlink to a host; `slices` are the known ones whose frames pass it.
+    An uplink leads to other sites, a downlink to a host; `slices` are the known slices whose frames pass the port.
     """
 
     name: str
@@ -203,7 +203,7 @@ class Testbed(ABC):
         """Return the sites with their ports, known without allocating anything."""
 
     def prepare(self) -> None:
-        """Build what is shared by all sites. Raises UserError if that fails."""
+        """Build the resources shared by all sites. Raises UserError if that fails."""
         return
 
     @abstractmethod
@@ -222,9 +222,8 @@ class Testbed(ABC):
     def allocate(self, site: str, request: ResourceRequest) -> tuple[Instance, ...]:
         """Allocate instances. Existing ones, also those left by a crash, are found by name and reused.
 
-        Raises InsufficientResources if the site does not have that many, UserError for other failures; new instances
-        are then
-        released.
+        Raises InsufficientResources if the site does not have the resources, UserError for other failures; new
+        instances are then released.
         """
 
     @abstractmethod
@@ -259,7 +258,7 @@ class Testbed(ABC):
         return None
 
     def extend(self, site: str, until_ns: int) -> None:
-        """Keep the resources of a site until then (ns since 1970); no effect if nothing expires."""
+        """Keep the resources of a site until a time (ns since 1970); no effect if nothing expires."""
         self.site(site)
 
     @abstractmethod
@@ -319,7 +318,7 @@ class Testbed(ABC):
         yield
 
     def replay(self) -> int:
-        """Send the capture once in the current environment; return the number of packets once all arrived or are lost.
+        """Send the capture once in the current environment; return the number of packets when all arrived or are lost.
 
         Raises UserError if packets were not sent, or the environment was not as specified.
         """

@@ -1,4 +1,4 @@
-"""Testbed `files`: existing captures, named by a sample sheet. It has no switch and runs no programs.
+"""Testbed `files`: existing captures, listed in a sample sheet. It has no switch and runs no programs.
 
 The sheet is TSV with a header line. Columns: site, port, file; optional: sample (a unique name; default: the file's
 name, preceded by directory names if two files share it), start (ISO 8601, UTC without an offset, or nanoseconds since
@@ -31,12 +31,12 @@ OPTIONAL = ("sample", "start", "restriction")
 RESTRICTIONS = ("trial", "filter", "p4", "sampling")
 SUFFIXES = (".gz", ".zst", ".lz4", ".pcap", ".pcapng", ".cap", ".ntar", ".dump")
 RESERVED_NAME = "all"  # stands for all sites in the tables
-END_NS = 2**32 * 10**9 - 1  # end of the plausible range (exclusive), as kNoPlausibleNs of the core
+END_NS = 2**32 * 10**9 - 1  # end of the plausible range (exclusive), equal to kNoPlausibleNs of the core
 
 
 @dataclass(frozen=True)
 class Row:
-    """A capture of the sheet; `line` counts from 1, the header."""
+    """A capture of the sheet; `line` is its line number, the header being line 1."""
 
     line: int
     sample: str
@@ -48,16 +48,16 @@ class Row:
 
     @property
     def link(self) -> str:
-        """Its name in raw/: the sample's name with the suffixes that indicate the file type."""
+        """Return its name in raw/: the sample's name with the suffixes that indicate the file type."""
         return self.sample + suffixes(self.file)
 
 
 def suffixes(file: Path) -> str:
     """Return the known suffixes of a file's name: `.pcap.gz` of `a.b.pcap.gz`."""
-    found, rest = "", file.name
-    while (suffix := Path(rest).suffix).lower() in SUFFIXES:
-        found, rest = suffix + found, rest[: -len(suffix)]
-    return found
+    known, stem = "", file.name
+    while (suffix := Path(stem).suffix).lower() in SUFFIXES:
+        known, stem = suffix + known, stem[: -len(suffix)]
+    return known
 
 
 class Entry(NamedTuple):
@@ -75,25 +75,26 @@ class Faults:
 
     def __init__(self, sheet: Path):
         self.sheet = sheet
-        self._found: dict[int, list[str]] = {}
+        self._messages: dict[int, list[str]] = {}
 
     def add(self, line: int, message: str) -> None:
-        self._found.setdefault(line, []).append(message)
+        self._messages.setdefault(line, []).append(message)
 
     def check(self) -> None:
-        """Raise UserError if there are any."""
-        ordered = [(line, message) for line in sorted(self._found) for message in self._found[line]]
+        """Raise UserError if there are problems."""
+        ordered = [(line, message) for line in sorted(self._messages) for message in self._messages[line]]
         if ordered:
             line, message = ordered[0]
-            others = f" (and {len(ordered) - 1} more)" if len(ordered) > 1 else ""
-            raise UserError(message + others, where=f"{self.sheet} line {line}")
+            more = f" (and {len(ordered) - 1} more)" if len(ordered) > 1 else ""
+            raise UserError(message + more, where=f"{self.sheet} line {line}")
 
 
 def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
-    """Return the captures of a sheet, globs expanded in name order.
+    """Return the captures of a sheet; globs are expanded in the order of names.
 
     Files named without a glob are not opened here but in `describe`, so that a missing file fails only its own sample.
-    Raises UserError with the first wrong line and the number of others, or for an empty sheet unless it `may_be_empty`.
+    Raises UserError with the first invalid line and the number of other problems, or for an empty sheet unless
+    `may_be_empty`.
     """
     faults = Faults(sheet)
     entries: list[Entry] = []
@@ -115,7 +116,7 @@ def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
     for line, _, file, *_ in entries:
         real = os.path.realpath(file)
         if first_line.setdefault(real, line) != line:
-            faults.add(line, f"{file} is in line {first_line[real]} already")
+            faults.add(line, f"{file} is already in line {first_line[real]}")
     names = sample_names(entries, faults)
     faults.check()
     if not entries and not may_be_empty:
@@ -168,16 +169,16 @@ def parse_start(text: str, line: int, faults: Faults) -> int | None:
     if re.fullmatch(r"\d{1,40}", text, re.ASCII):
         start_ns = int(text)
     else:
-        found = re.fullmatch(
+        match = re.fullmatch(
             r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?", text, re.ASCII
         )
         try:
-            moment = datetime.datetime.fromisoformat(found[1] + (found[3] or "Z"))
+            moment = datetime.datetime.fromisoformat(match[1] + (match[3] or "Z"))
         except (TypeError, ValueError):
             faults.add(line, f"start {text!r} is neither ISO 8601 nor nanoseconds since 1970")
             return None
-        since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-        start_ns = (since.days * 86400 + since.seconds) * 10**9 + int((found[2] or "").ljust(9, "0"))
+        elapsed = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        start_ns = (elapsed.days * 86400 + elapsed.seconds) * 10**9 + int((match[2] or "").ljust(9, "0"))
     if not 0 <= start_ns < END_NS:
         faults.add(line, f"start {text!r} is not within the years 1970 to 2106")
         return None
@@ -185,66 +186,68 @@ def parse_start(text: str, line: int, faults: Faults) -> int | None:
 
 
 def parse_restriction(text: str, line: int, faults: Faults) -> tuple[tuple[str, str | None], ...]:
-    """Return reason and detail of each part of `trial; filter tcp port 443; p4 NAME; sampling 100`; details are
-    optional.
+    """Return reason and detail of each part of, for example, `trial; filter tcp port 443; sampling 100`.
+
+    Details are optional.
     """
-    found: dict[str, str | None] = {}
+    restrictions: dict[str, str | None] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         reason, _, detail = part.partition(" ")
         detail = " ".join(detail.split())
         if reason not in RESTRICTIONS:
             faults.add(line, f"restriction {reason!r} is none of {', '.join(RESTRICTIONS)}")
-        elif reason in found:
+        elif reason in restrictions:
             faults.add(line, f"restriction {reason!r} occurs twice")
         elif reason == "trial" and detail:
             faults.add(line, f"restriction {part!r}: trial takes no value; separate restrictions with ;")
         elif reason == "sampling" and detail and not re.fullmatch(r"[1-9][0-9]{0,17}", detail):
             faults.add(line, f"restriction {part!r}: not a sampling rate, such as sampling 100")
         elif part != "sampling 1":  # sampling 1 keeps every frame
-            found[reason] = detail or None
-    return tuple(found.items())
+            restrictions[reason] = detail or None
+    return tuple(restrictions.items())
 
 
 def expand(fields: dict[str, str], line: int, sheet: Path, faults: Faults) -> list[Path]:
-    """Return the files that a line names."""
+    """Return the files of a line."""
     pattern = str(sheet.parent / Path(fields["file"]).expanduser())
     if not glob.has_magic(pattern) or Path(pattern).exists():
         return [Path(pattern)]
-    found = [Path(name) for name in sorted(glob.glob(pattern, recursive=True)) if Path(name).is_file()]  # noqa: PTH207
-    if not found:
+    files = [Path(name) for name in sorted(glob.glob(pattern, recursive=True)) if Path(name).is_file()]  # noqa: PTH207
+    if not files:
         faults.add(line, f"no file matches {fields['file']}")
-    if fields["sample"] and len(found) > 1:
-        faults.add(line, f"{len(found)} files match {fields['file']}, one sample name {fields['sample']!r}")
-    return found
+    if fields["sample"] and len(files) > 1:
+        faults.add(line, f"{len(files)} files match {fields['file']}, one sample name {fields['sample']!r}")
+    return files
 
 
 def sample_names(entries: Sequence[Entry], faults: Faults) -> list[str]:
     """Return a name for each capture: the sheet's, or the file's, preceded by directory names if needed."""
     names = [fields["sample"] or name_from_path(file, 0) for _, fields, file, *_ in entries]
     for directories in range(1, 64):
-        often = Counter(names)
-        clashing = [i for i, name in enumerate(names) if often[name] > 1 and not entries[i][1]["sample"]]
-        if not clashing:
+        counts = Counter(names)
+        duplicates = [i for i, name in enumerate(names) if counts[name] > 1 and not entries[i][1]["sample"]]
+        if not duplicates:
             break
-        for i in clashing:
+        for i in duplicates:
             names[i] = name_from_path(entries[i][2], directories)
-    for i in clashing:
-        names[i] = name_with_crc(entries[i][2], [entries[j][2] for j in clashing]) or names[i]
-    first: dict[str, tuple[int, dict[str, str], Path]] = {}
+    for i in duplicates:
+        names[i] = name_with_crc(entries[i][2], [entries[j][2] for j in duplicates]) or names[i]
+    first_use: dict[str, tuple[int, dict[str, str], Path]] = {}
     for name, (line, fields, file, *_) in zip(names, entries, strict=True):
         if not allowed.is_sample(name):
-            of = "" if fields["sample"] else f" of {file}"
-            faults.add(line, f"sample {name!r}{of}: {allowed.SAMPLE_RULE}")
+            origin = "" if fields["sample"] else f" of {file}"
+            faults.add(line, f"sample {name!r}{origin}: {allowed.SAMPLE_RULE}")
             continue
-        other_line, other_fields, other = first.setdefault(name, (line, fields, file))
-        if other == file:
+        other_line, other_fields, other_file = first_use.setdefault(name, (line, fields, file))
+        if other_file == file:
             continue
         if fields["sample"] and other_fields["sample"]:
-            faults.add(line, f"sample {name!r} is in line {other_line} already")
+            faults.add(line, f"sample {name!r} is already in line {other_line}")
         else:
             faults.add(
                 line,
-                f"{other} and {file} would have the same sample name; set the column sample, with a line for each file",
+                f"{other_file} and {file} would have the same sample name; "
+                "set the column sample, with a line for each file",
             )
     return names
 
@@ -266,7 +269,7 @@ def qualified_stem(file: Path, directories: int) -> str:
 def name_with_crc(file: Path, others: Sequence[Path]) -> str | None:
     """Return a sample name that ends with the CRC-32 of the file's full name, if that is not a valid sample name.
 
-    It does not depend on which other files there are. None if the names only differ in the suffix, or not at all.
+    The name does not depend on the other files. None if the names only differ in the suffix, or not at all.
     """
     for directories in range(64):
         name = qualified_stem(file, directories)
@@ -275,14 +278,14 @@ def name_with_crc(file: Path, others: Sequence[Path]) -> str | None:
     return None
 
 
-def describe(sheet: Path, campaign: Path, *, only: str | None = None, limits=None) -> Iterator[dict[str, Any]]:
+def describe(sheet: Path, campaign: Path, *, sample: str | None = None, limits=None) -> Iterator[dict[str, Any]]:
     """Link a sheet's captures into raw/, write their manifests, and yield these.
 
-    With `only`, that sample alone; otherwise all files are checked before the first is linked. Raises UserError.
+    With `sample`, only this one; otherwise all files are checked before the first is linked. Raises UserError.
     """
-    rows = [row for row in read_sheet(sheet) if only in (None, row.sample)]
+    rows = [row for row in read_sheet(sheet) if sample in (None, row.sample)]
     if not rows:
-        raise UserError(f"no sample {only!r}", where=sheet)
+        raise UserError(f"no sample {sample!r}", where=sheet)
     faults = Faults(sheet)
     for row in rows:
         fault = unreadable(row.file)
@@ -312,7 +315,7 @@ def unreadable(file: Path) -> str | None:
 
 def manifest_of(row: Row, campaign: Path, limits=None) -> dict[str, Any]:
     """Return the manifest of an existing capture; if it cannot be read, a note contains the reason."""
-    facts = scan(row.file, limits)
+    result = scan(row.file, limits)
     return manifests.empty() | {
         "campaign": campaign.resolve().name,
         "sample": row.sample,
@@ -323,11 +326,11 @@ def manifest_of(row: Row, campaign: Path, limits=None) -> dict[str, Any]:
         "file": row.link,
         "sha256": sha256_of(row.file),
         "bytes": row.file.stat().st_size,
-        "snaplen": facts.snaplen,
+        "snaplen": result.snaplen,
         "requested": {"start_ns": row.start_ns, "end_ns": None},
-        "frames_captured": facts.frames,
-        "clock_resolution_ns": facts.clock_resolution_ns,
-        "notes": [f"not read whole: {facts.fault}"] if facts.fault else [],
+        "frames_captured": result.frames,
+        "clock_resolution_ns": result.clock_resolution_ns,
+        "notes": [f"not read to the end: {result.fault}"] if result.fault else [],
         **(
             {"restrictions": [{"reason": reason, "detail": detail} for reason, detail in row.restriction]}
             if row.restriction
@@ -349,7 +352,7 @@ class FilesTestbed(Testbed):
         ports: dict[str, dict[str, Port]] = {}
         for row in self._rows:
             ports.setdefault(row.site, {})[row.port] = Port(row.port, None)
-        return tuple(Site(name, tuple(found.values())) for name, found in ports.items())
+        return tuple(Site(name, tuple(by_name.values())) for name, by_name in ports.items())
 
     def resources(self, site: str) -> tuple[Host, ...]:
         self.site(site)

@@ -1,7 +1,7 @@
-"""Rates of switch ports from counters that are read periodically, by a Prometheus or by this program.
+"""Compute the rates of switch ports from counters that Prometheus or this program reads periodically.
 
-Counters are those of SNMP's interfaces group (RFC 2863): bytes in and out of a port, without preamble. A counter that
-decreases was reset to zero; what it counted since the reading before is unknown and not estimated.
+The counters are those of SNMP's interfaces group (RFC 2863): bytes in and out of a port, without preamble. A counter
+that decreases was reset to zero; the bytes between the reading before and the reset are unknown and not estimated.
 """
 
 import itertools
@@ -31,7 +31,7 @@ def increase(readings: Sequence[Reading]) -> tuple[float, int] | None:
 
 def since(readings: Sequence[Reading], start: float) -> Sequence[Reading]:
     """Return the readings after a time and the last one before it."""
-    before = sum(1 for at, _ in readings if at <= start)
+    before = sum(1 for time_s, _ in readings if time_s <= start)
     return readings[max(0, before - 1) :]
 
 
@@ -39,26 +39,25 @@ def rates_from_counters(
     source: str, counters: Mapping[str, tuple[Sequence[Reading], Sequence[Reading]]], names: Iterable[str]
 ) -> Telemetry | None:
     """Return rates of the named ports from their readings (bytes in, bytes out); None if no port has two."""
-    ports, spans, kept = {}, [], {}
+    ports, spans, readings_by_port = {}, [], {}
     for name in names:
-        own = counters.get(name, ((), ()))
-        received, sent = (increase(readings) for readings in own)
+        port_readings = counters.get(name, ((), ()))
+        received, sent = (increase(readings) for readings in port_readings)
         if received and sent:
-            kept[name] = Readings(rx=tuple(own[0]), tx=tuple(own[1]))
+            readings_by_port[name] = Readings(rx=tuple(port_readings[0]), tx=tuple(port_readings[1]))
             ports[name] = Rates(tx_bps=sent[1] * 8 / sent[0], rx_bps=received[1] * 8 / received[0])
             spans += [received[0], sent[0]]
-    return Telemetry(source, sum(spans) / len(spans), ports, kept) if ports else None
+    return Telemetry(source, sum(spans) / len(spans), ports, readings_by_port) if ports else None
 
 
 @dataclass(frozen=True)
 class Prometheus:
-    """A Prometheus that reads a switch's counters by SNMP.
+    """A Prometheus server that reads a switch's counters by SNMP.
 
     `url` is that of its API, to which `/query` is appended. `headers` is called for each request, because tokens
-    change.
-    `labels` select the site's switch; `label` holds the port name. `every_s` is the time between two readings: the
-    query
-    covers twice as much more, so that there is a reading before the interval even if one is late.
+    change. `labels` select the site's switch; `label` is the label that contains the port name. `every_s` is the time
+    between two readings: a query starts two of these periods earlier, so that its result contains a reading before the
+    interval even if one is late.
     """
 
     url: str
@@ -70,7 +69,7 @@ class Prometheus:
     headers: Callable[[], Mapping[str, str]] = field(default=dict)
 
     def telemetry(self, seconds: float, names: Iterable[str]) -> Telemetry | None:
-        """Return the rates over the last seconds. Raises UserError unless it replies as a Prometheus does."""
+        """Return the rates over the last seconds. Raises UserError if the reply is not one of Prometheus."""
         now = time.time()
         window_s = seconds + 2 * self.every_s
         received, sent = self._readings(IN, window_s, now), self._readings(OUT, window_s, now)
@@ -82,11 +81,11 @@ class Prometheus:
 
     def _readings(self, metric: str, seconds: float, now: float) -> dict[str, list[Reading]]:
         """Return all readings of a counter in the last seconds, unmodified, by port."""
-        chosen = ",".join(f"{name}={json.dumps(value)}" for name, value in sorted(self.labels.items()))
-        reply = self.query("query", query=f"{metric}{{{chosen}}}[{round(seconds * 1000)}ms]", time=f"{now:.3f}")
+        selectors = ",".join(f"{name}={json.dumps(value)}" for name, value in sorted(self.labels.items()))
+        reply = self.query("query", query=f"{metric}{{{selectors}}}[{round(seconds * 1000)}ms]", time=f"{now:.3f}")
         try:
             return {
-                series["metric"][self.label]: [(float(at), int(float(value))) for at, value in series["values"]]
+                series["metric"][self.label]: [(float(time_s), int(float(value))) for time_s, value in series["values"]]
                 for series in reply["result"]
                 if self.label in series["metric"]
             }
@@ -101,8 +100,8 @@ class Prometheus:
         try:
             response = requests.post(url, form, headers=dict(self.headers()), auth=unchanged, timeout=self.timeout_s)
             if not response.ok:
-                why = f"{response.status_code} {error_message(response)}"
-                raise UserError(f"telemetry refused: {why}".strip(), where=url)
+                reason = f"{response.status_code} {error_message(response)}"
+                raise UserError(f"telemetry refused: {reason}".strip(), where=url)
             reply = response.json()
         except requests.RequestException as error:  # invalid JSON included
             cause = getattr(error.args[0] if error.args else None, "reason", error)  # of urllib3
@@ -113,7 +112,7 @@ class Prometheus:
 
 
 def unchanged(request: Any) -> Any:
-    """Return a request as it is: without `auth`, requests replaces our token by credentials in ~/.netrc."""
+    """Return a request unchanged: without `auth`, requests replaces the token by credentials from ~/.netrc."""
     return request
 
 

@@ -21,7 +21,7 @@ from acapella_capture.testbeds.base import Instance, InsufficientResources, Mirr
 from acapella_capture.testbeds.local import snmp
 from acapella_capture.testbeds.local.counters import SOURCE, interfaces
 from acapella_capture.testbeds.local.processes import wait_until
-from acapella_capture.testbeds.local.testbed import SHORT_S, LocalTestbed
+from acapella_capture.testbeds.local.testbed import MIN_SNMP_S, LocalTestbed
 
 PING = ["ping", "-c", "2", "-i", "0.05", "-W", "5"]
 HOW = parse_settings({"testbed": "local", "capture": {"snaplen": 65535}}).capture
@@ -215,7 +215,7 @@ def test_prometheus_has_the_same_counters(testbed):
     assert wait_until(lambda: counted() == switch(), timeout_s=60, every_s=0.2)
     found = source.telemetry(5, ["port1", "none"])
     assert set(found.ports) == {"port1"} and found.source == snmp.SOURCE
-    assert wait_until(lambda: testbed.telemetry("site1", SHORT_S).source == snmp.SOURCE)
+    assert wait_until(lambda: testbed.telemetry("site1", MIN_SNMP_S).source == snmp.SOURCE)
     assert testbed.telemetry("site1", 1).source == SOURCE
 
 

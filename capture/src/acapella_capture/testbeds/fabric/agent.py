@@ -74,9 +74,9 @@ def wait_until_started(directory):
 def supervise(directory, argv, output):
     """Run as the program's parent: detach from the connection, wait, and record the exit status."""
     os.setsid()
-    nothing = os.open(os.devnull, os.O_RDWR)
+    null_device = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)
+        os.dup2(null_device, descriptor)
     for name in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(name, signal.SIG_DFL)  # background jobs of a shell, and their children, would ignore SIGINT
     # Standard error is not the log file itself: AppArmor on Ubuntu denies tcpdump files without suffix .pcap.
@@ -124,7 +124,7 @@ def state(job, seconds):
 
 
 def remove_old_jobs():
-    """Remove completed `run` jobs of some time ago: their output is not read again."""
+    """Remove `run` jobs that ended more than FORGET_S ago: their output is not read again."""
     for directory in (DIRECTORY / "jobs").glob("run-*"):
         if read(directory / "status") and time.time() - directory.stat().st_mtime > FORGET_S:
             shutil.rmtree(str(directory))
@@ -134,11 +134,11 @@ def run(job, argv, stdin, seconds):
     """Run a program to its end; kill it after the timeout."""
     remove_old_jobs()
     start(job, argv, stdin, None)
-    found = state(job, seconds)
-    if found.get("status") is None:
+    result = state(job, seconds)
+    if result.get("status") is None:
         kill(job, "KILL")
-        found["late"] = True
-    return found
+        result["late"] = True
+    return result
 
 
 def kill(job, name):
@@ -153,23 +153,23 @@ def kill(job, name):
 
 def checksums(path, length):
     """Return a file's size and the SHA-256 of the whole and of each part."""
-    whole, found = hashlib.sha256(), []
+    total, parts = hashlib.sha256(), []
     try:
         with (DIRECTORY / path).open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
             for offset in range(0, size, length):
-                part, left = hashlib.sha256(), min(length, size - offset)
-                while left:
-                    data = stream.read(min(BLOCK, left))
+                part, remaining = hashlib.sha256(), min(length, size - offset)
+                while remaining:
+                    data = stream.read(min(BLOCK, remaining))
                     if not data:
                         return {"error": f"{path} became shorter"}
-                    whole.update(data)
+                    total.update(data)
                     part.update(data)
-                    left -= len(data)
-                found.append(part.hexdigest())
+                    remaining -= len(data)
+                parts.append(part.hexdigest())
     except OSError as error:
         return {"error": f"{path}: {error.strerror}"}
-    return {"size": size, "sha256": whole.hexdigest(), "checksums": found}
+    return {"size": size, "sha256": total.hexdigest(), "checksums": parts}
 
 
 def extract_part(path, offset, length):
@@ -189,19 +189,19 @@ def extract_part(path, offset, length):
 
 
 def accept_upload(path, file):
-    """Move a file from the login user's home to ours, executable by its owner only."""
-    sent = DIRECTORY.parent / path
-    if not sent.exists() and (DIRECTORY / file).exists():
+    """Move a file from the login user's home to the agent's directory, executable by its owner only."""
+    uploaded = DIRECTORY.parent / path
+    if not uploaded.exists() and (DIRECTORY / file).exists():
         return {}  # the command was repeated
     if os.geteuid() == 0:
-        os.chown(str(sent), 0, 0)
-    sent.chmod(0o700)
-    sent.rename(DIRECTORY / file)
+        os.chown(str(uploaded), 0, 0)
+    uploaded.chmod(0o700)
+    uploaded.rename(DIRECTORY / file)
     return {}
 
 
 def remove(paths):
-    """Delete files of ours."""
+    """Delete files in the agent's directory."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             (DIRECTORY / path).unlink()
@@ -210,17 +210,17 @@ def remove(paths):
 
 def interfaces():
     """Return the names of the network interfaces by MAC address."""
-    shown = subprocess.run(["ip", "-j", "link", "show"], stdout=subprocess.PIPE, check=True)
-    found = json.loads(shown.stdout.decode())
-    return {"interfaces": {link["address"].lower(): link["ifname"] for link in found if link.get("address")}}
+    result = subprocess.run(["ip", "-j", "link", "show"], stdout=subprocess.PIPE, check=True)
+    links = json.loads(result.stdout.decode())
+    return {"interfaces": {link["address"].lower(): link["ifname"] for link in links if link.get("address")}}
 
 
 def main():
     os.umask(0o077)
     DIRECTORY.mkdir(exist_ok=True)
     commands = {
-        each.__name__: each
-        for each in (start, state, run, kill, checksums, extract_part, accept_upload, remove, interfaces)
+        command.__name__: command
+        for command in (start, state, run, kill, checksums, extract_part, accept_upload, remove, interfaces)
     }
     try:
         reply = commands[sys.argv[2]](**json.loads(base64.b64decode(sys.argv[3]).decode()))

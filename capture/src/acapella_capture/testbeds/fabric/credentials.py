@@ -69,14 +69,14 @@ class Credentials:
         return self.path("token_location")
 
     def missing(self) -> list[str]:
-        """Return what a collection still needs, one line per item, with the place that was searched."""
+        """Return the missing values and files of a collection, one line per item, with the place that was searched."""
         lines = [f"no {key}: export FABRIC_{key.upper()}=... in {self.rc or DIRECTORIES[0] + '/fabric_rc'}"
                  for key in ("project_id", "bastion_username") if not self.values.get(key)]  # fmt: skip
         lines += [f"no file {self.values[key]} ({key})" for key in PATHS if not self.path(key).is_file()]
         return lines
 
     def check(self) -> None:
-        """Raise UserError naming what is missing."""
+        """Raise UserError, which names the first missing value or file."""
         lines = self.missing()
         if lines:
             more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
@@ -85,28 +85,28 @@ class Credentials:
 
 def find(rc: str | None = None, environment: Mapping[str, str] = os.environ) -> Credentials:
     """Find and read fabric_rc. Raises UserError if the one that the config names does not exist."""
-    named = rc or environment.get("FABRIC_RC_FILE")
-    candidates = [Path(named)] if named else [Path(directory) / "fabric_rc" for directory in DIRECTORIES]
-    found = next((path.expanduser() for path in candidates if path.expanduser().is_file()), None)
-    if named and found is None:
-        raise UserError("no such file", where=named)
+    configured = rc or environment.get("FABRIC_RC_FILE")
+    candidates = [Path(configured)] if configured else [Path(directory) / "fabric_rc" for directory in DIRECTORIES]
+    rc_file = next((path.expanduser() for path in candidates if path.expanduser().is_file()), None)
+    if configured and rc_file is None:
+        raise UserError("no such file", where=configured)
     values = {key: environment[f"FABRIC_{key.upper()}"] for key in KEYS if environment.get(f"FABRIC_{key.upper()}")}
-    values |= read_rc(found, environment) if found else {}
-    directory = str(found.parent if found else Path(DIRECTORIES[0]).expanduser())
+    values |= read_rc(rc_file, environment) if rc_file else {}
+    directory = str(rc_file.parent if rc_file else Path(DIRECTORIES[0]).expanduser())
     for key, default in DEFAULTS.items():
         values.setdefault(key, default.format(config=directory))
     for key in PATHS:
         values[key] = str(Path(values[key]).expanduser())
-    return Credentials(found, values)
+    return Credentials(rc_file, values)
 
 
 def read_rc(path: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the values of a fabric_rc: `export FABRIC_KEY=value` lines, or FABRIC's YAML; `$HOME` is expanded."""
     text = path.read_text(encoding="utf-8", errors="replace")
     lines = [EXPORT.match(line) for line in text.splitlines()]
-    pairs = {found[1].lower(): found[2].strip().strip("\"'") for found in lines if found}
+    pairs = {match[1].lower(): match[2].strip().strip("\"'") for match in lines if match}
     if not pairs:
-        pairs = {found[1]: found[2].strip().strip("\"'") for found in re.finditer(r"(?m)^\s+(\w+):\s*(\S.*)$", text)}
+        pairs = {match[1]: match[2].strip().strip("\"'") for match in re.finditer(r"(?m)^\s+(\w+):\s*(\S.*)$", text)}
     home = environment.get("HOME", "~")
     return {key: value.replace("${HOME}", home).replace("$HOME", home) for key, value in pairs.items()
             if key in KEYS and value}  # fmt: skip
@@ -132,11 +132,9 @@ def id_token(
 ) -> str:
     """Return a valid id token, refreshed at most once even if several processes need it.
 
-    Concurrent processes would each use up the refresh token and overwrite each other's file. So one refreshes while
-    holding
-    a lock, and the next reads the new file. `refresh` exchanges a refresh token; `refused` is a token that FABRIC
-    rejected.
-    Raises UserError if there is no valid token.
+    Concurrent processes would each use up the refresh token and overwrite each other's file. Therefore one of them
+    refreshes while holding a lock, and the next reads the new file. `refresh` exchanges a refresh token; `refused` is a
+    token that FABRIC rejected. Raises UserError if there is no valid token.
     """
     path = credentials.tokens
     with locked(path):

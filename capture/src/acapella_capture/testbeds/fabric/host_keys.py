@@ -36,13 +36,13 @@ class HostKeys:
 
         The node then raises HostKeyChangedError, and UserError if the file cannot be read or written.
         """
-        connect, place = node._get_ssh_connection, f"{slice_id}/{node.get_name()}"
+        connect, host = node._get_ssh_connection, f"{slice_id}/{node.get_name()}"
 
         def checked(**options: Any) -> tuple[Any, Any]:
             bastion, client = connect(**options)
             try:
                 self.check(f"{slice_id}/{BASTION}", bastion.get_transport().get_remote_server_key())
-                self.check(place, client.get_transport().get_remote_server_key())
+                self.check(host, client.get_transport().get_remote_server_key())
             except UserError:
                 node.close_ssh()
                 raise
@@ -53,23 +53,23 @@ class HostKeys:
 
     def check(self, place: str, key: Any) -> None:
         """Store the key of a new host. Raises HostKeyChangedError if a known host has another key."""
-        found = f"{key.get_name()} {key.get_base64()}"
+        presented_key = f"{key.get_name()} {key.get_base64()}"
         try:
             with self._lock, open(self._file, "a+", encoding="ascii", opener=private) as lines:
                 fcntl.flock(lines, fcntl.LOCK_EX)  # released when the file is closed
                 lines.seek(0)
-                known = self._known(lines)
-                if place not in known:
-                    lines.write(f"{place} {found}\n")
+                keys = self._known(lines)
+                if place not in keys:
+                    lines.write(f"{place} {presented_key}\n")
                     lines.flush()
                     os.fsync(lines.fileno())
                     return
         except (OSError, ValueError) as error:
             raise UserError(f"cannot update the file of host keys: {error}", where=self._file) from error
-        if known[place] != found:
+        if keys[place] != presented_key:
             host = place.rpartition("/")[2]
             raise HostKeyChangedError(
-                f"SSH host key changed to {found}; connection closed",
+                f"SSH host key changed to {presented_key}; connection closed",
                 where="bastion host" if host == BASTION else f"node {host}",
                 fix=f"delete the slice, or remove {place} from {self._file} if you know why the key changed",
             )
@@ -79,17 +79,17 @@ class HostKeys:
 
         If a damaged line were ignored, its node would count as new, and any key would be accepted.
         """
-        found = os.fstat(lines.fileno())
-        if found.st_uid != os.geteuid() or found.st_mode & OTHERS:
+        status = os.fstat(lines.fileno())
+        if status.st_uid != os.geteuid() or status.st_mode & OTHERS:
             raise UserError("accessible to other users", where=self._file, fix=f"chmod 600 {self._file}")
-        known = {}
+        keys = {}
         for number, line in enumerate(lines, 1):
             if not LINE.fullmatch(line):
                 fix = "remove the line if you know the node's key, or delete the slice"
                 raise UserError("not a host key", where=f"{self._file} line {number}", fix=fix)
-            place, key = line.rstrip("\n").split(" ", 1)
-            known[place] = key
-        return known
+            host, key = line.rstrip("\n").split(" ", 1)
+            keys[host] = key
+        return keys
 
 
 def private(path: str, flags: int) -> int:

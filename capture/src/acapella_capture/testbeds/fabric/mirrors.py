@@ -1,7 +1,7 @@
-"""Port mirrors: services of a slice, each from one switch port to one interface of our NIC.
+"""Port mirrors: services of a slice, each from one switch port to one interface of a listening node's NIC.
 
 The port of a service cannot be changed (FABRIC does not detect that), so a mirror moves by deleting the service and
-adding one with a new name. FABRIC copies from then on: `start` and `stop` of a mirror have no effect here.
+adding one with a new name. FABRIC copies frames as long as the service exists: `start` and `stop` have no effect here.
 """
 
 import re
@@ -48,21 +48,21 @@ def check_receiver(interface: Any) -> None:
 
 def remove_mirror(interface: Any) -> None:
     """Remove the mirror that ends at an interface from the slice object."""
-    before = interface.get_network()
-    if before is not None:
-        before.delete()
+    service = interface.get_network()
+    if service is not None:
+        service.delete()
 
 
 def add_mirror(fabric_slice: Any, request: MirrorRequest, interface: str) -> None:
     """Add a mirror to a slice object, to an interface (FABRIC's name) that receives none."""
-    fresh = fabric_slice.get_node(request.instance.name).get_interface(
+    current = fabric_slice.get_node(request.instance.name).get_interface(
         name=interface, refresh=True
     )  # the cached object still has the old mirror
-    check_receiver(fresh)
+    check_receiver(current)
     fabric_slice.add_port_mirror_service(
         name=service_name(request.instance, request.receiver),
         mirror_interface_name=request.port,
-        receive_interface=fresh,
+        receive_interface=current,
         mirror_direction=request.direction,
     )
 
@@ -75,7 +75,7 @@ def mirrored_port(interface: Any) -> tuple[str, str] | None:
     if port is None:
         return None
     direction = str(getattr(service, "mirror_direction", "both")).lower()
-    return port, next((word for word in ("rx", "tx") if direction.startswith(word)), "both")
+    return port, next((kind for kind in ("rx", "tx") if direction.startswith(kind)), "both")
 
 
 def switch_port(interface: Any) -> str | None:

@@ -53,9 +53,9 @@ class Remote:
             if attempt:
                 time.sleep(self._interval_s)
             output, fault = self._execute(node, line, REPLY_S + duration_s)
-            found = REPLY.search(output)
-            if found:
-                reply = json.loads(base64.b64decode(found[1]))
+            match = REPLY.search(output)
+            if match:
+                reply = json.loads(base64.b64decode(match[1]))
                 if "error" in reply:
                     raise UserError(" ".join(reply["error"].split()), where=f"node {node}")
                 return reply
@@ -101,18 +101,18 @@ class Remote:
         Raises UserError.
         """
         self.call(node, "interfaces")  # ensures a connection and the directory
-        sent, fault = f".{self.directory}.{new_job_name()}.part", ""
+        upload, fault = f".{self.directory}.{new_job_name()}.part", ""
         for attempt in range(self._tries):
             if attempt:
                 time.sleep(self._interval_s)
             try:
-                self._node_of(node).upload_file(str(source), sent, retry=1)
+                self._node_of(node).upload_file(str(source), upload, retry=1)
             except UserError:
                 raise
             except Exception as error:  # an exception of paramiko or of the client
                 fault = format_error(error)
                 continue
-            self.call(node, "accept_upload", path=sent, file=file)
+            self.call(node, "accept_upload", path=upload, file=file)
             return
         raise UserError(f"{source.name} cannot be uploaded: {fault}", where=f"node {node}")
 

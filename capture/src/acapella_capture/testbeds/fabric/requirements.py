@@ -41,7 +41,7 @@ def missing_tags(settings: FabricSettings, request: ResourceRequest, tags: Colle
 
 
 def check_tags(settings: FabricSettings, request: ResourceRequest, tags: Collection[str]) -> None:
-    """Raise UserError naming the tags that the project lacks; FABRIC's client would submit without them."""
+    """Raise UserError if the project lacks tags; FABRIC's client would submit the request without them."""
     missing = missing_tags(settings, request, tags)
     if missing:
         raise UserError(
@@ -52,28 +52,28 @@ def check_tags(settings: FabricSettings, request: ResourceRequest, tags: Collect
 
 
 def describe(settings: FabricSettings, where: str, instances: int | None, request: ResourceRequest) -> list[str]:
-    """Return the resources that a collection will request, and what is missing locally, one line each.
+    """Return the resources that a collection will request, and the local requirements that are missing, one line each.
 
     `where` describes the sites; `instances` is the maximum per site, None for as many as its ports need.
     """
-    found = credentials.find(settings.fabric_rc)
+    credentials_ = credentials.find(settings.fabric_rc)
     nodes = (
         "as many nodes as its ports need" if instances is None else f"at most {instances} node{'s' * (instances > 1)}"
     )
-    moved = "moved from port to port during the collection" if settings.move_mirrors else (
+    mirror_text = "moved from port to port during the collection" if settings.move_mirrors else (
         "fixed to their first port (fabric.move_mirrors is false)"
     )  # fmt: skip
     permissions = ", ".join(" or ".join(names) for names in required_tags(settings, request))
     lines = [
-        f"testbed fabric, configured by {found.rc or 'the environment (no fabric_rc found)'}",
+        f"testbed fabric, configured by {credentials_.rc or 'the environment (no fabric_rc credentials_)'}",
         f"sites: {where}; one slice per site, acapella-<campaign>-<site>",
         f"per slice: {nodes}, each with {request.cores} cores, {request.ram_gb} GB of memory, "
         f"{request.disk_gb} GB of disk ({settings.image}) and one dedicated NIC of {PORTS_PER_NIC} ports "
         f"({', else '.join(settings.nics)})",
         f"lease: {settings.lease_h} h, extended before it ends",
-        f"mirrors: {PORTS_PER_NIC} per node, {moved}",
+        f"mirrors: {PORTS_PER_NIC} per node, {mirror_text}",
         f"project permissions: {permissions}",
         "other users' traffic: only with FABRIC's consent (docs/fabric.md)",
     ]
     missing = [] if importlib.util.find_spec(CLIENT) else ["FABRIC's client: make setup-fabric"]
-    return lines + [f"missing: {line}" for line in (*missing, *found.missing())]
+    return lines + [f"missing: {line}" for line in (*missing, *credentials_.missing())]

@@ -38,12 +38,12 @@ def natural_key(name: str) -> list[tuple[bool, int, str]]:
 
 def uplinks(links: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
     """Return the ports that lead to other sites, by site, from FABRIC's link records."""
-    found: dict[str, set[str]] = {}
+    ports: dict[str, set[str]] = {}
     for link in links:
         for end in link.get("endpoints") or []:
             if end.get("site") and end.get("port"):
-                found.setdefault(end["site"], set()).add(port_name(end["port"]))
-    return found
+                ports.setdefault(end["site"], set()).add(port_name(end["port"]))
+    return ports
 
 
 def sites_of(
@@ -64,7 +64,7 @@ def sites_of(
         ports = [(port, "uplink") for port in up] + [(port, "downlink") for port in down]
         usable.append(Site(name, tuple(
             Port(port, rate_bps(port), kind, tuple(slices_by_port.get((name, port), ())))
-            for port, kind in sorted(ports, key=lambda each: natural_key(each[0]))
+            for port, kind in sorted(ports, key=lambda entry: natural_key(entry[0]))
         )))  # fmt: skip
     return tuple(sorted(usable, key=lambda site: site.name))
 
@@ -76,8 +76,8 @@ def component(model: str) -> str:
 
 def free_nics(record: Mapping[str, Any], model: str) -> int:
     """Return a host's free NICs of a model; FABRIC's field `available` includes NICs that are already promised."""
-    found = (record.get("components") or {}).get(component(model)) or {}
-    return max(0, (found.get("capacity") or 0) - (found.get("allocated") or 0))
+    counts = (record.get("components") or {}).get(component(model)) or {}
+    return max(0, (counts.get("capacity") or 0) - (counts.get("allocated") or 0))
 
 
 def hosts_of(records: Iterable[Mapping[str, Any]], site: str, nics: Sequence[str]) -> tuple[Host, ...]:
@@ -98,8 +98,8 @@ def hosts_of(records: Iterable[Mapping[str, Any]], site: str, nics: Sequence[str
 def choose_nics(
     records: Iterable[Mapping[str, Any]], site: str, nics: Sequence[str], request: ResourceRequest
 ) -> list[str] | None:
-    """Return a NIC model for each instance such that all fit onto the hosts, preferred models first; None if they do
-    not.
+    """Return a NIC model for each instance so that all fit onto the hosts, preferred models first; None if impossible.
+
 
     A site's totals can be wrong, and an instance cannot span two hosts, so hosts are filled one by one.
     """

@@ -79,8 +79,8 @@ def log_file() -> Path:
 class Session:
     """The connection to FABRIC of one collection. Several threads may use it."""
 
-    def __init__(self, found: Credentials):
-        self.credentials = found
+    def __init__(self, user_credentials: Credentials):
+        self.credentials = user_credentials
         self._lock = threading.RLock()
         self._fablib: Any = None
         self._token: str | None = None
@@ -143,10 +143,10 @@ class Session:
                 lambda manager: manager.credmgr.validate(id_token=token, return_fmt="dict"),
             )
             projects = (token_data.get("token") or {}).get("projects") or []
-            ours = [project for project in projects if project.get("uuid") == self.credentials.values["project_id"]]
-            if not ours:
+            matching = [project for project in projects if project.get("uuid") == self.credentials.values["project_id"]]
+            if not matching:
                 raise UserError("the token does not belong to the project in fabric_rc", where=WHERE)
-            self._tags = frozenset(ours[0].get("tags") or [])
+            self._tags = frozenset(matching[0].get("tags") or [])
         return self._tags
 
     def _is_token_error(self, error: Exception) -> bool:
@@ -157,7 +157,7 @@ class Session:
         module, values = client(), dict(self.credentials.values)
         for name in LOGGERS:
             logger = logging.getLogger(name)
-            if not any(isinstance(each, credentials.TokenFilter) for each in logger.filters):
+            if not any(isinstance(filter_, credentials.TokenFilter) for filter_ in logger.filters):
                 logger.addFilter(credentials.TokenFilter())
         with translated_errors("FABRIC's client does not start"):
             return module.FablibManager(

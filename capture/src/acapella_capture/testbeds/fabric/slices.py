@@ -32,8 +32,8 @@ def slice_name(campaign: str, site: str) -> str:
 
 def site_of(campaign: str, name: str) -> str | None:
     """Return the site of one of the campaign's slices; None for others, also of a campaign `<campaign>-more`."""
-    found = re.fullmatch(rf"acapella-{re.escape(campaign)}-([^-]+)", name or "")
-    return found[1] if found else None
+    match = re.fullmatch(rf"acapella-{re.escape(campaign)}-([^-]+)", name or "")
+    return match[1] if match else None
 
 
 class Slices:
@@ -47,10 +47,10 @@ class Slices:
 
     def list_slices(self) -> list[Any]:
         """Return FABRIC's records of this campaign's slices that still exist. Raises UserError."""
-        found = self.session.call_manager("cannot list slices", lambda manager: manager.list_slices(
+        records = self.session.call_manager("cannot list slices", lambda manager: manager.list_slices(
             search=f"acapella-{self.campaign}-", exclude_states=list(GONE), graph_format="NONE", limit=200,
             return_fmt="dto"))  # fmt: skip
-        return [record for record in found if site_of(self.campaign, record.name) and record.state not in GONE]
+        return [record for record in records if site_of(self.campaign, record.name) and record.state not in GONE]
 
     def find_slice(self, site: str) -> Any | None:
         """Return FABRIC's record of a site's slice; None if there is none."""
@@ -62,10 +62,10 @@ class Slices:
 
         def read(fablib: Any) -> Any:
             with GRAPH_LOCK:
-                found = fablib.get_slice(slice_id=slice_id)
-                if not found.update_count:  # for a new slice object, get_slice hides errors
-                    found.update()
-                return found
+                fabric_slice = fablib.get_slice(slice_id=slice_id)
+                if not fabric_slice.update_count:  # for a new slice object, get_slice hides errors
+                    fabric_slice.update()
+                return fabric_slice
 
         return self.session.call_fablib("cannot read the slice", read)
 
@@ -97,12 +97,12 @@ class Slices:
         try:
             return self.modify(fabric_slice, self.settings.wait_timeout_s)
         except UserError:
-            kept = self.open(fabric_slice.get_slice_id())
+            current = self.open(fabric_slice.get_slice_id())
             with graph_access("cannot remove the new nodes"):
                 for node, _ in nodes:
-                    if node in kept.get_fim_topology().nodes:
-                        kept.get_node(node).delete()
-            self.modify(kept, self.settings.wait_timeout_s)
+                    if node in current.get_fim_topology().nodes:
+                        current.get_node(node).delete()
+            self.modify(current, self.settings.wait_timeout_s)
             raise
 
     def modify(self, fabric_slice: Any, timeout_s: float, fix: str = "fabric.wait_timeout_s") -> Any:
@@ -114,8 +114,9 @@ class Slices:
         return self.wait_until_stable(slice_id, timeout_s, fix)
 
     def wait_until_stable(self, slice_id: str, timeout_s: float, fix: str = "fabric.wait_timeout_s") -> Any:
-        """Wait until a slice is active. Raises InsufficientResources, or UserError: failed, deleted, or timed out (then
-        `fix`).
+        """Wait until a slice is active.
+
+        Raises InsufficientResources, or UserError if it failed, was deleted, or timed out (with the advice `fix`).
         """
         state = self._final_state(slice_id, timeout_s, fix)
         if state in FAILED:
@@ -203,13 +204,13 @@ class Slices:
 
     def _record(self, slice_id: str) -> Any | None:
         try:
-            found = self.session.call_manager("cannot read the slice", lambda manager: manager.list_slices(
+            records = self.session.call_manager("cannot read the slice", lambda manager: manager.list_slices(
                 slice_id=slice_id, graph_format="NONE", return_fmt="dto"))  # fmt: skip
         except UserError as error:
             if getattr(error.__cause__, "status_code", None) == 404:
                 return None
             raise
-        return next((record for record in found if record.slice_id == slice_id), None)
+        return next((record for record in records if record.slice_id == slice_id), None)
 
     def _until(self, slice_id: str, timeout_s: float, reached: Callable[[str | None], bool]) -> str | None:
         """Poll a slice's state until `reached` or the timeout; return the last state."""
@@ -222,7 +223,7 @@ class Slices:
             time.sleep(self.settings.poll_s)
 
     def _notices(self, slice_id: str) -> str:
-        """Return why parts of a slice failed, in one line."""
+        """Return the reasons why parts of a slice failed, in one line."""
         slivers = self.session.call_manager("cannot read the slice", lambda manager: manager.list_slivers(
             slice_id=slice_id, return_fmt="dto"))  # fmt: skip
         texts = [" ".join(sliver.notice.split()) for sliver in slivers if sliver.notice]

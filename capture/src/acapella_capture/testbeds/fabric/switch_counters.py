@@ -27,12 +27,12 @@ def of(url: str, token: Callable[[], str], site: str) -> Prometheus:
 def ports(url: str, token: Callable[[], str]) -> dict[str, set[str]]:
     """Return the ports with counters, by rack. Raises UserError if FABRIC does not provide them."""
     response = of(url, token, "").query("query", query=f"{IN}{{{SWITCHES}}}")
-    found: dict[str, set[str]] = {}
+    names_by_rack: dict[str, set[str]] = {}
     for series in response.get("result", ()):
         labels = series.get("metric", {})
         if is_port(labels.get("ifName", "")):
-            found.setdefault(labels.get("rack", ""), set()).add(labels["ifName"])
-    return found
+            names_by_rack.setdefault(labels.get("rack", ""), set()).add(labels["ifName"])
+    return names_by_rack
 
 
 def is_port(name: str) -> bool:

@@ -68,7 +68,7 @@ class SiteSlice:
 
 
 class FabricTestbed(Testbed):
-    """FABRIC from a user's perspective; `follow` is a slice of the project whose ports are to be found."""
+    """FABRIC as its users can access it; `follow`: a slice of the project whose ports are sampled."""
 
     name = "fabric"
 
@@ -99,9 +99,9 @@ class FabricTestbed(Testbed):
 
     def sites(self) -> tuple[Site, ...]:
         if self._sites is None:
-            found = self._summary("cannot read FABRIC's sites")
+            summary = self._summary("cannot read FABRIC's sites")
             self._sites = resources.sites_of(
-                found.get("sites") or (), found.get("links") or (), self._counted_ports(), self._followed_ports()
+                summary.get("sites") or (), summary.get("links") or (), self._counted_ports(), self._followed_ports()
             )
         return self._sites
 
@@ -115,8 +115,10 @@ class FabricTestbed(Testbed):
             self._listener_ports.get(site, ()), Rates(0.0, 0.0)
         )  # they only carry our own copies
         try:
-            found = switch_counters.of(self.settings.telemetry_url, self.session.token, site).telemetry(seconds, names)
-            return found and replace(found, ports={**found.ports, **listener_ports})
+            telemetry = switch_counters.of(self.settings.telemetry_url, self.session.token, site).telemetry(
+                seconds, names
+            )
+            return telemetry and replace(telemetry, ports={**telemetry.ports, **listener_ports})
         except UserError as error:
             self._note(f"no telemetry: {error}")
             return None
@@ -126,16 +128,16 @@ class FabricTestbed(Testbed):
         self._looked_up.add(site)
         requirements.check_tags(self.settings, request, self.session.tags())
         fabric_slice = self._usable_slice(site)
-        present = instances_in(fabric_slice, site) if fabric_slice else []
-        missing = request.instances - len(present)
+        existing = instances_in(fabric_slice, site) if fabric_slice else []
+        missing = request.instances - len(existing)
         if missing > 0:
             chosen = resources.choose_nics(
                 self._hosts(site), site, self.settings.nics, replace(request, instances=missing)
             )
             if chosen is None:
                 raise InsufficientResources(f"no hosts for {missing} more instances at {site}", where=WHERE)
-            unused = (name for number in range(1, 1 + request.instances + len(present))
-                      if (name := f"{site}-listener{number}") not in present)  # fmt: skip
+            unused = (name for number in range(1, 1 + request.instances + len(existing))
+                      if (name := f"{site}-listener{number}") not in existing)  # fmt: skip
             nodes = list(zip(unused, chosen, strict=False))
             fabric_slice = (
                 self.slices.add_nodes(fabric_slice, site, nodes, request)
@@ -145,7 +147,7 @@ class FabricTestbed(Testbed):
         try:
             self._connect(site, fabric_slice)
         except BaseException:
-            if not present:  # the slice is new
+            if not existing:  # the slice is new
                 self.release(site)
             raise
         return self.instances(site)
@@ -180,14 +182,14 @@ class FabricTestbed(Testbed):
         """Move all mirrors of a site in one modification of its slice: each takes a minute and may hang."""
         for site in dict.fromkeys(request.instance.site for request in requests):
             listener_ports = self._listener_ports.get(site, ())
-            ours = [
+            of_site = [
                 request for request in requests if request.instance.site == site and request.port not in listener_ports
             ]
             with contextlib.suppress(UserError):  # `mirror` reports the error
-                for request in ours:
+                for request in of_site:
                     self.receiver(request.instance, request.receiver)
                     self.port(site, request.port)
-                self._move_mirrors(site, ours)
+                self._move_mirrors(site, of_site)
 
     def _move_mirrors(self, site: str, requests: Sequence[MirrorRequest]) -> None:
         """Move mirrors to their ports unless they are there. Raises UserError, with none of them moved."""
@@ -204,12 +206,14 @@ class FabricTestbed(Testbed):
         with graph_access("cannot read the mirrors"):
             ends = {key: fabric_slice.get_node(key[0]).get_interface(name=interface, refresh=True)
                     for key, interface in site_slice.interfaces.items()}  # fmt: skip
-            now = {key: mirrors.mirrored_port(interface) for key, interface in ends.items()}
+            current_mirrors = {key: mirrors.mirrored_port(interface) for key, interface in ends.items()}
         self._mirrored.update(
-            {key: current for key, current in now.items() if current}
+            {key: current for key, current in current_mirrors.items() if current}
         )  # including mirrors left by a crash
-        moves = {key: request for key, request in moves.items() if now[key] != (request.port, request.direction)}
-        for (name, receiver), current in ((key, now[key]) for key in moves):
+        moves = {
+            key: request for key, request in moves.items() if current_mirrors[key] != (request.port, request.direction)
+        }
+        for (name, receiver), current in ((key, current_mirrors[key]) for key in moves):
             if current and not self.settings.move_mirrors:
                 unchanged = f"{receiver} of {name} stays on {current[0]} ({current[1]})"
                 raise UserError(f"{unchanged}: fabric.move_mirrors is false", where=WHERE)
@@ -217,7 +221,9 @@ class FabricTestbed(Testbed):
             return
         # FABRIC mirrors a port only once: remove another mirror of ours on it
         ports = {request.port for request in moves.values()}
-        obsolete = [key for key, current in now.items() if current and (key in moves or current[0] in ports)]
+        obsolete = [
+            key for key, current in current_mirrors.items() if current and (key in moves or current[0] in ports)
+        ]
         with graph_access("cannot describe the mirrors"):
             for key in obsolete:
                 self._mirrored.pop(key, None)
@@ -251,10 +257,10 @@ class FabricTestbed(Testbed):
             self._looked_up.add(site)
         fault: UserError | None = None
         for record in self.slices.list_slices():
-            where = site_of(self.campaign, record.name)
-            if site in (None, where):
+            record_site = site_of(self.campaign, record.name)
+            if site in (None, record_site):
                 try:
-                    self._forget(where)
+                    self._forget(record_site)
                     self.slices.delete(record.slice_id)
                 except UserError as error:
                     fault = fault or error
@@ -264,8 +270,8 @@ class FabricTestbed(Testbed):
             raise fault
 
     def leftovers(self) -> tuple[str, ...]:
-        ours = {slice_name(self.campaign, site) for site in self._site_slices}
-        return tuple(sorted(record.name for record in self.slices.list_slices() if record.name not in ours))
+        current = {slice_name(self.campaign, site) for site in self._site_slices}
+        return tuple(sorted(record.name for record in self.slices.list_slices() if record.name not in current))
 
     def interrupt_waits(self) -> None:
         self.slices.stopping.set()
@@ -305,25 +311,25 @@ class FabricTestbed(Testbed):
     def _counted_ports(self) -> dict[str, set[str]]:
         """Return the switch ports with counters, by site in upper case as FABRIC spells it."""
         try:
-            found = switch_counters.ports(self.settings.telemetry_url, self.session.token)
+            names_by_rack = switch_counters.ports(self.settings.telemetry_url, self.session.token)
         except UserError as error:
             self._note(f"only uplinks are known, no telemetry: {error}")
             return {}
-        return {rack.upper(): names for rack, names in found.items()}
+        return {rack.upper(): names for rack, names in names_by_rack.items()}
 
     def _followed_ports(self) -> dict[tuple[str, str], list[str]]:
         """Return slices by site and port, for the followed slice. Raises UserError if it does not exist."""
         used: dict[tuple[str, str], list[str]] = {}
         if self._follow is None:
             return used
-        found = [
+        slices = [
             each for each in self.session.call_fablib("cannot read slices", lambda fablib: fablib.get_slices(
                 slice_name=self._follow, user_only=False)) if each.get_name() == self._follow
         ]  # fmt: skip
-        if not found:
+        if not slices:
             raise UserError(f"no slice {self._follow!r} in the project", where=WHERE)
         with graph_access("cannot read the slice"):
-            for interface in found[0].get_interfaces():
+            for interface in slices[0].get_interfaces():
                 port = mirrors.switch_port(interface)
                 if port:
                     used.setdefault((interface.get_site(), port), [self._follow])
@@ -347,12 +353,12 @@ class FabricTestbed(Testbed):
 
     def _connect(self, site: str, fabric_slice: Any) -> None:
         """Wait for SSH to each node, prepare its receivers, and record the slice."""
-        known = self._site_slices.get(site)
+        previous = self._site_slices.get(site)
         site_slice = SiteSlice(fabric_slice.get_slice_id(), (), {}, {}, {})
         if (
-            known
-            and known.slice_id == site_slice.slice_id
-            and len(known.instances) == len(instances_in(fabric_slice, site))
+            previous
+            and previous.slice_id == site_slice.slice_id
+            and len(previous.instances) == len(instances_in(fabric_slice, site))
         ):
             return
         self._site_slices[site] = site_slice
@@ -364,26 +370,26 @@ class FabricTestbed(Testbed):
                 site_slice.instances += (self._prepare_node(site_slice, name, site, end),)
         except BaseException:
             self._site_slices.pop(site)
-            if known:
-                self._site_slices[site] = known
+            if previous:
+                self._site_slices[site] = previous
             raise
 
     def _prepare_node(self, site_slice: SiteSlice, name: str, site: str, end: float) -> Instance:
         node, receivers = site_slice.nodes[name], {}
         links = self._interfaces(name, end)
         with graph_access("cannot read the node's interfaces"):
-            found = {each.get_name(): str(each.get_mac()).lower() for each in node.get_interfaces()}
+            macs = {entry.get_name(): str(entry.get_mac()).lower() for entry in node.get_interfaces()}
             model = node.get_components()[0].get_model()
-        for interface, mac in sorted(found.items(), key=lambda each: resources.natural_key(each[0])):
+        for interface, mac in sorted(macs.items(), key=lambda entry: resources.natural_key(entry[0])):
             if mac not in links:
                 raise UserError(f"{interface} ({mac}) is not an interface of the node", where=f"node {name}")
             receivers[links[mac]] = interface
         site_slice.interfaces |= {(name, receiver): interface for receiver, interface in receivers.items()}
         site_slice.rates[name] = requirements.NICS.get(model)
-        done = self.run(name, ["sh", "-c", SET_UP, "sh", *receivers], timeout_s=SET_UP_S)
-        if done.status != 0:
-            message = (done.stderr or done.stdout).strip().splitlines()
-            raise UserError(f"setup failed: {message[-1] if message else done.status}", where=f"node {name}")
+        result = self.run(name, ["sh", "-c", SET_UP, "sh", *receivers], timeout_s=SET_UP_S)
+        if result.status != 0:
+            message = (result.stderr or result.stdout).strip().splitlines()
+            raise UserError(f"setup failed: {message[-1] if message else result.status}", where=f"node {name}")
         return Instance(name, site, tuple(receivers))
 
     def _interfaces(self, name: str, end: float) -> dict[str, str]:
@@ -420,5 +426,5 @@ def instances_in(fabric_slice: Any, site: str) -> list[str]:
     """Return the names of our nodes in a slice, ordered by number."""
     with GRAPH_LOCK:
         names = [str(name) for name in fabric_slice.get_fim_topology().nodes]
-    found = [match for match in map(NODE.fullmatch, names) if match and match[1] == site]
-    return [match[0] for match in sorted(found, key=lambda match: int(match[2]))]
+    matches = [match for match in map(NODE.fullmatch, names) if match and match[1] == site]
+    return [match[0] for match in sorted(matches, key=lambda match: int(match[2]))]

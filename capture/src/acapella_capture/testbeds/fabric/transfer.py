@@ -39,10 +39,10 @@ class Transfer:
                 beneath.parent(target, make=True) as directory,
                 os.fdopen(beneath.open_file(partial, os.O_RDWR | os.O_CREAT), "r+b") as stream,
             ):
-                done = whole_parts(stream, reply["checksums"], self.part_bytes)
+                intact = count_intact_parts(stream, reply["checksums"], self.part_bytes)
                 local = beneath.inside(directory, target.parent) / f"{partial.name}.part"
-                stream.truncate(min(done * self.part_bytes, reply["size"]))
-                for number in range(done, len(reply["checksums"])):
+                stream.truncate(min(intact * self.part_bytes, reply["size"]))
+                for number in range(intact, len(reply["checksums"])):
                     stream.seek(number * self.part_bytes)
                     stream.write(self._part(node, path, number, reply["checksums"][number], local))
                     stream.flush()
@@ -60,11 +60,11 @@ class Transfer:
         fault = ""
         local.unlink(missing_ok=True)  # the client would follow a symbolic link
         for _ in range(TRIES):
-            place = self.remote.call(
+            remote_path = self.remote.call(
                 node, "extract_part", path=path, offset=number * self.part_bytes, length=self.part_bytes
             )["path"]
             try:
-                self.download(node, place, local)
+                self.download(node, remote_path, local)
                 data = local.read_bytes()
             except UserError:  # raised by host_keys, or unknown node
                 raise
@@ -74,14 +74,14 @@ class Transfer:
             finally:
                 local.unlink(missing_ok=True)
                 with contextlib.suppress(UserError):  # the node may be unreachable; the next part overwrites the file
-                    self.remote.call(node, "remove", paths=[place])
+                    self.remote.call(node, "remove", paths=[remote_path])
             if hashlib.sha256(data).hexdigest() == expected:
                 return data
             fault = "wrong checksum"
         raise UserError(f"part {number + 1} of {path} could not be transferred: {fault}", where=f"node {node}")
 
 
-def whole_parts(stream: BinaryIO, sums: list[str], length: int) -> int:
+def count_intact_parts(stream: BinaryIO, sums: list[str], length: int) -> int:
     """Return the number of intact parts at the beginning of a file."""
     for number, expected in enumerate(sums):
         if hashlib.sha256(stream.read(length)).hexdigest() != expected:

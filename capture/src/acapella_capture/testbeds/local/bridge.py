@@ -1,8 +1,8 @@
 """Kernel bridges as switches, and the kernel's port mirrors: tc's mirred action on what a port receives and sends.
 
-A mirror's counters must exist after copying has ended, or the last frames would be missing from them. A separate action
-that the filters refer to would solve this, but a user namespace may not create one. So the copying filter stays; to end
-the copying, another filter is added before it, which accepts every frame.
+The counters of a mirror must still exist after copying has ended; otherwise they would lack the last frames. A separate
+action to which the filters refer would solve this, but a user namespace may not create one. Therefore, the copying
+filter remains; to end copying, another filter, which accepts every frame, is added before it.
 """
 
 import json
@@ -20,7 +20,7 @@ COPY = EVERY_FRAME.replace("{prio}", "2") + f" action mirred egress mirror dev {
 PASS = EVERY_FRAME.replace("{prio}", "1") + " flowid 1:1"
 CLEAR = "filter del dev {port} parent {parent}"
 TBF_BURST_BYTES, TBF_LIMIT_BYTES = 32 << 10, 64 << 10  # of a rate-limited mirror port
-RECEIVED_SHORT = 14  # tc counts the bytes of a received frame without its Ethernet header
+ETHERNET_BYTES = 14  # tc counts the bytes of a received frame without its Ethernet header
 
 
 class BridgeSwitches(Switches):
@@ -34,14 +34,14 @@ class BridgeSwitches(Switches):
 
     def links(self, site: int) -> list[Link]:
         mtu = self.network.mtu
-        found = [
+        links = [
             Link((f"site{site}", f"port{host.number}"), (host.name, "eth0"), mtu) for host in self.network.hosts(site)
         ]
         if site < self.network.sites:
-            found.append(
+            links.append(
                 Link((f"site{site}", f"uplink-site{site + 1}"), (f"site{site + 1}", f"uplink-site{site}"), mtu)
             )
-        return found
+        return links
 
     def build(self) -> None:
         for number in range(1, self.network.sites + 1):
@@ -88,8 +88,8 @@ def limit_mirror(site: str, device: str, rate_bps: int) -> None:
 
 def backlog(site: str, device: str) -> int:
     """Return the bytes queued at a rate-limited device."""
-    shown = json.loads(run_checked(site, ["tc", "-s", "-j", "qdisc", "show", "dev", device]))
-    return sum(qdisc.get("backlog", 0) for qdisc in shown)
+    qdiscs = json.loads(run_checked(site, ["tc", "-s", "-j", "qdisc", "show", "dev", device]))
+    return sum(qdisc.get("backlog", 0) for qdisc in qdiscs)
 
 
 class BridgeMirror(LocalMirror):
@@ -101,7 +101,7 @@ class BridgeMirror(LocalMirror):
         self.instance = instance.name
         self.interface = receiver
         self.directions = ("rx", "tx") if direction == "both" else (direction,)
-        self._before = sent(self.site, MIRROR)
+        self._start_counts = sent(self.site, MIRROR)
 
     def start(self) -> None:
         self._batch(COPY)
@@ -118,17 +118,19 @@ class BridgeMirror(LocalMirror):
     def counters(self) -> MirrorCounters:
         frames = offered_bytes = 0
         for direction in self.directions:
-            shown = json.loads(self._tc("-s", "-j", "filter", "show", "dev", self.port, "parent", PARENTS[direction]))
-            for action in (action for entry in shown for action in entry.get("options", {}).get("actions", [])):
-                counted = action["stats"]
-                frames += counted["packets"]
-                offered_bytes += counted["bytes"] + (RECEIVED_SHORT * counted["packets"] if direction == "rx" else 0)
+            filters = json.loads(self._tc("-s", "-j", "filter", "show", "dev", self.port, "parent", PARENTS[direction]))
+            for action in (action for entry in filters for action in entry.get("options", {}).get("actions", [])):
+                statistics = action["stats"]
+                frames += statistics["packets"]
+                offered_bytes += statistics["bytes"] + (
+                    ETHERNET_BYTES * statistics["packets"] if direction == "rx" else 0
+                )
         delivered = sent(self.site, MIRROR)
         return MirrorCounters(
             offered_frames=frames,
-            delivered_frames=delivered[0] - self._before[0],
+            delivered_frames=delivered[0] - self._start_counts[0],
             offered_bytes=offered_bytes,
-            delivered_bytes=delivered[1] - self._before[1],
+            delivered_bytes=delivered[1] - self._start_counts[1],
         )
 
     def _batch(self, command: str) -> None:

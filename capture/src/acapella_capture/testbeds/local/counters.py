@@ -13,7 +13,7 @@ from .processes import NAMESPACES
 
 SOURCE = "the switch's own counters, read from /proc/net/dev"
 EVERY_S = 0.5
-KEPT_S = 900
+HISTORY_S = 900
 MIN_INTERVAL_S = 0.5  # shorter intervals give no meaningful rate
 CLONE_NEWNET = 0x40000000
 RX_BYTES, TX_BYTES = 0, 8  # columns of /proc/net/dev
@@ -28,10 +28,10 @@ class Counters:
         self._every_s = every_s or EVERY_S
         self._on_demand = every_s is None
         self._readings: deque[tuple[float, dict[str, tuple[int, int]]]] = deque(
-            maxlen=round(KEPT_S / self._every_s) + 2
+            maxlen=round(HISTORY_S / self._every_s) + 2
         )
         self._new_reading = threading.Condition()
-        self._wanted = threading.Event()
+        self._requested = threading.Event()
         self._ended = False
         self._thread = threading.Thread(target=self._read, daemon=True)
 
@@ -42,7 +42,7 @@ class Counters:
     def stop(self) -> None:
         """Stop reading, and leave the namespace."""
         self._ended = True
-        self._wanted.set()
+        self._requested.set()
         self._thread.join()
 
     def telemetry(self, seconds: float, names: Iterable[str]) -> Telemetry | None:
@@ -54,15 +54,15 @@ class Counters:
                 )
             now = time.monotonic()
             if self._on_demand:
-                self._wanted.set()
+                self._requested.set()
                 self._new_reading.wait_for(lambda: self._readings and self._readings[-1][0] >= now, timeout=2 * EVERY_S)
             readings = list(self._readings)
         counters = {}
         epoch = time.time() - time.monotonic()  # offset to the clock of the captures' timestamps
         for name in names:
-            pairs = [(at + epoch, counted[name]) for at, counted in readings if name in counted]
+            pairs = [(time_s + epoch, counts[name]) for time_s, counts in readings if name in counts]
             start = now + epoch - seconds
-            counters[name] = tuple(since([(at, pair[index]) for at, pair in pairs], start) for index in (0, 1))
+            counters[name] = tuple(since([(time_s, pair[index]) for time_s, pair in pairs], start) for index in (0, 1))
         return rates_from_counters(SOURCE, counters, counters)
 
     def _read(self) -> None:
@@ -73,19 +73,19 @@ class Counters:
                 return
         table = Path(f"/proc/self/task/{threading.get_native_id()}/net/dev")
         while not self._ended:
-            found = interfaces(table.read_text())
+            counts = interfaces(table.read_text())
             with self._new_reading:
-                self._readings.append((time.monotonic(), found))
+                self._readings.append((time.monotonic(), counts))
                 self._new_reading.notify_all()
-            self._wanted.wait(self._every_s)
-            self._wanted.clear()
+            self._requested.wait(self._every_s)
+            self._requested.clear()
 
 
 def interfaces(table: str) -> dict[str, tuple[int, int]]:
     """Return bytes in and out of each interface from the text of /proc/net/dev."""
-    found = {}
+    counts = {}
     for line in table.splitlines()[2:]:
         name, _, numbers = line.partition(":")
         columns = numbers.split()
-        found[name.strip()] = (int(columns[RX_BYTES]), int(columns[TX_BYTES]))
-    return found
+        counts[name.strip()] = (int(columns[RX_BYTES]), int(columns[TX_BYTES]))
+    return counts

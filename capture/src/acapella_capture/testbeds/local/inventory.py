@@ -15,7 +15,7 @@ class Inventory:
 
     def free(self) -> tuple[Host, ...]:
         """Return the hosts with their free resources."""
-        return tuple(self._left(host) for host in self._hosts)
+        return tuple(self._free(host) for host in self._hosts)
 
     def allocate(self, node: str, request: ResourceRequest) -> None:
         """Allocate a NIC and the resources of one instance. Raises InsufficientResources if no host has them."""
@@ -35,7 +35,7 @@ class Inventory:
         """Release the resources of a node, if it has any."""
         self._allocated.pop(node, None)
 
-    def _left(self, host: Host) -> Host:
+    def _free(self, host: Host) -> Host:
         requests = [request for name, request in self._allocated.values() if name == host.name]
         return replace(
             host,

@@ -67,16 +67,16 @@ class Network:
 
     def hosts(self, site: int) -> list[Host]:
         """Return the hosts of a site; sites count from 1."""
-        found = []
+        hosts = []
         for number in range(1, self.hosts_per_site + 1):
             slice_ = self.slice_at(site, number)
             mac = (slice_.host_mac if slice_ else host_mac)(site, number)
-            found.append(Host(f"site{site}-host{number}", site, number, mac))
-        return found
+            hosts.append(Host(f"site{site}-host{number}", site, number, mac))
+        return hosts
 
     def uplinks(self, site: int) -> list[str]:
         """Return the ports of a site that lead to its neighbors."""
-        return [f"uplink-site{other}" for other in (site - 1, site + 1) if 1 <= other <= self.sites]
+        return [f"uplink-site{neighbor}" for neighbor in (site - 1, site + 1) if 1 <= neighbor <= self.sites]
 
     def slice_at(self, site: int, host: int) -> Slice | None:
         """Return the slice of a site's host; None if it is in none."""
@@ -91,7 +91,7 @@ class Network:
         return not self.slices or (self.slice_of(host) is not None and self.slice_of(host) == self.slice_of(other))
 
     def site(self, number: int) -> Site:
-        """Return the site as the coordinator sees it."""
+        """Return the site with its ports, for the coordinator."""
         ports = []
         for host in self.hosts(number):
             slice_ = self.slice_of(host)
@@ -193,9 +193,9 @@ def add_link(link: Link) -> None:
 
 def sent(node: str, device: str) -> tuple[int, int]:
     """Return the frames and bytes that an interface has sent."""
-    shown = json.loads(run_checked(node, ["ip", "-s", "-j", "link", "show", "dev", device]))
-    counted = shown[0]["stats64"]["tx"]
-    return counted["packets"], counted["bytes"]
+    links = json.loads(run_checked(node, ["ip", "-s", "-j", "link", "show", "dev", device]))
+    statistics = links[0]["stats64"]["tx"]
+    return statistics["packets"], statistics["bytes"]
 
 
 def kernel_has(path: str) -> bool:
@@ -215,9 +215,9 @@ def make_namespace(node: str, *, ipv6: bool) -> None:
     """Create a named network namespace; without IPv6 if only forwarded or mirrored frames may appear in it."""
     path = NAMESPACES / node
     path.touch()
-    done = subprocess.run(["unshare", f"--net={path}", "true"], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise UserError(f"cannot make a network namespace: {done.stderr.strip()}", where=f"node {node}")
+    result = subprocess.run(["unshare", f"--net={path}", "true"], capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise UserError(f"cannot create a network namespace: {result.stderr.strip()}", where=f"node {node}")
     if not ipv6:
         for scope in ("all", "default"):
             setting = f"/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"
@@ -242,6 +242,6 @@ def tear_down() -> None:
 
 
 def disable_offloads(node: str, device: str) -> None:
-    """Disable offloads, so that frames look as on a wire: no 64 KiB segments, no missing checksums."""
+    """Disable offloads, so that frames are the same as on a wire: no 64 KiB segments, no missing checksums."""
     features = ("tso", "gso", "gro", "tx", "sg")
-    run_checked(node, ["ethtool", "-K", device, *(word for name in features for word in (name, "off"))])
+    run_checked(node, ["ethtool", "-K", device, *(argument for name in features for argument in (name, "off"))])

@@ -99,6 +99,6 @@ def core_flows(site: int, sites: int, slice_: Slice) -> Iterator[str]:
     for other in slice_.sites:
         for host in slice_.hosts:
             yield f"{match}{mac(other, host)},actions=output:{host if other == site else towards(other)}"
-    everywhere = [*local_hosts, *uplinks]
-    if everywhere:
-        yield f"{match}{MULTICAST},actions={','.join(f'output:{port}' for port in everywhere)}"
+    ports = [*local_hosts, *uplinks]
+    if ports:
+        yield f"{match}{MULTICAST},actions={','.join(f'output:{port}' for port in ports)}"

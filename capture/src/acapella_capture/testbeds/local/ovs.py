@@ -11,14 +11,14 @@
 
 Each site has its own ovsdb-server and ovs-vswitchd inside its namespace; they end with the sandbox.
 
-The kernel counts what a mirror had to copy, at the mirror's output port: Open vSwitch's own counter of a Mirror row
-lags, and is wrong if the row changes under traffic. If the mirror port is rate-limited, the limit is on a second link
-after it, because Open vSwitch drops whole batches at a port that refuses one frame:
+The frames to be copied are counted by the kernel at the mirror's output port: the counter that Open vSwitch has in a
+Mirror row lags, and is wrong if the row changes under traffic. If the mirror port is rate-limited, the limit applies to
+a second link after it, because Open vSwitch drops whole batches at a port that rejects one frame:
 
-    core - mirror0 - queue0 => limit0 - capture0        => is tc's mirred, limit0 has the tbf
+    core - mirror0 - queue0 => limit0 - capture0        => is mirred (tc); the token bucket (tbf) is on limit0
 
-A copy of the frame goes on. The frame itself is charged to the single socket through which Open vSwitch sends all its
-frames, so a few full mirrors that hold frames would stop the switch.
+mirred forwards a copy of each frame, not the frame itself: a queued frame occupies memory of the single socket through
+which Open vSwitch sends all its frames, so that a few mirrors with full queues would stop the switch.
 """
 
 import json
@@ -65,14 +65,14 @@ class OvsSwitches(Switches):
 
     def links(self, site: int) -> list[Link]:
         name, mtu = f"site{site}", self.network.mtu
-        found = []
+        links = []
         for host in self.network.hosts(site):
-            found.append(Link((name, f"host{host.number}"), (host.name, "eth0"), mtu))
-            found.append(Link((name, f"edge{host.number}"), (name, f"port{host.number}"), mtu + TAGS))
+            links.append(Link((name, f"host{host.number}"), (host.name, "eth0"), mtu))
+            links.append(Link((name, f"edge{host.number}"), (name, f"port{host.number}"), mtu + TAGS))
         if site < self.network.sites:
             far = (f"site{site + 1}", f"uplink-site{site}")
-            found.append(Link((name, f"uplink-site{site + 1}"), far, mtu + TAGS))
-        return found
+            links.append(Link((name, f"uplink-site{site + 1}"), far, mtu + TAGS))
+        return links
 
     def build(self) -> None:
         if not TUN.exists():
@@ -90,7 +90,7 @@ class OvsSwitches(Switches):
                 disable_offloads(site.name, device)
             site.wait_until_ready()
             self.configure(number, site, hosts)
-            # must follow, because Open vSwitch clears the qdiscs of its ports
+            # only now, because Open vSwitch clears the qdiscs of its ports
             lines = [line for port in ports for line in self.network.limit(port)]
             run_checked(site.name, ["tc", "-batch", "-"], stdin="\n".join(lines))
 
@@ -107,9 +107,9 @@ class OvsSwitches(Switches):
         site.add_flows(CORE, [flow for slice_ in slices for flow in core_flows(number, self.network.sites, slice_)])
 
     def hardware(self, site: str) -> tuple[Host, ...]:
-        each = dict(self.network.resources)
-        machines = each.pop("machines")
-        return tuple(Host(f"{site}-rack{number}", **each) for number in range(1, machines + 1))
+        resources = dict(self.network.resources)
+        machines = resources.pop("machines")
+        return tuple(Host(f"{site}-rack{number}", **resources) for number in range(1, machines + 1))
 
     def node(self, site: str, number: int) -> str:
         return f"{site}-listener{number}"
@@ -166,7 +166,7 @@ class Site:
 
     def start(self) -> None:
         """Start its database and its switch."""
-        shutil.rmtree(self.directory, ignore_errors=True)  # left by an earlier allocation
+        shutil.rmtree(self.directory, ignore_errors=True)  # from an earlier allocation
         self.directory.mkdir()
         database = str(self.directory / "conf.db")
         run_checked(self.name, ["ovsdb-tool", "create", database, SCHEMA])
@@ -188,12 +188,12 @@ class Site:
     def wait_until_ready(self) -> None:
         """Wait until it is ready. Raises UserError with its message if it does not start."""
 
-        def up() -> bool:
+        def ready() -> bool:
             if any(job.poll() is not None for job in self._jobs):
                 return True
             return self._socket.exists() and run(self.name, self._appctl("version")).status == 0
 
-        if not wait_until(up, timeout_s=START_S) or any(job.poll() is not None for job in self._jobs):
+        if not wait_until(ready, timeout_s=START_S) or any(job.poll() is not None for job in self._jobs):
             job = next((job for job in self._jobs if job.poll() is not None), self._jobs[-1])
             raise UserError(f"Open vSwitch does not start: {job.last_line()}", where=f"site {self.name}")
 
@@ -211,9 +211,9 @@ class Site:
         self._check_interfaces()
 
     def _check_interfaces(self) -> None:
-        bad = self.vsctl("--bare", "--columns=name,error", "find", "Interface", "error!=[]").split("\n")
-        if bad[0]:
-            raise UserError(f"Open vSwitch cannot use {' '.join(bad).strip()}", where=f"site {self.name}")
+        errors = self.vsctl("--bare", "--columns=name,error", "find", "Interface", "error!=[]").split("\n")
+        if errors[0]:
+            raise UserError(f"Open vSwitch cannot use {' '.join(errors).strip()}", where=f"site {self.name}")
 
     def add_flows(self, bridge: str, flows: Sequence[str]) -> None:
         """Add OpenFlow rules."""
@@ -233,8 +233,8 @@ class Site:
     def remove_mirror_port(self, mirror: int) -> None:
         """Remove a port for copies and its Mirror row, if they exist."""
         port = f"mirror{mirror}"
-        shown = run(self.name, self._vsctl("--bare", "--columns=_uuid", "find", "Mirror", f"name={port}"))
-        if row := shown.stdout.strip():
+        result = run(self.name, self._vsctl("--bare", "--columns=_uuid", "find", "Mirror", f"name={port}"))
+        if row := result.stdout.strip():
             run(self.name, self._vsctl("remove", "Bridge", CORE, "mirrors", row))
         run(self.name, self._vsctl("--if-exists", "del-port", CORE, port))
 
@@ -243,9 +243,9 @@ class Site:
         row = f"mirror{mirror}"
         arguments = ["clear", "Mirror", row, "select_src_port", "--", "clear", "Mirror", row, "select_dst_port"]
         if port is not None:
-            chosen = {"rx": ("src",), "tx": ("dst",), "both": ("src", "dst")}[direction]
+            sides = {"rx": ("src",), "tx": ("dst",), "both": ("src", "dst")}[direction]
             arguments += ["--", "--id=@port", "get", "Port", port]
-            arguments += ["--", "set", "Mirror", row, *(f"select_{side}_port=@port" for side in chosen)]
+            arguments += ["--", "set", "Mirror", row, *(f"select_{side}_port=@port" for side in sides)]
         self.vsctl(*arguments)
         run_checked(self.name, self._appctl("revalidator/purge"))
 
@@ -280,10 +280,10 @@ class OvsMirror(LocalMirror):
         self.interface = output.receiver
         self.port = port
         self.direction = direction
-        self._before = self._count()
+        self._start_counts = self._count()
 
     def start(self) -> None:
-        self._before = self._count()
+        self._start_counts = self._count()
         self.site.mirror_port(self.output.number, self.port, self.direction)
 
     def stop(self) -> None:
@@ -297,7 +297,7 @@ class OvsMirror(LocalMirror):
     def counters(self) -> MirrorCounters:
         offered, delivered = (
             tuple(now - then for now, then in zip(counted, before, strict=True))
-            for counted, before in zip(self._count(), self._before, strict=True)
+            for counted, before in zip(self._count(), self._start_counts, strict=True)
         )
         return MirrorCounters(
             offered_frames=offered[0],
@@ -308,8 +308,8 @@ class OvsMirror(LocalMirror):
 
     def _count(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Return the frames and bytes sent to the mirror port, and those sent to the receiver."""
-        shown = json.loads(run_checked(self.site.name, ["ip", "-s", "-j", "link", "show"]))
-        sent = {link["ifname"]: link["stats64"]["tx"] for link in shown}
+        links = json.loads(run_checked(self.site.name, ["ip", "-s", "-j", "link", "show"]))
+        sent = {link["ifname"]: link["stats64"]["tx"] for link in links}
         first, last = sent[f"mirror{self.output.number}"], sent[self.output.last]
         return (first["packets"], first["bytes"]), (last["packets"], last["bytes"])
 

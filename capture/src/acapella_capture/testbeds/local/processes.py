@@ -1,5 +1,6 @@
-"""Programs on the nodes of the local testbed: each runs in its node's network namespace and logs to the scratch
-directory.
+"""Run programs on the nodes of the local testbed, each in the network namespace of its node.
+
+Their logs are in the scratch directory.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ SPOOL = SCRATCH / "spool"  # captures and logs until they are fetched
 END_S = 2  # for a program to end after SIGTERM
 ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC", "HOME": str(SCRATCH)}
 
-_numbers = itertools.count(1)
+_log_numbers = itertools.count(1)
 _jobs: list["LocalJob"] = []
 _lock = threading.Lock()
 
@@ -44,14 +45,14 @@ def in_namespace(node: str, argv: Sequence[str]) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a node's program: our PATH, no locale, no user's home."""
+    """Return the environment of a node's program: PATH of this process, no locale, no home directory of the user."""
     return {"PATH": os.environ.get("PATH", os.defpath), **ENVIRONMENT}
 
 
 def run(node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> CompletedProgram:
     """Run a program to its end and return its output as text. Raises UserError after `timeout_s`."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             in_namespace(node, argv),
             input=stdin,
             capture_output=True,
@@ -64,32 +65,32 @@ def run(node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "
         )
     except subprocess.TimeoutExpired as error:
         raise UserError(f"{argv[0]} timed out after {timeout_s} s", where=f"node {node}") from error
-    return CompletedProgram(done.returncode, done.stdout, done.stderr)
+    return CompletedProgram(result.returncode, result.stdout, result.stderr)
 
 
 def run_checked(node: str, argv: Sequence[str], *, stdin: str = "") -> str:
     """Run a program and return its standard output. Raises UserError with its message if it fails."""
-    done = run(node, argv, stdin=stdin)
-    if done.status != 0:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        raise UserError(f"{argv[0]} failed: {lines[-1] if lines else done.status}", where=f"node {node}")
-    return done.stdout
+    result = run(node, argv, stdin=stdin)
+    if result.status != 0:
+        lines = (result.stderr or result.stdout).strip().splitlines()
+        raise UserError(f"{argv[0]} failed: {lines[-1] if lines else result.status}", where=f"node {node}")
+    return result.stdout
 
 
 def start(node: str, argv: Sequence[str], *, output: str | None = None) -> "LocalJob":
     """Start a program; standard output goes to file `output`, by default to the log with standard error."""
-    log = SPOOL / f"{next(_numbers)}.log"
+    log = SPOOL / f"{next(_log_numbers)}.log"
     with contextlib.ExitStack() as files:
-        errors = files.enter_context(log.open("wb"))
-        results = files.enter_context(Path(output).open("wb")) if output else errors
+        stderr = files.enter_context(log.open("wb"))
+        stdout = files.enter_context(Path(output).open("wb")) if output else stderr
         process = subprocess.Popen(
             in_namespace(node, argv),
             stdin=subprocess.DEVNULL,
-            stdout=results,
-            stderr=errors,
+            stdout=stdout,
+            stderr=stderr,
             env=environment(),
             cwd=SCRATCH,
-            start_new_session=True,  # so that a shell loop and its children end together
+            start_new_session=True,  # so that a shell loop and its children can be ended together
         )
     job = LocalJob(node, process, log)
     with _lock:
@@ -123,7 +124,7 @@ class LocalJob(Job):
         return self._log.read_text(errors="replace")
 
     def last_line(self) -> str:
-        """Return the last line that it wrote, or its exit status if it wrote nothing."""
+        """Return the last line of its log, or its exit status if the log is empty."""
         lines = self.log().strip().splitlines()
         return lines[-1].strip() if lines else f"exit status {self.poll()}, no message"
 

@@ -1,10 +1,10 @@
 """Replay of a capture from host1 of site1 to host1 of site2, over a bottleneck between these sites.
 
-tcpreplay sends it, or the program of `acapella replay`, which also records when each packet departed.
+It is sent by tcpreplay or by the program of `acapella replay`, which also records when each packet departed.
 
 The bottleneck is a token bucket (tbf) on the uplink followed by two queues, one of them for expedited packets with
-strict priority. If nothing else sends, both stay empty. If TCP streams share the path, the other queue is full most of
-the time: packets are delayed, overtaken by expedited ones, or dropped. The bottleneck only exists during trials.
+strict priority. Without other traffic, both remain empty. If TCP streams share the path, the other queue is full most
+of the time: packets are delayed, overtaken by expedited ones, or dropped. The bottleneck only exists during trials.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from .replay_sender import AcapellaSender
 from .services import Services
 
 KEY = "local.replay.capture"
-SENDER_MAC = "02:00:00:00:fe:01"  # used by no host: identifies replayed frames
+SENDER_MAC = "02:00:00:00:fe:01"  # not that of a host: identifies replayed frames
 CAPTURE = SPOOL / "replay.pcap"
 QUEUE_BYTES = 65536
 EXPEDITED = 0xB8  # DSCP EF (RFC 3246) in the IPv4 type of service field
@@ -45,7 +45,7 @@ class Replayer:
 
     def __init__(self, network: Network, settings: ReplaySettings):
         if network.sites < 2:
-            raise UserError("needs at least two sites", where="local.replay", fix="local.sites: 2")
+            raise UserError("requires at least two sites", where="local.replay", fix="local.sites: 2")
         self.settings = settings
         self.network = network
         self.sender, self.receiver = network.hosts(1)[0], network.hosts(2)[0]
@@ -131,14 +131,14 @@ class Replayer:
 
     def _convert(self, argv: list[str]) -> None:
         """Run a converter of captures. Raises UserError with its last message if it fails."""
-        done = run(self.sender.name, argv)
-        if done.status != 0:
-            lines = done.stderr.strip().splitlines() or ["no message"]
+        result = run(self.sender.name, argv)
+        if result.status != 0:
+            lines = result.stderr.strip().splitlines() or ["no message"]
             raise UserError(f"{argv[0]} cannot use {self.settings.capture}: {lines[-1].strip()}", where=KEY)
 
     @contextlib.contextmanager
     def environment(self, name: str) -> Iterator[None]:
-        """Set up the bottleneck and, in environment `loaded`, fill its queue. Raises UserError if that fails."""
+        """Configure the bottleneck and, in environment `loaded`, fill its queue. Raises UserError if that fails."""
         self._tc("-batch", "-", stdin="\n".join(self.bottleneck()))
         try:
             if self._acapella:
@@ -159,11 +159,11 @@ class Replayer:
         """Send the capture once (testbeds.base)."""
         if self._load and self._load.fault():
             self._make_queue()
-        good = self._acapella.send() if self._acapella else self._send_with_tcpreplay()
+        sent = self._acapella.send() if self._acapella else self._send_with_tcpreplay()
         time.sleep(2 * 2 * QUEUE_BYTES * 8 / self._rate_bps)  # twice the duration of both queues
         if self._load and self._load.fault():
             raise UserError(f"the load ended: {self._load.fault()}", where="environment loaded")
-        return good
+        return sent
 
     def deliver(self, sample: str, raw: Path) -> dict[str, Any] | None:
         """Write the departures of the last trial (testbeds.base)."""
@@ -173,15 +173,15 @@ class Replayer:
         """Send the capture once and return the number of packets. Raises UserError if some were not sent."""
         job = start(self.sender.name, self.tcpreplay())
         job.wait(None)
-        sent = SENT.search(job.log())
-        if job.poll() != 0 or not sent:
+        counts = SENT.search(job.log())
+        if job.poll() != 0 or not counts:
             raise UserError(f"tcpreplay failed: {job.last_line()}", where=f"node {self.sender.name}")
-        good, *bad = map(int, sent.groups())
-        if any(bad):
+        sent, *failed = map(int, counts.groups())
+        if any(failed):
             raise UserError(
-                f"tcpreplay sent {good} packets and failed to send {sum(bad)}", where=f"node {self.sender.name}"
+                f"tcpreplay sent {sent} packets and failed to send {sum(failed)}", where=f"node {self.sender.name}"
             )
-        return good
+        return sent
 
     def tcpreplay(self) -> list[str]:
         """Return the tcpreplay command: with real-time priority if permitted, otherwise polling the clock.
@@ -189,20 +189,20 @@ class Replayer:
         A real-time program must not loop without a pause: the kernel stops it for 50 ms of each second. With `--pps`,
         tcpreplay keeps the capture's fixed rate; without, it keeps each gap, and a late packet delays all that follow.
         """
-        ahead = ["chrt", "--fifo", "50"]
-        allowed = run(self.sender.name, [*ahead, "true"]).status == 0
+        realtime = ["chrt", "--fifo", "50"]
+        allowed = run(self.sender.name, [*realtime, "true"]).status == 0
         timing = ["--timer=nano"] if allowed else ["--timer=gtod"]
         if self.settings.capture is None:
             timing.append(f"--pps={10**9 // replay_capture.GAP_NS}")
         command = ["tcpreplay", "--preload-pcap", "--quiet", *timing, "--intf1=eth0", str(CAPTURE)]
-        return [*ahead, *command] if allowed else command
+        return [*realtime, *command] if allowed else command
 
     def _make_queue(self) -> None:
         """Start or restart the load until the bottleneck has a queue. Raises UserError if it gets none."""
         self._load.start()
         if not wait_until(lambda: self._load.fault() or self._backlog() > 0, timeout_s=LOADED_S) or self._load.fault():
-            why = self._load.fault() or f"no queue at {self.device} within {LOADED_S} s"
-            raise UserError(f"the load is not running: {why}", where="environment loaded")
+            reason = self._load.fault() or f"no queue at {self.device} within {LOADED_S} s"
+            raise UserError(f"the load is not running: {reason}", where="environment loaded")
 
     def bottleneck(self) -> list[str]:
         """Return the `tc` commands, below the class that limits the port's rate."""
@@ -237,8 +237,8 @@ class Replayer:
         return f"protocol all prio 1 bpf bytecode '{','.join(arguments)}'"
 
     def _backlog(self) -> int:
-        shown = json.loads(self._tc("-s", "-j", "qdisc", "show", "dev", self.device))
-        return sum(qdisc["backlog"] for qdisc in shown if qdisc["kind"] == "bfifo")
+        qdiscs = json.loads(self._tc("-s", "-j", "qdisc", "show", "dev", self.device))
+        return sum(qdisc["backlog"] for qdisc in qdiscs if qdisc["kind"] == "bfifo")
 
     def _tc(self, *arguments: str, stdin: str = "") -> str:
         return run_checked(f"site{self.sender.site}", ["tc", *arguments], stdin=stdin)

@@ -28,7 +28,7 @@ def write(path: Path, source_mac: str, target_mac: str, packets: int = PACKETS) 
     addresses = mac_bytes(target_mac, source_mac)
     with path.open("wb") as stream:
         stream.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1))
-        # A loop over packets: there are few, and each is written once. The core handles large captures.
+        # A Python loop over packets is sufficient: there are few. The core handles large captures.
         for number, (size, flow) in enumerate(choices(packets)):
             frame = addresses + packet(number, size, *FLOWS[flow])
             seconds, nanoseconds = divmod(START_NS + number * GAP_NS, 10**9)
@@ -45,13 +45,13 @@ def put_between(path: Path, source_mac: str, target_mac: str) -> None:
         length = struct.Struct(
             "<I" if data[3] == 0xA1 else ">I"
         )  # the most significant byte of the magic number is last
-        at = FILE_HEADER_BYTES
-        while at + RECORD_HEADER_BYTES <= len(data):  # as in `write`, one pass over the packets
-            (captured,) = length.unpack_from(data, at + 8)
-            at += RECORD_HEADER_BYTES
-            if captured > len(addresses) and at + captured <= len(data):
-                data[at : at + len(addresses)] = addresses
-            at += captured
+        offset = FILE_HEADER_BYTES
+        while offset + RECORD_HEADER_BYTES <= len(data):  # a loop over packets, as in `write`
+            (captured,) = length.unpack_from(data, offset + 8)
+            offset += RECORD_HEADER_BYTES
+            if captured > len(addresses) and offset + captured <= len(data):
+                data[offset : offset + len(addresses)] = addresses
+            offset += captured
 
 
 def is_ethernet_pcap(path: Path) -> bool:
@@ -88,5 +88,5 @@ def packet(number: int, frame_bytes: int, port: int, service: int) -> bytes:
 
 def checksum(data: bytes) -> int:
     """Return the Internet checksum, RFC 1071: the one's complement sum is a remainder modulo 2^16 - 1."""
-    words = data + bytes(len(data) % 2)
-    return 0xFFFF - (int.from_bytes(words, "big") % 0xFFFF or (0xFFFF if any(words) else 0))
+    padded = data + bytes(len(data) % 2)
+    return 0xFFFF - (int.from_bytes(padded, "big") % 0xFFFF or (0xFFFF if any(padded) else 0))

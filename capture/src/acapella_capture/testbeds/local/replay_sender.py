@@ -1,4 +1,4 @@
-"""Sends the trials of a testbed with `acapella replay`'s program, and keeps their departures."""
+"""Send the trials of a testbed with the program of `acapella replay`, and store their departures."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,7 +21,7 @@ PACING = "bursts"
 
 
 class AcapellaSender:
-    """The program on one host, which has the capture in memory between `open` and `close`."""
+    """The program on one host; it has the capture in memory between `open` and `close`."""
 
     name = "acapella replay"
 
@@ -31,7 +31,7 @@ class AcapellaSender:
         self._capture = capture
         self._program: ReplayProgram | None = None
         self._stack = ExitStack()
-        self._done: dict[str, Any] = {}
+        self._result: dict[str, Any] = {}
 
     @staticmethod
     def require() -> None:
@@ -55,13 +55,13 @@ class AcapellaSender:
 
     def send(self) -> int:
         """Send the capture once and return the number of packets. Raises UserError if some were not sent."""
-        self._done = local.replay(self._program, at_ns=0, loops=1, speed_ppm=1_000_000)
-        dropped = {name: count for name, count in self._done.get("dropped", {}).items() if count}
+        self._result = local.replay(self._program, at_ns=0, loops=1, speed_ppm=1_000_000)
+        dropped = {name: count for name, count in self._result.get("dropped", {}).items() if count}
         if dropped:
             reasons = ", ".join(f"{count} {name}" for name, count in dropped.items())
-            what = f"{self.name} sent {self._done['sent']} packets and failed to send others: {reasons}"
-            raise UserError(what, where=f"node {self._node}")
-        return self._done["sent"]
+            message = f"{self.name} sent {self._result['sent']} packets and failed to send others: {reasons}"
+            raise UserError(message, where=f"node {self._node}")
+        return self._result["sent"]
 
     def deliver(self, sample: str, raw: Path) -> dict[str, Any]:
         """Write recording and departures of the last trial to raw/; return manifest key `replay`. Raises UserError."""
@@ -74,13 +74,13 @@ class AcapellaSender:
         self._program.command("departures", DEPARTURES)
         departures = raw / f"{sample}.departures.parquet"
         convert(DEPARTURES, departures, Origin(recording_sha256=checksum, pacing=PACING))
-        polling = self._done.get("polling", {})
+        polling = self._result.get("polling", {})
         return {
             "sender": self.name,
             "recording": {"file": recording.name, "sha256": checksum},
             "departures": {"file": departures.name, "sha256": sha256_of(departures)},
-            "sent_late": self._done.get("sent_late"),
-            "late_ns": self._done.get("late_ns"),
+            "sent_late": self._result.get("sent_late"),
+            "late_ns": self._result.get("late_ns"),
             "preemptions": polling.get("preemptions"),
             "largest_gap_ns": polling.get("largest_gap_ns"),
         }

@@ -1,10 +1,10 @@
 """The local testbed runs in private namespaces that the kernel removes as a whole.
 
-`call` runs a program as process 1 of new PID, network and mount namespaces (inside a new user namespace if we are not
-root). When process 1 ends, for whatever reason, the kernel kills every process of the PID namespace. The network and
-mount namespaces end with the last of them: interfaces, qdiscs, bind mounts and the scratch file system. Nothing has a
-name outside, so nothing can be left behind. Process 1 itself ends with its caller: PDEATHSIG kills it if the caller
-was killed, a closed pipe (the lifeline) interrupts it if the caller was stopped.
+`call` runs a program as process 1 of new PID, network and mount namespaces (inside a new user namespace if the user is
+not root). When process 1 ends, for whatever reason, the kernel kills every process of the PID namespace. The network
+and mount namespaces, with their interfaces, qdiscs, bind mounts and the scratch file system, end with the last of these
+processes. They have no names outside, so nothing remains. Process 1 itself ends with its caller: PDEATHSIG kills it if
+the caller was killed; a closed pipe (the lifeline) interrupts it if the caller was stopped.
 """
 
 import ctypes
@@ -22,20 +22,20 @@ from acapella_core.errors import UserError
 SCRATCH = Path("/dev/shm")  # exists on every Linux, contains no programs, and is not needed inside
 LIFELINE = "ACAPELLA_LIFELINE"
 NAMESPACES = ("--fork", "--kill-child", "--pid", "--mount-proc", "--mount", "--net")
-# Our own user id with all capabilities as ambient ones, not a mapped root: tcpdump insists on dropping privileges,
-# which a root without permission for setgroups(2) cannot do.
+# The user's own id with all capabilities as ambient ones, not a mapped root: tcpdump always drops privileges, which a
+# root without permission for setgroups(2) cannot do.
 USER_NAMESPACE = ("--user", "--map-current-user", "--keep-caps")
-SHUTDOWN_S = 20  # time for servers to end; a stopped program fetches nothing more
+SHUTDOWN_S = 20  # time for servers to end; a stopped program fetches no more captures
 SBIN = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # directories of ip and tc; not in every user's PATH
 
 
 def inside() -> bool:
-    """Return True in a program that `call` started."""
+    """Return whether this program was started by `call`."""
     return LIFELINE in os.environ
 
 
 def unshare_argv() -> list[str]:
-    """Return the command that creates the namespaces, with a user namespace if we lack the permission otherwise.
+    """Return the command that creates the namespaces, with a user namespace if it is needed for the permission.
 
     Raises UserError with instructions if neither works.
     """
@@ -72,8 +72,9 @@ def search_path() -> str:
 
 
 def call(argv: list[str]) -> int:
-    """Run a program in new namespaces and return its exit status. Ctrl-C and SIGTERM stop it cleanly; if we are killed,
-    so is it.
+    """Run a program in new namespaces and return its exit status.
+
+    Ctrl-C and SIGTERM stop it cleanly; if this process is killed, so is the program.
     """
     unshare = unshare_argv()
     pdeath = [require("setpriv", "util-linux"), "--pdeathsig", "KILL"]
@@ -81,11 +82,11 @@ def call(argv: list[str]) -> int:
     env = {**os.environ, LIFELINE: str(reading), "PATH": search_path()}
     child = subprocess.Popen([*pdeath, *unshare, *argv], env=env, pass_fds=[reading], start_new_session=True)
     os.close(reading)
-    before = signal.signal(signal.SIGTERM, interrupt)
+    previous = signal.signal(signal.SIGTERM, interrupt)
     try:
         return child.wait()
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)
         os.close(writing)
         try:
             child.wait(SHUTDOWN_S)
@@ -125,7 +126,7 @@ def enter() -> None:
 
 
 def mount(source: str, target: str | Path, kind: str | None = None, *, data: str = "", bind: bool = False) -> None:
-    """Call mount(2). mount(8) refuses any user id but 0 regardless of capabilities. Raises OSError."""
+    """Call mount(2), because mount(8) requires user id 0 regardless of capabilities. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     flags = 4096 if bind else 0  # MS_BIND
     arguments = [os.fsencode(source), os.fsencode(target), kind and kind.encode(), ctypes.c_ulong(flags), data.encode()]
@@ -135,7 +136,7 @@ def mount(source: str, target: str | Path, kind: str | None = None, *, data: str
 
 
 def unmount(target: Path) -> None:
-    """Call umount2(2), detaching immediately. Raises OSError unless nothing is mounted."""
+    """Call umount2(2), detaching immediately. It is no error if nothing is mounted. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
     detach = 2  # MNT_DETACH
     if libc.umount2(os.fsencode(target), detach) != 0 and ctypes.get_errno() != errno.EINVAL:
@@ -144,5 +145,5 @@ def unmount(target: Path) -> None:
 
 
 def python_argv(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs one of our modules with the current interpreter."""
+    """Return the command that runs a module of this package with the current interpreter."""
     return [sys.executable, "-m", module, *arguments]

@@ -30,9 +30,9 @@ class Services:
         self._iperf3: dict[int, LocalJob] = {}
 
     def ensure_running(self, service: str, host: Host, size_kib: int) -> bool:
-        """Start a service on a host unless it is running; the web service with a file of that size.
+        """Start a service on a host unless it is running; for the web service, create a file of this size.
 
-        Returns True if it was started now. Raises UserError if something it needs cannot be created.
+        Returns True if it was started now. Raises UserError if a file that it needs cannot be created.
         """
         if service == "web":
             make_document(size_kib)
@@ -43,7 +43,7 @@ class Services:
         return True
 
     def runs(self, service: str, host: Host) -> bool:
-        """Return whether the service was started there and has not ended."""
+        """Return whether the service was started on the host and has not ended."""
         job = self._running.get((service, host.name))
         return job is not None and job.poll() is None
 
@@ -52,7 +52,7 @@ class Services:
         return self._running[service, host.name].log()
 
     def iperf3(self, places: dict[int, tuple[Host, int]]) -> dict[int, str]:
-        """Start a server per client number and wait until they listen; return those that do not, with the reason.
+        """Start a server per client number and wait until they listen; return the reason for each that does not.
 
         A server that does not listen is restarted once.
         """
@@ -129,9 +129,8 @@ def dns_argv(host: Host) -> list[str]:
 def ssh_argv(host: Host) -> list[str]:
     """Return the command of sshd with new keys, for an account that only exists in the sandbox.
 
-    As user 0, sshd would need its own account for privilege separation, a directory in /run and setgroups(2). So it
-    runs as
-    the account that logs in, in a separate user namespace.
+    As user 0, sshd would need a separate account for privilege separation, a directory in /run and setgroups(2).
+    Therefore, it runs as the account that logs in, in a separate user namespace.
     """
     directory = directory_of("ssh")
     if not (directory / "client").exists():
@@ -142,8 +141,7 @@ def ssh_argv(host: Host) -> list[str]:
         mount(str(accounts), "/etc/passwd", bind=True)
     sshd = shutil.which("sshd", path=environment()["PATH"])
     options = ["Port=22", f"AuthorizedKeysFile={directory / 'client.pub'}", "PidFile=none", "StrictModes=no",
-    "UsePAM=no",
-               "UseDNS=no", "PrintMotd=no"]  # fmt: skip
-    settings = [word for option in options for word in ("-o", option)]
+               "UsePAM=no", "UseDNS=no", "PrintMotd=no"]  # fmt: skip
+    settings = [argument for option in options for argument in ("-o", option)]
     return ["unshare", "--user", "--map-user=1000", "--map-group=1000",
             sshd, "-D", "-e", "-f", "/dev/null", "-h", str(directory / "server"), *settings]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Slices of the local testbed on Open vSwitch: which hosts belong together, and the encapsulation of their frames."""
+"""Slices of the local testbed on Open vSwitch: their hosts, and the encapsulation of their frames."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ Encapsulation = Literal["vlan", "mpls", "mpls2", "pseudowire"]
 ENCAPSULATIONS: tuple[Encapsulation, ...] = ("vlan", "mpls", "mpls2", "pseudowire")
 FIRST_VLAN = 101
 LOCAL = "02:00:00:00"
-# Without a control word, Ethernet after a label is recognized by MAC vendor: ConnectX NICs, as on FABRIC.
+# Without a control word, Ethernet after a label is recognized by the vendor part of MAC addresses: ConnectX NICs, as on
+# FABRIC.
 VENDOR = "08:c0:eb:00"
 
 
@@ -35,12 +36,12 @@ class Slice:
 
     @property
     def vlan(self) -> int:
-        """Its VLAN between the switches."""
+        """Return its VLAN between the switches."""
         return FIRST_VLAN + self.number
 
     @property
     def transport_label(self) -> int:
-        """The outer of two MPLS labels."""
+        """Return the outer of two MPLS labels."""
         return 16000 + self.number
 
     def host_mac(self, site: int, host: int) -> str:
@@ -48,8 +49,9 @@ class Slice:
         return host_mac(site, host, VENDOR if self.encapsulation == "pseudowire" else LOCAL)
 
     def service_label(self, ip: int = 0) -> int:
-        """Return the label of its frames (0), or of its packets of an IP version: only the label identifies the
-        payload.
+        """Return the label of its frames (0) or of its packets of an IP version.
+
+        Only the label identifies the type of the payload.
         """
         return 17000 + 10 * self.number + ip
 
@@ -75,11 +77,11 @@ def slices_of(config: Sequence[dict] | None, sites: int, hosts_per_site: int) ->
     owner: dict[tuple[int, int], str] = {}
     for number, entry in enumerate(config):
         where = f"local.slices[{number}]"
-        at = tuple(entry["sites"] or range(1, sites + 1))
-        slices.append(Slice(entry["name"], number, entry["encapsulation"], tuple(entry["hosts"]), at))
+        slice_sites = tuple(entry["sites"] or range(1, sites + 1))
+        slices.append(Slice(entry["name"], number, entry["encapsulation"], tuple(entry["hosts"]), slice_sites))
         if [other.name for other in slices].count(entry["name"]) > 1:
             raise UserError(f"duplicate slice name {entry['name']!r}", where=where)
-        for site, host in product(at, entry["hosts"]):
+        for site, host in product(slice_sites, entry["hosts"]):
             if site > sites or host > hosts_per_site:
                 raise UserError(f"no host site{site}-host{host}", where=where)
             other = owner.setdefault((site, host), entry["name"])

@@ -1,4 +1,4 @@
-"""Switch counters as on FABRIC: an SNMP agent at each switch, an exporter, and a Prometheus that polls them.
+"""Read switch counters as on FABRIC: with an SNMP agent at each switch, an exporter, and Prometheus, which polls them.
 
     site1: snmpd 169.254.1.2  --- manage1     the sandbox's own namespace:
     site2: snmpd 169.254.2.2  --- manage2     prometheus-snmp-exporter, prometheus on 127.0.0.1
@@ -47,7 +47,7 @@ def require() -> None:
 def serve(sites: list[str]) -> dict[str, Prometheus]:
     """Start all programs; return the Prometheus query of each site. The first readings take some seconds."""
     directory = SCRATCH / "snmp"
-    shutil.rmtree(directory, ignore_errors=True)  # left by an earlier allocation
+    shutil.rmtree(directory, ignore_errors=True)  # from an earlier allocation
     directory.mkdir()
     (NAMESPACES / OPERATOR).touch()
     sandbox.mount("/proc/self/ns/net", NAMESPACES / OPERATOR, bind=True)

@@ -39,7 +39,7 @@ from .switch import LocalMirror
 from .traffic import Traffic, resolve
 
 PROGRAMS = {"ip": "iproute2", "tc": "iproute2", "ethtool": "ethtool", "nsenter": "util-linux", "sh": "dash"}
-SHORT_S = 5 * snmp.EVERY_S
+MIN_SNMP_S = 5 * snmp.EVERY_S
 SWITCHES = {"bridge": BridgeSwitches, "ovs": OvsSwitches}
 
 
@@ -68,7 +68,7 @@ class LocalTestbed(Testbed):
         self.receivers_per_instance = self._switches.receivers
         self._snmp = settings.telemetry == "snmp" or (settings.telemetry == "auto" and ovs and snmp.installed())
         self._counters_s = settings.counters_s
-        self._least_s = 0 if settings.telemetry == "snmp" else SHORT_S
+        self._min_snmp_s = 0 if settings.telemetry == "snmp" else MIN_SNMP_S
         self._prometheus: dict[str, Prometheus] = {}  # by site, like _counters
         self._counters: dict[str, Counters] = {}
         self._items = resolve(self.network, settings.traffic)
@@ -109,19 +109,19 @@ class LocalTestbed(Testbed):
             return self._inventories[site].free()
 
     def telemetry(self, site: str, seconds: float) -> Telemetry | None:
-        """Return SNMP rates if their readings cover at least half the time, otherwise the switch's own counters.
+        """Return SNMP rates if their readings cover at least half the interval, otherwise those of the switch counters.
 
-        Unless the config requires SNMP, short intervals use the switch's own counters: SNMP readings are a second
-        apart.
+        Unless the config requires SNMP, rates of short intervals are from the switch counters, because SNMP readings
+        are a second apart.
         """
         names = [port.name for port in self.site(site).ports]
-        own = self._counters[site].telemetry(seconds, names) if site in self._counters else None
-        if site in self._prometheus and seconds >= self._least_s:
+        own_rates = self._counters[site].telemetry(seconds, names) if site in self._counters else None
+        if site in self._prometheus and seconds >= self._min_snmp_s:
             with contextlib.suppress(UserError):
-                found = self._prometheus[site].telemetry(seconds, names)
-                if found and (own is None or found.seconds >= own.seconds / 2):
-                    return found
-        return own
+                snmp_rates = self._prometheus[site].telemetry(seconds, names)
+                if snmp_rates and (own_rates is None or snmp_rates.seconds >= own_rates.seconds / 2):
+                    return snmp_rates
+        return own_rates
 
     def allocate(self, site: str, request: ResourceRequest) -> tuple[Instance, ...]:
         self.site(site)
@@ -139,7 +139,7 @@ class LocalTestbed(Testbed):
             return self._instances[site][: request.instances]
 
     def _add_instance(self, site: str, number: int, request: ResourceRequest) -> Instance:
-        """Add the site's n-th instance. Raises InsufficientResources if the site has no room for it."""
+        """Add the site's n-th instance. Raises InsufficientResources if the site has too few free resources."""
         self._inventories[site].allocate(self._switches.node(site, number), request)
         try:
             return self._switches.attach(site, number)
@@ -162,7 +162,7 @@ class LocalTestbed(Testbed):
             return self._instances[site]
 
     def release(self, site: str | None = None) -> None:
-        """Release; releasing everything removes the network, as the end of the sandbox does."""
+        """Release a site or, by default, everything, which removes the network, as the end of the sandbox does."""
         if site is not None:
             with self._lock:
                 for number in range(len(self.instances(site)), 0, -1):

@@ -22,7 +22,7 @@ from .services import Services
 FIRST_PORT = 5201  # first iperf3 port; every client has its own server
 IPERF3 = ("iperf3_tcp", "iperf3_udp")
 CLOSED_PORT = 9  # discard: no program listens
-ANSWER_S = 30  # from the start of a service until its first reply
+REPLY_TIMEOUT_S = 30  # from the start of a service until its first reply
 MAX_SILENT_SAMPLES = 3  # consecutive samples without a listening server; waiting longer would delay other items
 REQUEST = "acapella: request ended with "
 PACED = f'while :; do "$@"; echo "{REQUEST}$?" >&2; sleep "$0"; done'  # sh -c PACED SECONDS COMMAND...
@@ -30,7 +30,7 @@ PACED = f'while :; do "$@"; echo "{REQUEST}$?" >&2; sleep "$0"; done'  # sh -c P
 
 @dataclass(frozen=True)
 class TrafficItem:
-    """One line of the traffic plan, with resolved hosts and address."""
+    """One entry of the traffic plan, with its hosts and the server's address."""
 
     kind: str
     number: int
@@ -48,14 +48,14 @@ class TrafficItem:
 
     @property
     def url_host(self) -> str:
-        """The server's address as used in a URL."""
+        """Return the server's address as written in a URL."""
         return f"[{self.address}]" if self.ip == 6 else self.address
 
     @property
     def label(self) -> str:
-        """Its description in notes: by content, because the default plan appears in no configuration."""
-        way = "" if self.path == "standard" else f", {self.path}"
-        return f"traffic {self.kind} from {self.client.name} to {self.server.name} ({self.address}{way})"
+        """Return its description for notes: the content, because the user's config lacks the default plan."""
+        path = "" if self.path == "standard" else f", {self.path}"
+        return f"traffic {self.kind} from {self.client.name} to {self.server.name} ({self.address}{path})"
 
 
 def iperf3(item: TrafficItem, seconds: float, *options: str) -> list[str]:
@@ -110,10 +110,10 @@ KINDS = {
 
 
 def resolve(network: Network, plan: list[dict]) -> list[TrafficItem]:
-    """Return the plan with hosts and addresses. Without named hosts, pairs rotate over the sites, so that uplinks carry
-    traffic.
+    """Return the plan with hosts and addresses.
 
-    Raises UserError for an unknown host.
+    If an entry names no hosts, its pair depends on its number: pairs rotate over the sites, so that uplinks carry
+    traffic. Raises UserError for an unknown host.
     """
     items = []
     for number, entry in enumerate(plan):
@@ -131,7 +131,7 @@ def resolve(network: Network, plan: list[dict]) -> list[TrafficItem]:
 
 
 def endpoints(network: Network, number: int, client: str | None, server: str | None) -> tuple[Host, Host]:
-    """Return client and server of a line of the plan; an unnamed end is a host that the other can reach."""
+    """Return client and server of an entry of the plan; an end without a name is a host that the other can reach."""
     sites = {site: network.hosts(site) for site in range(1, network.sites + 1)}
     named = {host.name: host for hosts in sites.values() for host in hosts}
     for role, name in (("client", client), ("server", server)):
@@ -146,12 +146,12 @@ def endpoints(network: Network, number: int, client: str | None, server: str | N
         near = with_peers[0] if with_peers else near
     elif client is None:
         near = peer(network, named[server], near) or near
-    first = named[client] if client else near
-    return first, named[server] if server else peer(network, first, far) or far
+    client_host = named[client] if client else near
+    return client_host, named[server] if server else peer(network, client_host, far) or far
 
 
 def peer(network: Network, host: Host, preferred: Host) -> Host | None:
-    """Return the preferred peer of a host or, if it is in another slice, one of the host's own slice, if any."""
+    """Return the preferred peer of a host or, if it is in another slice, a host of the same slice; None without any."""
     if host != preferred and network.connected(host, preferred):
         return preferred
     others = [other for site in range(1, network.sites + 1) for other in network.hosts(site) if other != host]
@@ -161,11 +161,11 @@ def peer(network: Network, host: Host, preferred: Host) -> Host | None:
 
 @dataclass
 class ClientRecord:
-    """The result of a line of the plan: see `traffic` in schemas/manifest.schema.json."""
+    """The result of an entry of the plan: see `traffic` in schemas/manifest.schema.json."""
 
     started: int = 0
     failed: int = 0
-    why: str | None = None
+    reason: str | None = None
     silent_samples: int = 0  # consecutive samples without a listening server
 
 
@@ -182,7 +182,7 @@ class Traffic:
         """Return manifest key `traffic`, as of now."""
         return [
             {"kind": item.kind, "client": item.client.name, "server": item.server.name, "address": item.address,
-             "started": record.started, "failed": record.failed, "why": record.why}
+             "started": record.started, "failed": record.failed, "why": record.reason}
             for item, record in self._records.items()
         ]  # fmt: skip
 
@@ -198,34 +198,37 @@ class Traffic:
             self._exclude(item, f"no {', '.join(missing)}")
         return not missing
 
-    def _exclude(self, item: TrafficItem, why: str) -> None:
+    def _exclude(self, item: TrafficItem, reason: str) -> None:
         """Exclude an item from the traffic, with one note."""
-        self._records[item].why = f"skipped: {why}"
-        self.notes.append(f"{item.label} skipped: {why}")
+        self._records[item].reason = f"skipped: {reason}"
+        self.notes.append(f"{item.label} skipped: {reason}")
 
-    def _fail(self, item: TrafficItem, why: str) -> None:
+    def _fail(self, item: TrafficItem, reason: str) -> None:
         """Count a failure; note the first one of an item."""
         record = self._records[item]
         if record.failed == 0:
-            self.notes.append(f"{item.label} failed: {why}")
+            self.notes.append(f"{item.label} failed: {reason}")
         record.failed += 1
-        record.why = why
+        record.reason = reason
 
     def start_servers(self) -> None:
         """Start the servers of the plan and try each client once; those that fail are noted and excluded."""
         working = []
         for item in self.items:
-            why = self._ensure_service(item, try_client=True)
-            if why and not self._services.runs(KINDS[item.kind].service, item.server):
-                why = self._ensure_service(item, try_client=True)
-            if why:
-                self._exclude(item, why)
+            reason = self._ensure_service(item, try_client=True)
+            if reason and not self._services.runs(KINDS[item.kind].service, item.server):
+                reason = self._ensure_service(item, try_client=True)
+            if reason:
+                self._exclude(item, reason)
             else:
                 working.append(item)
         self.items = working
 
     def _ensure_service(self, item: TrafficItem, *, try_client: bool = False) -> str | None:
-        """Ensure that an item's service runs and, if it was started now or `asked`, replies. Return why not."""
+        """Ensure that an item's service runs and, if it was started now or with `try_client`, replies.
+
+        Return the reason if it does not; otherwise None.
+        """
         kind = KINDS[item.kind]
         if kind.service is None:
             return None
@@ -233,24 +236,24 @@ class Traffic:
             started = self._services.ensure_running(kind.service, item.server, item.size_kib)
         except UserError as error:
             return str(error)
-        return self._wait_for_answer(item) if started or try_client else None
+        return self._wait_for_reply(item) if started or try_client else None
 
-    def _wait_for_answer(self, item: TrafficItem) -> str | None:
-        """Retry the client until it gets a reply. Return why not, if it gets none."""
+    def _wait_for_reply(self, item: TrafficItem) -> str | None:
+        """Retry the client until it gets a reply. Return the reason if it gets none; otherwise None."""
         kind = KINDS[item.kind]
         last: list[LocalJob] = []
 
-        def answered() -> bool:
+        def replied() -> bool:
             last[:] = [start(item.client.name, kind.request(item, 1))]
             return last[0].wait(6) == 0
 
-        def settled() -> bool:
-            return answered() or not self._services.runs(kind.service, item.server)
+        def finished() -> bool:
+            return replied() or not self._services.runs(kind.service, item.server)
 
-        if wait_until(settled, timeout_s=ANSWER_S, every_s=0.1) and last[0].poll() == 0:
+        if wait_until(finished, timeout_s=REPLY_TIMEOUT_S, every_s=0.1) and last[0].poll() == 0:
             return None
         output = (last[0].log() + self._services.log(kind.service, item.server)).strip().splitlines()
-        return output[-1] if output else "no answer"
+        return output[-1] if output else "no reply"
 
     @contextlib.contextmanager
     def running(self, span: Span, seconds: float) -> Iterator[None]:
@@ -261,17 +264,17 @@ class Traffic:
         try:
             yield
             for item, job in jobs:
-                why = failure(KINDS[item.kind], job)
-                if why:
-                    self._fail(item, why)
+                reason = failure(KINDS[item.kind], job)
+                if reason:
+                    self._fail(item, reason)
         finally:
             terminate([job for _, job in jobs])
             self._services.end_iperf3([item.number for item in items])
 
     def _with_servers(self, items: list[TrafficItem]) -> list[TrafficItem]:
-        """Return the items of a span whose servers run; a server that has ended is restarted once."""
+        """Return those of the items whose servers run; a server that has ended is restarted once."""
         faults = self._services.iperf3({i.number: (i.server, FIRST_PORT + i.number) for i in items if i.kind in IPERF3})
-        faults |= {item.number: why for item in items if (why := self._ensure_service(item))}
+        faults |= {item.number: reason for item in items if (reason := self._ensure_service(item))}
         for item in items:
             record = self._records[item]
             record.started += 1
