@@ -107,7 +107,7 @@ def describe_files(args: argparse.Namespace, settings: Settings) -> Iterator[Eve
     """Yield the manifests of existing captures; a separate process drops its privileges first."""
     if getattr(args, "own_process", False):
         confinement.confine_self(args.campaign / "raw", starts=True)
-    return files.describe(settings.samples, args.campaign, only=args.only, limits=limits(**settings.limits))
+    return files.describe(settings.samples, args.campaign, sample=args.only, limits=limits(**settings.limits))
 
 
 def collect_samples(args: argparse.Namespace, settings: Settings) -> Iterable[Event]:

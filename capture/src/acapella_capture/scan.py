@@ -51,7 +51,8 @@ def describe_fault(metadata: dict) -> str | None:
     """Return a description of the fault at which reading of a capture ended; None if there is none."""
     if not metadata["file_issue"]:
         return None
-    kind = "truncated" if metadata["file_issue"] in TRUNCATED else "damaged"
+    issue = metadata["file_issue"]
+    kind = "decompression limit" if issue == "decompression_limit" else "truncated" if issue in TRUNCATED else "damaged"
     text = f"{kind} at byte {metadata['file_issue_offset']}"
     if metadata["file_issue_detail"]:
         text += f" ({metadata['file_issue_detail']})"

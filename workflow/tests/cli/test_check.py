@@ -196,10 +196,10 @@ def in_catalog(statement):
 
 
 TAMPERED = {
-    "a byte more in an acap": (append("acap/a.parquet"), r"acap/a.parquet: does not have the SHA-256"),
-    "a byte more in a table": (append("tables/throughput.csv"), "tables/throughput.csv: does not have the SHA-256"),
+    "a byte more in an acap": (append("acap/a.parquet"), r"acap/a.parquet: its SHA-256 differs from that"),
+    "a byte more in a table": (append("tables/throughput.csv"), "tables/throughput.csv: its SHA-256 differs from that"),
     "a byte more in a capture": (append("raw/b.pcap"), "raw/b.pcap: its SHA-256 differs from that in raw/b.json"),
-    "another time in a manifest": (rewrite("raw/b.json", run=7), "raw/b.json: does not have the SHA-256"),
+    "another time in a manifest": (rewrite("raw/b.json", run=7), "raw/b.json: its SHA-256 differs from that"),
     "a missing flow table": (
         lambda directory: (directory / "flows/a.parquet").unlink(),
         "flows/a.parquet: no such file",
@@ -210,7 +210,7 @@ TAMPERED = {
     ),
     "a directory that is a link": (link("logs", "/tmp"), "logs: is a symbolic link to /tmp"),
     "an acap that is a link": (link("acap/z.parquet", "/etc/passwd"), "acap/z.parquet: is a symbolic link"),
-    "a capture elsewhere": (link("raw/b.pcap", "/etc/passwd"), "raw/b.pcap: does not have the SHA-256"),
+    "a capture elsewhere": (link("raw/b.pcap", "/etc/passwd"), "raw/b.pcap: its SHA-256 differs from that"),
     "a path in a manifest": (rewrite("raw/b.json", file="../../x"), "raw/b.json: '../../x' is not the name of a file"),
     "a path in the sheet": (
         append("raw/samples.tsv", b"../x\tWEST\tp1\tx.pcap\n"),

@@ -99,7 +99,7 @@ def test_control_characters_in_names_of_files_and_sites_are_escaped(tmp_path, ca
     lines = [*printed.out.split("\n"), *printed.err.split("\n")]
     assert all(line.isprintable() for line in lines), [line for line in lines if not line.isprintable()]
     named = "a\\x1b[2J\\nb.pcap"
-    assert sum(named in line for line in printed.err.split("\n")) == 2, printed.err
+    assert sum(named in line for line in printed.err.split("\n")) == 3, printed.err
     assert any(named in line and line.startswith("A ") for line in lines)
     assert "skipped: " in printed.err and "c\\x1b]0;x\\x07.txt" in printed.err
     assert "S\\x1bX: failed: no\\x07" in lines and "note: n\\x1b" in lines

@@ -128,7 +128,7 @@ def test_file_is_written_to_the_opened_directory_if_its_name_is_replaced(results
 
 STEPS = {
     beneath: ("located", "refuse_link", "open_below", "open_inner"),
-    files: ("remove_abandoned", "held_temporary", "finish"),
+    files: ("remove_abandoned", "locked_temporary", "finish"),
 }
 
 

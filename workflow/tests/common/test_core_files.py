@@ -108,7 +108,8 @@ def test_running_digest_keeps_its_files(tmp_path):
 def test_only_scratch_directories_of_killed_processes_are_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     child = (
-        "import sys, acapella_core.files as f; h = f.held_directory(); (h[1] / 'x').touch(); print(h[1], flush=True); "
+        "import sys, acapella_core.files as f; h = f.locked_directory(); (h[1] / 'x').touch(); "
+        "print(h[1], flush=True); "
     )
     with subprocess.Popen(
         [sys.executable, "-c", child + "sys.stdin.read()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

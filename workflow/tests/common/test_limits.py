@@ -84,7 +84,7 @@ def test_every_reader_stops_at_a_decompression_bomb(bomb, tmp_path, capsys):
     assert main(merged) == DAMAGED
     assert "zeros.pcap.zst: more than 1048576 decompressed bytes" in capsys.readouterr().err
     found = scan(bomb, decompression.limits("1M", 10))
-    assert found.fault.startswith("decompression_limit")
+    assert found.fault.startswith("decompression limit at byte ")
     assert found.frames == (MIB - len(PCAP)) // 16
 
 

@@ -124,7 +124,10 @@ def test_usage_errors_exit_with_2(loader, capture, tmp_path, capfd):
             ["flowstats", "--in", capture, "--collector", "a:1"],
             "--collector a:1: the collector requires a secret; add --secret DIRECTORY/collector.secret",
         ),
-        (["flowstats", "--in", capture, "--secret", "s"], "--secret s: requires --collector; use both or none"),
+        (
+            ["flowstats", "--in", capture, "--secret", "s"],
+            "--secret s: requires --collector; use both options or neither",
+        ),
     ]
     for words, message in cases:
         assert main(["p4", "run", *words]) == 2

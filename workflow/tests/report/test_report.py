@@ -207,7 +207,7 @@ def test_captures_from_files_are_not_described_as_samples_of_a_testbed(tmp_path)
         row["method"] = "file"
     assert "testbed" not in summary.introduction(source)
     shown = dict(summary.facts(source))
-    assert "First to last frame, files added up" in shown
+    assert "First to last frame, sum of all files" in shown
     assert "mirrored" not in shown["Sites"]
 
 

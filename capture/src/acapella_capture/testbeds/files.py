@@ -92,7 +92,8 @@ class Faults:
 def read_sheet(sheet: Path, *, may_be_empty: bool = False) -> list[Row]:
     """Return the captures of a sheet; globs are expanded in the order of names.
 
-    Files named without a glob are not opened here but in `describe`, so that a missing file fails only its own sample.
+    Files are not opened here but in `describe`, so that a missing file, or a glob without a
+    match, fails only its own sample.
     Raises UserError with the first invalid line and the number of other problems, or for an empty sheet unless
     `may_be_empty`.
     """
@@ -214,7 +215,7 @@ def expand(fields: dict[str, str], line: int, sheet: Path, faults: Faults) -> li
         return [Path(pattern)]
     files = [Path(name) for name in sorted(glob.glob(pattern, recursive=True)) if Path(name).is_file()]  # noqa: PTH207
     if not files:
-        faults.add(line, f"no file matches {fields['file']}")
+        return [Path(pattern)]  # fails its sample, like a missing file
     if fields["sample"] and len(files) > 1:
         faults.add(line, f"{len(files)} files match {fields['file']}, one sample name {fields['sample']!r}")
     return files
@@ -306,7 +307,8 @@ def unreadable(file: Path) -> str | None:
         return "braces in a path are wildcards of Snakemake: use a link without braces"
     try:
         if not file.is_file():
-            return "is not a file" if file.exists() else "no such file"
+            missing = "no file matches" if glob.has_magic(str(file)) else "no such file"
+            return "is not a file" if file.exists() else missing
         file.open("rb").close()
     except OSError as error:
         return f"cannot read: {error.strerror}"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from . import _native, beneath
 from .errors import UserError
-from .files import atomic_path, held_temporary, remove, remove_abandoned
+from .files import atomic_path, locked_temporary, remove, remove_abandoned
 
 KEY_BYTES = 32
 MACS = ("replace", "blank")
@@ -58,7 +58,7 @@ def make_key(path: str | os.PathLike) -> None:
             flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
             directory = beneath.keep_open(opened, os.open(target.parent, flags))
             remove_abandoned(directory, target.name)
-            descriptor, temporary = held_temporary(directory, target.name)
+            descriptor, temporary = locked_temporary(directory, target.name)
             try:
                 with open(descriptor, "wb", closefd=False) as stream:
                     stream.write(os.urandom(KEY_BYTES))

@@ -108,13 +108,13 @@ class Collector:
     ):
         self.options = options or Options()
         check_options(self.options)
-        words = asdict(self.options)
-        site = words.pop("site")
+        core_options = asdict(self.options)
+        site = core_options.pop("site")
         if series is None:
-            words["series_ns"] = None
-        words["queue_pairs"] = [pair_words(pair) for pair in queue_pairs]
+            core_options["series_ns"] = None
+        core_options["queue_pairs"] = [pair_options(pair) for pair in queue_pairs]
         with core_errors():
-            self._core = _native.Collector(words, site)
+            self._core = _native.Collector(core_options, site)
         self.on_series: Callable[[pa.RecordBatch], None] | None = None  # called with each written part of the series
         self.losses: dict[str, Loss] = {}  # by "flows", "series"
         self._keep = keep
@@ -131,7 +131,7 @@ class Collector:
         self._exit.__exit__(*failure)
 
     def feed(self, path: str | os.PathLike, attend: Callable[[], bool] | None = None, limits=None) -> dict:
-        """Read the frames of a capture file; returns {"records", "end", "detail"}: how it ended (clean or a fault).
+        """Read the frames of a capture file; return {"records", "end", "detail"} (end: clean or a fault).
 
         attend is called at least every 2^20 frames: it may add and remove queue pairs, and stops reading by returning
         True. limits: on decompression (acapella_core.decompression).
@@ -159,27 +159,29 @@ class Collector:
             self._core.advance_interface(0)  # frames received by then
 
     def open_rdma(self, rdma: "Rdma", *, single_ring: bool = True) -> QueuePair:
-        """Register a ring with an RDMA device, which writes to it directly; returns the parameters for the sender.
+        """Register a ring with an RDMA device, which writes to it directly; return the parameters for the sender.
 
         single_ring: all reports of the program are written to this ring. Then sequence numbers of report format 2 show
         which reports were lost or overwritten before they were read (psn_gap_lost, overrun); otherwise this is unknown.
         Raises UserError, for example if there is no such device.
         """
         with core_errors():
-            return QueuePair(**self._core.open_rdma(rdma_words(rdma), single_ring))
+            return QueuePair(**self._core.open_rdma(rdma_options(rdma), single_ring))
 
     def run_rdma(self, attend: Callable[[], bool]) -> None:
-        """Process reports in the rings of open_rdma until attend() returns True."""
+        """Process the reports in the rings of `open_rdma` until attend() returns True."""
         while not attend():
             if self._core.poll_rdma(WAIT_MS):  # otherwise rows are buffered, because a row group has many
                 self.write_series()
 
     def feed_frames(self, frames, offsets=None) -> None:
-        """Process frames in memory: a sequence of bytes; or one buffer of uint8 and the offsets of the frames in it
-        (uint64, one more than frames).
+        """Process frames in memory.
+
+        frames: a sequence of bytes, or one buffer (uint8) with the offsets of the frames in it (uint64, one more than
+        frames).
         """
         if offsets is None:
-            frames, offsets = joined(frames)
+            frames, offsets = join_frames(frames)
         self._feed(lambda first: self._core.feed_frames(frames, offsets, first), len(offsets) - 1)
 
     def feed_reports(self, reports) -> None:
@@ -188,7 +190,7 @@ class Collector:
         self._feed(lambda first: self._core.feed_reports(reports, first), len(reports) // size)
 
     def finish(self) -> dict:
-        """Close all windows of the series; returns counters(). No further input is possible."""
+        """Close all windows of the series; return `counters()`. No further input is possible."""
         self._core.finish()
         self.write_series()
         if self._series is not None and self._keep:
@@ -211,9 +213,9 @@ class Collector:
         return typed(self._core.snapshot(limit, by), "flow_reports")
 
     def add_queue_pair(self, pair: QueuePair) -> None:
-        """Add a queue pair; replaces one with the same number."""
+        """Add a queue pair; replace one with the same number."""
         with core_errors():
-            self._core.add_queue_pair(pair_words(pair))
+            self._core.add_queue_pair(pair_options(pair))
 
     def remove_queue_pair(self, number: int) -> None:
         """Remove a queue pair. Later requests are rejected and counted (bad_qp); RDMA devices do not count them."""
@@ -221,7 +223,7 @@ class Collector:
         self._core.close_rdma(number)
 
     def flow_batches(self, rows: int = FLOW_ROWS) -> Iterator[pa.RecordBatch]:
-        """Yield the flow table in the order of the flows' first reports. Not during feeding."""
+        """Yield the flow table in the order of the flows' first reports. Must not be called during feeding."""
         for first in range(0, max(self._core.flows, 1), rows):
             yield typed(self._core.flow_rows(first, rows), "flow_reports")
 
@@ -256,17 +258,17 @@ class Collector:
 
     @property
     def bytes_per_flow(self) -> int:
-        """Memory per flow, including its part of the index."""
+        """Return the memory per flow, including its part of the index."""
         return self._core.bytes_per_flow
 
-    def _feed(self, take, end: int) -> None:
+    def _feed(self, feed_part, end: int) -> None:
         first = 0
         while first < end:
-            first = take(first)
+            first = feed_part(first)
             self.write_series()
 
     def write_series(self) -> None:
-        """Write the available rows of the series as a row group. Call in the thread that feeds."""
+        """Write the available rows of the series as a row group. Must be called in the thread that feeds."""
         batch = self._core.take_series()
         if batch is not None:
             rows = typed(batch, "flow_report_series")
@@ -287,9 +289,9 @@ FLOW_BYTES = 256  # flow table file, per flow: 62 in a run of 20,000 flows
 class TableFile:
     """A Parquet file that grows by row groups.
 
-    With keep, disk space for a row group and the footer is allocated before the row group is written. So on a full disk
-    the file ends with the last row group that fits, and rows_lost counts the other rows. spare_bytes() more bytes are
-    allocated until the file is complete, for files that are written after it.
+    With keep, disk space for a row group and the footer is allocated before the row group is written. Therefore, on a
+    full disk the file ends with the last row group that fits, and rows_lost counts the other rows. spare_bytes() more
+    bytes are allocated until the file is complete, for files that are written after it.
     """
 
     def __init__(self, part: os.PathLike, table: str, *, keep: bool):
@@ -391,7 +393,7 @@ def typed(batch, table: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(rows.columns, schema=schema)
 
 
-def pair_words(pair: QueuePair) -> dict:
+def pair_options(pair: QueuePair) -> dict:
     """Return a queue pair as options of the core. Raises UserError."""
     for name, bits in (("number", 24), ("key", 32), ("base", 64), ("slots", 32), ("psn", 24)):
         value = getattr(pair, name)
@@ -400,7 +402,7 @@ def pair_words(pair: QueuePair) -> dict:
     return asdict(pair)
 
 
-def rdma_words(rdma: Rdma) -> dict:
+def rdma_options(rdma: Rdma) -> dict:
     """Return RDMA settings as options of the core. Raises UserError."""
     try:
         peer = ipaddress.IPv4Address(rdma.peer).packed
@@ -431,9 +433,9 @@ def check_options(options: Options) -> None:
             raise UserError(f"{name}: {value}", fix="a number of 63 bits")
 
 
-def joined(frames: Sequence[bytes]):
+def join_frames(frames: Sequence[bytes]):
     """Return frames as one buffer, and their offsets."""
-    import numpy as np  # noqa: PLC0415  (large, and only this needs it)
+    import numpy as np  # noqa: PLC0415 - large, and only needed here
 
     lengths = np.fromiter((len(frame) for frame in frames), np.uint64, len(frames))
     bounds = np.zeros(len(frames) + 1, np.uint64)

@@ -19,20 +19,20 @@ CPU_S = 24 * 3600  # maximum duration of the rule digest
 
 
 def confine_self(*written: str | os.PathLike | None, serves: bool = False, starts: bool = False) -> None:
-    """Confine this process before it reads untrusted input: no network, and writes only beneath the directories of the
-    files ``written`` (None is skipped) and of temporary files.
+    """Confine this process before it reads untrusted input: no network, and writes only in certain directories.
 
-    For a directory that does not exist yet, this is its nearest existing parent. With ``serves`` it may listen on Unix
+    These are the directories of the files ``written`` (None is skipped) and of temporary files, and those beneath them;
+    for a directory that does not exist yet, its nearest existing parent. With ``serves`` it may listen on Unix
     sockets. It can signal only itself; with ``starts`` also programs that it starts, and before Landlock ABI 6 all
     processes of the user. Applies to the calling thread and everything that it starts. `acapella doctor` reports the
     features of the kernel.
     """
-    beside = [str(existing(Path(path).absolute().parent)) for path in written if path]
-    _native.confine_self([*beside, os.environ.get("TMPDIR") or "/tmp"], serves, starts)
+    directories = [str(existing(Path(path).absolute().parent)) for path in written if path]
+    _native.confine_self([*directories, os.environ.get("TMPDIR") or "/tmp"], serves, starts)
 
 
 def existing(directory: Path) -> Path:
-    """Return a directory, or the nearest one above that exists."""
+    """Return a directory, or its nearest existing parent."""
     return next(path for path in (directory, *directory.parents) if path.is_dir())
 
 
@@ -40,7 +40,7 @@ def start(command: Sequence[str], writable: Sequence[Path] = (), **options) -> s
     """Start a program that reads untrusted input, as subprocess.Popen with ``options``.
 
     It and its children have no network and can write only beneath the directories ``writable``; memory and CPU time are
-    limited. It keeps the user id, and so can read the same files. Raises OSError if it cannot be started.
+    limited. It keeps the user id, so it can read the same files. Raises OSError if it cannot be started.
 
     The thread that starts the program lives as long as the program, because a program that requests a signal at the end
     of its parent (PR_SET_PDEATHSIG) is sent it at the end of that thread.
@@ -52,22 +52,22 @@ def start(command: Sequence[str], writable: Sequence[Path] = (), **options) -> s
 
     # Only one thread gives up rights. A preexec function would not be safe with other threads.
     process = in_lasting_thread(confined)
-    for what, most in (
+    for kind, maximum in (
         (resource.RLIMIT_AS, MEMORY_BYTES),
         (resource.RLIMIT_CPU, CPU_S),
         (resource.RLIMIT_CORE, 0),
     ):
-        limit(process.pid, what, most)
+        limit(process.pid, kind, maximum)
     return process
 
 
-def in_lasting_thread(begin: Callable[[], subprocess.Popen]) -> subprocess.Popen:
-    """Return the process that ``begin`` starts in a new thread, which ends with that process."""
+def in_lasting_thread(start_process: Callable[[], subprocess.Popen]) -> subprocess.Popen:
+    """Return the process that ``start_process`` starts in a new thread, which ends with that process."""
     started: concurrent.futures.Future[subprocess.Popen] = concurrent.futures.Future()
 
-    def last() -> None:
+    def run_thread() -> None:
         try:
-            process = begin()
+            process = start_process()
             handle = os.pidfd_open(process.pid)  # not waited for yet
         except BaseException as error:
             started.set_exception(error)
@@ -78,12 +78,12 @@ def in_lasting_thread(begin: Callable[[], subprocess.Popen]) -> subprocess.Popen
         end.poll()
         os.close(handle)
 
-    threading.Thread(target=last, name="confined", daemon=True).start()
+    threading.Thread(target=run_thread, name="confined", daemon=True).start()
     return started.result()
 
 
-def limit(pid: int, what: int, most: int) -> None:
+def limit(pid: int, kind: int, maximum: int) -> None:
     """Lower a limit of a child process that was not waited for; never raise it."""
-    _, hard = resource.prlimit(pid, what)
-    lower = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.prlimit(pid, what, (lower, lower))
+    _, hard = resource.prlimit(pid, kind)
+    new_limit = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
+    resource.prlimit(pid, kind, (new_limit, new_limit))

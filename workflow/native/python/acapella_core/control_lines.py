@@ -20,7 +20,7 @@ from .errors import UserError
 
 MAX_LINE_BYTES = 16_384  # 16 queue pairs take 2,000
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
-DIGITS = re.compile(r"[0-9a-f]{64}")  # of secrets, challenges and proofs
+HEX_DIGITS = re.compile(r"[0-9a-f]{64}")  # of secrets, challenges and proofs
 
 
 class Refused(Exception):
@@ -57,10 +57,10 @@ class Proof:
     value: str
 
 
-def parsed(line: bytes, most_bytes: int = MAX_LINE_BYTES) -> dict:
+def parsed(line: bytes, max_bytes: int = MAX_LINE_BYTES) -> dict:
     """Return the JSON object of a line. Raises Refused if it is not an object, too long, or nested too deeply."""
-    if len(line) > most_bytes:
-        raise Refused(f"line longer than {most_bytes} bytes")
+    if len(line) > max_bytes:
+        raise Refused(f"line longer than {max_bytes} bytes")
     try:
         message = json.loads(line.decode("utf-8"), object_pairs_hook=unique_members, parse_constant=refuse_constant)
     except RecursionError:
@@ -92,10 +92,10 @@ def members(message: object, what: str, *names: str) -> dict:
     return message
 
 
-def whole(value: object, what: str, bits: int, least: int = 0) -> int:
+def whole(value: object, what: str, bits: int, minimum: int = 0) -> int:
     """Return an integer of up to ``bits`` bits. Raises Refused, also for true and 1.0."""
-    if type(value) is not int or not least <= value < 1 << bits:
-        raise Refused(f"{what} is not a whole number from {least} to 2^{bits} - 1")
+    if type(value) is not int or not minimum <= value < 1 << bits:
+        raise Refused(f"{what} is not a whole number from {minimum} to 2^{bits} - 1")
     return value
 
 
@@ -108,7 +108,7 @@ def name(value: object, what: str) -> str:
 
 def digits(value: object, what: str) -> str:
     """Return a text of 64 hexadecimal digits. Raises Refused."""
-    if not isinstance(value, str) or not DIGITS.fullmatch(value):
+    if not isinstance(value, str) or not HEX_DIGITS.fullmatch(value):
         raise Refused(f"{what} is not 64 hexadecimal digits")
     return value
 
@@ -126,7 +126,7 @@ def secret_of(path: Path) -> Secret:
         if os.fstat(file.fileno()).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise Refused(f"other users can use {path}; chmod 600")
         text = file.read(MAX_LINE_BYTES).decode("ascii", errors="replace").strip()
-    if not DIGITS.fullmatch(text):
+    if not HEX_DIGITS.fullmatch(text):
         raise Refused(f"{path} does not contain a secret of 64 hexadecimal digits")
     return Secret(text)
 

@@ -8,10 +8,10 @@ import argparse
 from .arguments import size_bytes
 from .errors import UserError
 
-# As the core's defaults (input/decoder.hpp).
+# equal to the core's defaults (input/decoder.hpp)
 MAX_DECOMPRESSED = "1T"
 MAX_RATIO = 10_000
-LARGEST_RATIO = 2**32 - 1
+RATIO_LIMIT = 2**32 - 1
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +40,8 @@ def limits_of(args: argparse.Namespace):
 
 def limits(max_decompressed: str, max_ratio: int):
     """Return the limits as an object of the core. Raises UserError."""
-    from . import _native  # noqa: PLC0415 - the start of `--help` stays quick
+    from . import _native  # noqa: PLC0415 - so that `--help` starts quickly
 
-    if not 1 <= max_ratio <= LARGEST_RATIO:
-        raise UserError(f"--max-ratio takes a whole number from 1 to {LARGEST_RATIO}", where=max_ratio)
+    if not 1 <= max_ratio <= RATIO_LIMIT:
+        raise UserError(f"--max-ratio takes a whole number from 1 to {RATIO_LIMIT}", where=max_ratio)
     return _native.DecompressionLimits(size_bytes(max_decompressed), max_ratio)

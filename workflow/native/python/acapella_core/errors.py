@@ -36,7 +36,7 @@ class UserError(Exception):
     """An error message in one line: what failed, where, and what to do.
 
     The command line prints it as ``acapella: error: ...`` and exits with MISTAKE, or with OUTSIDE if ``outside`` is
-    true or it was caused by a system error; a traceback is printed only with ``--debug``.
+    true or the cause is a system error; a traceback is printed only with ``--debug``.
     """
 
     def __init__(self, what: str, *, where: object = None, fix: str | None = None, outside: bool = False):
@@ -54,9 +54,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def exit_code_of(error: BaseException) -> int:
     """Return OUTSIDE if an error or its cause is a system error; else MISTAKE."""
-    seen = []
-    while error is not None and error not in seen:
-        seen.append(error)
+    checked = []
+    while error is not None and error not in checked:
+        checked.append(error)
         if getattr(error, "outside", False) or is_out_of_memory(error):
             return OUTSIDE
         if getattr(error, "errno", None) in MACHINE:

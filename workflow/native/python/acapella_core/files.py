@@ -39,12 +39,12 @@ def atomic_path(target: str | os.PathLike, mode: int = PRIVATE) -> Iterator[Path
         try:
             directory = opened.enter_context(beneath.parent(target, make=True))
             remove_abandoned(directory, target.name)
-            descriptor, name = held_temporary(directory, target.name)
+            descriptor, name = locked_temporary(directory, target.name)
         except OSError as error:
             raise UserError(f"cannot write: {error.strerror}", where=target) from error
         opened.callback(os.close, descriptor)
         opened.callback(remove, name, directory)
-        with written_whole(target):
+        with convert_errors(target):
             yield beneath.inside(directory, target.parent) / name
             finish(directory, name, mode)
             os.replace(name, target.name, src_dir_fd=directory, dst_dir_fd=directory)
@@ -60,8 +60,8 @@ def sync_directory(directory: int, target: Path) -> None:
     try:
         os.fsync(directory)
     except OSError as error:
-        what = f"cannot sync its directory: {error.strerror}; the file is complete, but may be missing after a crash"
-        raise NotSynced(what, where=target) from error
+        message = f"cannot sync its directory: {error.strerror}; the file is complete, but may be missing after a crash"
+        raise NotSynced(message, where=target) from error
 
 
 def finish(directory: int, name: str, mode: int) -> None:
@@ -93,7 +93,7 @@ def atomic_link(source: str | os.PathLike, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def written_whole(target: Path) -> Iterator[None]:
+def convert_errors(target: Path) -> Iterator[None]:
     """Raise UserError for an OSError while ``target`` is written."""
     try:
         yield
@@ -102,7 +102,7 @@ def written_whole(target: Path) -> Iterator[None]:
         raise UserError(f"cannot write: {error.strerror or error}", where=target, fix=fix) from error
 
 
-def held_temporary(directory: int, target: str) -> tuple[int, str]:
+def locked_temporary(directory: int, target: str) -> tuple[int, str]:
     """Create an empty temporary file for ``target`` in an open directory; return its descriptor and name.
 
     A lock on the descriptor shows other processes that the writer is running. The kernel releases it when the
@@ -123,21 +123,25 @@ def held_temporary(directory: int, target: str) -> tuple[int, str]:
 def remove_abandoned(directory: int, target: str) -> None:
     """Remove temporary files of ``target`` in an open directory that are not locked by a running writer."""
     for name in fnmatch.filter(os.listdir(directory), f".{glob.escape(target)}.????????.part"):
-        with contextlib.suppress(OSError):  # removed already, of another user, or a link
+        with contextlib.suppress(OSError):  # already removed, of another user, or a link
             flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(name, flags, dir_fd=directory)
             try:
-                # We use flock; DuckDB uses the other kind of lock on a file that it has recreated.
-                ours = os.fstat(descriptor).st_uid == os.geteuid()
-                if ours and locked(descriptor, fcntl.flock) and locked(descriptor, fcntl.lockf):
-                    for left in (name, f"{name}.wal", f"tmp_{name}"):  # and DuckDB's files for databases and Parquet
-                        remove(left, directory)
+                # Writers of this package use flock; DuckDB uses fcntl locks on a file that it has recreated.
+                is_own = os.fstat(descriptor).st_uid == os.geteuid()
+                if is_own and locked(descriptor, fcntl.flock) and locked(descriptor, fcntl.lockf):
+                    for abandoned in (
+                        name,
+                        f"{name}.wal",
+                        f"tmp_{name}",
+                    ):  # and DuckDB's files for databases and Parquet
+                        remove(abandoned, directory)
             finally:
                 os.close(descriptor)
 
 
 def locked(descriptor: int, kind: Callable[[int, int], None]) -> bool | None:
-    """Take a lock: False if it is held by another process, None if the file system has no locks."""
+    """Take a lock and return True; False if another process has it, None if the file system has no locks."""
     try:
         kind(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
@@ -163,11 +167,11 @@ def temporary_directory(named: str | os.PathLike | None = None) -> Path:
         with tempfile.TemporaryFile(dir=directory, buffering=0) as probe:
             probe.write(b"\0")
     except OSError as error:
-        what, fix = f"cannot write: {error.strerror}", "free some space, or " if error.errno == errno.ENOSPC else ""
+        message, fix = f"cannot write: {error.strerror}", "free some space, or " if error.errno == errno.ENOSPC else ""
         if not directory.is_dir():
-            what, fix = "no such directory", "create it, or "
+            message, fix = "no such directory", "create it, or "
         fix += f"use another one: {'--spool ' if named else 'TMPDIR='}DIRECTORY"
-        raise UserError(what, where=f"directory of temporary files {directory}", fix=fix) from error
+        raise UserError(message, where=f"directory of temporary files {directory}", fix=fix) from error
     return directory.resolve()
 
 
@@ -180,14 +184,14 @@ def scratch_directory(parent: Path | None = None) -> Iterator[Path]:
 
     After kill -9 it is removed by the next call with the same parent, or the next command (`remove_scratch`).
     """
-    descriptor, directory = held_directory(parent)
+    descriptor, directory = locked_directory(parent)
     try:
         yield directory
     finally:
-        remove_held(descriptor, directory)
+        remove_locked(descriptor, directory)
 
 
-def held_directory(parent: Path | None = None, prefix: str = SCRATCH, suffix: str = "") -> tuple[int, Path]:
+def locked_directory(parent: Path | None = None, prefix: str = SCRATCH, suffix: str = "") -> tuple[int, Path]:
     """Return a new private directory in ``parent`` and its descriptor, whose lock shows that the process is running.
 
     ``parent`` is `temporary_directory` by default. Directories of the same prefix and suffix are removed if their
@@ -210,10 +214,10 @@ def remove_scratch() -> None:
 
 
 def remove_abandoned_directories(parent: Path, prefix: str = SCRATCH, suffix: str = "") -> None:
-    """Remove directories of `held_directory` whose processes have ended."""
-    for left in parent.glob(f"{glob.escape(prefix)}????????{glob.escape(suffix)}"):
-        with contextlib.suppress(OSError):  # removed already, of another user, or a link
-            remove_abandoned_directory(left)
+    """Remove directories of `locked_directory` whose processes have ended."""
+    for abandoned in parent.glob(f"{glob.escape(prefix)}????????{glob.escape(suffix)}"):
+        with contextlib.suppress(OSError):  # already removed, of another user, or a link
+            remove_abandoned_directory(abandoned)
 
 
 def open_directory(directory: Path) -> int:
@@ -221,7 +225,7 @@ def open_directory(directory: Path) -> int:
     return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
-def remove_held(descriptor: int, directory: Path) -> None:
+def remove_locked(descriptor: int, directory: Path) -> None:
     """Remove a directory and release its lock."""
     shutil.rmtree(directory, ignore_errors=True)
     os.close(descriptor)
@@ -231,7 +235,7 @@ def remove_abandoned_directory(directory: Path) -> None:
     """Remove a directory of this user that is not locked."""
     descriptor = open_directory(directory)
     if os.fstat(descriptor).st_uid == os.geteuid() and locked(descriptor, fcntl.flock):
-        remove_held(descriptor, directory)
+        remove_locked(descriptor, directory)
     else:
         os.close(descriptor)
 

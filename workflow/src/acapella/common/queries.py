@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from acapella_core.errors import OUTSIDE, UserError, exit_code_of
-from acapella_core.files import held_directory, remove_held
+from acapella_core.files import locked_directory, remove_locked
 
 from .links import cached
 
@@ -54,7 +54,7 @@ def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: b
     """
     import duckdb  # noqa: PLC0415 (keeps the start of `acapella --help` quick)
 
-    descriptor, spill = held_directory()
+    descriptor, spill = locked_directory()
     settings = {
         "threads": threads,
         "autoinstall_known_extensions": False,
@@ -65,9 +65,9 @@ def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: b
     try:
         connection = duckdb.connect(str(database), read_only=read_only, config=settings)
     except duckdb.Error:
-        remove_held(descriptor, spill)
+        remove_locked(descriptor, spill)
         raise
-    weakref.finalize(connection, remove_held, descriptor, spill)
+    weakref.finalize(connection, remove_locked, descriptor, spill)
     _connections.add(connection)
     return connection
 

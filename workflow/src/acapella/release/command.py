@@ -35,7 +35,7 @@ from acapella.common.pseudonyms import HEADER, Name, is_pseudonym, write_mapping
 from acapella.digest.command import ENGINES
 from acapella_core import decompression, names
 from acapella_core.errors import UserError
-from acapella_core.files import atomic_text, held_directory, remove_held, sha256_of, sync
+from acapella_core.files import atomic_text, locked_directory, remove_locked, sha256_of, sync
 
 from .anonymize import add_macs
 from .columns import drop_private, published_columns, why_private
@@ -180,7 +180,7 @@ def make_release(
         core.make_key(key_file)
     key = core.read_key(key_file)
     try:
-        held, part = held_directory(target.parent, f".{target.name}.", ".part")
+        held, part = locked_directory(target.parent, f".{target.name}.", ".part")
     except OSError as error:
         raise UserError(f"cannot write: {error.strerror}", where=target) from error
     try:
@@ -197,7 +197,7 @@ def make_release(
             write_mapping(map_file, [sample.about for sample in samples], public_names)
         publish(part, target)
     finally:
-        remove_held(held, part)
+        remove_locked(held, part)
     frames = sum(sample["frames"] for sample in counts_of_samples)
     return {"samples": len(samples), "frames": frames, "tables": len(tables), "omitted": omitted}
 
