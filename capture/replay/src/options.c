@@ -26,6 +26,7 @@ enum {
     LATE,
     DROP_LATE,
     GUARD,
+    WAKE,
     TAG,
     NODE,
     HUGE,
@@ -71,6 +72,10 @@ static const struct argp_option known[] = {
      "Do not send packets that are later than this; 0: send them all (default: 0)", TIMES},
     {"guard-ns", GUARD, "NS", 0,
      "During a run, forward packets only if the next departure is further away than this (default: 50000)",
+     TIMES},
+    {"wake-ns", WAKE, "NS", 0,
+     "During a run without --bridge, sleep until this long before each departure; 0: poll all the time "
+     "(default: 0)",
      TIMES},
     {NULL, 0, NULL, 0, "Tags:", TAGS},
     {"tag", TAG, "none|choir|fixed", 0,
@@ -161,6 +166,8 @@ static int read_number(struct options *options, int code, const char *text, stru
             return option_size(&options->drop_late_ns, text, "drop-late-ns", 0, 3600 * SECOND, fault);
         case GUARD:
             return option_size(&options->guard_ns, text, "guard-ns", 0, SECOND, fault);
+        case WAKE:
+            return option_size(&options->wake_ns, text, "wake-ns", 0, SECOND, fault);
         case PRIORITY:
             return option_number(&options->priority, text, "priority", 0, 99, fault);
         case NODE:

@@ -31,6 +31,7 @@ struct options {
     uint64_t retry_ns, late_ns;
     uint64_t drop_late_ns; /* 0: never */
     uint64_t guard_ns;
+    uint64_t wake_ns; /* 0: poll all the time */
     enum tag tag;
     unsigned node; /* in the tag */
     unsigned depth;

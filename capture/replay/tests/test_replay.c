@@ -151,6 +151,34 @@ static void test_late_packets_are_dropped_on_request(void) {
     world_close(&world);
 }
 
+/* Sleeps as the polling thread does, and wakes up 3 us late once. */
+static void test_sleep_between_departures_is_no_gap(void) {
+    const int64_t wake_ns = GAP_NS / 4, longest_ns = GAP_NS / 2, overslept_ns = 3000;
+    struct world world = {.options = {.wake_ns = (uint64_t)wake_ns}};
+    world_open(&world);
+    add_jittered(&world, 10, 0, 1);
+    world_start(&world, 1, 1000000);
+    struct replay *replay = &world.replay;
+    world.time.simulated_ns = replay->due_ns;
+    replay_begin(replay);
+    while (replay_poll(replay)) {
+        const int64_t started_ns = world.time.simulated_ns;
+        CHECK(replay_rest(replay, longest_ns) == longest_ns);
+        world.time.simulated_ns += longest_ns + (replay->at == 5 ? overslept_ns : 0);
+        CHECK(replay_poll(replay));
+        const int64_t rest_ns = replay_rest(replay, longest_ns);
+        CHECK(rest_ns == (replay->at == 5 ? 0 : GAP_NS - longest_ns - wake_ns));
+        world.time.simulated_ns += rest_ns;
+        CHECK(replay_poll(replay) && replay_rest(replay, longest_ns) == 0);
+        world.time.simulated_ns = started_ns + GAP_NS;
+    }
+    const struct summary summary = summary_of(&world);
+    CHECK(summary.outcome[OUTCOME_SENT] == 10 && summary.largest_ns == 0);
+    CHECK(replay->largest_gap_ns == overslept_ns);
+    world_drain(&world, NULL, NULL);
+    world_close(&world);
+}
+
 static void test_bursts_are_sent_together_or_packet_by_packet(void) {
     for (int single = 0; single < 2; ++single) {
         struct world world = {.options = {.pacing = single ? PACING_SINGLE : PACING_BURSTS, .burst = 3}};
@@ -365,6 +393,7 @@ int main(int argc, char **argv) {
     test_a_packet_that_is_taken_late_has_the_time_of_its_departure();
     test_packets_that_cannot_be_sent_are_refused_before_the_start();
     test_late_packets_are_dropped_on_request();
+    test_sleep_between_departures_is_no_gap();
     test_bursts_are_sent_together_or_packet_by_packet();
     test_a_stopped_run_accounts_for_packets_not_sent();
     test_every_packet_is_received_in_order_or_counted();

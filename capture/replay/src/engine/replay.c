@@ -143,6 +143,17 @@ static void send_burst(struct replay *replay, const struct entry *entry, int64_t
     }
 }
 
+int64_t replay_rest(struct replay *replay, int64_t longest_ns) {
+    const int64_t wake_ns = (int64_t)replay->options->wake_ns;
+    const int64_t left_ns = replay->due_ns - replay->polled_ns - wake_ns;
+    if (wake_ns == 0 || left_ns <= 0 || replay->retries) {
+        return 0;
+    }
+    const int64_t rest_ns = left_ns < longest_ns ? left_ns : longest_ns;
+    replay->polled_ns += rest_ns;
+    return rest_ns;
+}
+
 bool replay_poll(struct replay *replay) {
     if (unlikely(replay->ending != ENDING_NONE)) {
         return false;

@@ -61,6 +61,10 @@ void replay_begin(struct replay *replay);
 /* Sends the next burst if it is due. Returns false if the run has ended. */
 bool replay_poll(struct replay *replay);
 
+/* Returns how long the thread may sleep before it polls again: until --wake-ns before the next departure, at
+ * most `longest_ns`; 0: it does not sleep. Gaps are measured from the end of that time. */
+int64_t replay_rest(struct replay *replay, int64_t longest_ns);
+
 /* Ends a run early. */
 void replay_end(struct replay *replay, enum ending ending);
 

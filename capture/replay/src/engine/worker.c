@@ -59,6 +59,14 @@ static void handle(struct worker *worker, enum request request) {
     worker->request = REQUEST_NONE;
 }
 
+/* Sleeps if the next departure is far away and --wake-ns permits it. */
+static void rest(struct replay *replay) {
+    const int64_t rest_ns = replay_rest(replay, LONGEST_NAP_NS);
+    if (rest_ns) {
+        nap(rest_ns);
+    }
+}
+
 /* Polls a run until it ends or a request arrives; forwards packets if the next departure is far away. */
 static void run(struct worker *worker) {
     struct replay *replay = &worker->replay;
@@ -81,7 +89,9 @@ static void run(struct worker *worker) {
         if (atomic_load_explicit(&worker->request, memory_order_relaxed) != REQUEST_NONE) {
             return;
         }
-        if (worker->forwards && replay->due_ns - replay->polled_ns > guard) {
+        if (!worker->forwards) {
+            rest(replay);
+        } else if (replay->due_ns - replay->polled_ns > guard) {
             bridge_poll(&worker->bridge);
         }
     }
