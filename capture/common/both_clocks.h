@@ -1,4 +1,4 @@
-/* Readings of the TSC and of the system clock at the same time. */
+/* Simultaneous readings of the TSC and the system clock. */
 #ifndef ACAPELLA_BOTH_CLOCKS_H
 #define ACAPELLA_BOTH_CLOCKS_H
 
@@ -10,7 +10,8 @@ struct both_clocks {
     uint64_t window; /* ticks between the readings of the TSC before and after that of the system clock */
 };
 
-/* Of several attempts, returns the one with the shortest window: the error is at most half of it. */
+/* Reads both clocks several times and returns the reading with the shortest window. The error is at most half
+ * of the window. */
 struct both_clocks both_clocks_read(void);
 
 #endif

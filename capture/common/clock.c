@@ -11,7 +11,7 @@ static void publish(struct clock *clock, struct clock_line line) {
     atomic_store_explicit(&clock->version, version + 2, memory_order_release);
 }
 
-static double within_slew(double ratio) {
+static double limit_slew(double ratio) {
     return ratio > CLOCK_SLEW_MAX ? CLOCK_SLEW_MAX : ratio < -CLOCK_SLEW_MAX ? -CLOCK_SLEW_MAX : ratio;
 }
 
@@ -27,7 +27,7 @@ void clock_discipline(struct clock *clock, uint64_t counter, int64_t ns) {
         return;
     }
     const double elapsed_ns = clock->rate * (double)ticks;
-    const int64_t since = ns - clock->last_ns;
+    const int64_t system_ns = ns - clock->last_ns;
     clock->offset_ns = ns - line;
     clock->last_counter = counter;
     clock->last_ns = ns;
@@ -42,8 +42,8 @@ void clock_discipline(struct clock *clock, uint64_t counter, int64_t ns) {
         clock->largest_offset_ns = size;
     }
     /* A small step of the system clock must not count as a fast counter. */
-    clock->rate *= 1 + GAIN * within_slew((double)since / elapsed_ns - 1);
+    clock->rate *= 1 + GAIN * limit_slew((double)system_ns / elapsed_ns - 1);
     const double slew =
-        within_slew((double)clock->offset_ns / elapsed_ns); /* correction is complete at the next update */
+        limit_slew((double)clock->offset_ns / elapsed_ns); /* correction is complete at the next update */
     publish(clock, (struct clock_line){counter, line, (uint64_t)(clock->rate * (1 + slew) * UNIT)});
 }

@@ -33,7 +33,7 @@ struct clock {
 /* Initializes a clock whose counter has `hz` ticks per second and is `counter` at system time `ns`. */
 void clock_begin(struct clock *clock, double hz, uint64_t counter, int64_t ns);
 
-/* Takes readings of both clocks at the same time. */
+/* Corrects the line by a simultaneous reading of both clocks. */
 void clock_discipline(struct clock *clock, uint64_t counter, int64_t ns);
 
 static inline int64_t line_ns(const struct clock_line *line, uint64_t counter) {

@@ -8,6 +8,11 @@
 error_t command_line_default(int key, struct argp_state *state) {
     struct command_line *line = state->input;
     switch (key) {
+        case ARGP_KEY_INIT:
+            if (line->eal) {
+                state->child_inputs[0] = line;
+            }
+            return 0;
         case OPTION_HELP:
         case OPTION_VERSION:
             if (key == OPTION_HELP) {
@@ -30,8 +35,9 @@ error_t command_line_default(int key, struct argp_state *state) {
     }
 }
 
-int command_line_read(const struct argp *argp, int argc, char **argv, void *options, struct fault *fault) {
-    struct command_line line = {options, fault, false};
+int command_line_read(const struct argp *argp, int argc, char **argv, void *options, struct eal_settings *eal,
+                      struct fault *fault) {
+    struct command_line line = {options, eal, fault, false};
     *fault->text = '\0';
     /* argp prints errors in two lines, and exits */
     const unsigned flags = ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_IN_ORDER;

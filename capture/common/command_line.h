@@ -1,4 +1,4 @@
-/* The command line, by argp: help, version, and errors of one line. */
+/* Parses the command line with argp: help, version, and errors of one line. */
 #ifndef ACAPELLA_COMMAND_LINE_H
 #define ACAPELLA_COMMAND_LINE_H
 
@@ -6,9 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/eal.h"
 #include "common/fault.h"
 
-/* Keys of a program's own options begin here. */
+/* Keys of the options that a program defines begin at OPTION_OWN. */
 enum { OPTION_HELP = 256, OPTION_VERSION, OPTION_OWN };
 
 #define COMMON_OPTIONS                                                       \
@@ -16,19 +17,28 @@ enum { OPTION_HELP = 256, OPTION_VERSION, OPTION_OWN };
         "version", OPTION_VERSION, NULL, 0, "Print the version and exit", -1 \
     }
 
+/* Groups of the help: ports are first, CPU and memory are last. */
+enum { EAL_GROUP_PORTS = 1, EAL_GROUP_RESOURCES = 10 };
+
+/* Children of the argp of a program that uses DPDK's ports: options for devices, CPUs and memory, and the
+ * arguments for EAL after --. They are stored in `eal` of the command line. */
+extern const struct argp_child eal_options[];
+
 /* The `input` of a parser. */
 struct command_line {
-    void *options; /* the program's */
+    void *options;            /* the program's */
+    struct eal_settings *eal; /* NULL: the program does not use eal_options */
     struct fault *fault;
     bool printed; /* help or version */
 };
 
-/* For keys that a program's parser does not know: help, version, errors. */
+/* Handles keys that the parser of a program does not handle: help, version, errors. */
 error_t command_line_default(int key, struct argp_state *state);
 
 /* Parses argv; options end at the first argument that is not an option. `argp_program_version` is the version
  * to print. 0; 1: help or version was printed; -1: see fault. */
-int command_line_read(const struct argp *argp, int argc, char **argv, void *options, struct fault *fault);
+int command_line_read(const struct argp *argp, int argc, char **argv, void *options, struct eal_settings *eal,
+                      struct fault *fault);
 
 /* Parse the value of option --NAME. A size may end in K, M or G. -1: see fault. */
 int option_size(uint64_t *to, const char *text, const char *name, uint64_t least, uint64_t most,

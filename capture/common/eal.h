@@ -16,9 +16,9 @@ int eal_start(int count, char **arguments);
 /* Devices, threads and memory of EAL. */
 struct eal_settings {
     const char *program;
-    const char *const *vdev; /* as for --vdev of EAL */
+    const char *vdev[EAL_DEVICES]; /* as for --vdev of EAL */
     unsigned vdevs;
-    const char *const *pci;
+    const char *pci[EAL_DEVICES];
     unsigned pcis;
     unsigned threads; /* besides the main thread: lcores 1, 2, ... */
     char *cpus;       /* CPUs of these threads, comma-separated; NULL: those that the process may use */

@@ -1,4 +1,5 @@
-/* An error as one line: place, cause, remedy. Functions that can fail take a `struct fault` and return -1. */
+/* An error message of one line: location, cause, remedy. Functions that can fail take a `struct fault` and
+ * return -1. */
 #ifndef ACAPELLA_FAULT_H
 #define ACAPELLA_FAULT_H
 
@@ -11,11 +12,11 @@ struct fault {
 /* Formats the line, without newline, and returns -1. */
 int fail(struct fault *fault, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Whether the cause is the machine: no space, no memory, a failing disk. The line then contains strerror's
- * text. */
+/* Returns true if the cause is the machine: no space, no memory, a failing disk. It compares the line with
+ * strerror(3). */
 bool machine_failed(const struct fault *fault);
 
-/* Returns the remedy for an errno of a write, to append to a line; empty if there is none. */
+/* Returns the remedy for an errno of a write, to append to a message; empty if there is none. */
 const char *write_advice(int error);
 
 /* Like write_advice, for a read. */

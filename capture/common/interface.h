@@ -11,7 +11,7 @@ struct interface_counters {
     uint64_t tx_bytes, tx_packets, tx_errors, tx_dropped;
 };
 
-/* Not known if the name is empty or there is no such interface. */
-struct interface_counters interface_counters(const char *interface);
+/* Reads the counters; `known` is false if the name is empty or there is no such interface. */
+struct interface_counters read_interface_counters(const char *interface);
 
 #endif

@@ -4,14 +4,14 @@
 
 #include <signal.h>
 
-/* The last one received; 0: none. */
+/* The last signal received; 0: none. */
 extern volatile sig_atomic_t received_signal;
 
-/* Stores SIGTERM, SIGINT and SIGHUP from now on, and ignores SIGPIPE and SIGXFSZ, so that a closed pipe and a
- * limit on file sizes are reported as failed writes. */
+/* From now on, stores SIGTERM, SIGINT and SIGHUP in received_signal, and ignores SIGPIPE and SIGXFSZ, so that
+ * a closed pipe and a limit on file sizes are reported as failed writes. */
 void handle_signals(void);
 
-/* Name of the signal received. */
+/* Returns the name of received_signal. */
 const char *signal_name(void);
 
 #endif

@@ -27,12 +27,12 @@ struct interface {
 
 struct blocks {
     gzFile file;
-    bool swapped, begun;
+    bool swapped, in_section;
     struct interface *interface; /* of the current section */
-    uint32_t interfaces, room;
+    uint32_t interfaces, interface_capacity;
     uint32_t described; /* interfaces of all sections so far */
     uint8_t *body;      /* of the current block, including its trailer */
-    uint32_t size, body_room;
+    uint32_t size, body_capacity;
 };
 
 struct blocks *blocks_open(gzFile file) {
@@ -51,35 +51,36 @@ void blocks_free(struct blocks *blocks) {
     }
 }
 
-static uint32_t word(const struct blocks *blocks, const uint8_t *at) {
+static uint32_t read32(const struct blocks *blocks, const uint8_t *at) {
     uint32_t value;
     memcpy(&value, at, sizeof value);
     return blocks->swapped ? __builtin_bswap32(value) : value;
 }
 
-static uint16_t half(const struct blocks *blocks, const uint8_t *at) {
+static uint16_t read16(const struct blocks *blocks, const uint8_t *at) {
     uint16_t value;
     memcpy(&value, at, sizeof value);
     return blocks->swapped ? __builtin_bswap16(value) : value;
 }
 
-static uint64_t long_word(const struct blocks *blocks, const uint8_t *at) {
+static uint64_t read64(const struct blocks *blocks, const uint8_t *at) {
     uint64_t value;
     memcpy(&value, at, sizeof value);
     return blocks->swapped ? __builtin_bswap64(value) : value;
 }
 
-static uint32_t padded(uint32_t size) { return (size + 3) & ~3U; }
+static uint32_t pad_size(uint32_t size) { return (size + 3) & ~3U; }
 
 static enum blocks_result error(struct fault *fault, const char *what) {
     fail(fault, "damaged pcapng: %s", what);
     return BLOCKS_ERROR;
 }
 
-/* Damaged compressed data are an error; an end within the bytes is a truncated file. */
+/* Returns BLOCKS_END at the end of the file, BLOCKS_TRUNCATED if it ends within the bytes, and BLOCKS_ERROR
+ * if the compressed data is damaged. */
 static enum blocks_result read_bytes(struct blocks *blocks, uint8_t *to, uint32_t size, struct fault *fault) {
-    const int got = gzread(blocks->file, to, size);
-    if (got == (int)size) {
+    const int size_read = gzread(blocks->file, to, size);
+    if (size_read == (int)size) {
         return BLOCKS_FRAME;
     }
     int code;
@@ -88,28 +89,29 @@ static enum blocks_result read_bytes(struct blocks *blocks, uint8_t *to, uint32_
         fail(fault, "%.200s", message);
         return BLOCKS_ERROR;
     }
-    return got <= 0 && code != Z_BUF_ERROR ? BLOCKS_END : BLOCKS_TRUNCATED;
+    return size_read <= 0 && code != Z_BUF_ERROR ? BLOCKS_END : BLOCKS_TRUNCATED;
 }
 
-static enum blocks_result within(enum blocks_result result) {
+/* Within a block, the end of the file is a truncation. */
+static enum blocks_result inside_block(enum blocks_result result) {
     return result == BLOCKS_END ? BLOCKS_TRUNCATED : result;
 }
 
-static bool reserve(struct blocks *blocks, uint32_t size) {
-    if (size <= blocks->body_room) {
+static bool reserve_body(struct blocks *blocks, uint32_t size) {
+    if (size <= blocks->body_capacity) {
         return true;
     }
     uint8_t *larger = realloc(blocks->body, size);
     if (larger) {
         blocks->body = larger;
-        blocks->body_room = size;
+        blocks->body_capacity = size;
     }
     return larger != NULL;
 }
 
 /* The magic number, which follows the length, determines the byte order of a section. */
 static enum blocks_result read_byte_order(struct blocks *blocks, uint8_t magic[4], struct fault *fault) {
-    const enum blocks_result result = within(read_bytes(blocks, magic, 4, fault));
+    const enum blocks_result result = inside_block(read_bytes(blocks, magic, 4, fault));
     if (result != BLOCKS_FRAME) {
         return result;
     }
@@ -131,31 +133,31 @@ static enum blocks_result read_block(struct blocks *blocks, uint32_t *type, stru
     }
     memcpy(type, head, sizeof *type); /* the type of a section is the same in both byte orders */
     const bool section = *type == SECTION;
-    if (!section && !blocks->begun) {
+    if (!section && !blocks->in_section) {
         return error(fault, "no section header");
     }
     if (section && (result = read_byte_order(blocks, magic, fault)) != BLOCKS_FRAME) {
         return result;
     }
-    *type = word(blocks, head);
-    const uint32_t have = section ? 4 : 0;
-    const uint32_t length = word(blocks, head + 4);
+    *type = read32(blocks, head);
+    const uint32_t magic_bytes = section ? 4 : 0;
+    const uint32_t length = read32(blocks, head + 4);
     /* some programs do not count the padding */
-    if (length < BLOCK_HEAD + TRAILER + have || length > LARGEST_BLOCK) {
+    if (length < BLOCK_HEAD + TRAILER + magic_bytes || length > LARGEST_BLOCK) {
         return error(fault, "the length of a block is out of range");
     }
-    blocks->size = padded(length) - BLOCK_HEAD;
-    if (!reserve(blocks, blocks->size)) {
+    blocks->size = pad_size(length) - BLOCK_HEAD;
+    if (!reserve_body(blocks, blocks->size)) {
         fail(fault, "out of memory");
         return BLOCKS_ERROR;
     }
-    memcpy(blocks->body, magic, have);
-    result = within(read_bytes(blocks, blocks->body + have, blocks->size - have, fault));
+    memcpy(blocks->body, magic, magic_bytes);
+    result = inside_block(read_bytes(blocks, blocks->body + magic_bytes, blocks->size - magic_bytes, fault));
     if (result != BLOCKS_FRAME) {
         return result;
     }
     blocks->size -= TRAILER;
-    return padded(word(blocks, blocks->body + blocks->size)) == padded(length)
+    return pad_size(read32(blocks, blocks->body + blocks->size)) == pad_size(length)
                ? BLOCKS_FRAME
                : error(fault, "the two lengths of a block differ");
 }
@@ -164,12 +166,12 @@ static enum blocks_result read_section(struct blocks *blocks, struct fault *faul
     if (blocks->size < 16) {
         return error(fault, "a section header that is too short");
     }
-    const uint16_t major = half(blocks, blocks->body + 4), minor = half(blocks, blocks->body + 6);
+    const uint16_t major = read16(blocks, blocks->body + 4), minor = read16(blocks, blocks->body + 6);
     if (major != 1 || (minor != 0 && minor != 2)) {
         fail(fault, "pcapng version %u.%u; versions 1.0 and 1.2 are supported", major, minor);
         return BLOCKS_ERROR;
     }
-    blocks->begun = true;
+    blocks->in_section = true;
     blocks->interfaces = 0;
     return BLOCKS_FRAME;
 }
@@ -181,12 +183,12 @@ static enum blocks_result read_options(const struct blocks *blocks, uint32_t at,
         if (blocks->size - at < 4) {
             return error(fault, "an interface option is truncated");
         }
-        const uint16_t code = half(blocks, blocks->body + at), size = half(blocks, blocks->body + at + 2);
+        const uint16_t code = read16(blocks, blocks->body + at), size = read16(blocks, blocks->body + at + 2);
         if (code == END_OF_OPTIONS) {
             break;
         }
         at += 4;
-        if (padded(size) > blocks->size - at) {
+        if (pad_size(size) > blocks->size - at) {
             return error(fault, "an interface option is truncated");
         }
         if (code == TIME_RESOLUTION && size == 1 && !resolution_seen) {
@@ -194,9 +196,9 @@ static enum blocks_result read_options(const struct blocks *blocks, uint32_t at,
             interface->exponent = blocks->body[at] & 0x7f;
             interface->binary = blocks->body[at] & 0x80;
         } else if (code == TIME_OFFSET && size == 8) {
-            interface->offset_s = (int64_t)long_word(blocks, blocks->body + at);
+            interface->offset_s = (int64_t)read64(blocks, blocks->body + at);
         }
-        at += padded(size);
+        at += pad_size(size);
     }
     return BLOCKS_FRAME;
 }
@@ -209,19 +211,19 @@ static enum blocks_result read_interface(struct blocks *blocks, struct fault *fa
         fail(fault, "more than %u interfaces are described", MAX_INTERFACES);
         return BLOCKS_ERROR;
     }
-    if (blocks->interfaces == blocks->room) {
-        const uint32_t room = blocks->room * 2 + 4;
-        struct interface *larger = realloc(blocks->interface, room * sizeof *larger);
+    if (blocks->interfaces == blocks->interface_capacity) {
+        const uint32_t capacity = blocks->interface_capacity * 2 + 4;
+        struct interface *larger = realloc(blocks->interface, capacity * sizeof *larger);
         if (!larger) {
             fail(fault, "out of memory");
             return BLOCKS_ERROR;
         }
         blocks->interface = larger;
-        blocks->room = room;
+        blocks->interface_capacity = capacity;
     }
     struct interface *interface = &blocks->interface[blocks->interfaces++];
-    *interface = (struct interface){.link_type = half(blocks, blocks->body),
-                                    .snaplen = word(blocks, blocks->body + 4),
+    *interface = (struct interface){.link_type = read16(blocks, blocks->body),
+                                    .snaplen = read32(blocks, blocks->body + 4),
                                     .exponent = MICROSECONDS};
     return read_options(blocks, 8, interface, fault);
 }
@@ -246,7 +248,7 @@ static int64_t to_ns(uint64_t units, const struct interface *interface) {
     return sum < INT64_MIN ? INT64_MIN : sum > INT64_MAX ? INT64_MAX : (int64_t)sum;
 }
 
-/* Returns the frame of `kept` bytes at `at` in the block. */
+/* Sets the frame to `kept` bytes at offset `at` of the block. */
 static enum blocks_result set_frame(const struct blocks *blocks, const struct interface *interface,
                                     uint32_t at, uint32_t kept, struct blocks_frame *frame,
                                     struct fault *fault) {
@@ -254,7 +256,7 @@ static enum blocks_result set_frame(const struct blocks *blocks, const struct in
         fail(fault, "a frame of %u bytes; the limit is %d", kept, CAPTURE_FRAME_MAX);
         return BLOCKS_ERROR;
     }
-    if (blocks->size < at || padded(kept) > blocks->size - at) {
+    if (blocks->size < at || pad_size(kept) > blocks->size - at) {
         return error(fault, "a block that is too short for its frame");
     }
     frame->kept_bytes = kept;
@@ -270,27 +272,28 @@ static enum blocks_result read_packet(const struct blocks *blocks, uint32_t type
     if (blocks->size < FIXED) {
         return error(fault, "a packet block that is too short");
     }
-    const uint32_t index = type == PACKET ? half(blocks, blocks->body) : word(blocks, blocks->body);
+    const uint32_t index = type == PACKET ? read16(blocks, blocks->body) : read32(blocks, blocks->body);
     if (index >= blocks->interfaces) {
         return error(fault, "a packet of an interface without description");
     }
     const struct interface *interface = &blocks->interface[index];
-    const uint64_t units = (uint64_t)word(blocks, blocks->body + 4) << 32 | word(blocks, blocks->body + 8);
+    const uint64_t units =
+        (uint64_t)read32(blocks, blocks->body + 4) << 32 | read32(blocks, blocks->body + 8);
     frame->ts_ns = to_ns(units, interface);
     frame->timed = true;
-    frame->wire_bytes = word(blocks, blocks->body + 16);
-    return set_frame(blocks, interface, FIXED, word(blocks, blocks->body + 12), frame, fault);
+    frame->wire_bytes = read32(blocks, blocks->body + 16);
+    return set_frame(blocks, interface, FIXED, read32(blocks, blocks->body + 12), frame, fault);
 }
 
-/* The frame is of the first interface and has no time; its captured length is the smaller of length and snap
- * length. */
+/* A simple packet belongs to the first interface and has no time. Its captured length is the smaller of its
+ * length and the snap length. */
 static enum blocks_result read_simple_packet(const struct blocks *blocks, struct blocks_frame *frame,
                                              struct fault *fault) {
     if (blocks->size < 4 || !blocks->interfaces) {
         return error(fault, "a simple packet that is too short, or without interface");
     }
     const struct interface *interface = &blocks->interface[0];
-    const uint32_t wire = word(blocks, blocks->body);
+    const uint32_t wire = read32(blocks, blocks->body);
     frame->ts_ns = 0;
     frame->timed = false;
     frame->wire_bytes = wire;

@@ -21,7 +21,7 @@ static ssize_t gzip_read(void *file, char *to, size_t size) {
 
 static int gzip_close(void *file) { return gzclose_r(file) == Z_OK ? 0 : -1; }
 
-/* zlib passes on files that are not compressed. */
+/* zlib reads files that are not compressed unchanged. */
 static int open_file(struct capture_file *file, int descriptor, struct fault *fault) {
     const int open = descriptor < 0 && strcmp(file->path, "-") == 0 ? 0 : descriptor;
     errno = 0;
@@ -98,17 +98,17 @@ struct capture_file *capture_file_open(const char *path, int descriptor, const c
     return file;
 }
 
-static int next_of_pcap(struct capture_file *file, struct blocks_frame *frame, struct fault *fault) {
+static int read_pcap(struct capture_file *file, struct blocks_frame *frame, struct fault *fault) {
     struct pcap_pkthdr *head;
-    const int got = pcap_next_ex(file->pcap, &head, &frame->bytes);
-    if (got == PCAP_ERROR_BREAK) {
+    const int status = pcap_next_ex(file->pcap, &head, &frame->bytes);
+    if (status == PCAP_ERROR_BREAK) {
         return 0;
     }
-    if (got != 1 && strstr(pcap_geterr(file->pcap), "truncated")) {
-        file->truncated = true; /* use the whole records */
+    if (status != 1 && strstr(pcap_geterr(file->pcap), "truncated")) {
+        file->truncated = true; /* keep the complete records */
         return 0;
     }
-    if (got != 1) {
+    if (status != 1) {
         return fail(fault, "%.200s: %.200s", file->path, read_error(file, pcap_geterr(file->pcap)));
     }
     /* tv_usec is in ns, as requested; libpcap sign-extends the 32 bits of seconds */
@@ -121,7 +121,7 @@ static int next_of_pcap(struct capture_file *file, struct blocks_frame *frame, s
     return 1;
 }
 
-static int next_of_blocks(struct capture_file *file, struct blocks_frame *frame, struct fault *fault) {
+static int read_pcapng(struct capture_file *file, struct blocks_frame *frame, struct fault *fault) {
     struct fault reported;
     switch (blocks_next(file->blocks, frame, &reported)) {
         case BLOCKS_END:
@@ -137,7 +137,7 @@ static int next_of_blocks(struct capture_file *file, struct blocks_frame *frame,
 }
 
 int capture_file_next(struct capture_file *file, struct blocks_frame *frame, struct fault *fault) {
-    const int status = file->blocks ? next_of_blocks(file, frame, fault) : next_of_pcap(file, frame, fault);
+    const int status = file->blocks ? read_pcapng(file, frame, fault) : read_pcap(file, frame, fault);
     if (status == 1 && check_frame(file, frame->link_type, frame->kept_bytes, fault) != 0) {
         return -1;
     }

@@ -4,7 +4,7 @@
 
 #include "common/files/blocks.h"
 
-/* For the error of a file that is neither. */
+/* Advice for files of other formats. */
 #define CAPTURE_FILE_FORMATS "give a pcap or pcapng, plain or with gzip"
 
 struct capture_file;
@@ -18,7 +18,7 @@ struct capture_file *capture_file_open(const char *path, int descriptor, const c
  * a record; -1: see fault. */
 int capture_file_next(struct capture_file *file, struct blocks_frame *frame, struct fault *fault);
 
-/* Whether the file ended within a record: its program was killed. */
+/* Returns true if the file ended within a record, for example because its program was killed. */
 bool capture_file_truncated(const struct capture_file *file);
 
 void capture_file_close(struct capture_file *file);

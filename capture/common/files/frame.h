@@ -1,4 +1,4 @@
-/* A frame to be written, and its record in a file. Nothing here depends on DPDK. */
+/* A frame to be written, and its record in a file. This header does not depend on DPDK. */
 #ifndef ACAPELLA_FRAME_H
 #define ACAPELLA_FRAME_H
 
@@ -17,7 +17,7 @@ struct frame {
     const char *comment; /* in a pcapng, at most 12 bytes; NULL: none */
     bool hashed, numbered;
     uint32_t crc32;  /* of the whole frame, as zlib computes it */
-    uint32_t number; /* of the frame among those that reached the P4 program, from 0 */
+    uint32_t number; /* counts the frames that the P4 program received, from 0 */
     struct iovec segment[FRAME_SEGMENTS];
     unsigned segments;
 };

@@ -35,13 +35,13 @@ int publish(int fd, const char *part, const char *path) {
     return rename(part, path);
 }
 
-int publish_written(const char *path, int (*write)(FILE *to, const void *what), const void *what,
+int publish_written(const char *path, int (*write)(FILE *to, const void *argument), const void *argument,
                     struct fault *fault) {
     char *part = publish_part(path);
     const int fd = part ? publish_create(part) : -1;
     FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
     int status = 0;
-    if (!file || write(file, what) != 0 || fflush(file) != 0 || ferror(file) ||
+    if (!file || write(file, argument) != 0 || fflush(file) != 0 || ferror(file) ||
         publish(fd, part, path) != 0) {
         const int error = part ? errno : ENOMEM;
         status = fail(fault, "%.200s: %s%s", path, strerror(error), write_advice(error));

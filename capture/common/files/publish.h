@@ -1,4 +1,4 @@
-/* Files that are complete or absent: a file gets its name when it is complete and on the disk. */
+/* Writes files that are complete or absent: a file is renamed when it is complete and synced. */
 #ifndef ACAPELLA_PUBLISH_H
 #define ACAPELLA_PUBLISH_H
 
@@ -10,14 +10,14 @@
 char *publish_part(const char *path);
 
 /* Opens a file for publish(). It has no name until then, so that the kernel removes it after SIGKILL; on file
- * systems without unnamed files it is NAME.part. An old NAME.part is removed. -1: see errno. */
+ * systems without O_TMPFILE its name is NAME.part. Removes an old NAME.part. -1: see errno. */
 int publish_create(const char *part);
 
-/* Syncs the file of publish_create() and names it. -1: see errno. */
+/* Syncs the file of publish_create() and renames it to `path`. -1: see errno. */
 int publish(int fd, const char *part, const char *path);
 
-/* Writes a file by `write`, which returns 0 or -1 with errno, and names it when it is synced. */
-int publish_written(const char *path, int (*write)(FILE *to, const void *what), const void *what,
+/* Writes a file with the function `write`, which returns 0 or -1 with errno, and publishes it. */
+int publish_written(const char *path, int (*write)(FILE *to, const void *argument), const void *argument,
                     struct fault *fault);
 
 #endif

@@ -18,9 +18,9 @@ struct totals {
     uint64_t dropped_full, dropped_failed, dropped_shape;
 };
 
-/* Frames that were put, and are neither on the disk nor lost by an error, are pending; none are at the end of
- * a capture. */
-static struct totals queue_totals(const struct capture *capture, unsigned queue) {
+/* Sums the counts of a queue. Pending frames were put, and are neither on the disk nor lost by an error; at
+ * the end of a capture there are none. */
+static struct totals sum_queue(const struct capture *capture, unsigned queue) {
     const struct counts *counts = &capture->worker[queue].counts;
     struct totals totals = {
         .preprocessed = counts->preprocessed,
@@ -78,7 +78,7 @@ uint64_t accounts_received(const struct capture *capture) {
 
 bool accounts_balance(const struct capture *capture) {
     for (unsigned queue = 0; queue < capture->port.queues; ++queue) {
-        const struct totals t = queue_totals(capture, queue);
+        const struct totals t = sum_queue(capture, queue);
         const uint64_t known = t.written + t.preprocessed + t.filtered + t.sampled_out + t.dropped_full +
                                t.dropped_failed + t.dropped_shape;
         if (t.received + t.added != known || t.pending != 0) {
@@ -105,7 +105,7 @@ static void print_totals(FILE *to, struct totals t) {
 static void print_frames(FILE *to, const struct capture *capture) {
     struct totals sum = {0};
     for (unsigned queue = 0; queue < capture->port.queues; ++queue) {
-        add(&sum, queue_totals(capture, queue));
+        add(&sum, sum_queue(capture, queue));
     }
     fputs(",\n\"frames\": {", to);
     print_totals(to, sum);
@@ -117,7 +117,7 @@ static void print_frames(FILE *to, const struct capture *capture) {
                 ", \"cpu_ns\": %" PRIu64 ", ",
                 queue ? "," : "", queue, counts->first_ns, counts->last_ns,
                 (uint64_t)capture->worker[queue].cpu_ns);
-        print_totals(to, queue_totals(capture, queue));
+        print_totals(to, sum_queue(capture, queue));
         fputc('}', to);
     }
     fputs("]", to);
@@ -129,7 +129,7 @@ static void print_files(FILE *to, const struct capture *capture) {
     fputs(",\n\"files\": [", to);
     for (const struct file *file = capture->files.first; file; file = file->next) {
         if (!*file->path) {
-            continue; /* of a sink: it has no file */
+            continue; /* a sink has no file */
         }
         const char *path = file->state == FILE_WHOLE ? file->path : file->part;
         const char *name = strrchr(path, '/');
@@ -164,7 +164,7 @@ static void print_settings(FILE *to, const struct capture *capture) {
             ", \"queues\": %u, \"rss\": %s, \"depth\": %u, \"burst\": %u, \"hugepages\": %s, \"flushed\": "
             "%" PRIu64 "}",
             port->queues, port->rss ? "true" : "false", port->depth, options->burst,
-            options->huge ? "true" : "false", port->flushed);
+            options->eal.huge ? "true" : "false", port->flushed);
     fprintf(to, ",\n\"format\": \"%s\", \"writer\": \"%s\", \"writer_note\": ", options->format->name,
             capture->writer->name);
     json_text_or_null(to, capture->writer_note);
@@ -246,7 +246,7 @@ static void print_counters(FILE *to, const struct capture *capture, const struct
         fputs("null", to);
     }
     print_generator(to, capture);
-    const struct interface_counters now = interface_counters(port->interface);
+    const struct interface_counters now = read_interface_counters(port->interface);
     fputs(",\n\"interface\": ", to);
     if (now.known && before->known) {
         fputs("{\"name\": ", to);
@@ -286,8 +286,8 @@ static void print_errors(FILE *to, const struct capture *capture) {
     fputs("]", to);
 }
 
-/* Prints why the P4 program did not send frames. Only at the end of the capture, because its counts belong to
- * its thread. */
+/* Prints the reasons for which the P4 program did not send frames. Its counts belong to its thread, so they
+ * are printed at the end of the capture only. */
 static void print_p4(FILE *to, const struct capture *capture) {
     const struct p4 *p4 = capture->worker[0].p4;
     fputs(",\n\"p4\": ", to);
@@ -330,10 +330,9 @@ static void print_all(FILE *to, const struct capture *capture, const struct inte
     fputs("}\n", to);
 }
 
-/* The heartbeat reserves space on the disk, so that the final accounts can be written even if the disk is
- * full, and is not synced. */
-static int store_whole(const char *path, const char *bytes, size_t size, bool heartbeat,
-                       struct fault *fault) {
+/* Writes a file under a temporary name and renames it. The heartbeat reserves space on the disk, so that the
+ * final accounts can be written even if the disk is full, and is not synced. */
+static int write_file(const char *path, const char *bytes, size_t size, bool heartbeat, struct fault *fault) {
     char *temporary = NULL;
     if (asprintf(&temporary, "%s.new", path) < 0) {
         return fail(fault, "%s: out of memory", path);
@@ -341,10 +340,10 @@ static int store_whole(const char *path, const char *bytes, size_t size, bool he
     const int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     int status = fd < 0 ? -1 : 0;
     for (size_t done = 0; status == 0 && done < size;) {
-        const ssize_t wrote = write(fd, bytes + done, size - done);
-        if (wrote > 0) {
-            done += (size_t)wrote;
-        } else if (wrote == 0 || errno != EINTR) {
+        const ssize_t written = write(fd, bytes + done, size - done);
+        if (written > 0) {
+            done += (size_t)written;
+        } else if (written == 0 || errno != EINTR) {
             status = -1;
         }
     }
@@ -378,7 +377,7 @@ int accounts_write(const struct capture *capture, const struct interface_counter
     print_all(memory, capture, before);
     const bool failed = fflush(memory) != 0 || ferror(memory); /* fclose alone does not report it */
     const int status = fclose(memory) == 0 && !failed && size > 0
-                           ? store_whole(path, bytes, size, !capture->stopped_by, fault)
+                           ? write_file(path, bytes, size, !capture->stopped_by, fault)
                            : fail(fault, "%s: out of memory", path);
     free(bytes);
     return status;

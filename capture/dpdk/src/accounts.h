@@ -11,10 +11,10 @@
 int accounts_write(const struct capture *capture, const struct interface_counters *before, const char *path,
                    struct fault *fault);
 
-/* True if every received frame is in exactly one count and none is pending. */
+/* Returns true if every received frame is in exactly one count and none is pending. */
 bool accounts_balance(const struct capture *capture);
 
-/* Frames received so far on all queues. */
+/* Returns the number of frames received so far on all queues. */
 uint64_t accounts_received(const struct capture *capture);
 
 #endif

@@ -16,7 +16,7 @@ struct worker {
     struct capture *capture;
     unsigned queue;
     struct output *output;
-    uint8_t *whole;                   /* buffer to join the segments of a frame */
+    uint8_t *joined;                  /* buffer to join the segments of a frame */
     struct p4 *p4;                    /* processes every frame first; NULL: no program */
     struct p4_frame batch[BURST_MAX]; /* frames of this burst that p4 has not processed yet */
     unsigned batched, returned;       /* frames of the batch, and those that p4 has processed */
@@ -25,8 +25,9 @@ struct worker {
     struct counts counts;
     _Atomic uint64_t unstamped;
     _Atomic uint64_t loops; /* increases while the thread runs */
-    uint64_t empty_since;   /* time of the first of the polls without a frame; 0: the last poll had a frame */
-    _Atomic uint64_t idle_ns; /* from then to the last poll */
+    uint64_t empty_since; /* time of the first of the latest polls without a frame; 0: the last poll received
+                             one */
+    _Atomic uint64_t idle_ns; /* from empty_since to the last poll */
     _Atomic uint64_t cpu_ns;  /* CPU time of the thread, set when it ends */
 };
 
@@ -40,7 +41,7 @@ struct capture {
     _Atomic bool stop;
     struct worker *worker; /* one per queue */
     const struct store_kind *writer;
-    char writer_note[256];     /* why a writer other than the default is used */
+    char writer_note[256];     /* reason for using another writer than the default */
     const char *stopped_by;    /* NULL while running */
     uint64_t begin_ns, end_ns; /* system clock */
 };

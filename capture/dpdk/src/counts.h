@@ -6,7 +6,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Written by the thread of the queue, read by others. The files count how many of `put` were written. */
+/* The thread of the queue writes the counts, other threads read them. The files count the frames of `put`
+ * that were written. */
 struct counts {
     _Alignas(64) _Atomic uint64_t received;
     _Atomic uint64_t received_bytes; /* wire lengths, without FCS */
@@ -14,15 +15,15 @@ struct counts {
     _Atomic uint64_t added;          /* sent by the P4 program in addition: copies, replies to probes */
     _Atomic uint64_t filtered;       /* rejected by the filter */
     _Atomic uint64_t sampled_out;    /* passed the filter, not sampled */
-    _Atomic uint64_t put;            /* given to the writer */
+    _Atomic uint64_t put;            /* passed to the writer */
     _Atomic uint64_t truncated;      /* of `put`: longer than the snap length */
     _Atomic uint64_t dropped_full;   /* no buffer was free */
     _Atomic uint64_t dropped_failed; /* after a failure of the writer */
-    _Atomic uint64_t dropped_shape;  /* in more segments than fit into a record */
+    _Atomic uint64_t dropped_shape;  /* frames with more segments than fit into a record */
     _Atomic uint64_t first_ns, last_ns;
 };
 
-static inline void count(_Atomic uint64_t *counter, uint64_t more) {
+static inline void add_count(_Atomic uint64_t *counter, uint64_t more) {
     const uint64_t now = atomic_load_explicit(counter, memory_order_relaxed) + more;
     atomic_store_explicit(counter, now, memory_order_relaxed);
 }

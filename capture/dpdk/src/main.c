@@ -1,4 +1,6 @@
-/* acapella-dpdk-capture: writes the frames of a DPDK port to capture files, and accounts for each of them. */
+/* acapella-dpdk-capture: writes the frames of a DPDK port to capture files, and counts each of them by
+ * outcome.
+ */
 #include <errno.h>
 #include <rte_eal.h>
 #include <rte_lcore.h>
@@ -18,7 +20,7 @@
 #define HEARTBEAT_NS 1000000000ULL
 #define SECOND 1e9
 
-enum exit_status { EXIT_WHOLE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+enum exit_status { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 static uint64_t clock_time_ns(clockid_t id) {
     struct timespec now;
@@ -83,10 +85,10 @@ static int open_outputs(struct capture *capture, const struct paths *paths, stru
         struct worker *worker = &capture->worker[queue];
         worker->capture = capture;
         worker->queue = queue;
-        worker->whole = malloc(RTE_ETHER_MAX_JUMBO_FRAME_LEN + UINT16_MAX);
-        worker->output = worker->whole ? output_open(&settings, queue, &worker->counts, fault) : NULL;
+        worker->joined = malloc(RTE_ETHER_MAX_JUMBO_FRAME_LEN + UINT16_MAX);
+        worker->output = worker->joined ? output_open(&settings, queue, &worker->counts, fault) : NULL;
         if (!worker->output) {
-            return worker->whole ? -1 : fail(fault, "out of memory");
+            return worker->joined ? -1 : fail(fault, "out of memory");
         }
         if (options->p4 && load_program(worker, fault) != 0) {
             return -1;
@@ -133,7 +135,7 @@ static int choose_writer(struct capture *capture, struct fault *fault) {
     return 0;
 }
 
-static bool workers_run(const struct capture *capture) {
+static bool is_any_worker_running(const struct capture *capture) {
     for (unsigned queue = 0; queue < capture->options.queues; ++queue) {
         if (rte_eal_get_lcore_state(queue + 1) == RUNNING) {
             return true;
@@ -142,7 +144,7 @@ static bool workers_run(const struct capture *capture) {
     return false;
 }
 
-/* Time without a frame on any queue; time in which a thread did not poll does not count. */
+/* Returns the time without a frame on any queue. Time in which a thread did not poll does not count. */
 static uint64_t idle_ns(const struct capture *capture) {
     uint64_t least = UINT64_MAX;
     for (unsigned queue = 0; queue < capture->options.queues; ++queue) {
@@ -152,8 +154,8 @@ static uint64_t idle_ns(const struct capture *capture) {
     return least;
 }
 
-/* Returns why the capture ends; NULL: it continues. */
-static const char *reason_to_stop(const struct capture *capture, uint64_t begin, uint64_t now) {
+/* Returns the reason for the end of the capture; NULL: it continues. */
+static const char *find_stop_reason(const struct capture *capture, uint64_t begin, uint64_t now) {
     const struct options *options = &capture->options;
     bool failed = capture->files.failed;
     for (unsigned queue = 0; queue < options->queues; ++queue) {
@@ -177,8 +179,8 @@ static const char *reason_to_stop(const struct capture *capture, uint64_t begin,
     return NULL;
 }
 
-/* Loop of the main thread: disciplines the clock, finishes files, writes the heartbeat, and returns why the
- * capture ends. */
+/* Loop of the main thread: disciplines the clock, finishes files and writes the heartbeat. Returns the reason
+ * for the end of the capture. */
 static const char *supervise(struct capture *capture, const struct interface_counters *before,
                              const struct paths *paths) {
     const struct timespec tick = {0, TICK_NS};
@@ -186,9 +188,9 @@ static const char *supervise(struct capture *capture, const struct interface_cou
     uint64_t disciplined = begin, beat = begin;
     const char *reason = NULL;
     struct fault fault;
-    while (workers_run(capture)) {
+    while (is_any_worker_running(capture)) {
         const uint64_t now = clock_time_ns(CLOCK_MONOTONIC);
-        if (!reason && (reason = reason_to_stop(capture, begin, now))) {
+        if (!reason && (reason = find_stop_reason(capture, begin, now))) {
             generator_stop(&capture->generator); /* first, so that all offered frames are received */
             capture->stop = true;
         }
@@ -199,18 +201,17 @@ static const char *supervise(struct capture *capture, const struct interface_cou
         files_finish_pending(&capture->files);
         if (now - beat >= HEARTBEAT_NS) {
             beat = now;
-            accounts_write(capture, before, paths->heartbeat,
-                           &fault); /* a full disk is reported by the files */
+            accounts_write(capture, before, paths->heartbeat, &fault); /* the files report a full disk */
         }
         nanosleep(&tick, NULL);
     }
     if (!reason) { /* the threads stopped after an error or --frames */
-        reason = reason_to_stop(capture, begin, clock_time_ns(CLOCK_MONOTONIC));
+        reason = find_stop_reason(capture, begin, clock_time_ns(CLOCK_MONOTONIC));
     }
     return reason ? reason : "frames";
 }
 
-static bool any_failed(const struct capture *capture) {
+static bool report_failures(const struct capture *capture) {
     bool failed = false;
     for (unsigned queue = 0; queue < capture->options.queues; ++queue) {
         const struct worker *worker = &capture->worker[queue];
@@ -244,12 +245,12 @@ static void abandon(struct capture *capture) {
 /* DPDK selects its CRC code in the first call, and `handlers` in rte_net_crc.c is NULL meanwhile (bug in
  * DPDK 22.11 to 24.11): a call by a second thread would crash. Therefore call it once before other threads
  * start. */
-static void checksum_choose(void) {
+static void select_crc(void) {
     const uint8_t nothing = 0;
     (void)rte_net_crc_calc(&nothing, sizeof nothing, RTE_NET_CRC32_ETH);
 }
 
-/* Captures, from the start of the port to the accounts. */
+/* Captures frames, from the start of the port to the final accounts. */
 static int run(struct capture *capture, const struct paths *paths) {
     struct fault fault;
     struct interface_counters before = {.known = false};
@@ -262,11 +263,11 @@ static int run(struct capture *capture, const struct paths *paths) {
         unlink(paths->heartbeat);
         return print_error(&fault, EXIT_FAILED);
     }
-    /* In this order, a frame that arrives between the two calls counts as lost; otherwise a lost frame could
-     * count as received. */
-    before = interface_counters(capture->port.interface);
+    /* In this order, a frame that arrives between the two calls is counted as lost; in the other order, a
+     * lost frame could be counted as received. */
+    before = read_interface_counters(capture->port.interface);
     port_flush(&capture->port);
-    checksum_choose();
+    select_crc();
     capture->begin_ns = clock_time_ns(CLOCK_REALTIME);
     for (unsigned queue = 0; queue < capture->options.queues; ++queue) {
         rte_eal_remote_launch(worker_run, &capture->worker[queue], queue + 1);
@@ -279,8 +280,8 @@ static int run(struct capture *capture, const struct paths *paths) {
     rte_eal_mp_wait_lcore();
     capture->end_ns = clock_time_ns(CLOCK_REALTIME);
     files_finish_pending(&capture->files);
-    unlink(paths->heartbeat); /* and its space is free for the accounts */
-    status = any_failed(capture) ? EXIT_FAILED : EXIT_WHOLE;
+    unlink(paths->heartbeat); /* this frees its space for the accounts */
+    status = report_failures(capture) ? EXIT_FAILED : EXIT_OK;
     /* If the last writes failed, the reason is a write error. */
     capture->stopped_by = status == EXIT_FAILED ? "write error" : reason;
     if (accounts_write(capture, &before, paths->accounts, &fault) != 0) {
@@ -293,7 +294,7 @@ static int run(struct capture *capture, const struct paths *paths) {
     return status;
 }
 
-static int capture_all(struct capture *capture, const struct paths *paths) {
+static int open_and_run(struct capture *capture, const struct paths *paths) {
     struct fault fault;
     int status = 0;
     if (capture->options.filter && *capture->options.filter) {
@@ -332,7 +333,7 @@ int main(int argc, char **argv) {
     struct fault fault;
     const int read = options_read(&capture.options, argc, argv, &fault);
     if (read != 0) {
-        return read > 0 ? EXIT_WHOLE : print_error(&fault, EXIT_USAGE);
+        return read > 0 ? EXIT_OK : print_error(&fault, EXIT_USAGE);
     }
     if (make_paths(&paths, &capture.options, &fault) != 0) {
         return print_error(&fault, EXIT_USAGE);
@@ -346,12 +347,12 @@ int main(int argc, char **argv) {
         return print_error(&fault, EXIT_FAILED);
     }
     memset(capture.worker, 0, OPTIONS_QUEUES * sizeof *capture.worker);
-    const int status = capture_all(&capture, &paths);
+    const int status = open_and_run(&capture, &paths);
     if (capture.filters) {
         pcap_freecode(&capture.filter);
     }
     for (unsigned queue = 0; queue < capture.options.queues; ++queue) {
-        free(capture.worker[queue].whole);
+        free(capture.worker[queue].joined);
     }
     free(capture.worker);
     files_free(&capture.files);

@@ -11,9 +11,7 @@
 #define FRAME_OF_XDP 3456 /* AF_XDP: frame and headroom fit into a page */
 
 enum {
-    VDEV = OPTION_OWN,
-    PCI,
-    WRITE,
+    WRITE = OPTION_OWN,
     ACCOUNTS,
     FORMAT,
     WRITER,
@@ -40,22 +38,17 @@ enum {
     FRAMES,
     DURATION,
     IDLE,
-    HUGE,
-    MEMORY_MB,
-    CPUS,
     SPIN,
     GENERATE,
     RATE,
 };
 
 /* Groups of the help, in its order. */
-enum { PORT = 1, SELECTION, OUTPUT, DISK, END, RESOURCES };
+enum { PORT = EAL_GROUP_PORTS, SELECTION, OUTPUT, DISK, END, RESOURCES = EAL_GROUP_RESOURCES };
 
 static const struct argp_option known[] = {
-    {NULL, 0, NULL, 0, "Port (one of --vdev, --pci and --generate is required):", PORT},
-    {"vdev", VDEV, "DRIVER,ARGUMENTS", 0,
-     "Create a virtual device, as EAL's --vdev does; the first one is captured from", PORT},
-    {"pci", PCI, "ADDRESS", 0, "Capture from a NIC that is bound to a DPDK driver", PORT},
+    {NULL, 0, NULL, 0,
+     "Port (one of --vdev, --pci and --generate is required; the first --vdev is captured):", PORT},
     {"generate", GENERATE, "BYTES", 0,
      "Generate frames of this length in a thread of the program, to measure what a disk can write", PORT},
     {"rate", RATE, "N", 0, "Generate N frames per second, as in 5e6 (default: no limit)", PORT},
@@ -112,11 +105,6 @@ static const struct argp_option known[] = {
     {"duration", DURATION, "SECONDS", 0, "Stop after SECONDS", END},
     {"stop-when-idle", IDLE, "SECONDS", 0, "Stop after SECONDS without a frame", END},
     {NULL, 0, NULL, 0, "CPU and memory:", RESOURCES},
-    {"huge", HUGE, NULL, 0, "Use hugepages (default: normal pages)", RESOURCES},
-    {"memory-mb", MEMORY_MB, "N", 0,
-     "Set the memory of EAL, in MB (default: as needed for queues, depth and max-frame)", RESOURCES},
-    {"cpus", CPUS, "LIST", 0,
-     "Set the CPUs of the queues' threads, as in 1,2 (default: all that the process may use)", RESOURCES},
     {"spin", SPIN, NULL, 0, "Poll without sleeping between bursts (default: sleep)", RESOURCES},
     COMMON_OPTIONS,
     {NULL, 0, NULL, 0, NULL, 0},
@@ -202,24 +190,13 @@ static int read_number(struct options *options, int code, const char *text, stru
             return option_number(&options->buffers, text, "buffers", 3, 65536, fault);
         case BUFFER_BYTES:
             return option_size(&options->buffer_bytes, text, "buffer-bytes", 131072, 1U << 30, fault);
-        case FRAMES:
-            return option_size(&options->frames, text, "frames", 1, UINT64_MAX, fault);
         default:
-            return option_number(&options->memory_mb, text, "memory-mb", 16, 1U << 20, fault);
+            return option_size(&options->frames, text, "frames", 1, UINT64_MAX, fault);
     }
 }
 
 static int read_one(struct options *options, int code, char *text, struct fault *fault) {
     switch (code) {
-        case VDEV:
-            if (options->vdevs == OPTIONS_DEVICES) {
-                return fail(fault, "--vdev %s: more than %d; use fewer", text, OPTIONS_DEVICES);
-            }
-            options->vdev[options->vdevs++] = text;
-            return 0;
-        case PCI:
-            options->pci = text;
-            return 0;
         case WRITE:
             options->write = text;
             return 0;
@@ -235,16 +212,10 @@ static int read_one(struct options *options, int code, char *text, struct fault 
         case P4_CONTROL:
             options->p4_control = text;
             return 0;
-        case CPUS:
-            options->cpus = text;
-            return 0;
         case HASH:
         case NO_HASH:
             options->hash = code == HASH;
             options->hash_chosen = true;
-            return 0;
-        case HUGE:
-            options->huge = true;
             return 0;
         case SPIN:
             options->spin = true;
@@ -270,14 +241,12 @@ static int read_one(struct options *options, int code, char *text, struct fault 
     }
 }
 
-static bool ends_in(const char *text, const char *end) {
-    const size_t size = strlen(text), least = strlen(end);
-    return size > least && strcmp(text + size - least, end) == 0;
-}
-
 static int check(struct options *options, struct fault *fault) {
-    if ((options->vdevs > 0) + (options->pci != NULL) + (options->generate > 0) != 1) {
+    if ((options->eal.vdevs > 0) + (options->eal.pcis > 0) + (options->generate > 0) != 1) {
         return fail(fault, "no port: use one of --vdev, --pci and --generate; see --help");
+    }
+    if (options->eal.pcis > 1) {
+        return fail(fault, "--pci %s: a capture has one port; use --pci once", options->eal.pci[1]);
     }
     if (options->rate > 0 && options->generate == 0) {
         return fail(fault, "--rate: applies to --generate only; remove it");
@@ -285,10 +254,10 @@ static int check(struct options *options, struct fault *fault) {
     if (!options->write) {
         return fail(fault, "--write: missing; use PATH.pcap or PATH.pcapng");
     }
-    if (!ends_in(options->write, ".pcap") && !ends_in(options->write, ".pcapng")) {
+    const struct format *named = format_of_path(options->write);
+    if (!named) {
         return fail(fault, "--write %s: the name must end in .pcap or .pcapng", options->write);
     }
-    const struct format *named = ends_in(options->write, ".pcapng") ? &pcapng_format : &pcap_format;
     if (options->format && options->format != named) {
         return fail(fault, "--format %s: does not match the name %s; change one of them",
                     options->format->name, options->write);
@@ -301,7 +270,7 @@ static int check(struct options *options, struct fault *fault) {
         return fail(fault, "--p4-control: needs a program; use --p4");
     }
     if (options->max_frame == 0) {
-        const bool xdp = options->vdevs > 0 && strncmp(options->vdev[0], "net_af_xdp", 10) == 0;
+        const bool xdp = options->eal.vdevs > 0 && strncmp(options->eal.vdev[0], "net_af_xdp", 10) == 0;
         options->max_frame = options->generate ? options->generate : xdp ? FRAME_OF_XDP : FRAME;
     }
     if (options->hash && named == &pcap_format) {
@@ -316,24 +285,14 @@ static int check(struct options *options, struct fault *fault) {
     return 0;
 }
 
-/* For argp. */
+/* Parser of argp. */
 static error_t parse(int key, char *text, struct argp_state *state) {
     struct command_line *line = state->input;
     struct options *options = line->options;
     if (key >= OPTION_OWN && key <= RATE) {
         return read_one(options, key, text, line->fault) == 0 ? 0 : EINVAL;
     }
-    if (key != ARGP_KEY_ARG) {
-        return command_line_default(key, state);
-    }
-    if (!state->quoted) {
-        fail(line->fault, "%s: not an option; arguments of EAL come after --", text);
-        return EINVAL;
-    }
-    options->eal = &state->argv[state->next - 1];
-    options->eal_count = state->argc - state->next + 1;
-    state->next = state->argc;
-    return 0;
+    return command_line_default(key, state);
 }
 
 int options_read(struct options *options, int argc, char **argv, struct fault *fault) {
@@ -348,7 +307,7 @@ int options_read(struct options *options, int argc, char **argv, struct fault *f
         .buffer_bytes = 1ULL << 20,
         .flush_s = 1,
     };
-    const struct argp argp = {known, parse, usage, documentation, NULL, NULL, NULL};
-    const int status = command_line_read(&argp, argc, argv, options, fault);
+    const struct argp argp = {known, parse, usage, documentation, eal_options, NULL, NULL};
+    const int status = command_line_read(&argp, argc, argv, options, &options->eal, fault);
     return status != 0 ? status : check(options, fault);
 }

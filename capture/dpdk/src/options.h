@@ -10,17 +10,14 @@
 #include "common/files/format.h"
 #include "writer/store.h"
 
-#define OPTIONS_DEVICES EAL_DEVICES
 #define OPTIONS_QUEUES 64
 
 enum clock_choice { CLOCK_AUTO, CLOCK_HARDWARE, CLOCK_TSC };
 
 struct options {
-    const char *vdev[OPTIONS_DEVICES]; /* as for --vdev of EAL; frames are captured from the first */
-    unsigned vdevs;
-    const char *pci;
-    const char *write;    /* PATH.pcap or PATH.pcapng */
-    const char *accounts; /* NULL: in the directory of the capture, .json */
+    struct eal_settings eal; /* frames are captured from the first device; memory 0: as needed */
+    const char *write;       /* PATH.pcap or PATH.pcapng */
+    const char *accounts;    /* NULL: in the directory of the capture, .json */
     const char *filter;
     const char *p4, *p4_control; /* P4 program (.spec) or NULL; its control file or NULL */
     uint64_t p4_memory;          /* EAL memory of the P4 program, bytes */
@@ -31,7 +28,7 @@ struct options {
     uint32_t snaplen; /* 0: whole frames */
     uint32_t max_frame;
     uint64_t sample; /* one in n */
-    bool sample_by_hash, huge, spin, wait;
+    bool sample_by_hash, spin, wait;
     bool hash, hash_chosen; /* not chosen: if the format supports it */
     enum clock_choice clock;
     uint64_t rotate_bytes, preallocate, frames;
@@ -40,10 +37,6 @@ struct options {
     double rate;       /* generated frames per second; 0: no limit */
     unsigned buffers;
     uint64_t buffer_bytes;
-    unsigned memory_mb; /* 0: as needed */
-    char *cpus;         /* comma-separated; NULL: those that the process may use */
-    char **eal;         /* further arguments for EAL */
-    int eal_count;
 };
 
 /* 0; 1: help or version was printed; -1: see fault. */

@@ -7,35 +7,35 @@
 #include "capture.h"
 #include "port/filter.h"
 
-#define SPINS 256    /* empty bursts before the thread sleeps */
-#define NAP_NS 20000 /* at 5 million frames per second, 100 descriptors */
+#define SPINS 256      /* empty bursts before the thread sleeps */
+#define SLEEP_NS 20000 /* at 5 million frames per second, 100 descriptors */
 #define TIMER_SLACK_NS 1000
 
-static uint64_t clock_of(clockid_t id) {
+static uint64_t read_clock(clockid_t id) {
     struct timespec now;
     clock_gettime(id, &now);
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* Points to the first kept_bytes of the frame. False: it has more segments than fit into a record. */
-static bool segments_of(struct frame *frame, const struct rte_mbuf *mbuf) {
-    uint32_t left = frame->kept_bytes;
+/* Sets the segments of the frame to its first kept_bytes. Returns false if they do not fit into a record. */
+static bool set_segments(struct frame *frame, const struct rte_mbuf *mbuf) {
+    uint32_t remaining = frame->kept_bytes;
     frame->segments = 0;
-    for (; mbuf && left > 0; mbuf = mbuf->next) {
+    for (; mbuf && remaining > 0; mbuf = mbuf->next) {
         if (frame->segments == FRAME_SEGMENTS) {
             return false;
         }
-        const uint32_t size = left < mbuf->data_len ? left : mbuf->data_len;
+        const uint32_t size = remaining < mbuf->data_len ? remaining : mbuf->data_len;
         frame->segment[frame->segments++] = (struct iovec){rte_pktmbuf_mtod(mbuf, void *), size};
-        left -= size;
+        remaining -= size;
     }
-    return left == 0;
+    return remaining == 0;
 }
 
-/* Returns the number that decides whether a frame is sampled: its CRC32, or the frames that passed the filter
- * before. */
-static uint64_t turn(const struct options *options, const struct counts *counts, const uint8_t *bytes,
-                     uint32_t have) {
+/* Returns the number by which a frame is sampled: its CRC32, or the number of earlier frames that passed the
+ * filter. */
+static uint64_t sampling_number(const struct options *options, const struct counts *counts,
+                                const uint8_t *bytes, uint32_t have) {
     if (options->sample_by_hash) {
         return rte_net_crc_calc(bytes, have, RTE_NET_CRC32_ETH);
     }
@@ -43,45 +43,45 @@ static uint64_t turn(const struct options *options, const struct counts *counts,
            counts->dropped_shape;
 }
 
-/* Filters, samples, truncates and passes on a frame. `bytes` are its first `have` bytes; if it has several
- * segments, the segments are written. Every return path counts the frame once. */
-static void keep(struct worker *worker, struct frame *frame, const uint8_t *bytes, uint32_t have,
-                 const struct rte_mbuf *pieces) {
+/* Filters, samples, truncates and writes a frame. `bytes` are its first `have` bytes; if it has several
+ * segments, these are written. Every return path counts the frame once. */
+static void process_frame(struct worker *worker, struct frame *frame, const uint8_t *bytes, uint32_t have,
+                          const struct rte_mbuf *segments) {
     struct capture *capture = worker->capture;
     const struct options *options = &capture->options;
     struct counts *counts = &worker->counts;
     frame->kept_bytes = options->snaplen && options->snaplen < have ? options->snaplen : have;
     frame->queue = worker->queue;
     if (capture->filters && !filter_passes(&capture->filter, bytes, frame->wire_bytes, have)) {
-        count(&counts->filtered, 1);
+        add_count(&counts->filtered, 1);
         return;
     }
-    if (options->sample > 1 && turn(options, counts, bytes, have) % options->sample != 0) {
-        count(&counts->sampled_out, 1);
+    if (options->sample > 1 && sampling_number(options, counts, bytes, have) % options->sample != 0) {
+        add_count(&counts->sampled_out, 1);
         return;
     }
     frame->hashed = options->hash;
     if (frame->hashed) {
         frame->crc32 = rte_net_crc_calc(bytes, have, RTE_NET_CRC32_ETH);
     }
-    if (pieces && !segments_of(frame, pieces)) {
-        count(&counts->dropped_shape, 1);
+    if (segments && !set_segments(frame, segments)) {
+        add_count(&counts->dropped_shape, 1);
         return;
     }
-    if (!pieces) {
+    if (!segments) {
         frame->segment[0] = (struct iovec){(void *)(uintptr_t)bytes, frame->kept_bytes};
         frame->segments = 1;
     }
     switch (output_put(worker->output, frame, &worker->fault)) {
         case PUT_DONE:
-            count(&counts->put, 1);
-            count(&counts->truncated, frame->kept_bytes < frame->wire_bytes);
+            add_count(&counts->put, 1);
+            add_count(&counts->truncated, frame->kept_bytes < frame->wire_bytes);
             break;
         case PUT_FULL:
-            count(&counts->dropped_full, 1);
+            add_count(&counts->dropped_full, 1);
             break;
         case PUT_FAILED:
-            count(&counts->dropped_failed, 1);
+            add_count(&counts->dropped_failed, 1);
             worker->failed = true;
     }
 }
@@ -89,10 +89,10 @@ static void keep(struct worker *worker, struct frame *frame, const uint8_t *byte
 void worker_preprocessed(void *user, const struct p4_verdict *verdict) {
     struct worker *worker = user;
     const bool added = verdict->probe || verdict->clone;
-    count(&worker->counts.added, added);
+    add_count(&worker->counts.added, added);
     worker->returned += !added;
     if (verdict->outcome != P4_SENT) {
-        count(&worker->counts.preprocessed, 1);
+        add_count(&worker->counts.preprocessed, 1);
         return;
     }
     struct frame frame = {
@@ -101,14 +101,14 @@ void worker_preprocessed(void *user, const struct p4_verdict *verdict) {
         .numbered = true,
         .number = verdict->sequence,
     };
-    keep(worker, &frame, verdict->bytes, verdict->length, NULL);
+    process_frame(worker, &frame, verdict->bytes, verdict->length, NULL);
 }
 
 /* Runs the P4 program on the batch. */
 static void preprocess(struct worker *worker) {
     worker->returned = 0;
     if (worker->batched && p4_process(worker->p4, worker->batch, worker->batched, &worker->fault) != 0) {
-        count(&worker->counts.dropped_failed, worker->batched - worker->returned);
+        add_count(&worker->counts.dropped_failed, worker->batched - worker->returned);
         worker->failed = true;
     }
     worker->batched = 0;
@@ -116,7 +116,7 @@ static void preprocess(struct worker *worker) {
 
 /* The batch is processed before a frame with several segments, because there is one buffer to join segments.
  */
-static void take_to_program(struct worker *worker, const struct frame *frame, struct rte_mbuf *mbuf) {
+static void add_to_batch(struct worker *worker, const struct frame *frame, struct rte_mbuf *mbuf) {
     if (mbuf->nb_segs > 1) {
         preprocess(worker);
     }
@@ -124,14 +124,14 @@ static void take_to_program(struct worker *worker, const struct frame *frame, st
         .ts_ns = frame->ts_ns,
         .wire_bytes = frame->wire_bytes,
         .kept_bytes = frame->wire_bytes,
-        .bytes = rte_pktmbuf_read(mbuf, 0, frame->wire_bytes, worker->whole),
+        .bytes = rte_pktmbuf_read(mbuf, 0, frame->wire_bytes, worker->joined),
     };
     if (mbuf->nb_segs > 1) {
         preprocess(worker);
     }
 }
 
-static void take(struct worker *worker, struct rte_mbuf *mbuf) {
+static void process_mbuf(struct worker *worker, struct rte_mbuf *mbuf) {
     struct capture *capture = worker->capture;
     const struct options *options = &capture->options;
     struct counts *counts = &worker->counts;
@@ -139,58 +139,59 @@ static void take(struct worker *worker, struct rte_mbuf *mbuf) {
     const uint8_t *bytes = rte_pktmbuf_mtod(mbuf, const uint8_t *);
     bool unstamped = false;
     struct frame frame = {.ts_ns = port_stamp(&capture->port, mbuf, &unstamped), .wire_bytes = wire};
-    count(&counts->received_bytes, wire);
-    count(&worker->unstamped, unstamped);
+    add_count(&counts->received_bytes, wire);
+    add_count(&worker->unstamped, unstamped);
     if (counts->first_ns == 0) {
         counts->first_ns = frame.ts_ns;
     }
     counts->last_ns = frame.ts_ns;
     if (worker->p4) {
-        take_to_program(worker, &frame, mbuf);
+        add_to_batch(worker, &frame, mbuf);
         return;
     }
     if (mbuf->nb_segs > 1 && (capture->filters || options->hash || options->sample_by_hash)) {
-        bytes = rte_pktmbuf_read(mbuf, 0, wire, worker->whole);
+        bytes = rte_pktmbuf_read(mbuf, 0, wire, worker->joined);
     }
-    keep(worker, &frame, bytes, wire, mbuf);
+    process_frame(worker, &frame, bytes, wire, mbuf);
 }
 
-/* Idle time: from the first to the last of consecutive polls without a frame. A thread that waits for the
- * disk or for a CPU does not poll, so that time without polls does not count. */
-static void note_idle(struct worker *worker, bool empty, uint64_t looked) {
+/* Updates the idle time, from the first to the last of consecutive polls without a frame. A thread that waits
+ * for the disk or for a CPU does not poll; this time does not count. */
+static void update_idle_time(struct worker *worker, bool empty, uint64_t polled_ns) {
     if (!empty) {
         worker->empty_since = 0;
     } else if (worker->empty_since == 0) {
-        worker->empty_since = clock_of(CLOCK_MONOTONIC);
+        worker->empty_since = read_clock(CLOCK_MONOTONIC);
     }
     const uint64_t since = worker->empty_since;
-    atomic_store_explicit(&worker->idle_ns, since && looked > since ? looked - since : 0,
+    atomic_store_explicit(&worker->idle_ns, since && polled_ns > since ? polled_ns - since : 0,
                           memory_order_relaxed);
 }
 
-/* Returns the number of frames taken. */
-static unsigned take_burst(struct worker *worker, uint64_t most) {
+/* Receives and processes a burst of at most `most` frames. Returns the number of frames. */
+static unsigned receive_burst(struct worker *worker, uint64_t most) {
     struct rte_mbuf *mbuf[BURST_MAX];
     const struct options *options = &worker->capture->options;
     const uint16_t limit = (uint16_t)(most < options->burst ? most : options->burst);
-    const uint64_t looked = options->idle_s > 0 ? clock_of(CLOCK_MONOTONIC) : 0; /* upper bound */
-    const uint16_t got = rte_eth_rx_burst(worker->capture->port.id, (uint16_t)worker->queue, mbuf, limit);
-    count(&worker->counts.received, got);
-    for (uint16_t i = 0; i < got; ++i) {
-        take(worker, mbuf[i]);
+    const uint64_t polled_ns = options->idle_s > 0 ? read_clock(CLOCK_MONOTONIC) : 0; /* upper bound */
+    const uint16_t received =
+        rte_eth_rx_burst(worker->capture->port.id, (uint16_t)worker->queue, mbuf, limit);
+    add_count(&worker->counts.received, received);
+    for (uint16_t i = 0; i < received; ++i) {
+        process_mbuf(worker, mbuf[i]);
     }
     preprocess(worker);
     if (options->idle_s > 0) {
-        note_idle(worker, got == 0, looked);
+        update_idle_time(worker, received == 0, polled_ns);
     }
-    if (output_burst(worker->output, clock_of(CLOCK_MONOTONIC)) != 0) {
+    if (output_burst(worker->output, read_clock(CLOCK_MONOTONIC)) != 0) {
         worker->failed = true;
     }
-    rte_pktmbuf_free_bulk(mbuf, got);
-    return got;
+    rte_pktmbuf_free_bulk(mbuf, received);
+    return received;
 }
 
-static uint64_t frames_left(const struct worker *worker) {
+static uint64_t remaining_frames(const struct worker *worker) {
     const struct options *options = &worker->capture->options;
     if (options->frames == 0 || options->queues > 1) {
         return UINT64_MAX; /* the main thread counts the frames of several queues */
@@ -200,7 +201,7 @@ static uint64_t frames_left(const struct worker *worker) {
 }
 
 static void sleep_briefly(void) {
-    const struct timespec pause = {0, NAP_NS};
+    const struct timespec pause = {0, SLEEP_NS};
     nanosleep(&pause, NULL);
 }
 
@@ -208,31 +209,31 @@ int worker_run(void *argument) {
     struct worker *worker = argument;
     struct capture *capture = worker->capture;
     unsigned empty = 0;
-    uint64_t left = 0;
+    uint64_t remaining = 0;
     prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
-    while (!capture->stop && !worker->failed && (left = frames_left(worker)) > 0) {
-        empty = take_burst(worker, left) > 0 ? 0 : empty + 1;
+    while (!capture->stop && !worker->failed && (remaining = remaining_frames(worker)) > 0) {
+        empty = receive_burst(worker, remaining) > 0 ? 0 : empty + 1;
         if (empty > SPINS && !capture->options.spin) {
             sleep_briefly();
         } else if (empty > 0) {
             rte_pause();
         }
-        count(&worker->loops, 1);
+        add_count(&worker->loops, 1);
     }
     capture->stop = true;
     /* Receive frames that arrived before the stop, and no more, so that a busy port cannot delay the end. */
     for (uint64_t more = capture->port.depth;
-         more > 0 && !worker->failed && (left = frames_left(worker)) > 0;) {
-        const unsigned got = take_burst(worker, more < left ? more : left);
-        if (got == 0) {
+         more > 0 && !worker->failed && (remaining = remaining_frames(worker)) > 0;) {
+        const unsigned received = receive_burst(worker, more < remaining ? more : remaining);
+        if (received == 0) {
             break;
         }
-        more -= got;
+        more -= received;
     }
     if (worker->p4 && !worker->failed && p4_end(worker->p4, &worker->fault) != 0) {
         worker->failed = true;
     }
-    worker->cpu_ns = clock_of(CLOCK_THREAD_CPUTIME_ID);
+    worker->cpu_ns = read_clock(CLOCK_THREAD_CPUTIME_ID);
     output_close(worker->output);
     worker->output = NULL;
     return 0;

@@ -99,7 +99,7 @@ static unsigned put_frames(struct output *output, struct counts *counts, struct 
         if (output_put(output, &frame, fault) == PUT_DONE) {
             CHECK(taken == i); /* no frame is accepted after a failure */
             ++taken;
-            count(&counts->put, 1);
+            add_count(&counts->put, 1);
         }
         if (i % 128 == 0) {
             output_burst(output, 1000ULL * i);

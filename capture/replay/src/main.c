@@ -13,7 +13,7 @@
 
 #define TICK_MS 5
 
-enum exit_status { EXIT_WHOLE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+enum exit_status { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 static int print_error(const struct fault *fault, int status) {
     fprintf(stderr, PROGRAM ": error: %s\n", fault->text);
@@ -42,12 +42,13 @@ static bool execute_lines(struct session *session, struct command_lines *lines) 
     return false;
 }
 
-/* Serves commands. Returns why it ended; NULL: an error, see fault. */
-static const char *serve(struct session *session, struct fault *fault) {
+/* Executes commands until the input ends, `quit` is read or a signal arrives. Returns the reason; NULL: see
+ * fault. */
+static const char *execute_commands(struct session *session, struct fault *fault) {
     static struct command_lines lines;
     struct pollfd input = {STDIN_FILENO, POLLIN, 0};
     while (!received_signal) {
-        if (session_tend(session, fault) != 0) {
+        if (session_update(session, fault) != 0) {
             return NULL;
         }
         if (ferror(session->out)) {
@@ -57,15 +58,15 @@ static const char *serve(struct session *session, struct fault *fault) {
         if (poll(&input, 1, TICK_MS) <= 0) {
             continue;
         }
-        const int got = command_read(&lines, STDIN_FILENO);
-        if (got < 0) {
+        const int status = command_read(&lines, STDIN_FILENO);
+        if (status < 0) {
             fail(fault, "standard input: %s", strerror(errno));
             return NULL;
         }
         if (execute_lines(session, &lines)) {
             return "quit";
         }
-        if (got == 0) {
+        if (status == 0) {
             return "end of input";
         }
     }
@@ -77,45 +78,34 @@ static int run(struct session *session) {
     int status = EXIT_FAILED;
     if (session_open(session, &fault) == 0) {
         report_ready(session);
-        const char *reason = serve(session, &fault);
+        const char *reason = execute_commands(session, &fault);
         session_stop(session, ENDING_STOP);
         if (reason) {
             report_quit(session, reason);
-            status = EXIT_WHOLE;
+            status = EXIT_OK;
         }
     }
     session_close(session);
     rte_eal_cleanup();
-    return status == EXIT_WHOLE ? status : print_error(&fault, status);
+    return status == EXIT_OK ? status : print_error(&fault, status);
 }
 
 int main(int argc, char **argv) {
     static struct session session;
     struct fault fault;
-    const struct options *options = &session.options;
-    const int read = options_read(&session.options, argc, argv, &fault);
+    struct options *options = &session.options;
+    const int read = options_read(options, argc, argv, &fault);
     if (read != 0) {
-        return read > 0 ? EXIT_WHOLE : print_error(&fault, EXIT_USAGE);
+        return read > 0 ? EXIT_OK : print_error(&fault, EXIT_USAGE);
     }
     handle_signals();
     session.out = stdout;
-    if (session_memory(&session, &fault) != 0) {
+    if (session_check_memory(&session, &fault) != 0) {
         return print_error(&fault, EXIT_FAILED);
     }
-    const struct eal_settings settings = {
-        .program = PROGRAM,
-        .vdev = options->vdev,
-        .vdevs = options->vdevs,
-        .pci = options->pci,
-        .pcis = options->pcis,
-        .threads = 1,
-        .cpus = options->cpus,
-        .huge = options->huge,
-        .memory_mb = options->memory_mb,
-        .more = options->eal,
-        .more_count = options->eal_count,
-    };
-    if (eal_start_threads(&settings, &fault) != 0) {
+    options->eal.program = PROGRAM;
+    options->eal.threads = 1;
+    if (eal_start_threads(&options->eal, &fault) != 0) {
         return print_error(&fault, EXIT_FAILED);
     }
     return run(&session);

@@ -11,9 +11,7 @@
 #define SECOND 1000000000ULL
 
 enum {
-    VDEV = OPTION_OWN,
-    PCI,
-    TX,
+    TX = OPTION_OWN,
     BRIDGE,
     BURST,
     DEPTH,
@@ -29,21 +27,15 @@ enum {
     WAKE,
     TAG,
     NODE,
-    HUGE,
-    NO_HUGE,
-    MEMORY_MB,
-    CPUS,
     PRIORITY,
     SPIN,
 };
 
 /* Groups of the help, in its order. */
-enum { PORTS = 1, RECORDING, TIMES, TAGS, RESOURCES };
+enum { PORTS = EAL_GROUP_PORTS, RECORDING, TIMES, TAGS, RESOURCES = EAL_GROUP_RESOURCES };
 
 static const struct argp_option known[] = {
     {NULL, 0, NULL, 0, "Ports (--tx or --bridge is required):", PORTS},
-    {"vdev", VDEV, "DRIVER,ARGUMENTS", 0, "Create a virtual device, as EAL's --vdev does", PORTS},
-    {"pci", PCI, "ADDRESS", 0, "Use a NIC that is bound to a DPDK driver", PORTS},
     {"tx", TX, "PORT", 0,
      "Replay to the port with this device name; repeat it for several ports: packets of the i-th "
      "interface of a file are sent to the i-th port",
@@ -84,12 +76,6 @@ static const struct argp_option known[] = {
      TAGS},
     {"node", NODE, "N", 0, "Set the node number in the trailer (default: 0)", TAGS},
     {NULL, 0, NULL, 0, "CPU and memory:", RESOURCES},
-    {"huge", HUGE, NULL, 0, "Use hugepages (default: normal pages)", RESOURCES},
-    {"no-huge", NO_HUGE, NULL, 0, "Use normal pages (the default)", RESOURCES},
-    {"memory-mb", MEMORY_MB, "N", 0,
-     "Set the memory of EAL, in MB (default: as needed for --packets and --max-frame)", RESOURCES},
-    {"cpus", CPUS, "LIST", 0,
-     "Set the CPU of the polling thread, as in 1 (default: one that the process may use)", RESOURCES},
     {"priority", PRIORITY, "N", 0,
      "Set the real-time priority of the polling thread during a run (SCHED_FIFO), for runs of less than a "
      "second; 0: none (default: 0)",
@@ -135,15 +121,6 @@ static int add_port(struct options *options, char *text, struct fault *fault) {
     return 0;
 }
 
-static int add_device(const char **list, unsigned *count, const char *text, const char *name,
-                      struct fault *fault) {
-    if (*count == EAL_DEVICES) {
-        return fail(fault, "--%s %s: more than %d; use fewer", name, text, EAL_DEVICES);
-    }
-    list[(*count)++] = text;
-    return 0;
-}
-
 static int read_number(struct options *options, int code, const char *text, struct fault *fault) {
     switch (code) {
         case BURST:
@@ -170,10 +147,8 @@ static int read_number(struct options *options, int code, const char *text, stru
             return option_size(&options->wake_ns, text, "wake-ns", 0, SECOND, fault);
         case PRIORITY:
             return option_number(&options->priority, text, "priority", 0, 99, fault);
-        case NODE:
-            return option_number(&options->node, text, "node", 0, UINT16_MAX, fault);
         default:
-            return option_number(&options->memory_mb, text, "memory-mb", 16, 1U << 20, fault);
+            return option_number(&options->node, text, "node", 0, UINT16_MAX, fault);
     }
 }
 
@@ -182,10 +157,6 @@ static int read_one(struct options *options, int code, char *text, struct fault 
     static const char *const tags[] = {"none", "choir", "fixed", NULL};
     int at = 0;
     switch (code) {
-        case VDEV:
-            return add_device(options->vdev, &options->vdevs, text, "vdev", fault);
-        case PCI:
-            return add_device(options->pci, &options->pcis, text, "pci", fault);
         case TX:
             return add_port(options, text, fault);
         case BRIDGE:
@@ -198,13 +169,6 @@ static int read_one(struct options *options, int code, char *text, struct fault 
             at = option_choice(text, "tag", tags, fault);
             options->tag = at < 0 ? TAG_NONE : (enum tag)at;
             return at < 0 ? -1 : 0;
-        case HUGE:
-        case NO_HUGE:
-            options->huge = code == HUGE;
-            return 0;
-        case CPUS:
-            options->cpus = text;
-            return 0;
         case SPIN:
             options->spin = true;
             return 0;
@@ -213,31 +177,21 @@ static int read_one(struct options *options, int code, char *text, struct fault 
     }
 }
 
-/* For argp. */
+/* Parser of argp. */
 static error_t parse(int key, char *text, struct argp_state *state) {
     struct command_line *line = state->input;
     struct options *options = line->options;
     if (key >= OPTION_OWN && key <= SPIN) {
         return read_one(options, key, text, line->fault) == 0 ? 0 : EINVAL;
     }
-    if (key != ARGP_KEY_ARG) {
-        return command_line_default(key, state);
-    }
-    if (!state->quoted) {
-        fail(line->fault, "%s: not an option; arguments of EAL come after --", text);
-        return EINVAL;
-    }
-    options->eal = &state->argv[state->next - 1];
-    options->eal_count = state->argc - state->next + 1;
-    state->next = state->argc;
-    return 0;
+    return command_line_default(key, state);
 }
 
 static int check(const struct options *options, struct fault *fault) {
     if (options->ports == 0) {
         return fail(fault, "the ports: use --tx or --bridge; see --help");
     }
-    if (options->vdevs + options->pcis == 0) {
+    if (options->eal.vdevs + options->eal.pcis == 0) {
         return fail(fault, "the devices: use --vdev or --pci; see --help");
     }
     if (options->lead_ns && options->pacing != PACING_SINGLE) {
@@ -257,7 +211,7 @@ int options_read(struct options *options, int argc, char **argv, struct fault *f
         .late_ns = MICROSECOND,
         .guard_ns = 50 * MICROSECOND,
     };
-    const struct argp argp = {known, parse, usage, documentation, NULL, NULL, NULL};
-    const int status = command_line_read(&argp, argc, argv, options, fault);
+    const struct argp argp = {known, parse, usage, documentation, eal_options, NULL, NULL};
+    const int status = command_line_read(&argp, argc, argv, options, &options->eal, fault);
     return status != 0 ? status : check(options, fault);
 }

@@ -15,11 +15,8 @@ enum pacing { PACING_BURSTS, PACING_SINGLE };
 enum tag { TAG_NONE, TAG_CHOIR, TAG_FIXED };
 
 struct options {
-    const char *vdev[EAL_DEVICES]; /* as for --vdev of EAL */
-    unsigned vdevs;
-    const char *pci[EAL_DEVICES];
-    unsigned pcis;
-    const char *port[OPTIONS_PORTS]; /* Tx ports; with `bridge`, two that forward to each other */
+    struct eal_settings eal;         /* memory 0: as needed */
+    const char *port[OPTIONS_PORTS]; /* Tx ports; with `bridge`, the two ports of the bridge */
     unsigned ports;
     bool bridge;
     unsigned burst;
@@ -36,11 +33,7 @@ struct options {
     unsigned node; /* in the tag */
     unsigned depth;
     unsigned priority; /* SCHED_FIFO, of the polling thread during a run; 0: none */
-    bool huge, spin;
-    unsigned memory_mb; /* 0: as needed */
-    char *cpus;         /* comma-separated; NULL: those that the process may use */
-    char **eal;         /* further arguments for EAL */
-    int eal_count;
+    bool spin;
 };
 
 /* 0; 1: help or version was printed; -1: see fault. */

@@ -13,7 +13,7 @@
 #define RING 16384
 #define READ_BURST 64
 
-/* What the receiver shares with the sender. */
+/* State shared by the receiver and the sender. */
 struct reader {
     struct rte_ring *ring;
     uint64_t packets, sum; /* sum of the bytes that were read, so that no read is optimized away */
@@ -70,7 +70,7 @@ static void run(struct world *world, uint32_t loops, struct sender *sender, stru
     sender->replay = replay;
     world->time.simulated = false;
     if (timebase_begin(&world->time, &fault) != 0 ||
-        plan_make(&replay->plan, &world->recording, &world->ports, &world->options, 1000000, &fault) != 0 ||
+        plan_build(&replay->plan, &world->recording, &world->ports, &world->options, 1000000, &fault) != 0 ||
         replay_prepare(replay, loops, 1000000, &fault) != 0 ||
         replay_start_at(replay, timebase_ns(&world->time) + 20000000, &fault) != 0) {
         fprintf(stderr, "%s\n", fault.text);

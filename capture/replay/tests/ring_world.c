@@ -52,7 +52,8 @@ void world_open(struct world *world) {
         world->options.port[port] = names[number * 2 + port];
     }
     const unsigned copies = world->options.tag == TAG_NONE ? 1 : 2;
-    const unsigned mbufs = (unsigned)world->options.packets * copies + ports_mbufs(&world->options) + 4096;
+    const unsigned mbufs =
+        (unsigned)world->options.packets * copies + ports_mbuf_count(&world->options) + 4096;
     if (recording_open(&world->recording, world->options.packets, &fault) != 0 ||
         replay_open(&world->replay, &world->options, &world->ports, &world->time, &fault) != 0 ||
         ports_open(&world->ports, &world->options, mbufs, &fault) != 0 ||
@@ -109,7 +110,8 @@ void world_add(struct world *world, uint32_t number, uint32_t bytes, int64_t ts_
 void world_start(struct world *world, uint32_t loops, uint64_t speed_ppm) {
     struct fault fault = {""};
     struct replay *replay = &world->replay;
-    if (plan_make(&replay->plan, &world->recording, &world->ports, &world->options, speed_ppm, &fault) != 0 ||
+    if (plan_build(&replay->plan, &world->recording, &world->ports, &world->options, speed_ppm, &fault) !=
+            0 ||
         replay_prepare(replay, loops, speed_ppm, &fault) != 0 ||
         replay_start_at(replay, START_NS, &fault) != 0) {
         fprintf(stderr, "%s\n", fault.text);

@@ -8,7 +8,7 @@
 #include "engine/bridge.h"
 #include "engine/replay.h"
 
-#define RING_SIZE 1024 /* of which a ring takes one packet less */
+#define RING_SIZE 1024 /* a ring can contain one packet less */
 #define START_NS 1700000000000000000LL
 
 struct world {
@@ -18,13 +18,13 @@ struct world {
     struct recording recording;
     struct replay replay;
     unsigned ring_size;              /* 0: RING_SIZE */
-    struct rte_ring *in[2], *out[2]; /* what the ports receive, and what they have sent */
+    struct rte_ring *in[2], *out[2]; /* packets to receive, and packets sent */
 };
 
 /* Starts EAL with `threads` threads besides the main one. */
 void world_environment(unsigned memory_mb, unsigned threads);
 
-/* Creates ports and empty recording with the options in `world`, of which zeros become defaults. */
+/* Creates ports and an empty recording with the options in `world`; options of 0 become defaults. */
 void world_open(struct world *world);
 
 /* Checks that no mbuf is left in use. */
@@ -37,20 +37,20 @@ void world_add(struct world *world, uint32_t number, uint32_t bytes, int64_t ts_
 /* Returns an mbuf with the content of packet `number`. */
 struct rte_mbuf *world_packet(const struct world *world, uint32_t number, uint32_t bytes);
 
-/* Whether an mbuf has exactly this content. */
+/* Returns true if the content of an mbuf is that of packet `number`. */
 bool world_is_packet(const struct rte_mbuf *mbuf, uint32_t number, uint32_t bytes);
 
-/* Makes the plan of a run and starts it at START_NS. */
+/* Builds the plan of a run and starts it at START_NS. */
 void world_start(struct world *world, uint32_t loops, uint64_t speed_ppm);
 
-/* Called with each packet that port `port` has sent; releases it. */
+/* Called with each packet that port `port` has sent; frees it. */
 typedef void receiver(void *user, unsigned port, struct rte_mbuf *mbuf, int64_t now_ns);
 
-/* Runs the replay on the simulated clock, which goes from due time to due time, or by `stuck_ns` if the
- * driver does not take packets. `receive` NULL: the rings are not read. */
+/* Runs the replay with the simulated clock, which advances to the next due time, or by `stuck_ns` if the
+ * driver does not accept packets. `receive` NULL: the rings are not read. */
 void world_run(struct world *world, receiver *receive, void *user, int64_t stuck_ns);
 
-/* Passes what the rings of sent packets hold to `receive`. */
+/* Passes the packets in the rings of sent packets to `receive`. */
 void world_drain(struct world *world, receiver *receive, void *user);
 
 #endif

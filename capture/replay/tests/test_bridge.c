@@ -1,4 +1,4 @@
-/* Tests of the bridge on a simulated clock: what is forwarded, recorded, and replayed afterwards. */
+/* Tests of the bridge with a simulated clock: forwarding, recording, and replay of the recording. */
 #include <string.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ static void offer(struct world *world, unsigned port, uint32_t first, uint32_t p
     }
 }
 
-/* Numbers the packets that arrive, and checks their content. */
+/* Checks that packets arrive in the order of their numbers, with their content. */
 static void expect_next(void *user, unsigned port, struct rte_mbuf *mbuf, int64_t now_ns) {
     uint32_t *next = user;
     (void)now_ns;
@@ -76,7 +76,7 @@ static void test_bursts_are_recorded_without_copying(void) {
         CHECK(packet->port == 1 && packet->ts_ns == START_NS + i / 8 * 1000);
         CHECK(packet->first == (i % 8 == 0) && packet->unresolved == (i % 8 != 0));
     }
-    bridge_stop(&bridge, RECORDED_STOP);
+    bridge_stop(&bridge, RECORDING_END_STOP);
     offer(&world, 0, 0, 5);
     CHECK(bridge_poll(&bridge) == 5 && recording_packets(&world.recording) == 20);
     world_drain(&world, expect_next, next);
@@ -93,7 +93,7 @@ static void test_only_packets_between_the_two_times_are_recorded(void) {
         offer(&world, 0, i, 1);
         bridge_poll(&bridge);
     }
-    CHECK(bridge.end == RECORDED_UNTIL && !bridge.records);
+    CHECK(bridge.end == RECORDING_END_UNTIL && !bridge.records);
     CHECK(recording_packets(&world.recording) == 2);
     CHECK(world_is_packet(recording_at(&world.recording, 0)->mbuf, 1, BYTES));
     CHECK(world_is_packet(recording_at(&world.recording, 1)->mbuf, 2, BYTES));
@@ -108,7 +108,7 @@ static void test_a_recording_ends_without_packets_too(void) {
     bridge_record(&bridge, 0, START_NS, 0);
     CHECK(bridge_poll(&bridge) == 0 && bridge.records);
     world.time.simulated_ns = START_NS;
-    CHECK(bridge_poll(&bridge) == 0 && bridge.end == RECORDED_UNTIL);
+    CHECK(bridge_poll(&bridge) == 0 && bridge.end == RECORDING_END_UNTIL);
     world_close(&world);
 }
 
@@ -119,7 +119,7 @@ static void test_a_full_recording_ends_and_forwarding_goes_on(void) {
     struct bridge bridge = bridge_of(&world);
     bridge_record(&bridge, 0, 0, 0);
     offer(&world, 0, 0, 30);
-    CHECK(bridge_poll(&bridge) == 30 && bridge.end == RECORDED_MEMORY);
+    CHECK(bridge_poll(&bridge) == 30 && bridge.end == RECORDING_END_MEMORY);
     CHECK(recording_packets(&world.recording) == 10);
     world_drain(&world, expect_next, next);
     CHECK(next[1] == 30);
@@ -140,7 +140,7 @@ static void test_a_rolling_recording_keeps_the_latest_packets(void) {
     CHECK(recording_packets(&world.recording) == 11 && bridge.removed_memory == 0);
     CHECK(world_is_packet(recording_at(&world.recording, 0)->mbuf, 89, BYTES));
     world.time.simulated_ns += 4000;
-    bridge_stop(&bridge, RECORDED_STOP);
+    bridge_stop(&bridge, RECORDING_END_STOP);
     CHECK(recording_packets(&world.recording) == 7);
     recording_clear(&world.recording);
     bridge_record(&bridge, 0, 0, 1000000000);
@@ -238,7 +238,7 @@ static void test_a_recording_is_replayed_in_its_bursts(void) {
         bridge_poll(&bridge);
         world_drain(&world, expect_next, next);
     }
-    bridge_stop(&bridge, RECORDED_STOP);
+    bridge_stop(&bridge, RECORDING_END_STOP);
     save_and_load(&world);
     memset(next, 0, sizeof next);
     world_start(&world, 1, 1000000);

@@ -9,7 +9,7 @@
 
 #define GAP_NS 10000
 
-/* What a receiver expects and has seen. */
+/* The packets that a receiver expects and has received. */
 struct expected {
     struct world *world;
     uint32_t received;
@@ -108,7 +108,7 @@ static void test_a_packet_that_is_taken_late_has_the_time_of_its_departure(void)
     world_drain(&world, NULL, NULL);
     world.time.simulated_ns += 1000;
     CHECK(!replay_poll(replay));
-    const struct departed *last = &replay->departed[RING_SIZE - 1];
+    const struct departure *last = &replay->departed[RING_SIZE - 1];
     CHECK(last->outcome == OUTCOME_SENT && last->retries == 3);
     CHECK(last->ns == replay_requested(replay, 0, RING_SIZE - 1) + 3000);
     const struct summary summary = summary_of(&world);
@@ -189,7 +189,7 @@ static void test_bursts_are_sent_together_or_packet_by_packet(void) {
         world_start(&world, 1, 1000000);
         world_run(&world, NULL, NULL, 1);
         for (uint32_t i = 0; i < 8; ++i) {
-            const struct departed *departed = &world.replay.departed[i];
+            const struct departure *departed = &world.replay.departed[i];
             const bool alone = single || i % 4 == 3; /* bursts of 3 and 1 */
             CHECK(!!(departed->flags & DEPARTED_OWN_STAMP) == alone);
             CHECK(!!(departed->flags & DEPARTED_BURST_FIRST) == (single || i % 4 == 0 || i % 4 == 3));
@@ -337,7 +337,7 @@ static void test_two_replayers_arrive_in_the_requested_order(void) {
     }
 }
 
-/* A receiver that keeps what it gets, like a capture. */
+/* A receiver that stores the packets, like a capture. */
 struct capture {
     struct recording recording;
 };

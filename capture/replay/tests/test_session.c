@@ -1,5 +1,5 @@
 /* Tests that the end of a recording or a run is reported exactly once, before the result of the next command.
- * The command is executed after the polling thread has finished and before session_tend. */
+ * The command is executed after the polling thread has finished and before session_update. */
 #include <rte_eal.h>
 #include <sched.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #define PACKETS "100" /* net_null receives packets without end: a recording ends when it is full */
 #define YIELDS 100000000
 
-static char *text; /* what the session has printed */
+static char *text; /* output of the session */
 static size_t text_size, checked;
 
 static int execute(struct session *session, const char *line) {
@@ -93,17 +93,14 @@ static void open_session(struct session *session) {
     static char *words[] = {"test_session", "--vdev",    "net_null0", "--vdev",       "net_null1", "--bridge",
                             bridge,         "--packets", PACKETS,     "--departures", "1000",      NULL};
     struct fault fault = {""};
-    const struct options *options = &session->options;
-    int status = options_read(&session->options, sizeof words / sizeof *words - 1, words, &fault);
+    struct options *options = &session->options;
+    int status = options_read(options, sizeof words / sizeof *words - 1, words, &fault);
     if (status == 0) {
-        status = session_memory(session, &fault);
+        status = session_check_memory(session, &fault);
     }
-    const struct eal_settings settings = {.program = "test_session",
-                                          .vdev = options->vdev,
-                                          .vdevs = options->vdevs,
-                                          .threads = 1,
-                                          .memory_mb = options->memory_mb};
-    if (status != 0 || eal_start_threads(&settings, &fault) != 0 || session_open(session, &fault) != 0) {
+    options->eal.program = "test_session";
+    options->eal.threads = 1;
+    if (status != 0 || eal_start_threads(&options->eal, &fault) != 0 || session_open(session, &fault) != 0) {
         fprintf(stderr, "%s\n", fault.text);
         exit(1);
     }

@@ -42,14 +42,14 @@ enum p4_outcome {
     P4_DROPPED,    /* drop_packet(), without a reason */
     P4_WRONG_PORT, /* sent to a port that does not exist */
     P4_HEADERLESS, /* sent without the loader's header, or with impossible lengths */
-    P4_UNTIMED,    /* a frame without a time, not given to a program with epochs */
+    P4_UNTIMED,    /* a frame without a time, not passed to a program with epochs */
     P4_OUTCOMES,
 };
 
 struct p4_verdict {
     enum p4_outcome outcome;
     uint8_t kind, reason;
-    bool probe; /* of a probe, a frame that the loader inserted */
+    bool probe; /* outcome of a probe, a frame that the loader inserted */
     bool clone; /* a mirrored copy */
     uint64_t ts_ns;
     uint32_t wire_bytes, port, sequence, hash;

@@ -23,7 +23,7 @@ void check(bool holds) {
     }
 }
 
-// What a line is: an error, or a command with its values.
+// Result of parsing a line: an error, or a command with its values.
 std::string parsed(char* line, bool too_long) {
     if (too_long) return "too long";
     const std::string text = line;

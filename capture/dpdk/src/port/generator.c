@@ -105,19 +105,19 @@ static void offer(struct generator *generator, struct rte_ring *ring, unsigned f
         accepted = rte_ring_enqueue_burst(ring, (void **)mbuf, frames, NULL);
         rte_pktmbuf_free_bulk(mbuf + accepted, frames - accepted);
     }
-    count(&generator->offered, frames);
-    count(&generator->refused, frames - accepted);
+    add_count(&generator->offered, frames);
+    add_count(&generator->refused, frames - accepted);
 }
 
 /* Returns the number of frames that are due, at most a group, and skips frames that are too late. */
 static unsigned due_frames(struct generator *generator, double per_tick, unsigned group) {
-    const uint64_t all = (uint64_t)((double)(rte_rdtsc() - generator->begin_tsc) * per_tick);
-    uint64_t due = all - generator->offered - generator->behind;
+    const uint64_t total = (uint64_t)((double)(rte_rdtsc() - generator->begin_tsc) * per_tick);
+    uint64_t due = total - generator->offered - generator->behind;
     if (due < group) {
         return 0;
     }
     if (due > BEHIND_MAX) {
-        count(&generator->behind, due - BEHIND_MAX);
+        add_count(&generator->behind, due - BEHIND_MAX);
         due = BEHIND_MAX;
     }
     return due < GROUP_MAX ? (unsigned)due : GROUP_MAX;
@@ -126,8 +126,10 @@ static unsigned due_frames(struct generator *generator, double per_tick, unsigne
 static int run(void *argument) {
     struct generator *generator = argument;
     const struct options *options = generator->options;
-    const double in_time = options->rate * GROUP_NS / 1e9;
-    const unsigned group = in_time < 1 ? 1 : in_time < GROUP_MAX ? (unsigned)in_time : GROUP_MAX;
+    const double frames_per_group = options->rate * GROUP_NS / 1e9;
+    const unsigned group = frames_per_group < 1           ? 1
+                           : frames_per_group < GROUP_MAX ? (unsigned)frames_per_group
+                                                          : GROUP_MAX;
     unsigned queue = 0;
     generator->begin_tsc = rte_rdtsc();
     while (!generator->stop) {

@@ -24,18 +24,18 @@ struct generator {
     uint64_t begin_tsc, end_tsc;
 };
 
-/* EAL memory for the frames, bytes. */
+/* Returns the EAL memory for the frames, in bytes. */
 uint64_t generator_memory(const struct options *options);
 
-/* Creates the port, which is found by its name. */
+/* Creates the port GENERATOR_PORT. */
 int generator_open(struct generator *generator, const struct options *options, struct fault *fault);
 
-/* generator_start offers frames on a separate lcore until generator_stop, which waits for its end. Both do
+/* generator_start starts a thread that offers frames on a separate lcore; generator_stop ends it. Both do
  * nothing if the generator is not open. */
 void generator_start(struct generator *generator, double tsc_hz);
 void generator_stop(struct generator *generator);
 
-/* Frames that are still in the rings. */
+/* Returns the number of frames that are still in the rings. */
 uint64_t generator_left(const struct generator *generator);
 
 double generator_seconds(const struct generator *generator);

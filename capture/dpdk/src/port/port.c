@@ -19,7 +19,7 @@
 #define CACHE 256
 #define FLUSH_MAX 1000000 /* limit, because a busy interface is never empty */
 #define PACKET_FRAME 2048 /* default framesz of net_af_packet */
-#define PACKET_HEAD 66    /* what tpacket_rcv() puts before a frame: header, address, alignment */
+#define PACKET_HEAD 66    /* bytes that tpacket_rcv() puts before a frame: header, address, alignment */
 #define ETHERNET_EXTRA (RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN)
 
 /* mbufs of a queue: its descriptors, bursts being processed, and the pool's caches. */
@@ -29,30 +29,22 @@ static unsigned mbuf_count(const struct options *options) {
 
 static unsigned memory_mb(const struct options *options) {
     const uint64_t frame = options->max_frame + RTE_PKTMBUF_HEADROOM + sizeof(struct rte_mbuf) + 128;
-    return options->memory_mb ? options->memory_mb
-                              : (unsigned)(options->queues * (mbuf_count(options) * frame / MB + 4) + 64 +
-                                           (2 * generator_memory(options) + options->p4_memory) / MB);
+    return options->eal.memory_mb ? options->eal.memory_mb
+                                  : (unsigned)(options->queues * (mbuf_count(options) * frame / MB + 4) + 64 +
+                                               (2 * generator_memory(options) + options->p4_memory) / MB);
 }
 
 int port_environment(const struct options *options, struct fault *fault) {
-    const struct eal_settings settings = {
-        .program = PROGRAM,
-        .vdev = options->vdev,
-        .vdevs = options->vdevs,
-        .pci = &options->pci,
-        .pcis = options->pci != NULL,
-        .threads = options->queues + (options->generate > 0),
-        .cpus = options->cpus,
-        .huge = options->huge,
-        .memory_mb = memory_mb(options),
-        .more = options->eal,
-        .more_count = options->eal_count,
-    };
+    struct eal_settings settings = options->eal;
+    settings.program = PROGRAM;
+    settings.threads = options->queues + (options->generate > 0);
+    settings.memory_mb = memory_mb(options);
     return eal_start_threads(&settings, fault);
 }
 
 static int find(struct port *port, const struct options *options, struct fault *fault) {
-    const char *device = options->generate ? GENERATOR_PORT : options->pci ? options->pci : options->vdev[0];
+    const struct eal_settings *eal = &options->eal;
+    const char *device = options->generate ? GENERATOR_PORT : eal->pcis ? eal->pci[0] : eal->vdev[0];
     snprintf(port->name, sizeof port->name, "%.*s", (int)strcspn(device, ","), device);
     if (rte_eth_dev_get_port_by_name(port->name, &port->id) != 0) {
         return fail(fault, "%s: no such port; see the lines above and dpdk-devbind.py --status", port->name);
@@ -78,17 +70,17 @@ static int check_queues(const struct port *port, const struct rte_eth_dev_info *
  * length. */
 static int check_frame_size(const struct port *port, const struct options *options, struct fault *fault) {
     struct ifreq request;
-    if (strcmp(port->driver, "net_af_packet") != 0 || !*port->interface || options->vdevs == 0) {
+    if (strcmp(port->driver, "net_af_packet") != 0 || !*port->interface || options->eal.vdevs == 0) {
         return 0;
     }
     memset(&request, 0, sizeof request);
     snprintf(request.ifr_name, sizeof request.ifr_name, "%s", port->interface);
-    const int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    const bool known = any >= 0 && ioctl(any, SIOCGIFMTU, &request) == 0;
-    if (any >= 0) {
-        close(any);
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const bool known = fd >= 0 && ioctl(fd, SIOCGIFMTU, &request) == 0;
+    if (fd >= 0) {
+        close(fd);
     }
-    const char *framesz = strstr(options->vdev[0], "framesz=");
+    const char *framesz = strstr(options->eal.vdev[0], "framesz=");
     const long room = (framesz ? strtol(framesz + strlen("framesz="), NULL, 10) : PACKET_FRAME) - PACKET_HEAD;
     if (known && request.ifr_mtu + RTE_ETHER_HDR_LEN > room) {
         return fail(fault,
@@ -101,26 +93,26 @@ static int check_frame_size(const struct port *port, const struct options *optio
 
 static int configure(struct port *port, const struct options *options, struct rte_eth_dev_info *info,
                      struct fault *fault) {
-    struct rte_eth_conf wanted;
-    memset(&wanted, 0, sizeof wanted);
+    struct rte_eth_conf config;
+    memset(&config, 0, sizeof config);
     const uint64_t hashed =
         info->flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP);
     if (port->queues > 1 && hashed) {
-        wanted.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
-        wanted.rx_adv_conf.rss_conf.rss_hf = hashed;
+        config.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+        config.rx_adv_conf.rss_conf.rss_hf = hashed;
         port->rss = true;
     }
-    wanted.rxmode.offloads = info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
+    config.rxmode.offloads = info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
     if (options->clock != CLOCK_TSC) {
-        wanted.rxmode.offloads |= info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;
+        config.rxmode.offloads |= info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;
     }
-    if (options->pci) { /* the MTU of a vdev's interface is not changed */
+    if (options->eal.pcis) { /* the MTU of a vdev's interface is not changed */
         const uint32_t mtu = options->max_frame - ETHERNET_EXTRA;
-        wanted.rxmode.mtu = mtu < info->max_mtu ? mtu : info->max_mtu;
+        config.rxmode.mtu = mtu < info->max_mtu ? mtu : info->max_mtu;
     }
-    int status = rte_eth_dev_configure(port->id, (uint16_t)port->queues, 0, &wanted);
+    int status = rte_eth_dev_configure(port->id, (uint16_t)port->queues, 0, &config);
     if (status != 0) { /* some drivers need a Tx queue per Rx queue */
-        status = rte_eth_dev_configure(port->id, (uint16_t)port->queues, (uint16_t)port->queues, &wanted);
+        status = rte_eth_dev_configure(port->id, (uint16_t)port->queues, (uint16_t)port->queues, &config);
     }
     if (status != 0) {
         return fail(fault, "%s: %u Rx queues: %s; use fewer --queues", port->name, port->queues,
@@ -174,9 +166,9 @@ int port_open(struct port *port, const struct options *options, struct fault *fa
         configure(port, options, &info, fault) != 0 || set_up_queues(port, options, fault) != 0) {
         return -1;
     }
-    const bool offered = info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;
+    const bool nic_stamps = info.rx_offload_capa & RTE_ETH_RX_OFFLOAD_TIMESTAMP;
     const bool from_file = strcmp(port->driver, "net_pcap") == 0;
-    if (options->clock != CLOCK_TSC && (offered || from_file)) {
+    if (options->clock != CLOCK_TSC && (nic_stamps || from_file)) {
         port->source = from_file ? STAMP_DEVICE : STAMP_NIC;
     } else if (options->clock == CLOCK_HARDWARE) {
         return fail(fault, "%s: %s has no timestamps; use --clock auto", port->name, port->driver);
@@ -186,7 +178,7 @@ int port_open(struct port *port, const struct options *options, struct fault *fa
 
 #define RATE_NS 100000000 /* time to measure the first rate: 1 ppm if readings are within 100 ns */
 
-static void both_clocks(uint64_t *tsc, int64_t *ns) {
+static void read_clocks(uint64_t *tsc, int64_t *ns) {
     const struct both_clocks now = both_clocks_read();
     *tsc = now.tsc;
     *ns = now.ns;
@@ -198,10 +190,10 @@ static int begin_clocks(struct port *port, struct fault *fault) {
     int64_t ns[2] = {0};
     const struct timespec pause = {0, RATE_NS};
     bool nic_read = port->source == STAMP_NIC && rte_eth_read_clock(port->id, &nic[0]) == 0;
-    both_clocks(&tsc[0], &ns[0]);
+    read_clocks(&tsc[0], &ns[0]);
     nanosleep(&pause, NULL);
     nic_read = nic_read && rte_eth_read_clock(port->id, &nic[1]) == 0 && nic[1] > nic[0];
-    both_clocks(&tsc[1], &ns[1]);
+    read_clocks(&tsc[1], &ns[1]);
     if (ns[1] <= ns[0]) {
         return fail(fault, "the system clock was set back just now; try again");
     }
@@ -244,11 +236,11 @@ void port_flush(struct port *port) {
     struct rte_mbuf *mbuf[64];
     for (unsigned queue = 0; *port->interface && queue < port->queues; ++queue) {
         uint64_t discarded = 0;
-        uint16_t got = 0;
+        uint16_t count = 0;
         while (discarded < FLUSH_MAX &&
-               (got = rte_eth_rx_burst(port->id, (uint16_t)queue, mbuf, RTE_DIM(mbuf))) > 0) {
-            rte_pktmbuf_free_bulk(mbuf, got);
-            discarded += got;
+               (count = rte_eth_rx_burst(port->id, (uint16_t)queue, mbuf, RTE_DIM(mbuf))) > 0) {
+            rte_pktmbuf_free_bulk(mbuf, count);
+            discarded += count;
         }
         port->flushed += discarded;
     }
@@ -257,7 +249,7 @@ void port_flush(struct port *port) {
 void port_discipline(struct port *port) {
     uint64_t counter = 0;
     int64_t ns = 0;
-    both_clocks(&counter, &ns);
+    read_clocks(&counter, &ns);
     clock_discipline(&port->tsc, counter, ns);
     if (port->source == STAMP_NIC && rte_eth_read_clock(port->id, &counter) == 0) {
         clock_discipline(&port->nic, counter, (int64_t)port_now(port));

@@ -10,7 +10,7 @@
 #include "options.h"
 
 enum stamp_source {
-    STAMP_TSC,    /* read when a frame is taken from its queue */
+    STAMP_TSC,    /* read when a frame is received from its queue */
     STAMP_DEVICE, /* in the mbuf, us or ns since 1970, as in the file that net_pcap reads */
     STAMP_NIC,    /* in the mbuf, ticks of the NIC's clock (rte_eth_read_clock) */
 };
@@ -59,7 +59,7 @@ static inline uint64_t port_stamp(struct port *port, struct rte_mbuf *mbuf, bool
     if (port->source == STAMP_NIC) {
         return (uint64_t)clock_ns(&port->nic, stamp);
     }
-    const uint64_t no_us_before_5138 = 100000000000000000ULL; /* later versions of net_pcap give ns */
+    const uint64_t no_us_before_5138 = 100000000000000000ULL; /* later versions of net_pcap return ns */
     return stamp < no_us_before_5138 ? stamp * 1000 : stamp;
 }
 

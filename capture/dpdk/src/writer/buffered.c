@@ -1,5 +1,5 @@
-/* Writes each burst by one writev, without copying frames, through the page cache: the fallback of writer
- * direct. */
+/* Writes each burst with one writev through the page cache, without copying frames. Used if writer direct is
+ * not possible. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static struct store *buffered_open(const struct store_settings *settings, struct
     return store;
 }
 
-static void give_up(struct store *store, int error) {
+static void fail_files(struct store *store, int error) {
     store->failed = true;
     store->file->error = error;
     store->file->failed = "writev";
@@ -45,16 +45,16 @@ static void write_pieces(struct store *store) {
     struct iovec *piece = store->piece;
     unsigned count = store->pieces;
     while (count > 0 && !store->failed) {
-        const ssize_t wrote = writev(store->file->fd, piece, (int)count);
-        if (wrote < 0 && errno == EINTR) {
+        const ssize_t written = writev(store->file->fd, piece, (int)count);
+        if (written < 0 && errno == EINTR) {
             continue;
         }
-        if (wrote <= 0) {
-            give_up(store, wrote < 0 ? errno : EIO);
+        if (written <= 0) {
+            fail_files(store, written < 0 ? errno : EIO);
             return;
         }
-        store->file->disk_bytes += (uint64_t)wrote;
-        size_t done = (size_t)wrote;
+        store->file->disk_bytes += (uint64_t)written;
+        size_t done = (size_t)written;
         while (count > 0 && done >= piece->iov_len) {
             done -= piece->iov_len;
             ++piece;
@@ -99,7 +99,7 @@ static void buffered_put(struct store *store, struct file *file, const struct io
     if (store->pieces + pieces > IOV_MAX || store->copied + pieces * STORE_COPIED > COPIES) {
         write_pieces(store);
     }
-    if (store->failed) { /* put, and lost because its file failed */
+    if (store->failed) { /* count the frame as put; it is lost because its file failed */
         atomic_store_explicit(&file->put_frames, file->put_frames + frames, memory_order_relaxed);
         return;
     }

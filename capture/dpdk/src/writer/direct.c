@@ -1,9 +1,9 @@
 /* O_DIRECT by io_uring, from a ring of aligned buffers per queue.
  *
- * Only one write is in progress at a time, of all buffers that are full then. Thus a file grows in order and
- * without gaps, so that its contents are complete up to its end if the process is killed, and writes get
- * larger if the disk is slow. After flush_ns, the whole blocks (FILE_ALIGN) of a buffer that is not full are
- * written. */
+ * Only one write is in progress at a time; it writes all buffers that are full at its start. Thus a file
+ * grows in order and without gaps, so that its contents are complete up to its end if the process is killed,
+ * and writes get larger if the disk is slow. After flush_ns, the whole blocks (FILE_ALIGN) of a buffer that
+ * is not full are written. */
 #include <assert.h>
 #include <errno.h>
 #include <liburing.h>
@@ -22,8 +22,8 @@ struct buffer {
     size_t used;
     struct file *file;
     struct mark first, last; /* first and last end of a record in it; offset 0: none */
-    bool full;               /* it is complete */
-    bool completes;          /* its file ends in this buffer */
+    bool full;               /* no more bytes are added */
+    bool ends_file;          /* the file ends in this buffer */
 };
 
 struct store {
@@ -32,7 +32,7 @@ struct store {
     uint8_t *memory;
     struct buffer *buffer;
     unsigned oldest, used; /* buffers in use from the oldest one, cyclic; the last one is being filled */
-    unsigned sent;         /* of these, being written */
+    unsigned sent;         /* the oldest buffers, which are being written */
     size_t sent_bytes, sent_done;
     struct iovec piece[BATCH];
     uint64_t sent_ns;
@@ -86,7 +86,7 @@ static void release(struct store *store, unsigned count) {
 
 /* Ends writing after an error: every file keeps the bytes on the disk, which the main thread truncates to
  * whole records. */
-static void give_up(struct store *store, int error) {
+static void fail_files(struct store *store, int error) {
     struct file *file = NULL;
     store->failed = true;
     for (unsigned i = 0; i < store->used; ++i) {
@@ -142,7 +142,7 @@ static void submit(struct store *store) {
     const struct file *file = buffer_at(store, 0)->file;
     const int error = uring_write(&store->ring, file->fd, left, count, file->disk_bytes + store->sent_done);
     if (error) {
-        give_up(store, error);
+        fail_files(store, error);
     }
 }
 
@@ -164,7 +164,7 @@ static void send_full(struct store *store, uint64_t now_ns) {
             submit(store);
         } else { /* a file that has less than FILE_ALIGN bytes in this buffer */
             if (!hand_over(store, buffer_at(store, 0))) {
-                give_up(store, ENOMEM);
+                fail_files(store, ENOMEM);
                 return;
             }
             release(store, 1);
@@ -180,7 +180,8 @@ static int error_of_write(const struct store *store, const struct file *file, in
     return error == EINVAL && beyond ? EFBIG : error;
 }
 
-/* Handles the result of a write. The rest of a short write is written again, which then returns the error. */
+/* Handles the result of a write. After a short write, the remaining bytes are written; if the disk is full,
+ * that write returns the error. */
 static void handle_result(struct store *store, int result) {
     if (result == -EINTR || result == -EAGAIN) {
         submit(store);
@@ -205,11 +206,11 @@ static void handle_result(struct store *store, int result) {
         struct file *file = buffer_at(store, whole)->file;
         const int error = error_of_write(store, file, result < 0 ? -result : EIO);
         file->disk_bytes += done;
-        give_up(store, error);
+        fail_files(store, error);
         return;
     }
-    if (buffer_at(store, whole - 1)->completes && !hand_over(store, buffer_at(store, whole - 1))) {
-        give_up(store, ENOMEM);
+    if (buffer_at(store, whole - 1)->ends_file && !hand_over(store, buffer_at(store, whole - 1))) {
+        fail_files(store, ENOMEM);
         return;
     }
     store->sent = 0;
@@ -249,14 +250,14 @@ static struct buffer *next_buffer(struct store *store, struct file *file) {
     return buffer;
 }
 
-static struct buffer *filling(struct store *store, struct file *file) {
+static struct buffer *filling_buffer(struct store *store, struct file *file) {
     struct buffer *last = store->used > 0 ? buffer_at(store, store->used - 1) : NULL;
     return last && !last->full ? last : next_buffer(store, file);
 }
 
 static void direct_put(struct store *store, struct file *file, const struct iovec *piece, unsigned pieces,
                        unsigned frames) {
-    struct buffer *buffer = filling(store, file);
+    struct buffer *buffer = filling_buffer(store, file);
     uint64_t bytes = 0;
     for (unsigned i = 0; i < pieces; ++i) {
         const uint8_t *from = piece[i].iov_base;
@@ -323,7 +324,7 @@ static void direct_complete(struct store *store, struct file *file) {
     if (!last || last->file != file) {
         last = next_buffer(store, file); /* everything is on the disk and the ring is empty */
     }
-    last->full = last->completes = true;
+    last->full = last->ends_file = true;
     send_full(store, store->sent_ns);
 }
 

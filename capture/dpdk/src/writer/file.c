@@ -31,8 +31,8 @@ static int create(const char *part, bool *direct) {
 }
 
 /* Allocates space beyond the end of the file, which stays unchanged, so that a killed capture does not end in
- * zeros. File systems that do not support it, or are nearly full, are no error: a write that does not fit
- * reports it. */
+ * zeros. It is no error if the file system does not support it or is nearly full: a later write reports a
+ * full disk. */
 static void allocate_ahead(const struct files *files, struct file *file) {
     const uint64_t put = atomic_load(&file->put_bytes);
     const uint64_t allocated = atomic_load(&file->allocated);
@@ -101,18 +101,18 @@ void file_hand_over(struct files *files, struct file *file) {
 static int write_rest(struct file *file) {
     uint32_t done = 0;
     while (done < file->rest_bytes) {
-        const ssize_t wrote =
+        const ssize_t written =
             pwrite(file->fd, file->rest + done, file->rest_bytes - done, (off_t)file->disk_bytes);
-        if (wrote < 0 && errno == EINTR) {
+        if (written < 0 && errno == EINTR) {
             continue;
         }
-        if (wrote <= 0) {
-            file->error = wrote < 0 ? errno : EIO;
+        if (written <= 0) {
+            file->error = written < 0 ? errno : EIO;
             file->failed = "write";
             return -1;
         }
-        done += (uint32_t)wrote;
-        file->disk_bytes += (uint64_t)wrote;
+        done += (uint32_t)written;
+        file->disk_bytes += (uint64_t)written;
     }
     return 0;
 }
@@ -120,23 +120,23 @@ static int write_rest(struct file *file) {
 static ssize_t read_fully(int fd, uint8_t *to, size_t size, uint64_t offset) {
     size_t have = 0;
     while (have < size) {
-        const ssize_t got = pread(fd, to + have, size - have, (off_t)(offset + have));
-        if (got < 0 && errno == EINTR) {
+        const ssize_t size_read = pread(fd, to + have, size - have, (off_t)(offset + have));
+        if (size_read < 0 && errno == EINTR) {
             continue;
         }
-        if (got < 0) {
+        if (size_read < 0) {
             return -1;
         }
-        if (got == 0) {
+        if (size_read == 0) {
             break;
         }
-        have += (size_t)got;
+        have += (size_t)size_read;
     }
     return (ssize_t)have;
 }
 
-/* Moves the mark to the end of the last whole record. */
-static int walk(struct file *file, uint8_t *window, struct fault *fault) {
+/* Moves the mark to the end of the last complete record. */
+static int find_last_record(struct file *file, uint8_t *window, struct fault *fault) {
     for (;;) {
         const uint64_t left = file->disk_bytes - file->good.offset;
         const ssize_t have = read_fully(file->fd, window, left < WINDOW ? left : WINDOW, file->good.offset);
@@ -169,7 +169,7 @@ int file_trim(struct file *file, struct fault *fault) {
     if (file->good.offset < file->format->first_record && file->disk_bytes >= file->format->first_record) {
         file->good.offset = file->format->first_record;
     }
-    int status = walk(file, window, fault);
+    int status = find_last_record(file, window, fault);
     free(window);
     if (status == 0 && ftruncate(file->fd, (off_t)file->good.offset) != 0) {
         status = fail(fault, "%s: cannot be cut: %s", file->part, strerror(errno));
@@ -179,9 +179,9 @@ int file_trim(struct file *file, struct fault *fault) {
     return status;
 }
 
-static void set_error(struct file *file, const char *what) {
+static void set_error(struct file *file, const char *function) {
     file->error = errno;
-    file->failed = what;
+    file->failed = function;
 }
 
 static void file_finish(struct file *file) {
@@ -226,7 +226,7 @@ static void file_finish(struct file *file) {
     file->rest = NULL;
 }
 
-static struct file *next_of(struct files *files, const struct file *file) {
+static struct file *next_file(struct files *files, const struct file *file) {
     pthread_mutex_lock(&files->lock);
     struct file *next = file ? file->next : files->first;
     pthread_mutex_unlock(&files->lock);
@@ -253,7 +253,7 @@ void files_finish_pending(struct files *files) {
         }
         files->failed |= file->error != 0;
     }
-    for (struct file *file = next_of(files, NULL); file; file = next_of(files, file)) {
+    for (struct file *file = next_file(files, NULL); file; file = next_file(files, file)) {
         if (file->state == FILE_OPEN && file->fd >= 0) {
             allocate_ahead(files, file);
         }

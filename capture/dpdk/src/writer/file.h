@@ -1,7 +1,7 @@
 /* A capture file, named .part until it is complete. The thread of a queue opens a file and a store writes it.
- * When all but the last bytes are on the disk, the file is handed over to the main thread, which writes these
- * bytes, releases unused space, syncs and renames the file (file_finish). Thus the thread that receives
- * frames never waits for these steps. */
+ * When all but the last bytes are on the disk, the main thread takes over the file: it writes these bytes,
+ * releases unused space, syncs and renames the file (file_finish). Thus the thread that receives frames never
+ * waits for these steps. */
 #ifndef ACAPELLA_FILE_H
 #define ACAPELLA_FILE_H
 
@@ -19,7 +19,7 @@ struct mark {
     uint64_t offset, frames;
 };
 
-/* FILE_REMOVED: it failed before its first frame. */
+/* FILE_REMOVED: writing failed before the first frame. */
 enum file_state { FILE_OPEN, FILE_WHOLE, FILE_CUT, FILE_REMOVED };
 
 struct file {
@@ -29,8 +29,8 @@ struct file {
     const struct format *format;
     _Atomic uint64_t put_bytes, put_frames; /* passed to the store */
     _Atomic uint64_t safe_frames; /* completely on the disk; a lower bound until the file is finished */
-    uint64_t disk_bytes;          /* written without gaps */
-    struct mark good;             /* a mark in these bytes */
+    uint64_t disk_bytes;          /* bytes on the disk, without gaps */
+    struct mark good;             /* the last known end of a record in these bytes */
     uint64_t first_ns, last_ns;   /* timestamps of the first and the last frame */
     _Atomic uint64_t allocated;   /* bytes allocated */
     uint8_t *rest;                /* bytes after disk_bytes, shorter than FILE_ALIGN, malloc'd */
@@ -42,7 +42,7 @@ struct file {
     struct file *next, *next_handed;
 };
 
-/* All files of a capture, and the queue of those to be finished. */
+/* All files of a capture, and the queue of files to be finished. */
 struct files {
     pthread_mutex_t lock;
     struct file *first, *last;
@@ -53,7 +53,7 @@ struct files {
     bool abandon;                      /* the capture did not start: remove files instead of finishing them */
 };
 
-/* Creates the file of a sink, which has counts only. */
+/* Creates an entry for a sink, which has counts and no file on the disk. */
 struct file *sink_file_open(struct files *files, unsigned queue, const struct format *format);
 
 /* Creates PATH.part with mode 0600; PATH must not exist either. Clears `direct` if the file system has no
@@ -64,7 +64,7 @@ struct file *file_open(struct files *files, const char *path, unsigned queue, un
 /* Hands a file over to the main thread; may be called by any thread. */
 void file_hand_over(struct files *files, struct file *file);
 
-/* Called by the main thread: finishes files that were handed over, and allocates space for open ones. */
+/* Called by the main thread: finishes files that were handed over, and allocates space for open files. */
 void files_finish_pending(struct files *files);
 
 /* Truncates an open file to whole records. */

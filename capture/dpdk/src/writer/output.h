@@ -27,8 +27,8 @@ struct output *output_open(const struct output_settings *settings, unsigned queu
 /* Writes a frame. PUT_FAILED: writing failed, or the next file could not be opened; see fault. */
 enum put_result output_put(struct output *output, const struct frame *frame, struct fault *fault);
 
-/* Call after each burst, whose frames may be freed then, and regularly without one. `now_ns` is monotonic.
- * -1: writing failed. */
+/* Call it after each burst, whose frames may then be freed, and regularly if no frames arrive. `now_ns` is
+ * monotonic. -1: writing failed. */
 int output_burst(struct output *output, uint64_t now_ns);
 
 /* Ends the last file and frees the output; every file is handed over. */

@@ -1,4 +1,4 @@
-/* How records are written: the thread of a queue puts records, a store writes them.
+/* Ways of writing records: the thread of a queue puts records, a store writes them.
  *
  *   direct    O_DIRECT and io_uring, from a ring of aligned buffers, without the page cache
  *   buffered  one writev per burst, without copying frames
@@ -17,7 +17,7 @@ struct store_settings {
     struct files *files;
     unsigned buffers;
     size_t buffer_bytes; /* a multiple of FILE_ALIGN */
-    uint64_t flush_ns;   /* longest time for which a whole block waits for its buffer to be full */
+    uint64_t flush_ns;   /* longest time that a complete block waits in a buffer that is not full */
 };
 
 struct store;
@@ -26,17 +26,17 @@ struct store_kind {
     const char *name;
     bool direct; /* files are opened with O_DIRECT */
     struct store *(*open)(const struct store_settings *settings, struct fault *fault);
-    /* Whether `size` bytes can be put now: 1 yes, 0 not yet, -1 writing failed and every file was handed
+    /* Returns 1 if `size` bytes can be put, 0 if not yet, -1 if writing failed and every file was handed
      * over. */
     int (*room)(struct store *store, size_t size);
     /* Waits until there may be more room. */
     void (*wait)(struct store *store);
-    /* Puts one whole record or block, for which there is room; it contains `frames` frames, 0 or 1. */
+    /* Puts one complete record or block; room() must have returned 1. `frames`: frames in it, 0 or 1. */
     void (*put)(struct store *store, struct file *file, const struct iovec *piece, unsigned pieces,
                 unsigned frames);
-    /* Afterwards the pieces put so far may be freed. 0, or -1 as `room`. */
+    /* Ends a burst: the caller may then free the pieces that it has put. 0, or -1 as room(). */
     int (*burst)(struct store *store, uint64_t now_ns);
-    /* The file gets no more records; it is handed over when they are written. */
+    /* Ends a file; it is handed over when all its records are written. */
     void (*complete)(struct store *store, struct file *file);
     /* Waits for all writes and frees the store. */
     void (*close)(struct store *store);

@@ -11,7 +11,7 @@
 #define FASTEST_PPM 1000000000000LL /* a million times as fast */
 #define WORDS 3
 
-/* Number of arguments, or a path, by command. */
+/* Each command has a number of numeric arguments, or a path. */
 static const struct {
     const char *name, *usage;
     unsigned numbers;
@@ -31,7 +31,7 @@ static const struct {
 
 #define COMMANDS (sizeof known / sizeof *known)
 
-/* Whole numbers without sign, as written by programs. */
+/* Parses an unsigned decimal number. Returns false if it is none, or out of range. */
 static bool parse_number(const char *text, int64_t least, int64_t most, int64_t *to) {
     char *end = NULL;
     errno = 0;
@@ -71,7 +71,7 @@ static int set_numbers(struct command *command, char *const word[], struct fault
     }
 }
 
-/* Splits the rest of a line at spaces; returns the number of words, WORDS + 1 if there are more. */
+/* Splits a line at spaces. Returns the number of words, or WORDS + 1 if there are more. */
 static unsigned split(char *rest, char *word[WORDS]) {
     unsigned words = 0;
     char *state = NULL;
@@ -119,16 +119,16 @@ int command_read(struct command_lines *lines, int fd) {
         memmove(lines->text, lines->text + lines->used, lines->size);
         lines->used = 0;
     }
-    if (lines->size == sizeof lines->text) { /* no newline in all of it */
+    if (lines->size == sizeof lines->text) { /* full, without a newline */
         lines->size = 0;
         lines->too_long = true;
     }
-    const ssize_t got = read(fd, lines->text + lines->size, sizeof lines->text - lines->size);
-    if (got < 0) {
+    const ssize_t size = read(fd, lines->text + lines->size, sizeof lines->text - lines->size);
+    if (size < 0) {
         return errno == EINTR || errno == EAGAIN ? 1 : -1;
     }
-    lines->size += (unsigned)got;
-    return got > 0;
+    lines->size += (unsigned)size;
+    return size > 0;
 }
 
 char *command_next(struct command_lines *lines, bool *too_long) {

@@ -1,4 +1,4 @@
-/* Commands that arrive on standard input, one per line. Nothing here depends on DPDK. */
+/* Commands on standard input, one per line. This file does not depend on DPDK. */
 #ifndef ACAPELLA_REPLAY_COMMAND_H
 #define ACAPELLA_REPLAY_COMMAND_H
 
@@ -32,17 +32,17 @@ struct command {
     const char *path;          /* load, save, departures: within the line */
 };
 
-/* Parses a line without its newline; the line is changed. 0; -1: see fault. */
+/* Parses a line without its newline, and changes the line. 0; -1: see fault. */
 int command_parse(struct command *command, char *line, struct fault *fault);
 
 /* Collects bytes into lines. */
 struct command_lines {
     char text[COMMAND_LINE_MAX];
-    unsigned size, used; /* bytes in text, of them in lines already returned */
+    unsigned size, used; /* bytes in `text`; bytes of lines that were returned */
     bool too_long;       /* the rest of a line that is too long is discarded */
 };
 
-/* Reads what a descriptor has; it must not block. 1; 0: end of the input; -1: errno. */
+/* Reads available bytes from a descriptor that does not block. 1; 0: end of the input; -1: see errno. */
 int command_read(struct command_lines *lines, int fd);
 
 /* Returns the next whole line, valid until the next call of command_read; NULL: none. `too_long` is set for a

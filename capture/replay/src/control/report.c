@@ -38,7 +38,8 @@ static void put_bool(FILE *to, const char *key, bool value) {
     fprintf(to, ", \"%s\": %s", key, value ? "true" : "false");
 }
 
-/* The tie of the TSC to the system clock, and the kernel's view of the latter. */
+/* The state of the conversion from the TSC to the system clock, and the kernel's state of the system clock.
+ */
 static void put_clock(FILE *to, const struct timebase *time) {
     const struct clock *clock = &time->clock;
     const int64_t offset = clock->offset_ns < 0 ? -clock->offset_ns : clock->offset_ns;
@@ -149,7 +150,7 @@ void report_loaded(const struct session *session, const char *path, const struct
     end(to);
 }
 
-/* The run, as it was requested. */
+/* The parameters of the run. */
 static void put_run(FILE *to, const struct session *session) {
     const struct replay *replay = &session->worker.replay;
     put_number(to, "run", session->runs);
@@ -208,10 +209,10 @@ static void put_outcomes(FILE *to, const struct summary *summary) {
     }
 }
 
-/* What the driver and the kernel counted during a run. Others may send on the interface, too, and a queue of
- * the kernel may hold packets back, or drop them. */
+/* Counters of the driver and the kernel during a run. They may differ from the outcomes: other programs may
+ * send on the interface, and a queue of the kernel may delay or drop packets. */
 static void put_counters(FILE *to, const struct port *port, const struct counters *before) {
-    const struct counters now = counters_of(port);
+    const struct counters now = read_counters(port);
     const struct interface_counters *interface = &now.interface, *old = &before->interface;
     fputs("{\"name\": ", to);
     json_text(to, port->name);
@@ -243,7 +244,7 @@ void report_done(const struct session *session) {
     fputs(", \"ports\": [", to);
     for (unsigned i = 0; i < session->ports.count; ++i) {
         fputs(i ? ", " : "", to);
-        put_counters(to, &session->ports.port[i], &session->counted[i]);
+        put_counters(to, &session->ports.port[i], &session->counters_before[i]);
     }
     fputc(']', to);
     put_clock(to, &session->time);
@@ -256,7 +257,7 @@ void report_status(const struct session *session) {
     FILE *to = begin(session, "status");
     put_text(to, "state", states[activity]);
     put_number(to, "runs", session->runs);
-    if (activity == ACTIVITY_IDLE) { /* else the polling thread changes it */
+    if (activity == ACTIVITY_IDLE) { /* otherwise the polling thread may change it */
         put_recording(to, &session->recording);
     }
     fputs(", \"ports\": [", to);

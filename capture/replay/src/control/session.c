@@ -30,7 +30,7 @@ static int64_t realtime_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* A number in a file of the kernel, after `prefix` on its line; 0: unknown. */
+/* Reads the number after `prefix` from a file of /proc or /sys. Returns 0 if there is none. */
 static uint64_t read_kernel_number(const char *path, const char *prefix) {
     char line[128];
     uint64_t value = 0;
@@ -47,10 +47,10 @@ static uint64_t read_kernel_number(const char *path, const char *prefix) {
     return value;
 }
 
-/* Bytes of normal pages that programs can have. */
+/* Returns the available memory in normal pages, in bytes. */
 static uint64_t available_bytes(void) { return read_kernel_number("/proc/meminfo", "MemAvailable:") * 1024; }
 
-/* Bytes of free hugepages, of both sizes. */
+/* Returns the free memory in hugepages of both sizes, in bytes. */
 static uint64_t huge_bytes(void) {
     const char *const directory = "/sys/kernel/mm/hugepages/hugepages-";
     uint64_t bytes = 0;
@@ -62,43 +62,43 @@ static uint64_t huge_bytes(void) {
     return bytes;
 }
 
-/* Memory of a pool. With normal pages an mbuf does not cross a page, or begins at one. */
+/* Returns the memory of a pool, in bytes. With normal pages, an mbuf lies within a page or starts at one. */
 static uint64_t pool_bytes(const struct options *options, uint64_t mbufs) {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     const uint64_t each = rte_mempool_calc_obj_size(
         (uint32_t)sizeof(struct rte_mbuf) + RTE_PKTMBUF_HEADROOM + options->max_frame, 0, NULL);
-    if (options->huge) {
+    if (options->eal.huge) {
         return mbufs * each;
     }
     return each <= page ? (mbufs / (page / each) + 1) * page : mbufs * ((each + page - 1) / page) * page;
 }
 
-int session_memory(struct session *session, struct fault *fault) {
+int session_check_memory(struct session *session, struct fault *fault) {
     struct options *options = &session->options;
     struct memory *memory = &session->memory;
     const uint64_t copies = options->tag == TAG_NONE ? 1 : 2;
-    memory->mbufs = options->packets * copies + ports_mbufs(options);
+    memory->mbufs = options->packets * copies + ports_mbuf_count(options);
     memory->mbuf_bytes = pool_bytes(options, memory->mbufs) + BASE_MB * MB;
     memory->packet_bytes =
         options->packets * (sizeof(struct packet) + sizeof(struct rte_mbuf *) + sizeof(struct entry));
-    memory->departure_bytes = options->departures * sizeof(struct departed);
+    memory->departure_bytes = options->departures * sizeof(struct departure);
     memory->available_bytes = available_bytes();
-    if (options->memory_mb == 0) {
-        options->memory_mb = (unsigned)(memory->mbuf_bytes / MB + 1);
+    if (options->eal.memory_mb == 0) {
+        options->eal.memory_mb = (unsigned)(memory->mbuf_bytes / MB + 1);
     }
     const uint64_t lists = memory->packet_bytes + memory->departure_bytes;
-    const uint64_t eal_bytes = options->memory_mb * MB;
+    const uint64_t eal_bytes = options->eal.memory_mb * MB;
     memory->total_bytes = eal_bytes + lists;
     if (memory->mbufs > UINT32_MAX / 2) {
         return fail(fault, "--packets %" PRIu64 ": too many; lower it", options->packets);
     }
-    if (options->huge && eal_bytes > huge_bytes()) {
+    if (options->eal.huge && eal_bytes > huge_bytes()) {
         return fail(fault,
                     "%" PRIu64 " packets of %u bytes need %" PRIu64 " MB of hugepages, %" PRIu64
                     " MB are free; lower --packets, or raise vm.nr_hugepages",
                     options->packets, options->max_frame, eal_bytes / MB, huge_bytes() / MB);
     }
-    const uint64_t needed = options->huge ? lists : memory->total_bytes;
+    const uint64_t needed = options->eal.huge ? lists : memory->total_bytes;
     if (memory->available_bytes && needed > memory->available_bytes) {
         return fail(fault,
                     "%" PRIu64 " packets of %u bytes and %" PRIu64 " departures need %" PRIu64 " MB, %" PRIu64
@@ -109,12 +109,12 @@ int session_memory(struct session *session, struct fault *fault) {
     fprintf(stderr,
             PROGRAM ": memory for %" PRIu64 " packets of up to %u bytes: %u MB of mbufs, %" PRIu64
                     " MB for the recording, %" PRIu64 " MB for departures\n",
-            options->packets, options->max_frame, options->memory_mb, memory->packet_bytes / MB + 1,
+            options->packets, options->max_frame, options->eal.memory_mb, memory->packet_bytes / MB + 1,
             memory->departure_bytes / MB + 1);
     return 0;
 }
 
-/* Tries the priority, so that a run does not fail. */
+/* Sets and resets the priority: a missing permission is an error at the start, not in a run. */
 static int check_priority(unsigned priority, struct fault *fault) {
     const int error = priority ? worker_set_priority(priority) : 0;
     if (error) {
@@ -139,7 +139,8 @@ int session_open(struct session *session, struct fault *fault) {
                                      .ports = &session->ports,
                                      .time = &session->time,
                                      .recording = &session->recording};
-    /* A correction after a shorter time would be overdone: it lasts until the next one. */
+    /* The first correction follows after a whole period: after a shorter time it would be too large, because
+     * it is applied until the next one. */
     session->disciplined_ns = monotonic_ns();
     worker->forwards = options->bridge;
     worker->spin = options->spin;
@@ -152,7 +153,7 @@ int session_open(struct session *session, struct fault *fault) {
 void session_close(struct session *session) {
     if (rte_eal_get_lcore_state(POLLING_LCORE) == RUNNING) {
         session->worker.stop_reason = ENDING_STOP;
-        worker_ask(&session->worker, REQUEST_END);
+        worker_request(&session->worker, REQUEST_END);
         rte_eal_wait_lcore(POLLING_LCORE);
     }
     replay_close(&session->worker.replay);
@@ -187,7 +188,7 @@ static int begin_recording(struct session *session, const struct command *comman
     worker->from_ns = command->from_ns;
     worker->until_ns = command->until_ns;
     worker->window_ns = command->window_ns;
-    worker_ask(worker, REQUEST_RECORD);
+    worker_request(worker, REQUEST_RECORD);
     session->activity = ACTIVITY_RECORDING;
     report_recording(session);
     return 0;
@@ -203,9 +204,9 @@ static int load(struct session *session, const char *path, struct fault *fault) 
     return 0;
 }
 
-struct counters counters_of(const struct port *port) {
+struct counters read_counters(const struct port *port) {
     struct rte_eth_stats stats;
-    struct counters counters = {.interface = interface_counters(port->interface)};
+    struct counters counters = {.interface = read_interface_counters(port->interface)};
     if (rte_eth_stats_get(port->id, &stats) == 0) {
         counters.sent = stats.opackets;
         counters.errors = stats.oerrors;
@@ -222,12 +223,12 @@ static int start_run(struct session *session, const struct command *command, str
     for (unsigned i = 0; i < session->ports.count; ++i) {
         port_find_longest(&session->ports.port[i], &session->options);
     }
-    if (plan_make(&replay->plan, &session->recording, &session->ports, &session->options, command->speed_ppm,
-                  fault) != 0 ||
+    if (plan_build(&replay->plan, &session->recording, &session->ports, &session->options, command->speed_ppm,
+                   fault) != 0 ||
         replay_prepare(replay, command->loops, command->speed_ppm, fault) != 0) {
         return -1;
     }
-    const int64_t now = realtime_ns(); /* making the plan took time */
+    const int64_t now = realtime_ns(); /* building the plan took time */
     if (command->at_ns && command->at_ns <= now) {
         return fail(fault, "run: AT_NS is %" PRId64 " ns in the past", now - command->at_ns);
     }
@@ -235,13 +236,13 @@ static int start_run(struct session *session, const struct command *command, str
         return -1;
     }
     for (unsigned i = 0; i < session->ports.count; ++i) {
-        session->counted[i] = counters_of(&session->ports.port[i]);
+        session->counters_before[i] = read_counters(&session->ports.port[i]);
     }
     ++session->runs;
     session->running_reported = false;
     session->activity = ACTIVITY_RUNNING;
     report_scheduled(session);
-    worker_ask(&session->worker, REQUEST_RUN);
+    worker_request(&session->worker, REQUEST_RUN);
     return 0;
 }
 
@@ -259,7 +260,7 @@ static int save(struct session *session, const char *path, struct fault *fault) 
     return 0;
 }
 
-static int departures(struct session *session, const char *path, struct fault *fault) {
+static int save_run_departures(struct session *session, const char *path, struct fault *fault) {
     const struct replay *replay = &session->worker.replay;
     if (require_idle(session, fault) != 0) {
         return -1;
@@ -285,17 +286,17 @@ static int clear(struct session *session, struct fault *fault) {
     return 0;
 }
 
-static void report_ended(struct session *session) {
-    const enum activity was = session->activity;
+static void report_end(struct session *session) {
+    const enum activity before = session->activity;
     /* Read before `began`, so that `running` precedes `done` of a run that begins and ends meanwhile. */
     const bool ended = session->worker.activity == ACTIVITY_IDLE;
-    if (was == ACTIVITY_RUNNING && session->worker.began && !session->running_reported) {
+    if (before == ACTIVITY_RUNNING && session->worker.began && !session->running_reported) {
         session->running_reported = true;
         report_running(session);
     }
-    if (was != ACTIVITY_IDLE && ended) {
+    if (before != ACTIVITY_IDLE && ended) {
         session->activity = ACTIVITY_IDLE;
-        if (was == ACTIVITY_RECORDING) {
+        if (before == ACTIVITY_RECORDING) {
             report_recorded(session);
         } else {
             report_done(session);
@@ -306,9 +307,9 @@ static void report_ended(struct session *session) {
 void session_stop(struct session *session, enum ending reason) {
     if (session->worker.activity != ACTIVITY_IDLE) {
         session->worker.stop_reason = reason;
-        worker_ask(&session->worker, REQUEST_STOP);
+        worker_request(&session->worker, REQUEST_STOP);
     }
-    report_ended(session);
+    report_end(session);
 }
 
 static int stop(struct session *session, struct fault *fault) {
@@ -320,8 +321,9 @@ static int stop(struct session *session, struct fault *fault) {
 }
 
 int session_execute(struct session *session, const struct command *command, struct fault *fault) {
-    if (command->kind != COMMAND_STOP) { /* `stop` reports the end itself, and is no error then */
-        report_ended(session);
+    if (command->kind !=
+        COMMAND_STOP) { /* `stop` reports the end itself, which is no error if the run has just ended */
+        report_end(session);
     }
     switch (command->kind) {
         case COMMAND_RECORD:
@@ -336,19 +338,19 @@ int session_execute(struct session *session, const struct command *command, stru
         case COMMAND_RUN:
             return start_run(session, command, fault);
         case COMMAND_STATUS:
-            worker_ask(&session->worker, REQUEST_COUNT);
+            worker_request(&session->worker, REQUEST_COUNT);
             report_status(session);
             return 0;
         case COMMAND_SAVE:
             return save(session, command->path, fault);
         case COMMAND_DEPARTURES:
-            return departures(session, command->path, fault);
+            return save_run_departures(session, command->path, fault);
         default:
             return 1;
     }
 }
 
-int session_tend(struct session *session, struct fault *fault) {
+int session_update(struct session *session, struct fault *fault) {
     const int64_t now = monotonic_ns();
     int status = 0;
     if (now - session->disciplined_ns >= TIMEBASE_PERIOD_NS) {
@@ -363,6 +365,6 @@ int session_tend(struct session *session, struct fault *fault) {
             session_stop(session, ENDING_LINK_DOWN);
         }
     }
-    report_ended(session);
+    report_end(session);
     return status;
 }

@@ -1,4 +1,4 @@
-/* The state of the program: ports, recording and polling thread, and the commands on them. */
+/* The state of the program: ports, recording and polling thread, and the execution of commands. */
 #ifndef ACAPELLA_REPLAY_SESSION_H
 #define ACAPELLA_REPLAY_SESSION_H
 
@@ -21,7 +21,7 @@ struct counters {
     struct interface_counters interface;
 };
 
-struct counters counters_of(const struct port *port);
+struct counters read_counters(const struct port *port);
 
 struct session {
     struct options options;
@@ -33,26 +33,27 @@ struct session {
     enum activity activity; /* as last reported */
     bool running_reported;
     uint64_t runs;
-    int64_t disciplined_ns, checked_ns;     /* monotonic */
-    struct counters counted[OPTIONS_PORTS]; /* before a run */
+    int64_t disciplined_ns, checked_ns;             /* monotonic */
+    struct counters counters_before[OPTIONS_PORTS]; /* before a run */
     FILE *out;
 };
 
-/* Computes the memory, and fails if the machine does not have it. */
-int session_memory(struct session *session, struct fault *fault);
+/* Computes the memory that is needed. Fails if the machine does not have it. */
+int session_check_memory(struct session *session, struct fault *fault);
 
-/* Opens everything; EAL runs. -1: see fault; call session_close. */
+/* Opens the ports and the recording, and starts the polling thread. EAL has to be started. -1: see fault;
+ * call session_close. */
 int session_open(struct session *session, struct fault *fault);
 void session_close(struct session *session);
 
-/* Executes a command. 0; 1: quit; -1: see fault, the program goes on. */
+/* Executes a command. 0; 1: quit; -1: see fault, the program continues. */
 int session_execute(struct session *session, const struct command *command, struct fault *fault);
 
 /* Ends a recording or a run that is active, and reports it. */
 void session_stop(struct session *session, enum ending reason);
 
-/* Called at least each 10 ms: reports what the polling thread has finished, ties the clocks, checks links.
- * -1: a link is down, see fault. */
-int session_tend(struct session *session, struct fault *fault);
+/* Call it at least every 10 ms: reports recordings and runs that have ended, corrects the clocks, checks
+ * links. -1: a link is down, see fault. */
+int session_update(struct session *session, struct fault *fault);
 
 #endif

@@ -12,7 +12,7 @@ static int64_t rank(const int64_t *sorted, uint64_t count, unsigned percent) {
     return sorted[at ? at - 1 : 0];
 }
 
-/* Errors are sorted to find their ranks. */
+/* Sets the percentiles; sorts the errors. */
 static void measure(struct summary *summary, int64_t *error, uint64_t count) {
     if (!error || count == 0) {
         return;
@@ -25,7 +25,7 @@ static void measure(struct summary *summary, int64_t *error, uint64_t count) {
 }
 
 /* The retries of a burst are counted once, at its first packet. */
-static void add(struct summary *summary, const struct departed *departed, int64_t error, uint64_t late_ns) {
+static void add(struct summary *summary, const struct departure *departed, int64_t error, uint64_t late_ns) {
     ++summary->outcome[departed->outcome];
     summary->retries += departed->flags & DEPARTED_BURST_FIRST ? departed->retries : 0;
     if (departed->outcome != OUTCOME_SENT) {
@@ -40,13 +40,13 @@ static void add(struct summary *summary, const struct departed *departed, int64_
 void summarize(struct summary *summary, const struct replay *replay) {
     const uint32_t packets = replay->plan.packets;
     int64_t *errors = malloc(replay->departures * sizeof *errors);
-    uint64_t sent = 0, all = 0;
+    uint64_t sent = 0, total = 0;
     *summary = (struct summary){.packets = replay->departures,
                                 .first_ns = DEPARTED_NEVER,
                                 .last_ns = DEPARTED_NEVER,
                                 .monotone = true};
     for (uint64_t i = 0; i < replay->departures; ++i) {
-        const struct departed *departed = &replay->departed[i];
+        const struct departure *departed = &replay->departed[i];
         const bool was_sent = departed->outcome == OUTCOME_SENT;
         const int64_t requested = replay_requested(replay, (uint32_t)(i / packets), (uint32_t)(i % packets));
         const int64_t error = was_sent ? departed->ns - requested : 0;
@@ -58,7 +58,7 @@ void summarize(struct summary *summary, const struct replay *replay) {
     measure(summary, errors, sent);
     free(errors);
     for (unsigned i = 0; i < OUTCOMES; ++i) {
-        all += summary->outcome[i];
+        total += summary->outcome[i];
     }
-    summary->balanced = all == summary->packets && summary->outcome[OUTCOME_SENT] == replay->taken;
+    summary->balanced = total == summary->packets && summary->outcome[OUTCOME_SENT] == replay->accepted;
 }

@@ -7,17 +7,17 @@
 struct summary {
     uint64_t packets; /* of all loops */
     uint64_t outcome[OUTCOMES];
-    uint64_t sent_late;        /* of those sent, later than --late-ns */
-    uint64_t retries;          /* calls of drivers that did not take all of a burst */
+    uint64_t sent_late;        /* packets sent later than --late-ns */
+    uint64_t retries;          /* calls of drivers that did not accept all of a burst */
     int64_t first_ns, last_ns; /* departures; DEPARTED_NEVER: none */
     bool monotone;             /* departures are in the order of the packets */
-    /* of departed minus requested, for packets that were sent; nearest rank */
+    /* departure minus requested time of packets that were sent; percentiles by nearest rank */
     bool measured;
     int64_t median_ns, p99_ns, largest_ns;
     bool balanced; /* the counts add up, and agree with those of the polling thread */
 };
 
-/* Scans the departures of a run that has ended. Without memory, `measured` is false. */
+/* Summarizes the departures of a run that has ended. If memory cannot be allocated, `measured` is false. */
 void summarize(struct summary *summary, const struct replay *replay);
 
 #endif

@@ -6,24 +6,24 @@
 #include "engine/recording.h"
 #include "engine/timebase.h"
 
-enum recording_end { RECORDED_NOT, RECORDED_UNTIL, RECORDED_MEMORY, RECORDED_STOP };
+enum recording_end { RECORDING_END_NONE, RECORDING_END_UNTIL, RECORDING_END_MEMORY, RECORDING_END_STOP };
 
 struct bridge {
     const struct options *options;
     struct ports *ports;
     struct timebase *time;
     struct recording *recording;
-    bool records;
+    bool records;              /* false: no recording is active */
     int64_t from_ns, until_ns; /* until_ns 0: until stopped */
     int64_t window_ns;         /* rolling: packets older than this are removed; 0: not rolling */
-    enum recording_end end;    /* why it does not record any more */
+    enum recording_end end;    /* reason for the end of the recording */
     uint64_t removed_memory;   /* rolling: packets within the window that were removed because it was full */
 };
 
 /* Forwards at most one burst in each direction. Returns the number of packets received. */
 unsigned bridge_poll(struct bridge *bridge);
 
-/* Begins and ends recording; `from_ns` 0: now. */
+/* Begin and end a recording; `from_ns` 0: now. */
 void bridge_record(struct bridge *bridge, int64_t from_ns, int64_t until_ns, int64_t window_ns);
 void bridge_stop(struct bridge *bridge, enum recording_end end);
 

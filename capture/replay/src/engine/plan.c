@@ -15,10 +15,12 @@ const char *outcome_name(enum outcome outcome) {
     return names[outcome];
 }
 
-static int64_t scaled(wide ns, uint64_t speed_ppm) { return (int64_t)(ns * PPM / (wide)speed_ppm); }
+static int64_t scale(wide ns, uint64_t speed_ppm) { return (int64_t)(ns * PPM / (wide)speed_ppm); }
 
-/* Whether a scaled duration fits into the times of a run. */
-static bool fits(wide ns, uint64_t speed_ppm) { return ns * PPM / (wide)speed_ppm < INT64_MAX / 4; }
+/* Returns true if a run can have a duration, once it is scaled. */
+static bool is_valid_duration(wide ns, uint64_t speed_ppm) {
+    return ns * PPM / (wide)speed_ppm < INT64_MAX / 4;
+}
 
 /* Sets the times; a packet is not requested before its predecessor. */
 static int set_times(struct plan *plan, const struct recording *recording, uint64_t speed_ppm,
@@ -32,13 +34,13 @@ static int set_times(struct plan *plan, const struct recording *recording, uint6
         } else {
             latest = offset;
         }
-        if (!fits(latest, speed_ppm)) {
+        if (!is_valid_duration(latest, speed_ppm)) {
             return fail(fault, "packet %u is later than a run can be long; check its time", i);
         }
-        plan->entry[i].offset_ns = scaled(latest, speed_ppm);
+        plan->entry[i].offset_ns = scale(latest, speed_ppm);
     }
     const wide gap = plan->packets > 1 ? latest / (plan->packets - 1) : 0;
-    plan->period_ns = scaled(latest + gap, speed_ppm);
+    plan->period_ns = scale(latest + gap, speed_ppm);
     return 0;
 }
 
@@ -50,10 +52,10 @@ static int set_packet(struct plan *plan, uint32_t at, const struct packet *packe
     plan->mbuf[at] = mbuf;
     if (mbuf->pkt_len < SHORTEST) {
         entry->refused = OUTCOME_TOO_SHORT;
-    } else if (plan->owns) {
+    } else if (plan->copies) {
         mbuf = rte_pktmbuf_copy(packet->mbuf, ports->pool, 0, UINT32_MAX);
         if (!mbuf) {
-            plan->mbuf[at] = NULL; /* that of the recording is not ours */
+            plan->mbuf[at] = NULL; /* not a copy: it belongs to the recording */
             return fail(fault, "no memory for the tagged copy of packet %u; raise --packets", at);
         }
         plan->mbuf[at] = mbuf;
@@ -68,7 +70,7 @@ static int set_packet(struct plan *plan, uint32_t at, const struct packet *packe
     return 0;
 }
 
-/* Joins packets to bursts; packets that are refused belong to none. */
+/* Groups packets into bursts. Refused packets belong to no burst. */
 static void set_bursts(struct plan *plan, const struct recording *recording, const struct options *options) {
     struct entry *first = NULL;
     for (uint32_t i = 0; i < plan->packets; ++i) {
@@ -86,8 +88,8 @@ static void set_bursts(struct plan *plan, const struct recording *recording, con
     }
 }
 
-int plan_make(struct plan *plan, const struct recording *recording, const struct ports *ports,
-              const struct options *options, uint64_t speed_ppm, struct fault *fault) {
+int plan_build(struct plan *plan, const struct recording *recording, const struct ports *ports,
+               const struct options *options, uint64_t speed_ppm, struct fault *fault) {
     struct tagger tagger = {0};
     const uint64_t packets = recording_packets(recording);
     plan_free(plan);
@@ -101,7 +103,7 @@ int plan_make(struct plan *plan, const struct recording *recording, const struct
         return fail(fault, "a run of %llu packets: out of memory", (unsigned long long)packets);
     }
     plan->packets = (uint32_t)packets;
-    plan->owns = options->tag != TAG_NONE;
+    plan->copies = options->tag != TAG_NONE;
     int status = set_times(plan, recording, speed_ppm, fault);
     for (uint32_t i = 0; i < plan->packets && status == 0; ++i) {
         status = set_packet(plan, i, recording_at(recording, i), ports, options, &tagger, fault);
@@ -115,7 +117,7 @@ int plan_make(struct plan *plan, const struct recording *recording, const struct
 }
 
 void plan_free(struct plan *plan) {
-    for (uint32_t i = 0; plan->owns && plan->mbuf && i < plan->packets; ++i) {
+    for (uint32_t i = 0; plan->copies && plan->mbuf && i < plan->packets; ++i) {
         /* frames that are too short are not copied */
         if (plan->mbuf[i] && plan->entry[i].refused != OUTCOME_TOO_SHORT) {
             rte_pktmbuf_free(plan->mbuf[i]);

@@ -1,4 +1,4 @@
-/* What a run sends: the recording with the times, bursts and tags of the options, made before the start.
+/* The plan of a run: the time, burst and tag of each packet of the recording. It is built before the start.
  * Entry i belongs to packet i of the recording. */
 #ifndef ACAPELLA_REPLAY_PLAN_H
 #define ACAPELLA_REPLAY_PLAN_H
@@ -6,22 +6,22 @@
 #include "engine/ports.h"
 #include "engine/recording.h"
 
-/* Of a packet in a loop; the numbers are in the file of departures. */
+/* Outcome of a packet in a loop. The file of departures contains these numbers. */
 enum outcome {
     OUTCOME_SENT,
-    OUTCOME_RING_FULL,    /* the driver did not take it within --retry-ns */
+    OUTCOME_RING_FULL,    /* the driver did not accept it within --retry-ns */
     OUTCOME_LATE,         /* not sent because of --drop-late-ns */
     OUTCOME_TOO_LONG,     /* for the MTU of the port, or for its tag */
     OUTCOME_TOO_SHORT,    /* no Ethernet frame */
-    OUTCOME_DRIVER_ERROR, /* the driver took it and could not send it */
-    OUTCOME_STOPPED,      /* the run ended before */
+    OUTCOME_DRIVER_ERROR, /* the driver accepted it and could not send it */
+    OUTCOME_STOPPED,      /* the run ended before its departure */
     OUTCOMES,
 };
 
 struct entry {
     int64_t offset_ns; /* since the start of the loop */
     uint16_t port;
-    uint8_t count;   /* packets of the burst that begins here; 0: in a burst that began before */
+    uint8_t count;   /* packets of the burst that begins here; 0: not the first packet of a burst */
     uint8_t refused; /* outcome of a packet that is not sent; 0: it is sent */
 };
 
@@ -29,15 +29,15 @@ struct plan {
     struct rte_mbuf **mbuf; /* of the recording, or tagged copies */
     struct entry *entry;
     uint32_t packets;
-    int64_t period_ns;      /* from loop to loop: the duration and one mean gap */
-    uint64_t time_reversed; /* packets with a time before that of their predecessor; it is used instead */
+    int64_t period_ns;      /* between the starts of two loops: the duration and one mean gap */
+    uint64_t time_reversed; /* packets with a time before that of their predecessor, whose time they get */
     uint64_t refused[OUTCOMES];
-    bool owns; /* the mbufs are copies */
+    bool copies; /* the mbufs are tagged copies, freed with the plan */
 };
 
 /* -1: see fault. */
-int plan_make(struct plan *plan, const struct recording *recording, const struct ports *ports,
-              const struct options *options, uint64_t speed_ppm, struct fault *fault);
+int plan_build(struct plan *plan, const struct recording *recording, const struct ports *ports,
+               const struct options *options, uint64_t speed_ppm, struct fault *fault);
 void plan_free(struct plan *plan);
 
 const char *outcome_name(enum outcome outcome);

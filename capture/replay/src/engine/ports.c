@@ -13,11 +13,11 @@
 #define CACHE 256
 #define FLUSH_MAX 1000000 /* limit, because a busy interface is never empty */
 #define PACKET_FRAME 2048 /* default framesz of net_af_packet */
-#define PACKET_HEAD 66    /* what the kernel puts before a frame: header, address, alignment */
+#define PACKET_HEAD 66    /* bytes that the kernel puts before a frame: header, address, alignment */
 #define VLAN_BYTES 4
 #define VLAN_AT 12
 
-unsigned ports_mbufs(const struct options *options) {
+unsigned ports_mbuf_count(const struct options *options) {
     const unsigned rings = options->ports * (2 * options->depth + 2 * options->burst);
     return rings + 4 * CACHE; /* the caches of two threads hold 1.5 times their size */
 }
@@ -29,38 +29,38 @@ static int find(struct port *port, const char *name, struct fault *fault) {
                : fail(fault, "%s: no such port; specify a device of --vdev or --pci", name);
 }
 
-/* An ioctl on the network interface of a port; false: there is none, or it failed. */
-static bool ask_interface(const struct port *port, unsigned long what, struct ifreq *request) {
+/* Calls ioctl for the network interface of a port. Returns false if it has no interface, or if it fails. */
+static bool interface_ioctl(const struct port *port, unsigned long code, struct ifreq *request) {
     memset(request, 0, sizeof *request);
     if (!*port->interface) {
         return false;
     }
     snprintf(request->ifr_name, sizeof request->ifr_name, "%s", port->interface);
-    const int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    const bool known = any >= 0 && ioctl(any, what, request) == 0;
-    if (any >= 0) {
-        close(any);
+    const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const bool known = fd >= 0 && ioctl(fd, code, request) == 0;
+    if (fd >= 0) {
+        close(fd);
     }
     return known;
 }
 
-/* The frame size of a ring of net_af_packet, from the arguments of its device. */
-static uint32_t packet_room(const struct port *port, const struct options *options) {
+/* Returns the frame size of a ring of net_af_packet, from the arguments of its device. */
+static uint32_t ring_frame_size(const struct port *port, const struct options *options) {
     const size_t size = strlen(port->name);
-    for (unsigned i = 0; i < options->vdevs; ++i) {
-        if (strncmp(options->vdev[i], port->name, size) == 0 && options->vdev[i][size] == ',') {
-            const char *given = strstr(options->vdev[i], "framesz=");
-            return given ? (uint32_t)strtoul(given + strlen("framesz="), NULL, 10) : PACKET_FRAME;
+    for (unsigned i = 0; i < options->eal.vdevs; ++i) {
+        if (strncmp(options->eal.vdev[i], port->name, size) == 0 && options->eal.vdev[i][size] == ',') {
+            const char *framesz = strstr(options->eal.vdev[i], "framesz=");
+            return framesz ? (uint32_t)strtoul(framesz + strlen("framesz="), NULL, 10) : PACKET_FRAME;
         }
     }
     return PACKET_FRAME;
 }
 
-/* The longest frame of the MTU that the interface or the device has now. */
+/* Returns the length of the longest frame for the current MTU of the interface or device. */
 static uint32_t longest_of_mtu(const struct port *port) {
     struct ifreq request;
     uint16_t mtu = RTE_ETHER_MTU;
-    if (ask_interface(port, SIOCGIFMTU, &request)) {
+    if (interface_ioctl(port, SIOCGIFMTU, &request)) {
         mtu = (uint16_t)(request.ifr_mtu < UINT16_MAX ? request.ifr_mtu : UINT16_MAX);
     } else {
         rte_eth_dev_get_mtu(port->id, &mtu);
@@ -71,12 +71,12 @@ static uint32_t longest_of_mtu(const struct port *port) {
 void port_find_longest(struct port *port, const struct options *options) {
     port->longest = longest_of_mtu(port);
     if (strcmp(port->driver, "net_af_packet") == 0) {
-        const uint32_t room = packet_room(port, options) - PACKET_HEAD;
+        const uint32_t room = ring_frame_size(port, options) - PACKET_HEAD;
         port->longest = port->longest < room ? port->longest : room;
     }
 }
 
-/* A bridge must receive every frame whole: net_af_packet truncates frames to the frame size of its ring. */
+/* A bridge has to receive whole frames, but net_af_packet truncates frames to the frame size of its ring. */
 static int check_reception(const struct port *port, const struct options *options,
                            const struct rte_eth_dev_info *info, struct fault *fault) {
     if (driver_has_fixed_queues(port->driver) && info->max_rx_queues > 1) {
@@ -84,11 +84,12 @@ static int check_reception(const struct port *port, const struct options *option
                     info->max_rx_queues - 1U, info->max_rx_queues);
     }
     const uint32_t longest = longest_of_mtu(port);
-    if (strcmp(port->driver, "net_af_packet") == 0 && longest > packet_room(port, options) - PACKET_HEAD) {
+    if (strcmp(port->driver, "net_af_packet") == 0 &&
+        longest > ring_frame_size(port, options) - PACKET_HEAD) {
         return fail(fault,
                     "%s: frames of up to %u bytes (the MTU of %s) would be truncated to %u; add "
                     "framesz=16384,blocksz=65536, and --max-frame 16384",
-                    port->name, longest, port->interface, packet_room(port, options) - PACKET_HEAD);
+                    port->name, longest, port->interface, ring_frame_size(port, options) - PACKET_HEAD);
     }
     return 0;
 }
@@ -102,8 +103,8 @@ bool port_fits(const struct port *port, const struct rte_mbuf *mbuf) {
 static int configure(struct port *port, const struct options *options, struct rte_mempool *pool,
                      struct fault *fault) {
     struct rte_eth_dev_info info;
-    struct rte_eth_conf wanted;
-    memset(&wanted, 0, sizeof wanted);
+    struct rte_eth_conf config;
+    memset(&config, 0, sizeof config);
     int status = rte_eth_dev_info_get(port->id, &info);
     if (status != 0) {
         return fail(fault, "%s: no device information: %s", port->name, rte_strerror(-status));
@@ -116,17 +117,17 @@ static int configure(struct port *port, const struct options *options, struct rt
         return -1;
     }
     if (options->bridge) {
-        wanted.rxmode.offloads =
+        config.rxmode.offloads =
             info.rx_offload_capa & (RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_TIMESTAMP);
     }
-    wanted.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+    config.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
     if (!*port->interface) { /* the MTU of an interface is not changed */
         const uint32_t mtu = options->max_frame > RTE_ETHER_HDR_LEN + RTE_ETHER_MIN_MTU
                                  ? options->max_frame - RTE_ETHER_HDR_LEN
                                  : RTE_ETHER_MIN_MTU;
-        wanted.rxmode.mtu = mtu < info.max_mtu ? mtu : info.max_mtu;
+        config.rxmode.mtu = mtu < info.max_mtu ? mtu : info.max_mtu;
     }
-    status = rte_eth_dev_configure(port->id, 1, 1, &wanted);
+    status = rte_eth_dev_configure(port->id, 1, 1, &config);
     uint16_t receive = (uint16_t)options->depth, transmit = (uint16_t)options->depth;
     if (status == 0) {
         status = rte_eth_dev_adjust_nb_rx_tx_desc(port->id, &receive, &transmit);
@@ -147,7 +148,7 @@ static int configure(struct port *port, const struct options *options, struct rt
     port->hides_errors = strcmp(port->driver, "net_af_packet") == 0;
     if (options->bridge && strcmp(port->driver, "net_pcap") == 0) {
         port->stamps = PORT_STAMPS_TIME;
-    } else if (wanted.rxmode.offloads & RTE_ETH_RX_OFFLOAD_TIMESTAMP) {
+    } else if (config.rxmode.offloads & RTE_ETH_RX_OFFLOAD_TIMESTAMP) {
         port->stamps = strcmp(port->driver, "net_af_packet") == 0 ? PORT_STAMPS_TIME : PORT_STAMPS_TICKS;
     }
     return 0;
@@ -197,7 +198,7 @@ static int begin_clock(struct port *port, struct fault *fault) {
     return 0;
 }
 
-static int begin_stamps(struct port *port, struct fault *fault) {
+static int enable_timestamps(struct port *port, struct fault *fault) {
     const int flag = rte_mbuf_dynflag_lookup(RTE_MBUF_DYNFLAG_RX_TIMESTAMP_NAME, NULL);
     port->stamp_offset = rte_mbuf_dynfield_lookup(RTE_MBUF_DYNFIELD_TIMESTAMP_NAME, NULL);
     if (port->stamp_offset < 0 || flag < 0) {
@@ -211,11 +212,11 @@ static int begin_stamps(struct port *port, struct fault *fault) {
 /* Discards packets that arrived while the queues were configured. */
 static void flush(struct port *port) {
     struct rte_mbuf *mbuf[BURST_MAX];
-    uint16_t got = 0;
+    uint16_t count = 0;
     while (*port->interface && port->flushed < FLUSH_MAX &&
-           (got = rte_eth_rx_burst(port->id, 0, mbuf, RTE_DIM(mbuf))) > 0) {
-        rte_pktmbuf_free_bulk(mbuf, got);
-        port->flushed += got;
+           (count = rte_eth_rx_burst(port->id, 0, mbuf, RTE_DIM(mbuf))) > 0) {
+        rte_pktmbuf_free_bulk(mbuf, count);
+        port->flushed += count;
     }
 }
 
@@ -231,7 +232,7 @@ int ports_start(struct ports *ports, bool receive, struct fault *fault) {
         if (receive) {
             rte_eth_promiscuous_enable(port->id); /* unsupported: the driver receives every frame anyway */
         }
-        if (port->stamps != PORT_STAMPS_NONE && begin_stamps(port, fault) != 0) {
+        if (port->stamps != PORT_STAMPS_NONE && enable_timestamps(port, fault) != 0) {
             return -1;
         }
         if (receive) {
@@ -257,11 +258,11 @@ int ports_check_links(const struct ports *ports, struct fault *fault) {
         const struct port *port = &ports->port[i];
         struct ifreq request;
         struct rte_eth_link link;
-        const unsigned wanted = IFF_UP | IFF_RUNNING;
+        const unsigned flags = IFF_UP | IFF_RUNNING;
         bool up = true;
         if (*port->interface) { /* net_af_packet reports its link as up */
-            up = ask_interface(port, SIOCGIFFLAGS, &request) &&
-                 ((unsigned short)request.ifr_flags & wanted) == wanted;
+            up = interface_ioctl(port, SIOCGIFFLAGS, &request) &&
+                 ((unsigned short)request.ifr_flags & flags) == flags;
         } else if (rte_eth_link_get_nowait(port->id, &link) == 0) {
             up = link.link_status == RTE_ETH_LINK_UP;
         }

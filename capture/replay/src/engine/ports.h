@@ -1,4 +1,4 @@
-/* The DPDK ports that packets are sent to, and received from as a bridge. One Rx and one Tx queue each. */
+/* DPDK ports with one Rx and one Tx queue each. A bridge receives from them; every program sends to them. */
 #ifndef ACAPELLA_REPLAY_PORTS_H
 #define ACAPELLA_REPLAY_PORTS_H
 
@@ -15,7 +15,7 @@ enum port_stamps {
     PORT_STAMPS_TICKS, /* ticks of the NIC's clock (rte_eth_read_clock) */
 };
 
-/* What a port of a bridge has received: received = forwarded + ring_full + driver_error + too_long. */
+/* Packets received by a port of a bridge: received = forwarded + ring_full + driver_error + too_long. */
 struct traffic {
     uint64_t received, forwarded, ring_full, driver_error, too_long;
 };
@@ -27,7 +27,7 @@ struct port {
     char interface[IF_NAMESIZE]; /* network interface; empty: none */
     uint32_t longest;            /* frame without FCS and VLAN tag, bytes */
     bool configured, started;
-    bool hides_errors; /* the driver accepts packets that it then cannot send; they are in its oerrors */
+    bool hides_errors; /* the driver accepts packets that it cannot send, and counts them in oerrors */
     uint64_t errors;   /* oerrors after the latest burst */
     uint64_t flushed;  /* packets that arrived before the start */
     enum port_stamps stamps;
@@ -43,43 +43,43 @@ struct ports {
     struct rte_mempool *pool;
 };
 
-/* mbufs besides those of the recording. */
-unsigned ports_mbufs(const struct options *options);
+/* Returns the number of mbufs needed besides those of the recording. */
+unsigned ports_mbuf_count(const struct options *options);
 
 /* Configures all ports of the options, and creates the pool. -1: see fault; call ports_close. */
 int ports_open(struct ports *ports, const struct options *options, unsigned mbufs, struct fault *fault);
 int ports_start(struct ports *ports, bool receive, struct fault *fault);
 
-/* Corrects the clocks of NICs; `now_ns` is the time. */
+/* Corrects the conversion of the clocks of NICs; `now_ns` is the current time. */
 void ports_discipline(struct ports *ports, int64_t now_ns);
 
 /* -1: the link of a port is down, see fault. */
 int ports_check_links(const struct ports *ports, struct fault *fault);
 void ports_close(struct ports *ports);
 
-/* Determines the longest frame that the port can send, of the MTU that its interface has now. */
+/* Sets `longest` of a port from the current MTU of its interface. */
 void port_find_longest(struct port *port, const struct options *options);
 
-/* Whether the port can send a packet. */
+/* Returns true if a packet is not longer than the port can send. */
 bool port_fits(const struct port *port, const struct rte_mbuf *mbuf);
 
 /* Returns the value of the driver's counter of failed packets. */
 uint64_t port_errors(const struct port *port);
 
-/* Sends packets; returns how many the driver has taken. `failed`: it took them but could not send them. */
+/* Sends packets. Returns the number of packets that the driver accepted; `failed`: it could not send them. */
 static inline uint16_t port_send(struct port *port, struct rte_mbuf **mbuf, uint16_t count, bool *failed) {
-    const uint16_t taken = rte_eth_tx_burst(port->id, 0, mbuf, count);
+    const uint16_t accepted = rte_eth_tx_burst(port->id, 0, mbuf, count);
     *failed = false;
     if (port->hides_errors) {
         const uint64_t errors = port_errors(port);
         *failed = errors != port->errors;
         port->errors = errors;
     }
-    return taken;
+    return accepted;
 }
 
-/* The device's timestamp of a received packet; false: it has none. */
-static inline bool port_stamp(struct port *port, struct rte_mbuf *mbuf, int64_t *ns) {
+/* Reads the device's timestamp of a received packet. Returns false if it has none. */
+static inline bool port_read_timestamp(struct port *port, struct rte_mbuf *mbuf, int64_t *ns) {
     if (port->stamps == PORT_STAMPS_NONE || !(mbuf->ol_flags & port->stamp_flag)) {
         return false;
     }
@@ -87,7 +87,7 @@ static inline bool port_stamp(struct port *port, struct rte_mbuf *mbuf, int64_t 
     if (port->stamps == PORT_STAMPS_TICKS) {
         *ns = clock_ns(&port->clock, stamp);
     } else {
-        const uint64_t no_us_before_5138 = 100000000000000000ULL; /* later versions of net_pcap give ns */
+        const uint64_t no_us_before_5138 = 100000000000000000ULL; /* later versions of net_pcap return ns */
         *ns = (int64_t)(stamp < no_us_before_5138 ? stamp * 1000 : stamp);
     }
     return true;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Writes to each page, so that the polling thread meets no page faults, and memory does not run out later. */
+/* Writes to each page, so that the polling thread has no page faults, and memory does not run out later. */
 static void touch(void *memory, size_t size) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     volatile char *bytes = memory;
@@ -13,7 +13,7 @@ static void touch(void *memory, size_t size) {
 }
 
 int recording_open(struct recording *recording, uint64_t packets, struct fault *fault) {
-    *recording = (struct recording){.room = packets};
+    *recording = (struct recording){.capacity = packets};
     recording->packet = calloc(packets, sizeof *recording->packet);
     if (!recording->packet) {
         return fail(fault, "a recording of %llu packets: out of memory; lower --packets",
@@ -32,7 +32,7 @@ void recording_close(struct recording *recording) {
 }
 
 void recording_add(struct recording *recording, const struct packet *packet, enum timestamps source) {
-    recording->packet[recording->end % recording->room] = *packet;
+    recording->packet[recording->end % recording->capacity] = *packet;
     ++recording->end;
     recording->bytes += packet->mbuf->pkt_len;
     if (recording->timestamps == TIMESTAMPS_NONE) {

@@ -1,5 +1,5 @@
-/* Packets in memory in the order of their transmission, as mbufs that are not copied: each packet holds a
- * reference. The number of packets is limited; a rolling recording removes the oldest ones. */
+/* Packets in memory in the order of their transmission. Their mbufs are not copied: each packet holds a
+ * reference. The number of packets is limited; a rolling recording removes the oldest packets. */
 #ifndef ACAPELLA_REPLAY_RECORDING_H
 #define ACAPELLA_REPLAY_RECORDING_H
 
@@ -27,9 +27,10 @@ struct packet {
 
 struct recording {
     struct packet *packet;
-    uint64_t room;
-    uint64_t begin, end; /* positions of the oldest packet and after the newest; modulo room in `packet` */
-    uint64_t bytes;      /* sum of the packets' lengths */
+    uint64_t capacity; /* packets */
+    uint64_t begin,
+        end;        /* of the oldest packet, and after the newest; the index in `packet` is modulo capacity */
+    uint64_t bytes; /* sum of the packets' lengths */
     enum timestamps timestamps;
 };
 
@@ -41,16 +42,16 @@ static inline uint64_t recording_packets(const struct recording *recording) {
     return recording->end - recording->begin;
 }
 
-/* The packet at a position from 0. */
+/* Returns the packet at a position, from 0. */
 static inline struct packet *recording_at(const struct recording *recording, uint64_t position) {
-    return &recording->packet[(recording->begin + position) % recording->room];
+    return &recording->packet[(recording->begin + position) % recording->capacity];
 }
 
 static inline bool recording_full(const struct recording *recording) {
-    return recording_packets(recording) == recording->room;
+    return recording_packets(recording) == recording->capacity;
 }
 
-/* Adds a packet, and takes over a reference of its mbuf. The recording must not be full. */
+/* Adds a packet and takes over a reference to its mbuf. The recording must not be full. */
 void recording_add(struct recording *recording, const struct packet *packet, enum timestamps source);
 
 /* Removes the oldest packet. */
@@ -60,7 +61,7 @@ void recording_clear(struct recording *recording);
 
 const char *timestamps_name(enum timestamps timestamps);
 
-/* References of all segments of an mbuf. */
+/* Adds a reference to all segments of an mbuf. */
 static inline void mbuf_hold(struct rte_mbuf *mbuf) {
     if (likely(mbuf->nb_segs == 1)) {
         rte_mbuf_refcnt_update(mbuf, 1);

@@ -13,11 +13,11 @@ const char *ending_name(enum ending ending) {
 int replay_open(struct replay *replay, const struct options *options, struct ports *ports,
                 struct timebase *time, struct fault *fault) {
     *replay = (struct replay){.options = options, .ports = ports, .time = time};
-    replay->room = options->departures;
-    replay->departed = calloc(replay->room, sizeof *replay->departed);
+    replay->capacity = options->departures;
+    replay->departed = calloc(replay->capacity, sizeof *replay->departed);
     return replay->departed ? 0
                             : fail(fault, "departures of %llu packets: out of memory; lower --departures",
-                                   (unsigned long long)replay->room);
+                                   (unsigned long long)replay->capacity);
 }
 
 void replay_close(struct replay *replay) {
@@ -26,7 +26,7 @@ void replay_close(struct replay *replay) {
     replay->departed = NULL;
 }
 
-/* Continues with the next packet that is sent, in this loop or a later one. */
+/* Advances to the next packet that is sent, in this loop or a later one. */
 static void find_next(struct replay *replay) {
     const struct plan *plan = &replay->plan;
     for (;; ++replay->at) {
@@ -53,13 +53,13 @@ int replay_prepare(struct replay *replay, uint32_t loops, uint64_t speed_ppm, st
     const struct plan *plan = &replay->plan;
     const uint64_t packets = (uint64_t)plan->packets * loops;
     replay->departures = 0;
-    if (packets > replay->room) {
+    if (packets > replay->capacity) {
         return fail(fault, "%u loops of %u packets are more departures than %llu; raise --departures", loops,
-                    plan->packets, (unsigned long long)replay->room);
+                    plan->packets, (unsigned long long)replay->capacity);
     }
     for (uint64_t i = 0; i < packets; ++i) {
         const uint8_t refused = plan->entry[i % plan->packets].refused;
-        replay->departed[i] = (struct departed){
+        replay->departed[i] = (struct departure){
             .ns = DEPARTED_NEVER,
             .outcome = refused ? refused : (uint8_t)OUTCOME_STOPPED,
         };
@@ -77,7 +77,7 @@ int replay_start_at(struct replay *replay, int64_t start_ns, struct fault *fault
     replay->departures = (uint64_t)plan->packets * replay->loops;
     replay->start_ns = replay->loop_start_ns = start_ns;
     replay->loop = replay->at = 0;
-    replay->taken = replay->polls = 0;
+    replay->accepted = replay->polls = 0;
     replay->largest_gap_ns = 0;
     replay->preemptions = 0;
     replay->ending = ENDING_NONE;
@@ -104,41 +104,42 @@ void replay_end(struct replay *replay, enum ending ending) {
 }
 
 /* Sets the outcome of the next `count` packets of the burst. */
-static void note(struct replay *replay, unsigned count, enum outcome outcome, int64_t ns, bool alone) {
-    struct departed *departed =
+static void set_outcome(struct replay *replay, unsigned count, enum outcome outcome, int64_t ns,
+                        bool own_stamp) {
+    struct departure *departed =
         &replay->departed[(uint64_t)replay->loop * replay->plan.packets + replay->at + replay->done];
     for (unsigned i = 0; i < count; ++i) {
-        uint8_t flags = alone ? DEPARTED_OWN_STAMP : 0;
+        uint8_t flags = own_stamp ? DEPARTED_OWN_STAMP : 0;
         flags |= replay->done + i == 0 ? DEPARTED_BURST_FIRST : 0;
-        departed[i] = (struct departed){ns, replay->retries, (uint8_t)outcome, flags};
+        departed[i] = (struct departure){ns, replay->retries, (uint8_t)outcome, flags};
     }
     replay->done = (uint16_t)(replay->done + count);
 }
 
-/* Passes the rest of the burst to the driver. The time of the departure is read before, because no packet can
- * leave earlier. */
+/* Passes the rest of the burst to the driver. `now`, the time of the departure, was read before this call:
+ * no packet can leave earlier. */
 static void send_burst(struct replay *replay, const struct entry *entry, int64_t now) {
     struct rte_mbuf **mbuf = &replay->plan.mbuf[replay->at + replay->done];
-    const uint16_t left = (uint16_t)(entry->count - replay->done);
+    const uint16_t remaining = (uint16_t)(entry->count - replay->done);
     bool failed = false;
-    for (unsigned i = 0; i < left; ++i) {
+    for (unsigned i = 0; i < remaining; ++i) {
         mbuf_hold(mbuf[i]);
     }
-    const uint16_t taken = port_send(&replay->ports->port[entry->port], mbuf, left, &failed);
-    for (unsigned i = taken; i < left; ++i) {
+    const uint16_t accepted = port_send(&replay->ports->port[entry->port], mbuf, remaining, &failed);
+    for (unsigned i = accepted; i < remaining; ++i) {
         rte_pktmbuf_free(mbuf[i]);
     }
     if (failed) {
-        note(replay, taken, OUTCOME_DRIVER_ERROR, DEPARTED_NEVER, false);
+        set_outcome(replay, accepted, OUTCOME_DRIVER_ERROR, DEPARTED_NEVER, false);
     } else {
-        replay->taken += taken;
-        note(replay, taken, OUTCOME_SENT, now + (int64_t)replay->options->lead_ns, taken == 1);
+        replay->accepted += accepted;
+        set_outcome(replay, accepted, OUTCOME_SENT, now + (int64_t)replay->options->lead_ns, accepted == 1);
     }
-    if (taken < left) {
+    if (accepted < remaining) {
         replay->first_try_ns = replay->first_try_ns ? replay->first_try_ns : now;
         ++replay->retries;
         if (now - replay->first_try_ns >= (int64_t)replay->options->retry_ns) {
-            note(replay, left - taken, OUTCOME_RING_FULL, DEPARTED_NEVER, false);
+            set_outcome(replay, remaining - accepted, OUTCOME_RING_FULL, DEPARTED_NEVER, false);
         }
     }
 }
@@ -171,9 +172,9 @@ bool replay_poll(struct replay *replay) {
         return true;
     }
     const struct entry *entry = &replay->plan.entry[replay->at];
-    const int64_t most = (int64_t)replay->options->drop_late_ns;
-    if (most && replay->done == 0 && replay->retries == 0 && now - replay->due_ns > most) {
-        note(replay, entry->count, OUTCOME_LATE, DEPARTED_NEVER, false);
+    const int64_t limit = (int64_t)replay->options->drop_late_ns;
+    if (limit && replay->done == 0 && replay->retries == 0 && now - replay->due_ns > limit) {
+        set_outcome(replay, entry->count, OUTCOME_LATE, DEPARTED_NEVER, false);
     } else {
         send_burst(replay, entry, now);
     }

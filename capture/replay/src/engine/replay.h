@@ -1,5 +1,5 @@
-/* A run: sends the packets of a plan at their times and keeps the departure of each. Called by the polling
- * thread; it does not allocate, wait or print. */
+/* A run sends the packets of a plan at their times and stores the departure of each. The polling thread
+ * calls replay_begin, replay_poll and replay_end, which do not allocate, wait or print. */
 #ifndef ACAPELLA_REPLAY_REPLAY_H
 #define ACAPELLA_REPLAY_REPLAY_H
 
@@ -10,7 +10,7 @@
 
 enum departed_flags { DEPARTED_OWN_STAMP = 1, DEPARTED_BURST_FIRST = 2, DEPARTED_HARDWARE = 4 };
 
-struct departed {
+struct departure {
     int64_t ns; /* CLOCK_REALTIME; DEPARTED_NEVER: it was not sent */
     uint32_t retries;
     uint8_t outcome, flags;
@@ -23,39 +23,39 @@ struct replay {
     struct ports *ports;
     struct timebase *time;
     struct plan plan;
-    struct departed *departed; /* loop * plan.packets + packet */
-    uint64_t room, departures; /* of departed: reserved, of this run */
+    struct departure *departed;    /* loop * plan.packets + packet */
+    uint64_t capacity, departures; /* of `departed`; of this run */
     int64_t start_ns;
     uint32_t loops;
     uint64_t speed_ppm;
-    _Atomic enum ending ending; /* ENDING_NONE: it goes on */
+    _Atomic enum ending ending; /* ENDING_NONE: not ended */
     /* position */
     uint32_t loop, at;
-    uint16_t done; /* packets of the burst that were taken */
+    uint16_t done; /* packets of the burst that have an outcome */
     int64_t loop_start_ns, due_ns;
-    int64_t first_try_ns; /* of the burst, if the driver did not take all of it */
+    int64_t first_try_ns; /* of the burst, if the driver did not accept all of it */
     uint32_t retries;
     unsigned steps; /* of the clock, at the start */
     /* polling */
     int64_t polled_ns, largest_gap_ns;
     uint64_t polls;
     long preemptions;
-    uint64_t taken; /* packets that drivers took and did not report as failed */
+    uint64_t accepted; /* packets that drivers accepted and did not report as failed */
 };
 
-/* Reserves memory for departures. -1: see fault. */
+/* Allocates memory for departures. -1: see fault. */
 int replay_open(struct replay *replay, const struct options *options, struct ports *ports,
                 struct timebase *time, struct fault *fault);
 void replay_close(struct replay *replay);
 
-/* Sets up a run of replay->plan, which the caller has made. The memory of its departures is touched. -1: see
+/* Prepares a run of replay->plan, which the caller has built, and initializes its departures. -1: see
  * fault. */
 int replay_prepare(struct replay *replay, uint32_t loops, uint64_t speed_ppm, struct fault *fault);
 
 /* Sets the time of the first packet of the run. -1: see fault. */
 int replay_start_at(struct replay *replay, int64_t start_ns, struct fault *fault);
 
-/* Begins to poll: gaps are measured from now on. */
+/* Begins polling: gaps are measured from now on. */
 void replay_begin(struct replay *replay);
 
 /* Sends the next burst if it is due. Returns false if the run has ended. */
@@ -68,7 +68,7 @@ int64_t replay_rest(struct replay *replay, int64_t longest_ns);
 /* Ends a run early. */
 void replay_end(struct replay *replay, enum ending ending);
 
-/* The requested time of a packet in a loop. */
+/* Returns the requested time of a packet in a loop. */
 static inline int64_t replay_requested(const struct replay *replay, uint32_t loop, uint32_t packet) {
     return replay->start_ns + (int64_t)loop * replay->plan.period_ns + replay->plan.entry[packet].offset_ns;
 }

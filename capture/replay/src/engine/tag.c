@@ -31,37 +31,37 @@ static void write_trailer(uint8_t *to, int64_t ns, unsigned node, unsigned port)
     put16(to + 14, MARK);
 }
 
-/* In what follows, `size` includes the trailer, which headers do not reach into: the packet may be truncated.
- */
+/* Below, `size` includes the trailer. Headers that would reach into the trailer are not changed: the packet
+ * may be truncated. */
 
 /* Corrects UDP, TCP, ICMP or ICMPv6 of `size` bytes. `pseudo` is the sum of the pseudo-header, without which
  * ICMP is summed. */
 static void fix_layer4(uint8_t *at, size_t size, uint8_t protocol, uint16_t pseudo) {
-    size_t place = 0; /* of the checksum */
+    size_t offset = 0; /* of the checksum */
     switch (protocol) {
         case IPPROTO_UDP:
-            place = 6;
+            offset = 6;
             break;
         case IPPROTO_TCP:
-            place = 16;
+            offset = 16;
             break;
         case IPPROTO_ICMP:
         case IPPROTO_ICMPV6:
-            place = 2;
+            offset = 2;
             break;
         default:
             return;
     }
-    if (size < place + 2 + TAG_BYTES) {
+    if (size < offset + 2 + TAG_BYTES) {
         return;
     }
     if (protocol == IPPROTO_UDP) {
         put16(at + 4, (uint16_t)size);
-        if (get16(at + place) == 0) {
+        if (get16(at + offset) == 0) {
             return; /* RFC 768: no checksum */
         }
     }
-    memset(at + place, 0, 2);
+    memset(at + offset, 0, 2);
     uint32_t sum = rte_raw_cksum(at, size);
     sum += protocol == IPPROTO_ICMP ? 0 : pseudo;
     sum = (sum & 0xffff) + (sum >> 16);
@@ -69,7 +69,7 @@ static void fix_layer4(uint8_t *at, size_t size, uint8_t protocol, uint16_t pseu
     if (protocol == IPPROTO_UDP && value == 0) {
         value = 0xffff;
     }
-    memcpy(at + place, &value, 2);
+    memcpy(at + offset, &value, 2);
 }
 
 static void fix_ipv4(uint8_t *at, size_t size) {

@@ -17,7 +17,7 @@ struct tagger {
 
 /* Appends the trailer to a copy of a packet, and with TAG_FIXED corrects the lengths of IEEE 802.3, IPv4,
  * IPv6 and UDP, and the checksums of IPv4, TCP, UDP, ICMP and ICMPv6. A fragment keeps its layer-4 header.
- * False: there is no room. */
+ * Returns false if the mbuf has no room. */
 bool tag_append(struct tagger *tagger, struct rte_mbuf *mbuf, const struct packet *packet,
                 const struct options *options);
 

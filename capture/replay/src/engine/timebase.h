@@ -1,5 +1,5 @@
 /* The clock of a replay: nanoseconds of the system clock, computed from the TSC; in tests, a simulated clock.
- * The tie of the TSC to the system clock is measured again ten times per second (common/clock.h). */
+ * The TSC and the system clock are compared ten times per second (common/clock.h). */
 #ifndef ACAPELLA_REPLAY_TIMEBASE_H
 #define ACAPELLA_REPLAY_TIMEBASE_H
 
@@ -30,8 +30,8 @@ int timebase_begin(struct timebase *timebase, struct fault *fault);
 /* Reads both clocks and corrects the line; for the main thread. */
 void timebase_discipline(struct timebase *timebase);
 
-/* Copies the line if it has changed. A line that is just being written is taken later, so that the polling
- * thread never waits for the main thread. */
+/* Copies the line if it has changed. A line that is being written is copied by a later call, so that the
+ * polling thread never waits for the main thread. */
 static inline void timebase_follow(struct timebase *timebase) {
     struct clock *clock = &timebase->clock;
     const unsigned before = atomic_load_explicit(&clock->version, memory_order_acquire);
@@ -54,7 +54,7 @@ static inline int64_t timebase_ns(struct timebase *timebase) {
     timebase_follow(timebase);
     const int64_t now = line_ns(&timebase->line, rte_rdtsc());
     if (unlikely(now < timebase->latest_ns && timebase->latest_ns - now < CLOCK_STEP_NS / 2)) {
-        return timebase->latest_ns; /* a new line may begin some nanoseconds below the old one */
+        return timebase->latest_ns; /* a new line may start some nanoseconds before the old one */
     }
     timebase->latest_ns = now;
     return now;

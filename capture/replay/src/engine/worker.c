@@ -6,13 +6,13 @@
 #include <time.h>
 
 #define SPINS 256          /* empty polls before the thread sleeps */
-#define NAP_NS 20000       /* at 5 million packets per second, 100 descriptors */
-#define IDLE_NS 500000     /* without a bridge nothing arrives */
-#define AHEAD_NS 2000000LL /* a run is polled from this time before its next packet on */
-#define LONGEST_NAP_NS 10000000LL
+#define SLEEP_NS 20000     /* at 5 million packets per second, 100 descriptors */
+#define IDLE_NS 500000     /* sleep without a bridge, when no packets arrive */
+#define AHEAD_NS 2000000LL /* polling starts this long before the first packet of a run */
+#define MAX_SLEEP_NS 10000000LL
 #define TIMER_SLACK_NS 1000
 
-static void nap(int64_t ns) {
+static void sleep_for(int64_t ns) {
     const struct timespec pause = {0, ns};
     nanosleep(&pause, NULL);
 }
@@ -22,8 +22,8 @@ int worker_set_priority(unsigned priority) {
     return pthread_setschedparam(pthread_self(), priority ? SCHED_FIFO : SCHED_OTHER, &parameters);
 }
 
-/* Whether a run is polled; the thread has its real-time priority meanwhile. */
-static void set_polling(struct worker *worker, bool polls) {
+/* Sets the real-time priority of the thread while it polls a run, and resets it afterwards. */
+static void set_run_priority(struct worker *worker, bool polls) {
     if (worker->priority) {
         worker_set_priority(polls ? worker->priority : 0);
     }
@@ -46,10 +46,10 @@ static void handle(struct worker *worker, enum request request) {
             break;
         case REQUEST_STOP:
         case REQUEST_END:
-            bridge_stop(&worker->bridge, RECORDED_STOP);
+            bridge_stop(&worker->bridge, RECORDING_END_STOP);
             if (worker->activity == ACTIVITY_RUNNING) {
                 replay_end(&worker->replay, worker->stop_reason);
-                set_polling(worker, false);
+                set_run_priority(worker, false);
             }
             worker->activity = ACTIVITY_IDLE;
             break;
@@ -77,11 +77,11 @@ static void run(struct worker *worker) {
             if (worker->forwards) {
                 bridge_poll(&worker->bridge);
             } else {
-                nap(ahead - AHEAD_NS < LONGEST_NAP_NS ? ahead - AHEAD_NS : LONGEST_NAP_NS);
+                sleep_for(ahead - AHEAD_NS < MAX_SLEEP_NS ? ahead - AHEAD_NS : MAX_SLEEP_NS);
             }
             return;
         }
-        set_polling(worker, true);
+        set_run_priority(worker, true);
         replay_begin(replay);
         worker->began = true;
     }
@@ -95,13 +95,13 @@ static void run(struct worker *worker) {
             bridge_poll(&worker->bridge);
         }
     }
-    set_polling(worker, false);
+    set_run_priority(worker, false);
     worker->activity = ACTIVITY_IDLE;
 }
 
 static void idle(struct worker *worker, unsigned *empty) {
     if (!worker->forwards) {
-        nap(IDLE_NS);
+        sleep_for(IDLE_NS);
         return;
     }
     *empty = bridge_poll(&worker->bridge) ? 0 : *empty + 1;
@@ -109,7 +109,7 @@ static void idle(struct worker *worker, unsigned *empty) {
         worker->activity = ACTIVITY_IDLE;
     }
     if (*empty > SPINS && !worker->spin) {
-        nap(NAP_NS);
+        sleep_for(SLEEP_NS);
     }
 }
 
@@ -133,9 +133,9 @@ int worker_run(void *argument) {
     }
 }
 
-void worker_ask(struct worker *worker, enum request request) {
+void worker_request(struct worker *worker, enum request request) {
     worker->request = request;
     while (worker->request != REQUEST_NONE) {
-        nap(NAP_NS);
+        sleep_for(SLEEP_NS);
     }
 }

@@ -1,5 +1,5 @@
-/* The polling thread: forwards and records as a bridge, and runs replays. The main thread gives it requests
- * one at a time. */
+/* The polling thread: forwards and records as a bridge, and runs replays. The main thread sends it one
+ * request at a time. */
 #ifndef ACAPELLA_REPLAY_WORKER_H
 #define ACAPELLA_REPLAY_WORKER_H
 
@@ -13,11 +13,12 @@ struct worker {
     struct bridge bridge;
     struct replay replay;
     bool forwards, spin;
-    unsigned priority;                     /* SCHED_FIFO during a run; 0: none */
-    int64_t from_ns, until_ns, window_ns;  /* of REQUEST_RECORD */
-    enum ending stop_reason;               /* of REQUEST_STOP */
-    struct traffic traffic[OPTIONS_PORTS]; /* by REQUEST_COUNT: between two bursts, so that counts add up */
-    _Atomic enum request request;          /* the polling thread resets it when it is done */
+    unsigned priority;                    /* SCHED_FIFO during a run; 0: none */
+    int64_t from_ns, until_ns, window_ns; /* of REQUEST_RECORD */
+    enum ending stop_reason;              /* of REQUEST_STOP */
+    struct traffic
+        traffic[OPTIONS_PORTS];   /* copied by REQUEST_COUNT between two bursts, so that the counts add up */
+    _Atomic enum request request; /* the polling thread resets it when it is done */
     _Atomic enum activity activity;
     _Atomic bool began; /* the first packet of a run is due within 2 ms, or was sent */
 };
@@ -28,7 +29,7 @@ int worker_run(void *argument);
 /* Sets the real-time priority of the calling thread; 0: none. Returns 0 or an errno. */
 int worker_set_priority(unsigned priority);
 
-/* Gives a request and waits until it is done. */
-void worker_ask(struct worker *worker, enum request request);
+/* Sends a request to the polling thread and waits until it is done. */
+void worker_request(struct worker *worker, enum request request);
 
 #endif

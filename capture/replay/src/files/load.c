@@ -5,8 +5,9 @@
 #include "common/files/capture_file.h"
 
 /* Copies a frame into an mbuf. NULL: see fault. */
-static struct rte_mbuf *to_mbuf(const struct blocks_frame *frame, uint64_t number, const struct ports *ports,
-                                const struct options *options, struct fault *fault) {
+static struct rte_mbuf *copy_to_mbuf(const struct blocks_frame *frame, uint64_t number,
+                                     const struct ports *ports, const struct options *options,
+                                     struct fault *fault) {
     if (frame->kept_bytes > options->max_frame) {
         fail(fault, "packet %llu has %u bytes; raise --max-frame (%u)", (unsigned long long)number,
              frame->kept_bytes, options->max_frame);
@@ -38,10 +39,11 @@ static int add(struct recording *recording, const struct blocks_frame *frame, co
                     (unsigned long long)number, frame->interface);
     }
     if (recording_full(recording)) {
-        return fail(fault, "more than %llu packets; raise --packets", (unsigned long long)recording->room);
+        return fail(fault, "more than %llu packets; raise --packets",
+                    (unsigned long long)recording->capacity);
     }
     struct packet packet = {
-        .mbuf = to_mbuf(frame, number, ports, options, fault),
+        .mbuf = copy_to_mbuf(frame, number, ports, options, fault),
         .ts_ns = frame->ts_ns,
         .port = ports->count > 1 ? (uint16_t)frame->interface : 0,
         .first = true,

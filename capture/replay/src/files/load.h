@@ -7,7 +7,7 @@
 
 struct loaded {
     uint64_t packets;
-    uint64_t truncated; /* packets of which the capture has the first bytes only: these are sent */
+    uint64_t truncated; /* packets that the capture contains only in part; their first bytes are sent */
     bool cut;           /* the file ends within a record */
 };
 

@@ -5,7 +5,7 @@
 
 #define DEPARTURES_MAGIC "ACDEPv1" /* and a NUL */
 
-/* Little-endian, as the processors are that DPDK is used on here. */
+/* Little-endian, as the supported processors. */
 struct departure_record {
     uint32_t loop;
     uint16_t port;
@@ -20,7 +20,7 @@ _Static_assert(RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN, "departures are written in t
 
 static bool put(FILE *to, const void *bytes, size_t size) { return fwrite(bytes, 1, size, to) == size; }
 
-/* What write_recording writes. */
+/* Argument of write_recording. */
 struct recorded {
     const struct recording *recording;
     const struct ports *ports;
@@ -36,14 +36,14 @@ static bool put_packet(FILE *to, const struct packet *packet, bool comments) {
     };
     struct record record;
     pcapng_format.record(&record, &frame);
-    bool whole = put(to, record.head, record.head_bytes);
-    for (const struct rte_mbuf *mbuf = packet->mbuf; mbuf && whole; mbuf = mbuf->next) {
-        whole = put(to, rte_pktmbuf_mtod(mbuf, const void *), mbuf->data_len);
+    bool complete = put(to, record.head, record.head_bytes);
+    for (const struct rte_mbuf *mbuf = packet->mbuf; mbuf && complete; mbuf = mbuf->next) {
+        complete = put(to, rte_pktmbuf_mtod(mbuf, const void *), mbuf->data_len);
     }
-    return whole && put(to, record.tail, record.tail_bytes);
+    return complete && put(to, record.tail, record.tail_bytes);
 }
 
-static int write_recording(FILE *to, const void *what) {
+static int write_recording(FILE *to, const void *argument) {
     static const char *const sources[] = {
         [TIMESTAMPS_NONE] = "no packets",
         [TIMESTAMPS_FILE] = "times of the capture file that was loaded",
@@ -51,7 +51,7 @@ static int write_recording(FILE *to, const void *what) {
         [TIMESTAMPS_BURST] = "times of transmission by the TSC, one per burst",
         [TIMESTAMPS_MIXED] = "times of reception by the device, or of transmission by the TSC",
     };
-    const struct recorded *recorded = what;
+    const struct recorded *recorded = argument;
     const struct recording *recording = recorded->recording;
     uint8_t head[FORMAT_HEAD_MAX];
     struct file_info info = {.program = PROGRAM " " ACAPELLA_VERSION,
@@ -78,12 +78,12 @@ int save_recording(const struct recording *recording, const struct ports *ports,
     return publish_written(path, write_recording, &recorded, fault);
 }
 
-static int write_departures(FILE *to, const void *what) {
-    const struct replay *replay = what;
+static int write_departures(FILE *to, const void *argument) {
+    const struct replay *replay = argument;
     const uint32_t packets = replay->plan.packets;
-    bool whole = put(to, DEPARTURES_MAGIC, sizeof DEPARTURES_MAGIC);
-    for (uint64_t i = 0; i < replay->departures && whole; ++i) {
-        const struct departed *departed = &replay->departed[i];
+    bool complete = put(to, DEPARTURES_MAGIC, sizeof DEPARTURES_MAGIC);
+    for (uint64_t i = 0; i < replay->departures && complete; ++i) {
+        const struct departure *departed = &replay->departed[i];
         const uint32_t loop = (uint32_t)(i / packets), packet = (uint32_t)(i % packets);
         const struct departure_record record = {
             .loop = loop,
@@ -95,9 +95,9 @@ static int write_departures(FILE *to, const void *what) {
             .departed_ns = departed->ns,
             .retries = departed->retries,
         };
-        whole = put(to, &record, sizeof record);
+        complete = put(to, &record, sizeof record);
     }
-    return whole ? 0 : -1;
+    return complete ? 0 : -1;
 }
 
 int save_departures(const struct replay *replay, const char *path, struct fault *fault) {

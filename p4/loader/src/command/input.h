@@ -15,7 +15,7 @@ struct input *p4_input_open(const char *const paths[], const int descriptors[], 
 /* Reads up to `most` frames, valid until the next call; 0: end of all captures, -1: see fault. */
 int p4_input_read(struct input *input, struct p4_frame *frames, unsigned most, struct fault *fault);
 
-/* Whether the capture of this port ended within a record. */
+/* Returns true if the capture of this port ended within a record. */
 bool p4_input_cut(const struct input *input, unsigned port);
 
 void p4_input_close(struct input *input);

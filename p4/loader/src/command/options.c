@@ -78,11 +78,6 @@ static const char documentation[] =
 
 const char *argp_program_version = PROGRAM " " ACAPELLA_VERSION;
 
-static bool ends_in(const char *text, const char *end) {
-    const size_t size = strlen(text), end_size = strlen(end);
-    return size > end_size && strcmp(text + size - end_size, end) == 0;
-}
-
 static int add(const char *to[], unsigned *count, const char *value, const char *name, struct fault *fault) {
     if (*count == P4_PORTS) {
         return fail(fault, "%s: at most %d are allowed", name, P4_PORTS);
@@ -258,8 +253,8 @@ static int check(struct options *options, struct fault *fault) {
     if (standard_inputs > 1) {
         return fail(fault, "standard input: used by --commands and --in -, or twice; use a file");
     }
-    options->format = options->out && ends_in(options->out, ".pcapng") ? &pcapng_format : &pcap_format;
-    if (options->out && !ends_in(options->out, ".pcap") && !ends_in(options->out, ".pcapng")) {
+    options->format = options->out ? format_of_path(options->out) : &pcap_format;
+    if (!options->format) {
         return fail(fault, "--out %s: the name must end in .pcap or .pcapng", options->out);
     }
     return check_outputs(options, fault);
@@ -281,6 +276,6 @@ static error_t parse(int key, char *text, struct argp_state *state) {
 int p4_options_read(struct options *options, int argc, char **argv, struct fault *fault) {
     *options = (struct options){.burst = 32};
     const struct argp argp = {known, parse, usage, documentation, NULL, NULL, NULL};
-    const int status = command_line_read(&argp, argc, argv, options, fault);
+    const int status = command_line_read(&argp, argc, argv, options, NULL, fault);
     return status != 0 ? status : check(options, fault);
 }

@@ -9,8 +9,8 @@
 
 #define MAX_PROBES (1U << 22)
 
-/* Whether a report is the first of its flow in this epoch: by its triggers (format 2,
- * schemas/report_formats.tsv), else by the flag of the egress header. */
+/* The first report of a flow in an epoch is known by its triggers (format 2,
+ * schemas/report_formats.tsv), or by the flag of the egress header. */
 enum { PAYLOAD = 70, VERSION = 2, TRIGGER = PAYLOAD + 4, TRIGGER_FIRST = 64 };
 
 static bool is_first(const struct p4_verdict *report) {
@@ -42,7 +42,7 @@ static void begin(struct p4 *p4, uint64_t ts_ns) {
     set(p4, "active_bank", 0, number % 2);
 }
 
-/* Clears a bank cell by cell, because DPDK's public functions have no other way. Its time is counted
+/* Clears a bank cell by cell, because DPDK has no public function for a range. Its CPU time is counted
  * separately, as control_ns. */
 static void clear_bank(struct p4 *p4, uint64_t bank) {
     const uint64_t begin_ns = p4_cpu_ns();
@@ -130,12 +130,12 @@ void p4_epochs_note(struct p4 *p4, const struct slot *slot, const struct p4_verd
     }
     if (epochs->probe_count == epochs->probe_room) {
         const unsigned room = epochs->probe_room ? epochs->probe_room * 2 : 256;
-        struct probe *wider = room <= MAX_PROBES ? realloc(epochs->probes, room * sizeof *wider) : NULL;
-        if (!wider) {
+        struct probe *larger = room <= MAX_PROBES ? realloc(epochs->probes, room * sizeof *larger) : NULL;
+        if (!larger) {
             p4->failed = true;
             return;
         }
-        epochs->probes = wider;
+        epochs->probes = larger;
         epochs->probe_room = room;
     }
     struct probe *probe = &epochs->probes[epochs->probe_count++];
@@ -164,29 +164,29 @@ static uint64_t duration_ns(const char *word) {
 
 static int add_clear(struct p4 *p4, const char *name, const char *bank, struct fault *fault) {
     struct epochs *epochs = &p4->epochs;
-    const struct spec_array *found = p4_spec_register(&p4->spec, name);
+    const struct spec_array *array = p4_spec_register(&p4->spec, name);
     char *end = NULL;
     const unsigned long size = *bank >= '0' && *bank <= '9' ? strtoul(bank, &end, 0) : 0;
-    if (!found) {
+    if (!array) {
         return fail(fault,
                     "%.64s: the program has no such register; the regarray lines of the .spec name them",
                     name);
     }
-    if (!end || *end || size == 0 || size > found->size / 2) {
+    if (!end || *end || size == 0 || size > array->size / 2) {
         return fail(fault, "%.64s: a bank of %.32s cells: %s has %u, two banks of at most %u", name, bank,
-                    name, found->size, found->size / 2);
+                    name, array->size, array->size / 2);
     }
-    struct epoch_clear *wider = realloc(epochs->clear, (epochs->clears + 1) * sizeof *wider);
-    if (!wider) {
+    struct epoch_clear *larger = realloc(epochs->clear, (epochs->clears + 1) * sizeof *larger);
+    if (!larger) {
         return fail(fault, "out of memory");
     }
-    epochs->clear = wider;
-    wider[epochs->clears].bank = (uint32_t)size;
-    snprintf(wider[epochs->clears++].name, SPEC_NAME, "%s", name);
+    epochs->clear = larger;
+    larger[epochs->clears].bank = (uint32_t)size;
+    snprintf(larger[epochs->clears++].name, SPEC_NAME, "%s", name);
     return 0;
 }
 
-/* Whether the program has registers for epochs. */
+/* Returns true if the program has registers for epochs. */
 static bool has_epochs(const struct p4 *p4) {
     return p4_spec_register(&p4->spec, "active_bank") || p4_spec_register(&p4->spec, "epoch");
 }
@@ -206,7 +206,7 @@ int p4_control_epoch(struct p4 *p4, char *const word[], unsigned words, struct f
     if (!period_ns) {
         return fail(fault, "epoch: needs a duration, as in 10s or 500ms");
     }
-    if (p4->epochs.begun) { /* later boundaries are of the new period */
+    if (p4->epochs.begun) { /* the new period begins at the latest frame */
         p4->epochs.next_ns = p4->epochs.last_ns + period_ns;
     }
     p4->epochs.period_ns = period_ns;

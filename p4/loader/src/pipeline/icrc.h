@@ -7,7 +7,7 @@
 
 #define ICRC_BYTES 4
 
-/* Whether this is Ethernet, IPv4 without options, UDP to 4791, BTH, as icrc_compute requires. */
+/* Returns true for Ethernet, IPv4 without options, UDP to 4791, BTH, as icrc_compute requires. */
 bool p4_icrc_applies(const uint8_t *frame, uint32_t length);
 
 /* Computes the ICRC of a frame without its last four bytes; writes it to `to` in network order. */

@@ -15,7 +15,7 @@
 struct slot {
     uint8_t *buffer;
     uint32_t room;        /* bytes of the buffer after the headroom */
-    uint32_t used;        /* of these, the first ones may not be zero */
+    uint32_t used;        /* bytes of the buffer that may be nonzero */
     uint32_t kept, given; /* bytes of the frame, and of frame, header and padding */
     struct p4_frame frame;
     bool probe, busy;
@@ -31,7 +31,7 @@ struct port_out {
     enum wire_out number;
 };
 
-/* Register arrays that the end of an epoch clears, and those that it sets (epoch.c). */
+/* A register array that is cleared at the end of an epoch. */
 struct epoch_clear {
     char name[SPEC_NAME];
     uint32_t bank;
@@ -49,7 +49,7 @@ struct epochs {
     uint64_t number;
     struct epoch_clear *clear;
     unsigned clears;
-    struct probe *probes; /* frames whose report was the first of their flow in this epoch */
+    struct probe *probes; /* frames whose report was the first of its flow in this epoch */
     unsigned probe_count, probe_room;
 };
 
@@ -80,7 +80,7 @@ struct p4 {
 
 /* Inserts one frame and runs the pipeline until there is room for the next. */
 int p4_push(struct p4 *p4, const struct p4_frame *frame, bool probe, struct fault *fault);
-/* CPU time of this thread, so that other programs on a shared machine do not count. */
+/* Returns the CPU time of this thread, which excludes other programs on the machine. */
 uint64_t p4_cpu_ns(void);
 
 /* Runs the pipeline until it is empty. */

@@ -63,7 +63,7 @@ static bool put_bounded(struct guarded *guarded, const struct spec_instruction *
            put(guarded, from->line, NULL, "mov %s 0x%lx", field, other) && put_plain(guarded, from, label);
 }
 
-/* Whether this is regwr or regadd of a constant at a constant index. */
+/* Returns true for regwr or regadd of a constant at a constant index. */
 static bool is_constant(const struct spec_instruction *from) {
     return (strcmp(from->word[0], "regwr") == 0 || strcmp(from->word[0], "regadd") == 0) &&
            from->words == 4 && isdigit((unsigned char)from->word[2][0]) &&

@@ -35,7 +35,7 @@ int p4_reader_next(struct reader *reader);
 /* Reads the next line of a block: 1, 0 at its }, -1: see fault. */
 int p4_reader_next_in(struct reader *reader, const char *block, unsigned opened);
 
-/* Whether the line has these words; NULL matches any word. */
+/* Returns true if the line has these words; NULL matches any word. */
 bool p4_reader_is(const struct reader *reader, unsigned words, const char *const pattern[]);
 
 /* Reports the expected form of a line; returns -1. */

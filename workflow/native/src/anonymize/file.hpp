@@ -22,7 +22,7 @@ class AnonymizeError : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Writing failed. Only the caller knows the name of the output.
+// Writing failed. The caller adds the name of the output to the message.
 // `number` is errno after a failed system call.
 class WriteError : public AnonymizeError {
   public:

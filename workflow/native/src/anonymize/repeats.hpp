@@ -18,7 +18,7 @@ namespace acapella::anonymize {
 // Maximum number of consecutive four-byte values: at most 12 bytes of payload.
 inline constexpr std::size_t kMaxInRow = 3;
 
-// Whether a type of option, chunk or parameter occurs for the first time in its header.
+// Returns true if a type of option, chunk or parameter occurs for the first time in its header.
 template <std::size_t Types>
 class Seen {
   public:
@@ -77,8 +77,8 @@ class HeaderLimits {
 
 inline constexpr std::size_t kLabel = 4;
 
-// Whether the bytes from `offset` on can follow an MPLS stack: if they have an IP version, the IP length has
-// to fit. Bytes that were not captured may be anything.
+// Returns true if the bytes from `offset` on can follow an MPLS stack: if they have an IP version, the IP
+// length has to fit. Bytes that were not captured may be anything.
 inline bool may_follow_labels(const Cursor& at, std::size_t offset) {
     constexpr std::size_t kIpv6 = 40;
     constexpr std::size_t kLengths = 6;  // of both versions
@@ -99,7 +99,7 @@ inline std::size_t kept_labels(const Cursor& at, std::size_t length) {
     return stack ? entries : std::min(entries, std::size_t{1});
 }
 
-// Whether an SCTP chunk is the only one of its packet, as an INIT has to be (RFC 9260 3.3.2).
+// Returns true if an SCTP chunk is the only one of its packet, as an INIT has to be (RFC 9260 3.3.2).
 inline bool is_alone(const Cursor& at, std::size_t chunk, std::size_t length) {
     constexpr std::size_t kSctpHeader = 12;
     constexpr std::size_t kPadding = 3;

@@ -5,7 +5,7 @@
 
 namespace acapella::confine {
 
-// Whether there is a filter for this architecture.
+// Returns true if there is a filter for this architecture.
 bool has_filter();
 
 // Blocks (EPERM) sockets and all other ways to access anything except its files and threads. Requires

@@ -1,4 +1,4 @@
-// Summary of a sample: what a digest contains besides its tables.
+// Summary of a sample: the counts of a digest besides its tables.
 #pragma once
 
 #include <algorithm>

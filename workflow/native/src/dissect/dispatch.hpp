@@ -9,7 +9,7 @@ namespace acapella {
 class Vendors;
 struct Trace;
 
-// What to do with headers at which tshark stops: `innermost` also decodes Cisco ISL of any length, and 802.3
+// Handling of headers at which tshark stops: `innermost` also decodes Cisco ISL of any length, and 802.3
 // lengths after a service tag. Such results are marked as unsure.
 enum class Depth : std::uint8_t { as_tshark, innermost };
 

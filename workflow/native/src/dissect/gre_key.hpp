@@ -1,4 +1,4 @@
-// The key of a GRE header, and what it identifies.
+// The key of a GRE header, and its meaning.
 #pragma once
 
 #include <cstddef>

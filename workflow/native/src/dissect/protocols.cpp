@@ -5,7 +5,7 @@
 namespace acapella {
 namespace {
 
-// What to do for a protocol number.
+// Action for a protocol number.
 enum class Action : std::uint8_t {
     payload,            // payload without layers 2 to 4: tshark names it as an application
     dissect_with,       // continue with the dissector `next`

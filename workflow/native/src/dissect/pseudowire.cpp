@@ -28,8 +28,8 @@ bool is_llc(std::uint16_t access_points) {
     }
 }
 
-// Whether the bytes from `offset` on could follow the addresses of an Ethernet frame: a common ethertype (for
-// IP and ARP also the first field after it), or a length and LLC.
+// Returns true if the bytes from `offset` on could follow the addresses of an Ethernet frame: a common
+// ethertype (for IP and ARP also the first field after it), or a length and LLC.
 bool looks_like_ethernet(const Cursor& at, std::size_t offset) {
     if (!at.has(offset + 4)) return false;
     const std::uint16_t type = at.be16(offset);

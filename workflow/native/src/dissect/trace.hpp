@@ -16,13 +16,13 @@ struct Step {
     std::uint8_t ip_version = 0;  // of the nearest network header before it
     bool continues = false;       // whether another dissector follows
     std::uint32_t begin = 0;
-    std::uint32_t end = 0;       // where the dissector left the cursor; `begin` if it rejected the header
+    std::uint32_t end = 0;  // offset of the cursor after the dissector; `begin` if it rejected the header
     std::uint32_t captured = 0;  // from `begin`, within outer length fields
     std::uint32_t reported = 0;  // the same on the wire
 };
 
 struct Trace {
-    // Most steps append a token; those that only look up the next dissector do not.
+    // Most steps append a token; steps that only look up the next dissector do not.
     static constexpr std::size_t kMaxSteps = 3 * kMaxTokens;
 
     std::array<Step, kMaxSteps> steps;

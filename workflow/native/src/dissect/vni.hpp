@@ -46,7 +46,7 @@ class OuterKey {
         labels_ = labels;
     }
     void ip_header() { inside_ = false; }
-    // Removes what a tunnel without an IP header added to the key.
+    // Removes the identifiers of tunnels without an IP header from the key.
     void restore(Dissection& found) const {
         if (!inside_) return;
         found.tunnel_count = tunnels_;

@@ -56,7 +56,7 @@ class ShortTags {
     using Words = std::array<std::uint64_t, 2>;
 
     static ShortTags of(const Dissection& dissection);
-    // Whether it holds all tags of the frame.
+    // Returns true if it contains all tags of the frame.
     bool whole() const {
         return vlan_count() <= 1 && label_count_ <= (tunnel_count() == 0 ? 3 : 1) && tunnel_count() <= 1;
     }

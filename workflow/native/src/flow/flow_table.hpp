@@ -105,7 +105,7 @@ class FlowTable {
     std::uint64_t retransmitted_bytes(std::uint32_t number) const;
     std::optional<std::uint64_t> duplicate_acks(std::uint32_t number) const;
     std::optional<std::int64_t> handshake_rtt_ns(std::uint32_t number) const;
-    // Whether a FIN or RST was seen in either direction.
+    // Returns true if a FIN or RST was seen in either direction.
     bool is_closed(std::uint32_t number) const;
     std::uint32_t peer_candidates(std::uint32_t number) const;
     // Number of flows with candidates but no peer.

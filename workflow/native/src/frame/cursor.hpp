@@ -44,7 +44,7 @@ class Cursor {
         if (inside(offset, count)) std::memcpy(to, at_ + offset, count);
     }
 
-    // Whether every captured byte from `offset` on is zero.
+    // Returns true if every captured byte from `offset` on is zero.
     [[nodiscard]] bool zeros_from(std::size_t offset) const {
         for (; offset < captured_; ++offset) {
             if (at_[offset] != std::byte{0}) return false;

@@ -15,7 +15,7 @@ inline constexpr std::size_t kMaxTunnels = 16;
 
 // A token of frame.protocols. schemas/protocols.tsv lists the enumerators and their texts.
 enum class Token : std::uint8_t;
-// Why a dissection ended early. issue.hpp has the texts.
+// Reason for an early end of the dissection. issue.hpp has the texts.
 enum class Issue : std::uint8_t;
 
 // The type of a tunnel identifier. schemas/tunnels.tsv lists the enumerators, tunnels.hpp has the texts.

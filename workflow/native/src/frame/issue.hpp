@@ -1,4 +1,5 @@
-// Why a dissection ended before the end of the last header. The names are the values of the column `issue`.
+// Reasons for ending a dissection before the end of the last header. The names are the values of the column
+// `issue`.
 #pragma once
 
 #include <cstdint>

@@ -31,8 +31,9 @@ std::string label_of(std::string_view token);  // default: upper case
 // The headers found by the core as "eth:ethertype:ip:tcp" and "Ethernet/IPv4/TCP".
 std::string protocols_of(const Dissection& dissection);
 std::string stack_of(const Dissection& dissection);
-// Whether a header counts for positions in `stack`: it has a label and is not one of the IPv6 extension
-// headers that only some packets of a flow have (hop-by-hop, routing, fragment, destination options).
+// Returns true if a header counts for positions in `stack`: it has a label and is not one of the IPv6
+// extension headers that only some packets of a flow have (hop-by-hop, routing, fragment, destination
+// options).
 bool has_position(Token token);
 bool has_position(std::string_view token);
 // The position, from 1, of the last header found so far among those with a position.

@@ -35,7 +35,7 @@ constexpr std::optional<TunnelType> tunnel_type_of(std::string_view text) {
     return std::nullopt;
 }
 
-// How the identifiers of the two directions of a flow are related.
+// Relation between the identifiers of the two directions of a flow.
 enum class Directions : std::uint8_t {
     same,         // one identifier for the network
     mostly_same,  // each end has its own, usually configured to the same number (GRE key)

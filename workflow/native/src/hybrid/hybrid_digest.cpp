@@ -182,7 +182,8 @@ bool HybridDigest::add_first_row(bool wait) {
     return true;
 }
 
-// Whether to send the frame to tshark. Sets the row's payload kind if the core is sure of layers 2 to 4.
+// Returns true if the frame has to be sent to tshark. Sets the row's payload kind if the core is sure of
+// layers 2 to 4.
 bool HybridDigest::select(FrameRow& row, const Frame& frame) {
     if (options_.send_all) row.bits = static_cast<std::uint8_t>(row.bits & ~FrameRow::kSure);
     bool send = !row.has(FrameRow::kSure);

@@ -90,7 +90,7 @@ class HybridDigest {
     const FrameReader& reader() const { return reader_; }
     const DigestBuilder& builder() const { return builder_; }
     std::uint64_t frames_sent() const { return tshark_input_.frames(); }
-    // Number of frames of which tshark's layers 2 to 4 differ from those that the core is sure of.
+    // Number of frames whose layers 2 to 4 the core was sure of, but tshark decoded differently.
     std::uint64_t contradictions() const { return contradictions_; }
 
   private:

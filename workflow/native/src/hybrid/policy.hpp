@@ -1,5 +1,5 @@
-// How many frames of a flow are sent to tshark. A flow is directed, and only frames with payload above the
-// core's headers count.
+// Determines the number of frames of a flow that are sent to tshark. A flow is directed, and only frames with
+// payload above the core's headers count.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ bool is_text(std::uint8_t byte) {
     return (byte >= 0x20 && byte < 0x7f) || byte == '\t' || byte == '\n' || byte == '\r';
 }
 
-// The first four bytes, zeros for those that were not captured.
+// Returns the first four bytes; bytes that were not captured are zero.
 std::uint32_t long_start(Bytes payload) {
     std::uint32_t value = 0;
     for (std::size_t i = 0; i < 4; ++i)

@@ -15,8 +15,8 @@
 
 namespace acapella::hybrid {
 
-// How tshark prints the values of a field. A column lists the values of its first field, then those of the
-// second.
+// Format in which tshark prints the values of a field. A column lists the values of its first field, then
+// those of the second.
 enum class ValueFormat : std::uint8_t { kAddress4, kAddress6, kHexadecimal, kDecimal };
 
 // Fields with different value formats. The last two may have the same format (source and destination port):

@@ -54,12 +54,12 @@ class ByteSource {
         pinned_ = true;
         buffer_changed_ = false;
     }
-    // Whether the views since pin_views() are in two buffers; there are no more.
+    // Returns true if the views since pin_views() are in two buffers; there are at most two.
     [[nodiscard]] bool buffer_changed() const { return buffer_changed_; }
 
     // Number of bytes skipped so far: the offset of the next view in the decompressed data.
     [[nodiscard]] std::uint64_t offset() const { return base_ + at_; }
-    // Why the data ended early; an empty kind if it did not.
+    // Reason for an early end of the data; its kind is empty if there is none.
     [[nodiscard]] const ByteStream::Fault& fault() const { return stream_->fault(); }
     [[nodiscard]] const std::string& name() const { return name_; }
     [[nodiscard]] Compression compression() const { return compression_; }

@@ -17,7 +17,7 @@ namespace {
 // Wireshark's frame lengths are signed; larger ones are shown as this.
 constexpr std::uint32_t kMaxWireLen = 0x7fffffff;
 
-// Whether this is an invalid record before the end of the data.
+// Returns true for an invalid record before the end of the data.
 bool is_damage(FileEnd end) {
     return end == FileEnd::bad_caplen || end == FileEnd::bad_pseudo_header || end == FileEnd::bad_block ||
            end == FileEnd::bad_version || end == FileEnd::too_many_interfaces;

@@ -28,7 +28,7 @@ struct Interface {
 // million take 32 MiB.
 inline constexpr std::size_t kMaxInterfaces = std::size_t{1} << 20U;
 
-// How a file ended. All values except `clean` are faults; the frames before the fault are complete.
+// End of a file. All values except `clean` are faults; the frames before the fault are complete.
 enum class FileEnd : std::uint8_t {
     clean,
     cut_header,           // inside a record header

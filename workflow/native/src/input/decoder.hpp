@@ -55,7 +55,7 @@ Compression detect_compression(Bytes head);
 
 const char* name_of(Compression compression);
 
-// Whether this build of the core has a decoder, which needs the library of the compression.
+// Returns true if this build of the core has a decoder, which needs the library of the compression.
 bool is_supported(Compression compression);
 
 // Limits of decompression. A stream that exceeds one ends with the fault decompression_limit.

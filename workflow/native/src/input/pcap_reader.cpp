@@ -152,7 +152,7 @@ PcapReader::Header PcapReader::decode(const std::byte* at) const {
     return header;
 }
 
-// Whether the first records (fewer in short files) have no contradictions in this variant.
+// Returns true if the first records (fewer in short files) have no contradictions in this variant.
 bool PcapReader::fits_variant(Variant variant) {
     constexpr int kRecords = 3;
     constexpr std::uint32_t kMaxWireLen = 128U << 20;

@@ -10,7 +10,7 @@ namespace acapella::input {
 
 class PcapReader final : public CaptureReader {
   public:
-    // Whether the first 4 bytes are a magic number of this format.
+    // Returns true if the first 4 bytes are a magic number of this format.
     static bool recognizes(Bytes head);
 
     // Reads the file header. Throws InputError (cut_header, unsupported_version, bad_header).

@@ -48,7 +48,7 @@ constexpr std::size_t padded(std::size_t size) { return (size + 3) & ~std::size_
 
 std::uint32_t type_of(const std::byte* at, bool swapped) { return load<std::uint32_t>(at, swapped); }
 
-// Whether an option of a packet block has a valid length.
+// Returns true if an option of a packet block has a valid length.
 bool packet_option_fits(std::uint16_t code, Bytes value) {
     switch (code) {
         case 2:  // epb_flags

@@ -10,7 +10,7 @@ namespace acapella::input {
 
 class PcapngReader final : public CaptureReader {
   public:
-    // Whether `head` is the start of a section header block.
+    // Returns true if `head` is the start of a section header block.
     static bool recognizes(Bytes head);
 
     // Reads the first section header. Throws InputError (cut_header, unsupported_version, bad_header).

@@ -14,7 +14,7 @@ namespace acapella::kappa {
 
 struct Recording {
     TrialFile file;
-    std::uint32_t loops = 1;  // how often it was replayed in each trial
+    std::uint32_t loops = 1;  // number of replays in each trial
 };
 
 struct AlignRequest {

@@ -41,7 +41,7 @@ struct Report {
     std::vector<std::uint64_t> ambiguous;  // by trial: packets whose identity occurs more than once
 };
 
-// Reads and compares the trials, and returns them, too, for their metadata. Throws as read_trials() and
+// Reads and compares the trials. Also returns the trials, for their metadata. Throws as read_trials() and
 // compare_pair().
 struct Compared {
     std::unique_ptr<MemoryBudget> budget;  // has to outlive the trials

@@ -1,4 +1,4 @@
-// All sums that kappa of two trials is computed from. Packets are added in the order of B.
+// The sums from which kappa of two trials is computed. Packets are added in the order of B.
 //
 // Source: the CHOIR paper, section 3, equations 1 to 5. All sums are integers; the caller does the one
 // division of each component, so that partial results add up exactly.
@@ -50,7 +50,7 @@ struct PairResult {
     std::uint64_t packets_b = 0;
     std::uint64_t common = 0;
     Ambiguous ambiguous;
-    bool first_common_a = false;  // whether each trial's first packet is in the other trial
+    bool first_common_a = false;  // true if the first packet of A is in B
     bool first_common_b = false;
     std::uint64_t duration_a_ns = 0;
     std::uint64_t duration_b_ns = 0;

@@ -82,7 +82,7 @@ class PartitionedMatch::Parts {
 
     [[nodiscard]] int next_bit() const { return first_bit_ + bits_; }
     [[nodiscard]] std::size_t size(std::size_t part) const { return parts_[part].size; }
-    // Whether all entries (if any) have the same identity, and which.
+    // Returns true if all entries (if any) have the same identity; it is that of first().
     [[nodiscard]] bool one_identity(std::size_t part) const { return parts_[part].one_identity; }
     [[nodiscard]] const Identity& first(std::size_t part) const { return parts_[part].first; }
 

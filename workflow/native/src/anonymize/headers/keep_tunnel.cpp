@@ -121,7 +121,7 @@ namespace {
 
 constexpr std::size_t kGtpFixed = 12;  // with sequence number and type of the first extension
 
-// Whether all extensions are known and none is repeated.
+// Returns true if all extensions are known and none is repeated.
 bool has_gtp_extensions(const Cursor& at, std::size_t end) {
     Seen<256> seen;
     std::uint8_t type = at.u8(kGtpFixed - 1);

@@ -51,8 +51,8 @@ bool is_zero(Bytes bytes) {
     return std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; });
 }
 
-// Whether an address is unlikely to occur by chance: not four bytes, nor addresses with few distinct bytes,
-// such as 00:00:00:00:00:01.
+// Returns true if an address is unlikely to occur by chance: not four bytes, nor addresses with few distinct
+// bytes, such as 00:00:00:00:00:01.
 bool is_distinctive(const Ipv4&) { return false; }
 template <typename Address>
 bool is_distinctive(const Address& address) {

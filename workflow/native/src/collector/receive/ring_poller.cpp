@@ -38,7 +38,7 @@ std::uint32_t RingPoller::poll(std::vector<std::byte>& found, std::uint32_t most
     return taken;
 }
 
-// Whether the slot has a new report; returns its stamp.
+// Returns the stamp of the report in the slot if it is new.
 bool RingPoller::find_new(std::uint32_t slot, std::uint64_t& stamp) const {
     const std::byte* report = ring_ + slot * bytes_of(format_);
     stamp = stamp_of(format_, report);

@@ -84,8 +84,8 @@ struct Report {
     std::uint64_t uncertain_bytes;  // both counts of loss may be this much larger
 };
 
-// Whether the bytes are a report of the format: version and IP version are valid. In the published format,
-// only the zeros before its time can be checked.
+// Returns true if the bytes are a report of the format: version and IP version are valid. In the published
+// format, only the zeros before its time can be checked.
 bool is_report(Format format, const std::byte* bytes);
 
 // Templates by format, because they are called in the innermost loop, where a branch on the format or a key

@@ -35,8 +35,8 @@ struct FlowState {
     // The known time between which the bytes were sent.
     std::uint64_t from_ns() const { return has(kStart) ? start_ns : first_ns; }
     std::uint64_t until_ns() const { return has(kLast) ? end_ns : timestamp; }
-    // Whether bytes in flight (sent and not acknowledged, modulo 2^32) are known; not if an acknowledgment is
-    // ahead.
+    // True if the bytes in flight (sent and not acknowledged, modulo 2^32) are known; false if an
+    // acknowledgment is ahead.
     bool knows_acked() const { return has(kAck) && !has(kAckPartial); }
     bool knows_flight() const { return has(kSeq) && has(kAck) && static_cast<std::int32_t>(seq - ack) >= 0; }
 

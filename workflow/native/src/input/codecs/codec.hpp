@@ -49,18 +49,18 @@ class CompressedInput {
     std::uint64_t consumed_ = 0;
 };
 
-// Common to all decoders: the input, the limits, and the meaning of the end of the compressed data.
+// Common to all decoders: the input, the limits, and the end of the compressed data.
 class Decoder : public ByteStream {
   public:
     std::size_t read(std::byte* into, std::size_t room) final {
         if (done_) {
             return 0;
         }
-        const std::size_t made = decode(into, room);
-        made_ += made;
+        const std::size_t size = decode(into, room);
+        produced_ += size;
         const bool above_ratio =
-            made_ > DecompressionLimits::kFreeOfRatio && made_ / limits_.ratio > input_.consumed();
-        return made_ > limits_.bytes || above_ratio ? exceed(made) : made;
+            produced_ > DecompressionLimits::kFreeOfRatio && produced_ / limits_.ratio > input_.consumed();
+        return produced_ > limits_.bytes || above_ratio ? exceed(size) : size;
     }
 
   protected:
@@ -78,33 +78,83 @@ class Decoder : public ByteStream {
         return inside ? fail("cut_compressed", "the compressed data is cut") : 0;
     }
 
-    // Call if the library fails: `behind`: on bytes after the last frame; else on damage inside one.
-    std::size_t stop(bool behind, std::string what) {
+    // Call if the library fails. `after_frame`: on bytes after the last frame; else on damage inside a frame.
+    std::size_t stop(bool after_frame, std::string what) {
         done_ = true;
-        return behind ? fail("trailing_bytes",
-                             "bytes after the last " + what.substr(0, what.find(':')) + " frame")
-                      : fail("bad_compression", std::move(what));
+        return after_frame ? fail("trailing_bytes",
+                                  "bytes after the last " + what.substr(0, what.find(':')) + " frame")
+                           : fail("bad_compression", std::move(what));
     }
 
     CompressedInput input_;
     bool done_ = false;
 
   private:
-    // Returns how many of the last `made` bytes are within the limits.
-    std::size_t exceed(std::size_t made) {
+    // Returns the number of the last `size` bytes that are within the limits.
+    std::size_t exceed(std::size_t size) {
         done_ = true;
         fault_ = {};  // the limit was reached before any fault found later
-        if (made_ <= limits_.bytes) {
+        if (produced_ <= limits_.bytes) {
             return fail("decompression_limit", "decompressed bytes exceed " + std::to_string(limits_.ratio) +
                                                    " times the compressed bytes (--max-ratio)");
         }
         fail("decompression_limit",
              "more than " + std::to_string(limits_.bytes) + " decompressed bytes (--max-decompressed)");
-        return static_cast<std::size_t>(limits_.bytes - std::min(limits_.bytes, made_ - made));
+        return static_cast<std::size_t>(limits_.bytes - std::min(limits_.bytes, produced_ - size));
     }
 
     DecompressionLimits limits_;
-    std::uint64_t made_ = 0;
+    std::uint64_t produced_ = 0;
+};
+
+// Common to zstd and lz4, whose libraries decode a sequence of frames in steps.
+class FrameDecoder : public Decoder {
+  protected:
+    struct Step {
+        std::size_t consumed = 0;
+        std::size_t produced = 0;
+        std::size_t pending = 0;  // compressed bytes that the frame still needs; 0: it is complete
+        const char* error = nullptr;
+    };
+
+    // `first`: the bytes that the library needs to determine the length of a header.
+    FrameDecoder(std::unique_ptr<ByteStream> raw, Bytes head, const DecompressionLimits& limits,
+                 std::string name, std::size_t first)
+        : Decoder(std::move(raw), head, limits), name_(std::move(name)), first_(first) {}
+
+    virtual Step step(Bytes in, std::byte* into, std::size_t room) = 0;
+
+  private:
+    std::size_t decode(std::byte* into, std::size_t room) final {
+        while (!done_) {
+            // The library may have pending output: get it before reading more input.
+            const Bytes ready = more_output_ ? Bytes{} : input_.ready();
+            if (ready.empty() && !more_output_) {
+                done_ = true;
+                return end_of_input(pending_ != 0);
+            }
+            // Not more than the library asks for, because it returns no output of a call with an error.
+            const Bytes in = ready.first(std::min(ready.size(), pending_ ? pending_ : first_));
+            const Step step = this->step(in, into, room);
+            input_.consume(step.consumed);
+            if (step.error) {
+                return stop(between_frames_, name_ + ": " + step.error);
+            }
+            pending_ = step.pending;
+            between_frames_ = pending_ == 0;
+            more_output_ = step.produced == room && pending_ != 0;
+            if (step.produced > 0) {
+                return step.produced;
+            }
+        }
+        return 0;
+    }
+
+    std::string name_;
+    std::size_t first_;
+    std::size_t pending_ = 0;
+    bool more_output_ = false;
+    bool between_frames_ = false;  // a frame is complete, and the next one has not begun
 };
 
 using MakeDecoder = std::unique_ptr<ByteStream>(std::unique_ptr<ByteStream> raw, Bytes head,

@@ -97,7 +97,7 @@ class OrderSums {
     // them. A burst never spans two blocks, because the last packet of a block would not have moved.
     [[nodiscard]] const MoveSums& bursts() const { return bursts_; }
     [[nodiscard]] std::uint64_t longest_burst() const { return longest_burst_; }
-    // Whether no block is open.
+    // Returns true if no block is open.
     [[nodiscard]] bool whole() const { return pending_.empty(); }
 
   private:

@@ -1,4 +1,4 @@
-// How often two packets arrive in the opposite order, by the time between them in trial A.
+// The number of packet pairs that arrive in the opposite order, by the time between them in trial A.
 //
 // Source: Bellardo and Savage, "Measuring Packet Reordering" (IMW 2002), cited in section 9 of the CHOIR
 // paper: the probability that a pair of packets is reordered as a function of their spacing.

@@ -75,7 +75,7 @@ Transport transport_of_ipv6(const Cursor& ip) {
     return {};
 }
 
-// Whether the UDP ports may carry another packet; dissect() treats all others as payload.
+// Returns true if the UDP ports may carry another packet; dissect() treats all others as payload.
 bool may_carry_packets(const Cursor& udp) {
     return udp_tunnel(udp.be16(0)) != Next::stop || udp_tunnel(udp.be16(2)) != Next::stop;
 }
