@@ -13,6 +13,7 @@ from acapella.common.wording import count, nanoseconds, percent, scaled, short_l
 from . import theme
 from .compose import Figure
 from .quality import STAGES, mirror_loss, mirror_loss_uncounted, scope_of_all
+from .rows import Rows
 from .source import NoData, Source, sites_of
 
 SUBJECT = "Capture quality"
@@ -186,7 +187,7 @@ def panel(values, order, which, width, *, first) -> alt.LayerChart:
     axis = alt.Axis(
         values=list(ticks), tickCount=len(ticks), labelExpr=tick_labels(ticks), domain=False, labelOverlap=False
     )
-    base = alt.Chart(alt.Data(values=values)).encode(
+    base = alt.Chart(Rows(values=values)).encode(
         x=alt.X("x:Q", title=list(name), scale=alt.Scale(domain=[0, width], nice=False), axis=axis),
         y=alt.Y(
             "label:N",
@@ -221,7 +222,7 @@ def gap_column(rows: list[dict], labels: dict, order: list[str], gap: UnknownLos
         values.append({"label": label, "text": f"{number:,} of {len(site_rows):,}" if number else "", "middle": 0.5})
     axis = alt.Axis(labels=False, ticks=False, domain=False, grid=False, titlePadding=19)
     return (
-        alt.Chart(alt.Data(values=values))
+        alt.Chart(Rows(values=values))
         .mark_text(fontSize=theme.SMALL)
         .encode(
             x=alt.X("middle:Q", title=list(gap.heading), axis=axis, scale=alt.Scale(domain=[0, 1])),

@@ -8,6 +8,7 @@ import altair as alt
 from altair.utils import schemapi
 
 from . import flowreport_scope, quality, registry, restrictions, theme
+from .rows import Rows, sampled
 from .source import NoData, Source
 
 
@@ -44,16 +45,17 @@ def compose_figure(name: str, source: Source, *, origin: bool = True) -> Compose
     ``origin``: add the name of the table to the figure. Pages with captions have it in the caption.
     """
     module = registry.figure_module(name)
-    with schemapi.debug_mode(False):  # Altair validates the complete specification below, not each of its parts as well
+    scope = getattr(module, "SCOPE", quality.scope)
+    foot = f"Data: tables/{module.TABLE}.csv ({', '.join(module.COLUMNS)})" if origin else None
+    with schemapi.debug_mode(False):  # the complete specification is validated below, not each of its parts as well
         try:
             figure, empty = module.draw(source), False
         except NoData as reason:
             figure, empty = no_data_figure(module.SUBJECT, str(reason)), True
-    scope = getattr(module, "SCOPE", quality.scope)
-    notes = (*scope(source), *figure.key)
-    title = figure.title + restriction_suffix(scope, source)
-    foot = f"Data: tables/{module.TABLE}.csv ({', '.join(module.COLUMNS)})" if origin else None
-    spec = add_title(figure.chart, title, notes, foot).to_dict()
+        notes = (*scope(source), *figure.key)
+        title = figure.title + restriction_suffix(scope, source)
+        spec = add_title(figure.chart, title, notes, foot).to_dict(validate=False)
+    alt.ConcatChart.validate(sampled(spec))
     spec["description"] = ". ".join([title, *notes])
     spec["usermeta"] = {"figure": name, "table": f"tables/{module.TABLE}.csv", "columns": list(module.COLUMNS)}
     return ComposedFigure(name, title, notes, module.TABLE, tuple(module.COLUMNS), empty, spec)
@@ -98,7 +100,7 @@ def text_figure(title: str, sentence: str) -> Figure:
     """Return a figure with a sentence instead of marks."""
     text = [{"line": line, "place": place} for place, line in enumerate(wrap_lines(sentence, 12))]
     chart = (
-        alt.Chart(alt.Data(values=text))
+        alt.Chart(Rows(values=text))
         .mark_text(fontSize=12, color=theme.GRAY)
         .encode(text="line:N", y=alt.Y("place:O", axis=None))
         .properties(width=theme.WIDTH - 20, height=90)

@@ -9,6 +9,7 @@ from acapella.common.wording import count, nanoseconds, percent, short_labels, s
 from . import theme
 from .comparison import environments, pairs, runs_against_first, trial_labels
 from .compose import Figure
+from .rows import Rows
 from .source import NoData, Source
 
 PER_DECADE = 5
@@ -183,11 +184,11 @@ def mark_bound(lines: alt.Chart, bound: int, last_bin: int, head: tuple[str, str
     """Return a panel with its heading; the range of differences within the bound is shaded."""
     position = min(last_bin + 1, PER_DECADE * math.log10(bound) + 0.5)
     shade = (
-        alt.Chart(alt.Data(values=[{"low": -position, "high": position}]))
+        alt.Chart(Rows(values=[{"low": -position, "high": position}]))
         .mark_rect(color=SHADE)
         .encode(x="low:Q", x2="high:Q")
     )
-    edges = alt.Chart(alt.Data(values=[{"bin": -position}, {"bin": position}])).mark_rule(
+    edges = alt.Chart(Rows(values=[{"bin": -position}, {"bin": position}])).mark_rule(
         color=theme.GRAY, strokeDash=[3, 3]
     )
     small = lines.width == SMALL_WIDTH
@@ -212,7 +213,7 @@ def panel(values, names, limits, name, last, panels) -> alt.Chart:  # noqa: PLR0
         tickCount=len(places),  # with a smaller tickCount, Vega omits some of ``values``
     )
     return (
-        alt.Chart(alt.Data(values=values if with_legend else [{**value, "all": UNNAMED_RUN} for value in values]))
+        alt.Chart(Rows(values=values if with_legend else [{**value, "all": UNNAMED_RUN} for value in values]))
         .mark_line(interpolate="linear", strokeWidth=1.4, clip=True)
         .encode(
             x=alt.X(

@@ -6,6 +6,7 @@ from acapella.common.wording import count, natural, percent, shortened
 
 from . import site_dots, theme
 from .compose import Figure
+from .rows import Rows
 from .source import ALL, Source
 
 SUBJECT = "Encapsulations"
@@ -87,7 +88,7 @@ def chart(values: list[dict], dots: list[dict], sites: list[str]) -> alt.LayerCh
         *(alt.Tooltip("site:N"), alt.Tooltip("encapsulation:N"), alt.Tooltip("text:N", title="share")),
         *(alt.Tooltip("frames:Q", format=","), alt.Tooltip("samples:Q", format=",")),
     ]
-    base = alt.Chart(alt.Data(values=values)).encode(y=y, tooltip=tooltip)
+    base = alt.Chart(Rows(values=values)).encode(y=y, tooltip=tooltip)
     axis = alt.Axis(title="share of frames (%)", domain=False)
     bars = base.mark_bar(height=BAR, color=site_dots.BAR, yOffset=MIDDLE)
     bars = bars.encode(x=alt.X("share:Q", scale=x, axis=axis))

@@ -20,6 +20,7 @@ from acapella.common.wording import GAP, count, percent
 from . import theme
 from .compose import Figure
 from .flowreport_scope import scope
+from .rows import Rows
 from .source import ALL, NoData, Source
 
 SUBJECT = "Accuracy of flow reports"
@@ -328,10 +329,10 @@ def panel(values: list[dict], measure: str, row: dict) -> alt.LayerChart:
         domain=False,
         grid=True,
     )
-    ends = alt.Data(values=[{"x": low, "y": low}, {"x": high, "y": high}])
+    ends = Rows(values=[{"x": low, "y": low}, {"x": high, "y": high}])
     line = alt.Chart(ends).mark_line(color=theme.VERMILION, strokeWidth=1).encode(x="x:Q", y="y:Q")
     dots = (
-        alt.Chart(alt.Data(values=values))
+        alt.Chart(Rows(values=values))
         .mark_circle(color=theme.BLUE, size=16)
         .encode(
             x=alt.X("x:Q", title=f"exact ({unit})", scale=scale, axis=alt.Axis(**axis_options)),
@@ -349,7 +350,7 @@ def panel(values: list[dict], measure: str, row: dict) -> alt.LayerChart:
         )
     )
     intervals = (
-        alt.Chart(alt.Data(values=[value for value in values if value["top"] > value["y"]]))
+        alt.Chart(Rows(values=[value for value in values if value["top"] > value["y"]]))
         .mark_rule(color=theme.BLUE, strokeWidth=1, opacity=0.5)
         .encode(x="x:Q", y="y:Q", y2="top:Q")
     )

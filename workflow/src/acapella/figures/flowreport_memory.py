@@ -7,6 +7,7 @@ from acapella.common.wording import count, percent, scaled
 from . import theme
 from .compose import Figure
 from .flowreport_scope import scope
+from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Error against sketch memory"
@@ -123,7 +124,7 @@ def panel(values: list[dict], field: str, heading: str, sizes: list[int]) -> alt
     scale = alt.Scale(domain=[0, 100]) if linear else alt.Scale(type="log", nice=False, domainMin=MIN_ERROR)
     powers = {"values": [10.0**power for power in range(-4, 7)], "labelExpr": MIN_ERROR_LABEL}
     ticks = {"tickCount": 5} if linear else powers
-    base = alt.Chart(alt.Data(values=values)).encode(
+    base = alt.Chart(Rows(values=values)).encode(
         x=alt.X(
             "memory:Q",
             title="memory of the sketch (B)",

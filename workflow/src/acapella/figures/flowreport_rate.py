@@ -7,6 +7,7 @@ from acapella.common.wording import GAP, digits, short_labels, span
 from . import theme
 from .compose import Figure
 from .flowreport_scope import scope
+from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Reports per second"
@@ -111,7 +112,7 @@ def chart(values: list[dict], labels: list[str]) -> alt.LayerChart:
     logarithmic, ends = axis_ends([value["reports"] for value in values])
     scale = alt.Scale(type="log" if logarithmic else "linear", domain=ends, zero=False, nice=False)
     lines = (
-        alt.Chart(alt.Data(values=values))
+        alt.Chart(Rows(values=values))
         .mark_line(strokeWidth=1.6, interpolate="step-after", opacity=0.6 if many else 1)
         .encode(
             x=alt.X(
@@ -129,7 +130,7 @@ def chart(values: list[dict], labels: list[str]) -> alt.LayerChart:
     if not paper_range:
         return alt.layer(lines).properties(width=width, height=HEIGHT)
     band = (
-        alt.Chart(alt.Data(values=[{"low": paper_range[0], "high": paper_range[1]}]))
+        alt.Chart(Rows(values=[{"low": paper_range[0], "high": paper_range[1]}]))
         .mark_rect(color=theme.GRID, opacity=0.7)
         .encode(x="low:Q", x2="high:Q")
     )

@@ -10,6 +10,7 @@ from acapella.common.wording import GAP, count, digits, listed, nanoseconds, sca
 from . import theme
 from .compose import Figure
 from .flowreport_scope import reports_text
+from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Response to rate changes"
@@ -131,10 +132,10 @@ def color(flows: list[str]) -> alt.Color:
 def throughput_panel(of_flows: list[dict], background: list[dict], flows: list[str]) -> alt.LayerChart:
     """Return the panel of set, exact and measured throughput."""
     y = {"title": "throughput (Mbit/s)", "axis": alt.Axis(domain=False, minExtent=46)}
-    lines = alt.Chart(alt.Data(values=of_flows)).encode(x=time_axis(last=False), color=color(flows), detail="flow:N")
-    area = alt.Chart(alt.Data(values=background)).mark_area(opacity=0.25, color=theme.GREEN, interpolate="step-after")
-    with_set_rate = alt.Chart(alt.Data(values=[value for value in of_flows if value["set"] is not None]))
-    exact_background = alt.Chart(alt.Data(values=background)).mark_circle(size=14, opacity=0.4)
+    lines = alt.Chart(Rows(values=of_flows)).encode(x=time_axis(last=False), color=color(flows), detail="flow:N")
+    area = alt.Chart(Rows(values=background)).mark_area(opacity=0.25, color=theme.GREEN, interpolate="step-after")
+    with_set_rate = alt.Chart(Rows(values=[value for value in of_flows if value["set"] is not None]))
+    exact_background = alt.Chart(Rows(values=background)).mark_circle(size=14, opacity=0.4)
     return alt.layer(
         area.encode(x=time_axis(last=False), y=alt.Y("measured:Q", **y)),
         exact_background.encode(x=time_axis(last=False), y=alt.Y("exact:Q", **y), color=color(flows)),
@@ -170,9 +171,9 @@ def inter_arrival_panel(of_flows: list[dict], flows: list[str]) -> alt.LayerChar
         "scale": alt.Scale(type="log", domain=ends, nice=False),
         "axis": alt.Axis(domain=False, minExtent=46, format=",~r", values=powers(*ends)),
     }
-    exact = alt.Chart(alt.Data(values=[value for value in of_flows if value["iat"]])).mark_circle(size=14, opacity=0.4)
-    single = alt.Chart(alt.Data(values=[value for value in of_flows if value["iat_measured"]]))
-    measured = alt.Chart(alt.Data(values=[value for value in of_flows if value["gap_measured"]]))
+    exact = alt.Chart(Rows(values=[value for value in of_flows if value["iat"]])).mark_circle(size=14, opacity=0.4)
+    single = alt.Chart(Rows(values=[value for value in of_flows if value["iat_measured"]]))
+    measured = alt.Chart(Rows(values=[value for value in of_flows if value["gap_measured"]]))
     return alt.layer(
         exact.encode(x=time_axis(last=True), y=alt.Y("iat:Q", **y), color=color(flows)),
         single.mark_point(shape="cross", size=12, strokeWidth=0.7, opacity=0.6).encode(

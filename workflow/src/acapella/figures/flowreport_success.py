@@ -6,6 +6,7 @@ from acapella.common.wording import GAP, count, digits, percent
 
 from . import theme
 from .compose import Figure
+from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Success against offered rate"
@@ -65,7 +66,7 @@ def draw(source: Source) -> Figure:
     values.sort(key=lambda value: value["rate"])
     rates = [PAPER_RATE / 1e6, *(value["rate"] for value in values)]
     domain = [min(rates) / 1.2, max(rates) * 1.2]
-    base = alt.Chart(alt.Data(values=values)).encode(
+    base = alt.Chart(Rows(values=values)).encode(
         x=alt.X(
             "rate:Q",
             title=RATE,
@@ -81,7 +82,7 @@ def draw(source: Source) -> Figure:
             alt.Tooltip("offered:Q", format=","),
         ],
     )
-    mark = alt.Chart(alt.Data(values=[{"rate": PAPER_RATE / 1e6}])).mark_rule(color=theme.GRAY, strokeDash=[3, 3])
+    mark = alt.Chart(Rows(values=[{"rate": PAPER_RATE / 1e6}])).mark_rule(color=theme.GRAY, strokeDash=[3, 3])
     chart = alt.layer(
         mark.encode(x="rate:Q"),
         base.mark_line(color=theme.BLUE, strokeWidth=1.6),
@@ -129,7 +130,7 @@ def replay_panel(replays: list[dict]) -> alt.LayerChart:
     domain = [min(rates) / 1.2, max(rates) * 1.2]
     names = list(dict.fromkeys(value["trace"] for value in values))
     legend = alt.Legend(title=None, orient="bottom", symbolType="stroke", symbolSize=200, labelLimit=200)
-    base = alt.Chart(alt.Data(values=values)).encode(
+    base = alt.Chart(Rows(values=values)).encode(
         x=alt.X(
             "rate:Q",
             title=RATE,

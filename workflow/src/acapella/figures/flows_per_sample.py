@@ -9,6 +9,7 @@ from acapella.common.wording import count, natural, short_labels
 
 from . import theme
 from .compose import Figure
+from .rows import Rows
 from .source import Source
 
 SUBJECT = "Flows of each sample"
@@ -76,7 +77,7 @@ def histogram(flows: list[int], edges: list[int], x: alt.Scale, width: int) -> a
     ]
     ticks = theme.whole_ticks(max(row["samples"] for row in values), 5)
     return (
-        alt.Chart(alt.Data(values=values))
+        alt.Chart(Rows(values=values))
         .mark_rect(color=theme.BLUE, x2Offset=-1)
         .encode(
             x=alt.X("from:Q", scale=x, title=None, axis=axis(edges, labels=False)),
@@ -97,7 +98,7 @@ def site_strips(values: list[dict], labels: list[str], x: alt.Scale, edges: list
     """Return one row of ticks per site, one tick per sample."""
     title = "directed flows in a sample" + (" (symmetric logarithmic axis)" if x.type == "symlog" else "")
     return (
-        alt.Chart(alt.Data(values=values))
+        alt.Chart(Rows(values=values))
         .mark_tick(color=theme.BLUE, thickness=1.5, opacity=0.6, bandSize=9)
         .encode(
             x=alt.X("flows:Q", scale=x, title=title, axis=axis(edges, labels=True)),

@@ -6,6 +6,7 @@ from acapella.common.wording import GAP, listed, natural, percent, short_labels
 
 from . import theme
 from .compose import Figure
+from .rows import Rows
 from .source import ALL, Source
 
 SUBJECT = "Frame sizes"
@@ -83,7 +84,7 @@ def overall(values: list[dict], order: list[str], width: int) -> alt.LayerChart:
         axis=alt.Axis(labelAngle=0, ticks=False, labelExpr=TWO_LINES, labelOverlap=False),
     )
     offset = alt.XOffset("length:N", sort=list(LENGTHS.values()))
-    base = alt.Chart(alt.Data(values=values)).encode(x=x, xOffset=offset, tooltip=tooltip())
+    base = alt.Chart(Rows(values=values)).encode(x=x, xOffset=offset, tooltip=tooltip())
     legend = alt.Legend(title=None, orient="top", offset=4, symbolType="square", symbolStrokeWidth=0)
     y = alt.Y("share:Q", title="share of all frames (%)", axis=alt.Axis(tickCount=5, domain=False))
     bars = base.mark_bar().encode(y=y, color=alt.Color("length:N", scale=colors, legend=legend))
@@ -108,7 +109,7 @@ def by_site(values: list[dict], labels: list[str], bins: list[tuple], width: int
         axis = alt.Axis(ticks=False, domain=False) if place == 0 else None
         rows = [row for row in values if row["length"] == length]
         panels.append(
-            alt.Chart(alt.Data(values=rows))
+            alt.Chart(Rows(values=rows))
             .mark_bar(height={"band": 0.8}, stroke="white", strokeWidth=0.5)
             .encode(
                 y=alt.Y("label:N", sort=labels, title=None, axis=axis),

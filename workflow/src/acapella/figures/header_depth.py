@@ -10,6 +10,7 @@ from acapella.common.wording import count, natural, short_labels, span
 from . import theme
 from .compose import Figure
 from .header_occurrence import heuristic
+from .rows import Rows
 from .source import ALL, NoData, Source
 
 SUBJECT = "Headers and header stacks of each site"
@@ -99,7 +100,7 @@ def point_panels(values: list[dict], order: list[str]) -> alt.VConcatChart:
         )
         axis = alt.Axis(labels=last, labelAngle=-90, labelOverlap=False, ticks=False)
         x = alt.X("label:N", sort=order, title="site" if last else None, axis=axis)
-        base = alt.Chart(alt.Data(values=values)).encode(x=x, y=y, tooltip=tooltip())
+        base = alt.Chart(Rows(values=values)).encode(x=x, y=y, tooltip=tooltip())
         lines = base.mark_rule(color=color, strokeWidth=1.4).encode(y2=alt.datum(0))
         dots = base.mark_point(color=color, size=26, filled=True, opacity=1)
         panels.append((lines + dots).properties(width=theme.WIDTH - 60, height=HEIGHT))
@@ -133,7 +134,7 @@ def panel(values, order, description, width, *, first) -> alt.LayerChart:
     """Return the bars of one column with their values."""
     column, name, color = description
     maximum = largest(values)
-    base = alt.Chart(alt.Data(values=values)).encode(
+    base = alt.Chart(Rows(values=values)).encode(
         y=alt.Y("label:N", sort=order, title=None, axis=alt.Axis(ticks=False, domain=False) if first else None),
         x=alt.X(
             f"{column}:Q",

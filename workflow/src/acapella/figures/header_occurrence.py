@@ -6,6 +6,7 @@ from acapella.common.wording import count, natural, percent, short_labels
 
 from . import site_dots, theme
 from .compose import Figure
+from .rows import Rows
 from .source import ALL, Source
 
 SUBJECT = "Occurrence of headers"
@@ -113,7 +114,7 @@ def chart(values: list[dict], dots: list[dict], order: list[str], sites: list[st
         alt.Tooltip("occurrence:Q", title="occurrences per 100 frames", format=".4~r"),
         *(alt.Tooltip("frames:Q", format=","), alt.Tooltip("samples:Q", format=",")),
     ]
-    base = alt.Chart(alt.Data(values=values)).encode(y=y, tooltip=tooltip)
+    base = alt.Chart(Rows(values=values)).encode(y=y, tooltip=tooltip)
     axis = alt.Axis(title="share of frames (%)", domain=False, tickCount=10)
     row = theme.row_height(len(order), low=18 if dots else 13)
     bar = BAND * row

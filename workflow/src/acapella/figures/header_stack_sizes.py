@@ -9,6 +9,7 @@ from acapella.common.wording import GAP, count, natural, percent, scaled, short_
 from . import theme
 from .compose import Figure
 from .frame_sizes import MINIMUM
+from .rows import Rows
 from .source import ALL, Source
 
 SUBJECT = "Frame sizes by header stack"
@@ -151,9 +152,9 @@ def by_length(rows: list[dict], contents: list[str], width: int) -> alt.LayerCha
     axis = alt.Axis(labelAngle=0, ticks=False, labelExpr=TWO_LINES, labelOverlap=False)
     x = alt.X("label:N", sort=order, title="frame length (B)", axis=axis)
     y = alt.Y("share:Q", title="frames of that length (%)", scale=alt.Scale(domain=[0, 100]))
-    bars = alt.Chart(alt.Data(values=values)).mark_bar(width={"band": 0.8})
+    bars = alt.Chart(Rows(values=values)).mark_bar(width={"band": 0.8})
     bars = bars.encode(x=x, y=y, color=color(contents, legend=True), order="order:Q", tooltip=TOOLTIP)
-    numbers = alt.Chart(alt.Data(values=totals)).mark_text(fontSize=theme.SMALL, baseline="bottom", dy=-3)
+    numbers = alt.Chart(Rows(values=totals)).mark_text(fontSize=theme.SMALL, baseline="bottom", dy=-3)
     numbers = numbers.encode(x=x, y=alt.datum(100), text="text:N")
     return (bars + numbers).properties(width=width, height=150)
 
@@ -187,9 +188,9 @@ def by_stack(rows: list[dict], contents: list[str], width: int) -> alt.LayerChar
     y = alt.Y("label:N", sort=list(groups), title=None, axis=None)
     axis = alt.Axis(grid=False, tickCount=10)
     x = alt.X("share:Q", title=f"share of {total:,} frames of at most {SMALL} B (%)", axis=axis)
-    bars = alt.Chart(alt.Data(values=values)).mark_bar(height=9, yOffset=7)
+    bars = alt.Chart(Rows(values=values)).mark_bar(height=9, yOffset=7)
     bars = bars.encode(x=x, y=y, color=color(contents), order="order:Q", tooltip=TOOLTIP)
-    names = alt.Chart(alt.Data(values=captions)).mark_text(align="left", yOffset=-5)
+    names = alt.Chart(Rows(values=captions)).mark_text(align="left", yOffset=-5)
     names = names.encode(x=alt.value(0), y=y, text="text:N")
     return (bars + names).properties(width=width, height=alt.Step(27))
 
@@ -201,7 +202,7 @@ def by_site(small: list[dict], labels: dict[str, str], contents: list[str], widt
     values = [part for name, site_rows in groups.items() for part in bar_parts(name, site_rows, contents)]
     label = f"frames of at most {SMALL} B of the site (%)"
     return (
-        alt.Chart(alt.Data(values=values))
+        alt.Chart(Rows(values=values))
         .mark_bar(height={"band": 0.8})
         .encode(
             y=alt.Y("label:N", sort=names, title=None, axis=alt.Axis(ticks=False, domain=False)),

@@ -9,6 +9,7 @@ from acapella.common.wording import count, listed, percent, short_labels, span
 from . import theme
 from .comparison import environments, pairs, runs_against_first, scope, trial_labels
 from .compose import Figure
+from .rows import Rows
 from .source import Source
 
 SUBJECT = "Kappa and its components"
@@ -164,7 +165,7 @@ def stacked_panel(
     x = alt.X("from:Q", title="1 - kappa", scale=alt.Scale(domain=[0, maximum], range=[0, width]), axis=X_AXIS)
     color = alt.Color("component:N", sort=texts, scale=alt.Scale(domain=texts, range=colors), legend=legend)
     bars = (
-        alt.Chart(alt.Data(values=values))
+        alt.Chart(Rows(values=values))
         .mark_bar(height={"band": 0.75})
         .encode(
             **{"x": x, "x2": "to:Q", "y": y, "color": color},
@@ -175,7 +176,7 @@ def stacked_panel(
             ],
         )
     )
-    text = alt.Chart(alt.Data(values=kappas)).mark_text(align="left").encode(y=y, x=alt.value(width + 6), text="text:N")
+    text = alt.Chart(Rows(values=kappas)).mark_text(align="left").encode(y=y, x=alt.value(width + 6), text="text:N")
     head = panel_title("kappa", width + 6)
     return (bars + text).properties(width=width + caption_width, height=row_heights(names), title=head)
 
@@ -183,7 +184,7 @@ def stacked_panel(
 def component_panel(components: list[dict], name: str, names: list[str]) -> alt.LayerChart:
     """Return the column of one component: bars from 0 to the largest value, and the values as text."""
     maximum = max((row[name] or 0 for row in components), default=0) or 1
-    base = alt.Chart(alt.Data(values=components)).encode(
+    base = alt.Chart(Rows(values=components)).encode(
         y=row_axis(names, first=False),
         tooltip=[*(alt.Tooltip("environment:N"), alt.Tooltip("run:N")), alt.Tooltip(f"{name}:Q", format=".4~g")],
     )

@@ -10,6 +10,7 @@ from acapella.kappa.environments import LESS, MORE, TOO_FEW, UNDECIDED
 from . import theme
 from .comparison import environments, environments_with_odd_baseline, pairs, runs_against_first, scope
 from .compose import Figure
+from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Environments compared"
@@ -138,7 +139,7 @@ def panels(kappas: list[dict], values: list[dict], texts: list[dict], names: lis
     width = (theme.WIDTH - theme.text_width(names) - caption_width - GAP - 45) // 2
     height = alt.Step(theme.row_height(len(names), low=14))
     y = alt.Y("label:N", sort=names, title=None, scale=alt.Scale(domain=names))
-    runs_ = alt.Chart(alt.Data(values=kappas)).encode(
+    runs_ = alt.Chart(Rows(values=kappas)).encode(
         y=y.axis(ticks=False, domain=False, grid=True),
         tooltip=[alt.Tooltip("label:N"), alt.Tooltip("run:N"), alt.Tooltip("kappa:Q", format=".6~r")],
     )
@@ -163,14 +164,14 @@ def difference_panel(values, texts, y, widths, height, first) -> alt.LayerChart:
         "difference:Q", title="difference of mean kappa (%)", scale=scale, axis=alt.Axis(tickCount=5, domain=False)
     )
     color = alt.Color("verdict:N", scale=alt.Scale(domain=list(COLORS), range=list(COLORS.values())), legend=None)
-    base = alt.Chart(alt.Data(values=values)).encode(
+    base = alt.Chart(Rows(values=values)).encode(
         y=y, color=color, tooltip=[*(alt.Tooltip("label:N"), alt.Tooltip("verdict:N"), alt.Tooltip("text:N"))]
     )
     points = base.mark_point(filled=True, size=36, opacity=1).encode(x=x)
     lines = base.transform_filter("datum.low !== null").mark_rule(strokeWidth=1.6)
     lines = lines.encode(x=alt.X("low:Q", scale=scale), x2="high:Q", color=alt.value(theme.BLACK))
-    zero = alt.Chart(alt.Data(values=[{"difference": 0}])).mark_rule(color=theme.BLACK).encode(x=x)
-    captions = alt.Chart(alt.Data(values=texts)).mark_text(align="left")
+    zero = alt.Chart(Rows(values=[{"difference": 0}])).mark_rule(color=theme.BLACK).encode(x=x)
+    captions = alt.Chart(Rows(values=texts)).mark_text(align="left")
     captions = captions.encode(y=y, x=alt.value(width + 8), text="text:N")
     heading = panel_title(f"against {first}")
     return (zero + points + lines + captions).properties(width=width + caption_width, height=height, title=heading)

@@ -15,6 +15,7 @@ from .comparison import (
 )
 from .compose import Figure
 from .kappa_components import format_kappa
+from .rows import Rows
 from .source import Source
 
 SUBJECT = "Kappa between all trials"
@@ -90,7 +91,7 @@ def pad_to_page(chart: alt.VConcatChart, width: int) -> alt.TopLevelMixin:
     remaining = theme.WIDTH - 90 - width
     if remaining <= 0:
         return chart
-    empty = alt.Chart(alt.Data(values=[{}])).mark_point(opacity=0).properties(width=remaining, height=1)
+    empty = alt.Chart(Rows(values=[{}])).mark_point(opacity=0).properties(width=remaining, height=1)
     return alt.hconcat(chart, empty, spacing=0)
 
 
@@ -162,7 +163,7 @@ def panel(
         "column:N", sort=order, title=None, scale=alt.Scale(domain=order), axis=alt.Axis(labelAngle=-90, **PLAIN_AXIS)
     )
     y = alt.Y("row:N", sort=order, title=None, scale=alt.Scale(domain=order), axis=alt.Axis(**PLAIN_AXIS))
-    base = alt.Chart(alt.Data(values=values)).encode(
+    base = alt.Chart(Rows(values=values)).encode(
         x=x,
         y=y,
         tooltip=[

@@ -10,6 +10,7 @@ from . import theme
 from .comparison import environments, pairs, runs_against_first, scope, trial_labels
 from .compose import Figure
 from .kappa_components import format_kappa
+from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Kappa over time"
@@ -128,7 +129,7 @@ def panel(values: list[dict], head: str, frame: dict) -> alt.LayerChart:
         if not frame["left"]
         else alt.Axis(tickCount=3, domain=False, minExtent=46, labelFlush=True, labelOverlap=False),
     )
-    base = alt.Chart(alt.Data(values=values)).encode(
+    base = alt.Chart(Rows(values=values)).encode(
         x=x,
         y=y,
         tooltip=[

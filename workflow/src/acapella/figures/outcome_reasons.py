@@ -10,6 +10,7 @@ from acapella.common.wording import count, percent, shortened
 from . import theme
 from .compose import Figure, text_figure
 from .outcomes import COLORS, scope
+from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Reasons for unsuccessful collections"
@@ -106,12 +107,12 @@ def chart(values: list[dict], captions: list[dict], unsuccessful: int) -> alt.La
     x = alt.X(
         "share:Q", title=f"share of the {count(unsuccessful, 'unsuccessful site')} (%)", axis=alt.Axis(grid=False)
     )
-    bars = alt.Chart(alt.Data(values=values)).mark_bar(height=10, yOffset=7)
+    bars = alt.Chart(Rows(values=values)).mark_bar(height=10, yOffset=7)
     bars = bars.encode(
         **{"x": x, "y": y, "order": "order:Q"},
         color=alt.Color("outcome:N", scale=scale, sort=names, legend=legend),
         tooltip=[alt.Tooltip(f"{field}:N") for field in ("reason", "outcome", "text")],
     )
-    texts = alt.Chart(alt.Data(values=captions)).mark_text(align="left", yOffset=-6)
+    texts = alt.Chart(Rows(values=captions)).mark_text(align="left", yOffset=-6)
     texts = texts.encode(y=y, x=alt.value(0), text="text:N")
     return (bars + texts).properties(width=theme.WIDTH - 40, height=alt.Step(29))

@@ -7,6 +7,7 @@ from acapella.common.wording import count, percent
 
 from . import theme
 from .compose import Figure
+from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Outcomes of collections"
@@ -73,7 +74,7 @@ def chart(values: list[dict], order: list[str]) -> alt.Chart:
     legend = alt.Legend(title=None, orient="bottom", symbolType="square", symbolStrokeWidth=0)
     axis = alt.Axis(ticks=False, domain=False, labelLimit=220, labelPadding=6)
     return (
-        alt.Chart(alt.Data(values=values))
+        alt.Chart(Rows(values=values))
         .mark_bar()
         .encode(
             x=alt.X("share:Q", title="share of sites (%)", scale=alt.Scale(domain=[0, 100], nice=False)),

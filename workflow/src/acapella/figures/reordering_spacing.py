@@ -10,6 +10,7 @@ from . import theme
 from .comparison import environments, runs_against_first, scope, trial_labels
 from .compose import Figure, text_figure
 from .deltas import MAX_NAMED_RUNS, PALETTE, UNNAMED_RUN, range_text, share_ticks
+from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Reordering by packet spacing"
@@ -192,7 +193,7 @@ def panel(values: list[dict], label: str, names: list[str], limits: dict) -> alt
     color = alt.Color(field, sort=domain, scale=scale, legend=legend)
     zero = f"datum.value < {1.01 * min_share} ? '0' : format(datum.value, '~r')"
     heights = [min_share, *(power for power in share_ticks(min_share) if 2 * min_share < power <= limits["most"])]
-    base = alt.Chart(alt.Data(values=values)).encode(
+    base = alt.Chart(Rows(values=values)).encode(
         x=alt.X(
             "place:Q",
             title="spacing in the first trial",

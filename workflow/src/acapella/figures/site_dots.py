@@ -7,6 +7,7 @@ import altair as alt
 from acapella.common.wording import short_labels
 
 from . import theme
+from .rows import Rows
 from .source import ALL
 
 MAX_COLORED = 8  # sites with separate colors and shapes; if there are more, all marks are the same
@@ -47,7 +48,7 @@ def layers(dots: list[dict], sites: list[str], bar: float, middle: float, encodi
 
 def marks_of_lane(values: list[dict], names: list[str], offset: float, encoding: dict) -> alt.Chart:
     """Return the marks of one lane."""
-    base = alt.Chart(alt.Data(values=values))
+    base = alt.Chart(Rows(values=values))
     if len(names) > MAX_COLORED:
         return base.mark_circle(size=13, color=theme.BLUE, opacity=0.8, yOffset=offset).encode(**encoding)
     legend = alt.Legend(title="site", orient="bottom", columns=4, offset=4, titleOrient="left", labelLimit=150)

@@ -9,6 +9,7 @@ from acapella.common.wording import GAP, count, listed, nanoseconds, percent, sc
 
 from . import theme
 from .compose import Figure
+from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Latency of writes while the page cache fills"
@@ -225,7 +226,7 @@ def written_axis(frame: dict, *, last: bool) -> alt.X:
 
 def crossings(marks: list[dict]) -> alt.Chart:
     """Return vertical lines at the points where thresholds were crossed."""
-    return alt.Chart(alt.Data(values=marks)).mark_rule(color=theme.GRAY, strokeDash=[3, 3]).encode(x="x:Q")
+    return alt.Chart(Rows(values=marks)).mark_rule(color=theme.GRAY, strokeDash=[3, 3]).encode(x="x:Q")
 
 
 def dirty_panel(values: list[dict], marks: list[dict], frame: dict, *, last: bool) -> alt.LayerChart:
@@ -239,11 +240,11 @@ def dirty_panel(values: list[dict], marks: list[dict], frame: dict, *, last: boo
     color = alt.Color("line:N", scale=alt.Scale(domain=list(LINES), range=list(LINES.values())), legend=LEGEND)
     drawn = [{**value, "line": DIRTY[value["kind"]]} for value in values]
     lines = (
-        alt.Chart(alt.Data(values=drawn))
+        alt.Chart(Rows(values=drawn))
         .mark_line(strokeWidth=1.4, clip=True)
         .encode(x=written_axis(frame, last=last), y=y, color=color, order="t:Q", tooltip=tooltip())
     )
-    base = alt.Chart(alt.Data(values=marks))
+    base = alt.Chart(Rows(values=marks))
     rules = base.mark_rule(color=theme.GRAY, strokeDash=[3, 3]).encode(y="at:Q")
     return (rules + lines).properties(width=frame["width"], height=HEIGHT)
 
@@ -258,7 +259,7 @@ def latency_panel(values: list[dict], frame: dict, maximum: float, name: str, *,
     )
     color = alt.Color("line:N", scale=alt.Scale(domain=list(LINES), range=list(LINES.values())), legend=LEGEND)
     lines = (
-        alt.Chart(alt.Data(values=values))
+        alt.Chart(Rows(values=values))
         .mark_line(strokeWidth=1.6, interpolate="step-after", clip=True)
         .encode(x=written_axis(frame, last=last), y=y, color=color, order="t:Q", tooltip=tooltip())
     )

@@ -14,6 +14,7 @@ import altair as alt
 from acapella.common.wording import natural, short_labels
 
 from . import theme
+from .rows import Rows
 from .source import ALL
 
 STITCHED = "stitched across samples"
@@ -105,7 +106,7 @@ def chart(values: list[dict], order: list[str], axis: ValueAxis, *, y_title: str
     values = [row for row in values if row[axis.column] >= first]
     y = [min(0.1, *(row["ccdf"] for row in values)) / 1.3, 1]
     return (
-        alt.Chart(alt.Data(values=values))
+        alt.Chart(Rows(values=values))
         .mark_line(interpolate="linear")
         .encode(
             x=alt.X(

@@ -12,6 +12,7 @@ from acapella.common.wording import ELLIPSIS, count, nanoseconds, natural, scale
 from . import theme
 from .compose import Figure
 from .quality import time_range, without_times
+from .rows import Rows
 from .source import NoData, Source
 
 SUBJECT = "Throughput over time"
@@ -323,7 +324,7 @@ def port_panel(rows: list[dict], x: alt.X, maximum: int, height: int, tips: list
         scale=alt.Scale(domain=[0, maximum / size], nice=False),
         axis=alt.Axis(tickCount=3 if height > 50 else 2, domain=False, minExtent=34),
     )
-    base = alt.Chart(alt.Data(values=[{**row, "y": row["rate"] / size} for row in rows])).encode(x=x, tooltip=tips)
+    base = alt.Chart(Rows(values=[{**row, "y": row["rate"] / size} for row in rows])).encode(x=x, tooltip=tips)
     rects = base.mark_rect(color=theme.BLUE).encode(x2="x2:Q", y=y, y2=alt.datum(0))
     captured = base.mark_rule(color=theme.BLUE, strokeWidth=1.5).encode(x2="x2:Q", y=alt.datum(0))
     head = alt.TitleParams(rows[0]["label"], fontSize=theme.TEXT, offset=2, frame="group", color=theme.INK)
@@ -354,10 +355,10 @@ def color_rows(values: list[dict], labels: list[str], x: alt.X, width: int) -> a
     scale = alt.Scale(type="log", domain=[10**low, 10**high], range=list(theme.DECADES), interpolate="rgb")
     base = alt.Chart().encode(x=x, x2="x2:Q", y=y, tooltip=tooltip(values))
     busy = base.mark_rect().encode(color=alt.Color("rate:Q", scale=scale, legend=legend))
-    layers = [busy.properties(data=alt.Data(values=[row for row in values if row["rate"]]))]
+    layers = [busy.properties(data=Rows(values=[row for row in values if row["rate"]]))]
     if idle := [{**row, "idle": "0"} for row in values if not row["rate"]]:
         square = alt.Legend(title=None, symbolType="square", symbolStrokeWidth=0)
         shade = alt.Color("idle:N", scale=alt.Scale(domain=["0"], range=[IDLE]), legend=square)
-        layers.append(base.mark_rect().encode(color=shade).properties(data=alt.Data(values=idle)))
+        layers.append(base.mark_rect().encode(color=shade).properties(data=Rows(values=idle)))
     chart = alt.layer(*layers).resolve_scale(color="independent")
     return chart.properties(width=width, height=alt.Step(height))
