@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+from jsonschema import Draft7Validator
+from rfc3986_validator import validate_rfc3986
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "workflow" / "setup" / "debian-packages"
@@ -160,15 +162,23 @@ def test_help_names_every_target_for_people():
 LOCKS = [ROOT / "workflow" / "requirements.lock", ROOT / "capture" / "requirements-fabric.lock"]
 
 
+def is_uri_reference(value: object) -> bool:
+    """Return whether a string is a URI reference, which is stricter than an IRI reference (RFC 3987, 2)."""
+    return not isinstance(value, str) or bool(validate_rfc3986(value, rule="URI_reference"))
+
+
 def test_bill_of_materials_has_every_pin_with_hashes_and_dependencies():
     created = [subprocess.run([sys.executable, SBOM], capture_output=True, text=True, check=True).stdout for _ in "ab"]
     assert created[0] == created[1]
     bill = json.loads(created[0])
     schema = JsonStrictValidator(SchemaVersion.V1_6)  # CycloneDX's own, which the library brings
+    Draft7Validator.FORMAT_CHECKER.checks("iri-reference")(is_uri_reference)
     assert schema.validate_str(created[0]) is None
     small = bill | {"components": bill["components"][:1], "dependencies": []}
     assert schema.validate_str(json.dumps(small)) is None
-    for key, value in (("serialNumber", "urn:uuid:1"), ("components", [{"type": "library"}]), ("more", 1)):
+    no_uri = [{"type": "website", "url": "https://example.com/a b"}]
+    wrong = [("serialNumber", "urn:uuid:1"), ("components", [{"type": "library"}]), ("externalReferences", no_uri)]
+    for key, value in (*wrong, ("more", 1)):
         assert schema.validate_str(json.dumps(small | {key: value})) is not None, key
     assert (bill["bomFormat"], bill["specVersion"], bill["version"]) == ("CycloneDX", "1.6", 1)
     text = "".join(lock.read_text() for lock in LOCKS)
