@@ -5,6 +5,7 @@ them. All random values are from the generator that is passed.
 """
 
 import bisect
+import functools
 import random
 from collections import defaultdict
 from typing import NamedTuple
@@ -109,12 +110,12 @@ class Sample:
         """Return the end of the sample."""
         return self.start_ns + SAMPLE_NS
 
-    @property
+    @functools.cached_property
     def frames(self) -> int:
         """Return the frames of all cells."""
         return sum(cell.frames for cell in self.cells)
 
-    @property
+    @functools.cached_property
     def wire_bytes(self) -> int:
         """Return the bytes of all cells on the wire."""
         return sum(cell.frames * cell.outer for cell in self.cells)

@@ -132,7 +132,8 @@ def contribution(parts: dict) -> dict:
 def differences(packets: int, total_ns: float, draw) -> list[float]:
     """Return log-normal absolute differences of at most 2,000 packets with this sum in ns; all others are 0."""
     sizes = [draw.lognormvariate(0, 1.5) for _ in range(min(packets, 2000))]
-    return [size * total_ns / sum(sizes) for size in sizes]
+    drawn_ns = sum(sizes)
+    return [size * total_ns / drawn_ns for size in sizes]
 
 
 def moments(packets: int, sizes: list[float]) -> dict:
