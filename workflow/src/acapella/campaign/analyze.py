@@ -136,7 +136,7 @@ def create_labels(con) -> None:
         (label_of.get(row["token"], row["token"].upper()), row["transport"].upper(), ports_of(row["ports"]))
         for row in detected
     ]
-    con.executemany("insert into heuristics values (?, ?, ?)", heuristics)
+    queries.insert(con, "heuristics", heuristics)
 
 
 def ports_of(text: str) -> list[int]:

@@ -318,7 +318,7 @@ def fill(  # noqa: PLR0913
             "create table files (sample varchar, acap_bytes ubigint, acap_sha256 varchar, flows_bytes ubigint, "
             "flows_sha256 varchar, manifest_sha256 varchar)"
         )
-        con.executemany("insert into files values (?, ?, ?, ?, ?, ?)", files)
+        queries.insert(con, "files", files)
         for name in TABLES:
             query, bound = queries.bound("index", name, {"traffic": traffic})
             if name in PRIVATE_TABLES:

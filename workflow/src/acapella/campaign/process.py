@@ -167,7 +167,7 @@ def name_samples(campaign: Campaign, con, *, hide: bool) -> list:
 def create_names(con, names: list) -> None:
     """Create the temporary table `names`."""
     con.execute("create temp table names (directory varchar, sample varchar, site varchar, port varchar)")
-    con.executemany("insert into names values (?, ?, ?, ?)", [(n.directory, n.sample, n.site, n.port) for n in names])
+    queries.insert(con, "names", [(n.directory, n.sample, n.site, n.port) for n in names])
 
 
 def merge(campaign: Campaign, con, names: list, *, hide: bool) -> None:

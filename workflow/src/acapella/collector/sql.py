@@ -82,4 +82,4 @@ def create_tables(con, directory: Path, counters: dict[str, int]) -> None:
         if path.is_file():  # a run without series has none
             con.read_parquet(str(path)).create_view(name)
     con.execute("create table counters (name varchar, value ubigint)")
-    con.executemany("insert into counters values (?, ?)", list(counters.items()))
+    queries.insert(con, "counters", list(counters.items()))

@@ -46,6 +46,13 @@ def select(con, stage: str, name: str, parameters: dict):
     return con.sql(query, params=values)
 
 
+def insert(con, table: str, rows: Sequence[Sequence]) -> None:
+    """Insert rows into a table in one statement, because DuckDB's executemany runs one statement per row."""
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    if columns:
+        con.execute(f"insert into {table} select {', '.join('unnest(?)' for _ in columns)}", columns)
+
+
 def connect(database: str | Path = ":memory:", *, threads: int = 1, read_only: bool = False, **more: str):
     """Return a DuckDB connection that installs no extensions and spills to TMPDIR. Use it inside `one_line`.
 

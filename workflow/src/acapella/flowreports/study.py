@@ -81,9 +81,9 @@ def response(campaign: Campaign, study: dict) -> dict[str, list[dict]]:
         counts = con.table("counts").to_arrow_table().to_pylist()
         window_ns = next(row["value"] for row in counts if (row["stage"], row["counter"]) == ("settings", "window_ns"))
         con.execute("create temp table named_flows (name varchar, dst_port usmallint)")
-        con.executemany("insert into named_flows values (?, ?)", [(f["name"], f["dst_port"]) for f in study["flows"]])
+        queries.insert(con, "named_flows", [(f["name"], f["dst_port"]) for f in study["flows"]])
         con.execute("create temp table steps (name varchar, at_ns bigint, bps double)")
-        con.executemany("insert into steps values (?, ?, ?)", steps(study))
+        queries.insert(con, "steps", steps(study))
         rows = queries.select(con, STAGE, "response", {"length_ns": window_ns}).to_arrow_table().to_pylist()
     return {"flowreport_response": rows, "flowreport_response_counts": counts + background(study, len(counts))}
 

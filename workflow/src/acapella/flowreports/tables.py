@@ -79,7 +79,7 @@ def merged(campaign: Campaign, samples: Sequence[str], names: dict[str, str]):
     """Return a connection with the tables of samples, which have the names in ``names``."""
     con = queries.connect()
     con.execute("create temp table names (given varchar, shown varchar)")
-    con.executemany("insert into names values (?, ?)", [(sample, names[sample]) for sample in samples])
+    queries.insert(con, "names", [(sample, names[sample]) for sample in samples])
     for name, part in MERGED.items():
         files = [str(part_of(campaign, sample, part)) for sample in samples]
         con.execute(

@@ -42,4 +42,4 @@ def add_pseudonyms(con, key: bytes) -> None:
     con.execute("create temp table pseudonyms (address varchar, pseudonym varchar)")
     if addresses:
         pairs = list(zip(addresses, anonymize.pseudonyms_of(addresses, key), strict=True))
-        con.executemany("insert into pseudonyms values (?, ?)", pairs)
+        queries.insert(con, "pseudonyms", pairs)
