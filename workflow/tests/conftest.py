@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,35 +76,47 @@ def capture(tmp_path) -> Path:
     return write_pcap(tmp_path / "port.pcap", busy_port())
 
 
-@pytest.fixture(scope="session")
-def campaign(tmp_path_factory) -> Path:
-    """Return a generated campaign of 3 sites with 2 ports and 4 samples each, with its tables. Tests only read it."""
-    from acapella_testing.generated.synthetic import make_campaign  # noqa: PLC0415
-    from acapella_testing.stages import analyze_campaign  # noqa: PLC0415 (only if a test requests it)
-
-    return analyze_campaign(make_campaign(tmp_path_factory.mktemp("campaign") / "made_up", frames=300, flows=120))
-
-
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory):
-    """Return the tiny campaign after a complete run on one core, which all workers share. Tests only read it.
-
-    Not even a dry run starts in it, because another worker may be copying it.
-    """
-    from acapella_testing.workflow_run import Workplace, workplace  # noqa: PLC0415 (only if a test requests it)
-
+def made_once(tmp_path_factory, name: str, create: Callable[[Path], object]) -> Path:
+    """Return a directory that the first worker to request it creates and all workers share. Nothing may change it."""
     base = tmp_path_factory.getbasetemp()
     # As deep as tmp_path: the relative paths of the SQL files are the same in a copy.
-    directory = (base.parent / "shared" if "PYTEST_XDIST_WORKER" in os.environ else base) / "finished"
+    directory = (base.parent / "shared" if "PYTEST_XDIST_WORKER" in os.environ else base) / name
     directory.parent.mkdir(exist_ok=True)
     with directory.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = directory.with_suffix(".done")
         if not done.exists():
             shutil.rmtree(directory, ignore_errors=True)
-            workplace(directory).succeed("--cores", "1")
+            create(directory)
             done.touch()
-    return Workplace(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def campaign(tmp_path_factory) -> Path:
+    """Return a generated campaign of 3 sites with 2 ports and 4 samples each, with its tables. Tests only read it.
+
+    Each worker has a copy, because some tests replace a file for a moment.
+    """
+    from acapella_testing.generated.synthetic import make_campaign  # noqa: PLC0415
+    from acapella_testing.stages import analyze_campaign  # noqa: PLC0415 (only if a test requests it)
+
+    def create(directory: Path) -> None:
+        analyze_campaign(make_campaign(directory / "made_up", frames=300, flows=120))
+
+    copy = tmp_path_factory.mktemp("campaign")
+    return shutil.copytree(made_once(tmp_path_factory, "generated", create), copy, dirs_exist_ok=True) / "made_up"
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """Return the tiny campaign after a complete run on one core.
+
+    Not even a dry run starts in it, because another worker may be copying it.
+    """
+    from acapella_testing.workflow_run import Workplace, workplace  # noqa: PLC0415 (only if a test requests it)
+
+    return Workplace(made_once(tmp_path_factory, "finished", lambda path: workplace(path).succeed("--cores", "1")))
 
 
 @pytest.fixture
