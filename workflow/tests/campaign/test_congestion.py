@@ -173,7 +173,7 @@ def test_receiver_drops_and_unknown_drops_are_never_clear(classes):
         assert {found["verdict"] for _, found in classes[name]} <= {"at risk", "congested"}
 
 
-def test_drops_that_are_not_counted_are_not_taken_for_loss_of_the_mirror(classes):
+def test_uncounted_drops_are_not_attributed_to_the_mirror(classes):
     assert {found["loss_low"] for _, found in classes["drops not counted"]} == {0}
 
 
@@ -204,7 +204,7 @@ def test_lower_bound_is_of_missing_bytes_and_upper_bound_of_the_mirror(tmp_path,
     assert sum(above) >= 2  # wrong as a lower bound of the mirror's loss
 
 
-def test_retransmitted_segments_are_no_loss(judged):
+def test_retransmitted_segments_are_not_loss(judged):
     """Segments lost before the mirrored port are retransmitted and fill their gap."""
     again = [
         (s, found)
@@ -237,13 +237,13 @@ def test_identifications_count_the_frames_that_the_queue_lost(judged):
     assert checked >= 2
 
 
-def test_identifications_that_do_not_count_are_no_evidence(judged):
+def test_constant_or_random_identifications_are_not_evidence(judged):
     shares = [found["id_share"] for s, found in judged if s.identifiers in {"zero", "random"} and s.shape != "tcp"]
     assert len(shares) >= 5
     assert set(shares) == {0}
 
 
-def test_a_small_flow_with_gaps_does_not_make_a_mirror_congested(judged, tmp_path):
+def test_small_flow_with_gaps_does_not_make_a_mirror_congested(judged, tmp_path):
     free = [s for s, found in judged if s.loss == 0 and found["verdict"] == "at risk" and found["busy_periods"]]
     assert len(free) >= 3
     for simulated in free:
@@ -259,7 +259,7 @@ def test_a_small_flow_with_gaps_does_not_make_a_mirror_congested(judged, tmp_pat
         assert judge(changed, tmp_path)["reason"] not in {"IP identifications", "TCP gaps"}
 
 
-def test_a_sample_through_a_filter_has_the_verdict_of_the_counters(judged, tmp_path):
+def test_filtered_sample_has_the_verdict_of_the_counters(judged, tmp_path):
     simulated = next(s for s, found in judged if found["verdict"] == "clear")
     simulated.manifest["filter"] = "tcp"
     found = judge(simulated, tmp_path)
@@ -267,7 +267,7 @@ def test_a_sample_through_a_filter_has_the_verdict_of_the_counters(judged, tmp_p
     assert (found["loss_low"], found["loss_high"], found["busy_periods"]) == (0, 1, found["busy_periods"])
 
 
-def test_a_mirror_that_copies_later_than_the_start_and_ends_early_lost_nothing(judged, tmp_path):
+def test_mirror_that_starts_late_and_ends_early_is_not_congested(judged, tmp_path):
     """Counters are read when the sample starts and ends, but a switch under load mirrors neither the first nor the last
     frames.
     """
@@ -292,7 +292,7 @@ def test_a_mirror_that_copies_later_than_the_start_and_ends_early_lost_nothing(j
     assert checked >= 5
 
 
-def test_without_a_reading_after_its_end_no_sample_is_clear(judged, tmp_path):
+def test_sample_without_a_reading_after_its_end_is_at_risk(judged, tmp_path):
     simulated = next(
         s for s, found in judged if found["verdict"] == "clear" and len(s.manifest["congestion"]["readings"]) > 3
     )
@@ -318,13 +318,13 @@ def test_no_lossy_mirror_with_an_unknown_queue_is_clear(judged, tmp_path):
         assert found["loss_high"] >= simulated.loss
 
 
-def test_without_a_capacity_nothing_is_known(judged, tmp_path):
+def test_verdict_without_a_capacity_is_unknown(judged, tmp_path):
     simulated, _ = judged[0]
     del simulated.manifest["congestion"]
     assert judge(simulated, tmp_path)["verdict"] == "unknown"
 
 
-def test_wrong_thresholds_are_errors():
+def test_invalid_thresholds_are_errors():
     assert analyze.congestion_limits(["busy_share=0.7", "window_frames=4"])["window_frames"] == 4
     with pytest.raises(UserError, match="no such key"):
         analyze.congestion_limits(["busy=1"])
@@ -372,9 +372,7 @@ def without_backlog(copied, every_ns: int, counters_s: int, buffer_bytes: int | 
         pytest.param(lambda n: not n % 20, id="copies one frame in 20"),
     ],
 )
-def test_a_mirror_that_leaves_out_frames_without_a_backlog_is_not_clear(
-    tmp_path, counters_s, buffer_bytes, copied, ids
-):
+def test_mirror_that_omits_frames_without_a_backlog_is_not_clear(tmp_path, counters_s, buffer_bytes, copied, ids):
     """The offered rate is a twentieth of the mirror port's capacity, so no queue explains the loss."""
     simulated = without_backlog(copied, 10**6, counters_s, buffer_bytes, ids)
     found = judge(simulated, tmp_path)
@@ -386,7 +384,7 @@ def test_a_mirror_that_leaves_out_frames_without_a_backlog_is_not_clear(
 @pytest.mark.parametrize(
     ("every_ms", "copied"), [(25, lambda n: n % 2), (125, lambda n: n % 5 < 2), (1, lambda n: n % 30)]
 )
-def test_few_bytes_that_a_mirror_left_out_are_not_taken_for_its_queue(tmp_path, every_ms, copied, ids):
+def test_few_omitted_bytes_are_not_attributed_to_the_queue(tmp_path, every_ms, copied, ids):
     """All bytes of these samples, or all missing bytes, would fit into the 96 KiB queue, but it never had a backlog."""
     simulated = without_backlog(copied, every_ms * 10**6, 1, 96 << 10, ids)
     found = judge(simulated, tmp_path)
@@ -414,7 +412,7 @@ def test_bursts_of_several_senders_to_one_port_are_not_clear(tmp_path, bursts, c
     assert covers(simulated, found)
 
 
-def test_all_that_a_port_receives_comes_over_one_line(tmp_path):
+def test_received_frames_of_a_port_arrive_over_one_line(tmp_path):
     """Bursts of 4 flows are together longer than the queue. They fit into it over one line, but not over four."""
     offered = mirror_simulation.coinciding_bursts(4, 17, 0.05, ids=False)
     line_ns = 1514 * 8 * 10**9 // 10**9

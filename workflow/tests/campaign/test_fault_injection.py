@@ -208,7 +208,7 @@ def counted(request, before, library, tmp_path_factory) -> tuple[str, Whole]:
 
 
 @pytest.mark.parametrize("kind", CHOSEN)
-def test_a_failed_call_leaves_every_file_old_or_new(counted, kind, before, library, tmp_path):
+def test_failed_call_leaves_files_either_old_or_new(counted, kind, before, library, tmp_path):
     name, whole = counted
     stage, start, new, total = STAGES[name], whole.start, whole.new, whole.calls[kind]
     fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": stage.armed_by}
@@ -248,7 +248,7 @@ READING = {
 
 
 @pytest.mark.parametrize("name", READING)
-def test_a_disk_that_fails_within_a_capture_is_no_damage_of_it(name, before, library, tmp_path):
+def test_read_error_within_a_capture_is_not_damage_of_the_capture(name, before, library, tmp_path):
     """The second read of 256 KiB fails."""
     write_pcap(tmp_path / "large.pcap", [(k, bytes(1400)) for k in range(400)], snaplen=1400)
     for needed in ("alpha-p2.pcap.gz", "key"):
@@ -279,7 +279,7 @@ def incomplete(directory: Path, temporary: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", KILLED)
-def test_what_a_killed_command_leaves_is_removed_by_its_next_run(name, before, library, tmp_path):
+def test_next_run_removes_incomplete_files_of_a_killed_command(name, before, library, tmp_path):
     kind, stage = KILLED[name]
     if name == "flowreports" and (why := program.why_unavailable()):
         pytest.skip(why)
@@ -295,7 +295,7 @@ def test_what_a_killed_command_leaves_is_removed_by_its_next_run(name, before, l
     assert incomplete(directory, temporary) == []
 
 
-def test_the_next_start_of_any_command_removes_scratch_directories_of_killed_ones(before, library, tmp_path):
+def test_any_command_removes_scratch_directories_of_killed_commands(before, library, tmp_path):
     kind, stage = KILLED["verify"]
     fault = {"LD_PRELOAD": str(library), "ACAPELLA_FAIL_FROM": stage.armed_by, "ACAPELLA_FAIL_BY": "kill"}
     run(before["digest"], stage.words, **fault, ACAPELLA_FAIL=f"{kind}:1", TMPDIR=str(tmp_path))

@@ -44,7 +44,7 @@ def place(tmp_path) -> Workplace:
     return place
 
 
-def test_a_full_disk_ends_a_run_with_one_line_and_the_next_run_completes(place, tmp_path):
+def test_full_disk_ends_a_run_with_one_line_and_the_next_run_completes(place, tmp_path):
     command = ["unshare", "-rm", "bash", "-c", RUNS, "runs", *place.command("index")]
     subprocess.run(command, cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
     printed = (tmp_path / "first.log").read_text()
@@ -74,7 +74,7 @@ echo $? > first.code
 @pytest.mark.parametrize(
     ("limit", "cause"), [("nr_inodes=1", "No space left on device"), ("ro", "Read-only file system")]
 )
-def test_a_log_that_cannot_be_opened_ends_a_run_with_a_summary_and_excludes_no_sample(place, tmp_path, limit, cause):
+def test_unwritable_log_ends_a_run_with_a_summary_and_excludes_no_sample(place, tmp_path, limit, cause):
     command = ["unshare", "-rm", "bash", "-c", LOGS, "runs", limit, *place.command("--until", "digest", "-q")]
     subprocess.run(command, cwd=tmp_path, check=True, stdin=subprocess.DEVNULL)
     printed = (tmp_path / "first.log").read_text()
@@ -126,7 +126,7 @@ def limited(tmp_path):
 
 
 @pytest.mark.parametrize("engine", ["native", "hybrid"])
-def test_a_digest_on_a_full_disk_leaves_no_file_and_the_next_one_is_whole(tmp_path, limited, engine):
+def test_digest_on_a_full_disk_leaves_no_file_and_the_next_one_is_complete(tmp_path, limited, engine):
     (tmp_path / "made").mkdir()
     frames = busy_port()
     write_pcap(tmp_path / "made" / "s.pcap", frames * 20)
@@ -164,7 +164,7 @@ def test_tables_on_a_full_disk_keep_the_earlier_ones_and_the_next_run_writes_all
     ],
     ids=lambda words: " ".join(words[:2]),
 )
-def test_a_full_disk_is_the_machines_fault_for_every_command(tmp_path, limited, words):
+def test_commands_report_a_full_disk_as_a_fault_of_the_machine(tmp_path, limited, words):
     if words[0] == "p4" and (reason := program.why_unavailable()):
         pytest.skip(reason)
     (tmp_path / "made").mkdir()

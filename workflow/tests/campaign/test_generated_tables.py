@@ -34,7 +34,7 @@ def with_all(sums: dict[str, int]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("column", ["frames", "wire_bytes"])
-def test_every_table_has_the_frames_of_the_samples(column, tables):
+def test_generated_tables_have_the_frames_of_the_samples(column, tables):
     sites = summed(tables["capture_quality"], column)
     assert summed(tables["flows_per_sample"], column) == summed(tables["throughput"], column) == sites
     for name in ("ip_versions", "encapsulations"):

@@ -49,7 +49,7 @@ def test_padding_is_no_payload(tmp_path):
 
 
 @pytest.mark.parametrize("kept", [0, 3, 13, 19])
-def test_a_segment_with_a_cut_header_has_no_known_payload(kept, tmp_path):
+def test_segment_with_a_truncated_header_has_no_known_payload(kept, tmp_path):
     packets = [("mpls", segment("A")), ("vlan", segment("A"))]
     found = found_of(tmp_path / "made", packets, snaplen=22 + 20 + kept)
     whole = kept + 4 >= 20
@@ -57,7 +57,7 @@ def test_a_segment_with_a_cut_header_has_no_known_payload(kept, tmp_path):
     assert sum(cells[4] for cells in found.values()) == 2 - whole
 
 
-def test_an_icmp_error_that_quotes_a_segment_is_no_segment(tmp_path):
+def test_segment_quoted_in_an_icmp_error_does_not_count(tmp_path):
     error = IP(src="10.0.0.9", dst="10.0.0.1", ttl=9) / ICMP(type=11) / segment("A")
     datagram = IP(src="10.0.0.1", dst="10.0.0.2", ttl=9) / UDP(sport=1, dport=2) / Raw(b"u" * 20)
     found = found_of(tmp_path / "made", [("plain", error), ("plain", datagram)])

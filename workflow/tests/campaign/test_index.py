@@ -297,7 +297,7 @@ def test_files_are_private_while_they_are_written(directory, monkeypatch):
     assert any(name.startswith(".catalog.duckdb.") for name in seen) and set(seen.values()) == {0o600}, seen
 
 
-def test_a_second_run_replaces_the_catalog_whole(directory):
+def test_second_run_replaces_the_whole_catalog(directory):
     index.build(Campaign(directory))
     add_sample(directory, "c", WEST, (40, 60), [flow(41, 42)])
     counts, _ = index.build(Campaign(directory))
@@ -440,7 +440,7 @@ def test_each_error_names_the_sample_and_keeps_the_earlier_catalog(directory, na
     assert sorted(path.name for path in directory.iterdir()) == ["acap", "catalog.duckdb", "flows", "raw"]
 
 
-def test_no_acaps_say_what_to_do(tmp_path):
+def test_missing_acaps_error_names_the_command_to_run(tmp_path):
     with pytest.raises(UserError, match="run acapella digest first"):
         index.build(Campaign(tmp_path))
 
@@ -455,7 +455,7 @@ def test_no_acaps_say_what_to_do(tmp_path):
         (None, None, True),
     ],
 )
-def test_a_sample_is_filtered_where_its_program_was_set_or_held_frames_back(directory, control, not_sent, filtered):
+def test_sample_is_filtered_if_its_program_was_set_or_withheld_frames(directory, control, not_sent, filtered):
     program = {"program": "p.spec", "program_sha256": "0" * 64, "control_sha256": control, "not_sent": not_sent}
     manifest = directory / "raw" / "a.json"
     recorded = json.loads(manifest.read_text()) | {"testbed": "local", "method": "fpga", "filter": None, "p4": program}
@@ -465,13 +465,13 @@ def test_a_sample_is_filtered_where_its_program_was_set_or_held_frames_back(dire
     assert con.execute("select filtered from samples where sample = 'a'").fetchall() == [(filtered,)]
 
 
-def test_the_view_frames_has_every_column_of_an_acap(campaign):
+def test_view_frames_has_all_columns_of_an_acap(campaign):
     con = duckdb.connect(str(campaign / "catalog.duckdb"), read_only=True)
     columns = {name for (name,) in con.execute("select column_name from (describe frames)").fetchall()}
     assert {column["name"] for column in schemas.table("frames")["columns"]} <= columns
 
 
-def test_an_acap_of_several_captures_can_be_the_first_of_a_campaign(directory):
+def test_first_acap_of_a_campaign_can_have_several_captures(directory):
     """This acap has an additional column. DuckDB takes the columns of the first file as those of all files."""
     acap = directory / "acap" / "a.parquet"
     table = pq.read_table(acap)

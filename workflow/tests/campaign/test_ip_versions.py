@@ -67,7 +67,7 @@ def test_arp_in_a_tunnel_is_not_ipv4(campaign, protocols):
     assert found == expected
 
 
-def test_the_encapsulation_of_arp_in_a_tunnel_contains_the_tunnel(campaign):
+def test_encapsulation_of_arp_in_a_tunnel_contains_the_tunnel(campaign):
     found = {row["encapsulation"]: row["frames"] for row in rows(campaign, "encapsulations") if row["site"] == "all"}
     assert found["Ethernet/IPv4/UDP/VXLAN/Ethernet"] == 2 + 4 + 5
     assert found["Ethernet/IPv4/UDP/Geneve/Ethernet"] == 3

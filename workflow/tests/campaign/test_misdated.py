@@ -69,7 +69,7 @@ def test_durations_of_flows_that_only_misdated_samples_have_are_left_out_and_cou
     assert "Omitted: 1 directed flow without timestamps or seen only in 2 misdated samples." in map(plain, figure.key)
 
 
-def test_a_frame_of_the_last_second_of_pcap_ends_no_figure(tmp_path):
+def test_frame_of_the_last_second_of_pcap_can_be_drawn(tmp_path):
     """The only sample lasts until 2106, so its durations are included."""
     made = tmp_path / "made"
     last_s = (2**32 - 1) - START // SECOND
@@ -89,7 +89,7 @@ def test_a_frame_of_the_last_second_of_pcap_ends_no_figure(tmp_path):
     ],
     ids=["9 years", "11 years", "most in 1970", "all in 1970"],
 )
-def test_the_median_is_of_starts_since_1980_if_there_are_any(starts_s, expected, tmp_path):
+def test_median_start_ignores_starts_before_1980_if_possible(starts_s, expected, tmp_path):
     for number, start_s in enumerate(starts_s):
         add_sample(tmp_path / "made", f"s{number}", WEST, (start_s, start_s + 1), [])
     campaign = Campaign(tmp_path / "made")

@@ -35,7 +35,7 @@ def table(tmp_path):
         return list(csv.DictReader(lines)), directory
 
 
-def test_the_shares_of_a_collection_add_up_and_reasons_stand_once(table):
+def test_shares_of_a_collection_add_up_and_reasons_are_listed_once(table):
     rows, _ = table
     assert len(rows) == 2 * len(OUTCOMES)
     for campaign, sites in (("one", 4), ("two", 1)):
@@ -62,7 +62,7 @@ def test_with_pseudonyms_no_reason_gives_a_site_away(tmp_path):
     assert "failed" in reasons and "SITE" not in reasons and "room for" not in reasons
 
 
-def test_the_figure_says_the_shares(table):
+def test_figure_of_outcomes_states_the_shares(table):
     figure = compose.compose_figure("outcomes", Source(Campaign(table[1])))
     assert (
         figure.title.replace("\N{NO-BREAK SPACE}", " ")
@@ -188,7 +188,7 @@ NO_OUTCOMES = {
 
 
 @pytest.mark.parametrize("fault", NO_OUTCOMES)
-def test_what_is_no_table_of_outcomes_is_said_in_one_line(tmp_path, capsys, fault):
+def test_invalid_table_of_outcomes_is_reported_in_one_line(tmp_path, capsys, fault):
     if NO_OUTCOMES[fault] is not None:
         (tmp_path / "outcomes.csv").write_bytes(NO_OUTCOMES[fault])
     assert cli.main(["campaign", "outcomes", str(tmp_path / "outcomes.csv"), "-o", str(tmp_path)]) == 2

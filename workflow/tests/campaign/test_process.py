@@ -85,7 +85,7 @@ def same(cell, value, kind):
     return cell == (str(value).lower() if pa.types.is_boolean(kind) else str(value))
 
 
-def test_every_schema_of_a_published_table_has_a_query():
+def test_schemas_of_published_tables_have_a_query():
     described = {path.stem for path in (schemas.root() / "tables").glob("*.yaml")}
     assert described - {"frames", "flows"} >= set(process.TABLES)
     assert all("key" in schemas.table(name) for name in process.TABLES)
@@ -286,7 +286,7 @@ MACHINE_FAULTS = {
 
 @pytest.mark.parametrize("fault", MACHINE_FAULTS.values(), ids=MACHINE_FAULTS)
 @pytest.mark.parametrize("stage", ["index", "process"])
-def test_a_fault_of_the_machine_names_no_sample(small, tmp_path, capsys, monkeypatch, stage, fault):  # noqa: PLR0913, PLR0917
+def test_error_of_the_machine_names_no_sample(small, tmp_path, capsys, monkeypatch, stage, fault):  # noqa: PLR0913, PLR0917
     """The fault occurs only with two or more samples. A search for the faulty sample would name one."""
     directory = shutil.copytree(small, tmp_path / "made_up")
     before = checksums(directory)
@@ -325,7 +325,7 @@ def test_time_bin_must_be_positive(small, tmp_path, bin_ns):
         analyze.make_partials(Campaign(small), "site01-p0-0001", tmp_path, bin_ns=bin_ns)
 
 
-def test_no_catalog_and_no_acap_say_what_to_run(tmp_path):
+def test_missing_catalog_or_acap_error_names_the_command_to_run(tmp_path):
     with pytest.raises(UserError, match="run acapella campaign index"):
         process.make_tables(Campaign(tmp_path))
     with pytest.raises(UserError, match="run acapella digest"):
@@ -339,7 +339,7 @@ def hidden(small, tmp_path_factory):
     return directory
 
 
-def test_no_true_name_is_in_any_published_byte(hidden):
+def test_published_files_contain_no_true_name(hidden):
     published = [*(hidden / "tables").glob("*.csv"), hidden / "provenance" / "process.json"]
     assert len(published) == len(process.TABLES) + 1
     for path in published:
@@ -398,7 +398,7 @@ def test_order_of_pseudonyms_comes_from_the_captures_not_from_the_names(tmp_path
     assert places["ABEL", "ZOE"] == places["ZOE", "ABEL"]
 
 
-def test_the_catalog_of_another_version_is_to_be_made_anew(tmp_path, capsys):
+def test_catalog_of_another_version_error_asks_to_create_it_again(tmp_path, capsys):
     add_sample(tmp_path, "x", ("ABEL", "p"), (0, 20), [])
     index.build(Campaign(tmp_path))
     analyze.make_partials(Campaign(tmp_path), "x", tmp_path / "partial" / "x")

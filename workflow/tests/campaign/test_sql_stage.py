@@ -51,14 +51,14 @@ def mostly_broken(campaign, tmp_path):
     return directory
 
 
-def test_a_filter_on_one_sample_reads_one_file(campaign, monkeypatch):
+def test_filter_on_one_sample_reads_one_file(campaign, monkeypatch):
     monkeypatch.chdir(campaign)
     con = queries.connect("catalog.duckdb", read_only=True)
     query = "explain analyze select sum(wire_len) from frames where sample = 'site02-p1-0003'"
     assert "Total Files Read: 1 " in con.execute(query).fetchall()[0][1]
 
 
-def test_an_unknown_column_is_one_line_with_columns_that_may_be_meant(campaign, run_sql):
+def test_unknown_column_error_suggests_similar_columns_in_one_line(campaign, run_sql):
     code, out, err = run_sql(campaign, "select wire_length from frames")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert '"wire_length" not found' in err and '; perhaps "' in err and '"wire_len"' in err
@@ -186,7 +186,7 @@ def test_json_has_decimals_as_exact_numbers(campaign, run_sql):
     assert row["double"] == Decimal("1e300")
 
 
-def test_a_table_in_a_pipe_has_all_columns_and_rows(campaign):
+def test_table_written_to_a_pipe_has_all_columns_and_rows(campaign):
     columns = ", ".join(f"'{n:030d}' as column_{n}" for n in range(20))
     query = f"select i, repeat('x', 300) as text, {columns} from range(5000) as t(i)"
     command = [PROGRAM, "sql", str(campaign), query, "--format", "table"]
@@ -283,7 +283,7 @@ def test_statements_that_do_more_than_read_are_refused(campaign, run_sql, statem
     "query",
     ["from read_text('{}')", "from read_csv('{}')", "from glob('{}*')", "pragma threads = 3", "pragma log='{}'"],
 )
-def test_a_query_reads_no_file_outside_and_changes_no_setting(campaign, run_sql, tmp_path, query):
+def test_query_cannot_read_files_outside_the_campaign_or_change_settings(campaign, run_sql, tmp_path, query):
     outside = tmp_path / "outside.csv"
     outside.write_text("secret\n1\n")
     code, out, err = run_sql(campaign, query.format(outside))
@@ -293,7 +293,7 @@ def test_a_query_reads_no_file_outside_and_changes_no_setting(campaign, run_sql,
 
 
 @pytest.mark.skipif(not _native.confinement_support()["landlock_abi"], reason="the kernel has no Landlock")
-def test_the_command_can_write_temporary_files_alone(campaign, tmp_path):
+def test_query_can_write_only_temporary_files(campaign, tmp_path):
     """This holds even if DuckDB is asked to write: this test disables the check of the statement."""
     (tmp_path / "scratch").mkdir()
     code = f"""
@@ -324,7 +324,9 @@ def foreign(campaign, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["campaign process", "release -o public", "sql 'from catalog.samples'"])
-def test_a_catalog_of_somebody_else_reads_no_file_outside(foreign, tmp_path, monkeypatch, capsys, command):
+def test_catalog_of_a_third_party_cannot_read_files_outside_the_campaign(
+    foreign, tmp_path, monkeypatch, capsys, command
+):
     """This also holds if a query of acapella reads the catalog's views."""
     monkeypatch.chdir(tmp_path)
     words = [*shlex.split(command), str(foreign)]
@@ -336,7 +338,7 @@ def test_a_catalog_of_somebody_else_reads_no_file_outside(foreign, tmp_path, mon
     assert not (tmp_path / "public").exists()
 
 
-def test_every_command_with_a_catalog_has_its_settings_locked(campaign):
+def test_commands_that_open_a_catalog_lock_its_settings(campaign):
     con = queries.open_catalog(campaign)
     with pytest.raises(duckdb.Error, match="locked"):
         con.execute("set enable_external_access = true")
@@ -402,7 +404,7 @@ def test_all_stages_connect_by_the_function_whose_spill_directory_is_private():
     assert found == ["queries.py"]
 
 
-def test_the_spill_directory_is_private_and_removed(tmp_path, monkeypatch):
+def test_spill_directory_is_private_and_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     con = queries.connect()
     (directory,) = tmp_path.iterdir()
@@ -422,12 +424,12 @@ def test_usage_error_prints_one_line(campaign, run_sql, mistake):
     assert err.count("\n") == 1
 
 
-def test_a_table_that_is_not_there_is_answered_by_those_that_are(campaign, run_sql):
+def test_unknown_table_error_lists_known_tables(campaign, run_sql):
     _, _, err = run_sql(campaign, "select * from frmes")
     known = {"acaps", "connections", "flows", "frames", "samples", "stacks", *process.TABLES}
     assert "frmes" in err and err.endswith(f"; there are {', '.join(sorted(known))}\n")
 
 
-def test_no_catalog_says_what_to_run(tmp_path):
+def test_missing_catalog_error_names_the_command_to_run(tmp_path):
     with pytest.raises(UserError, match="run acapella campaign index"):
         sql.query_catalog(Campaign(tmp_path), "select 1", None)

@@ -124,7 +124,7 @@ def test_files_of_no_sample_stay_and_are_listed(campaign, tmp_path):
     assert remove_stale(campaign, ["a", "b"]) == [line]
 
 
-def test_a_sample_without_manifest_is_known_by_its_log_and_its_metadata(campaign):
+def test_sample_without_manifest_is_recognized_by_its_log_and_metadata(campaign):
     """Snakemake deletes a manifest if its job runs again and fails."""
     directory = campaign.directory
     (directory / "logs" / "digest").mkdir(parents=True)
@@ -141,7 +141,7 @@ def test_a_sample_without_manifest_is_known_by_its_log_and_its_metadata(campaign
     assert {path.name for path in (directory / "partial").iterdir()} == {"a", "b"}
 
 
-def test_a_manifest_that_is_a_link_removes_nothing(campaign, tmp_path):
+def test_linked_manifest_removes_nothing(campaign, tmp_path):
     manifest = campaign.directory / "raw" / "c.json"
     manifest.rename(tmp_path / "c.json")
     manifest.symlink_to(tmp_path / "c.json")
@@ -150,7 +150,7 @@ def test_a_manifest_that_is_a_link_removes_nothing(campaign, tmp_path):
     assert names(campaign.directory) == before
 
 
-def test_an_empty_sheet_removes_nothing(campaign):
+def test_empty_sheet_removes_nothing(campaign):
     before = names(campaign.directory)
     assert remove_stale(campaign, []) == []
     assert names(campaign.directory) == before
@@ -165,7 +165,7 @@ def test_moved_captures_are_private(campaign):
     assert (campaign.directory / "stale" / "raw").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_directory_that_is_a_link_is_left_alone(campaign, tmp_path):
+def test_linked_directory_is_not_changed(campaign, tmp_path):
     for kind in ("acap", "flows", "partial", "raw"):
         (campaign.directory / kind).rename(tmp_path / kind)
         (campaign.directory / kind).symlink_to(tmp_path / kind)
@@ -243,7 +243,7 @@ from read_parquet('{directory}/acap/*.parquet', filename = true) group by sample
 PLACES = re.search(r"with places as.*?;", (ROOT / "results" / "README.md").read_text(), re.S)[0]
 
 
-def test_a_sample_that_left_the_sheet_leaves_the_directories_and_not_the_users(tmp_path):
+def test_files_of_a_sample_removed_from_the_sheet_are_removed_but_not_those_of_users(tmp_path):
     """This also holds if another sample fails, so that `index` does not run. A dry run removes nothing."""
     place = workplace(tmp_path, digest={"engine": "native"})
     place.succeed("index")

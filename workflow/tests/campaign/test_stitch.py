@@ -75,7 +75,7 @@ def test_flows_without_times_are_stitched_and_have_no_duration_rate_or_gap(direc
     assert [row["untimed_frames"] for row in rows(campaign, "capture_quality")] == [2, 4]
 
 
-def test_a_sample_without_times_adds_its_frames_to_a_flow_and_takes_its_rate(directory):
+def test_flow_with_a_sample_without_times_has_its_frames_and_no_rate(directory):
     add_sample(directory, "a", WEST1, None, [flow(0, 20)])
     add_sample(directory, "b", WEST1, None, [flow(0, 0, **UNTIMED)])
     add_sample(directory, "c", WEST1, None, [flow(50, 60)])
@@ -166,7 +166,7 @@ def test_flows_of_two_sites_are_one_unless_their_networks_differ(directory, west
     assert sorted(found) == expected
 
 
-def test_label_is_that_of_most_frames_and_says_when_it_was_carried_over(directory):
+def test_flow_has_the_label_of_most_frames_and_marks_one_carried_over(directory):
     add_sample(directory, "a", WEST1, (0, 20), [flow(1, 2, app="tls", app_by="tshark", frames=9)])
     add_sample(directory, "b", WEST1, (20, 40), [flow(21, 22, app="data", app_by="tshark", frames=5)])
     add_sample(directory, "c", WEST1, (40, 60), [flow(41, 42, app="tls", app_by="flow", frames=1)])

@@ -57,14 +57,14 @@ def words_of(directory: Path) -> str:
     return text.replace("\N{NO-BREAK SPACE}", " ")
 
 
-def test_the_title_has_calls_that_last_longer_than_frames_are_offered():
+def test_title_names_calls_that_last_longer_than_the_run():
     row = {"writer": "buffered", "calls": 100, "latency_ns": 3 * 10**9, "offered_ns": 2 * 10**9, "long_calls": 1}
     row |= {"latency_upper_ns": 4, "long_upper_ns": 1, "disk_mbps": None, "background_percent": 10, "limit_percent": 20}
     words = storage_latency.title([row]).replace("\N{NO-BREAK SPACE}", " ")
     assert words.startswith("writev blocked the capture for 3 s, 150 % of the time in which frames were offered")
 
 
-def test_the_figure_says_what_was_waited_for_and_what_was_lost(tmp_path):
+def test_figure_of_storage_states_latency_and_losses(tmp_path):
     direct = copy.deepcopy(RUN) | {"writer": "direct", "call": "io_uring"}
     words = words_of(campaign(tmp_path / "c", study(RUN, direct)))
     for text in (
@@ -101,7 +101,7 @@ def test_sums_below_the_axis_are_marked_as_such(tmp_path):
     assert "\u22641" in words and "sums below 1 ms are at the lower end" in words
 
 
-def test_each_row_has_the_losses_of_its_own_runs(tmp_path):
+def test_rows_have_the_losses_of_their_runs(tmp_path):
     worse = copy.deepcopy(RUN) | {"disk_mbps": 40}
     worse["written"], worse["lost"] = worse["offered"] // 2, worse["offered"] - worse["offered"] // 2
     words = words_of(campaign(tmp_path / "c", study(RUN, worse)))
@@ -206,7 +206,7 @@ def test_report_states_why_the_study_has_no_runs(tmp_path):
     assert "No data: no bpftrace here" in (directory / "report.html").read_text(encoding="utf-8")
 
 
-def test_what_was_not_measured_is_said_with_its_reason(tmp_path, capsys):
+def test_missing_measurements_are_stated_with_the_reason(tmp_path, capsys):
     directory = campaign(tmp_path / "c", study(skipped="bpftrace is missing; apt-get install bpftrace"))
     assert "storage: nothing was measured: bpftrace is missing; apt-get install bpftrace" in capsys.readouterr().err
     assert all(rows(directory, table) == [] for table in storage.TABLES)
@@ -214,7 +214,7 @@ def test_what_was_not_measured_is_said_with_its_reason(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"version": 2}'])
-def test_what_is_no_study_is_refused_in_one_line(tmp_path, capsys, text):
+def test_invalid_study_is_rejected_in_one_line(tmp_path, capsys, text):
     (tmp_path / "storage").mkdir()
     (tmp_path / "storage" / "study.json").write_text(text)
     assert cli.main(["campaign", "storage", str(tmp_path)]) == 2

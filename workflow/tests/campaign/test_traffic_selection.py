@@ -113,7 +113,7 @@ def test_only_the_least_restricted_samples_count(selected):
     assert counted == {sample for sample, kind in kind_of.items() if kind in expected}
 
 
-def test_the_query_of_the_readme_counts_the_frames_of_the_tables(selected):
+def test_query_in_the_readme_gives_the_frames_of_the_tables(selected):
     _, directory, _ = selected
     (query,) = re.findall(r'acapella sql results/<campaign> "(.* from stacks .*)"', README.read_text(encoding="utf-8"))
     quality, expected, found = {}, Counter(), Counter()
@@ -142,7 +142,7 @@ def test_quality_names_each_restriction(selected):
         assert row["excluded"] in (None, row["restriction"])
 
 
-def test_an_empty_sample_excludes_no_other(tmp_path):
+def test_empty_sample_excludes_no_other_sample(tmp_path):
     directory = small_campaign(tmp_path, sites=1)
     kind_of = restrict(directory, ("plain", "filter"))
     for sample in (sample for sample, kind in kind_of.items() if kind == "plain"):
@@ -166,7 +166,7 @@ def with_all(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", sorted(naive_tables.TABLES))
-def test_the_config_key_counts_all_samples(with_all, name):
+def test_config_key_includes_all_samples(with_all, name):
     assert_equal(name, *with_all, "all")
 
 
@@ -236,7 +236,7 @@ def test_pseudonyms_hide_the_expression_of_a_filter(tmp_path):
     assert {row["restriction"] for row in rows(directory, "restrictions")} == {"filter", "trial, filter"}
 
 
-def test_a_campaign_of_excluded_samples_reads_none_of_their_partials(tmp_path):
+def test_partial_tables_of_excluded_samples_are_not_read(tmp_path):
     directory = small_campaign(tmp_path, sites=1)
     kind_of = restrict(directory, ("plain", "trial"))
     analyze_campaign(directory)

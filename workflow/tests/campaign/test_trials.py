@@ -46,7 +46,7 @@ def test_environments_are_means_over_the_runs_against_the_first_trial(results):
     assert noisy["within_ns"] == 10
 
 
-def test_every_pair_has_its_rows(results):
+def test_pairs_of_trials_have_rows_in_the_tables(results):
     rows = make(results)
     pairs = {(row["environment"], row["a"], row["b"]) for row in rows["consistency"]}
     assert len(pairs) == 3 * 10
@@ -94,7 +94,7 @@ def test_moves_have_the_layout_of_table_1(results):
     assert (still["moved"], still["mean"], still["max"]) == (0, None, None)
 
 
-def test_what_is_undefined_is_null_and_no_part_of_a_mean(tmp_path):
+def test_undefined_components_are_null_and_excluded_from_means(tmp_path):
     directory = write_results(tmp_path / "made", {"quiet": [{"I": 0.2}, {"common": 0}], "lost": [{"common": 0}]})
     rows = make(directory, environments=["quiet", "lost"])
     quiet, lost = rows["consistency_environments"]
@@ -155,7 +155,7 @@ def published(directory) -> list:
     ]
 
 
-def test_the_published_result_is_the_command_s_own_but_for_pseudonyms(results):
+def test_published_result_differs_from_that_of_the_command_only_in_pseudonyms(results):
     make(results)
     for path in (results / "kappa").iterdir():
         recorded = json.loads(path.read_text(encoding="utf-8"))
@@ -215,7 +215,7 @@ def test_missing_or_invalid_result_is_reported_in_one_line(content, printed, tmp
     assert error.count("\n") == 1
 
 
-def test_a_sample_without_pseudonym_is_told_in_one_line(results, capsys):
+def test_sample_without_pseudonym_is_reported_in_one_line(results, capsys):
     (results / "pseudonyms.tsv").write_text("sample\tsite\tport\ttrue_sample\ttrue_site\ttrue_port\n", encoding="utf-8")
     assert cli.main(["campaign", "trials", str(results), "--pseudonyms", "--environments", "quiet"]) == 2
     assert "sample 'quiet-1' has no pseudonym" in capsys.readouterr().err
@@ -243,7 +243,7 @@ def test_spacings_keep_every_pair_of_packets_in_its_bin(results):
                     assert (row["lo_ns"], row["hi_ns"]) == (0, 0)
 
 
-def test_a_result_of_an_older_version_is_refused_in_one_line(results, capsys):
+def test_result_of_an_older_version_is_rejected_in_one_line(results, capsys):
     path = results / "kappa" / f"{ENVIRONMENTS[0]}.json"
     recorded = json.loads(path.read_text(encoding="utf-8"))
     del recorded["pairs"][0]["spacing"]
@@ -253,7 +253,7 @@ def test_a_result_of_an_older_version_is_refused_in_one_line(results, capsys):
     assert "the key spacing is missing" in error and error.count("\n") == 1
 
 
-def test_every_environment_is_compared_with_every_later_one(results):
+def test_environments_are_compared_with_all_later_ones(results):
     rows = make(results)
     means = {row["environment"]: row["kappa"] for row in rows["consistency_environments"]}
     found = rows["consistency_comparisons"]
@@ -265,7 +265,7 @@ def test_every_environment_is_compared_with_every_later_one(results):
         assert row["relative_lo"] <= row["relative_difference"] <= row["relative_hi"]
 
 
-def test_a_result_that_cannot_be_merged_is_named_with_its_samples_and_earlier_tables_stay(results, capsys):
+def test_failed_merge_error_names_the_result_and_keeps_earlier_tables(results, capsys):
     make(results)
     before = {path: path.read_bytes() for path in results.rglob("*") if path.is_file()}
     path = results / "kappa" / f"{ENVIRONMENTS[1]}.json"

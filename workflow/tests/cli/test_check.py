@@ -117,7 +117,7 @@ def test_files_without_a_checksum_are_counted_by_kind_and_unknown_files_are_list
     assert int(counted[1]) == sum(map(int, re.findall(r" (\d+)", f" {counted[2]}")))
 
 
-def test_every_output_of_a_rule_has_a_known_kind():
+def test_outputs_of_rules_have_a_known_kind():
     """Acaps, flow tables and captures are in lists; of a directory, a file in it."""
     wildcards = {"table": "frame_sizes", "figure": "flow_sizes", "suffix": "csv", "format": "svg"}
     paths = set()
@@ -263,7 +263,7 @@ def test_damaged_digest_or_table_error_names_the_command_that_recreates_it(direc
 
 
 @pytest.mark.parametrize("name", TAMPERED)
-def test_each_tampered_file_is_reported_in_one_line(name, directory, check):
+def test_tampered_file_is_reported_in_one_line(name, directory, check):
     change, expected = TAMPERED[name]
     change(directory)
     code, lines = check(directory)

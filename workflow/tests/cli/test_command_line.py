@@ -37,7 +37,7 @@ def complaint(capsys, *argv: str) -> str:
 
 
 @pytest.mark.parametrize("command", EVERY_COMMAND)
-def test_every_command_reports_an_unknown_option_in_one_line(command, capsys):
+def test_unknown_option_is_reported_in_one_line(command, capsys):
     line = complaint(capsys, *command.split(), *("x" for _ in range(4)), "--no\nsuch=option")
     assert line.startswith(f"acapella: error: {command}: ")
     assert line.endswith(f"; see acapella {command} --help")

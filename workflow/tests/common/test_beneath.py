@@ -201,7 +201,7 @@ def test_path_with_parent_references_is_outside(results, outside):
     assert beneath.root_of(f"{results}-other/file") is None
 
 
-def test_the_directory_itself_may_be_a_link(results, tmp_path, monkeypatch):
+def test_campaign_directory_can_be_a_link(results, tmp_path, monkeypatch):
     (tmp_path / "demo").symlink_to(results)
     monkeypatch.chdir(tmp_path)
     beneath.protect("demo")

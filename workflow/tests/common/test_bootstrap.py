@@ -33,7 +33,7 @@ def test_bounds_equal_those_of_a_plain_loop_over_resamples():
         assert (lo[category], hi[category]) == (order[2], order[997])  # Phi(-2.571 * sqrt(6 / 5)) = 0.0024
 
 
-def test_every_resample_has_the_number_of_samples():
+def test_resamples_have_the_number_of_samples():
     drawn = np.concatenate(list(weights(7, 120)))
     assert drawn.shape == (120, 7)
     assert (drawn.sum(axis=1) == 7).all()

@@ -445,7 +445,7 @@ def test_home_directory_next_to_a_program_is_not_readable(monkeypatch, tmp_path)
 
 
 @needs_seccomp
-def test_no_child_outlives_a_confined_program():
+def test_children_end_with_the_confined_program():
     """The child cannot leave the process group, which is killed when the program exits."""
     script = (
         "import os, sys\nif os.fork() == 0:\n"
@@ -464,7 +464,7 @@ def test_no_child_outlives_a_confined_program():
         assert printed.read() == ""  # its end of the pipe is closed, so the child has exited
 
 
-def test_the_time_limit_of_digest_is_that_of_the_runner():
+def test_digest_and_runner_have_the_same_time_limit():
     assert ANSWER_S == tshark.ANSWER_S
 
 

@@ -160,7 +160,7 @@ def test_nfpcapd_does_not_read_pipes(tmp_path):
 
 
 @needs_seccomp
-def test_the_loader_of_p4_run_is_confined_unless_it_sends_to_an_interface(program):
+def test_p4_loader_is_confined_unless_it_sends_to_an_interface(program):
     path, own, other = program
     for written, expected in (([own], "Seccomp: 2"), (None, "Seccomp: 0")):
         process = run_program.start_loader(written, [str(path), str(own / "found")], [str(other / "made")])

@@ -228,7 +228,7 @@ def test_database_spills_to_the_directory_for_temporary_files(tmp_path, monkeypa
     ],
     ids=lambda argv: argv[0],
 )
-def test_every_stage_uses_only_tmpdir(argv, tmp_path):
+def test_stages_use_only_tmpdir(argv, tmp_path):
     write_pcap(tmp_path / "capture.pcap", busy_port())
     command = [sys.executable, "-m", "acapella.cli.main", *argv]
     environment = os.environ | {"TMPDIR": str(tmp_path / "gone") if "--spool" not in argv else str(tmp_path)}

@@ -70,7 +70,7 @@ def test_digest_of_a_decompression_bomb_ends_at_the_maximum_ratio(bomb, tmp_path
     assert pq.ParquetFile(out).metadata.num_rows == (MIB - len(PCAP)) // 16
 
 
-def test_every_reader_stops_at_a_decompression_bomb(bomb, tmp_path, capsys):
+def test_readers_stop_at_a_decompression_bomb(bomb, tmp_path, capsys):
     key = tmp_path / "key"
     assert main(["anonymize", "--new-key", str(key)]) == 0
     small = ["--max-decompressed", "1M"]

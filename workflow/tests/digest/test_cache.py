@@ -228,7 +228,7 @@ def test_index_detects_damage_with_an_unchanged_modification_time(kind, tmp_path
     assert entry.exists() and not link.is_symlink()  # Snakemake makes a missing file again
 
 
-def test_no_other_user_can_read_or_write_entries_also_with_umask_0(cached):
+def test_other_users_cannot_read_or_write_entries_with_umask_0(cached):
     place, cache = cached
     modes = {path.name: oct(path.stat().st_mode & 0o777) for path in cache.iterdir()}
     assert len(modes) == 4 * len([*SAMPLES, "spare"]) and set(modes.values()) == {"0o600"}, modes

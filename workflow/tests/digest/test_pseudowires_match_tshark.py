@@ -67,7 +67,7 @@ def compared(reference, frames: list[tuple[int, bytes]], directory: Path, answer
     return compare(reference, [file], directory, answers=answers)
 
 
-def test_every_combination_agrees(reference, tmp_path):
+def test_combinations_of_headers_agree_with_tshark(reference, tmp_path):
     created = [
         frame(word, destination, source, body, depth)
         for destination, source, word, body, depth in itertools.product(DESTINATIONS, SOURCES, WORDS, BODIES, (1, 2, 3))
@@ -79,7 +79,7 @@ def test_every_combination_agrees(reference, tmp_path):
     assert agreement.sure_share > 0.85  # the rest: associated channels, and ethertypes that tshark decides
 
 
-def test_every_truncation_agrees(reference, tmp_path):
+def test_truncated_frames_agree_with_tshark(reference, tmp_path):
     frames = []
     for destination, source, word in itertools.product(DESTINATIONS[:8], SOURCES[:5], WORDS):
         whole = frame(word, destination, source, BODIES[0])

@@ -134,7 +134,7 @@ def test_damaged_captures_have_the_frames_of_tshark(captures, ours):
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED)
-def test_every_capture_listed_as_unsupported_is_unsupported(name, ours, corpus):
+def test_captures_listed_as_unsupported_are_unsupported(name, ours, corpus):
     file = corpus / name
     frames, end = ours[file]
     assert end == "clean"
@@ -184,7 +184,7 @@ KNOWN_DIFFERENCES = {
 
 
 @pytest.mark.parametrize("name", MALFORMED)
-def test_every_format_and_malformed_file_has_the_frames_of_tshark(name, tmp_path):
+def test_formats_and_malformed_files_have_the_frames_of_tshark(name, tmp_path):
     file = tmp_path / "capture"
     file.write_bytes(MALFORMED[name])
     assert (our_frames([file])[file][0] == tshark_frames(file)) == (name not in KNOWN_DIFFERENCES), (

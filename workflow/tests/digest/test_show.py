@@ -97,7 +97,7 @@ def test_columns_of_the_joined_view_in_file_order(campaign, capsys):
     ]
 
 
-def test_every_column_of_both_tables_can_be_shown(campaign, capsys):
+def test_all_columns_of_both_tables_can_be_shown(campaign, capsys):
     from acapella.common.tables import arrow_schema  # noqa: PLC0415 - what the command line does as well
 
     names = dict.fromkeys([*arrow_schema("frames").names, *arrow_schema("flows").names])

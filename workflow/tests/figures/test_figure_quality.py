@@ -56,7 +56,7 @@ def test_marks_of_capture_quality_do_not_overlap_and_count_their_samples(campaig
             assert all(b["x"] - a["x"] >= room - 0.02 for (a, b), room in zip(pairwise(own), rooms, strict=True))
 
 
-def test_no_loss_and_little_loss_have_separate_marks(tmp_path):
+def test_zero_loss_and_small_loss_have_separate_marks(tmp_path):
     rows = [{"site": "S0", "sample": f"s{n}", "frames": 10**7, **COUNTED} for n in range(3)]
     rows[2] |= {"lost_frames": 5, "loss_share": 5e-7}
     write_table(tmp_path, "capture_quality", rows)

@@ -163,7 +163,7 @@ def site_marks(figure: compose.ComposedFigure) -> tuple[int, list[dict]]:
 
 @pytest.mark.parametrize("name", ["encapsulations", "header_occurrence"])
 @pytest.mark.parametrize("campaign", ["one_site", "hostile", "thirty_sites"])
-def test_every_site_has_a_visible_mark_with_its_name(name, campaign, campaigns, drawn, svg):
+def test_sites_have_visible_marks_with_their_names(name, campaign, campaigns, drawn, svg):
     source, figure = campaigns[campaign], drawn(name, campaign)
     lines, marks = site_marks(figure)
     if campaign == "one_site":
@@ -388,7 +388,7 @@ def test_share_of_short_frames_without_payload_includes_every_site(sites, expect
     assert ("1 site without frames of at most 127 B" in drawn) == ("B" in sites and sites["B"][0][1] > 127)
 
 
-def test_every_frame_is_counted_in_one_segment_of_its_bar(campaigns):
+def test_frames_are_counted_in_exactly_one_segment_of_a_bar(campaigns):
     source = campaigns["thirty_sites"]
     spec = compose.compose_figure("header_stack_sizes", source).spec["concat"][0]["vconcat"]
     bars = spec[0]["layer"][0]["data"]["values"]

@@ -406,7 +406,7 @@ def test_generated_traces_have_the_rates_of_the_papers(monkeypatch):
     )
 
 
-def test_a_replay_whose_losses_the_sequence_numbers_do_not_show_fails():
+def test_replay_with_losses_not_shown_by_sequence_numbers_fails():
     counters = {"taken": 90, "older": 0, "repeated": 0, "psn_gap_lost": 9}
     replay.check(counters, 99, 9)
     for size, lost in ((100, 10), (99, 8)):

@@ -346,7 +346,7 @@ def environments_campaign(directory, kappas: dict[str, list[float]]) -> Source:
         ),
     ],
 )
-def test_a_difference_of_environments_is_stated_only_if_its_interval_excludes_zero(kappas, expected, tmp_path):
+def test_difference_of_environments_is_stated_only_if_its_interval_excludes_zero(kappas, expected, tmp_path):
     figure = compose.compose_figure("kappa_environments", environments_campaign(tmp_path, kappas))
     assert with_spaces(figure.title).startswith(expected)
     few = any(len(runs) < 4 for runs in kappas.values())

@@ -62,7 +62,7 @@ def test_published_number_with_too_few_values_is_not_measured(above, changed, ex
     assert flowpublished.worst_of(accuracy, ("end", "loss"))[0] == expected
 
 
-def test_every_measure_has_a_kind():
+def test_measures_have_a_kind():
     assert set(KINDS) == set(agreement.MEASURES)
     assert set(KINDS.values()) == {COUNT, TIME, RATE, INTERVAL}
 

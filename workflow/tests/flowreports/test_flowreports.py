@@ -101,7 +101,7 @@ def test_measures_per_report_are_counted_by_bins(busy):
 
 
 @needs_program
-def test_no_byte_is_lost_at_resets_of_the_sketch(busy):
+def test_resets_of_the_sketch_lose_no_bytes(busy):
     program_told = json.loads((busy / "program.json").read_text())
     assert program_told["epochs"] >= 6
     assert program_told["probes"] > 0
@@ -133,7 +133,7 @@ def test_windows_without_a_reason_are_exact_with_a_small_sketch(busy, tmp_path):
 
 
 @needs_program
-def test_every_report_is_accounted_for(busy):
+def test_counters_account_for_all_reports(busy):
     counts = {(row["stage"], row["counter"]): row["value"] for row in table(busy, "counts")}
     frames, probes = counts["program", "in"], counts["program", "probes"]
     without = sum(value for (stage, name), value in counts.items() if stage == "program" and "no_report" in name)

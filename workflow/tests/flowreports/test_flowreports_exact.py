@@ -65,7 +65,7 @@ def test_lost_and_repeated_bytes_are_counted_across_the_wrap_of_sequence_numbers
     assert (row["missing_bytes"], row["retransmitted_bytes"], row["distinct_bytes"]) == (1500, 1000, 3000)
 
 
-def test_every_encapsulation(tmp_path):
+def test_flows_in_all_encapsulations_are_exact(tmp_path):
     found = check(tmp_path, traces.busy_port())
     assert {row["rtt_syn_ns"] for row in found.values()} == {None, 5 * traces.MS}
     assert [row["outside"] for key, row in found.items() if key[2:] == ("10.0.0.1", "10.0.0.2", 17, 1, 2)] == [True]

@@ -79,7 +79,7 @@ def covered(row: dict, exact: int, low: int = 0, high: int = 0) -> bool:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_every_loss_interval_covers_the_missing_bytes_and_no_narrower_one_does(seed, tmp_path):
+def test_loss_intervals_are_the_narrowest_that_cover_the_missing_bytes(seed, tmp_path):
     draw = random.Random(seed)
     rows, required = measured(tmp_path, [lossy_flow(draw, client) for client in range(250)])
     assert len(rows) == len(required) == 250
@@ -151,7 +151,7 @@ def test_coverage_and_width_of_intervals_match_a_plain_loop(seed):
     assert found == (kept, unbounded, covered, uncertain, *quantiles)
 
 
-def test_a_loss_that_no_interval_covers_does_not_agree():
+def test_loss_outside_all_intervals_does_not_agree():
     row = {"measure": "loss", "n": 10, "missing": 0, "r2": 1.0, "r2_log": 1.0, "equal": 9, "missing_share": 0.0}
     fine = {"covered_share": 1.0, "width_median": 0.01, "width_p99": 0.1, "n_log": 10}
     assert agreement.disagreement(row | fine) is None

@@ -35,7 +35,7 @@ def altered(tmp_path, place, column, text):
     return path
 
 
-def test_every_printed_kappa_agrees_or_has_an_erratum(tmp_path, capsys):
+def test_printed_kappas_agree_or_have_an_erratum(tmp_path, capsys):
     assert cli.main(["campaign", "conformance", "-o", str(tmp_path)]) == 0
     assert capsys.readouterr().out.endswith(": 41 printed kappas: 30 agree, 1 agree loosely, 10 disagree\n")
     table = pq.read_table(tmp_path / "kappa_published.parquet").to_pylist()

@@ -16,7 +16,7 @@ def part(entry: dict, names) -> dict:
 
 
 @pytest.mark.parametrize("packets", [1, 2, 3, 50])
-def test_a_trial_against_itself_is_consistent(tmp_path, capsys, packets):
+def test_trial_against_itself_is_consistent(tmp_path, capsys, packets):
     trial = write(tmp_path / "a.pcap", steady(packets))
     found = pair(capsys, trial, trial)
     assert part(found, ZERO) == ZERO
@@ -78,7 +78,7 @@ def test_components_are_symmetric_and_the_move_table_is_not(tmp_path, capsys):
     assert there["moves"]["min"] == -back["moves"]["max"] != back["moves"]["min"]
 
 
-def test_every_permutation_up_to_7_in_its_own_window(tmp_path, capsys):
+def test_permutations_up_to_7_in_separate_windows(tmp_path, capsys):
     """The order in a window depends only on its packets, so one pair of trials contains all 5,913 permutations."""
     from acapella_testing.oracles import naive_kappa  # noqa: PLC0415 - scapy is slow to import
 

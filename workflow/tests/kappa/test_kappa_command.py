@@ -87,11 +87,11 @@ def test_output_file_is_private_and_equals_printed_json(trials, tmp_path, capsys
     assert "kappa 0." in capsys.readouterr().out and target.read_text() == printed
 
 
-def test_no_path_is_in_the_result(trials, tmp_path, capsys):
+def test_result_contains_no_path(trials, tmp_path, capsys):
     assert str(tmp_path) not in json.dumps(kappa(capsys, *trials))
 
 
-def test_the_sha256_of_a_file_is_recorded_on_demand(trials, capsys):
+def test_sha256_of_a_file_is_recorded_on_request(trials, capsys):
     from acapella_core.files import sha256_of  # noqa: PLC0415
 
     assert [t["files"][0]["sha256"] for t in kappa(capsys, *trials)["trials"]] == [None, None]

@@ -113,7 +113,7 @@ def test_histograms_count_every_common_packet(tmp_path):
 
 
 @pytest.mark.parametrize("count", [1, 2, 500])
-def test_a_trial_with_itself_is_consistent(tmp_path, count):
+def test_trial_with_itself_is_consistent(tmp_path, count):
     packets = sent(count, random.Random(count))
     assert kappa(comparison(tmp_path, packets, packets)) == 1
 

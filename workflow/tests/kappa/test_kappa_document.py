@@ -20,13 +20,13 @@ def test_document_has_the_results_of_the_search(capsys):
         assert f"    {line}\n" in TEXT
 
 
-def test_no_smaller_trial_is_ambiguous():
+def test_smaller_trials_are_not_ambiguous():
     ranks = naive_kappa.smallest_ambiguous()
     assert len(ranks) == 3 and len(set(naive_kappa.readings_of_equation_2(ranks).values())) == 2
     assert all(len(set(naive_kappa.readings_of_equation_2(r).values())) == 1 for r in [(0,), (0, 1), (1, 0)])
 
 
-def test_every_warning_has_a_row_in_the_document():
+def test_warnings_have_a_row_in_the_document():
     codes = [check.__name__ for check in [*warnings.PAIR_CHECKS, *warnings.TRIAL_CHECKS]] + [baseline.CODE]
     for code in codes:
         assert f"| `{code}` |" in TEXT

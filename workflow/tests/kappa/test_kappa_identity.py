@@ -242,7 +242,7 @@ def test_byte_regions(tmp_path):
     assert (trial["packets"], trial["without_identity"]) == (0, 1), "the second region is not captured whole"
 
 
-def test_the_whole_frame(tmp_path):
+def test_identity_of_the_complete_frame(tmp_path):
     assert common(tmp_path, plain(1), plain(1), kind="frame")
     assert not common(tmp_path, plain(1), b"\7" * 14 + plain(1)[14:], kind="frame")
 

@@ -10,12 +10,12 @@ from acapella.kappa import ratios
 from acapella_core.schemas import json_schema
 
 
-def test_the_paper_s_example_one_drop_of_ten():
+def test_example_of_the_paper_with_one_drop_of_ten():
     assert ratios.uniqueness(10, 9, 9) == Fraction(1, 19)
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 1001])
-def test_a_reversal_moves_all_but_one(n):
+def test_reversal_moves_all_packets_but_one(n):
     distance = n * n // 2 - (n - 1)
     assert ratios.ordering(distance, n) == Fraction(2 * distance, n * (n + 1))
     assert ratios.ordering_kendall(n * (n - 1) // 2, n) == 1

@@ -323,7 +323,7 @@ def test_unknown_clock_error_is_bounded_by_the_largest_adjustment(replay, capsys
     assert 0 < exact["I"] - found["I_lo"] < 0.001 and 0 < found["L_hi"] - exact["L"] < 0.005
 
 
-def test_every_trial_is_compared_with_the_first(replay, capsys):
+def test_trials_are_compared_with_the_first(replay, capsys):
     replay.trials.append(replay.trials[0])
     found = kappa(capsys, *replay.words(columns(), columns(), columns()))["pairs"]
     assert [entry["corrected"]["kappa"] for entry in found] == [found[0]["kappa"], 1]
@@ -401,7 +401,7 @@ def test_files_of_another_format_are_errors(replay, capsys, change, message):
     assert message in error(capsys, words)
 
 
-def test_a_capture_is_not_a_file_of_departures(replay, capsys):
+def test_capture_given_as_departures_is_rejected(replay, capsys):
     assert "not a file of departures" in error(capsys, replay.words(columns(), replay.trials[1]))
     assert "no such file" in error(capsys, replay.words(columns(), replay.directory / "missing"))
 

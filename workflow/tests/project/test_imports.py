@@ -38,7 +38,7 @@ def packages_imported(path: Path) -> set[str]:
     return found & BELOW.keys()
 
 
-def test_every_package_is_in_a_layer():
+def test_packages_are_in_a_layer():
     assert {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"} == BELOW.keys()
 
 

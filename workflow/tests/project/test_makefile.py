@@ -53,7 +53,7 @@ def test_missing_package_without_root_prints_the_command_and_fails(tmp_path):
     assert not (tmp_path / "apt-get.log").exists()
 
 
-def test_no_missing_package_without_root_prints_nothing(tmp_path):
+def test_nothing_is_printed_without_root_if_no_package_is_missing(tmp_path):
     ended = install(tmp_path, 1000, packages("run"), "run")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
@@ -69,7 +69,7 @@ def test_package_of_another_architecture_counts_as_installed(tmp_path):
     assert install(tmp_path, 1000, [f"{name}:amd64" for name in packages("run")], "run").returncode == 0
 
 
-def test_every_listed_package_has_purpose_and_reason():
+def test_listed_packages_have_purpose_and_reason():
     for line in LIST.read_text().splitlines():
         assert not line or line.startswith("#") or re.fullmatch(r"\S+ +(run|test|lint|bench) +\S.*", line), line
 

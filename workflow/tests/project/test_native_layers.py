@@ -19,7 +19,7 @@ def included_directories(directory: Path) -> set[str]:
     return set(re.findall(r'^#include "(\w+)/', text, re.MULTILINE))
 
 
-def test_every_source_is_in_a_layer():
+def test_sources_are_in_a_layer():
     assert {path.name for path in SOURCE.iterdir()} == LOWER.keys()
 
 

@@ -51,7 +51,7 @@ def test_kappa_example_matches_its_output():
     assert lines == [line.rstrip() for line in run(ROOT, *shlex.split(command)).splitlines()]
 
 
-def test_every_path_in_documents_exists():
+def test_paths_in_documents_exist():
     for name in (
         "README.md",
         "ARCHITECTURE.md",

@@ -30,7 +30,7 @@ def in_directory(command: str, directory: Path) -> str:
     return f"set -o pipefail; PATH={bin_directory}:$PATH; {command}"
 
 
-def test_every_command_prints_what_the_page_shows(tmp_path):
+def test_commands_print_what_the_tutorial_shows(tmp_path):
     (tmp_path / ".test").symlink_to(ROOT / ".test")
     listed = commands(PAGE.read_text(encoding="utf-8"))
     assert {command.split()[0] for command, _ in listed} >= {"acapella", "snakemake"}

@@ -94,7 +94,7 @@ def test_ipv6_pseudonyms_match_other_programs(tmp_path):
     assert Ether(left)[IPv6].dst == "78ff:f001:9fc0:20df:8380:b1f1:704:f838"
 
 
-def test_every_address_found_by_scapy_is_the_plain_pseudonym(pair):
+def test_addresses_found_by_scapy_are_the_plain_pseudonyms(pair):
     pan, macs = CryptoPan(KEY), MacMap(KEY)
     checked = 0
     for name, (before, after, _) in pair.items():
@@ -136,7 +136,7 @@ def folded(data: bytes) -> int:
     return total
 
 
-def test_every_ipv4_header_checksum_is_correct(pair):
+def test_ipv4_header_checksums_are_correct(pair):
     seen = 0
     for name, (_, after, left) in pair.items():
         packet = after

@@ -427,7 +427,7 @@ def client(request):
     return None if request.param == "installed" else request.getfixturevalue("old_client")
 
 
-def test_the_catalog_of_a_release_works_in_any_client_and_after_a_move(public, client, tmp_path):
+def test_catalog_of_a_release_works_in_old_clients_and_after_a_move(public, client, tmp_path):
     moved = tmp_path / "elsewhere" / "set"
     shutil.copytree(public, moved)
     catalog = moved / "catalog.duckdb"

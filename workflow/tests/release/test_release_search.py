@@ -94,7 +94,7 @@ def decoded(path: Path) -> bytes:
     return content
 
 
-def test_no_checksum_of_an_original_file_is_released(campaign, public):
+def test_checksums_of_original_files_are_not_released(campaign, public):
     true = [path for kind in ("raw", "acap", "flows") for path in (campaign / kind).iterdir() if path.is_file()]
     assert len(true) >= 8
     digests = [hashlib.sha256(path.read_bytes()).digest() for path in true]
@@ -109,7 +109,7 @@ def test_no_checksum_of_an_original_file_is_released(campaign, public):
             assert not [form for form in forms if form in content], path
 
 
-def test_every_released_column_is_described_and_none_identifies():
+def test_released_columns_are_described_and_do_not_identify():
     listed = yaml.safe_load((schemas.root() / "released_columns.yaml").read_text(encoding="utf-8"))
     created = {
         "frames",
@@ -321,7 +321,7 @@ def test_unmodified_release_passes(created):
 
 
 @pytest.mark.parametrize("name", LEAKS)
-def test_a_planted_leak_is_found(name, created, tmp_path):
+def test_planted_leak_is_found(name, created, tmp_path):
     change, found = LEAKS[name]
     error = refused(created, tmp_path, change)
     assert found in error and "nothing was published" in error
@@ -362,7 +362,7 @@ def test_addresses_only_in_flow_tables_are_found(created, tmp_path):
     assert "the original address 192.0.2.1" in error
 
 
-def test_a_planted_checksum_is_found(campaign, created, tmp_path):
+def test_planted_checksum_is_found(campaign, created, tmp_path):
     digest = hashlib.sha256((campaign / "acap" / f"{SAMPLES[0]}.parquet").read_bytes()).digest()
     ways = (base64.b64encode, base64.urlsafe_b64encode)
     forms = [digest.hex(), digest.hex().upper(), *(way(digest).decode() for way in ways)]
@@ -372,7 +372,7 @@ def test_a_planted_checksum_is_found(campaign, created, tmp_path):
         assert "the checksum of a file that is not published" in refused(created, tmp_path, change)
 
 
-def test_a_flow_with_its_original_hash_is_found(campaign, created, tmp_path):
+def test_flow_with_its_original_hash_is_found(campaign, created, tmp_path):
     true = pq.read_table(campaign / "flows" / f"{SAMPLES[0]}.parquet")["community_id"][0].as_py()
     error = refused(created, tmp_path, in_column("flows", "community_id", true))
     assert f"the hash of an original flow: {true}" in error
@@ -388,7 +388,7 @@ def test_unlisted_column_is_found(created, tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
-def test_each_sample_is_digested_by_its_engine_and_errors_name_the_sample(tmp_path, capsys):
+def test_samples_are_digested_by_their_engine_and_errors_name_the_sample(tmp_path, capsys):
     """One capture has frames of IEEE 802.11, which the core does not dissect, and the other has Ethernet."""
     wifi = (
         bytes.fromhex("08010000 02aabbccdd01 02aabbccdd02 02aabbccdd03 1000 aaaa030000000800") + frames(random)[0][14:]
@@ -424,7 +424,7 @@ def test_unsafe_names_in_a_catalog_are_rejected_in_one_line(tables, name, campai
 
 
 @pytest.mark.parametrize("table", ["stored.samples", "acaps"])
-def test_a_sample_in_only_one_table_of_the_catalog_is_rejected(table, campaign, tmp_path, capsys):
+def test_sample_in_only_one_table_of_the_catalog_is_rejected(table, campaign, tmp_path, capsys):
     copy = copied_catalog(campaign, tmp_path, "sample", [table], "renamed")
     assert run("release", copy, "-o", tmp_path / "public") == 2
     error = capsys.readouterr().err

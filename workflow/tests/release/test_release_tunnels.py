@@ -324,7 +324,7 @@ def test_thousand_tenants_remain_a_thousand_flows(tmp_path):
 @pytest.mark.parametrize(("flags", "rest", "kept"), [
     (0x0002, "", ""), (0x0802, "0001ff03", "0001ff03"), (0x0202, "0000", "0000"), (0x0202, "0002ff03", "00020000"),
 ])  # fmt: skip
-def test_an_l2tp_session_that_looks_like_ppp_address_and_control_is_replaced(flags, rest, kept, ppp, tmp_path):
+def test_l2tp_session_that_looks_like_ppp_address_and_control_is_replaced(flags, rest, kept, ppp, tmp_path):
     """Session and offset padding are ff03, which PPP has in front of its protocol, unless compressed (RFC 1661 6.6)."""
     session = 0xFF03
     carried = tf.syn().with_header(bytes.fromhex(ppp))

@@ -48,7 +48,7 @@ def opened(hostile, browser):
     page.close()
 
 
-def test_every_chart_is_drawn_without_messages_or_requests(opened):
+def test_charts_are_drawn_without_messages_or_requests(opened):
     page, messages = opened
     for name in TRAFFIC_FIGURES:
         marks = page.locator(f'[data-name="{name}"] svg .role-mark').locator("path, text, line, rect")
@@ -72,7 +72,7 @@ def test_malicious_names_are_escaped(opened):
     assert HOSTILE[2] in page.locator("#provenance").inner_text()
 
 
-def test_every_column_is_visible_without_scrolling(opened):
+def test_columns_are_visible_without_scrolling(opened):
     page, _ = opened
     assert len(widths(page)) > 4
     assert [name for name, needed, seen in widths(page) if needed > seen] == []
@@ -85,7 +85,7 @@ def widths(page) -> list:
 
 
 @pytest.mark.usefixtures("one_figure")
-def test_every_column_of_the_other_sections_is_visible_without_scrolling(tmp_path, browser):
+def test_columns_of_the_other_sections_are_visible_without_scrolling(tmp_path, browser):
     environments = generated_trials.shapes(2)
     generated_trials.write_campaign(tmp_path, environments)
     generated_flowreports.write_tables(tmp_path)
@@ -134,7 +134,7 @@ def test_printed_page_shows_each_figure_once(opened):
     assert shown == [len(TRAFFIC_FIGURES), 0]
 
 
-def test_every_figure_is_shown_without_javascript(hostile, browser):
+def test_figures_are_shown_without_javascript(hostile, browser):
     page = browser.new_context(java_script_enabled=False).new_page()
     page.goto((hostile / "report.html").as_uri())
     sizes = page.locator("figure img").evaluate_all("all => all.map(i => [i.naturalWidth, i.alt.length])")
@@ -143,7 +143,7 @@ def test_every_figure_is_shown_without_javascript(hostile, browser):
     assert all(width > 400 and alt > 40 for width, alt in sizes)
 
 
-def test_all_links_of_the_page_have_a_target(hostile):
+def test_links_of_the_page_have_a_target(hostile):
     page = (hostile / "report.html").read_text(encoding="utf-8")
     links = [link for link in LINK.findall(page.split("<script>")[0]) if not link.startswith(("data:", "#"))]
     assert links == []
@@ -226,7 +226,7 @@ def test_report_without_trials_has_no_section_about_trials(hostile):
     assert 'href="#consistency"' not in page
 
 
-def test_every_figure_names_its_data_once(hostile):
+def test_figures_name_their_data_once(hostile):
     """In the caption, which links to the table, and not in the picture above it."""
     text = (hostile / "report.html").read_text(encoding="utf-8")
     pictures = re.findall(r'src="data:image/svg\+xml;base64,([^"]*)"', text)

@@ -56,6 +56,6 @@ def test_tunnel_identifiers_have_readable_names(tmp_path):
     assert [row[place] for row in flows["rows"]] == [f"VXLAN VNI {rank}" for rank in range(1, 6)]
 
 
-def test_every_tunnel_type_has_a_name():
+def test_tunnel_types_have_a_name():
     lines = (schemas.root() / "tunnels.tsv").read_text(encoding="utf-8").splitlines()
     assert {line.split("\t")[0] for line in lines[1:]} == set(tables.TUNNELS)

@@ -53,7 +53,7 @@ def test_warning_of_several_trials_is_shown_once_with_their_number(tmp_path):
     ]
 
 
-def test_the_section_on_trials_compares_environments_and_draws_its_figures(compared, browser):
+def test_section_on_trials_compares_environments_and_draws_its_figures(compared, browser):
     page, messages = browser.new_page(), []
     page.on("console", lambda message: messages.append(message.text))
     page.on("pageerror", lambda error: messages.append(str(error)))

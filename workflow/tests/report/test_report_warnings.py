@@ -150,7 +150,7 @@ def test_bounds_of_mirror_loss_are_equal_in_figures_and_warnings():
         ({"peers_ambiguous": 2}, "2 flows with several candidates"),
     ],
 )
-def test_every_flaw_is_a_warning(changes, warning, tmp_path):
+def test_flaws_of_samples_are_warnings(changes, warning, tmp_path):
     found = [with_spaces(text) for text in warnings.collect(quality_with(tmp_path, **changes))]
     assert any(text.startswith(warning) for text in found), found
     assert len(found) == 1

@@ -324,7 +324,7 @@ def not_compared(out: str, layer: str) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize("first", [0, 1, 10])
-def test_frames_whose_tags_are_not_compared_are_reported(first, tmp_path, capsys):
+def test_frames_with_tags_that_are_not_compared_are_reported(first, tmp_path, capsys):
     cut = bytes.fromhex("00562b000001" * 2 + "8100") + b"\x00"  # inside the VLAN tag
     frames = [cut, *(frame for _, frame in busy_port()), cut]
     one = write_pcap(tmp_path / "one.pcap", [(START_NS, frame) for frame in frames])

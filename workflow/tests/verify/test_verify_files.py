@@ -95,7 +95,7 @@ def test_progress_counts_files_and_frames_on_standard_error(capture, capsys):
     assert f"verify: 1 of 1 files, {len(busy_port())} frames\n" in capsys.readouterr().err
 
 
-def test_every_file_that_is_skipped_is_listed_with_the_reason(capture, capsys):
+def test_skipped_files_are_listed_with_the_reason(capture, capsys):
     directory = capture.parent
     (directory / "inner").mkdir()
     expected = {
