@@ -66,5 +66,5 @@ def test_incomplete_keys_or_missing_flows_affect_the_whole_epoch():
     assert shared(created, rows=1, cells=1 << 20, slots=16) == [True] * 120 + [False] * 60
 
 
-def test_no_reports_give_no_rows():
+def test_without_reports_there_are_no_rows():
     assert collisions.may_collide(np.zeros((0, 192), np.uint8), rows=4, cells=64, slots=SLOTS).tolist() == []

@@ -64,14 +64,14 @@ def executed(spec: str) -> list[int]:
     values: dict[str, int] = {}
     at = 0
     while body[at].words[0] != "tx":
-        operation, *words = body[at].words
+        operation, *operands = body[at].words
         at += 1
         if operation in JUMPS:
-            one, other = (values[word] for word in words[1:])
-            at = places[words[0]] if JUMPS[operation](one, other) else at
+            one, other = (values[word] for word in operands[1:])
+            at = places[operands[0]] if JUMPS[operation](one, other) else at
         else:
-            value = values[words[1]] if words[1].startswith("m.") else int(words[1], 0)
-            values[words[0]] = OPERATIONS[operation](values.get(words[0], 0), value)
+            value = values[operands[1]] if operands[1].startswith("m.") else int(operands[1], 0)
+            values[operands[0]] = OPERATIONS[operation](values.get(operands[0], 0), value)
     return [values[name] for name in KEPT]
 
 

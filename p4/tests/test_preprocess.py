@@ -75,14 +75,14 @@ def _parts(value: int, widths: tuple[int, ...]) -> list[int]:
 def compare(model: Preprocess, frames: list[Frame], directory, control: str | None = None) -> Result:
     """Runs both; every outcome and every register has to be the same."""
     ran = run("preprocess", frames, control_of(model) if control is None else control, directory)
-    for number, (frame, got) in enumerate(zip(frames, ran.outcomes, strict=True)):
+    for number, (frame, result) in enumerate(zip(frames, ran.outcomes, strict=True)):
         verdict = model.frame(frame.raw, frame.wire, frame.port)
         expected = (verdict.reason, verdict.sequence, verdict.hash, verdict.raw if verdict.reason == SENT else None)
-        assert (REASONS[got.reason], got.sequence, got.hash, got.raw) == expected, (
+        assert (REASONS[result.reason], result.sequence, result.hash, result.raw) == expected, (
             f"frame {number}: {frame.raw.hex()} wire {frame.wire}: {parse(frame.raw, frame.wire)}"
         )
-        assert (got.port, got.wire_length) == (frame.port, max(frame.wire, got.length))
-        assert got.timestamp_ns == 10**18 + 1000 * (number + 1)  # as `run` stamps them
+        assert (result.port, result.wire_length) == (frame.port, max(frame.wire, result.length))
+        assert result.timestamp_ns == 10**18 + 1000 * (number + 1)  # as `run` stamps them
     assert ran.registers["stamp_parse_ends"] == [model.parse_ends[end] for end in range(8)]
     assert ran.registers["stamp_sequence"] == [model.sequence[port] for port in range(256)]
     assert ran.registers["sample_passed"] == [model.passed[port] for port in range(256)]
@@ -153,7 +153,7 @@ def edits(seed: int, default: str = "keep") -> dict:
 def test_frames_pass_unchanged_by_default(tmp_path):
     frames = generated_frames(1, FRAMES, ports=3)
     ran = compare(Preprocess(), frames, tmp_path)
-    assert [got.raw for got in ran.outcomes] == [frame.raw for frame in frames]
+    assert [result.raw for result in ran.outcomes] == [frame.raw for frame in frames]
     assert all(ran.registers["stamp_parse_ends"][:6]), "every way in which the parser ends occurs"
 
 
@@ -161,13 +161,13 @@ def test_frames_pass_unchanged_by_default(tmp_path):
 def test_filter_sampling_and_truncation_match_the_model(tmp_path, seed):
     model = Preprocess(filter=some_filter(seed), every=3, snap=90)
     ran = compare(model, generated_frames(seed, FRAMES, ports=2), tmp_path)
-    assert {got.reason for got in ran.outcomes} == {"", "filtered", "not-nth"}
+    assert {result.reason for result in ran.outcomes} == {"", "filtered", "not-nth"}
 
 
 def test_flow_and_packet_sampling_match_the_model(tmp_path):
     model = Preprocess(flows_below=3 * HALF // 2, packets_below=HALF, headers_only=1)
     ran = compare(model, generated_frames(21, FRAMES, ports=2), tmp_path)
-    assert {got.reason for got in ran.outcomes} == {"", "flow-sampled", "packet-sampled"}
+    assert {result.reason for result in ran.outcomes} == {"", "flow-sampled", "packet-sampled"}
 
 
 @pytest.mark.parametrize(("seed", "default"), [(31, "keep"), (32, "blank")])
@@ -190,29 +190,29 @@ def test_each_kind_of_address_is_edited_separately(tmp_path):
 
 
 def test_correct_checksums_stay_correct_and_wrong_ones_wrong(tmp_path):
-    """From scratch, over the whole packet: the model's own arithmetic is not asked."""
+    """Checksums are computed over the complete packet here, independently of the model."""
     frames = [frame for frame in generated_frames(61, FRAMES) if frame.wire == len(frame.raw)]
     outcomes = run("preprocess", frames, control_of(Preprocess(**edits(62, "blank"))), tmp_path).outcomes
     compared = 0
-    for frame, got in zip(frames, outcomes, strict=True):
+    for frame, result in zip(frames, outcomes, strict=True):
         parsed = parse(frame.raw)
-        before, after = checksums_hold(frame.raw, parsed), checksums_hold(got.raw, parsed)
-        assert after == before, f"{frame.raw.hex()} became {got.raw.hex()}"
+        before, after = checksums_hold(frame.raw, parsed), checksums_hold(result.raw, parsed)
+        assert after == before, f"{frame.raw.hex()} became {result.raw.hex()}"
         compared += len(before)
     assert compared > FRAMES // 3
 
 
 def checksums_hold(raw: bytes, parsed: Parsed) -> list[bool]:
-    """Of each IPv4 header, and of the transport where its packet is whole: whether its checksum is right."""
+    """Return for each IPv4 header, and for the transport of a complete packet, if its checksum is correct."""
     holds = []
     for ip in parsed.ips:
         header = raw[ip.at : ip.at + (raw[ip.at] & 15) * 4] if ip.version == 4 else b""
         if header and len(header) == (raw[ip.at] & 15) * 4:
             holds.append(ones_complement(header) == 0xFFFF)
     transport = parsed.tcp or parsed.udp or (parsed.icmp if parsed.flow.ip_proto == ICMPV6 else None)
-    whole = parsed.ips and parsed.ips[-1].at + parsed.ip_length <= len(raw)
+    complete = parsed.ips and parsed.ips[-1].at + parsed.ip_length <= len(raw)
     # A routing header's last address is not at hand here, and ICMPv6 belongs to IPv6 (RFC 4443 2.3).
-    if transport and whole and parsed.fragment == NOT_FRAGMENTED and not parsed.routed:
+    if transport and complete and parsed.fragment == NOT_FRAGMENTED and not parsed.routed:
         ip = parsed.ips[-1]
         if not (parsed.udp and parsed.udp.checksum == 0) and not (parsed.icmp and ip.version == 4):
             ends = raw[ip.at + 12 : ip.at + 20] if ip.version == 4 else raw[ip.at + 8 : ip.at + 40]
@@ -228,9 +228,9 @@ def test_incremental_checksum_equals_recomputed_checksum():
         words = [rnd.choice((0, 0xFFFF, rnd.randrange(65536))) for _ in range(9)]
         checksum = ones_complement(struct.pack("!9H", *words)) ^ 0xFFFF
         after = [*words[:7], rnd.randrange(65536), rnd.choice((0, 0xFFFF))]
-        got = updated(checksum, list(zip(words, after, strict=True)))
+        result = updated(checksum, list(zip(words, after, strict=True)))
         scratch = ones_complement(struct.pack("!9H", *after)) ^ 0xFFFF
-        assert got == scratch or {got, scratch} == {0, 0xFFFF}  # both zeros of ones' complement
+        assert result == scratch or {result, scratch} == {0, 0xFFFF}  # both zeros of ones' complement
 
 
 def test_directions_and_fragments_of_a_flow_are_sampled_together(tmp_path):
@@ -241,7 +241,7 @@ def test_directions_and_fragments_of_a_flow_are_sampled_together(tmp_path):
         frames += [tcp(one, other, *ports), tcp(other, one, *ports[::-1])]
         frames += [fragment_of(one, other, offset) for offset in (0x2000, 100)]
     outcomes = run("preprocess", frames, f"register sample_flows_below 0 {HALF}\n", tmp_path).outcomes
-    kept = [got.outcome == "sent" for got in outcomes]
+    kept = [result.outcome == "sent" for result in outcomes]
     flows = list(zip(kept[::4], kept[1::4], strict=True))
     assert all(forward == reverse for forward, reverse in flows)
     assert all(first == later for first, later in zip(kept[2::4], kept[3::4], strict=True))
@@ -257,7 +257,7 @@ def test_packets_are_sampled_at_the_requested_share(tmp_path, share):
     assert abs(kept - 4000 * share) < 4 * spread
     again = [tagged(frame) for frame in frames]  # the same packets somewhere else: tagged, one hop on
     other = run("preprocess", again, f"register sample_packets_below 0 {int(share * 2**32)}\n", tmp_path)
-    assert [got.outcome for got in ran.outcomes] == [got.outcome for got in other.outcomes]
+    assert [result.outcome for result in ran.outcomes] == [result.outcome for result in other.outcomes]
 
 
 def tcp(src: bytes, dst: bytes, src_port: int, dst_port: int, seq: int = 0) -> Frame:
@@ -283,6 +283,6 @@ def tagged(frame: Frame) -> Frame:
     return Frame(b"\x02" * 12 + b"\x81\x00\x00\x64\x88\x47\x00\x01\x01\x40" + bytes(raw[14:]))
 
 
-def test_the_first_fragment_keeps_its_ports(tmp_path):
+def test_first_fragment_keeps_its_ports(tmp_path):
     parsed = parse(fragment_of(b"\x0a\0\0\1", b"\x0a\0\0\2", 0x2000).raw)
     assert (parsed.fragment, parsed.flow.src_port, parsed.flow.dst_port) == (FIRST_FRAGMENT, 7, 9)

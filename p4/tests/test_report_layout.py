@@ -40,12 +40,12 @@ def test_header_has_the_layout_of_the_schema(number, size):
     assert sum(length for _, _, length in fields) == size
     for name, offset, length in fields:
         if number == 2 and name in PARTS:
-            whole, within, part = PARTS[name]
-            assert (offset, length) == (layout[whole][0] + within, part), name
+            field, within, part = PARTS[name]
+            assert (offset, length) == (layout[field][0] + within, part), name
         else:
             assert (offset, length) == layout[name], name
     named = (
-        {name for name, _, _ in fields} | {whole for whole, _, _ in PARTS.values()} | {f"vlan_{at}" for at in range(4)}
+        {name for name, _, _ in fields} | {field for field, _, _ in PARTS.values()} | {f"vlan_{at}" for at in range(4)}
     )
     assert set(layout) <= named
 

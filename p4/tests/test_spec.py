@@ -74,7 +74,7 @@ def test_spec_json_has_the_checksums_of_the_sources(program):
     assert sidecar["reasons"] == COMPILE.reasons(program)
 
 
-def test_every_spec_has_a_program():
+def test_specs_have_programs():
     assert {path.stem for path in (P4 / "spec").iterdir()} == set(PROGRAMS) >= {"preprocess"}
 
 
@@ -143,7 +143,7 @@ def test_compile_without_a_compiler_is_a_one_line_error(tmp_path):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_every_operand_is_addressable_by_dpdk(program):
+def test_operands_are_addressable_by_dpdk(program):
     assert out_of_reach(spec_of(program)) == []
 
 

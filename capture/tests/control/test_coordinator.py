@@ -34,7 +34,7 @@ def outcomes_of(campaign) -> dict[str, tuple[str, str]]:
         return {row["site"]: (row["outcome"], row["reason"]) for row in csv.DictReader(lines)}
 
 
-def test_every_site_records_its_outcome_and_releases_its_resources(tmp_path):
+def test_sites_record_their_outcomes_and_release_their_resources(tmp_path):
     testbed = FakeTestbed("p", sites=("good", "no_nic", "no_answer", "no_storage"))
     reported = list(coordinator.collect(testbed, settings(), tmp_path / "c"))
     assert [item["site"] for item in reported if isinstance(item, dict)] == ["good"]

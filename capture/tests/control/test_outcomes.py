@@ -10,7 +10,7 @@ from acapella_capture.control import outcomes
 
 
 @pytest.mark.parametrize(
-    ("got", "taken", "failed", "stopped", "expected"),
+    ("allocated", "taken", "failed", "stopped", "expected"),
     [
         (2, 9, 0, None, "success"),
         (1, 9, 0, None, "degraded"),
@@ -20,8 +20,8 @@ from acapella_capture.control import outcomes
         (1, 8, 1, None, "incomplete"),
     ],
 )
-def test_outcome_of_a_site_that_requested_two_nodes(got, taken, failed, stopped, expected):
-    outcome, reason = outcomes.verdict(2, got, taken, failed, stopped)
+def test_outcome_of_a_site_that_requested_two_nodes(allocated, taken, failed, stopped, expected):
+    outcome, reason = outcomes.verdict(2, allocated, taken, failed, stopped)
     assert outcome == expected
     assert bool(reason) == (expected != "success")
 

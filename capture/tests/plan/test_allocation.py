@@ -53,11 +53,11 @@ class Scarce:
 
 def test_allocation_retries_with_one_node_fewer():
     testbed = Scarce(gives=3)
-    got = allocate_with_backoff(testbed, "S", ResourceRequest(8))
+    allocated = allocate_with_backoff(testbed, "S", ResourceRequest(8))
     assert testbed.asked == [5, 4, 3]
-    assert (len(got.instances), got.requested) == (3, 8)
-    assert got.reason == "refused 4: site S: no storage"
-    assert [(node.name, name) for node, name in got.receivers()][:4] == [
+    assert (len(allocated.instances), allocated.requested) == (3, 8)
+    assert allocated.reason == "refused 4: site S: no storage"
+    assert [(node.name, name) for node, name in allocated.receivers()][:4] == [
         ("n0", "r1"), ("n1", "r1"), ("n2", "r1"), ("n0", "r2"),
     ]  # fmt: skip
     none = allocate_with_backoff(Scarce(gives=0), "S", ResourceRequest(2))

@@ -62,7 +62,7 @@ def test_same_seed_selects_the_same_ports(ports, receivers, seed):
     )
 
 
-def test_every_nth_cycle_takes_the_busiest_port_not_sampled_in_the_last_n():
+def test_nth_cycle_takes_the_busiest_port_not_sampled_in_the_last_n():
     ports = ["a", "b", "c", "d", "e", "f"]
     rates = {name: Rates(10.0 ** (10 - number), 0) for number, name in enumerate(ports)}
     history = run_of(busiest, ports, 1, 40, rates, busiest_every=4)

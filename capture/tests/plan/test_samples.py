@@ -25,7 +25,7 @@ def batch(plan: SitePlan) -> list[list[tuple[str, str]]]:
     return [[(planned.name, planned.port.name) for planned in moment] for moment in plan.batches_in_advance()]
 
 
-def test_every_port_is_sampled_before_any_port_repeats():
+def test_all_ports_are_sampled_before_one_repeats():
     plan = SitePlan(settings(capture={"samples_per_port": 2}), site("S", "p", "q"), 1)
     assert [[port for _, port in moment] for moment in batch(plan)] == [["p"], ["q"], ["p"], ["q"]]
 
@@ -40,10 +40,10 @@ def test_sample_names_are_unique_for_any_number_of_receivers():
         assert len(set(names)) == len(names) == expected
 
 
-@given(ports=st.integers(1, 9), got=st.integers(1, 9))
-def test_fewer_receivers_take_the_same_samples_in_more_cycles(ports, got):
+@given(ports=st.integers(1, 9), receivers=st.integers(1, 9))
+def test_fewer_receivers_take_the_same_samples_in_more_cycles(ports, receivers):
     where = site("S", *(f"p{number}" for number in range(ports)))
-    plans = [SitePlan(settings(), where, receivers) for receivers in (got, got + 1)]
+    plans = [SitePlan(settings(), where, count) for count in (receivers, receivers + 1)]
     taken = [Counter(port for moment in batch(plan) for _, port in moment) for plan in plans]
     assert taken[0] == taken[1] == Counter(port.name for port in where.ports)
     assert plans[0].cycles >= plans[1].cycles

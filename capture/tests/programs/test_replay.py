@@ -59,7 +59,7 @@ def test_departures_name_each_packet_and_its_requested_time(tmp_path, capture):
     assert (done["first_departed_ns"], done["last_departed_ns"]) == (stamps[0], stamps[-1])
 
 
-def test_a_full_ring_is_counted_and_no_packet_is_lost_silently(tmp_path, capture):
+def test_packets_of_a_full_ring_are_counted(tmp_path, capture):
     """net_ring0 sends to itself and no one receives: it takes as many packets as the ring has places."""
     with replayer.Replayer("--vdev", "net_ring0", "--tx", "net_ring0", "--retry-ns", 1000) as program:
         program.ask(f"load {capture}", "loaded")
@@ -72,7 +72,7 @@ def test_a_full_ring_is_counted_and_no_packet_is_lost_silently(tmp_path, capture
     assert all(each.retries > 0 for each in found[done["sent"] :])
 
 
-def test_a_second_run_is_independent_of_the_first(tmp_path, capture):
+def test_second_run_is_independent_of_the_first(tmp_path, capture):
     with replayer.Replayer(*to_file(tmp_path)) as program:
         program.ask(f"load {capture}", "loaded")
         runs = [program.run(), program.run(loops=2)]
@@ -89,8 +89,8 @@ def test_interfaces_of_a_file_are_sent_to_the_ports_in_order(tmp_path, capture):
     path = tmp_path / "two.pcapng"
     path.write_bytes(b"".join(blocks))
     devices = [f"net_pcap{i},tx_pcap={tmp_path / f'out{i}.pcap'}" for i in range(2)]
-    words = [word for i, device in enumerate(devices) for word in ("--vdev", device, "--tx", f"net_pcap{i}")]
-    with replayer.Replayer(*words) as program:
+    options = [option for i, device in enumerate(devices) for option in ("--vdev", device, "--tx", f"net_pcap{i}")]
+    with replayer.Replayer(*options) as program:
         program.ask(f"load {path}", "loaded")
         program.run(speed_ppm=10_000_000)
         program.ask(f"save {tmp_path / 'saved.pcapng'}", "saved")
@@ -110,8 +110,10 @@ def pcapng_section(interfaces: int) -> bytes:
 
 
 def pcapng_packet(interface: int, frame: dpdk.Frame) -> bytes:
-    words = (interface, frame.ts_ns >> 32, frame.ts_ns & 0xFFFFFFFF, len(frame.data), frame.wire)
-    return block(6, b"".join(word.to_bytes(4, "little") for word in words) + frame.data + bytes(-len(frame.data) % 4))
+    fields = (interface, frame.ts_ns >> 32, frame.ts_ns & 0xFFFFFFFF, len(frame.data), frame.wire)
+    return block(
+        6, b"".join(field.to_bytes(4, "little") for field in fields) + frame.data + bytes(-len(frame.data) % 4)
+    )
 
 
 def block(kind: int, body: bytes) -> bytes:
@@ -156,7 +158,7 @@ def test_packets_over_the_mtu_are_refused_before_the_start(tmp_path, capture):
         ("x" * 9000, "a command of more than 8192 bytes"),
     ],
 )
-def test_a_faulty_command_is_an_error_and_the_program_goes_on(line, message):
+def test_program_continues_after_an_invalid_command(line, message):
     with replayer.Replayer(*NULL) as program:
         program.send(line)
         assert program.wait("error")["message"] == message
@@ -178,14 +180,14 @@ def test_times_in_the_past_and_a_loaded_recording_are_refused(tmp_path, capture)
 
 
 @pytest.mark.parametrize(("packets", "message"), [(100, "more than 100 packets; raise --packets")])
-def test_a_file_that_does_not_fit_is_refused_whole(capture, packets, message):
+def test_file_larger_than_memory_is_rejected(capture, packets, message):
     with replayer.Replayer(*NULL, "--packets", packets) as program:
         assert program.ask(f"load {capture}", "error")["message"] == f"{capture}: {message}"
         assert program.ask("status", "status")["packets"] == 0
         assert program.end() == 0, program.messages
 
 
-def test_a_stopped_run_reports_what_was_not_sent(tmp_path, capture):
+def test_stopped_run_reports_packets_not_sent(tmp_path, capture):
     with replayer.Replayer(*NULL) as program:
         program.ask(f"load {capture}", "loaded")
         program.ask("run 0 100 1000", "running")  # 1000 times as slow: 8 minutes
@@ -197,7 +199,7 @@ def test_a_stopped_run_reports_what_was_not_sent(tmp_path, capture):
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, "quit", "end of input"])
-def test_every_end_during_a_run_reports_it_and_leaves_nothing(tmp_path, capture, how):
+def test_program_that_ends_during_a_run_reports_it_and_leaves_nothing(tmp_path, capture, how):
     before = leftovers()
     with replayer.Replayer(*NULL) as program:
         program.ask(f"load {capture}", "loaded")
@@ -214,7 +216,7 @@ def test_every_end_during_a_run_reports_it_and_leaves_nothing(tmp_path, capture,
     assert leftovers() == before
 
 
-def test_a_killed_program_leaves_nothing(tmp_path, capture):
+def test_killed_program_leaves_nothing(tmp_path, capture):
     before = leftovers()
     with replayer.Replayer(*NULL) as program:
         program.ask(f"load {capture}", "loaded")
@@ -231,7 +233,7 @@ def leftovers() -> set[str]:
     return {str(path) for place in places for path in Path(place).rglob("*") if not path.is_dir()}
 
 
-def test_a_closed_standard_output_ends_the_program_with_one_line():
+def test_closed_standard_output_ends_the_program_with_one_line():
     argv = [str(replayer.built_or_skip()), *map(str, replayer.SMALL), *NULL]
     process = subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=replayer.environment()
@@ -288,7 +290,7 @@ def test_real_time_priority_is_used_or_refused_at_the_start(capture):
     assert replayer.checked(done)["priority"] == 1
 
 
-def test_the_clock_is_tied_again_during_a_run(capture):
+def test_clock_is_synchronized_again_during_a_run(capture):
     with replayer.Replayer(*NULL) as program:
         first = program.wait("ready")["clock"]
         time.sleep(0.5)

@@ -53,21 +53,21 @@ def with_fault(tmp_path: Path, preload: Path, plain: Path, call: str) -> tuple[l
 
 
 @pytest.mark.parametrize("kind", ["sync", "rename", "malloc"])
-def test_a_failing_call_is_an_error_event_and_leaves_no_incomplete_file(tmp_path, preload, plain, kind):
-    found, whole = with_fault(tmp_path, preload, plain, f"{kind}:0")  # none fails
-    assert found == ["loaded", "done", "saved", "saved"] and set(whole) == {"saved.pcapng", "departures"}
+def test_failed_call_is_an_error_event_and_leaves_no_incomplete_file(tmp_path, preload, plain, kind):
+    found, complete = with_fault(tmp_path, preload, plain, f"{kind}:0")  # none fails
+    assert found == ["loaded", "done", "saved", "saved"] and set(complete) == {"saved.pcapng", "departures"}
     failed = 0
     for number in range(1, 8):
         found, files = with_fault(tmp_path, preload, plain, f"{kind}:{number}")
         written = [
             name for name, text in zip(("saved.pcapng", "departures"), found[2:], strict=True) if text == "saved"
         ]
-        assert files == {name: whole[name] for name in written}, (number, found)
+        assert files == {name: complete[name] for name in written}, (number, found)
         failed += found != ["loaded", "done", "saved", "saved"]
     assert failed >= 2
 
 
-def test_a_full_disk_is_an_error_event_and_leaves_no_file(tmp_path):
+def test_full_disk_is_an_error_event_and_leaves_no_file(tmp_path):
     capture = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
     directory = tmp_path / "disk"
     directory.mkdir()

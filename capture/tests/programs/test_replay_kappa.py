@@ -63,6 +63,6 @@ def test_kappa_of_the_trials_is_the_injected_difference(trials, capsys):
     assert (result["L"], result["I"]) == (pytest.approx(latency, rel=1e-12), pytest.approx(iat, rel=1e-12))
 
 
-def test_a_trial_is_consistent_with_its_own_recording(trials, capsys):
+def test_trial_is_consistent_with_its_own_recording(trials, capsys):
     result = pair(capsys, trials / "jittered-recording.pcapng", trials / "jittered.pcapng")
     assert (result["kappa"], result["n_common"]) == (1, PACKETS)

@@ -103,7 +103,7 @@ PAYLOADS = [bytes(range(64)), bytes(range(63)), b"x" * 300, b"z"]
 FRAMES = [make(payload) for make in MAKERS.values() for payload in PAYLOADS]
 
 
-def test_a_frame_is_followed_by_its_trailer_and_otherwise_unchanged(tmp_path):
+def test_frame_is_followed_by_its_trailer_and_otherwise_unchanged(tmp_path):
     sent = replayed(tmp_path, FRAMES, "--tag", "choir", "--node", 7)
     assert sent == [data + trailer(START_NS + i * 1000, 7, 0) for i, data in enumerate(FRAMES)]
 

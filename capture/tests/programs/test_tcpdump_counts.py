@@ -86,7 +86,7 @@ def test_final_counts_are_returned():
     assert job.signals == ["USR1", "INT"]
 
 
-def test_no_second_request_while_one_is_pending(monkeypatch):
+def test_tcpdump_is_asked_again_only_after_its_reply(monkeypatch):
     monkeypatch.setattr(tcpdump, "DRAIN_S", 2.5)
     job = Scripted({"INT": STATUS.format(7) + FINAL.format(9)})
     assert stopped(job).captured == 9
@@ -107,7 +107,7 @@ def test_capture_fails_if_tcpdump_cannot_write_or_is_killed(printed, status):
         stopped(Scripted({"USR1": STATUS.format(7), "INT": printed}, status))
 
 
-def test_no_signal_is_sent_to_a_tcpdump_that_has_ended():
+def test_tcpdump_that_has_ended_receives_no_signal():
     job = Scripted({"": ""}, ended=True)
     job._log += FINAL.format(9)
     assert stopped(job).captured == 9

@@ -173,7 +173,7 @@ def test_recorded_session_cannot_be_replayed(agent):
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(content=st.lists(st.binary(max_size=200) | st.just(b"\n") | st.just(b"{}\n"), max_size=8))
-def test_no_bytes_of_a_stranger_stop_the_agent(agent, content):
+def test_agent_survives_arbitrary_bytes_of_unauthenticated_peers(agent, content):
     with socket.create_connection(("127.0.0.1", agent.port), timeout=TIMEOUT_S) as stranger:
         try:
             stranger.sendall(b"".join(content))
@@ -193,7 +193,7 @@ def test_no_bytes_of_a_stranger_stop_the_agent(agent, content):
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(texts=st.lists(st.binary(max_size=120).filter(lambda text: b"\n" not in text), max_size=8))
-def test_no_authentic_bytes_stop_the_agent(agent, texts):
+def test_agent_survives_arbitrary_authenticated_bytes(agent, texts):
     """Even a controller that has the secret can only send requests."""
     with Peer(agent.port) as peer:
         peer.hear()

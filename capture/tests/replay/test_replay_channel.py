@@ -98,7 +98,7 @@ def test_authentic_lines_that_are_no_message_are_refused_as_invalid(text):
 
 @UNHURRIED
 @given(st.data())
-def test_a_changed_line_is_refused_and_the_original_still_accepted(data):
+def test_modified_line_is_rejected_and_the_original_still_accepted(data):
     writer, reader = pair()
     line = writer.line(run={"at_ns": 5, "loops": 1, "speed_ppm": 10**6})[:-1]
     at = data.draw(st.integers(0, len(line) - 1))

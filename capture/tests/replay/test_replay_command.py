@@ -22,15 +22,15 @@ from acapella_core.files import sha256_of
 ENTRY = "import sys; from acapella.cli.entry import main; sys.exit(main())"
 
 
-def started(*words: object, **options: object) -> subprocess.Popen:
-    argv = [sys.executable, "-c", ENTRY, "replay", *map(str, words)]
+def started(*arguments: object, **options: object) -> subprocess.Popen:
+    argv = [sys.executable, "-c", ENTRY, "replay", *map(str, arguments)]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
-def replay(*words: object) -> subprocess.CompletedProcess:
-    with started(*words) as process:
+def replay(*arguments: object) -> subprocess.CompletedProcess:
+    with started(*arguments) as process:
         out, errors = process.communicate(timeout=TIMEOUT_S)
-    return subprocess.CompletedProcess(words, process.returncode, out, errors)
+    return subprocess.CompletedProcess(arguments, process.returncode, out, errors)
 
 
 def message(done: subprocess.CompletedProcess) -> str:
@@ -51,10 +51,10 @@ def place(tmp_path, monkeypatch):
 
 
 @contextlib.contextmanager
-def agent(place, *words: object):
+def agent(place, *arguments: object):
     """Run an agent on loopback; yield its process, its address, and the options of a controller."""
     secret = secret_file(place)
-    with started(*words, "--listen", "127.0.0.1:0", "--secret", secret) as process:
+    with started(*arguments, "--listen", "127.0.0.1:0", "--secret", secret) as process:
         try:
             lines = iter(process.stderr)
             found = next(filter(None, (re.search(r"listening on (127\.0\.0\.1:\d+)$", line) for line in lines)))
@@ -109,7 +109,7 @@ def test_failing_program_is_one_line(place, monkeypatch, event, kind, why):
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("arguments", "why"),
     [
         ((), "expected FILE --interface PORT, --bridge PORT PORT --listen ADDRESS:PORT, or --control HOST:PORT ACTION"),
         (("FILE",), "expected FILE --interface PORT"),
@@ -144,13 +144,13 @@ def test_failing_program_is_one_line(place, monkeypatch, event, kind, why):
         (("--control", "127.0.0.1:1", "status", "--secret", "SECRET"), "connection failed: Connection refused"),
     ],
 )  # fmt: skip
-def test_invalid_use_is_one_line(place, capsys, words, why):
+def test_invalid_use_is_one_line(place, capsys, arguments, why):
     """Words in capitals are files: a capture, a secret, and a secret that others can read."""
     (place / "open").write_text("0" * 64)
     (place / "open").chmod(0o644)
     files = {"FILE": place / "trace.pcap", "SECRET": secret_file(place), "OPEN": place / "open"}
     try:
-        code = main(["replay", *(str(files.get(word, word)) for word in words)])
+        code = main(["replay", *(str(files.get(argument, argument)) for argument in arguments)])
     except SystemExit as ended:  # of the argument parser
         code = ended.code
     printed = capsys.readouterr()

@@ -33,21 +33,21 @@ def pairs():
         yield prefix
 
 
-def argv(prefix, *words: object) -> list[str]:
-    return [*prefix, sys.executable, "-c", ENTRY, "replay", *map(str, words)]
+def argv(prefix, *arguments: object) -> list[str]:
+    return [*prefix, sys.executable, "-c", ENTRY, "replay", *map(str, arguments)]
 
 
-def replay(prefix, *words: object) -> str:
+def replay(prefix, *arguments: object) -> str:
     """Run a command to its end and return its output; it must succeed."""
-    done = subprocess.run(argv(prefix, *words), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    done = subprocess.run(argv(prefix, *arguments), capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done
     return done.stdout
 
 
 @contextlib.contextmanager
-def agent(prefix, *words: object):
+def agent(prefix, *arguments: object):
     """Run a replayer in the namespace; yield its process and its address."""
-    command = argv(prefix, *words, "--listen", "127.0.0.1:0")
+    command = argv(prefix, *arguments, "--listen", "127.0.0.1:0")
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             found = next(filter(None, (re.search(r"listening on (\S+)$", line) for line in process.stderr)))

@@ -72,7 +72,7 @@ def test_rates_are_of_named_ports_with_readings(prometheus):
     assert requested[1][2]["query"].startswith("ifHCOutOctets{")
 
 
-def test_no_telemetry_without_two_readings(prometheus):
+def test_telemetry_needs_two_readings(prometheus):
     url, _ = prometheus({"status": "success", "data": {"result": []}})
     assert Prometheus(url, {}, "SNMP").telemetry(30, ["p1"]) is None
 

@@ -87,8 +87,8 @@ def test_capture_without_accepted_report_is_an_error(capture, control, tmp_path,
 def test_capture_of_other_frames_is_an_error_but_empty_capture_is_not(control, tmp_path, capsys):
     for name, frames, code in (("other", [b"\0" * 60], 1), ("empty", [], 0)):
         (tmp_path / name).write_bytes(pcap(frames))
-        words = ["--control", str(control), "-o", str(tmp_path / f"{name}.out")]
-        assert main(["p4", "collect", str(tmp_path / name), *words]) == code
+        arguments = ["--control", str(control), "-o", str(tmp_path / f"{name}.out")]
+        assert main(["p4", "collect", str(tmp_path / name), *arguments]) == code
     messages = capsys.readouterr().err.splitlines()
     assert "all are not RoCEv2 (not_roce); use a file written by acapella p4 run --out" in messages[-3]
 
@@ -107,8 +107,8 @@ def test_damaged_capture_exits_with_1_and_truncated_capture_with_0(control, tmp_
 
 
 def test_full_flow_table_is_an_error(capture, control, tmp_path, capsys):
-    words = ["--control", str(control), "-o", str(tmp_path / "out"), "--memory", "1"]
-    assert main(["p4", "collect", str(capture), *words]) == 1
+    arguments = ["--control", str(control), "-o", str(tmp_path / "out"), "--memory", "1"]
+    assert main(["p4", "collect", str(capture), *arguments]) == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith(
         "collector: error: 30 of 30 reports are missing from the results: the flow table was full (table_full)"
@@ -129,14 +129,14 @@ def test_other_traffic_on_an_interface_is_not_a_rejected_report():
 
 
 def test_results_are_replaced_only_with_replace(capture, control, tmp_path, capsys):
-    words = ["p4", "collect", str(capture), "--control", str(control), "-o", str(tmp_path / "out"), "--no-series"]
-    assert main(words) == 0
+    arguments = ["p4", "collect", str(capture), "--control", str(control), "-o", str(tmp_path / "out"), "--no-series"]
+    assert main(arguments) == 0
     assert not (tmp_path / "out" / "series.parquet").exists()
     capsys.readouterr()
-    assert main(words) == 2
+    assert main(arguments) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "already contains results: flows.parquet, counters.json; specify another directory, or use --replace" in line
-    assert main([*words, "--replace"]) == 0
+    assert main([*arguments, "--replace"]) == 0
 
 
 def test_sql_queries_results_of_a_finished_collector(capture, control, tmp_path, capsys):
@@ -159,12 +159,12 @@ def test_sql_queries_results_of_a_finished_collector(capture, control, tmp_path,
 
 
 def test_top_and_sql_fail_without_a_collector(tmp_path, capsys):
-    for words, what in (
+    for arguments, what in (
         (["sql", str(tmp_path), "select 1"], "no collector is running here, and there are no results"),
         (["top", str(tmp_path)], "no collector is running"),
         (["top", str(tmp_path / "none")], "no such directory"),
     ):
-        assert main(["p4", *words]) == 2
+        assert main(["p4", *arguments]) == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert what in line
 
@@ -226,9 +226,9 @@ def test_running_collector_responds_to_requests_and_writes_results_on_sigterm(
                 with pytest.raises(UserError, match=r"(ask|by) must be one of|count must be"):
                     ask(**request)
         query = "select count(*) n from flows"
-        for words in (["top", out, "-n", "1"], ["sql", out, query, "--format", "csv"], again[1:]):
-            command = [sys.executable, "-m", "acapella.cli.main", "p4", *map(str, words)]
-            shown[words[0]] = subprocess.run(command, capture_output=True, text=True, check=False)
+        for arguments in (["top", out, "-n", "1"], ["sql", out, query, "--format", "csv"], again[1:]):
+            command = [sys.executable, "-m", "acapella.cli.main", "p4", *map(str, arguments)]
+            shown[arguments[0]] = subprocess.run(command, capture_output=True, text=True, check=False)
         shown["mode"] = (out / output_directory.SOCKET).stat().st_mode & 0o777
 
     thread, failures = during_run(update)
@@ -246,7 +246,7 @@ def test_running_collector_responds_to_requests_and_writes_results_on_sigterm(
 
 
 @pytest.mark.parametrize(
-    ("words", "what"),
+    ("arguments", "what"),
     [
         ([], "expected one of captures, --interface and --rdma-device"),
         (
@@ -264,9 +264,9 @@ def test_running_collector_responds_to_requests_and_writes_results_on_sigterm(
         (["--interface", "lo", "--listen", "127.0.0.1:0", "--format", "3"], "'3' is not a format of reports"),
     ],
 )
-def test_usage_error_prints_one_line_and_creates_nothing(words, what, tmp_path, capsys, monkeypatch):
+def test_usage_error_prints_one_line_and_creates_nothing(arguments, what, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["p4", "collect", *words, "-o", "out"]) == 2
+    assert main(["p4", "collect", *arguments, "-o", "out"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert what in line
     assert list(tmp_path.iterdir()) == []
@@ -325,8 +325,8 @@ def test_file_that_is_not_a_capture_is_an_error(control, tmp_path, capsys):
 def test_used_port_is_an_error(capture, control, tmp_path, capsys, lingering):
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        words = ["--control", str(control), "--listen", address, "-o", str(tmp_path / "out")]
-        assert main(["p4", "collect", str(capture), *words]) == 2
+        arguments = ["--control", str(control), "--listen", address, "-o", str(tmp_path / "out")]
+        assert main(["p4", "collect", str(capture), *arguments]) == 2
     assert f"acapella: error: --listen {address}: cannot listen: " in capsys.readouterr().err.splitlines()[-1]
     assert not (tmp_path / "out").exists()
 
@@ -334,10 +334,10 @@ def test_used_port_is_an_error(capture, control, tmp_path, capsys, lingering):
 FULL_DISK = """\
 import pathlib, shutil, subprocess, sys
 from acapella.cli.main import main
-directory, size, *words = sys.argv[1:]
+directory, size, *arguments = sys.argv[1:]
 pathlib.Path(directory).mkdir()
 subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", directory], check=True)
-code = main(["p4", "collect", *words, "-o", f"{directory}/out"])
+code = main(["p4", "collect", *arguments, "-o", f"{directory}/out"])
 shutil.copytree(f"{directory}/out", f"{directory}.kept", ignore=shutil.ignore_patterns(".*"))
 sys.exit(code)
 """
@@ -354,8 +354,8 @@ def full_disk(control, tmp_path):
 
     def run(size: str) -> tuple:
         directory = tmp_path / size
-        words = [str(directory), size, str(capture), "--control", str(control), "--window", "0"]
-        command = ["unshare", "-rm", sys.executable, "-c", FULL_DISK, *words]
+        arguments = [str(directory), size, str(capture), "--control", str(control), "--window", "0"]
+        command = ["unshare", "-rm", sys.executable, "-c", FULL_DISK, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return done.returncode, done.stderr.splitlines(), directory.with_name(f"{size}.kept")
 
@@ -399,12 +399,12 @@ def collect_with(monkeypatch, tmp_path, name, call):
     (tmp_path / "control").write_text(CONTROL)
     (tmp_path / "reports.pcap").write_bytes(pcap(reports(30)))
     output = tmp_path / "collected"
-    words = [str(tmp_path / "reports.pcap"), "--control", str(tmp_path / "control"), "-o", str(output)]
+    arguments = [str(tmp_path / "reports.pcap"), "--control", str(tmp_path / "control"), "-o", str(output)]
     monkeypatch.setattr(os, name, call)
-    return main(["p4", "collect", *words]), output
+    return main(["p4", "collect", *arguments]), output
 
 
-def test_a_failed_first_allocation_keeps_the_magic_number(monkeypatch, tmp_path):
+def test_failed_first_allocation_keeps_the_magic_number(monkeypatch, tmp_path):
     """The allocation for the first row group is undone and repeated with less; the magic number precedes it."""
     allocate, failed = os.posix_fallocate, []
 
@@ -421,7 +421,7 @@ def test_a_failed_first_allocation_keeps_the_magic_number(monkeypatch, tmp_path)
         assert content[:4] == content[-4:] == b"PAR1", name
 
 
-def test_a_directory_that_cannot_be_synced_is_an_error_but_loses_no_row(monkeypatch, tmp_path, capfd):
+def test_failed_sync_of_a_directory_is_an_error_but_loses_no_row(monkeypatch, tmp_path, capfd):
     sync = os.fsync
 
     def fail_for_directories(descriptor):

@@ -32,7 +32,7 @@ def run_scenario(tmp_path):
     return run
 
 
-def test_every_report_of_a_live_interface_arrives(run_scenario, tmp_path):
+def test_all_reports_of_a_live_interface_arrive(run_scenario, tmp_path):
     found = run_scenario("all_arrive")
     assert found["codes"] == [0, 0]
     assert found["plane"]["reports"] > 2000

@@ -85,7 +85,7 @@ def test_damaged_compression_is_an_error_and_truncated_one_a_warning(tmp_path, c
         assert f"the {frames} complete" in capfd.readouterr().err
 
 
-def test_every_program_of_the_project_runs(loader, capture, tmp_path):
+def test_programs_of_the_project_run(loader, capture, tmp_path):
     programs = sorted(run_program.SPECS.glob("*.spec"))
     if not programs:
         pytest.skip("no programs yet")
@@ -129,8 +129,8 @@ def test_usage_errors_exit_with_2(loader, capture, tmp_path, capfd):
             "--secret s: requires --collector; use both options or neither",
         ),
     ]
-    for words, message in cases:
-        assert main(["p4", "run", *words]) == 2
+    for arguments, message in cases:
+        assert main(["p4", "run", *arguments]) == 2
         error = capfd.readouterr().err
         assert message in error and error.count("\n") == 1, error
 

@@ -47,7 +47,7 @@ def no_source(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def words(tmp_path):
+def arguments(tmp_path):
     """Return the arguments of a run over one frame that writes statistics."""
     (tmp_path / "in.pcap").write_bytes(CAPTURE)
     return ["p4", "run", str(FORWARD), "--in", str(tmp_path / "in.pcap"), "--stats", str(tmp_path / "s.json")]
@@ -67,8 +67,8 @@ def pipeline_of(tmp_path: Path) -> str:
 
 
 @pytest.mark.usefixtures("loader", "cache", "no_source")
-def test_without_source_auto_interprets_and_prints_the_reason(words, tmp_path, capfd):
-    assert main(words) == 0
+def test_without_source_auto_interprets_and_prints_the_reason(arguments, tmp_path, capfd):
+    assert main(arguments) == 0
     lines = capfd.readouterr().err.splitlines()
     assert len(lines) == 2 and lines[1].startswith(
         "p4: interpreted, not compiled: no DPDK source; run make dpdk-source"
@@ -77,64 +77,64 @@ def test_without_source_auto_interprets_and_prints_the_reason(words, tmp_path, c
 
 
 @pytest.mark.usefixtures("loader", "cache", "no_source")
-def test_without_source_compiled_is_an_error(words, tmp_path, capfd):
-    assert main([*words, "--pipeline", "compiled"]) == 2
+def test_without_source_compiled_is_an_error(arguments, tmp_path, capfd):
+    assert main([*arguments, "--pipeline", "compiled"]) == 2
     error = capfd.readouterr().err
     assert error.startswith("acapella: error: --pipeline compiled: no DPDK source") and error.count("\n") == 1
     assert not (tmp_path / "s.json").exists()
 
 
 @pytest.mark.usefixtures("loader")
-def test_interpreted_neither_compiles_nor_prints_a_reason(words, cache, tmp_path, capfd):
-    assert main([*words, "--pipeline", "interpreted"]) == 0
+def test_interpreted_neither_compiles_nor_prints_a_reason(arguments, cache, tmp_path, capfd):
+    assert main([*arguments, "--pipeline", "interpreted"]) == 0
     assert capfd.readouterr().err.count("\n") == 1 and not cache.exists()
     assert pipeline_of(tmp_path) == "interpreted"
 
 
 @pytest.mark.usefixtures("loader", "cache")
-def test_source_of_another_dpdk_version_is_rejected(words, tmp_path, capfd):
+def test_source_of_another_dpdk_version_is_rejected(arguments, tmp_path, capfd):
     other = fake_source(tmp_path / "dpdk", "22.11.1")
-    assert main([*words, "--pipeline", "compiled", "--dpdk-source", str(other)]) == 2
+    assert main([*arguments, "--pipeline", "compiled", "--dpdk-source", str(other)]) == 2
     assert f"{other}: DPDK 22.11.1, but the loader is linked to " in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("cache")
-def test_compiler_error_falls_back_and_leaves_no_library(loader, words, cache, tmp_path, capfd):
+def test_compiler_error_falls_back_and_leaves_no_library(loader, arguments, cache, tmp_path, capfd):
     code = tmp_path / "code.c"
     compiled.output_of([loader, "--spec", str(FORWARD), "--generate", str(code)])
     broken = fake_source(tmp_path / "dpdk", compiled.version_of(code))
-    assert main([*words, "--dpdk-source", str(broken)]) == 0
+    assert main([*arguments, "--dpdk-source", str(broken)]) == 0
     assert "interpreted, not compiled: cc failed: " in capfd.readouterr().err
     assert list(cache.iterdir()) == []
 
 
 @pytest.mark.usefixtures("loader")
-def test_library_is_compiled_once_into_a_private_cache(words, cache, source, capfd):
-    words = [*words, "--pipeline", "compiled", "--dpdk-source", str(source)]
-    assert main(words) == 0
+def test_library_is_compiled_once_into_a_private_cache(arguments, cache, source, capfd):
+    arguments = [*arguments, "--pipeline", "compiled", "--dpdk-source", str(source)]
+    assert main(arguments) == 0
     assert "p4: compiling forward; " in capfd.readouterr().err
-    assert pipeline_of(Path(words[-5]).parent) == "compiled"
+    assert pipeline_of(Path(arguments[-5]).parent) == "compiled"
     (library,) = cache.iterdir()
     assert (cache.stat().st_mode & 0o777, library.stat().st_mode & 0o777) == (0o700, 0o600)
-    assert main(words) == 0
+    assert main(arguments) == 0
     assert "compiling" not in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("cache", "no_source")
-def test_cached_library_needs_no_source(loader, words, tmp_path):
+def test_cached_library_needs_no_source(loader, arguments, tmp_path):
     source = Path(compiled.__file__).resolve().parents[4] / "build" / "dpdk-source"
     if not source.is_dir():
         pytest.skip(f"no DPDK source: {compiled.GET_SOURCE}")
     compiled.library_of(loader, FORWARD, source)
-    assert main([*words, "--pipeline", "compiled"]) == 0
+    assert main([*arguments, "--pipeline", "compiled"]) == 0
     assert pipeline_of(tmp_path) == "compiled"
 
 
 @pytest.mark.usefixtures("loader")
 @pytest.mark.parametrize("what", ["cache", "library", "link", "parent"])
-def test_cache_writable_by_others_is_rejected(words, cache, source, what, capfd):
-    words = [*words, "--pipeline", "compiled", "--dpdk-source", str(source)]
-    assert main(words) == 0
+def test_cache_writable_by_others_is_rejected(arguments, cache, source, what, capfd):
+    arguments = [*arguments, "--pipeline", "compiled", "--dpdk-source", str(source)]
+    assert main(arguments) == 0
     capfd.readouterr()
     (library,) = cache.iterdir()
     if what == "link":
@@ -142,7 +142,7 @@ def test_cache_writable_by_others_is_rejected(words, cache, source, what, capfd)
         library.symlink_to(cache.parent / "elsewhere.so")
     else:
         {"cache": cache, "library": library, "parent": cache.parent}[what].chmod(0o777)
-    assert main(words) == 2
+    assert main(arguments) == 2
     error = capfd.readouterr().err
     assert "only its owner can write" in error or "other users can write" in error
 
@@ -151,12 +151,12 @@ def test_cache_writable_by_others_is_rejected(words, cache, source, what, capfd)
 def test_key_depends_on_code_compiler_and_flags(tmp_path):
     code = tmp_path / "code.c"
     code.write_text("/* DPDK 1.2.3 */\n")
-    words = ["cc", *compiled.FLAGS]
-    key = compiled.key_of(code, words)
-    assert compiled.version_of(code) == "1.2.3" and key == compiled.key_of(code, words)
-    assert key != compiled.key_of(code, [*words, "-g"])
+    arguments = ["cc", *compiled.FLAGS]
+    key = compiled.key_of(code, arguments)
+    assert compiled.version_of(code) == "1.2.3" and key == compiled.key_of(code, arguments)
+    assert key != compiled.key_of(code, [*arguments, "-g"])
     code.write_text("/* DPDK 1.2.4 */\n")
-    assert key != compiled.key_of(code, words)
+    assert key != compiled.key_of(code, arguments)
 
 
 @pytest.mark.usefixtures("cache")

@@ -74,7 +74,7 @@ def test_digest_does_not_depend_on_the_directory(copy, monkeypatch):
     assert fresh("acapella.digest.command", "acapella.digest.native") == elsewhere
 
 
-def test_every_stage_is_found():
+def test_all_stages_are_found():
     for stage in ("digest.command", "campaign.index", "cli.doctor", "snakefile.config"):
         files, _, _ = code.closure(f"acapella.{stage}")
         assert SOURCE / f"{stage.replace('.', '/')}.py" in files

@@ -27,13 +27,13 @@ def rule_blocks():
 BLOCKS = dict(rule_blocks())
 
 
-def test_the_rules_are_found():
+def test_rules_of_all_stages_are_found():
     stages = {"collect", "digest", "index", "analyze", "process", "figures", "report"}
     assert stages <= {name.partition(":")[2] for name in BLOCKS}
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_every_rule_has_log_benchmark_resources_and_calls_a_stage(name):
+def test_rule_has_log_benchmark_resources_and_calls_a_stage(name):
     text = BLOCKS[name]
     for directive in ("log", "benchmark", "resources", "shell", "output"):
         assert re.search(rf"^ +{directive}:", text, re.M), directive
@@ -43,20 +43,20 @@ def test_every_rule_has_log_benchmark_resources_and_calls_a_stage(name):
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_every_rule_depends_on_its_code_except_the_collection_from_a_testbed(name):
+def test_rule_depends_on_its_code_except_the_collection_from_a_testbed(name):
     samples_a_testbed = name == "collect:collect" and "collect.json" in BLOCKS[name]
     assert ("digest_of_code(" in BLOCKS[name]) != samples_a_testbed
 
 
 @pytest.mark.parametrize("name", BLOCKS)
-def test_every_placeholder_for_a_path_is_quoted(name):
+def test_placeholders_for_paths_are_quoted(name):
     for placeholder in re.findall(
         r"\{(?:input|output|log|params\.campaign)[^}]*\}", BLOCKS[name].partition("shell:")[2]
     ):
         assert placeholder.endswith(":q}"), placeholder
 
 
-def test_every_rule_file_begins_with_a_description():
+def test_rule_files_begin_with_a_description():
     for path in RULES:
         assert path.read_text().startswith("# "), path
 

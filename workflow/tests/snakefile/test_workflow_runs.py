@@ -26,7 +26,7 @@ def test_results_are_accessible_only_to_their_owner(finished):
     assert others == []
 
 
-def test_a_second_run_does_nothing(again):
+def test_second_run_does_nothing(again):
     before = again.sha256(*RESULTS)
     assert "Nothing to be done" in again.succeed()
     assert again.sha256(*RESULTS) == before
@@ -118,20 +118,20 @@ def test_frames_before_the_damage_are_kept_if_configured(tmp_path):
     place = Workplace(tmp_path)
     place.configure(digest={"engine": "native"})
     (tmp_path / "captures").mkdir()
-    write_pcap(tmp_path / "captures" / "whole.pcap", busy_port())
+    write_pcap(tmp_path / "captures" / "intact.pcap", busy_port())
     wild = write_pcap(tmp_path / "captures" / "wild.pcap", busy_port(shift=1))
     wild.write_bytes(wild.read_bytes() + struct.pack("<IIII", 1, 1, 2**28, 2**28) + bytes(100))
-    place.sheet(*((name, "alpha", name, f"../captures/{name}.pcap") for name in ("whole", "wild")))
+    place.sheet(*((name, "alpha", name, f"../captures/{name}.pcap") for name in ("intact", "wild")))
     ended = place.run("--keep-going", "process")
     assert ended.returncode != 0
     assert "before the damage in wild, by this one:\n  digest: {damaged: keep}" in ended.stdout, ended.stdout
-    whole = place.campaign / "acap" / "whole.parquet"
-    modified_ns = whole.stat().st_mtime_ns
+    intact = place.campaign / "acap" / "intact.parquet"
+    modified_ns = intact.stat().st_mtime_ns
     place.configure(digest={"engine": "native", "damaged": "keep"})
     place.succeed("process")
-    assert whole.stat().st_mtime_ns == modified_ns
+    assert intact.stat().st_mtime_ns == modified_ns
     rows = pq.read_table(place.campaign / "tables" / "capture_quality.parquet").to_pylist()
-    assert {row["sample"]: row["file_unread_bytes"] for row in rows} == {"whole": 0, "wild": 116}
+    assert {row["sample"]: row["file_unread_bytes"] for row in rows} == {"intact": 0, "wild": 116}
     assert [row["frames"] for row in rows if row["sample"] == "wild"] == [len(busy_port())]
 
 

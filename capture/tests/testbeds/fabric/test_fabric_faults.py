@@ -346,13 +346,13 @@ def test_damaged_or_public_host_key_file_is_rejected(tmp_path):
     file, key = tmp_path / "known", pytest.importorskip("paramiko").ECDSAKey.generate()
     keys = HostKeys(file)
     keys.check("slice/node", key)
-    whole = file.read_text()
-    for damaged in (whole[:-1], whole[:30], whole.replace(" ", "  ", 1), whole + "slice/other ecdsa\n"):
+    content = file.read_text()
+    for damaged in (content[:-1], content[:30], content.replace(" ", "  ", 1), content + "slice/other ecdsa\n"):
         file.write_text(damaged)
         with pytest.raises(UserError, match=r"known line \d: not a host key"):
             keys.check("slice/node", pytest.importorskip("paramiko").ECDSAKey.generate())
         assert file.read_text() == damaged
-    file.write_text(whole)
+    file.write_text(content)
     file.chmod(0o620)
     with pytest.raises(UserError, match="accessible to other users"):
         keys.check("slice/node", key)

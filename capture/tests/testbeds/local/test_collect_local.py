@@ -78,7 +78,7 @@ def test_sheet_lists_a_sample_of_every_site_and_port(campaign):
 
 
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
-def test_every_kind_of_traffic_crosses_the_uplink(campaign):
+def test_all_kinds_of_traffic_cross_the_uplink(campaign):
     expected = {
         what: display_filter
         for what, (programs, display_filter) in SEEN.items()
@@ -100,7 +100,7 @@ def test_traffic_of_a_path_is_captured_or_noted_as_missing(campaign):
         assert noted == (frames == 0), manifest["notes"]
 
 
-def test_no_frame_is_longer_than_the_mtu(campaign):
+def test_frames_are_at_most_as_long_as_the_mtu(campaign):
     for manifest in manifests_of(campaign):
         assert max(length for _, length, _ in records(campaign / "raw" / manifest["file"])) <= 9014
 

@@ -137,8 +137,8 @@ def test_mirrored_frames_have_the_encapsulation_of_their_slice(testbed, tmp_path
 
 def test_frames_reach_only_hosts_of_their_slice(testbed):
     for host in range(1, 5):
-        whole = [*PING, "-M", "do", "-s", "8972", f"10.20.2.{host}"]  # the full MTU, plus tags
-        assert testbed.run(f"site1-host{host}", whole).status == 0
+        largest = [*PING, "-M", "do", "-s", "8972", f"10.20.2.{host}"]  # the full MTU, plus tags
+        assert testbed.run(f"site1-host{host}", largest).status == 0
     once = ["ping", "-c", "1", "-W", "0.2"]
     for address in ("10.10.1.2", "10.10.2.2", "10.10.2.3", "10.10.2.4"):
         assert testbed.run("site1-host1", [*once, address]).status != 0

@@ -49,7 +49,7 @@ def of_runs(raw: Path) -> list[dict]:
     return sorted(found, key=lambda manifest: manifest["actual"]["start_ns"])
 
 
-def test_every_sample_is_taken(collected):
+def test_all_samples_are_taken(collected):
     assert len(of_runs(collected[1])) == 6
     assert sum(manifest["frames_captured"] for manifest in of_runs(collected[1])) > 0
 

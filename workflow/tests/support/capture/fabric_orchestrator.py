@@ -71,7 +71,7 @@ class Faults:
 
 
 @dataclass
-class Made:
+class StoredSlice:
     """A slice."""
 
     slice_id: str
@@ -79,8 +79,8 @@ class Made:
     state: str
     model: str
     lease_end: str
-    after: str  # the state after `looks` queries
-    looks: int = 1
+    after: str  # the state after `queries` requests for it
+    queries: int = 1
     notice: str = ""
 
 
@@ -90,7 +90,7 @@ class Orchestrator:
     def __init__(self, sites: dict[str, list[dict]] | None = None):
         self.sites = copy.deepcopy(sites or {"STAR": [HOST, HOST], "UTAH": [HOST], "WASH": [HOST]})
         self.faults = Faults()
-        self.slices: dict[str, Made] = {}
+        self.slices: dict[str, StoredSlice] = {}
         self.tags: tuple[str, ...] = TAGS
         self.tokens: set[str] = set()
         self.refreshes: list[str] = []
@@ -110,11 +110,11 @@ class Orchestrator:
 
     def grant(self, lasts_s: float = 4 * 3600) -> str:
         """Return a token that the server accepts."""
-        made = token(lasts_s)
-        self.tokens.add(made)
-        return made
+        issued = token(lasts_s)
+        self.tokens.add(issued)
+        return issued
 
-    def alive(self) -> list[Made]:
+    def alive(self) -> list[StoredSlice]:
         return [each for each in self.slices.values() if each.state not in GONE]
 
     def posts(self, path: str) -> int:
@@ -193,12 +193,12 @@ class Orchestrator:
                  "components": {nic: {"capacity": n, "allocated": 0} for nic, n in kind["nics"].items()}}
                 for number, kind in enumerate(kinds, start=1)
             ]  # fmt: skip
-        for made in self.alive():
-            if without == made.slice_id or made.after == "StableError":
+        for stored in self.alive():
+            if without == stored.slice_id or stored.after == "StableError":
                 continue
-            for node in needs(made.model):
+            for node in needs(stored.model):
                 if not place(node, hosts):
-                    raise AssertionError(f"{made.name} does not fit")
+                    raise AssertionError(f"{stored.name} does not fit")
         return hosts
 
     def _fits(self, model: str, without: str = "") -> bool:
@@ -227,68 +227,70 @@ class Orchestrator:
             return 200, {"data": self._slivers_of(self._begin(name, query, body))}
         return status, {"errors": [{"message": "Internal Server Error"}]}
 
-    def _begin(self, name: str, query: dict, body: bytes) -> Made:
+    def _begin(self, name: str, query: dict, body: bytes) -> StoredSlice:
         model = json.loads(body)["graph_model"]
         refused = self.faults.refuse or not self._fits(model)
-        made = Made(
+        stored = StoredSlice(
             slice_id=str(uuid.uuid4()), name=name, state="Configuring", model=model,
             lease_end=query["lease_end_time"][0], after="StableError" if refused else "StableOK",
             notice=self.faults.notice if refused else "",
         )  # fmt: skip
-        made.model = filled(model)
-        self.slices[made.slice_id] = made
-        return made
+        stored.model = filled(model)
+        self.slices[stored.slice_id] = stored
+        return stored
 
-    def _look(self, made: Made) -> None:
+    def _advance(self, stored: StoredSlice) -> None:
         """Advance a slice's state with each query, so that tests need not wait."""
-        if made.state == "Closing":
-            made.state = "Dead"
-        if made.state in ("Configuring", "Modifying") and not self.faults.stuck:
-            if made.looks <= 0:
-                made.state = made.after
-            made.looks -= 1
+        if stored.state == "Closing":
+            stored.state = "Dead"
+        if stored.state in ("Configuring", "Modifying") and not self.faults.stuck:
+            if stored.queries <= 0:
+                stored.state = stored.after
+            stored.queries -= 1
 
-    def _told(self, made: Made) -> dict:
-        return {"slice_id": made.slice_id, "name": made.name, "state": made.state, "model": made.model,
-                "lease_end_time": made.lease_end, "project_id": PROJECT}  # fmt: skip
+    def _description(self, stored: StoredSlice) -> dict:
+        return {"slice_id": stored.slice_id, "name": stored.name, "state": stored.state, "model": stored.model,
+                "lease_end_time": stored.lease_end, "project_id": PROJECT}  # fmt: skip
 
     def _list(self, query: dict, _body: bytes) -> tuple[int, object]:
         text = query.get("search", query.get("name", [""]))[0]  # both search for parts of names
         states = query.get("states")
-        found = [made for made in self.slices.values() if text in made.name and (not states or made.state in states)]
-        for made in found:
-            self._look(made)
-        return 200, {"data": [self._told(made) for made in found[: int(query["limit"][0])]]}
+        found = [
+            stored for stored in self.slices.values() if text in stored.name and (not states or stored.state in states)
+        ]
+        for stored in found:
+            self._advance(stored)
+        return 200, {"data": [self._description(stored) for stored in found[: int(query["limit"][0])]]}
 
     def _show(self, slice_id: str, _query: dict, _body: bytes) -> tuple[int, object]:
-        made = self.slices.get(slice_id)
-        if made is None:
+        stored = self.slices.get(slice_id)
+        if stored is None:
             return 404, {"errors": [{"message": "no such slice"}]}
-        self._look(made)
-        return 200, {"data": [self._told(made)]}
+        self._advance(stored)
+        return 200, {"data": [self._description(stored)]}
 
-    def _slivers_of(self, made: Made) -> list[dict]:
-        names = [node.name for node in needs(made.model)] or ["none"]
-        return [{"sliver_id": f"sliver-{name}", "slice_id": made.slice_id, "graph_node_id": name, "notice": made.notice,
-                 "sliver": {"Name": name}, "state": "Active"} for name in names]  # fmt: skip
+    def _slivers_of(self, stored: StoredSlice) -> list[dict]:
+        names = [node.name for node in needs(stored.model)] or ["none"]
+        return [{"sliver_id": f"sliver-{name}", "slice_id": stored.slice_id, "graph_node_id": name,
+                 "notice": stored.notice, "sliver": {"Name": name}, "state": "Active"} for name in names]  # fmt: skip
 
     def _slivers(self, query: dict, _body: bytes) -> tuple[int, object]:
         return 200, {"data": self._slivers_of(self.slices[query["slice_id"][0]])}
 
     def _modify(self, slice_id: str, _query: dict, body: bytes) -> tuple[int, object]:
-        made = self.slices[slice_id]
-        if made.state not in ("StableOK", "StableError"):
-            return 400, {"errors": [{"message": f"slice is {made.state}"}]}
+        stored = self.slices[slice_id]
+        if stored.state not in ("StableOK", "StableError"):
+            return 400, {"errors": [{"message": f"slice is {stored.state}"}]}
         failed = self.faults.modify_fails or not self._fits(body.decode(), without=slice_id)
-        made.model = made.model if failed else filled(body.decode())
-        made.state, made.after, made.looks = "Modifying", "ModifyError" if failed else "ModifyOK", 1
-        made.notice = self.faults.notice if failed else ""
-        return 200, {"data": self._slivers_of(made)}
+        stored.model = stored.model if failed else filled(body.decode())
+        stored.state, stored.after, stored.queries = "Modifying", "ModifyError" if failed else "ModifyOK", 1
+        stored.notice = self.faults.notice if failed else ""
+        return 200, {"data": self._slivers_of(stored)}
 
     def _accept(self, slice_id: str, _query: dict, _body: bytes) -> tuple[int, object]:
-        made = self.slices[slice_id]
-        made.state = "StableOK"
-        return 200, {"data": [self._told(made)]}
+        stored = self.slices[slice_id]
+        stored.state = "StableOK"
+        return 200, {"data": [self._description(stored)]}
 
     def _renew(self, slice_id: str, query: dict, _body: bytes) -> tuple[int, object]:
         self.renewals.append(query["lease_end_time"][0])
@@ -304,9 +306,9 @@ class Orchestrator:
 
 def graph(model: str) -> ExperimentTopology:
     """Return a slice's graph, separate from those of FABRIC's client in this process."""
-    made = ExperimentTopology(importer=NetworkXGraphImporterDisjoint())
-    made.load(graph_string=model)
-    return made
+    topology = ExperimentTopology(importer=NetworkXGraphImporterDisjoint())
+    topology.load(graph_string=model)
+    return topology
 
 
 @dataclass(frozen=True)
@@ -352,18 +354,18 @@ def place(node: Needs, hosts: list[dict]) -> bool:
 
 def filled(model: str) -> str:
     """Return a graph with what FABRIC adds: addresses, reservations, switch ports of interfaces."""
-    made = graph(model)
-    for name, node in made.nodes.items():
+    topology = graph(model)
+    for name, node in topology.nodes.items():
         node.set_properties(
             management_ip="127.0.0.1",
             reservation_info=ReservationInfo(reservation_id=f"sliver-{name}", reservation_state="Active"),
         )
         for interface in node.interface_list:
             interface.set_properties(label_allocations=Labels(mac=mac(name, interface.name)))
-    for service in made.network_services.values():
+    for service in topology.network_services.values():
         for interface in service.interface_list:
             interface.set_properties(labels=Labels(local_name=OWN))
-    return made.serialize()
+    return topology.serialize()
 
 
 def handler(owner: Orchestrator) -> type[http.server.BaseHTTPRequestHandler]:

@@ -32,8 +32,8 @@ NO_CLOCK = {"source": None, "offset_ns": None, "synchronized": None}
 
 def stand_in_argv(**options: object) -> list[str]:
     """Return the command line of a stand-in with options."""
-    words = ",".join(f"{key}={value}" for key, value in options.items())
-    return ["env", f"ACAPELLA_STAND_IN={words}", sys.executable, str(STAND_IN)]
+    behavior = ",".join(f"{key}={value}" for key, value in options.items())
+    return ["env", f"ACAPELLA_STAND_IN={behavior}", sys.executable, str(STAND_IN)]
 
 
 def stand_in_on_path(directory: Path, monkeypatch, **options: object) -> None:
