@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import yaml
-from acapella_testing.workflow_run import CAPTURES, ROOT, Workplace, workplace
+from acapella_testing.workflow_run import CAPTURES, ROOT, Workplace, run_snakemake, workplace
 
 from acapella.campaign import analyze
 from acapella.snakefile import config
@@ -72,21 +72,19 @@ def test_dry_run_lists_every_stage_and_writes_nothing(tmp_path):
     assert not (tmp_path / "results").exists()
 
 
-def test_profile_default_is_applied_and_fabric_is_found_from_the_root():
-    command = [sys.executable, "-m", "snakemake", "--directory", ".test", "--dry-run", "--quiet", "all"]
-    for arguments in ([], ["--profile", "fabric"], ["--profile", "slurm", "--executor", "local"]):
-        ended = subprocess.run([*command, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
-        assert ended.returncode == 0, ended.stderr
-        assert "profiles/default" in ended.stderr
+@pytest.mark.parametrize("profile", [[], ["--profile", "fabric"], ["--profile", "slurm", "--executor", "local"]])
+def test_profile_default_is_applied_and_others_are_found_from_the_root(profile):
+    ended = run_snakemake(["--directory", ".test", "--dry-run", "--quiet", "all", *profile], ROOT, {})
+    assert ended.returncode == 0, ended.stdout
+    assert "profiles/default" in ended.stdout
 
 
-def test_dry_run_of_profile_fabric_prints_the_request_without_a_token(tmp_path):
-    command = [sys.executable, "-m", "snakemake", "--profile", "fabric", "--dry-run", "--directory", tmp_path]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("FABRIC_")}
-    ended = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment | {"HOME": str(tmp_path)}
-    )
-    assert ended.returncode == 0, ended.stderr
+def test_dry_run_of_profile_fabric_prints_the_request_without_a_token(tmp_path, monkeypatch):
+    for key in [key for key in os.environ if key.startswith("FABRIC_")]:
+        monkeypatch.delenv(key)
+    arguments = ["--profile", "fabric", "--dry-run", "--directory", str(tmp_path)]
+    ended = run_snakemake(arguments, ROOT, {"HOME": str(tmp_path)})
+    assert ended.returncode == 0, ended.stdout
     for printed in ("sites: STAR", "2 cores", "Net.PortMirroring", "VM.NoLimitDisk", "Component.SmartNIC_ConnectX_6",
                  "missing: no project_id", "cannot read the token file"):  # fmt: skip
         assert printed in ended.stdout

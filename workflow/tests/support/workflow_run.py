@@ -60,6 +60,19 @@ def ask_server(request: dict) -> int:
     return int(answer)
 
 
+def run_snakemake(arguments: list[str], directory: Path, environment: dict[str, str]) -> subprocess.CompletedProcess:
+    """Run Snakemake in a directory to its end; return both output streams as one. ``environment``: changes."""
+    with tempfile.NamedTemporaryFile() as output:
+        request = {
+            "arguments": arguments,
+            "directory": str(directory),
+            "environment": os.environ | ENVIRONMENT | environment,
+            "umask": umask(),
+            "output": output.name,
+        }
+        return subprocess.CompletedProcess(arguments, ask_server(request), output.read().decode())
+
+
 def umask() -> int:
     """Return this process's umask, which can only be read by setting it."""
     current = os.umask(0)
@@ -155,17 +168,7 @@ class Workplace:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess:
         """Run Snakemake to its end; return both output streams as one."""
-        command = self.command(*arguments)
-        with tempfile.NamedTemporaryFile() as output:
-            request = {
-                "arguments": command[3:],
-                "directory": str(self.directory),
-                "environment": os.environ | ENVIRONMENT | self.environment,
-                "umask": umask(),
-                "output": output.name,
-            }
-            code = ask_server(request)
-            return subprocess.CompletedProcess(command, code, output.read().decode())
+        return run_snakemake(self.command(*arguments)[3:], self.directory, self.environment)
 
     def start(self, *arguments: str, output: int = subprocess.DEVNULL) -> subprocess.Popen:
         """Start `python -m snakemake` in a separate process group. ``output``: destination of both streams."""
