@@ -30,8 +30,8 @@ def cluster():
 
 def test_jobs_run_by_sbatch_write_the_same_bytes(cluster, tmp_path):
     local, slurm = workplace(tmp_path / "local"), workplace(tmp_path / "slurm")
-    for place in (local, slurm):  # each Slurm job starts Snakemake again, so only two captures
-        place.sheet(*((f"{name}-p1", name, "p1", f"../captures/{name}-p1.pcap.gz") for name in ("alpha", "beta")))
+    for place in (local, slurm):  # each Slurm job starts Snakemake again, so only one capture
+        place.sheet(("alpha-p1", "alpha", "p1", "../captures/alpha-p1.pcap.gz"))
     local.succeed("--cores", "2", "process")
     command = slurm_cluster.command_on_cluster(cluster, slurm.command(*PROFILE, "process"))
     running = subprocess.Popen(
