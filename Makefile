@@ -145,7 +145,7 @@ $(C_INSTALLED) &: $(C_SOURCES) | $(STAMPS)/packages
 
 # What testbed fabric needs is large and of use on FABRIC alone: not part of setup, but tested by `make test`.
 .PHONY: setup-fabric
-setup-fabric: setup $(STAMPS)/fabric $(BIN)/acapella-anonymize
+setup-fabric: setup $(STAMPS)/fabric $(BIN)/acapella-anonymize $(BIN)/acapella-dpdk-replay-static
 
 $(STAMPS)/fabric: capture/requirements-fabric.lock $(STAMPS)/packages
 	@echo "setup: FABRIC's client at the versions and hashes of $<; this takes a minute or two the first time"
@@ -160,6 +160,15 @@ $(BIN)/acapella-anonymize: workflow/native/programs/anonymize.cpp $(STAMPS)/nati
 		echo "setup: acapella-anonymize, for captures to be anonymized on FABRIC's nodes"; \
 	else \
 		echo "setup: acapella-anonymize is not built, so nothing can be anonymized on FABRIC's nodes: build/anonymize.log"; \
+	fi
+
+# As acapella-anonymize. Its libraries are those of the other programs in C, as archives.
+$(BIN)/acapella-dpdk-replay-static: $(C_SOURCES) | $(C_INSTALLED)
+	@if $(MESON) compile -C $(PROGRAMS) acapella-dpdk-replay-static > build/replay-static.log 2>&1; then \
+		install -s $(PROGRAMS)/capture/replay/acapella-dpdk-replay-static $@; \
+		echo "setup: acapella-dpdk-replay-static, for captures to be replayed from FABRIC's nodes"; \
+	else \
+		echo "setup: acapella-dpdk-replay-static is not built, so nothing can be replayed from FABRIC's nodes: build/replay-static.log"; \
 	fi
 
 # ---- the two commands ---------------------------------------------------------------------------------------------

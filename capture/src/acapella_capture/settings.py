@@ -114,6 +114,21 @@ class LocalSettings:
 
 
 @dataclass(frozen=True)
+class FabricReplaySettings:
+    """The capture that testbed fabric replays, its sender, and where it is recorded; see the schema for each key."""
+
+    capture: str | None
+    repeats: int
+    slice: str
+    node: str
+    interface: str
+    destination_mac: str
+    site: str
+    port: str
+    direction: str
+
+
+@dataclass(frozen=True)
 class FabricSettings:
     """Resources, timeouts and retries on FABRIC; see the schema for each key."""
 
@@ -129,6 +144,7 @@ class FabricSettings:
     ssh_retry_s: float
     part_mb: int
     telemetry_url: str
+    replay: FabricReplaySettings | None
 
 
 @dataclass(frozen=True)
@@ -186,7 +202,7 @@ def parse_settings(config: dict[str, Any], *, where: object = "config") -> Setti
         collect=CollectSettings(**values["collect"]),
         preprocess=PreprocessSettings(**values["preprocess"]),
         local=local_settings(values["local"]),
-        fabric=FabricSettings(**values["fabric"]),
+        fabric=fabric_settings(values["fabric"]),
         limits={key: values["digest"][key] for key in ("max_decompressed", "max_ratio")},
     )
 
@@ -233,6 +249,12 @@ def local_settings(values: dict[str, Any]) -> LocalSettings:
     """Return the settings of section `local`."""
     replay = ReplaySettings(**values["replay"]) if values["replay"] is not None else None
     return LocalSettings(**(values | {"replay": replay}))
+
+
+def fabric_settings(values: dict[str, Any]) -> FabricSettings:
+    """Return the settings of section `fabric`."""
+    replay = FabricReplaySettings(**values["replay"]) if values["replay"] is not None else None
+    return FabricSettings(**(values | {"replay": replay}))
 
 
 def with_defaults(value: Any, schema: dict) -> Any:

@@ -45,6 +45,7 @@ def collect(testbed: Testbed, settings: Settings, campaign: Path) -> Iterator[Ev
     with campaign_lock(campaign), testbed:
         remove_parts(campaign / "raw")
         yield from collect_sites(testbed, settings, campaign, sites)
+        testbed.resume_waits()
         for batch in trials(testbed.replay_plan(), settings.capture.format):
             with contextlib.closing(take_trials(testbed, settings.capture, batch)) as samples:
                 for sample in samples:

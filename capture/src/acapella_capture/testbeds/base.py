@@ -276,6 +276,10 @@ class Testbed(ABC):
         """Interrupt all waits for nodes and mirrors with a UserError; from now on only releases are waited for."""
         return
 
+    def resume_waits(self) -> None:
+        """Wait again for nodes and mirrors: after the samples of all sites come the trials."""
+        return
+
     @abstractmethod
     def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> CompletedProgram:
         """Run a program on a node to its end. Raises UserError for an unknown node or after `timeout_s`."""

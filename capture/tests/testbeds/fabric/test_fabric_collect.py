@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def collected(fabric: Loopback, *words: str, **changes) -> tuple[int, Path]:
         "capture": {"sample_s": 0.3},
         "collect": COLLECT | changes.pop("collect", {}),
         "preprocess": changes.pop("preprocess", {}),
-        "fabric": vars(fabric.settings(**changes)),
+        "fabric": asdict(fabric.settings(**changes)),
     }
     path, campaign = fabric.directory / "config.json", fabric.directory / "results" / "first"
     path.write_text(json.dumps(config))

@@ -1,4 +1,4 @@
-"""Listening nodes of the FABRIC on loopback: an SSH server that runs commands in a private directory per user name.
+"""Nodes of the FABRIC on loopback: an SSH server that runs commands in a private directory per user name.
 
 FABRIC's client logs in with the node's name. Each node has its own home, and scripts instead of `ip`, `tcpdump` and
 similar programs, so that no command affects this machine's network.
@@ -22,6 +22,7 @@ IP = """#!/bin/sh
 echo "ip $*" >> "$HOME/commands.log"
 case "$*" in
     "-j link show") cat "$HOME/links.json" ;;
+    "-o link show dev "*) echo "7: $5: <BROADCAST,UP> mtu 1500 qdisc noop" ;;
     *"mtu 9216"*) exit 2 ;;
 esac
 """
@@ -68,6 +69,7 @@ class Nodes:
     def __init__(self, directory: Path):
         self.directory = directory
         self.refusing = False
+        self.prefixes: dict[str, tuple[str, ...]] = {}  # commands that run those of a node, such as nsenter
         self.cut_downloads_after: int | None = None  # bytes after which the connection closes
         self.downloaded = 0
         self.commands: list[str] = []
@@ -179,8 +181,9 @@ class Door(paramiko.ServerInterface):
         return True
 
     def _run(self, channel, command: bytes) -> None:
+        argv = [*self.nodes.prefixes.get(self.node, ()), "sh", "-c", command]
         done = subprocess.run(
-            ["sh", "-c", command], capture_output=True, stdin=subprocess.DEVNULL, check=False,
+            argv, capture_output=True, stdin=subprocess.DEVNULL, check=False,
             env=self.nodes.environment(self.node), cwd=self.nodes.home(self.node),
         )  # fmt: skip
         with contextlib.suppress(OSError):  # the connection is closed

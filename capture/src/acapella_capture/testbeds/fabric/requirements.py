@@ -7,7 +7,7 @@ from acapella_core.errors import UserError
 
 from ...settings import FabricSettings
 from ..base import ResourceRequest
-from . import credentials
+from . import credentials, replay
 
 # Dedicated NICs with two ports each, and the rate of a port (fabrictestbed-extensions 2.0.9, Node.add_component).
 NICS = {
@@ -75,5 +75,6 @@ def describe(settings: FabricSettings, where: str, instances: int | None, reques
         f"project permissions: {permissions}",
         "other users' traffic: only with FABRIC's consent (docs/fabric.md)",
     ]
+    lines += replay.describe(settings.replay)
     missing = [] if importlib.util.find_spec(CLIENT) else ["FABRIC's client: make setup-fabric"]
     return lines + [f"missing: {line}" for line in (*missing, *credentials_.missing())]

@@ -3,7 +3,7 @@
 import contextlib
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -21,12 +21,13 @@ from ..base import (
     Mirror,
     MirrorRequest,
     Rates,
+    Replay,
     ResourceRequest,
     Site,
     Telemetry,
     Testbed,
 )
-from . import credentials, mirrors, requirements, resources, switch_counters
+from . import credentials, mirrors, replay, requirements, resources, switch_counters
 from .credentials import WHERE
 from .host_keys import FILE, HostKeyChangedError, HostKeys
 from .remote import Remote
@@ -54,6 +55,7 @@ get zstd || echo "no zstd: captures are fetched uncompressed"
 get tcpdump
 """  # the largest common MTU, so that mirrored jumbo frames are accepted; otherwise FABRIC's default
 SET_UP_S = 300
+SENDING = "sender"  # name of the node that replays, which is in another slice
 
 
 @dataclass
@@ -80,6 +82,8 @@ class FabricTestbed(Testbed):
         self._follow = follow
         self._sites: tuple[Site, ...] | None = None
         self._notes: list[str] = [NOTE]
+        self._sender: replay.NodeSender | None = None
+        self._sending_node: Any | None = None
         self._site_slices: dict[str, SiteSlice] = {}
         self._looked_up: set[str] = set()  # sites whose slice was looked up
         self._mirrored: dict[tuple[str, str], tuple[str, Direction]] = {}
@@ -276,6 +280,9 @@ class FabricTestbed(Testbed):
     def interrupt_waits(self) -> None:
         self.slices.stopping.set()
 
+    def resume_waits(self) -> None:
+        self.slices.stopping.clear()
+
     def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> CompletedProgram:
         return self._remote.run(node, argv, timeout_s=timeout_s, stdin=stdin)
 
@@ -291,6 +298,43 @@ class FabricTestbed(Testbed):
 
     def put(self, node: str, source: Path, file: str) -> None:
         self._remote.put(node, source, file)
+
+    def replay_plan(self) -> Replay | None:
+        settings = self.settings.replay
+        if settings is None:
+            return None
+        path = f"{settings.interface} of {settings.node} (slice {settings.slice})"
+        return Replay(
+            site=self.site(settings.site),
+            port=self.port(settings.site, settings.port),
+            direction=settings.direction,
+            filter=f"ether src {replay.SENDER_MAC}",
+            environments=(replay.ENVIRONMENT,),
+            repeats=settings.repeats,
+            note=f"trials: replayed by {replay.NodeSender.name} from {path} to {settings.destination_mac}",
+        )
+
+    @contextlib.contextmanager
+    def environment(self, name: str) -> Iterator[None]:
+        """Have the program on the sending node, with the capture in its memory. Raises UserError if that fails."""
+        settings = self.settings.replay
+        found = self._slice_of_project(settings.slice)
+        with graph_access(f"no node {settings.node!r} in slice {settings.slice!r}"):
+            node = found.get_node(settings.node)
+        self._sending_node = self._host_keys.watch(node, found.get_slice_id())
+        self._sender = replay.NodeSender(self, SENDING, settings)
+        try:
+            self._sender.open()
+            yield
+        finally:
+            self._sender.close()
+            self._sending_node.close_ssh()
+
+    def replay(self) -> int:
+        return self._sender.send()
+
+    def deliver_replay(self, sample: str, raw: Path) -> dict[str, Any] | None:
+        return self._sender.deliver(sample, raw)
 
     def notes(self) -> list[str]:
         return list(self._notes)
@@ -322,18 +366,23 @@ class FabricTestbed(Testbed):
         used: dict[tuple[str, str], list[str]] = {}
         if self._follow is None:
             return used
-        slices = [
-            each for each in self.session.call_fablib("cannot read slices", lambda fablib: fablib.get_slices(
-                slice_name=self._follow, user_only=False)) if each.get_name() == self._follow
-        ]  # fmt: skip
-        if not slices:
-            raise UserError(f"no slice {self._follow!r} in the project", where=WHERE)
+        followed = self._slice_of_project(self._follow)
         with graph_access("cannot read the slice"):
-            for interface in slices[0].get_interfaces():
+            for interface in followed.get_interfaces():
                 port = mirrors.switch_port(interface)
                 if port:
                     used.setdefault((interface.get_site(), port), [self._follow])
         return used
+
+    def _slice_of_project(self, name: str) -> Any:
+        """Return FABRIC's object of a slice of the project. Raises UserError if it does not exist."""
+        found = [
+            each for each in self.session.call_fablib("cannot read slices", lambda fablib: fablib.get_slices(
+                slice_name=name, user_only=False)) if each.get_name() == name
+        ]  # fmt: skip
+        if not found:
+            raise UserError(f"no slice {name!r} in the project", where=WHERE)
+        return found[0]
 
     def _usable_slice(self, site: str) -> Any | None:
         """Return the site's active slice, None if there is none; a failed one is deleted."""
@@ -405,6 +454,8 @@ class FabricTestbed(Testbed):
             time.sleep(self.settings.poll_s)
 
     def _node(self, name: str) -> Any:
+        if name == SENDING and self._sending_node is not None:
+            return self._sending_node
         for site_slice in list(self._site_slices.values()):
             if name in site_slice.nodes:
                 return site_slice.nodes[name]
