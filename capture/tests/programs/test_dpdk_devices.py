@@ -1,77 +1,33 @@
 """The DPDK writer on devices that need no NIC: veth by AF_PACKET and AF_XDP, rings, null devices."""
 
-import os
-import shutil
 import signal
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
+from acapella_testing.capture import veth
 
 FRAMES = dpdk.some_frames(2000, seed=3, sizes=(60, 128, 512, 1514))
-SEND = """
-import socket, struct, sys, time
-raw = open(sys.argv[2], "rb").read()
-out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-out.bind((sys.argv[1], 0))
-at, sent = 24, 0
-while at < len(raw):
-    size = struct.unpack_from("<I", raw, at + 8)[0]
-    out.send(raw[at + 16 : at + 16 + size])
-    at, sent = at + 16 + size, sent + 1
-    if sent % 64 == 0:
-        time.sleep(0.001)
-"""
-LINK = (
-    "ip link set lo up",
-    "ip link add out0 type veth peer name in0",
-    "ip link set out0 addrgenmode none",
-    "ip link set in0 addrgenmode none",
-    "ip link set out0 up",
-    "ip link set in0 up",
-)
-
 
 pytestmark = pytest.mark.usefixtures("dpdk_programs")
 
 
 @pytest.fixture(scope="module")
 def inside() -> Iterator[tuple[str, ...]]:
-    """Return a command prefix for a network namespace where out0 sends to in0; it ends with its process."""
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces require root")
-    for program in ("unshare", "nsenter", "ip"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
-    holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
-    try:
-        prefix = ("nsenter", f"--net=/proc/{holder.pid}/ns/net")
-        own = Path("/proc/self/ns/net").readlink()
-        end = time.monotonic() + dpdk.LIMIT_S
-        while Path(f"/proc/{holder.pid}/ns/net").readlink() == own:
-            if holder.poll() is not None or time.monotonic() > end:
-                pytest.skip("network namespaces are not available")
-            time.sleep(0.01)
-        for line in LINK:
-            done = subprocess.run([*prefix, *line.split()], capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                pytest.skip(f"{line}: {done.stderr.strip()}")
+    """Provide a namespace where out0 sends to in0."""
+    with veth.namespace(("out0", "in0")) as prefix:
         yield prefix
-    finally:
-        holder.kill()
-        holder.wait()
 
 
 def send(inside: tuple[str, ...], directory: Path, frames: list[dpdk.Frame]) -> None:
     """Send frames from out0."""
     path = directory / "sent.pcap"
     path.write_bytes(dpdk.pcap_bytes(frames))
-    subprocess.run([*inside, sys.executable, "-c", SEND, "out0", str(path)], check=True)
+    veth.send_capture(inside, "out0", path)
 
 
 def take(inside, directory: Path, frames: list[dpdk.Frame], device: str, *arguments: object, name="c.pcap") -> dpdk.Run:

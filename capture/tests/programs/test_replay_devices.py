@@ -1,13 +1,12 @@
 """acapella-dpdk-replay over veth (net_af_packet): replay, bridge and recording between network interfaces."""
 
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
-from acapella_testing.capture import replayer
+from acapella_testing.capture import replayer, veth
 
 FRAMES = dpdk.some_frames(400, seed=9, sizes=(60, 64, 128, 512, 1514))
 OUT = ("--vdev", "net_af_packet0,iface=out0", "--tx", "net_af_packet0")
@@ -19,19 +18,6 @@ BRIDGE = (
     "--bridge",
     "net_af_packet0,net_af_packet1",
 )
-SEND = """
-import socket, struct, sys, time
-raw = open(sys.argv[2], "rb").read()
-out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-out.bind((sys.argv[1], 0))
-at, sent = 24, 0
-while at < len(raw):
-    size = struct.unpack_from("<I", raw, at + 8)[0]
-    out.send(raw[at + 16 : at + 16 + size])
-    at, sent = at + 16 + size, sent + 1
-    if sent % 16 == 0:
-        time.sleep(0.001)
-"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,19 +28,15 @@ def _program() -> None:
 @pytest.fixture
 def direct() -> Iterator[tuple[str, ...]]:
     """Provide a namespace where out0 sends to in0."""
-    with replayer.namespace(("out0", "in0")) as prefix:
+    with veth.namespace(("out0", "in0")) as prefix:
         yield prefix
 
 
 @pytest.fixture
 def bridged() -> Iterator[tuple[str, ...]]:
     """Provide a namespace where the program connects left0 and right1."""
-    with replayer.namespace(("left0", "left1"), ("right0", "right1")) as prefix:
+    with veth.namespace(("left0", "left1"), ("right0", "right1")) as prefix:
         yield prefix
-
-
-def send(prefix: tuple[str, ...], interface: str, path) -> None:
-    subprocess.run([*prefix, sys.executable, "-c", SEND, interface, str(path)], check=True)
 
 
 def received(path) -> list[bytes]:
@@ -157,7 +139,7 @@ def test_bridge_forwards_records_and_replays_both_directions(tmp_path, bridged):
         ):
             before = time.time_ns()
             for name, path in files.items():
-                send(bridged, name, path)
+                veth.send_capture(bridged, name, path)
             time.sleep(0.3)
             after = time.time_ns()
         recorded = program.ask("stop", "recorded")
@@ -218,11 +200,11 @@ def test_rolling_recording_is_bounded_by_time(tmp_path, bridged):
     path = replayer.write_capture(tmp_path / "in.pcap", FRAMES)
     with replayer.Replayer(*BRIDGE, prefix=bridged) as program:
         program.ask("rolling 1", "recording")
-        send(bridged, "left0", path)
+        veth.send_capture(bridged, "left0", path)
         time.sleep(1.5)
         assert program.ask("stop", "recorded")["packets"] == 0
         program.ask("rolling 60", "recording")
-        send(bridged, "left0", path)
+        veth.send_capture(bridged, "left0", path)
         time.sleep(0.3)
         assert program.ask("stop", "recorded")["packets"] == len(FRAMES)
         assert program.end() == 0, program.messages

@@ -10,7 +10,7 @@ import time
 import pyarrow.parquet as pq
 import pytest
 from acapella_testing.capture import dpdk_writer as dpdk
-from acapella_testing.capture import replayer
+from acapella_testing.capture import replayer, veth
 from acapella_testing.capture.process_tree import Tree
 from acapella_testing.capture.replay_agents import TIMEOUT_S, program_or_skip, secret_file, wait_until
 
@@ -29,7 +29,7 @@ def _program() -> None:
 @pytest.fixture
 def pairs():
     """Provide a namespace where left0 sends to left1, and right0 to right1."""
-    with replayer.namespace(("left0", "left1"), ("right0", "right1")) as prefix:
+    with veth.namespace(("left0", "left1"), ("right0", "right1")) as prefix:
         yield prefix
 
 

@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from acapella_core.errors import UserError
 
 from ..settings import CaptureSettings
 from ..testbeds.base import Job, Testbed
+from .executables import find_executable
 from .tcpdump import Counts
 
 PROGRAM = "acapella-dpdk-capture"
@@ -26,14 +25,11 @@ QUEUE = 512  # frames in the program's own memory; those that wait for it are in
 
 def executable() -> str:
     """Return the program's path. Raises UserError if it was not built."""
-    path = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
-    if path is None:
-        raise UserError(
-            f"{PROGRAM} is missing",
-            where="capture.method dpdk",
-            fix="apt-get install libdpdk-dev liburing-dev libpcap-dev, then make setup; or use method tcpdump",
-        )
-    return path
+    return find_executable(
+        PROGRAM,
+        where="capture.method dpdk",
+        fix="apt-get install libdpdk-dev liburing-dev libpcap-dev, then make setup; or use method tcpdump",
+    )
 
 
 def device(interface: str, mtu: int, buffer_kib: int) -> tuple[str, int]:

@@ -2,17 +2,16 @@
 
 import contextlib
 import json
-import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 from acapella_core import names
 from acapella_core.errors import UserError
+
+from ..programs.executables import find_executable
 
 PROGRAM = "acapella-dpdk-replay"
 START_S = 60  # until the program is ready: huge pages or much memory take seconds
@@ -49,10 +48,7 @@ Event = dict[str, Any]
 
 def executable() -> str:
     """Return the program's path. Raises UserError if it was not built."""
-    path = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
-    if path is None:
-        raise UserError(f"{PROGRAM} is missing", fix="apt-get install libdpdk-dev libpcap-dev, then make setup")
-    return path
+    return find_executable(PROGRAM, fix="apt-get install libdpdk-dev libpcap-dev, then make setup")
 
 
 class ReplayProgram:

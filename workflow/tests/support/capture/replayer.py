@@ -185,40 +185,10 @@ def soon_ns(after_ns: int = 300_000_000) -> int:
 
 
 @contextlib.contextmanager
-def namespace(*pairs: tuple[str, str]) -> Iterator[tuple[str, ...]]:
-    """Yield a command prefix for a network namespace with these veth pairs; it ends with its process."""
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces require root")
-    for program in ("unshare", "nsenter", "ip", "tcpdump"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
-    holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
-    try:
-        prefix = ("nsenter", f"--net=/proc/{holder.pid}/ns/net")
-        own = Path("/proc/self/ns/net").readlink()
-        end = time.monotonic() + LIMIT_S
-        while Path(f"/proc/{holder.pid}/ns/net").readlink() == own:
-            if holder.poll() is not None or time.monotonic() > end:
-                pytest.skip("network namespaces are not available")
-            time.sleep(0.01)
-        lines = ["link set lo up"]
-        for left, right in pairs:
-            lines.append(f"link add {left} type veth peer name {right}")
-            lines += [f"link set {end} addrgenmode none" for end in (left, right)]
-            lines += [f"link set {end} up" for end in (left, right)]
-        for line in lines:
-            done = subprocess.run([*prefix, "ip", *line.split()], capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                pytest.skip(f"ip {line}: {done.stderr.strip()}")
-        yield prefix
-    finally:
-        holder.kill()
-        holder.wait()
-
-
-@contextlib.contextmanager
 def tcpdump(prefix: tuple[str, ...], interface: str, path: Path) -> Iterator[None]:
     """Capture an interface with ns times until the end of the block; all frames are on disk then."""
+    if shutil.which("tcpdump") is None:
+        pytest.skip("tcpdump is not installed")
     argv = [*prefix, "tcpdump", "-i", interface, "-w", str(path), "-U", "-B", "65536"]
     argv += ["--time-stamp-precision=nano", "--immediate-mode", "-Q", "in"]
     process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
