@@ -47,8 +47,8 @@ void p4_frames_put(const struct frames *frames, const struct p4_verdict *verdict
 int p4_frames_close(struct frames *frames, bool keep, struct fault *fault) {
     int status = 0;
     if (frames->file) {
-        const bool whole = fflush(frames->file) == 0 && !ferror(frames->file);
-        if (keep && (!whole || publish(fileno(frames->file), frames->part, frames->path) != 0)) {
+        const bool complete = fflush(frames->file) == 0 && !ferror(frames->file);
+        if (keep && (!complete || publish(fileno(frames->file), frames->part, frames->path) != 0)) {
             status = write_fault(fault, frames->path);
         }
         fclose(frames->file);

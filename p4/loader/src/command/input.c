@@ -32,23 +32,23 @@ static void set_time(struct p4_frame *frame, int64_t ts_ns, bool timed) {
     frame->ts_ns = ts_ns < 0 ? 0 : (uint64_t)ts_ns;
 }
 
-/* -1 if the program that writes to the descriptor was killed, so that the capture is not complete. */
+/* Returns -1 if the capture is incomplete because the program that writes to the descriptor was killed. */
 static int check_end(const struct source *source, struct fault *fault) {
-    char whole;
-    ssize_t got = 1;
+    char complete;
+    ssize_t size = 1;
     if (source->end >= 0) {
-        while ((got = read(source->end, &whole, 1)) < 0 && errno == EINTR) {
+        while ((size = read(source->end, &complete, 1)) < 0 && errno == EINTR) {
         }
     }
-    return got == 1
+    return size == 1
                ? 0
                : fail(fault, "%.200s: the program that decompressed it was killed; run again", source->path);
 }
 
 /* Reads the next frame of a source; 0: end of the capture, -1: see fault. */
 static int advance(struct source *source, unsigned port, struct fault *fault) {
-    struct blocks_frame found;
-    int status = capture_file_next(source->file, &found, fault);
+    struct blocks_frame next;
+    int status = capture_file_next(source->file, &next, fault);
     if (status == 0 && check_end(source, fault) != 0) {
         status = -1;
     }
@@ -58,11 +58,11 @@ static int advance(struct source *source, unsigned port, struct fault *fault) {
     }
     source->frame = (struct p4_frame){
         .port = port,
-        .wire_bytes = found.wire_bytes,
-        .kept_bytes = found.kept_bytes,
-        .bytes = found.bytes,
+        .wire_bytes = next.wire_bytes,
+        .kept_bytes = next.kept_bytes,
+        .bytes = next.bytes,
     };
-    set_time(&source->frame, found.ts_ns, found.timed);
+    set_time(&source->frame, next.ts_ns, next.timed);
     if (!source->frame.untimed) {
         source->place_ns = source->frame.ts_ns;
     }
@@ -98,14 +98,14 @@ struct input *p4_input_open(const char *const paths[], const int descriptors[], 
 
 /* Returns the source with the earliest frame; of equal times, the lower port. */
 static struct source *earliest(struct input *input) {
-    struct source *found = NULL;
+    struct source *earliest = NULL;
     for (unsigned i = 0; i < input->count; ++i) {
         struct source *source = &input->source[i];
-        if (source->pending && (!found || source->place_ns < found->place_ns)) {
-            found = source;
+        if (source->pending && (!earliest || source->place_ns < earliest->place_ns)) {
+            earliest = source;
         }
     }
-    return found;
+    return earliest;
 }
 
 static bool keep_bytes(struct input *input, const struct p4_frame *frame) {
@@ -137,7 +137,7 @@ int p4_input_read(struct input *input, struct p4_frame *frames, unsigned most, s
             return -1;
         }
     }
-    const uint8_t *at = input->bytes; /* it may have moved */
+    const uint8_t *at = input->bytes; /* realloc may have moved it */
     for (unsigned i = 0; i < count; at += frames[i++].kept_bytes) {
         frames[i].bytes = at;
     }

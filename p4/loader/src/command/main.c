@@ -1,4 +1,5 @@
-/* acapella-p4-run: runs a P4 program over the frames of captures, and accounts for each of them. */
+/* acapella-p4-run: runs a P4 program over the frames of captures, and counts each of them by
+ * outcome. */
 #include <errno.h>
 #include <rte_eal.h>
 #include <rte_errno.h>

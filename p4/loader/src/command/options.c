@@ -169,17 +169,17 @@ static int read_one(struct options *options, int code, const char *text, struct 
 /* Returns true if two paths are in the same directory. */
 static bool same_directory(const char *a, const char *b) {
     const char *const paths[] = {a, b};
-    struct stat found[2];
+    struct stat status[2];
     for (unsigned i = 0; i < 2; ++i) {
         const char *end = strrchr(paths[i], '/');
         char *directory = end ? strndup(paths[i], (size_t)(end - paths[i]) + 1) : strdup(".");
-        const bool exists = directory && stat(directory, &found[i]) == 0;
+        const bool exists = directory && stat(directory, &status[i]) == 0;
         free(directory);
         if (!exists) {
             return false;
         }
     }
-    return found[0].st_dev == found[1].st_dev && found[0].st_ino == found[1].st_ino;
+    return status[0].st_dev == status[1].st_dev && status[0].st_ino == status[1].st_ino;
 }
 
 /* Returns true if two paths name the same regular file, or will do so once it is written. */

@@ -124,7 +124,7 @@ void p4_compiled_free(struct compiled *compiled) {
 }
 
 /* DPDK reads the lower port first: frames of a port wait until those of the other port are processed. */
-void p4_compiled_give(struct p4 *p4) {
+void p4_compiled_enqueue(struct p4 *p4) {
     struct compiled *compiled = p4->compiled;
     while (p4->waiting_count) {
         struct slot *slot = p4->waiting[p4->first_waiting];
@@ -135,7 +135,7 @@ void p4_compiled_give(struct p4 *p4) {
         struct rte_mbuf *mbuf = &compiled->mbufs[slot - p4->slot];
         mbuf->buf_addr = slot->buffer;
         mbuf->data_off = (uint16_t)p4->head_room;
-        mbuf->pkt_len = slot->given;
+        mbuf->pkt_len = slot->total;
         rte_ring_sp_enqueue(compiled->in[port], mbuf);
         compiled->passages[(compiled->first + compiled->count++) % IN_FLIGHT] =
             (struct passage){.slot = slot};

@@ -13,7 +13,7 @@ int p4_compiled_load(struct p4 *p4, struct fault *fault);
 void p4_compiled_free(struct compiled *compiled);
 
 /* Moves the waiting frames into the rings. */
-void p4_compiled_give(struct p4 *p4);
+void p4_compiled_enqueue(struct p4 *p4);
 /* Takes the frames that the pipeline returned, in order of arrival. */
 void p4_compiled_take(struct p4 *p4);
 

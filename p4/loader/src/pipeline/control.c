@@ -48,15 +48,15 @@ static int number(struct line *line, const char *word, uint64_t *to) {
 
 static const struct spec_array *find_register(struct line *line, const char *name, uint64_t index,
                                               uint64_t count) {
-    const struct spec_array *found = p4_spec_register(&line->p4->spec, name);
-    if (!found) {
+    const struct spec_array *array = p4_spec_register(&line->p4->spec, name);
+    if (!array) {
         fail(line->fault,
              "%.64s: the program has no such register; the regarray lines of the .spec name them", name);
-    } else if (index >= found->size || count > found->size - index) {
-        fail(line->fault, "%.64s: has the indices 0 to %u", name, found->size - 1);
-        found = NULL;
+    } else if (index >= array->size || count > array->size - index) {
+        fail(line->fault, "%.64s: has the indices 0 to %u", name, array->size - 1);
+        array = NULL;
     }
-    return found;
+    return array;
 }
 
 /* register NAME INDEX VALUE [COUNT] */

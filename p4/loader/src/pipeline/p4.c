@@ -122,8 +122,8 @@ void p4_free(struct p4 *p4) {
     free(p4);
 }
 
-/* Prepares a buffer for `bytes` after the headroom and `reach` bytes after the frame; zeros what the previous
- * frame left. */
+/* Prepares a buffer for `bytes` after the headroom and `reach` bytes after the frame, and clears the bytes of
+ * the previous frame. */
 static bool make_room(struct p4 *p4, struct slot *slot, uint32_t bytes) {
     const uint32_t room = bytes + p4->reach + 64;
     if (slot->room >= room) {
@@ -152,13 +152,13 @@ static void fill(struct p4 *p4, struct slot *slot, const struct p4_frame *frame,
     if (frame->kept_bytes) {
         memcpy(at + WIRE_INGRESS, frame->bytes, frame->kept_bytes);
     }
-    /* zero what an earlier frame or the program wrote after this frame's bytes */
+    /* clear the bytes after this frame that an earlier frame or the program has written */
     const uint32_t dirty = slot->used > end ? slot->used : end;
     memset(at + end, 0, dirty - end);
     slot->used = shown;
     slot->kept = frame->kept_bytes;
     const uint32_t padded = WIRE_INGRESS + WIRE_PADDED;
-    slot->given = end > padded ? end : padded;
+    slot->total = end > padded ? end : padded;
     slot->frame = *frame;
     slot->probe = probe;
     slot->busy = true;
@@ -169,7 +169,7 @@ static int run_until(struct p4 *p4, unsigned busy, struct fault *fault) {
     const unsigned quanta = p4->compiled ? QUANTA_COMPILED : QUANTA;
     for (uint64_t idle = 0; p4->busy > busy; idle += quanta) {
         if (p4->compiled) {
-            p4_compiled_give(p4);
+            p4_compiled_enqueue(p4);
         }
         rte_swx_pipeline_run(p4->pipeline, quanta);
         if (p4->compiled) {

@@ -19,7 +19,7 @@ static int receive(void *object, struct rte_swx_pkt *packet) {
     p4->first_waiting = (p4->first_waiting + 1) % IN_FLIGHT;
     --p4->waiting_count;
     *packet = (struct rte_swx_pkt){
-        .handle = slot, .pkt = slot->buffer, .offset = p4->head_room, .length = slot->given};
+        .handle = slot, .pkt = slot->buffer, .offset = p4->head_room, .length = slot->total};
     return 1;
 }
 
@@ -36,7 +36,7 @@ static bool read_egress(struct p4 *p4, const struct slot *slot, const struct rte
     if (packet->length < WIRE_EGRESS || (uint64_t)packet->offset + packet->length > room) {
         return false;
     }
-    const uint32_t padding = slot->given - WIRE_INGRESS - slot->kept;
+    const uint32_t padding = slot->total - WIRE_INGRESS - slot->kept;
     const uint32_t payload_bytes = packet->length - WIRE_EGRESS;
     verdict->kind = header[28];
     verdict->reason = header[29];

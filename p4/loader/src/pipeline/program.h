@@ -16,7 +16,7 @@ struct slot {
     uint8_t *buffer;
     uint32_t room;        /* bytes of the buffer after the headroom */
     uint32_t used;        /* bytes of the buffer that may be nonzero */
-    uint32_t kept, given; /* bytes of the frame, and of frame, header and padding */
+    uint32_t kept, total; /* bytes of the frame; bytes of header, frame and padding */
     struct p4_frame frame;
     bool probe, busy;
 };

@@ -54,8 +54,8 @@ static uint32_t bits_of(const struct spec *spec, const char *name) {
     } else if (field && field - name < (long)sizeof header) {
         memcpy(header, name, (size_t)(field - name));
         header[field - name] = '\0';
-        const struct spec_header *found = p4_spec_header(spec, header);
-        type = found ? found->type : NULL;
+        const struct spec_header *packet_header = p4_spec_header(spec, header);
+        type = packet_header ? packet_header->type : NULL;
     }
     for (unsigned i = 0; type && i < type->count; ++i) {
         if (is(type->fields[i].name, field + 1)) {

@@ -276,23 +276,23 @@ static char *read_file(struct spec *spec, struct fault *fault) {
 int p4_spec_read(struct spec *spec, const char *path, struct fault *fault) {
     *spec = (struct spec){.path = path};
     struct reader reader = {.spec = spec, .fault = fault};
-    int found;
+    int status;
     if (!(reader.next = read_file(spec, fault))) {
         return -1;
     }
-    while ((found = p4_reader_next(&reader)) > 0) {
+    while ((status = p4_reader_next(&reader)) > 0) {
         if (read_statement(&reader) != 0) {
             return -1;
         }
     }
-    if (found == 0 && !spec->apply.count) {
+    if (status == 0 && !spec->apply.count) {
         return REFUSE(&reader, "the file ends without an apply block; use a .spec of p4c-dpdk");
     }
-    if (found == 0 && !spec->metadata) {
+    if (status == 0 && !spec->metadata) {
         return p4_spec_fail(spec, spec->apply_line, fault,
                             "apply: metadata must be defined before; compile the program again");
     }
-    return found;
+    return status;
 }
 
 void p4_spec_free(struct spec *spec) { p4_arena_free(&spec->arena); }

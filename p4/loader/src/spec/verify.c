@@ -140,8 +140,8 @@ static const struct spec_struct *find_field(const struct graph *graph, const str
     } else if ((size_t)(field - word) < sizeof header) {
         memcpy(header, word, (size_t)(field - word));
         header[field - word] = '\0';
-        const struct spec_header *found = p4_spec_header(graph->spec, header);
-        type = found ? found->type : NULL;
+        const struct spec_header *packet_header = p4_spec_header(graph->spec, header);
+        type = packet_header ? packet_header->type : NULL;
     }
     *bytes = 0;
     for (unsigned i = 0; type && i < type->count; ++i) {
