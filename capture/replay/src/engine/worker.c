@@ -61,9 +61,9 @@ static void handle(struct worker *worker, enum request request) {
 
 /* Sleeps if the next departure is far away and --wake-ns permits it. */
 static void rest(struct replay *replay) {
-    const int64_t rest_ns = replay_rest(replay, LONGEST_NAP_NS);
+    const int64_t rest_ns = replay_rest(replay, MAX_SLEEP_NS);
     if (rest_ns) {
-        nap(rest_ns);
+        sleep_for(rest_ns);
     }
 }
 
