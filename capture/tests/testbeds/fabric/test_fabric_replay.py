@@ -46,7 +46,7 @@ def _program() -> None:
 
 @pytest.fixture
 def path(fabric) -> Iterator[tuple[str, ...]]:
-    """Provide the user's slice, whose node sends from left0 to left1 of its own network namespace."""
+    """Provide the user's slice, whose node sends from left0 to left1 in a separate network namespace."""
     fabric.testbed("mine").allocate("UTAH", ResourceRequest(1))
     with replayer.namespace(("left0", "left1")) as prefix:
         fabric.nodes.prefixes[NODE] = prefix

@@ -28,7 +28,7 @@ constexpr std::size_t kMaxReason = 200;
     ::_exit(code);
 }
 
-// Reached by exceptions that nobody can catch: Arrow calls writers that are `noexcept`, and DuckDB destroys
+// Reached by exceptions that nothing can catch: Arrow calls writers that are `noexcept`, and DuckDB destroys
 // objects that are incomplete after a failed allocation.
 [[noreturn]] void terminate() {
     try {
