@@ -56,8 +56,8 @@ ROOT = Path(os.path.relpath(workflow.basedir))
 CAMPAIGN = f"results/{config['campaign']}"
 
 # Logs and benchmarks are written by shells and by Snakemake, which follow links.
-if found := refusal(Path(CAMPAIGN)):
-    sys.exit(f"acapella: error: {found}")
+if message := refusal(Path(CAMPAIGN)):
+    sys.exit(f"acapella: error: {message}")
 os.environ[beneath.VARIABLE] = os.path.abspath(CAMPAIGN)
 
 

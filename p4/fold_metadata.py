@@ -49,89 +49,91 @@ def split(lines: list[str]) -> tuple[int, int]:
 
 
 def instructions(body: list[str]) -> list[Instruction]:
-    found = []
+    result = []
     for line in body:
-        labeled = _LABEL.match(line)
-        words = (labeled[2] if labeled else line).split()
-        if words or labeled:
-            found.append(Instruction(words, labeled[1] if labeled else None))
-    for instruction in found:
+        label = _LABEL.match(line)
+        words = (label[2] if label else line).split()
+        if words or label:
+            result.append(Instruction(words, label[1] if label else None))
+    for instruction in result:
         effects(instruction)
-    places = {one.label: at for at, one in enumerate(found) if one.label}
-    for at, one in enumerate(found):
-        jumps = bool(one.words) and one.words[0] in _JUMPS
-        if not (one.words and one.words[0] in ("jmp", "tx", "drop", "return")) and at + 1 < len(found):
-            one.successors.append(at + 1)
+    index_of_label = {instruction.label: index for index, instruction in enumerate(result) if instruction.label}
+    for index, instruction in enumerate(result):
+        jumps = bool(instruction.words) and instruction.words[0] in _JUMPS
+        if not (instruction.words and instruction.words[0] in ("jmp", "tx", "drop", "return")) and index + 1 < len(
+            result
+        ):
+            instruction.successors.append(index + 1)
         if jumps:
-            one.successors.append(places[one.words[1]])
-    return found
+            instruction.successors.append(index_of_label[instruction.words[1]])
+    return result
 
 
-def effects(one: Instruction) -> None:
+def effects(instruction: Instruction) -> None:
     """Set the temporaries that an instruction reads and writes. Raises UnsupportedSpecError for unknown ones."""
-    if not one.words:
+    if not instruction.words:
         return
-    operation, operands = one.words[0], [word for word in one.words[1:] if _TEMPORARY.fullmatch(word)]
-    first = one.words[1] if len(one.words) > 1 else ""
+    operation, operands = instruction.words[0], [word for word in instruction.words[1:] if _TEMPORARY.fullmatch(word)]
+    first = instruction.words[1] if len(instruction.words) > 1 else ""
     if operation == "hash":
-        one.writes = {one.words[2]} & set(operands)
-        if set(operands) - one.writes:
+        instruction.writes = {instruction.words[2]} & set(operands)
+        if set(operands) - instruction.writes:
             raise UnsupportedSpecError(
-                f"{' '.join(one.words)}: hashes must read a header, whose fields keep their order"
+                f"{' '.join(instruction.words)}: hashes must read a header, whose fields keep their order"
             )
     elif operation in _DEFINES:
-        one.writes = {first} & set(operands)
-        one.reads = {word for word in one.words[2:] if _TEMPORARY.fullmatch(word)}
+        instruction.writes = {first} & set(operands)
+        instruction.reads = {word for word in instruction.words[2:] if _TEMPORARY.fullmatch(word)}
     elif operation in _UPDATES:
-        one.writes = {first} & set(operands)
-        one.reads = set(operands)
+        instruction.writes = {first} & set(operands)
+        instruction.reads = set(operands)
     elif operation in (*_JUMPS, "regwr", "regadd", "extract", "tx"):
-        one.reads = set(operands)
+        instruction.reads = set(operands)
     elif operands:
-        raise UnsupportedSpecError(f"{' '.join(one.words)}: unsupported instruction")
+        raise UnsupportedSpecError(f"{' '.join(instruction.words)}: unsupported instruction")
 
 
 def find_live(body: list[Instruction]) -> None:
     changed = True
     while changed:
         changed = False
-        for one in reversed(body):
+        for instruction in reversed(body):
             live: set[str] = set()
-            for at in one.successors:
-                live |= body[at].live - body[at].writes | body[at].reads
-            if live != one.live:
-                one.live, changed = live, True
+            for successor in instruction.successors:
+                live |= body[successor].live - body[successor].writes | body[successor].reads
+            if live != instruction.live:
+                instruction.live, changed = live, True
 
 
 def interferences(body: list[Instruction]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = defaultdict(set)
-    for one in body:
-        for name in one.writes | one.reads:
-            found.setdefault(name, set())
-        same = {one.words[2]} if one.words and one.words[0] == "mov" else set()
-        for name in one.writes:
-            for other in one.live - {name} - same:
-                found[name].add(other)
-                found[other].add(name)
-    return found
+    neighbors: dict[str, set[str]] = defaultdict(set)
+    for instruction in body:
+        for name in instruction.writes | instruction.reads:
+            neighbors.setdefault(name, set())
+        source = {instruction.words[2]} if instruction.words and instruction.words[0] == "mov" else set()
+        for name in instruction.writes:
+            for other in instruction.live - {name} - source:
+                neighbors[name].add(other)
+                neighbors[other].add(name)
+    return neighbors
 
 
 def color(body: list[Instruction], widths: dict[str, int]) -> dict[str, str]:
     """Return a shared field for each temporary; those joined by a move use the same field if possible."""
-    found = interferences(body)
-    friends: dict[str, list[str]] = defaultdict(list)
+    neighbors = interferences(body)
+    preferred: dict[str, list[str]] = defaultdict(list)
     order: dict[str, None] = {}
     for one in body:
         for word in one.words:
-            if word in found:
+            if word in neighbors:
                 order.setdefault(word)
-        if one.words and one.words[0] == "mov" and one.words[1] in found and one.words[2] in found:
-            friends[one.words[1]].append(one.words[2])
+        if one.words and one.words[0] == "mov" and one.words[1] in neighbors and one.words[2] in neighbors:
+            preferred[one.words[1]].append(one.words[2])
     colors: dict[str, str] = {}
     for name in order:
         width = widths[name]
-        used = {colors[other] for other in found[name] if other in colors}
-        candidates = [colors[one] for one in friends[name] if one in colors and widths[one] == width]
+        used = {colors[other] for other in neighbors[name] if other in colors}
+        candidates = [colors[one] for one in preferred[name] if one in colors and widths[one] == width]
         candidates += [f"m.shared_{width}_{number}" for number in range(len(order))]
         colors[name] = next(one for one in candidates if one not in used)
     return colors
@@ -139,27 +141,27 @@ def color(body: list[Instruction], widths: dict[str, int]) -> dict[str, str]:
 
 def simplified(body: list[Instruction], widths: dict[str, int]) -> list[Instruction]:
     """Remove instructions without effect; their labels move to the next instruction."""
-    kept: list[Instruction] = []
+    result: list[Instruction] = []
     renamed: dict[str, str] = {}
     pending: list[str] = []
-    for one in body:
-        if one.label:
-            pending.append(one.label)
-        words = one.words
-        idle = not words or (words[0] == "mov" and words[1] == words[2])
+    for instruction in body:
+        if instruction.label:
+            pending.append(instruction.label)
+        words = instruction.words
+        has_no_effect = not words or (words[0] == "mov" and words[1] == words[2])
         if words and words[0] == "and" and words[1] in widths and re.fullmatch(r"0x[0-9A-Fa-f]+|\d+", words[2]):
-            idle = idle or int(words[2], 0) == (1 << widths[words[1]]) - 1
-        if idle:
+            has_no_effect = has_no_effect or int(words[2], 0) == (1 << widths[words[1]]) - 1
+        if has_no_effect:
             continue
         for label in pending[1:]:
             renamed[label] = pending[0]
-        one.label = pending[0] if pending else None
+        instruction.label = pending[0] if pending else None
         pending = []
-        kept.append(one)
-    for one in kept:
-        if one.words[0] in _JUMPS:
-            one.words[1] = renamed.get(one.words[1], one.words[1])
-    return kept
+        result.append(instruction)
+    for instruction in result:
+        if instruction.words[0] in _JUMPS:
+            instruction.words[1] = renamed.get(instruction.words[1], instruction.words[1])
+    return result
 
 
 def fields_of(lines: list[str]) -> tuple[dict[str, int], int, int]:
@@ -193,20 +195,20 @@ def folded(text: str) -> str:
     find_live(body)
     colors = color(body, widths)
     before = lines[:start] + lines[stop:begin]
-    elsewhere = {name for name in colors if any(re.search(re.escape(name) + r"\b", line) for line in before)}
-    if elsewhere:
-        raise UnsupportedSpecError(f"{sorted(elsewhere)}: used in an action")
+    in_actions = {name for name in colors if any(re.search(re.escape(name) + r"\b", line) for line in before)}
+    if in_actions:
+        raise UnsupportedSpecError(f"{sorted(in_actions)}: used in an action")
     for one in body:
         one.words = [colors.get(word, word) for word in one.words]
-    kept = {
+    fields = {
         name: bits
         for name, bits in widths.items()
         if name not in colors and not (_TEMPORARY.fullmatch(name) and unused(name, body, before))
     }
     for name in sorted({(-widths[old], new) for old, new in colors.items()}):
-        kept[name[1]] = -name[0]
-    struct = [f"\tbit<{bits}> {name[2:]}" for name, bits in kept.items()]
-    new = simplified(body, kept)
+        fields[name[1]] = -name[0]
+    struct = [f"\tbit<{bits}> {name[2:]}" for name, bits in fields.items()]
+    new = simplified(body, fields)
     return "\n".join(lines[:start] + struct + lines[stop:begin] + [one.text() for one in new] + lines[end:]) + "\n"
 
 

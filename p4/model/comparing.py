@@ -72,36 +72,44 @@ def assert_same(frames: list[Frame], settings: dict[str, int], period_ns: int, d
     assert actual.statistics["dropped"]["untimed"] == epochs.untimed
     outcomes = [outcome for outcome in actual.outcomes if outcome.outcome != "untimed"]
     assert len(actual.outcomes) == len(outcomes) + epochs.untimed
-    seen = set()
-    for number, (got, (now, result)) in enumerate(zip(outcomes, expected, strict=False)):
+    occurred = set()
+    for number, (outcome, (now, result)) in enumerate(zip(outcomes, expected, strict=False)):
         where = f"result {number} of {len(expected)}, at {now}"
-        assert (got.timestamp_ns, got.sequence, got.hash) == (now, result.sequence, result.hash), where
+        assert (outcome.timestamp_ns, outcome.sequence, outcome.hash) == (now, result.sequence, result.hash), where
         if result.report is None:
-            assert (got.outcome, got.reason, got.length) == ("sunk", names[str(result.reason)], 0), where
-            seen.add(got.reason)
+            assert (outcome.outcome, outcome.reason, outcome.length) == ("sunk", names[str(result.reason)], 0), where
+            occurred.add(outcome.reason)
             continue
-        assert got.raw is not None, f"{where}: {got.reason}"
-        assert (got.kind, got.wire_length) == ("report", len(got.raw)), where
-        assert difference(settings, result.report, got.raw[:-4]) == {}, where
-        seen |= {f"trigger {bit}" for bit in range(9) if result.trigger >> bit & 1}
+        assert outcome.raw is not None, f"{where}: {outcome.reason}"
+        assert (outcome.kind, outcome.wire_length) == ("report", len(outcome.raw)), where
+        assert difference(settings, result.report, outcome.raw[:-4]) == {}, where
+        occurred |= {f"trigger {bit}" for bit in range(9) if result.trigger >> bit & 1}
     assert len(outcomes) == len(expected)
     assert_same_registers(model, actual.registers)
-    return seen
+    return occurred
 
 
-def difference(settings: dict[str, int], expected: bytes, got: bytes) -> dict[str, tuple]:
+def difference(settings: dict[str, int], expected: bytes, actual: bytes) -> dict[str, tuple]:
     """Return the fields in which two reports differ."""
-    if expected == got:
+    if expected == actual:
         return {}
     number, head = settings.get("format", 2), reports.HEADER_BYTES
-    one, other = (reports.unpack(number, raw[head:]) for raw in (expected, got))
-    fields = {name: (one[name], other[name]) for name in one if one[name] != other[name]}
-    return fields | {"headers": (expected[:head].hex(), got[:head].hex())}
+    expected_fields, actual_fields = (reports.unpack(number, raw[head:]) for raw in (expected, actual))
+    fields = {
+        name: (expected_fields[name], actual_fields[name])
+        for name in expected_fields
+        if expected_fields[name] != actual_fields[name]
+    }
+    return fields | {"headers": (expected[:head].hex(), actual[:head].hex())}
 
 
 def assert_same_registers(model: Flowstats, registers: dict[str, list[int]]) -> None:
     assert set(model.one) | set(model.many) == set(registers) - {"direction"}  # added by p4c-dpdk
     for name, values in registers.items():
         expected = model.many.get(name, {0: model.one.get(name, 0)})
-        wrong = {at: (expected.get(at, 0), got) for at, got in enumerate(values) if expected.get(at, 0) != got}
+        wrong = {
+            index: (expected.get(index, 0), value)
+            for index, value in enumerate(values)
+            if expected.get(index, 0) != value
+        }
         assert not wrong, f"{name}: {dict(list(wrong.items())[:5])}"

@@ -9,7 +9,7 @@ from acapella_p4_model.flowstats import ROWS, T_FIRST, Flowstats, Result
 from acapella_p4_model.parsing import parse
 from acapella_p4_model.running import Frame
 
-PROBE_BYTES = 256  # kept of a frame for its flow's probe
+PROBE_BYTES = 256  # maximum length of a flow's probe, from the start of its first frame
 TIME_LIMIT_NS = 2**32 * 10**9 - 1  # the first implausible time, in the year 2106
 
 
@@ -26,15 +26,15 @@ class Epochs:
 
     def run(self, frames: Iterable[Frame]) -> Iterator[tuple[int, Result]]:
         """Yield time and result of each frame and probe, in order."""
-        begun = False
+        started = False
         for frame in frames:
             now = frame.timestamp_ns
             if self.period_ns and not 0 <= now < TIME_LIMIT_NS:
                 self.untimed += 1
                 continue
             self.last_ns = max(self.last_ns, now)
-            if not begun:
-                begun = True
+            if not started:
+                started = True
                 self.next_ns = (now // self.period_ns + 1) * self.period_ns if self.period_ns else 0
             if self.period_ns and now >= self.next_ns:
                 boundary = self.next_ns
@@ -44,7 +44,7 @@ class Epochs:
             if result.trigger & T_FIRST:  # even if it could not be sent, since another report may be
                 self.probes.append(Frame(frame.raw[:PROBE_BYTES], frame.port, frame.wire))
             yield now, result
-        if self.period_ns and begun:
+        if self.period_ns and started:
             yield from self._flip(self.last_ns)
 
     def _frame(self, frame: Frame, now: int, *, probe: bool = False) -> Result:

@@ -305,3 +305,11 @@ def test_file_without_times_is_an_error(trials, tmp_path, capsys):
     assert capsys.readouterr().err.startswith(message)
     assert main(["kappa", f"{trials[0]},{untimed}", str(trials[1])]) == 2
     assert "untimed.pcapng: its 2 frames have no timestamps" in capsys.readouterr().err
+
+
+def test_note_on_two_trials_that_are_the_same_file(trials, capsys):
+    first, second = map(str, trials)
+    assert main(["kappa", first, first, "--json"]) == 0
+    assert "note: trials A, B are the same file (a.pcap): kappa is 1" in capsys.readouterr().err
+    assert main(["kappa", first, second, "--json"]) == 0
+    assert "same file" not in capsys.readouterr().err
