@@ -134,7 +134,7 @@ def test_capture_that_crashes_its_digest_is_a_failed_sample(code, tmp_path, monk
 
 
 def test_only_the_exit_code_for_damage_suggests_to_keep_frames_before_it(tmp_path, monkeypatch):
-    offer = "or, to keep what is before the damage in a, by this one:\n  digest: {damaged: keep}"
+    offer = "or, to keep the frames before the damage in a, with this line:\n  digest: {damaged: keep}"
     assert report_of(tmp_path, monkeypatch, ("digest__a", 1, BROKEN)).endswith(offer)
     assert offer not in report_of(tmp_path, monkeypatch, ("digest__a", 2, "--damaged keep"))
 

@@ -124,7 +124,7 @@ def test_frames_before_the_damage_are_kept_if_configured(tmp_path):
     place.sheet(*((name, "alpha", name, f"../captures/{name}.pcap") for name in ("intact", "wild")))
     ended = place.run("--keep-going", "process")
     assert ended.returncode != 0
-    assert "before the damage in wild, by this one:\n  digest: {damaged: keep}" in ended.stdout, ended.stdout
+    assert "before the damage in wild, with this line:\n  digest: {damaged: keep}" in ended.stdout, ended.stdout
     intact = place.campaign / "acap" / "intact.parquet"
     modified_ns = intact.stat().st_mtime_ns
     place.configure(digest={"engine": "native", "damaged": "keep"})
