@@ -16,7 +16,15 @@ from acapella_capture.control import coordinator
 from acapella_capture.control.gather import gather
 from acapella_capture.control.outcomes import Outcome
 from acapella_capture.control.sampling import Failure
-from acapella_capture.control.watchdog import MB, NodeHistory, NodeStatus, disk_shortage, parse_clock, parse_status
+from acapella_capture.control.watchdog import (
+    MB,
+    NodeHistory,
+    NodeStatus,
+    clock_error_ns,
+    disk_shortage,
+    parse_clock,
+    parse_status,
+)
 from acapella_capture.plan import samples as plan
 from acapella_capture.settings import parse_settings
 from acapella_capture.testbeds.base import InsufficientResources
@@ -240,14 +248,17 @@ def test_growth_is_unknown_without_enough_frames():
 
 
 CHRONY = "A9FEA97B,169.254.169.123,4,1700000000.1,0.000001234,-0.0000004,0.000012,-3.1,0.0,0.1,0.0003,0.0004,16.1,"
+NOT_SYNCHRONIZED = "Not synchroni" + "sed"  # as chronyc spells it
 
 
 @pytest.mark.parametrize(
     ("output", "expected"),
     [
-        (f"chrony {CHRONY}Normal", ("chrony", 1234, True)),
-        (f"chrony {CHRONY}Not synchronized", ("chrony", 1234, False)),
-        ("ptp -37", ("ptp", -37, True)),
+        (f"chrony {CHRONY}Normal", ("chrony", -1234, True)),
+        (f"chrony {CHRONY}Insert second", ("chrony", -1234, True)),
+        (f"chrony {CHRONY}{NOT_SYNCHRONIZED}", ("chrony", -1234, False)),
+        ("ptp -37 true", ("ptp", -37, True)),
+        ("ptp 0 false", ("ptp", None, False)),
         ("system yes", ("system", None, True)),
         ("chrony 506 Cannot talk to daemon", (None, None, None)),
         ("", (None, None, None)),
@@ -255,6 +266,20 @@ CHRONY = "A9FEA97B,169.254.169.123,4,1700000000.1,0.000001234,-0.0000004,0.00001
 )
 def test_clock_is_parsed_from_chrony_ptp_and_timedatectl(output, expected):
     assert tuple(parse_clock(output).values()) == expected
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        (f"chrony {CHRONY}Normal", 550_000),  # half of 0.3 ms, and 0.4 ms
+        (f"chrony {CHRONY}{NOT_SYNCHRONIZED}", None),
+        ("chrony 1,2,3,Normal", None),
+        ("ptp -37 true", None),
+        ("", None),
+    ],
+)
+def test_error_of_the_clock_is_chronys_root_distance(output, expected):
+    assert clock_error_ns(output) == expected
 
 
 def test_second_process_cannot_collect_the_same_campaign(tmp_path):

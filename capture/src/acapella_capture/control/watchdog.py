@@ -5,6 +5,7 @@ heartbeat file. The coordinator probes the node while a sample is taken. The loo
 """
 
 import contextlib
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,13 @@ echo "${free:--} $size $age ${frames:--}"
 """
 CLOCK = r"""
 if s=$(chronyc -c tracking 2> /dev/null); then echo "chrony $s"; exit; fi
-if s=$(pmc -u -b 0 'GET CURRENT_DATA_SET' 2> /dev/null | awk '$1 == "offsetFromMaster" { print $2 }') && [ -n "$s" ]
+if s=$(pmc -u -b 0 'GET TIME_STATUS_NP' 2> /dev/null | awk '
+    $1 == "master_offset" { offset = $2 } $1 == "gmPresent" { print offset, $2 }') && [ -n "$s" ]
 then echo "ptp $s"; exit; fi
 if s=$(timedatectl show -p NTPSynchronized --value 2> /dev/null); then echo "system $s"; fi
 """
+
+SYNCHRONIZED = ("Normal", "Insert second", "Delete second")  # leap status of chronyc, if there is a reference
 
 
 @dataclass(frozen=True)
@@ -65,18 +69,40 @@ def parse_status(printed: str) -> NodeStatus:
 
 
 def parse_clock(printed: str) -> dict[str, Any]:
-    """Return manifest key `clock` from the output of the node's clock program; all unknown without one."""
+    """Return manifest key `clock` from the output of the node's clock program; all unknown without one.
+
+    The offset is that of the node's clock minus the reference: chronyc's field 5 is how far the system clock is behind,
+    in seconds, and its last field the leap status (chronyc(1), tracking). Field master_offset of ptp4l is how far the
+    clock is ahead; it is 0 if there is no grandmaster but the node itself.
+    """
     source, _, printed = printed.strip().partition(" ")
     fields = printed.split(",")
     with contextlib.suppress(ValueError, IndexError):
-        if source == "chrony":  # chronyc(1), tracking: field 5 is the offset in seconds, the last one the leap status
-            offset = round(float(fields[4]) * 1e9)
-            return {"source": source, "offset_ns": offset, "synchronized": fields[-1] != "Not synchronized"}
+        if source == "chrony":
+            offset = -round(float(fields[4]) * 1e9)
+            return {"source": source, "offset_ns": offset, "synchronized": fields[-1] in SYNCHRONIZED}
         if source == "ptp":
-            return {"source": source, "offset_ns": round(float(printed)), "synchronized": True}
+            offset, present = printed.split()
+            synchronized = present == "true"
+            return {
+                "source": source, "offset_ns": int(offset) if synchronized else None, "synchronized": synchronized
+            }  # fmt: skip
         if source == "system" and printed in ("yes", "no"):
             return {"source": source, "offset_ns": None, "synchronized": printed == "yes"}
     return {"source": None, "offset_ns": None, "synchronized": None}
+
+
+def clock_error_ns(printed: str) -> int | None:
+    """Return the largest error of chrony's offset, half of the root delay plus the root dispersion (RFC 5905, section
+    11.2), from the output of the node's clock program; None if unknown: ptp4l and timedatectl report no bound.
+    """
+    source, _, printed = printed.strip().partition(" ")
+    fields = printed.split(",")
+    if source != "chrony" or fields[-1] not in SYNCHRONIZED:
+        return None
+    with contextlib.suppress(ValueError, IndexError):
+        return math.ceil((float(fields[10]) / 2 + float(fields[11])) * 1e9)
+    return None
 
 
 def disk_shortage(status: NodeStatus, reserve_bytes: int) -> str | None:

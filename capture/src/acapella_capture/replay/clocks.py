@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..control.watchdog import CLOCK, parse_clock
+from ..control.watchdog import CLOCK, clock_error_ns, parse_clock
 
 ROUND_TRIPS = 16
 PROGRAM_S = 10  # timeout of chronyc and pmc
@@ -46,7 +46,7 @@ def measure(request: Callable[[], tuple[int, int]], now_ns: Callable[[], int], c
 
 
 def own_clock() -> dict[str, Any]:
-    """Return the source and offset of this machine's clock, as manifest key `clock`; all None if no program knows."""
+    """Return the state of this machine's clock, all None if no program knows: manifest key `clock`, and `error_ns`."""
     try:
         result = subprocess.run(
             ["sh", "-c", CLOCK],
@@ -59,5 +59,10 @@ def own_clock() -> dict[str, Any]:
             env={**os.environ, "LC_ALL": "C"},
         )
     except (OSError, subprocess.TimeoutExpired):
-        return parse_clock("")
-    return parse_clock(result.stdout)
+        return clock_of("")
+    return clock_of(result.stdout)
+
+
+def clock_of(printed: str) -> dict[str, Any]:
+    """Return the state of a clock from the output of the clock program."""
+    return parse_clock(printed) | {"error_ns": clock_error_ns(printed)}

@@ -87,6 +87,7 @@ def departures(
     clock = own_clock()
     origin = Origin(
         clock_offset_ns=clock["offset_ns"],
+        clock_error_ns=clock["error_ns"],
         clock_source=clock["source"],
         node_clock=clock,
         recording_sha256=recording.sha256,

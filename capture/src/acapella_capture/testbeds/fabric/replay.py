@@ -16,7 +16,8 @@ from typing import Any
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path, scratch_directory, sha256_of
 
-from ...control.watchdog import CLOCK, parse_clock
+from ...control.watchdog import CLOCK
+from ...replay.clocks import clock_of
 from ...replay.departures import Origin, convert
 from ...replay.ports import ProgramSettings
 from ...scan import scan_apart
@@ -160,9 +161,10 @@ class NodeSender:
                 temporary.write_bytes(self._capture.read_bytes())
         self._testbed.run(self._node, ["rm", "-f", self._path(DEPARTURES)])
         self._command(f"departures {self._path(DEPARTURES)}", ("saved",))
-        clock = parse_clock(self._run("sh", "-c", CLOCK))
+        clock = clock_of(self._testbed.run(self._node, ["sh", "-c", CLOCK]).stdout)
         origin = Origin(
             clock_offset_ns=clock["offset_ns"],
+            clock_error_ns=clock["error_ns"],
             clock_source=clock["source"],
             node_clock=clock,
             recording_sha256=checksum,

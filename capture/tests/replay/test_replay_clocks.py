@@ -1,0 +1,135 @@
+"""The state of a machine's clock, from real chronyd and ptp4l in a network namespace, with injected offsets.
+
+Neither changes this machine's clock (chronyd -x, free_running). Both ends of a measurement have the same clock, so the
+true offset is 0; the injected one is so large that delays of a busy machine cannot be confused with it.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.capture.replay_agents import TIMEOUT_S, program_or_skip
+
+from acapella_capture.testbeds.local import replay_capture
+
+S = 10**9
+OWN_CLOCK = "import json; from acapella_capture.replay.clocks import own_clock; print(json.dumps(own_clock()))"
+REPLAY = "import sys; from acapella.cli.entry import main; sys.exit(main())"
+SET_UP = """mount -t tmpfs -o mode=755 none /run &&
+ip link set lo up && ip link add left0 type veth peer name left1 && ip link set left0 up && ip link set left1 up &&
+echo ready && exec sleep infinity
+"""
+QUIET = "cmdport 0\n"
+SERVER = f"{QUIET}local stratum 1\nallow 127.0.0.1\nport 1123\nbindaddress 127.0.0.1\nbindcmdaddress /\n"
+CLIENT = f"{QUIET}port 0\nmaxdistance 60\n"  # of the server, plus an injected offset in s
+SOURCE = "server 127.0.0.1 port 1123 iburst minpoll -4 maxpoll -4 offset {:f}\n"
+MASTER = ["-i", "left0", "--uds_address", "/run/master", "--priority1", "100"]
+PTP = ["ptp4l", "-2", "-S", "-m", "--free_running", "1", "--logSyncInterval", "-3", "--logAnnounceInterval", "-2",
+       "--announceReceiptTimeout", "100"]  # fmt: skip
+
+
+@pytest.fixture
+def prefix() -> Iterator[list[str]]:
+    """Provide the prefix of commands in a network namespace with a veth pair and an empty /run."""
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces require root")
+    argv = ["unshare", "--net", "--mount", "--propagation", "private", "sh", "-c", SET_UP]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as holder:
+        try:
+            if holder.stdout.readline() != "ready\n":
+                holder.kill()
+                pytest.skip(f"no network namespace with a private /run: {holder.stderr.read().strip()}")
+            yield ["nsenter", f"--net=/proc/{holder.pid}/ns/net", f"--mount=/proc/{holder.pid}/ns/mnt"]
+        finally:
+            holder.kill()
+
+
+def require(package: str, *programs: str) -> None:
+    for program in programs:
+        if shutil.which(program) is None:
+            pytest.skip(f"no {program} here: apt-get install {package}")
+
+
+@contextlib.contextmanager
+def running(prefix: list[str], *argvs: list[str]) -> Iterator[None]:
+    """Run daemons until the end of the block."""
+    with contextlib.ExitStack() as started:
+        for argv in argvs:
+            daemon = subprocess.Popen([*prefix, *argv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            started.callback(daemon.wait)
+            started.callback(daemon.terminate)
+        yield
+
+
+def own_clock(prefix: list[str]) -> dict:
+    """Return what `acapella replay` knows about the clock."""
+    done = subprocess.run([*prefix, sys.executable, "-c", OWN_CLOCK], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def clock_when(prefix: list[str], condition) -> dict:
+    """Return the clock once a condition holds. Raises AssertionError if that takes too long."""
+    end = time.monotonic() + TIMEOUT_S
+    while not condition(found := own_clock(prefix)):
+        assert time.monotonic() < end, found
+        time.sleep(0.1)
+    return found
+
+
+def chronyd(directory: Path, name: str, config: str) -> list[str]:
+    """Return the command line of a chronyd that does not change the clock."""
+    file = directory / f"{name}.conf"
+    file.write_text(f"{config}pidfile /run/{name}.pid\n")
+    return ["chronyd", "-x", "-d", "-u", "root", "-f", str(file)]
+
+
+@pytest.mark.parametrize("injected_s", [30, -20])
+def test_offset_of_chrony_is_recorded_with_its_sign(tmp_path, prefix, injected_s):
+    """`offset` is added to what chronyd measures: if it is positive, the system clock seems to be behind."""
+    require("chrony", "chronyd", "chronyc")
+    client = CLIENT + SOURCE.format(injected_s)
+    with running(prefix, chronyd(tmp_path, "server", SERVER), chronyd(tmp_path, "client", client)):
+        found = clock_when(prefix, lambda clock: clock["source"] == "chrony" and clock["synchronized"])
+    assert abs(found["offset_ns"] + injected_s * S) < 5 * S, found
+    assert 0 < found["error_ns"] < 5 * S, found
+
+
+def test_chrony_without_a_source_is_not_synchronized(tmp_path, prefix):
+    require("chrony", "chronyd", "chronyc")
+    with running(prefix, chronyd(tmp_path, "client", CLIENT)):
+        found = clock_when(prefix, lambda clock: clock["source"] == "chrony")
+    assert found == {"source": "chrony", "offset_ns": 0, "synchronized": False, "error_ns": None}
+
+
+def test_offset_of_ptp_is_recorded_in_departures(tmp_path, prefix):
+    """An asymmetry of the delay that does not exist becomes an offset: both ends have the same clock."""
+    require("linuxptp", "ptp4l", "pmc")
+    program_or_skip()
+    capture, departures = tmp_path / "a.pcap", tmp_path / "a.parquet"
+    replay_capture.write(capture, "02:00:00:00:00:01", "02:00:00:00:00:02", 10)
+    slave = [*PTP, "-s", "-i", "left1", "--delayAsymmetry", "-2000000000"]
+    with running(prefix, [*PTP, *MASTER], slave):
+        clock_when(prefix, lambda clock: clock["source"] == "ptp" and clock["synchronized"] and clock["offset_ns"])
+        command = [*prefix, sys.executable, "-c", REPLAY, "replay", str(capture), "-i", "left0"]
+        done = subprocess.run([*command, "--departures", str(departures)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done
+    metadata = {key.decode(): value.decode() for key, value in pq.read_schema(departures).metadata.items()}
+    assert (metadata["clock_source"], metadata["node_clock_synchronized"]) == ("ptp", "true")
+    assert metadata["clock_offset_ns"] == metadata["node_clock_offset_ns"]
+    assert abs(int(metadata["clock_offset_ns"]) - 2 * S) < S, metadata
+    assert metadata["clock_error_ns"] == "unknown"
+
+
+def test_ptp_without_a_grandmaster_is_not_synchronized(prefix):
+    require("linuxptp", "ptp4l", "pmc")
+    with running(prefix, [*PTP, "-i", "left1"]):
+        found = clock_when(prefix, lambda clock: clock["source"] == "ptp")
+    assert found == {"source": "ptp", "offset_ns": None, "synchronized": False, "error_ns": None}
