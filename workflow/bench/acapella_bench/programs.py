@@ -39,6 +39,8 @@ SCALES = {
         "writer_snaplens": (200,),
         "writer_sizes": (1514, 128),
         "replay_loops": 4,
+        "replay_s": 0.2,
+        "replay_drift_s": 1,
         "disk_s": 1,
         "veth_s": 1,
         "veth_sizes": (1514,),
@@ -69,6 +71,8 @@ SCALES = {
         "writer_snaplens": (200, 64),
         "writer_sizes": (1514, 1024, 512, 128),
         "replay_loops": 16,
+        "replay_s": 2,
+        "replay_drift_s": 10,
         "disk_s": 4,
         "veth_s": 2,
         "veth_sizes": (1514, 128),
@@ -102,11 +106,12 @@ class Bench:
     core: int
     longest: int | None
     seed: int = 1
+    drift_s: float | None = None
 
     @classmethod
     def of(cls, args: argparse.Namespace, directory: Path) -> "Bench":
         scale = SCALES[args.scale] | ({"samples": args.samples} if args.samples else {})
-        return cls(scale, directory, args.core, args.longest, args.seed)
+        return cls(scale, directory, args.core, args.longest, args.seed, args.drift)
 
     @property
     def other_core(self) -> int:

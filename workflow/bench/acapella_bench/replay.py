@@ -9,6 +9,7 @@ import os
 import subprocess
 from dataclasses import dataclass
 
+from . import replay_senders
 from .programs import ROOT, Bench
 
 FLOOR = 8_900_000  # packets per second
@@ -73,7 +74,7 @@ def run(bench: Bench) -> list[dict]:
     normal = rows_of(bench, [], "normal priority")
     if rows:
         normal[0].pop("goal")
-    return rows + normal
+    return rows + normal + replay_senders.run(bench)
 
 
 def rows_of(bench: Bench, prefix: list[str], name: str) -> list[dict]:

@@ -239,3 +239,32 @@ def test_plain_collector_equals_the_reference():
     assert len(plain) == 3
     assert [flow[:3] for flow in plain] == [(flow.newest[1], *flow.size()) for flow in reference.flows.values()]
     assert module("plain.collector").collect("default", pcap([*frames[:-1], frames[-1][:-1] + b"?"])) != plain
+
+
+def test_errors_of_gaps_and_drift_are_those_of_the_times(tmp_path):
+    numpy = importlib.import_module("numpy")
+    senders = module("replay_senders")
+    capture = senders.constant_gaps(tmp_path, 100, 0.001)
+    assert list(numpy.diff(capture.times)) == [100_000] * 9 and capture.path.stat().st_size == capture.bytes
+    late = capture.times + 10**9
+    late[5] += 700  # both of its gaps change
+    late[9] += 90
+    found = senders.errors_of(capture.times, late)
+    assert (found.median, found.p99, found.largest, found.lost) == (0, 700, 700, 0)
+    assert found.drift_ppm == pytest.approx(100)
+    assert senders.errors_of(capture.times, late[1:]).lost == 1
+
+
+def test_goal_of_the_replayer_is_a_fifth_of_tcpreplay_or_twice_the_noise(monkeypatch):
+    numpy = importlib.import_module("numpy")
+    senders = module("replay_senders")
+    times = numpy.arange(5) * 1000
+    capture = senders.Capture("gaps", None, times, 0)
+    jitter = numpy.array([0, 1, 0, 1, 0])
+    road = type("Road", (), {"send": lambda self, words, capture: senders.Sent(times + jitter * words, None, None)})()
+    programs = {senders.OURS: lambda *_: 30, "tcpreplay, nano": lambda *_: 200, senders.PLAIN: lambda *_: 10}
+    for noise, goal in ((15, "<= 40"), (25, "<= 50")):
+        floor = senders.Errors(noise, noise, noise, 0, 0.0)
+        rows = senders.gap_rows(road, capture, programs, floor)
+        assert [row["value"] for row in rows] == [30, 200, 10]
+        assert (rows[0]["goal"], [row.get("goal") for row in rows[1:]]) == (goal, [None, None])

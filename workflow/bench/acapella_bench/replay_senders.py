@@ -1,0 +1,299 @@
+"""Programs that replay the same captures over the same veth pair: how exactly they keep the gaps.
+
+One tcpdump with the kernel's receive timestamps stamps the packets of all of them. Its own noise, and that of the veth
+pair, is measured with the plain loop, which notes the time before each system call: the difference between the gaps of
+these times and those of the receiver. A program cannot be measured more exactly than that.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from acapella_capture.testbeds.local import replay_capture
+
+from .programs import ROOT, Bench, Failed, acapella, native_program
+from .veth import missing, running, veth_pair
+
+GAPS_US = (10, 100, 1000)
+KAPPA_GAP_US = 100
+FRAME_BYTES = 60
+RUNS = 5
+REAL_PACKETS = 20_000
+BUFFER_KIB = 32768
+ARRIVE_S = 10
+MAGIC_NS = 0xA1B23C4D
+BUSY = "while :; do :; done"
+OURS, PLAIN = "acapella replay", "sendmmsg loop"
+NO_PEER = {
+    "dpdk-testpmd": "forwards or generates frames; it reads captures through net_pcap without their gaps",
+    "pktgen": "generates frames at a rate; it sends a capture without its gaps",
+}
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A capture to send: the times of its frames, ns, and the size of a file with all of them."""
+
+    name: str
+    path: Path
+    times: np.ndarray
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One replay: the times of arrival and, of the plain loop, those before the system calls."""
+
+    arrived: np.ndarray
+    stamps: np.ndarray | None
+    path: Path
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors of the gaps of one replay, absolute, ns, and how much longer it took than recorded."""
+
+    median: int
+    p99: int
+    largest: int
+    lost: int
+    drift_ppm: float
+
+    def words(self) -> str:
+        lost = f", {self.lost} packets lost" if self.lost else ""
+        return f"p99 {self.p99:,}, largest {self.largest:,}, drift {self.drift_ppm:+.2f} ppm{lost}"
+
+
+def times_of(path: Path) -> np.ndarray:
+    """Return the timestamps of a pcap of this machine's byte order, in ns."""
+    data, at, found = path.read_bytes(), 24, []
+    scale = 1 if struct.unpack_from("=I", data)[0] == MAGIC_NS else 1000
+    while at + 16 <= len(data):
+        seconds, fraction, length = struct.unpack_from("=III", data, at)
+        found.append(seconds * 10**9 + fraction * scale)
+        at += 16 + length
+    return np.array(found, np.int64)
+
+
+def errors_of(requested: np.ndarray, measured: np.ndarray) -> Errors:
+    """Return the errors of gaps. If packets were lost, only their number is meaningful: gaps are unknown then."""
+    lost = len(requested) - len(measured)
+    if lost or len(requested) < 2:
+        return Errors(0, 0, 0, lost, 0.0)
+    errors = np.sort(np.abs(np.diff(measured) - np.diff(requested)))
+    rank = max(0, int(np.ceil(0.99 * len(errors))) - 1)
+    duration = int(requested[-1] - requested[0])
+    drift = (int(measured[-1] - measured[0]) - duration) / duration * 1e6 if duration else 0.0
+    return Errors(int(errors[(len(errors) - 1) // 2]), int(errors[rank]), int(errors[-1]), lost, drift)
+
+
+def constant_gaps(directory: Path, gap_us: int, seconds: float) -> Capture:
+    """Return a capture of small packets at a constant gap."""
+    path, count = directory / f"gaps-{gap_us}-{seconds:g}.pcap", max(3, round(seconds * 1e6 / gap_us))
+    addresses = replay_capture.mac_bytes("02:00:00:00:00:02", "02:00:00:00:00:01")
+    with path.open("wb") as stream:
+        stream.write(struct.pack("=IHHiIII", MAGIC_NS, 2, 4, 0, 0, 65535, 1))
+        for number in range(count):
+            frame = addresses + replay_capture.packet(number, FRAME_BYTES, 5001, 0)
+            whole, rest = divmod(number * gap_us * 1000, 10**9)
+            stream.write(struct.pack("=IIII", 1_700_000_000 + whole, rest, len(frame), len(frame)) + frame)
+    return Capture(f"gaps of {gap_us:,} us", path, times_of(path), path.stat().st_size)
+
+
+def real_traffic(directory: Path) -> Capture | None:
+    """Return the first packets of the largest capture of `make demo`; None if there is none."""
+    found = sorted((ROOT / "results" / "demo" / "raw").glob("*.pcap*"), key=lambda path: path.stat().st_size)
+    if not found or shutil.which("editcap") is None:
+        return None
+    path = directory / "real.pcap"
+    words = ["editcap", "-F", "nsecpcap", "-r", found[-1], path, f"1-{REAL_PACKETS}"]
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    if done.returncode or not replay_capture.is_ethernet_pcap(path):
+        return None
+    return Capture("the demo's traffic", path, times_of(path), path.stat().st_size)
+
+
+class Road:
+    """The veth pair: runs a program that sends a capture, and returns the times at the receiver."""
+
+    def __init__(self, bench: Bench, inside: list[str]):
+        self._bench = bench
+        self._inside = inside
+        self.stamps = bench.directory / "stamps"
+
+    def send(self, words: Sequence[object], capture: Capture, name: str = "arrived") -> Sent:
+        """Send a capture once. Raises Failed if the program fails.
+
+        A program with one thread has one core; ours assigns that core to its sending thread only (--cpus).
+        """
+        path = self._bench.directory / f"{name}.pcap"
+        receiver = [*self._inside, "taskset", "-c", self._bench.other_core, "tcpdump", "-i", "in0", "-n", "-Q", "in"]
+        receiver += ["-B", BUFFER_KIB, "-U", "--time-stamp-precision=nano", "-w", "-"]
+        self.stamps.unlink(missing_ok=True)
+        with running(receiver, self._bench.directory, path):
+            self._bench.measure([*self._inside, *words], any_core="--cpus" in words)
+            end = time.monotonic() + ARRIVE_S
+            while path.stat().st_size < capture.bytes and time.monotonic() < end:
+                time.sleep(0.05)
+        stamps = np.fromfile(self.stamps, np.int64) if self.stamps.exists() else None
+        return Sent(times_of(path), stamps, path)
+
+
+def plain_words(road: Road, capture: Capture) -> list[object]:
+    """Return the command line of the plain loop."""
+    return [native_program("acapella-send-gaps"), "out0", capture.path, road.stamps]
+
+
+def our_words(bench: Bench) -> Callable[[Road, Capture], list[object]]:
+    """Return the command line of `acapella replay` for a capture."""
+
+    def words(_: Road, capture: Capture) -> list[object]:
+        return acapella("replay", capture.path, "-i", "out0", "--at", "+1", "--pace", "single", "--cpus", bench.core)
+
+    return words
+
+
+def tcpreplay_words(prefix: list[str], timer: str) -> Callable[[Road, Capture], list[object]]:
+    """Return the command line of tcpreplay with a timer for a capture."""
+
+    def words(_: Road, capture: Capture) -> list[object]:
+        return [*prefix, "tcpreplay", "--preload-pcap", "--quiet", f"--timer={timer}", "--intf1=out0", capture.path]
+
+    return words
+
+
+def best_tcpreplay(road: Road, capture: Capture) -> tuple[str, Callable[[Road, Capture], list[object]]]:
+    """Return tcpreplay with the timer and priority whose median error is the smallest."""
+    realtime = ["chrt", "--fifo", "50"]
+    allowed = subprocess.run([*realtime, "true"], capture_output=True, check=False).returncode == 0
+    tried = {
+        f"tcpreplay, {timer}{', SCHED_FIFO' if prefix else ''}": tcpreplay_words(prefix, timer)
+        for prefix in ([], realtime if allowed else [])[: 1 + allowed]
+        for timer in ("nano", "gtod", "select")
+        if not (prefix and timer == "gtod")  # polls: the kernel would stop it for 50 ms of each second
+    }
+    medians = {}
+    for name, words in tried.items():
+        with contextlib.suppress(Failed):  # this build has no such timer
+            found = errors_of(capture.times, road.send(words(road, capture), capture).arrived)
+            if not found.lost:
+                medians[name] = found.median
+    if not medians:
+        raise Failed("tcpreplay: no timer works")
+    best = min(medians, key=medians.__getitem__)
+    return best, tried[best]
+
+
+@contextlib.contextmanager
+def load(programs: int) -> Iterator[None]:
+    """Keep all cores busy with programs of normal priority."""
+    with contextlib.ExitStack() as busy:
+        for _ in range(programs):
+            one = subprocess.Popen(["sh", "-c", BUSY])
+            busy.callback(one.wait)
+            busy.callback(one.kill)
+        yield
+
+
+def kappa_of(paths: Sequence[Path], directory: Path) -> list[float]:
+    """Return kappa of the first trial with each other one."""
+    output = directory / "kappa.json"
+    done = subprocess.run(
+        [str(word) for word in acapella("kappa", *paths, "--json", "-o", output)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise Failed(f"acapella kappa: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+    return [pair["kappa"] for pair in json.loads(output.read_text())["pairs"]]
+
+
+def run(bench: Bench) -> list[dict]:
+    """Return the rows of the comparison."""
+    reason = missing() or (None if shutil.which("tcpreplay") else "tcpreplay is not installed")
+    if reason is not None:
+        return [{"measured": "programs that replay", "value": "not measured", "note": reason}]
+    seconds, drift_s = bench.scale["replay_s"], bench.drift_s or bench.scale["replay_drift_s"]
+    captures = [constant_gaps(bench.directory, gap, seconds) for gap in GAPS_US]
+    real = real_traffic(bench.directory)
+    rows = [{"measured": name, "value": "not compared", "note": why} for name, why in NO_PEER.items()]
+    if real is None:
+        rows.append({"measured": "the demo's traffic", "value": "not measured", "note": "run make demo before"})
+    with veth_pair() as inside:
+        road = Road(bench, inside)
+        peer, peer_words = best_tcpreplay(road, captures[1])
+        senders = {OURS: our_words(bench), peer: peer_words, PLAIN: plain_words}
+        floor = noise_floor(road, captures[1])
+        rows.append({
+            "measured": "noise of receiver and veth", "value": floor.median, "unit": "ns",
+            "note": f"median error of gaps; p99 {floor.p99:,}, largest {floor.largest:,}",
+        })  # fmt: skip
+        for capture in [*captures, *([real] if real else [])]:
+            rows += gap_rows(road, capture, senders, floor)
+        rows += drift_rows(road, constant_gaps(bench.directory, GAPS_US[-1], drift_s), senders, drift_s)
+        for name, programs in (("idle", 0), ("loaded", 2 * len(os.sched_getaffinity(0)))):
+            with load(programs):
+                rows += kappa_rows(bench, road, captures[GAPS_US.index(KAPPA_GAP_US)], senders, name)
+    return rows
+
+
+def noise_floor(road: Road, capture: Capture) -> Errors:
+    """Return the differences between the gaps of the plain loop's own times and those of the receiver."""
+    sent = road.send(plain_words(road, capture), capture)
+    found = errors_of(sent.stamps, sent.arrived)
+    if found.lost:
+        raise Failed(f"the receiver lost {found.lost} packets of {capture.name}")
+    return found
+
+
+def gap_rows(road: Road, capture: Capture, senders: dict, floor: Errors) -> list[dict]:
+    """Return the errors of the gaps of one capture for each program, and the goal of ours."""
+    found = {
+        name: errors_of(capture.times, road.send(words(road, capture), capture).arrived)
+        for name, words in senders.items()
+    }
+    rows = [
+        {
+            "measured": f"{capture.name}: {name}, median error",
+            "value": None if one.lost else one.median,
+            "unit": "ns",
+            "note": f"{one.lost} packets lost" if one.lost else one.words(),
+        }
+        for name, one in found.items()
+    ]
+    peer = next(one for name, one in found.items() if name.startswith("tcpreplay"))
+    rows[0]["goal"] = f"<= {max(peer.median // 5, 2 * floor.median)}"
+    return rows
+
+
+def drift_rows(road: Road, capture: Capture, senders: dict, seconds: float) -> list[dict]:
+    """Return how much longer than recorded each program takes."""
+    rows = []
+    for name, words in senders.items():
+        one = errors_of(capture.times, road.send(words(road, capture), capture).arrived)
+        value = None if one.lost else one.drift_ppm * seconds
+        note = f"{one.lost} packets lost" if one.lost else f"{one.drift_ppm:+.3f} ppm"
+        rows.append({"measured": f"drift over {seconds:g} s: {name}", "value": value, "unit": "us", "note": note})
+    return rows
+
+
+def kappa_rows(bench: Bench, road: Road, capture: Capture, senders: dict, state: str) -> list[dict]:
+    """Return kappa of several replays for each program."""
+    rows = []
+    for name, words in senders.items():
+        trials = [road.send(words(road, capture), capture, f"trial{number}").path for number in range(RUNS)]
+        found = sorted(kappa_of(trials, bench.directory))
+        rows.append({
+            "measured": f"kappa of {RUNS} replays, {state}: {name}",
+            "value": found[(len(found) - 1) // 2],
+            "note": f"{capture.name}; {found[0]:.6f} to {found[-1]:.6f}, load {os.getloadavg()[0]:.1f}",
+        })  # fmt: skip
+    return rows
