@@ -251,6 +251,29 @@ def test_order_limits_contain_every_order_within_bounded_errors(seed):
         assert low == high
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_duration_by_wrong_clocks_is_within_its_error(seed):
+    """Two replayers, whose clocks differ and change during the trial, send the first and the last packet."""
+    rng = np.random.default_rng(seed)
+    bounds = {"drift_ns": float(rng.integers(0, 5000)), "skew_ns": float(rng.integers(0, 5000))}
+    late = rng.integers(0, 3000, size=3)
+    true = np.array([0, 4000, int(rng.integers(10_000, 10**6))])
+
+    def error(drift: float, skew: float, of_late: np.ndarray) -> float:
+        """Return the error of the duration; the arguments are shares of the bounds, from -1 or 0 to 1."""
+        clock = drift * bounds["drift_ns"] * true / true[-1] + np.array([0, 0, skew * bounds["skew_ns"]])
+        observed = np.round(true + clock + of_late * late).astype(np.int64)
+        return float(observed[-1] - observed[0] - (true[-1] - true[0]))
+
+    trial = interval.TimedTrial(np.arange(3, dtype=np.uint32), true, late, np.arange(3), sigma_ns=0.0, **bounds)
+    allowed = interval.duration_error(trial)
+    for _ in range(50):
+        assert abs(error(*rng.uniform(-1, 1, size=2), rng.uniform(0, 1, size=3))) <= allowed + 1
+    worst = error(1, 1, np.array([0, 0, 1]))
+    assert worst == allowed - late[0], "no smaller bound would do, except for the first packet's delay"
+    assert error(-1, -1, np.array([1, 0, 0])) == -(allowed - late[-1])
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_simulation_agrees_with_the_naive_reference(seed):
     setup = replace(CLASSES["all"], packets=120, path=Path(jitter_ns=3_000, loss=0.05, reordered=0.2))
