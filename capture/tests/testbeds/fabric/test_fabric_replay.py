@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("fabrictestbed_extensions", reason="FABRIC's client is not installed: make setup-fabric")
 
 from acapella_testing.capture import dpdk_writer as dpdk
-from acapella_testing.capture import replayer
+from acapella_testing.capture import replayer, veth
 from acapella_testing.capture.fabric_loopback import Loopback
 
 from acapella_capture import collect
@@ -48,7 +48,7 @@ def _program() -> None:
 def path(fabric) -> Iterator[tuple[str, ...]]:
     """Provide the user's slice, whose node sends from left0 to left1 in a separate network namespace."""
     fabric.testbed("mine").allocate("UTAH", ResourceRequest(1))
-    with replayer.namespace(("left0", "left1")) as prefix:
+    with veth.namespace(("left0", "left1")) as prefix:
         fabric.nodes.prefixes[NODE] = prefix
         yield prefix
         del fabric.nodes.prefixes[NODE]
