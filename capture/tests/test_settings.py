@@ -104,3 +104,40 @@ def test_unknown_host_in_the_traffic_plan_is_an_error():
     settings = parse_settings({"testbed": "local", "local": {"traffic": [{"kind": "dns", "server": "site9-host1"}]}})
     with pytest.raises(UserError, match=r"local.traffic\[0\].server: no host 'site9-host1'; known: site1-host1"):
         LocalTestbed(settings.local)
+
+
+def replay_of(**replay):
+    return parse_settings({"testbed": "local", "local": {"replay": replay}}).local.replay
+
+
+def test_environments_of_replays_have_defaults_and_abbreviations():
+    quiet, loaded, own = replay_of(environments=["quiet", "loaded", {"name": "x", "sender": "acapella"}]).environments
+    assert (quiet.name, quiet.noise, quiet.path, quiet.replayers, quiet.speed) == ("quiet", False, "shared", 1, 1)
+    assert (loaded.name, loaded.noise) == ("loaded", True)
+    assert (own.sender, quiet.sender) == ("acapella", "tcpreplay")
+    assert [one.sender for one in replay_of(sender="acapella").environments] == ["acapella", "acapella"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "complaint"),
+    [
+        ("noisy", r"local\.replay\.environments\[1\]: 'noisy' is not"),
+        ({"path": "direct"}, r"local\.replay\.environments\[1\].*'name' is a required property"),
+        ({"name": "a/b"}, r"local\.replay\.environments\[1\]\.name: 'a/b' does not match"),
+        ({"name": "x", "path": "own"}, r"local\.replay\.environments\[1\]\.path: 'own' is not one of"),
+        ({"name": "x", "speed": 0}, r"local\.replay\.environments\[1\]\.speed: 0 is less"),
+        ({"name": "quiet"}, r"local\.replay\.environments\[1\]\.name: 'quiet' occurs twice"),
+        ({"name": "x", "replayers": 2}, r"environments\[1\]\.replayers: tcpreplay cannot start at an absolute time"),
+    ],
+)
+def test_invalid_environment_of_replays_is_an_error_that_names_its_key(environment, complaint):
+    with pytest.raises(UserError, match=complaint):
+        replay_of(environments=["quiet", environment])
+
+
+@pytest.mark.parametrize("keys", [{"path": "dedicated"}, {"replayers": 2}])
+def test_open_vswitch_has_only_the_shared_path_and_one_replayer(keys):
+    replay = {"sender": "acapella", "environments": [{"name": "x", **keys}]}
+    local = parse_settings({"testbed": "local", "local": {"switch": "ovs", "replay": replay}}).local
+    with pytest.raises(UserError, match=r"environment x: .* not supported by Open vSwitch; local\.switch: bridge"):
+        LocalTestbed(local)

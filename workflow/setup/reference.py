@@ -140,7 +140,7 @@ def values(schema: dict) -> str:
     words = " or ".join({"null": "`null`", "object": "mapping", "array": "list"}.get(kind, kind) for kind in kinds)
     for key, sign in (("minimum", "≥"), ("exclusiveMinimum", "&gt;"), ("maximum", "≤")):
         words += f", {sign} {schema[key]}" if key in schema else ""
-    if "items" in schema and "enum" in schema["items"]:
+    if {"enum", "anyOf"} & schema.get("items", {}).keys():
         words += " of " + values(schema["items"])
     return words
 
@@ -157,7 +157,8 @@ def key_rows(schema: dict, prefix: str) -> list[list[str]]:
             default = f"see `{path}` in the schema"
         rows.append([f"`{path}`", default, values(one), cell(one.get("description", ""))])
         rows += key_rows(one, f"{path}.")
-        rows += key_rows(one.get("items", {}), f"{path}[].")
+        for item in one.get("items", {}).get("anyOf", [one.get("items", {})]):
+            rows += key_rows(item, f"{path}[].")
     return rows
 
 

@@ -84,13 +84,26 @@ class PreprocessSettings:
 
 
 @dataclass(frozen=True)
+class ReplayEnvironment:
+    """Conditions of replays; see the schema for each key."""
+
+    name: str
+    sender: str
+    replayers: int = 1
+    speed: float = 1
+    path: str = "shared"
+    noise: bool = False
+
+
+@dataclass(frozen=True)
 class ReplaySettings:
     """The capture that the local testbed replays; see the schema for each key."""
 
     capture: str | None
     sender: str
     repeats: int
-    environments: list[str]
+    environments: tuple[ReplayEnvironment, ...]
+    polling: str
     bottleneck_mbps: float
     load_streams: int
 
@@ -201,7 +214,7 @@ def parse_settings(config: dict[str, Any], *, where: object = "config") -> Setti
         capture=CaptureSettings(**values["capture"]),
         collect=CollectSettings(**values["collect"]),
         preprocess=PreprocessSettings(**values["preprocess"]),
-        local=local_settings(values["local"]),
+        local=local_settings(values["local"], where),
         fabric=fabric_settings(values["fabric"]),
         limits={key: values["digest"][key] for key in ("max_decompressed", "max_ratio")},
     )
@@ -245,9 +258,13 @@ def check_combinations(values: dict[str, Any], where: object) -> None:
         )
 
 
-def local_settings(values: dict[str, Any]) -> LocalSettings:
-    """Return the settings of section `local`."""
-    replay = ReplaySettings(**values["replay"]) if values["replay"] is not None else None
+def local_settings(values: dict[str, Any], where: object) -> LocalSettings:
+    """Return the settings of section `local`. Raises UserError naming the wrong key."""
+    replay = values["replay"]
+    if replay is not None:
+        environments = tuple(replay_environment(value, replay["sender"]) for value in replay["environments"])
+        check_environments(environments, where)
+        replay = ReplaySettings(**(replay | {"environments": environments}))
     return LocalSettings(**(values | {"replay": replay}))
 
 
@@ -255,6 +272,26 @@ def fabric_settings(values: dict[str, Any]) -> FabricSettings:
     """Return the settings of section `fabric`."""
     replay = FabricReplaySettings(**values["replay"]) if values["replay"] is not None else None
     return FabricSettings(**(values | {"replay": replay}))
+
+
+def replay_environment(value: str | dict[str, Any], sender: str) -> ReplayEnvironment:
+    """Return an environment of replays; `quiet` and `loaded` are abbreviations."""
+    given = {"name": value, "noise": value == "loaded"} if isinstance(value, str) else value
+    return ReplayEnvironment(**(given | {"sender": given.get("sender") or sender}))
+
+
+def check_environments(environments: tuple[ReplayEnvironment, ...], where: object) -> None:
+    """Check combinations of keys that the schema cannot express. Raises UserError naming the wrong key."""
+    names: set[str] = set()
+    for place, environment in enumerate(environments):
+        key = f"local.replay.environments[{place}]"
+        if environment.name in names:
+            raise UserError(f"{key}.name: {environment.name!r} occurs twice", where=where)
+        if environment.replayers > 1 and environment.sender != "acapella":
+            raise UserError(
+                f"{key}.replayers: tcpreplay cannot start at an absolute time; set sender: acapella", where=where
+            )
+        names.add(environment.name)
 
 
 def with_defaults(value: Any, schema: dict) -> Any:

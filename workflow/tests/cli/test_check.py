@@ -153,9 +153,9 @@ def rewrite(name, **changes):
 @pytest.mark.parametrize("tampered", [False, True])
 def test_departures_of_a_trial_are_verified(directory, check, tampered):
     replay = {}
-    for key, name in (("departures", "b.departures.parquet"), ("recording", "replayed.pcap")):
+    for key, name in (("departures", "b.departures.parquet"), ("recordings", "replayed.pcap")):
         (directory / "raw" / name).write_bytes(CAPTURE)
-        replay[key] = {"file": name, "sha256": hashlib.sha256(CAPTURE).hexdigest()}
+        replay[key] = [{"file": name, "sha256": hashlib.sha256(CAPTURE).hexdigest()}]
     rewrite("raw/b.json", replay=replay)(directory)
     if tampered:
         append("raw/b.departures.parquet")(directory)

@@ -131,7 +131,7 @@ def optional_keys(testbed: Testbed, planned: PlannedSample, sample: ActiveSample
     notes = [*testbed.notes(), *sample.history.notes]
     if planned.trial is not None:
         keys |= {"environment": planned.environment, "trial": planned.trial, **sample.replay_keys()}
-        notes.append(testbed.replay_plan().note)
+        notes.append(testbed.replay_plan().notes[planned.environment])
     if sample.replayed is not None:
         keys["replayed_frames"] = sample.replayed
         if (lost := sample.replayed - frames) > 0:

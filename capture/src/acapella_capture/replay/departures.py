@@ -205,3 +205,9 @@ def summary_of(records: np.ndarray) -> Summary:
     timed = records["departed_ns"] != NO_TIME
     errors = records["departed_ns"][timed] - records["requested_ns"][timed]
     return Summary(len(records), dict(zip(OUTCOMES, map(int, counts), strict=True)), np.asarray(errors, np.int64))
+
+
+def median_gap_ns(requested_ns: np.ndarray) -> int | None:
+    """Return the lower median of the gaps between requested departures; those at the same time count as one."""
+    gaps = np.diff(np.unique(requested_ns))
+    return int(np.sort(gaps)[(len(gaps) - 1) // 2]) if len(gaps) else None

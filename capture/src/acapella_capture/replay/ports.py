@@ -43,6 +43,8 @@ class ProgramSettings:
     tag: str | None = None
     node: int | None = None
     cpus: str | None = None
+    priority: int | None = None
+    wake_ns: int | None = None
     huge: bool = False
     mtu: int | None = None  # of interfaces in another network namespace; None: of this one
 
@@ -72,6 +74,8 @@ class ProgramSettings:
             "--tag": self.tag,
             "--node": self.node,
             "--cpus": self.cpus,
+            "--priority": self.priority,
+            "--wake-ns": self.wake_ns,
         }
         options = [argument for key, value in numbers.items() if value is not None for argument in (key, str(value))]
         huge = ["--huge"] if self.huge else []

@@ -131,7 +131,8 @@ class MirrorCounters:
 class Replay:
     """A capture that a testbed replays several times, and where each of these trials is recorded.
 
-    `filter` (pcap-filter(7)) selects the replayed frames only; `note` describes the replay in manifests.
+    `filter` (pcap-filter(7)) selects the replayed frames only; `notes` describe the replays of each environment in
+    manifests.
     """
 
     site: Site
@@ -140,7 +141,7 @@ class Replay:
     filter: str
     environments: tuple[str, ...]
     repeats: int
-    note: str
+    notes: Mapping[str, str]
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def test_trials_are_sent_by_the_program_that_is_uploaded(fabric, path, tmp_path,
     recording = campaign / "raw" / replay.RECORDING
     for name, manifest in found.items():
         assert (manifest["site"], manifest["port"]) == ("STAR", PORT)
-        assert manifest["replay"]["recording"] == {"file": recording.name, "sha256": sha256_of(recording)}
+        assert manifest["replay"]["recordings"] == [{"file": recording.name, "sha256": sha256_of(recording)}]
         table = pq.read_table(campaign / "raw" / f"{name}.departures.parquet")
         assert table["outcome"].to_pylist() == ["sent"] * PACKETS
     sent, left = dpdk.read_pcap(recording)

@@ -1,6 +1,7 @@
 """`acapella collect` with replays: its samples, their content, and cleanup."""
 
 import csv
+import itertools
 import json
 import os
 import shutil
@@ -125,7 +126,9 @@ def acapella(caller, open_directory, given) -> Path:
     """Run a collection whose trials are sent by acapella-dpdk-replay, and return its samples."""
     caller = replace(caller, environment={**caller.environment, "PATH": path_with_program(open_directory)})
     campaign = open_directory / "acapella"
-    replay = {"capture": str(given), "repeats": 2, "sender": "acapella"}
+    pair = {"name": "pair", "replayers": 2, "path": "dedicated", "speed": 2, "noise": True}
+    replay = {"capture": str(given), "repeats": 2, "sender": "acapella", "polling": "separate"}
+    replay["environments"] = ["quiet", "loaded", pair]
     assert ends_without_leftovers(caller, campaign, config_of(replay), None, ("loaded-1:", "acapella-dpdk-r")) == 0
     assert not (campaign / "raw" / "failed.tsv").exists()
     return campaign / "raw"
@@ -155,13 +158,22 @@ def test_departures_are_beside_each_trial_and_named_in_its_manifest(acapella, gi
         manifest = manifests.read(acapella / f"{trial}.json")
         assert any("replayed by acapella replay from site1-host1" in note for note in manifest["notes"])
         replay = manifest["replay"]
-        assert replay["departures"]["file"] == f"{trial}.departures.parquet"
-        for named in (replay["departures"], replay["recording"]):
+        assert [one["file"] for one in replay["departures"]] == [f"{trial}.departures.parquet"]
+        assert (replay["replayers"], replay["speed"], replay["skew_ns"]) == (1, 1, None)
+        assert replay["path"] == {
+            "kind": "shared",
+            "link": "uplink-site2",
+            "rate_bps": 50_000_000,
+            "queue_bytes": 65536,
+        }
+        assert replay["noise_streams"] == (4 if trial.startswith("loaded") else 0)
+        assert replay["median_gap_ns"] == replay_capture.GAP_NS
+        for named in (*replay["departures"], *replay["recordings"]):
             assert sha256_of(acapella / named["file"]) == named["sha256"]
         rows = pq.read_table(acapella / f"{trial}.departures.parquet")
         assert rows["packet"].to_pylist() == list(range(manifest["replayed_frames"]))
         assert set(rows["outcome"].to_pylist()) == {"sent"}
-        assert rows.schema.metadata[b"recording_sha256"].decode() == replay["recording"]["sha256"]
+        assert rows.schema.metadata[b"recording_sha256"].decode() == replay["recordings"][0]["sha256"]
         span = manifest["actual"]
         times = rows["departed_ns"].to_pylist()
         assert span["start_ns"] < times[0] and times == sorted(times) and times[-1] < span["end_ns"]
@@ -169,6 +181,27 @@ def test_departures_are_beside_each_trial_and_named_in_its_manifest(acapella, gi
             departed - requested > replay["late_ns"]
             for departed, requested in zip(times, rows["requested_ns"].to_pylist(), strict=True)
         )
+
+
+def test_two_replayers_share_the_packets_and_the_start_on_a_dedicated_link(acapella, given):
+    """Noise on the link between the sites neither delays nor drops packets on another link."""
+    expected = contents(given)
+    parts = [contents(acapella / f"replayed-{number}of2.pcap") for number in (1, 2)]
+    assert parts == [expected[0::2], expected[1::2]]
+    assert {frame[6:12].hex() for _, frame in frames(acapella / "replayed-2of2.pcap")} == {"02000000fe02"}
+    for trial in ("pair-1", "pair-2"):
+        manifest = manifests.read(acapella / f"{trial}.json")
+        replay = manifest["replay"]
+        assert (replay["path"]["kind"], replay["path"]["link"]) == ("dedicated", "direct-site2")
+        assert (replay["replayers"], replay["polling"], replay["noise_streams"]) == (2, "separate", 4)
+        assert replay["skew_ns"] >= 0 and replay["skew_error_ns"] >= 0
+        assert sorted(contents(acapella / f"{trial}.pcap")) == sorted(expected), "no packet is lost"
+        tables = [pq.read_table(acapella / one["file"]) for one in replay["departures"]]
+        requested = [table["requested_ns"].to_pylist() for table in tables]
+        merged = sorted(times for own in requested for times in own)
+        gaps = {after - before for before, after in itertools.pairwise(merged)}
+        assert gaps == {replay_capture.GAP_NS // 2}, "twice as fast, from one common start"
+        assert requested[0] == merged[0::2] and {table["outcome"].to_pylist()[0] for table in tables} == {"sent"}
 
 
 def test_kappa_accepts_the_departures_of_trials(acapella, capsys):

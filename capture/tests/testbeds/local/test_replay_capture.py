@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from acapella_testing.capture.pcap_records import contents, frames
 
+from acapella_capture.scan import scan
 from acapella_capture.testbeds.base import CompletedProgram
 from acapella_capture.testbeds.local import replay, replay_capture
 from acapella_core.errors import UserError
@@ -89,6 +90,61 @@ def test_only_the_mac_addresses_of_frames_are_replaced(tmp_path, order, magic):
     assert before.count(old) == len(kept)
 
 
+@pytest.mark.parametrize(("order", "magic", "unit_ns"), [("<", 0xA1B23C4D, 1), (">", 0xA1B2C3D4, 1000)])
+def test_capture_is_split_among_replayers_with_the_times_of_their_first_frames(tmp_path, order, magic, unit_ns):
+    path, parts = write_five(tmp_path, order, magic), [tmp_path / "1", tmp_path / "2"]
+    assert replay_capture.split(path, parts) == [0, 10 * unit_ns]
+    records = [data[24:] for data in (part.read_bytes() for part in parts)]
+    whole = path.read_bytes()
+    assert all(part.read_bytes()[:24] == whole[:24] for part in parts)
+    assert records == [b"".join(whole[24 + 76 * n : 100 + 76 * n] for n in own) for own in ((0, 2, 4), (1, 3))]
+    assert replay_capture.mean_gap_ns(path) == 10 * unit_ns
+
+
+def test_capture_with_fewer_frames_than_replayers_is_an_error(tmp_path):
+    path, parts = write_five(tmp_path, "<", 0xA1B23C4D), [tmp_path / str(number) for number in range(6)]
+    with pytest.raises(UserError, match="5 frames cannot be distributed to 6 replayers"):
+        replay_capture.split(path, parts)
+    with pytest.raises(UserError, match="5 frames cannot be distributed to 6 replayers"):
+        replay_capture.write_interfaces(path, tmp_path / "x", ["02:00:00:00:fe:01"] * 6)
+
+
+@pytest.mark.parametrize(("order", "magic", "unit_ns"), [("<", 0xA1B23C4D, 1), (">", 0xA1B2C3D4, 1000)])
+def test_interfaces_of_a_pcapng_take_turns(tmp_path, order, magic, unit_ns):
+    path, target = write_five(tmp_path, order, magic), tmp_path / "x.pcapng"
+    replay_capture.write_interfaces(path, target, ["02:00:00:00:fe:01", "02:00:00:00:fe:02"])
+    assert scan(target).frames == 5
+    found = list(packet_blocks(target.read_bytes()))
+    assert [interface for interface, _, _ in found] == [0, 1, 0, 1, 0]
+    start_ns = 3 * 10**9 + 5 * unit_ns
+    assert [ts_ns for _, ts_ns, _ in found] == [start_ns + 10 * unit_ns * n for n in range(5)]
+    sources = [bytes.fromhex(f"02000000fe{interface + 1:02x}") for interface, _, _ in found]
+    assert [frame for _, _, frame in found] == [b"\1" * 6 + mac + bytes([n]) * 48 for n, mac in enumerate(sources)]
+
+
+def write_five(directory, order: str, magic: int):
+    """Write a pcap of five frames of 60 bytes, 10 units of time apart."""
+    path = directory / "five.pcap"
+    with path.open("wb") as stream:
+        stream.write(struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, 65535, 1))
+        for number in range(5):
+            stream.write(struct.pack(f"{order}IIII", 3, 5 + 10 * number, 60, 60) + b"\1" * 12 + bytes([number]) * 48)
+    return path
+
+
+def packet_blocks(data: bytes):
+    """Yield interface, time and frame of the packet blocks of a little-endian pcapng."""
+    at = 0
+    while at < len(data):
+        kind, length = struct.unpack_from("<II", data, at)
+        assert data[at + length - 4 : at + length] == data[at + 4 : at + 8]
+        if kind == 6:
+            interface, high, low, captured, wire = struct.unpack_from("<IIIII", data, at + 8)
+            assert captured == wire
+            yield interface, (high << 32) + low, data[at + 28 : at + 28 + captured]
+        at += length
+
+
 @pytest.mark.parametrize(
     ("header", "expected"),
     [
@@ -128,8 +184,7 @@ def replayer(tmp_path, monkeypatch):
     monkeypatch.setattr(replay, "CAPTURE", tmp_path / "replay.pcap")
     monkeypatch.setattr(replay, "run", lambda node, argv: run_here(argv))
     created = object.__new__(replay.Replayer)
-    created._acapella, created.settings = True, SimpleNamespace(capture="given")
-    created.sender = SimpleNamespace(name="here")
+    created._senders, created.settings = {"acapella"}, SimpleNamespace(capture="given")
     return created
 
 
@@ -137,7 +192,7 @@ def test_pcapng_is_replayed_with_its_nanoseconds(tmp_path, replayer):
     times = [1_700_000_000_000_000_000 + gap for gap in (0, 1, 999, 123_456_789, 123_456_790)]
     sent = [bytes(12) + replay_capture.packet(number, 60, 5001, 0) for number in range(len(times))]
     (tmp_path / "given").write_bytes(pcapng_of(times, sent, 1))
-    replayer._rewrite(tmp_path / "given")
+    replayer._rewrite(tmp_path / "given", "02:00:00:00:fe:01")
     data, found, rest, at = (tmp_path / "replay.pcap").read_bytes(), [], [], 24
     assert replay_capture.is_ethernet_pcap(tmp_path / "replay.pcap")
     while at < len(data):
@@ -152,7 +207,7 @@ def test_pcapng_is_replayed_with_its_nanoseconds(tmp_path, replayer):
 def test_capture_of_another_link_type_is_refused(tmp_path, replayer):
     (tmp_path / "given").write_bytes(pcapng_of([1, 2], [b"E" * 40] * 2, 101))
     with pytest.raises(UserError, match="cannot replay given: its frames are not Ethernet"):
-        replayer._rewrite(tmp_path / "given")
+        replayer._rewrite(tmp_path / "given", "02:00:00:00:fe:01")
 
 
 def run_here(argv: list[str]) -> CompletedProgram:

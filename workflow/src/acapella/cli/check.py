@@ -344,11 +344,15 @@ def check_manifests(findings: Findings) -> None:
         if manifest["sample"] != path.stem:
             findings.add(place, "is the manifest of another sample")
         findings.verify(f"raw/{file}", manifest.get("sha256"), str(place))
-        for key in ("recording", "departures"):  # of a trial
-            replay = manifest.get("replay")
-            file_entry = replay.get(key) if isinstance(replay, dict) else None
-            if isinstance(file_entry, dict):
-                findings.verify(f"raw/{file_entry.get('file')}", file_entry.get("sha256"), str(place))
+        check_replay(findings, manifest.get("replay"), str(place))
+
+
+def check_replay(findings: Findings, replay: object, place: str) -> None:
+    """Verify the recordings and departures that the manifest of a trial lists."""
+    lists = [replay.get(key) for key in ("recordings", "departures")] if isinstance(replay, dict) else []
+    for named in (named for files in lists if isinstance(files, list) for named in files):
+        if isinstance(named, dict):
+            findings.verify(f"raw/{named.get('file')}", named.get("sha256"), place)
 
 
 def check_catalog(findings: Findings, campaign: Campaign) -> None:

@@ -18,7 +18,7 @@ from acapella_core.files import atomic_path, scratch_directory, sha256_of
 
 from ...control.watchdog import CLOCK
 from ...replay.clocks import clock_of
-from ...replay.departures import Origin, convert
+from ...replay.departures import Origin, convert, median_gap_ns, read
 from ...replay.ports import ProgramSettings
 from ...scan import scan_apart
 from ...settings import FabricReplaySettings
@@ -176,12 +176,17 @@ class NodeSender:
         polling = self._done.get("polling", {})
         return {
             "sender": self.name,
-            "recording": {"file": recording.name, "sha256": checksum},
-            "departures": {"file": departures.name, "sha256": sha256_of(departures)},
+            **{"replayers": 1, "polling": "separate", "priority": self._done.get("priority"), "speed": 1},
+            "path": {"kind": "slice", "link": self._settings.interface, "rate_bps": None, "queue_bytes": None},
+            "noise_streams": 0,
+            "recordings": [{"file": recording.name, "sha256": checksum}],
+            "departures": [{"file": departures.name, "sha256": sha256_of(departures)}],
             "sent_late": self._done.get("sent_late"),
             "late_ns": self._done.get("late_ns"),
             "preemptions": polling.get("preemptions"),
             "largest_gap_ns": polling.get("largest_gap_ns"),
+            "median_gap_ns": median_gap_ns(read(binary)["requested_ns"]),
+            **{"skew_ns": None, "skew_error_ns": None},
         }
 
     def _upload_program(self) -> str:

@@ -311,7 +311,10 @@ class FabricTestbed(Testbed):
             filter=f"ether src {replay.SENDER_MAC}",
             environments=(replay.ENVIRONMENT,),
             repeats=settings.repeats,
-            note=f"trials: replayed by {replay.NodeSender.name} from {path} to {settings.destination_mac}",
+            notes={
+                replay.ENVIRONMENT: f"trials: replayed by {replay.NodeSender.name} from {path} to "
+                f"{settings.destination_mac}"
+            },
         )
 
     @contextlib.contextmanager

@@ -20,6 +20,8 @@ from .sandbox import SCRATCH
 
 NAMESPACES = SCRATCH / "net"  # one file per node, to which its network namespace is bound
 SPOOL = SCRATCH / "spool"  # captures and logs until they are fetched
+PRIORITY = 50
+REAL_TIME = ["chrt", "--fifo", str(PRIORITY)]
 END_S = 2  # for a program to end after SIGTERM
 ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC", "HOME": str(SCRATCH)}
 
@@ -75,6 +77,11 @@ def run_checked(node: str, argv: Sequence[str], *, stdin: str = "") -> str:
         lines = (result.stderr or result.stdout).strip().splitlines()
         raise UserError(f"{argv[0]} failed: {lines[-1] if lines else result.status}", where=f"node {node}")
     return result.stdout
+
+
+def priority_allowed(node: str) -> bool:
+    """Return whether a program on a node may have the real-time priority PRIORITY."""
+    return run(node, [*REAL_TIME, "true"]).status == 0
 
 
 def start(node: str, argv: Sequence[str], *, output: str | None = None) -> "LocalJob":

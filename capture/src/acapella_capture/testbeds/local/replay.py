@@ -1,15 +1,13 @@
-"""Replay of a capture from host1 of site1 to host1 of site2, over a bottleneck between these sites.
+"""Replay of a capture from site1 to host1 of site2 (replay_path.py), in environments that the config describes.
 
 It is sent by tcpreplay or by the program of `acapella replay`, which also records when each packet departed.
 
-The bottleneck is a token bucket (tbf) on the uplink followed by two queues, one of them for expedited packets with
-strict priority. Without other traffic, both remain empty. If TCP streams share the path, the other queue is full most
-of the time: packets are delayed, overtaken by expedited ones, or dropped. The bottleneck only exists during trials.
+If nothing else sends, the queues of the bottleneck stay empty. If TCP streams share the path, the queue for other than
+expedited packets is full most of the time: packets are delayed, overtaken by expedited ones, or dropped.
 """
 
 import contextlib
-import json
-import re
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -19,82 +17,92 @@ from typing import Any, BinaryIO
 from acapella_core.errors import UserError
 
 from ...scan import scan_apart
-from ...settings import ReplaySettings
+from ...settings import ReplayEnvironment, ReplaySettings
 from ..base import Replay
 from . import replay_capture, sandbox
 from .network import Network
-from .processes import SPOOL, LocalJob, run, run_checked, start, terminate, wait_until
-from .replay_sender import AcapellaSender
-from .services import Services
+from .processes import SPOOL, run, wait_until
+from .replay_load import Load
+from .replay_path import QUEUE_BYTES, TAG_BYTES, ReplayPath, check_path
+from .replay_sender import AcapellaSender, Part
+from .replay_tcpreplay import TcpreplaySender
 
 KEY = "local.replay.capture"
-SENDER_MAC = "02:00:00:00:fe:01"  # not that of a host: identifies replayed frames
+SENDER_MAC = "02:00:00:00:fe:{:02x}"  # used by no host: identifies replayed frames, by the number of the replayer
 CAPTURE = SPOOL / "replay.pcap"
-QUEUE_BYTES = 65536
-EXPEDITED = 0xB8  # DSCP EF (RFC 3246) in the IPv4 type of service field
-ETHERNET_BYTES = 14
-TAG_BYTES = {"vlan": 4, "mpls": 8, "mpls2": 12}  # bytes before the IP header
-LOAD_BYTE, AND, JUMP_EQUAL, RETURN = 0x30, 0x54, 0x15, 0x06  # instructions of classic BPF
-PORT = 5300  # port of the load
+WHOLE = "replayed.pcap"  # the capture in raw/
 LOADED_S = 10  # until the bottleneck has a queue
-SENT = re.compile(r"Successful packets:\s+(\d+)\s+Failed packets:\s+(\d+)\s+Truncated packets:\s+(\d+)")
+SENDERS = {"acapella": AcapellaSender, "tcpreplay": TcpreplaySender}
 
 
 class Replayer:
-    """The replays of one allocation of the testbed."""
+    """The replays of one allocation of the testbed. ``bridges``: the switches are kernel bridges."""
 
-    def __init__(self, network: Network, settings: ReplaySettings):
+    def __init__(self, network: Network, settings: ReplaySettings, *, bridges: bool):
         if network.sites < 2:
             raise UserError("requires at least two sites", where="local.replay", fix="local.sites: 2")
         self.settings = settings
         self.network = network
-        self.sender, self.receiver = network.hosts(1)[0], network.hosts(2)[0]
-        self.device = network.uplinks(1)[0]
-        slice_ = network.slice_of(self.sender)
-        if not network.connected(self.sender, self.receiver) or (slice_ and slice_.encapsulation not in TAG_BYTES):
-            message = (
-                f"{self.sender.name} and {self.receiver.name} must be in the same slice, which must not be a pseudowire"
-            )
+        self.receiver = network.hosts(2)[0]
+        host = network.hosts(1)[0]
+        slice_ = network.slice_of(host)
+        if not network.connected(host, self.receiver) or (slice_ and slice_.encapsulation not in TAG_BYTES):
+            message = f"{host.name} and {self.receiver.name} must be in the same slice, which must not be a pseudowire"
             raise UserError(message, where="local.replay")  # a pseudowire's frames have other MAC addresses
-        ends = network.hosts(1)[1], network.hosts(2)[1]
-        if "loaded" in settings.environments and not network.connected(*ends):
-            raise UserError(f"{ends[0].name} and {ends[1].name} must be in the same slice", where="local.replay")
+        self.environments = {environment.name: environment for environment in settings.environments}
+        for environment in settings.environments:
+            check_path(network, environment, bridges=bridges)
         self._rate_bps = round(settings.bottleneck_mbps * 1e6)
-        self._acapella = (
-            AcapellaSender(self.sender.name, network.mtu, CAPTURE) if settings.sender == "acapella" else None
-        )
+        self._senders = {environment.sender for environment in settings.environments}
         self._source: BinaryIO | None = None
+        self._current: tuple[ReplayEnvironment, ReplayPath, AcapellaSender | TcpreplaySender] | None = None
         self._load: Load | None = None
 
     def replay_plan(self) -> Replay:
         """Return the replay (testbeds.base); frames are recorded as the receiver's switch port sends them."""
         site = self.network.site(self.receiver.site)
-        settings = self.settings
-        program = self._acapella.name if self._acapella else "tcpreplay"
-        note = (
-            f"trials: replayed by {program} from {self.sender.name} to {self.receiver.name} over {self.device} at "
-            f"{settings.bottleneck_mbps:g} Mbit/s; quiet: nothing else sends; loaded: so do {settings.load_streams} "
-            "TCP streams of iperf3"
-        )
+        macs = self._macs(max(environment.replayers for environment in self.settings.environments))
         return Replay(
             site=site,
             port=next(port for port in site.ports if port.name == f"port{self.receiver.number}"),
             direction="tx",
-            filter=f"ether src {SENDER_MAC}",
-            environments=tuple(settings.environments),
-            repeats=settings.repeats,
-            note=note,
+            filter=" or ".join(f"ether src {mac}" for mac in macs),
+            environments=tuple(self.environments),
+            repeats=self.settings.repeats,
+            notes={name: self._note(environment) for name, environment in self.environments.items()},
         )
+
+    def _note(self, environment: ReplayEnvironment) -> str:
+        path = self._path(environment)
+        nodes = ", ".join(dict.fromkeys(endpoint.node for endpoint in path.endpoints))
+        rate = f"{path.facts()['rate_bps'] / 1e6:g} Mbit/s"
+        speed = "" if environment.speed == 1 else f", {environment.speed:g} times as fast as recorded"
+        noise = f"so do {self.settings.load_streams} TCP streams of iperf3 between the sites"
+        return (
+            f"trial: replayed by {SENDERS[environment.sender].name} from {nodes} to {self.receiver.name} over "
+            f"{path.link} at {rate}{speed}; {noise if environment.noise else 'nothing else sends'}"
+        )
+
+    @staticmethod
+    def _macs(replayers: int) -> list[str]:
+        return [SENDER_MAC.format(number) for number in range(1, replayers + 1)]
+
+    def _path(self, environment: ReplayEnvironment) -> ReplayPath:
+        return ReplayPath(self.network, environment, self._rate_bps, one_process=self._one_process(environment))
+
+    def _one_process(self, environment: ReplayEnvironment) -> bool:
+        """Return whether one polling thread serves all replayers of an environment."""
+        if self.settings.polling == "auto":
+            return len(os.sched_getaffinity(0)) <= environment.replayers  # the recorder needs a CPU, too
+        return self.settings.polling == "shared"
 
     def require(self) -> None:
         """Open the capture, which the scratch file system may hide later. Raises UserError if it is missing."""
-        if self._acapella:
-            self._acapella.require()
-        if self._acapella is None:
-            sandbox.require("tcpreplay", "tcpreplay")
-        elif self.settings.capture is not None:
+        for sender in sorted(self._senders):
+            SENDERS[sender].require()
+        if self.settings.capture is not None and "acapella" in self._senders:
             sandbox.require("editcap", "wireshark-common")
-        if "loaded" in self.settings.environments:
+        if any(environment.noise for environment in self.settings.environments):
             sandbox.require("iperf3", "iperf3")
         if self.settings.capture is not None:
             try:
@@ -104,46 +112,50 @@ class Replayer:
 
     def prepare(self) -> None:
         """Create or copy the capture with the MAC addresses of this network. Raises UserError if that fails."""
+        (mac,) = self._macs(1)
         if self._source is None:
-            replay_capture.write(CAPTURE, SENDER_MAC, self.receiver.mac)
+            replay_capture.write(CAPTURE, mac, self.receiver.mac)
             return
         copied = SPOOL / "given.pcap"
         with self._source as source, copied.open("wb") as copy:
             shutil.copyfileobj(source, copy)
-        if self._acapella and replay_capture.is_ethernet_pcap(copied):
+        if "acapella" in self._senders and replay_capture.is_ethernet_pcap(copied):
             copied.rename(CAPTURE)
         else:
-            self._rewrite(copied)
-        replay_capture.put_between(CAPTURE, SENDER_MAC, self.receiver.mac)
-        if self._acapella and (fault := scan_apart(CAPTURE).fault):
+            self._rewrite(copied, mac)
+        replay_capture.put_between(CAPTURE, mac, self.receiver.mac)
+        if "acapella" in self._senders and (fault := scan_apart(CAPTURE).fault):
             raise UserError(f"cannot replay {self.settings.capture}: {fault}", where=KEY)
 
-    def _rewrite(self, copied: Path) -> None:
+    def _rewrite(self, copied: Path, mac: str) -> None:
         """Convert a copy of the user's capture to Ethernet pcap. Raises UserError if that is not possible."""
-        if self._acapella:  # tcprewrite would round its times to microseconds
+        if "acapella" in self._senders:  # tcprewrite would round its times to microseconds
             self._convert(["editcap", "-F", "nsecpcap", str(copied), str(CAPTURE)])
             if not replay_capture.is_ethernet_pcap(CAPTURE):
                 raise UserError(f"cannot replay {self.settings.capture}: its frames are not Ethernet", where=KEY)
         else:
-            options = [f"--enet-smac={SENDER_MAC}", f"--enet-dmac={self.receiver.mac}"]
+            options = [f"--enet-smac={mac}", f"--enet-dmac={self.receiver.mac}"]
             self._convert(["tcprewrite", *options, f"--infile={copied}", f"--outfile={CAPTURE}"])
         copied.unlink()
 
     def _convert(self, argv: list[str]) -> None:
         """Run a converter of captures. Raises UserError with its last message if it fails."""
-        result = run(self.sender.name, argv)
-        if result.status != 0:
-            lines = result.stderr.strip().splitlines() or ["no message"]
+        done = run("site1", argv)
+        if done.status != 0:
+            lines = done.stderr.strip().splitlines() or ["no message"]
             raise UserError(f"{argv[0]} cannot use {self.settings.capture}: {lines[-1].strip()}", where=KEY)
 
     @contextlib.contextmanager
     def environment(self, name: str) -> Iterator[None]:
-        """Configure the bottleneck and, in environment `loaded`, fill its queue. Raises UserError if that fails."""
-        self._tc("-batch", "-", stdin="\n".join(self.bottleneck()))
+        """Set up the path and the sender, and with noise fill the queue. Raises UserError if that fails."""
+        environment = self.environments[name]
+        path = self._path(environment)
         try:
-            if self._acapella:
-                self._acapella.open()
-            if name == "loaded":
+            path.open()
+            sender = self._sender(environment, path)
+            self._current = environment, path, sender
+            sender.open()
+            if environment.noise:
                 self._load = Load(self.network, self.settings.load_streams)
                 self._make_queue()
             yield
@@ -151,125 +163,62 @@ class Replayer:
             if self._load:
                 self._load.stop()
                 self._load = None
-            if self._acapella:
-                self._acapella.close()
-            self._tc("qdisc", "del", "dev", self.device, "parent", "1:1")
+            if self._current:
+                self._current[2].close()
+                self._current = None
+            path.close()
+
+    def _sender(self, environment: ReplayEnvironment, path: ReplayPath) -> AcapellaSender | TcpreplaySender:
+        """Return the sender of an environment, with its captures."""
+        if environment.sender == "tcpreplay":
+            rate_pps = 10**9 // replay_capture.GAP_NS if self.settings.capture is None else None
+            return TcpreplaySender(path.endpoints[0], CAPTURE, environment.speed, rate_pps)
+        parts = self._parts(environment)
+        gap_ns = replay_capture.mean_gap_ns(CAPTURE) / environment.speed
+        return AcapellaSender(path.endpoints, parts, self.network.mtu, environment.speed, gap_ns)
+
+    def _parts(self, environment: ReplayEnvironment) -> list[Part]:
+        """Write the captures of each process of an environment."""
+        macs = self._macs(environment.replayers)
+        if len(macs) == 1:
+            return [Part(CAPTURE, WHOLE)]
+        if self._one_process(environment):
+            name = f"replayed-{len(macs)}ports.pcapng"
+            replay_capture.write_interfaces(CAPTURE, SPOOL / name, macs)
+            return [Part(SPOOL / name, name)]
+        names = [f"replayed-{number}of{len(macs)}.pcap" for number in range(1, len(macs) + 1)]
+        offsets = replay_capture.split(CAPTURE, [SPOOL / name for name in names])
+        for name, mac in zip(names, macs, strict=True):
+            replay_capture.put_between(SPOOL / name, mac, self.receiver.mac)
+        return [Part(SPOOL / name, name, offset) for name, offset in zip(names, offsets, strict=True)]
 
     def play(self) -> int:
         """Send the capture once (testbeds.base)."""
+        environment, _, sender = self._current
         if self._load and self._load.fault():
             self._make_queue()
-        sent = self._acapella.send() if self._acapella else self._send_with_tcpreplay()
+        good = sender.send()
         time.sleep(2 * 2 * QUEUE_BYTES * 8 / self._rate_bps)  # twice the duration of both queues
         if self._load and self._load.fault():
-            raise UserError(f"the load ended: {self._load.fault()}", where="environment loaded")
-        return sent
+            raise UserError(f"the load ended: {self._load.fault()}", where=f"environment {environment.name}")
+        return good
 
-    def deliver(self, sample: str, raw: Path) -> dict[str, Any] | None:
+    def deliver(self, sample: str, raw: Path) -> dict[str, Any]:
         """Write the departures of the last trial (testbeds.base)."""
-        return self._acapella.deliver(sample, raw) if self._acapella else None
-
-    def _send_with_tcpreplay(self) -> int:
-        """Send the capture once and return the number of packets. Raises UserError if some were not sent."""
-        job = start(self.sender.name, self.tcpreplay())
-        job.wait(None)
-        counts = SENT.search(job.log())
-        if job.poll() != 0 or not counts:
-            raise UserError(f"tcpreplay failed: {job.last_line()}", where=f"node {self.sender.name}")
-        sent, *failed = map(int, counts.groups())
-        if any(failed):
-            raise UserError(
-                f"tcpreplay sent {sent} packets and failed to send {sum(failed)}", where=f"node {self.sender.name}"
-            )
-        return sent
-
-    def tcpreplay(self) -> list[str]:
-        """Return the tcpreplay command: with real-time priority if permitted, otherwise polling the clock.
-
-        A real-time program must not loop without a pause: the kernel stops it for 50 ms of each second. With `--pps`,
-        tcpreplay keeps the capture's fixed rate; without, it keeps each gap, and a late packet delays all that follow.
-        """
-        realtime = ["chrt", "--fifo", "50"]
-        allowed = run(self.sender.name, [*realtime, "true"]).status == 0
-        timing = ["--timer=nano"] if allowed else ["--timer=gtod"]
-        if self.settings.capture is None:
-            timing.append(f"--pps={10**9 // replay_capture.GAP_NS}")
-        command = ["tcpreplay", "--preload-pcap", "--quiet", *timing, "--intf1=eth0", str(CAPTURE)]
-        return [*realtime, *command] if allowed else command
+        environment, path, sender = self._current
+        return {
+            "sender": sender.name,
+            "replayers": environment.replayers,
+            "speed": environment.speed,
+            "path": path.facts(),
+            "noise_streams": self.settings.load_streams if environment.noise else 0,
+            **sender.deliver(sample, raw),
+        }
 
     def _make_queue(self) -> None:
         """Start or restart the load until the bottleneck has a queue. Raises UserError if it gets none."""
+        environment, path, _ = self._current
         self._load.start()
-        if not wait_until(lambda: self._load.fault() or self._backlog() > 0, timeout_s=LOADED_S) or self._load.fault():
-            reason = self._load.fault() or f"no queue at {self.device} within {LOADED_S} s"
-            raise UserError(f"the load is not running: {reason}", where="environment loaded")
-
-    def bottleneck(self) -> list[str]:
-        """Return the `tc` commands, below the class that limits the port's rate."""
-        burst = 2 * (self.network.mtu + ETHERNET_BYTES)  # a smaller burst would never pass a frame of maximum size
-        add = f"add dev {self.device} parent"
-        return [
-            f"qdisc {add} 1:1 handle 10: tbf rate {self._rate_bps}bit burst {burst} limit {2 * QUEUE_BYTES}",
-            f"qdisc {add} 10: handle 20: htb default 2",
-            *(
-                line
-                for number in (1, 2)
-                for line in (
-                    f"class {add} 20: classid 20:{number} htb rate 10gbit prio {number} quantum 60000",
-                    f"qdisc {add} 20:{number} bfifo limit {QUEUE_BYTES}",
-                )
-            ),
-            f"filter {add} 20: {self._expedited()} flowid 20:1",
-        ]
-
-    def _expedited(self) -> str:
-        """Return the `tc` filter that matches expedited packets, also with the headers of the sender's slice."""
-        slice_ = self.network.slice_of(self.sender)
-        if slice_ is None:
-            return f"protocol ip prio 1 u32 match ip dsfield {EXPEDITED:#x} 0xfc"
-        offset = ETHERNET_BYTES + TAG_BYTES[slice_.encapsulation]
-        program = [  # classic BPF, offsets from the start of the frame: version 4, and type of service
-            (LOAD_BYTE, 0, 0, offset), (AND, 0, 0, 0xF0), (JUMP_EQUAL, 0, 4, 0x40),
-            (LOAD_BYTE, 0, 0, offset + 1), (AND, 0, 0, 0xFC), (JUMP_EQUAL, 0, 1, EXPEDITED),
-            (RETURN, 0, 0, 0xFFFFFFFF), (RETURN, 0, 0, 0),
-        ]  # fmt: skip
-        arguments = [f"{len(program)}", *(" ".join(map(str, step)) for step in program)]
-        return f"protocol all prio 1 bpf bytecode '{','.join(arguments)}'"
-
-    def _backlog(self) -> int:
-        qdiscs = json.loads(self._tc("-s", "-j", "qdisc", "show", "dev", self.device))
-        return sum(qdisc["backlog"] for qdisc in qdiscs if qdisc["kind"] == "bfifo")
-
-    def _tc(self, *arguments: str, stdin: str = "") -> str:
-        return run_checked(f"site{self.sender.site}", ["tc", *arguments], stdin=stdin)
-
-
-class Load:
-    """iperf3 TCP streams at full speed between hosts that do not replay; they share the bottleneck."""
-
-    def __init__(self, network: Network, streams: int):
-        self._client, self._server = network.hosts(1)[1], network.hosts(2)[1]
-        self._streams = streams
-        self._services = Services()
-        self._job: LocalJob | None = None
-        self._server_error: str | None = None
-
-    def start(self) -> None:
-        """Start or restart server and client."""
-        self.stop()
-        self._server_error = self._services.iperf3({0: (self._server, PORT)}).get(0)
-        if self._server_error is None:
-            argv = ["iperf3", "-c", self._server.address(4), "-p", str(PORT), "-t", "0", "-P", str(self._streams)]
-            self._job = start(self._client.name, argv)
-
-    def stop(self) -> None:
-        """Stop sending."""
-        if self._job:
-            terminate([self._job])
-        self._services.end_iperf3([0])
-
-    def fault(self) -> str | None:
-        """Return why nothing is sent; None if the load is running."""
-        if self._server_error or self._job is None:
-            return self._server_error or "not started"
-        return None if self._job.poll() is None else self._job.last_line()
+        if not wait_until(lambda: self._load.fault() or path.backlog() > 0, timeout_s=LOADED_S) or self._load.fault():
+            why = self._load.fault() or f"no queue between the sites within {LOADED_S} s"
+            raise UserError(f"the load is not running: {why}", where=f"environment {environment.name}")

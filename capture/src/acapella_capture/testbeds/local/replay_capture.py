@@ -6,11 +6,14 @@ pseudorandom bytes follow the headers. The addresses are those for benchmarks of
 host has them, so none replies.
 """
 
+import contextlib
 import hashlib
 import mmap
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from acapella_core.errors import UserError
 
 PACKETS = 3000
 GAP_NS = 500_000
@@ -21,14 +24,18 @@ FLOWS = (*((port, 0) for port in range(5001, 5008)), (5008, 46 << 2))  # UDP por
 SEED = b"acapella replay 1"
 HEADERS_BYTES = 14 + 20 + 8
 FILE_HEADER_BYTES, RECORD_HEADER_BYTES = 24, 16  # sizes in a pcap file
+NANOSECONDS = 0xA1B23C4D  # magic number of a pcap with nanoseconds
+MACS_BYTES = 12
+SECTION, INTERFACE, PACKET = 0x0A0D0D0A, 1, 6  # blocks of a pcapng
+NANOSECOND_OPTION = struct.pack("<HHB3xHH", 9, 1, 9, 0, 0)  # if_tsresol: 10^-9 s; end of options
 
 
 def write(path: Path, source_mac: str, target_mac: str, packets: int = PACKETS) -> None:
     """Write the capture: pcap, Ethernet, nanoseconds, whole frames between these MAC addresses (`02:00:...`)."""
     addresses = mac_bytes(target_mac, source_mac)
     with path.open("wb") as stream:
-        stream.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1))
-        # A Python loop over packets is sufficient: there are few. The core handles large captures.
+        stream.write(struct.pack("<IHHiIII", NANOSECONDS, 2, 4, 0, 0, 65535, 1))
+        # A loop over packets: there are few, and each is written once. The core handles large captures.
         for number, (size, flow) in enumerate(choices(packets)):
             frame = addresses + packet(number, size, *FLOWS[flow])
             seconds, nanoseconds = divmod(START_NS + number * GAP_NS, 10**9)
@@ -54,11 +61,85 @@ def put_between(path: Path, source_mac: str, target_mac: str) -> None:
             offset += captured
 
 
+def records(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the time of each frame of a pcap in ns, and its record with the record header."""
+    data = path.read_bytes()
+    order = "<" if data[3] == 0xA1 else ">"  # the most significant byte of the magic number is last
+    unit_ns = 1 if struct.unpack_from(f"{order}I", data)[0] == NANOSECONDS else 1000
+    at = FILE_HEADER_BYTES
+    while at < len(data):  # as in `write`, one pass over the packets
+        seconds, parts, captured = struct.unpack_from(f"{order}III", data, at)
+        end = at + RECORD_HEADER_BYTES + captured
+        yield seconds * 10**9 + parts * unit_ns, data[at:end]
+        at = end
+
+
+def mean_gap_ns(path: Path) -> float:
+    """Return the mean gap between the frames of a pcap; 0 if there are fewer than two."""
+    times = [ts_ns for ts_ns, _ in records(path)]
+    return (max(times) - min(times)) / (len(times) - 1) if len(times) > 1 else 0
+
+
+def split(path: Path, targets: Sequence[Path]) -> list[int]:
+    """Write frame i of a pcap to target i modulo their number; return the time of each one's first frame, ns.
+
+    Times are relative to the first frame of the whole. Raises UserError if there are fewer frames than targets.
+    """
+    offsets: list[int] = []
+    with contextlib.ExitStack() as files:
+        streams = [files.enter_context(target.open("wb")) for target in targets]
+        for stream in streams:
+            stream.write(path.read_bytes()[:FILE_HEADER_BYTES])
+        start_ns = None
+        for number, (ts_ns, record) in enumerate(records(path)):
+            start_ns = ts_ns if start_ns is None else start_ns
+            if number < len(targets):
+                offsets.append(ts_ns - start_ns)
+            streams[number % len(streams)].write(record)
+    check_count(len(offsets), len(targets))
+    return offsets
+
+
+def write_interfaces(path: Path, target: Path, source_macs: Sequence[str]) -> None:
+    """Write a pcap as pcapng with an interface for each source MAC address: frame i is of interface i modulo their
+    number, and has its source address. Raises UserError if there are fewer frames than interfaces.
+    """
+    order = "<" if path.open("rb").read(4)[3] == 0xA1 else ">"
+    sources = [mac_bytes(mac) for mac in source_macs]
+    count = 0
+    with target.open("wb") as stream:
+        stream.write(block(SECTION, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)))
+        for _ in sources:
+            stream.write(block(INTERFACE, struct.pack("<HHI", 1, 0, 65535) + NANOSECOND_OPTION))
+        for count, (ts_ns, record) in enumerate(records(path), 1):
+            interface = (count - 1) % len(sources)
+            captured, wire = struct.unpack_from(f"{order}II", record, 8)
+            frame = bytearray(record[RECORD_HEADER_BYTES:])
+            if captured > MACS_BYTES:
+                frame[MACS_BYTES // 2 : MACS_BYTES] = sources[interface]
+            header = struct.pack("<IIIII", interface, ts_ns >> 32, ts_ns & 0xFFFFFFFF, captured, wire)
+            stream.write(block(PACKET, header + bytes(frame)))
+    check_count(count, len(sources))
+
+
+def block(kind: int, body: bytes) -> bytes:
+    """Return a block of a pcapng."""
+    padded = body + bytes(-len(body) % 4)
+    length = struct.pack("<I", len(padded) + 12)
+    return struct.pack("<I", kind) + length + padded + length
+
+
+def check_count(frames: int, replayers: int) -> None:
+    """Raise UserError if not every replayer has a frame."""
+    if frames < replayers:
+        raise UserError(f"{frames} frames cannot be distributed to {replayers} replayers", where="local.replay.capture")
+
+
 def is_ethernet_pcap(path: Path) -> bool:
     """Return whether a file is a pcap with Ethernet frames, with microseconds or nanoseconds, of either byte order."""
     with path.open("rb") as stream:
         header = stream.read(FILE_HEADER_BYTES)
-    orders = {struct.pack(order + "I", magic): order for order in "<>" for magic in (0xA1B2C3D4, 0xA1B23C4D)}
+    orders = {struct.pack(order + "I", magic): order for order in "<>" for magic in (0xA1B2C3D4, NANOSECONDS)}
     order = orders.get(header[:4])
     return len(header) == FILE_HEADER_BYTES and order is not None and struct.unpack(order + "I", header[20:])[0] == 1
 

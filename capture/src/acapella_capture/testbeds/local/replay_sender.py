@@ -1,37 +1,82 @@
-"""Send the trials of a testbed with the program of `acapella replay`, and store their departures."""
+"""Sends the trials of a testbed with `acapella replay`'s program, and keeps their departures.
 
+Several replayers get the same absolute time as the start of the capture. Each is a process that sends its part of the
+packets, or one process with one polling thread sends all parts to their interfaces.
+"""
+
+import contextlib
+import time
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from acapella_core.errors import UserError
 from acapella_core.files import atomic_path, sha256_of
 
-from ...replay import local
-from ...replay.departures import Origin, convert
+from ...replay import departures, skew
+from ...replay.clocks import Offset
+from ...replay.departures import NO_TIME, Origin
 from ...replay.ports import ProgramSettings
 from ...replay.program import ReplayProgram, executable
 from ...scan import scan_apart
-from .processes import SCRATCH, SPOOL, environment, in_namespace
+from .processes import PRIORITY, SCRATCH, SPOOL, environment, in_namespace, priority_allowed
+from .replay_path import Endpoint
 
-INTERFACE = "eth0"
-RECORDING = "replayed.pcap"  # in raw/
-DEPARTURES = SPOOL / "departures"
 PACING = "bursts"
+AHEAD_NS = 1_000_000_000  # several replayers start this long after the last one was asked to, at least
+SAME_CLOCK = "system"  # all replayers read the clock of this machine
+PPM = 1_000_000
+WAKE_NS = 100_000  # a thread with real-time priority wakes up this long before each departure
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one process sends: its capture, the name of that in raw/, and the time of its first packet in the whole."""
+
+    capture: Path
+    name: str
+    offset_ns: int = 0
+
+
+@dataclass
+class Process:
+    """A running process: its part, interfaces, and the report of its last run."""
+
+    part: Part
+    endpoints: tuple[Endpoint, ...]
+    program: ReplayProgram
+    done: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def node(self) -> str:
+        """Return the node on which it runs."""
+        return self.endpoints[0].node
 
 
 class AcapellaSender:
-    """The program on one host; it has the capture in memory between `open` and `close`."""
+    """The program on one or several nodes, which has the capture in memory between `open` and `close`.
+
+    ``parts`` are one per endpoint, or a single one with an interface of a pcapng for each endpoint. ``mean_gap_ns``:
+    mean gap between requested departures.
+    """
 
     name = "acapella replay"
 
-    def __init__(self, node: str, mtu: int, capture: Path):
-        self._node = node
+    def __init__(
+        self, endpoints: Sequence[Endpoint], parts: Sequence[Part], mtu: int, speed: float, mean_gap_ns: float
+    ):
+        one_process = len(parts) == 1
+        self._endpoints = [tuple(endpoints)] if one_process else [(endpoint,) for endpoint in endpoints]
+        self._parts = parts
         self._mtu = mtu
-        self._capture = capture
-        self._program: ReplayProgram | None = None
+        self._speed_ppm = round(speed * PPM)
+        self._mean_gap_ns = mean_gap_ns
         self._stack = ExitStack()
-        self._result: dict[str, Any] = {}
+        self._processes: list[Process] = []
 
     @staticmethod
     def require() -> None:
@@ -39,48 +84,128 @@ class AcapellaSender:
         executable()
 
     def open(self) -> None:
-        """Start the program and load the capture. Raises UserError if that fails."""
-        frames = scan_apart(self._capture).frames or 1
-        settings = ProgramSettings((INTERFACE,), packets=frames, departures=frames, pace=PACING, mtu=self._mtu)
-        argv = in_namespace(self._node, settings.argv())
-        where = f"node {self._node}"
-        program = ReplayProgram(argv, report=lambda line: None, where=where, env=environment(), cwd=SCRATCH)
-        self._program = self._stack.enter_context(program)
-        self._program.command("load", self._capture)
+        """Start the processes and load their captures. Raises UserError if that fails."""
+        for part, endpoints in zip(self._parts, self._endpoints, strict=True):
+            frames = scan_apart(part.capture).frames or 1
+            interfaces = tuple(endpoint.interface for endpoint in endpoints)
+            node = endpoints[0].node
+            settings = ProgramSettings(
+                interfaces, packets=frames, departures=frames, pace=PACING, mtu=self._mtu, **self._scheduling(node)
+            )
+            argv = in_namespace(node, settings.argv())
+            where = f"node {node}"
+            program = ReplayProgram(argv, report=lambda line: None, where=where, env=environment(), cwd=SCRATCH)
+            self._processes.append(Process(part, endpoints, self._stack.enter_context(program)))
+            program.command("load", part.capture)
+
+    def _scheduling(self, node: str) -> dict[str, int]:
+        """Return the options of the polling thread: with real-time priority if permitted and if it can sleep.
+
+        The kernel stops a real-time thread that never sleeps for 50 ms of each second (sched_rt_runtime_us).
+        """
+        if self._mean_gap_ns < 2 * WAKE_NS or not priority_allowed(node):
+            return {}
+        return {"priority": PRIORITY, "wake_ns": WAKE_NS}
 
     def close(self) -> None:
-        """End the program."""
+        """End the processes."""
         self._stack.close()
-        self._program = None
+        self._processes = []
 
     def send(self) -> int:
         """Send the capture once and return the number of packets. Raises UserError if some were not sent."""
-        self._result = local.replay(self._program, at_ns=0, loops=1, speed_ppm=1_000_000)
-        dropped = {name: count for name, count in self._result.get("dropped", {}).items() if count}
-        if dropped:
-            reasons = ", ".join(f"{count} {name}" for name, count in dropped.items())
-            message = f"{self.name} sent {self._result['sent']} packets and failed to send others: {reasons}"
-            raise UserError(message, where=f"node {self._node}")
-        return self._result["sent"]
+        self._run()
+        for process in self._processes:
+            done = process.done
+            dropped = {name: count for name, count in done.get("dropped", {}).items() if count}
+            if dropped:
+                reasons = ", ".join(f"{count} {name}" for name, count in dropped.items())
+                what = f"{self.name} sent {done['sent']} packets and failed to send others: {reasons}"
+                raise UserError(what, where=f"node {process.node}")
+        return sum(process.done["sent"] for process in self._processes)
+
+    def _run(self) -> None:
+        """Run all processes from one absolute time on; if one cannot start, stop the others."""
+        start_ns = time.time_ns() + AHEAD_NS
+        before = [process.program.received for process in self._processes]
+        try:
+            for process in self._processes:
+                offset_ns = process.part.offset_ns * PPM // self._speed_ppm
+                at_ns = 0 if len(self._processes) == 1 else start_ns + offset_ns
+                process.program.command("run", at_ns, 1, self._speed_ppm)
+            for process, after in zip(self._processes, before, strict=True):
+                process.done = process.program.wait("done", after=after)
+        except UserError:
+            for process in self._processes:
+                with contextlib.suppress(UserError):
+                    process.program.command("stop")
+            raise
 
     def deliver(self, sample: str, raw: Path) -> dict[str, Any]:
-        """Write recording and departures of the last trial to raw/; return manifest key `replay`. Raises UserError."""
-        recording = raw / RECORDING
-        checksum = sha256_of(self._capture)
-        if not recording.is_file() or sha256_of(recording) != checksum:
-            with atomic_path(recording) as temporary:
-                temporary.write_bytes(self._capture.read_bytes())
-        DEPARTURES.unlink(missing_ok=True)
-        self._program.command("departures", DEPARTURES)
-        departures = raw / f"{sample}.departures.parquet"
-        convert(DEPARTURES, departures, Origin(recording_sha256=checksum, pacing=PACING))
-        polling = self._result.get("polling", {})
+        """Write recordings and departures of the last trial to raw/. Raises UserError.
+
+        Return the keys of manifest key `replay` that depend on the sender.
+        """
+        recordings, written, records, deviations = [], [], [], []
+        for number, process in enumerate(self._processes, 1):
+            checksum = keep_recording(process.part, raw)
+            clock_ns = process.done.get("clock", {}).get("error_ns") or 0
+            target = raw / (f"{sample}.{number}" if len(self._processes) > 1 else sample)
+            target = target.with_name(f"{target.name}.departures.parquet")
+            binary = SPOOL / f"departures{number}"
+            binary.unlink(missing_ok=True)
+            process.program.command("departures", binary)
+            origin = Origin(0, clock_ns, SAME_CLOCK, checksum, self._speed_ppm, PACING)
+            departures.convert(binary, target, origin)
+            recordings.append({"file": process.part.name, "sha256": checksum})
+            written.append({"file": target.name, "sha256": sha256_of(target)})
+            records.append(departures.read(binary))
+            deviations += deviations_of(records[-1], process.endpoints, clock_ns)
+        largest = skew.largest(deviations)
         return {
-            "sender": self.name,
-            "recording": {"file": recording.name, "sha256": checksum},
-            "departures": {"file": departures.name, "sha256": sha256_of(departures)},
-            "sent_late": self._result.get("sent_late"),
-            "late_ns": self._result.get("late_ns"),
-            "preemptions": polling.get("preemptions"),
-            "largest_gap_ns": polling.get("largest_gap_ns"),
+            "priority": self._processes[0].done.get("priority"),
+            "polling": "shared" if len(self._parts) < sum(map(len, self._endpoints)) else "separate",
+            "recordings": recordings,
+            "departures": written,
+            **self._report(),
+            "median_gap_ns": departures.median_gap_ns(np.concatenate([one["requested_ns"] for one in records])),
+            "skew_ns": largest and largest.skew_ns,
+            "skew_error_ns": largest and largest.error_ns,
         }
+
+    def _report(self) -> dict[str, Any]:
+        """Return what delayed the processes: sums, and the largest gap; None is unknown."""
+        reports = [process.done for process in self._processes]
+        polling = [done.get("polling", {}) for done in reports]
+        gaps = [one.get("largest_gap_ns") for one in polling]
+        return {
+            "sent_late": total([done.get("sent_late") for done in reports]),
+            "late_ns": reports[0].get("late_ns"),
+            "preemptions": total([one.get("preemptions") for one in polling]),
+            "largest_gap_ns": None if None in gaps else max(gaps),
+        }
+
+
+def total(counts: Sequence[int | None]) -> int | None:
+    """Return the sum of counts; None if one is unknown."""
+    return None if None in counts else sum(counts)
+
+
+def keep_recording(part: Part, raw: Path) -> str:
+    """Write a capture to raw/ unless it is there already, and return its SHA-256."""
+    recording = raw / part.name
+    checksum = sha256_of(part.capture)
+    if not recording.is_file() or sha256_of(recording) != checksum:
+        with atomic_path(recording) as temporary:
+            temporary.write_bytes(part.capture.read_bytes())
+    return checksum
+
+
+def deviations_of(records: np.ndarray, endpoints: Sequence[Endpoint], clock_ns: int) -> list[skew.Deviation]:
+    """Return the deviation of the replayer of each endpoint; ``clock_ns``: error of the process' clock."""
+    found = []
+    for port, endpoint in enumerate(endpoints):
+        own = records[(records["port"] == port) & (records["departed_ns"] != NO_TIME)]
+        errors_ns = np.asarray(own["departed_ns"] - own["requested_ns"], np.int64)
+        found.append(skew.deviation(f"{endpoint.node}:{endpoint.interface}", errors_ns, Offset(0, clock_ns)))
+    return [one for one in found if one]

@@ -72,7 +72,7 @@ class LocalTestbed(Testbed):
         self._prometheus: dict[str, Prometheus] = {}  # by site, like _counters
         self._counters: dict[str, Counters] = {}
         self._items = resolve(self.network, settings.traffic)
-        self._replayer = Replayer(self.network, settings.replay) if settings.replay else None
+        self._replayer = Replayer(self.network, settings.replay, bridges=not ovs) if settings.replay else None
         self._traffic: Traffic | None = None
         self._mirrors: dict[tuple[str, str], LocalMirror] = {}  # by instance and receiver
         self._lock = threading.RLock()  # each site is used by its own thread

@@ -1,0 +1,117 @@
+"""What the senders of trials report: gaps, skew, and how their threads are scheduled."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from acapella_capture.replay.departures import NO_TIME, RECORD, median_gap_ns
+from acapella_capture.replay.program import PROGRAM
+from acapella_capture.testbeds.local import replay_sender, replay_tcpreplay
+from acapella_capture.testbeds.local.processes import PRIORITY
+from acapella_capture.testbeds.local.replay_path import Endpoint
+from acapella_capture.testbeds.local.replay_sender import WAKE_NS, AcapellaSender, Part, deviations_of
+
+HERE = Endpoint("site1-host1", "eth0")
+THERE = Endpoint("site1-replayer2", "replay2")
+
+
+@pytest.mark.parametrize(
+    ("requested", "expected"),
+    [([], None), ([5], None), ([5, 5], None), ([5, 7], 2), ([9, 5, 5, 6, 20], 3), ([0, 1, 3], 1)],
+)
+def test_median_gap_counts_packets_at_the_same_time_once(requested, expected):
+    assert median_gap_ns(np.array(requested, np.int64)) == expected
+
+
+def test_deviation_of_each_port_is_measured_separately():
+    records = np.zeros(6, RECORD)
+    records["port"] = [0, 1, 0, 1, 0, 1]
+    records["requested_ns"] = [0, 10, 20, 30, 40, 50]
+    records["departed_ns"] = records["requested_ns"] + np.array([1, 100, 2, 104, 3, 102])
+    records["departed_ns"][5] = NO_TIME
+    first, second = deviations_of(records, [HERE, THERE], 7)
+    assert (first.name, first.median_ns) == ("site1-host1:eth0", 2)
+    assert (second.name, second.median_ns) == ("site1-replayer2:replay2", 100)
+    assert first.error_ns >= 7
+
+
+@pytest.mark.parametrize(
+    ("allowed", "mean_gap_ns", "expected"),
+    [
+        (True, 2 * WAKE_NS, {"priority": PRIORITY, "wake_ns": WAKE_NS}),
+        (True, 2 * WAKE_NS - 1, {}),
+        (False, 2 * WAKE_NS, {}),
+    ],
+)
+def test_real_time_priority_needs_permission_and_time_to_sleep(monkeypatch, allowed, mean_gap_ns, expected):
+    monkeypatch.setattr(replay_sender, "priority_allowed", lambda node: allowed)
+    sender = AcapellaSender([HERE], [Part(Path("x"), "x")], 1500, 1, mean_gap_ns)
+    assert sender._scheduling(HERE.node) == expected
+
+
+class FakeProgram:
+    """Accepts commands until the one that it refuses, and keeps them."""
+
+    received = 0
+
+    def __init__(self, refuses: str | None = None):
+        self.commands: list[tuple] = []
+        self._refuses = refuses
+
+    def command(self, name, *arguments):
+        self.commands.append((name, *arguments))
+        if name == self._refuses:
+            raise replay_sender.UserError("refused", where=PROGRAM)
+
+    def wait(self, event, after):
+        assert (event, after) == ("done", 0)
+        return {"sent": 3, "dropped": {"ring_full": 0}}
+
+
+def sender_of(*programs: FakeProgram) -> AcapellaSender:
+    """Return a sender at double speed with a process for each program; the second part starts 1 ms later."""
+    endpoints = [HERE, THERE][: len(programs)]
+    parts = [Part(Path("x"), "x", number * 1_000_000) for number in range(len(programs))]
+    sender = AcapellaSender(endpoints, parts, 1500, 2, 500_000)
+    sender._processes = [
+        replay_sender.Process(part, (endpoint,), program)
+        for part, endpoint, program in zip(parts, endpoints, programs, strict=True)
+    ]
+    return sender
+
+
+def test_replayers_get_the_same_absolute_start_plus_the_offset_of_their_part():
+    programs = [FakeProgram(), FakeProgram()]
+    assert sender_of(*programs).send() == 6
+    (first,), (second,) = (program.commands for program in programs)
+    assert first[0] == second[0] == "run" and second[1] - first[1] == 500_000
+    assert first[2:] == second[2:] == (1, 2_000_000)
+
+
+def test_single_replayer_starts_at_once():
+    program = FakeProgram()
+    sender_of(program).send()
+    assert program.commands == [("run", 0, 1, 2_000_000)]
+
+
+def test_replayers_are_stopped_if_one_cannot_start():
+    programs = [FakeProgram(), FakeProgram(refuses="run")]
+    with pytest.raises(replay_sender.UserError, match="refused"):
+        sender_of(*programs).send()
+    assert [[command[0] for command in program.commands] for program in programs] == [["run", "stop"], ["run", "stop"]]
+
+
+@pytest.mark.parametrize(
+    ("speed", "rate_pps", "expected"),
+    [(1, 2000, "--pps=2000"), (2, 2000, "--pps=4000"), (1, None, None), (2.5, None, "--multiplier=2.5")],
+)
+@pytest.mark.parametrize("allowed", [False, True])
+def test_tcpreplay_has_the_speed_and_the_priority(monkeypatch, speed, rate_pps, expected, allowed):
+    monkeypatch.setattr(replay_tcpreplay, "priority_allowed", lambda node: allowed)
+    sender = replay_tcpreplay.TcpreplaySender(HERE, Path("x.pcap"), speed, rate_pps)
+    argv = sender.argv()
+    assert (argv[0] == "chrt") == allowed and argv[-2:] == ["--intf1=eth0", "x.pcap"]
+    assert [word for word in argv if word.startswith(("--pps", "--multiplier"))] == ([expected] if expected else [])
+    report = sender.deliver("quiet-1", Path())
+    assert report["priority"] == (PRIORITY if allowed else 0) and report["largest_gap_ns"] is None
