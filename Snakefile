@@ -16,6 +16,7 @@ from acapella.snakefile.code import digest as digest_of_code
 from acapella.snakefile.exit import exit_on_mistake
 from acapella.snakefile.failures import report_failures
 from acapella.snakefile.job_records import JobRecords
+from acapella.snakefile.replays import with_replays
 from acapella.snakefile.snakemake_internals import (
     has_cache,
     has_configfile,
@@ -42,7 +43,7 @@ os.umask(0o077)
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
 with exit_on_mistake():
-    config.update(configuration.checked(config))
+    config.update(with_replays(configuration.checked(config)))
     temporary_directory()  # Snakemake passes it to every job, and would silently use another one.
 
 JOB_RECORDS = JobRecords(lambda: runs_no_jobs(workflow))

@@ -1,4 +1,4 @@
-# kappa: the captures of an environment's trials -> kappa/<environment>.json, with true names
+# kappa: captures (and departures, if replayed) of an environment's trials -> kappa/<environment>.json, with true names
 # trials: kappa/ -> tables/consistency*.csv and .parquet, consistency/<environment>.json, provenance/consistency.json
 # conformance: numbers printed in the CHOIR paper -> tables/kappa_published.csv and .parquet; needs no capture
 
@@ -13,6 +13,7 @@ SHOWN_ENVIRONMENTS = environment_pseudonyms(ENVIRONMENTS) if config["pseudonyms"
 rule kappa:
     input:
         captures=lambda wildcards: TRIALS.captures(wildcards.environment, SAMPLES, COLLECTED_SHEET),
+        replays=lambda wildcards: TRIALS.replay_files(wildcards.environment, SAMPLES, COMPARED).paths(),
     output:
         json="<campaign>/kappa/{environment}.json",
     log:
@@ -36,6 +37,7 @@ rule kappa:
         selection=[f"--{key}={COMPARED[key]}" for key in ("filter", "flow", "from", "to") if COMPARED[key]],
         within=COMPARED["within_ns"],
         windows=f"--window={COMPARED['window']}" if COMPARED["window"] else f"--windows={COMPARED['windows']}",
+        replays=lambda wildcards: TRIALS.replay_files(wildcards.environment, SAMPLES, COMPARED).options(),
         memory=f"{COMPARED['memory_mb']}M",
         limits=DECOMPRESSION,
         pairs="--all-pairs" if COMPARED["all_pairs"] else "",
@@ -44,7 +46,7 @@ rule kappa:
         "kappa {wildcards.environment}"
     shell:
         "acapella kappa -o {output.json:q} --sha256 {params.names:q} {params.identity:q} {params.selection:q} {params.pairs}"
-        " --within {params.within} {params.windows:q} --memory {params.memory} {params.limits} --damaged {resources.damaged}"
+        " {params.replays:q} --within {params.within} {params.windows:q} --memory {params.memory} {params.limits} --damaged {resources.damaged}"
         " -- {params.trials:q}"
         " > {log:q} 2>&1"
 
@@ -52,6 +54,7 @@ rule kappa:
 rule trials:
     input:
         results=expand("<campaign>/kappa/{environment}.json", environment=ENVIRONMENTS),
+        manifests=lambda wildcards: TRIALS.manifests(SAMPLES),
         names=rules.process.output.provenance,
         schemas=[ROOT / f"schemas/tables/{table}.yaml" for table in TRIAL_TABLES],
     output:

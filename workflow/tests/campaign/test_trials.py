@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 
 import pyarrow.parquet as pq
 import pytest
-from acapella_testing.generated.generated_trials import shapes, write_results
+from acapella_testing.generated.generated_trials import shapes, write_replays, write_results
 
 from acapella.campaign import trial_tables
 from acapella.campaign.trial_tables import TABLES, bins
@@ -102,6 +102,43 @@ def test_undefined_components_are_null_and_excluded_from_means(tmp_path):
     assert quiet["kappa"] == pytest.approx(0.9 / 2)  # kappa is 0 by convention if no packet is in common
     assert (lost["I"], lost["iat_within_share"], lost["kappa"]) == (None, None, 0)
     assert "NaN" not in (directory / "tables" / "consistency_environments.csv").read_text(encoding="utf-8")
+
+
+LOST, KEPT = {"largest_gap_ns": 501}, {"largest_gap_ns": 500}  # the median gap is 500 ns
+
+
+def test_trials_whose_sender_lost_the_cpu_are_marked(results):
+    silent = {"largest_gap_ns": None, "median_gap_ns": None}
+    changes = {"quiet-1": KEPT, "quiet-2": LOST, "quiet-3": silent, "quiet-4": LOST}  # quiet-5 was not replayed
+    write_replays(results, changes)
+    rows = make(results)
+    replays = rows["consistency_replays"]
+    assert [(row["trial"], row["cpu_lost"]) for row in replays] == [(1, False), (2, True), (3, None), (4, True)]
+    assert {row["environment"] for row in replays} == {"quiet"}
+    assert replays[1]["path"] == "shared" and replays[1]["rate_bps"] == 50_000_000
+    pairs = {(row["a"], row["b"]): row for row in rows["consistency"] if row["environment"] == "quiet"}
+    known = {1: False, 2: True, 3: None, 4: True, 5: None}
+    for (a, b), row in pairs.items():
+        assert (row["cpu_lost_a"], row["cpu_lost_b"]) == (known[a], known[b])
+    assert [row["cpu_lost_trials"] for row in rows["consistency_environments"]] == [2, None, None]
+
+
+def test_kappa_of_replayer_and_path_is_null_without_departures(tmp_path):
+    runs = [{"replayer": 0.9, "path": (0.97, 0.98)}, {"replayer": 0.8, "path": (0.95, 0.98)}, {}]
+    rows = make(write_results(tmp_path / "made", {"quiet": runs}), environments=["quiet"])
+    columns = ("kappa_replayer", "path_kappa_lo", "path_kappa_hi")
+    found = [tuple(row[name] for name in columns) for row in rows["consistency"]]
+    assert found == [(0.9, 0.97, 0.98), (0.8, 0.95, 0.98), (None, None, None)]
+    (mean,) = rows["consistency_environments"]
+    assert [mean[name] for name in columns] == pytest.approx([0.85, 0.96, 0.98])
+
+
+@pytest.mark.parametrize("text", ["{", '{"replay": {"sender": "x"}}', '{"replay": []}'])
+def test_invalid_manifest_of_a_trial_is_an_error_that_names_it(results, capsys, text):
+    write_replays(results, {"quiet-1": {}})
+    (results / "raw" / "quiet-1.json").write_text(text)
+    assert cli.main(["campaign", "trials", str(results), "--environments", *ENVIRONMENTS]) == 2
+    assert "raw/quiet-1.json: not a manifest of this version" in capsys.readouterr().err
 
 
 def test_pseudonyms_hide_samples_and_their_files_also_in_warnings(results):

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 from collections import defaultdict
 
 import pytest
-from acapella_testing.generated.generated_trials import odd_baseline, shapes, source_of, write_campaign
+from acapella_testing.generated.generated_trials import odd_baseline, shapes, source_of, write_campaign, write_replays
 from acapella_testing.svg_text import check_collisions, check_page, with_spaces, words
 
 from acapella.campaign.layout import Campaign
@@ -13,24 +13,31 @@ from acapella.cli import main as cli
 from acapella.common.wording import nanoseconds
 from acapella.figures import compose, kappa_components, kappa_matrix, kappa_timeline, theme
 from acapella.figures.kappa_components import format_kappa
-from acapella.figures.registry import TRIAL_FIGURES, figure_module
+from acapella.figures.registry import REPLAY_FIGURES, TRIAL_FIGURES, figure_module
 from acapella.figures.save import svg_of
 from acapella.figures.source import Source
 from acapella.figures.theme import WIDTH
 
+FIGURES = (*TRIAL_FIGURES, *REPLAY_FIGURES)
 SAME = {"I": 0.0}
 LONG = "an-environment-whose-name-is-longer-than-any-label"
+REPLAYED = [{"I": 0.02 + n / 1000, "replayer": 0.99 - n / 1000, "path": (0.999, 0.9995)} for n in range(3)]
 CAMPAIGNS = {
     "one_pair": ({"quiet": [{}]}, {}),
     "three_environments": (shapes(4), {"all_pairs": True}),
     "nothing_differs": ({"quiet": [SAME] * 4, "loaded": [SAME] * 4}, {}),
     "nothing_in_common": ({"quiet": [{"common": 0}], "loaded": [{"I": 0.2}, {"common": 0}]}, {}),
+    "replayed": ({"quiet": REPLAYED, "loaded": [{"I": 0.2}] * 3}, {"all_pairs": True}),
     "many": ({f"{LONG}-{n}": [{"I": 0.02 * n + 0.001 * run} for run in range(8)] for n in range(4)}, {}),
 }
 ALONE = "a single environment cannot be compared"
 EMPTY = {  # figures without data, and the reason that they print
     ("kappa_environments", "one_pair"): ALONE,
     ("kappa_environments", "nothing_in_common"): "no environment has a kappa above 0 to compare with",
+    **{
+        ("kappa_replayer", name): "the departures of the replays were not measured"
+        for name in ("one_pair", "three_environments", "nothing_differs", "nothing_in_common", "many")
+    },
 }
 UNITS = {
     "kappa_environments": ("kappa", "difference of mean kappa (%)", "95 % bootstrap intervals over runs"),
@@ -44,6 +51,7 @@ UNITS = {
         "0 ns",
     ),
     "reordering_spacing": ("pair", "1, 4, 16, ... or 4096 packets apart"),
+    "kappa_replayer": ("1 - kappa", "measured", "replayer alone", "path, 95 % interval"),
     "latency_delta": ("Mean absolute difference of latency", "difference of latency", "packets (%)"),
 }
 
@@ -53,7 +61,10 @@ def campaigns(tmp_path_factory) -> dict[str, Source]:
     """Return the tables of each kind of campaign."""
     created = {}
     for name, (environments, options) in CAMPAIGNS.items():
-        created[name] = source_of(tmp_path_factory.mktemp(name), environments, **options)
+        directory = tmp_path_factory.mktemp(name)
+        if name == "replayed":
+            write_replays(directory, {f"quiet-{n}": {"largest_gap_ns": 400 + 100 * n} for n in range(1, 5)})
+        created[name] = source_of(directory, environments, **options)
     return created
 
 
@@ -78,7 +89,7 @@ def svg(figures):
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
-@pytest.mark.parametrize("name", TRIAL_FIGURES)
+@pytest.mark.parametrize("name", FIGURES)
 def test_trial_figure_states_subject_samples_and_loss(name, campaign, campaigns, figures):
     figure, drawn = figures(name, campaign)
     text = words(drawn)
@@ -100,14 +111,14 @@ def test_trial_figure_states_subject_samples_and_loss(name, campaign, campaigns,
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
-@pytest.mark.parametrize("name", TRIAL_FIGURES)
+@pytest.mark.parametrize("name", FIGURES)
 def test_trial_figure_fits_a_page_in_one_font(name, campaign, svg):
     check_page(svg(name, campaign))
 
 
 @pytest.mark.parametrize("campaign", CAMPAIGNS)
 def test_text_of_trial_figures_does_not_overlap_and_is_inside_the_figure(campaign, svg, browser):
-    check_collisions(browser, {name: svg(name, campaign) for name in TRIAL_FIGURES})
+    check_collisions(browser, {name: svg(name, campaign) for name in FIGURES})
 
 
 def test_figure_states_that_no_packet_is_in_common(campaigns, svg):
@@ -158,6 +169,36 @@ def hexadecimal(color: str) -> str:
     if color.startswith("#"):
         return {"#fff": "#FFFFFF", "#000": "#000000"}.get(color, color)
     return "#" + "".join(f"{int(n):02X}" for n in color.removeprefix("rgb(").rstrip(")").split(","))
+
+
+def test_trials_whose_sender_lost_the_cpu_are_marked_in_every_figure(campaigns, figures, svg):
+    """The largest gaps are 500 to 800 ns, the median gap is 500 ns: all but the first trial lost the CPU."""
+    for name in FIGURES:
+        text = words(svg(name, "replayed"))
+        assert "\u2020 the sender lost the CPU for longer than the median gap" in text, name
+        assert "in 3 of 4 trials with a known sender." in text, name
+        assert "\u2020" not in words(svg(name, "three_environments")), name
+    for name in ("kappa_components", "kappa_timeline", "kappa_matrix"):
+        text = words(svg(name, "replayed"))
+        assert "quiet-2 \u2020" in text and "quiet-1 \u2020" not in text and "loaded-2 \u2020" not in text
+    assert "quiet (3 runs, 3 \u2020)" in words(svg("iat_delta", "replayed"))
+    left = figures("kappa_environments", "replayed")[0].spec["concat"][0]["hconcat"][0]
+    runs = left["data"]["values"]  # both layers have the same ones
+    assert {(run["label"], run["sender"][0]) for run in runs} == {("quiet", "\u2020"), ("loaded", "h")}
+    assert "Hollow: the sender of either trial lost the CPU." in words(svg("kappa_replayer", "replayed"))
+
+
+def test_replayer_and_path_are_drawn_where_departures_are_known(figures, svg):
+    text = words(svg("kappa_replayer", "replayed"))
+    assert "0.9990 to 0.9995 path (quiet)" in text
+    assert text.count("departures not measured") == 1, "of loaded"
+    spec = figures("kappa_replayer", "replayed")[0].spec["concat"][0]
+    values = [value for layer in spec["layer"] for value in layer.get("data", {}).get("values", ()) if "kind" in value]
+    own = {(value["kind"], value["label"]) for value in values}
+    kinds = ("measured", "replayer alone", "path, 95 % interval")
+    assert own == {*((kind, "quiet") for kind in kinds), ("measured", "loaded")}
+    ends = {(round(value["from"], 9), round(value["to"], 9)) for value in values if value["kind"] == kinds[2]}
+    assert ends == {(0.0005, 0.001)}
 
 
 def test_environments_keep_the_order_of_the_config(svg):

@@ -6,23 +6,33 @@ order; the first one is the baseline. schemas/tables/consistency*.yaml describe 
 
 import re
 import statistics
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 COMPONENTS = ("U", "O", "L", "I")
 MEANS = (*COMPONENTS, "kappa", "O_published", "O_kendall", "L_offset_removed", "kappa_published")
 MEASURES = {"iat": ("gap", "within_ns"), "latency": ("latency", "latency_within_ns")}
 JOINED = "+"  # separates the samples in the name of a trial
+PATH_LIMITS = ("kappa_lo", "kappa_hi")  # of the corrected kappa
+# Keys of the manifest's `replay` that are columns of table consistency_replays.
+REPLAY_COLUMNS = (
+    *("sender", "replayers", "polling", "priority", "speed", "noise_streams", "sent_late", "late_ns"),
+    *("preemptions", "largest_gap_ns", "median_gap_ns", "skew_ns", "skew_error_ns"),
+)
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Result of an environment and its name in the tables. `shown` maps trials to their names in the tables."""
+    """Result of an environment and its name in the tables. `shown` maps trials to their names in the tables.
+
+    ``replays`` is the key `replay` of the manifests, by trial, of those that a testbed replayed.
+    """
 
     name: str
     true_name: str
     result: dict
     shown: dict[str, str]
+    replays: Mapping[str, dict] = field(default_factory=dict)
 
     def key(self, pair: dict) -> dict:
         """Return the key columns of a pair."""
@@ -51,6 +61,8 @@ def rows_of(environments: list[Environment]) -> dict[str, list[dict]]:
             for name, of_pair in BY_PAIR.items():
                 rows_by_table[name] += [{**environment.key(pair), **row} for row in of_pair(environment, pair)]
     means = [mean_of_runs(environment, place) for place, environment in enumerate(environments, 1)]
+    replays = [row for environment in environments for row in replay_rows(environment)]
+    rows_by_table["consistency_replays"] = replays
     return {**rows_by_table, "consistency_environments": means, "consistency_comparisons": comparisons(environments)}
 
 
@@ -69,9 +81,39 @@ def pairs(environment: Environment, pair: dict) -> list[dict]:
             **{f"contribution_{name}": pair["contribution"][name] for name in COMPONENTS},
             **packets(pair),
             **deltas,
+            **replayer_and_path(pair),
+            **{f"cpu_lost_{end}": cpu_lost(environment.replays.get(pair[end])) for end in "ab"},
             "moved": pair["moves"]["count"],
         }
     ]
+
+
+def replayer_and_path(pair: dict) -> dict:
+    """Return kappa of the replayer, and the limits of that of the path; None without departures."""
+    replayer, corrected = (pair.get(key) or {} for key in ("replayer", "corrected"))
+    return {"kappa_replayer": replayer.get("kappa"), **{f"path_{end}": corrected.get(end) for end in PATH_LIMITS}}
+
+
+def cpu_lost(replay: dict | None) -> bool | None:
+    """Return whether the sender of a trial lost the CPU for longer than the median gap of its packets; None: unknown.
+
+    The largest gap of the polling loop is the longest time for which it did not run.
+    """
+    largest, median = ((replay or {}).get(key) for key in ("largest_gap_ns", "median_gap_ns"))
+    return None if largest is None or median is None else largest > median
+
+
+def replay_rows(environment: Environment) -> list[dict]:
+    """Return the rows of table consistency_replays: one for each trial that a testbed replayed."""
+    found = []
+    for place, trial in enumerate(environment.result["trials"], 1):
+        if replay := environment.replays.get(trial["name"]):
+            link = replay["path"]
+            path = {"path": link["kind"], "rate_bps": link["rate_bps"], "queue_bytes": link["queue_bytes"]}
+            key = {"environment": environment.name, "trial": place}
+            own = {name: replay[name] for name in REPLAY_COLUMNS}
+            found.append(key | own | path | {"cpu_lost": cpu_lost(replay)})
+    return found
 
 
 def packets(counted: dict) -> dict:
@@ -210,8 +252,16 @@ def mean_of_runs(environment: Environment, place: int) -> dict:
         "kappa_others": mean(pair["kappa"] for pair in others) if others else None,
         **{"kappa_min": min(kappas, default=None), "kappa_max": max(kappas, default=None)},
         **{"within_ns": bound, "iat_within_share": mean(run["within_ns"][str(bound)] for run in runs)},
+        **{name: mean(replayer_and_path(run)[name] for run in runs) for name in replayer_and_path({})},
+        "cpu_lost_trials": trials_without_cpu(environment),
         **{f"{m}_delta_mean_ns": mean(run[f"{m}_delta_ns"]["mean"] for run in runs) for m in MEASURES},
     }
+
+
+def trials_without_cpu(environment: Environment) -> int | None:
+    """Return the number of trials whose sender lost the CPU; None if it is known of none."""
+    lost = [cpu_lost(replay) for replay in environment.replays.values()]
+    return None if all(one is None for one in lost) else sum(bool(one) for one in lost)
 
 
 def comparisons(environments: list[Environment]) -> list[dict]:
@@ -238,4 +288,4 @@ BY_PAIR = {
     "consistency_spacing": spacing,
     "consistency_warnings": warnings,
 }
-TABLES = (*BY_PAIR, "consistency_environments", "consistency_comparisons")
+TABLES = (*BY_PAIR, "consistency_replays", "consistency_environments", "consistency_comparisons")

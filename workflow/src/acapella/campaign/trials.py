@@ -2,9 +2,10 @@
 
 Reads CAMPAIGN/kappa/ENVIRONMENT.json, which `acapella kappa` writes, and writes the tables consistency,
 consistency_environments (the layout of the CHOIR paper's Table 2), consistency_comparisons, consistency_moves (its
-Table 1), consistency_deltas, consistency_spacing, consistency_timeline, consistency_within and consistency_warnings as
-CSV and Parquet, each described in schemas/tables/, and CAMPAIGN/consistency/ENVIRONMENT.json, the whole result for
-publication. CAMPAIGN/provenance/consistency.json lists the inputs.
+Table 1), consistency_deltas, consistency_spacing, consistency_timeline, consistency_within, consistency_warnings and
+consistency_replays (how a testbed sent the trials, from their manifests) as CSV and Parquet, each described in
+schemas/tables/, and CAMPAIGN/consistency/ENVIRONMENT.json, the whole result for publication.
+CAMPAIGN/provenance/consistency.json lists the inputs.
 
 With --pseudonyms samples and their files have the names in CAMPAIGN/pseudonyms.tsv, and environments are E0, E1, ... in
 the order of --environments; the command prints which is which. The results in CAMPAIGN/kappa keep the true names and
@@ -139,7 +140,27 @@ def read(campaign: Campaign, name: str, shown: str, pseudonym_of: dict[str, str]
         )
     if pseudonym_of is not None:
         result = without_addresses(result)
-    return Environment(shown, name, result, {trial: shown_name(trial, pseudonym_of, path) for trial in trials})
+    replays = {trial: replay for trial in trials if (replay := replay_of(campaign, trial))}
+    names = {trial: shown_name(trial, pseudonym_of, path) for trial in trials}
+    return Environment(shown, name, result, names, replays)
+
+
+def replay_of(campaign: Campaign, trial: str) -> dict | None:
+    """Return the key `replay` of the manifest of a trial with one sample; None if there is none.
+
+    Raises UserError if the manifest is invalid.
+    """
+    path = campaign.manifest(trial)
+    if JOINED in trial or not path.is_file():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8")).get("replay")
+        complete = found is None or {*trial_tables.REPLAY_COLUMNS, "path"} <= found.keys()
+    except (ValueError, AttributeError):
+        complete = False
+    if not complete:
+        raise UserError("not a manifest of this version", where=path, fix="run acapella collect again")
+    return found
 
 
 def without_addresses(result: dict) -> dict:

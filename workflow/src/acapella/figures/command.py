@@ -18,6 +18,7 @@ from .registry import (
     COLLECTION_FIGURES,
     FLOWREPORT_FIGURES,
     FLOWSTUDY_FIGURES,
+    REPLAY_FIGURES,
     STORAGE_FIGURES,
     TRAFFIC_FIGURES,
     TRIAL_FIGURES,
@@ -34,6 +35,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"figures: {', '.join(TRAFFIC_FIGURES)}; of trials: {', '.join(TRIAL_FIGURES)}; "
+        f"of replays with departures: {', '.join(REPLAY_FIGURES)}; "
         f"of all collections: {', '.join(COLLECTION_FIGURES)}; "
         f"of the storage study: {', '.join(STORAGE_FIGURES)}; "
         f"of flow reports: {', '.join((*FLOWREPORT_FIGURES, *FLOWSTUDY_FIGURES))}",
@@ -43,6 +45,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument(
         "--trials", action="store_true", help="also draw those of trials (first run acapella campaign trials)"
     )
+    parser.add_argument("--replays", action="store_true", help="also draw those of replays with departures")
     parser.add_argument(
         "--flowreports", action="store_true", help="also draw those of flow reports (first run acapella p4 tables)"
     )
@@ -71,13 +74,15 @@ def confine(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the figures; print a line for each. Raises UserError for an unknown name or a missing table."""
-    requested = {TRIAL_FIGURES: args.trials, FLOWREPORT_FIGURES: args.flowreports, FLOWSTUDY_FIGURES: args.flowstudy}
+    requested = {TRIAL_FIGURES: args.trials, REPLAY_FIGURES: args.replays}
+    requested |= {FLOWREPORT_FIGURES: args.flowreports, FLOWSTUDY_FIGURES: args.flowstudy}
     selected = args.only or [*TRAFFIC_FIGURES, *(name for names, on in requested.items() if on for name in names)]
     names = select_names(
         selected,
         (
             *TRAFFIC_FIGURES,
             *TRIAL_FIGURES,
+            *REPLAY_FIGURES,
             *COLLECTION_FIGURES,
             *STORAGE_FIGURES,
             *FLOWREPORT_FIGURES,

@@ -1,12 +1,14 @@
 """Functions shared by the figures of trials: pairs, names of runs, and subtitles."""
 
 from acapella.campaign.trial_tables import JOINED
-from acapella.common.wording import count, short_labels
+from acapella.common.wording import count, listed, short_labels
 from acapella.kappa.baseline import CODE as ODD_BASELINE
 
 from .quality import loss_summary
 from .source import NoData, Source
 
+MARK = "\N{DAGGER}"  # of trials whose sender lost the CPU
+MAX_LABEL, MAX_NAMED = 28, 3  # characters of an environment, and environments, in a note
 BASELINE = 1  # position of the trial with which the others are compared
 
 
@@ -26,13 +28,24 @@ def trial_labels(source: Source, limit: int) -> dict[tuple[str, int], str]:
     names = trial_names(source)
     long_names = {key: name if name.startswith(key[0]) else f"{key[0]}: {name}" for key, name in names.items()}
     distinct = short_labels(dict.fromkeys(long_names.values()), limit)
-    labels = {key: distinct[text] for key, text in sorted(long_names.items())}
+    lost = trials_without_cpu(source)
+    labels = {key: marked(distinct[text], key in lost) for key, text in sorted(long_names.items())}
     uses: dict[str, int] = {}
     for key, label in labels.items():  # trials of two environments may have the same label
         uses[label] = uses.get(label, 0) + 1
         if uses[label] > 1:
             labels[key] = f"{label} ({uses[label]})"
     return labels
+
+
+def trials_without_cpu(source: Source) -> set[tuple[str, int]]:
+    """Return the trials, by environment and place, whose sender lost the CPU for longer than its median gap."""
+    return {(row["environment"], row["trial"]) for row in source.rows("consistency_replays") if row["cpu_lost"]}
+
+
+def marked(label: str, lost: bool) -> str:
+    """Return the label of a trial, marked if its sender lost the CPU."""
+    return f"{label} {MARK}" if lost else label
 
 
 def environments(source: Source) -> list[str]:
@@ -93,4 +106,18 @@ def comparison_scope(source: Source, compared: list[dict], description: str) -> 
     unmatched = sum(row["packets_a"] + row["packets_b"] - 2 * row["packets_common"] for row in compared)
     packets = f"{count(packets, 'packet')} in common, {unmatched:,} in only one of two trials (U)"
     losses = loss_summary([row for row in source.quality if row["sample"] in names])
-    return f"{samples}; {description}", f"{packets}; capture {losses}"
+    return f"{samples}; {description}", f"{packets}; capture {losses}", *cpu_note(source)
+
+
+def cpu_note(source: Source) -> tuple[str, ...]:
+    """Return a note on the trials whose sender lost the CPU; none if there are none."""
+    lost = trials_without_cpu(source)
+    if not lost:
+        return ()
+    known = [row for row in source.rows("consistency_replays") if row["cpu_lost"] is not None]
+    text = f"{MARK} the sender lost the CPU for longer than the median gap of its packets: in {len(lost)} of "
+    first = short_labels([env for env in environments(source) if (env, BASELINE) in lost], MAX_LABEL)
+    few = 0 < len(first) <= MAX_NAMED
+    where = listed(list(first.values())) if few else count(len(first), "environment")
+    of_all = f"; also in the first trial of {where}" if first else ""
+    return (f"{text}{count(len(known), 'trial')} with a known sender{of_all}.",)

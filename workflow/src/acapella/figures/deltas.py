@@ -7,7 +7,7 @@ import altair as alt
 from acapella.common.wording import count, nanoseconds, percent, short_labels, span
 
 from . import theme
-from .comparison import environments, pairs, runs_against_first, trial_labels
+from .comparison import MARK, environments, pairs, runs_against_first, trial_labels, trials_without_cpu
 from .compose import Figure
 from .rows import Rows
 from .source import NoData, Source
@@ -44,6 +44,7 @@ def draw(source: Source, measure: str, name: str) -> Figure:
     last_bin = max(MIN_BINS, *(abs(row["bin"]) for row in rows))
     min_share = min(MIN_SHARE, 100 * FLOOR * min(row["share"] for row in rows))
     trials = trial_labels(source, TRIAL_LABEL)
+    without_cpu = trials_without_cpu(source)
     drawn = {trials[row["environment"], row["b"]] for row in rows}
     with_packets = [env for env in labels if any(row["environment"] == env for row in rows)]
     columns = 1 if len(with_packets) <= MAX_STACKED_PANELS else PANELS_PER_ROW
@@ -59,7 +60,8 @@ def draw(source: Source, measure: str, name: str) -> Figure:
         legend = [trials[environment, b] for b in places] if with_legend else []
         last = columns > 1 or environment == with_packets[-1]
         lines = panel(values, legend, (last_bin, min_share, width), name, last, len(with_packets))
-        heading = f"{labels[environment]} ({count(len(places), 'run')})"
+        lost = sum((environment, place) in without_cpu for place in places)
+        heading = f"{labels[environment]} ({count(len(places), 'run')}{f', {lost} {MARK}' if lost else ''})"
         panels.append(mark_bound(lines, bound, last_bin, (heading, within_text(within.get(environment, []), bound))))
     key = (
         f"Difference: the run's {name} minus that of the first trial. Bins are logarithmic, five per decade for "

@@ -8,7 +8,7 @@ from acapella.common.wording import count, listed, percent, short_labels, span
 from acapella.kappa.environments import LESS, MORE, TOO_FEW, UNDECIDED
 
 from . import theme
-from .comparison import environments, environments_with_odd_baseline, pairs, runs_against_first, scope
+from .comparison import MARK, environments, environments_with_odd_baseline, pairs, runs_against_first, scope
 from .compose import Figure
 from .rows import Rows
 from .source import NoData, Source
@@ -21,6 +21,8 @@ LABEL = 28
 MAX_NAMED = 2  # environments that the title compares individually; if there are more, it gives their number
 COLORS = {LESS: theme.VERMILION, MORE: theme.BLUE, UNDECIDED: theme.GRAY, TOO_FEW: theme.GRAY}
 GAP = 12  # px: distance between panels
+WITH_CPU, NO_CPU = "had the CPU, or unknown", f"{MARK} lost the CPU"
+SHAPES = {WITH_CPU: "circle", NO_CPU: "cross"}
 SHORT_VERDICTS = {LESS: "less", MORE: "more"}
 MINUS = "\N{MINUS SIGN}"
 
@@ -36,7 +38,10 @@ def draw(source: Source) -> Figure:
     labels = short_labels(environments(source), LABEL)
     names = list(labels.values())
     kappas = [
-        {"label": labels[row["environment"]], "kappa": row["kappa"], "run": row["trial_b"]}
+        {
+            **{"label": labels[row["environment"]], "kappa": row["kappa"], "run": row["trial_b"]},
+            "sender": NO_CPU if row["cpu_lost_a"] or row["cpu_lost_b"] else WITH_CPU,
+        }
         for row in runs_against_first(pairs(source))
         if row["kappa"] is not None
     ]
@@ -141,14 +146,24 @@ def panels(kappas: list[dict], values: list[dict], texts: list[dict], names: lis
     y = alt.Y("label:N", sort=names, title=None, scale=alt.Scale(domain=names))
     runs_ = alt.Chart(Rows(values=kappas)).encode(
         y=y.axis(ticks=False, domain=False, grid=True),
-        tooltip=[alt.Tooltip("label:N"), alt.Tooltip("run:N"), alt.Tooltip("kappa:Q", format=".6~r")],
+        tooltip=[
+            *(alt.Tooltip("label:N"), alt.Tooltip("run:N"), alt.Tooltip("kappa:Q", format=".6~r")),
+            alt.Tooltip("sender:N"),
+        ],
+    )
+    kinds = [kind for kind in SHAPES if any(run["sender"] == kind for run in kappas)]
+    legend = alt.Legend(title="sender of either trial", orient="bottom", columns=2, offset=4)
+    shape = alt.Shape(
+        "sender:N",
+        scale=alt.Scale(domain=kinds, range=[SHAPES[kind] for kind in kinds]),
+        legend=legend if NO_CPU in kinds else None,
     )
     x = alt.X("kappa:Q", title="kappa", scale=alt.Scale(zero=False, nice=True), axis=alt.Axis(tickCount=4, grid=False))
-    dots = runs_.mark_point(size=22, strokeWidth=1.2, opacity=1, color=theme.SKY).encode(x=x)
+    dots = runs_.mark_point(size=22, strokeWidth=1.2, opacity=1, color=theme.SKY).encode(x=x, shape=shape)
     means = runs_.mark_tick(thickness=2, color=theme.BLACK, height={"band": 0.7}).encode(
         x=alt.X("mean(kappa):Q"), tooltip=[alt.Tooltip("label:N"), alt.Tooltip("mean(kappa):Q", format=".6~r")]
     )
-    heading = panel_title("runs (circles) and their mean (line)")
+    heading = panel_title("runs and their mean (line)")
     left = (dots + means).properties(width=width, height=height, title=heading)
     right = difference_panel(values, texts, y.axis(None), (width, caption_width), height, first)
     return alt.hconcat(left, right, spacing=GAP)

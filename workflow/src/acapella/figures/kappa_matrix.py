@@ -9,9 +9,11 @@ from .comparison import (
     environments,
     environments_with_odd_baseline,
     environments_without_other_pairs,
+    marked,
     pairs,
     scope_of_pairs,
     trial_names,
+    trials_without_cpu,
 )
 from .compose import Figure
 from .kappa_components import format_kappa
@@ -39,7 +41,8 @@ def draw(source: Source) -> Figure:
     labels = short_labels(environments(source), LABEL)
     size = max(row["b"] for row in rows)
     names = trial_names(source)
-    trials_of = {env: environment_trials(names, env) for env in labels}
+    lost = trials_without_cpu(source)
+    trials_of = {env: environment_trials(names, env, lost) for env in labels}
     label_width = theme.text_width([text for trials in trials_of.values() for text in trials.values()]) + 10
     panels_per_row = min(PANELS_PER_ROW, len(labels), max(1, (theme.WIDTH - 60) // (CELL[0] * size + label_width + 24)))
     numbers = size <= MAX_TEXT_TRIALS and len(labels) <= MAX_LARGE_PANELS
@@ -100,11 +103,11 @@ def cell_width(panels: int, label_width: int, size: int) -> int:
     return max(CELL[0], min(CELL[1], (theme.WIDTH - 90 - (label_width + 24) * panels) // panels // size))
 
 
-def environment_trials(names: dict[tuple[str, int], str], environment: str) -> dict[int, str]:
-    """Return a short name for each trial of an environment, by place."""
+def environment_trials(names: dict[tuple[str, int], str], environment: str, lost: set) -> dict[int, str]:
+    """Return a short name for each trial of an environment, by place; those in ``lost`` are marked."""
     trials = {place: name for (env, place), name in sorted(names.items()) if env == environment}
     short = short_labels(trials.values(), TRIAL_LABEL)
-    return {place: short[name] for place, name in trials.items()}
+    return {place: marked(short[name], (environment, place) in lost) for place, name in trials.items()}
 
 
 def first_trial(trials: dict[int, str]) -> str:

@@ -24,6 +24,7 @@ TRIAL_FIGURES = (  # for campaigns that compare trials
     "latency_delta",
     "reordering_spacing",
 )
+REPLAY_FIGURES = ("kappa_replayer",)  # for trials whose departures were measured
 COLLECTION_FIGURES = ("outcomes", "outcome_reasons")  # for all campaigns that sampled a testbed
 STORAGE_FIGURES = ("storage_latency",)  # for the storage study
 FLOWREPORT_FIGURES = ("flowreport_accuracy", "flowreport_memory", "flowreport_rate")  # for samples with flow reports
@@ -38,6 +39,7 @@ def all_figures() -> tuple[str, ...]:
     return (
         *TRAFFIC_FIGURES,
         *TRIAL_FIGURES,
+        *REPLAY_FIGURES,
         *COLLECTION_FIGURES,
         *STORAGE_FIGURES,
         *FLOWREPORT_FIGURES,

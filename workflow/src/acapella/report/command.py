@@ -23,6 +23,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign directory, such as results/demo")
     parser.add_argument("--trials", action="store_true", help="add a section on the consistency of trials")
+    parser.add_argument("--replays", action="store_true", help="add the figures of replays with departures to it")
     parser.add_argument("--flowreports", action="store_true", help="add a section on flow reports")
     parser.add_argument("--flowstudy", action="store_true", help="add the study of flow reports to that section")
     parser.add_argument("--storage", action="store_true", help="add a section on the storage study")
@@ -58,6 +59,7 @@ def run(args: argparse.Namespace) -> None:
     path, figures = write(
         campaign,
         with_trials=args.trials,
+        with_replays=args.replays,
         flows=flows.FlowSections(args.flowreports, args.flowstudy),
         with_storage=args.storage,
         with_outcomes=args.outcomes,

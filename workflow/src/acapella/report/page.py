@@ -41,6 +41,7 @@ def write(  # noqa: PLR0913
     campaign: Campaign,
     *,
     with_trials: bool = False,
+    with_replays: bool = False,
     flows: flow_section.FlowSections = flow_section.NO_SECTIONS,
     with_storage: bool = False,
     with_outcomes: bool = False,
@@ -49,11 +50,13 @@ def write(  # noqa: PLR0913
 ) -> tuple[Path, int]:
     """Write the page; return its path and the number of figures.
 
-    The keywords add the sections on trials, flow reports, the storage study, and the outcomes of all collections.
+    The keywords add the sections on trials (with the figures of replays with departures), flow reports, the storage
+    study, and the outcomes of all collections.
     ``papers`` adds tables of the numbers printed in papers. ``excluded``: samples that the config excludes.
     """
     source = Source(campaign)
-    parts = (registry.TRAFFIC_FIGURES, registry.TRIAL_FIGURES if with_trials else (), flows.figures)
+    of_trials = (*registry.TRIAL_FIGURES, *(registry.REPLAY_FIGURES if with_replays else ()))
+    parts = (registry.TRAFFIC_FIGURES, of_trials if with_trials else (), flows.figures)
     parts += (registry.STORAGE_FIGURES if with_storage else (), registry.COLLECTION_FIGURES if with_outcomes else ())
     names = [name for part in parts for name in part]
     all_figures = [

@@ -1,10 +1,12 @@
 """The report's section on trials: environments, warnings, runs, moved packets, and the paper's numbers."""
 
-from acapella.common.wording import count, listed, nanoseconds, natural, percent
+from acapella.common.wording import count, listed, nanoseconds, natural, percent, span
 from acapella.figures.comparison import (
+    MARK,
     environments,
     environments_with_odd_baseline,
     environments_without_other_pairs,
+    marked,
     pairs,
     runs_against_first,
     trial_letter,
@@ -31,6 +33,7 @@ def tables(source: Source, *, papers: bool) -> list[dict]:
         environments_table(source),
         pairs_table(source),
         moves_table(source),
+        *([replays_table(source)] if source.rows("consistency_replays") else []),
         *([published_table(source)] if papers else []),
     ]
 
@@ -96,6 +99,7 @@ def environments_table(source: Source) -> dict:
     columns = [("Environment", False), ("Kappa", True), ("Smallest", True), ("Largest", True), ("Others", True)]
     columns += [*((name, True) for name in COMPONENTS), ("Runs", True), ("In common", True)]
     columns += [(within, True), ("IAT difference", True), ("Latency difference", True)]
+    columns += [("Replayer", True), ("Path", True), ("Lost CPU", True)]
     cells = [
         [
             row["environment"],
@@ -108,6 +112,7 @@ def environments_table(source: Source) -> dict:
                 time_text(row["iat_delta_mean_ns"]),
                 time_text(row["latency_delta_mean_ns"]),
             ),
+            *replay_cells(row),
         ]
         for row in rows
     ]
@@ -117,9 +122,25 @@ def environments_table(source: Source) -> dict:
         "common: packets, summed over the runs. Differences: mean absolute differences."
     )
     note += baseline_note(source)
+    if any(row["kappa_replayer"] is not None for row in rows):
+        note += (
+            " Replayer: kappa of the departures, without any network. Path: 95 % interval of the kappa that perfect "
+            "replays would have had. Lost CPU: trials whose sender did not run for longer than the median gap between "
+            "its packets."
+        )
     if undefined:
         note += f" {count(undefined, 'run')} with undefined components; the means are over the others."
     return table("consistency_environments", "Environments compared", note, columns, cells)
+
+
+def replay_cells(row: dict) -> list[str]:
+    """Return kappa of the replayer and of the path, and the number of trials whose sender lost the CPU, if known."""
+    ends = [row[f"path_kappa_{end}"] for end in ("lo", "hi")]
+    return [
+        "" if row["kappa_replayer"] is None else kappa_text(row["kappa_replayer"]),
+        "" if None in ends else span(*map(kappa_text, ends)),
+        "" if row["cpu_lost_trials"] is None else f"{row['cpu_lost_trials']} of {row['trials']}",
+    ]
 
 
 def baseline_note(source: Source) -> str:
@@ -191,6 +212,37 @@ def moves_table(source: Source) -> dict:
         "packets that moved together; longest: in packets."
     )
     return table("consistency_moves", "Moves", note + truncation_note(rows), columns, cells)
+
+
+def replays_table(source: Source) -> dict:
+    """Return the table of how a testbed sent the trials, and what delayed the sender."""
+    order = {name: place for place, name in enumerate(environments(source))}
+    rows = sorted(source.rows("consistency_replays"), key=lambda row: (order[row["environment"]], row["trial"]))
+    columns = [("Environment", False), ("Trial", False), ("Sender", False), ("Replayers", True), ("Polling", False)]
+    columns += [("Priority", True), ("Speed", True), ("Path", False), ("Mbit/s", True), ("Noise", True)]
+    columns += [("Late", True), ("Preempted", True), ("Largest gap", True), ("Median gap", True), ("Skew", True)]
+    cells = [
+        [
+            *(row["environment"], trial_letter(row["trial"]), row["sender"], number(row["replayers"])),
+            *(row["polling"] or "", number(row["priority"]), f"{row['speed']:g}", row["path"]),
+            *(f"{row['rate_bps'] / 1e6:g}", number(row["noise_streams"]), number(row["sent_late"])),
+            number(row["preemptions"]),
+            *(gap_text(row["largest_gap_ns"], mark=row["cpu_lost"]), gap_text(row["median_gap_ns"])),
+            "" if row["skew_ns"] is None else f"{nanoseconds(row['skew_ns'])} ± {nanoseconds(row['skew_error_ns'])}",
+        ]
+        for row in rows[:MAX_PAIRS]
+    ]
+    note = (
+        "Noise: TCP streams on the link between the sites. Late: packets sent more than 1 µs after their time. Largest "
+        f"gap: the longest time for which the sender did not run although it had to; {MARK} if it exceeds the median "
+        "gap between packets. Skew: between the earliest and the latest replayer. tcpreplay measures none of these."
+    )
+    return table("consistency_replays", "How trials were sent", note + truncation_note(rows), columns, cells)
+
+
+def gap_text(value: int | None, *, mark: bool | None = False) -> str:
+    """Return a gap as text; marked if the sender lost the CPU."""
+    return "" if value is None else marked(nanoseconds(value), bool(mark))
 
 
 def mean_and_sigma(row: dict, mean: str, sigma: str) -> str:

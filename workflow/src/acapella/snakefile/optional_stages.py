@@ -7,10 +7,18 @@ from pathlib import Path
 from acapella.campaign.layout import provenance_names
 from acapella.campaign.stale import Stage
 from acapella.campaign.trial_tables import TABLES as TRIAL_TABLES
-from acapella.figures.registry import FLOWREPORT_FIGURES, FLOWSTUDY_FIGURES, TRAFFIC_FIGURES, TRIAL_FIGURES
+from acapella.figures.registry import (
+    FLOWREPORT_FIGURES,
+    FLOWSTUDY_FIGURES,
+    REPLAY_FIGURES,
+    TRAFFIC_FIGURES,
+    TRIAL_FIGURES,
+)
 from acapella.flowreports.study import TABLES as FLOWSTUDY_TABLES
 from acapella.flowreports.tables import TABLES as FLOWREPORT_TABLES
 from acapella_core import names
+
+from .replays import environments_with_departures
 
 # Sections of the report about stages that only their own target runs: option of `acapella campaign report`, and table.
 SECTIONS = {"--storage": "storage_rates", "--outcomes": "outcome_reasons"}
@@ -34,6 +42,7 @@ class OptionalStage:
 def optional_stages(config: dict, flowreports: Mapping) -> list[OptionalStage]:
     """Return all optional stages. ``flowreports``: value of the config key without parts that cannot run here."""
     configured, trials = config["flowreports"], bool(config["trials"])
+    replays = bool(environments_with_departures(config))
     published = bool(config["report"]["papers"] and (configured["samples"] or configured["study"]))
     return [
         OptionalStage(
@@ -42,6 +51,7 @@ def optional_stages(config: dict, flowreports: Mapping) -> list[OptionalStage]:
             trials,
             Stage(TRIAL_TABLES, TRIAL_FIGURES, ["consistency/*.json", *provenance_names("consistency")]),
         ),
+        OptionalStage("--replays", trials and replays, trials and replays, Stage((), REPLAY_FIGURES)),
         OptionalStage(
             "--flowreports",
             bool(configured["samples"]),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from snakemake.exceptions import WorkflowError
 
 from .config import trial_samples
+from .replays import ReplayFiles, replay_files
 from .sample_names import unknown_name
 from .samples import Samples
 
@@ -28,6 +29,18 @@ class Trials:
     def wildcard_constraint(self) -> str:
         """Return a regular expression that matches the names of environments; "none" if there are none."""
         return "|".join(map(re.escape, self.environments)) or "none"
+
+    def manifests(self, samples: Samples) -> list[str]:
+        """Return the manifests of all trials, which are known after the checkpoint `collect`."""
+        known = samples.known()
+        return [samples.manifest(sample) for sample in self.samples() if sample in known]
+
+    def replay_files(self, environment: str, samples: Samples, consistency: dict) -> ReplayFiles:
+        """Return recordings and departures of an environment's trials; none unless a testbed replayed each of them."""
+        trials = self.of(environment)
+        if any(len(trial) > 1 for trial in trials):
+            return ReplayFiles()
+        return replay_files([samples.manifest(sample) for trial in trials for sample in trial], consistency)
 
     def captures(self, environment: str, samples: Samples, sheet: str) -> list[str]:
         """Return the captures of an environment's trials.

@@ -42,6 +42,20 @@ def write_campaign(directory, environments: dict[str, list[dict]], **options) ->
     return write_results(directory, environments, **options)
 
 
+def write_replays(directory, trials: dict[str, dict]) -> None:
+    """Write manifests of replayed trials by sample, with these changes of the key `replay`."""
+    replay = {
+        **{"sender": "acapella replay", "replayers": 1, "polling": "separate", "priority": 0, "speed": 1},
+        "path": {"kind": "shared", "link": "uplink-site2", "rate_bps": 50_000_000, "queue_bytes": 65536},
+        **{"noise_streams": 0, "recordings": [], "departures": [], "sent_late": 3, "late_ns": 1000, "preemptions": 1},
+        **{"largest_gap_ns": 100, "median_gap_ns": 500, "skew_ns": None, "skew_error_ns": None},
+    }
+    (Path(directory) / "raw").mkdir(exist_ok=True)
+    for sample, changes in trials.items():
+        text = json.dumps({"sample": sample, "replay": replay | changes})
+        (Path(directory) / "raw" / f"{sample}.json").write_text(text, encoding="utf-8")
+
+
 def source_of(directory, environments: dict[str, list[dict]], **options) -> Source:
     """Return the tables of such a campaign after stage trials, as read by figures."""
     directory = write_campaign(directory, environments, **options)
@@ -77,10 +91,26 @@ def trial(name: str) -> dict:
     return {"name": name, "files": [file], "packets": PACKETS, "duration_ns": DURATION_NS}
 
 
-def pair(a, b, *, within_ns, seed, U=0.0, O=0.0, L=None, I=0.03, common=None, moved=0, warnings=()):  # noqa: E741, PLR0913
+def pair(  # noqa: PLR0913
+    a,
+    b,
+    *,
+    within_ns,
+    seed,
+    U=0.0,
+    O=0.0,  # noqa: E741
+    L=None,
+    I=0.03,  # noqa: E741
+    common=None,
+    moved=0,
+    warnings=(),
+    replayer=None,
+    path=None,
+):
     """Return a pair with these components.
 
     With ``common`` 0, O, L and I are undefined. If L is not given, its value is one that is possible with this I.
+    ``replayer``: kappa of the replayer; ``path``: limits of the corrected kappa.
     """
     draw = random.Random(seed)
     n_common = round(PACKETS * (1 - U)) if common is None else common
@@ -96,6 +126,8 @@ def pair(a, b, *, within_ns, seed, U=0.0, O=0.0, L=None, I=0.03, common=None, mo
     deltas = {name: moments(n_common, own) for name, own in sizes.items()}
     shares = {name: shares_within(one, within_ns, n_common) for name, one in histograms.items()}
     return {
+        "replayer": replayer and {"kappa": replayer},
+        "corrected": path and dict(zip(("kappa_lo", "kappa_hi"), path, strict=True)),
         **{"a": a, "b": b, "n_a": PACKETS, "n_b": PACKETS, "n_common": n_common, "ambiguous_a": 0, "ambiguous_b": 0},
         **parts,
         **{"O_published": parts["O"] and 2 * parts["O"], "O_kendall": parts["O"], "L_offset_removed": parts["L"]},

@@ -1,0 +1,170 @@
+"""Inconsistency (1 - kappa) of each run as measured, of its replayer alone, and of the path without the replayer."""
+
+import altair as alt
+
+from acapella.common.wording import count, short_labels, span
+
+from . import theme
+from .comparison import environments, pairs, runs_against_first, scope
+from .compose import Figure
+from .kappa_components import format_kappa
+from .source import NoData, Source
+
+SUBJECT = "Replayer and path"
+TABLE = "consistency"
+SCOPE = scope
+COLUMNS = ("kappa", "kappa_replayer", "path_kappa_lo", "path_kappa_hi")
+LABEL = 28
+MEASURED, REPLAYER, PATH = "measured", "replayer alone", "path, 95 % interval"
+VALUES = {MEASURED: ["kappa"], REPLAYER: ["kappa_replayer"], PATH: ["path_kappa_lo", "path_kappa_hi"]}
+MARKS = {MEASURED: (theme.BLACK, "circle"), REPLAYER: (theme.VERMILION, "triangle-up"), PATH: (theme.BLUE, "square")}
+PLACES = {MEASURED: 0.22, REPLAYER: 0.5, PATH: 0.78}  # of a row's height
+ROW = 42  # px
+FLOOR = 0.5  # share of the smallest value above 0 at which 0 is drawn
+MIN_WIDTH = 1.012  # ratio of the ends of a drawn interval, so that narrow ones are visible
+UNKNOWN = "departures not measured"
+MAX_NAMED = 3  # environments in the title
+
+
+def draw(source: Source) -> Figure:
+    """Draw a row per environment with three lines of marks, one mark per run."""
+    rows = [row for row in runs_against_first(pairs(source)) if row["kappa"] is not None]
+    if all(row["kappa_replayer"] is None and row["path_kappa_lo"] is None for row in rows):
+        raise NoData("the departures of the replays were not measured")
+    labels = short_labels([name for name in environments(source) if any(r["environment"] == name for r in rows)], LABEL)
+    least = least_value(rows)
+    values = [point for row in rows for point in points(row, labels, least)]
+    texts = [caption for name, label in labels.items() for caption in captions(rows, name, label)]
+    key = (
+        "Distance from perfect consistency, on a logarithmic axis: further left is more consistent. Replayer alone: of "
+        "the departures, without any network. Path: what perfect replays would have had (docs/kappa.md).",
+        *(("Hollow: the sender of either trial lost the CPU.",) if any(value["lost"] for value in values) else ()),
+        *((f"A value of 0 is drawn at {least:.1e}.",) if any(value["zero"] for value in values) else ()),
+    )
+    return Figure(title(rows, labels), chart(values, texts, list(labels.values()), least), key)
+
+
+def loss(kappa: float) -> float:
+    """Return 1 - kappa."""
+    return 1 - kappa
+
+
+def least_value(rows: list[dict]) -> float:
+    """Return the value at which 0 is drawn, below all others."""
+    known = [loss(row[name]) for row in rows for name in COLUMNS if row[name] is not None]
+    return FLOOR * min((value for value in known if value > 0), default=1e-6)
+
+
+def points(row: dict, labels: dict[str, str], least: float) -> list[dict]:
+    """Return the marks of a run; none for unknown values."""
+    ends = {
+        MEASURED: (row["kappa"], row["kappa"]),
+        REPLAYER: (row["kappa_replayer"], row["kappa_replayer"]),
+        PATH: (row["path_kappa_lo"], row["path_kappa_hi"]),
+    }
+    found = []
+    for kind, (low, high) in ends.items():
+        if low is None or high is None:
+            continue
+        smallest, largest = loss(high), loss(low)
+        near = max(smallest, least)
+        found.append(
+            {
+                **{"label": labels[row["environment"]], "kind": kind, "run": row["trial_b"], "place": PLACES[kind]},
+                **{"from": near, "to": max(largest, near * MIN_WIDTH), "zero": smallest <= 0},
+                "lost": bool(row["cpu_lost_a"] or row["cpu_lost_b"]),
+                "text": span(format_kappa(low), format_kappa(high)),
+            }
+        )
+    return found
+
+
+def captions(rows: list[dict], environment: str, label: str) -> list[dict]:
+    """Return the mean of each kind of marks of an environment as text."""
+    own = [row for row in rows if row["environment"] == environment]
+    found = []
+    for kind, names in VALUES.items():
+        means = [mean([row[name] for row in own]) for name in names]
+        if None not in means:
+            text = span(*(format_kappa(end) for end in (means[0], means[-1])))
+            found.append({"label": label, "place": PLACES[kind], "text": text})
+    if len(found) == 1:
+        found.append({"label": label, "place": PLACES[REPLAYER], "text": UNKNOWN})
+    return found
+
+
+def mean(values: list[float | None]) -> float | None:
+    """Return the mean of the known values; None if there are none."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def title(rows: list[dict], labels: dict[str, str]) -> str:
+    """Return the title: mean kappa measured and of the path, by environment; of many, their number."""
+    known = {}
+    for name, label in labels.items():
+        own = [row for row in rows if row["environment"] == name]
+        ends = [mean([row[end] for row in own]) for end in ("path_kappa_lo", "path_kappa_hi")]
+        if None not in ends:
+            measured = mean([row["kappa"] for row in own if row["path_kappa_lo"] is not None])
+            known[label] = f"{format_kappa(measured)} measured, {span(*map(format_kappa, ends))} path"
+    if not known:
+        return "Kappa of the path is unknown: departures were not measured"
+    if len(known) > MAX_NAMED:
+        return f"Kappa of the replayer and of the path in {count(len(known), 'environment')}"
+    return "Mean kappa: " + "; ".join(f"{text} ({label})" for label, text in known.items())
+
+
+def chart(values: list[dict], texts: list[dict], names: list[str], least: float) -> alt.LayerChart:
+    """Return the marks with the means at the right."""
+    caption_width = theme.text_width(text["text"] for text in texts) + 10
+    width = theme.WIDTH - theme.text_width(names) - caption_width - 30
+    height = ROW * len(names)
+    for value in (*values, *texts):
+        value["y"] = ROW * (names.index(value["label"]) + value["place"])
+    y = alt.Y("y:Q", scale=alt.Scale(domain=[0, height], range=[0, height], nice=False), axis=None)
+    layers = [
+        rules(len(names), width).encode(y=y),
+        *marks(values, [least, 1.1 * max(value["to"] for value in values)], y, width),
+        environment_names(names).encode(y=y),
+        alt.Chart(alt.Data(values=texts))
+        .mark_text(align="left", fontSize=theme.SMALL)
+        .encode(y=y, x=alt.value(width + 8), text="text:N"),
+    ]
+    return alt.layer(*layers).properties(width=width + caption_width, height=height)
+
+
+def rules(rows: int, width: int) -> alt.Chart:
+    """Return lines between the environments."""
+    places = [{"y": ROW * place} for place in range(rows + 1)]
+    return alt.Chart(alt.Data(values=places)).mark_rule(color=theme.GRID).encode(x=alt.value(0), x2=alt.value(width))
+
+
+def environment_names(names: list[str]) -> alt.Chart:
+    """Return the names of the environments at the left."""
+    heads = [{"label": name, "y": ROW * (place + 0.5)} for place, name in enumerate(names)]
+    return alt.Chart(alt.Data(values=heads)).mark_text(align="right").encode(x=alt.value(-8), text="label:N")
+
+
+def marks(values: list[dict], domain: list[float], y: alt.Y, width: int) -> list[alt.Chart]:
+    """Return bars for the intervals of the path, and points for the other values; hollow if the CPU was lost."""
+    kinds = list(MARKS)
+    colors, shapes = (list(part) for part in zip(*MARKS.values(), strict=True))
+    legend = alt.Legend(title=None, orient="bottom", columns=len(kinds), offset=4)
+    scale = alt.Scale(type="log", domain=domain, range=[0, width], nice=False)
+    axis = alt.Axis(format="~g", tickCount=6, domain=False, labelOverlap=True)
+    base = alt.Chart(alt.Data(values=values)).encode(
+        x=alt.X("from:Q", title="1 - kappa", scale=scale, axis=axis),
+        y=y,
+        color=alt.Color("kind:N", sort=kinds, scale=alt.Scale(domain=kinds, range=colors), legend=legend),
+        tooltip=[
+            *(alt.Tooltip("label:N"), alt.Tooltip("run:N"), alt.Tooltip("kind:N")),
+            alt.Tooltip("text:N", title="kappa"),
+        ],
+    )
+    bars = base.transform_filter(f"datum.kind == '{PATH}'").mark_bar(height=7).encode(x2="to:Q")
+    shape = alt.Shape("kind:N", sort=kinds, scale=alt.Scale(domain=kinds, range=shapes), legend=legend)
+    points_ = base.transform_filter(f"datum.kind != '{PATH}'").encode(shape=shape)
+    hollow = points_.transform_filter("datum.lost").mark_point(size=34, strokeWidth=1.3, opacity=1)
+    filled = points_.transform_filter("!datum.lost").mark_point(size=34, filled=True, opacity=1)
+    return [bars, hollow, filled]

@@ -1,0 +1,113 @@
+"""Replays that testbed `local` sends: environments that this machine can run, their trials, and files of departures."""
+
+import copy
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella_core import names
+
+PROGRAM = "acapella-dpdk-replay"
+MIN_TRIALS = 2  # that can be compared
+SELECTION = ("filter", "flow", "from", "to")  # keys of `consistency` for which kappa does not use departures
+
+
+def with_replays(config: dict) -> dict:
+    """Return a config with the environments that this machine can run, and with `trials` if the config has none.
+
+    Environments whose sender is not installed are reported and omitted, unless there are no others.
+    """
+    replay = config["local"]["replay"]
+    if config["testbed"] != "local" or not replay:
+        return config
+    config = copy.deepcopy(config)
+    replay = config["local"]["replay"]
+    missing = [] if program_installed() else environments_of(replay, sender="acapella")
+    if missing and len(missing) < len(replay["environments"]):
+        kept = [value for value in replay["environments"] if name_of(value) not in missing]
+        replay["environments"] = kept
+        names.report(f"acapella: warning: {PROGRAM} is missing; environments not replayed: {', '.join(missing)}")
+    if config["trials"] is None:
+        config["trials"] = trials_of(replay, config["exclude"])
+    return config
+
+
+def program_installed() -> bool:
+    """Return whether the program of sender acapella was built."""
+    return bool(shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(Path(sys.executable).parent)))
+
+
+def name_of(environment: str | dict) -> str:
+    """Return the name of an environment."""
+    return environment if isinstance(environment, str) else environment["name"]
+
+
+def environments_of(replay: dict, sender: str) -> list[str]:
+    """Return the names of the environments with a sender."""
+    senders = {name_of(one): isinstance(one, dict) and one.get("sender") for one in replay["environments"]}
+    return [name for name, own in senders.items() if (own or replay["sender"]) == sender]
+
+
+def environments_with_departures(config: dict) -> list[str]:
+    """Return the names of the environments whose sender measures departures."""
+    replay = config["local"]["replay"] if config.get("testbed") == "local" else None
+    return environments_of(replay, sender="acapella") if replay else []
+
+
+def trials_of(replay: dict, exclude: Iterable[str]) -> dict[str, list[str]] | None:
+    """Return the trials of each environment, as config key `trials`; None if no environment has two."""
+    excluded = frozenset(exclude)
+    found = {}
+    for environment in map(name_of, replay["environments"]):
+        samples = [f"{environment}-{number}" for number in range(1, replay["repeats"] + 1)]
+        found[environment] = [sample for sample in samples if sample not in excluded]
+    return {name: samples for name, samples in found.items() if len(samples) >= MIN_TRIALS} or None
+
+
+@dataclass(frozen=True)
+class ReplayFiles:
+    """Files of an environment's trials: recordings, and the departures of each trial."""
+
+    recordings: Sequence[str] = ()
+    departures: Sequence[Sequence[str]] = ()
+
+    def paths(self) -> list[str]:
+        """Return all files."""
+        return [*self.recordings, *(path for of_trial in self.departures for path in of_trial)]
+
+    def options(self) -> list[str]:
+        """Return the options of `acapella kappa`."""
+        if not self.departures:
+            return []
+        return ["--recording", *self.recordings, "--departures", *(",".join(paths) for paths in self.departures)]
+
+
+def replay_files(manifests: Sequence[str], consistency: dict) -> ReplayFiles:
+    """Return the files that manifests name, one per trial; none if a trial has none, or kappa cannot use them.
+
+    A manifest that is missing or damaged names none; other stages report it.
+    """
+    if consistency["identity"] == "tag" or any(consistency[key] is not None for key in SELECTION):
+        return ReplayFiles()
+    replays = [replay_of(Path(path)) for path in manifests]
+    if not all(replay.get("departures") for replay in replays):
+        return ReplayFiles()
+    raw = Path(manifests[0]).parent
+
+    def files(replay: dict, key: str) -> list[str]:
+        return [str(raw / one["file"]) for one in replay[key]]
+
+    recordings = dict.fromkeys(path for replay in replays for path in files(replay, "recordings"))
+    return ReplayFiles([*recordings], [files(replay, "departures") for replay in replays])
+
+
+def replay_of(manifest: Path) -> dict:
+    """Return the key `replay` of a manifest; {} if it has none."""
+    try:
+        found = json.loads(manifest.read_text(encoding="utf-8")).get("replay")
+    except (OSError, ValueError, AttributeError):
+        return {}
+    return found if isinstance(found, dict) else {}

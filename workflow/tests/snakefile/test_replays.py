@@ -1,0 +1,89 @@
+"""Replays of testbed local in the configuration: environments that can run, their trials, and files of departures."""
+
+import json
+
+import pytest
+
+from acapella.snakefile import replays
+from acapella.snakefile.replays import replay_files, replay_of, with_replays
+
+OURS = {"name": "ours", "sender": "acapella"}
+CONSISTENCY = {"identity": "invariant", "filter": None, "flow": None, "from": None, "to": None}
+
+
+def config_of(**changes) -> dict:
+    replay = {"sender": "tcpreplay", "repeats": 2, "environments": ["quiet", OURS]}
+    return {"testbed": "local", "trials": None, "exclude": [], "local": {"replay": replay}} | changes
+
+
+@pytest.fixture(params=[True, False])
+def installed(request, monkeypatch):
+    monkeypatch.setattr(replays, "program_installed", lambda: request.param)
+    return request.param
+
+
+def test_trials_are_those_of_the_environments_that_can_run(installed, capsys):
+    given = config_of()
+    found = with_replays(given)
+    expected = {"quiet": ["quiet-1", "quiet-2"]} | ({"ours": ["ours-1", "ours-2"]} if installed else {})
+    assert found["trials"] == expected
+    assert found["local"]["replay"]["environments"] == (["quiet", OURS] if installed else ["quiet"])
+    assert given == config_of(), "the given config is unchanged"
+    warning = "acapella: warning: acapella-dpdk-replay is missing; environments not replayed: ours\n"
+    assert capsys.readouterr().err == ("" if installed else warning)
+    assert with_replays(found) == found
+
+
+def test_environments_stay_if_there_are_no_others(installed):
+    given = config_of()
+    given["local"]["replay"] |= {"sender": "acapella"}
+    assert with_replays(given)["local"] == given["local"], "collect then names the missing program"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"testbed": "files"}, {"testbed": "fabric"}, {"local": {"replay": None}}, {"trials": {"mine": ["quiet-1"]}}],
+)
+def test_trials_of_the_config_and_of_other_testbeds_are_unchanged(monkeypatch, changes):
+    monkeypatch.setattr(replays, "program_installed", lambda: True)
+    assert with_replays(config_of(**changes)) == config_of(**changes)
+
+
+def test_environment_with_fewer_than_two_trials_is_not_compared(monkeypatch):
+    monkeypatch.setattr(replays, "program_installed", lambda: True)
+    assert with_replays(config_of(exclude=["quiet-2"]))["trials"] == {"ours": ["ours-1", "ours-2"]}
+    assert with_replays(config_of(exclude=["quiet-2", "ours-1"]))["trials"] is None
+
+
+@pytest.fixture
+def manifests(tmp_path):
+    """Write manifests of two trials that two replayers sent."""
+    for trial in ("a", "b"):
+        names = {"recordings": ["r1", "r2"], "departures": [f"{trial}.1", f"{trial}.2"]}
+        replay = {key: [{"file": name, "sha256": "0"} for name in files] for key, files in names.items()}
+        (tmp_path / f"{trial}.json").write_text(json.dumps({"replay": replay}))
+    return [str(tmp_path / f"{trial}.json") for trial in ("a", "b")]
+
+
+def test_kappa_gets_recordings_once_and_departures_of_each_trial(tmp_path, manifests):
+    files = replay_files(manifests, CONSISTENCY)
+    names = [path.removeprefix(f"{tmp_path}/") for path in files.paths()]
+    assert names == ["r1", "r2", "a.1", "a.2", "b.1", "b.2"]
+    recordings = ["--recording", f"{tmp_path}/r1", f"{tmp_path}/r2", "--departures"]
+    assert files.options() == [*recordings, *(f"{tmp_path}/{t}.1,{tmp_path}/{t}.2" for t in "ab")]
+
+
+@pytest.mark.parametrize("key", ["filter", "flow", "from", "to", "identity"])
+def test_kappa_gets_no_departures_if_it_cannot_use_them(manifests, key):
+    files = replay_files(manifests, CONSISTENCY | {key: "tag"})
+    assert files.paths() == files.options() == []
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]", "{}", '{"replay": []}', '{"replay": {"departures": []}}'])
+def test_kappa_gets_no_departures_if_one_trial_has_none(tmp_path, manifests, text):
+    if text is None:
+        (tmp_path / "b.json").unlink()
+    else:
+        (tmp_path / "b.json").write_text(text)
+    assert replay_files(manifests, CONSISTENCY).options() == []
+    assert not replay_of(tmp_path / "b.json").get("departures")
