@@ -190,7 +190,7 @@ def test_trials_whose_sender_lost_the_cpu_are_marked_in_every_figure(campaigns, 
 
 def test_replayer_and_path_are_drawn_where_departures_are_known(figures, svg):
     text = words(svg("kappa_replayer", "replayed"))
-    assert "0.9990 to 0.9995 path (quiet)" in text
+    assert "measured, 0.9890 replayer, 0.9990 to 0.9995 path (quiet)" in text
     assert text.count("departures not measured") == 1, "of loaded"
     spec = figures("kappa_replayer", "replayed")[0].spec["concat"][0]
     values = [value for layer in spec["layer"] for value in layer.get("data", {}).get("values", ()) if "kind" in value]

@@ -218,7 +218,9 @@ def test_interrupted_replay_by_acapella_leaves_nothing(caller, open_directory):
     )
     program_or_skip()
     number = signal.SIGTERM if caller.prefix else signal.SIGINT
-    config = config_of({"repeats": 50, "environments": ["loaded"], "sender": "acapella"})
+    loaded = {"name": "loaded", "noise": True, "replayers": 2, "path": "dedicated"}  # has every kind of interface
+    replay = {"repeats": 50, "environments": [loaded], "sender": "acapella", "polling": "separate"}
+    config = config_of(replay)
     moment = ("loaded-1:", "acapella-dpdk-r")
     assert ends_without_leftovers(caller, open_directory / "stopped", config, number, moment) == 130
 

@@ -37,7 +37,8 @@ def draw(source: Source) -> Figure:
     texts = [caption for name, label in labels.items() for caption in captions(rows, name, label)]
     key = (
         "Distance from perfect consistency, on a logarithmic axis: further left is more consistent. Replayer alone: of "
-        "the departures, without any network. Path: what perfect replays would have had (docs/kappa.md).",
+        "the departures, without any network. Path: what perfect replays would have had; it includes switches and the "
+        "recorder (docs/kappa.md).",
         *(("Hollow: the sender of either trial lost the CPU.",) if any(value["lost"] for value in values) else ()),
         *((f"A value of 0 is drawn at {least:.1e}.",) if any(value["zero"] for value in values) else ()),
     )
@@ -100,14 +101,15 @@ def mean(values: list[float | None]) -> float | None:
 
 
 def title(rows: list[dict], labels: dict[str, str]) -> str:
-    """Return the title: mean kappa measured and of the path, by environment; of many, their number."""
+    """Return the title: mean kappa measured, of replayer and path, by environment; of many, their number."""
     known = {}
     for name, label in labels.items():
         own = [row for row in rows if row["environment"] == name]
         ends = [mean([row[end] for row in own]) for end in ("path_kappa_lo", "path_kappa_hi")]
         if None not in ends:
-            measured = mean([row["kappa"] for row in own if row["path_kappa_lo"] is not None])
-            known[label] = f"{format_kappa(measured)} measured, {span(*map(format_kappa, ends))} path"
+            own = [row for row in own if row["path_kappa_lo"] is not None]
+            measured, replayer = (format_kappa(mean([row[name] for row in own])) for name in COLUMNS[:2])
+            known[label] = f"{measured} measured, {replayer} replayer, {span(*map(format_kappa, ends))} path"
     if not known:
         return "Kappa of the path is unknown: departures were not measured"
     if len(known) > MAX_NAMED:
