@@ -49,7 +49,9 @@ def ends_without_leftovers(
             left = tree.gone_within(60)  # not waiting for the end of its output: leftover processes would keep it open
     assert left == [], left
     links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
-    assert re.findall(r"\b(?:port\d|uplink-site|mirror\d|capture\d|br[01]|replay|direct-|edge|core|manage\d)", links) == []
+    assert (
+        re.findall(r"\b(?:port\d|uplink-site|mirror\d|capture\d|br[01]|replay|direct-|edge|core|manage\d)", links) == []
+    )
     mounts = Path("/proc/self/mounts").read_text()
     assert "acapella" not in mounts
     parts = [path.name for path in (campaign / "raw").iterdir() if path.name.endswith(".part")]
