@@ -29,7 +29,7 @@ NATIVE_BUILD_FILES := $(wildcard $(NATIVE)/CMakeLists.txt $(NATIVE)/*/CMakeLists
 
 .PHONY: setup packages packages-test packages-lint packages-bench
 setup: packages $(STAMPS)/packages $(STAMPS)/native $(STAMPS)/analysis $(STAMPS)/capture $(BIN)/acapella-dpdk-capture \
-		$(BIN)/acapella-dpdk-replay $(BIN)/acapella-p4-run
+		$(BIN)/acapella-dpdk-replay $(BIN)/acapella-link $(BIN)/acapella-p4-run
 	@version=$$($(BIN)/python -c 'import acapella; print(acapella.__version__)'); \
 		echo "setup: done; the command is $(BIN)/acapella, version $$version"
 
@@ -109,11 +109,12 @@ $(STAMPS)/capture: capture/pyproject.toml $(STAMPS)/packages
 # or those of PROGRAM_TESTS.
 # A program whose libraries are missing is skipped and everything else works; a later `make setup` builds it.
 PROGRAMS ?= build/programs
-C_PROGRAMS := capture/dpdk/acapella-dpdk-capture capture/replay/acapella-dpdk-replay p4/loader/acapella-p4-run
+C_PROGRAMS := capture/dpdk/acapella-dpdk-capture capture/link/acapella-link capture/replay/acapella-dpdk-replay \
+	p4/loader/acapella-p4-run
 NEEDED_acapella-dpdk-capture := libdpdk liburing libpcap zlib
 NEEDED_acapella-dpdk-replay := libdpdk libpcap zlib
 NEEDED_acapella-p4-run := libdpdk libpcap zlib
-C_SOURCES := $(shell find capture/common capture/dpdk capture/replay p4/loader -name '*.[ch]' -o -name meson.build 2> /dev/null) \
+C_SOURCES := $(shell find capture/common capture/dpdk capture/link capture/replay p4/loader -name '*.[ch]' -o -name meson.build 2> /dev/null) \
 	meson.build workflow/setup/hardening.mk $(NATIVE)/src/frame/plausible_time.hpp capture/pyproject.toml workflow/pyproject.toml
 MESON := PATH="$(CURDIR)/$(BIN):$$PATH" meson
 , := ,
@@ -130,7 +131,7 @@ $(PROGRAMS)/build.ninja: workflow/setup/hardening.mk $(if $(C_LEFT_OUT),configur
 
 programs: $(PROGRAMS)/build.ninja
 	@$(MESON) compile -C $(PROGRAMS) -j $(CORES) > $(PROGRAMS).log 2>&1 || { cat $(PROGRAMS).log; exit 1; }
-	@$(foreach program,$(notdir $(C_PROGRAMS)),\
+	@$(foreach program,$(filter-out acapella-link,$(notdir $(C_PROGRAMS))),\
 	missing=$$(pkg-config --print-errors --errors-to-stdout --exists $(NEEDED_$(program)) 2>&1) || \
 		echo "setup: $(program) is not built: $$(tail -n 1 <<< "$$missing")";)
 
@@ -139,7 +140,7 @@ programs-test: programs
 
 C_INSTALLED := $(addprefix $(BIN)/,$(notdir $(C_PROGRAMS)))
 $(C_INSTALLED) &: $(C_SOURCES) | $(STAMPS)/packages
-	@echo "setup: $(notdir $(C_PROGRAMS)) (C, DPDK), from capture/dpdk, capture/replay and p4/loader"
+	@echo "setup: $(notdir $(C_PROGRAMS)) (C, DPDK), from capture/dpdk, capture/link, capture/replay and p4/loader"
 	@$(MAKE) -s programs
 	@for program in $(C_PROGRAMS:%=$(PROGRAMS)/%); do [ ! -e $$program ] || install $$program $(BIN)/; done
 

@@ -12,6 +12,7 @@ SANITIZED = ROOT / "build" / "programs-tests"
 PLAIN = ROOT / "build" / "programs"  # also used by make setup
 DIRECTORIES = {
     "acapella-dpdk-capture": Path("capture/dpdk"),
+    "acapella-link": Path("capture/link"),
     "acapella-dpdk-replay": Path("capture/replay"),
     "acapella-p4-run": Path("p4/loader"),
 }

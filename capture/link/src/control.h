@@ -1,0 +1,24 @@
+/* Commands on standard input, and one answer in JSON on standard output for each. */
+#ifndef ACAPELLA_LINK_CONTROL_H
+#define ACAPELLA_LINK_CONTROL_H
+
+#include "direction.h"
+
+#define COMMAND_MAX 256
+#define DIRECTIONS 16
+#define DELAY_MAX_NS 60000000000 /* one minute */
+
+struct link {
+    struct direction direction[DIRECTIONS];
+    unsigned directions;
+    char text[COMMAND_MAX]; /* the beginning of a command */
+    size_t size;
+};
+
+/* Executes a line and prints the answer. */
+void control_execute(struct link *link, const char *line);
+
+/* Reads what is there and executes whole lines. Returns 1 at the end of the input; -1: see fault. */
+int control_read(struct link *link, int fd, struct fault *fault);
+
+#endif

@@ -1,0 +1,59 @@
+/* A delayed direction: packets are read from a TUN device, kept for the delay, and written back. */
+#ifndef ACAPELLA_LINK_DIRECTION_H
+#define ACAPELLA_LINK_DIRECTION_H
+
+#include <net/if.h>
+
+#include "common/fault.h"
+#include "queue.h"
+
+#define LATE_BUCKETS 2000 /* of 1 us; the last one counts all later packets */
+
+struct settings {
+    int64_t delay_ns;
+    uint32_t loss_ppm, reorder_ppm;
+};
+
+struct counts {
+    uint64_t received, sent;
+    uint64_t lost;      /* as requested */
+    uint64_t reordered; /* sent without delay, as requested */
+    uint64_t full;      /* found no memory */
+    uint64_t unsent;    /* rejected by the kernel */
+    uint64_t largest;   /* number of packets in the queue at a time */
+};
+
+struct direction {
+    char name[IFNAMSIZ];
+    int fd;
+    struct settings settings;
+    uint64_t random; /* state of the generator */
+    int64_t last_due_ns;
+    struct queue queue;
+    struct counts counts;
+    uint64_t late[LATE_BUCKETS];
+    int64_t latest_ns;
+};
+
+/* Opens the TUN device NAME in the network namespace of a file. `argument` is NAME=FILE. -1: see fault. */
+int direction_open(struct direction *direction, const char *argument, size_t memory, struct fault *fault);
+void direction_close(struct direction *direction);
+
+/* Sets the values for the packets that arrive from now on, and clears the counts of delay errors. */
+void direction_set(struct direction *direction, struct settings settings, uint64_t seed);
+
+/* Reads the packets that are waiting, at most a batch. -1: see fault. */
+int direction_read(struct direction *direction, struct fault *fault);
+
+/* Decides about one packet that arrived at a time: drops it, sends it, or queues it. */
+void direction_take(struct direction *direction, int64_t now_ns, const uint8_t *bytes, size_t length);
+
+/* Sends the packets that are due. Returns when the next one is due; INT64_MAX: the queue is empty. */
+int64_t direction_send_due(struct direction *direction);
+
+/* Returns the delay error in ns that a share of the packets, in parts per 1000, does not exceed. */
+int64_t direction_late_ns(const struct direction *direction, unsigned per_mille);
+
+int64_t monotonic_ns(void);
+
+#endif

@@ -1,0 +1,172 @@
+/* acapella-link: delays packets of TUN devices, each in a network namespace, for a constant time. One thread
+ * waits for packets, commands, and the time of the next packet; it never polls. */
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "common/command_line.h"
+#include "common/signals.h"
+#include "control.h"
+
+#define PROGRAM "acapella-link"
+#define REALTIME_PRIORITY 50
+#define MEMORY_DEFAULT (64 << 20)
+#define MEMORY_MIN (1 << 17)
+#define MEMORY_MAX (4ULL << 30)
+
+enum exit_status { EXIT_WHOLE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+enum { MEMORY = OPTION_OWN };
+enum { COMMANDS, TIMER, FIRST_DEVICE };
+
+struct options {
+    uint64_t memory;
+    char *arguments[DIRECTIONS];
+    unsigned count;
+};
+
+static error_t parse(int key, char *value, struct argp_state *state) {
+    struct command_line *line = state->input;
+    struct options *options = line->options;
+    switch (key) {
+        case MEMORY:
+            return option_size(&options->memory, value, "memory", MEMORY_MIN, MEMORY_MAX, line->fault) == 0
+                       ? 0
+                       : EINVAL;
+        case ARGP_KEY_ARG:
+            if (options->count == DIRECTIONS) {
+                fail(line->fault, "at most %d devices", DIRECTIONS);
+                return EINVAL;
+            }
+            options->arguments[options->count++] = value;
+            return 0;
+        case ARGP_KEY_NO_ARGS:
+            if (!line->printed) {
+                fail(line->fault, "no device; give NAME=FILE, a TUN device and its network namespace");
+                return EINVAL;
+            }
+            return 0;
+        default:
+            return command_line_default(key, state);
+    }
+}
+
+static int options_read(struct options *options, int argc, char **argv, struct fault *fault) {
+    static const struct argp_option known[] = {
+        {"memory", MEMORY, "SIZE", 0, "Set the memory for packets of each device (default: 64M)", 0},
+        COMMON_OPTIONS,
+        {0},
+    };
+    static const struct argp argp = {
+        known,
+        parse,
+        "NAME=FILE...",
+        "Delay the packets of TUN devices. FILE is the network namespace of the device. Commands are read "
+        "from "
+        "standard input: set NAME DELAY_NS LOSS_PPM REORDER_PPM SEED; statistics. The program ends at the "
+        "end "
+        "of its input.",
+        NULL,
+        NULL,
+        NULL,
+    };
+    argp_program_version = PROGRAM " " ACAPELLA_VERSION;
+    options->memory = MEMORY_DEFAULT;
+    return command_line_read(&argp, argc, argv, options, NULL, fault);
+}
+
+/* Real-time priority, if permitted; otherwise at least exact timers. */
+static bool set_priority(void) {
+    prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+    const struct sched_param priority = {.sched_priority = REALTIME_PRIORITY};
+    return sched_setscheduler(0, SCHED_FIFO, &priority) == 0;
+}
+
+/* Sends what is due on all devices and sets the timer to the next packet. */
+static int send_due(struct link *link, int timer, struct fault *fault) {
+    int64_t next_ns = INT64_MAX;
+    for (unsigned i = 0; i < link->directions; ++i) {
+        const int64_t due_ns = direction_send_due(&link->direction[i]);
+        next_ns = due_ns < next_ns ? due_ns : next_ns;
+    }
+    struct itimerspec at = {0}; /* disarms the timer */
+    if (next_ns != INT64_MAX) {
+        at.it_value.tv_sec = next_ns / 1000000000;
+        at.it_value.tv_nsec = next_ns % 1000000000;
+    }
+    return timerfd_settime(timer, TFD_TIMER_ABSTIME, &at, NULL) == 0
+               ? 0
+               : fail(fault, "timer: %s", strerror(errno));
+}
+
+static int serve(struct link *link, int timer, struct fault *fault) {
+    struct pollfd ready[FIRST_DEVICE + DIRECTIONS] = {{STDIN_FILENO, POLLIN, 0}, {timer, POLLIN, 0}};
+    for (unsigned i = 0; i < link->directions; ++i) {
+        ready[FIRST_DEVICE + i] = (struct pollfd){link->direction[i].fd, POLLIN, 0};
+    }
+    while (!received_signal) {
+        if (send_due(link, timer, fault) != 0) {
+            return -1;
+        }
+        if (poll(ready, FIRST_DEVICE + link->directions, -1) < 0 && errno != EINTR) {
+            return fail(fault, "poll: %s", strerror(errno));
+        }
+        for (unsigned i = 0; i < link->directions; ++i) {
+            if (ready[FIRST_DEVICE + i].revents && direction_read(&link->direction[i], fault) != 0) {
+                return -1;
+            }
+        }
+        const int end = ready[COMMANDS].revents ? control_read(link, STDIN_FILENO, fault) : 0;
+        if (end != 0) {
+            return end > 0 ? 0 : -1;
+        }
+    }
+    return 0;
+}
+
+static int run(struct link *link, const struct options *options, struct fault *fault) {
+    for (; link->directions < options->count; ++link->directions) {
+        struct direction *each = &link->direction[link->directions];
+        if (direction_open(each, options->arguments[link->directions], options->memory, fault) != 0) {
+            direction_close(each);
+            return -1;
+        }
+    }
+    const int timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (timer < 0) {
+        return fail(fault, "timer: %s", strerror(errno));
+    }
+    printf("{\"ready\": true, \"realtime\": %s}\n", set_priority() ? "true" : "false");
+    fflush(stdout);
+    const int status = serve(link, timer, fault);
+    close(timer);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    static struct link link;
+    struct options options = {0};
+    struct fault fault = {""};
+    const int read = options_read(&options, argc, argv, &fault);
+    if (read > 0) {
+        return EXIT_WHOLE;
+    }
+    int status = EXIT_USAGE;
+    if (read == 0) {
+        handle_signals();
+        status = run(&link, &options, &fault) == 0 ? EXIT_WHOLE : EXIT_FAILED;
+    }
+    for (unsigned i = 0; i < link.directions; ++i) {
+        direction_close(&link.direction[i]);
+    }
+    if (status != EXIT_WHOLE) {
+        fprintf(stderr, PROGRAM ": error: %s\n", fault.text);
+    }
+    return status;
+}

@@ -1,0 +1,166 @@
+/* Tests of the queue, and of what is decided about a packet. */
+#include <string.h>
+#include <unistd.h>
+
+#include "common/check.h"
+#include "control.h"
+
+static uint8_t packet[PACKET_MAX];
+
+static void test_queue_keeps_order_and_bytes_when_it_wraps(void) {
+    struct queue queue;
+    CHECK(queue_open(&queue, 1000) == 0);
+    unsigned pushed = 0, popped = 0;
+    for (unsigned round = 0; round < 2000; ++round) {
+        const size_t length = 1 + round % 97;
+        memset(packet, (int)(pushed % 251), length);
+        if (queue_push(&queue, pushed, packet, length)) {
+            pushed++;
+        }
+        if (round % 3) {
+            int64_t due_ns;
+            size_t found;
+            const uint8_t *bytes = queue_first(&queue, &due_ns, &found);
+            CHECK(bytes && due_ns == popped && bytes[0] == popped % 251 && bytes[found - 1] == popped % 251);
+            queue_pop(&queue);
+            popped++;
+        }
+    }
+    CHECK(pushed - popped == queue.packets && popped > 1000);
+    queue_close(&queue);
+}
+
+static void test_full_queue_refuses_a_packet_and_accepts_it_later(void) {
+    struct queue queue;
+    CHECK(queue_open(&queue, 320) == 0);
+    CHECK(queue_push(&queue, 1, packet, 144) && queue_push(&queue, 2, packet, 144));
+    CHECK(!queue_push(&queue, 3, packet, 144));
+    queue_pop(&queue);
+    CHECK(queue_push(&queue, 3, packet, 144) && !queue_push(&queue, 4, packet, 1));
+    int64_t due_ns;
+    size_t length;
+    for (int64_t expected = 2; expected <= 3; ++expected) {
+        CHECK(queue_first(&queue, &due_ns, &length) && due_ns == expected && length == 144);
+        queue_pop(&queue);
+    }
+    CHECK(!queue_first(&queue, &due_ns, &length));
+    queue_close(&queue);
+}
+
+/* A direction that writes to a pipe. */
+static void open_direction(struct direction *direction, int *reading, size_t memory) {
+    int ends[2];
+    CHECK(pipe(ends) == 0);
+    *direction = (struct direction){.name = "test", .fd = ends[1]};
+    CHECK(queue_open(&direction->queue, memory) == 0);
+    *reading = ends[0];
+}
+
+static void test_packets_leave_when_they_are_due(void) {
+    static struct direction direction;
+    int reading;
+    open_direction(&direction, &reading, 10000);
+    direction_set(&direction, (struct settings){.delay_ns = 3600000000000}, 1);
+    const int64_t now = monotonic_ns();
+    direction_take(&direction, now, packet, 60);
+    CHECK(direction_send_due(&direction) == now + 3600000000000 && direction.counts.sent == 0);
+    /* a shorter delay does not overtake */
+    direction_set(&direction, (struct settings){.delay_ns = 0}, 1);
+    direction_take(&direction, now + 1, packet, 61);
+    CHECK(direction.counts.sent == 0 && direction.queue.packets == 2);
+    queue_pop(&direction.queue);
+    int64_t due_ns;
+    size_t length;
+    CHECK(queue_first(&direction.queue, &due_ns, &length) && due_ns == now + 3600000000000 && length == 61);
+    queue_pop(&direction.queue);
+    direction_take(&direction, now - 5000, packet, 62); /* without delay and queue: at once */
+    CHECK(direction.counts.sent == 1 && read(reading, packet, sizeof packet) == 62);
+    close(reading);
+    direction_close(&direction);
+}
+
+static void test_every_packet_is_counted_once(void) {
+    static struct direction direction;
+    int reading;
+    open_direction(&direction, &reading, 4000);
+    direction_set(&direction, (struct settings){1000000000000, 250000, 100000}, 7);
+    for (unsigned i = 0; i < 1000; ++i) {
+        direction_take(&direction, monotonic_ns(), packet, 20);
+    }
+    const struct counts *counts = &direction.counts;
+    CHECK(counts->received == 1000 && counts->sent == counts->reordered && counts->unsent == 0);
+    CHECK(counts->lost + counts->reordered + counts->full + direction.queue.packets == 1000);
+    CHECK(counts->lost > 200 && counts->lost < 300 && counts->reordered > 45 && counts->reordered < 110);
+    CHECK(counts->full > 0 && counts->largest == direction.queue.packets);
+    close(reading);
+    direction_close(&direction);
+}
+
+static void test_the_same_seed_loses_the_same_packets(void) {
+    static struct direction direction;
+    uint64_t lost[2][100];
+    for (unsigned run = 0; run < 2; ++run) {
+        int reading;
+        open_direction(&direction, &reading, 10000);
+        direction_set(&direction, (struct settings){1000000000000, 500000, 0}, 42);
+        for (unsigned i = 0; i < 100; ++i) {
+            direction_take(&direction, 0, packet, 20);
+            lost[run][i] = direction.counts.lost;
+        }
+        close(reading);
+        direction_close(&direction);
+    }
+    CHECK(memcmp(lost[0], lost[1], sizeof lost[0]) == 0);
+}
+
+static void test_late_packets_are_in_the_percentile(void) {
+    static struct direction direction;
+    int reading;
+    open_direction(&direction, &reading, 1000000);
+    direction_set(&direction, (struct settings){1, 0, 0}, 1);
+    const int64_t now = monotonic_ns();
+    for (unsigned i = 0; i < 100; ++i) { /* two of them are due a second ago */
+        direction_take(&direction, i < 2 ? now - 1000000000 : now, packet, 20);
+        direction_send_due(&direction);
+    }
+    CHECK(direction.counts.sent == 100 && direction.latest_ns >= 1000000000);
+    CHECK(direction_late_ns(&direction, 500) < 1000000000);
+    CHECK(direction_late_ns(&direction, 990) >= (LATE_BUCKETS - 1) * 1000);
+    close(reading);
+    direction_close(&direction);
+}
+
+static void test_commands_set_values_or_change_nothing(void) {
+    static struct link link;
+    link.directions = 1;
+    snprintf(link.direction[0].name, sizeof link.direction[0].name, "%s", "a");
+    control_execute(&link, "set a 60000000 1 2 3");
+    const struct settings *settings = &link.direction[0].settings;
+    CHECK(settings->delay_ns == 60000000 && settings->loss_ppm == 1 && settings->reorder_ppm == 2);
+    static const char *const wrong[] = {
+        "set b 1 0 0 0",
+        "set a -1 0 0 0",
+        "set a 1 1000001 0 0",
+        "set a 1 0 0",
+        "set a 1 0 0 0 0",
+        "set a 99999999999999 0 0 0",
+        "set",
+        "",
+        "sett a 1 0 0 0",
+    };
+    for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
+        control_execute(&link, wrong[i]);
+        CHECK(settings->delay_ns == 60000000 && settings->loss_ppm == 1 && settings->reorder_ppm == 2);
+    }
+}
+
+int main(void) {
+    test_queue_keeps_order_and_bytes_when_it_wraps();
+    test_full_queue_refuses_a_packet_and_accepts_it_later();
+    test_packets_leave_when_they_are_due();
+    test_every_packet_is_counted_once();
+    test_the_same_seed_loses_the_same_packets();
+    test_late_packets_are_in_the_percentile();
+    test_commands_set_values_or_change_nothing();
+    return 0;
+}
