@@ -1,5 +1,6 @@
 """The part of the config that collect uses; schemas/config.schema.json defines keys, types and defaults."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -177,6 +178,12 @@ class Settings:
 
 def read_settings(path: Path) -> Settings:
     """Read a config file. Raises UserError naming the wrong key."""
+    config = read_config(path)
+    return parse_settings({key: config[key] for key in KEYS if key in config}, where=path)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Return the keys of a config file. Raises UserError."""
     try:
         config = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except OSError as error:
@@ -185,15 +192,21 @@ def read_settings(path: Path) -> Settings:
         raise UserError(f"not YAML: {' '.join(str(error).split())}", where=path) from error
     if not isinstance(config, dict):
         raise UserError("not a mapping of keys to values", where=path)
-    return parse_settings({key: config[key] for key in KEYS if key in config}, where=path)
+    return config
 
 
-def parse_settings(config: dict[str, Any], *, where: object = "config") -> Settings:
-    """Return settings from the relevant keys of a config, with defaults. Raises UserError naming the wrong key."""
+def checked(config: dict[str, Any], keys: Iterable[str], *, where: object) -> dict[str, Any]:
+    """Return some keys of a config with the schema's defaults. Raises UserError naming the wrong key."""
     config_schema = schemas.json_schema("config")
-    schema = {**config_schema, "properties": {key: config_schema["properties"][key] for key in KEYS}, "required": []}
+    schema = {**config_schema, "properties": {key: config_schema["properties"][key] for key in keys}, "required": []}
+    check_schema(config, schema, where)
+    return with_defaults(config, schema)
+
+
+def check_schema(value: Any, schema: dict, where: object) -> None:
+    """Raise UserError naming the key and the error if a value does not match a JSON schema."""
     jsonschema = load_jsonschema()
-    fault = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(config))
+    fault = jsonschema.exceptions.best_match(jsonschema.Draft202012Validator(schema).iter_errors(value))
     while (
         fault is not None and fault.context
     ):  # anyOf: among equally deep errors, prefer the alternative with the right type
@@ -201,7 +214,11 @@ def parse_settings(config: dict[str, Any], *, where: object = "config") -> Setti
     if fault is not None:
         explanation = f" ({fault.schema['description']})" if fault.validator == "pattern" else ""
         raise UserError(f"{fault.json_path.removeprefix('$.')}: {fault.message}{explanation}", where=where)
-    values = with_defaults(config, schema)
+
+
+def parse_settings(config: dict[str, Any], *, where: object = "config") -> Settings:
+    """Return settings from the relevant keys of a config, with defaults. Raises UserError naming the wrong key."""
+    values = checked(config, KEYS, where=where)
     if values["testbed"] == "files" and not values["samples"]:
         raise UserError("samples: missing; testbed files requires a sample sheet", where=where)
     values["capture"]["p4_program"] = resolve_program(values["capture"]["p4_program"])

@@ -9,7 +9,7 @@ import pytest
 from acapella.cli.commands import COMMANDS, HEADINGS, RENAMED, Group, build_parser, example
 from acapella.cli.main import main
 
-RESERVED = {"generate", "monitor", "transfer"}
+RESERVED = {"generate", "monitor"}
 EVERY_COMMAND = [
     (name, *inner)
     for name, command in COMMANDS.items()

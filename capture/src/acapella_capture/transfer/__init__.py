@@ -1,0 +1,1 @@
+"""Controlled transfers over a slice with emulated links: `acapella transfer`."""

@@ -1,0 +1,122 @@
+"""Run a grid of transfers over a slice with emulated links: writes transfers/ with a directory per run.
+
+    acapella transfer results/mine --config config/config.yaml --dry-run
+    acapella transfer results/mine --config config/config.yaml
+
+The config key `transfer` describes the slice (topology, mode) and the grid (algorithms, delays, buffers, rates,
+streams, sizes). The command builds the slice, measures its links, runs the missing transfers in random order with
+iperf3, captures each at the sender, and removes the slice. A run is written when it is complete; an interrupted grid
+continues with the missing runs. A failed run is written with its error, and repeated the next time.
+
+Exit codes: 0, every run succeeded; 2, invalid config, or a run failed; 75, a system error; 130, interrupted.
+docs/transfer.md describes the files.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from acapella_core import beneath, names
+from acapella_core.arguments import Parser
+from acapella_core.errors import UserError, exit_code_of
+
+from ..testbeds.local import sandbox
+from .grid import Cell, grid_file, plan
+from .nodes import LocalNodes
+from .results import Results
+from .runner import Runner, check_error, run_grid
+from .settings import TransferSettings, read_transfer_settings
+
+PRIVATE = 0o077  # umask: captures are private, also while they are written
+
+
+def register_parser(subparsers: Any) -> argparse.ArgumentParser:
+    """Add the parser of `acapella transfer`."""
+    parser = subparsers.add_parser(
+        "transfer", help="run a grid of transfers over a slice with emulated links", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    add_arguments(parser)
+    return parser
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `acapella transfer`."""
+    parser.add_argument("campaign", type=Path, metavar="CAMPAIGN", help="campaign directory, results/<name>")
+    parser.add_argument("--config", type=Path, required=True, help="YAML file with key transfer")
+    parser.add_argument("--dry-run", action="store_true", help="print the slice and the missing runs, and exit")
+
+
+def run(args: argparse.Namespace) -> int | None:
+    """Run the command; testbed `local` runs it again inside its own namespaces."""
+    settings = read_transfer_settings(args.config)
+    beneath.protect(args.campaign)
+    results = Results(args.campaign)
+    runs = plan(settings)
+    missing = [cell for cell in runs if results.finished(cell) is None]
+    if args.dry_run:
+        print("\n".join(describe(settings, runs, missing)))
+        return None
+    if settings.testbed == "fabric":
+        raise UserError("transfers on FABRIC are not supported yet", where="transfer.testbed", fix="use local")
+    results.prepare()
+    results.write_grid(grid_file(settings, runs))
+    if missing and not sandbox.inside():
+        command = [str(args.campaign.resolve()), "--config", str(args.config.resolve())]
+        debug = ["--debug"] if getattr(args, "debug", False) else []
+        return sandbox.call(sandbox.python_argv("acapella_capture.transfer.command", *command, *debug))
+    if missing:
+        failed = run_local(settings, runs, missing, results)
+        results.write_complete(runs)
+        check_error(failed)
+    results.write_complete(runs)
+    print(f"{len(runs)} runs: {results.directory}", flush=True)
+    return None
+
+
+def run_local(settings: TransferSettings, runs: list[Cell], missing: list[Cell], results: Results) -> list[str]:
+    """Run the missing cells in network namespaces; return one line per failed run."""
+    with results.part() as spool:
+        nodes = LocalNodes(settings.topology, spool)
+        try:
+            with Runner(nodes, settings, runs, spool) as runner:
+                runner.prepare(missing)
+                return run_grid(runner, runs, missing, results, lambda line: names.report(line, sys.stdout))
+        finally:
+            nodes.close()
+
+
+def describe(settings: TransferSettings, runs: list[Cell], missing: list[Cell]) -> list[str]:
+    """Return the lines of a dry run."""
+    topology = settings.topology
+    lines = [f"slice {topology.name} on testbed {settings.testbed}, mode {settings.mode}"]
+    for name, path in topology.paths.items():
+        lines.append(f"path {name}: {' - '.join(path)}")
+    lines += [f"emulated link {name}: {' - '.join(link.between)}" for name, link in topology.emulated().items()]
+    ideal = sum(cell.total_bytes * 8 / cell.rate_bps for cell in missing)
+    lines.append(f"{len(runs)} runs, {len(missing)} missing; {ideal:.0f} s at the full rate")
+    return [*lines, *(f"run {cell.cell_id}: {cell.summary}" for cell in missing)]
+
+
+def main() -> int:
+    """Run `acapella transfer` inside the sandbox, where the package of the command line need not be installed."""
+    parser = Parser(prog="acapella transfer")
+    add_arguments(parser)
+    parser.add_argument("--debug", action="store_true")
+    args = parser.parse_args()
+    os.umask(PRIVATE)
+    try:
+        return run(args) or 0
+    except (UserError, OSError) as error:
+        if args.debug:
+            raise
+        names.report(f"acapella: error: {error}")
+        return exit_code_of(error)
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

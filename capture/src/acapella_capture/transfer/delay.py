@@ -1,0 +1,166 @@
+"""Delay of a slice: by netem if the kernel has it, else by acapella-link, one process for all delayed directions.
+
+The return direction is delayed at the first router, towards the sender; the data direction at the last router, towards
+the receiver. Both are behind the emulated link as seen by the packets that they delay.
+
+acapella-link reads packets from a TUN device per direction and writes them back when their time has come. A rule of
+policy routing sends packets for the host to the TUN device, unless they come from it.
+"""
+
+import json
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from acapella_core.errors import UserError
+
+from .grid import Cell
+from .link_process import PROGRAM, LinkProcess
+from .nodes import Nodes
+from .routing import FIRST_RULE, other_end
+from .topology import Topology
+
+TABLE = 90
+NETEM_LIMIT = 1_000_000  # packets; the default of 1000 drops at 300 Mbit/s and 40 ms
+TUN_PACKETS = 10_000  # queue of the device until acapella-link reads it
+MILLION = 1_000_000
+
+
+@dataclass(frozen=True)
+class Direction:
+    """A delayed direction: packets to a host, at the router next to it."""
+
+    name: str
+    host: str
+    router: str
+
+
+def directions(topology: Topology, delay_on: str) -> list[Direction]:
+    """Return the directions that are delayed."""
+    found = []
+    if delay_on == "both":
+        found.append(Direction("delay-fwd", topology.receiver, neighbor(topology, topology.receiver)))
+    found.append(Direction("delay-rev", topology.sender, neighbor(topology, topology.sender)))
+    return found
+
+
+def neighbor(topology: Topology, host: str) -> str:
+    """Return the node next to a host."""
+    return next(other_end(link.between, host) for link in topology.links.values() if host in link.between)
+
+
+class Delays:
+    """The delayed directions of a slice."""
+
+    def __init__(self, nodes: Nodes, topology: Topology, delay_on: str):
+        self._nodes = nodes
+        self._directions = directions(topology, delay_on)
+
+    def apply(self, cell: Cell) -> None:
+        """Delay packets as the cell requires. Raises UserError. This class is for grids without delay."""
+
+    def remove(self) -> None:
+        """Delay nothing. Raises UserError."""
+
+    def drops(self) -> int:
+        """Return the packets that were dropped so far although no loss was requested."""
+        return 0
+
+    def close(self) -> None:
+        """Stop what this object started."""
+
+    def share_ns(self, cell: Cell) -> int:
+        """Return the delay of each direction."""
+        return cell.delay_ns // len(self._directions)
+
+
+class NetemDelays(Delays):
+    """Delay by the kernel's netem on the router's interface to the host."""
+
+    def apply(self, cell: Cell) -> None:
+        for each in self._directions:
+            device = self._nodes.device(each.router, each.host)
+            self._nodes.batch(each.router, "tc", [netem(device, self.share_ns(cell), cell)])
+
+    def remove(self) -> None:
+        for each in self._directions:
+            device = self._nodes.device(each.router, each.host)
+            shown = json.loads(self._nodes.checked(each.router, ["tc", "-j", "qdisc", "show", "dev", device]))
+            if any(qdisc["kind"] == "netem" for qdisc in shown):
+                self._nodes.checked(each.router, ["tc", "qdisc", "del", "dev", device, "root"])
+
+
+def netem(device: str, delay_ns: int, cell: Cell) -> str:
+    """Return the line of `tc` that delays packets; netem reorders only if there is a delay."""
+    line = f"qdisc replace dev {device} root netem limit {NETEM_LIMIT} delay {delay_ns // 1000}us"
+    if cell.loss_percent:
+        line += f" loss {cell.loss_percent:g}%"
+    if cell.reorder_percent and delay_ns:
+        line += f" reorder {cell.reorder_percent:g}%"
+    return line
+
+
+def has_netem(nodes: Nodes, node: str) -> bool:
+    """Return whether the kernel of a node has netem."""
+    done = nodes.run(node, ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1us"])
+    if done.status == 0:
+        nodes.checked(node, ["tc", "qdisc", "del", "dev", "lo", "root"])
+    return done.status == 0
+
+
+class LinkDelays(Delays):
+    """Delay by acapella-link, which runs as long as this object. Raises UserError if it is missing."""
+
+    def __init__(self, nodes: Nodes, topology: Topology, delay_on: str, seed: int):
+        super().__init__(nodes, topology, delay_on)
+        self._seed = seed
+        self._run = 0
+        program = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=str(Path(sys.executable).parent))
+        if program is None:
+            raise UserError(f"{PROGRAM} is missing, and this kernel has no netem", fix="make setup")
+        for each in self._directions:
+            nodes.batch(each.router, "ip", tun_lines(nodes, topology, each))
+        self._link = LinkProcess(program, [(each.name, each.router) for each in self._directions])
+
+    def apply(self, cell: Cell) -> None:
+        self._run += 1
+        for number, each in enumerate(self._directions):
+            self._link.set(
+                each.name,
+                delay_ns=self.share_ns(cell),
+                loss_ppm=round(cell.loss_percent * MILLION / 100),
+                reorder_ppm=round(cell.reorder_percent * MILLION / 100),
+                seed=self._seed * MILLION + self._run * 2 + number,
+            )
+
+    def remove(self) -> None:
+        for each in self._directions:
+            self._link.set(each.name, delay_ns=0, loss_ppm=0, reorder_ppm=0, seed=0)
+
+    def close(self) -> None:
+        self._link.close()
+
+    def drops(self) -> int:
+        return self._link.unrequested_drops() + sum(self._queue_drops(each) for each in self._directions)
+
+    def _queue_drops(self, each: Direction) -> int:
+        shown = json.loads(self._nodes.checked(each.router, ["ip", "-s", "-j", "link", "show", "dev", each.name]))
+        return shown[0]["stats64"]["tx"]["dropped"]
+
+
+def tun_lines(nodes: Nodes, topology: Topology, each: Direction) -> list[str]:
+    """Return the lines of `ip` that lead packets for a host through a TUN device."""
+    address = topology.address(each.host)
+    lines = [
+        f"tuntap add dev {each.name} mode tun",
+        f"link set {each.name} txqueuelen {TUN_PACKETS} up",
+        f"route replace {address} dev {each.name} table {TABLE}",
+    ]
+    peers = [other_end(link.between, each.router) for link in topology.links.values() if each.router in link.between]
+    lines += [
+        f"rule add pref {FIRST_RULE // 2} iif {nodes.device(each.router, peer)} to {address} lookup {TABLE}"
+        for peer in peers
+        if peer != each.host
+    ]
+    return lines

@@ -1,0 +1,88 @@
+"""Emulated links: rate and queue by tbf and htb of the kernel, delay by netem or by acapella-link (delay.py).
+
+Mode `clean`: a token bucket of two frames, so that packets leave at the rate of the link, and no limit on the return
+direction. Mode `published`, as Code 3 of the paper: the bucket is as large as the queue, so that a large queue is also
+a large burst, below an htb class of the same rate; on the sender's first router htb also limits the return direction.
+"""
+
+import json
+
+from .delay import Delays
+from .grid import Cell
+from .nodes import ETHERNET_BYTES, MTU, Nodes
+from .topology import Topology
+
+FRAME_BYTES = MTU + ETHERNET_BYTES
+HTB_QUANTUM = 60_000  # above the largest frame; without it the kernel warns
+
+
+class Emulation:
+    """The emulated links of a slice."""
+
+    def __init__(self, nodes: Nodes, topology: Topology, delays: Delays):
+        self._nodes = nodes
+        self._topology = topology
+        self._delays = delays
+
+    def apply(self, cell: Cell) -> None:
+        """Set rate, queue and delay of a cell. Raises UserError if the kernel rejects them."""
+        self.remove()
+        for link in self._topology.emulated().values():
+            node, peer = self._topology.upstream(link)
+            rate = link.rate_bps(cell.rate_bps, cell.ratio)
+            lines = queue(self._nodes.device(node, peer), rate, cell.buffer_bytes, cell.mode)
+            self._nodes.batch(node, "tc", lines)
+        self._delays.apply(cell)
+
+    def remove(self) -> None:
+        """Remove rate, queue and delay. Raises UserError."""
+        self._delays.remove()
+        for link in self._topology.emulated().values():
+            node, peer = self._topology.upstream(link)
+            remove_root(self._nodes, node, self._nodes.device(node, peer))
+
+    def counters(self) -> dict[str, tuple[int, int, int]]:
+        """Return the bytes and packets sent and the packets dropped by each emulated link."""
+        found = {}
+        for name, link in self._topology.emulated().items():
+            node, peer = self._topology.upstream(link)
+            command = ["tc", "-s", "-j", "qdisc", "show", "dev", self._nodes.device(node, peer)]
+            qdisc = next(each for each in json.loads(self._nodes.checked(node, command)) if each["kind"] == "tbf")
+            found[name] = (qdisc["bytes"], qdisc["packets"], qdisc["drops"])
+        return found
+
+    def is_empty(self) -> bool:
+        """Return whether no packet is in a queue of an emulated link."""
+        for link in self._topology.emulated().values():
+            node, peer = self._topology.upstream(link)
+            command = ["tc", "-s", "-j", "qdisc", "show", "dev", self._nodes.device(node, peer)]
+            if any(qdisc["backlog"] for qdisc in json.loads(self._nodes.checked(node, command))):
+                return False
+        return True
+
+
+def queue(device: str, rate_bps: int, buffer_bytes: int, mode: str) -> list[str]:
+    """Return the lines of `tc` that limit the rate and the queue of an interface."""
+    if mode == "published":
+        bucket = max(buffer_bytes, 2 * FRAME_BYTES)
+        return [
+            *htb(device, rate_bps),
+            f"qdisc add dev {device} parent 1:10 handle 10: tbf rate {rate_bps}bit burst {bucket} limit {buffer_bytes}",
+        ]
+    bucket = 2 * FRAME_BYTES
+    return [f"qdisc add dev {device} root handle 10: tbf rate {rate_bps}bit burst {bucket} limit {buffer_bytes}"]
+
+
+def htb(device: str, rate_bps: int) -> list[str]:
+    """Return the lines of `tc` that limit the rate of an interface with the kernel's default burst."""
+    return [
+        f"qdisc add dev {device} root handle 1: htb default 10",
+        f"class add dev {device} parent 1: classid 1:10 htb rate {rate_bps}bit quantum {HTB_QUANTUM}",
+    ]
+
+
+def remove_root(nodes: Nodes, node: str, device: str) -> None:
+    """Remove the queueing discipline of an interface, if one was set. Raises UserError."""
+    shown = json.loads(nodes.checked(node, ["tc", "-j", "qdisc", "show", "dev", device]))
+    if any(qdisc.get("root") and qdisc["kind"] not in ("noqueue", "mq", "fq_codel", "pfifo_fast") for qdisc in shown):
+        nodes.checked(node, ["tc", "qdisc", "del", "dev", device, "root"])

@@ -1,0 +1,80 @@
+"""Settings of TCP on both hosts, restored at the end."""
+
+import contextlib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from acapella_core.errors import UserError
+
+from .nodes import Nodes
+
+IPV4 = "/proc/sys/net/ipv4"
+ALGORITHM = f"{IPV4}/tcp_congestion_control"
+# The kernel charges memory for a segment, not its payload: up to 4 KiB for 1448 bytes. The limit of the sender grows to
+# twice (BBR: three times) the congestion window in this unit (tcp_sndbuf_expand). So 8 times the payload suffices.
+MEMORY_PER_BYTE = 8
+MOST_BYTES = 1 << 30  # the kernel's values are signed 32-bit numbers
+LEAST_BYTES = 4 << 20
+OFFLOADS = {"tcp-segmentation-offload": "tso", "generic-segmentation-offload": "gso", "generic-receive-offload": "gro"}
+
+
+class Hosts:
+    """TCP settings of the hosts. `restore` sets the previous values."""
+
+    def __init__(self, nodes: Nodes, hosts: Iterable[str]):
+        self._nodes = nodes
+        self._hosts = list(hosts)
+        self._before: dict[tuple[str, str], str] = {}
+
+    def set(self, path: str, value: str) -> None:
+        """Set a value on all hosts. Raises UserError if the kernel rejects it."""
+        for host in self._hosts:
+            before = self._nodes.read(host, path)
+            self._nodes.write(host, path, value)
+            self._before.setdefault((host, path), before)
+
+    def set_algorithm(self, name: str) -> None:
+        """Set the default congestion control. Raises UserError unless the kernel has it.
+
+        In a namespace, the kernel accepts only the algorithms of tcp_allowed_congestion_control as default. iperf3
+        selects the algorithm for its own connections, so that this is no error; `transfer` checks what they used.
+        """
+        available = self._nodes.read(self._hosts[0], f"{IPV4}/tcp_available_congestion_control").split()
+        if name not in available:
+            fix = f"modprobe tcp_{name}; available here: {', '.join(available)}"
+            raise UserError(f"no congestion control {name}", where="transfer.grid.algorithm", fix=fix)
+        with contextlib.suppress(UserError):
+            self.set(ALGORITHM, name)
+
+    def set_window(self, flight_bytes: int) -> None:
+        """Let TCP buffer a number of bytes in flight, at least twice in payload, and keep no metrics of earlier
+        connections.
+        """
+        most = min(max(MEMORY_PER_BYTE * flight_bytes, LEAST_BYTES), MOST_BYTES)
+        for name in ("tcp_rmem", "tcp_wmem"):
+            path = f"{IPV4}/{name}"
+            least, initial, _ = self._nodes.read(self._hosts[0], path).split()
+            self.set(path, f"{least} {initial} {most}")
+        self.set(f"{IPV4}/tcp_no_metrics_save", "1")
+
+    def restore(self) -> None:
+        """Set all values as they were. Raises UserError."""
+        for (host, path), value in self._before.items():
+            self._nodes.write(host, path, value)
+        self._before.clear()
+
+    def environment(self, device: str) -> dict[str, Any]:
+        """Return the facts about the sender that results depend on, as in `cell.json`."""
+        host = self._hosts[0]
+        kernel = self._nodes.checked(host, ["uname", "-r"]).strip()
+        module = self._nodes.run(host, ["cat", "/sys/module/tcp_bbr/version"])
+        features = json.loads(self._nodes.checked(host, ["ethtool", "--json", "-k", device]))[0]
+        return {
+            "kernel": kernel,
+            "bbr_version": module.stdout.strip() if module.status == 0 else None,
+            "iperf3_version": self._nodes.checked(host, ["iperf3", "--version"]).split("\n")[0].strip(),
+            "tcp_rmem": [int(word) for word in self._nodes.read(host, f"{IPV4}/tcp_rmem").split()],
+            "tcp_wmem": [int(word) for word in self._nodes.read(host, f"{IPV4}/tcp_wmem").split()],
+            "offloads": {short: features[name]["active"] for name, short in OFFLOADS.items()},
+        }

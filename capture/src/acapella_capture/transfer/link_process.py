@@ -1,0 +1,92 @@
+"""A running acapella-link: commands on its standard input, one answer in JSON for each (capture/link/README.md)."""
+
+import json
+import selectors
+import subprocess
+import time
+
+from acapella_core.errors import UserError
+
+from ..testbeds.local import processes
+
+PROGRAM = "acapella-link"
+ANSWER_S = 20
+END_S = 5
+
+
+class LinkProcess:
+    """The process of all delayed directions; each has a TUN device, in the network namespace of a node.
+
+    The constructor starts it. Raises UserError with its message if it does not start.
+    """
+
+    def __init__(self, program: str, devices: list[tuple[str, str]]):
+        self._log = processes.SPOOL / "link.log"
+        with self._log.open("wb") as errors:
+            self._process = subprocess.Popen(
+                [program, *(f"{name}={processes.NAMESPACES / node}" for name, node in devices)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=processes.environment(),
+                cwd=processes.SCRATCH,
+                bufsize=0,
+            )
+        self._answers = selectors.DefaultSelector()
+        self._answers.register(self._process.stdout, selectors.EVENT_READ)
+        self._rest = b""
+        try:
+            self.realtime: bool = self._answer()["realtime"]
+        except BaseException:
+            self.close()
+            raise
+
+    def set(self, name: str, *, delay_ns: int, loss_ppm: int, reorder_ppm: int, seed: int) -> None:
+        """Set the values of a direction from its next packet on. Raises UserError."""
+        self._command(f"set {name} {delay_ns} {loss_ppm} {reorder_ppm} {seed}")
+
+    def statistics(self) -> dict[str, dict[str, int]]:
+        """Return the counts of every direction. Raises UserError."""
+        return self._command("statistics")["links"]
+
+    def unrequested_drops(self) -> int:
+        """Return the packets that found the memory full, or that the kernel did not take back. Raises UserError."""
+        return sum(each["full"] + each["unsent"] for each in self.statistics().values())
+
+    def close(self) -> None:
+        """End the program."""
+        self._process.stdin.close()  # it ends at the end of its input
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._answers.close()
+        self._process.stdout.close()
+
+    def _command(self, line: str) -> dict:
+        try:
+            self._process.stdin.write(f"{line}\n".encode())
+        except OSError as error:
+            raise UserError(f"{PROGRAM} ended: {self._message()}") from error
+        return self._answer()
+
+    def _answer(self) -> dict:
+        """Return the next answer. Raises UserError if it is an error, or none comes."""
+        end = time.monotonic() + ANSWER_S
+        while b"\n" not in self._rest:
+            if not self._answers.select(max(0, end - time.monotonic())):
+                raise UserError(f"{PROGRAM} does not answer")
+            part = self._process.stdout.read(65536)
+            if not part:
+                raise UserError(f"{PROGRAM} ended: {self._message()}")
+            self._rest += part
+        line, _, self._rest = self._rest.partition(b"\n")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise UserError(f"{PROGRAM}: {answer['error']}")
+        return answer
+
+    def _message(self) -> str:
+        lines = self._log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"exit status {self._process.poll()}, no message"

@@ -1,0 +1,183 @@
+"""Measurements of a slice before its grid: round-trip time, rate and queue of every path.
+
+The rate is that of the datagrams which arrive while the queue is full; the queue is the largest difference between two
+one-way delays times the rate. Thus both are measured at the ends, not read from the settings.
+"""
+
+import json
+import re
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from acapella_core.errors import UserError
+
+from ..testbeds.local.processes import wait_until
+from . import probe
+from .grid import Cell
+from .nodes import Nodes
+from .topology import CLIENT_PORT, SERVER_PORT, Topology
+
+TOLERANCE = 0.05
+LEAST_DELAY_ERROR_NS = 200_000  # a share of a short delay is below the jitter of a shared machine
+QUEUE_ERROR_BYTES = 1.5 * probe.FRAME  # a queue ends at a whole frame
+PINGS, PING_S = 10, 0.02
+PING_TIMEOUT_S = 25
+SATURATED_S = 0.25  # for the rate
+OVERLOAD = 3  # rate of the probe, in units of the link's
+LISTEN_S = 20
+LEAST_ARRIVALS = 10
+
+
+@dataclass(frozen=True)
+class PathMeasurement:
+    """What was measured on a path."""
+
+    path: str
+    rtt_base_ns: int
+    rtt_ns: int
+    rate_bps: int
+    buffer_bytes: int
+
+
+class Measurements:
+    """Measurements of the settings of a grid: each delay once, and each combination of rate and queue."""
+
+    def __init__(self, nodes: Nodes, topology: Topology, apply: Callable[[Cell], None], scratch: Path):
+        self._scratch = scratch
+        self._nodes = nodes
+        self._topology = topology
+        self._apply = apply  # sets the slice to a cell
+        self._rtt: dict[int, int] = {}  # by delay; ping takes the first path
+        self._queues: dict[tuple, tuple[int, int]] = {}
+
+    def measure(self, cells: list[Cell]) -> None:
+        """Measure what the cells need. Raises UserError if a probe fails."""
+        without = {cell.delay_ns: cell for cell in cells}
+        if cells and 0 not in without:
+            without[0] = Cell(**{**asdict(cells[0]), "delay_ns": 0})
+        for delay, cell in sorted(without.items()):
+            if delay not in self._rtt:
+                self._apply(quiet(cell))
+                self._rtt[delay] = self._ping()
+        for cell in cells:
+            if (key := queue_key(cell)) not in self._queues:
+                self._apply(quiet(Cell(**{**asdict(cell), "delay_ns": 0})))
+                self._queues[key] = {path: self._fill(cell, path) for path in self._measured_paths()}
+
+    def of(self, cell: Cell) -> list[PathMeasurement]:
+        """Return the measurements of a cell's settings, by path."""
+        return [
+            PathMeasurement(path, self._rtt[0], self._rtt[cell.delay_ns], *measured)
+            for path, measured in self._queues[queue_key(cell)].items()
+        ]
+
+    def _measured_paths(self) -> list[str]:
+        """Return the paths that a port selects; with a hash only the first can be named."""
+        names = list(self._topology.paths)
+        return names[:1] if self._topology.path_of_flow(0) is None else names
+
+    def _ping(self) -> int:
+        """Return the median round-trip time in ns."""
+        address = self._topology.address(self._topology.receiver)
+        command = ["ping", "-n", "-c", str(PINGS), "-i", str(PING_S), "-w", str(PING_TIMEOUT_S), address]
+        done = self._nodes.run(self._topology.sender, command, timeout_s=PING_TIMEOUT_S + 10)
+        times = [float(found) for found in re.findall(r"time=([\d.]+) ms", done.stdout)]
+        if not times:
+            raise UserError(f"no reply from {self._topology.receiver}", where=f"node {self._topology.sender}")
+        return round(statistics.median(times) * 1e6)
+
+    def _fill(self, cell: Cell, path: str) -> tuple[int, int]:
+        """Fill the queue of a path; return its rate in bit/s and its size in bytes."""
+        number = list(self._topology.paths).index(path)
+        rate = self._topology.rate_of_path(path, cell.rate_bps, cell.ratio)
+        bucket = cell.buffer_bytes if cell.mode == "published" else 0
+        filling = (cell.buffer_bytes + bucket) * OVERLOAD / (OVERLOAD - 1)
+        total = round(1.2 * filling + SATURATED_S * OVERLOAD * rate / 8)
+        arrivals = self._send(SERVER_PORT + number, OVERLOAD * rate, total, CLIENT_PORT + number)
+        return rate_and_queue(arrivals, where=f"path {path}")
+
+    def _send(self, port: int, rate_bps: int, total: int, source_port: int) -> list[list[int]]:
+        """Send datagrams from end to end; return their arrivals."""
+        script = Path(probe.__file__)
+        sender, receiver = self._topology.sender, self._topology.receiver
+        seconds = total * 8 / rate_bps * OVERLOAD + LISTEN_S
+        job = self._nodes.start(
+            receiver,
+            [*self._nodes.python(receiver, script), "receive", str(port), str(LISTEN_S)],
+            output="probe.json",
+        )
+        if not wait_until(lambda: "listening" in job.log() or job.poll() is not None, timeout_s=LISTEN_S):
+            job.signal("KILL")
+            raise UserError("the probe does not listen", where=f"node {receiver}")
+        words = [self._topology.address(receiver), str(port), str(rate_bps), str(total), str(source_port)]
+        done = self._nodes.run(sender, [*self._nodes.python(sender, script), "send", *words], timeout_s=2 * seconds)
+        if done.status != 0 or job.wait(seconds) != 0:
+            job.signal("KILL")
+            lines = (done.stderr or job.log()).strip().splitlines()
+            raise UserError(f"the probe failed: {lines[-1] if lines else 'no message'}", where=f"node {sender}")
+        arrivals = self._scratch / "probe.json"
+        self._nodes.fetch(receiver, "probe.json", arrivals)
+        return json.loads(arrivals.read_text(encoding="utf-8"))
+
+
+def quiet(cell: Cell) -> Cell:
+    """Return a cell without loss and reordering."""
+    return Cell(**{**asdict(cell), "loss_percent": 0, "reorder_percent": 0})
+
+
+def queue_key(cell: Cell) -> tuple:
+    """Return the settings that rate and queue of a link depend on."""
+    return cell.rate_bps, cell.buffer_bytes, cell.ratio
+
+
+def rate_and_queue(arrivals: list[list[int]], *, where: object) -> tuple[int, int]:
+    """Return the rate in bit/s and the queue in bytes, from arrivals (number, sent_ns, arrived_ns) at a full queue.
+
+    Only gaps between datagrams that both waited for at least half of the queue count for the rate: the link was busy
+    in between, even if the probe's sender was not scheduled for some time. Raises UserError for too few.
+    """
+    delays = [arrived - sent for _, sent, arrived in arrivals]
+    if len(delays) < LEAST_ARRIVALS:
+        raise UserError(f"only {len(delays)} datagrams of the probe arrived", where=where)
+    largest, least = max(delays), min(delays)
+    queued = [delay - least > (largest - least) / 2 for delay in delays]
+    gaps = [
+        after[2] - before[2]
+        for (before, after), waited in zip(pairwise(arrivals), pairwise(queued), strict=True)
+        if all(waited)
+    ]
+    if len(gaps) < LEAST_ARRIVALS or sum(gaps) <= 0:
+        raise UserError("the probe did not fill the queue", where=where)
+    rate = len(gaps) * probe.FRAME * 8 * 10**9 / sum(gaps)
+    return round(rate), round((largest - least) * rate / 8e9)
+
+
+def measured_values(found: list[PathMeasurement]) -> dict[str, Any]:
+    """Return the measured part of `cell.json`; the single values are those of the first path."""
+    first = found[0]
+    return {
+        "rtt_base_ns": first.rtt_base_ns,
+        "rtt_ns": first.rtt_ns,
+        "rate_bps": first.rate_bps,
+        "buffer_bytes": first.buffer_bytes,
+        "paths": [asdict(each) for each in found],
+    }
+
+
+def flags_of(cell: Cell, topology: Topology, found: list[PathMeasurement]) -> list[str]:
+    """Return the flags of values that differ from the settings by more than 5 %."""
+    flags = set()
+    for each in found:
+        rate = topology.rate_of_path(each.path, cell.rate_bps, cell.ratio)
+        if abs(each.rate_bps - rate) > TOLERANCE * rate:
+            flags.add("rate_off")
+        if abs(each.buffer_bytes - cell.buffer_bytes) > max(TOLERANCE * cell.buffer_bytes, QUEUE_ERROR_BYTES):
+            flags.add("buffer_off")
+        error = abs(each.rtt_ns - each.rtt_base_ns - cell.delay_ns)
+        if error > max(TOLERANCE * cell.delay_ns, LEAST_DELAY_ERROR_NS):
+            flags.add("delay_off")
+    return sorted(flags)

@@ -1,0 +1,141 @@
+"""Programs and files on the nodes of a slice. `LocalNodes` are network namespaces on this machine."""
+
+import shutil
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+from acapella_core.errors import UserError
+
+from ..testbeds.base import CompletedProgram, Job
+from ..testbeds.local import processes, sandbox
+from ..testbeds.local.network import disable_offloads, make_namespace, tear_down
+from .topology import Topology
+
+MTU = 1500
+ETHERNET_BYTES = 14
+PROGRAMS = {
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "ss": "iproute2",
+    "ethtool": "ethtool",
+    "nsenter": "util-linux",
+    "iperf3": "iperf3",
+    "tcpdump": "tcpdump",
+    "ping": "iputils-ping",
+}
+
+
+class Nodes(ABC):
+    """The nodes of a slice, with an interface per link, and without addresses or routes."""
+
+    @abstractmethod
+    def device(self, node: str, peer: str) -> str:
+        """Return the name of a node's interface to a neighbor."""
+
+    @abstractmethod
+    def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> CompletedProgram:
+        """Run a program to its end. Raises UserError after `timeout_s`."""
+
+    @abstractmethod
+    def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
+        """Start a program; its standard output goes to the node's file `output`, by default to the log."""
+
+    @abstractmethod
+    def path(self, node: str, file: str) -> str:
+        """Return the path of a node's file."""
+
+    @abstractmethod
+    def fetch(self, node: str, file: str, target: Path) -> None:
+        """Move a node's file to a local path. Raises UserError if there is none."""
+
+    @abstractmethod
+    def python(self, node: str, script: Path) -> list[str]:
+        """Return the command that runs a script of the standard library on a node."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop all programs and remove, or release, what was created."""
+
+    def checked(self, node: str, argv: Sequence[str], *, stdin: str = "") -> str:
+        """Run a program and return its standard output. Raises UserError with its message if it fails."""
+        done = self.run(node, argv, stdin=stdin)
+        if done.status != 0:
+            lines = (done.stderr or done.stdout).strip().splitlines()
+            raise UserError(f"{argv[0]} failed: {lines[-1] if lines else done.status}", where=f"node {node}")
+        return done.stdout
+
+    def batch(self, node: str, program: str, lines: Sequence[str]) -> None:
+        """Run lines of `ip` or `tc`. Raises UserError with the message of the first that fails."""
+        if lines:
+            self.checked(node, [program, "-batch", "-"], stdin="\n".join(lines) + "\n")
+
+    def read(self, node: str, path: str) -> str:
+        """Return the content of a small file of a node, without white space at its ends."""
+        return self.checked(node, ["cat", path]).strip()
+
+    def write(self, node: str, path: str, value: str) -> None:
+        """Write a value to a file below /proc/sys. Raises UserError if the kernel rejects it."""
+        self.checked(node, ["sh", "-c", 'printf "%s\\n" "$1" > "$2"', "sh", value, path])
+
+
+class LocalNodes(Nodes):
+    """Nodes in network namespaces. The constructor builds them; it only works inside the sandbox."""
+
+    def __init__(self, topology: Topology, spool: Path):
+        for program, package in PROGRAMS.items():
+            sandbox.require(program, package)
+        sandbox.enter()
+        self._spool = spool  # on disk: the scratch file system is in memory
+        processes.NAMESPACES.mkdir()
+        processes.SPOOL.mkdir()
+        try:
+            self._build(topology)
+        except BaseException:
+            self.close()
+            raise
+
+    def _build(self, topology: Topology) -> None:
+        for node in topology.nodes:
+            make_namespace(node, ipv6=False)
+            # before interfaces exist: they copy the default. A router receives packets of a flow from several sides.
+            for scope in ("all", "default"):
+                self.write(node, f"/proc/sys/net/ipv4/conf/{scope}/rp_filter", "0")
+        lines = []
+        for link in topology.links.values():
+            one, other = link.between
+            near = f"{self.device(one, other)} mtu {MTU} netns {processes.NAMESPACES / one}"
+            far = f"{self.device(other, one)} mtu {MTU} netns {processes.NAMESPACES / other}"
+            lines.append(f"link add {near} type veth peer name {far}")
+        self.batch(topology.sender, "ip", lines)
+        for link in topology.links.values():
+            for node, peer in (link.between, link.between[::-1]):
+                disable_offloads(node, self.device(node, peer))
+
+    def device(self, node: str, peer: str) -> str:
+        del node
+        return f"to-{peer}"
+
+    def run(self, node: str, argv: Sequence[str], *, timeout_s: float = 30, stdin: str = "") -> CompletedProgram:
+        return processes.run(node, argv, timeout_s=timeout_s, stdin=stdin)
+
+    def start(self, node: str, argv: Sequence[str], *, output: str | None = None) -> Job:
+        return processes.start(node, argv, output=output and self.path(node, output))
+
+    def path(self, node: str, file: str) -> str:
+        return str(self._spool / f"{node}.{file}")
+
+    def fetch(self, node: str, file: str, target: Path) -> None:
+        source = Path(self.path(node, file))
+        if not source.is_file():
+            raise UserError(f"no file {file!r}", where=f"node {node}")
+        shutil.move(source, target)
+
+    def python(self, node: str, script: Path) -> list[str]:
+        del node
+        return [sys.executable, "-I", "-S", str(script)]
+
+    def close(self) -> None:
+        processes.terminate_all()
+        tear_down()

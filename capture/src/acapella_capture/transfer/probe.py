@@ -1,0 +1,79 @@
+"""Measure an emulated link with UDP: `send` fills its queue, `receive` prints what arrived when.
+
+    probe.py receive PORT SECONDS
+    probe.py send ADDRESS PORT RATE_BPS BYTES SOURCE_PORT
+
+It runs on nodes, where only Python's standard library is installed. Each datagram contains its number and the time it
+was sent. Arrival times are those of the kernel. The clocks of both ends may differ by a constant.
+"""
+
+import json
+import socket
+import struct
+import sys
+import time
+
+HEAD = struct.Struct("!QQ")  # number, time in ns
+HEADERS = 42  # Ethernet, IPv4, UDP
+FRAME = 1514
+SO_TIMESTAMPNS = 35
+BURST = 8  # datagrams between two looks at the clock
+LAST_COPIES = 20  # of the end mark; most are lost in the full queue
+QUIET_S = 2.0
+
+
+def send(address, port, rate_bps, total, source_port):
+    """Send a number of bytes at a rate, then the end mark until some of them fit into the queue."""
+    link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    link.bind(("", source_port))
+    link.connect((address, port))
+    payload = bytes(FRAME - HEADERS - HEAD.size)
+    start = time.monotonic_ns()
+    for number in range(max(1, total // FRAME)):
+        if number % BURST == 0:
+            due = start + number * FRAME * 8 * 10**9 // rate_bps
+            while time.monotonic_ns() < due:
+                pass
+        link.send(HEAD.pack(number, time.time_ns()) + payload)
+    for _ in range(LAST_COPIES):
+        time.sleep(0.02)
+        try:
+            link.send(HEAD.pack(2**64 - 1, time.time_ns()))
+        except ConnectionRefusedError:  # the receiver has ended: it has the mark
+            return
+
+
+def receive(port, seconds):
+    """Print arrivals as JSON: [[number, sent_ns, arrived_ns], ...], until the end mark or silence."""
+    link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    for option in (33, socket.SO_RCVBUF):  # SO_RCVBUFFORCE needs CAP_NET_ADMIN
+        try:
+            link.setsockopt(socket.SOL_SOCKET, option, 64 << 20)
+            break
+        except OSError:
+            continue
+    link.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    link.bind(("", port))
+    print("listening", file=sys.stderr, flush=True)
+    link.settimeout(seconds)
+    arrivals = []
+    while True:
+        try:
+            data, control, _, _ = link.recvmsg(2048, 256)
+        except TimeoutError:
+            break
+        link.settimeout(QUIET_S)
+        number, sent = HEAD.unpack_from(data)
+        if number == 2**64 - 1:
+            break
+        stamp = next(value for _, kind, value in control if kind == SO_TIMESTAMPNS)
+        whole, rest = struct.unpack("=qq", stamp[:16])
+        arrivals.append([number, sent, whole * 10**9 + rest])
+    json.dump(arrivals, sys.stdout)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "receive":
+        receive(int(sys.argv[2]), float(sys.argv[3]))
+    else:
+        send(sys.argv[2], *map(int, sys.argv[3:7]))

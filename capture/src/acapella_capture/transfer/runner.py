@@ -1,0 +1,190 @@
+"""Runs the missing cells of a grid on a slice, each written whole before the next begins."""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from acapella_core.errors import UserError
+
+from ..testbeds.local.processes import wait_until
+from . import capture, measurement, routing, tcp_info
+from .delay import Delays, LinkDelays, NetemDelays, has_netem
+from .emulation import Emulation
+from .grid import Cell
+from .hosts import Hosts
+from .measurement import Measurements
+from .nodes import Nodes
+from .results import Results
+from .settings import TransferSettings
+from .transfer import Outcome, Transfer
+
+VERSION = 1
+IDLE_S = 30  # until the queues are empty after a transfer
+BACKGROUND_S = 0.2
+BACKGROUND_SHARE = 0.001  # of the rate of a link; above it, a run is flagged
+WARM_UP_BYTES = 1 << 20
+
+
+class Runner:
+    """A slice with its emulated links, ready for transfers. As a context, it restores the hosts at the end."""
+
+    def __init__(self, nodes: Nodes, settings: TransferSettings, runs: list[Cell], scratch: Path):
+        self._nodes = nodes
+        self._settings = settings
+        self._topology = settings.topology
+        routing.configure(nodes, self._topology, max(cell.streams for cell in runs))
+        self._hosts = Hosts(nodes, (self._topology.sender, self._topology.receiver))
+        self._delays = delays_of(nodes, settings)
+        self._emulation = Emulation(nodes, self._topology, self._delays)
+        self._measurements = Measurements(nodes, self._topology, self._emulation.apply, scratch)
+        if settings.mode == "clean":
+            self._hosts.set_window(max(flight_bytes(cell) for cell in runs))
+        router = self._topology.paths[next(iter(self._topology.paths))][1]
+        self._environment = self._hosts.environment(nodes.device(self._topology.sender, router))
+
+    def __enter__(self) -> "Runner":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._emulation.remove()
+            self._hosts.restore()
+        finally:
+            self._delays.close()
+
+    def prepare(self, runs: list[Cell]) -> None:
+        """Measure the settings of these runs, and warm up. Raises UserError if a probe or the transfer fails."""
+        self._measurements.measure(runs)
+        warm_up = Cell(**{**asdict(runs[0]), "size_bytes": WARM_UP_BYTES, "streams": 1})
+        self._emulation.apply(measurement.quiet(warm_up))
+        self._hosts.set_algorithm(warm_up.algorithm)
+        Transfer(self._nodes, self._topology, warm_up, self._settings.interval_s).run()
+
+    def run(self, cell: Cell, results: Results) -> dict[str, Any]:
+        """Run a cell, publish its directory, and return its `cell.json`. Raises UserError if the slice failed."""
+        self._emulation.apply(cell)
+        self._hosts.set_algorithm(cell.algorithm)
+        wait_until(self._emulation.is_empty, timeout_s=IDLE_S)
+        background = self._background_bps()
+        drops = self._delays.drops()
+        with results.part() as part:
+            transfer = Transfer(self._nodes, self._topology, cell, self._settings.interval_s)
+            recording = capture.Capture(self._nodes, self._topology, cell)
+            try:
+                outcome = transfer.run()
+            except BaseException:
+                recording.abandon()
+                raise
+            captured = recording.stop()
+            transfer.fetch(outcome, part)
+            recording.fetch(part)
+            content = self._content(cell, outcome, captured, background)
+            content["measured"]["frames_over_mtu"] = self._digest(part)
+            content["capture"]["file"] = capture.FILE if self._settings.keep_captures else None
+            content["flags"] = self._flags(cell, content, self._delays.drops() > drops)
+            results.publish(part, cell, content)
+        return content
+
+    def _digest(self, part: Path) -> int:
+        """Digest the capture, delete it unless it is kept, and return the number of frames above the MTU."""
+        capture.digest(part)
+        if not self._settings.keep_captures:
+            (part / capture.FILE).unlink()
+        return capture.frames_over_mtu(part)
+
+    def _background_bps(self) -> int:
+        """Return the highest rate on an emulated link while no transfer runs."""
+        before, begin = self._emulation.counters(), time.monotonic_ns()
+        time.sleep(BACKGROUND_S)
+        after, span = self._emulation.counters(), time.monotonic_ns() - begin
+        return max(round((after[name][0] - before[name][0]) * 8e9 / span) for name in before)
+
+    def _content(self, cell: Cell, outcome: Outcome, captured: dict, background: int) -> dict[str, Any]:
+        measured = measurement.measured_values(self._measurements.of(cell))
+        return {
+            "version": VERSION,
+            "cell_id": cell.cell_id,
+            "run": cell.run,
+            "mode": cell.mode,
+            "topology": cell.topology,
+            "settings": cell.settings,
+            "measured": {**measured, "frames_over_mtu": None, "background_bps": background},
+            "flags": [],
+            "environment": self._environment,
+            "links": {
+                name: {
+                    "between": list(link.between),
+                    "emulated": link.emulated,
+                    "rate_bps": link.rate_bps(cell.rate_bps, cell.ratio) if link.emulated else None,
+                }
+                for name, link in self._topology.links.items()
+            },
+            "paths": {name: list(path) for name, path in self._topology.paths.items()},
+            "flows": [asdict(flow) for flow in outcome.flows],
+            "tcp_info": outcome.samples,
+            "capture": captured,
+            "wire": capture.FRAMES,
+            "error": outcome.error,
+        }
+
+    def _flags(self, cell: Cell, content: dict[str, Any], link_loss: bool) -> list[str]:
+        measured = content["measured"]
+        found = measurement.flags_of(cell, self._topology, self._measurements.of(cell))
+        conditions = {
+            "background": measured["background_bps"] > BACKGROUND_SHARE * cell.rate_bps,
+            "window_limited": tcp_info.is_window_limited(content["tcp_info"]),
+            "frames_over_mtu": bool(measured["frames_over_mtu"]),
+            "capture_loss": content["capture"]["dropped"] != 0,
+            "link_loss": link_loss,
+        }
+        return found + [name for name, holds in conditions.items() if holds]
+
+
+def flight_bytes(cell: Cell) -> int:
+    """Return the bytes that are in flight if the queue is full: those on the path, and those in the queue."""
+    rate = cell.rate_bps * max(1.0, cell.ratio or 1.0)
+    return round(rate * cell.delay_ns / 8e9) + cell.buffer_bytes
+
+
+def delays_of(nodes: Nodes, settings: TransferSettings) -> Delays:
+    """Return the delayed directions. Raises UserError if neither netem nor acapella-link is there."""
+    topology = settings.topology
+    if set(settings.grid["delay_ns"]) == {0} and not (settings.loss_percent or settings.reorder_percent):
+        return Delays(nodes, topology, settings.delay_on)
+    if has_netem(nodes, topology.paths[next(iter(topology.paths))][1]):
+        return NetemDelays(nodes, topology, settings.delay_on)
+    return LinkDelays(nodes, topology, settings.delay_on, settings.seed)
+
+
+def run_grid(
+    runner: Runner, runs: list[Cell], missing: list[Cell], results: Results, report: Callable[[str], None]
+) -> list[str]:
+    """Run the missing cells in order; return one line per failed run. Raises UserError if the slice failed."""
+    failed = []
+    begin = time.monotonic()
+    for number, cell in enumerate(missing, 1):
+        started = time.monotonic()
+        content = runner.run(cell, results)
+        took = time.monotonic() - started
+        left = (time.monotonic() - begin) / number * (len(missing) - number)
+        place = f"{len(runs) - len(missing) + number} of {len(runs)}"
+        flags = f" ({', '.join(content['flags'])})" if content["flags"] else ""
+        result = f"error: {content['error']}" if content["error"] else f"{took:.1f} s"
+        report(f"transfer: {place}: {cell.summary}: {result}{flags}; {duration(left)} left")
+        if content["error"]:
+            failed.append(f"{cell.cell_id}: {content['error']}")
+    return failed
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as text."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def check_error(failed: list[str]) -> None:
+    """Raise UserError if a run failed."""
+    if failed:
+        more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
+        raise UserError(f"{failed[0]}{more}", where="transfers", fix="run it again: only these runs are repeated")

@@ -1,0 +1,88 @@
+"""The part of the config that `acapella transfer` uses; schemas/config.schema.json defines keys, types and defaults."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from acapella_core.arguments import size_bytes
+from acapella_core.errors import UserError
+
+from ..settings import FabricSettings, checked, read_config
+from .topology import Topology, read_topology
+
+KEYS = ("transfer", "fabric")
+MEGA = 1_000_000
+NS_PER_MS = 1_000_000
+LEAST_BUFFER = 4096  # two frames, and some
+
+
+@dataclass(frozen=True)
+class TransferSettings:
+    """Settings of a grid of transfers. ``grid``: the values of each setting, in bytes, bit/s and ns."""
+
+    testbed: str
+    topology: Topology
+    mode: str
+    delay_on: str
+    grid: dict[str, tuple]
+    repetitions: int
+    repeated_cells: dict[str, int]
+    seed: int
+    interval_s: float
+    loss_percent: float
+    reorder_percent: float
+    keep: bool
+    keep_captures: bool
+    fabric: FabricSettings
+
+
+def read_transfer_settings(path: Path) -> TransferSettings:
+    """Read a config file. Raises UserError naming the wrong key."""
+    config = read_config(path)
+    return parse_transfer_settings({key: config[key] for key in KEYS if key in config}, where=path)
+
+
+def parse_transfer_settings(config: dict[str, Any], *, where: object = "config") -> TransferSettings:
+    """Return settings from the relevant keys of a config, with defaults. Raises UserError naming the wrong key."""
+    values = checked(config, KEYS, where=where)
+    transfer = values["transfer"]
+    if transfer["grid"] is None:
+        raise UserError("transfer.grid: missing; it lists the settings of the transfers", where=where)
+    names = TransferSettings.__dataclass_fields__.keys() & transfer.keys()
+    topology = read_topology(transfer["topology"])
+    grid = values_of_grid(transfer["grid"], where)
+    if grid["ratio"] != (None,) and not any(link.times_ratio for link in topology.links.values()):
+        raise UserError("transfer.grid.ratio: the topology has no link with times_ratio", where=where)
+    return TransferSettings(
+        **{
+            **{name: transfer[name] for name in names},
+            "topology": topology,
+            "grid": grid,
+            "fabric": FabricSettings(**values["fabric"]),
+        }
+    )
+
+
+def values_of_grid(grid: dict[str, list], where: object) -> dict[str, tuple]:
+    """Return the values of a grid in base units. Raises UserError for a size, or for the same value twice."""
+    units = {
+        "algorithm": tuple(grid["algorithm"]),
+        "delay_ns": tuple(round(value * NS_PER_MS) for value in grid["delay_ms"]),
+        "buffer_bytes": tuple(bytes_of(value) for value in grid["buffer_bytes"]),
+        "rate_bps": tuple(round(value * MEGA) for value in grid["rate_mbps"]),
+        "streams": tuple(grid["streams"]),
+        "size_bytes": tuple(bytes_of(value) for value in grid["size_bytes"]),
+        "ratio": tuple(grid["ratio"]) or (None,),
+    }
+    for name, each in units.items():
+        if len(set(each)) != len(each):
+            raise UserError(f"transfer.grid.{name}: the same value twice", where=where)
+    if min(units["buffer_bytes"]) < LEAST_BUFFER:
+        least = min(units["buffer_bytes"])
+        raise UserError(f"transfer.grid.buffer_bytes: {least} bytes; at least {LEAST_BUFFER}", where=where)
+    return units
+
+
+def bytes_of(value: int | str) -> int:
+    """Return a size in bytes. Raises UserError."""
+    return value if isinstance(value, int) else size_bytes(value)

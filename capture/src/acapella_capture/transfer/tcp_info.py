@@ -1,0 +1,51 @@
+"""State of the senders' sockets, sampled with ss: TCP_INFO of the kernel."""
+
+import re
+from typing import Any
+
+from .nodes import Nodes
+from .topology import CLIENT_PORT, SERVER_PORT
+
+NS_PER_MS = 1_000_000
+FIELDS = {  # key of `cell.json`: name in the output of ss, and its unit
+    "min_rtt_ns": ("minrtt", NS_PER_MS),
+    "rtt_ns": ("rtt", NS_PER_MS),
+    "cwnd_segments": ("cwnd", 1),
+    "busy_ns": ("busy", NS_PER_MS),
+    "rwnd_limited_ns": ("rwnd_limited", NS_PER_MS),
+    "sndbuf_limited_ns": ("sndbuf_limited", NS_PER_MS),
+    "bytes_acked": ("bytes_acked", 1),
+    "bytes_retrans": ("bytes_retrans", 1),
+}
+ZERO_IF_ABSENT = ("rwnd_limited_ns", "sndbuf_limited_ns", "bytes_retrans")  # ss omits zeros of these
+LIMITED_SHARE = 0.05  # of the busy time; a sender that waits for the window at the start only is below
+
+
+def sample(nodes: Nodes, sender: str, flows: int, t_ns: int) -> list[dict[str, Any]]:
+    """Return a sample of each data connection that exists. Raises UserError if ss fails."""
+    ports = f"( dport >= :{SERVER_PORT} and dport < :{SERVER_PORT + flows} )"
+    shown = nodes.checked(sender, ["ss", "-tinHO", *ports.split()])
+    found = [parse(line, t_ns) for line in shown.splitlines()]
+    return sorted((each for each in found if each), key=lambda each: each["flow"])
+
+
+def parse(line: str, t_ns: int) -> dict[str, Any] | None:
+    """Return the sample of a line of ss; None for iperf3's control connection."""
+    local, _ = re.findall(r"\S+:(\d+)\s", line)[:2]
+    flow = int(local) - CLIENT_PORT
+    if not 0 <= flow < SERVER_PORT:  # the control connection has a port that the kernel selected
+        return None
+    values: dict[str, Any] = {"flow": flow, "t_ns": t_ns}
+    for key, (name, unit) in FIELDS.items():
+        value = re.search(rf"\s{name}:(\d+(?:\.\d+)?)", line)
+        values[key] = round(float(value[1]) * unit) if value else 0 if key in ZERO_IF_ABSENT else None
+    return values
+
+
+def is_window_limited(samples: list[dict[str, Any]]) -> bool:
+    """Return whether a sender waited for the receiver's window or its own buffer in a share of its busy time."""
+    last = {each["flow"]: each for each in samples}
+    return any(
+        each["busy_ns"] and each["rwnd_limited_ns"] + each["sndbuf_limited_ns"] > LIMITED_SHARE * each["busy_ns"]
+        for each in last.values()
+    )

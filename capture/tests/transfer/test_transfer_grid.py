@@ -1,0 +1,82 @@
+"""The runs of a grid: their number, order, names and sizes."""
+
+import pytest
+
+from acapella_capture.transfer.grid import grid_file, plan
+from acapella_capture.transfer.settings import parse_transfer_settings
+from acapella_core.errors import UserError
+
+GRID = {"delay_ms": [0, 20, 40], "buffer_bytes": ["10K", 20480], "size_bytes": ["1M"]}
+
+
+def settings_of(**changes):
+    return parse_transfer_settings({"transfer": {"grid": GRID} | changes})
+
+
+def test_grid_is_the_product_of_its_lists_in_base_units():
+    runs = plan(settings_of())
+    assert len(runs) == 2 * 3 * 2 == len({cell.cell_id for cell in runs})
+    assert {cell.buffer_bytes for cell in runs} == {10240, 20480}
+    assert {cell.delay_ns for cell in runs} == {0, 20_000_000, 40_000_000}
+    assert {cell.rate_bps for cell in runs} == {40_000_000}
+    assert {cell.size_bytes for cell in runs} == {1 << 20}
+
+
+def test_order_is_random_and_repeatable():
+    first, again, other = (plan(settings_of(seed=seed)) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
+    assert set(first) == set(other)
+
+
+def test_some_cells_are_repeated():
+    runs = plan(settings_of(repetitions=2, repeated_cells={"number": 3, "repetitions": 5}))
+    times = sorted([cell.run for cell in runs].count(run) for run in range(5))
+    assert times == [3, 3, 3, 12, 12]
+
+
+def test_names_depend_on_settings_mode_and_topology(tmp_path):
+    other = tmp_path / "linear.yaml"
+    text = "nodes: {h1: {role: host}, r1: {role: router}, h2: {role: host}}\n"
+    text += "links: {a: {between: [h1, r1]}, b: {between: [r1, h2], emulated: true}}\npaths: {main: [h1, r1, h2]}\n"
+    other.write_text(text)
+    names = [
+        {cell.cell_id for cell in plan(settings_of(**changes))}
+        for changes in ({}, {"mode": "published"}, {"topology": str(other)}, {"delay_on": "both"})
+    ]
+    assert len(set.union(*names)) == sum(map(len, names))
+
+
+def test_flows_share_the_size_of_one_path_and_each_send_all_of_it_on_several():
+    grid = GRID | {"streams": [3], "size_bytes": [1000]}
+    cell = plan(settings_of(grid=grid))[0]
+    assert [cell.share(flow) for flow in range(3)] == [334, 333, 333]
+    cell = plan(settings_of(grid=grid, topology="multipath"))[0]
+    assert [cell.share(flow) for flow in range(3)] == [1000, 1000, 1000]
+    assert cell.total_bytes == 3000
+
+
+def test_grid_file_lists_the_runs_in_order():
+    settings = settings_of()
+    runs = plan(settings)
+    listed = grid_file(settings, runs)["cells"]
+    assert [each["cell_id"] for each in listed] == [cell.cell_id for cell in runs]
+    assert listed[0]["settings"]["delay_ms"] == runs[0].delay_ns / 1e6
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"grid": GRID | {"buffer_bytes": ["10K", 10240]}}, "transfer.grid.buffer_bytes: the same value twice"),
+        ({"grid": GRID | {"buffer_bytes": ["1K"]}}, "transfer.grid.buffer_bytes: 1024 bytes; at least 4096"),
+        ({"grid": GRID | {"ratio": [2]}}, "transfer.grid.ratio: the topology has no link with times_ratio"),
+        ({"grid": GRID | {"delay_ms": []}}, "transfer.grid.delay_ms"),
+        ({"grid": GRID | {"algorithm": ["bbr; reboot"]}}, "transfer.grid.algorithm"),
+        ({"grid": None}, "transfer.grid: missing"),
+        ({"mode": "fast"}, "transfer.mode"),
+    ],
+)
+def test_wrong_settings_are_errors_that_name_the_key(changes, message):
+    with pytest.raises(UserError) as caught:
+        settings_of(**changes)
+    assert message in str(caught.value)

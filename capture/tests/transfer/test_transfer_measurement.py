@@ -1,0 +1,125 @@
+"""Values computed from what probes, ss and iperf3 report, and the lines of tc."""
+
+from dataclasses import replace
+
+import pytest
+
+from acapella_capture.transfer import tcp_info
+from acapella_capture.transfer.delay import netem
+from acapella_capture.transfer.emulation import queue
+from acapella_capture.transfer.grid import plan
+from acapella_capture.transfer.measurement import PathMeasurement, flags_of, rate_and_queue
+from acapella_capture.transfer.probe import FRAME
+from acapella_capture.transfer.runner import flight_bytes
+from acapella_capture.transfer.settings import parse_transfer_settings
+from acapella_capture.transfer.topology import read_topology
+from acapella_capture.transfer.transfer import Flow, fault_of
+from acapella_core.errors import UserError
+
+RATE_BPS, QUEUE_FRAMES = 40_000_000, 66
+PER_FRAME_NS = FRAME * 8 * 10**9 // RATE_BPS
+CELL = plan(parse_transfer_settings({"transfer": {"grid": {"delay_ms": [60], "buffer_bytes": [100_000]}}}))[0]
+LINE = (
+    "ESTAB 0 1305 10.80.0.1:40001 10.80.3.2:5201 bbr wscale:7,7 rto:264 rtt:63.5/0.5 ato:40 mss:1448 pmtu:1500 "
+    "rcvmss:536 advmss:1448 cwnd:152 bytes_sent:3480068 bytes_retrans:460464 bytes_acked:3019118 segs_out:2404 "
+    "bbr:(bw:38Mbps,mrtt:60.1,pacing_gain:1,cwnd_gain:2) send 27Mbps busy:716ms rwnd_limited:8ms(1.1%) "
+    "sndbuf_limited:40ms(5.6%) minrtt:60.1"
+)
+
+
+def arrivals(sent: int, *, pause_ns: int = 0) -> list[list[int]]:
+    """Return the arrivals of datagrams sent at once to a full queue; optionally the sender pauses in the middle."""
+    found, free_ns = [], 0
+    for number in range(sent):
+        sent_ns = number * PER_FRAME_NS // 3 + (pause_ns if number > sent // 2 else 0)
+        start_ns = max(sent_ns, free_ns)
+        if start_ns - sent_ns > QUEUE_FRAMES * PER_FRAME_NS:
+            continue  # dropped
+        free_ns = start_ns + PER_FRAME_NS
+        found.append([number, sent_ns, free_ns])
+    return found
+
+
+@pytest.mark.parametrize("pause_ms", [0, 50])
+def test_rate_and_queue_of_a_simulated_link(pause_ms):
+    rate, size = rate_and_queue(arrivals(600, pause_ns=pause_ms * 1_000_000), where="test")
+    assert rate == pytest.approx(RATE_BPS, rel=1e-3)
+    assert size == pytest.approx(QUEUE_FRAMES * FRAME, abs=1.5 * FRAME)
+
+
+def test_probe_that_fills_nothing_is_an_error():
+    with pytest.raises(UserError, match="only 3 datagrams"):
+        rate_and_queue(arrivals(3), where="test")
+    with pytest.raises(UserError, match="did not fill the queue"):
+        rate_and_queue([[n, n * 10**6, n * 10**6 + 5] for n in range(100)], where="test")
+
+
+@pytest.mark.parametrize(
+    ("changes", "flags"),
+    [
+        ({}, []),
+        ({"rate_bps": 37_900_000}, ["rate_off"]),
+        ({"rate_bps": 38_100_000, "rtt_ns": 62_900_000}, []),
+        ({"rtt_ns": 63_200_000}, ["delay_off"]),
+        ({"rtt_ns": 56_000_000}, ["delay_off"]),
+        ({"buffer_bytes": 94_000}, ["buffer_off"]),
+        ({"buffer_bytes": 104_900}, []),
+    ],
+)
+def test_values_off_by_more_than_five_percent_are_flagged(changes, flags):
+    exact = PathMeasurement("main", rtt_base_ns=100_000, rtt_ns=60_100_000, rate_bps=RATE_BPS, buffer_bytes=100_000)
+    assert flags_of(CELL, read_topology("linear"), [replace(exact, **changes)]) == flags
+
+
+def test_tcp_info_is_read_from_a_line_of_ss():
+    assert tcp_info.parse(LINE, 5) == {
+        "flow": 0, "t_ns": 5, "min_rtt_ns": 60_100_000, "rtt_ns": 63_500_000, "cwnd_segments": 152,
+        "busy_ns": 716_000_000, "rwnd_limited_ns": 8_000_000, "sndbuf_limited_ns": 40_000_000,
+        "bytes_acked": 3_019_118, "bytes_retrans": 460_464,
+    }  # fmt: skip
+    assert tcp_info.parse(LINE.replace(":40001", ":33222"), 5) is None  # the control connection
+
+
+def test_sender_that_waits_for_a_window_is_recognized_by_its_last_sample():
+    limited = tcp_info.parse(LINE, 1)
+    assert tcp_info.is_window_limited([limited])
+    later = limited | {"t_ns": 2, "busy_ns": 1_716_000_000}
+    assert not tcp_info.is_window_limited([limited, later])
+    assert not tcp_info.is_window_limited([])
+
+
+def test_bucket_holds_two_frames_or_as_published_the_whole_queue():
+    (line,) = queue("eth1", 1000, 50_000, "clean")
+    assert "burst 3028 limit 50000" in line
+    assert "burst 50000 limit 50000" in queue("eth1", 1000, 50_000, "published")[-1]
+
+
+def test_netem_gets_delay_loss_and_reordering():
+    cell = replace(CELL, loss_percent=0.5, reorder_percent=2)
+    line = netem("eth1", 30_000_000, cell)
+    assert line.endswith("limit 1000000 delay 30000us loss 0.5% reorder 2%")
+
+
+def test_flight_is_what_fits_on_the_path_and_into_the_queue():
+    assert flight_bytes(CELL) == 300_000 + 100_000
+    assert flight_bytes(replace(CELL, ratio=2.0)) == 600_000 + 100_000
+
+
+@pytest.mark.parametrize(
+    ("text", "exit_code", "fault"),
+    [
+        ('{"end": {"sender_tcp_congestion": "bbr", "sum_sent": {"bytes": 1000}}}', 0, None),
+        ('{"end": {"sender_tcp_congestion": "bbr", "sum_sent": {"bytes": 999}}}', 0, "sent 999 of 1000 bytes"),
+        ('{"end": {"sender_tcp_congestion": "cubic", "sum_sent": {"bytes": 1000}}}', 0, "cubic, not bbr"),
+        ('{"end": {"sender_tcp_congestion": "bbr", "sum_sent": {"bytes": 1000}}}', 1, "exit code 1"),
+        ('{"end": {}, "error": "control socket\\nhas closed"}', 1, "iperf3: control socket has closed"),
+        ('{"end": {"sum_sent"', 1, "not JSON"),
+        ("[]", 0, "not an object"),
+    ],
+)
+def test_failed_flow_is_named_with_its_reason(tmp_path, text, exit_code, fault):
+    output = tmp_path / "iperf3-3.json"
+    output.write_text(text)
+    flow = Flow(3, "main", 40004, 5204, 1000, output.name, exit_code=exit_code)
+    found = fault_of(flow, output, "bbr")
+    assert found is None if fault is None else found.startswith("flow 3: ") and fault in found

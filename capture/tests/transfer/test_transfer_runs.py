@@ -1,0 +1,233 @@
+"""Grids on a slice of namespaces: what is written, how they continue, and that nothing is left at any end."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.c_programs import PLAIN, built_or_skip
+from acapella_testing.capture.callers import Caller, namespaces_or_skip
+from acapella_testing.capture.interrupted_runs import tree_when
+
+from acapella_capture.testbeds.local import sandbox
+from acapella_core import schemas
+from acapella_core.validation import load_jsonschema
+
+MODULE = "acapella_capture.transfer.command"
+LINEAR = """
+transfer:
+  grid: {algorithm: [cubic, reno], delay_ms: [20], buffer_bytes: ["50K"], rate_mbps: [20], size_bytes: ["500K"]}
+"""
+MULTIPATH = """
+transfer:
+  topology: multipath
+  mode: published
+  delay_on: both
+  keep_captures: true
+  grid:
+    {algorithm: [reno], delay_ms: [10], buffer_bytes: ["50K"], rate_mbps: [10], size_bytes: ["200K"], streams: [3],
+     ratio: [2]}
+"""
+LONG = LINEAR.replace('"500K"', '"500M"')
+END_S = 180  # reached only if the command hangs
+LAST_BYTES = 4_000_000  # a sender's report may end before its buffer is empty
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A finished grid: its directory and what the command printed."""
+
+    campaign: Path
+    config: Path
+    printed: str
+
+    def cells(self) -> list[dict]:
+        return [json.loads(path.read_text()) for path in sorted(self.campaign.glob("transfers/*/cell.json"))]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs() -> None:
+    """Skip the tests, with the reason, if something is missing."""
+    namespaces_or_skip(Caller())
+    for program in ("iperf3", "ping", "ss"):
+        if shutil.which(program, path=sandbox.search_path()) is None:
+            pytest.skip(f"{program} is not installed")
+    built_or_skip("acapella-link", PLAIN)
+
+
+def argv(campaign: Path, config: Path) -> list[str]:
+    return [sys.executable, "-m", MODULE, str(campaign), "--config", str(config)]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment with the program that was built from these sources."""
+    path = f"{built_or_skip('acapella-link', PLAIN).parent}:{sandbox.search_path()}"
+    return {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C.UTF-8"}
+
+
+def run(campaign: Path, text: str) -> Grid:
+    config = campaign.with_suffix(".yaml")
+    config.write_text(text)
+    done = subprocess.run(
+        argv(campaign, config), env=environment(), capture_output=True, text=True, timeout=END_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return Grid(campaign, config, done.stdout)
+
+
+@pytest.fixture(scope="module")
+def linear(tmp_path_factory) -> Grid:
+    return run(tmp_path_factory.mktemp("linear") / "one", LINEAR)
+
+
+@pytest.fixture(scope="module")
+def multipath(tmp_path_factory) -> Grid:
+    return run(tmp_path_factory.mktemp("multipath") / "many", MULTIPATH)
+
+
+def test_every_run_is_written_whole(linear):
+    cells = linear.cells()
+    assert sorted(cell["settings"]["algorithm"] for cell in cells) == ["cubic", "reno"]
+    for cell in cells:
+        load_jsonschema().validate(cell, schemas.json_schema("transfer_cell"))
+        assert cell["error"] is None
+        directory = linear.campaign / "transfers" / cell["cell_id"]
+        assert sorted(path.name for path in directory.iterdir()) == [
+            "cell.json", "iperf3-0.json", "wire.flows.parquet", "wire.parquet",
+        ]  # fmt: skip
+        report = json.loads((directory / "iperf3-0.json").read_text())
+        assert report["end"]["sender_tcp_congestion"] == cell["settings"]["algorithm"]
+        assert report["end"]["sum_sent"]["bytes"] >= 500 * 1024
+    listed = json.loads((linear.campaign / "transfers" / "grid.json").read_text())["cells"]
+    complete = json.loads((linear.campaign / "transfers" / "complete.json").read_text())["cells"]
+    assert [each["cell_id"] for each in listed] == [each["cell_id"] for each in complete]
+
+
+def test_progress_names_each_run_and_the_time_left(linear):
+    lines = [line for line in linear.printed.splitlines() if line.startswith("transfer:")]
+    assert len(lines) == 2
+    assert "2 of 2" in lines[1]
+    assert lines[1].endswith("; 0 s left")
+
+
+def test_delay_is_on_the_wire_and_in_tcp(linear):
+    for cell in linear.cells():
+        assert cell["measured"]["rtt_ns"] >= 20_000_000  # a busy machine delays more, never less
+        assert cell["measured"]["rtt_base_ns"] < cell["measured"]["rtt_ns"]
+        assert all(sample["min_rtt_ns"] >= 19_000_000 for sample in cell["tcp_info"] if sample["bytes_acked"] > 1000)
+
+
+def test_no_frame_is_longer_than_the_mtu(linear):
+    for cell in linear.cells():
+        assert cell["environment"]["offloads"] == {"tso": False, "gso": False, "gro": False}
+        assert cell["measured"]["frames_over_mtu"] == 0
+        lengths = pq.read_table(linear.campaign / "transfers" / cell["cell_id"] / "wire.parquet")["wire_len"]
+        assert max(lengths.to_pylist()) == 1514
+
+
+def test_buffers_of_tcp_are_twice_what_can_be_in_flight(linear):
+    flight = 20_000_000 * 0.020 / 8 + 50 * 1024
+    for cell in linear.cells():
+        assert cell["environment"]["tcp_rmem"][2] >= 2 * flight
+        assert cell["environment"]["tcp_wmem"][2] >= 2 * flight
+
+
+def test_finished_grid_is_not_run_again(linear):
+    before = {path: path.stat().st_mtime_ns for path in linear.campaign.glob("transfers/*/*")}
+    again = run(linear.campaign, LINEAR)
+    assert "transfer:" not in again.printed
+    assert before == {path: path.stat().st_mtime_ns for path in linear.campaign.glob("transfers/*/*")}
+
+
+def test_flows_take_the_paths_in_turn_over_links_with_the_requested_ratio(multipath):
+    (cell,) = multipath.cells()
+    load_jsonschema().validate(cell, schemas.json_schema("transfer_cell"))
+    assert [flow["path"] for flow in cell["flows"]] == ["red", "green", "blue"]
+    assert [flow["exit_code"] for flow in cell["flows"]] == [0, 0, 0]
+    assert (cell["links"]["l1"]["rate_bps"], cell["links"]["l2"]["rate_bps"]) == (20_000_000, 10_000_000)
+    rates = {each["path"]: each["rate_bps"] for each in cell["measured"]["paths"]}
+    # a link is never faster than requested; the paths over l1 are faster than l2 could be
+    assert rates["blue"] <= 10_500_000
+    assert 11_000_000 < rates["red"] <= 21_000_000
+    assert cell["capture"]["file"] == "wire.pcap"
+    assert (multipath.campaign / "transfers" / cell["cell_id"] / "wire.pcap").stat().st_size > 0
+
+
+def left_on_the_machine() -> list[str]:
+    """Return what a slice would have left: interfaces, mounts, files of the scratch file system."""
+    links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    found = re.findall(r"\b(?:to-[hr]\d|delay-fwd|delay-rev)\b", links)
+    found += [line for line in Path("/proc/self/mounts").read_text().splitlines() if "acapella" in line]
+    return found + [path.name for path in Path("/dev/shm").iterdir() if path.name in ("net", "spool")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_interrupted_grid_leaves_nothing_and_continues(tmp_path, number):
+    campaign, config = tmp_path / "one", tmp_path / "one.yaml"
+    config.write_text(LONG)
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    env = environment() | {"TMPDIR": str(temporary)}
+    with (
+        subprocess.Popen(argv(campaign, config), env=env, stdout=subprocess.PIPE) as process,
+        # the capture runs only during a transfer; iperf3 also during the warm-up
+        tree_when(process, "tcpdump") as tree,
+    ):
+        time.sleep(0.5)
+        process.send_signal(number)
+        status = process.wait(END_S)
+        left = tree.gone_within(60)
+    assert status == (130 if number == signal.SIGINT else -number)
+    assert left == [], left
+    assert left_on_the_machine() == []
+    assert list(temporary.iterdir()) == []
+    transfers = campaign / "transfers"
+    assert list(transfers.glob("*/cell.json")) == []
+    parts = list(transfers.glob(".cell-*"))
+    assert parts if number == signal.SIGKILL else parts == []  # the next start removes those of a killed one
+    if number == signal.SIGINT:
+        return
+    run(campaign, LINEAR.replace("[cubic, reno]", "[reno]"))
+    assert list(transfers.glob(".cell-*")) == []
+    assert len(list(transfers.glob("*/cell.json"))) == 1
+
+
+def test_failed_run_is_written_with_its_error_and_repeated(tmp_path):
+    campaign, config = tmp_path / "one", tmp_path / "one.yaml"
+    config.write_text(LINEAR.replace("[cubic, reno]", "[reno]"))
+    broken = tmp_path / "bin"
+    broken.mkdir()
+    real = shutil.which("iperf3", path=sandbox.search_path())
+    # a client that ends early; servers and the version are the real ones
+    (broken / "iperf3").write_text(
+        f'#!/bin/sh\nif [ "$1" = -c ]; then echo \'{{"error": "broken"}}\'; exit 1; fi\nexec {real} "$@"\n'
+    )
+    (broken / "iperf3").chmod(0o755)
+    env = environment()
+    env["PATH"] = f"{broken}:{env['PATH']}"
+    done = subprocess.run(argv(campaign, config), env=env, capture_output=True, text=True, timeout=END_S, check=False)
+    assert done.returncode == 2
+    assert "flow 0: iperf3: broken" in done.stderr
+    (cell,) = Grid(campaign, config, "").cells()
+    assert cell["error"] == "flow 0: iperf3: broken"
+    assert cell["flows"][0]["exit_code"] == 1
+    (cell,) = run(campaign, config.read_text()).cells()
+    assert cell["error"] is None
+
+
+def test_unknown_algorithm_is_an_error_that_lists_the_known_ones(tmp_path):
+    config = tmp_path / "one.yaml"
+    config.write_text(LINEAR.replace("[cubic, reno]", "[nosuch]"))
+    done = subprocess.run(
+        argv(tmp_path / "one", config), env=environment(), capture_output=True, text=True, timeout=END_S, check=False
+    )
+    assert done.returncode == 2
+    assert "no congestion control nosuch" in done.stderr
+    assert "reno" in done.stderr
