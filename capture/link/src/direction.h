@@ -7,7 +7,7 @@
 #include "common/fault.h"
 #include "queue.h"
 
-#define LATE_BUCKETS 2000 /* of 1 us; the last one counts all later packets */
+#define LATE_BUCKETS 100000 /* of 1 us; the last one counts all later packets */
 
 struct settings {
     int64_t delay_ns;

@@ -70,6 +70,10 @@ class Delays:
     def close(self) -> None:
         """Stop what this object started."""
 
+    def late_ns(self) -> int | None:
+        """Return the delay error that 99 % of the packets since `apply` do not exceed; None if unknown."""
+        return None
+
     def share_ns(self, cell: Cell) -> int:
         """Return the delay of each direction."""
         return cell.delay_ns // len(self._directions)
@@ -143,6 +147,9 @@ class LinkDelays(Delays):
 
     def drops(self) -> int:
         return self._link.unrequested_drops() + sum(self._queue_drops(each) for each in self._directions)
+
+    def late_ns(self) -> int | None:
+        return max(each["late_p99_ns"] for each in self._link.statistics().values())
 
     def _queue_drops(self, each: Direction) -> int:
         shown = json.loads(self._nodes.checked(each.router, ["ip", "-s", "-j", "link", "show", "dev", each.name]))

@@ -168,6 +168,11 @@ def measured_values(found: list[PathMeasurement]) -> dict[str, Any]:
     }
 
 
+def delay_error_ns(cell: Cell) -> float:
+    """Return the accepted error of a cell's delay."""
+    return max(TOLERANCE * cell.delay_ns, LEAST_DELAY_ERROR_NS)
+
+
 def flags_of(cell: Cell, topology: Topology, found: list[PathMeasurement]) -> list[str]:
     """Return the flags of values that differ from the settings by more than 5 %."""
     flags = set()
@@ -178,6 +183,6 @@ def flags_of(cell: Cell, topology: Topology, found: list[PathMeasurement]) -> li
         if abs(each.buffer_bytes - cell.buffer_bytes) > max(TOLERANCE * cell.buffer_bytes, QUEUE_ERROR_BYTES):
             flags.add("buffer_off")
         error = abs(each.rtt_ns - each.rtt_base_ns - cell.delay_ns)
-        if error > max(TOLERANCE * cell.delay_ns, LEAST_DELAY_ERROR_NS):
+        if error > delay_error_ns(cell):
             flags.add("delay_off")
     return sorted(flags)

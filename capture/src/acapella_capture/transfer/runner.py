@@ -77,12 +77,14 @@ class Runner:
             except BaseException:
                 recording.abandon()
                 raise
+            late = self._delays.late_ns()
             captured = recording.stop()
             transfer.fetch(outcome, part)
             recording.fetch(part)
             content = self._content(cell, outcome, captured, background)
             content["measured"]["frames_over_mtu"] = self._digest(part)
             content["capture"]["file"] = capture.FILE if self._settings.keep_captures else None
+            content["measured"]["delay_late_p99_ns"] = late
             content["flags"] = self._flags(cell, content, self._delays.drops() > drops)
             results.publish(part, cell, content)
         return content
@@ -138,6 +140,7 @@ class Runner:
             "frames_over_mtu": bool(measured["frames_over_mtu"]),
             "capture_loss": content["capture"]["dropped"] != 0,
             "link_loss": link_loss,
+            "delay_late": (measured["delay_late_p99_ns"] or 0) > measurement.delay_error_ns(cell),
         }
         return found + [name for name, holds in conditions.items() if holds]
 
