@@ -30,6 +30,7 @@ from . import (
     hardening,
     hybrid,
     kappa,
+    link,
     machine,
     native,
     p4,
@@ -61,6 +62,7 @@ BENCHMARKS = {
     ),
     "writer": (writer.run, "DPDK writer: frames offered, written and lost on one core; the disk's own speed"),
     "replay": (replay.run, "replayer into a memory ring; the same captures sent by it, tcpreplay and a plain loop"),
+    "link": (link.run, "acapella-link: error of the delay of acknowledgments at 300 Mbit/s"),
     "hardening": (
         hardening.run,
         "CPU time of the DPDK writer and the P4 loader with and without hardening flags",
