@@ -1,0 +1,246 @@
+"""Synthetic documents of iperf3, and campaigns with cell directories, for tests of transfer experiments.
+
+The layout of 3.12 is that of real files (workflow/tests/transfer/iperf3-3.12-*.json). Older and newer layouts are
+constructed from iperf3's release notes: 3.5 has no key ``sender``, and no snd_wnd (added in 3.10) and pmtu.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+MSS = 1448
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Results of one stream."""
+
+    sent: int = 10_000_000
+    received: int | None = 9_000_000
+    seconds: float = 2.0
+    receiver_seconds: float = 2.25
+    retransmits: int = 0
+    rtt_us: int = 60_000
+
+
+def document(  # noqa: PLR0913
+    *streams: Sent,
+    version: str = "3.12",
+    algorithm: str = "cubic",
+    reverse: bool = False,
+    intervals: int = 2,
+    omitted: int = 0,
+    size: int = 10_000_000,
+) -> dict:
+    """Return a complete document. Bytes are divided equally among ``intervals``, of which the first are ``omitted``."""
+    streams = streams or (Sent(),)
+    numbers = [5 + 2 * place for place in range(len(streams))]
+    connected = [
+        {
+            "socket": n,
+            "local_host": "10.0.0.1",
+            "local_port": 40_000 + n,
+            "remote_host": "10.0.0.2",
+            "remote_port": 5201,
+        }
+        for n in numbers
+    ]
+    test = {"protocol": "TCP", "num_streams": len(streams), "blksize": 131072, "omit": omitted, "duration": 0}
+    test |= {"bytes": size, "blocks": 0, "reverse": int(reverse)}
+    mark = {} if version < "3.7" and version != "3.12" else {"sender": not reverse}
+    found = {
+        "start": {
+            "connected": connected,
+            "version": f"iperf {version}",
+            "system_info": "Linux h1",
+            "timestamp": {"time": "Thu, 01 Jan 2026 00:00:00 GMT", "timesecs": 1767225600},
+            "tcp_mss_default": MSS,
+            "test_start": test,
+        },
+        "intervals": [
+            {
+                "streams": [
+                    interval(n, s, place, (intervals, omitted), mark) for n, s in zip(numbers, streams, strict=True)
+                ]
+            }
+            for place in range(intervals)
+        ],
+        "end": {
+            "streams": [result(n, s, mark) for n, s in zip(numbers, streams, strict=True)],
+            "cpu_utilization_percent": {"host_total": 1.0},
+            "sender_tcp_congestion": algorithm,
+            "receiver_tcp_congestion": algorithm,
+        },
+    }
+    found["end"] |= sums(streams, mark)
+    return found
+
+
+def interval(number: int, sent: Sent, place: int, counts: tuple[int, int], mark: dict) -> dict:
+    """Return a stream of an interval. ``counts``: all intervals, and omitted ones."""
+    of, omitted = counts
+    step = sent.seconds / of
+    size = sent.sent * (place + 1) // of - sent.sent * place // of
+    return {
+        **{"socket": number, "start": place * step, "end": (place + 1) * step, "seconds": step, "bytes": size},
+        **{"bits_per_second": 8 * size / step, "retransmits": sent.retransmits if place == of - 1 else 0},
+        **{"snd_cwnd": 10 * MSS, "rtt": sent.rtt_us, "rttvar": 100, "omitted": place < omitted, **mark},
+    }
+
+
+def result(number: int, sent: Sent, mark: dict) -> dict:
+    """Return a stream of the results. Up to 3.12, a receiver's ``seconds`` are the sender's."""
+    sender = {
+        **{"socket": number, "start": 0, "end": sent.seconds, "seconds": sent.seconds, "bytes": sent.sent},
+        **{"bits_per_second": 8 * sent.sent / sent.seconds, "retransmits": sent.retransmits},
+        **{"max_snd_cwnd": 10 * MSS, "max_rtt": 2 * sent.rtt_us, "min_rtt": sent.rtt_us // 2, "mean_rtt": sent.rtt_us},
+        **mark,
+    }
+    if sent.received is None:
+        return {"sender": sender}
+    receiver = {"socket": number, "start": 0, "end": sent.receiver_seconds, "seconds": sent.seconds}
+    receiver |= {"bytes": sent.received, "bits_per_second": 8 * sent.received / sent.receiver_seconds, **mark}
+    return {"sender": sender, "receiver": receiver}
+
+
+def sums(streams: Sequence[Sent], mark: dict) -> dict:
+    """Return the sums of the results."""
+    sent, received = sum(each.sent for each in streams), sum(each.received or 0 for each in streams)
+    longest, last = max(each.seconds for each in streams), max(each.receiver_seconds for each in streams)
+    retransmits = sum(each.retransmits for each in streams)
+    return {
+        "sum_sent": {"start": 0, "end": longest, "seconds": longest, "bytes": sent, "retransmits": retransmits, **mark},
+        "sum_received": {"start": 0, "end": last, "seconds": last, "bytes": received, **mark},
+    }
+
+
+def cell(directory: Path, name: str, documents: Sequence[dict], **more) -> Path:
+    """Write a cell directory with one iperf3 file per document; ``more`` replaces keys of cell.json."""
+    path = directory / "transfers" / name
+    path.mkdir(parents=True)
+    settings = {"algorithm": "cubic", "delay_ms": 60, "buffer_bytes": 102_400, "rate_bps": 40_000_000, "streams": 1}
+    settings |= {"size_bytes": 10_000_000, "ratio": None, "delay_on": "return", "loss_percent": 0, "reorder_percent": 0}
+    whole = {
+        **{"version": 1, "cell_id": name, "run": 0, "mode": "clean", "topology": "linear"},
+        "settings": settings | more.pop("settings", {}),
+        "measured": {"rtt_base_ns": 100_000, "rtt_ns": 60_000_000, "rate_bps": 40_000_000, "buffer_bytes": 102_400},
+        "flags": [],
+        "environment": {"kernel": "6.1", "bbr_version": "1"},
+        "flows": [{"flow": n, "iperf3": f"iperf3-{n}.json", "path": None} for n in range(len(documents))],
+        **{"tcp_info": [], "wire": None, "error": None},
+    }
+    for key, value in more.items():
+        if key == "flows":
+            whole["flows"] = [one | other for one, other in zip(whole["flows"], value, strict=True)]
+        else:
+            whole[key] = value
+    for number, each in enumerate(documents):
+        (path / f"iperf3-{number}.json").write_text(json.dumps(each, indent="\t"))
+    (path / "cell.json").write_text(json.dumps(whole))
+    return path
+
+
+def grid(directory: Path, delays=(0, 60, 240), buffers=(102_400, 1_048_576, 10_485_760), repeated: int = 3) -> None:
+    """Write a grid of delays and buffers for both algorithms. The first settings have ``repeated`` runs.
+
+    BBR is faster with small buffers, Cubic with large buffers and delays; one cell has flags.
+    """
+    for place, (delay, buffer) in enumerate((delay, buffer) for delay in delays for buffer in buffers):
+        for algorithm in ("bbr", "cubic"):
+            for run in range(repeated if place == 0 else 1):
+                base = 38.0 - delay / 20 + run
+                small = buffer < 500_000
+                factor = 1.0 if algorithm == "bbr" else (0.45 if small else 1.0 + delay / 1200)
+                seconds = 80.0 / (base * factor)
+                resent = (9000 if small else 40) * (2 if algorithm == "bbr" else 1)
+                sent = Sent(10_000_000, 10_000_000, seconds, seconds, resent, 1000 * (delay + 1))
+                measured = {"rtt_ns": 1_000_000 * (delay + 1), "rate_bps": 40_000_000, "buffer_bytes": buffer}
+                flags = ["rate_off"] if place == 4 and algorithm == "cubic" else []
+                settings = {"algorithm": algorithm, "delay_ms": delay, "buffer_bytes": buffer}
+                name = f"{algorithm}-{delay}-{buffer}-{run}"
+                cell(
+                    directory,
+                    name,
+                    [document(sent, algorithm=algorithm)],
+                    cell_id=f"{algorithm}-{delay}-{buffer}",
+                    run=run,
+                    settings=settings,
+                    measured=measured,
+                    flags=flags,
+                )
+
+
+def stream_grid(directory: Path, counts=(1, 2, 5, 10, 20, 40), sizes=(2**30, 5 * 2**30), repeated: int = 2) -> None:
+    """Write cells with several parallel streams: throughput grows up to 20 streams, more slowly with Cubic."""
+    for count in counts:
+        for size in sizes:
+            for algorithm, single in (("bbr", 12.0), ("cubic", 8.0)):
+                for run in range(repeated):
+                    total = min(200.0, single * count) * (1 + 0.04 * run)
+                    seconds = 8 * size / 1e6 / total
+                    each = size // count
+                    streams = [Sent(each, each, seconds, seconds, 10, 60_000) for _ in range(count)]
+                    cell(
+                        directory,
+                        f"{algorithm}-{count}-{size}-{run}",
+                        [document(*streams, algorithm=algorithm, size=size)],
+                        cell_id=f"{algorithm}-{count}-{size}",
+                        run=run,
+                        settings={
+                            "algorithm": algorithm,
+                            "streams": count,
+                            "size_bytes": size,
+                            "rate_bps": 200_000_000,
+                        },
+                    )
+
+
+LINKS = {  # of the paper's figure 8: R3-R4 is l1, R1-R5 is l2
+    "l1": {"between": ["r3", "r4"], "emulated": True},
+    "l2": {"between": ["r1", "r5"], "emulated": True},
+    **{
+        name: {"between": pair.split("-"), "emulated": False, "rate_bps": None}
+        for name, pair in (
+            ("access1", "h1-r1"),
+            ("up1", "r1-r2"),
+            ("up2", "r2-r3"),
+            ("up3", "r1-r3"),
+            ("down1", "r4-r5"),
+            ("access2", "r5-h2"),
+        )
+    },
+}
+PATHS = {
+    "red": ["h1", "r1", "r2", "r3", "r4", "r5", "h2"],
+    "green": ["h1", "r1", "r3", "r4", "r5", "h2"],
+    "blue": ["h1", "r1", "r5", "h2"],
+}
+
+
+def multipath(directory: Path, ratios=(0.5, 1.0, 2.0), total_mbps: int = 30) -> None:
+    """Write a cell per ratio: six flows round robin over three paths, with times close to the fluid model."""
+    size = 5_000_000
+    for ratio in ratios:
+        rates = {"l1": total_mbps * ratio / (1 + ratio), "l2": total_mbps / (1 + ratio)}
+        links = {name: dict(link) for name, link in LINKS.items()}
+        for name, rate in rates.items():
+            links[name]["rate_bps"] = round(rate * 10**6)
+        flows, documents = [], []
+        for number in range(6):
+            path = list(PATHS)[number % 3]
+            rate = rates["l2"] / 2 if path == "blue" else rates["l1"] / 4
+            seconds = 8 * size / (rate * 1e6 * MSS / (MSS + 66)) * (1 + 0.01 * number)
+            sent = Sent(size, size, seconds, seconds, 20 + number)
+            documents.append(document(sent, intervals=max(2, round(seconds)), size=size))
+            flows.append({"path": path, "size_bytes": size, "started_ns": 10**18 + number * 1000})
+        cell(
+            directory,
+            f"ratio-{ratio}",
+            documents,
+            topology="multipath",
+            settings={"ratio": ratio, "streams": 6, "size_bytes": size, "rate_bps": None, "buffer_bytes": None},
+            links=links,
+            paths=PATHS,
+            flows=flows,
+        )
