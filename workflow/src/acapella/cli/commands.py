@@ -47,6 +47,8 @@ CAMPAIGN = Group(
         "trials": "campaign.trials",
         "conformance": "kappa.conformance",
         "storage": "campaign.storage",
+        "transfers": "transfer.tables",
+        "predict": "transfer.predict",
         "outcomes": "campaign.outcomes",
         "figures": "figures.command",
         "report": "report.command",

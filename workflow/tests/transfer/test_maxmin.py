@@ -1,0 +1,191 @@
+"""Tests max-min fair rates, completion times and proportional design against brute force and their definitions."""
+
+import random
+from fractions import Fraction
+
+import pytest
+import yaml
+from acapella_testing.generated import generated_transfers as made
+
+from acapella.cli import main as cli
+from acapella.transfer import maxmin, topology
+from acapella_core.errors import UserError
+
+
+def networks(number: int, seed: int = 1):
+    """Yield random small networks: flows over links, and capacities, some of them without limit."""
+    dice = random.Random(seed)
+    for _ in range(number):
+        links = [f"l{n}" for n in range(dice.randint(1, 4))]
+        limited = [link for link in links if dice.random() < 0.9] or links[:1]
+        capacity = {link: Fraction(dice.randint(1, 12)) for link in limited}
+        flows = [
+            maxmin.Flow(tuple(dice.sample(links, dice.randint(1, len(links)))), dice.randint(1, 6))
+            for _ in range(dice.randint(1, 5))
+        ]
+        yield flows, capacity
+
+
+def filled_in_steps(flows, capacity, steps: int):
+    """Return rates by raising all of them in small steps until a link of the flow is full (brute force)."""
+    step = Fraction(1, steps)
+    rates = [Fraction(0)] * len(flows)
+    rising = {n for n, flow in enumerate(flows) if any(link in capacity for link in flow.links)}
+    while rising:
+        for n in rising:
+            rates[n] += step
+        for link, most in capacity.items():
+            used = sum(rate for rate, flow in zip(rates, flows, strict=True) if link in flow.links)
+            if used > most - step * len(flows):
+                rising -= {n for n, flow in enumerate(flows) if link in flow.links}
+    return rates
+
+
+def test_rates_equal_brute_force():
+    for flows, capacity in networks(20):
+        exact = maxmin.fair_shares(flows, capacity)
+        for share, rate in zip(exact, filled_in_steps(flows, capacity, 100), strict=True):
+            assert (share.rate_bps is None) == (rate == 0)
+            assert share.rate_bps is None or abs(share.rate_bps - rate) <= Fraction(2 * len(flows) ** 2, 100)
+
+
+def test_rates_are_feasible_and_every_flow_has_a_full_link_where_its_rate_is_largest():
+    """Proposition in Bertsekas and Gallager, section 6.5.2: these two properties define the max-min fair rates."""
+    for flows, capacity in networks(300, seed=2):
+        shares = maxmin.fair_shares(flows, capacity)
+        rates = [share.rate_bps for share in shares]
+        load = {link: sum(r for r, f in zip(rates, flows, strict=True) if link in f.links and r) for link in capacity}
+        assert all(load[link] <= capacity[link] for link in capacity)
+        for share, flow in zip(shares, flows, strict=True):
+            if share.rate_bps is None:
+                assert not set(flow.links) & capacity.keys()
+                continue
+            link = share.bottleneck
+            assert link in flow.links
+            assert load[link] == capacity[link]
+            assert share.rate_bps == max(r for r, f in zip(rates, flows, strict=True) if link in f.links)
+
+
+def test_rates_do_not_depend_on_the_order_of_flows():
+    for flows, capacity in networks(100, seed=3):
+        forward = [share.rate_bps for share in maxmin.fair_shares(flows, capacity)]
+        backward = [share.rate_bps for share in maxmin.fair_shares(flows[::-1], capacity)]
+        assert forward == backward[::-1]
+
+
+def test_completions_equal_a_simulation_in_small_steps():
+    step = Fraction(1, 10)
+    for flows, capacity in networks(12, seed=4):
+        ends = maxmin.completions(flows, capacity)
+        left, now, found = [Fraction(8 * flow.size_bytes) for flow in flows], Fraction(0), [None] * len(flows)
+        limited = [n for n, flow in enumerate(flows) if set(flow.links) & capacity.keys()]
+        while any(left[n] > 0 for n in limited):
+            active = [n for n in limited if left[n] > 0]
+            shares = maxmin.fair_shares([flows[n] for n in active], capacity)
+            now += step
+            for n, share in zip(active, shares, strict=True):
+                left[n] -= step * share.rate_bps
+                if left[n] <= 0:
+                    found[n] = now
+        for end, simulated in zip(ends, found, strict=True):
+            assert (end is None) == (simulated is None)
+            assert end is None or abs(end.time_s - simulated) <= step * 2 * len(flows)
+
+
+def test_a_flow_that_ends_leaves_its_rate_to_the_others():
+    flows = [maxmin.Flow(("l",), 1), maxmin.Flow(("l",), 3)]
+    ends = maxmin.completions(flows, {"l": Fraction(8)})
+    assert [end.time_s for end in ends] == [2, 4]  # 1 byte at 4 bit/s; then 2 bytes at 8 bit/s
+
+
+def test_sizes_of_zero_end_at_once():
+    ends = maxmin.completions([maxmin.Flow(("l",), 0), maxmin.Flow(("l",), 1)], {"l": Fraction(8)})
+    assert [end.time_s for end in ends] == [0, 1]
+
+
+def paper():
+    """Return the topology of the paper's figure 8 and its six flows."""
+    network = topology.of_mapping({"links": made.LINKS, "paths": made.PATHS, "flows": {"number": 6}})
+    return network, [maxmin.Flow(network.paths[network.path_of(n)], 2**30) for n in range(6)]
+
+
+def test_proportional_design_of_the_paper_is_two():
+    network, flows = paper()
+    assert [network.path_of(n) for n in range(6)] == ["red", "green", "blue"] * 2
+    hops = [("l1", "r3"), ("l2", "r1")]
+    design = maxmin.proportional(flows, dict.fromkeys(hops, Fraction(50_000_000)), hops)
+    assert design.ratio(*hops) == 2
+    assert design.together
+    assert len({end.time_s for end in design.completions}) == 1
+
+
+def test_no_other_ratio_completes_earlier_than_the_proportional_one():
+    _, flows = paper()
+    hops, total = [("l1", "r3"), ("l2", "r1")], Fraction(90_000_000)
+    best = maxmin.proportional(flows, dict.fromkeys(hops, total / 2), hops)
+    shortest = max(end.time_s for end in best.completions)
+    for place in range(5, 40):
+        ratio = Fraction(place, 10)
+        capacity = {hops[0]: total * ratio / (1 + ratio), hops[1]: total / (1 + ratio)}
+        longest = max(end.time_s for end in maxmin.completions(flows, capacity))
+        assert (longest == shortest) == (ratio == 2)
+        assert longest >= shortest
+
+
+def test_proportional_design_of_unequal_flows_is_the_best_but_flows_end_apart():
+    flows = [maxmin.Flow(("a",), 10), maxmin.Flow(("a",), 20), maxmin.Flow(("b",), 10)]
+    design = maxmin.proportional(flows, {"a": Fraction(50), "b": Fraction(50)}, ["a", "b"])
+    assert design.ratio("a", "b") == 3
+    assert not design.together
+
+
+@pytest.mark.parametrize(("links", "message"), [(["a", "c"], "link c: no flow"), (["a", "d"], "link d: no capacity")])
+def test_links_that_cannot_be_adjusted_are_named(links, message):
+    flows = [maxmin.Flow(("a", "d"), 1)]
+    with pytest.raises(ValueError, match=message):
+        maxmin.proportional(flows, {"a": Fraction(1), "c": Fraction(1)}, links)
+
+
+def test_opposite_directions_of_a_link_do_not_share_its_rate():
+    network = topology.of_mapping(
+        {"links": {"l": {"between": ["a", "b"], "rate_mbps": 8}}, "paths": {"east": ["a", "b"], "west": ["b", "a"]}}
+    )
+    flows = [maxmin.Flow(path, 1) for path in network.paths.values()]
+    assert [share.rate_bps for share in maxmin.fair_shares(flows, network.capacity())] == [8_000_000] * 2
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"links": {"l": {"between": ["a"]}}}, "links.l.between: expected two nodes"),
+        ({"links": {"l": {"between": ["a", "b"], "rate_mbps": 0}}}, "links.l.rate_mbps: expected a positive number"),
+        ({"paths": {"p": ["a", "c"]}}, "paths.p: no link between a and c"),
+        ({"paths": {}}, "paths: expected at least one"),
+        ({"paths": None}, "expected the keys links and paths"),
+        ({"flows": {"number": 0}}, "flows.number: expected a whole number from 1 to 10000"),
+    ],
+)
+def test_faults_of_topology_files_are_named(tmp_path, change, message):
+    good = {"links": {"l": {"between": ["a", "b"], "rate_mbps": 8}}, "paths": {"p": ["a", "b"]}}
+    path = tmp_path / "topology.yaml"
+    path.write_text(yaml.safe_dump(good | change))
+    with pytest.raises(UserError, match=message):
+        topology.read(path)
+
+
+def test_predict_prints_rates_and_the_ratio(tmp_path, capsys):
+    links = {name: dict(link) for name, link in made.LINKS.items()}
+    links["l1"]["times_ratio"] = True
+    path = tmp_path / "multipath.yaml"
+    path.write_text(yaml.safe_dump({"links": links, "paths": made.PATHS}, sort_keys=False))
+    options = ["--rate", "100", "--ratio", "0.5", "--flows", "6", "--size", "1G", "--adjust", "l1", "l2"]
+    assert cli.main(["campaign", "predict", str(path), *options]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    # l1 carries 50 x 1448/1514 = 47.820 Mbit/s of payload, a quarter of it each flow: 2^33 / 11.955 Mbit/s = 718.517 s.
+    assert lines[1].split() == ["0", "red", "11.955", "l1", "718.517"]
+    assert lines[3].split() == ["2", "blue", "47.820", "l2", "179.629"]
+    assert lines[-3:] == [
+        "proportional: l1 100.000 Mbit/s, l2 50.000 Mbit/s",
+        "ratio l1/l2: 2",
+        "completion: 359.259 s; all flows end together",
+    ]
