@@ -10,7 +10,10 @@ from acapella_core.errors import UserError
 # Stages that write provenance/STAGE.json, and the name of that file in the campaigns of earlier versions.
 EARLIER_PROVENANCE = {
     "process": "provenance.json",
-    **{stage: f"{stage}_provenance.json" for stage in ("consistency", "flowtables", "flowstudy", "flowpublished")},
+    **{
+        stage: f"{stage}_provenance.json"
+        for stage in ("consistency", "flowtables", "flowstudy", "flowpublished", "transfer")
+    },
 }
 
 

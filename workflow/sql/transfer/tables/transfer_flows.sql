@@ -1,0 +1,93 @@
+-- One row per stream: values of iperf3 and of the wire. The receiver's values are preferred, because iperf3 -n ends
+-- when the last byte is written to the sender's socket.
+with
+
+raw as (
+    select * from raw_flows
+),
+
+wire as (
+    select * from raw_wire
+),
+
+ways as (
+    select
+        cell_id,
+        run,
+        min(started_ns) as first_ns
+    from raw
+    group by cell_id, run
+),
+
+bases as (
+    select
+        cell_id,
+        run,
+        min(rtt_min_ns) as base_ns
+    from wire
+    group by cell_id, run
+),
+
+chosen as (
+    select
+        raw.*,
+        coalesce(raw.started_ns - ways.first_ns, 0) as offset_ns,
+        coalesce(raw.received_bytes, raw.sent_bytes) as bytes,
+        case when raw.received_bytes is null then raw.sender_ns else coalesce(raw.receiver_ns, raw.sender_ns) end
+            as completion_ns
+    from raw
+    inner join ways on raw.cell_id = ways.cell_id and raw.run = ways.run
+),
+
+final as (
+    select
+        c.cell_id,
+        c.run,
+        c.flow,
+        c.stream,
+        c.path,
+        c.file,
+        c.iperf3_version,
+        c.algorithm,
+        c.reverse,
+        c.local_port,
+        c.remote_port,
+        c.offset_ns,
+        c.sent_bytes,
+        c.sender_ns,
+        c.received_bytes,
+        c.receiver_ns,
+        c.bytes,
+        c.completion_ns,
+        (8000000000 * c.bytes::hugeint // nullif(c.completion_ns, 0))::bigint as throughput_bps,
+        c.retransmits,
+        c.rtt_min_ns,
+        c.rtt_mean_ns,
+        c.rtt_max_ns,
+        c.cwnd_max_bytes,
+        wire.start_ns as wire_start_ns,
+        wire.end_ns as wire_end_ns,
+        wire.bytes as wire_bytes,
+        wire.end_ns - wire.start_ns as wire_completion_ns,
+        (8000000000 * wire.bytes::hugeint // nullif(wire.end_ns - wire.start_ns, 0))::bigint as wire_throughput_bps,
+        wire.start_ns - wire.syn_ns as wire_start_up_ns,
+        wire.retransmits as wire_retransmits,
+        wire.retransmits_late as wire_retransmits_late,
+        wire.retransmitted_bytes as wire_retransmitted_bytes,
+        wire.missing_bytes as wire_missing_bytes,
+        wire.cut as wire_cut,
+        wire.ip_bytes as wire_ip_bytes,
+        wire.frame_bytes as wire_frame_bytes,
+        case when wire.start_ns is not null then coalesce(wire.rtts, 0) end as wire_rtts,
+        wire.rtt_min_ns as wire_rtt_min_ns,
+        wire.rtt_mean_ns as wire_rtt_mean_ns,
+        wire.rtt_p99_ns as wire_rtt_p99_ns,
+        wire.rtt_mean_ns - bases.base_ns as queue_mean_ns,
+        wire.rtt_p99_ns - bases.base_ns as queue_p99_ns
+    from chosen as c
+    left join wire
+        on c.cell_id = wire.cell_id and c.run = wire.run and c.flow = wire.flow and c.stream = wire.stream
+    left join bases on c.cell_id = bases.cell_id and c.run = bases.run
+)
+
+select * from final

@@ -1,0 +1,189 @@
+"""Read the runs of a campaign: cell.json with its iperf3 files, and files of iperf3 made elsewhere."""
+
+import glob
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from acapella_core import schemas
+from acapella_core.errors import UserError
+from acapella_core.names import shown
+from acapella_core.validation import load_jsonschema
+
+from . import documents, iperf3, settings
+
+DIRECTORY = "transfers"
+CELL = "cell.json"
+GRID = "grid.json"
+
+
+@dataclass
+class Process:
+    """One iperf3 process of a run: its test, and what cell.json states about it."""
+
+    flow: int
+    file: str
+    test: iperf3.Test
+    stated: dict = field(default_factory=dict)
+
+
+@dataclass
+class Run:
+    """One run of a cell: its settings, its iperf3 processes, and its directory if it is not foreign."""
+
+    cell_id: str
+    run: int
+    values: dict  # columns of settings.SETTINGS, and rtt_ns
+    processes: list[Process] = field(default_factory=list)
+    cell: dict = field(default_factory=dict)  # cell.json
+    directory: Path | None = None
+    error: str | None = None
+
+
+@dataclass
+class Fault:
+    """A file or document that is not used, and why."""
+
+    cell_id: str | None
+    run: int | None
+    file: str
+    document: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """Files made elsewhere, and where their settings are."""
+
+    data: tuple[str, ...] = ()
+    sheet: Path | None = None
+    pattern: re.Pattern | None = None
+
+
+def own_runs(campaign: Path, faults: list[Fault]) -> Iterator[Run]:
+    """Yield the runs below CAMPAIGN/transfers/, in the order of their names.
+
+    A directory that is being written has a name that begins with a dot.
+    """
+    jsonschema = load_jsonschema()
+    validator = jsonschema.Draft202012Validator(schemas.json_schema("transfer_cell"))
+    planned = planned_runs(campaign / DIRECTORY / GRID, faults)
+    for path in sorted((campaign / DIRECTORY).glob(f"[!.]*/{CELL}")):
+        relative = path.relative_to(campaign).as_posix()
+        try:
+            cell = whole_cell(path, validator, jsonschema.exceptions.best_match)
+        except ValueError as error:
+            faults.append(Fault(None, None, relative, 1, str(error)))
+            continue
+        if planned is None or (cell["cell_id"], cell["run"]) in planned:
+            yield run_of(cell, path.parent, faults)
+
+
+def planned_runs(path: Path, faults: list[Fault]) -> set[tuple[str, int]] | None:
+    """Return the runs in grid.json, because directories of an earlier grid may remain; None without a valid one."""
+    if not path.exists():
+        return None
+    read = documents.read(path)
+    try:
+        ((_, grid),) = read.found
+        if grid["version"] == 1:
+            return {(cell["cell_id"], cell["run"]) for cell in grid["cells"]}
+    except (ValueError, LookupError, TypeError):
+        pass
+    faults.append(
+        Fault(None, None, f"{DIRECTORY}/{GRID}", 1, "not a list of cells of this version: all cells are read")
+    )
+    return None
+
+
+def whole_cell(path: Path, validator, best_match) -> dict:
+    """Return a valid cell.json. Raises ValueError, of one line."""
+    read = documents.read(path)
+    if read.faults or len(read.found) != 1:
+        raise ValueError(read.faults[0][1] if read.faults else f"{len(read.found)} JSON documents: expected one")
+    cell = read.found[0][1]
+    if cell.get("version") != 1:
+        raise ValueError("not of version 1: run acapella of the version that wrote it")
+    error = best_match(validator.iter_errors(cell))
+    if error is not None:
+        raise ValueError(f"{'.'.join(map(str, error.absolute_path)) or CELL}: {error.message[:200]}")
+    return cell
+
+
+def run_of(cell: dict, directory: Path, faults: list[Fault]) -> Run:
+    """Return a run with those of its iperf3 files that have one complete test."""
+    run = Run(cell["cell_id"], cell["run"], settings.of_cell(cell), cell=cell, directory=directory)
+    run.error = cell.get("error")
+    run.values["rtt_ns"] = (cell.get("measured") or {}).get("rtt_ns")
+    for stated in sorted(cell["flows"], key=lambda each: each["flow"]):
+        name = f"{DIRECTORY}/{directory.name}/{stated['iperf3']}"
+        tests = tests_of(directory / stated["iperf3"], name, (run.cell_id, run.run), faults)
+        if len(tests) > 1:
+            faults.append(Fault(run.cell_id, run.run, name, tests[1][0], "more than one test: the first one is used"))
+        if tests:
+            run.processes.append(Process(stated["flow"], name, tests[0][1], stated))
+    if run.error is not None:
+        faults.append(
+            Fault(run.cell_id, run.run, f"{DIRECTORY}/{directory.name}/{CELL}", 1, f"run failed: {run.error}")
+        )
+    elif len(run.processes) < max(1, len(cell["flows"])):
+        run.error = f"{len(run.processes)} of {len(cell['flows'])} iperf3 files are usable"
+    return run
+
+
+def tests_of(path: Path, name: str, of: tuple, faults: list[Fault]) -> list[tuple[int, iperf3.Test]]:
+    """Return the tests of a file with the places of their documents; add a fault for each other document."""
+    read = documents.read(path)
+    faults += [Fault(*of, name, place, reason) for place, reason in read.faults]
+    found = []
+    for place, document in read.found:
+        try:
+            found.append((place, iperf3.parse(document)))
+        except iperf3.Rejected as error:
+            faults.append(Fault(*of, name, place, str(error)))
+    return found
+
+
+def foreign_runs(foreign: Foreign, faults: list[Fault]) -> Iterator[Run]:
+    """Yield a run for each test in files made elsewhere, in the order of their paths.
+
+    Runs of the same settings are numbered from 0, unless the sheet or the name has the number.
+    """
+    listed = settings.sheet(foreign.sheet) if foreign.sheet else {}
+    paths = sorted(
+        {Path(found) for pattern in foreign.data for found in glob.glob(pattern, recursive=True)}  # noqa: PTH207 - absolute
+        | {*listed}
+    )
+    if foreign.data and not paths:
+        raise UserError(f"transfer.data: no file matches {', '.join(foreign.data)}")
+    numbers: dict[tuple, int] = {}
+    for path in paths:
+        name = shown(path.as_posix().encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
+        values = dict(listed.get(path, {}))
+        try:
+            if foreign.pattern and path not in listed:
+                values = settings.of_name(path.name, foreign.pattern)
+            elif foreign.sheet and path not in listed:
+                raise ValueError(f"not in the sheet {foreign.sheet.name}")
+        except ValueError as error:
+            faults.append(Fault(None, None, name, 0, str(error)))
+            continue
+        for place, test in tests_of(path, name, (None, None), faults):
+            yield foreign_run(name, place, test, values, numbers)
+
+
+def foreign_run(name: str, place: int, test: iperf3.Test, values: dict, numbers: dict[tuple, int]) -> Run:
+    """Return the run of one test. What sheet and name do not state is taken from the test."""
+    stated = dict.fromkeys(settings.SETTINGS) | {"rtt_ns": None} | values
+    stated["algorithm"] = stated["algorithm"] or test.algorithm
+    stated["streams"] = stated["streams"] or len(test.streams)
+    stated["size_bytes"] = stated["size_bytes"] or test.requested_bytes
+    key = tuple(stated[column] for column in settings.SETTINGS)
+    number = numbers.get(key, 0)
+    numbers[key] = number + 1
+    run = stated.pop("run", None)
+    if run is None:
+        run = number
+    cell_id = f"{name}#{place}" if place > 1 else name
+    return Run(cell_id, run, stated, [Process(0, name, test)])

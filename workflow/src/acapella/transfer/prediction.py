@@ -1,0 +1,61 @@
+"""Predicted rates and completion times of the iperf3 processes of a run, from the links and paths of its cell.json."""
+
+from fractions import Fraction
+
+from . import maxmin, topology
+from .cells import Fault, Run
+
+HEADERS = 66  # bytes of a frame with TCP payload that are not payload: Ethernet, IPv4, TCP with timestamps
+MSS = 1448  # usual payload of a full segment, if iperf3 does not report it
+ADJUSTED = 2  # links whose ratio is predicted
+
+
+def predict(run: Run, faults: list[Fault]) -> list[dict]:
+    """Return a row for each process of a complete run with links and paths; [] for other runs."""
+    cell = run.cell
+    if run.error is not None or not cell.get("links") or not cell.get("paths"):
+        return []
+    try:
+        network = topology.of_mapping({"links": cell["links"], "paths": cell["paths"]})
+        paths = [network.paths[process.stated.get("path") or ""] for process in run.processes]
+    except (ValueError, KeyError) as error:
+        where = f"{run.directory.parent.name}/{run.directory.name}/cell.json" if run.directory else "cell.json"
+        reason = f"no prediction: {error}" if isinstance(error, ValueError) else f"no prediction: unknown path {error}"
+        faults.append(Fault(run.cell_id, run.run, where, 1, reason))
+        return []
+    flows = [maxmin.Flow(path, size_of(process.test)) for path, process in zip(paths, run.processes, strict=True)]
+    share = Fraction(1, 1) * min(process.test.mss or MSS for process in run.processes)
+    share /= share + HEADERS
+    capacity = {hop: rate * share for hop, rate in network.capacity().items()}
+    best = best_ratio(flows, capacity, [name for name, link in sorted(cell["links"].items()) if link.get("emulated")])
+    shares, ends = maxmin.fair_shares(flows, capacity), maxmin.completions(flows, capacity)
+    return [
+        {
+            **{"cell_id": run.cell_id, "run": run.run, "flow": process.flow, "path": process.stated["path"]},
+            "size_bytes": flow.size_bytes,
+            "rate_bps": None if rate.rate_bps is None else float(rate.rate_bps),
+            "bottleneck": rate.bottleneck[0] if rate.bottleneck else None,
+            "predicted_ns": None if end is None else round(end.time_s * 10**9),
+            "best_ratio": None if best is None else float(best[0]),
+            "together": None if best is None else best[1],
+        }
+        for process, flow, rate, end in zip(run.processes, flows, shares, ends, strict=True)
+    ]
+
+
+def size_of(test) -> int:
+    """Return the bytes that a process transferred."""
+    return sum(stream.sent_bytes if stream.received_bytes is None else stream.received_bytes for stream in test.streams)
+
+
+def best_ratio(flows: list[maxmin.Flow], capacity: dict, emulated: list[str]) -> tuple[Fraction, bool] | None:
+    """Return the ratio of the two emulated links with a rate that flows cross, and whether all flows end together.
+
+    None if there are fewer or more than two such links, or one is crossed in both directions.
+    """
+    crossed = {hop for flow in flows for hop in flow.links}
+    hops = [hop for name in emulated for hop in capacity if hop[0] == name and hop in crossed]
+    if len(hops) != ADJUSTED or hops[0][0] == hops[1][0] or not all(flow.size_bytes for flow in flows):
+        return None
+    design = maxmin.proportional(flows, capacity, hops)
+    return design.ratio(*hops), design.together

@@ -1,0 +1,189 @@
+"""Rows read from files, collected in columns for DuckDB."""
+
+from collections.abc import Iterable
+from dataclasses import astuple
+
+import pyarrow as pa
+
+from . import iperf3
+from .cells import Fault, Run
+
+CHUNK = 100_000  # rows per batch, so that Python objects of many intervals need little memory
+
+INT, TEXT, UINT = pa.int64(), pa.string(), pa.uint32()
+KEY = {"cell_id": TEXT, "run": UINT}
+STREAM = {**KEY, "flow": UINT, "stream": UINT}
+COLUMNS: dict[str, dict[str, pa.DataType]] = {
+    "raw_cells": {
+        **KEY,
+        **{"mode": TEXT, "topology": TEXT, "algorithm": TEXT, "delay_ns": INT, "buffer_bytes": INT, "rate_bps": INT},
+        **{"streams": UINT, "size_bytes": INT, "ratio": pa.float64(), "delay_on": TEXT},
+        **{"loss_percent": pa.float64(), "reorder_percent": pa.float64(), "measured_rtt_ns": INT},
+        **{"measured_rate_bps": INT, "measured_buffer_bytes": INT, "frames_over_mtu": INT, "background_bps": INT},
+        **{"flags": pa.list_(TEXT), "error": TEXT, "iperf3_version": TEXT, "kernel": TEXT, "bbr_version": TEXT},
+    },
+    "raw_flows": {
+        **STREAM,
+        **{"path": TEXT, "file": TEXT, "iperf3_version": TEXT, "algorithm": TEXT, "reverse": pa.bool_()},
+        **{"local_port": pa.uint16(), "remote_port": pa.uint16(), "started_ns": INT, "sent_bytes": INT},
+        **{"sender_ns": INT, "received_bytes": INT, "receiver_ns": INT, "retransmits": INT, "rtt_min_ns": INT},
+        **{"rtt_mean_ns": INT, "rtt_max_ns": INT, "cwnd_max_bytes": INT},
+    },
+    "raw_intervals": {
+        **STREAM,
+        **{"place": UINT, "start_ns": INT, "end_ns": INT, "bytes": INT, "omitted": pa.bool_(), "retransmits": INT},
+        **{"cwnd_bytes": INT, "rtt_ns": INT},
+    },
+    "raw_wire": {
+        **STREAM,
+        **{"syn_ns": INT, "start_ns": INT, "end_ns": INT, "bytes": INT, "retransmitted_bytes": INT},
+        **{
+            "missing_bytes": INT,
+            "ip_bytes": INT,
+            "frame_bytes": INT,
+            "cut": pa.bool_(),
+            "data_frames": INT,
+            "retransmits": INT,
+        },
+        **{"retransmits_late": INT, "rtts": INT, "rtt_min_ns": INT, "rtt_mean_ns": INT, "rtt_p99_ns": INT},
+    },
+    "raw_prediction": {
+        **KEY,
+        **{"flow": UINT, "path": TEXT, "size_bytes": INT, "rate_bps": pa.float64(), "bottleneck": TEXT},
+        **{"predicted_ns": INT, "best_ratio": pa.float64(), "together": pa.bool_()},
+    },
+    "transfer_files": {"place": UINT, "cell_id": TEXT, "run": UINT, "file": TEXT, "document": UINT, "reason": TEXT},
+}
+
+
+class Raw:
+    """The raw tables. Lists of a table are converted to Arrow after CHUNK rows."""
+
+    def __init__(self):
+        self.open = {table: {name: [] for name in columns} for table, columns in COLUMNS.items()}
+        self.closed: dict[str, list[pa.Table]] = {table: [] for table in COLUMNS}
+
+    def add_rows(self, table: str, rows: Iterable[dict]) -> None:
+        """Add rows; missing columns are null."""
+        columns = self.open[table]
+        for row in rows:
+            for name, values in columns.items():
+                values.append(row.get(name))
+        self.close_full(table)
+
+    def close_full(self, table: str, most: int = CHUNK) -> None:
+        """Convert the open rows of a table if there are at least ``most``."""
+        columns = self.open[table]
+        if len(next(iter(columns.values()))) < most:
+            return
+        arrays = [pa.array(columns[name], kind) for name, kind in COLUMNS[table].items()]
+        self.closed[table].append(pa.table(arrays, names=list(columns)))
+        for values in columns.values():
+            values.clear()
+
+    def add_run(self, run: Run) -> None:
+        """Add a run with its streams and intervals."""
+        key = {"cell_id": run.cell_id, "run": run.run}
+        self.add_rows("raw_cells", [key | cell_columns(run)])
+        for process in run.processes:
+            of = key | {"flow": process.flow}
+            stated = {"path": process.stated.get("path"), "started_ns": process.stated.get("started_ns")}
+            test = process.test
+            self.add_rows(
+                "raw_flows",
+                (
+                    of
+                    | stated
+                    | vars(stream)
+                    | {"stream": number, "file": process.file, "iperf3_version": test.version}
+                    | {"algorithm": lowered(test.algorithm or run.values.get("algorithm"))}
+                    for number, stream in enumerate(test.streams)
+                ),
+            )
+            self.add_intervals(of, test.intervals)
+
+    def add_intervals(self, of: dict, intervals: list[iperf3.Interval]) -> None:
+        """Add the intervals of a process, numbered for each stream. Columns are extended without a mapping per row."""
+        if not intervals:
+            return
+        columns = self.open["raw_intervals"]
+        streams, starts, ends, sent, omitted, retransmits, windows, rtts = zip(
+            *map(astuple_fast, intervals), strict=True
+        )
+        for name, value in of.items():
+            columns[name].extend([value] * len(intervals))
+        found = {"stream": streams, "place": places(streams), "start_ns": starts, "end_ns": ends, "bytes": sent}
+        found |= {"omitted": omitted, "retransmits": retransmits, "cwnd_bytes": windows, "rtt_ns": rtts}
+        for name, values in found.items():
+            columns[name].extend(values)
+        self.close_full("raw_intervals")
+
+    def add_faults(self, faults: list[Fault]) -> None:
+        """Add the rows of transfer_files."""
+        names = [name for name in COLUMNS["transfer_files"] if name != "place"]
+        self.add_rows(
+            "transfer_files",
+            (
+                {"place": place, **dict(zip(names, astuple(fault), strict=True))}
+                for place, fault in enumerate(faults, 1)
+            ),
+        )
+
+    def count(self, table: str) -> int:
+        """Return the number of rows of a table."""
+        return sum(map(len, self.closed[table])) + len(self.open[table][next(iter(COLUMNS[table]))])
+
+    def register(self, con) -> None:
+        """Create the raw tables as views of a DuckDB connection."""
+        for table, columns in COLUMNS.items():
+            self.close_full(table, 1)
+            parts = self.closed[table] or [
+                pa.table([pa.array([], kind) for kind in columns.values()], names=list(columns))
+            ]
+            con.register(table, pa.concat_tables(parts))
+
+
+def astuple_fast(interval: iperf3.Interval) -> tuple:
+    """Return the fields of an interval in order; dataclasses.astuple copies each value and is 20 times slower."""
+    return tuple(vars(interval).values())
+
+
+def places(streams: Iterable[int]) -> list[int]:
+    """Return the number of each interval within its stream, from 1."""
+    seen: dict[int, int] = {}
+    found = []
+    for stream in streams:
+        seen[stream] = seen.get(stream, 0) + 1
+        found.append(seen[stream])
+    return found
+
+
+def cell_columns(run: Run) -> dict:
+    """Return the columns of raw_cells for a run."""
+    measured = run.cell.get("measured") or {}
+    environment = run.cell.get("environment") or {}
+    versions = sorted({process.test.version for process in run.processes if process.test.version})
+    return {
+        **run.values,
+        "algorithm": lowered(run.values.get("algorithm")),
+        "measured_rtt_ns": run.values.get("rtt_ns"),
+        "measured_rate_bps": measured.get("rate_bps"),
+        "measured_buffer_bytes": measured.get("buffer_bytes"),
+        "frames_over_mtu": measured.get("frames_over_mtu"),
+        "background_bps": measured.get("background_bps"),
+        "flags": run.cell.get("flags") or [],
+        "error": run.error,
+        "iperf3_version": " ".join(versions) or None,
+        "kernel": text_of(environment.get("kernel")),
+        "bbr_version": text_of(environment.get("bbr_version")),
+    }
+
+
+def text_of(value: object) -> str | None:
+    """Return a value of ``environment`` as text."""
+    return None if value is None else iperf3.text(str(value))
+
+
+def lowered(name: str | None) -> str | None:
+    """Return an algorithm's name in lower case."""
+    return name.lower() if name else None

@@ -1,0 +1,442 @@
+"""Tests the tables of transfers against hand-computed values, and the handling of files that are not usable."""
+
+import json
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from acapella_testing.generated import generated_transfers as made
+
+from acapella.cli import main as cli
+from acapella.transfer import settings
+from acapella_core.errors import UserError
+
+from .test_wire import Capture
+
+SECOND = 10**9
+
+
+def tables(directory, *options: str) -> None:
+    """Write the tables of a campaign."""
+    assert cli.main(["campaign", "transfers", str(directory), *options]) == 0
+
+
+def rows(directory, name: str, columns: str = "*") -> list[tuple]:
+    """Return rows of a table in the order of its file."""
+    return duckdb.sql(f"select {columns} from '{directory}/tables/transfer_{name}.parquet'").fetchall()
+
+
+def test_values_of_one_cell_are_those_computed_by_hand(tmp_path):
+    streams = [
+        made.Sent(5_000_000, 4_000_000, 2.0, 4.0, 10, 50_000),
+        made.Sent(5_000_000, 2_000_000, 2.0, 4.0, 5, 70_000),
+    ]
+    made.cell(tmp_path, "a", [made.document(*streams)], settings={"streams": 2})
+    tables(tmp_path)
+    found = "flow, stream, local_port, sent_bytes, sender_ns, bytes, completion_ns, throughput_bps, retransmits"
+    assert rows(tmp_path, "flows", found) == [
+        (0, 0, 40_005, 5_000_000, 2 * SECOND, 4_000_000, 4 * SECOND, 8_000_000, 10),
+        (0, 1, 40_007, 5_000_000, 2 * SECOND, 2_000_000, 4 * SECOND, 4_000_000, 5),
+    ]
+    # 6 MB in 4 s; Jain: (8 + 4)^2 / (2 (64 + 16)) = 0.9; 102,400 B / (40 Mbit/s x 60 ms = 300,000 B) = 0.34133 BDP.
+    found = "flows, bytes, completion_ns, throughput_bps, retransmits, rtt_min_ns, rtt_mean_ns, round(jain, 6), error"
+    assert rows(tmp_path, "cells", found) == [
+        (2, 6_000_000, 4 * SECOND, 12_000_000, 15, 25_000_000, 60_000_000, 0.9, None)
+    ]
+    assert rows(tmp_path, "cells", "round(buffer_bdp, 5), setting, flags, kernel") == [(0.34133, 1, "", "6.1")]
+    found = "stream, place, start_ns, end_ns, bytes, throughput_bps, retransmits, omitted"
+    assert rows(tmp_path, "intervals", found)[:2] == [
+        (0, 1, 0, SECOND, 2_500_000, 20_000_000, 0, False),
+        (0, 2, SECOND, 2 * SECOND, 2_500_000, 20_000_000, 10, False),
+    ]
+    assert rows(tmp_path, "settings", "runs, per_stream_bps_mean, per_stream_bps_low, per_stream_bps_high") == [
+        (1, 6e6, 4e6, 8e6)
+    ]
+
+
+def test_completion_of_parallel_processes_counts_from_the_first_start(tmp_path):
+    documents = [made.document(made.Sent(8, 8, 2.0, 2.0)), made.document(made.Sent(8, 8, 1.0, 1.0))]
+    flows = [{"started_ns": 10**18}, {"started_ns": 10**18 + 3 * SECOND}]
+    made.cell(tmp_path, "a", documents, flows=flows)
+    tables(tmp_path)
+    assert rows(tmp_path, "cells", "completion_ns, first_end_ns") == [(4 * SECOND, 2 * SECOND)]
+    assert rows(tmp_path, "flows", "flow, offset_ns") == [(0, 0), (1, 3 * SECOND)]
+
+
+def test_receiver_without_values_is_replaced_by_the_sender(tmp_path):
+    made.cell(tmp_path, "a", [made.document(made.Sent(10_000_000, None, 2.0))])
+    tables(tmp_path)
+    assert rows(tmp_path, "cells", "bytes, throughput_bps") == [(10_000_000, 40_000_000)]
+
+
+def runs(directory, algorithm: str, *seconds: float, size: int = 10_000_000, **more) -> None:
+    """Write a run of 10 MB for each completion time."""
+    for run, time in enumerate(seconds):
+        sent = made.Sent(size, size, time, time, 100 if algorithm == "bbr" else 50)
+        document = made.document(sent, algorithm=algorithm)
+        values = more | {"settings": {"algorithm": algorithm} | more.get("settings", {})}
+        name = f"{algorithm}-{len(list(directory.glob('transfers/*')))}"
+        made.cell(directory, name, [document], cell_id=f"{name}-{algorithm}", run=run, **values)
+
+
+def test_repetitions_give_mean_and_spread(tmp_path):
+    runs(tmp_path, "bbr", 2.0, 4.0)  # 40 and 20 Mbit/s
+    tables(tmp_path)
+    found = "runs, throughput_bps_mean, throughput_bps_low, throughput_bps_high, round(throughput_bps_stddev)"
+    assert rows(tmp_path, "settings", found) == [(2, 3e7, 2e7, 4e7, 14142136.0)]
+    found = "completion_ns_mean, completion_ns_low, completion_ns_high, retransmits_mean, retransmits_stddev"
+    assert rows(tmp_path, "settings", found) == [(3 * SECOND, 2 * SECOND, 4 * SECOND, 100, 0)]
+
+
+def test_single_run_has_no_standard_deviation(tmp_path):
+    runs(tmp_path, "bbr", 2.0)
+    tables(tmp_path)
+    assert rows(tmp_path, "settings", "throughput_bps_stddev, completion_ns_stddev") == [(None, None)]
+
+
+@pytest.mark.parametrize(
+    ("bbr", "cubic", "gain", "comparison", "difference"),
+    [
+        ([2.0], [4.0], 50.0, "faster_bbr", 2.0),
+        ([4.0], [2.0], -100.0, "faster_cubic", -2.0),
+        ([2.0], [2.0], 0.0, "equal", 0.0),
+        ([2.0], [], None, "cubic_missing", None),
+        ([], [2.0], None, "bbr_missing", None),
+    ],
+)
+def test_gain_has_the_sign_of_the_faster_algorithm(tmp_path, bbr, cubic, gain, comparison, difference):  # noqa: PLR0913, PLR0917
+    runs(tmp_path, "bbr", *bbr)
+    runs(tmp_path, "cubic", *cubic)
+    tables(tmp_path)
+    found = rows(tmp_path, "gain", "gain_percent, comparison, difference_ns / 1e9, bbr_runs, cubic_runs")
+    assert found == [(gain, comparison, difference, len(bbr), len(cubic))]
+
+
+@pytest.mark.parametrize(
+    ("bbr", "cubic", "gain", "comparison"),
+    [
+        (0, 10_000_000, None, "bbr_zero"),
+        (10_000_000, 0, 100.0, "cubic_zero"),
+        (0, 0, None, "both_zero"),
+    ],
+)
+def test_gain_of_transfers_of_nothing(tmp_path, bbr, cubic, gain, comparison):
+    runs(tmp_path, "bbr", 2.0, size=bbr)
+    runs(tmp_path, "cubic", 2.0, size=cubic)
+    tables(tmp_path)
+    assert rows(tmp_path, "gain", "gain_percent, comparison") == [(gain, comparison)]
+
+
+def test_gain_compares_means_and_its_range_the_extreme_runs(tmp_path):
+    runs(tmp_path, "bbr", 2.0, 4.0)  # 40, 20 Mbit/s
+    runs(tmp_path, "cubic", 8.0, 5.0)  # 10, 16 Mbit/s
+    tables(tmp_path)
+    # 100 (30 - 13) / 30; (20 - 16) / 20; (40 - 10) / 40; 6.5 - 3 s; 5 - 4 s; 8 - 2 s; 100 / 50
+    found = "round(gain_percent, 4), gain_low, gain_high, difference_ns, difference_low_ns, difference_high_ns"
+    assert rows(tmp_path, "gain", found) == [(56.6667, 20.0, 75.0, 3.5 * SECOND, SECOND, 6 * SECOND)]
+    assert rows(tmp_path, "gain", "retransmits_ratio") == [(2.0,)]
+
+
+def test_settings_of_different_modes_are_not_compared(tmp_path):
+    runs(tmp_path, "bbr", 2.0, mode="clean")
+    runs(tmp_path, "cubic", 2.0, mode="published")
+    tables(tmp_path)
+    assert rows(tmp_path, "gain", "mode, comparison") == [("clean", "cubic_missing"), ("published", "bbr_missing")]
+
+
+def test_flags_are_collected_and_flagged_runs_count(tmp_path):
+    runs(tmp_path, "bbr", 2.0, flags=["rate_off", "delay_off"])
+    runs(tmp_path, "cubic", 4.0)
+    tables(tmp_path)
+    assert rows(tmp_path, "cells", "flags") == [("delay_off rate_off",), ("",)]
+    assert rows(tmp_path, "settings", "algorithm, flags, runs_flagged") == [
+        ("bbr", "delay_off rate_off", 1),
+        ("cubic", "", 0),
+    ]
+    assert rows(tmp_path, "gain", "flagged, gain_percent") == [(True, 50.0)]
+
+
+def files(directory) -> list[tuple]:
+    """Return the rows of transfer_files without their places."""
+    return rows(directory, "files", "cell_id, file, document, reason")
+
+
+def test_unusable_files_are_named_and_other_runs_count(tmp_path, capsys):
+    runs(tmp_path, "bbr", 2.0)
+    for name, content in {
+        "cut": json.dumps(made.document())[:-30],
+        "failed": json.dumps({"start": {}, "intervals": [], "end": {}, "error": "unable to connect"}),
+        "twice": json.dumps(made.document()) * 2,
+    }.items():
+        made.cell(tmp_path, name, [made.document()])
+        (tmp_path / "transfers" / name / "iperf3-0.json").write_text(content)
+    made.cell(tmp_path, "missing", [made.document()])
+    (tmp_path / "transfers" / "missing" / "iperf3-0.json").unlink()
+    made.cell(tmp_path, "crashed", [made.document()], error="no route to host")
+    tables(tmp_path)
+    assert files(tmp_path) == [
+        ("crashed", "transfers/crashed/cell.json", 1, "run failed: no route to host"),
+        ("cut", "transfers/cut/iperf3-0.json", 1, "truncated"),
+        ("failed", "transfers/failed/iperf3-0.json", 1, "iperf3 reports an error: unable to connect"),
+        ("missing", "transfers/missing/iperf3-0.json", 0, "cannot read: No such file or directory"),
+        ("twice", "transfers/twice/iperf3-0.json", 2, "more than one test: the first one is used"),
+    ]
+    errors = dict(rows(tmp_path, "cells", "cell_id, error"))
+    assert errors == {
+        "bbr-0-bbr": None,
+        "crashed": "no route to host",
+        "twice": None,
+        **dict.fromkeys(["cut", "failed", "missing"], "0 of 1 iperf3 files are usable"),
+    }
+    assert rows(tmp_path, "settings", "algorithm, runs, runs_failed") == [("bbr", 1, 0), ("cubic", 1, 4)]
+    printed = capsys.readouterr().err.splitlines()
+    assert "transfers: transfers/cut/iperf3-0.json: truncated" in printed
+    assert len(printed) == 6
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("{", "truncated"),
+        ("[]", "contains no JSON document"),
+        ('{"version": 2}', "not of version 1: run acapella of the version that wrote it"),
+        ('{"version": 1}', "cell.json: 'cell_id' is a required property"),
+    ],
+)
+def test_unusable_cell_is_named(tmp_path, content, reason):
+    made.cell(tmp_path, "a", [made.document()])
+    (tmp_path / "transfers" / "a" / "cell.json").write_text(content)
+    tables(tmp_path)
+    assert files(tmp_path) == [(None, "transfers/a/cell.json", 1, reason)]
+
+
+def test_incomplete_and_hidden_directories_are_not_read(tmp_path):
+    made.cell(tmp_path, ".a.part", [made.document()])
+    (tmp_path / "transfers" / "b").mkdir()
+    tables(tmp_path)
+    assert rows(tmp_path, "cells") == []
+    assert files(tmp_path) == []
+
+
+def test_directories_of_an_earlier_grid_are_not_read(tmp_path):
+    made.cell(tmp_path, "a", [made.document()])
+    made.cell(tmp_path, "b", [made.document()])
+    grid = tmp_path / "transfers" / "grid.json"
+    grid.write_text(json.dumps({"version": 1, "cells": [{"cell_id": "b", "run": 0, "settings": {}}]}))
+    tables(tmp_path)
+    assert rows(tmp_path, "cells", "cell_id") == [("b",)]
+    grid.write_text('{"version": 1, "cells": [3]}')
+    tables(tmp_path)
+    assert rows(tmp_path, "cells", "cell_id") == [("a",), ("b",)]
+    assert files(tmp_path)[0][1:] == (
+        "transfers/grid.json",
+        1,
+        "not a list of cells of this version: all cells are read",
+    )
+
+
+def test_second_directory_of_a_run_is_a_fault(tmp_path):
+    made.cell(tmp_path, "a", [made.document()])
+    made.cell(tmp_path, "b", [made.document()], cell_id="a")
+    tables(tmp_path)
+    assert files(tmp_path) == [("a", "transfers/b", 0, "another directory has this cell and run")]
+
+
+def test_same_input_gives_the_same_bytes(tmp_path):
+    made.grid(tmp_path, delays=(0, 60), buffers=(102_400,))
+    tables(tmp_path)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "tables").iterdir()}
+    tables(tmp_path)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "tables").iterdir()} == before
+
+
+# ---- files made elsewhere --------------------------------------------------------------------------------------------
+
+PATTERN = (  # names as in the paper's Code 3
+    r"bw-(?P<rate_mbps>\d+)-sz-(?P<size_bytes>\w+)-de-(?P<delay_ms>\d+)"
+    r"-bf-(?P<buffer_bytes>\w+)-(?P<algorithm>\w+)\.json"
+)
+
+
+def foreign(directory, name: str, *documents: dict) -> None:
+    """Write a file of several documents, as `tee -a` does."""
+    directory.mkdir(exist_ok=True)
+    (directory / name).write_text("\n".join(json.dumps(each) for each in documents))
+
+
+def test_settings_in_names_of_files_and_repeated_documents(tmp_path):
+    data = tmp_path / "data"
+    foreign(data, "bw-300-sz-1G-de-60-bf-100K-bbr.json", *[made.document(algorithm="bbr", version="3.5")] * 2)
+    foreign(data, "bw-300-sz-1G-de-60-bf-100K-cubic.json", made.document(version="3.5"))
+    foreign(data, "notes.json", made.document())
+    (tmp_path / "c").mkdir()
+    tables(tmp_path / "c", "--data", f"{data}/*.json", "--name-pattern", PATTERN)
+    found = "run, algorithm, delay_ns, buffer_bytes, rate_bps, size_bytes, streams, mode, iperf3_version"
+    common = (60_000_000, 102_400, 300_000_000, 2**30, 1, None, "3.5")
+    assert sorted(rows(tmp_path / "c", "cells", found)) == [
+        (0, "bbr", *common),
+        (0, "cubic", *common),
+        (1, "bbr", *common),
+    ]
+    assert files(tmp_path / "c") == [
+        (None, f"{data}/notes.json", 0, "the name does not match transfer.name_pattern"),
+    ]
+    assert rows(tmp_path / "c", "gain", "comparison, bbr_runs, cubic_runs") == [("equal", 2, 1)]
+
+
+def test_settings_in_a_sheet(tmp_path):
+    foreign(tmp_path / "data", "one.json", made.document(algorithm="bbr"))
+    foreign(tmp_path / "data", "two.json", made.document(algorithm="cubic"))
+    sheet = tmp_path / "sheet.tsv"
+    sheet.write_text(
+        "file\tdelay_ms\tbuffer_bytes\tmode\trtt_ms\ndata/one.json\t0.5\t1M\tpublished\t90\ndata/none.json\t\t\t\t\n"
+    )
+    (tmp_path / "c").mkdir()
+    tables(tmp_path / "c", "--data", f"{tmp_path}/data/*.json", "--sheet", str(sheet))
+    found = "algorithm, delay_ns, buffer_bytes, mode, measured_rtt_ns"
+    assert rows(tmp_path / "c", "cells", found) == [("bbr", 500_000, 2**20, "published", 90_000_000)]
+    assert [(file.rpartition("/")[2], reason) for _, file, _, reason in files(tmp_path / "c")] == [
+        ("none.json", "cannot read: No such file or directory"),
+        ("two.json", "not in the sheet sheet.tsv"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name\tdelay_ms\n", "no column file"),
+        ("file\tdelay\n", "unknown column 'delay'"),
+        ("file\tdelay_ms\na\tfast\n", "row 2: delay_ms: 'fast': expected a number"),
+        ("file\tbuffer_bytes\na\t1X\n", "row 2: buffer_bytes: '1X': expected bytes"),
+        ("file\tstreams\na\t0\n", "row 2: streams: '0': expected a whole number from 1 to 65535"),
+        ("file\tmode\na\tdirty\n", "row 2: mode: 'dirty': expected published or clean"),
+        ("file\na\na\n", "is in the sheet twice"),
+    ],
+)
+def test_mistakes_in_a_sheet_are_named(tmp_path, text, message):
+    (tmp_path / "sheet.tsv").write_text(text)
+    with pytest.raises(UserError, match=message):
+        settings.sheet(tmp_path / "sheet.tsv")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"), [("(", "not a regular"), ("x", "no named group"), ("(?P<d>x)", "unknown group d")]
+)
+def test_mistakes_in_a_pattern_are_named(pattern, message):
+    with pytest.raises(UserError, match=message):
+        settings.name_pattern(pattern)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("100K", 102_400), ("1.5M", 1_572_864), ("1G", 2**30), ("7", 7), ("2KiB", 2048)]
+)
+def test_sizes_have_binary_units(text, size):
+    assert settings.size(text) == size
+
+
+# ---- iperf3 and the wire ---------------------------------------------------------------------------------------------
+
+
+def with_wire(tmp_path, capture: Capture, sent: made.Sent, *, cut: bool = False) -> dict[str, tuple]:
+    """Return (flagged, cause) by quantity of a cell with a capture."""
+    document = made.document(sent)
+    document["start"]["connected"][0] |= {"local_port": 40_000, "remote_port": 5201}
+    path = made.cell(tmp_path, "a", [document], wire="wire.parquet")
+    capture.write(path, cut=cut)
+    tables(tmp_path)
+    return {row[0]: row[1:] for row in rows(tmp_path, "disagreements", "quantity, flagged, cause")}
+
+
+def steady(segments: int = 100, lost=()) -> Capture:
+    """Return a capture of segments every 10 ms from 100 ms on, acknowledged after 20 ms; ``lost`` ones are missing."""
+    capture = Capture()
+    capture.open()
+    for place in range(segments):
+        if place not in lost:
+            capture.send(100 + 10 * place, place)
+        capture.acknowledge(120 + 10 * place, place + 1)
+    return capture
+
+
+AGREED = (False, None)
+# 100 segments of 1000 B: 100,000 B from 100 ms to 1,110 ms, that is in 1.010 s.
+EXACT = made.Sent(100_000, 100_000, 1.0, 1.01, 0)
+
+
+def test_agreement_is_not_flagged(tmp_path):
+    found = with_wire(tmp_path, steady(), EXACT)
+    assert found == dict.fromkeys(["completion", "retransmits", "sent", "throughput"], AGREED)
+    columns = "wire_bytes, wire_completion_ns, wire_retransmits, wire_rtt_mean_ns, queue_mean_ns, disagreements"
+    assert rows(tmp_path, "cells", columns) == [(100_000, 1_010_000_000, 0, 20_000_000, 0, 0)]
+    assert rows(tmp_path, "flows", "wire_start_up_ns, wire_rtts") == [(100_000_000, 101)]
+
+
+def test_known_causes_of_differences_are_named(tmp_path):
+    headers = made.Sent(105_200, 105_200, 1.0, 1.01, 0)  # IP and TCP headers of 52 B counted
+    found = with_wire(tmp_path / "headers", steady(), headers)
+    assert (found["sent"], found["throughput"]) == ((True, "headers"), (True, "headers"))
+    late = made.Sent(100_000, 100_000, 1.0, 1.1, 0)  # 90 ms of 100 ms from SYN to first byte
+    found = with_wire(tmp_path / "late", steady(), late)
+    assert (found["completion"], found["throughput"]) == ((True, "start_up"), (True, "start_up"))
+    buffered = made.Sent(150_000, 80_000, 0.8, 0.8, 0)  # 50 kB never left the buffer, 20 kB arrived too late
+    found = with_wire(tmp_path / "buffer", steady(), buffered)
+    assert (found["sent"], found["completion"]) == ((True, "send_buffer"), (True, "send_buffer"))
+    found = with_wire(tmp_path / "lost", steady(lost=range(40, 60)), EXACT)
+    assert (found["sent"], found["throughput"]) == ((True, "capture_loss"), (True, "capture_loss"))
+    found = with_wire(tmp_path / "cut", steady(60), EXACT, cut=True)
+    assert {found[name] for name in ("sent", "completion")} == {(True, "capture_loss")}
+
+
+def test_retransmissions_after_the_end_are_a_known_cause(tmp_path):
+    capture = steady()
+    capture.send(1500, 99)
+    found = with_wire(tmp_path, capture, EXACT)
+    assert found["retransmits"] == (True, "after_end")
+
+
+def test_other_differences_are_unexplained_counted_and_flagged(tmp_path):
+    found = with_wire(tmp_path, steady(), made.Sent(200_000, 200_000, 1.0, 1.01, 3))
+    assert found == {
+        "sent": (True, "unexplained"),
+        "completion": AGREED,
+        "throughput": (True, "unexplained"),
+        "retransmits": (True, "unexplained"),
+    }
+    assert rows(tmp_path, "cells", "disagreements, unexplained, flags") == [(3, 3, "unexplained")]
+
+
+def test_missing_and_damaged_digest_is_named_and_the_run_counts(tmp_path):
+    made.cell(tmp_path, "a", [made.document()], wire="wire.parquet")
+    made.cell(tmp_path, "b", [made.document()], wire="wire.parquet")
+    (tmp_path / "transfers/b/wire.parquet").write_bytes(b"PAR1")
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "transfers/b/wire.flows.parquet")
+    tables(tmp_path)
+    assert [(file, reason[:14]) for _, file, _, reason in files(tmp_path)] == [
+        ("transfers/a/wire.parquet", "not a digest: "),
+        ("transfers/b/wire.parquet", "not a digest: "),
+    ]
+    assert rows(tmp_path, "cells", "wire_bytes, error") == [(None, None)] * 2
+
+
+# ---- prediction ------------------------------------------------------------------------------------------------------
+
+
+def test_prediction_of_the_multipath_grid(tmp_path):
+    made.multipath(tmp_path, ratios=(1.0, 2.0))
+    tables(tmp_path)
+    found = rows(tmp_path, "prediction", "flow, path, bottleneck, round(rate_bps), predicted_ns, best_ratio, together")
+    # r = 1: l1 = l2 = 15 Mbit/s, 1448/1514 of it is payload: four flows over l1, two over l2.
+    assert found[0] == (0, "red", "l1", 3586526.0, 11152854512, 2.0, True)
+    assert found[2] == (2, "blue", "l2", 7173052.0, 5576427256, 2.0, True)
+    assert {row[4] for row in found[6:]} == {8364640884}, "r = 2: all flows end together"
+    errors = rows(tmp_path, "prediction", "round(error_share, 4)")[:6]
+    assert errors == [(0.0,), (0.01,), (0.02,), (0.03,), (0.04,), (0.05,)]
+
+
+def test_unknown_path_is_a_fault(tmp_path):
+    links = {"l": {"between": ["a", "b"], "rate_bps": 8}}
+    made.cell(tmp_path, "a", [made.document()], links=links, paths={"p": ["a", "b"]}, flows=[{"path": "q"}])
+    tables(tmp_path)
+    assert rows(tmp_path, "prediction") == []
+    assert files(tmp_path) == [("a", "transfers/a/cell.json", 1, "no prediction: unknown path 'q'")]
