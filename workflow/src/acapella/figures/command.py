@@ -21,7 +21,9 @@ from .registry import (
     REPLAY_FIGURES,
     STORAGE_FIGURES,
     TRAFFIC_FIGURES,
+    TRANSFER_FIGURES,
     TRIAL_FIGURES,
+    all_figures,
 )
 
 FORMATS = ("svg", "pdf", "png", "html")
@@ -38,7 +40,8 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         f"of replays with departures: {', '.join(REPLAY_FIGURES)}; "
         f"of all collections: {', '.join(COLLECTION_FIGURES)}; "
         f"of the storage study: {', '.join(STORAGE_FIGURES)}; "
-        f"of flow reports: {', '.join((*FLOWREPORT_FIGURES, *FLOWSTUDY_FIGURES))}",
+        f"of flow reports: {', '.join((*FLOWREPORT_FIGURES, *FLOWSTUDY_FIGURES))}; "
+        f"of transfers: {', '.join(TRANSFER_FIGURES)}",
     )
     parser.add_argument("campaign", metavar="CAMPAIGN", help="campaign directory, such as results/demo")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="draw only these figures (default: those of samples)")
@@ -53,6 +56,9 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
         "--flowstudy",
         action="store_true",
         help="also draw those of the study of flow reports (first run acapella p4 study)",
+    )
+    parser.add_argument(
+        "--transfers", action="store_true", help="also draw those of transfers (first run acapella campaign transfers)"
     )
     parser.add_argument(
         "--formats",
@@ -74,22 +80,10 @@ def confine(args: argparse.Namespace) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the figures; print a line for each. Raises UserError for an unknown name or a missing table."""
-    requested = {TRIAL_FIGURES: args.trials, REPLAY_FIGURES: args.replays}
+    requested = {TRIAL_FIGURES: args.trials, REPLAY_FIGURES: args.replays, TRANSFER_FIGURES: args.transfers}
     requested |= {FLOWREPORT_FIGURES: args.flowreports, FLOWSTUDY_FIGURES: args.flowstudy}
     selected = args.only or [*TRAFFIC_FIGURES, *(name for names, on in requested.items() if on for name in names)]
-    names = select_names(
-        selected,
-        (
-            *TRAFFIC_FIGURES,
-            *TRIAL_FIGURES,
-            *REPLAY_FIGURES,
-            *COLLECTION_FIGURES,
-            *STORAGE_FIGURES,
-            *FLOWREPORT_FIGURES,
-            *FLOWSTUDY_FIGURES,
-        ),
-        "--only",
-    )
+    names = select_names(selected, all_figures(), "--only")
     formats = select_names(args.formats, FORMATS, "--formats")
     campaign = campaigns.open_campaign(args.campaign)
     load_jsonschema()

@@ -33,6 +33,16 @@ FLOWSTUDY_FIGURES = (
     "flowreport_success",
 )  # for measurements of flow reports on this machine
 
+TRANSFER_FIGURES = (  # for transfer experiments
+    "transfer_throughput",
+    "transfer_completion",
+    "transfer_gain",
+    "transfer_retransmits",
+    "transfer_streams",
+    "transfer_per_stream",
+    "transfer_ratios",
+)
+
 
 def all_figures() -> tuple[str, ...]:
     """Return the names of all figures that a campaign can have."""
@@ -44,6 +54,7 @@ def all_figures() -> tuple[str, ...]:
         *STORAGE_FIGURES,
         *FLOWREPORT_FIGURES,
         *FLOWSTUDY_FIGURES,
+        *TRANSFER_FIGURES,
     )
 
 

@@ -26,6 +26,7 @@ def register_parser(subparsers) -> argparse.ArgumentParser:
     parser.add_argument("--replays", action="store_true", help="add the figures of replays with departures to it")
     parser.add_argument("--flowreports", action="store_true", help="add a section on flow reports")
     parser.add_argument("--flowstudy", action="store_true", help="add the study of flow reports to that section")
+    parser.add_argument("--transfers", action="store_true", help="add a section on transfer experiments")
     parser.add_argument("--storage", action="store_true", help="add a section on the storage study")
     parser.add_argument("--outcomes", action="store_true", help="add a section on the outcomes of all collections")
     parser.add_argument(
@@ -61,6 +62,7 @@ def run(args: argparse.Namespace) -> None:
         with_trials=args.trials,
         with_replays=args.replays,
         flows=flows.FlowSections(args.flowreports, args.flowstudy),
+        with_transfers=args.transfers,
         with_storage=args.storage,
         with_outcomes=args.outcomes,
         papers=args.papers,

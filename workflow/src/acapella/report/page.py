@@ -19,7 +19,7 @@ from acapella_core.errors import UserError
 from acapella_core.files import atomic_text
 
 from . import flows as flow_section
-from . import notes, storage, summary, tables, trials, warnings
+from . import notes, storage, summary, tables, transfers, trials, warnings
 
 MAX_EMBEDDED = 256 * 1024  # bytes of a CSV file embedded in the page; larger files are only linked
 
@@ -43,6 +43,7 @@ def write(  # noqa: PLR0913
     with_trials: bool = False,
     with_replays: bool = False,
     flows: flow_section.FlowSections = flow_section.NO_SECTIONS,
+    with_transfers: bool = False,
     with_storage: bool = False,
     with_outcomes: bool = False,
     papers: bool = False,
@@ -50,20 +51,21 @@ def write(  # noqa: PLR0913
 ) -> tuple[Path, int]:
     """Write the page; return its path and the number of figures.
 
-    The keywords add the sections on trials (with the figures of replays with departures), flow reports, the storage
-    study, and the outcomes of all collections.
+    The keywords add the sections on trials (with the figures of replays with departures), flow reports, transfers, the
+    storage study, and the outcomes of all collections.
     ``papers`` adds tables of the numbers printed in papers. ``excluded``: samples that the config excludes.
     """
     source = Source(campaign)
     of_trials = (*registry.TRIAL_FIGURES, *(registry.REPLAY_FIGURES if with_replays else ()))
     parts = (registry.TRAFFIC_FIGURES, of_trials if with_trials else (), flows.figures)
     parts += (registry.STORAGE_FIGURES if with_storage else (), registry.COLLECTION_FIGURES if with_outcomes else ())
+    parts += (registry.TRANSFER_FIGURES if with_transfers else (),)
     names = [name for part in parts for name in part]
     all_figures = [
         figure_values(compose_figure(name, source, origin=False), number, source)
         for number, name in enumerate(names, 1)
     ]
-    figures, of_trials, of_flows, of_storage, collections = (
+    figures, of_trials, of_flows, of_storage, collections, of_transfers = (
         [figure for figure in all_figures if figure["name"] in part] for part in parts
     )
     page = template().render(
@@ -83,6 +85,9 @@ def write(  # noqa: PLR0913
         if with_storage
         else None,
         collections=collections,
+        transfers={"figures": of_transfers, "tables": add_csv_links(transfers.tables(source), source)}
+        if with_transfers
+        else None,
         provenance=provenance_of(campaign) + (provenance_of_trials(campaign) if with_trials else []),
         vega=charts.vega(),
         start=charts.EMBED_SCRIPT,

@@ -1,0 +1,72 @@
+"""Gain of BBR over Cubic in throughput against buffer and delay (sliced-WAN paper, figure 5, left)."""
+
+import statistics
+
+from acapella.common.wording import GAP, count
+
+from . import theme, transfer_heatmap, transfer_scope
+from .compose import Figure
+from .source import NoData, Source
+
+SUBJECT = "Gain of BBR over Cubic"
+TABLE = "transfer_gain"
+COLUMNS = ("delay_ns", "buffer_bytes", "gain_percent", "comparison", "bbr_runs", "cubic_runs", "flagged")
+SCOPE = transfer_scope.scope_of(transfer_heatmap.compared_rows)
+# Blue: Cubic is faster; red: BBR is faster, as in the paper.
+COLORS = (theme.BLUE, "#7FB8D8", "#F7F7F7", "#EBAE7F", theme.VERMILION)
+SHALLOW_BDP = 0.1  # a buffer below this share of the bandwidth-delay product is shallow
+CASES = {"bbr_zero": "\N{MINUS SIGN}\N{INFINITY}", "both_zero": "0/0"}
+
+
+def draw(source: Source) -> Figure:
+    """Draw one heatmap."""
+    rows = source.rows(TABLE)
+    if rows and all(row["gain_percent"] is None for row in rows):
+        raise NoData("no settings have complete runs of both BBR and Cubic")
+    measure = transfer_heatmap.Measure(lambda row: row["gain_percent"], text, "gain (%)", COLORS, symmetric=True)
+    chart, notes = transfer_heatmap.heatmap(
+        rows, measure, lambda row: "100 (BBR \N{MINUS SIGN} Cubic) / BBR, of mean throughput"
+    )
+    drawn = [row for group in transfer_heatmap.heat_groups(rows) for row in group]
+    key = ("positive: BBR is faster; black frame: a run of the cell has a flag", *shallow(drawn), *notes)
+    return Figure(title(drawn), chart, key)
+
+
+def text(row: dict) -> str:
+    """Return the text of a cell: the gain with its sign, or the case in which it is undefined."""
+    gain = row["gain_percent"]
+    if gain is None:
+        return CASES.get(row["comparison"], transfer_heatmap.MISSING)
+    return signed(gain, 0)
+
+
+def signed(value: float, decimals: int) -> str:
+    """Return a number with its sign; 0 has none."""
+    rounded = round(value, decimals)
+    sign = "+" if rounded > 0 else "\N{MINUS SIGN}" if rounded < 0 else ""
+    return f"{sign}{abs(rounded):.{decimals if rounded else 0}f}"
+
+
+def title(rows: list[dict]) -> str:
+    """Return in how many settings each algorithm is faster, and the median gain."""
+    known = [row["gain_percent"] for row in rows if row["gain_percent"] is not None]
+    faster = [
+        sum(row["comparison"] in cases for row in rows)
+        for cases in (("faster_bbr", "cubic_zero"), ("faster_cubic", "bbr_zero"))
+    ]
+    median = signed(statistics.median(known), 0)
+    whole = count(len(rows), "setting")
+    return f"BBR is faster in {faster[0]}, Cubic in {faster[1]} of {whole}; median gain {median}{GAP}%"
+
+
+def shallow(rows: list[dict]) -> list[str]:
+    """Return a note on the median gain with shallow buffers; [] if their share of the BDP is not known."""
+    gains = [
+        row["gain_percent"]
+        for row in rows
+        if row["buffer_bdp"] is not None and row["buffer_bdp"] < SHALLOW_BDP and row["gain_percent"] is not None
+    ]
+    if not gains:
+        return []
+    median = signed(statistics.median(gains), 1)
+    return [f"median gain with buffers below {SHALLOW_BDP} BDP: {median}{GAP}% ({count(len(gains), 'setting')})"]

@@ -1,0 +1,115 @@
+"""Throughput of the flows over time for each ratio of the crossing links (sliced-WAN paper, figure 9)."""
+
+import altair as alt
+
+from acapella.common.wording import GAP, digits, percent
+
+from . import theme, transfer_scope
+from .compose import Figure
+from .source import NoData, Source
+
+SUBJECT = "Flows over time for each ratio"
+TABLE = "transfer_intervals"
+COLUMNS = ("cell_id", "run", "flow", "start_ns", "end_ns", "throughput_bps")
+SCOPE = transfer_scope.scope_of(lambda rows: [row for row in rows if row["ratio"] is not None])
+COLORS = (theme.VERMILION, theme.GREEN, theme.BLUE, theme.PURPLE, theme.ORANGE, theme.SKY)
+MAX_PANELS = 9
+ACROSS = 3
+WIDTH = 170
+HEIGHT = 130
+
+
+def draw(source: Source) -> Figure:
+    """Draw a panel for the first complete run of each ratio and algorithm."""
+    cells = first_runs(source.rows("transfer_cells"))
+    if not cells:
+        raise NoData("no transfer over several paths with a ratio has run (topology multipath)")
+    shown = cells[:MAX_PANELS]
+    keys = {(row["cell_id"], row["run"]) for row in shown}
+    flows = [row for row in source.rows("transfer_flows") if (row["cell_id"], row["run"]) in keys]
+    intervals = [row for row in source.rows(TABLE) if (row["cell_id"], row["run"]) in keys and not row["omitted"]]
+    predicted = [row for row in source.rows("transfer_prediction") if (row["cell_id"], row["run"]) in keys]
+    paths = list(dict.fromkeys(row["path"] or f"flow {row['flow']}" for row in flows))
+    longest = max(row["completion_ns"] for row in shown) / 1e9
+    fastest = max((row["throughput_bps"] or 0 for row in intervals), default=0) / 1e6
+    panels = [panel(row, flows, intervals, predicted, (paths, longest, fastest)) for row in shown]
+    lines = [alt.hconcat(*panels[n : n + ACROSS], spacing=16) for n in range(0, len(panels), ACROSS)]
+    key = ["lines: throughput of a flow in each interval of iperf3; triangles: end of each flow"]
+    if predicted:
+        key.append("dashed: last end predicted by max-min fair rates (transfer_prediction.csv)")
+    if len(cells) > len(shown):
+        key.append(f"the first {MAX_PANELS} of {len(cells)} ratios and algorithms")
+    chart = alt.vconcat(*lines, spacing=18).resolve_scale(color="shared")
+    return Figure(title(shown, predicted), chart, ("; ".join(key),))
+
+
+def first_runs(cells: list[dict]) -> list[dict]:
+    """Return the first complete run of each algorithm and ratio, in this order."""
+    known = [row for row in cells if row["ratio"] is not None and row["error"] is None]
+    order = transfer_scope.algorithms(known)
+    known.sort(
+        key=lambda row: (order.index(row["algorithm"]), row["ratio"], row["setting"], row["cell_id"], row["run"])
+    )
+    return [rows[0] for rows in transfer_scope.groups(known, ("algorithm", "ratio", "setting")).values()]
+
+
+def panel(cell: dict, flows: list[dict], intervals: list[dict], predicted: list[dict], of: tuple) -> alt.LayerChart:
+    """Return the panel of a run. ``of``: all paths, and the ends of the axes: s, Mbit/s."""
+    paths, longest, fastest = of
+    own = [row for row in flows if belongs(row, cell)]
+    names = {(row["flow"], row["stream"]): row["path"] or f"flow {row['flow']}" for row in own}
+    points = [
+        {
+            "t": (row["start_ns"] + row["end_ns"]) / 2e9,
+            "mbps": (row["throughput_bps"] or 0) / 1e6,
+            "path": names[row["flow"], row["stream"]],
+            "flow": f"{row['flow']}.{row['stream']}",
+        }
+        for row in intervals
+        if belongs(row, cell)
+    ]
+    ends = [
+        {"t": (row["offset_ns"] + row["completion_ns"]) / 1e9, "path": names[row["flow"], row["stream"]], "mbps": 0}
+        for row in own
+        if row["completion_ns"] is not None
+    ]
+    last = [row["predicted_ns"] / 1e9 for row in predicted if belongs(row, cell) and row["predicted_ns"] is not None]
+    scale = alt.Scale(domain=paths, range=[COLORS[n % len(COLORS)] for n in range(len(paths))])
+    color = alt.Color("path:N", scale=scale, legend=alt.Legend(title="path", orient="right", symbolType="stroke"))
+    x = alt.X("t:Q", title="time (s)", scale=alt.Scale(domain=[0, 1.05 * longest], nice=False))
+    y = alt.Y("mbps:Q", title="throughput (Mbit/s)", scale=alt.Scale(domain=[0, 1.05 * fastest or 1], nice=False))
+    line = (
+        alt.Chart(alt.Data(values=points))
+        .mark_line(strokeWidth=1.3, opacity=0.85)
+        .encode(x=x, y=y, color=color, detail="flow:N")
+    )
+    marks = alt.Chart(alt.Data(values=ends)).mark_point(shape="triangle-up", size=40, filled=True, opacity=1)
+    layers = [line, marks.encode(x=x, y=y, color=color)]
+    if last:
+        rule = alt.Chart(alt.Data(values=[{"t": max(last)}])).mark_rule(color=theme.GRAY, strokeDash=[4, 3])
+        layers.append(rule.encode(x=x))
+    head = alt.TitleParams(heading(cell), fontSize=theme.TEXT, offset=4, frame="group", color=theme.INK)
+    return alt.layer(*layers).properties(width=WIDTH, height=HEIGHT, title=head)
+
+
+def belongs(row: dict, cell: dict) -> bool:
+    """Return whether a row belongs to a run."""
+    return (row["cell_id"], row["run"]) == (cell["cell_id"], cell["run"])
+
+
+def heading(cell: dict) -> str:
+    """Return the heading of a panel, with a mark if the run has a flag."""
+    flag = " (flagged)" if cell["flags"] else ""
+    return f"{transfer_scope.name_of(cell['algorithm'] or '?')}, r = {digits(cell['ratio'])}{flag}"
+
+
+def title(cells: list[dict], predicted: list[dict]) -> str:
+    """Return the ratio with the shortest completion, the spread of its flows' ends, and the predicted best ratio."""
+    best = min(cells, key=lambda row: (row["completion_ns"], row["ratio"]))
+    apart = (best["completion_ns"] - best["first_end_ns"]) / best["completion_ns"]
+    text = (
+        f"r = {digits(best['ratio'])} completes first, after {digits(best['completion_ns'] / 1e9)}{GAP}s; "
+        f"its flows end within {percent(apart)} of each other"
+    )
+    ratios = sorted({row["best_ratio"] for row in predicted if row["best_ratio"] is not None})
+    return f"{text}; predicted best: r = {digits(ratios[0])}" if len(ratios) == 1 else text

@@ -1,0 +1,125 @@
+"""Notes under the titles of figures of transfers: runs, mode, repetitions, flags; labels of settings."""
+
+from collections.abc import Callable, Iterable
+
+from acapella.common.wording import GAP, count, digits, listed, span
+
+from .source import NoData, Source
+
+FIRST = ("bbr", "cubic")  # algorithms that are shown first, in this order
+BINARY = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+# Settings that are the same within a panel; delay and buffer are the axes of heatmaps.
+FIXED = (
+    "mode",
+    "topology",
+    "rate_bps",
+    "streams",
+    "size_bytes",
+    "ratio",
+    "delay_on",
+    "loss_percent",
+    "reorder_percent",
+)
+
+
+def scope_of(select: Callable[[list[dict]], list[dict]]) -> Callable[[Source], tuple[str, ...]]:
+    """Return the scope of a figure that draws the rows of transfer_settings that ``select`` returns.
+
+    Without any, the scope is that of all rows.
+    """
+
+    def scope(source: Source) -> tuple[str, ...]:
+        rows = source.rows("transfer_settings")
+        try:
+            drawn = select(rows)
+        except NoData:
+            drawn = rows
+        keys = {(row["setting"], row["algorithm"]) for row in drawn}
+        cells = [
+            row for row in source.rows("transfer_cells") if (row["setting"], row["algorithm"] or "unknown") in keys
+        ]
+        return summary(drawn, cells)
+
+    return scope
+
+
+def summary(settings: list[dict], cells: list[dict]) -> tuple[str, ...]:
+    """Return ``24 runs of 9 settings; mode clean; repetitions 1 to 3; ...``, and a note on captures."""
+    done = [row for row in cells if row["error"] is None]
+    runs = sorted({row["runs"] for row in settings if row["runs"]})
+    parts = [f"{count(len(done), 'run')} of {count(len({row['setting'] for row in settings}), 'setting')}"]
+    parts.append(f"mode {listed(sorted({row['mode'] or 'not stated' for row in cells}))}" if cells else "no runs")
+    parts.append(f"repetitions {span(runs[0], runs[-1])}" if runs else "no complete run")
+    if failed := len(cells) - len(done):
+        parts.append(f"{count(failed, 'run')} failed")
+    parts.append(f"{count(sum(row['flags'] != '' for row in done), 'run')} flagged")
+    captured = sum(row["wire_bytes"] is not None for row in done)
+    return ("; ".join(parts), agreement(done, captured))
+
+
+def agreement(done: list[dict], captured: int) -> str:
+    """Return a note on the comparison of iperf3 with captures."""
+    if not captured:
+        return "iperf3 alone: no run has a capture"
+    differ, unexplained = (sum(row[name] for row in done) for name in ("disagreements", "unexplained"))
+    return (
+        f"captured: {count(captured, 'run')}; iperf3 and wire differ by more than 1{GAP}% in "
+        f"{count(differ, 'value')}, of which {unexplained} unexplained"
+    )
+
+
+def algorithms(rows: Iterable[dict]) -> list[str]:
+    """Return the algorithms of rows: BBR, Cubic, then others by name."""
+    found = {row["algorithm"] for row in rows}
+    return [name for name in FIRST if name in found] + sorted(found - {*FIRST})
+
+
+def name_of(algorithm: str) -> str:
+    """Return the usual spelling of an algorithm."""
+    return {"bbr": "BBR", "cubic": "Cubic", "reno": "Reno"}.get(algorithm, algorithm)
+
+
+def byte_text(size: int | None) -> str:
+    """Return bytes with a binary unit if they are a multiple of it or large: ``100 KiB``, ``1 GiB``, ``20,000 B``."""
+    if size is None:
+        return "?"
+    for unit, name in BINARY:
+        if size >= unit and (size % unit == 0 or size >= 100 * unit):
+            return f"{digits(size / unit)}{GAP}{name}"
+    return f"{size:,}{GAP}B"
+
+
+def milliseconds(value: int | None) -> str:
+    """Return a delay in ms, without unit."""
+    return "?" if value is None else digits(value / 1e6)
+
+
+def setting_text(row: dict, names: Iterable[str]) -> str:
+    """Return the named settings of a row as text, such as ``40 Mbit/s, 20 streams``."""
+    texts = {
+        "mode": lambda value: f"mode {value}",
+        "topology": str,
+        "rate_bps": lambda value: f"{digits(value / 1e6)}{GAP}Mbit/s",
+        "streams": lambda value: count(value, "stream"),
+        "size_bytes": byte_text,
+        "ratio": lambda value: f"r = {digits(value)}",
+        "delay_on": lambda value: f"delay on {value}",
+        "delay_ns": lambda value: f"delay {milliseconds(value)}{GAP}ms",
+        "buffer_bytes": lambda value: f"buffer {byte_text(value)}",
+        "loss_percent": lambda value: f"loss {digits(value)}{GAP}%",
+        "reorder_percent": lambda value: f"reordering {digits(value)}{GAP}%",
+    }
+    return ", ".join(texts[name](row[name]) for name in names if row[name] is not None)
+
+
+def varying(rows: list[dict], names: Iterable[str]) -> list[str]:
+    """Return the settings among ``names`` that differ between rows."""
+    return [name for name in names if len({row[name] for row in rows}) > 1]
+
+
+def groups(rows: list[dict], names: Iterable[str]) -> dict[tuple, list[dict]]:
+    """Return the rows by their values of the settings ``names``, in the order of the rows."""
+    found: dict[tuple, list[dict]] = {}
+    for row in rows:
+        found.setdefault(tuple(row[name] for name in names), []).append(row)
+    return found

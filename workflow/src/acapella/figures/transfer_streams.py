@@ -1,0 +1,42 @@
+"""Completion time against parallel streams for each size, and Cubic minus BBR (sliced-WAN paper, figure 6)."""
+
+import altair as alt
+
+from acapella.common.wording import digits, listed
+
+from . import transfer_lines, transfer_scope
+from .compose import Figure
+from .source import Source
+
+SUBJECT = "Completion time against streams"
+TABLE = "transfer_settings"
+COLUMNS = ("algorithm", "streams", "size_bytes", "completion_ns_mean", "completion_ns_low", "completion_ns_high")
+SCOPE = transfer_scope.scope_of(lambda rows: transfer_lines.stream_rows(rows, "completion_ns_mean"))
+
+
+def draw(source: Source) -> Figure:
+    """Draw the completion times on the left, the differences on the right."""
+    rows = transfer_lines.stream_rows(source.rows(TABLE), "completion_ns_mean")
+    lines = transfer_lines.Lines(
+        rows, ("completion_ns_mean", "completion_ns_low", "completion_ns_high"), 1e-9, "completion time (s)"
+    )
+    shown = {row["setting"] for row in rows}
+    gains = [
+        row for row in source.rows("transfer_gain") if row["setting"] in shown and row["difference_ns"] is not None
+    ]
+    columns = ("difference_ns", "difference_low_ns", "difference_high_ns")
+    right = transfer_lines.Lines(gains, columns, 1e-9, "Cubic \N{MINUS SIGN} BBR (s)", zero=True)
+    chart = alt.hconcat(lines.chart(), right.chart(), spacing=30) if gains else lines.chart()
+    return Figure(title(gains), chart, (transfer_lines.KEY, "right: positive if BBR completes first"))
+
+
+def title(gains: list[dict]) -> str:
+    """Return the mean difference for each size."""
+    if not gains:
+        return "Completion time against parallel streams"
+    parts = []
+    for (size,), rows in transfer_scope.groups(gains, ("size_bytes",)).items():
+        mean = sum(row["difference_ns"] for row in rows) / len(rows) / 1e9
+        text = digits(abs(mean)) if mean >= 0 else f"\N{MINUS SIGN}{digits(-mean)}"
+        parts.append(f"{text} s for {transfer_scope.byte_text(size)}")
+    return f"Cubic minus BBR, mean over the streams: {listed(parts[:4])}"

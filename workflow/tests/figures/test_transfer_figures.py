@@ -1,0 +1,177 @@
+"""Tests figures and report tables of transfers: required text, page size, overlaps, flags, and missing data."""
+
+import functools
+
+import pytest
+from acapella_testing.generated import generated_transfers as made
+from acapella_testing.svg_text import check_collisions, check_page, with_spaces, words
+
+from acapella.campaign.layout import Campaign
+from acapella.cli import main as cli
+from acapella.figures import compose, transfer_gain, transfer_heatmap, transfer_retransmits, transfer_scope
+from acapella.figures.registry import TRANSFER_FIGURES, figure_module
+from acapella.figures.save import svg_of
+from acapella.figures.source import Source
+from acapella.report import transfers
+
+HEATMAPS = ("transfer_throughput", "transfer_completion", "transfer_gain", "transfer_retransmits")
+UNITS = {
+    "transfer_throughput": ("added round-trip delay (ms)", "buffer", "Mbit/s", "BBR", "Cubic"),
+    "transfer_completion": ("added round-trip delay (ms)", "buffer", "s", "BBR", "Cubic"),
+    "transfer_gain": ("added round-trip delay (ms)", "buffer", "gain (%)"),
+    "transfer_retransmits": ("added round-trip delay (ms)", "buffer", "segments"),
+    "transfer_streams": ("parallel streams", "completion time (s)", "Cubic \N{MINUS SIGN} BBR (s)", "5 GiB"),
+    "transfer_per_stream": ("parallel streams", "throughput per stream (Mbit/s)", "gain of BBR (%)", "5 GiB"),
+    "transfer_ratios": ("time (s)", "throughput (Mbit/s)", "red", "green", "blue", "r = 0.5"),
+}
+PAPER_DELAYS = (0, 60, 120, 180, 240, 320, 380, 440)
+PAPER_BUFFERS = (102_400, 256_000, 512_000, 2**20, 5 * 2**20, 10 * 2**20, 25 * 2**20, 50 * 2**20)
+
+
+def small(directory) -> None:
+    """Write all kinds of experiments."""
+    made.grid(directory)
+    made.stream_grid(directory, counts=(1, 5, 20))
+    made.multipath(directory)
+
+
+def large(directory) -> None:
+    """Write the grid of the paper in both modes, and another rate."""
+    made.grid(directory, PAPER_DELAYS, PAPER_BUFFERS)
+    document = made.document(made.Sent(), algorithm="reno")
+    made.cell(directory, "reno", [document], settings={"algorithm": "reno", "buffer_bytes": 2**20})
+    made.cell(directory, "failed", [document], settings={"algorithm": "bbr"}, error="no route", mode="published")
+
+
+def empty(directory) -> None:
+    """Write no run."""
+    directory.mkdir()
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory) -> dict[str, Source]:
+    """Return the tables of each kind of campaign."""
+    found = {}
+    for write in (small, large, empty):
+        directory = tmp_path_factory.mktemp("transfers") / write.__name__
+        write(directory)
+        assert cli.main(["campaign", "transfers", str(directory)]) == 0
+        found[write.__name__] = Source(Campaign(directory))
+    return found
+
+
+@pytest.fixture(scope="module")
+def drawn(sources):
+    """Return a function that composes a figure of a campaign once."""
+    return functools.cache(lambda name, campaign: compose.compose_figure(name, sources[campaign]))
+
+
+@pytest.fixture(scope="module")
+def svg(drawn):
+    """Return a function that draws the SVG of a figure of a campaign once."""
+    return functools.cache(lambda name, campaign: svg_of(drawn(name, campaign)))
+
+
+@pytest.mark.parametrize("name", TRANSFER_FIGURES)
+def test_figure_states_runs_mode_repetitions_units_and_data(name, svg):
+    text = words(svg(name, "small"))
+    for unit in UNITS[name]:
+        assert unit in text
+    for part in ("runs of", "mode clean", "repetitions", "flagged", "iperf3 alone: no run has a capture"):
+        assert part in text
+    assert f"Data: tables/{figure_module(name).TABLE}.csv" in text
+    check_page(svg(name, "small"))
+
+
+@pytest.mark.parametrize("name", HEATMAPS)
+def test_grid_of_the_paper_fits_a_page(name, svg):
+    check_page(svg(name, "large"))
+    assert "50 MiB" in words(svg(name, "large"))
+
+
+def test_text_does_not_overlap_and_is_inside_the_figure(svg, browser):
+    check_collisions(browser, {name: svg(name, "small") for name in TRANSFER_FIGURES})
+    check_collisions(browser, {name: svg(name, "large") for name in HEATMAPS})
+
+
+@pytest.mark.parametrize("name", TRANSFER_FIGURES)
+def test_campaign_without_runs_states_that_there_are_none(name, svg):
+    text = words(svg(name, "empty"))
+    assert f"{figure_module(name).SUBJECT}: no data" in text
+
+
+def test_figures_of_other_experiments_are_omitted_from_heatmaps(drawn):
+    notes = with_spaces(" ".join(drawn("transfer_throughput", "small").notes))
+    assert "22 runs of 9 settings; mode clean; repetitions 1 to 3; 1 run flagged" in notes
+    notes = with_spaces(" ".join(drawn("transfer_ratios", "small").notes))
+    assert "3 runs of 3 settings" in notes
+
+
+def test_flagged_cells_have_a_frame(sources, drawn):
+    rows = sources["small"].rows("transfer_settings")
+    measure = transfer_heatmap.Measure(lambda row: row["throughput_bps_mean"], lambda row: "", "bit/s")
+    flagged = [row for row in rows if transfer_heatmap.cell_values(row, measure, [0, 1])["flagged"]]
+    assert [(row["algorithm"], row["delay_ns"], row["buffer_bytes"], row["flags"]) for row in flagged] == [
+        ("cubic", 60_000_000, 2**20, "rate_off")
+    ]
+    spec = str(drawn("transfer_throughput", "small").spec)
+    assert "datum.flagged" in spec
+
+
+def test_titles_state_the_results(drawn):
+    titles = {name: with_spaces(drawn(name, "small").title) for name in TRANSFER_FIGURES}
+    assert titles["transfer_throughput"] == "Throughput: BBR 26 to 39 Mbit/s, Cubic 11.7 to 38 Mbit/s"
+    assert titles["transfer_completion"] == "BBR completes first in 3, Cubic in 4 of 9 settings"
+    assert titles["transfer_gain"] == "BBR is faster in 3, Cubic in 4 of 9 settings; median gain 0 %"
+    assert titles["transfer_retransmits"] == (
+        "BBR retransmits more than Cubic in 9 of 9 settings, 2 to 6 times as much in 9"
+    )
+    assert titles["transfer_ratios"] == (
+        "r = 2 completes first, after 8.78 s; its flows end within 4.76 % of each other; predicted best: r = 2"
+    )
+
+
+def test_shallow_buffers_have_their_own_median(drawn):
+    notes = with_spaces(" ".join(drawn("transfer_gain", "small").notes))
+    # 100 KiB of 40 Mbit/s x 241 ms = 1.2 MB: the only setting below 0.1 BDP.
+    assert "median gain with buffers below 0.1 BDP: +55.0 % (1 setting)" in notes
+
+
+@pytest.mark.parametrize(
+    ("gain", "comparison", "text"),
+    [
+        (12.4, "faster_bbr", "+12"),
+        (-12.6, "faster_cubic", "\N{MINUS SIGN}13"),
+        (-0.2, "faster_cubic", "0"),
+        (None, "bbr_zero", "\N{MINUS SIGN}\N{INFINITY}"),
+        (None, "both_zero", "0/0"),
+        (None, "cubic_missing", "\N{EN DASH}"),
+    ],
+)
+def test_cell_of_gain_shows_sign_or_case(gain, comparison, text):
+    assert transfer_gain.text({"gain_percent": gain, "comparison": comparison}) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "\N{EN DASH}"), (0, "0"), (812, "812"), (1240, "1.2k"), (18_000, "18k"), (2.5e6, "2.5M")]
+)
+def test_number_of_retransmissions_is_short(value, text):
+    assert transfer_retransmits.text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(102_400, "100 KiB"), (256_000, "250 KiB"), (2**20, "1 MiB"), (1000, "1,000 B"), (None, "?")]
+)
+def test_sizes_have_the_unit_of_the_config(size, text):
+    assert with_spaces(transfer_scope.byte_text(size)) == text
+
+
+def test_report_tables_contain_gain_agreement_and_prediction(sources):
+    found = {table["name"]: table for table in transfers.tables(sources["small"])}
+    assert [*found] == ["transfer_settings", "transfer_gain", "transfer_disagreements", "transfer_prediction"]
+    assert all(len(row) == len(table["columns"]) for table in found.values() for row in table["rows"])
+    faster = [row[5] for row in found["transfer_gain"]["rows"]]
+    assert {"BBR", "Cubic", "equal"} == set(faster) - {"no run of BBR"}
+    assert {row[-1] for row in found["transfer_prediction"]["rows"]} == {"2"}
+    failed = {table["name"]: table for table in transfers.tables(sources["large"])}["transfer_files"]
+    assert failed["rows"] == [["transfers/failed/cell.json", "1", "run failed: no route"]]
