@@ -13,6 +13,7 @@ rule figures:
         trials=rules.trials.output.parquet if ENVIRONMENTS else [],
         flowreports=rules.flowtables.output.parquet if REPORTED["samples"] else [],
         flowstudy=rules.flowstudy.output.parquet if REPORTED["study"] else [],
+        transfers=rules.transfer_tables.output.parquet if TRANSFERS else [],
     output:
         [
             report(

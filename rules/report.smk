@@ -19,6 +19,7 @@ rule report:
         trials=rules.trials.output if ENVIRONMENTS else [],
         flowreports=rules.flowtables.output if REPORTED["samples"] else [],
         flowstudy=rules.flowstudy.output if REPORTED["study"] else [],
+        transfers=rules.transfer_tables.output if TRANSFERS else [],
         papers=(
             [
                 *(rules.conformance.output if ENVIRONMENTS else []),

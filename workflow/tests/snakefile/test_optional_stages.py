@@ -10,10 +10,17 @@ from acapella.figures import registry
 from acapella.flowreports import program
 from acapella.snakefile import cleanup, optional_stages
 
-NONE = {"trials": None, "flowreports": {"samples": None, "study": False}, "report": {"papers": False}}
+NO_TRANSFERS = {"data": [], "sheet": None}
+NONE = {
+    "trials": None,
+    "flowreports": {"samples": None, "study": False},
+    "transfer": NO_TRANSFERS,
+    "report": {"papers": False},
+}
 ALL = {
     "trials": {"quiet": ["a", "b"]},
     "flowreports": {"samples": "all", "study": True},
+    "transfer": {"data": ["*.json"], "sheet": None},
     "report": {"papers": True},
 }
 
@@ -25,11 +32,12 @@ def stages(config, flowreports=None):
 def test_figures_and_options_are_those_of_the_stages_that_run():
     assert optional_stages.figures(stages(NONE)) == [*registry.TRAFFIC_FIGURES]
     assert optional_stages.figure_flags(stages(NONE)) == []
-    assert optional_stages.figure_flags(stages(ALL)) == ["--trials", "--flowreports", "--flowstudy"]
+    assert optional_stages.figure_flags(stages(ALL)) == ["--trials", "--flowreports", "--flowstudy", "--transfers"]
     figures = optional_stages.figures(stages(ALL))
     assert {*registry.TRIAL_FIGURES, *registry.FLOWREPORT_FIGURES, *registry.FLOWSTUDY_FIGURES} < {*figures}
+    assert {*registry.TRANSFER_FIGURES} < {*figures}
     without_program = stages(ALL, NONE["flowreports"])
-    assert optional_stages.figure_flags(without_program) == ["--trials"]
+    assert optional_stages.figure_flags(without_program) == ["--trials", "--transfers"]
 
 
 @pytest.mark.parametrize(("reason", "runs"), [(None, True), ("no DPDK", False)])
@@ -49,6 +57,7 @@ def files_of_stages(campaign) -> dict[str, list]:
         "trials": [f"tables/{TRIAL_TABLES[0]}.parquet", "provenance/consistency.json", "consistency/quiet.json"],
         "flowreports": ["tables/flowreport_windows.csv", "flowtables_provenance.json"],
         "flowstudy": ["tables/flowreport_response.csv", "provenance/flowstudy.json"],
+        "transfer": ["tables/transfer_gain.csv", "figures/transfer_gain.svg", "provenance/transfer.json"],
         "published": ["tables/flowreport_published.csv", "flowpublished_provenance.json"],
     }
     for path in (campaign / name for names in paths.values() for name in names):
@@ -60,11 +69,15 @@ def files_of_stages(campaign) -> dict[str, list]:
 @pytest.mark.parametrize(
     ("changes", "kept"),
     [
-        (ALL, ["process", "trials", "flowreports", "flowstudy", "published"]),
+        (ALL, ["process", "trials", "flowreports", "flowstudy", "transfer", "published"]),
         (NONE, ["process"]),
-        (ALL | {"report": {"papers": False}}, ["process", "trials", "flowreports", "flowstudy"]),
-        (ALL | {"trials": None}, ["process", "flowreports", "flowstudy", "published"]),
-        (ALL | {"flowreports": {"samples": None, "study": True}}, ["process", "trials", "flowstudy", "published"]),
+        (ALL | {"report": {"papers": False}}, ["process", "trials", "flowreports", "flowstudy", "transfer"]),
+        (ALL | {"trials": None}, ["process", "flowreports", "flowstudy", "transfer", "published"]),
+        (
+            ALL | {"flowreports": {"samples": None, "study": True}},
+            ["process", "trials", "flowstudy", "transfer", "published"],
+        ),
+        (ALL | {"transfer": NO_TRANSFERS}, ["process", "trials", "flowreports", "flowstudy", "published"]),
     ],
 )
 def test_results_of_stages_that_are_not_configured_are_removed(tmp_path, capsys, changes, kept):

@@ -12,10 +12,12 @@ from acapella.figures.registry import (
     FLOWSTUDY_FIGURES,
     REPLAY_FIGURES,
     TRAFFIC_FIGURES,
+    TRANSFER_FIGURES,
     TRIAL_FIGURES,
 )
 from acapella.flowreports.study import TABLES as FLOWSTUDY_TABLES
 from acapella.flowreports.tables import TABLES as FLOWREPORT_TABLES
+from acapella.transfer.tables import TABLES as TRANSFER_TABLES
 from acapella_core import names
 
 from .replays import environments_with_departures
@@ -43,6 +45,7 @@ def optional_stages(config: dict, flowreports: Mapping) -> list[OptionalStage]:
     """Return all optional stages. ``flowreports``: value of the config key without parts that cannot run here."""
     configured, trials = config["flowreports"], bool(config["trials"])
     replays = bool(environments_with_departures(config))
+    transfers = has_transfers(config)
     published = bool(config["report"]["papers"] and (configured["samples"] or configured["study"]))
     return [
         OptionalStage(
@@ -65,9 +68,21 @@ def optional_stages(config: dict, flowreports: Mapping) -> list[OptionalStage]:
             Stage(FLOWSTUDY_TABLES, FLOWSTUDY_FIGURES, provenance_names("flowstudy")),
         ),
         OptionalStage(
+            "--transfers",
+            transfers,
+            transfers,
+            Stage(TRANSFER_TABLES, TRANSFER_FIGURES, provenance_names("transfer")),
+        ),
+        OptionalStage(
             None, published, published, Stage(["flowreport_published"], (), provenance_names("flowpublished"))
         ),
     ]
+
+
+def has_transfers(config: dict) -> bool:
+    """Return whether the configuration has transfer experiments: runs of this campaign, or files made elsewhere."""
+    transfer = config["transfer"]
+    return bool(transfer["data"] or transfer["sheet"] or transfer.get("grid"))
 
 
 def figure_flags(stages: Iterable[OptionalStage]) -> list[str]:
