@@ -35,9 +35,27 @@ transfer:
     {algorithm: [reno], delay_ms: [10], buffer_bytes: ["50K"], rate_mbps: [10], size_bytes: ["200K"], streams: [3],
      ratio: [2]}
 """
+HASH = """
+nodes: {h1: {role: host}, r1: {role: router}, r2: {role: router}, r3: {role: router}, r4: {role: router},
+        h2: {role: host}}
+links:
+  a: {between: [h1, r1]}
+  up: {between: [r1, r2], emulated: true}
+  down: {between: [r1, r3], emulated: true}
+  b: {between: [r2, r4]}
+  c: {between: [r3, r4]}
+  d: {between: [r4, h2]}
+paths: {up: [h1, r1, r2, r4, h2], down: [h1, r1, r3, r4, h2]}
+assignment: hash
+"""
+HASHED = """
+transfer:
+  topology: {}
+  delay_on: both
+  grid: {{algorithm: [reno], delay_ms: [5], buffer_bytes: ["50K"], rate_mbps: [20], size_bytes: ["200K"], streams: [6]}}
+"""
 LONG = LINEAR.replace('"500K"', '"500M"')
 END_S = 180  # reached only if the command hangs
-LAST_BYTES = 4_000_000  # a sender's report may end before its buffer is empty
 
 
 @dataclass(frozen=True)
@@ -160,6 +178,21 @@ def test_flows_take_the_paths_in_turn_over_links_with_the_requested_ratio(multip
     assert 11_000_000 < rates["red"] <= 21_000_000
     assert cell["capture"]["file"] == "wire.pcap"
     assert (multipath.campaign / "transfers" / cell["cell_id"] / "wire.pcap").stat().st_size > 0
+
+
+def test_hash_selects_the_path_that_is_written_for_each_flow(tmp_path):
+    topology = tmp_path / "hash.yaml"
+    topology.write_text(HASH)
+    (cell,) = run(tmp_path / "hashed", HASHED.format(topology)).cells()
+    assert (cell["error"], cell["topology"], len(cell["flows"])) == (None, "hash", 6)
+    for name in ("up", "down"):  # each link carried at least the data of its flows
+        flows = [flow for flow in cell["flows"] if flow["path"] == name]
+        received = [
+            json.loads((tmp_path / "hashed" / "transfers" / cell["cell_id"] / flow["iperf3"]).read_text())
+            for flow in flows
+        ]
+        assert cell["links"][name]["sent_bytes"] >= sum(each["end"]["sum_received"]["bytes"] for each in received)
+    assert {flow["path"] for flow in cell["flows"]} <= {"up", "down"}
 
 
 def left_on_the_machine() -> list[str]:

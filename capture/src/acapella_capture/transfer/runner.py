@@ -69,6 +69,7 @@ class Runner:
         wait_until(self._emulation.is_empty, timeout_s=IDLE_S)
         background = self._background_bps()
         drops = self._delays.drops()
+        before = self._emulation.counters()
         with results.part() as part:
             transfer = Transfer(self._nodes, self._topology, cell, self._settings.interval_s)
             recording = capture.Capture(self._nodes, self._topology, cell)
@@ -78,12 +79,16 @@ class Runner:
                 recording.abandon()
                 raise
             late = self._delays.late_ns()
+            after = self._emulation.counters()
             captured = recording.stop()
             transfer.fetch(outcome, part)
             recording.fetch(part)
             content = self._content(cell, outcome, captured, background)
             content["measured"]["frames_over_mtu"] = self._digest(part)
             content["capture"]["file"] = capture.FILE if self._settings.keep_captures else None
+            for name in after:
+                sent, _, dropped = (now - then for now, then in zip(after[name], before[name], strict=True))
+                content["links"][name] |= {"sent_bytes": sent, "dropped_packets": dropped}
             content["measured"]["delay_late_p99_ns"] = late
             content["flags"] = self._flags(cell, content, self._delays.drops() > drops)
             results.publish(part, cell, content)
