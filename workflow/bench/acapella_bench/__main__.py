@@ -38,6 +38,7 @@ from . import (
     replay,
     storage,
     table,
+    transfer,
     veth,
     writer,
 )
@@ -79,6 +80,7 @@ BENCHMARKS = {
     "storage": (storage.run, "latency of writes while the page cache fills, buffered and direct (root, bpftrace)"),
     "p4": (p4.run, "P4 programs in the software pipeline: frames a second on one core"),
     "analysis": (analysis.run, "index to figures for many samples"),
+    "transfer": (transfer.run, "tables from many files of iperf3"),
 }
 
 

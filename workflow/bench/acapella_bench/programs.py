@@ -46,6 +46,7 @@ SCALES = {
         "veth_sizes": (1514,),
         "campaign_s": 20,
         "congestion_campaigns": 1,
+        "iperf3_files": 200,
         "storage": {"thresholds": ("10:20",), "disks": ("own", 20), "memory_mb": 64, "rate": 1e6, "run_s": 2},
     },
     "full": {
@@ -78,6 +79,7 @@ SCALES = {
         "veth_sizes": (1514, 128),
         "campaign_s": 180,
         "congestion_campaigns": 12,
+        "iperf3_files": 10_000,
         "storage": {"thresholds": ("10:20", "20:50"), "disks": ("own", 20), "memory_mb": 256, "rate": 1e6, "run_s": 10},
     },
 }
