@@ -160,7 +160,7 @@ def test_number_of_retransmissions_is_short(value, text):
 
 
 @pytest.mark.parametrize(
-    ("size", "text"), [(102_400, "100 KiB"), (256_000, "250 KiB"), (2**20, "1 MiB"), (1000, "1,000 B"), (None, "?")]
+    ("size", "text"), [(102_400, "100 KiB"), (256_000, "250 KiB"), (2**20, "1 MiB"), (10**7, "10 MB"), (None, "?")]
 )
 def test_sizes_have_the_unit_of_the_config(size, text):
     assert with_spaces(transfer_scope.byte_text(size)) == text

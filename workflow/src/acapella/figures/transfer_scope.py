@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from acapella.common.wording import GAP, count, digits, listed, span
+from acapella.common.wording import GAP, count, digits, listed, scaled, span
 
 from .source import NoData, Source
 
@@ -80,13 +80,13 @@ def name_of(algorithm: str) -> str:
 
 
 def byte_text(size: int | None) -> str:
-    """Return bytes with a binary unit if they are a multiple of it or large: ``100 KiB``, ``1 GiB``, ``20,000 B``."""
+    """Return bytes with a binary unit if they are a multiple of it, else with a decimal one: ``100 KiB``, ``10 MB``."""
     if size is None:
         return "?"
     for unit, name in BINARY:
-        if size >= unit and (size % unit == 0 or size >= 100 * unit):
-            return f"{digits(size / unit)}{GAP}{name}"
-    return f"{size:,}{GAP}B"
+        if size >= unit and size % unit == 0:
+            return f"{size // unit}{GAP}{name}"
+    return scaled(size, "B")
 
 
 def milliseconds(value: int | None) -> str:

@@ -78,16 +78,10 @@ def write(  # noqa: PLR0913
         figures=figures,
         tables=add_csv_links(tables.report_tables(source), source) + notes.tables(source),
         trials=trial_section(source, of_trials, papers=papers) if with_trials else None,
-        flows={"figures": of_flows, "tables": add_csv_links(flow_section.tables(source, flows, papers=papers), source)}
-        if flows
-        else None,
-        storage={"figures": of_storage, "tables": add_csv_links(storage.tables(source), source)}
-        if with_storage
-        else None,
+        flows=section(of_flows, flow_section.tables(source, flows, papers=papers), source) if flows else None,
+        transfers=section(of_transfers, transfers.tables(source), source) if with_transfers else None,
+        storage=section(of_storage, storage.tables(source), source) if with_storage else None,
         collections=collections,
-        transfers={"figures": of_transfers, "tables": add_csv_links(transfers.tables(source), source)}
-        if with_transfers
-        else None,
         provenance=provenance_of(campaign) + (provenance_of_trials(campaign) if with_trials else []),
         vega=charts.vega(),
         start=charts.EMBED_SCRIPT,
@@ -95,6 +89,11 @@ def write(  # noqa: PLR0913
     path = campaign.directory / "report.html"
     atomic_text(path, page)
     return path, len(all_figures)
+
+
+def section(figures: list[dict], shown: list[dict], source: Source) -> dict:
+    """Return the values of a section with figures and tables."""
+    return {"figures": figures, "tables": add_csv_links(shown, source)}
 
 
 def add_csv_links(shown: list[dict], source: Source) -> list[dict]:
