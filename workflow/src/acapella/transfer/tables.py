@@ -14,7 +14,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from acapella.campaign.layout import Campaign, opened
+from acapella.campaign.layout import Campaign, open_campaign
 from acapella_core import names
 
 from . import cells, prediction, settings, wire
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
     """Write the tables. Raises UserError for a mistake in the sheet or pattern."""
     from acapella.campaign import provenance  # noqa: PLC0415 (pyarrow: keeps `acapella --help` fast)
 
-    campaign = opened(args.campaign)
+    campaign = open_campaign(args.campaign)
     pattern = settings.name_pattern(args.name_pattern) if args.name_pattern else None
     foreign = Foreign(tuple(args.data), args.sheet, pattern)
     written = write(campaign, foreign)
