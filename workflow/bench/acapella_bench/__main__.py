@@ -30,18 +30,15 @@ from . import (
     hardening,
     hybrid,
     kappa,
-    link,
     machine,
     native,
     p4,
     programs,
-    replay,
     storage,
     table,
     transfer,
-    veth,
-    writer,
 )
+from .sending import link, replay, veth, writer
 
 BENCHMARKS = {
     "native": (native.run, "engine native: frames a second on one core, shares of its stages, peak memory"),

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from . import writer
+from .sending import writer
 from .programs import ROOT, Bench
 
 PROGRAMS = {"writer": "capture/dpdk/acapella-dpdk-capture", "loader": "p4/loader/acapella-p4-run"}

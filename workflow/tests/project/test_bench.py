@@ -147,7 +147,7 @@ def account(offered: int, refused: int, written: int, full: int = 0) -> dict:
 
 
 def test_offered_frames_equal_written_plus_lost_frames():
-    writer = module("writer")
+    writer = module("sending.writer")
     point = writer.point_of(account(8_000_000, 1_000_000, 6_999_990, full=7))
     assert point.lost == 1_000_010 and point.rate == 4_000_000
     assert point.row() == [1000, 4.0, 32.0, 1, 8_000_000, 6_999_990, 1_000_010, pytest.approx(12.500125)]
@@ -164,7 +164,7 @@ def test_published_tables_match_the_stored_facts():
         found = re.match(r"T\d\w,(\d+)B (\d+)B (\d+)Gbps (\d+) cores loss,([\d.]+),%", line)
         if found:
             published.setdefault(int(found[1]), []).append([float(number) for number in found.groups()[1:]])
-    assert published and all(module("writer").printed(snaplen) == rows for snaplen, rows in published.items())
+    assert published and all(module("sending.writer").printed(snaplen) == rows for snaplen, rows in published.items())
 
 
 def test_disk_speed_is_unknown_without_fio(tmp_path, monkeypatch):
@@ -179,7 +179,7 @@ def test_disk_speed_is_unknown_without_fio(tmp_path, monkeypatch):
     [([1000], "sender", 500), ([900, 800], "receiver", 400), ([900, 799], "receiver", 0)],
 )
 def test_sender_is_the_limit_if_nothing_is_lost_at_its_highest_rate(written, limit, highest):
-    veth = module("veth")
+    veth = module("sending.veth")
     points = [veth.Point("direct", 128, 2.0, offered, got) for offered, got in zip((1000, 800), written, strict=False)]
     row = veth.row_of(points)
     assert (row["limited_by"], row["value"]) == (limit, highest)
@@ -187,7 +187,7 @@ def test_sender_is_the_limit_if_nothing_is_lost_at_its_highest_rate(written, lim
 
 
 def test_sweep_reports_its_highest_lossless_rate_and_the_loss_at_the_goal():
-    writer = module("writer")
+    writer = module("sending.writer")
     sweep = [account(80_000_000, 70_000_000, 9_999_997), account(10_000_000, 999_997, 9_000_000)]
     sweep += [account(8_000_003, 0, 8_000_000), account(6_000_000, -3, 6_000_000)]
     row = writer.row_of("sink", 200, [writer.point_of(each) for each in sweep])
@@ -243,7 +243,7 @@ def test_plain_collector_equals_the_reference():
 
 def test_errors_of_gaps_and_drift_are_those_of_the_times(tmp_path):
     numpy = importlib.import_module("numpy")
-    senders = module("replay_senders")
+    senders = module("sending.replay_senders")
     capture = senders.constant_gaps(tmp_path, 100, 0.001)
     assert list(numpy.diff(capture.times)) == [100_000] * 9 and capture.path.stat().st_size == capture.bytes
     late = capture.times + 10**9
@@ -257,7 +257,7 @@ def test_errors_of_gaps_and_drift_are_those_of_the_times(tmp_path):
 
 def test_goal_of_the_replayer_is_a_fifth_of_tcpreplay_or_twice_the_noise(monkeypatch):
     numpy = importlib.import_module("numpy")
-    senders = module("replay_senders")
+    senders = module("sending.replay_senders")
     times = numpy.arange(5) * 1000
     capture = senders.Capture("gaps", None, times, 0)
     jitter = numpy.array([0, 1, 0, 1, 0])

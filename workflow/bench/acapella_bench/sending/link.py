@@ -22,7 +22,7 @@ from acapella_capture.transfer.runner import Runner
 from acapella_capture.transfer.settings import parse_transfer_settings
 from acapella_capture.transfer.transfer import Transfer
 
-from .programs import Bench, Failed
+from ..programs import Bench, Failed
 from .veth import missing
 
 FLOOR_US = 100

@@ -4,8 +4,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import disk, table
-from .programs import ROOT, Bench, Failed
+from .. import disk, table
+from ..programs import ROOT, Bench, Failed
 
 AIM = 5_000_000  # frames per second and core
 CORES = 1

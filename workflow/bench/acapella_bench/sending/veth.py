@@ -14,8 +14,8 @@ from pathlib import Path
 
 from acapella_capture.programs import dpdk, tcpdump
 
-from . import table
-from .programs import Bench, Failed, native_program
+from .. import table
+from ..programs import Bench, Failed, native_program
 from .writer import program
 
 SNAPLEN = 200

@@ -9,8 +9,8 @@ import os
 import subprocess
 from dataclasses import dataclass
 
+from ..programs import ROOT, Bench
 from . import replay_senders
-from .programs import ROOT, Bench
 
 FLOOR = 8_900_000  # packets per second
 GAP_NS = 112

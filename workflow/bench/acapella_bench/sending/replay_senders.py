@@ -20,7 +20,7 @@ import numpy as np
 
 from acapella_capture.testbeds.local import replay_capture
 
-from .programs import ROOT, Bench, Failed, acapella, native_program
+from ..programs import ROOT, Bench, Failed, acapella, native_program
 from .veth import missing, running, veth_pair
 
 GAPS_US = (10, 100, 1000)

@@ -1,0 +1,1 @@
+"""Benchmarks of programs that send or receive packets over virtual links."""
