@@ -382,6 +382,8 @@ def test_known_causes_of_differences_are_named(tmp_path):
     buffered = made.Sent(150_000, 80_000, 0.8, 0.8, 0)  # 50 kB never left the buffer, 20 kB arrived too late
     found = with_wire(tmp_path / "buffer", steady(), buffered)
     assert (found["sent"], found["completion"]) == ((True, "send_buffer"), (True, "send_buffer"))
+    both = made.Sent(105_200, 90_000, 0.95, 0.95, 0)  # equals the bytes with headers by chance
+    assert with_wire(tmp_path / "both", steady(), both)["sent"] == (True, "send_buffer")
     found = with_wire(tmp_path / "lost", steady(lost=range(40, 60)), EXACT)
     assert (found["sent"], found["throughput"]) == ((True, "capture_loss"), (True, "capture_loss"))
     found = with_wire(tmp_path / "cut", steady(60), EXACT, cut=True)
@@ -432,6 +434,18 @@ def test_prediction_of_the_multipath_grid(tmp_path):
     assert {row[4] for row in found[6:]} == {8364640884}, "r = 2: all flows end together"
     errors = rows(tmp_path, "prediction", "round(error_share, 4)")[:6]
     assert errors == [(0.0,), (0.01,), (0.02,), (0.03,), (0.04,), (0.05,)]
+
+
+def test_best_ratio_is_that_of_the_requested_sizes(tmp_path):
+    documents = [
+        made.document(made.Sent(size, size - 100 * n, 1.0, 1.0), size=size) for n, size in enumerate([5000] * 6)
+    ]
+    links = {name: {**link, "rate_bps": 10**6 if link["emulated"] else None} for name, link in made.LINKS.items()}
+    flows = [{"path": list(made.PATHS)[n % 3], "size_bytes": 5000} for n in range(6)]
+    made.cell(tmp_path, "a", documents, links=links, paths=made.PATHS, flows=flows)
+    tables(tmp_path)
+    assert set(rows(tmp_path, "prediction", "best_ratio, together")) == {(2.0, True)}
+    assert rows(tmp_path, "prediction", "size_bytes")[:2] == [(5000,), (4900,)], "transferred"
 
 
 def test_unknown_path_is_a_fault(tmp_path):

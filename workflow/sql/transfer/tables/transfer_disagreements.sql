@@ -37,11 +37,11 @@ sent as (
                 and abs(sent_bytes - wire_bytes - wire_missing_bytes)
                 <= $threshold * (wire_bytes + wire_missing_bytes)
                 then 'capture_loss'
+            when sent_bytes > wire_bytes and received_bytes <= wire_bytes * (1 + $threshold) then 'send_buffer'
             when
                 abs(sent_bytes - wire_ip_bytes) <= $threshold * wire_ip_bytes
                 or abs(sent_bytes - wire_frame_bytes) <= $threshold * wire_frame_bytes
                 then 'headers'
-            when sent_bytes > wire_bytes and received_bytes <= wire_bytes * (1 + $threshold) then 'send_buffer'
             when sent_bytes > wire_bytes and wire_cut then 'capture_loss'
             else 'unexplained'
         end as cause

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from . import maxmin, topology
-from .cells import Fault, Run
+from .cells import Fault, Process, Run
 
 HEADERS = 66  # bytes of a frame with TCP payload that are not payload: Ethernet, IPv4, TCP with timestamps
 MSS = 1448  # usual payload of a full segment, if iperf3 does not report it
@@ -27,7 +27,10 @@ def predict(run: Run, faults: list[Fault]) -> list[dict]:
     share = Fraction(1, 1) * min(process.test.mss or MSS for process in run.processes)
     share /= share + HEADERS
     capacity = {hop: rate * share for hop, rate in network.capacity().items()}
-    best = best_ratio(flows, capacity, [name for name, link in sorted(cell["links"].items()) if link.get("emulated")])
+    requested = [maxmin.Flow(path, size_requested(each)) for path, each in zip(paths, run.processes, strict=True)]
+    best = best_ratio(
+        requested, capacity, [name for name, link in sorted(cell["links"].items()) if link.get("emulated")]
+    )
     shares, ends = maxmin.fair_shares(flows, capacity), maxmin.completions(flows, capacity)
     return [
         {
@@ -46,6 +49,11 @@ def predict(run: Run, faults: list[Fault]) -> list[dict]:
 def size_of(test) -> int:
     """Return the bytes that a process transferred."""
     return sum(stream.sent_bytes if stream.received_bytes is None else stream.received_bytes for stream in test.streams)
+
+
+def size_requested(process: Process) -> int:
+    """Return the bytes that a process was asked to send; those that it transferred if it sent for a fixed time."""
+    return process.stated.get("size_bytes") or process.test.requested_bytes or size_of(process.test)
 
 
 def best_ratio(flows: list[maxmin.Flow], capacity: dict, emulated: list[str]) -> tuple[Fraction, bool] | None:
