@@ -63,6 +63,7 @@ NOT_LISTED = {
     "trials": r"(kappa|consistency)/[^/]+\.json",
     "flow reports": r"(flowreports|flowstudy)/([^/]+/)?\w+\.(parquet|json|pcap)",
     "storage": r"storage/study\.json",
+    "transfers": r"transfers/((complete|config|grid)\.json|[^/]+/[\w.-]+\.(json|parquet|pcap))",
     "figures": r"figures/(?P<figure>\w+)\.(svg|pdf|png|html)",
     "report": r"report\.html",
     "logs": r"logs/(\w+/)?[^/]+\.(log|exit|done)",
