@@ -17,6 +17,7 @@ README, RESULTS, KAPPA = ((ROOT / name).read_text() for name in ("README.md", "r
 def worked_example(tmp_path_factory) -> Path:
     """A directory in which the README's digest was run."""
     directory = tmp_path_factory.mktemp("readme")
+    (directory / "results").mkdir()
     command = re.search(r"^    \$ acapella (digest .*)$", README, re.M)[1]
     run(directory, *shlex.split(command.replace(".test/", f"{ROOT}/.test/")))
     return directory

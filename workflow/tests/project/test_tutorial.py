@@ -32,6 +32,7 @@ def in_directory(command: str, directory: Path) -> str:
 
 def test_commands_print_what_the_tutorial_shows(tmp_path):
     (tmp_path / ".test").symlink_to(ROOT / ".test")
+    (tmp_path / "results").mkdir()
     listed = commands(PAGE.read_text(encoding="utf-8"))
     assert {command.split()[0] for command, _ in listed} >= {"acapella", "snakemake"}
     for command, expected in listed:

@@ -71,7 +71,7 @@ def test_interrupted_collection_starts_over(tmp_path, monkeypatch):
 def test_full_disk_is_not_a_broken_sample(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     printed = failure_report([FailedJob("digest", "a", tmp_path / "a.log", None, errno=28)], [])
-    assert printed == f"acapella: the disk is full; make room in {tmp_path}, then run snakemake again"
+    assert printed == f"acapella: the disk is full; free space in {tmp_path}, then run snakemake again"
 
 
 OUTSIDE_CAUSES = {

@@ -41,9 +41,7 @@ def sample_summary(rows: list[dict]) -> str:
     if lengths:
         median = nanoseconds(lengths[(len(lengths) - 1) // 2])
         length_text = (
-            f" (median {median})"
-            if lengths[0] != lengths[-1]
-            else f" ({median}{' length_text' if len(rows) > 1 else ''})"
+            f" (median {median})" if lengths[0] != lengths[-1] else f" ({median}{' each' if len(rows) > 1 else ''})"
         )
     sites = count(len(sites_of(rows)), "site")
     return f"{count(len(rows), 'sample')}{length_text} of {sites}, {count(sum(row['frames'] for row in rows), 'frame')}"

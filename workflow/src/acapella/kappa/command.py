@@ -206,7 +206,6 @@ def compare(args: argparse.Namespace) -> dict:
 
     trials = [files_of(argument) for argument in args.trials]
     names = names_of(args.name, len(trials))
-    note_same_files(trials, names)
     within = bounds_of(args.within)
     check_output(args.output, trials)
     begin, end, relative = selection.span(args.begin, args.end)
@@ -241,6 +240,7 @@ def compare(args: argparse.Namespace) -> dict:
         **{"within_ns": within, "windows": windows, "window_ns": window_ns, "all_pairs": args.all_pairs},
         "replay": replay and replay.parameters(),
     }
+    note_same_files(trials, names)
     options = {"identity": kappa.IdentityRule(**rule), **resources}
     separated = replay and replay_result.pair_results(replay, trials, names, native, options)
     cut = cut_frames(native, trials, rule["kind"], packet_selection, resources)

@@ -65,7 +65,7 @@ def describe(settings: FabricSettings, where: str, instances: int | None, reques
     )  # fmt: skip
     permissions = ", ".join(" or ".join(names) for names in required_tags(settings, request))
     lines = [
-        f"testbed fabric, configured by {credentials_.rc or 'the environment (no fabric_rc credentials_)'}",
+        f"testbed fabric, configured by {credentials_.rc or 'the environment (no fabric_rc found)'}",
         f"sites: {where}; one slice per site, acapella-<campaign>-<site>",
         f"per slice: {nodes}, each with {request.cores} cores, {request.ram_gb} GB of memory, "
         f"{request.disk_gb} GB of disk ({settings.image}) and one dedicated NIC of {PORTS_PER_NIC} ports "
