@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from .sending import writer
 from .programs import ROOT, Bench
+from .sending import writer
 
 PROGRAMS = {"writer": "capture/dpdk/acapella-dpdk-capture", "loader": "p4/loader/acapella-p4-run"}
 # Compilers of distributions set some of the flags by default.
