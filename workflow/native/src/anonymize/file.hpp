@@ -39,8 +39,8 @@ struct FileCounts {
     std::uint64_t wire_bytes = 0;
     std::uint64_t captured_bytes = 0;
     std::uint64_t kept_bytes = 0;
-    std::uint64_t cut_frames = 0;    // frames of which less was kept than was captured
-    std::uint64_t empty_frames = 0;  // frames with captured bytes of which none was kept
+    std::uint64_t cut_frames = 0;    // number of frames truncated further than in the input
+    std::uint64_t empty_frames = 0;  // number of frames with captured bytes, all of which were removed
     std::uint64_t ts_out_of_range = 0;
     std::uint16_t link_type = 0;
     input::FileInfo info;  // of the input file
@@ -50,10 +50,10 @@ struct FileCounts {
     std::vector<Pair<Mac>> macs;
 };
 
-// Reads the capture at `path` ("-": standard input) and writes a pcap to `descriptor`, which the caller owns,
-// with the anonymized frames, their lengths and timestamps. Calls `progress`, which may throw, from time to
-// time. Throws InputError if `path` is not a capture, AnonymizeError if it has frames of several link types
-// (a pcap has one), WriteError if writing fails.
+// Reads the capture at `path` ("-": standard input) and writes the anonymized frames, with their lengths and
+// timestamps, to `descriptor` as a pcap. The caller keeps ownership of the descriptor. Calls `progress`,
+// which may throw, from time to time. Throws InputError if `path` is not a capture, AnonymizeError if its
+// frames have different link types (a pcap has only one), and WriteError if writing fails.
 FileCounts anonymize_file(const std::string& path, int descriptor, Key key, MacPolicy macs,
                           const Vendors* vendors, const std::function<void()>& progress,
                           const input::DecompressionLimits& limits = {});

@@ -22,7 +22,7 @@ class FrameAnonymizer {
     FrameAnonymizer(const FrameAnonymizer&) = delete;
     FrameAnonymizer& operator=(const FrameAnonymizer&) = delete;
 
-    // The result is valid until the next call, and not longer than the captured frame.
+    // The result is valid until the next call, and is not longer than the captured frame.
     Bytes anonymize(const Record& record);
     // All addresses replaced in any frame.
     [[nodiscard]] ReplacedAddresses& replaced() { return pseudonyms_.replaced(); }

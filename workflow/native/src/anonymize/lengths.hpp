@@ -1,5 +1,5 @@
-// The lengths in RFCs of options, chunks and parameters whose values are kept. Values of any other length are
-// set to zero, because they could contain anything, including payload.
+// The lengths specified in RFCs of options, chunks and parameters whose values are kept. A value of any other
+// length is set to zero, because it could contain arbitrary data, including payload.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ constexpr bool has_length(std::span<const KeptLength> table, unsigned type, std:
     return false;
 }
 
-// The index of a type in a table; the table's size if it is not there.
+// Returns the index of a type in a table, or the table's size if the table does not contain it.
 template <typename Type, std::size_t Size>
 constexpr std::size_t place_of(const Type (&table)[Size], unsigned type) {
     std::size_t place = 0;
@@ -45,7 +45,7 @@ inline constexpr KeptLength kIpv4Options[] = {
     {148, 4},         // router alert, RFC 2113 2.1
 };
 
-// Options of which kind and length are kept: the options above, and timestamps.
+// Options whose kind and length are kept: the options above, and timestamps.
 inline constexpr std::uint8_t kIpv4Kinds[] = {7, 68, 131, 137, 148};
 
 // RFC 791 3.1, by flag: timestamps only (0), with addresses (1), with prespecified addresses (3).
@@ -58,23 +58,23 @@ inline constexpr KeptLength kIpv6Options[] = {
     {0xc9, 18},  // home address, RFC 6275 6.3
 };
 
-// Options of which type and length are kept: padding, and the options above.
+// Options whose type and length are kept: padding, and the options above.
 inline constexpr std::uint8_t kIpv6Types[] = {0x01, 0x04, 0x05, 0xc2, 0xc9};
 
 inline constexpr KeptLength kTcpOptions[] = {
     {2, 4},          // maximum segment size, RFC 9293 3.2
     {3, 3},          // window scale, RFC 7323 2.2
     {4, 2},          // selective acknowledgment permitted, RFC 2018 2
-    {5, 10, 8, 34},  // its blocks, RFC 2018 3
+    {5, 10, 8, 34},  // SACK blocks, RFC 2018 3
     {8, 10},         // timestamps, RFC 7323 3.2
 };
 
-// Options of which kind and length are kept: the options above, MD5 signature (RFC 2385), User Timeout (RFC
+// Options whose kind and length are kept: the options above, MD5 signature (RFC 2385), User Timeout (RFC
 // 5482), TCP-AO (RFC 5925), MPTCP (RFC 8684) and Fast Open (RFC 7413).
 inline constexpr std::uint8_t kTcpKinds[] = {2, 3, 4, 5, 8, 19, 28, 29, 30, 34};
 
-// Only the first SACK block is kept, which has the newest segment (RFC 2018 4): four of them are 32
-// contiguous bytes.
+// Only the first SACK block is kept, which contains the newest segment (RFC 2018 4), because four blocks are
+// 32 contiguous bytes.
 inline constexpr std::uint8_t kTcpSack = 5;
 inline constexpr std::size_t kTcpSackKept = 10;
 
@@ -88,7 +88,7 @@ inline constexpr KeptLength kMptcpOptions[] = {
     {8, 4},                                                  // MP_TCPRST
 };
 
-// At most the first length here is kept of a chunk; of SACK everything (sack_length).
+// At most the first length listed here is kept of a chunk. SACK chunks are kept whole (sack_length).
 inline constexpr KeptLength kSctpChunks[] = {
     {1, 20, 1, 0xffff},     // INIT, RFC 9260 3.3.2
     {2, 20, 1, 0xffff},     // INIT ACK, RFC 9260 3.3.3
@@ -107,7 +107,7 @@ inline constexpr std::uint8_t kSctpPad = 0x84;
 inline constexpr std::uint8_t kSctpTypes[] = {1,  2,  3,  4,  5,    6,    7,        8,    9,    10,  11,
                                               12, 13, 14, 15, 0x80, 0x82, kSctpPad, 0xc0, 0xc1, 0xc2};
 
-// The flags allowed in a chunk: for data those of RFC 9260 3.3.1, T of ABORT and SHUTDOWN COMPLETE.
+// The allowed flags of a chunk: those of RFC 9260 3.3.1 for data, and T for ABORT and SHUTDOWN COMPLETE.
 constexpr std::uint8_t sctp_flags(unsigned type) {
     if (type == 0 || type == 64) return 0x0f;
     return type == 6 || type == 14 ? 0x01 : 0x00;
@@ -155,10 +155,10 @@ inline constexpr std::uint32_t kGeneveTypes[] = {0x010280, 0x010801, 0x010802, 0
 inline constexpr std::uint8_t kGtpExtensions[] = {0x01, 0x02, 0x03, 0x20, 0x40, 0x81, 0x82,
                                                   0x83, 0x84, 0x85, 0xc0, 0xc1, 0xc2};
 
-// RFC 3376 4.2.12, RFC 3810 5.2.12: group record types.
+// Returns true for a group record type (RFC 3376 4.2.12, RFC 3810 5.2.12).
 constexpr bool is_record_type(unsigned type) { return type >= 1 && type <= 6; }
 
-// RFC 1701: a source route of addresses (IPv4) or AS numbers, with a valid offset.
+// Returns true for a source route of addresses (IPv4) or AS numbers with a valid offset (RFC 1701).
 constexpr bool is_source_route(unsigned family, std::size_t offset, std::size_t length) {
     return (family == 0x0800 || family == 0xfffe) && offset <= length;
 }

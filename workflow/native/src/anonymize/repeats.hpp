@@ -1,7 +1,7 @@
-// Limits of repeated headers, and of repeated parts of a header, in anonymized frames. A chain of short
-// headers could carry payload, because each keeps fields that may have any value. So repetitions beyond an
-// RFC or real traffic are omitted or replaced by padding. Of allowed repetitions the first ones keep their
-// values; the others keep type, length, and pseudonyms of addresses.
+// Limits for repeated headers, and for repeated parts of a header, in anonymized frames. A chain of short
+// headers could carry payload, because each header keeps fields that may have any value. So repetitions
+// beyond those in RFCs or real traffic are omitted or replaced by padding. Of the allowed repetitions, the
+// first ones keep their values; the others keep only type, length, and pseudonyms of addresses.
 #pragma once
 
 #include <algorithm>
@@ -35,8 +35,8 @@ class Seen {
 // Decides which headers of a frame are kept; call allows() for each in order.
 class HeaderLimits {
   public:
-    // False for the fourth VLAN tag after an Ethernet or IP header, for extension headers beyond those of RFC
-    // 8200 4.1 (each once, destination options twice), and for a second AH (RFC 4301 4.1).
+    // Returns false for the fourth VLAN tag after an Ethernet or IP header, for extension headers beyond
+    // those of RFC 8200 4.1 (each once, destination options twice), and for a second AH (RFC 4301 4.1).
     bool allows(const Step& step) {
         switch (step.dissector) {
             case Next::ethernet:
@@ -77,8 +77,8 @@ class HeaderLimits {
 
 inline constexpr std::size_t kLabel = 4;
 
-// Returns true if the bytes from `offset` on can follow an MPLS stack: if they have an IP version, the IP
-// length has to fit. Bytes that were not captured may be anything.
+// Returns true if the bytes from `offset` on can follow an MPLS stack. If they start with an IP version, the
+// IP length must fit. Bytes that were not captured may have any value.
 inline bool may_follow_labels(const Cursor& at, std::size_t offset) {
     constexpr std::size_t kIpv6 = 40;
     constexpr std::size_t kLengths = 6;  // of both versions
@@ -89,9 +89,9 @@ inline bool may_follow_labels(const Cursor& at, std::size_t offset) {
     return version != 6 || kIpv6 + at.be16(offset + 4) <= left;
 }
 
-// Number of entries kept of an MPLS stack of `length` bytes: only one if it has no bottom (RFC 3032 2.1),
-// more than kMaxLabels entries, or an invalid payload, because then it may not be a label stack. Entries
-// after the first kMaxInRow keep only the bottom bit.
+// Returns the number of entries to keep of an MPLS stack of `length` bytes. Only one is kept if the stack has
+// no bottom (RFC 3032 2.1), more than kMaxLabels entries, or an invalid payload, because then it may not be a
+// label stack. Entries after the first kMaxInRow keep only the bottom bit.
 inline std::size_t kept_labels(const Cursor& at, std::size_t length) {
     const std::size_t entries = length / kLabel;
     const bool bottom = entries > 0 && (at.u8(kLabel * entries - 2) & 1) != 0;
@@ -99,14 +99,14 @@ inline std::size_t kept_labels(const Cursor& at, std::size_t length) {
     return stack ? entries : std::min(entries, std::size_t{1});
 }
 
-// Returns true if an SCTP chunk is the only one of its packet, as an INIT has to be (RFC 9260 3.3.2).
+// Returns true if an SCTP chunk is the only one in its packet, as required for an INIT (RFC 9260 3.3.2).
 inline bool is_alone(const Cursor& at, std::size_t chunk, std::size_t length) {
     constexpr std::size_t kSctpHeader = 12;
     constexpr std::size_t kPadding = 3;
     return chunk == kSctpHeader && chunk + length + kPadding >= at.reported();
 }
 
-// The numbers of gap blocks and duplicate TSNs that are kept (RFC 9260 3.3.4); gap blocks come first.
+// The numbers of gap blocks and duplicate TSNs to keep (RFC 9260 3.3.4). Gap blocks come first.
 struct KeptBlocks {
     std::size_t gaps;
     std::size_t duplicates;

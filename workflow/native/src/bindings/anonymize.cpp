@@ -59,7 +59,7 @@ nb::dict anonymize_capture(const std::string& path, int descriptor, const nb::by
     const FileCounts counts = [&] {
         const nb::gil_scoped_release unlocked;
         const auto progress = [] {
-            const nb::gil_scoped_acquire locked;  // lets Ctrl-C through
+            const nb::gil_scoped_acquire locked;  // allows Ctrl-C
             if (PyErr_CheckSignals() != 0) throw nb::python_error();
         };
         return anonymize_file(path, descriptor, key_bytes, how, vendors, progress, limits);
@@ -89,7 +89,7 @@ std::string pseudonym_of(const CryptoPan& pan, int family, Address address) {
     return text.data();
 }
 
-// The pseudonyms of addresses, as texts.
+// Returns the pseudonyms of addresses, both as text.
 std::vector<std::string> pseudonyms_of(const std::vector<std::string>& addresses, const nb::bytes& key) {
     const CryptoPan pan(key_of(key));
     std::vector<std::string> found;
@@ -108,7 +108,8 @@ std::vector<std::string> pseudonyms_of(const std::vector<std::string>& addresses
     return found;
 }
 
-// The pseudonyms of tunnel identifiers of one type, as in the tables' column `tunnels`.
+// Returns the pseudonyms of tunnel identifiers of one type, which is named as in the column `tunnels` of the
+// tables.
 std::vector<std::uint32_t> tunnel_pseudonyms_of(const std::string& type,
                                                 const std::vector<std::uint32_t>& ids, const nb::bytes& key) {
     const std::optional<TunnelType> known = tunnel_type_of(type);
@@ -123,7 +124,7 @@ std::vector<std::uint32_t> tunnel_pseudonyms_of(const std::string& type,
     return found;
 }
 
-// Parses twelve hexadecimal digits, with or without colons, hyphens or dots.
+// Parses twelve hexadecimal digits, optionally with colons, hyphens or dots.
 std::optional<Mac> mac_of(const std::string& text) {
     std::string hex;
     std::ranges::copy_if(text, std::back_inserter(hex),
@@ -148,7 +149,7 @@ class LeakSearch {
         known_.ipv6.add(pairs_of<Ipv6>(ipv6));
         known_.macs.add(pairs_of<Mac>(macs));
     }
-    // Adds original addresses from texts; other texts are skipped.
+    // Adds the texts that are addresses to the original addresses; skips other texts.
     void add_originals(const std::vector<std::string>& texts) {
         std::vector<Ipv4> fours;
         std::vector<Ipv6> sixes;
@@ -161,8 +162,8 @@ class LeakSearch {
         known_.ipv4.add_originals(fours);
         known_.ipv6.add_originals(sixes);
     }
-    // Returns the words that contain an original address; in a word with colons, an IPv6 address may be any
-    // part between two colons.
+    // Returns the words that contain an original address. In a word with colons, any part between two colons
+    // may be an IPv6 address.
     [[nodiscard]] std::vector<std::string> addresses(const std::vector<std::string>& words) const {
         std::vector<std::string> found;
         for (const std::string& word : words) {
@@ -180,7 +181,7 @@ class LeakSearch {
             return find_leak(original, released, known_, texts, vendors, unexplained_, check_signals, limits);
         });
     }
-    // Returns a frame of a capture with a run that was unexplained in any capture passed to find().
+    // Returns a frame of a capture that contains a run left unexplained in any capture passed to find().
     [[nodiscard]] nb::object find_unexplained(const std::string& original,
                                               const input::DecompressionLimits& limits) const {
         if (unexplained_.empty()) return nb::none();
@@ -217,7 +218,7 @@ class LeakSearch {
     }
 
     static void check_signals() {
-        const nb::gil_scoped_acquire locked;  // lets Ctrl-C through
+        const nb::gil_scoped_acquire locked;  // allows Ctrl-C
         if (PyErr_CheckSignals() != 0) throw nb::python_error();
     }
     template <typename Find>

@@ -5,7 +5,7 @@ namespace nb = nanobind;
 namespace acapella {
 namespace {
 
-// PyCapsule interface: a capsule that was not consumed releases its content.
+// PyCapsule interface: a capsule that was not consumed releases its content when it is destroyed.
 template <typename Exported>
 void destroy(void* pointer) noexcept {
     auto* exported = static_cast<Exported*>(pointer);

@@ -109,7 +109,8 @@ class PyCollector {
         reader_ = input::open_capture(*source_);
     }
 
-    // False at the end of the file; true if rows of the series are ready, or after a number of frames.
+    // Returns false at the end of the file; true if rows of the series are ready, or after a number of
+    // frames.
     bool advance() {
         const nb::gil_scoped_release unlocked;
         constexpr std::uint32_t kFrames = 1 << 20;
@@ -134,8 +135,8 @@ class PyCollector {
 
     void open_interface(const std::string& name) { socket_ = std::make_unique<PacketSocket>(name); }
 
-    // Receives pending frames, or waits for some, and adds them to the flow table. True if rows of the series
-    // are ready.
+    // Receives pending frames, or waits for frames, and adds them to the flow table. Returns true if rows of
+    // the series are ready.
     bool advance_interface(int wait_ms) {
         const nb::gil_scoped_release unlocked;
         constexpr int kBlocks = 16;
@@ -149,8 +150,8 @@ class PyCollector {
         return collector_.series_ready();
     }
 
-    // Frame i of the contiguous frames [first, end) is at offsets[i] to offsets[i + 1]. Returns the first
-    // frame that was not processed because rows of the series are ready.
+    // Adds the frames [first, end). Frame i is at offsets[i] to offsets[i + 1] of `bytes`. Returns the number
+    // of the first frame that was not processed because rows of the series are ready.
     std::uint64_t feed_frames(const ByteArray& bytes, const Offsets& offsets, std::uint64_t first) {
         const std::uint64_t* at = offsets.data();
         const std::uint64_t end = offsets.size() - 1;
@@ -167,7 +168,7 @@ class PyCollector {
         return first;
     }
 
-    // Contiguous reports, as in a ring. Returns the first one that was not processed.
+    // Adds contiguous reports, as in a ring. Returns the number of the first report that was not processed.
     std::uint64_t feed_reports(const ByteArray& bytes, std::uint64_t first) {
         const std::size_t stride = bytes_of(collector_.config().format);
         const std::uint64_t end = bytes.size() / stride;
@@ -198,7 +199,7 @@ class PyCollector {
         return dict;
     }
 
-    // Reads the remaining reports of a ring; then the device rejects its key.
+    // Reads the remaining reports of a ring. Afterwards, the device rejects the ring's key.
     void close_rdma(std::uint32_t number) {
         constexpr int kMaxPolls =
             512;  // of RingPoller::kBatch reports, so that a sender that keeps writing does not block this
@@ -208,7 +209,7 @@ class PyCollector {
         std::erase_if(rdma_, [number](const PolledRing& polled) { return polled.ring->number() == number; });
     }
 
-    // True if rows of the series are ready.
+    // Returns true if rows of the series are ready.
     bool poll_rdma(int timeout_ms) {
         const nb::gil_scoped_release unlocked;
         const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);

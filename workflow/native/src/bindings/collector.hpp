@@ -1,4 +1,4 @@
-// Bindings of the collector of flow reports; see acapella_core.collector.
+// Bindings for the collector of flow reports; see acapella_core.collector.
 #pragma once
 
 #include <nanobind/nanobind.h>

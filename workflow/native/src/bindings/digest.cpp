@@ -35,7 +35,7 @@ nb::dict issues(const Summary& summary) {
 
 std::optional<ArrowBatch> next_tags(NativeTags& tags) { return next_batch(tags); }
 
-// NativeDigest for Python.
+// NativeDigest as a Python class.
 class PyNativeDigest : public PyBatches<NativeDigest> {
   public:
     PyNativeDigest(const std::string& path, std::optional<std::string> site, std::optional<std::string> port,

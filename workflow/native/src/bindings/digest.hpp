@@ -1,4 +1,4 @@
-// Bindings of engine native.
+// Bindings for engine native.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -8,7 +8,7 @@
 
 namespace acapella {
 
-// The summary of a sample as a dict of integers, texts and dicts of them.
+// Returns the summary of a sample as a dict of integers, texts and nested dicts.
 nanobind::dict summary_dict(const DigestBuilder& builder, const FrameReader& reader);
 
 void bind_digest(nanobind::module_& module);

@@ -28,8 +28,8 @@ constexpr std::size_t kMaxReason = 200;
     ::_exit(code);
 }
 
-// Reached by exceptions that nothing can catch: Arrow calls writers that are `noexcept`, and DuckDB destroys
-// objects that are incomplete after a failed allocation.
+// Called for exceptions that cannot be caught: Arrow calls `noexcept` functions that write output, and DuckDB
+// destroys incomplete objects after a failed allocation.
 [[noreturn]] void terminate() {
     try {
         if (const std::exception_ptr current = std::current_exception()) std::rethrow_exception(current);

@@ -1,4 +1,4 @@
-// Bindings of the core's exceptions.
+// Bindings for the core's exceptions.
 #pragma once
 
 #include <nanobind/nanobind.h>

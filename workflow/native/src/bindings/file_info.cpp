@@ -25,7 +25,7 @@ nb::dict scan_capture(const std::string& path, const input::DecompressionLimits&
         for (Record record; reader->next(record);) {
             if (record.timed && plausible(record.ts_ns)) clock.add(record.ts_ns);
             if (record.frame % kBetweenSignals != 0) continue;
-            const nb::gil_scoped_acquire locked;  // lets Ctrl-C through
+            const nb::gil_scoped_acquire locked;  // allows Ctrl-C
             if (PyErr_CheckSignals() != 0) throw nb::python_error();
         }
     }

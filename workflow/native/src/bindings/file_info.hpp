@@ -1,4 +1,4 @@
-// Bindings of the metadata of a capture file.
+// Bindings for the metadata of a capture file.
 #pragma once
 
 #include <nanobind/nanobind.h>

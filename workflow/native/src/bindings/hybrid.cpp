@@ -27,7 +27,7 @@ void check_signals() {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
-// Python starts tshark and passes both ends of its pipes.
+// The hybrid digest for Python, which starts tshark and passes the descriptors of its pipes.
 class PyHybridDigest : public PyBatches<hybrid::HybridDigest> {
   public:
     PyHybridDigest(const std::string& path, std::optional<std::string> site, std::optional<std::string> port,
@@ -48,7 +48,7 @@ class PyHybridDigest : public PyBatches<hybrid::HybridDigest> {
     }
 };
 
-// A digest from tshark's output alone.
+// A digest created only from the output of tshark.
 class PyReferenceDigest : public PyBatches<hybrid::ReferenceDigest> {
   public:
     PyReferenceDigest(int tshark_output, std::size_t batch_rows, double timeout_s)

@@ -1,4 +1,4 @@
-// Bindings of engines hybrid and tshark.
+// Bindings for engines hybrid and tshark.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -19,7 +19,7 @@ namespace {
 
 using namespace kappa;
 
-// Converts 128-bit integers to Python in two halves.
+// Converts a 128-bit integer to Python in two halves.
 nb::object integer(Sum128 value) {
     const nb::object high = nb::int_(static_cast<std::uint64_t>(value >> 64));
     return (high << nb::int_(64)) | nb::int_(static_cast<std::uint64_t>(value));
@@ -169,7 +169,7 @@ nb::dict trial_dict(const Trial& trial, std::size_t identity_bytes, std::uint64_
         reversals += info.reversals;
         implausible += info.implausible;
         gaps.add(info.gaps);
-        // The values are powers of ten, so the minimum divides all timestamps.
+        // The resolutions are powers of ten, so all timestamps are multiples of the smallest one.
         if (info.taken > 0)
             resolution_ns = resolution_ns == 0 ? info.clock_resolution_ns
                                                : std::min(resolution_ns, info.clock_resolution_ns);
@@ -216,7 +216,7 @@ std::optional<FlowFilter::Address> address_of(nb::handle packed) {
     return address;
 }
 
-// (proto, src, src_port, dst, dst_port): addresses as bytes, None matches everything.
+// Converts (proto, src, src_port, dst, dst_port). Addresses are bytes; None matches any value.
 FlowFilter flow_of(const nb::tuple& flow) {
     FlowFilter filter;
     filter.ip_proto = nb::cast<std::optional<std::uint8_t>>(flow[0]);
@@ -259,7 +259,7 @@ IdentityRule rule_of(const nb::dict& options) {
     return rule;
 }
 
-// Lets Ctrl-C through, and reports progress to the caller.
+// Returns a function that reports progress to the caller and allows Ctrl-C.
 std::function<void(std::uint64_t)> progress_of(const nb::object& progress) {
     return [progress](std::uint64_t bytes_read) {
         const nb::gil_scoped_acquire locked;

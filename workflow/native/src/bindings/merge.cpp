@@ -27,13 +27,13 @@ class Decompression {
                                     source_->fault().number);
     }
 
-    // Returns the number of bytes; stops if the reader closes the pipe.
+    // Returns the number of bytes written. Stops if the reader closes the pipe.
     std::uint64_t write(int descriptor, std::uint64_t most) {
         input::ByteSink sink(descriptor);
         return source_->copy(sink, most);
     }
 
-    // (kind, detail) of the fault that ended the data; empty texts if there is none so far.
+    // Returns (kind, detail) of the fault that ended the data; both are empty if there was none so far.
     std::pair<std::string, std::string> fault() const {
         return {source_->fault().kind, source_->fault().what};
     }

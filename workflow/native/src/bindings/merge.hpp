@@ -1,4 +1,4 @@
-// Bindings of the merging of captures by time.
+// Bindings for merging captures by time.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -29,7 +29,7 @@ TableConfig table_config(const CollectorConfig& config) {
             .series_ns = config.series_ns};
 }
 
-// A single thread processes reports while they are in its cache; several threads divide a whole round.
+// A single thread processes reports while they are in its cache; several threads process a whole round.
 std::uint32_t max_waiting(const CollectorConfig& config) {
     constexpr std::uint32_t kInCache = 2048;
     return config.threads == 1 ? std::min(kInCache, config.round) : config.round;

@@ -1,5 +1,5 @@
-// Converts flow reports to flows. Receives reports as an RDMA NIC does, or from rings in memory, and adds
-// them to the flow table.
+// Converts flow reports to flows. Receives reports like an RDMA NIC, or reads them from rings in memory, and
+// adds them to the flow table.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace acapella::collector {
 
-// A contradictory configuration.
+// The configuration is contradictory.
 class ConfigError : public std::runtime_error {
   public:
     using std::runtime_error::runtime_error;
@@ -39,7 +39,7 @@ struct CollectorConfig {
     std::optional<std::uint64_t> hash_seed;          // for fuzzing (default: random)
 };
 
-// Numbers of frames and reports; other threads may read them.
+// Numbers of frames and reports. Other threads may read them.
 struct Counters {
     std::array<std::uint64_t, kVerdicts> verdicts{};
     std::uint64_t frames = 0;
@@ -62,7 +62,7 @@ class Collector {
     void refuse_frame() { count(Verdict::not_roce); }
     // Adds the pending reports to the flow table and ends the round.
     void drain();
-    // Adds reports in memory; `bytes` has to outlive the call.
+    // Adds reports in memory; `bytes` must remain valid during the call.
     void take_reports(const std::byte* bytes, std::uint64_t count);
     // Call after the last report: adds the pending reports and closes all windows of the series.
     void finish();

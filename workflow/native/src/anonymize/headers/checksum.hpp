@@ -7,7 +7,8 @@
 
 namespace acapella::anonymize {
 
-// The one's complement sum of several pieces. All but the last have an even length.
+// Computes the one's complement sum of data that is added in pieces. All pieces except the last have an even
+// length.
 class InternetSum {
   public:
     void add(Bytes bytes);

@@ -112,7 +112,7 @@ void FrameBuilder::map_tunnel(std::size_t offset, std::size_t length, TunnelType
 
 void FrameBuilder::add_checksum(const PendingChecksum& sum) {
     const std::size_t width = sum.kind == ChecksumKind::crc32c ? 4 : 2;
-    if (!inside(sum.field, width)) {  // the field may be truncated
+    if (!inside(sum.field, width)) {  // the field is truncated
         for (std::size_t i = sum.field; i < out_.size(); ++i) out_[i] = std::byte{0};
         return;
     }

@@ -1,5 +1,5 @@
-// The anonymized frame under construction. It contains only bytes that were put there explicitly, for known
-// headers.
+// The anonymized frame under construction. It contains only bytes of known headers that were copied
+// explicitly.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@
 namespace acapella::anonymize {
 
 enum class ChecksumKind : std::uint8_t {
-    plain,   // over the header and what follows
+    plain,   // over the header and the data after it
     pseudo,  // with the IP pseudo-header (RFC 9293 3.1, RFC 8200 8.1)
-    udp,     // as pseudo; 0: no checksum
+    udp,     // like `pseudo`, but 0 means no checksum
     crc32c,
 };
 
-// A checksum that is computed when the covered bytes are complete.
+// A checksum to be computed once the covered bytes are complete.
 struct PendingChecksum {
     ChecksumKind kind = ChecksumKind::plain;
     std::uint8_t proto = 0;       // of the pseudo-header
     std::uint8_t ip_version = 0;  // 0: the pseudo-header is unknown
     std::uint32_t ip_begin = 0;
     std::uint32_t begin = 0;
-    std::uint32_t length = 0;  // number of covered bytes from `begin` on
+    std::uint32_t length = 0;  // number of covered bytes from `begin`
     std::uint32_t whole = 0;   // the length in the pseudo-header
     std::uint32_t field = 0;   // offset of the checksum from the start of the frame
 };
@@ -35,41 +35,42 @@ class FrameBuilder {
   public:
     explicit FrameBuilder(Pseudonyms& pseudonyms) : pseudonyms_(pseudonyms) {}
 
-    // Starts a new frame; its bytes have to stay valid until finish().
+    // Starts a new frame. Its bytes must remain valid until finish().
     void start(Bytes frame, std::uint32_t wire_len);
 
     [[nodiscard]] std::size_t size() const { return out_.size(); }
     [[nodiscard]] Bytes bytes() const { return out_; }
-    // The original frame from `offset` on.
+    // Returns a cursor at `offset` in the original frame.
     [[nodiscard]] Cursor original(std::size_t offset) const;
 
-    // Extend the frame to `end`, with the original bytes or with zeros; never beyond the captured length.
+    // Extend the frame to `end` with the original bytes or with zeros, but not beyond the captured length.
     void keep_to(std::size_t end);
     void blank_to(std::size_t end);
-    // Change bytes of the frame. They do nothing if the range is not completely in the frame and captured.
+    // Change bytes of the frame. These functions do nothing unless the whole range is captured and part of
+    // the frame.
     void copy_original(std::size_t offset, std::size_t count);
     void fill(std::size_t offset, std::size_t count, std::uint8_t value);
     void put16(std::size_t offset, std::uint16_t value);
     void put32_little(std::size_t offset, std::uint32_t value);
     template <typename Address>
     void map(std::size_t offset);
-    // The first bytes of an IPv6 address whose other bytes are zero.
+    // Replaces the first bytes of an IPv6 address whose remaining bytes are zero.
     void map_prefix(std::size_t offset, std::size_t length);
-    // An IPv4 address with all bits inverted.
+    // Replaces an IPv4 address with all bits inverted.
     void map_inverted(std::size_t offset);
-    // A tunnel identifier in the last bits of a field of 1 to 4 bytes.
+    // Replaces a tunnel identifier in the last bits of a field of 1 to 4 bytes.
     void map_tunnel(std::size_t offset, std::size_t length, TunnelType type);
 
-    // The checksum at `sum.field` is zero until finish().
+    // Registers a checksum. The field is zero until finish().
     void add_checksum(const PendingChecksum& sum);
-    // Computes the checksums of complete ranges, inner ones first; the others remain zero.
+    // Computes the checksums of complete ranges, inner headers first. The other checksums remain zero.
     void finish();
 
-    // The nearest IP header, and whether its addresses are those of the pseudo-header.
+    // The nearest IP header. `addresses_known`: its addresses are those of the pseudo-header.
     std::uint8_t ip_version = 0;
     std::uint32_t ip_begin = 0;
     bool addresses_known = false;
-    bool fragment = false;  // a fragment: no checksum above IP can be computed
+    bool fragment = false;  // no checksum above IP can be computed for a fragment
 
   private:
     [[nodiscard]] bool inside(std::size_t offset, std::size_t count) const;
@@ -90,9 +91,9 @@ class Header {
 
     FrameBuilder& builder;
     const Step& step;
-    const Cursor at;  // the captured bytes from the header on, within outer length fields
+    const Cursor at;  // the captured bytes from the start of the header, limited by outer length fields
 
-    // The length that the dissector accepted; 0 if it rejected the header.
+    // The header length accepted by the dissector; 0 if it rejected the header.
     [[nodiscard]] std::size_t length() const { return step.end - step.begin; }
     [[nodiscard]] std::size_t kept() const { return builder.size() - step.begin; }
 
@@ -111,7 +112,7 @@ class Header {
     void tunnel(std::size_t offset, std::size_t length, TunnelType type) {
         builder.map_tunnel(step.begin + offset, length, type);
     }
-    // Adds a checksum over everything within the nearest length field, or over `length` bytes.
+    // Adds a checksum over all bytes within the nearest length field, or over `length` bytes.
     void add_checksum(ChecksumKind kind, std::size_t field, std::uint8_t proto = 0) {
         add_checksum(kind, field, proto, at.reported());
     }

@@ -1,5 +1,5 @@
-// Determines the content that is kept of each header. Each function keeps known fields, replaces addresses in
-// them, and omits everything else: if it does not reach the end of the header, the frame ends there.
+// Determines which content of each header is kept. Each function keeps known fields, replaces addresses in
+// them, and omits everything else. If a function stops before the end of the header, the frame ends there.
 #pragma once
 
 #include "anonymize/headers/frame_builder.hpp"
@@ -16,7 +16,7 @@ void keep_arp(Header& header);
 void keep_slow(Header& header);
 void keep_osi(Header& header);
 void keep_ptp(Header& header);
-// The header of a link type, `length` bytes of it.
+// Keeps the first `length` bytes of the header of a link type.
 void keep_linux_cooked(FrameBuilder& builder, std::size_t length);
 void keep_linux_cooked_v2(FrameBuilder& builder, std::size_t length);
 
@@ -48,9 +48,9 @@ void keep_l2tp_ip(Header& header);
 void keep_teredo(Header& header);
 void keep_infiniband(Header& header);
 
-// The options of IPv4 (RFC 791 3.1) and TCP (RFC 9293 3.1) from `option` to `end`: kind 0 ends them, kind 1
-// is one byte, all others have a length byte. Calls `keep_one` for complete options; if it returns false, the
-// option is replaced by bytes of kind 1.
+// Visits the options of IPv4 (RFC 791 3.1) and TCP (RFC 9293 3.1) from `option` to `end`: kind 0 ends the
+// list, kind 1 is a single byte, and all other kinds have a length byte. Calls `keep_one` for each complete
+// option. If it returns false, the option is replaced by bytes of kind 1.
 template <typename KeepOne>
 void keep_options(Header& header, std::size_t option, std::size_t end, KeepOne keep_one) {
     constexpr std::uint8_t kNoOperation = 1;
@@ -68,7 +68,7 @@ void keep_options(Header& header, std::size_t option, std::size_t end, KeepOne k
     }
 }
 
-// Keeps headers without addresses or text completely, as the dissector found them.
+// Keeps the whole header found by the dissector. For headers without addresses or text.
 inline void keep_all(Header& header) { header.keep(header.length()); }
 
 }  // namespace acapella::anonymize

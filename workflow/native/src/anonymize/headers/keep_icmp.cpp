@@ -10,7 +10,7 @@ constexpr std::size_t kHeader = 8;
 constexpr std::uint8_t kIcmpv6 = 58;
 constexpr std::size_t kIpv6 = 16;
 
-// Keeps captured addresses from `offset` on, at most `count`; returns their end.
+// Keeps at most `count` captured addresses from `offset` on. Returns the offset after the last one.
 std::size_t keep_ipv6_each(Header& header, std::size_t offset, std::size_t count) {
     for (; count > 0 && header.at.has(offset + kIpv6); --count, offset += kIpv6) {
         header.blank(offset + kIpv6);
@@ -19,7 +19,7 @@ std::size_t keep_ipv6_each(Header& header, std::size_t offset, std::size_t count
     return offset;
 }
 
-// Keeps the value of an option; of a repeated one, only its addresses.
+// Keeps the value of an option. If the option is repeated, keeps only its addresses.
 void keep_neighbor_value(Header& header, std::size_t option, std::size_t length, bool again) {
     constexpr std::size_t kUnit = 8;
     constexpr std::size_t kPrefix = 12;  // before four reserved bytes
@@ -51,8 +51,8 @@ void keep_neighbor_value(Header& header, std::size_t option, std::size_t length,
     }
 }
 
-// RFC 4861 4.6: type, length in units of 8 bytes. Options that quote a packet keep both, unknown options only
-// the length.
+// RFC 4861 4.6: type, length in units of 8 bytes. Options that quote a packet keep both fields, unknown
+// options only the length.
 void keep_neighbor_options(Header& header, std::size_t option) {
     Seen<256> seen;
     while (header.kept() == option && header.at.has(option + 8)) {
@@ -68,7 +68,7 @@ void keep_neighbor_options(Header& header, std::size_t option) {
     }
 }
 
-// `fixed` bytes and `addresses` before the options.
+// Keeps `fixed` bytes and `addresses` addresses, and then the options.
 void keep_neighbor(Header& header, std::size_t fixed, std::size_t addresses) {
     header.keep(fixed);
     const std::size_t options = fixed + addresses * kIpv6;

@@ -9,14 +9,14 @@ namespace {
 
 constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 3.2.6
 
-// Novell's frames without LLC are identified by two constant bytes.
+// Novell frames without LLC are identified by two constant bytes.
 void keep_raw_ipx(Header& header, std::size_t length) {
     const std::uint16_t type = header.at.be16(length - 2);
     const bool raw_ipx = type > 0 && type <= kMaxLength && header.at.be16(length) == 0xffff;
     if (raw_ipx && !header.step.continues) header.keep(length + 2);
 }
 
-// Linux stores the sender's address in eight bytes, of which `length` are used.
+// Linux stores the sender's address in a field of eight bytes, of which `length` bytes are used.
 void cooked_address(FrameBuilder& builder, std::size_t offset, std::size_t length) {
     constexpr std::size_t kMac = 6;
     if (length == kMac) builder.map<Mac>(offset);
@@ -62,7 +62,7 @@ void keep_pbb(Header& header) {
     header.tunnel(1, 3, TunnelType::pbb_isid);
 }
 
-// Spanning tree, CDP, VTP, DTP and UDLD contain names of bridges, ports and versions: nothing of them is
+// Spanning tree, CDP, VTP, DTP and UDLD contain names of bridges and ports, and versions. None of this is
 // kept.
 void keep_llc(Header& header) { header.keep(header.length()); }
 
@@ -94,16 +94,17 @@ void keep_slow(Header& header) {
     if (header.at.has(2)) header.keep(2);
 }
 
-// Of IS-IS only the common header: system identifiers follow.
+// Only the common header of IS-IS is kept, because system identifiers follow it.
 void keep_osi(Header& header) {
     constexpr std::uint8_t kIsis = 0x83;
     if (header.at.u8(0) == kIsis && header.at.has(8)) header.keep(8);
 }
 
-// Up to the correction field: the clock identity, often a MAC address, follows (IEEE 1588-2019 13.3).
+// Keeps the header up to the correction field. The next field is the clock identity, often a MAC address
+// (IEEE 1588-2019 13.3).
 void keep_ptp(Header& header) {
     const bool version2 = (header.at.u8(1) & 0x0f) == 2;
-    const bool fits = header.at.be16(2) <= header.at.reported();  // otherwise it is not a message
+    const bool fits = header.at.be16(2) <= header.at.reported();  // false if this is not a PTP message
     if (version2 && fits && header.at.has(16)) header.keep(16);
 }
 

@@ -15,7 +15,8 @@ void map_ipv4_each(Header& header, std::size_t from, std::size_t to, std::size_t
     for (; from + 4 <= to; from += step) header.ipv4(from);
 }
 
-// RFC 791 3.1: pointer, overflow and flag, then timestamps, each after an address unless the flag is 0.
+// RFC 791 3.1: pointer, overflow and flag, then timestamps. Unless the flag is 0, an address precedes each
+// timestamp.
 void keep_ipv4_timestamps(Header& header, std::size_t option, std::size_t length) {
     constexpr std::size_t kStamps = 4;
     const unsigned flag = header.at.u8(option + 3) & 0x0fU;
@@ -155,7 +156,7 @@ void keep_ipv6_fragment(Header& header) {
     if ((header.at.be16(2) & 0xfff9) != 0) header.builder.fragment = true;
 }
 
-// The integrity check value is set to zero: it cannot be recomputed.
+// The integrity check value is set to zero, because it cannot be recomputed.
 void keep_authentication(Header& header) {
     if (header.length() < 12) return;
     header.keep(2);

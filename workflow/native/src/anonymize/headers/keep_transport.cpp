@@ -17,7 +17,7 @@ constexpr std::size_t kUdpHeader = 8;
 constexpr std::size_t kPorts = 4;
 constexpr std::size_t kSctpHeader = 12;
 
-// RFC 8684 3: subtype and flags; for ADD_ADDR (3.4.1) also the address. Keys, tokens and HMACs are set to
+// RFC 8684 3: keeps subtype and flags, and the address of ADD_ADDR (3.4.1). Keys, tokens and HMACs are set to
 // zero.
 void keep_mptcp(Header& header, std::size_t option, std::size_t length) {
     constexpr std::size_t kFixed = 4;
@@ -34,7 +34,7 @@ void keep_mptcp(Header& header, std::size_t option, std::size_t length) {
     }
 }
 
-// Keeps the first block; the others are replaced by padding.
+// Keeps the first block; the other blocks are replaced by padding.
 void keep_tcp_sack(Header& header, std::size_t option, std::size_t length) {
     constexpr std::uint8_t kNoOperation = 1;
     header.copy_original(option, kTcpSackKept);
@@ -43,7 +43,7 @@ void keep_tcp_sack(Header& header, std::size_t option, std::size_t length) {
     header.fill(option + kTcpSackKept, length - kTcpSackKept, kNoOperation);
 }
 
-// Each kind may occur once, for MPTCP each subtype.
+// Each option kind may occur once. For MPTCP, each subtype may occur once.
 void keep_tcp_options(Header& header, std::size_t begin, std::size_t end) {
     constexpr std::uint8_t kMptcp = 30;
     Seen<512> seen;
@@ -64,7 +64,7 @@ void keep_tcp_options(Header& header, std::size_t begin, std::size_t end) {
     });
 }
 
-// RFC 9260 3.2.1: an address parameter: type, length, value.
+// RFC 9260 3.2.1: an address parameter has a type, a length, and a value.
 void keep_sctp_address(Header& header, std::size_t parameter, std::size_t length) {
     constexpr std::size_t kHead = 4;
     constexpr std::uint16_t kIpv4 = 5;
@@ -86,14 +86,14 @@ void keep_sctp_numbered(Header& header, std::size_t parameter, std::size_t lengt
     keep_sctp_address(header, parameter + kNumbered, inner);
 }
 
-// RFC 9260 3.3.2.1.5: address types, if all are valid.
+// RFC 9260 3.3.2.1.5: keeps the address types if all of them are valid.
 void keep_sctp_types(Header& header, std::size_t parameter, std::size_t length) {
     for (std::size_t at = parameter + 4; at < parameter + length; at += 2)
         if (!has_type(kSctpAddressTypes, header.at.be16(at))) return;
     header.copy_original(parameter, length);
 }
 
-// Keeps a parameter; of a repeated one, only addresses.
+// Keeps a parameter. If the parameter is repeated, keeps only its addresses.
 void keep_sctp_parameter(Header& header, std::size_t parameter, std::size_t length, bool again) {
     const std::uint16_t type = header.at.be16(parameter);
     const bool known = has_type(kSctpParameterTypes, type);
@@ -162,7 +162,7 @@ void keep_sctp_value(Header& header, std::size_t chunk, std::size_t length) {
             header.copy_original(value, kTsn);
             keep_sctp_parameters(header, value + kTsn, chunk + length);
             return;
-        default:  // a TSN; the rest, if any, is not kept
+        default:  // a TSN; any data after it is not kept
             header.copy_original(value, kTsn);
             return;
     }
@@ -172,7 +172,7 @@ void keep_sctp_flags(Header& header, std::size_t chunk) {
     header.fill(chunk + 1, 1, header.at.u8(chunk + 1) & sctp_flags(header.at.u8(chunk)));
 }
 
-// A chunk with a repeated type keeps its length; its value is zero.
+// Keeps a chunk. If its type is repeated, its value is set to zero and its length is kept.
 void keep_sctp_chunk(Header& header, std::size_t chunk, std::size_t length, Seen<256>& seen) {
     const std::uint8_t type = header.at.u8(chunk);
     header.copy_original(chunk, 4);
@@ -181,7 +181,7 @@ void keep_sctp_chunk(Header& header, std::size_t chunk, std::size_t length, Seen
     if (seen.first(type)) keep_sctp_value(header, chunk, length);
 }
 
-// Keeps the header of a data chunk, except reserved fields.
+// Keeps the header of a data chunk, except for reserved fields.
 void keep_sctp_data(Header& header, std::size_t chunk, bool interleaved) {
     const std::size_t head = interleaved ? 20 : 16;
     if (header.at.be16(chunk + 2) < head || !header.at.has(chunk + head)) return;
@@ -236,7 +236,7 @@ void keep_udp(Header& header) {
     header.add_checksum(ChecksumKind::udp, 6, kUdp, length);
 }
 
-// RFC 3828 3.1: the checksum covers the first `coverage` bytes; 0 is all.
+// RFC 3828 3.1: the checksum covers the first `coverage` bytes, or the whole packet if `coverage` is 0.
 void keep_udplite(Header& header) {
     if (header.length() != kUdpHeader) return;
     header.keep(kUdpHeader);

@@ -34,7 +34,7 @@ void keep_erspan(Header& header, std::size_t begin) {
     header.tunnel(begin + 2, 2, TunnelType::erspan_session);
 }
 
-// RFC 1701: whether all source routes from `begin` on, except the last, have a known family.
+// Returns true if all source routes from `begin` on, except the last, have a known address family (RFC 1701).
 bool has_source_routes(const Cursor& at, std::size_t begin, std::size_t end) {
     for (; begin + gre::kRouteHeader <= end; begin += gre::route_length(at, begin))
         if (!gre::is_last_route(at, begin) &&
@@ -52,7 +52,8 @@ void blank_routes(Header& header, std::size_t begin, std::size_t end) {
 
 }  // namespace
 
-// Includes the ERSPAN header, which the dissector reads as part of GRE, and PPP's address and control.
+// Keeps the GRE header. The dissector reads the ERSPAN header, and the address and control fields of PPP, as
+// part of it.
 void keep_gre(Header& header) {
     if (header.length() < 4) return;
     const std::uint16_t flags = header.at.be16(0);
@@ -90,7 +91,8 @@ std::size_t geneve_option_length(const Cursor& at, std::size_t option) {
     return kGeneveOption + (at.u8(option + 3) & 0x1fU) * std::size_t{4};
 }
 
-// RFC 8926 3.5: whether the options fill their part of the header, and their three reserved bits are zero.
+// Returns true if the options fill their part of the header and their three reserved bits are zero (RFC 8926
+// 3.5).
 bool has_geneve_options(const Cursor& at, std::size_t option, std::size_t end) {
     constexpr std::uint8_t kReserved = 0xe0;
     for (; option < end; option += geneve_option_length(at, option))
@@ -100,7 +102,8 @@ bool has_geneve_options(const Cursor& at, std::size_t option, std::size_t end) {
 
 }  // namespace
 
-// RFC 8926 3.5: options keep their length, and class and type if known and not repeated.
+// RFC 8926 3.5: options keep their length. Known options that are not repeated also keep their class and
+// type.
 void keep_geneve(Header& header) {
     constexpr std::size_t kFixed = 8;
     const std::size_t end = header.length();
@@ -119,7 +122,7 @@ void keep_geneve(Header& header) {
 
 namespace {
 
-constexpr std::size_t kGtpFixed = 12;  // with sequence number and type of the first extension
+constexpr std::size_t kGtpFixed = 12;  // including the sequence number and the type of the first extension
 
 // Returns true if all extensions are known and none is repeated.
 bool has_gtp_extensions(const Cursor& at, std::size_t end) {
@@ -136,8 +139,8 @@ bool has_gtp_extensions(const Cursor& at, std::size_t end) {
 
 }  // namespace
 
-// 3GPP TS 29.281 5.2.1: extension headers keep their length and the next type, if all types are known and not
-// repeated; otherwise the frame ends before them. Of signaling messages, the common header is kept.
+// 3GPP TS 29.281 5.2.1: extension headers keep their length and the next type if all types are known and none
+// is repeated. Otherwise, the frame ends before them. Signaling messages keep only the common header.
 void keep_gtp(Header& header) {
     constexpr std::size_t kFixed = 8;
     constexpr std::uint8_t kOptional = 0x07;
@@ -188,7 +191,8 @@ void replace_l2tp_version_2(Header& header, std::size_t at) {
     header.tunnel(at + 2, 2, TunnelType::l2tp_session);
 }
 
-// RFC 2661 3.1, RFC 3931 3.2.1: the header of control messages; attributes contain host names.
+// RFC 2661 3.1, RFC 3931 3.2.1: keeps the header of control messages. Attributes are removed, because they
+// contain host names.
 void keep_l2tp_control(Header& header, std::uint16_t flags) {
     if (!header.at.has(12)) return;
     header.keep(12);
@@ -196,8 +200,9 @@ void keep_l2tp_control(Header& header, std::uint16_t flags) {
     replace_l2tp_version_2(header, flags & kL2tpLength ? 4 : 2);
 }
 
-// RFC 2661 3.1: the offset padding is set to zero; PPP's address and control (RFC 1662 3.1), which the
-// dissector reads as part of the header, are kept. A session or padding may have the same two bytes.
+// RFC 2661 3.1: sets the offset padding to zero, and keeps the address and control fields of PPP (RFC 1662
+// 3.1), which the dissector reads as part of the header. A session identifier or padding may contain the same
+// two bytes.
 void keep_l2tp_data(Header& header, std::uint16_t flags) {
     constexpr std::size_t kAddressAndControl = 2;
     const std::size_t ids = flags & kL2tpLength ? 4 : 2;
@@ -231,7 +236,8 @@ void keep_l2tp_ip(Header& header) {
     header.tunnel(0, 4, TunnelType::l2tp_session);
 }
 
-// RFC 4380 5.1.1: authentication keeps its lengths; the origin is an address with all bits inverted.
+// RFC 4380 5.1.1: the authentication header keeps its lengths. The origin indication is an address with all
+// bits inverted.
 void keep_teredo(Header& header) {
     constexpr std::uint16_t kAuthentication = 1;
     const std::size_t end = header.length();
@@ -247,7 +253,7 @@ void keep_teredo(Header& header) {
     }
 }
 
-// The base transport header; extended headers contain remote addresses and keys.
+// Keeps the base transport header. Extended headers contain remote addresses and keys.
 void keep_infiniband(Header& header) {
     constexpr std::size_t kBase = 12;
     if (header.at.has(kBase)) header.keep(kBase);

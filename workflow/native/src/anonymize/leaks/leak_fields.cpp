@@ -13,7 +13,7 @@ constexpr std::size_t kIpv4 = 4;
 constexpr std::size_t kIpv6 = 16;
 constexpr std::size_t kMac = 6;
 
-// One header; offsets count from its start.
+// Reads one header. Offsets count from its start.
 class Reader {
   public:
     Reader(HeaderFields& fields, const Record& record, const Step& step)
@@ -49,8 +49,8 @@ class Reader {
 
 constexpr std::uint8_t kMptcp = 30;  // not an IPv4 option
 
-// Calls read_one(option, length) for each option; kind 0 ends them, kind 1 is one byte. Options whose kind is
-// not in `kinds`, or is repeated, have to be zero; only MPTCP options may be repeated.
+// Calls read_one(option, length) for each option; kind 0 ends the list, and kind 1 is a single byte. Options
+// must be zero if their kind is repeated or not in `kinds`. Only MPTCP options may be repeated.
 template <std::size_t Kinds, typename ReadOne>
 void each_option(Reader& reader, std::size_t option, std::size_t end, const std::uint8_t (&kinds)[Kinds],
                  const ReadOne& read_one) {
@@ -145,8 +145,8 @@ void read_tcp(Reader& reader) {
                 [&](std::size_t option, std::size_t size) { read_tcp_option(reader, option, size); });
 }
 
-// Calls read_one(begin, length) for complete chunks or parameters (type, length, padding to words) while it
-// returns true; returns the start of the next one.
+// Calls read_one(begin, length) for each complete chunk or parameter (type, length, padding to words) until
+// it returns false. Returns the start of the next one.
 template <typename ReadOne>
 std::size_t each_word_aligned(Reader& reader, std::size_t begin, std::size_t end, const ReadOne& read_one) {
     end = std::min(end, reader.at.captured());
@@ -214,7 +214,7 @@ void read_sctp(Reader& reader) {
     constexpr std::size_t kHeader = 12;
     constexpr std::size_t kIDataHead = 20;
     Seen<256> seen;
-    const std::size_t end =  // of data only the header is kept, and nothing after it
+    const std::size_t end =  // data chunks keep only the header, and nothing after it
         each_word_aligned(reader, kHeader, reader.at.captured(), [&](std::size_t chunk, std::size_t length) {
             const std::uint8_t type = reader.at.u8(chunk);
             if (type == 0 || type == 64) return false;
@@ -341,7 +341,7 @@ void read_gre(Reader& reader) {
     }
 }
 
-// Reserved bytes, and the check value.
+// Reads the reserved bytes and the check value.
 void read_authentication(Reader& reader) {
     reader.blank(2, 4);
     reader.blank(12, reader.length());

@@ -1,5 +1,5 @@
-// The allowed content of headers in a released frame, by the lengths in RFCs. The leak search parses headers
-// here, independently of the code that keeps them.
+// The allowed content of headers in a released frame, with the lengths specified in RFCs. The leak search
+// parses headers here, independently of the code that anonymizes them.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct HeaderFields {
     std::vector<std::size_t> ipv6;
     std::vector<std::size_t> macs;
     std::vector<Range> headers;
-    // Parts of headers that have to be zero: unknown options, values with a wrong length, and repetitions
+    // Parts of headers that must be zero: unknown options, values with an invalid length, and repetitions
     // beyond the limits in repeats.hpp.
     std::vector<Range> blank;
 

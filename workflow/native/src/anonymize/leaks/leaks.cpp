@@ -51,8 +51,8 @@ bool is_zero(Bytes bytes) {
     return std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; });
 }
 
-// Returns true if an address is unlikely to occur by chance: not four bytes, nor addresses with few distinct
-// bytes, such as 00:00:00:00:00:01.
+// Returns true if an address is unlikely to occur by chance. False for IPv4 addresses, which have only four
+// bytes, and for addresses with few distinct bytes, such as 00:00:00:00:00:01.
 bool is_distinctive(const Ipv4&) { return false; }
 template <typename Address>
 bool is_distinctive(const Address& address) {
@@ -75,7 +75,7 @@ std::optional<std::size_t> find_moved(Bytes original, Bytes released,
     return std::nullopt;
 }
 
-// Returns the offset of a run of bytes outside headers that is unchanged and has enough distinct values.
+// Returns the offset of an unchanged run of bytes outside headers that has enough distinct values.
 std::optional<std::size_t> find_kept(Bytes original, Bytes released, const std::vector<bool>& header) {
     const std::size_t size = std::min(released.size(), original.size());
     std::size_t begin = 0;
@@ -88,7 +88,7 @@ std::optional<std::size_t> find_kept(Bytes original, Bytes released, const std::
     return std::nullopt;
 }
 
-// Returns the offset of an original byte left in a range that has to be zero.
+// Returns the offset of an original byte in a range that must be zero.
 std::optional<std::size_t> find_value(Bytes original, Bytes released, const std::vector<Range>& blank) {
     for (const Range& range : blank)
         for (std::size_t i = range.begin; i < std::min(range.end, original.size()); ++i)
@@ -132,8 +132,9 @@ void LeakFinder::read_fields(const Record& record) {
     for (std::size_t i = 0; i < trace_.count; ++i) fields_.read(record, trace_.steps[i]);
 }
 
-// Searches original addresses in address fields of the released frame; and addresses of the original's fields
-// at the same offset or, if they are distinctive, anywhere in the released frame.
+// Searches the address fields of the released frame for original addresses. Also searches for the addresses
+// in fields of the original frame: at the same offset or, if they are distinctive, anywhere in the released
+// frame.
 std::optional<Leak> LeakFinder::find_addresses(const Record& original, const Record& released) {
     std::optional<Leak> leak;
     read_fields(original);
@@ -165,8 +166,8 @@ std::optional<Leak> LeakFinder::find_addresses(const Record& original, const Rec
     return leak;
 }
 
-// Collects runs of which at least half of the bytes are neither equal to the original at the same offset, nor
-// part of a pseudonym, nor zero.
+// Collects runs in which at least half of the bytes differ from the original at the same offset, are not part
+// of a pseudonym, and are not zero.
 void LeakFinder::explain(Bytes original, Bytes released) {
     constexpr std::size_t kHalf = kRunBytes / 2;
     places_.clear();

@@ -1,5 +1,5 @@
-// Finds parts of an original capture that are left in the anonymized one. Reads both again; of the
-// anonymization it uses only the list of addresses.
+// Finds parts of an original capture that remain in the anonymized capture. It reads both files again; the
+// list of addresses is its only input from the anonymization.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,8 @@ class AddressSet {
     [[nodiscard]] bool is_pseudonym(const Address& address) const {
         return std::binary_search(pseudonyms_.begin(), pseudonyms_.end(), address);
     }
-    // An address that is also the pseudonym of another one may be in a release.
+    // Returns false for an address that is also the pseudonym of another one, because it may occur in a
+    // release.
     [[nodiscard]] bool is_forbidden(const Address& address) const {
         return std::binary_search(originals_.begin(), originals_.end(), address) && !is_pseudonym(address);
     }
@@ -71,15 +72,15 @@ struct KnownAddresses {
     [[nodiscard]] const AddressSet<Mac>& of(const Mac&) const { return macs; }
 };
 
-// Runs of kRunBytes bytes of some texts: all of each, or only the first.
+// Runs of kRunBytes bytes from a list of texts: all runs of each text, or only its first run.
 class Windows {
   public:
     Windows() = default;
     Windows(const std::vector<std::string_view>& texts, bool whole);
-    // Adds the kRunBytes bytes at `at`; does nothing if there are kMax runs already.
+    // Adds the kRunBytes bytes at `at`. Does nothing if kMax runs are stored already.
     void add(const char* at);
     [[nodiscard]] bool empty() const { return windows_.empty(); }
-    // The offset of the first of these runs in `bytes`.
+    // Returns the offset of the first stored run in `bytes`.
     [[nodiscard]] std::optional<std::size_t> find(Bytes bytes) const;
 
   private:
@@ -93,17 +94,17 @@ class Windows {
 
 struct Leak {
     std::uint64_t frame = 0;
-    std::size_t offset = 0;  // in the anonymized frame; for payload in a text, in the original frame
+    std::size_t offset = 0;  // in the anonymized frame; for payload found in a text, in the original frame
     std::string what;
 };
 
 class LeakFinder {
   public:
-    // `vendors` may be null; all arguments have to outlive this object.
+    // `vendors` may be null; all arguments must outlive this object.
     LeakFinder(const KnownAddresses& known, const Windows& texts, const Vendors* vendors)
         : known_(known), texts_(texts), vendors_(vendors) {}
 
-    // Searches one frame. Adds runs that are neither headers of this frame nor pseudonyms to `unexplained`.
+    // Searches one frame. Adds runs to `unexplained` that are neither headers of this frame nor pseudonyms.
     [[nodiscard]] std::optional<Leak> find(const Record& original, const Record& released,
                                            Windows& unexplained);
 
@@ -119,20 +120,20 @@ class LeakFinder {
     Dissection dissection_;
     Trace trace_;
     HeaderFields fields_;              // of the frame read last
-    std::vector<bool> header_;         // by byte of the released frame: whether in a header
-    std::vector<bool> pseudonym_;      // by byte of the released frame: whether in a pseudonym
+    std::vector<bool> header_;         // by byte of the released frame: true in a header
+    std::vector<bool> pseudonym_;      // by byte of the released frame: true in a pseudonym
     std::vector<std::size_t> places_;  // offsets of unexplained runs
 };
 
-// Returns the first leak in a capture. `texts` are runs of other files of the release, in which payload of
-// this capture is searched. `limits` are for the original. Throws InputError if a file is not a capture,
-// AnonymizeError if they do not have the same frames.
+// Returns the first leak in a capture. `texts` are runs of other files of the release, which are searched for
+// payload of this capture. `limits` apply to the original. Throws InputError if a file is not a capture,
+// AnonymizeError if the captures do not have the same frames.
 std::optional<Leak> find_leak(const std::string& original, const std::string& released,
                               const KnownAddresses& known, const Windows& texts, const Vendors* vendors,
                               Windows& unexplained, const std::function<void()>& progress,
                               const input::DecompressionLimits& limits = {});
 
-// Returns the first frame of a capture with one of these runs. Throws InputError.
+// Returns the first frame of a capture that contains one of these runs. Throws InputError.
 std::optional<Leak> find_windows(const std::string& original, const Windows& windows,
                                  const std::function<void()>& progress,
                                  const input::DecompressionLimits& limits = {});

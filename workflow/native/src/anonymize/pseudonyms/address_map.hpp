@@ -1,4 +1,4 @@
-// Maps addresses to pseudonyms, which depend only on the key and the address.
+// Maps addresses to pseudonyms. A pseudonym depends only on the key and the address.
 #pragma once
 
 #include <algorithm>
@@ -23,10 +23,10 @@ using Ipv4 = std::array<std::byte, 4>;
 using Ipv6 = std::array<std::byte, 16>;
 using Mac = std::array<std::byte, 6>;
 
-// Crypto-PAn: two pseudonyms share a prefix of the same length as their addresses. Xu, Fan, Ammar, Moon,
-// "Prefix-preserving IP address anonymization", ICNP 2002, with AES-128 as in the authors' program: the first
-// 16 bytes of the key are the AES key; the others, encrypted with it, are the padding. IPv6 is the same over
-// 128 bits.
+// Crypto-PAn: two pseudonyms have a common prefix of the same length as their addresses. Xu, Fan, Ammar,
+// Moon, "Prefix-preserving IP address anonymization", ICNP 2002, with AES-128 as in the authors' program: the
+// first 16 bytes of the key are the AES key, and the other bytes, encrypted with that key, are the padding.
+// IPv6 uses the same method with 128 bits.
 class CryptoPan {
   public:
     explicit CryptoPan(Key key);
@@ -45,11 +45,12 @@ class CryptoPan {
 enum class MacPolicy : std::uint8_t { replace, blank };
 
 // Maps MAC addresses. Unchanged: broadcast, the zero address, and the group addresses of protocols
-// (01:80:c2:00:00:00 to :2f, 01:00:0c:cc:cc:cc and :cd). IP multicast keeps its prefix (01:00:5e and the next
-// bit, 33:33). All others keep the first four bits (by which an address after MPLS is distinguished from IP),
-// the group bit and the local bit; an address that is neither group nor local also keeps whether tshark knows
-// its vendor (by which tshark distinguishes the forms of pseudowires), but not the vendor. `replace` permutes
-// all other bits; `blank` sets them to zero.
+// (01:80:c2:00:00:00 to :2f, 01:00:0c:cc:cc:cc and :cd). IP multicast addresses keep their prefix (01:00:5e
+// and the next bit, 33:33). All other addresses keep the first four bits (which distinguish an address after
+// MPLS from IP), the group bit and the local bit. If an address is neither group nor local, tshark knows the
+// vendor of its pseudonym if and only if it knows that of the address, because tshark uses this to
+// distinguish the forms of pseudowires. The vendor itself is not kept. `replace` permutes all other bits;
+// `blank` sets them to zero.
 class MacMap {
   public:
     // `vendors` may be null; it has to outlive this object.
@@ -76,7 +77,7 @@ class MacMap {
 template <typename Address>
 using Pair = std::array<Address, 2>;
 
-// The pseudonyms used so far. Memory holds at most twice as many pairs as there are addresses.
+// The pseudonyms used so far. Stores at most twice as many pairs as there are addresses.
 template <typename Address>
 class PseudonymTable {
   public:

@@ -24,7 +24,7 @@ class Aes128 {
   public:
     explicit Aes128(std::span<const std::byte, kBlock> key);
 
-    // The cipher with the first 16 bytes of HMAC-SHA-256(key, label).
+    // Returns the cipher whose key is the first 16 bytes of HMAC-SHA-256(key, label).
     static Aes128 derived(Key key, std::string_view label);
 
     // Encrypts whole blocks independently, in place.

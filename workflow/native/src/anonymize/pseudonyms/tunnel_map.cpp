@@ -20,7 +20,7 @@ Ranges ranges_of(TunnelType type) {
         case TunnelType::geneve_vni:
         case TunnelType::pbb_isid:
             return {24, 24, 24};
-        case TunnelType::gre_key:  // gre::key_identifier() reads some keys from 2^20 on as NVGRE
+        case TunnelType::gre_key:  // gre::key_identifier() reads some keys of 2^20 and above as NVGRE
             return {20, 32, 32};
         case TunnelType::nvgre_vsid:  // 0 to 0xfff are reserved (RFC 7637 3.2) and not read as NVGRE
             return {12, 24, 24};
@@ -45,8 +45,9 @@ Ranges ranges_of(TunnelType type) {
 
 unsigned bits_of(TunnelType type) { return ranges_of(type).back(); }
 
-// Returns the identifier whose permuted value follows that of `id`, so that no identifier is its own
-// pseudonym, as a few would be in a permutation. Results outside the range are permuted again.
+// Returns the identifier whose permuted value follows that of `id`. So no identifier is its own pseudonym,
+// which would happen for a few identifiers in a plain permutation. Results outside the range are permuted
+// again.
 std::uint32_t TunnelMap::replaced(TunnelType type, std::uint32_t id) const {
     const auto kind = static_cast<std::uint8_t>(type);
     std::uint64_t low = 0;

@@ -10,10 +10,10 @@
 
 namespace acapella::anonymize {
 
-// Permutes the identifiers of each type: equal ones stay equal, different ones stay different, pseudonyms fit
-// the field, and only zero may be its own pseudonym. Identifiers that dissectors or a standard treat
-// differently (zero, a GRE key that could be an NVGRE one, an L2TP session of 16 bits) are permuted among
-// themselves.
+// Permutes the identifiers of each type: equal identifiers have equal pseudonyms, different identifiers have
+// different ones, pseudonyms fit the field, and only zero may be its own pseudonym. Identifiers that
+// dissectors or a standard treat differently (zero, a GRE key that could belong to NVGRE, an L2TP session of
+// 16 bits) are permuted separately.
 class TunnelMap {
   public:
     explicit TunnelMap(Key key)
@@ -28,7 +28,7 @@ class TunnelMap {
     std::unordered_map<std::uint64_t, std::uint32_t> known_;
 };
 
-// The number of bits of the identifiers of a type.
+// Returns the number of bits of the identifiers of a type.
 [[nodiscard]] unsigned bits_of(TunnelType type);
 
 }  // namespace acapella::anonymize

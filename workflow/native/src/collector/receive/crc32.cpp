@@ -15,7 +15,7 @@ constexpr std::size_t kSlices = 16;
 
 using Tables = std::array<std::array<std::uint32_t, 256>, kSlices>;
 
-// tables[n][b]: the contribution of byte b to the register after n more zero bytes.
+// tables[n][b]: the effect of byte b on the register after n more zero bytes.
 constexpr Tables make_tables() {
     Tables tables{};
     for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -45,7 +45,8 @@ std::uint32_t sliced(std::uint32_t word, std::size_t last) {
 #if defined(__x86_64__)
 
 // x^n mod P for the reflected folding, after Gopal et al., "Fast CRC Computation for Generic Polynomials
-// Using PCLMULQDQ Instruction" (Intel, 2009): by 512 bits, by 128 bits, and from 128 bits to 32 by Barrett.
+// Using PCLMULQDQ Instruction" (Intel, 2009): folding by 512 bits, folding by 128 bits, and Barrett reduction
+// from 128 to 32 bits.
 constexpr std::uint64_t kFold512High = 0x1c6e41596;
 constexpr std::uint64_t kFold512Low = 0x154442bd4;
 constexpr std::uint64_t kFold128High = 0x0ccaa009e;
@@ -87,7 +88,7 @@ struct Lanes {
     __m128i lane[4];
 };
 
-// The first 64 bytes are in `first`, followed by `count` bytes at `at`, a multiple of 16.
+// Processes the 64 bytes in `first` and then the `count` bytes at `at`. `count` is a multiple of 16.
 ACAPELLA_CLMUL std::uint32_t multiplied(std::uint32_t state, const Lanes& first, const std::byte* at,
                                         std::size_t count) {
     const __m128i by_512 = constants(kFold512Low, kFold512High);
@@ -102,12 +103,12 @@ ACAPELLA_CLMUL std::uint32_t multiplied(std::uint32_t state, const Lanes& first,
     return reduce(value);
 }
 
-// `blocks` is a multiple of 16, at least 64.
+// `blocks` is a multiple of 16 and at least 64.
 ACAPELLA_CLMUL std::uint32_t multiplied(std::uint32_t state, const std::byte* at, std::size_t blocks) {
     return multiplied(state, {{load(at), load(at + 16), load(at + 32), load(at + 48)}}, at + 64, blocks - 64);
 }
 
-// Masks in registers, because reading a masked copy from memory would stall on its stores.
+// Applies the mask in registers, because reading a masked copy from memory would stall on its stores.
 ACAPELLA_CLMUL std::uint32_t multiplied_masked(const std::byte* mask, const std::byte* at,
                                                std::size_t blocks) {
     const auto masked = [=](std::size_t i)

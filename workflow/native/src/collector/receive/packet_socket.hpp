@@ -12,16 +12,16 @@ namespace acapella::collector {
 
 class PacketSocket {
   public:
-    // Starts receiving in promiscuous mode. Throws input::InputError (cannot_open): no such interface, no
-    // permission (CAP_NET_RAW), no memory.
+    // Starts receiving in promiscuous mode. Throws input::InputError (cannot_open) if the interface does not
+    // exist, without permission (CAP_NET_RAW), or without memory.
     explicit PacketSocket(const std::string& interface);
     PacketSocket(const PacketSocket&) = delete;
     PacketSocket& operator=(const PacketSocket&) = delete;
     ~PacketSocket();
 
-    // Calls see(frame, wire_len) for every frame of the next block. False if no block was ready within
-    // wait_ms; a block with a frame in it is ready after kBlockMs. Throws input::InputError (read_error) if
-    // the interface was removed; one that is down may come up again.
+    // Calls see(frame, wire_len) for every frame of the next block. Returns false if no block became ready
+    // within wait_ms; a block that contains a frame becomes ready after kBlockMs. Throws input::InputError
+    // (read_error) if the interface was removed. An interface that is down may come up again.
     template <typename See>
     bool receive(int wait_ms, const See& see) {
         const std::byte* block = next_block(wait_ms);

@@ -14,7 +14,7 @@ constexpr std::uint32_t kHalf = SequenceWindow::kModulus / 2;
 
 void SequenceWindow::Unmap::operator()(std::uint64_t* bits) const { ::munmap(bits, kBytes); }
 
-// Mapped, not allocated, because a sanitizer would touch all of an allocation.
+// Mapped rather than allocated, because a sanitizer would touch all of an allocation.
 SequenceWindow::SequenceWindow(std::uint32_t initial)
     : expected_(initial % kModulus), any_(initial != QueuePairConfig::kFirstSeen) {
     void* mapped = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -31,7 +31,7 @@ SequenceWindow::Position SequenceWindow::position_of(std::uint32_t psn) const {
 
 std::uint32_t SequenceWindow::advance(std::uint32_t psn) {
     const std::uint32_t lost = any_ ? (psn - expected_) % kModulus : 0;
-    // PSNs ahead are marked as received only if they are a whole cycle old.
+    // Bits of later PSNs are set only if they are left over from the previous cycle.
     if (passed_ + lost + 1 > kModulus) forget(any_ ? expected_ : psn, lost + 1);
     mark(psn);
     any_ = true;

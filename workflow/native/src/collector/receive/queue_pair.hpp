@@ -1,5 +1,5 @@
-// A queue pair of an unreliable connection, and the addresses of the ring of report slots in its memory
-// region. This memory does not exist: accepted reports are added to the flow table (see Collector).
+// A queue pair of an unreliable connection, and the addresses of the report slots in its memory region. The
+// memory itself does not exist: accepted reports are added to the flow table (see Collector).
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 namespace acapella::collector {
 
 struct QueuePairConfig {
-    static constexpr std::uint32_t kFirstSeen = 0xffffffff;  // as initial_psn: use that of the first report
+    static constexpr std::uint32_t kFirstSeen = 0xffffffff;  // initial_psn: use the PSN of the first report
 
     std::uint32_t number = 0;  // 24 bits
     std::uint32_t key = 0;
@@ -22,16 +22,16 @@ struct QueuePairConfig {
     std::uint32_t initial_psn = kFirstSeen;
 };
 
-// The packet sequence numbers received, of the last half of their space.
+// The packet sequence numbers received within the last half of the sequence number space.
 class SequenceWindow {
   public:
     explicit SequenceWindow(std::uint32_t initial);
 
     enum class Position : std::uint8_t { expected, ahead, duplicate, reordered };
     Position position_of(std::uint32_t psn) const;
-    // Accepts a PSN that is expected or ahead; returns how many before it are missing.
+    // Accepts an expected or later PSN. Returns the number of missing PSNs before it.
     std::uint32_t advance(std::uint32_t psn);
-    // Marks a reordered PSN as received: a further copy is a duplicate.
+    // Marks a reordered PSN as received, so that another copy is detected as a duplicate.
     void mark(std::uint32_t psn) { bits()[psn / 64] |= std::uint64_t{1} << (psn % 64); }
     std::uint32_t expected() const { return expected_; }
 

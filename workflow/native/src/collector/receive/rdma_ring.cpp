@@ -39,7 +39,7 @@ void checked(int error, const std::string& what) {
     if (error != 0) throw RdmaError(what + ": " + std::strerror(error));
 }
 
-// Members are destroyed in reverse order: the queue pair before what it uses.
+// Members are destroyed in reverse order, so the queue pair is destroyed before the objects that it uses.
 class VerbsRing : public RdmaRing {
   public:
     VerbsRing(ibv_device* device, const RdmaConfig& config)
@@ -94,7 +94,7 @@ class VerbsRing : public RdmaRing {
         attributes.ah_attr.port_num = config.port;
         attributes.ah_attr.grh.hop_limit = 64;
         attributes.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(config.gid_index);
-        // An IPv4 address as a GID is the IPv4-mapped IPv6 address (IBTA annex A17).
+        // The GID of an IPv4 address is the IPv4-mapped IPv6 address (IBTA annex A17).
         std::uint8_t* gid = attributes.ah_attr.grh.dgid.raw;
         gid[10] = gid[11] = 0xff;
         std::memcpy(gid + 12, config.peer.data(), config.peer.size());

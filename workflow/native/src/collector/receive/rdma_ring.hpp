@@ -1,5 +1,5 @@
-// A ring in memory written by an RDMA device: registered with libibverbs, for a queue pair of an unreliable
-// connection. Throws an error if the core was built without libibverbs or there is no device.
+// A ring in memory written by an RDMA device, registered with libibverbs for a queue pair of an unreliable
+// connection. Throws an error if the core was built without libibverbs or if there is no device.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ class RdmaRing {
   public:
     // Throws RdmaError.
     static std::unique_ptr<RdmaRing> open(const RdmaConfig& config);
-    // Names of this machine's RDMA devices; none without libibverbs.
+    // Returns the names of this machine's RDMA devices; empty without libibverbs.
     static std::vector<std::string> devices();
 
     RdmaRing() = default;

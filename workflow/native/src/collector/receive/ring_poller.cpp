@@ -6,7 +6,7 @@
 namespace acapella::collector {
 namespace {
 
-// The value by which two reports in a slot are distinguished.
+// Returns the value that distinguishes successive reports in a slot.
 std::uint64_t stamp_of(Format format, const std::byte* report) {
     return format == Format::published ? format1::timestamp.of(report) : format2::report_sequence.of(report);
 }
@@ -43,7 +43,7 @@ bool RingPoller::find_new(std::uint32_t slot, std::uint64_t& stamp) const {
     const std::byte* report = ring_ + slot * bytes_of(format_);
     stamp = stamp_of(format_, report);
     const bool found = is_report(format_, report) && is_new(slot, stamp);
-    // later reads of the ring are not moved before these
+    // prevents later reads of the ring from being moved before the reads above
     std::atomic_thread_fence(std::memory_order_acquire);
     return found;
 }

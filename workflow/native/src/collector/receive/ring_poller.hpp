@@ -10,9 +10,9 @@
 
 namespace acapella::collector {
 
-// Reports are written in slot order. A slot has a new report if its stamp has changed. In format 2 the stamp
-// is the report's sequence number, which also shows whether a slot was skipped (lost) or overwritten
-// (overrun). In the published format, which has no sequence number, it is the time, and lost and overwritten
+// Reports are written in slot order. A slot contains a new report if its stamp has changed. In format 2, the
+// stamp is the report's sequence number, which also shows whether a slot was skipped (lost) or overwritten
+// (overrun). The published format has no sequence number, so the stamp is the time, and lost and overwritten
 // reports cannot be detected.
 class RingPoller {
   public:
@@ -23,9 +23,9 @@ class RingPoller {
     // A batch of this size stays in the CPU cache until the flow table has read it.
     static constexpr std::uint32_t kBatch = 2048;
 
-    // Appends at most `most` new reports to `found`; returns their number. A report is copied if the next
-    // slot has a new report, because writes of a device become visible in order; otherwise at the next call,
-    // because its end may not have been written yet.
+    // Appends at most `most` new reports to `found` and returns their number. A report is copied if the next
+    // slot contains a new report, because the writes of a device become visible in order. Otherwise it is
+    // copied at the next call, because its end may not have been written yet.
     std::uint32_t poll(std::vector<std::byte>& found, std::uint32_t most);
 
     std::uint64_t lost() const { return lost_; }
@@ -35,7 +35,7 @@ class RingPoller {
     // Maximum number of missing slots that are skipped.
     static constexpr std::uint32_t kLookAhead = 64;
 
-    // For a number below twice the slots; a division per report would cost more than the copy.
+    // Wraps a number below twice the number of slots. A division per report would cost more than the copy.
     std::uint32_t wrapped(std::uint32_t slot) const { return slot < slots_ ? slot : slot - slots_; }
     bool find_new(std::uint32_t slot, std::uint64_t& stamp) const;
     bool append(std::uint32_t slot, std::vector<std::byte>& found, std::uint64_t& stamp) const;

@@ -49,8 +49,8 @@ Verdict check_network(Cursor& at) {
     return at.be16(kIpv4 + 4) == total - kIpv4 ? Verdict::accepted : Verdict::bad_length;
 }
 
-// Fields that routers change count as ones (annex A17, 17.9): type of service, time to live, both checksums,
-// and the byte with the congestion bits; eight bytes of ones replace InfiniBand's own routing header.
+// Fields that routers change are replaced by ones (annex A17, 17.9): type of service, time to live, both
+// checksums, and the byte with the congestion bits. Eight bytes of ones replace InfiniBand's routing header.
 constexpr std::size_t kOnes = 8;
 constexpr std::array<std::size_t, 7> kVariant = {1, 8, 10, 11, kIpv4 + 6, kIpv4 + 7, kIpv4 + kUdp + 4};
 static_assert(kOnes == kCrcOnes && kVariant.back() < kCrcMask);
@@ -62,7 +62,7 @@ constexpr std::array<std::byte, kCrcMask> make_mask() {
 }
 constexpr std::array<std::byte, kCrcMask> kMask = make_mask();
 
-// For a packet shorter than the mask.
+// Computes the ICRC of a packet shorter than the mask.
 std::uint32_t short_icrc_of(Bytes packet) {
     std::array<std::byte, kOnes + kCrcMask> masked;
     masked.fill(std::byte{0xff});

@@ -9,8 +9,8 @@
 
 namespace acapella::collector {
 
-// The result of checking a frame. The names are those of the counters. From psn_gap_lost on they count
-// reports, not frames.
+// The result of checking a frame. The names are also those of the counters. Results from psn_gap_lost on
+// count reports instead of frames.
 #define ACAPELLA_VERDICTS(X)                                                                           \
     X(accepted)      /* written to the ring */                                                         \
     X(not_roce)      /* not UDP over IPv4 to port 4791, or a fragment of it */                         \
@@ -51,11 +51,11 @@ struct WriteRequest {
     Bytes payload;
 };
 
-// Returns `accepted` if the frame is such a request and its lengths agree; then `request` is complete.
+// Returns `accepted` and fills `request` if the frame is an RDMA WRITE ONLY request with consistent lengths.
 // `wire_len` is the frame's length before truncation by a capture.
 Verdict parse(Bytes frame, std::uint32_t wire_len, bool check_icrc, WriteRequest& request);
 
-// Computes the ICRC, as a big-endian number, of a packet from its IPv4 header to before the ICRC.
+// Computes the ICRC of a packet, from its IPv4 header up to the ICRC field. The result is big-endian.
 std::uint32_t icrc_of(Bytes packet);
 
 }  // namespace acapella::collector

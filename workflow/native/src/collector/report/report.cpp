@@ -8,7 +8,8 @@ namespace {
 constexpr std::uint8_t kTcp = 6;
 constexpr std::uint64_t kRttUnitNs = 1024;
 
-// A key is bytes 8 to 71 of a report of format 2, with IP version and protocol in place of the ingress port.
+// A key consists of bytes 8 to 71 of a report of format 2, with IP version and protocol in place of the
+// ingress port.
 static_assert(format2::vlan_count.offset == 8 && format2::mpls_count.offset == 9 &&
               format2::src_port.offset == 10 && format2::dst_port.offset == 12 &&
               format2::ingress_port.offset == 14 && format2::src.offset == 16 && format2::dst.offset == 32 &&
@@ -26,20 +27,20 @@ std::uint64_t head_of(std::uint64_t tags_and_ports, std::uint64_t ip_version, st
     return tags_and_ports | ip_version << 48 | ip_proto << 56;
 }
 
-// Keeps the first `count` of four numbers with `bits` bits each, of which `skipped` are before this word.
+// Keeps the first `count` of four numbers with `bits` bits each; `skipped` numbers precede this word.
 std::uint64_t first_of(std::uint64_t word, unsigned count, unsigned bits, unsigned skipped) {
     const unsigned kept = (count <= skipped ? 0 : count - skipped) * bits;
     return kept >= 64 ? word : word & ((std::uint64_t{1} << kept) - 1);
 }
 
-// Triggers by a packet of the flow itself: the report's time is that of the packet.
+// Triggers caused by a packet of the flow itself; the time of such a report is that of the packet.
 constexpr unsigned kOwnPacket = format2::trigger_bits::syn | format2::trigger_bits::fin |
                                 format2::trigger_bits::rst | format2::trigger_bits::nth |
                                 format2::trigger_bits::time | format2::trigger_bits::first;
 
 }  // namespace
 
-// The bits of `valid` and Has are equal.
+// The bits of `valid` and Report::Has are equal.
 static_assert(Report::kStart == format2::valid_bits::start &&
               Report::kRttSyn == format2::valid_bits::rtt_syn &&
               Report::kRttAck == format2::valid_bits::rtt_ack && Report::kIat == format2::valid_bits::iat &&

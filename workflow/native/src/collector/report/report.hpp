@@ -43,7 +43,7 @@ struct ReportKey {
 static_assert(sizeof(ReportKey) == 64 && std::endian::native == std::endian::little);
 
 struct Report {
-    // Bits of the optional fields that the report has.
+    // Bits for the optional fields that a report contains.
     enum Has : std::uint16_t {
         kStart = 1,
         kRttSyn = 2,
@@ -67,10 +67,10 @@ struct Report {
     std::uint64_t timestamp;  // ns; published format: modulo 2^48
     std::uint64_t bytes;      // of the epoch; published format: modulo 2^32
     std::uint64_t packets;    // of the epoch; published format: modulo 2^16
-    // Fields below are only initialized if their bit in `has` is set: clearing them would take half of the
-    // time per report.
+    // The fields below are initialized only if their bit in `has` is set, because clearing them would take
+    // half of the time per report.
     std::uint64_t start;    // ns
-    std::uint64_t last;     // ns: of the last packet in the counts, not later than timestamp
+    std::uint64_t last;     // ns: time of the last packet counted, not later than timestamp
     std::uint64_t rtt_syn;  // ns
     std::uint64_t rtt_ack;  // ns
     std::uint64_t iat;      // ns
@@ -81,15 +81,15 @@ struct Report {
     std::uint64_t retransmitted_bytes;
     std::uint64_t gap_bytes;
     std::uint64_t payload_bytes;
-    std::uint64_t uncertain_bytes;  // both counts of loss may be this much larger
+    std::uint64_t uncertain_bytes;  // both loss counts may be too low by up to this number of bytes
 };
 
-// Returns true if the bytes are a report of the format: version and IP version are valid. In the published
-// format, only the zeros before its time can be checked.
+// Returns true if the bytes are a report of the format, that is, if version and IP version are valid. In the
+// published format, only the zeros before the time can be checked.
 bool is_report(Format format, const std::byte* bytes);
 
-// Templates by format, because they are called in the innermost loop, where a branch on the format or a key
-// in memory would be expensive.
+// These functions are templates by format, because they are called in the innermost loop, where a branch on
+// the format or a key in memory would be expensive.
 template <Format kFormat>
 ReportKey::Words key_of(const std::byte* bytes);
 template <>
@@ -104,7 +104,7 @@ Report report_of<Format::published>(const std::byte* bytes);
 template <>
 Report report_of<Format::tagged>(const std::byte* bytes);
 
-// The published format has only ports and addresses; the other words are constant.
+// The published format contains only ports and addresses; the other words are constant.
 template <Format kFormat>
 std::uint64_t hash_of(const TableHash& hash, const ReportKey::Words& key) {
     if constexpr (kFormat == Format::published)

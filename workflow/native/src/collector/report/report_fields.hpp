@@ -49,7 +49,8 @@ struct Fields {
     Unsigned<Bytes> of(const std::byte* report, std::size_t i) const {
         return from_big_endian<Unsigned<Bytes>>(report + offset + i * Bytes);
     }
-    // The estimate of a count-min sketch: no cell is below the flow's count.
+    // Returns the estimate of a count-min sketch: the smallest cell, because no cell is below the flow's
+    // count.
     Unsigned<Bytes> least(const std::byte* report) const {
         Unsigned<Bytes> value = of(report, 0);
         for (std::size_t i = 1; i < Count; ++i) value = of(report, i) < value ? of(report, i) : value;

@@ -1,5 +1,5 @@
-// The flows of one worker, assigned by hash: an open-addressed index over records, which are compared by
-// their whole key, so hash collisions do not merge flows.
+// The flows of one worker, assigned by hash: an open-addressed index over records. Records are compared by
+// their complete keys, so hash collisions do not merge flows.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ class ReportCounts {
 
 class FlowShard {
   public:
-    // series_ns: width of the series' windows, 0 for one row per report; none: no series. max_flows: maximum
+    // series_ns: width of the series windows; 0: one row per report; none: no series. max_flows: maximum
     // number of flows.
     FlowShard(Format format, const TableHash& hash, std::optional<std::uint64_t> series_ns,
               std::uint64_t max_flows);
@@ -62,7 +62,7 @@ class FlowShard {
     static std::size_t memory_bytes_per_flow(bool with_series);
 
   private:
-    // A lookup has two memory latencies, for its slot and its record; this many lookups overlap.
+    // A lookup waits for memory twice, for its slot and for its record. This many lookups overlap.
     static constexpr std::size_t kPrefetchDistance = 8;
     struct Lookup {
         std::uint64_t hash;

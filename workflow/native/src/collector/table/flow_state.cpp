@@ -14,8 +14,9 @@ std::uint64_t stamp_step(const FlowState& flow, const Report& report) {
     return (report.timestamp - flow.timestamp) % kStampModulus;
 }
 
-// The cells of both sketches are cleared together but wrap separately. If one count falls and the other gives
-// a plausible range for it, it has wrapped; otherwise both were reset (section III-A1 of the paper).
+// The cells of both sketches are cleared together but wrap separately. If one count decreases and the other
+// gives a plausible range for it, the first one has wrapped; otherwise both were reset (section III-A1 of the
+// paper).
 void count_published(FlowState& flow, const Report& report) {
     const bool bytes_fell = report.bytes < flow.epoch_bytes % kByteModulus;
     const bool packets_fell = report.packets < flow.epoch_packets % kPacketModulus;
@@ -48,7 +49,7 @@ void close_previous(FlowState& flow) {
     flow.closed_packets += flow.previous_packets;
 }
 
-// False for a report of a closed epoch.
+// Returns false for a report of a closed epoch.
 bool count_tagged(FlowState& flow, const Report& report) {
     if (report.epoch == flow.epoch) {
         take_larger(flow.epoch_bytes, flow.epoch_packets, report);
@@ -100,8 +101,7 @@ void update_times(FlowState& flow, const Report& report) {
         flow.rtt_ack_ns = report.rtt_ack;
         flow.flags |= FlowState::kRttAck;
     }
-    // Unlike the handshake time, the inter-arrival time is not constant: a value from an older report is not
-    // kept.
+    // Unlike the handshake time, the inter-arrival time varies, so a value from an older report is not kept.
     flow.flags = flow.flags & ~std::uint32_t{FlowState::kIat};
     if ((report.has & Report::kIat) != 0) {
         flow.iat_ns = report.iat;
@@ -109,7 +109,8 @@ void update_times(FlowState& flow, const Report& report) {
     }
 }
 
-// Sequence numbers are modulo 2^32: a step of less than half of that is forward (RFC 9293, section 3.4).
+// Sequence numbers are modulo 2^32: a difference of less than half of that is forward (RFC 9293, section
+// 3.4).
 void update_numbers(FlowState& flow, const Report& report) {
     if ((report.has & Report::kSeq) != 0) {
         flow.seq = report.seq_end;
@@ -139,7 +140,8 @@ void update_without_slot(FlowState& flow, const Report& report) {
     if (!lost && !reallocated) return;
     flow.flags |= FlowState::kUnfollowed;
     if (lost) flow.flags = flow.flags & ~std::uint32_t{FlowState::kSeq | FlowState::kAck};
-    // Acknowledgments before the slot's first one are unknown; after a SYN they belong to another connection.
+    // Acknowledgments before the first one of the slot are unknown; after a SYN they belong to another
+    // connection.
     if (flow.has(FlowState::kAckBase) && !opens) return;
     flow.flags = (flow.flags & ~std::uint32_t{FlowState::kAckBase}) | FlowState::kAckPartial;
 }
@@ -150,8 +152,8 @@ void add_step(RelaxedAtomic<std::uint64_t>& total, RelaxedAtomic<std::uint64_t>&
     last = value;
 }
 
-// The P4 program counts from the allocation of the slot, which may happen more than once. Filled gaps reduce
-// the count, so a smaller count does not indicate a new slot.
+// The P4 program counts from the allocation of the slot, which may happen more than once. Filling a gap
+// reduces the count, so a smaller count does not indicate a new slot.
 void update_slot(FlowState& flow, const Report& report) {
     if ((report.has & Report::kSlot) == 0) return;
     const bool restarted = report.start != flow.slot_start;
@@ -168,8 +170,8 @@ void update_slot(FlowState& flow, const Report& report) {
     flow.flags |= FlowState::kSlot;
 }
 
-// For the tagged format only. A report without the time of the last packet may include later packets than
-// those reported.
+// For the tagged format only. Without the time of the last packet, a report may include packets later than
+// its time.
 void update_last(FlowState& flow, const Report& report, bool newest) {
     if ((report.has & Report::kLast) != 0) {
         flow.end_ns = std::max(flow.end_ns.get(), report.last);

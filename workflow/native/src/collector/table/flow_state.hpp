@@ -1,4 +1,4 @@
-// The state of one flow, and how a report changes it.
+// The state of one flow, and functions that update it from a report.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct FlowState {
         kAckBase = 128,  // `ack` is the base of acknowledged bytes
         kSlot = 256,
         kPrevious = 512,      // there is an epoch before the newest one
-        kTagsCut = 1024,      // there were more tags than fit in a report
+        kTagsCut = 1024,      // a packet had more tags than fit in a report
         kLast = 2048,         // the newest report has the time of the last packet
         kUncertain = 4096,    // uncertain_bytes was reported
         kUnfollowed = 8192,   // TCP: the data plane had no slot for the flow during some packets
@@ -32,7 +32,7 @@ struct FlowState {
     bool has(Flag flag) const { return (flags & flag) != 0; }
     std::uint64_t bytes() const { return closed_bytes + previous_bytes + epoch_bytes; }
     std::uint64_t packets() const { return closed_packets + previous_packets + epoch_packets; }
-    // The known time between which the bytes were sent.
+    // Start of the known time interval in which the bytes were sent.
     std::uint64_t from_ns() const { return has(kStart) ? start_ns : first_ns; }
     std::uint64_t until_ns() const { return has(kLast) ? end_ns : timestamp; }
     // True if the bytes in flight (sent and not acknowledged, modulo 2^32) are known; false if an
@@ -40,8 +40,9 @@ struct FlowState {
     bool knows_acked() const { return has(kAck) && !has(kAckPartial); }
     bool knows_flight() const { return has(kSeq) && has(kAck) && static_cast<std::int32_t>(seq - ack) >= 0; }
 
-    // In the order of use, so that a report touches few cache lines (see RecordPool): first the fields
-    // changed by reports of both formats, then those of format 2, then those that few reports change.
+    // Fields are in the order of use, so that a report touches few cache lines (see RecordPool): first the
+    // fields changed by reports of both formats, then the fields of format 2, and last the fields that few
+    // reports change.
     RelaxedAtomic<std::uint64_t> timestamp;  // of the newest report
     RelaxedAtomic<std::uint64_t> epoch_bytes;
     RelaxedAtomic<std::uint64_t> epoch_packets;
@@ -69,7 +70,7 @@ struct FlowState {
     RelaxedAtomic<std::uint64_t> uncertain_last;
     RelaxedAtomic<std::uint32_t> duplicate_acks;
     RelaxedAtomic<std::uint32_t> duplicate_acks_last;
-    // Rarely changed: fields that most reports change are before this one.
+    // The fields from here on rarely change.
     RelaxedAtomic<std::uint64_t> closed_bytes;
     RelaxedAtomic<std::uint64_t> closed_packets;
     RelaxedAtomic<std::uint32_t> number;    // the flow's row number
@@ -83,20 +84,20 @@ struct FlowState {
 
 enum class Effect : std::uint8_t {
     newer,     // all fields were used; also the first report of a flow
-    older,     // only its counts were used: those of an epoch are the largest reported
+    older,     // only its counts were used: per epoch, the largest reported ones are kept
     repeated,  // same time and sequence number as the newest report
     late,      // of a closed epoch: not used
-    refused,   // of a new flow, but the table is full
+    refused,   // of a new flow: not added, because the table is full
 };
 
 // Add the first report of a flow.
 void begin(FlowState& flow, Report& report);
-// Add a further report. The newer of two reports is the one with the larger (epoch, time, sequence); in the
-// published format the one with the later time modulo 2^48, and with equal times the one received later.
+// Add another report. The newer of two reports has the larger (epoch, time, sequence). In the published
+// format, it has the later time modulo 2^48; if the times are equal, it is the report received later.
 bool is_newer(const FlowState& flow, Format format, const Report& report);
 Effect update(FlowState& flow, Format format,
               Report& report);  // unwraps the 48-bit time of the published format in `report`
-// The time of a newer report, unwrapped beyond 2^48 ns in the published format.
+// Returns the time of a newer report, unwrapped beyond 2^48 ns in the published format.
 std::uint64_t time_of(const FlowState& flow, Format format, const Report& report);
 
 }  // namespace acapella::collector

@@ -6,7 +6,7 @@
 namespace acapella::collector {
 namespace {
 
-// Calls see(bytes, number in the round) for the reports [first, last) of a round.
+// Calls see(bytes, number in the round) for each of the reports [first, last) of a round.
 template <typename See>
 void each_report(std::span<const ReportRun> round, std::size_t stride, std::uint32_t first,
                  std::uint32_t last, const See& see) {
@@ -87,17 +87,17 @@ void FlowTable::scatter(std::span<const ReportRun> round, std::uint32_t count, u
     each_report(round, bytes_of(config_.format), bound(worker), bound(worker + 1),
                 [&](const std::byte* bytes, std::uint32_t location) {
                     const std::uint64_t hash = shards_[0]->hash_at(bytes);
-                    // The hash index uses the lowest bits, and some above the 32nd.
+                    // The hash index uses the lowest bits and some bits above the 32nd.
                     const auto shard = static_cast<std::size_t>(
                         static_cast<Wide>(hash * 0x9e3779b97f4a7c15) * config_.threads >> 64);
                     sorted[shard].push_back({bytes, position_ + location});
                 });
 }
 
-// Flows are numbered in the order of their first reports, in all shards.
+// Numbers flows in the order of their first reports across all shards.
 void FlowTable::number_new_flows() {
     if (shards_.size() == 1) {
-        // The row is the number.
+        // The row equals the number.
         flows_ = shards_[0]->records().size();
         return;
     }

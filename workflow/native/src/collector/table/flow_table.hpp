@@ -55,8 +55,8 @@ class FlowTable {
     std::uint32_t flows() const { return flows_; }
     FlowSnapshot flow(std::uint32_t number) const;
 
-    // Visits the current flows; may be called from any thread while reports are added. Values may be half a
-    // round old.
+    // Visits the current flows. May be called from any thread while reports are added. Values may lag by up
+    // to half a round.
     template <typename Visit>
     void visit(const Visit& see) const {
         for (const auto& shard : shards_) {
@@ -69,7 +69,8 @@ class FlowTable {
         }
     }
 
-    // Completed rows of the series, in the order of the reports that completed them; the caller removes them.
+    // Completed rows of the series, in the order of the reports that completed them. The caller removes the
+    // rows.
     std::vector<SeriesRow>& series() { return series_; }
     const std::vector<SeriesRow>& series() const { return series_; }
 

@@ -22,8 +22,9 @@ struct FlowSnapshot {
     FlowState state;
 };
 
-// Each record has a sequence lock: a reader that overlaps with a write reads again (Boehm, "Can seqlocks get
-// along with programming language memory models?", 2012). Keys never change. Growth does not move records.
+// Each record has a sequence lock: a reader that overlaps with a write reads the record again (Boehm, "Can
+// seqlocks get along with programming language memory models?", 2012). Keys never change. The pool grows
+// without moving records.
 class RecordPool {
   public:
     // `most`: maximum number of records. A small pool takes little memory, which fuzzing needs.
@@ -59,7 +60,7 @@ class RecordPool {
             return own.key() == key;
     }
     const FlowState& state(std::uint32_t row) const { return at(row).state; }
-    // Prefetches a record, or the part that a report of the published format changes.
+    // Prefetches a record, or only the part that a report of the published format changes.
     template <Format kFormat>
     void prefetch(std::uint32_t row) const {
         const char* record = reinterpret_cast<const char*>(&at(row));
@@ -68,8 +69,8 @@ class RecordPool {
     }
 
   private:
-    // The key's tags are after the state, because the published format has none: what its reports need is in
-    // the first two cache lines.
+    // The tags of the key are stored after the state, because the published format has no tags: its reports
+    // access only the first two cache lines.
     struct alignas(64) Record {
         ReportKey::Words key() const {
             return {ends[0], ends[1], ends[2], ends[3], ends[4], tags[0], tags[1], tags[2]};
@@ -106,7 +107,7 @@ class RecordPool {
     std::atomic<std::uint32_t> size_{0};
 };
 
-// Flows are accessed in random order, so with pages of 4 KiB nearly every lookup would miss the TLB, too.
+// Flows are accessed in random order, so with 4 KiB pages nearly every lookup would also miss the TLB.
 inline RecordPool::Record* RecordPool::new_block() const {
     std::size_t bytes = block_bytes();
     if (bytes >= kHugePage) bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;

@@ -1,5 +1,5 @@
-// A number written by one thread and read by others: plain loads and stores for the CPU, but no data race in
-// C++.
+// A number written by one thread and read by others: compiled to plain loads and stores, but without a data
+// race in C++.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ class RelaxedAtomic {
     T get() const { return value_.load(std::memory_order_relaxed); }
     operator T() const { return get(); }  // NOLINT(google-explicit-constructor)
 
-    // For the writing thread only, so none of these is a locked operation.
+    // For the writing thread only, so these operations need no lock.
     RelaxedAtomic& operator+=(T more) { return *this = static_cast<T>(get() + more); }
     RelaxedAtomic& operator|=(T bits) { return *this = static_cast<T>(get() | bits); }
     RelaxedAtomic& operator++() { return *this += T{1}; }

@@ -29,7 +29,7 @@ std::optional<double> ratio(bool is, std::uint64_t part, std::uint64_t whole) {
 
 bool is_icmp(const ReportKey& key) { return key.ip_proto == kIcmp || key.ip_proto == kIcmp6; }
 
-// In a report, later fragments look like ports 0.
+// In a report, fragments after the first have port numbers 0.
 bool has_ports(const ReportKey& key) {
     const bool carries = key.ip_proto == kTcp || key.ip_proto == kUdp || key.ip_proto == kSctp;
     return carries && (key.be_src_port != 0 || key.be_dst_port != 0);

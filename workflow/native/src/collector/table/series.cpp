@@ -56,7 +56,7 @@ void Series::before(std::uint32_t row, std::uint64_t ts_ns, const FlowState& flo
         windows_[row].start = windows_[row].last_ns;
         return;
     }
-    // A newer epoch may have an older time: its report remains in the open window.
+    // A newer epoch may have an older time. Its report remains in the open window.
     opens_window_ = ts_ns >= width_ns_ && ts_ns - width_ns_ >= windows_[row].start * width_ns_;
     if (!opens_window_) return;
     const std::uint64_t start = ts_ns / width_ns_;
@@ -106,7 +106,8 @@ void Series::spread(std::uint32_t row, const Report& report, const FlowState& fl
     base.payload_bytes += spread.before(window.start, added.payload_bytes);
 }
 
-// Adds a row for the windows without reports from `first` to before `until`, if they have a share.
+// Adds one row for the windows without reports from `first` up to, but not including, `until`, unless their
+// share is zero.
 void Series::add_row(const SeriesRow& like, const Spread& spread, const Counts& added, std::uint64_t first,
                      std::uint64_t until) {
     const auto share = [&](std::uint64_t amount) {

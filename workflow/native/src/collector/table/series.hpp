@@ -1,5 +1,4 @@
-// The time series: one row per flow and window of time with reports, or with packets that a later report
-// counted.
+// The time series: one row per flow and time window with reports, or with packets counted by a later report.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@ struct SeriesRow {
     std::uint32_t flow = 0;      // row in its shard; replaced by the flow's number in FlowTable
     std::uint32_t reports = 0;
     std::uint64_t window_ns = 0;  // start of the window; the report's time if every report is a row
-    std::uint64_t windows = 1;    // number of windows in this row, each with an equal share of it
+    std::uint64_t windows = 1;    // number of windows in this row, which share its amounts equally
     std::uint64_t span_ns = 0;    // time over which the bytes were sent; 0: unknown
     std::uint64_t last_ns = 0;    // of the window's last report, or of the one that counted its packets
     std::uint64_t bytes = 0;
@@ -31,7 +30,7 @@ struct SeriesRow {
     std::uint32_t flags = 0;  // FlowState flags of known values; kSeq: bytes in flight are known
 };
 
-// A flow's open window, read by every report.
+// The open window of a flow, which is read for every report.
 struct alignas(32) Window {
     std::uint64_t start = 0;  // window number; if every report is a row: time of the previous report
     std::uint64_t last_ns = 0;
@@ -62,15 +61,15 @@ class Series {
     void prefetch(std::uint32_t row) const {
         if (row >= windows_.size()) return;
         __builtin_prefetch(&windows_[row]);
-        if (!opens_window_) return;  // if the latest report ended a window, the next ones probably do, too
+        if (!opens_window_) return;  // if the latest report ended a window, the next ones probably do as well
         const char* base = reinterpret_cast<const char*>(&bases_[row]);
         __builtin_prefetch(base);
         __builtin_prefetch(base + sizeof(WindowBase) - 1);
     }
     static constexpr std::size_t bytes_per_flow() { return sizeof(Window) + sizeof(WindowBase); }
-    // Call before the report is added: its time may end the window.
+    // Call before adding a report, whose time may end the window.
     void before(std::uint32_t row, std::uint64_t ts_ns, const FlowState& flow, std::uint64_t position);
-    // Call after adding a report that is the newest.
+    // Call after adding a report that is the newest of its flow.
     void after(std::uint32_t row, const Report& report, const FlowState& flow, std::uint64_t position);
     // Closes the open window of a flow; call at the end.
     void close(std::uint32_t row, const FlowState& flow, std::uint64_t position);
@@ -78,7 +77,7 @@ class Series {
     std::vector<SeriesRow>& rows() { return rows_; }
 
   private:
-    // Amounts that can be spread over time; the others belong to the window of the report.
+    // Amounts that can be spread over time. Other amounts belong to the window of the report.
     struct Counts {
         std::uint64_t bytes, packets, payload_bytes;
     };
@@ -95,8 +94,8 @@ class Series {
     std::vector<Window> windows_;
     std::vector<WindowBase> bases_;
     std::vector<SeriesRow> rows_;
-    // For the report being added:
-    bool opens_window_ = false;    // it opens another window of its flow
+    // State of the report being added:
+    bool opens_window_ = false;    // the report opens another window of its flow
     std::size_t closed_ = kNoRow;  // the row of the previous window
 };
 

@@ -1,4 +1,4 @@
-// Estimates when the packets that a report added were sent.
+// Estimates the send times of the packets that a report added.
 #pragma once
 
 #include <cstdint>
@@ -7,21 +7,21 @@
 
 namespace acapella::collector {
 
-// The known times of n packets: they were sent after `from_ns`, the last one at `last`, the one before it an
-// inter-arrival time earlier. These two are assigned to their times with 1/n of the amount each; the rest is
-// spread evenly from `from_ns` on. If the time of the last one is unknown, everything is spread evenly up to
-// the time of the report. The shares of windows add up to the exact amount.
+// The known times of n packets: all were sent after `from_ns`, the last one at `last`, and the previous one
+// an inter-arrival time earlier. 1/n of the amount is assigned to each of these two times; the rest is spread
+// evenly from `from_ns` on. If the time of the last packet is unknown, everything is spread evenly up to the
+// time of the report. The shares of the windows add up to the exact amount.
 class Spread {
   public:
     Spread(std::uint64_t from_ns, const Report& report, std::uint64_t packets, std::uint64_t width_ns);
 
-    // Windows by number: `width_ns` each, from time zero on.
+    // Window numbers. Windows have a width of `width_ns` and start at time zero.
     std::uint64_t first() const { return from_ns_ / width_ns_; }
-    // amounts are spread evenly up to this window
+    // last window over which amounts are spread evenly
     std::uint64_t even() const { return even_ns_ / width_ns_; }
     std::uint64_t last() const { return last_ns_ / width_ns_; }
 
-    // The part of the amount before that window.
+    // Returns the part of the amount before `window`.
     std::uint64_t before(std::uint64_t window, std::uint64_t amount) const;
 
   private:

@@ -1,4 +1,4 @@
-// Threads that run one job together, a part each, and wait for each other.
+// Threads that run one job together, each a part of it, and wait for each other.
 #pragma once
 
 #include <barrier>
@@ -19,8 +19,8 @@ class Workers {
     ~Workers();
 
     unsigned count() const { return count_; }
-    // Calls job(part) for each part below count() in parallel, the first in the calling thread. Returns when
-    // all are done; rethrows the first exception.
+    // Calls job(part) in parallel for each part below count(); the calling thread runs the first part.
+    // Returns when all parts are done, and rethrows the first exception.
     void run(const std::function<void(unsigned)>& job);
 
   private:
