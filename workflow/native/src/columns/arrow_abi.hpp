@@ -1,4 +1,4 @@
-// The Arrow C data interface, declared as in its specification, so that Arrow is not linked.
+// The Arrow C data interface, declared as in its specification, so that the core does not link Arrow.
 #pragma once
 
 #include <cstdint>

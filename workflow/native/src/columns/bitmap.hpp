@@ -1,4 +1,4 @@
-// An Arrow validity bitmap; bits are appended.
+// An Arrow validity bitmap to which bits are appended.
 #pragma once
 
 #include <bit>
@@ -23,7 +23,7 @@ class Bitmap {
     void clear() { word_ = size_ = valid_ = 0; }
     std::int64_t nulls() const { return static_cast<std::int64_t>(size_ - valid_); }
     const void* words() const { return words_.data(); }
-    // Null if no value is null, as Arrow allows.
+    // Returns null if no value is null, as Arrow allows.
     const void* buffer() const { return nulls() == 0 ? nullptr : words_.data(); }
 
   private:
@@ -38,7 +38,8 @@ class Bitmap {
     std::uint64_t valid_ = 0;
 };
 
-// Several validity bitmaps of one table. While it is filled, each row has one byte with one bit per bitmap.
+// The validity bitmaps of one table. While the table is filled, each row has one byte with one bit per
+// bitmap.
 class RowValidity {
   public:
     explicit RowValidity(std::size_t capacity) : rows_(capacity + 7) {}

@@ -5,7 +5,7 @@
 namespace acapella {
 namespace {
 
-// The memory of an exported node; freed by the node's release().
+// The memory of an exported node, which its release() function frees.
 struct SchemaNode {
     std::string name;
     std::string format;
@@ -22,7 +22,7 @@ struct ArrayNode {
     ArrowArray dictionary;
 };
 
-// A receiver may move children out (and mark them as released): those are skipped.
+// The receiver may move children out and mark them as released. Such children are skipped.
 template <typename Node, typename Exported>
 void release(Exported* exported) {
     for (std::int64_t i = 0; i < exported->n_children; ++i)

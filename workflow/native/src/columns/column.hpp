@@ -17,13 +17,13 @@ struct Column {
     bool nullable = false;
     std::int64_t length = 0;
     std::int64_t null_count = 0;
-    std::vector<const void*> buffers;  // validity (may be null) and those that the format requires
+    std::vector<const void*> buffers;  // validity (may be null), followed by those required by the format
     std::vector<Column> children = {};
     std::unique_ptr<Column> dictionary = nullptr;  // `format` is then the type of the indices
 };
 
-// Fill `schema` and `array`, which the receiver releases. `owner` keeps the buffers alive until the array is
-// released, in whatever thread.
+// Fill `schema` and `array`; the receiver releases them. `owner` keeps the buffers alive until the array is
+// released, which may happen in any thread.
 void export_schema(const Column& column, ArrowSchema* schema);
 void export_array(const Column& column, std::shared_ptr<const void> owner, ArrowArray* array);
 
@@ -33,7 +33,7 @@ struct Batch {
     std::shared_ptr<const void> owner;
 };
 
-// Concatenated texts with offsets, as utf8 columns need them.
+// Concatenated texts with offsets, as required for utf8 columns.
 class Texts {
   public:
     void add(std::string_view text) {

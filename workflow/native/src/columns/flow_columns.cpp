@@ -16,7 +16,8 @@ double mean(std::uint64_t sum, std::uint64_t count) {
 // The sum of the inter-arrival times is last - first in file order.
 std::int64_t iat_sum(const FlowState& flow) { return saturating_difference(flow.previous_ns, flow.first_ns); }
 
-// For n times: sqrt(sum(x^2)/n - (sum(x)/n)^2). The difference is computed with integers, so it is exact.
+// Standard deviation of n inter-arrival times: sqrt(sum(x^2)/n - (sum(x)/n)^2). The difference is computed
+// with integers, so it is exact.
 double iat_stddev(const FlowState& flow, std::uint64_t n) {
     const std::int64_t sum = iat_sum(flow);
     const UInt128 size = sum < 0 ? -static_cast<UInt128>(sum) : static_cast<UInt128>(sum);
@@ -27,7 +28,7 @@ double iat_stddev(const FlowState& flow, std::uint64_t n) {
     return std::sqrt(std::max(0.0, (static_cast<double>(whole) - rest) / static_cast<double>(n)));
 }
 
-// A dictionary column of one value, or all null.
+// A dictionary column with a single value, or with nulls only.
 struct SingleText {
     std::vector<std::uint32_t> indices;
     Bitmap valid;
@@ -55,8 +56,8 @@ constexpr std::array<const char*, kFlagCounts> kFlagNames = {"syn", "syn_ack", "
 
 }  // namespace
 
-// If fewer than one frame in 17 has a label and the rest is `data`, the label is a false match of a tshark
-// heuristic in random payload.
+// If fewer than one frame in 17 has a label and all others have `data`, the label is a false match of a
+// tshark heuristic in random payload.
 constexpr std::uint64_t kDataToOneLabel = 16;
 
 std::string application_of(const FlowTable& flow_table, std::uint32_t flow, const TextTable& tokens) {

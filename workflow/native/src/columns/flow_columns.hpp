@@ -26,7 +26,7 @@ class FlowColumns {
           flow_table_(flow_table),
           capture_point_(capture_point) {}
 
-    // Rows [first, first + count) of the flow table, fewer at the end.
+    // Returns rows [first, first + count) of the flow table, or fewer at its end.
     Batch rows(std::uint32_t first, std::uint32_t count) const;
 
   private:
@@ -38,8 +38,9 @@ class FlowColumns {
     const CapturePoint& capture_point_;
 };
 
-// The application label of a flow: its most frequent token; of equally frequent ones the alphabetically
-// first; `data` only if there is no other; empty if there is none.
+// Returns the application label of a flow: its most frequent token, or the alphabetically first of several
+// equally frequent tokens. Returns `data` only if there is no other token, and an empty text if there is
+// none.
 std::string application_of(const FlowTable& flow_table, std::uint32_t flow, const TextTable& tokens);
 
 }  // namespace acapella

@@ -19,13 +19,13 @@ std::string_view text_of(AppBy by) {
 
 namespace {
 
-// Columns that can be null, by their bit in a row's validity.
+// Columns that can be null, with their bits in a row's validity.
 enum Valid : unsigned { kFlow, kTcp, kTcpAck, kPayload, kAppBy, kIssue, kTime, kIpId, kValidities };
 
 struct Validity {
     std::vector<std::uint8_t> bits;
     std::int64_t nulls = 0;
-    // Null if no value is null, as Arrow allows.
+    // Returns null if no value is null, as Arrow allows.
     const void* buffer() const { return nulls == 0 ? nullptr : bits.data(); }
 };
 

@@ -13,15 +13,15 @@
 
 namespace acapella {
 
-// Source of layers 2 to 4. kUnsure: the core's best guess, in engine native only.
+// Source of layers 2 to 4. kUnsure: the core's best guess, only in engine native.
 enum class L4By : std::uint8_t { kNative, kTshark, kUnsure };
-// Source of the application. kUnidentified: engine native, and the frame has payload.
+// Source of the application. kUnidentified: a frame with payload in engine native.
 enum class AppBy : std::uint8_t { kNative, kTshark, kFlow, kUnidentified };
 
 std::string_view text_of(L4By by);
 std::string_view text_of(AppBy by);  // empty for kUnidentified
 
-// The dictionary of one column in one batch. It holds only the values of the batch, in order of first
+// The dictionary of one column in one batch. It contains only values of the batch, in order of first
 // appearance, so that a batch does not depend on other batches.
 class LocalDictionary {
   public:
@@ -54,9 +54,9 @@ class FrameColumns {
     void add(const FrameRow& row, std::uint32_t stack, std::uint32_t flow, L4By l4_by, AppBy app_by);
     std::size_t size() const;
     bool full() const { return size() == capacity_; }
-    // The rows since the last call; there may be none.
+    // Returns the rows added since the last call. The batch may be empty.
     Batch take();
-    // No more rows follow: frees the buffers.
+    // Frees the buffers. Call after the last row.
     void close();
 
   private:

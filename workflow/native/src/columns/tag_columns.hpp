@@ -1,5 +1,5 @@
-// VLAN ids, MPLS labels and tunnel identifiers of every frame, to compare two digests. The flow table has
-// these columns, but no row for frames without an IP header.
+// VLAN ids, MPLS labels and tunnel identifiers of every frame, for the comparison of two digests. The flow
+// table has these columns too, but does not include frames without an IP header.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,10 @@ class TagColumns {
     TagColumns();
     ~TagColumns();
 
-    // `eth_dst`: destination addresses of all Ethernet headers, separated by commas; may be empty.
+    // `eth_dst`: comma-separated destination addresses of all Ethernet headers; may be empty.
     void add(std::uint64_t frame, const Dissection& dissection, std::string_view eth_dst);
-    // Columns frame, vlan, mpls, tunnels, eth_dst of the rows since the last call; there may be none.
+    // Returns the columns frame, vlan, mpls, tunnels, eth_dst of the rows added since the last call. The
+    // batch may be empty.
     Batch take();
 
   private:

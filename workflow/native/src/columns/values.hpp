@@ -1,4 +1,4 @@
-// Columns that grow value by value, for tables that are small compared with the frame table.
+// Columns to which values are appended one by one, for tables that are small compared with the frame table.
 #pragma once
 
 #include <optional>

@@ -23,7 +23,7 @@ namespace acapella::confine {
 namespace {
 
 constexpr uid_t kNobody = 65534;
-// Unused user ids: above those that distributions allocate.
+// Start of a range of unused user ids, above the ids allocated by distributions.
 constexpr uid_t kFirstPrivateUid = 0x70000000;
 
 class Descriptor {
@@ -49,7 +49,7 @@ int landlock_abi() {
     return abi > 0 ? static_cast<int>(abi) : 0;
 }
 
-// Allows rights for a path and everything beneath it. A path that cannot be opened is skipped.
+// Allows the rights for a path and everything below it. Skips a path that cannot be opened.
 void allow(int ruleset, const std::string& path, std::uint64_t rights) {
     const Descriptor at(::open(path.c_str(), O_PATH | O_CLOEXEC));
     struct stat status {};
@@ -59,7 +59,7 @@ void allow(int ruleset, const std::string& path, std::uint64_t rights) {
     (void)::syscall(landlock::kAddRule, ruleset, landlock::kPathBeneath, &rule, 0);
 }
 
-// A ruleset that handles these file rights, the network and other processes; none without Landlock.
+// Returns a ruleset that restricts these file rights, the network and other processes; none without Landlock.
 Descriptor ruleset(std::uint64_t handled_fs) {
     const int abi = landlock_abi();
     if (abi == 0) return Descriptor();
@@ -70,7 +70,7 @@ Descriptor ruleset(std::uint64_t handled_fs) {
     return Descriptor(static_cast<int>(::syscall(landlock::kCreateRuleset, &attributes, size, 0)));
 }
 
-// A ruleset that allows reading the readable paths.
+// Returns a ruleset that allows reading the readable paths.
 Descriptor ruleset_of(const Rights& rights) {
     Descriptor rules = ruleset(~std::uint64_t{0});
     if (rules.number() < 0) return rules;
@@ -94,7 +94,7 @@ struct Fault {
     int error;
 };
 
-// Everything that the child needs, prepared before the fork.
+// All data that the child needs, prepared before the fork.
 struct Prepared {
     const Program& program;
     const Rights& rights;
@@ -118,7 +118,7 @@ bool limit(__rlimit_resource what, std::uint64_t most) {
     return ::setrlimit(what, &wanted) == 0;
 }
 
-// Sets descriptors 0, 1 and 2; all others are closed at exec. Copies to numbers above them first, so that
+// Sets descriptors 0, 1 and 2; all others are closed at exec. First copies them to numbers above 2, so that
 // none is overwritten.
 void set_streams(const Prepared& prepared) {
     const int from[] = {prepared.program.standard_input, prepared.program.standard_output,
@@ -137,7 +137,7 @@ void set_streams(const Prepared& prepared) {
     (void)::fcntl(prepared.executable.number(), F_SETFD, 0);  // the interpreter of a script opens it
 }
 
-// Python ignores these signals; unlike handlers, ignored signals stay ignored at exec.
+// Python ignores these signals. Unlike signal handlers, ignored signals remain ignored after exec.
 void reset_signals() {
     for (const int number : {SIGPIPE, SIGXFSZ}) ::signal(number, SIG_DFL);
     sigset_t none;
@@ -145,9 +145,9 @@ void reset_signals() {
     ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-// Returns whether the new id belongs to this process alone.
+// Changes the user id. Returns true if no other process has the new id.
 bool become_other_user(const Prepared& prepared) {
-    // System calls, because the C library's functions would involve other threads.
+    // Uses system calls, because the C library's functions would affect other threads.
     if (::geteuid() != 0 || ::syscall(SYS_setgroups, 0, nullptr) != 0) return false;
     const auto own = kFirstPrivateUid + static_cast<uid_t>(::getpid());
     for (const uid_t id : {own, kNobody}) {
@@ -159,12 +159,12 @@ bool become_other_user(const Prepared& prepared) {
 }
 
 // Separates the process from other users, and from the network unless a filter blocks it. The kernel counts
-// processes per user and user namespace, and does not limit those of root. Returns whether a limit would
-// count this program's processes alone, and is enforced.
+// processes per user and user namespace, and does not limit the processes of root. Returns true if a process
+// limit is enforced and counts only the processes of this program.
 bool isolate(const Prepared& prepared, bool seccomp) {
     const int network = seccomp ? 0 : CLONE_NEWNET;
     const bool left = network == 0 || ::unshare(network) == 0;
-    const bool root = ::geteuid() == 0;  // perhaps also outside, if this is a user namespace
+    const bool root = ::geteuid() == 0;  // if this is a user namespace, possibly also root outside it
     if (become_other_user(prepared)) return true;
     return ::unshare(CLONE_NEWUSER | (left ? 0 : network)) == 0 && !root;
 }
@@ -185,7 +185,8 @@ bool isolate(const Prepared& prepared, bool seccomp) {
     if (seccomp &&
         !(refuse_new_groups() && refuse_signals(::getpid()) && refuse_system_v() && refuse_system_calls()))
         fail(prepared, "seccomp");
-    // By its descriptor, because the new user may have no access to its parent directories.
+    // Executes the program by its descriptor, because the new user may have no access to its parent
+    // directories.
     ::syscall(SYS_execveat, prepared.executable.number(), "", prepared.arguments.data(),
               prepared.environment.data(), AT_EMPTY_PATH);
     fail(prepared, "exec");
@@ -211,8 +212,8 @@ void confine_self(const std::vector<std::string>& writable, bool allow_listen, b
         allow(rules.number(), "/dev/null", landlock::kWriteFile);
         (void)::syscall(landlock::kRestrictSelf, rules.number(), 0);
     }
-    // A started program may need both: nfpcapd has semaphores, and signals its own threads, whose process id
-    // is not known before the fork.
+    // A started program may need both: nfpcapd uses semaphores and sends signals to its own threads, whose
+    // process id is not known before the fork.
     if (!allow_programs) {
         (void)refuse_signals(::getpid());
         (void)refuse_system_v();

@@ -25,7 +25,7 @@ struct Rights {
     std::uint64_t memory_bytes;         // RLIMIT_AS
     std::uint64_t cpu_s;                // RLIMIT_CPU
     std::uint64_t file_bytes;           // RLIMIT_FSIZE
-    std::uint64_t tasks;                // RLIMIT_NPROC: its own processes and threads; see spawn()
+    std::uint64_t tasks;                // RLIMIT_NPROC: processes and threads of the program; see spawn()
 };
 
 struct Program {
@@ -40,28 +40,30 @@ struct Program {
 // Confinement features of the kernel.
 struct KernelSupport {
     int landlock_abi = 0;     // 0: none
-    bool seccomp = false;     // and there is a filter for this architecture
+    bool seccomp = false;     // supported, and a filter exists for this architecture
     bool other_user = false;  // running as root, so other user ids can be used
 };
 KernelSupport kernel_support();
 
 // Starts `program` with these rights and no others:
 //
-// No network and no signals to other processes (seccomp; without it a network namespace). No files except
-// `rights.readable` (Landlock), no open files except its three, no core dumps. If root: an unprivileged user
-// id that no other process has; otherwise a user namespace: only then are its processes counted separately
-// from the user's other processes, and limited. A separate process group, which it and its children cannot
-// leave (seccomp).
+// The program has no network access and cannot send signals to other processes (seccomp, or else a network
+// namespace). It can access only the files in `rights.readable` (Landlock), has no open files except its
+// three standard streams, and creates no core dumps. As root, it is started with an unprivileged user id that
+// no other process has; otherwise, it is started in a user namespace. Only then are its processes counted
+// separately from the user's other processes, and limited. The program and its children cannot leave its
+// process group (seccomp).
 //
-// Features that the kernel does not have are omitted. Only system calls are used between fork and exec, so
+// Features that the kernel does not support are omitted. Only system calls are used between fork and exec, so
 // other threads may hold any lock. Throws SpawnError.
 pid_t spawn(const Program& program, const Rights& rights);
 
 // Removes rights from the calling thread, and from threads and programs that it starts afterwards. They can
-// write only beneath `writable`, and have no network (Landlock, seccomp), except listening on Unix sockets
-// with `allow_listen`. With `allow_programs` they may signal each other (Landlock from ABI 6 on; earlier ABIs
-// allow all processes of the user) and share memory (System V); without, they can signal only themselves.
-// Features that the kernel does not have are omitted.
+// write only below `writable` and have no network access (Landlock, seccomp), except that `allow_listen`
+// permits listening on Unix domain sockets. With `allow_programs`, they may send signals to each other
+// (since Landlock ABI 6; earlier ABIs allow signals to all processes of the user) and share memory (System
+// V). Without it, they can send signals only to themselves. Features that the kernel does not support are
+// omitted.
 void confine_self(const std::vector<std::string>& writable, bool allow_listen, bool allow_programs);
 
 }  // namespace acapella::confine

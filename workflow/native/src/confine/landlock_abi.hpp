@@ -30,7 +30,8 @@ inline constexpr std::uint64_t kReadFile = 1U << 2U;
 inline constexpr std::uint64_t kReadDirectory = 1U << 3U;
 // rights that apply to a file
 inline constexpr std::uint64_t kFileRights = kExecute | kWriteFile | kReadFile;
-// The rights of an ABI: 13 with ABI 1 (up to make_sym), refer with 2, truncate with 3, ioctl_dev with 5.
+// Returns the rights of an ABI version: 13 rights in version 1 (up to make_sym), refer since 2, truncate
+// since 3, ioctl_dev since 5.
 constexpr std::uint64_t file_system_rights(int abi) {
     const int bits = 13 + (abi >= 2 ? 1 : 0) + (abi >= 3 ? 1 : 0) + (abi >= 5 ? 1 : 0);
     return (std::uint64_t{1} << static_cast<unsigned>(bits)) - 1;

@@ -26,7 +26,7 @@ constexpr std::uint32_t kArchitecture = 0;  // unknown: no filter
 #endif
 constexpr std::uint32_t kX32Calls = 0x40000000;  // x86-64 only: the same calls with other numbers
 
-// Missing in older headers; the numbers are the same on all architectures.
+// Missing in older headers. The numbers are the same on all architectures.
 constexpr std::uint32_t kIoUringSetup = 425;
 constexpr std::uint32_t kIoUringEnter = 426;
 constexpr std::uint32_t kIoUringRegister = 427;
@@ -54,8 +54,8 @@ constexpr std::uint32_t kIopl = kNoCall;
 constexpr std::uint32_t kIoperm = kNoCall;
 #endif
 
-// Flags of clone that create namespaces, in which a process would be root. CLONE_NEWTIME exists only in
-// clone3, whose flags are in memory that a filter cannot read.
+// clone flags that create namespaces in which a process would be root. CLONE_NEWTIME exists only in clone3,
+// whose flags are in memory that a filter cannot read.
 constexpr std::uint32_t kNamespaces =
     CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
 
@@ -81,7 +81,7 @@ constexpr std::array kRefused{
     kProcessMrelease,
     std::uint32_t{SYS_move_pages},
     std::uint32_t{SYS_migrate_pages},
-    // files without their path, and other processes' files
+    // access to files without a path, and to files of other processes
     std::uint32_t{SYS_open_by_handle_at},
     std::uint32_t{SYS_fanotify_init},
     // the kernel
@@ -123,7 +123,7 @@ constexpr std::array kRefused{
     std::uint32_t{SYS_syslog},
 };
 
-// Allowed with allow_listen; `socket` only for Unix sockets.
+// Allowed with allow_listen; `socket` only for Unix domain sockets.
 constexpr std::array kListenCalls{std::uint32_t{SYS_socket}, std::uint32_t{SYS_socketpair},
                                   std::uint32_t{SYS_bind}, std::uint32_t{SYS_listen}};
 
@@ -148,8 +148,8 @@ constexpr std::array<sock_filter, kLength> filter(bool allow_listen) {
     code[2] = load(offsetof(seccomp_data, nr));
     code[3] = BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kX32Calls, until_refused(3), 0);
     code[4] = BPF_JUMP(BPF_JMP | BPF_JA, 0, 0, 0);
-    code[5] =
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kClone3, until(kNotThere, 5), 0);  // libraries then use clone
+    // Libraries fall back to clone.
+    code[5] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kClone3, until(kNotThere, 5), 0);
     for (std::size_t i = 0; i < kRefused.size(); ++i) {
         const bool allowed = allow_listen && std::find(kListenCalls.begin(), kListenCalls.end(),
                                                        kRefused[i]) != kListenCalls.end();
@@ -189,7 +189,7 @@ bool refuse_system_calls(bool allow_listen) {
 }
 
 bool refuse_signals(pid_t own) {
-    // Offsets in the filter. Process id 0 is the process itself for prlimit64, its group for kill.
+    // Offsets in the filter. Process id 0 means the process itself for prlimit64, and its group for kill.
     constexpr std::uint8_t kAnyTarget = 8, kTarget = 10, kAllow = 12, kRefuse = 13;
     const auto when = [](std::uint32_t call, std::uint8_t at, std::uint8_t to) {
         return sock_filter(

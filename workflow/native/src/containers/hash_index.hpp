@@ -16,7 +16,7 @@ class HashIndex {
   public:
     HashIndex() : slots_(std::size_t{1} << kFirstBits, kNone) {}
 
-    // The row stored under `hash` for which `equal(row)` is true, or kNone.
+    // Returns the row stored under `hash` for which `equal(row)` is true, or kNone.
     template <typename Equal>
     std::uint32_t find(std::uint64_t hash, const Equal& equal) const {
         const std::uint64_t mask = this->mask();
@@ -28,14 +28,14 @@ class HashIndex {
         return kNone;
     }
 
-    // Two steps that callers can take ahead of a lookup: prefetch the slot, then guess the row from it.
+    // Two optional steps before a lookup: prefetch the slot, then guess the row from the slot.
     void prefetch(std::uint64_t hash) const { __builtin_prefetch(&slots_[hash & mask()]); }
     std::uint32_t guess(std::uint64_t hash) const {
         const std::uint32_t slot = slots_[hash & mask()];
         return slot == kNone ? kNone : slot & static_cast<std::uint32_t>(mask());
     }
 
-    // `row` is the number of rows stored so far. `hash_of(row)` returns the hash of a stored row; it is
+    // `row` is the number of rows stored so far. `hash_of(row)` returns the hash of a stored row and is
     // called when the index grows.
     template <typename HashOf>
     void insert(std::uint64_t hash, std::uint32_t row, const HashOf& hash_of) {
@@ -49,7 +49,7 @@ class HashIndex {
     static constexpr unsigned kFirstBits = 10;
 
     std::uint64_t mask() const { return slots_.size() - 1; }
-    // The hash bits stored in a slot, above the row's bits.
+    // The hash bits stored in a slot, above the bits of the row number.
     std::uint32_t tag(std::uint64_t hash) const {
         return static_cast<std::uint32_t>(hash >> 32) & ~static_cast<std::uint32_t>(mask());
     }

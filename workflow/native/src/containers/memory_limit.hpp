@@ -1,4 +1,4 @@
-// The error that ends a command whose tables exceed the memory limit.
+// The error of a command whose tables exceed the memory limit.
 #pragma once
 
 #include <cstdint>

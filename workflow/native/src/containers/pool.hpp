@@ -1,4 +1,4 @@
-// A growing array that allocates blocks and never copies, so that it never needs twice its memory to grow.
+// A growing array that allocates blocks and never copies, so that growing does not need twice the memory.
 #pragma once
 
 #include <cstddef>

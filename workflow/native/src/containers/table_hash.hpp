@@ -1,5 +1,5 @@
-// Hash function for in-memory tables. It has a new random seed in every run, so that no one can prepare a
-// capture whose keys collide. No result depends on the seed, because no table is iterated in hash order.
+// Hash function for in-memory tables. Its seed is random in every run, so that nobody can prepare a capture
+// whose keys collide. No result depends on the seed, because no table is iterated in hash order.
 #pragma once
 
 #include <array>

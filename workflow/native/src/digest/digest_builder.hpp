@@ -25,7 +25,7 @@ struct StackDecision {
     AppBy app_by;
 };
 
-// The decision without tshark: no application.
+// Returns the decision without tshark: no application.
 inline StackDecision native_decision(const FrameRow& row) {
     const bool sure = row.has(FrameRow::kSure);
     return {row.stack, sure ? L4By::kNative : L4By::kUnsure,
@@ -58,13 +58,13 @@ class DigestBuilder {
     }
 
     bool full() const { return frames_.full(); }
-    // Throws MemoryLimitError; by then memory holds one more batch.
+    // Throws MemoryLimitError. The limit may be exceeded by one batch.
     Batch take_frames() {
         check_memory();
         return frames_.take();
     }
-    // Call after the last row. Frees what only frames need. The freed memory is too fragmented for the flow
-    // table's columns, so it is returned to the system.
+    // Call after the last row. Frees all memory used only for frames. The freed memory is too fragmented for
+    // the flow table's columns, so it is returned to the system.
     void close_frames() {
         frames_.close();
         ::malloc_trim(0);

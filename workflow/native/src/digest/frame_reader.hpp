@@ -18,12 +18,12 @@ namespace acapella {
 
 class FrameReader {
   public:
-    // `path`: a file, or "-" for standard input. `vendors` as in dissect(); has to outlive this object.
+    // `path`: a file, or "-" for standard input. `vendors`: as for dissect(); must outlive this object.
     // Throws input::InputError.
     explicit FrameReader(const std::string& path, const Vendors* vendors = nullptr,
                          const input::DecompressionLimits& limits = {});
 
-    // Reads the next frame's row. False at the end, see info().
+    // Reads the next frame into a row. Returns false at the end; see info().
     bool next(FrameRow& row) {
         if (!capture_->next(record_)) return false;
         dissect(record_, dissection_, vendors_);
@@ -31,15 +31,16 @@ class FrameReader {
         return true;
     }
 
-    // Reads as many rows as `rows` holds, fewer at the end. Memory latencies of the key lookups overlap.
+    // Fills `rows`, or fewer rows at the end; returns their number. Memory latencies of the key lookups
+    // overlap.
     std::size_t next(std::span<FrameRow> rows);
-    // The same, and calls `on_row(i)` for each row before its key is known, while record() and dissection()
-    // describe it. Their bytes are valid until the next call; to keep them valid, a call may return fewer
-    // rows even before the end. 0 at the end.
+    // Like next(rows), but calls `on_row(i)` for each row before its key is known. During the call, record()
+    // and dissection() describe the row. Their bytes are valid until the next call of next(); to keep them
+    // valid, it may return fewer rows even before the end. Returns 0 at the end.
     template <typename OnRow>
     std::size_t next(std::span<FrameRow> rows, OnRow on_row);
 
-    // Of the row that next() read last.
+    // The record of the row that next() read last.
     const Record& record() const { return record_; }
     const Dissection& dissection() const { return dissection_; }
 
@@ -50,9 +51,9 @@ class FrameReader {
     FlowKeys& keys() { return keys_; }
 
   private:
-    static constexpr std::uint32_t kPendingKey = kNone - 1;  // not a key's number
+    static constexpr std::uint32_t kPendingKey = kNone - 1;  // not the number of a key
 
-    // Creates the row of the record; its key may be pending.
+    // Creates the row of the current record; its key may be pending.
     void make_row(FrameRow& row, FlowKeys::Lookup& lookup) {
         dissect(record_, dissection_, vendors_);
         const bool pending = keys_.start_lookup(dissection_, lookup);

@@ -12,7 +12,7 @@ namespace acapella {
 
 class NativeDigest {
   public:
-    // As in FrameReader.
+    // Parameters as in FrameReader.
     NativeDigest(const std::string& path, CapturePoint capture_point, std::size_t batch_rows,
                  const Vendors* vendors = nullptr, const input::DecompressionLimits& limits = {},
                  std::uint64_t memory_bytes = kUnlimited)
@@ -21,9 +21,9 @@ class NativeDigest {
                    memory_bytes),
           batch_rows_(batch_rows) {}
 
-    // The next batch of the frame table; none at the end.
+    // Returns the next batch of the frame table; none at the end.
     std::optional<Batch> next_frames();
-    // Rows of the flow table. Call after the last next_frames().
+    // Returns rows of the flow table. Call after the last next_frames().
     Batch flow_rows(std::uint32_t first, std::uint32_t count) const {
         return builder_.flow_rows(first, count);
     }
@@ -32,8 +32,8 @@ class NativeDigest {
     const DigestBuilder& builder() const { return builder_; }
 
   private:
-    // Rows passed from one half to the other at a time, so that the flows of later rows are prefetched while
-    // earlier ones are added.
+    // Number of rows passed from one half to the other at a time, so that the flows of later rows are
+    // prefetched while earlier ones are added.
     static constexpr std::size_t kRows = 64;
 
     void add_rows(std::size_t count);

@@ -11,12 +11,12 @@ namespace acapella {
 
 class NativeTags {
   public:
-    // As in FrameReader.
+    // Parameters as in FrameReader.
     NativeTags(const std::string& path, std::size_t batch_rows, const Vendors* vendors,
                const input::DecompressionLimits& limits = {})
         : reader_(path, vendors, limits), batch_rows_(batch_rows) {}
 
-    // The next batch; none at the end.
+    // Returns the next batch; none at the end.
     std::optional<Batch> next_frames() {
         std::size_t rows = 0;
         for (FrameRow row; rows < batch_rows_ && reader_.next(row); ++rows)

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint16_t kLinkNull = 0;
 constexpr std::uint16_t kLinkEthernet = 1;
-constexpr std::uint16_t kLinkRawBsd = 12;  // raw IP with BSD's DLT_RAW, which some programs write to files
+constexpr std::uint16_t kLinkRawBsd = 12;  // raw IP with BSD's value of DLT_RAW, written by some programs
 constexpr std::uint16_t kLinkRawOpenBsd = 14;
 constexpr std::uint16_t kLinkRaw = 101;
 constexpr std::uint16_t kLinkLoop = 108;
@@ -148,7 +148,7 @@ void dissect(const Record& record, Dissection& dissection, const Vendors* vendor
         }
     }
     walk.outer_key.restore(dissection);
-    // tshark decodes trailers of Ethernet only.
+    // tshark decodes trailers only for Ethernet.
     if (walk.trailer && walk.link_len == 14) dissection.payload_undecoded = true;
     if (record.bytes.empty() || record.bytes.size() > record.wire_len) {
         if (dissection.issue != Issue::unsupported_link_type)

@@ -8,7 +8,7 @@ constexpr std::size_t kHeader = 14;
 constexpr std::uint16_t kMaxLength = 1500;     // IEEE 802.3-2018 3.2.6
 constexpr std::uint16_t kMinEthertype = 1536;  // ibid.
 constexpr std::uint16_t kF5FileInformation = 0x05ff;
-// Cisco ISL's header; its length field does not count the bytes up to itself
+// Cisco ISL header; its length field does not count the bytes up to and including the field itself
 constexpr std::size_t kIsl = 26;
 constexpr std::uint32_t kIslLlc = 0xaaaa03;
 constexpr std::size_t kFrameCheck = 4;
@@ -20,10 +20,10 @@ bool is_isl(const Cursor& at) {
     return (first == 0x01 || first == 0x0c) && at.be32(1) == 0x000c0000;
 }
 
-// IEEE 802.1D's GARP addresses, 01-80-C2-00-00-20 to 2F: the LLC address of STP, but another protocol.
+// GARP addresses of IEEE 802.1D, 01-80-C2-00-00-20 to 2F: same LLC address as STP, but another protocol.
 bool is_garp(const Cursor& at) { return at.be32(0) == 0x0180c200 && (at.be16(4) & 0xfff0) == 0x0020; }
 
-// Cisco ISL: a whole frame with its FCS, after a header whose type is 0 for Ethernet.
+// Cisco ISL: a complete frame with its FCS, after a header whose type is 0 for Ethernet.
 Next dissect_isl(Walk& walk, std::uint16_t length) {
     const bool carries_ethernet = walk.at.u8(5) >> 4 == 0 && walk.at.be24(kHeader) == kIslLlc;
     if (!walk.innermost || !carries_ethernet || length < kIsl - kHeader + kFrameCheck)
@@ -60,7 +60,7 @@ Next dissect_ethernet(Walk& walk) {
     }
     if (type <= kMaxLength) return dissect_802_3(walk, type);
     if (walk.innermost && is_isl(walk.at))
-        return dissect_isl(walk, type);  // tshark decodes only shorter ones
+        return dissect_isl(walk, type);  // tshark decodes only shorter frames
     walk.at.skip(kHeader);
     walk.link_payload(type);
     walk.link_header(kHeader);

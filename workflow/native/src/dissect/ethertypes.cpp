@@ -6,9 +6,9 @@
 namespace acapella {
 namespace {
 
-// Ethertypes known to tshark 4.0 (`tshark -G decodes`, table ethertype) whose dissectors carry, or may carry,
-// layers 2 to 4 again. For ethertypes that are neither in this list nor in the switch below, tshark prints an
-// application or data.
+// Ethertypes known to tshark 4.0 (`tshark -G decodes`, table ethertype) whose payload contains, or may
+// contain, layers 2 to 4 again. For ethertypes that are neither in this list nor in the switch below, tshark
+// prints an application or data.
 constexpr std::uint16_t kCarriers[] = {
     0x0641, 0x0643, 0x0644, 0x0645, 0x0712, 0x0713, 0x08f0, 0x08ff, 0x0c15, 0x2001, 0x2065, 0x2067, 0x22e5,
     0x22f1, 0x22f3, 0x22f4, 0x2323, 0x2452, 0x4305, 0x4742, 0x6000, 0x8021, 0x8023, 0x8038, 0x8057, 0x8059,

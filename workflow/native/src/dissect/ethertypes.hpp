@@ -1,4 +1,4 @@
-// The dissector for an ethertype, for Ethernet, VLAN, SNAP, GRE, Geneve and Linux cooked captures.
+// Selects the dissector for an ethertype, for Ethernet, VLAN, SNAP, GRE, Geneve and Linux cooked captures.
 #pragma once
 
 #include "dissect/walk.hpp"

@@ -86,8 +86,8 @@ Next dissect_gre(Walk& walk) {
             walk.out.sure = false;
             if (walk.at.be16(0) == kPppAddressAndControl) walk.at.skip(2);
             return Next::ppp;
-        // May carry layers 2 to 4, but not decoded by the core: bonding, NHRP, bridging, frame relay, WCCP,
-        // MetaData, NSH.
+        // These may carry layers 2 to 4 that the core does not decode: bonding, NHRP, bridging, frame relay,
+        // WCCP, MetaData, NSH.
         case 0x0101:
         case 0x2001:
         case 0x6400:

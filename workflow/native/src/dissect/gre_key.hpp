@@ -21,10 +21,11 @@ inline constexpr std::uint16_t kErspan3 = 0x22eb;
 
 inline constexpr std::uint16_t kAcknowledgment = 0x0080;  // version 1, RFC 2637 4.1
 
-// Offset of the key. Source routes also need the checksum's field, whose second half is their offset.
+// Offset of the key. The checksum field is also present with source routes, because its second half is their
+// offset.
 constexpr std::size_t key_offset(std::uint16_t flags) { return flags & (kChecksum | kRouting) ? 8 : 4; }
 
-// Without source routes.
+// Length of the header without source routes.
 constexpr std::size_t header_length(std::uint16_t flags) {
     std::size_t length = key_offset(flags);
     for (const std::uint16_t flag : {kKey, kSequence}) length += flags & flag ? 4 : 0;
@@ -34,7 +35,8 @@ constexpr std::size_t header_length(std::uint16_t flags) {
 
 constexpr std::size_t kRouteHeader = 4;  // of a source route: address family, offset, length
 
-// Length of the source route that begins at `offset`; kRouteHeader for the last, which is empty (RFC 1701).
+// Length of the source route that begins at `offset`; kRouteHeader for the last route, which is empty (RFC
+// 1701).
 inline std::size_t route_length(const Cursor& at, std::size_t offset) {
     return kRouteHeader + at.u8(offset + 3);
 }
@@ -52,9 +54,9 @@ inline std::size_t header_end(const Cursor& at, std::uint16_t flags) {
     return at.has(end) ? end : 0;
 }
 
-// RFC 7637 section 3.2: if an Ethernet frame follows and the key is the only optional field, the key's upper
-// 24 bits are a tenant's VSID and the lower 8 bits its FlowID. VSIDs below 0x1000 are reserved, so such a key
-// is that of a plain GRE tunnel (RFC 2890). Not for PPTP.
+// RFC 7637 section 3.2: if an Ethernet frame follows and the key is the only optional field, the upper 24
+// bits of the key are a tenant's VSID and the lower 8 bits its FlowID. VSIDs below 0x1000 are reserved, so a
+// key in that range belongs to a plain GRE tunnel (RFC 2890). Not for PPTP.
 constexpr Tunnel key_identifier(std::uint16_t flags, std::uint16_t type, std::uint32_t key) {
     constexpr std::uint32_t kFirstVsid = 0x1000;
     const bool nvgre = type == kTransparentEthernet &&
@@ -64,8 +66,8 @@ constexpr Tunnel key_identifier(std::uint16_t flags, std::uint16_t type, std::ui
             .type = nvgre ? TunnelType::nvgre_vsid : TunnelType::gre_key};
 }
 
-// The FlowID; 0 if the key has none. It is a separate identifier, because NVGRE cannot be distinguished from
-// an Ethernet-over-GRE tunnel with a large key, in which all bits count.
+// Returns the FlowID; 0 if the key has none. The FlowID is a separate identifier, because NVGRE cannot be
+// distinguished from an Ethernet-over-GRE tunnel with a large key, in which all bits are significant.
 constexpr std::uint8_t flow_id(TunnelType type, std::uint32_t key) {
     return type == TunnelType::nvgre_vsid ? static_cast<std::uint8_t>(key) : std::uint8_t{0};
 }

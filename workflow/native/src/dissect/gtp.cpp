@@ -19,7 +19,7 @@ bool is_signalling(std::uint8_t type) {
     return false;
 }
 
-// Skips extension headers (5.2.1); false if one is truncated or has no length.
+// Skips extension headers (5.2.1). Returns false if one is truncated or has length 0.
 bool skip_extensions(Cursor& at, std::uint8_t type) {
     while (type != 0) {
         const std::size_t length = at.u8(0) * std::size_t{4};
@@ -31,7 +31,7 @@ bool skip_extensions(Cursor& at, std::uint8_t type) {
 }
 
 // No field of GTP-U distinguishes an Ethernet frame (PDU session type Ethernet, TS 23.501 5.8.2.2) from IP or
-// PPP: only signaling does. So a MAC address may look like the start of an IP packet.
+// PPP; only signaling does. So a MAC address may look like the start of an IP packet.
 bool looks_like_ethernet(const Cursor& at) {
     constexpr std::size_t kType = 12;
     const std::uint16_t type = at.be16(kType);

@@ -21,8 +21,8 @@ void take_keys(Walk& walk, std::uint32_t length) {
     walk.at.copy(16, 4, out.dst.data());
 }
 
-// Returns true if the options contain a source route (RFC 791 3.1), from which tshark takes the destination,
-// or may contain one because they are truncated.
+// Returns true if the options contain a source route (RFC 791 3.1), whose last address tshark uses as the
+// destination, or may contain one because they are truncated.
 bool may_be_source_routed(const Cursor& at, std::size_t header) {
     constexpr std::uint8_t kEnd = 0;
     constexpr std::uint8_t kNoOperation = 1;
@@ -56,7 +56,7 @@ Next dissect_ipv4(Walk& walk) {
         walk.malformed(Issue::bad_ipv4_header_length);
         return walk.stop_at_payload();
     }
-    // Zero is not allowed by RFC 791, but appears if the sender's NIC sets it per segment.
+    // Zero is not allowed by RFC 791, but occurs if the sender's NIC sets the length per segment.
     const std::uint16_t total = walk.at.be16(2);
     const std::size_t length = total ? total : walk.at.reported();
     if (length < header) {

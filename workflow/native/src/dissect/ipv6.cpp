@@ -6,8 +6,8 @@ namespace {
 
 constexpr std::size_t kHeader = 40;
 
-// An extension header truncated after its first `needed` bytes. By then it is known whether no header follows
-// (RFC 8200 4.7).
+// Ends the dissection inside a truncated extension header. If its first `needed` bytes were captured, they
+// show whether another header follows (RFC 8200 4.7).
 Next truncated_extension(Walk& walk, std::size_t needed, Issue issue = Issue::truncated_ipv6_extension) {
     constexpr std::uint8_t kNoNextHeader = 59;
     if (!walk.quoted && walk.at.has(needed) && walk.at.u8(0) == kNoNextHeader)
@@ -20,13 +20,14 @@ Next after_extension(Walk& walk, std::size_t length) {
     if (!walk.at.has(length)) return truncated_extension(walk, 2);
     if (!walk.quoted) walk.out.ip_proto = protocol;
     walk.at.skip(length);
-    if (walk.at.reported() == 0 && protocol != 59) walk.out.sure = false;  // announced, but missing
+    if (walk.at.reported() == 0 && protocol != 59) walk.out.sure = false;  // the next header is missing
     return walk.protocol(protocol);
 }
 
 std::size_t extension_length(const Cursor& at) { return (at.u8(1) + std::size_t{1}) * 8; }
 
-// False if an option extends beyond its header (RFC 8200 4.2): tshark reads on there, and may stop.
+// Returns false if an option extends beyond its header (RFC 8200 4.2). tshark continues to read there, and
+// may stop.
 bool options_fit(const Cursor& at, std::size_t length) {
     constexpr std::uint8_t kPad1 = 0;
     std::size_t option = 2;
@@ -35,7 +36,7 @@ bool options_fit(const Cursor& at, std::size_t length) {
     return option <= length;
 }
 
-// False if a routing header has the wrong length for its type: tshark stops there.
+// Returns false if a routing header has the wrong length for its type, because tshark stops there.
 bool addresses_fit(const Cursor& at) {
     constexpr std::uint8_t kMobility = 2;        // RFC 6275 6.4
     constexpr std::uint8_t kRpl = 3;             // RFC 6554
@@ -53,7 +54,7 @@ bool addresses_fit(const Cursor& at) {
     }
 }
 
-// tshark decodes extension headers in IPv4 packets, too, but differently.
+// tshark also decodes extension headers in IPv4 packets, but differently.
 void begin_extension(Walk& walk, Token token) {
     walk.push(token);
     if (walk.ip_version != 6 || walk.at.reported() < 8) walk.out.sure = false;
@@ -72,7 +73,7 @@ Next options(Walk& walk, Token token) {
 Next dissect_ipv6(Walk& walk) {
     if (walk.at.has(1) && walk.at.u8(0) >> 4 != 6) {
         walk.malformed(Issue::bad_ip_version);
-        return walk.stop_at_payload();  // tshark shows other versions as data
+        return walk.stop_at_payload();  // tshark decodes other versions as data
     }
     walk.push(Token::ipv6);
     if (!walk.at.has(kHeader)) {
@@ -82,8 +83,8 @@ Next dissect_ipv6(Walk& walk) {
     const std::uint16_t payload = walk.at.be16(4);
     const std::uint8_t protocol = walk.at.u8(6);
     walk.network_header(6);
-    // Zero in a jumbogram with a hop-by-hop header (RFC 2675 3), or if the sender leaves segmentation to its
-    // NIC.
+    // Zero in a jumbogram with a hop-by-hop header (RFC 2675 3), or if the sender offloads segmentation to
+    // its NIC.
     const std::size_t length = payload ? kHeader + payload : walk.at.reported();
     if (!walk.quoted) {
         walk.out.ip_proto = protocol;

@@ -1,6 +1,5 @@
 // L2TP: version 2 over UDP (RFC 2661), version 3 over UDP and over IP (RFC 3931). Data messages of version 2
-// carry PPP. In version 3, the length of the cookie and the type of payload are known only from the control
-// connection.
+// carry PPP. In version 3, the cookie length and the payload type are known only from the control connection.
 #include <algorithm>
 
 #include "dissect/dissectors.hpp"

@@ -6,7 +6,7 @@ namespace {
 
 constexpr std::uint16_t kMinEthertype = 1537;  // tshark does not accept 1536
 
-// ARPHRD_ types whose protocol field tshark does not, or not always, read as an ethertype.
+// ARPHRD_ types for which tshark does not always read the protocol field as an ethertype.
 bool has_own_protocols(std::uint16_t hardware) {
     switch (hardware) {
         case 778:  // GRE
@@ -79,7 +79,7 @@ Next dissect_null(Walk& walk) {
     return by_family(walk, family & 0xffff0000U ? __builtin_bswap32(family) : family);
 }
 
-// As dissect_null(), in network byte order.
+// Like dissect_null(), but in network byte order.
 Next dissect_loop(Walk& walk) {
     walk.push(Token::null);
     if (!walk.at.has(4)) return walk.truncated(Issue::truncated_null);

@@ -1,4 +1,4 @@
-// MPLS label stacks (RFC 3032), and their payload, whose type no field identifies (RFC 4928 3).
+// MPLS label stacks (RFC 3032) and their payload. No field identifies its type (RFC 4928 3).
 #include "dissect/dissectors.hpp"
 
 namespace acapella {
@@ -18,7 +18,8 @@ void add_label(Walk& walk, std::uint32_t label) {
     }
 }
 
-// RFC 4928 3 and RFC 4385 3: 4 and 6 are IP, 0 is a control word or an address, 1 an associated channel.
+// RFC 4928 3 and RFC 4385 3: 4 and 6 are IP, 0 is a control word or a MAC address, 1 is an associated
+// channel.
 Next by_first_nibble(Walk& walk) {
     switch (walk.at.u8(0) >> 4) {
         case 4:

@@ -7,10 +7,10 @@ namespace {
 
 // Action for a protocol number.
 enum class Action : std::uint8_t {
-    payload,            // payload without layers 2 to 4: tshark names it as an application
+    payload,            // payload without layers 2 to 4; tshark decodes it as an application
     dissect_with,       // continue with the dissector `next`
     leaf,               // `token` ends the stack
-    leaf_with_payload,  // `token`, and tshark may name its payload
+    leaf_with_payload,  // `token`, followed by payload that tshark may decode
     unsure,             // `token` if there is one; may carry layers 2 to 4 that the core does not decode
 };
 
@@ -18,7 +18,7 @@ struct Protocol {
     Action action = Action::payload;
     Next next = Next::stop;
     Token token{};
-    bool has_token = false;  // whether `token` is one
+    bool has_token = false;  // true if `token` is valid
 };
 
 constexpr Protocol dissect_with(Next next) { return {Action::dissect_with, next, {}, false}; }
@@ -86,7 +86,7 @@ Next by_protocol(Walk& walk) {
     if (protocol.has_token) walk.push(protocol.token);
     switch (protocol.action) {
         case Action::leaf:
-            if (walk.quoted) walk.out.sure = false;  // tshark removes the token if the quote ends inside it
+            if (walk.quoted) walk.out.sure = false;  // tshark removes the token of a truncated header
             return Walk::stop();
         case Action::unsure:
             return walk.stop_unsure();

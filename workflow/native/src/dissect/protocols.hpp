@@ -1,4 +1,4 @@
-// The dissector for an IP protocol number, for IPv4, IPv6 and its extension headers, and AH.
+// Selects the dissector for an IP protocol number, for IPv4, IPv6 and its extension headers, and AH.
 #pragma once
 
 #include "dissect/walk.hpp"

@@ -1,4 +1,4 @@
-// Ethernet pseudowires over MPLS, RFC 4448, with or without a control word. No field distinguishes these
+// Ethernet pseudowires over MPLS (RFC 4448), with or without a control word. No field distinguishes these
 // forms.
 #include "dissect/dissectors.hpp"
 #include "dissect/vendors.hpp"
@@ -13,7 +13,7 @@ constexpr std::size_t kVendors = 9;         // the prefixes of both addresses, w
 constexpr std::uint16_t kMaxLength = 1500;  // IEEE 802.3-2018 3.2.6
 
 // IEEE 802.2: both service access points of protocols that are common on Ethernet (STP, SNAP, NetWare,
-// NetBIOS, OSI), and Novell's frames without LLC.
+// NetBIOS, OSI), and Novell frames without LLC.
 bool is_llc(std::uint16_t access_points) {
     switch (access_points) {
         case 0x4242:
@@ -28,8 +28,8 @@ bool is_llc(std::uint16_t access_points) {
     }
 }
 
-// Returns true if the bytes from `offset` on could follow the addresses of an Ethernet frame: a common
-// ethertype (for IP and ARP also the first field after it), or a length and LLC.
+// Returns true if the bytes from `offset` on could follow the addresses of an Ethernet frame: either a common
+// ethertype (for IP and ARP, the first field after it must also match), or a length and LLC.
 bool looks_like_ethernet(const Cursor& at, std::size_t offset) {
     if (!at.has(offset + 4)) return false;
     const std::uint16_t type = at.be16(offset);
@@ -59,8 +59,9 @@ bool looks_like_ethernet(const Cursor& at, std::size_t offset) {
     }
 }
 
-// A word of zeros is a control word without sequencing (RFC 4385 3, RFC 4448 4.6), or the start of an address
-// of the vendor 00:00:00. It is read as a control word if an Ethernet frame continues only after it.
+// A word of zeros is either a control word without sequencing (RFC 4385 3, RFC 4448 4.6) or the start of an
+// address of the vendor 00:00:00. It is treated as a control word if a plausible Ethernet frame starts after
+// the word, but not at the word itself.
 bool is_control_word(const Cursor& at) {
     return at.be32(0) == 0 && looks_like_ethernet(at, kControlWord + kType) &&
            !looks_like_ethernet(at, kType);
@@ -84,10 +85,10 @@ Next without_control_word(Walk& walk) {
 
 }  // namespace
 
-// Called for first nibble 0 only. tshark 4.0 reads data that begins with two addresses of known vendors as a
-// plain frame, and everything else as a frame after a control word. The core does the same if it knows
-// tshark's vendors, except for control words of zeros: schemas/tshark_errata.yaml. Without vendors it is sure
-// only of these.
+// Called only if the first nibble is 0. tshark 4.0 decodes data that begins with two addresses of known
+// vendors as a plain frame, and everything else as a frame after a control word. With the vendors known to
+// tshark, the core does the same, except for control words of zeros: schemas/tshark_errata.yaml. Without
+// vendors, the core is sure only of control words of zeros.
 Next dissect_pseudowire(Walk& walk) {
     walk.push(Token::pwethheuristic);
     if (!walk.at.has(kControlWord)) {

@@ -26,8 +26,8 @@ void take_options(Walk& walk, std::size_t header) {
     }
 }
 
-// Returns true if any message in this payload looks like OpenFlow's PACKET_IN or PACKET_OUT
-// (OpenFlow 1.5.1 7.1.1), which carry whole frames. tshark looks for OpenFlow on every port.
+// Returns true if any message in this payload looks like PACKET_IN or PACKET_OUT of OpenFlow (OpenFlow 1.5.1
+// 7.1.1), which contain whole frames. tshark detects OpenFlow on every port.
 bool carries_openflow_packet(Cursor at) {
     constexpr std::uint8_t kMaxVersion = 6;
     constexpr std::uint8_t kMaxType = 35;

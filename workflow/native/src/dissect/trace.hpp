@@ -8,17 +8,17 @@
 
 namespace acapella {
 
-// One step of the dissection. Offsets count from the start of the frame. The steps are contiguous; bytes may
-// follow the last one.
+// One step of the dissection. Offsets count from the start of the frame. Steps are contiguous; bytes may
+// follow the last step.
 struct Step {
     Next dissector;
     std::uint16_t key = 0;        // for by_ethertype and by_protocol
     std::uint8_t ip_version = 0;  // of the nearest network header before it
-    bool continues = false;       // whether another dissector follows
+    bool continues = false;       // true if another dissector follows
     std::uint32_t begin = 0;
     std::uint32_t end = 0;  // offset of the cursor after the dissector; `begin` if it rejected the header
     std::uint32_t captured = 0;  // from `begin`, within outer length fields
-    std::uint32_t reported = 0;  // the same on the wire
+    std::uint32_t reported = 0;  // length on the wire from `begin`
 };
 
 struct Trace {

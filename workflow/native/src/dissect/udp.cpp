@@ -24,8 +24,8 @@ Next by_port(Walk& walk, std::uint16_t source, std::uint16_t destination) {
     return walk.stop_at_payload();
 }
 
-// tshark calls no dissector for a payload that was not captured, so the stack ends here. But the identifier
-// of a tunnel may be missing.
+// tshark calls no dissector for a payload that was not captured, so the stack ends here. However, a tunnel
+// identifier may be missing.
 Next without_payload(Walk& walk, std::uint16_t source, std::uint16_t destination) {
     if (walk.at.reported() == 0) return Walk::stop();
     const Next low = udp_tunnel(std::min(source, destination));

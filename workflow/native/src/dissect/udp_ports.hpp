@@ -1,4 +1,4 @@
-// UDP ports that matter to layers 2 to 4, from tshark 4.0 (`tshark -G decodes`, table udp.port).
+// UDP ports that affect layers 2 to 4, from tshark 4.0 (`tshark -G decodes`, table udp.port).
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace acapella {
 
-// The dissector of the tunnel on this port, or Next::stop.
+// Returns the dissector of the tunnel on this port, or Next::stop.
 constexpr Next udp_tunnel(std::uint16_t port) {
     switch (port) {
         case 1701:
@@ -41,8 +41,8 @@ constexpr Next udp_tunnel(std::uint16_t port) {
     }
 }
 
-// The issue if the capture ends before the header of a tunnel with an identifier; Issue::none for other
-// tunnels.
+// Returns the issue if the capture ends before the header of a tunnel with an identifier; Issue::none for
+// other tunnels.
 constexpr Issue udp_tunnel_truncated(Next tunnel) {
     switch (tunnel) {
         case Next::l2tp:
@@ -62,7 +62,7 @@ constexpr Issue udp_tunnel_truncated(Next tunnel) {
     }
 }
 
-// Returns true if tshark has a dissector for this port; it tries the lower of both ports first.
+// Returns true if tshark has a dissector for this port. tshark tries the lower of the two ports first.
 bool udp_port_known(std::uint16_t port);
 
 // Returns true if tshark's dissector for this port finds layers 2 to 4 in the payload.

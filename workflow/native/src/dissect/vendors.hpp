@@ -1,4 +1,4 @@
-// The 24-bit address prefixes (OUIs) of vendors known to tshark, which uses them to detect the form of a
+// The 24-bit address prefixes (OUIs) of vendors known to tshark. tshark uses them to detect the form of a
 // pseudowire.
 #pragma once
 
@@ -13,12 +13,12 @@ class Vendors {
   public:
     Vendors() : known_(kPrefixes / kBits) {}
 
-    // Adds the lines of a file in the format of Wireshark 4.0's `manuf` and `wka`: an address, optionally "/"
-    // and its number of bits, then names. Only three-byte addresses count, because tshark looks up pseudowire
-    // addresses among these alone. Other lines, such as blocks of 28 and 36 bits, are ignored.
+    // Adds the lines of a file in the format of `manuf` and `wka` of Wireshark 4.0: an address, optionally
+    // "/" and its number of bits, then names. Only three-byte addresses are added, because tshark uses only
+    // these for pseudowires. Other lines, such as blocks of 28 and 36 bits, are ignored.
     void add(std::string_view text);
 
-    // `prefix` as in the address, including the multicast bit.
+    // `prefix` is the prefix as in the address, including the multicast bit.
     [[nodiscard]] bool knows(std::uint32_t prefix) const {
         return (known_[prefix / kBits % known_.size()] >> (prefix % kBits) & 1) != 0;
     }

@@ -20,12 +20,12 @@ void add_id(Walk& walk, std::size_t offset) {
     }
 }
 
-// After a header of `length` bytes whose last two are `type`.
+// Selects the dissector after a header of `length` bytes whose last two bytes are `type`.
 Next after_tag(Walk& walk, std::size_t length, bool service) {
     const std::uint16_t type = walk.at.be16(length - 2);
     walk.at.skip(length);
     walk.link_header(0);
-    // tshark does not accept a length after a service tag
+    // tshark does not accept a length field after a service tag
     if (type <= kMaxLength && (!service || walk.innermost)) {
         if (service) walk.out.sure = false;
         const bool raw_ipx = walk.at.be16(0) == 0xffff && walk.at.has(2);

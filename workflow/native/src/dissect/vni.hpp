@@ -1,8 +1,9 @@
 // Determines which VNIs are part of the key. Only a UDP port indicates these tunnels, and a client may have
 // chosen that port as its source port. So a VNI identifies a tunnel only if the datagram is sent to the
 // tunnel's port (RFC 7348 section 5, RFC 8926 section 3.3: the source port is a hash of the inner packet, the
-// destination port is assigned), the header is valid for a receiver, which ignores reserved bits, and a whole
-// IP header follows. Otherwise, as in replies to such a client, nothing inside is part of the key.
+// destination port is assigned), the header is valid for a receiver that ignores reserved bits, and a
+// complete IP header follows. Otherwise, for example in replies to such a client, no inner header is part of
+// the key.
 #pragma once
 
 #include <cstddef>
@@ -29,15 +30,15 @@ constexpr bool is_vxlan_gpe(std::uint16_t dst_port, std::uint8_t flags) {
     return dst_port == kVxlanGpePort && (flags & kVersionAndInstance) == kInstance;
 }
 
-// RFC 8926 section 3.4. An IP header can follow only options that fit.
+// RFC 8926 section 3.4. The options must fit, because otherwise no IP header can follow them.
 constexpr bool is_geneve(std::uint16_t dst_port, std::uint8_t version) {
     return dst_port == kGenevePort && version == 0;
 }
 
-// The key outside the outermost of these tunnels in which no IP header was found yet.
+// The key outside the outermost of these tunnels for which no IP header has been found yet.
 class OuterKey {
   public:
-    // Enter a tunnel. `labels`: number of MPLS labels before it.
+    // Enters a tunnel. `labels`: number of MPLS labels before it.
     void enter(const Dissection& found, std::size_t labels) {
         if (inside_) return;
         inside_ = true;

@@ -3,7 +3,7 @@
 
 namespace acapella {
 
-// tshark 4.0 prints no token for it.
+// tshark 4.0 prints no token for VXLAN-GPE.
 Next dissect_vxlan_gpe(Walk& walk) {
     constexpr std::size_t kNextProtocol = 3;
     constexpr std::size_t kVni = 4;  // 24 bits

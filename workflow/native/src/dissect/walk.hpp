@@ -14,7 +14,7 @@ namespace acapella {
 
 class Vendors;
 
-// The next dissector. `by_ethertype` and `by_protocol` look it up by Walk::key. The table in dispatch.cpp
+// The next dissector. Walk::key selects it for `by_ethertype` and `by_protocol`. The table in dispatch.cpp
 // ends with the last enumerator.
 enum class Next : std::uint8_t {
     stop,
@@ -74,13 +74,13 @@ struct Walk {
     const Vendors* vendors;  // known to tshark; may be null
     const std::byte* start;
     std::uint32_t wire_len;
-    std::uint32_t link_len = 0;   // of the nearest link header, without VLAN tags and MPLS
+    std::uint32_t link_len = 0;   // length of the nearest link header, without VLAN tags and MPLS
     std::uint16_t key = 0;        // ethertype or IP protocol
     std::uint8_t ip_version = 0;  // of the nearest network header, also in a quoted packet
-    bool innermost = false;       // Depth::innermost: may continue where tshark stops
+    bool innermost = false;       // Depth::innermost: continue after headers at which tshark stops
     bool quoted = false;          // inside a packet quoted in an ICMP error: tokens only, no keys
     vni::OuterKey outer_key;
-    bool trailer = false;  // bytes other than zeros follow the packet
+    bool trailer = false;  // nonzero bytes follow the packet
 
     void push(Token token, std::uint8_t repeats = 1) {
         if (out.token_count == kMaxTokens) {
@@ -91,8 +91,8 @@ struct Walk {
         out.repeats[out.token_count++] = repeats;
     }
 
-    // Adds an identifier of the header whose token was pushed last. If tshark has no token for a header, its
-    // position is that of the header before it.
+    // Adds an identifier from the header whose token was pushed last. If tshark has no token for a header,
+    // the identifier has the position of the previous header.
     void tunnel(TunnelType type, std::uint32_t id) {
         if (quoted) return;
         if (out.tunnel_count == kMaxTunnels) {
@@ -102,7 +102,7 @@ struct Walk {
         out.tunnels[out.tunnel_count++] = {.id = id, .position = last_position(out), .type = type};
     }
 
-    // Adds the VNI of a tunnel that is marked by a UDP port alone.
+    // Adds the VNI of a tunnel that is indicated only by a UDP port.
     void vni_tunnel(TunnelType type, std::uint32_t id, bool valid) {
         if (!quoted) outer_key.enter(out, out.label_count);
         if (valid) tunnel(type, id);
@@ -113,20 +113,20 @@ struct Walk {
         out.sure = false;
     }
 
-    // Ends the dissection: the rest is payload, which only tshark can name.
+    // Ends the dissection. The rest is payload, which only tshark can identify.
     Next stop_at_payload() {
         if (!quoted) out.payload = at.rest();
         out.payload_undecoded = at.reported() > 0;
         return Next::stop;
     }
-    // As stop_at_payload(), if tshark may find layers 2 to 4 in it.
+    // Like stop_at_payload(), but tshark may find layers 2 to 4 in the payload.
     Next stop_unsure() {
         out.sure = false;
         return stop_at_payload();
     }
-    // Ends the dissection: the stack is complete.
+    // Ends the dissection with a complete stack.
     static Next stop() { return Next::stop; }
-    // Append a header that ends the stack; leaf_with_payload(): tshark may name its payload.
+    // Append a header that ends the stack. leaf_with_payload(): tshark may identify its payload.
     Next leaf(Token token) {
         push(token);
         return stop();
@@ -136,7 +136,7 @@ struct Walk {
         return stop_at_payload();
     }
 
-    // The capture or the packet ends inside a header.
+    // Ends the dissection because the capture or the packet ends inside a header.
     Next truncated(Issue issue) {
         if (quoted) {
             out.sure = false;  // tshark removes tokens of a quoted packet if it is truncated
@@ -157,12 +157,14 @@ struct Walk {
         return Next::by_protocol;
     }
 
-    // Wire bytes from here to the end of the frame, regardless of inner length fields.
+    // Returns the number of bytes on the wire from here to the end of the frame, regardless of inner length
+    // fields.
     [[nodiscard]] std::uint32_t to_end() const {
         const auto offset = static_cast<std::uint32_t>(at.rest().data() - start);
         return wire_len > offset ? wire_len - offset : 0;
     }
-    // Call after a link header of `length` bytes (0: tags and labels, which do not count).
+    // Call after a link header. `length`: its length in bytes, or 0 for tags and labels, which are not
+    // counted.
     void link_header(std::uint32_t length) {
         if (quoted) return;
         if (length) link_len = length;
@@ -172,7 +174,7 @@ struct Walk {
         if (quoted) return;
         out.link_payload = {at.rest(), static_cast<std::uint32_t>(at.reported()), 0, type};
     }
-    // Call at the start of an IP packet; `at` ends where the packet ends.
+    // Call at the start of an IP packet. `at` must end with the packet.
     void network_packet(std::uint8_t version) {
         if (quoted) return;
         out.network = {at.rest(), static_cast<std::uint32_t>(at.reported()), version, 0};
@@ -187,8 +189,8 @@ struct Walk {
         out.later_fragment = out.has_ip_id = false;
         out.has_ports = out.has_payload_len = out.has_tcp = false;
     }
-    // Limits the packet to an outer length field. Captured bytes after it are padding, or a trailer that
-    // tshark decodes.
+    // Limits the packet to the length in an outer length field. Captured bytes after it are padding, or a
+    // trailer that tshark decodes.
     void limit(std::size_t length) {
         if (!at.zeros_from(length)) trailer = true;
         at.limit(length);
